@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * evenkeel: types shared by its parts.
+ *
+ *   ek_elevator.c  the elevator: merging, insertion, dispatch, completion
+ *   ek_group.c   which group is next, by virtual time
+ *   ek_gate.c    which group gets the next scheduler tag
+ *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
+ *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
+ *   ek_math.h    the arithmetic, testable in user space
+ */
+#ifndef EK_H
+#define EK_H
+
+#include <linux/atomic.h>
+#include <linux/blkdev.h>
+#include <linux/blk-mq.h>
+#include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/percpu.h>
+#include <linux/rbtree.h>
+#include <linux/spinlock.h>
+
+#include "elevator.h"
+#include "blk-mq.h"
+#include "blk-mq-debugfs.h"
+#include "blk-mq-sched.h"
+#include "blk-stat.h"
+#include "blk-cgroup.h"
+
+#include "compat.h"
+#include "ek_math.h"
+
+/* the latencies that are kept, per direction */
+enum ek_hist {
+	EK_HIST_WAIT,	/* request allocated -> issued to the device */
+	EK_HIST_SERVE,	/* issued -> completed */
+	EK_HIST_TOTAL,	/* allocated -> completed */
+	EK_HISTS,
+};
+
+/* per CPU; only its own CPU writes, readers add up all */
+struct ek_stats {
+	u64 bytes[2];
+	u64 ios[2];
+};
+
+struct ek_histograms {
+	u64 count[2][EK_HISTS][EK_BUCKETS];
+};
+
+/*
+ * A cgroup on one device. Fields are protected by ek_data.lock unless said.
+ *
+ * Lifetime: @refs counts one for the policy data of the blkg, one for each
+ * request that was inserted and is not yet freed, one for each waiter at the
+ * gate and one while the group is in a tree. The last put frees it after an
+ * RCU grace period.
+ */
+struct ek_group {
+	struct blkg_policy_data pd;
+	struct ek_data *ek;
+	atomic_t refs;
+	atomic_t held;		/* tags: requests inserted, not freed; any context */
+	struct rcu_head rcu;
+
+	u32 weight;		/* in force; written under ek_data.lock */
+	u32 dev_weight;		/* set for this device, 0: the cgroup's default */
+
+	/* in ek_data.backlogged while @queued, in .awaited else, if @active */
+	struct rb_node node;
+	bool active;
+	u64 vtime;		/* start of the next request */
+	u32 queued;
+	u32 queued_kb;		/* estimate at insertion, for the gate */
+	struct list_head fifo[2];	/* [op_is_sync]: requests in order of arrival */
+	u32 sync_streak;	/* sync requests dispatched past a waiting async one */
+	struct list_head turn;	/* in ek_data.turns while @queued */
+	unsigned long served;	/* jiffies: last dispatch, or begin of the backlog */
+
+	atomic_t in_flight;	/* dispatched, not completed: any context */
+	u64 last_done;		/* ns: last completion, written without lock */
+	u32 think_us;		/* mean from last completion to next request */
+	bool thought;		/* a hold for this group's next request is open */
+
+	struct list_head waiters;	/* submitters that wait for a tag, in order */
+	struct list_head gate;		/* in ek_data.gate while there are waiters */
+	u32 pending;		/* admitted, not yet inserted */
+	u64 pending_since;	/* ns: last admission */
+	u32 request_kb;		/* cost of the last request inserted */
+
+	/* counters: written under lock */
+	u64 merged[2];
+	u64 throttled;		/* submitters that had to wait at the gate */
+
+	struct ek_stats __percpu *stats;
+	struct ek_histograms __percpu *histograms;	/* may be NULL: no memory yet */
+};
+
+struct ek_cgroup {
+	struct blkcg_policy_data cpd;
+	u32 weight;		/* default for all devices; under blkcg->lock */
+};
+
+/* the group of a bio that is not its submitter's own, between merge and tag */
+struct ek_stash {
+	struct task_struct *task;
+	struct ek_group *group;	/* holds a reference */
+};
+
+/*
+ * One request queue.
+ *
+ * @lock is taken with interrupts off, from process, softirq and hardirq
+ * context; nothing else is taken under it but the runqueue locks of wake-ups.
+ * It nests inside queue_lock and blkcg->lock. Completion takes it only when
+ * someone waits at the gate.
+ */
+struct ek_data {
+	struct request_queue *q;
+	spinlock_t lock;
+
+	struct rb_root_cached backlogged;	/* groups with requests, by vtime */
+	struct rb_root_cached awaited;	/* active groups without, by vtime */
+	struct list_head turns;		/* backlogged groups, longest unserved first */
+	struct list_head dispatch;	/* requeued and head insertions: go first */
+	u64 vnow;			/* largest start tag dispatched */
+	u64 weight_sum;			/* of active groups */
+	u32 nr_active;
+	u32 nr_queued;
+
+	/* incremented under lock before dispatch, decremented at completion */
+	atomic_t in_flight;
+	atomic_t in_flight_kb;
+
+	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
+	struct hrtimer hold_timer;	/* ends a hold for a thinking group */
+
+	/* the gate: scheduler tags */
+	atomic_t tags_used;	/* allocated, counted ones */
+	atomic_t granted;	/* admitted, tag not yet taken */
+	u64 granted_at;		/* ns: last grant */
+	u32 nr_waiting;
+	struct list_head gate;	/* groups with waiters */
+	struct ek_stash __percpu *stash;
+
+	/* tunables: see ek_sysfs.c for units, bounds and reasons */
+	u32 window_kb;
+	u32 ahead_kb;
+	u32 request_kb;
+	u32 think_max_us;
+	u32 starve_ms;
+
+	/* counters: under lock */
+	u64 nr_holds;
+	u64 nr_hold_expired;
+	u64 nr_starved;
+	u64 nr_gate_waits;
+	u64 nr_gate_holds;
+	u64 nr_gate_backstops;	/* a waiter woke by itself: a wake-up was lost */
+	u64 nr_stale_grants;
+};
+
+/* The group that @rq is accounted to; set from insertion until it is freed. */
+static inline struct ek_group *ek_rq_group(struct request *rq)
+{
+	return rq->elv.priv[0];
+}
+
+/* Cost in KiB while @rq is in flight, else 0. */
+static inline u32 ek_rq_flight_kb(struct request *rq)
+{
+	return (u32)(unsigned long)rq->elv.priv[1];
+}
+
+static inline void ek_rq_set_flight_kb(struct request *rq, u32 kb)
+{
+	rq->elv.priv[1] = (void *)(unsigned long)kb;
+}
+
+static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
+{
+	return ek_cost_kb(blk_rq_bytes(rq), ek->request_kb);
+}
+
+/* ek_group.c */
+void ek_group_init(struct ek_group *g, struct ek_data *ek);
+void ek_group_activate(struct ek_data *ek, struct ek_group *g);
+void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq);
+void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq);
+void ek_group_set_weight(struct ek_group *g, u32 weight);
+struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until);
+struct request *ek_next(struct ek_data *ek, u64 now);
+void ek_groups_clear(struct ek_data *ek);
+void ek_hold_arm(struct ek_data *ek, u64 now, u64 until);
+
+static inline void ek_group_get(struct ek_group *g)
+{
+	atomic_inc(&g->refs);
+}
+
+void ek_group_put(struct ek_group *g);
+
+/* ek_gate.c */
+void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async);
+void ek_gate_kick(struct ek_data *ek);
+void ek_gate_run(struct ek_data *ek);
+bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async);
+
+/* ek_cgroup.c */
+extern struct blkcg_policy ek_policy;
+struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio);
+struct ek_group *ek_current_group(struct ek_data *ek);
+void ek_stash_bio(struct ek_data *ek, struct bio *bio);
+void ek_stash_clear(struct ek_data *ek);
+void ek_account(struct ek_group *g, struct request *rq, u64 now);
+int ek_cgroup_init(void);
+void ek_cgroup_exit(void);
+
+/* ek_sysfs.c */
+extern struct elv_fs_entry ek_attrs[];
+extern const struct blk_mq_debugfs_attr ek_debugfs_attrs[];
+void ek_tunables_init(struct ek_data *ek);
+
+#endif /* EK_H */

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Groups are cgroups: a blkcg policy gives each cgroup its ek_group per device
+ * and owns the files io.weight (or io.evenkeel.weight, where iocost is built
+ * in) and io.evenkeel.stat.
+ */
+#include "ek.h"
+
+#include <linux/backing-dev.h>
+#include <linux/ctype.h>
+#include <linux/kthread.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+static struct ek_group *ek_pd_group(struct blkg_policy_data *pd)
+{
+	return pd ? container_of(pd, struct ek_group, pd) : NULL;
+}
+
+static struct ek_cgroup *ek_blkcg(struct blkcg *blkcg)
+{
+	return container_of(blkcg->cpd[ek_policy.plid], struct ek_cgroup, cpd);
+}
+
+/* Groups */
+
+static void ek_group_free_rcu(struct rcu_head *rcu)
+{
+	struct ek_group *g = container_of(rcu, struct ek_group, rcu);
+
+	free_percpu(g->stats);
+	free_percpu(g->histograms);
+	kfree(g);
+}
+
+void ek_group_put(struct ek_group *g)
+{
+	if (atomic_dec_and_test(&g->refs))
+		call_rcu(&g->rcu, ek_group_free_rcu);
+}
+
+static struct blkcg_policy_data *ek_cpd_alloc(gfp_t gfp)
+{
+	struct ek_cgroup *cg = kzalloc(sizeof(*cg), gfp);
+
+	if (!cg)
+		return NULL;
+	cg->weight = EK_WEIGHT_DFL;
+	return &cg->cpd;
+}
+
+static void ek_cpd_free(struct blkcg_policy_data *cpd)
+{
+	kfree(container_of(cpd, struct ek_cgroup, cpd));
+}
+
+/* Histograms are large for atomic allocation: without them all else works. */
+static void ek_alloc_histograms(struct ek_group *g, gfp_t gfp)
+{
+	struct ek_histograms __percpu *h;
+
+	if (READ_ONCE(g->histograms))
+		return;
+	h = __alloc_percpu_gfp(sizeof(*h), __alignof__(*h), gfp);
+	if (h && cmpxchg(&g->histograms, NULL, h))
+		free_percpu(h);
+}
+
+static struct blkg_policy_data *ek_pd_alloc(struct gendisk *disk,
+					    struct blkcg *blkcg, gfp_t gfp)
+{
+	struct ek_group *g = kzalloc_node(sizeof(*g), gfp, disk->node_id);
+
+	if (!g)
+		return NULL;
+	g->stats = alloc_percpu_gfp(struct ek_stats, gfp);
+	if (!g->stats) {
+		kfree(g);
+		return NULL;
+	}
+	ek_alloc_histograms(g, gfp);
+	atomic_set(&g->refs, 1);
+	return &g->pd;
+}
+
+static void ek_pd_init(struct blkg_policy_data *pd)
+{
+	struct ek_group *g = ek_pd_group(pd);
+
+	ek_group_init(g, pd->blkg->q->elevator->elevator_data);
+	g->weight = ek_blkcg(pd->blkg->blkcg)->weight;
+}
+
+static void ek_pd_free(struct blkg_policy_data *pd)
+{
+	ek_group_put(ek_pd_group(pd));
+}
+
+static struct ek_group *ek_blkg_group(struct blkcg_gq *blkg)
+{
+	return ek_pd_group(blkg_to_pd(blkg, &ek_policy));
+}
+
+/*
+ * The group of @bio, or the root's where the bio has none. The bio's reference
+ * on its blkg keeps the group alive; that on the queue keeps the policy.
+ */
+struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
+{
+	struct ek_group *g = NULL;
+
+	if (bio && bio->bi_blkg && bio->bi_blkg->q == ek->q)
+		g = ek_blkg_group(bio->bi_blkg);
+	return g ?: ek_blkg_group(ek->q->root_blkg);
+}
+
+static struct blkcg *ek_current_blkcg(void)
+{
+	if (current->flags & PF_KTHREAD)
+		return &blkcg_root;
+	return css_to_blkcg(task_css(current, io_cgrp_id));
+}
+
+/*
+ * Writeback and other kernel threads submit in the name of another cgroup, and
+ * limit_depth is not told the bio. So the merge attempt, which comes just
+ * before, leaves the group of such a bio here for ek_current_group().
+ */
+void ek_stash_bio(struct ek_data *ek, struct bio *bio)
+{
+	struct ek_group *g = NULL, *old;
+	struct ek_stash *stash;
+
+	rcu_read_lock();
+	if (bio->bi_blkg && bio->bi_blkg->q == ek->q &&
+	    bio->bi_blkg->blkcg != ek_current_blkcg())
+		g = ek_blkg_group(bio->bi_blkg);
+	rcu_read_unlock();
+
+	stash = get_cpu_ptr(ek->stash);
+	if (likely(!g && !stash->group)) {
+		put_cpu_ptr(ek->stash);
+		return;
+	}
+	if (g)
+		ek_group_get(g);
+	old = stash->group;
+	stash->group = g;
+	stash->task = current;
+	put_cpu_ptr(ek->stash);
+	if (old)
+		ek_group_put(old);
+}
+
+/* The queue is frozen: nobody writes to it. */
+void ek_stash_clear(struct ek_data *ek)
+{
+	struct ek_stash *stash;
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		stash = per_cpu_ptr(ek->stash, cpu);
+		if (stash->group)
+			ek_group_put(stash->group);
+		stash->group = NULL;
+	}
+}
+
+/* The group that the submitter asks a tag for, with a reference. */
+struct ek_group *ek_current_group(struct ek_data *ek)
+{
+	struct ek_group *g = NULL;
+	struct ek_stash *stash;
+	struct blkcg_gq *blkg;
+
+	stash = get_cpu_ptr(ek->stash);
+	if (stash->group && stash->task == current) {
+		g = stash->group;
+		stash->group = NULL;
+	}
+	put_cpu_ptr(ek->stash);
+	if (g)
+		return g;
+
+	rcu_read_lock();
+	blkg = blkg_lookup(ek_current_blkcg(), ek->q) ?: ek->q->root_blkg;
+	g = ek_blkg_group(blkg) ?: ek_blkg_group(ek->q->root_blkg);
+	if (!atomic_inc_not_zero(&g->refs)) {
+		g = ek_blkg_group(ek->q->root_blkg);
+		ek_group_get(g);
+	}
+	rcu_read_unlock();
+	return g;
+}
+
+/* Statistics */
+
+void ek_account(struct ek_group *g, struct request *rq, u64 now)
+{
+	int dir = op_is_write(req_op(rq));
+	struct ek_histograms __percpu *h = READ_ONCE(g->histograms);
+	u64 start = rq->start_time_ns, issued = rq->io_start_time_ns;
+
+	this_cpu_add(g->stats->bytes[dir],
+		     (u64)rq->stats_sectors << SECTOR_SHIFT);
+	this_cpu_inc(g->stats->ios[dir]);
+	if (!h || issued < start || now < issued)
+		return;
+	this_cpu_inc(h->count[dir][EK_HIST_WAIT]
+		     [ek_bucket(div_u64(issued - start, 1000))]);
+	this_cpu_inc(h->count[dir][EK_HIST_SERVE]
+		     [ek_bucket(div_u64(now - issued, 1000))]);
+	this_cpu_inc(h->count[dir][EK_HIST_TOTAL]
+		     [ek_bucket(div_u64(now - start, 1000))]);
+}
+
+static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
+			      enum ek_hist hist)
+{
+	static const char * const names[2][EK_HISTS] = {
+		{ "rwait", "rserv", "rtotal" },
+		{ "wwait", "wserv", "wtotal" },
+	};
+	bool any = false;
+	int bucket, cpu;
+	u64 sum;
+
+	seq_printf(sf, " %s=", names[dir][hist]);
+	for (bucket = 0; g->histograms && bucket < EK_BUCKETS; bucket++) {
+		sum = 0;
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(per_cpu_ptr(g->histograms, cpu)
+					 ->count[dir][hist][bucket]);
+		if (!sum)
+			continue;
+		seq_printf(sf, "%s%d:%llu", any ? "," : "", bucket, sum);
+		any = true;
+	}
+	if (!any)
+		seq_puts(sf, "-");
+}
+
+static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
+			  int off)
+{
+	struct ek_group *g = ek_pd_group(pd);
+	struct ek_stats sum = {};
+	int dir, hist, cpu;
+
+	ek_alloc_histograms(g, GFP_NOWAIT | __GFP_NOWARN);
+	for_each_possible_cpu(cpu) {
+		struct ek_stats *s = per_cpu_ptr(g->stats, cpu);
+
+		for (dir = 0; dir < 2; dir++) {
+			sum.bytes[dir] += READ_ONCE(s->bytes[dir]);
+			sum.ios[dir] += READ_ONCE(s->ios[dir]);
+		}
+	}
+	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
+		   bdi_dev_name(pd->blkg->q->disk->bdi), READ_ONCE(g->weight),
+		   sum.bytes[0], sum.bytes[1], sum.ios[0], sum.ios[1],
+		   READ_ONCE(g->merged[0]), READ_ONCE(g->merged[1]),
+		   READ_ONCE(g->throttled));
+	for (dir = 0; dir < 2; dir++)
+		for (hist = 0; hist < EK_HISTS; hist++)
+			ek_show_histogram(sf, g, dir, hist);
+	seq_putc(sf, '\n');
+	return 0;
+}
+
+static int ek_stat_show(struct seq_file *sf, void *v)
+{
+	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_stat,
+			  &ek_policy, 0, false);
+	return 0;
+}
+
+/* Weights */
+
+static u64 ek_prfill_weight(struct seq_file *sf, struct blkg_policy_data *pd,
+			    int off)
+{
+	struct ek_group *g = ek_pd_group(pd);
+
+	if (g->dev_weight)
+		seq_printf(sf, "%s %u\n", bdi_dev_name(pd->blkg->q->disk->bdi),
+			   g->dev_weight);
+	return 0;
+}
+
+static int ek_weight_show(struct seq_file *sf, void *v)
+{
+	struct blkcg *blkcg = css_to_blkcg(seq_css(sf));
+
+	seq_printf(sf, "default %u\n", ek_blkcg(blkcg)->weight);
+	blkcg_print_blkgs(sf, blkcg, ek_prfill_weight, &ek_policy, 0, false);
+	return 0;
+}
+
+/* -EINVAL: not a number; -ERANGE: a number that is no weight */
+static int ek_parse_weight(char *s, u32 *weight)
+{
+	u64 v;
+	int ret = kstrtou64(strim(s), 10, &v);
+
+	if (ret == -ERANGE)
+		return ret;
+	if (ret)
+		return -EINVAL;
+	if (v < EK_WEIGHT_MIN || v > EK_WEIGHT_MAX)
+		return -ERANGE;
+	*weight = v;
+	return 0;
+}
+
+static int ek_set_default_weight(struct blkcg *blkcg, u32 weight)
+{
+	struct blkcg_gq *blkg;
+
+	spin_lock_irq(&blkcg->lock);
+	ek_blkcg(blkcg)->weight = weight;
+	hlist_for_each_entry(blkg, &blkcg->blkg_list, blkcg_node) {
+		struct ek_group *g = ek_blkg_group(blkg);
+
+		if (g && !g->dev_weight)
+			ek_group_set_weight(g, weight);
+	}
+	spin_unlock_irq(&blkcg->lock);
+	return 0;
+}
+
+static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
+			       size_t nbytes, loff_t off)
+{
+	struct blkcg *blkcg = css_to_blkcg(of_css(of));
+	struct blkg_conf_ctx ctx;
+	struct ek_group *g;
+	u32 weight = 0;
+	char *body;
+	int ret;
+
+	/* "WEIGHT" and "default WEIGHT" are for all devices */
+	body = strim(buf);
+	if (!strchr(body, ':')) {
+		if (str_has_prefix(body, "default") && isspace(body[7]))
+			body += 7;
+		ret = ek_parse_weight(body, &weight);
+		if (!ret)
+			ret = ek_set_default_weight(blkcg, weight);
+		return ret ?: nbytes;
+	}
+
+	/* "MAJ:MIN WEIGHT" and "MAJ:MIN default" are for one */
+	blkg_conf_init(&ctx, body);
+	ret = blkg_conf_prep(blkcg, &ek_policy, &ctx);
+	if (ret)
+		goto out;
+	body = strim(ctx.body);
+	if (strcmp(body, "default")) {
+		ret = ek_parse_weight(body, &weight);
+		if (ret)
+			goto out;
+	}
+	g = ek_blkg_group(ctx.blkg);
+	g->dev_weight = weight;
+	ek_group_set_weight(g, weight ?: ek_blkcg(blkcg)->weight);
+out:
+	blkg_conf_exit(&ctx);
+	return ret ?: nbytes;
+}
+
+static struct cftype ek_files[] = {
+	{
+		.name = EK_WEIGHT_FILE,
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = ek_weight_show,
+		.write = ek_weight_write,
+	},
+	{
+		.name = "evenkeel.stat",
+		.seq_show = ek_stat_show,
+	},
+	{}
+};
+
+struct blkcg_policy ek_policy = {
+	.dfl_cftypes	= ek_files,
+	.cpd_alloc_fn	= ek_cpd_alloc,
+	.cpd_free_fn	= ek_cpd_free,
+	.pd_alloc_fn	= ek_pd_alloc,
+	.pd_init_fn	= ek_pd_init,
+	.pd_free_fn	= ek_pd_free,
+};
+
+int ek_cgroup_init(void)
+{
+	return blkcg_policy_register(&ek_policy);
+}
+
+void ek_cgroup_exit(void)
+{
+	blkcg_policy_unregister(&ek_policy);
+	/* groups are freed by RCU callbacks that live in this module */
+	rcu_barrier();
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * evenkeel: a blk-mq I/O scheduler for boards with flash storage.
+ *
+ * Shares a device between cgroups by weight, at any size of I/O and with any
+ * number of tags: start-time fair queueing over groups (ek_group.c), behind an
+ * admission of requests that is fair itself (ek_gate.c).
+ */
+#include "ek.h"
+
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include <trace/events/block.h>
+
+static struct ek_data *ek_queue_data(struct request_queue *q)
+{
+	return q->elevator->elevator_data;
+}
+
+/* Admission */
+
+static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
+{
+	struct ek_data *ek = ek_queue_data(data->q);
+	struct ek_group *g = ek_current_group(ek);
+	bool async = !op_is_sync(opf);
+
+	if (!ek_gate_free(ek, g, async)) {
+		if (opf & REQ_NOWAIT) {
+			/* -EAGAIN, as soon as one such request is in */
+			data->shallow_depth = 1;
+		} else {
+			data->nr_tags = 1;
+			ek_gate_admit(ek, g, async);
+		}
+	}
+	ek_group_put(g);
+}
+
+static void ek_prepare_request(struct request *rq)
+{
+	struct ek_data *ek = ek_queue_data(rq->q);
+
+	rq->elv.priv[0] = NULL;
+	rq->elv.priv[1] = NULL;
+	atomic_inc(&ek->tags_used);
+	if (atomic_read(&ek->granted))
+		atomic_dec_if_positive(&ek->granted);
+}
+
+/* Merging */
+
+static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
+			 unsigned int nr_segs)
+{
+	struct ek_data *ek = ek_queue_data(q);
+	struct request *free = NULL;
+	bool merged;
+
+	spin_lock_irq(&ek->lock);
+	merged = blk_mq_sched_try_merge(q, bio, nr_segs, &free);
+	if (merged)
+		ek_bio_group(ek, bio)->merged[op_is_write(bio_op(bio))]++;
+	spin_unlock_irq(&ek->lock);
+
+	if (free)
+		blk_mq_free_request(free);
+	if (!merged)
+		ek_stash_bio(ek, bio);
+	return merged;
+}
+
+/* A synchronous bio must not wait as part of an asynchronous request. */
+static bool ek_allow_merge(struct request_queue *q, struct request *rq,
+			   struct bio *bio)
+{
+	return op_is_sync(rq->cmd_flags) == op_is_sync(bio->bi_opf);
+}
+
+static void ek_unhash(struct request_queue *q, struct request *rq)
+{
+	elv_rqhash_del(q, rq);
+	if (q->last_merge == rq)
+		q->last_merge = NULL;
+}
+
+/* @next became part of @rq. It may not have been inserted yet. */
+static void ek_requests_merged(struct request_queue *q, struct request *rq,
+			       struct request *next)
+{
+	struct ek_data *ek = ek_queue_data(q);
+	struct ek_group *g = ek_rq_group(next);
+
+	lockdep_assert_held(&ek->lock);
+	if (g)
+		ek_group_remove(ek, g, next);
+	ek_unhash(q, next);
+}
+
+/* Insertion */
+
+static void ek_insert_request(struct ek_data *ek, struct request *rq,
+			      blk_insert_t flags, struct list_head *free)
+{
+	struct request_queue *q = ek->q;
+	struct ek_group *g = ek_rq_group(rq);
+
+	/* requeued by the driver, or told to go first: already paid for */
+	if (g || (flags & BLK_MQ_INSERT_AT_HEAD)) {
+		list_add(&rq->queuelist, &ek->dispatch);
+		WRITE_ONCE(ek->on_hold, false);
+		return;
+	}
+	g = ek_bio_group(ek, rq->bio);
+	if (blk_mq_sched_try_insert_merge(q, rq, free)) {
+		g->merged[op_is_write(req_op(rq))]++;
+		return;
+	}
+	trace_block_rq_insert(rq);
+	ek_group_get(g);
+	atomic_inc(&g->held);
+	rq->elv.priv[0] = g;
+	if (rq_mergeable(rq)) {
+		elv_rqhash_add(q, rq);
+		if (!q->last_merge)
+			q->last_merge = rq;
+	}
+	ek_group_add(ek, g, rq);
+}
+
+static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
+			       struct list_head *list, blk_insert_t flags)
+{
+	struct ek_data *ek = ek_queue_data(hctx->queue);
+	struct request *rq, *next;
+	LIST_HEAD(free);
+
+	spin_lock_irq(&ek->lock);
+	list_for_each_entry_safe(rq, next, list, queuelist) {
+		list_del_init(&rq->queuelist);
+		ek_insert_request(ek, rq, flags, &free);
+	}
+	/* insertion changes who is ahead */
+	if (ek->nr_waiting)
+		ek_gate_run(ek);
+	spin_unlock_irq(&ek->lock);
+
+	blk_mq_free_requests(&free);
+}
+
+/* Dispatch and completion */
+
+static struct request *ek_dispatch_request(struct blk_mq_hw_ctx *hctx)
+{
+	struct ek_data *ek = ek_queue_data(hctx->queue);
+	struct request *rq;
+
+	spin_lock_irq(&ek->lock);
+	rq = list_first_entry_or_null(&ek->dispatch, struct request, queuelist);
+	if (rq) {
+		list_del_init(&rq->queuelist);
+	} else {
+		rq = ek_next(ek, ktime_get_ns());
+		if (rq)
+			ek_unhash(ek->q, rq);
+	}
+	spin_unlock_irq(&ek->lock);
+	if (rq)
+		rq->rq_flags |= RQF_STARTED;
+	return rq;
+}
+
+static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
+{
+	struct ek_data *ek = ek_queue_data(hctx->queue);
+
+	return !list_empty_careful(&ek->dispatch) ||
+	       (READ_ONCE(ek->nr_queued) && !READ_ONCE(ek->on_hold));
+}
+
+/* @rq left the device, done or not. Any context. */
+static void ek_landed(struct ek_data *ek, struct ek_group *g,
+		      struct request *rq)
+{
+	u32 kb = ek_rq_flight_kb(rq);
+
+	if (!kb)
+		return;
+	ek_rq_set_flight_kb(rq, 0);
+	atomic_sub(kb, &ek->in_flight_kb);
+	atomic_dec(&g->in_flight);
+	atomic_dec(&ek->in_flight);
+	/* pairs with the barrier in ek_next(): one of us sees the other */
+	smp_mb__after_atomic();
+	if (READ_ONCE(ek->on_hold)) {
+		WRITE_ONCE(ek->on_hold, false);
+		blk_mq_run_hw_queues(ek->q, true);
+	}
+}
+
+static void ek_completed_request(struct request *rq, u64 now)
+{
+	struct ek_group *g = ek_rq_group(rq);
+
+	if (!g)
+		return;
+	ek_account(g, rq, now);
+	WRITE_ONCE(g->last_done, now);
+	ek_landed(ek_queue_data(rq->q), g, rq);
+}
+
+/* The driver gives @rq back; it comes again through ek_insert_requests(). */
+static void ek_requeue_request(struct request *rq)
+{
+	struct ek_group *g = ek_rq_group(rq);
+
+	if (g)
+		ek_landed(ek_queue_data(rq->q), g, rq);
+}
+
+/* @rq is about to be freed, whether it was ever inserted or not. */
+static void ek_finish_request(struct request *rq)
+{
+	struct ek_data *ek = ek_queue_data(rq->q);
+	struct ek_group *g = ek_rq_group(rq);
+
+	if (g) {
+		ek_landed(ek, g, rq);
+		atomic_dec(&g->held);
+		rq->elv.priv[0] = NULL;
+		ek_group_put(g);
+	}
+	atomic_dec(&ek->tags_used);
+	/* pairs with the barrier in ek_gate_admit() */
+	smp_mb__after_atomic();
+	if (READ_ONCE(ek->nr_waiting))
+		ek_gate_kick(ek);
+}
+
+static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
+{
+	struct ek_data *ek = container_of(timer, struct ek_data, hold_timer);
+
+	if (READ_ONCE(ek->nr_waiting))
+		ek_gate_kick(ek);
+	WRITE_ONCE(ek->on_hold, false);
+	blk_mq_run_hw_queues(ek->q, true);
+	return HRTIMER_NORESTART;
+}
+
+/* Life */
+
+static void ek_depth_updated(struct blk_mq_hw_ctx *hctx)
+{
+	/* REQ_NOWAIT beyond a group's share is limited to depth 1 */
+	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, 1);
+}
+
+static int ek_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int idx)
+{
+	ek_depth_updated(hctx);
+	return 0;
+}
+
+static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
+{
+	struct elevator_queue *eq;
+	struct ek_data *ek;
+	int ret = -ENOMEM;
+
+	eq = elevator_alloc(q, e);
+	if (!eq)
+		return -ENOMEM;
+	ek = kzalloc_node(sizeof(*ek), GFP_KERNEL, q->node);
+	if (!ek)
+		goto put_eq;
+	ek->stash = alloc_percpu(struct ek_stash);
+	if (!ek->stash)
+		goto free_ek;
+	ek->q = q;
+	spin_lock_init(&ek->lock);
+	ek->backlogged = RB_ROOT_CACHED;
+	ek->awaited = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&ek->turns);
+	INIT_LIST_HEAD(&ek->dispatch);
+	INIT_LIST_HEAD(&ek->gate);
+	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired);
+	ek_tunables_init(ek);
+
+	eq->elevator_data = ek;
+	q->elevator = eq;
+	ret = blkcg_activate_policy(q->disk, &ek_policy);
+	if (ret)
+		goto detach;
+	/* dispatch is for the whole queue, not by hardware queue */
+	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);
+	blk_stat_enable_accounting(q);
+	return 0;
+
+detach:
+	q->elevator = NULL;
+	free_percpu(ek->stash);
+free_ek:
+	kfree(ek);
+put_eq:
+	kobject_put(&eq->kobj);
+	return ret;
+}
+
+static void ek_exit_sched(struct elevator_queue *e)
+{
+	struct ek_data *ek = e->elevator_data;
+
+	hrtimer_cancel(&ek->hold_timer);
+	WARN_ON_ONCE(ek->nr_queued || ek->nr_waiting ||
+		     !list_empty(&ek->dispatch));
+	WARN_ONCE(atomic_read(&ek->tags_used) || atomic_read(&ek->in_flight) ||
+		  atomic_read(&ek->in_flight_kb),
+		  "evenkeel: leaked: %d tags, %d in flight, %d KiB\n",
+		  atomic_read(&ek->tags_used), atomic_read(&ek->in_flight),
+		  atomic_read(&ek->in_flight_kb));
+	ek_groups_clear(ek);
+	ek_stash_clear(ek);
+	blk_stat_disable_accounting(ek->q);
+	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
+	free_percpu(ek->stash);
+	kfree(ek);
+}
+
+static struct elevator_type ek_elevator = {
+	.ops = {
+		.init_sched		= ek_init_sched,
+		.exit_sched		= ek_exit_sched,
+		.init_hctx		= ek_init_hctx,
+		.depth_updated		= ek_depth_updated,
+		.limit_depth		= ek_limit_depth,
+		.prepare_request	= ek_prepare_request,
+		.finish_request		= ek_finish_request,
+		.allow_merge		= ek_allow_merge,
+		.bio_merge		= ek_bio_merge,
+		.requests_merged	= ek_requests_merged,
+		.insert_requests	= ek_insert_requests,
+		.dispatch_request	= ek_dispatch_request,
+		.has_work		= ek_has_work,
+		.completed_request	= ek_completed_request,
+		.requeue_request	= ek_requeue_request,
+	},
+#ifdef CONFIG_BLK_DEBUG_FS
+	.queue_debugfs_attrs	= ek_debugfs_attrs,
+#endif
+	.elevator_attrs		= ek_attrs,
+	.elevator_name		= "evenkeel",
+	.elevator_owner		= THIS_MODULE,
+};
+
+static int __init ek_init(void)
+{
+	int ret = ek_cgroup_init();
+
+	if (ret)
+		return ret;
+	ret = elv_register(&ek_elevator);
+	if (ret)
+		ek_cgroup_exit();
+	return ret;
+}
+
+static void __exit ek_exit(void)
+{
+	elv_unregister(&ek_elevator);
+	ek_cgroup_exit();
+}
+
+module_init(ek_init);
+module_exit(ek_exit);
+
+MODULE_ALIAS("evenkeel-iosched");
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("evenkeel I/O scheduler: weights that hold on flash");

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The gate: who gets the next scheduler tag.
+ *
+ * A request needs a tag before the scheduler sees it. 100 MB of direct I/O are
+ * 200 requests of 512 KB; with 128 tags one group holds them all, another can
+ * insert nothing, looks idle and loses its share: that is why weights fail for
+ * large I/O. So admission is scheduled as well: a group may hold its share of
+ * the tags by weight (ek_may_hold()), and when tags are short, submitters wait
+ * here and are let in by the virtual time that their group will have reached,
+ * not in the order in which they fell asleep.
+ *
+ * limit_depth may sleep: it runs where the block layer itself sleeps for a tag,
+ * in the submitter's context with the queue entered.
+ */
+#include "ek.h"
+
+#include <linux/delay.h>
+#include <linux/sched.h>
+#include <linux/sched/debug.h>
+
+/* a waiter looks by itself after this long, should a wake-up be lost */
+#define EK_GATE_BACKSTOP	(HZ / 4)
+
+/* an admitted submitter takes its tag within this; else it went elsewhere */
+#define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
+
+struct ek_waiter {
+	struct list_head node;
+	struct task_struct *task;
+	bool async;
+	bool admitted;
+};
+
+static u32 ek_tags(struct ek_data *ek)
+{
+	return READ_ONCE(ek->q->nr_requests);
+}
+
+/*
+ * Tags are plentiful and @g holds less than its share: no need to ask. Called
+ * without lock; a race lets in one too many, which the next to come pays for.
+ */
+bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async)
+{
+	u32 tags = ek_tags(ek);
+	u32 used = atomic_read(&ek->tags_used) + atomic_read(&ek->granted);
+
+	if (READ_ONCE(ek->nr_waiting))
+		return false;
+	if (used + max_t(u32, tags / 4, 1) >= tags)
+		return false;
+	return ek_may_hold(atomic_read(&g->held), tags, READ_ONCE(g->weight),
+			   READ_ONCE(ek->weight_sum), async);
+}
+
+/* Virtual time that @g reaches when all that it has been let in with is served */
+static u64 ek_gate_vtime(struct ek_group *g)
+{
+	u64 kb = g->queued_kb + (u64)g->pending * g->request_kb;
+
+	return g->vtime + ek_vtime(kb, g->weight);
+}
+
+static struct ek_waiter *ek_first_waiter(struct ek_group *g)
+{
+	return list_first_entry(&g->waiters, struct ek_waiter, node);
+}
+
+static struct ek_group *ek_gate_next(struct ek_data *ek, u32 tags)
+{
+	struct ek_group *g, *best = NULL;
+	u64 vtime, best_vtime = 0;
+
+	list_for_each_entry(g, &ek->gate, gate) {
+		if (!ek_may_hold(atomic_read(&g->held) + g->pending, tags,
+				 g->weight, ek->weight_sum,
+				 ek_first_waiter(g)->async))
+			continue;
+		vtime = ek_gate_vtime(g);
+		if (!best || ek_before(vtime, best_vtime)) {
+			best = g;
+			best_vtime = vtime;
+		}
+	}
+	return best;
+}
+
+/* Let in as many waiters as there are tags for. */
+void ek_gate_run(struct ek_data *ek)
+{
+	u32 tags = ek_tags(ek);
+	struct ek_group *g, *lead;
+	struct ek_waiter *w;
+	u64 now, until;
+	int free;
+
+	lockdep_assert_held(&ek->lock);
+	while (ek->nr_waiting) {
+		now = ktime_get_ns();
+		if (atomic_read(&ek->granted) &&
+		    now - ek->granted_at > EK_GRANT_STALE_NS) {
+			atomic_set(&ek->granted, 0);
+			ek->nr_stale_grants++;
+		}
+		free = (int)tags - atomic_read(&ek->tags_used) -
+		       atomic_read(&ek->granted);
+		if (free <= 0)
+			return;
+		g = ek_gate_next(ek, tags);
+		if (!g)
+			return;
+		/*
+		 * The last tag is kept for a group that is ahead of these and
+		 * about to ask; else it would find none and lose its turn.
+		 */
+		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
+		if (lead && lead != g && list_empty(&lead->waiters) &&
+		    ek_before(ek_gate_vtime(lead), ek_gate_vtime(g)) &&
+		    (until || atomic_read(&ek->in_flight))) {
+			ek->nr_gate_holds++;
+			if (until) {
+				lead->thought = true;
+				ek_hold_arm(ek, now, until);
+			}
+			return;
+		}
+		w = ek_first_waiter(g);
+		list_del(&w->node);
+		ek->nr_waiting--;
+		if (list_empty(&g->waiters))
+			list_del_init(&g->gate);
+		g->pending++;
+		g->pending_since = now;
+		atomic_inc(&ek->granted);
+		ek->granted_at = now;
+		w->admitted = true;
+		wake_up_process(w->task);
+	}
+}
+
+void ek_gate_kick(struct ek_data *ek)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&ek->lock, flags);
+	ek_gate_run(ek);
+	spin_unlock_irqrestore(&ek->lock, flags);
+}
+
+/* Wait until @g may have a tag. Process context; holds no lock of ours. */
+void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async)
+{
+	struct ek_waiter w = { .task = current, .async = async };
+	bool waited = false;
+
+	spin_lock_irq(&ek->lock);
+	if (list_empty(&g->waiters))
+		list_add_tail(&g->gate, &ek->gate);
+	list_add_tail(&w.node, &g->waiters);
+	ek_group_activate(ek, g);
+	/* pairs with the barrier in ek_finish_request() */
+	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting + 1);
+	smp_mb();
+	for (;;) {
+		long left;
+
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		ek_gate_run(ek);
+		if (w.admitted)
+			break;
+		if (!waited) {
+			waited = true;
+			g->throttled++;
+			ek->nr_gate_waits++;
+		}
+		spin_unlock_irq(&ek->lock);
+		/* this also sends off what the submitter has plugged */
+		left = io_schedule_timeout(EK_GATE_BACKSTOP);
+		spin_lock_irq(&ek->lock);
+		if (w.admitted)
+			break;
+		if (!left)
+			ek->nr_gate_backstops++;
+	}
+	__set_current_state(TASK_RUNNING);
+	spin_unlock_irq(&ek->lock);
+}

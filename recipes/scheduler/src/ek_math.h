@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The arithmetic of evenkeel: virtual time, admission and histogram buckets.
+ *
+ * Pure functions without locks or kernel state, so that this file also
+ * compiles in user space, where it is property-tested and fuzzed.
+ *
+ * Virtual time is that of start-time fair queueing (Goyal, Vin, Cheng, 1996):
+ * a request that costs c of a group with weight w spans c/w of virtual time,
+ * starts at S = max(v, F of the group's request before it), finishes at
+ * F = S + c/w, and v is the largest S dispatched so far. Two groups that both
+ * always have requests then never differ in c/w by more than the sum of their
+ * largest single requests c_max/w.
+ */
+#ifndef EK_MATH_H
+#define EK_MATH_H
+
+#ifdef __KERNEL__
+#include <linux/types.h>
+#include <linux/log2.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#else
+#include <stdbool.h>
+#include <stdint.h>
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+#define div_u64(a, b) ((a) / (b))
+#define ilog2(v) (63 - __builtin_clzll(v))
+#define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
+#define max_t(t, a, b) ((t)(a) > (t)(b) ? (t)(a) : (t)(b))
+#endif
+
+#define EK_WEIGHT_MIN	1
+#define EK_WEIGHT_MAX	10000
+#define EK_WEIGHT_DFL	100
+
+/* virtual time is in KiB / weight with this many fraction bits */
+#define EK_VSHIFT	24
+
+/* log-linear histogram: 8 buckets per power of two, 1 us up to 67 s */
+#define EK_BUCKET_BITS	3
+#define EK_BUCKETS	200
+
+/* Is virtual time @a before @b? Holds across wrap-around. */
+static inline bool ek_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+/* The later of two virtual times. */
+static inline u64 ek_later(u64 a, u64 b)
+{
+	return ek_before(a, b) ? b : a;
+}
+
+/*
+ * What a request of @bytes costs, in KiB: its data, rounded up, and
+ * @request_kb for the device's work per command, so that a group of small
+ * requests pays for the device time that it takes.
+ */
+static inline u32 ek_cost_kb(u32 bytes, u32 request_kb)
+{
+	return (bytes + 1023) / 1024 + request_kb;
+}
+
+/* Virtual time that @cost_kb takes at @weight (1..EK_WEIGHT_MAX). */
+static inline u64 ek_vtime(u64 cost_kb, u32 weight)
+{
+	return div_u64(cost_kb << EK_VSHIFT, weight);
+}
+
+/*
+ * May a group that holds @held of @tags scheduler tags take one more?
+ *
+ * Each group may hold its share by weight of all active weights @weight_sum
+ * (its own included), at least two, one to be served while the other waits,
+ * and never the last quarter, which is kept for a group that is about to
+ * come. Asynchronous requests get three quarters of that, so that a flood of
+ * writeback cannot shut out the reads of its own group.
+ */
+static inline bool ek_may_hold(u32 held, u32 tags, u32 weight, u64 weight_sum,
+			       bool async)
+{
+	u32 top = tags - tags / 4;
+
+	if (async && top > 2)
+		top -= top / 4;
+	if (held >= top)
+		return false;
+	if (held < 2)
+		return true;
+	return (u64)held * weight_sum * (async ? 4 : 1) <
+	       (u64)tags * weight * (async ? 3 : 1);
+}
+
+/* The histogram bucket for a latency of @us microseconds. */
+static inline u32 ek_bucket(u64 us)
+{
+	u32 e;
+
+	if (us < (1 << EK_BUCKET_BITS))
+		return (u32)us;
+	e = ilog2(us);
+	return min_t(u32, EK_BUCKETS - 1,
+		     ((e - EK_BUCKET_BITS + 1) << EK_BUCKET_BITS) +
+		     ((us >> (e - EK_BUCKET_BITS)) &
+		      ((1 << EK_BUCKET_BITS) - 1)));
+}
+
+/* The largest latency in us that falls into @bucket. */
+static inline u64 ek_bucket_max(u32 bucket)
+{
+	u32 e, sub;
+
+	if (bucket < (1 << EK_BUCKET_BITS))
+		return bucket;
+	e = bucket / (1 << EK_BUCKET_BITS) - 1;
+	sub = bucket % (1 << EK_BUCKET_BITS);
+	return ((u64)((1 << EK_BUCKET_BITS) + sub + 1) << e) - 1;
+}
+
+/*
+ * Mean time from a group's last completion to its next request, as an
+ * exponentially weighted average with 1/4 for the new sample. Units: any.
+ */
+static inline u32 ek_think(u32 mean, u32 sample)
+{
+	return mean - mean / 4 + sample / 4;
+}
+
+#endif /* EK_MATH_H */

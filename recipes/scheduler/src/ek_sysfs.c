@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Tunables in queue/iosched/, state in debugfs. */
+#include "ek.h"
+
+#include <linux/cgroup.h>
+#include <linux/sysfs.h>
+
+/*
+ * Tunables, each a u32 of struct ek_data. What is out of bounds is refused
+ * with -ERANGE, what is no number with -EINVAL, and changes nothing.
+ */
+struct ek_tunable {
+	size_t offset;
+	u32 dfl, min, max;
+};
+
+#define EK_TUNABLE(field, dfl, min, max) \
+	[EK_##field] = { offsetof(struct ek_data, field), dfl, min, max }
+
+enum { EK_window_kb, EK_ahead_kb, EK_request_kb, EK_think_max_us, EK_starve_ms };
+
+static const struct ek_tunable ek_tunables[] = {
+	/*
+	 * In the device beside others: two of the largest requests (512 KiB) of
+	 * an eMMC, one served and one to follow, so that it never idles.
+	 */
+	EK_TUNABLE(window_kb, 1088, 4, 1 << 20),
+	/*
+	 * Ahead of an awaited group: enough small requests to fill an eMMC
+	 * command queue half, but no large one.
+	 */
+	EK_TUNABLE(ahead_kb, 256, 0, 1 << 20),
+	/*
+	 * Device time per command, as KiB of transfer: a command of an eMMC
+	 * takes about 70 us, in which it moves 16 KiB at 220 MB/s.
+	 */
+	EK_TUNABLE(request_kb, 16, 1, 1024),
+	/*
+	 * Longest wait for a group's next request: about one request of 512 KiB
+	 * at 250 MB/s; longer would cost more than the turn is worth.
+	 */
+	EK_TUNABLE(think_max_us, 2000, 0, 100000),
+	/* a group with requests is served at least this often, at any weight */
+	EK_TUNABLE(starve_ms, 2000, 10, 60000),
+};
+
+static u32 *ek_tunable(struct ek_data *ek, int i)
+{
+	return (void *)ek + ek_tunables[i].offset;
+}
+
+void ek_tunables_init(struct ek_data *ek)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(ek_tunables); i++)
+		*ek_tunable(ek, i) = ek_tunables[i].dfl;
+}
+
+static ssize_t ek_tunable_show(struct elevator_queue *e, char *page, int i)
+{
+	return sysfs_emit(page, "%u\n", *ek_tunable(e->elevator_data, i));
+}
+
+static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
+				size_t count, int i)
+{
+	const struct ek_tunable *t = &ek_tunables[i];
+	u32 v;
+	int ret = kstrtou32(page, 10, &v);
+
+	if (ret)
+		return ret;
+	if (v < t->min || v > t->max)
+		return -ERANGE;
+	WRITE_ONCE(*ek_tunable(e->elevator_data, i), v);
+	return count;
+}
+
+#define EK_ATTR(name)							\
+static ssize_t ek_##name##_show(struct elevator_queue *e, char *page)	\
+{									\
+	return ek_tunable_show(e, page, EK_##name);			\
+}									\
+static ssize_t ek_##name##_store(struct elevator_queue *e,		\
+				 const char *page, size_t count)	\
+{									\
+	return ek_tunable_store(e, page, count, EK_##name);		\
+}
+EK_ATTR(window_kb);
+EK_ATTR(ahead_kb);
+EK_ATTR(request_kb);
+EK_ATTR(think_max_us);
+EK_ATTR(starve_ms);
+#undef EK_ATTR
+
+#define EK_ATTR(name) __ATTR(name, 0644, ek_##name##_show, ek_##name##_store)
+
+struct elv_fs_entry ek_attrs[] = {
+	EK_ATTR(window_kb),
+	EK_ATTR(ahead_kb),
+	EK_ATTR(request_kb),
+	EK_ATTR(think_max_us),
+	EK_ATTR(starve_ms),
+	__ATTR_NULL
+};
+#undef EK_ATTR
+
+#ifdef CONFIG_BLK_DEBUG_FS
+static void ek_show_group(struct seq_file *m, struct ek_data *ek,
+			  struct ek_group *g)
+{
+	/* a group may outlive its cgroup by the requests that it still has */
+	seq_printf(m, "group %p weight=%u vtime=%lld queued=%u queued_kb=%u in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
+		   g, g->weight, (s64)(g->vtime - ek->vnow), g->queued,
+		   g->queued_kb, atomic_read(&g->in_flight),
+		   atomic_read(&g->held), g->pending,
+		   (int)list_count_nodes(&g->waiters), g->think_us,
+		   g->throttled);
+}
+
+/* Virtual times are relative to the queue's. */
+static int ek_groups_show(void *data, struct seq_file *m)
+{
+	struct request_queue *q = data;
+	struct ek_data *ek = q->elevator->elevator_data;
+	struct rb_root_cached *trees[] = { &ek->backlogged, &ek->awaited };
+	struct rb_node *n;
+	int i;
+
+	spin_lock_irq(&ek->lock);
+	for (i = 0; i < ARRAY_SIZE(trees); i++)
+		for (n = rb_first_cached(trees[i]); n; n = rb_next(n))
+			ek_show_group(m, ek,
+				      rb_entry(n, struct ek_group, node));
+	spin_unlock_irq(&ek->lock);
+	return 0;
+}
+
+static int ek_state_show(void *data, struct seq_file *m)
+{
+	struct request_queue *q = data;
+	struct ek_data *ek = q->elevator->elevator_data;
+
+	spin_lock_irq(&ek->lock);
+	seq_printf(m, "active %u\nweight_sum %llu\nqueued %u\non_hold %d\n",
+		   ek->nr_active, ek->weight_sum, ek->nr_queued, ek->on_hold);
+	seq_printf(m, "in_flight %d\nin_flight_kb %d\ntags %lu\ntags_used %d\ngranted %d\nwaiting %u\n",
+		   atomic_read(&ek->in_flight), atomic_read(&ek->in_flight_kb),
+		   q->nr_requests, atomic_read(&ek->tags_used),
+		   atomic_read(&ek->granted), ek->nr_waiting);
+	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
+		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
+	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\n",
+		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
+		   ek->nr_stale_grants);
+	spin_unlock_irq(&ek->lock);
+	return 0;
+}
+
+const struct blk_mq_debugfs_attr ek_debugfs_attrs[] = {
+	{ "groups", 0400, ek_groups_show },
+	{ "state", 0400, ek_state_show },
+	{},
+};
+#endif

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KUnit: the arithmetic of evenkeel as the kernel compiles it. */
+#include <kunit/test.h>
+#include <linux/module.h>
+#include <linux/random.h>
+
+#include "ek_math.h"
+
+static void ek_test_before_wraps(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, ek_before(1, 2));
+	KUNIT_EXPECT_FALSE(test, ek_before(2, 2));
+	KUNIT_EXPECT_TRUE(test, ek_before(U64_MAX - 5, 3));
+	KUNIT_EXPECT_EQ(test, ek_later(U64_MAX - 5, 3), 3ULL);
+}
+
+static void ek_test_cost(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, ek_cost_kb(0, 16), 16U);
+	KUNIT_EXPECT_EQ(test, ek_cost_kb(512, 16), 17U);
+	KUNIT_EXPECT_EQ(test, ek_cost_kb(524288, 16), 528U);
+	/* the largest request there can be, at the smallest weight */
+	KUNIT_EXPECT_EQ(test, ek_vtime(ek_cost_kb(UINT_MAX - 1023, 0), 1),
+			(u64)(UINT_MAX / 1024) << EK_VSHIFT);
+}
+
+static void ek_test_hold(struct kunit *test)
+{
+	u32 tags, held;
+
+	/* never all, however alone; the async share is smaller */
+	for (tags = 1; tags <= 1024; tags++) {
+		for (held = 0; ek_may_hold(held, tags, 100, 100, false);)
+			held++;
+		KUNIT_EXPECT_LE(test, held, tags);
+		KUNIT_EXPECT_GE(test, held, 1U);
+		if (tags >= 4)
+			KUNIT_EXPECT_LT(test, held, tags);
+		KUNIT_EXPECT_FALSE(test, ek_may_hold(held, tags, 100, 100, true));
+	}
+	/* 2:1 on 128 tags */
+	KUNIT_EXPECT_TRUE(test, ek_may_hold(85, 128, 200, 300, false));
+	KUNIT_EXPECT_FALSE(test, ek_may_hold(86, 128, 200, 300, false));
+	KUNIT_EXPECT_TRUE(test, ek_may_hold(42, 128, 100, 300, false));
+	KUNIT_EXPECT_FALSE(test, ek_may_hold(43, 128, 100, 300, false));
+}
+
+static void ek_test_buckets(struct kunit *test)
+{
+	u32 bucket;
+	u64 us;
+
+	for (us = 0; us < 100000; us++) {
+		bucket = ek_bucket(us);
+		KUNIT_ASSERT_LT(test, bucket, (u32)EK_BUCKETS);
+		KUNIT_ASSERT_LE(test, us, ek_bucket_max(bucket));
+		if (bucket)
+			KUNIT_ASSERT_GT(test, us, ek_bucket_max(bucket - 1));
+	}
+	KUNIT_EXPECT_EQ(test, ek_bucket(U64_MAX), EK_BUCKETS - 1U);
+}
+
+/*
+ * Start-time fair queueing on random requests of random weights: between any
+ * two groups that always have requests, |c_i/w_i - c_j/w_j| stays within the
+ * sum of their largest requests over their weights.
+ */
+static void ek_test_lag_is_bounded(struct kunit *test)
+{
+	enum { GROUPS = 5, ROUNDS = 20000, MAX_KB = 528 };
+	u64 vtime[GROUPS] = {}, served[GROUPS] = {};
+	u32 weight[GROUPS];
+	int i, j, round;
+
+	for (i = 0; i < GROUPS; i++)
+		weight[i] = get_random_u32_inclusive(1, 1000);
+	for (round = 0; round < ROUNDS; round++) {
+		u32 cost = get_random_u32_inclusive(1, MAX_KB);
+
+		for (i = 0, j = 1; j < GROUPS; j++)
+			if (ek_before(vtime[j], vtime[i]))
+				i = j;
+		vtime[i] += ek_vtime(cost, weight[i]);
+		served[i] += cost;
+	}
+	for (i = 0; i < GROUPS; i++) {
+		for (j = 0; j < GROUPS; j++) {
+			u64 a = ek_vtime(served[i], weight[i]);
+			u64 b = ek_vtime(served[j], weight[j]);
+			u64 bound = ek_vtime(MAX_KB, weight[i]) +
+				    ek_vtime(MAX_KB, weight[j]) + ROUNDS;
+
+			KUNIT_EXPECT_LE(test, a > b ? a - b : b - a, bound);
+		}
+	}
+}
+
+static void ek_test_think_converges(struct kunit *test)
+{
+	u32 mean = 0;
+	int i;
+
+	for (i = 0; i < 40; i++)
+		mean = ek_think(mean, 1000);
+	KUNIT_EXPECT_GE(test, mean, 990U);
+	KUNIT_EXPECT_LE(test, mean, 1000U);
+}
+
+static struct kunit_case ek_cases[] = {
+	KUNIT_CASE(ek_test_before_wraps),
+	KUNIT_CASE(ek_test_cost),
+	KUNIT_CASE(ek_test_hold),
+	KUNIT_CASE(ek_test_buckets),
+	KUNIT_CASE(ek_test_lag_is_bounded),
+	KUNIT_CASE(ek_test_think_converges),
+	{}
+};
+
+static struct kunit_suite ek_suite = {
+	.name = "evenkeel",
+	.test_cases = ek_cases,
+};
+kunit_test_suite(ek_suite);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("KUnit tests of evenkeel");

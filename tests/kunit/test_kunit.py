@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""KUnit in user-mode Linux with KASAN and lockdep: the pure parts, then the elevator on null_blk."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests/lab"))
+
+from lab import initramfs, qemu  # noqa: E402
+
+BUILD = TOP / "build/6.12"
+
+INIT = """#!/bin/sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t debugfs d /sys/kernel/debug
+insmod /modules/ek_kunit.ko
+insmod /modules/evenkeel.ko
+insmod /modules/null_blk.ko nr_devices=1 irqmode=1 hw_queue_depth=4
+q=/sys/block/nullb0/queue
+for i in 1 2 3; do
+	echo evenkeel > $q/scheduler && cat $q/scheduler
+	dd if=/dev/nullb0 of=/dev/null bs=1M count=8 2>/dev/null &
+	dd if=/dev/zero of=/dev/nullb0 bs=64k count=64 2>/dev/null
+	wait
+	echo none > $q/scheduler
+done
+rmmod evenkeel && echo "module is out"
+rmmod ek_kunit
+poweroff -f
+"""
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> str:
+    linux = BUILD / "uml/linux"
+    assert linux.exists(), "no user-mode kernel; 'make test' builds it"
+    image = tmp_path_factory.mktemp("uml") / "initramfs.cpio"
+    modules = [
+        BUILD / "module-uml/ek_kunit.ko",
+        BUILD / "module-uml/evenkeel.ko",
+        BUILD / "uml/drivers/block/null_blk/null_blk.ko",
+    ]
+    initramfs.build(image, programs=(), modules=modules, files={"/init": INIT})
+    run = subprocess.run(
+        [str(linux), "mem=512M", f"initrd={image}", "con0=null,fd:1", "con=null", "panic=-1", "kunit.enable=1"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    log = TOP / "build/kunit.log"
+    log.write_text(run.stdout + run.stderr)
+    return run.stdout
+
+
+def test_all_kunit_cases_pass(console: str) -> None:
+    cases = re.findall(r"^(?:\[.*?\])?\s+(ok|not ok) \d+ (ek_test_\w+)", console, re.M)
+    declared = set(
+        re.findall(r"KUNIT_CASE\((\w+)\)", (TOP / "recipes/scheduler/tests/ek_kunit.c").read_text())
+    )
+    assert {name for _, name in cases} == declared, "see build/kunit.log"
+    assert [name for verdict, name in cases if verdict != "ok"] == []
+
+
+def test_the_elevator_comes_and_goes_without_a_splat(console: str) -> None:
+    assert console.count("[evenkeel]") == 3
+    assert "module is out" in console
+    assert not qemu.SPLAT.search(console), "see build/kunit.log"
