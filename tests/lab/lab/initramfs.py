@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small initramfs for lab guests: busybox, programs with their libraries, modules, a script."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_LIB = re.compile(r"(?:=> )?(/\S+) \(0x")
+
+
+def libraries(program: Path) -> list[Path]:
+    """Shared libraries of a program, as the dynamic linker resolves them here."""
+    out = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
+    return [Path(m.group(1)) for m in _LIB.finditer(out)]
+
+
+def _copy(source: Path, tree: Path, where: Path) -> None:
+    target = tree / where.relative_to("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        shutil.copy2(source.resolve(), target)
+
+
+def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]) -> None:
+    """Write a cpio archive to `out`.
+
+    `programs` are looked up on PATH, `modules` land in /modules by file name,
+    `files` maps an absolute path in the guest to its text; those under /bin
+    and /init are executable.
+    """
+    with tempfile.TemporaryDirectory(prefix="lab-initramfs-") as scratch:
+        tree = Path(scratch)
+        for d in ("bin", "dev", "proc", "sys", "tmp", "modules"):
+            (tree / d).mkdir()
+        busybox = shutil.which("busybox")
+        if busybox is None:
+            raise FileNotFoundError("lab: busybox is not on PATH (package busybox-static)")
+        _copy(Path(busybox), tree, Path("/bin/busybox"))
+        (tree / "bin/sh").symlink_to("busybox")
+        for name in programs:
+            found = shutil.which(name)
+            if found is None:
+                raise FileNotFoundError(f"lab: program {name!r} is not on PATH")
+            _copy(Path(found), tree, Path("/bin") / Path(name).name)
+            for lib in libraries(Path(found)):
+                _copy(lib, tree, lib)
+        for module in modules:
+            if not module.is_file():
+                raise FileNotFoundError(f"lab: kernel module {module} does not exist")
+            shutil.copy2(module, tree / "modules" / module.name)
+        for path, text in files.items():
+            target = tree / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+            if path == "/init" or path.startswith("/bin/"):
+                target.chmod(0o755)
+        names = subprocess.run(
+            ["find", ".", "-print0"], cwd=tree, capture_output=True, check=True
+        ).stdout.split(b"\0")
+        listing = b"\0".join(sorted(n for n in names if n)) + b"\0"
+        part = out.with_suffix(".part")
+        with part.open("wb") as f:
+            subprocess.run(
+                ["cpio", "--null", "--create", "--format=newc", "--quiet", "--reproducible"],
+                cwd=tree,
+                input=listing,
+                stdout=f,
+                check=True,
+            )
+        os.replace(part, out)
