@@ -118,7 +118,7 @@ struct ek_stash {
  */
 struct ek_data {
 	struct request_queue *q;
-	spinlock_t lock;
+	spinlock_t lock;	/* all below, but what says otherwise: see above */
 
 	struct rb_root_cached backlogged;	/* groups with requests, by vtime */
 	struct rb_root_cached awaited;	/* active groups without, by vtime */

@@ -159,8 +159,8 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async)
 		list_add_tail(&g->gate, &ek->gate);
 	list_add_tail(&w.node, &g->waiters);
 	ek_group_activate(ek, g);
-	/* pairs with the barrier in ek_finish_request() */
 	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting + 1);
+	/* pairs with the barrier in ek_finish_request() */
 	smp_mb();
 	for (;;) {
 		long left;

@@ -265,7 +265,7 @@ void ek_hold_arm(struct ek_data *ek, u64 now, u64 until)
 struct request *ek_next(struct ek_data *ek, u64 now)
 {
 	struct ek_group *g, *lead;
-	u32 flight, kb, cost;
+	u32 flight, kb, cost, room;
 	u64 until;
 
 	lockdep_assert_held(&ek->lock);
@@ -286,17 +286,17 @@ again:
 
 	cost = ek_rq_cost_kb(ek, ek_group_first(g));
 	lead = ek_group_awaited(ek, now, &until);
-	if (lead && ek_before(lead->vtime, g->vtime)) {
-		if (flight && kb + cost <= ek->ahead_kb)
-			return ek_serve(ek, g);
-	} else if (!flight || kb + cost <= ek->window_kb ||
-		   ek->nr_active == 1) {
-		return ek_serve(ek, g);
-	} else {
+	if (lead && !ek_before(lead->vtime, g->vtime))
 		lead = NULL;
+	if (!lead) {
 		until = 0;
+		room = ek->nr_active > 1 ? ek->window_kb : U32_MAX;
+	} else {
+		room = flight ? ek->ahead_kb : 0;
 	}
-	/* nothing would end such a hold */
+	if (kb + cost <= room)
+		return ek_serve(ek, g);
+	/* nothing would end a hold */
 	if (!flight && !until)
 		return ek_serve(ek, g);
 

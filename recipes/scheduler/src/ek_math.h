@@ -21,15 +21,7 @@
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #else
-#include <stdbool.h>
-#include <stdint.h>
-typedef uint64_t u64;
-typedef int64_t s64;
-typedef uint32_t u32;
-#define div_u64(a, b) ((a) / (b))
-#define ilog2(v) (63 - __builtin_clzll(v))
-#define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
-#define max_t(t, a, b) ((t)(a) > (t)(b) ? (t)(a) : (t)(b))
+#include "user_space.h"
 #endif
 
 #define EK_WEIGHT_MIN	1

@@ -104,6 +104,7 @@ struct elv_fs_entry ek_attrs[] = {
 	EK_ATTR(starve_ms),
 	__ATTR_NULL
 };
+
 #undef EK_ATTR
 
 #ifdef CONFIG_BLK_DEBUG_FS

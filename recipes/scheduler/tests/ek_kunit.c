@@ -120,6 +120,7 @@ static struct kunit_suite ek_suite = {
 	.name = "evenkeel",
 	.test_cases = ek_cases,
 };
+
 kunit_test_suite(ek_suite);
 
 MODULE_LICENSE("GPL");

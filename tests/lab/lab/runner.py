@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from lab import initramfs, qemu
 from lab.model import Experiment, Row
@@ -69,5 +70,5 @@ def run(bench: Bench, experiment: Experiment, scheduler: str) -> list[Row]:
     out = qemu.run(machine, image, bench.workdir, name, experiment.append)
     image.unlink()
     kernel = out.results.get("kernel", "").strip()
-    clock = "host" if experiment.icount_shift is None else "virtual"
+    clock: Literal["virtual", "host"] = "host" if experiment.icount_shift is None else "virtual"
     return [replace(r, kernel=kernel, scheduler=scheduler, clock=clock) for r in experiment.rows(out)]

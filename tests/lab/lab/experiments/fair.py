@@ -37,7 +37,7 @@ cat /cg/a/io.evenkeel.stat /cg/b/io.evenkeel.stat 2>/dev/null | report stat
 def bandwidth(fio: str, direction: str) -> float:
     """MB/s of the one job in fio's JSON output."""
     job = json.loads(fio)["jobs"][0][direction]
-    return float(job["io_bytes"]) / job["runtime"] / 1000
+    return float(job["io_bytes"]) / float(job["runtime"]) / 1000
 
 
 def _experiment(mb: int, depth: int, qd: int, direction: str, seconds: int) -> Experiment:
@@ -59,9 +59,9 @@ def _experiment(mb: int, depth: int, qd: int, direction: str, seconds: int) -> E
 
 
 # 100 MB at 73 MB/s take 1.4 s each: the run is long enough for one of them to
-# be under 1 % of the slower group's total
+# be about 1 % of the slower group's total
 EXPERIMENTS = [
-    _experiment(mb, depth, qd, direction, 30 if mb == 1 else 150)
+    _experiment(mb, depth, qd, direction, {1: 20, 30: 60, 100: 120}[mb])
     for direction in ("read", "write")
     for qd in (1, 4)
     for depth in (64, 1)

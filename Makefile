@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. `make` alone lists the targets.
+#   EVENKEEL_CACHE  folder for what is expensive to build (default build/cache);
+#                   set it to share between clones
+#   EVENKEEL_PORT   port of the panel on 127.0.0.1 (default 8443)
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+TOP := $(CURDIR)
+KERNEL ?= 6.12
+B := $(TOP)/build
+K := $(B)/$(KERNEL)
+export EVENKEEL_CACHE := $(abspath $(or $(EVENKEEL_CACHE),$(B)/cache))
+C := $(EVENKEEL_CACHE)
+
+# What is expensive lives in the cache under a name that says what went in, so
+# that a change of inputs builds anew and going back costs nothing.
+hash = $(shell cd $(TOP) && cat $(1) < /dev/null | sha256sum | cut -c1-12)
+ROOT_ID := $(call hash,toolroot/packages toolroot/pins toolroot/preferences toolroot/python.txt toolroot/create)
+export EVENKEEL_TOOLROOT := $(C)/toolroot-$(ROOT_ID)
+FRAGMENTS := conf/kernel/variants $(wildcard conf/kernel/*.cfg) recipes/kernel/build recipes/kernel/check-config toolroot/pins
+KERNEL_ID := $(KERNEL)-$(call hash,$(FRAGMENTS))
+SOURCE := $(C)/linux-$(KERNEL)-$(call hash,toolroot/pins)
+kdir = $(C)/kernel-$(1)-$(KERNEL_ID)
+
+ENTER := $(TOP)/toolroot/enter
+# a stage prints its name when it begins and its time when it ends
+define stage
+stage_name="$(1)"; stage_begin=$$SECONDS; echo "=== $$stage_name"; mkdir -p $(B)
+trap 'code=$$?; echo "--- $$stage_name: $$((SECONDS - stage_begin)) s$$([ $$code = 0 ] || echo ", failed")" | tee -a $(B)/stages.log; exit $$code' EXIT
+endef
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target about; do printf '  make %-9s %s\n' "$$target" "$$about"; done
+
+# --- the tool root ---------------------------------------------------------
+
+.PHONY: toolroot
+toolroot: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the Debian tree that everything is built in
+
+$(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
+	@$(call stage,tool root)
+	toolroot/create $(EVENKEEL_TOOLROOT)
+
+# --- kernels and modules ---------------------------------------------------
+
+$(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,kernel source)
+	rm -rf $(SOURCE).part; mkdir -p $(SOURCE).part
+	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf /usr/src/linux-source-$(KERNEL).tar.xz
+	rm -rf $(SOURCE); mv $(SOURCE).part $(SOURCE)
+
+# build/VERSION/VARIANT is a link to the objects that fit the fragments of today;
+# modules built against others are dropped with the old link
+define kernel_rule
+$(call kdir,$(1))/built: | $(SOURCE)/Makefile
+	@$$(call stage,kernel $(1))
+	$$(ENTER) recipes/kernel/build $(1) $(SOURCE) $$(@D)
+	touch $$@
+$(K)/$(1)/built: $(call kdir,$(1))/built $(if $(filter $(call kdir,$(1)),$(shell readlink $(K)/$(1))),,FORCE)
+	@mkdir -p $(K)
+	rm -rf $(K)/module$(2) $(K)/evenkeel.ko
+	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
+endef
+$(eval $(call kernel_rule,board,))
+$(eval $(call kernel_rule,debug,-debug))
+$(eval $(call kernel_rule,uml,-uml))
+.PHONY: FORCE
+FORCE:
+
+MODULE_SOURCES := $(wildcard recipes/scheduler/src/* recipes/scheduler/tests/*.c) recipes/scheduler/build-module
+define module_rule
+$(K)/module$(2)/evenkeel.ko: $(MODULE_SOURCES) | $(K)/$(1)/built
+	@$$(call stage,evenkeel.ko for the $(1) kernel)
+	$$(ENTER) recipes/scheduler/build-module $(K)/$(1) $$(@D) W=1 KCFLAGS=-Werror
+	touch $$@
+endef
+$(eval $(call module_rule,board,))
+$(eval $(call module_rule,debug,-debug))
+$(eval $(call module_rule,uml,-uml))
+
+.PHONY: kernel module
+kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage
+$(K)/bzImage: $(K)/board/built
+	@cp $(K)/board/arch/x86/boot/bzImage $@
+module: $(K)/evenkeel.ko $(K)/bzImage ## the scheduler: build/6.12/evenkeel.ko
+$(K)/evenkeel.ko: $(K)/module/evenkeel.ko
+	@cp $< $@
+
+# --- the image -------------------------------------------------------------
+
+ROOMS := conf recipes/agent recipes/demo webui
+ROOM_SOURCES := $(shell find $(ROOMS) -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
+IMAGE_SOURCES := $(shell find recipes/image -type f -not -path '*__pycache__*' -not -path '*/.*')
+ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/packages recipes/image/build-root).tar
+IMAGE := $(B)/image/evenkeel-x86_64.img
+
+$(ROOT_TAR): | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,Debian root of the image)
+	$(ENTER) recipes/image/build-root $@
+
+$(B)/webui/package-lock.json: webui/fetch-static webui/static-deps/package-lock.json | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,scripts of the panel)
+	$(ENTER) webui/fetch-static $(@D)
+	touch $@
+
+$(IMAGE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(ROOM_SOURCES) $(IMAGE_SOURCES) $(B)/webui/package-lock.json
+	@$(call stage,image)
+	$(ENTER) recipes/image/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko \
+		--room conf --room recipes/agent --room recipes/demo --room webui:vendor=$(B)/webui --out $(@D)
+
+.PHONY: image demo stop flash
+image: $(IMAGE) ## the disk image: build/image/evenkeel-x86_64.img
+demo: $(IMAGE) ## boot it in QEMU and print the panel's address (DETACH=1: return then)
+	@exec recipes/image/demo $(if $(DETACH),--detach)
+stop: ## end a detached demo
+	@recipes/image/stop
+flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
+	@recipes/image/flash "$(DEV)"
+
+# --- tests -----------------------------------------------------------------
+
+PYTEST := $(ENTER) python3 -m pytest -q
+.PHONY: test lint unit kunit lab torture boot browser
+test: ## all of it; each stage also by its name: lint unit kunit lab torture boot browser
+	@begin=$$SECONDS; rm -f $(B)/stages.log
+	for t in lint unit kunit torture lab boot browser; do $(MAKE) --no-print-directory $$t; done
+	echo "=== stages"; cat $(B)/stages.log; echo "all tests passed in $$(((SECONDS - begin) / 60)) min"
+
+lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/built
+	@$(call stage,lint)
+	$(ENTER) tests/lint $(SOURCE) $(K)/board
+unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/package-lock.json
+	@$(call stage,unit tests)
+	$(PYTEST) conf recipes webui tests/lab
+	$(ENTER) tests/meson recipes/demo
+kunit: $(K)/module-uml/evenkeel.ko
+	@$(call stage,KUnit)
+	$(PYTEST) tests/kunit
+torture: $(K)/module-debug/evenkeel.ko
+	@$(call stage,torture on the debug kernel)
+	$(PYTEST) tests/torture
+lab: $(K)/evenkeel.ko $(K)/bzImage
+	@$(call stage,lab)
+	$(PYTEST) tests/fair
+boot: $(IMAGE)
+	@$(call stage,boot)
+	$(PYTEST) tests/boot
+browser: $(IMAGE)
+	@$(call stage,browser)
+	$(PYTEST) tests/browser
+
+.PHONY: format clean
+format: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## bring all code into its form
+	@$(ENTER) tests/format $(SOURCE)
+clean: ## drop what is built, keep the cache
+	@find $(B) -mindepth 1 -maxdepth 1 -not -path $(C) -exec rm -rf {} +

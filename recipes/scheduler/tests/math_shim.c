@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The inline functions of ek_math.h as symbols, for test_math.py. */
+#include "../src/ek_math.h"
+
+#define EXPORT(ret, name, params, args) ret shim_##name params; ret shim_##name params { return name args; }
+
+EXPORT(bool, ek_before, (u64 a, u64 b), (a, b))
+EXPORT(u64, ek_later, (u64 a, u64 b), (a, b))
+EXPORT(u32, ek_cost_kb, (u32 bytes, u32 request_kb), (bytes, request_kb))
+EXPORT(u64, ek_vtime, (u64 cost_kb, u32 weight), (cost_kb, weight))
+EXPORT(bool, ek_may_hold, (u32 held, u32 tags, u32 weight, u64 sum, bool async), (held, tags, weight, sum, async))
+EXPORT(u32, ek_bucket, (u64 us), (us))
+EXPORT(u64, ek_bucket_max, (u32 bucket), (bucket))
+EXPORT(u32, ek_think, (u32 mean, u32 sample), (mean, sample))

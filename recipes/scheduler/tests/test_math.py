@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Property tests of evenkeel's arithmetic, compiled in user space with UBSan."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+HERE = Path(__file__).resolve().parent
+BUCKETS = 200
+
+u32 = st.integers(0, 2**32 - 1)
+u64 = st.integers(0, 2**64 - 1)
+weights = st.integers(1, 10000)
+
+
+@pytest.fixture(scope="session")
+def ek(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    out = tmp_path_factory.mktemp("math") / "libek_math.so"
+    subprocess.run(
+        ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined",
+         "-fno-sanitize-recover=all", "-static-libubsan", "-shared", "-fPIC", f"-I{HERE}",
+         "-o", str(out), str(HERE / "math_shim.c")],
+        check=True,
+    )  # fmt: skip
+    lib = ctypes.CDLL(str(out))
+    c32, c64, flag = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_bool
+    for name, result, args in (
+        ("ek_before", flag, (c64, c64)),
+        ("ek_later", c64, (c64, c64)),
+        ("ek_cost_kb", c32, (c32, c32)),
+        ("ek_vtime", c64, (c64, c32)),
+        ("ek_may_hold", flag, (c32, c32, c32, c64, flag)),
+        ("ek_bucket", c32, (c64,)),
+        ("ek_bucket_max", c64, (c32,)),
+        ("ek_think", c32, (c32, c32)),
+    ):
+        function = lib[f"shim_{name}"]
+        function.restype, function.argtypes = result, args
+        setattr(lib, name, function)
+    return lib
+
+
+@given(us=u64)
+def test_a_latency_is_in_the_range_of_its_bucket(ek: ctypes.CDLL, us: int) -> None:
+    bucket = ek.ek_bucket(us)
+    assert bucket < BUCKETS
+    if bucket < BUCKETS - 1:
+        assert us <= ek.ek_bucket_max(bucket)
+    if bucket > 0:
+        assert us > ek.ek_bucket_max(bucket - 1)
+    # one eighth of its power of two: at most 12.5 % wide
+    if 8 <= us and bucket < BUCKETS - 1:
+        assert ek.ek_bucket_max(bucket) - ek.ek_bucket_max(bucket - 1) <= us / 8
+
+
+@given(a=u64, step=st.integers(1, 2**62))
+def test_virtual_time_compares_across_wrap_around(ek: ctypes.CDLL, a: int, step: int) -> None:
+    b = (a + step) % 2**64
+    assert ek.ek_before(a, b)
+    assert not ek.ek_before(b, a)
+    assert not ek.ek_before(a, a)
+    assert ek.ek_later(a, b) == b == ek.ek_later(b, a)
+
+
+@given(cost=st.integers(1, 2**22), weight=weights, heavier=weights)
+def test_more_weight_never_costs_more_virtual_time(
+    ek: ctypes.CDLL, cost: int, weight: int, heavier: int
+) -> None:
+    low, high = sorted((weight, heavier))
+    assert ek.ek_vtime(cost, high) <= ek.ek_vtime(cost, low)
+    assert ek.ek_vtime(cost, weight) == (cost << 24) // weight
+
+
+@given(tags=st.integers(1, 10240), shares=st.lists(weights, min_size=2, max_size=8))
+def test_shares_of_tags_leave_room(ek: ctypes.CDLL, tags: int, shares: list[int]) -> None:
+    """No group can hold all tags when it could matter, and each gets at least what its weight says."""
+    total = sum(shares)
+    for weight in shares:
+        held = 0
+        while ek.ek_may_hold(held, tags, weight, total, False):
+            held += 1
+        assert 1 <= held <= tags
+        if tags >= 4:
+            assert held <= tags - tags // 4
+        assert held >= min(tags * weight // total, tags - tags // 4)
+        assert not ek.ek_may_hold(held, tags, weight, total, True), "asynchronous ones never get more"
+
+
+@given(
+    groups=st.lists(weights, min_size=2, max_size=6),
+    costs=st.lists(st.integers(1, 528), min_size=200, max_size=200),
+    start=u64,
+)
+def test_the_lag_between_backlogged_groups_is_bounded(
+    ek: ctypes.CDLL, groups: list[int], costs: list[int], start: int
+) -> None:
+    """|c_i/w_i - c_j/w_j| <= c_max/w_i + c_max/w_j at any moment (start-time fair queueing)."""
+    vtime = [start] * len(groups)
+    served = [0] * len(groups)
+    for cost in costs:
+        i = 0
+        for j in range(1, len(groups)):
+            if ek.ek_before(vtime[j], vtime[i]):
+                i = j
+        vtime[i] = (vtime[i] + ek.ek_vtime(cost, groups[i])) % 2**64
+        served[i] += cost
+        for a, wa in enumerate(groups):
+            for b, wb in enumerate(groups[:a]):
+                lag = abs(served[a] / wa - served[b] / wb)
+                assert lag <= 528 / wa + 528 / wb + 1e-3
+
+
+@given(samples=st.lists(st.integers(0, 2**31), min_size=1, max_size=50))
+def test_the_think_time_stays_between_its_samples(ek: ctypes.CDLL, samples: list[int]) -> None:
+    mean = samples[0]
+    for sample in samples:
+        mean = ek.ek_think(mean, sample)
+        assert min(samples) - 4 * 4 <= mean <= max(samples) + 4

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What ek_math.h takes from the kernel, for user space. */
+#ifndef EK_USER_SPACE_H
+#define EK_USER_SPACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef uint32_t u32;
+#define div_u64(a, b) ((a) / (b))
+#define ilog2(v) (63 - __builtin_clzll(v))
+#define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
+#define max_t(t, a, b) ((t)(a) > (t)(b) ? (t)(a) : (t)(b))
+
+#endif /* EK_USER_SPACE_H */

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Everything that may happen to a scheduler, at once and under load. Runs in a
+# lab guest (tests/lab/lab/guest.sh); SECONDS_TO_RUN comes from the test.
+uname -r | report kernel
+load null_blk nr_devices=0
+load mq-deadline
+load evenkeel
+mkdir -p /config && mount -t configfs config /config
+
+# two queues of four tags, requests that are requeued or lost now and then
+device() {
+	d=/config/nullb/nullb0
+	mkdir $d || fail "null_blk has no configfs"
+	echo 2 > $d/irqmode; echo 200000 > $d/completion_nsec
+	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 1024 > $d/size
+	echo 20 > $d/requeue_inject/probability; echo -1 > $d/requeue_inject/times
+	echo 1000 > $d/requeue_inject/interval
+	echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times
+	echo 1 > $d/power
+	q=/sys/block/nullb0/queue
+	echo 1000 > $q/io_timeout
+	echo evenkeel > $q/scheduler || fail "cannot set evenkeel"
+}
+idle() { # nothing may be left behind once the load is gone
+	echo evenkeel > $q/scheduler
+	for key in queued in_flight in_flight_kb tags_used waiting granted; do
+		n=$(sed -n "s/^$key //p" /sys/kernel/debug/block/nullb0/sched/state)
+		[ "$n" = 0 ] || fail "after $1: $key is $n, not 0: $(tr '\n' ' ' < /sys/kernel/debug/block/nullb0/sched/state)"
+	done
+}
+# fio may fail when its device goes away; that it ends is what counts
+job() { g=$1; shift; in_group "$g" fio --name="$g" --filename=/dev/nullb0 --size=1g --time_based --runtime=100000 --minimal --eta=never "$@" > /tmp/fio.$g 2>&1 & }
+start() {
+	group a 300; group b 100; group c 50
+	job a --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32
+	job b --rw=read --bs=16m --direct=1 --ioengine=libaio --iodepth=4
+	job c --rw=randwrite --bs=64k --direct=0 --ioengine=psync --fsync=64
+	job a --rw=randrw --bs=128k --direct=1 --ioengine=io_uring --iodepth=16
+}
+stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; wait; }
+rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
+
+device
+start
+rounds=0 switches=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
+while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
+	rounds=$((rounds + 1))
+	for s in none mq-deadline evenkeel; do
+		echo $s > $q/scheduler || fail "cannot switch to $s"
+		switches=$((switches + 1))
+		usleep 100000
+	done
+	for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
+	for g in a b c; do rand 1 10000 > /cg/$g/io.weight; done
+	echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
+	echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
+	echo "$(rand 4 4096)" > $q/iosched/window_kb
+	echo "$(rand 0 2000)" > $q/iosched/think_max_us
+	cat /cg/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
+	# a cgroup that goes away while its requests are in the queue
+	group d 100
+	(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=1g --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
+	n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
+done 2> /tmp/errors
+stop
+idle "the load"
+backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state)
+
+# what is out of range is refused and changes nothing
+refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
+for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
+for v in -1 text 4294967296 0; do refuse $q/iosched/window_kb "$v"; done
+refuse $q/iosched/starve_ms 60001
+
+# the device goes away under load, and comes back
+for i in 1 2 3; do
+	start; sleep 1
+	echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
+	stop
+	device
+done
+idle "hot unplug"
+
+echo none > $q/scheduler
+rmmod evenkeel || fail "evenkeel cannot be unloaded"
+[ ! -e /cg/a/io.weight ] || fail "io.weight outlives the module"
+load evenkeel
+echo evenkeel > $q/scheduler
+echo none > $q/scheduler
+rmmod evenkeel || fail "evenkeel cannot be unloaded again"
+sleep 6
+echo scan > /sys/kernel/debug/kmemleak; sleep 1; echo scan > /sys/kernel/debug/kmemleak
+cat /sys/kernel/debug/kmemleak | report kmemleak
+printf 'rounds %s\nswitches %s\nbackstops %s\n' $rounds $switches "$backstops" | report done
+cat /tmp/errors | report errors
