@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every file in conf/ is parsed, and what it promises is checked."""
+
+from __future__ import annotations
+
+import configparser
+import fnmatch
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+CONF = Path(__file__).resolve().parent.parent
+RULES = CONF / "udev/rules.d/60-evenkeel.rules"
+SYSCTL = CONF / "sysctl.d/60-evenkeel.conf"
+UNITS = sorted(p for p in (CONF / "systemd").rglob("*") if p.is_file())
+
+
+@dataclass
+class Setting:
+    """One line of a sysctl.d file."""
+
+    key: str
+    value: str
+    comment: str
+    optional: bool
+
+
+def sysctls() -> list[Setting]:
+    """Settings in order; a comment holds for the lines up to the next blank line or comment."""
+    found: list[Setting] = []
+    comment: list[str] = []
+    after_setting = False
+    for line in SYSCTL.read_text().splitlines():
+        if line.startswith("#"):
+            if after_setting:
+                comment = []
+            if not line.startswith("##"):
+                comment.append(line.lstrip("# "))
+            after_setting = False
+        elif not line:
+            comment = []
+        else:
+            key, equals, value = line.partition(" = ")
+            assert equals, f"not KEY = VALUE: {line}"
+            found.append(Setting(key.lstrip("-"), value, " ".join(comment), key.startswith("-")))
+            after_setting = True
+    return found
+
+
+@pytest.mark.parametrize("setting", sysctls(), ids=lambda s: s.key)
+def test_every_sysctl_has_a_reason(setting: Setting) -> None:
+    assert re.fullmatch(r"(vm|kernel|fs|net|dev)(\.[a-z0-9_]+)+", setting.key)
+    assert re.fullmatch(r"\d+", setting.value)
+    assert len(setting.comment) > 20, f"{setting.key} has no reason"
+
+
+def test_no_sysctl_twice() -> None:
+    keys = [s.key for s in sysctls()]
+    assert len(keys) == len(set(keys))
+
+
+def test_writeback_limits_fit_each_other() -> None:
+    value = {s.key: int(s.value) for s in sysctls()}
+    assert value["vm.dirty_background_bytes"] < value["vm.dirty_bytes"]
+    # at most 4 s of a slow card's writing
+    assert value["vm.dirty_bytes"] <= 4 * 20_000_000
+    assert value["vm.dirty_writeback_centisecs"] < value["vm.dirty_expire_centisecs"]
+
+
+@dataclass
+class Device:
+    """What udev knows of a block device."""
+
+    name: str
+    action: str = "add"
+    subsystem: str = "block"
+    devtype: str = "disk"
+    attrs: dict[str, str] = field(default_factory=dict)
+
+    def get(self, key: str) -> str | None:
+        """The value of a udev match key; None if the device has no such attribute."""
+        if key.startswith("ATTR{"):
+            default = {"queue/scheduler": "[mq-deadline] none", "queue/rotational": "0"}
+            return (default | self.attrs).get(key[5:-1])
+        return {
+            "ACTION": self.action,
+            "SUBSYSTEM": self.subsystem,
+            "KERNEL": self.name,
+            "ENV{DEVTYPE}": self.devtype,
+        }[key]
+
+
+TERM = re.compile(r'([A-Z]+(?:\{[^}]+\})?)(==|!=|=)"([^"]*)"')
+
+
+def rules() -> list[list[tuple[str, str, str]]]:
+    """Each rule as its terms (key, operator, value)."""
+    parsed = []
+    for number, line in enumerate(RULES.read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        terms = []
+        for text in re.split(r",\s*", line):
+            match = TERM.fullmatch(text)
+            assert match, f"line {number}: {text!r} is not KEY OPERATOR VALUE"
+            terms.append((match[1], match[2], match[3]))
+        parsed.append(terms)
+    return parsed
+
+
+def written(device: Device) -> dict[str, str]:
+    """Attributes that the rules write for the device: udev's semantics, as far as the file uses them."""
+    out: dict[str, str] = {}
+    label: str | None = None
+    for rule in rules():
+        if label is not None:
+            if ("LABEL", "=", label) not in rule:
+                continue
+            label = None
+        goto = None
+        for key, operator, value in rule:
+            if operator == "=":
+                if key == "GOTO":
+                    goto = value
+                elif key.startswith("ATTR{"):
+                    out[key[5:-1]] = value
+                else:
+                    assert key == "LABEL", f"{key} is not known to this interpreter"
+                continue
+            have = device.get(key)
+            hit = have is not None and any(fnmatch.fnmatchcase(have, p) for p in value.split("|"))
+            if hit != (operator == "=="):
+                break
+        else:
+            label = goto
+    assert label is None, f"GOTO {label} leads nowhere"
+    return out
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        Device("mmcblk0"),
+        Device("mmcblk12"),
+        Device("nvme0n1"),
+        Device("nvme1n12"),
+        Device("nvme10n1"),
+        Device("sda"),
+        Device("sdaa"),
+        Device("vda"),
+        Device("vdb", attrs={"queue/rotational": "1"}),
+        Device("nullb0"),
+        Device("sda", attrs={"queue/scheduler": "[none] mq-deadline kyber"}),
+    ],
+    ids=lambda d: d.name,
+)
+def test_flash_gets_evenkeel_and_nothing_else(device: Device) -> None:
+    assert written(device) == {"queue/scheduler": "evenkeel"}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        Device("mmcblk0boot0"),
+        Device("mmcblk0boot1"),
+        Device("mmcblk0rpmb"),
+        Device("mmcblk0gp0"),
+        Device("mmcblk0p1", devtype="partition"),
+        Device("nvme0c0n1"),
+        Device("nvme0n1p1", devtype="partition"),
+        Device("nvme0n1", attrs={"queue/scheduler": "none"}),
+        Device("nvme0", subsystem="nvme"),
+        Device("sda", attrs={"queue/rotational": "1"}),
+        Device("sda1", devtype="partition"),
+        Device("vda2", devtype="partition"),
+        Device("loop0"),
+        Device("dm-0"),
+        Device("md0"),
+        Device("zram0"),
+        Device("ram0"),
+        Device("nbd0"),
+        Device("sr0"),
+        Device("vda", action="change"),
+        Device("vda", action="remove"),
+    ],
+    ids=lambda d: f"{d.name}-{d.action}-{d.subsystem}",
+)
+def test_everything_else_is_left_alone(device: Device) -> None:
+    assert written(device) == {}
+
+
+def test_udevadm_finds_no_fault() -> None:
+    if not shutil.which("udevadm"):
+        pytest.skip("udevadm is missing (package udev)")
+    out = subprocess.run(["udevadm", "verify", str(RULES)], capture_output=True, text=True, check=False)
+    if "Unknown command verb" in out.stderr:
+        pytest.skip("udevadm is older than `verify` (systemd 254)")
+    assert out.returncode == 0, out.stdout + out.stderr
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda p: p.name)
+def test_systemd_files_parse(path: Path) -> None:
+    parser = configparser.ConfigParser(strict=True, interpolation=None, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[method-assign,assignment]
+    parser.read_string(path.read_text())
+    assert parser.sections()
+    for section in parser.sections():
+        for key, value in parser[section].items():
+            assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", key), key
+            assert value, f"{key} is empty"
+
+
+def test_slice_counts_io_and_memory() -> None:
+    text = (CONF / "systemd/system/evenkeel-apps.slice").read_text()
+    assert "\nIOAccounting=yes\n" in text
+    assert "\nMemoryAccounting=yes\n" in text
+
+
+def test_slice_satisfies_systemd() -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is missing (package systemd)")
+    out = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(CONF / "systemd/system/evenkeel-apps.slice")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert out.returncode == 0, out.stderr
+    assert "evenkeel-apps.slice" not in out.stderr
+
+
+def test_example_app_is_valid() -> None:
+    app = tomllib.loads((CONF / "apps.d/README").read_text())
+    assert set(app) == {"title", "description", "unit", "weight", "stats"}
+    assert 1 <= len(app["title"]) <= 40
+    assert app["unit"].endswith((".service", ".scope", ".slice"))
+    assert 1 <= app["weight"] <= 10000
+
+
+def test_every_app_here_is_valid_toml() -> None:
+    for path in (CONF / "apps.d").glob("*.toml"):
+        assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", path.stem)
+        tomllib.loads(path.read_text())
+
+
+def test_everything_is_installed() -> None:
+    build = (CONF / "meson.build").read_text()
+    sources = {
+        m for line in re.findall(r"install_data\((.*)", build) for m in shlex.split(line.replace(",", " "))
+    }
+    for folder in ("sysctl.d", "udev", "systemd", "apps.d"):
+        for path in (CONF / folder).rglob("*"):
+            if path.is_file():
+                assert str(path.relative_to(CONF)) in sources
+
+
+def test_every_file_names_its_licence() -> None:
+    for path in CONF.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("."):
+            assert "SPDX-License-Identifier:" in "\n".join(path.read_text().splitlines()[:3]), path

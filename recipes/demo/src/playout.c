@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Play-out clock, stall accounting and buffer of ek-player.
+ *
+ * Every read has a sequence number that only grows; chunk seq lives in slot
+ * seq % slots. A movie starts at sequence number `base`, so ending one is
+ * base = next: reads still outstanding for the old movie keep their slots
+ * until they arrive, and count for nothing.
+ */
+#include "playout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NSEC UINT64_C(1000000000)
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* bytes played in ns; seconds apart, so that hours do not overflow */
+static uint64_t bytes_in(const struct playout *p, uint64_t ns)
+{
+	return ns / NSEC * p->cfg.rate + ns % NSEC * p->cfg.rate / NSEC;
+}
+
+/* ns until that many bytes are played, rounded up: never early */
+static uint64_t time_for(const struct playout *p, uint64_t bytes)
+{
+	uint64_t rest = bytes % p->cfg.rate * NSEC;
+
+	return bytes / p->cfg.rate * NSEC + (rest + p->cfg.rate - 1) / p->cfg.rate;
+}
+
+static uint64_t movie_bytes(const struct playout *p)
+{
+	return p->cfg.movie * p->cfg.chunk;
+}
+
+/* how far play-out can go with what has been read */
+static uint64_t limit(const struct playout *p)
+{
+	return min_u64(p->have, p->cfg.movie) * p->cfg.chunk;
+}
+
+const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint64_t now)
+{
+	memset(p, 0, sizeof(*p));
+	if (!cfg->rate || cfg->rate > PLAYOUT_MAX_RATE)
+		return "the rate must be between 1 byte/s and 10 GB/s";
+	if (!cfg->chunk)
+		return "the chunk must not be empty";
+	if (!cfg->depth)
+		return "at least one read must be outstanding";
+	if (!cfg->movie)
+		return "the movie must be at least one chunk long";
+	if (cfg->movie > (UINT64_C(1) << 62) / cfg->chunk)
+		return "the movie is too long";
+	if (!cfg->preroll || !cfg->rebuffer)
+		return "pre-roll and re-buffering must be longer than 0";
+	/* the chunk being played cannot be overwritten: it is no room */
+	if (cfg->slots < 2 || (cfg->slots - 1) < cfg->preroll / cfg->chunk + 1 ||
+	    (cfg->slots - 1) < cfg->rebuffer / cfg->chunk + 1)
+		return "the buffer must hold pre-roll and re-buffering and two chunks more";
+
+	p->reading = calloc(cfg->slots, sizeof(*p->reading));
+	if (!p->reading)
+		return "out of memory";
+	p->cfg = *cfg;
+	p->state = PLAYOUT_PREROLL;
+	p->since = now;
+	return NULL;
+}
+
+void playout_free(struct playout *p)
+{
+	free(p->reading);
+	p->reading = NULL;
+}
+
+uint64_t playout_position(const struct playout *p, uint64_t now)
+{
+	if (p->state != PLAYOUT_PLAYING)
+		return p->pos;
+	return min_u64(p->pos + bytes_in(p, now - p->since), limit(p));
+}
+
+static void enter(struct playout *p, enum playout_state state, uint64_t pos, uint64_t when)
+{
+	p->state = state;
+	p->pos = pos;
+	p->since = when;
+}
+
+void playout_advance(struct playout *p, uint64_t now)
+{
+	uint64_t dry;
+
+	if (p->state != PLAYOUT_PLAYING)
+		return;
+	dry = p->since + time_for(p, limit(p) - p->pos);
+	if (p->have >= p->cfg.movie) {
+		if (now < dry)
+			return;
+		p->movies++;
+		p->base = p->next;
+		p->have = 0;
+		enter(p, PLAYOUT_PREROLL, 0, dry);
+	} else if (now > dry) {
+		/* standing exactly at the edge is not yet past it */
+		p->stalls++;
+		enter(p, PLAYOUT_BUFFERING, limit(p), dry);
+	}
+}
+
+static void stall_ended(struct playout *p, uint64_t now)
+{
+	uint64_t ns = now - p->since;
+
+	p->stall_ns += ns;
+	if (ns > p->worst_ns)
+		p->worst_ns = ns;
+	p->ends[p->ended++ % PLAYOUT_RECENT_MAX] = now;
+}
+
+/* starts or resumes play-out if enough has been read */
+static void settle(struct playout *p, uint64_t now)
+{
+	uint64_t ahead = p->have * p->cfg.chunk - p->pos;
+
+	switch (p->state) {
+	case PLAYOUT_PREROLL:
+		if (ahead >= min_u64(p->cfg.preroll, movie_bytes(p)))
+			enter(p, PLAYOUT_PLAYING, 0, now);
+		break;
+	case PLAYOUT_BUFFERING:
+		if (ahead >= p->cfg.rebuffer || p->have >= p->cfg.movie) {
+			stall_ended(p, now);
+			enter(p, PLAYOUT_PLAYING, p->pos, now);
+		}
+		break;
+	case PLAYOUT_PLAYING:
+		break;
+	}
+}
+
+/* first chunk that is still needed: the one that is being played */
+static uint64_t oldest(const struct playout *p, uint64_t now)
+{
+	return p->base + playout_position(p, now) / p->cfg.chunk;
+}
+
+bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r)
+{
+	uint64_t slot = p->next % p->cfg.slots;
+
+	playout_advance(p, now);
+	if (p->in_flight >= p->cfg.depth || p->reading[slot] ||
+	    p->next - oldest(p, now) >= p->cfg.slots)
+		return false;
+	r->seq = p->next;
+	r->slot = slot;
+	r->movie = p->movies;
+	r->chunk = (p->next - p->base) % p->cfg.movie;
+	p->reading[slot] = true;
+	p->in_flight++;
+	p->next++;
+	return true;
+}
+
+void playout_done(struct playout *p, uint64_t seq, uint64_t now)
+{
+	/* before the data counts: what ran dry until now was a stall */
+	playout_advance(p, now);
+	p->reading[seq % p->cfg.slots] = false;
+	p->in_flight--;
+	while (p->base + p->have < p->next && !p->reading[(p->base + p->have) % p->cfg.slots])
+		p->have++;
+	settle(p, now);
+}
+
+uint64_t playout_next_event(const struct playout *p, uint64_t now)
+{
+	uint64_t event, room;
+
+	if (p->state != PLAYOUT_PLAYING)
+		return PLAYOUT_NEVER;
+	event = p->since + time_for(p, limit(p) - p->pos);
+	if (p->have < p->cfg.movie)
+		event++;
+	if (p->next - oldest(p, now) >= p->cfg.slots) {
+		uint64_t edge = (playout_position(p, now) / p->cfg.chunk + 1) * p->cfg.chunk;
+
+		room = p->since + time_for(p, edge - p->pos);
+		event = min_u64(event, room);
+	}
+	return event;
+}
+
+void playout_get_stats(const struct playout *p, uint64_t now, struct playout_stats *s)
+{
+	uint64_t kept = min_u64(p->ended, PLAYOUT_RECENT_MAX);
+
+	memset(s, 0, sizeof(*s));
+	s->state = p->state;
+	s->stalls = p->stalls;
+	s->stall_ns = p->stall_ns;
+	s->worst_ns = p->worst_ns;
+	s->movies = p->movies;
+	s->buffered = p->have * p->cfg.chunk - playout_position(p, now);
+	for (uint64_t i = 0; i < kept; i++)
+		if (now - p->ends[i] < PLAYOUT_RECENT_NS)
+			s->recent++;
+	if (p->state == PLAYOUT_BUFFERING) {
+		uint64_t ns = now - p->since;
+
+		s->stall_ns += ns;
+		if (ns > s->worst_ns)
+			s->worst_ns = ns;
+		s->recent++;
+	}
+}
+
+const char *playout_state_name(enum playout_state state)
+{
+	switch (state) {
+	case PLAYOUT_PREROLL:
+		return "pre-roll";
+	case PLAYOUT_PLAYING:
+		return "playing";
+	case PLAYOUT_BUFFERING:
+		return "buffering";
+	}
+	return "?";
+}
