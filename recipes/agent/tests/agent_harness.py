@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A board without a board: the real evenkeeld on a private bus, with pretended systemd, polkit and cgroups.
+
+The bus is a dbus-daemon with the system bus's default of denying, and with the agent's own policy file.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from dbus_fast import Message, MessageType, Variant
+from dbus_fast.unpack import unpack_variants
+from evenkeel_agent import interface, systemd
+from evenkeel_agent.bus import Bus, CallError
+
+ROOM = Path(__file__).resolve().parent.parent
+PANEL = "daemon"  # stands in for evenkeel-panel, which only a board has
+STRANGER = "nobody"
+ERROR = interface.NAME + ".Error."
+
+BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <auth>EXTERNAL</auth>
+  <listen>unix:path={directory}/bus</listen>
+  <policy context="default">
+    <allow user="*"/>
+    <deny own="*"/>
+    <deny send_type="method_call"/>
+    <allow send_type="signal"/>
+    <allow send_requested_reply="true" send_type="method_return"/>
+    <allow send_requested_reply="true" send_type="error"/>
+    <allow receive_type="method_call"/>
+    <allow receive_type="method_return"/>
+    <allow receive_type="error"/>
+    <allow receive_type="signal"/>
+    <allow send_destination="org.freedesktop.DBus"/>
+    <allow send_destination="org.freedesktop.systemd1"/>
+    <allow send_destination="org.freedesktop.PolicyKit1"/>
+    <allow own="org.freedesktop.systemd1"/>
+    <allow own="org.freedesktop.PolicyKit1"/>
+  </policy>
+  <include>{directory}/agent.conf</include>
+  {tester}
+</busconfig>
+"""
+
+
+@dataclass
+class FakeUnit:
+    """A unit as the pretended systemd has it."""
+
+    load: str = "loaded"
+    active: str = "active"
+    sub: str = "running"
+    cgroup: str = ""
+    weight: int | None = None  # IOWeight= as last set, it outlives a stop
+    condition: bool = True
+    result: str = "done"  # of the next job
+    refuses: str = ""  # error text of SetUnitProperties
+
+
+class Fake:
+    """A service on the bus that answers by hand."""
+
+    name = ""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.calls: list[tuple[str, list[Any]]] = []
+        self.frozen = False  # take calls, never answer
+        self._tasks: set[asyncio.Task[None]] = set()
+        bus.handle(self._receive)
+
+    def _receive(self, message: Message) -> bool:
+        if message.message_type is not MessageType.METHOD_CALL:
+            return False
+        self.calls.append((str(message.member), message.body))
+        if not self.frozen:
+            task = asyncio.get_running_loop().create_task(self._answer(message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _answer(self, message: Message) -> None:
+        try:
+            signature, body = await self.answer(message)
+            self.bus.send(Message.new_method_return(message, signature, body))
+        except CallError as error:
+            self.bus.send(Message.new_error(message, error.name, error.text))
+
+    async def answer(self, message: Message) -> tuple[str, list[Any]]:
+        raise NotImplementedError
+
+    def count(self, member: str) -> int:
+        return sum(1 for called, _ in self.calls if called == member)
+
+
+class FakeSystemd(Fake):
+    """What the agent uses of org.freedesktop.systemd1; a live unit has a cgroup directory below ROOT."""
+
+    name = systemd.NAME
+
+    def __init__(self, bus: Bus, cgroup_root: Path) -> None:
+        super().__init__(bus)
+        self.cgroup_root = cgroup_root
+        self.units: dict[str, FakeUnit] = {}
+        self.writes_weights = True
+        self._jobs = 0
+
+    def add(self, name: str, active: bool = True) -> FakeUnit:
+        unit = self.units[name] = FakeUnit()
+        if active:
+            self.start(name)
+        else:
+            unit.active, unit.sub = "inactive", "dead"
+        return unit
+
+    def directory(self, name: str) -> Path:
+        return self.cgroup_root / "evenkeel.slice/evenkeel-apps.slice" / name
+
+    def start(self, name: str) -> None:
+        unit = self.units[name]
+        unit.active, unit.sub = "active", "running"
+        directory = self.directory(name)
+        unit.cgroup = "/" + str(directory.relative_to(self.cgroup_root))
+        directory.mkdir(parents=True)
+        write(directory / "io.evenkeel.stat", "")
+        write(directory / "io.weight", f"default {unit.weight or 100}\n")
+        self.changed(name)
+
+    def stop(self, name: str) -> None:
+        unit = self.units[name]
+        unit.active, unit.sub, unit.cgroup = "inactive", "dead", ""
+        shutil.rmtree(self.directory(name), ignore_errors=True)
+        self.changed(name)
+
+    def changed(self, name: str) -> None:
+        body = [systemd.NAME + ".Unit", {"ActiveState": Variant("s", self.units[name].active)}, []]
+        path = systemd.object_path(name)
+        self.bus.send(Message.new_signal(path, systemd.PROPERTIES, "PropertiesChanged", "sa{sv}as", body))
+
+    def _missing(self, name: str) -> CallError:
+        return CallError(systemd.NO_SUCH_UNIT, f"Unit {name} not found.")
+
+    def _weigh(self, name: str) -> None:
+        unit = self.units[name]
+        if unit.cgroup and self.writes_weights:
+            write(self.directory(name) / "io.weight", f"default {unit.weight}\n")
+
+    async def answer(self, message: Message) -> tuple[str, list[Any]]:
+        member, body = message.member, message.body
+        if member == "Subscribe":
+            return "", []
+        if member == "ListUnitsByNames":
+            rows = []
+            for name in body[0]:
+                unit = self.units.get(name) or FakeUnit("not-found", "inactive", "dead")
+                path = systemd.object_path(name)
+                rows.append([name, "", unit.load, unit.active, unit.sub, "", path, 0, "", "/"])
+            return "a(ssssssouso)", [rows]
+        if member == "Get":
+            name = next(name for name in self.units if systemd.object_path(name) == message.path)
+            unit = self.units[name]
+            value = {
+                "ControlGroup": Variant("s", unit.cgroup),
+                "ConditionResult": Variant("b", unit.condition),
+                "ConditionTimestampMonotonic": Variant("t", 1),
+            }[body[1]]
+            return "v", [value]
+        if body[0] not in self.units:
+            raise self._missing(body[0])
+        name, unit = body[0], self.units[body[0]]
+        if member == "SetUnitProperties":
+            assert message.signature == "sba(sv)"
+            assert body[1] is True, "the agent must not write to /etc/systemd"
+            if unit.refuses:
+                raise CallError("org.freedesktop.DBus.Error.AccessDenied", unit.refuses)
+            unit.weight = unpack_variants(body[2][0][1])
+            # systemd too writes the cgroup file after it has answered
+            asyncio.get_running_loop().call_later(0.03, self._weigh, name)
+            return "", []
+        if member in ("StartUnit", "StopUnit"):
+            self._jobs += 1
+            job = f"/org/freedesktop/systemd1/job/{self._jobs}"
+            asyncio.get_running_loop().call_later(0.02, self._finish, str(member), name, job)
+            return "o", [job]
+        raise AssertionError(member)
+
+    def _finish(self, member: str, name: str, job: str) -> None:
+        unit = self.units[name]
+        if unit.result == "done" and member == "StopUnit":
+            self.stop(name)
+        elif unit.result == "done" and unit.condition and unit.active != "active":
+            self.start(name)
+        body = [self._jobs, job, name, unit.result]
+        self.bus.send(Message.new_signal(systemd.PATH, systemd.MANAGER, "JobRemoved", "uoss", body))
+
+
+class FakePolkit(Fake):
+    """Grants the actions in GRANTED to whoever is asked about."""
+
+    name = "org.freedesktop.PolicyKit1"
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.granted: set[str] = set()
+
+    async def answer(self, message: Message) -> tuple[str, list[Any]]:
+        assert message.signature == "(sa{sv})sa{ss}us"
+        (kind, details), action = message.body[0], message.body[1]
+        assert kind == "system-bus-name"
+        assert unpack_variants(details)["name"].startswith(":")
+        return "(bba{ss})", [[action in self.granted, False, {}]]
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file in one step, as a kernel file changes: a reader never sees half of it."""
+    new = path.with_name(path.name + ".write")
+    new.write_text(text)
+    new.replace(path)
+
+
+@dataclass
+class Answer:
+    """What ekctl did."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Harness:
+    """async with Harness() as board: ... ; board.agent_up() starts evenkeeld and waits until it is ready."""
+
+    def __init__(self) -> None:
+        self.top = Path(tempfile.mkdtemp(prefix="ek"))
+        self.top.chmod(0o755)
+        self.root = self.top / "root"
+        self.cgroups = self.root / "sys/fs/cgroup"
+        self.apps_d = self.root / "etc/evenkeel/apps.d"
+        self.state = self.root / "var/lib/evenkeel"
+        for directory in (
+            self.cgroups,
+            self.apps_d,
+            self.state,
+            self.root / "run",
+            self.root / "proc/sys/kernel",
+        ):
+            directory.mkdir(parents=True)
+        (self.root / "proc/cmdline").write_text("root=/dev/vda3 quiet rauc.slot=B\n")
+        (self.root / "proc/uptime").write_text("4711.08 9000.00\n")
+        (self.root / "proc/sys/kernel/osrelease").write_text("6.12.1-evenkeel\n")
+        self.device("nvme0n1", "none mq-deadline [evenkeel]", "0", "Fast Flash")
+        self.address = f"unix:path={self.top}/bus"
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._buses: list[Bus] = []
+        self.systemd: FakeSystemd
+        self.polkit: FakePolkit
+        self.client: Bus
+        self.log = self.top / "log"
+        # other users run ekctl too, and may not get at the source tree
+        self.site = self.top / "site"
+        shutil.copytree(ROOM / "evenkeel_agent", self.site / "evenkeel_agent")
+        for path in (self.site, *self.site.rglob("*")):
+            path.chmod(0o755)
+
+    def device(self, name: str, scheduler: str, rotational: str, model: str) -> None:
+        base = self.root / "sys/block" / name
+        (base / "queue").mkdir(parents=True, exist_ok=True)
+        (base / "device").mkdir(exist_ok=True)
+        (base / "size").write_text("2048\n")
+        (base / "queue/scheduler").write_text(scheduler + "\n")
+        (base / "queue/rotational").write_text(rotational + "\n")
+        (base / "device/model").write_text(model + "   \n")
+
+    def app(self, name: str, weight: int = 100, active: bool = True, unit: str = "", stats: str = "") -> str:
+        """Lists an app whose unit systemd knows; returns the unit."""
+        unit = unit or f"evenkeel-{name}.service"
+        text = f'title = "{name.title()}"\nunit = "{unit}"\nweight = {weight}\n'
+        (self.apps_d / f"{name}.toml").write_text(text + (f'stats = "{stats}"\n' if stats else ""))
+        self.systemd.add(unit, active)
+        return unit
+
+    async def __aenter__(self) -> Self:
+        policy = (ROOM / "data/org.evenkeel.Agent1.conf").read_text()
+        (self.top / "agent.conf").write_text(policy.replace("evenkeel-panel", PANEL))
+        tester = ""
+        if os.getuid():
+            rules = f'<allow own="{interface.NAME}"/><allow send_destination="{interface.NAME}"/>'
+            tester = f'<policy user="{os.getuid()}">{rules}</policy>'
+        (self.top / "bus.conf").write_text(BUS_CONFIG.format(directory=self.top, tester=tester))
+        self._daemon = subprocess.Popen(
+            ["dbus-daemon", "--nofork", "--nopidfile", f"--config-file={self.top}/bus.conf"]
+        )
+        for _ in range(500):
+            if (self.top / "bus").exists():
+                break
+            await asyncio.sleep(0.01)
+        await self.systemd_up()
+        await self.polkit_up()
+        self.client = await self.connect()
+        return self
+
+    async def connect(self) -> Bus:
+        bus = await Bus.connect(self.address)
+        self._buses.append(bus)
+        return bus
+
+    async def systemd_up(self) -> None:
+        old = getattr(self, "systemd", None)
+        self.systemd = FakeSystemd(await self.connect(), self.cgroups)
+        if old:
+            self.systemd.units = old.units
+        assert await self.systemd.bus.own(systemd.NAME)
+
+    async def polkit_up(self) -> None:
+        self.polkit = FakePolkit(await self.connect())
+        if os.getuid():
+            self.polkit.granted = {interface.READ, interface.SET_WEIGHT, interface.CONTROL_APP}
+        assert await self.polkit.bus.own(FakePolkit.name)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.agent_down()
+        for bus in self._buses:
+            bus.close()
+        self.bus_down()
+        shutil.rmtree(self.top)
+
+    def bus_down(self) -> None:
+        if self._daemon:
+            self._daemon.kill()
+            self._daemon.wait()
+            self._daemon = None
+
+    async def agent_up(self, *options: str, wait: bool = True, **environment: str) -> None:
+        """Start evenkeeld with ten samples a second."""
+        given = ("--root", str(self.root), "--bus", self.address, "--interval", "0.1", "--window", "0.3")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
+            path = self.top / "notify"
+            path.unlink(missing_ok=True)
+            notifications.bind(str(path))
+            notifications.setblocking(False)
+            with self.log.open("ab") as log:
+                self._agent = subprocess.Popen(
+                    [sys.executable, "-m", "evenkeel_agent", *given, *options],
+                    env={**os.environ, "PYTHONPATH": str(ROOM), "NOTIFY_SOCKET": str(path), **environment},
+                    stderr=log,
+                )
+            if not wait:
+                return
+            text = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(notifications, 4096), 20)
+            assert text == b"READY=1"
+
+    @property
+    def agent(self) -> subprocess.Popen[bytes]:
+        assert self._agent
+        return self._agent
+
+    async def agent_ends(self) -> int:
+        return await asyncio.to_thread(self.agent.wait, 20)
+
+    async def agent_down(self, number: int = signal.SIGTERM) -> int:
+        """Stop evenkeeld; returns its exit status."""
+        if not self._agent:
+            return 0
+        if self._agent.poll() is None:
+            self._agent.send_signal(number)
+        status = await self.agent_ends()
+        self._agent = None
+        return status
+
+    async def call(self, member: str, *body: Any, signature: str | None = None) -> Any:
+        """Call the agent as this test's user."""
+        if signature is None:
+            signature = interface.METHODS[member].signature
+        answer = await self.client.call(
+            interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=25
+        )
+        return unpack_variants(answer[0]) if answer else None
+
+    async def refused(self, member: str, *body: Any, signature: str | None = None) -> CallError:
+        """The error that this call ends in."""
+        try:
+            answer = await self.call(member, *body, signature=signature)
+        except CallError as error:
+            return error
+        raise AssertionError(f"{member}{body} was not refused, the answer is {answer}")
+
+    async def apps(self) -> dict[str, dict[str, Any]]:
+        return {app["name"]: app for app in await self.call("ListApps")}
+
+    async def until(self, condition: Any, seconds: float = 5.0) -> Any:
+        """Wait for the coroutine function CONDITION to return something true."""
+        for _ in range(int(seconds / 0.05)):
+            if result := await condition():
+                return result
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"not within {seconds} s; the agent's log: {self.log.read_text()}")
+
+    async def ekctl(self, *arguments: str, user: str | None = None) -> Answer:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "evenkeel_agent.ekctl",
+            *arguments,
+            env={**os.environ, "PYTHONPATH": str(self.site), "DBUS_SYSTEM_BUS_ADDRESS": self.address},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            user=user,
+            group=None,
+            extra_groups=[] if user else None,
+        )
+        out, err = await process.communicate()
+        return Answer(process.returncode or 0, out.decode(), err.decode())
+
+    def set_stat(self, unit: str, text: str) -> None:
+        write(self.systemd.directory(unit) / "io.evenkeel.stat", text)
+
+
+def on_board(test: Callable[[Harness], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Make TEST, which is given a board, a test of pytest; none takes long unless something hangs."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(60), Harness() as board:
+            await test(board)
+
+    def run() -> None:
+        asyncio.run(limited())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    run.__module__ = test.__module__
+    return run

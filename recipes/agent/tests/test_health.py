@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which devices count as flash, and what is said about them."""
+
+from pathlib import Path
+
+import pytest
+from evenkeel_agent.health import active_scheduler, flash_devices, look, slot
+from evenkeel_agent.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("none mq-deadline [evenkeel]", "evenkeel"),
+        ("[none] mq-deadline", "none"),
+        ("none", "none"),
+        ("", "none"),
+    ],
+)
+def test_the_active_scheduler_is_the_bracketed_one(line: str, name: str) -> None:
+    assert active_scheduler(line) == name
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "name"),
+    [
+        ("quiet rauc.slot=A rw", "A"),
+        ("rauc.slot=B", "B"),
+        ("rauc.slot=C", "unknown"),
+        ("xrauc.slot=A", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_the_slot_is_on_the_command_line(cmdline: str, name: str) -> None:
+    assert slot(cmdline) == name
+
+
+def device(root: Path, name: str, rotational: str = "1", size: str = "8", scheduler: str = "[none]") -> None:
+    base = root / "sys/block" / name
+    (base / "queue").mkdir(parents=True)
+    (base / "size").write_text(size + "\n")
+    (base / "queue/rotational").write_text(rotational + "\n")
+    (base / "queue/scheduler").write_text(scheduler + "\n")
+
+
+def test_what_is_flash(tmp_path: Path) -> None:
+    for name in ("mmcblk0", "nvme0n1", "vda", "nullb0"):
+        device(tmp_path, name)
+    device(tmp_path, "sda", rotational="0")
+    device(tmp_path, "sdb", rotational="1")
+    device(tmp_path, "vdb", size="0")
+    device(tmp_path, "nvme1n1", scheduler="none")
+    for name in ("loop0", "ram0", "zram0", "dm-0", "md0", "sr0", "nbd0", "mmcblk0boot0", "mmcblk0boot1"):
+        device(tmp_path, name, rotational="0")
+    device(tmp_path, "nvme1c1n1")
+    (tmp_path / "sys/block/nvme1c1n1/hidden").write_text("1\n")
+    assert [d.name for d in flash_devices(str(tmp_path / "sys/block"))] == [
+        "mmcblk0",
+        "nullb0",
+        "nvme0n1",
+        "sda",
+        "vda",
+    ]
+
+
+def test_one_device_without_evenkeel_is_a_problem(tmp_path: Path) -> None:
+    device(tmp_path, "vda", scheduler="none [evenkeel]")
+    board = look(Settings(root=str(tmp_path)))
+    assert (board.scheduler, board.problems) == ("evenkeel", [])
+    device(tmp_path, "vdb", scheduler="none [mq-deadline] evenkeel")
+    board = look(Settings(root=str(tmp_path)))
+    assert board.scheduler == "mq-deadline"
+    assert board.problems == ["evenkeel is not active on vdb: its scheduler is mq-deadline"]
+
+
+def test_a_board_that_shows_nothing(tmp_path: Path) -> None:
+    board = look(Settings(root=str(tmp_path)))
+    assert (board.kernel, board.slot, board.uptime_s, board.demo) == ("unknown", "unknown", 0, False)
+    assert (board.scheduler, board.problems) == ("none", ["no flash device was found"])
+
+
+def test_data_in_memory_is_a_problem(tmp_path: Path) -> None:
+    device(tmp_path, "vda", scheduler="[evenkeel]")
+    marker = tmp_path / "run/evenkeel/data-degraded"
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    said = "the data partition is not in use: changes are lost at the next boot"
+    assert look(Settings(root=str(tmp_path))).problems == [said]
+    marker.write_text("fsck failed\nmore\n")
+    assert "(fsck failed)" in look(Settings(root=str(tmp_path))).problems[0]
+
+
+def test_the_demo_is_told_by_a_credential(tmp_path: Path) -> None:
+    (tmp_path / "evenkeel.demo").touch()
+    assert look(Settings(root=str(tmp_path), credentials=str(tmp_path))).demo

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The window against a model, over counters that grow, start again, vanish and come back."""
+
+from pathlib import Path
+
+import pytest
+from evenkeel_agent.iostat import DeviceStat
+from evenkeel_agent.sampler import ABSENT, Reading, Sampler, step
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def reading(identity: int = 1, **devices: tuple[int, int, dict[int, int]]) -> Reading:
+    stats = {
+        name: DeviceStat(100, {"rbytes": r, "wbytes": w}, {"rtotal": h})
+        for name, (r, w, h) in devices.items()
+    }
+    return Reading(identity, stats)
+
+
+def test_a_step_is_the_difference() -> None:
+    s = step(reading(a=(10, 5, {3: 1})), reading(a=(30, 5, {3: 2, 9: 4})))
+    assert (s.rbytes, s.wbytes, s.latency) == (20, 0, {3: 1, 9: 4})
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        ABSENT,
+        reading(identity=2, a=(1, 1, {})),  # another cgroup of the same name
+        reading(a=(500, 0, {})),  # the counters went back
+        reading(a=(1, 1, {9: 7})),  # so did a bucket
+        reading(b=(1000, 1000, {})),  # evenkeel was switched on for a device
+    ],
+)
+def test_what_started_again_counts_from_zero(old: Reading) -> None:
+    s = step(old, reading(a=(300, 20, {9: 4})))
+    assert (s.rbytes, s.wbytes, s.latency) == (300, 20, {9: 4})
+
+
+def test_what_is_not_known_is_not_counted() -> None:
+    for old, new in ((None, reading(a=(9, 9, {1: 1}))), (reading(a=(9, 9, {1: 1})), None)):
+        assert step(old, new).rbytes == 0
+    assert step(reading(a=(9, 9, {1: 1})), ABSENT).rbytes == 0
+
+
+@given(st.lists(st.tuples(st.floats(0.9, 1.1), st.integers(0, 10**9)), min_size=8, max_size=40))
+def test_the_rate_is_that_of_the_last_three_seconds(ticks: list[tuple[float, int]]) -> None:
+    sampler = Sampler(3.0, 1.0)
+    now = total = 0.0
+    sampler.add(now, {"x": reading(a=(0, 0, {}))})
+    for length, amount in ticks:
+        now, total = now + length, total + amount
+        sampler.add(now, {"x": reading(a=(int(total), 0, {}))})
+    rates = sampler.rates(["x"])["x"]
+    assert rates.window_s == pytest.approx(sum(length for length, _ in ticks[-3:]))
+    assert rates.read_bps == pytest.approx(sum(amount for _, amount in ticks[-3:]) / rates.window_s)
+    assert rates.share == (1.0 if rates.read_bps else 0.0)
+
+
+def test_shares_and_percentiles() -> None:
+    sampler = Sampler(3.0, 1.0)
+    sampler.add(0, {"x": ABSENT, "y": ABSENT, "z": ABSENT})
+    sampler.add(1, {"x": reading(a=(300, 0, {10: 98, 20: 2})), "y": reading(b=(0, 100, {})), "z": ABSENT})
+    rates = sampler.rates(["x", "y", "z"])
+    assert (rates["x"].share, rates["y"].share, rates["z"].share) == (0.75, 0.25, 0.0)
+    assert (rates["x"].p99_us, rates["y"].p99_us, rates["z"].p99_us) == (25.0, -1.0, -1.0)
+    assert (rates["x"].read_bps, rates["y"].write_bps) == (300.0, 100.0)
+
+
+def test_one_sample_is_no_rate() -> None:
+    sampler = Sampler(3.0, 1.0)
+    sampler.add(0, {"x": reading(a=(300, 0, {10: 98}))})
+    rates = sampler.rates(["x", "unheard-of"])
+    assert rates["x"] == rates["unheard-of"]
+    assert (rates["x"].window_s, rates["x"].read_bps, rates["x"].p99_us) == (0.0, 0.0, -1.0)
+
+
+def test_a_late_sample_widens_the_window_and_not_the_rate() -> None:
+    sampler = Sampler(3.0, 1.0)
+    for now in (0, 1, 2, 3, 10):
+        sampler.add(now, {"x": reading(a=(now * 100, 0, {}))})
+    assert sampler.rates(["x"])["x"].read_bps == pytest.approx(100)
+
+
+def test_files_that_go_and_come_back(tmp_path: Path) -> None:
+    group = tmp_path / "app.service"
+    sampler = Sampler(3.0, 1.0)
+    cgroups = {"x": str(group), "stopped": None}
+
+    def tick(now: float, text: str | None) -> bool:
+        if text is not None:
+            (group / "io.evenkeel.stat").write_text(text)
+        return sampler.add(now, sampler.read(cgroups))
+
+    assert not tick(0, None)
+    group.mkdir()
+    assert not tick(1, "8:0 rbytes=100 wbytes=0 rtotal=4:1 wtotal=-\n")
+    assert sampler.rates(["x"])["x"].read_bps == 100
+    assert not tick(2, "8:0 rbytes=300 wbytes=0 rtotal=4:3 wtotal=-\n")
+    assert sampler.rates(["x"])["x"].read_bps == 150
+    (group / "io.evenkeel.stat").unlink()
+    group.rmdir()
+    assert tick(3, None), "the agent must be told that a cgroup has gone"
+    assert not tick(4, None), "once"
+    group.mkdir()
+    tick(5, "8:0 rbytes=900 wbytes=0 rtotal=4:9 wtotal=-\n")
+    assert sampler.rates(["x"])["x"].read_bps == 300
+    assert sampler.problems == {}
+
+
+def test_counters_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
+    sampler = Sampler(3.0, 1.0)
+    cgroups = {"x": str(tmp_path)}
+    assert sampler.read(cgroups) == {"x": None}
+    assert sampler.problems == {"x": "io.evenkeel.stat of x cannot be read: No such file or directory"}
+    (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=many\n")
+    assert sampler.read(cgroups) == {"x": None}
+    assert "rbytes of 8:0 is 'many'" in sampler.problems["x"]
+    (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=1\n")
+    sampler.read(cgroups)
+    assert sampler.problems == {}

@@ -1,0 +1,603 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real evenkeeld on a private bus: every verb, every error, restarts, kills, and life without others."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+from agent_harness import ERROR, PANEL, STRANGER, Harness, on_board, write
+from evenkeel_agent import interface
+from evenkeel_agent.bus import CallError
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be other users too")
+
+
+def stat(rbytes: int, wbytes: int = 0, rtotal: str = "-") -> str:
+    return (
+        f"259:0 weight=100 rbytes={rbytes} wbytes={wbytes} rios=1 wios=0 rtotal={rtotal} wtotal=- later=1\n"
+    )
+
+
+@on_board
+async def test_status_of_a_healthy_board(board: Harness) -> None:
+    board.app("player")
+    await board.agent_up()
+    status = await board.call("GetStatus")
+    assert set(status) == set(interface.STATUS)
+    assert status["problems"] == []
+    expected = {
+        "version": "0.1.0",
+        "kernel": "6.12.1-evenkeel",
+        "slot": "B",
+        "scheduler": "evenkeel",
+        "health": "ok",
+        "demo": False,
+        "uptime_s": 4711,
+    }
+    assert {key: status[key] for key in expected} == expected
+    device = {
+        "name": "nvme0n1",
+        "scheduler": "evenkeel",
+        "model": "Fast Flash",
+        "size_bytes": 1 << 20,
+    }
+    assert status["devices"] == [device]
+    assert await board.agent_down() == 0
+
+
+@on_board
+async def test_status_names_what_is_amiss(board: Harness) -> None:
+    board.app("player")
+    board.device("vda", "none [mq-deadline]", "1", "")
+    (board.apps_d / "bad.toml").write_text("weight = 0")
+    (board.apps_d / os.fsdecode(b"\xff.toml")).write_text("")
+    (board.state / "weights.json").write_text("{")
+    (board.root / "run/evenkeel").mkdir()
+    (board.root / "run/evenkeel/data-degraded").touch()
+    credentials = board.top / "credentials"
+    credentials.mkdir()
+    (credentials / "evenkeel.demo").touch()
+    await board.agent_up(CREDENTIALS_DIRECTORY=str(credentials))
+    status = await board.call("GetStatus")
+    assert (status["health"], status["scheduler"], status["demo"]) == (
+        "degraded",
+        "mq-deadline",
+        True,
+    )
+    text = "\n".join(status["problems"])
+    assert "evenkeel is not active on vda: its scheduler is mq-deadline" in text
+    assert "apps.d/bad.toml is ignored: title is missing" in text
+    assert "apps.d/?.toml is ignored: the name must be" in text
+    assert "the saved weights were damaged" in text
+    assert "the data partition is not in use" in text
+    assert len(status["problems"]) == 5
+    assert list(await board.apps()) == ["player"], "the good app works all the same"
+
+
+@on_board
+async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
+    counters = board.root / "run/player.json"
+    player = board.app("player", stats=str(counters))
+    loader = board.app("loader", weight=50, active=False)
+    await board.agent_up("--interval", "0.2", "--window", "0.6")
+    for tick in range(40):
+        board.set_stat(player, stat(tick * 3_000_000, 0, f"40:{tick}"))
+        if tick == 5:
+            board.systemd.start(loader)
+        if tick >= 5:
+            board.set_stat(loader, stat(0, (tick - 4) * 1_000_000))
+        await asyncio.sleep(0.05)
+    apps = await board.apps()
+    p, other = apps["player"], apps["loader"]
+    assert set(p) == set(interface.APP)
+    assert 0.5 <= p["window_s"] <= 0.9
+    assert 45e6 <= p["read_bps"] <= 66e6
+    assert p["write_bps"] == 0
+    assert 15e6 <= other["write_bps"] <= 22e6
+    assert abs(p["share"] - 0.75) < 0.05
+    assert p["share"] + other["share"] == pytest.approx(1)
+    assert (p["p99_us"], other["p99_us"]) == (143.0, -1.0)
+    assert (p["active_state"], p["sub_state"], p["applied"]) == ("active", "running", True)
+
+    # the cgroup goes: so do its figures; it comes back: they start at nothing
+    board.systemd.stop(player)
+    await asyncio.sleep(1.0)
+    p = (await board.apps())["player"]
+    assert (p["read_bps"], p["p99_us"], p["active_state"], p["applied"]) == (0, -1, "inactive", False)
+    board.systemd.start(player)
+    board.set_stat(player, stat(900_000, 0, "9:3"))
+
+    async def back() -> bool:
+        return bool(0 < (await board.apps())["player"]["read_bps"] < 5e6)
+
+    await board.until(back)
+    assert (await board.call("GetStatus"))["problems"] == []
+
+    # what the app says of itself is shown as is, if it is a JSON object in a file of its own
+    assert (await board.apps())["player"]["stats"] == ""
+    shown = {
+        '{"stalls": 3}\n': '{"stalls": 3}',
+        "[1]": "",
+        "{": "",
+        '{"x": "' + "x" * 20000 + '"}': "",
+    }
+    for content, stats in shown.items():
+        counters.write_text(content)
+        assert (await board.apps())["player"]["stats"] == stats
+    counters.unlink()
+    os.mkfifo(counters)
+    assert (await board.apps())["player"]["stats"] == ""
+    counters.unlink()
+    secret = board.root / "secret.json"
+    secret.write_text("{}")
+    counters.symlink_to(secret)
+    assert (await board.apps())["player"]["stats"] == ""
+
+
+@on_board
+async def test_a_weight_is_kept_and_in_force(board: Harness) -> None:
+    player = board.app("player", weight=300)
+    stopped = board.app("loader", weight=50, active=False)
+    absent = board.app("ghost", active=False)
+    del board.systemd.units[absent]
+    await board.agent_up()
+    units = board.systemd.units
+    assert (units[player].weight, units[stopped].weight) == (300, 50), "defaults are put in force too"
+    assert (await board.apps())["ghost"]["sub_state"] == "not-found"
+
+    app = await board.call("SetWeight", "player", 400)
+    assert (app["name"], app["weight"], app["applied"]) == ("player", 400, True)
+    assert set(app) == set(interface.APP)
+    assert (board.systemd.directory(player) / "io.weight").read_text() == "default 400\n"
+
+    app = await board.call("SetWeight", "loader", 10000)
+    assert (app["weight"], app["applied"], app["active_state"]) == (10000, False, "inactive")
+    assert units[stopped].weight == 10000, "systemd knows it before the unit starts"
+    app = await board.call("SetWeight", "ghost", 1)
+    assert (app["weight"], app["applied"]) == (1, False)
+    saved = {"player": 400, "loader": 10000, "ghost": 1}
+    assert json.loads((board.state / "weights.json").read_text()) == saved
+
+    # a unit that starts with another weight than ours gets ours
+    units[stopped].weight = 7
+    board.systemd.start(stopped)
+
+    async def mended() -> bool:
+        return bool((await board.apps())["loader"]["applied"])
+
+    await board.until(mended)
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        await board.agent_down(number)
+        units[player].weight = None
+        await board.agent_up()
+        assert {name: app["weight"] for name, app in (await board.apps()).items()} == saved
+        assert units[player].weight == 400, "put in force again before anybody is served"
+    assert (await board.call("GetStatus"))["problems"] == []
+
+
+@on_board
+async def test_bad_calls_are_refused_and_change_nothing(board: Harness) -> None:
+    player = board.app("player")
+    await board.agent_up()
+    await board.call("SetWeight", "player", 200)
+    before = (board.state / "weights.json").stat().st_ino
+    calls = board.systemd.count("SetUnitProperties")
+    bad: list[tuple[str, Any, str]] = [
+        ("su", 0, "not 0"),
+        ("su", 10001, "not 10001"),
+        ("su", (1 << 32) - 1, "not 4294967295"),
+        ("ss", "200", "D-Bus type u, not s"),
+        ("sb", True, "not b"),
+        ("sd", 200.0, "not d"),
+        ("si", 200, "not i"),
+        ("st", 1 << 40, "not t"),
+    ]
+    for signature, value, reason in bad:
+        error = await board.refused("SetWeight", "player", value, signature=signature)
+        assert error.name == ERROR + "InvalidWeight"
+        assert "weight must be a whole number from 1 to 10000" in error.text
+        assert reason in error.text
+    for member, *more in (("SetWeight", 5), ("StartApp",), ("StopApp",)):
+        for name in ("nobody", "", "../player", "x" * 5000):
+            error = await board.refused(member, name, *more)
+            assert error.name == ERROR + "UnknownApp"
+            assert error.text.startswith("there is no app '")
+            assert len(error.text) < 200
+    for member, signature, body in (
+        ("ListApps", "s", ["x"]),
+        ("SetWeight", "s", ["player"]),
+        ("StartApp", "", []),
+    ):
+        error = await board.refused(member, *body, signature=signature)
+        assert error.name == "org.freedesktop.DBus.Error.InvalidArgs"
+    with pytest.raises(CallError, match="has no method Shutdown"):
+        await board.call("Shutdown", signature="")
+    assert (board.state / "weights.json").stat().st_ino == before
+    assert board.systemd.count("SetUnitProperties") == calls
+    assert board.systemd.units[player].weight == 200
+
+
+@on_board
+async def test_starting_and_stopping(board: Harness) -> None:
+    player = board.app("player")
+    absent = board.app("ghost", active=False)
+    del board.systemd.units[absent]
+    await board.agent_up()
+    await board.call("StopApp", "player")
+    assert (await board.apps())["player"]["active_state"] == "inactive"
+    await board.call("StartApp", "player")
+    assert (await board.apps())["player"]["active_state"] == "active"
+    for member, word in (("StartApp", "started"), ("StopApp", "stopped")):
+        error = await board.refused(member, "ghost")
+        said = f"app ghost was not {word}: there is no unit evenkeel-ghost.service"
+        assert (error.name, error.text) == (ERROR + "UnitNotFound", said)
+    unit = board.systemd.units[player]
+    unit.result = "failed"
+    error = await board.refused("StartApp", "player")
+    said = "app player was not started: the job for evenkeel-player.service ended as failed"
+    assert (error.name, error.text) == (ERROR + "Failed", said)
+    unit.result = "done"
+    await board.call("StopApp", "player")
+    unit.condition = False
+    error = await board.refused("StartApp", "player")
+    said = "app player was not started: a condition in evenkeel-player.service is not met"
+    assert (error.name, error.text) == (ERROR + "Failed", said)
+
+
+@on_board
+async def test_a_full_disk_refuses_the_weight(board: Harness) -> None:
+    player = board.app("player")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(board.state)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here (needs root)")
+    try:
+        await board.agent_up()
+        await board.call("SetWeight", "player", 200)
+        with (board.state / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+        error = await board.refused("SetWeight", "player", 300)
+        assert error.name == ERROR + "Failed"
+        assert error.text.startswith("the weight of player stays 200: the weight cannot be saved in ")
+        assert error.text.endswith("No space left on device")
+        app = (await board.apps())["player"]
+        assert (app["weight"], app["applied"], board.systemd.units[player].weight) == (200, True, 200)
+        assert json.loads((board.state / "weights.json").read_text()) == {"player": 200}
+        (board.state / "filler").unlink()
+        assert (await board.call("SetWeight", "player", 300))["weight"] == 300
+    finally:
+        await board.agent_down()
+        subprocess.run(["umount", str(board.state)], check=True)
+
+
+@on_board
+async def test_concurrent_weights_end_in_one_state(board: Harness) -> None:
+    units = [board.app(name) for name in ("a", "b")]
+    await board.agent_up()
+    answers = await asyncio.gather(
+        *(board.call("SetWeight", name, value) for value in range(1, 21) for name in ("a", "b"))
+    )
+    assert len(answers) == 40
+    saved = json.loads((board.state / "weights.json").read_text())
+    for name, unit in zip(("a", "b"), units, strict=True):
+        app = (await board.apps())[name]
+        assert app["applied"]
+        assert app["weight"] == saved[name] == board.systemd.units[unit].weight == 20
+
+
+@on_board
+async def test_kill_9_while_weights_are_set(board: Harness) -> None:
+    board.app("player")
+    chance = random.Random(7)  # noqa: S311  when to kill
+    value = 0
+    for _ in range(5):
+        await board.agent_up()
+        kill = asyncio.get_running_loop().call_later(0.1 + chance.random() * 0.2, board.agent.kill)
+        acknowledged = (await board.apps())["player"]["weight"]
+        with contextlib.suppress(CallError):
+            while True:
+                value += 1
+                acknowledged = (await board.call("SetWeight", "player", value))["weight"]
+        kill.cancel()
+        await board.agent_ends()
+        kept = json.loads((board.state / "weights.json").read_text())["player"]
+        assert kept in (acknowledged, value)
+        assert not (board.state / "weights.json.corrupt").exists()
+
+
+@on_board
+async def test_without_systemd_the_agent_serves_and_says_so(board: Harness) -> None:
+    player = board.app("player")
+    await board.agent_up()
+    assert (await board.apps())["player"]["active_state"] == "active"
+    board.systemd.bus.close()
+    app = await board.call("SetWeight", "player", 250)
+    assert (app["weight"], app["applied"], app["active_state"]) == (250, False, "unknown")
+    for member in ("StartApp", "StopApp"):
+        assert (await board.refused(member, "player")).name == ERROR + "Failed"
+    status = await board.call("GetStatus")
+    assert status["health"] == "degraded"
+    assert any("systemd cannot be asked about units" in problem for problem in status["problems"])
+    board.set_stat(player, stat(5_000_000))
+
+    async def measured() -> bool:
+        return bool((await board.apps())["player"]["read_bps"] > 0)
+
+    await board.until(measured)
+
+    # it comes back, and hears what it missed without being asked
+    await board.systemd_up()
+
+    async def caught_up() -> bool:
+        return board.systemd.units[player].weight == 250
+
+    await board.until(caught_up)
+
+    async def healthy() -> bool:
+        return bool((await board.call("GetStatus"))["health"] == "ok")
+
+    await board.until(healthy)
+    assert board.systemd.count("Subscribe") == 1
+
+
+@on_board
+async def test_a_systemd_that_hangs_delays_nobody_for_long(board: Harness) -> None:
+    board.app("player")
+    await board.agent_up("--call-timeout", "1", "--patience", "0.2")
+    await board.apps()
+    board.systemd.frozen = True
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    assert (await board.apps())["player"]["active_state"] == "active", "the last known state"
+    assert loop.time() - before < 0.8
+    error = await board.refused("StartApp", "player")
+    assert error.name == ERROR + "Failed"
+    assert "org.freedesktop.systemd1 did not answer StartUnit within 1 s" in error.text
+    app = await board.call("SetWeight", "player", 250)
+    assert (app["weight"], app["applied"]) == (250, False)
+    board.systemd.frozen = False
+
+    async def applied() -> bool:
+        return bool((await board.apps())["player"]["applied"])
+
+    await board.until(applied)
+
+
+@on_board
+async def test_starting_while_systemd_is_absent(board: Harness) -> None:
+    player = board.app("player", weight=70)
+    stopped = board.app("loader", weight=30, active=False)
+    board.systemd.bus.close()
+    await board.agent_up()
+    assert (await board.apps())["player"]["active_state"] == "unknown"
+    await board.systemd_up()
+
+    async def told() -> bool:
+        return (board.systemd.units[player].weight, board.systemd.units[stopped].weight) == (70, 30)
+
+    await board.until(told)
+
+
+@on_board
+async def test_a_weight_that_does_not_arrive_is_a_problem(board: Harness) -> None:
+    player = board.app("player")
+    await board.agent_up("--settle", "0.2")
+    board.systemd.writes_weights = False
+    app = await board.call("SetWeight", "player", 250)
+    assert (app["weight"], app["applied"]) == (250, False)
+    said = "weight 250 of player is not in force: its io.weight is 'default 100'"
+    assert (await board.call("GetStatus"))["problems"] == [said]
+    (board.systemd.directory(player) / "io.weight").unlink()
+    await board.call("SetWeight", "player", 260)
+    said = "weight 260 of player is not in force: its cgroup has no io.weight"
+    assert (await board.call("GetStatus"))["problems"] == [said]
+    board.systemd.units[player].refuses = "No."
+    await board.call("SetWeight", "player", 270)
+    assert (await board.call("GetStatus"))["problems"] == ["weight 270 of player is not in force: No"]
+    board.systemd.units[player].refuses = ""
+    board.systemd.writes_weights = True
+    await board.call("SetWeight", "player", 280)
+    assert (await board.call("GetStatus"))["problems"] == []
+
+
+@on_board
+async def test_counters_that_cannot_be_read_are_a_problem(board: Harness) -> None:
+    player = board.app("player")
+    (board.systemd.directory(player) / "io.evenkeel.stat").unlink()
+    await board.agent_up()
+
+    async def said() -> bool:
+        wanted = "io.evenkeel.stat of player cannot be read: No such file or directory"
+        return bool((await board.call("GetStatus"))["problems"] == [wanted])
+
+    await board.until(said)
+    board.set_stat(player, stat(1))
+
+    async def over() -> bool:
+        return bool((await board.call("GetStatus"))["problems"] == [])
+
+    await board.until(over)
+
+
+@needs_root
+@on_board
+async def test_who_may_do_what(board: Harness) -> None:
+    board.app("player")
+    await board.agent_up()
+    assert await board.call("ListApps")
+    assert board.polkit.calls == [], "root is not polkit's to judge"
+
+    # a user whom the bus lets through is judged by polkit, verb by verb
+    for verb, action in (
+        (("status",), interface.READ),
+        (("apps",), interface.READ),
+        (("weight", "player", "5"), interface.SET_WEIGHT),
+        (("start", "player"), interface.CONTROL_APP),
+        (("stop", "player"), interface.CONTROL_APP),
+    ):
+        board.polkit.granted = {interface.READ, interface.SET_WEIGHT, interface.CONTROL_APP} - {action}
+        answer = await board.ekctl(*verb, user=PANEL)
+        assert answer.status == 1
+        assert answer.err == f"ekctl: user 1 is not authorized for {action}\n"
+        board.polkit.granted = {action}
+        assert (await board.ekctl(*verb, user=PANEL)).status == 0
+    error = await board.ekctl("weight", "player", "0", user=PANEL)
+    assert "not authorized" in error.err, "nothing is told to who may not ask"
+
+    # an app's user does not get past the bus
+    answer = await board.ekctl("status", user=STRANGER)
+    assert answer.status == 1
+    assert "AccessDenied" in answer.err
+    assert answer.err.count("\n") == 1
+
+    # without polkit root is served, nobody else
+    board.polkit.bus.close()
+    assert await board.call("ListApps")
+    answer = await board.ekctl("apps", user=PANEL)
+    assert answer.status == 1
+    assert "is not authorized for org.evenkeel.agent.read: polkit cannot be asked" in answer.err
+    await board.polkit_up()
+    board.polkit.frozen = True
+    await board.agent_down()
+    await board.agent_up("--call-timeout", "0.5")
+    assert "did not answer CheckAuthorization" in (await board.ekctl("apps", user=PANEL)).err
+
+
+@on_board
+async def test_reload_takes_new_apps_and_drops_old_ones(board: Harness) -> None:
+    board.app("player")
+    await board.agent_up()
+    loader = board.app("loader", weight=77)
+    (board.apps_d / "player.toml").unlink()
+    board.agent.send_signal(signal.SIGHUP)
+
+    async def reloaded() -> bool:
+        return list(await board.apps()) == ["loader"]
+
+    await board.until(reloaded)
+
+    async def told() -> bool:
+        return board.systemd.units[loader].weight == 77
+
+    await board.until(told)
+    assert (await board.refused("SetWeight", "player", 5)).name == ERROR + "UnknownApp"
+
+
+@on_board
+async def test_a_cgroup_that_moves_is_followed(board: Harness) -> None:
+    player = board.app("player")
+    await board.agent_up()
+    await board.apps()
+    await asyncio.sleep(0.3)
+    new = board.cgroups / "elsewhere"
+    board.systemd.directory(player).rename(new)
+    board.systemd.units[player].cgroup = "/elsewhere"
+    write(new / "io.evenkeel.stat", stat(5_000_000))
+
+    async def followed() -> bool:
+        return board.systemd.count("ListUnitsByNames") > asked
+
+    asked = board.systemd.count("ListUnitsByNames")
+    await board.until(followed)
+    assert (await board.apps())["player"]["applied"]
+
+
+@on_board
+async def test_idle_costs_no_calls(board: Harness) -> None:
+    board.app("player")
+    board.app("loader", active=False)
+    await board.agent_up()
+    await asyncio.sleep(0.5)
+    before = len(board.systemd.calls)
+    await asyncio.sleep(1.5)
+    assert len(board.systemd.calls) == before, "fifteen samples, and systemd was not asked anything"
+    asked = board.systemd.count("Get")
+    await board.apps()
+    assert board.systemd.count("Get") == asked, "a cgroup stays where it is while its unit's state does"
+
+
+@on_board
+async def test_the_watchdog_is_fed_by_samples_alone(board: Harness) -> None:
+    player = board.app("player")
+    await board.agent_up(wait=False, WATCHDOG_USEC="400000")
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        (board.top / "notify").unlink()
+        sock.bind(str(board.top / "notify"))
+        sock.settimeout(5)
+
+        def next_ping() -> bytes:
+            while (text := sock.recv(100)) != b"WATCHDOG=1":
+                pass
+            return text
+
+        await asyncio.to_thread(next_ping)
+        await asyncio.to_thread(next_ping)
+        # a pipe in place of the counters: opening it blocks, as a dying device would
+        path = board.systemd.directory(player) / "io.evenkeel.stat"
+        path.unlink()
+        os.mkfifo(path)
+        await asyncio.sleep(0.5)
+        sock.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock.recv(100)
+        sock.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            await asyncio.to_thread(sock.recv, 100)
+        # yet the bus is served
+        assert (await board.apps())["player"]["active_state"] == "active"
+        board.agent.kill()
+
+
+@on_board
+async def test_there_is_one_agent_on_a_bus(board: Harness) -> None:
+    await board.agent_up()
+    first = board.agent
+    await board.agent_up(wait=False)
+    assert await board.agent_ends() == 1
+    assert "another evenkeeld runs on this bus" in board.log.read_text()
+    assert (await board.call("GetStatus"))["health"] == "ok"
+    first.terminate()
+    await asyncio.to_thread(first.wait)
+
+
+@on_board
+async def test_the_agent_ends_with_its_bus(board: Harness) -> None:
+    await board.agent_up()
+    board.bus_down()
+    assert await board.agent_ends() == 1
+    assert "the connection to D-Bus ended" in board.log.read_text()
+    await board.agent_up(wait=False)
+    assert await board.agent_ends() == 1
+    assert "cannot connect to D-Bus at unix:path=" in board.log.read_text()
+
+
+@on_board
+async def test_the_interface_describes_itself(board: Harness) -> None:
+    await board.agent_up()
+    name = "org.freedesktop.DBus.Introspectable"
+    answer = await board.client.call(interface.NAME, interface.PATH, name, "Introspect", timeout_s=5)
+    from dbus_fast.introspection import Node
+
+    described = Node.parse(answer[0]).interfaces[0]
+    assert described.name == interface.NAME
+    found = {
+        method.name: [str(argument.signature) for argument in (*method.in_args, *method.out_args)]
+        for method in described.methods
+    }
+    assert found == {
+        "GetStatus": ["a{sv}"],
+        "ListApps": ["aa{sv}"],
+        "SetWeight": ["s", "u", "a{sv}"],
+        "StartApp": ["s"],
+        "StopApp": ["s"],
+    }

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store: values, damage, power cuts and full disks."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from evenkeel_agent import weight
+from evenkeel_agent.weights import Weights, WeightsError
+from hypothesis import given
+from hypothesis import strategies as st
+
+ROOM = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("value", [0, -1, 10001, 1 << 32, 1 << 64, True, 1.0, "1", None, [1]])
+def test_what_is_no_weight(value: object) -> None:
+    assert "a whole number from 1 to 10000" in str(weight.problem(value))
+
+
+def test_a_number_too_long_to_print_is_none_either() -> None:
+    assert "a far larger number" in str(weight.problem(10**5000))
+
+
+@pytest.mark.parametrize("value", [1, 100, 10000])
+def test_what_is_one(value: int) -> None:
+    assert weight.problem(value) is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "+1", "1.0", " 1", "1_0", "٣", "0x1", "9" * 5000])
+def test_text_that_is_no_number(text: str) -> None:
+    assert weight.from_text(text) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "result"),
+    [
+        ("default 200\n", True),
+        ("default 200\n259:0 200\n", True),
+        ("259:0 200\n", True),
+        ("default 100\n", False),
+        ("default 200\n259:0 100\n", False),
+        ("default 100\n259:0 200\n", False),
+        ("", False),
+        ("default\n", False),
+        ("200\n", False),
+        ("default 200 x\n", False),
+    ],
+)
+def test_in_force_is_what_the_cgroup_reads_back(content: str, result: bool) -> None:
+    assert weight.in_force(content, 200) is result
+
+
+def test_weights_are_kept(tmp_path: Path) -> None:
+    store = Weights(str(tmp_path))
+    assert (store.get("a"), store.problem) == (None, "")
+    store.save("a", 7)
+    store.save("gone-app", 8)
+    again = Weights(str(tmp_path))
+    assert (again.get("a"), again.get("gone-app"), again.problem) == (7, 8, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
+    assert (tmp_path / "weights.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_unchanged_weight_costs_no_write(tmp_path: Path) -> None:
+    store = Weights(str(tmp_path))
+    store.save("a", 7)
+    before = (tmp_path / "weights.json").stat().st_ino
+    store.save("a", 7)
+    assert (tmp_path / "weights.json").stat().st_ino == before
+
+
+DAMAGE = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b'{"a": 0}',
+    b'{"a": 10001}',
+    b'{"a": true}',
+    b'{"a": 1.0}',
+    b'{"a": "1"}',
+    b'{"../a": 1}',
+    b"\xff",
+    b'{"a": 1',
+    b'{"a": NaN}',
+    b"[" * 100000,
+    b'{"a": ' + b"9" * 5000 + b"}",
+]
+
+
+@pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
+def test_a_damaged_file_is_kept_aside_and_reported(tmp_path: Path, content: bytes) -> None:
+    path, aside = tmp_path / "weights.json", tmp_path / "weights.json.corrupt"
+    path.write_bytes(content)
+    store = Weights(str(tmp_path))
+    assert store.get("a") is None
+    assert "damaged" in store.problem
+    assert "\n" not in store.problem
+    assert aside.read_bytes() == content
+    assert not path.exists()
+    assert "damaged" in Weights(str(tmp_path)).problem, "a restart must not hide it"
+    store.save("a", 5)
+    assert store.problem == ""
+    assert Weights(str(tmp_path)).get("a") == 5
+    assert Weights(str(tmp_path)).problem == ""
+    assert aside.read_bytes() == content
+
+
+@given(st.one_of(st.binary(max_size=60), st.text(alphabet='{}[]":,a19.-etru ', max_size=40).map(str.encode)))
+def test_any_file_is_read_or_kept_aside(content: bytes) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "weights.json")
+        path.write_bytes(content)
+        store = Weights(directory)
+        assert bool(store.problem) != path.exists()
+
+
+def test_an_unreadable_file_is_reported_and_left(tmp_path: Path) -> None:
+    (tmp_path / "weights.json").mkdir()
+    store = Weights(str(tmp_path))
+    assert "not a regular file" in store.problem
+    with pytest.raises(WeightsError, match="Is a directory"):
+        store.save("a", 5)
+    assert store.get("a") is None
+    assert not (tmp_path / "weights.json.new").exists()
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="No such file or directory"):
+        Weights(str(tmp_path / "none")).save("a", 5)
+
+
+def test_the_store_does_not_follow_a_planted_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("keep")
+    (tmp_path / "weights.json.new").symlink_to("victim")
+    with pytest.raises(WeightsError):
+        Weights(str(tmp_path)).save("a", 5)
+    assert (tmp_path / "victim").read_text() == "keep"
+
+
+WRITER = """
+import sys
+from evenkeel_agent.weights import Weights
+store = Weights(sys.argv[1])
+for n in range(1, 10001):
+    for app in ("a", "b", "c"):
+        store.save(app, n)
+    print(n, flush=True)
+"""
+
+
+def test_kill_at_any_moment_leaves_a_whole_set(tmp_path: Path) -> None:
+    chance = random.Random(5)  # noqa: S311  when to kill
+    for _ in range(12):
+        (tmp_path / "weights.json").unlink(missing_ok=True)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOM)},
+        )
+        assert writer.stdout
+        said = int(writer.stdout.readline())
+        time.sleep(chance.random() * 0.05)
+        writer.send_signal(signal.SIGKILL)
+        said = max([said, *map(int, writer.stdout.read().split())])
+        writer.wait()
+        weights = json.loads((tmp_path / "weights.json").read_text())
+        store = Weights(str(tmp_path))
+        assert store.problem == ""
+        assert weights["a"] >= weights["b"] >= weights["c"] >= weights["a"] - 1
+        assert weights["c"] >= said, "what save() returned from is kept"
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here (needs root)")
+    try:
+        store = Weights(str(disk))
+        store.save("a", 5)
+        with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+        with pytest.raises(WeightsError, match="No space left on device"):
+            store.save("a", 6)
+        assert store.get("a") == 5
+        assert Weights(str(disk)).get("a") == 5
+        assert not (disk / "weights.json.new").exists()
+        (disk / "filler").unlink()
+        store.save("a", 6)
+        assert Weights(str(disk)).get("a") == 6
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
