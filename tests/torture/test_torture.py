@@ -39,6 +39,11 @@ def test_nothing_hangs_leaks_or_splats() -> None:
     assert int(done["rounds"]) > 0
     assert int(done["switches"]) >= 3
     assert int(done["backstops"]) == 0, "a waiter at the gate was not woken"
-    ours = [line for line in out.results["kmemleak"].splitlines() if "ek_" in line or "evenkeel" in line]
-    assert ours == [], f"memory leaked; see {bench.workdir}/torture.report"
+    # the module is gone, so its functions show as bare addresses of module space
+    leaks = [
+        block
+        for block in out.results["kmemleak"].split("unreferenced object ")[1:]
+        if "0xffffffffa" in block or "ek_" in block or "blkcg_" in block
+    ]
+    assert leaks == [], f"{len(leaks)} objects leaked; see {bench.workdir}/torture.report"
     print(f"{done['rounds']} rounds, {done['switches']} scheduler switches in {SECONDS} s")

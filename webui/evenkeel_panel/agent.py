@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the panel asks of the agent, and how over D-Bus.
+
+`Agent` is the interface that the pages use; `BusAgent` speaks it to
+org.evenkeel.Agent1 on the system bus. Every call ends within `TIMEOUT_S` plus
+the time to connect, with a value or with an `AgentError`; nothing else leaves
+this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from dbus_fast.aio import MessageBus
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+NAME = "org.evenkeel.Agent1"
+PATH = "/org/evenkeel/Agent1"
+INTERFACE = "org.evenkeel.Agent1"
+ERROR_PREFIX = "org.evenkeel.Agent1.Error."
+
+TIMEOUT_S = 2.0  # a person looks at a page that waits for this
+
+
+class AgentError(Exception):
+    """An answer of the agent that is not the one asked for; str() is a sentence for a person."""
+
+
+class AgentUnreachable(AgentError):
+    """No answer: the agent is not running, hangs, or the bus is gone.
+
+    `asked`: the question went out, so the deed may have been done all the same.
+    """
+
+    def __init__(self, message: str, *, asked: bool = False) -> None:
+        super().__init__(message)
+        self.asked = asked
+
+
+class AgentRefused(AgentError):
+    """The agent answered no. `kind` is the last part of the D-Bus error name."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One app as ListApps gives it. A missing key takes the default, an unknown one is ignored."""
+
+    name: str
+    title: str = ""
+    description: str = ""
+    unit: str = ""
+    weight: int = 100  # 1..10000
+    active_state: str = "unknown"  # systemd's ActiveState
+    sub_state: str = ""  # systemd's SubState
+    applied: bool = False  # the weight is in force in the cgroup
+    read_bps: float = 0.0  # bytes/s over the window
+    write_bps: float = 0.0  # bytes/s over the window
+    share: float = 0.0  # 0..1 of the bytes of all listed apps
+    p99_us: float = -1.0  # -1: no I/O in the window
+    stats: str = ""  # the app's own counters, JSON text
+    window_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The board as GetStatus gives it."""
+
+    version: str = ""
+    kernel: str = ""
+    slot: str = "unknown"
+    scheduler: str = ""
+    health: str = "degraded"
+    problems: tuple[str, ...] = ()
+    demo: bool = False
+    uptime_s: int = 0
+
+
+def app_from(fields: Mapping[str, Any]) -> App:
+    """An App of a{sv} with the variants opened; raises ValueError or TypeError when a value has no sense."""
+    name = str(fields["name"]) if "name" in fields else ""
+    if not name:
+        raise ValueError("an app without a name")
+    return App(
+        name=name,
+        title=str(fields.get("title", "")) or name,
+        description=str(fields.get("description", "")),
+        unit=str(fields.get("unit", "")),
+        weight=int(fields.get("weight", 100)),
+        active_state=str(fields.get("active_state", "unknown")),
+        sub_state=str(fields.get("sub_state", "")),
+        applied=bool(fields.get("applied", False)),
+        read_bps=float(fields.get("read_bps", 0.0)),
+        write_bps=float(fields.get("write_bps", 0.0)),
+        share=float(fields.get("share", 0.0)),
+        p99_us=float(fields.get("p99_us", -1.0)),
+        stats=str(fields.get("stats", "")),
+        window_s=float(fields.get("window_s", 0.0)),
+    )
+
+
+def status_from(fields: Mapping[str, Any]) -> Status:
+    """A Status of a{sv} with the variants opened."""
+    return Status(
+        version=str(fields.get("version", "")),
+        kernel=str(fields.get("kernel", "")),
+        slot=str(fields.get("slot", "unknown")),
+        scheduler=str(fields.get("scheduler", "")),
+        health=str(fields.get("health", "degraded")),
+        problems=tuple(str(problem) for problem in fields.get("problems", ())),
+        demo=bool(fields.get("demo", False)),
+        uptime_s=int(fields.get("uptime_s", 0)),
+    )
+
+
+class Agent(Protocol):
+    """The verbs that the panel uses; each raises AgentError."""
+
+    def status(self) -> Status: ...
+
+    def list_apps(self) -> Sequence[App]: ...
+
+    def set_weight(self, name: str, weight: int) -> App: ...
+
+    def start_app(self, name: str) -> None: ...
+
+    def stop_app(self, name: str) -> None: ...
+
+
+# What the bus itself says when nobody owns the name, in words that help.
+_BUS_ERRORS = {
+    "org.freedesktop.DBus.Error.ServiceUnknown": "it is not running",
+    "org.freedesktop.DBus.Error.NameHasNoOwner": "it is not running",
+    "org.freedesktop.DBus.Error.NoReply": "it went away before it answered",
+    "org.freedesktop.DBus.Error.AccessDenied": "the message bus does not let the panel talk to it",
+}
+_NOT_DELIVERED = _BUS_ERRORS.keys() - {"org.freedesktop.DBus.Error.NoReply"}
+
+
+class BusAgent:
+    """The agent over D-Bus.
+
+    One daemon thread runs an asyncio loop with one connection, which is made
+    at the first call and again after it was lost, so a restarted agent or bus
+    needs no restart of the panel. Calls are plain messages: no introspection,
+    which would cost a round trip and an XML parser. They do not ask the bus
+    to start the agent: starting it is systemd's business.
+    """
+
+    def __init__(self, address: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+        self._address = address  # None: the system bus
+        self._timeout_s = timeout_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._start = threading.Lock()
+        self._bus: MessageBus | None = None  # touched by the loop's thread only
+        self._end: asyncio.Task[None] | None = None
+
+    def status(self) -> Status:
+        return self._parsed(status_from, self._call("GetStatus"))
+
+    def list_apps(self) -> Sequence[App]:
+        answer = self._call("ListApps")
+        if not isinstance(answer, list):
+            raise AgentUnreachable("The agent's list of apps cannot be read.")
+        return [self._parsed(app_from, fields) for fields in answer]
+
+    def set_weight(self, name: str, weight: int) -> App:
+        return self._parsed(app_from, self._call("SetWeight", "su", [name, weight]))
+
+    def start_app(self, name: str) -> None:
+        self._call("StartApp", "s", [name])
+
+    def stop_app(self, name: str) -> None:
+        self._call("StopApp", "s", [name])
+
+    @staticmethod
+    def _parsed(parse: Callable[[Any], T], answer: Any) -> T:
+        try:
+            return parse(answer)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise AgentUnreachable(f"The agent's answer cannot be read: {error}.", asked=True) from error
+
+    def _call(self, member: str, signature: str = "", body: list[Any] | None = None) -> Any:
+        loop = self._running_loop()
+        future = asyncio.run_coroutine_threadsafe(self._ask(member, signature, body or []), loop)
+        try:
+            # _ask has its own limits; this one is for a loop that is stuck itself
+            return future.result(self._timeout_s * 2 + 1)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise AgentUnreachable("The agent does not answer.", asked=True) from None
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._start:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="agent-bus", daemon=True).start()
+            return self._loop
+
+    async def _connected(self) -> MessageBus:
+        from dbus_fast import BusType
+        from dbus_fast.aio import MessageBus
+
+        if self._bus is None or not self._bus.connected:
+            bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
+            self._bus = await asyncio.wait_for(bus.connect(), self._timeout_s)
+            self._end = asyncio.create_task(_ended(bus))
+        return self._bus
+
+    async def _ask(self, member: str, signature: str, body: list[Any]) -> Any:
+        from dbus_fast import Message, MessageFlag, MessageType, unpack_variants
+
+        try:
+            bus = await self._connected()
+        except Exception as error:  # whatever a broken bus makes of it, the page has to stay up
+            log.debug("no connection to the bus", exc_info=True)
+            self._bus = None
+            raise AgentUnreachable(f"The message bus cannot be reached: {_reason(error)}.") from error
+        message = Message(
+            destination=NAME,
+            path=PATH,
+            interface=INTERFACE,
+            member=member,
+            signature=signature,
+            body=body,
+            flags=MessageFlag.NO_AUTOSTART,
+        )
+        try:
+            reply = await asyncio.wait_for(bus.call(message), self._timeout_s)
+        except TimeoutError:
+            # A connection that died silently looks the same: make a new one next time.
+            bus.disconnect()
+            self._bus = None
+            raise AgentUnreachable(
+                f"The agent did not answer within {self._timeout_s:g} s.", asked=True
+            ) from None
+        except Exception as error:
+            log.debug("%s failed", member, exc_info=True)
+            self._bus = None
+            raise AgentUnreachable(f"The agent cannot be asked: {_reason(error)}.", asked=True) from error
+        if reply is None:
+            raise AgentUnreachable("The agent gave no answer.")
+        if reply.message_type == MessageType.ERROR:
+            text = str(reply.body[0]) if reply.body else ""
+            error_name = reply.error_name or ""
+            if error_name.startswith(ERROR_PREFIX):
+                kind = error_name.removeprefix(ERROR_PREFIX)
+                raise AgentRefused(kind, text or f"The agent refused: {kind}.")
+            reason = _BUS_ERRORS.get(error_name, text or error_name)
+            raise AgentUnreachable(
+                f"The agent does not answer: {reason}.", asked=error_name not in _NOT_DELIVERED
+            )
+        return unpack_variants(reply.body[0]) if reply.body else None
+
+
+async def _ended(bus: MessageBus) -> None:
+    """Takes the error that ends a connection; the next call finds it gone and makes a new one."""
+    try:
+        await bus.wait_for_disconnect()  # type: ignore[no-untyped-call,unused-ignore]
+    except Exception as error:
+        log.info("the connection to the bus ended: %s", _reason(error))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return text[:1].lower() + text[1:]

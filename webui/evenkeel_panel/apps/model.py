@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the apps page shows, and what /apps.json gives: one dictionary for both."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from ..agent import App
+    from ..board import View
+
+WEIGHT_MIN, WEIGHT_MAX = 1, 10_000  # of cgroup v2's io.weight
+MAX_STATS = 8
+MAX_STAT_TEXT = 40
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class BadWeight(ValueError):
+    """str() says which value and why."""
+
+
+def parse_weight(text: str) -> int:
+    """1..10000 of what a person typed; raises BadWeight. Spaces around it are taken off, nothing else."""
+    typed = text.strip()
+    shown = typed if len(typed) <= 20 else typed[:20] + "…"
+    if not typed:
+        raise BadWeight(f"A weight is missing: enter a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}.")
+    if not _INTEGER.fullmatch(typed):
+        what = "is not a whole number" if _NUMBER.fullmatch(typed) else "is not a number"
+        raise BadWeight(f"“{shown}” {what}: a weight is a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}.")
+    digits = typed.lstrip("+-").lstrip("0") or "0"
+    negative = typed.startswith("-")
+    # Compared by length first: int() of a megabyte of digits is work, and Python refuses it.
+    if not negative and (len(digits) > len(str(WEIGHT_MAX)) or int(digits) > WEIGHT_MAX):
+        raise BadWeight(f"{shown} is more than {WEIGHT_MAX}, the largest weight.")
+    if negative or digits == "0":
+        raise BadWeight(f"{shown} is less than {WEIGHT_MIN}, the smallest weight.")
+    return int(digits)
+
+
+def page_data(view: View) -> dict[str, Any]:
+    """agent, board, totals and apps. Units are in the names: mbps is 10^6 bytes/s, share 0..1, p99_us µs.
+
+    Without an agent every measured figure is None and the apps are the last known ones.
+    """
+    status = view.status
+    busy = sum(app.weight for app in view.apps if app.share > 0) if view.live else 0
+    apps = [_app(app, view.live, busy) for app in view.apps]
+    total = sum(app.read_bps + app.write_bps for app in view.apps) / 1e6
+    return {
+        "agent": {"reachable": view.live, "reason": view.reason},
+        "board": {
+            "scheduler": status.scheduler if status else None,
+            "kernel": status.kernel if status else None,
+            "slot": status.slot if status else None,
+            "health": status.health if status else "agent-unreachable",
+            "problems": list(status.problems) if status else [],
+            "version": (status.version if status else "") or __version__,
+        },
+        "total_mbps": round(total, 3) if view.live else None,
+        "apps": apps,
+    }
+
+
+def _app(app: App, live: bool, busy: int) -> dict[str, Any]:
+    moving = live and app.p99_us >= 0
+    return {
+        "name": app.name,
+        "title": app.title,
+        "description": app.description,
+        "unit": app.unit,
+        "weight": app.weight,
+        "state": _state(app) if live else "unknown",
+        "active_state": app.active_state if live else None,
+        "sub_state": app.sub_state if live else None,
+        "applied": app.applied if live else None,
+        "mbps": round((app.read_bps + app.write_bps) / 1e6, 3) if live else None,
+        "read_mbps": round(app.read_bps / 1e6, 3) if live else None,
+        "write_mbps": round(app.write_bps / 1e6, 3) if live else None,
+        "share": round(app.share, 4) if live else None,
+        # of the apps that move data now, what the weights alone would give this one
+        "share_by_weight": round(app.weight / busy, 4) if live and app.share > 0 and busy else None,
+        "p99_us": round(app.p99_us, 1) if moving else None,
+        "stats": _stats(app.stats) if live else {},
+        "window_s": app.window_s if live else None,
+    }
+
+
+_STATES = {
+    "active": "running",
+    "reloading": "running",
+    "refreshing": "running",
+    "inactive": "stopped",
+    "maintenance": "stopped",
+    "activating": "starting",
+    "deactivating": "stopping",
+}
+
+
+def _state(app: App) -> str:
+    if app.sub_state == "not-found":
+        return "not installed"
+    return _STATES.get(app.active_state, app.active_state or "unknown")
+
+
+def _stats(text: str) -> dict[str, Any]:
+    """The app's own counters, as far as they can be shown: it is the app's text, so nothing is believed."""
+    try:
+        loaded = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(loaded, dict):
+        return {}
+    stats: dict[str, Any] = {}
+    for key, value in loaded.items():
+        if len(stats) == MAX_STATS:
+            break
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,31}", key):
+            continue
+        if isinstance(value, str):
+            stats[key] = value[:MAX_STAT_TEXT]
+        elif isinstance(value, bool) or (
+            isinstance(value, (int, float)) and abs(value) < 1e18
+        ):  # no NaN, no inf
+            stats[key] = value
+    return stats
+
+
+# ---- text of figures, used as template filters ----
+
+
+def megabytes(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
+
+
+def percent(value: float | None) -> str:
+    return "—" if value is None else f"{value * 100:.1f}"
+
+
+def latency(microseconds: float | None) -> str:
+    """Three significant digits are what the histogram's buckets carry."""
+    if microseconds is None:
+        return "—"
+    for limit, factor, unit in ((1e3, 1, "µs"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+        if microseconds < limit:
+            value = microseconds / factor
+            return f"{value:.{0 if value >= 100 or factor == 1 else 1 if value >= 10 else 2}f} {unit}"
+    return "—"
+
+
+_SUFFIXES = {"ms": "ms", "us": "µs", "s": "s", "mbps": "MB/s", "percent": "%"}
+
+
+def stat_label(key: str) -> str:
+    """`stall_ms` → `Stall time`: the unit stands beside the value."""
+    words = key.split("_")
+    unit = words.pop() if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1] == "bytes") else ""
+    if unit in ("ms", "us", "s") and words[-1] != "time":
+        words.append("time")
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def stat_value(value: object, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    last = key.rsplit("_", 1)[-1] if "_" in key else ""
+    if last == "bytes":
+        for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+            if abs(value) < limit:
+                return f"{value / factor:.{0 if factor == 1 else 1}f} {unit}"
+        return f"{value / 1e12:.1f} TB"
+    number = f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else f"{value:.4g}"
+    return f"{number} {_SUFFIXES[last]}" if last in _SUFFIXES else number

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the apps page. Every form works without JavaScript too: then the whole page answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flask import (
+    Blueprint,
+    Response,
+    abort,
+    g,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+
+from ..agent import AgentError, AgentRefused, AgentUnreachable, App
+from ..context import by_htmx, client, panel
+from . import model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from werkzeug.wrappers import Response as BaseResponse
+
+blueprint = Blueprint("apps", __name__, template_folder="templates")
+
+for _filter in (model.megabytes, model.percent, model.latency, model.stat_label, model.stat_value):
+    blueprint.add_app_template_filter(_filter)
+
+# what each refusal of the agent is in HTTP; anything else is 503, try again
+CODES = {"UnknownApp": 404, "InvalidWeight": 422, "NotAuthorized": 403, "UnitNotFound": 409, "Failed": 503}
+
+
+def data() -> dict[str, Any]:
+    """The one query behind the page, its fragments and its JSON twin."""
+    return model.page_data(panel().board.view())
+
+
+@blueprint.get("/apps")
+def page() -> str:
+    return render_template("apps/page.html", **data(), changed="changed" in request.args)
+
+
+@blueprint.get("/apps/rows")
+def rows() -> str:
+    """Figures only, each an out-of-band swap into the page: no input is ever replaced."""
+    return render_template("apps/rows.html", **data())
+
+
+@blueprint.get("/apps.json")
+def page_json() -> tuple[Response, int]:
+    """503 with the last known apps, and no figures, when the agent does not answer."""
+    content = data()
+    return jsonify(content), 200 if content["agent"]["reachable"] else 503
+
+
+@blueprint.post("/apps/<name>/weight")
+def weight(name: str) -> BaseResponse:
+    app = _known(name)
+    typed = request.form.get("weight", "")
+    try:
+        wanted = model.parse_weight(typed)
+    except model.BadWeight as error:
+        return _refused(app, 422, str(error), typed)
+    try:
+        changed = panel().board.set_weight(name, wanted)
+    except AgentError as error:
+        unsure = isinstance(error, AgentUnreachable) and error.asked
+        after = (
+            f"Whether the weight is still {app.weight} is not known."
+            if unsure
+            else f"The weight stays {app.weight}."
+        )
+        return _refused(app, _code(error), f"{error} {after}", typed)
+    panel().db.audit(g.user, client(), "set-weight", f"{name} {app.weight} -> {wanted}")
+    if changed.applied:
+        text = f"Weight {changed.weight} is in force."
+    elif changed.active_state == "active":
+        text = f"Weight {changed.weight} is saved, and not in force yet."
+    else:
+        text = f"Weight {changed.weight} is saved. It applies when {changed.title} starts."
+    return _done(name, text)
+
+
+@blueprint.post("/apps/<name>/start")
+def start(name: str) -> BaseResponse:
+    return _control(name, "start", panel().board.start_app, "is starting")
+
+
+@blueprint.post("/apps/<name>/stop")
+def stop(name: str) -> BaseResponse:
+    return _control(name, "stop", panel().board.stop_app, "is stopping")
+
+
+def _control(name: str, verb: str, act: Callable[[str], None], doing: str) -> BaseResponse:
+    app = _known(name)
+    try:
+        act(name)
+    except AgentError as error:
+        return _refused(app, _code(error), str(error), None)
+    panel().db.audit(g.user, client(), f"{verb}-app", name)
+    return _done(name, f"{app.title} {doing}.")
+
+
+def _known(name: str) -> App:
+    board = panel().board
+    app = board.app(name)
+    if app is None:
+        view = board.view()
+        if not view.live and not view.apps:
+            abort(503, f"{view.reason} Whether there is an app “{name[:32]}” cannot be told.")
+        abort(404, f"There is no app “{name[:32]}” on this board. Nothing was changed.")
+    return app
+
+
+def _code(error: AgentError) -> int:
+    return CODES.get(error.kind, 503) if isinstance(error, AgentRefused) else 503
+
+
+def _done(name: str, text: str) -> BaseResponse:
+    if not by_htmx():
+        return redirect(url_for("apps.page") + f"#app-{name}", 303)
+    return make_response(render_template("apps/done.html", **data(), text=text))
+
+
+def _refused(app: App, code: int, text: str, typed: str | None) -> BaseResponse:
+    """The reason beside the input, which keeps what was typed. Without htmx, the page with both."""
+    if by_htmx():
+        return make_response(render_template("message.html", kind="bad", text=text), code)
+    typed = None if typed is None else typed[:40]
+    return make_response(render_template("apps/page.html", **data(), refused={app.name: (text, typed)}), code)

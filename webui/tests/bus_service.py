@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small org.evenkeel.Agent1 for test_agent.py: `bus_service.py ADDRESS`, prints a line when it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from dbus_fast import Message, MessageType, Variant
+from dbus_fast.aio import MessageBus
+
+NAME = "org.evenkeel.Agent1"
+
+PLAYER = {
+    "name": Variant("s", "player"),
+    "title": Variant("s", "Player"),
+    "unit": Variant("s", "evenkeel-player.service"),
+    "weight": Variant("u", 100),
+    "active_state": Variant("s", "active"),
+    "applied": Variant("b", True),
+    "read_bps": Variant("d", 5e6),
+    "share": Variant("d", 1.0),
+    "p99_us": Variant("d", 1234.5),
+    "stats": Variant("s", ""),
+    "from_the_future": Variant("as", ["ignored"]),
+}
+STATUS = {
+    "version": Variant("s", "0.1.0"),
+    "kernel": Variant("s", "6.12"),
+    "slot": Variant("s", "B"),
+    "scheduler": Variant("s", "evenkeel"),
+    "devices": Variant("aa{sv}", [{"name": Variant("s", "vda")}]),
+    "health": Variant("s", "degraded"),
+    "problems": Variant("as", ["one"]),
+    "uptime_s": Variant("t", 7),
+}
+
+
+def answer(message: Message) -> Message | bool | None:
+    if message.interface != NAME or message.message_type != MessageType.METHOD_CALL:
+        return None
+    if message.member == "GetStatus":
+        return Message.new_method_return(message, "a{sv}", [STATUS])
+    if message.member == "ListApps":
+        return Message.new_method_return(message, "aa{sv}", [[PLAYER]])
+    if message.member == "SetWeight":
+        name, weight = message.body
+        changed: dict[str, Any] = {**PLAYER, "weight": Variant("u", weight)}
+        if name == "garbled":
+            changed["weight"] = Variant("s", "heavy")
+        elif name != "player":
+            return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
+        return Message.new_method_return(message, "a{sv}", [changed])
+    return True  # StartApp, StopApp: handled, and never answered
+
+
+async def main() -> None:
+    bus = await MessageBus(bus_address=sys.argv[1]).connect()
+    bus.add_message_handler(answer)
+    await bus.request_name(NAME)
+    print("ready", flush=True)
+    await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+
+
+asyncio.run(main())

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A panel over a temporary state directory and an agent in this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from typing import TYPE_CHECKING
+
+from evenkeel_panel.app import create_app
+from evenkeel_panel.auth.limits import limiter
+from evenkeel_panel.context import KEY, Panel
+from evenkeel_panel.fake_agent import FakeAgent
+from evenkeel_panel.testing import FIRST, ROOM, Browser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask import Flask
+
+
+@pytest.fixture
+def agent() -> FakeAgent:
+    return FakeAgent()
+
+
+@pytest.fixture
+def app(tmp_path: Path, agent: FakeAgent) -> Iterator[Flask]:
+    (tmp_path / "first-password").write_text(FIRST + "\n")
+    app = create_app(tmp_path, ROOM / "static", agent)
+    yield app
+    limiter.reset()
+
+
+@pytest.fixture
+def panel(app: Flask) -> Panel:
+    found = app.extensions[KEY]
+    assert isinstance(found, Panel)
+    return found
+
+
+@pytest.fixture
+def browser(app: Flask, tmp_path: Path) -> Browser:
+    return Browser(app.test_client(), tmp_path)
+
+
+@pytest.fixture
+def admin(browser: Browser) -> Browser:
+    """A browser that has changed the first-boot password and is logged in."""
+    return browser.set_up()

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Screenshots of every page and state: `python3 webui/tests/shots.py VENDOR OUT`.
+
+Needs Playwright and Debian's chromium; VENDOR is what webui/fetch-static wrote.
+
+It runs the panel with a make-believe agent, clicks through it, and fails when the browser reports
+an error: a breach of the content policy, a script that throws, a file that is not there.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from evenkeel_panel.agent import AgentRefused
+from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
+from evenkeel_panel.fake_agent import FakeAgent
+from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore]
+    ConsoleMessage,
+    Page,
+    sync_playwright,
+)
+from werkzeug.serving import make_server
+
+PASSWORD = "sailing on an even keel"  # noqa: S105
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+# answers that a refused form is meant to give; the browser logs each
+EXPECTED = ("401", "404", "422", "429", "503")
+
+
+def main() -> int:
+    vendor, out = Path(sys.argv[1]), Path(sys.argv[2])
+    out.mkdir(parents=True, exist_ok=True)
+    agent = FakeAgent(moving=True)
+    complaints: list[str] = []
+    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
+        app = dev_app(Path(state), vendor, agent)
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
+
+        def heard(message: ConsoleMessage) -> None:
+            text = message.text
+            known = text.startswith("Failed to load resource") and any(code in text for code in EXPECTED)
+            if message.type in ("error", "warning") and not known:
+                complaints.append(text)
+
+        def page_of(size: str, theme: str) -> Page:
+            width, height = SIZES[size]
+            scheme = "dark" if theme == "dark" else "light"
+            context = browser.new_context(
+                base_url=base, viewport={"width": width, "height": height}, color_scheme=scheme
+            )
+            page = context.new_page()
+            page.on("console", heard)
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            return page
+
+        def shot(page: Page, name: str) -> None:
+            page.screenshot(path=out / f"{name}.png", full_page=True)
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            wide += page.evaluate(
+                "Math.max(0, ...[...document.querySelectorAll('.app, .sheet, .bar')]"
+                ".map((box) => box.scrollWidth - box.clientWidth))"
+            )
+            if wide > 0:
+                complaints.append(f"{name}: {wide} px too wide")
+
+        page = page_of("desktop", "light")
+        page.goto("/login")
+        shot(page, "login-desktop-light")
+        page.fill("[name=password]", "wrong")
+        page.click("[type=submit]")
+        shot(page, "login-wrong-desktop-light")
+        page.fill("[name=password]", FIRST_PASSWORD)
+        page.click("[type=submit]")
+        shot(page, "password-desktop-light")
+        page.fill("[name=current]", FIRST_PASSWORD)
+        page.fill("[name=new]", PASSWORD)
+        page.fill("[name=confirm]", PASSWORD + "s")
+        page.click(".sheet [type=submit]")
+        shot(page, "password-wrong-desktop-light")
+        page.fill("[name=current]", FIRST_PASSWORD)
+        page.fill("[name=new]", PASSWORD)
+        page.fill("[name=confirm]", PASSWORD)
+        page.click(".sheet [type=submit]")
+        page.wait_for_url("**/apps?changed=1")
+        shot(page, "changed-desktop-light")
+
+        pages = {}
+        for size in SIZES:
+            for theme in ("light", "dark"):
+                page = pages[size, theme] = page_of(size, theme)
+                page.goto("/login")
+                if theme == "dark":
+                    shot(page, f"login-{size}-{theme}")
+                page.fill("[name=password]", PASSWORD)
+                page.click("[type=submit]")
+                page.wait_for_url("**/apps")
+        page = pages["desktop", "light"]
+        page.wait_for_timeout(6000)
+        player = page.locator("[data-app=player]")
+        loader = page.locator("[data-app=loader]")
+        player.locator("[name=weight]").fill("400")
+        page.wait_for_timeout(2500)  # polls go on; what was typed stays
+        assert player.locator("[name=weight]").input_value() == "400"
+        player.locator("[data-action=apply]").click()
+        player.locator(".message.ok").wait_for()
+        page.wait_for_timeout(12000)
+        assert player.locator("[data-field=weight]").text_content() == "400"
+        for (size, theme), each in pages.items():
+            shot(each, f"apps-{size}-{theme}")
+
+        loader.locator("[name=weight]").fill("heavy")
+        loader.locator("[data-action=apply]").click()
+        loader.locator(".message.bad").wait_for()
+        page.wait_for_timeout(1500)
+        assert loader.locator("[name=weight]").input_value() == "heavy"
+        agent.refuse = AgentRefused(
+            "Failed", "systemd did not take the weight: evenkeel-player.service is masked."
+        )
+        player.locator("[name=weight]").fill("9000")
+        player.locator("[data-action=apply]").click()
+        player.locator(".message.bad").wait_for()
+        shot(page, "refused-desktop-light")
+        agent.refuse = None
+        player.locator("[name=weight]").fill("200")
+        player.locator("[data-action=apply]").click()
+        player.locator(".message.ok").wait_for()
+        loader.locator("[data-action=stop]").click()
+        loader.locator("[data-action=start]").wait_for()
+        loader.locator("[name=weight]").fill("50")
+        loader.locator("[data-action=apply]").click()
+        loader.locator(".message.ok").wait_for()
+        page.wait_for_timeout(1500)
+        shot(page, "stopped-desktop-light")
+        page.locator("[data-action=theme]").click()
+        page.wait_for_timeout(300)
+        shot(page, "toggled-desktop")
+
+        pages["phone", "light"].set_viewport_size({"width": 360, "height": 740})
+        page.wait_for_timeout(300)
+        shot(pages["phone", "light"], "apps-small-phone-light")
+
+        agent.dead = "The agent does not answer: it is not running."
+        page.wait_for_timeout(3500)
+        for size, theme in (("desktop", "light"), ("phone", "dark")):
+            shot(pages[size, theme], f"dead-agent-{size}-{theme}")
+        agent.dead = ""
+        page.wait_for_timeout(3500)
+        assert not page.locator("[data-banner=agent]").count()
+        page.goto("/nowhere")
+        shot(page, "error-desktop-light")
+        browser.close()
+        server.shutdown()
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

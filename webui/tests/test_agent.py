@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The D-Bus client against an agent on a private bus."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from evenkeel_panel.agent import AgentRefused, AgentUnreachable, BusAgent
+from evenkeel_panel.testing import ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
+
+DOCTYPE = "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+CONFIG = f"""<!DOCTYPE busconfig PUBLIC "{DOCTYPE}" "busconfig.dtd">
+<busconfig><type>session</type><listen>unix:path=%s</listen><auth>EXTERNAL</auth><policy context="default">
+<allow send_destination="*" eavesdrop="true"/><allow receive_sender="*" eavesdrop="true"/>
+<allow own="*"/><allow user="*"/></policy></busconfig>
+"""
+
+
+class Bus:
+    def __init__(self, directory: Path) -> None:
+        self.address = f"unix:path={directory}/bus"
+        self._directory = directory
+        self._processes: list[subprocess.Popen[str]] = []
+        self.daemon: subprocess.Popen[str] | None = None
+        self.agent: subprocess.Popen[str] | None = None
+
+    def start_daemon(self) -> None:
+        config = self._directory / "bus.conf"
+        config.write_text(CONFIG % f"{self._directory}/bus")
+        self.daemon = self._start(["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"])
+
+    def start_agent(self) -> None:
+        self.agent = self._start([sys.executable, str(ROOM / "tests/bus_service.py"), self.address])
+
+    def _start(self, command: list[str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._processes.append(process)
+        assert process.stdout
+        assert process.stdout.readline(), f"{command[0]} did not start"
+        return process
+
+    def stop(self, process: subprocess.Popen[str] | None) -> None:
+        if process is not None and process.stdout and not process.stdout.closed:
+            process.kill()
+            process.communicate()
+
+    def close(self) -> None:
+        for process in self._processes:
+            self.stop(process)
+
+
+@pytest.fixture
+def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
+    bus = Bus(tmp_path_factory.mktemp("bus"))
+    bus.start_daemon()
+    yield bus
+    bus.close()
+
+
+def test_calls_and_refusals(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=0.5)
+    status = agent.status()
+    assert (status.scheduler, status.slot, status.problems, status.uptime_s) == ("evenkeel", "B", ("one",), 7)
+    player = agent.list_apps()[0]
+    assert (player.name, player.weight, player.read_bps, player.p99_us) == ("player", 100, 5e6, 1234.5)
+    assert agent.set_weight("player", 400).weight == 400
+    with pytest.raises(AgentRefused, match="There is no app 'nobody'") as refused:
+        agent.set_weight("nobody", 400)
+    assert refused.value.kind == "UnknownApp"
+
+
+def test_hanging_agent_costs_the_time_out_and_no_more(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=0.5)
+    start = time.monotonic()
+    with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.5 s") as lost:
+        agent.start_app("sleepy")
+    assert time.monotonic() - start < 2
+    assert lost.value.asked
+    assert agent.list_apps()
+
+
+def test_agent_that_comes_late_goes_and_comes_back(bus: Bus) -> None:
+    agent = BusAgent(bus.address, timeout_s=2)
+    with pytest.raises(AgentUnreachable, match="it is not running") as lost:
+        agent.status()
+    assert not lost.value.asked
+    bus.start_agent()
+    assert agent.status().kernel == "6.12"
+    bus.stop(bus.agent)
+    with pytest.raises(AgentUnreachable):
+        agent.status()
+    bus.start_agent()
+    assert agent.status().kernel == "6.12"
+
+
+def test_bus_that_goes_and_comes_back(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=1)
+    agent.status()
+    bus.stop(bus.agent)
+    bus.stop(bus.daemon)
+    with pytest.raises(AgentUnreachable):
+        agent.status()
+    with pytest.raises(AgentUnreachable, match="message bus cannot be reached"):
+        agent.status()
+    bus.start_daemon()
+    bus.start_agent()
+    assert agent.status().kernel == "6.12"
+
+
+def test_answer_without_sense(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=1)
+    with pytest.raises(AgentUnreachable, match="cannot be read"):
+        agent.set_weight("garbled", 1)
