@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A person at the panel of a booted board: logs in, moves a weight, and the I/O of real apps follows.
+
+The steps are one visit, in order; each test goes on where the one before ended.
+Screenshots of every page land in build/screenshots.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests"))
+
+from boards import Board, power_on  # noqa: E402
+
+SHOTS = TOP / "build/screenshots"
+PASSWORD = "a long enough one 42"  # noqa: S105
+# a page of an emulated board on two busy cores
+PATIENCE_MS = 60_000
+# after a change of weights, until rates of the last 3 s show nothing of before
+SETTLE_SECONDS = 12
+MEASURE_SECONDS = 24
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[Board]:
+    yield from power_on("browser", credentials=("evenkeel.demo=1", "evenkeel.console=1"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                  "--disable-component-update", "--disable-sync", "--no-first-run"],
+        )  # fmt: skip
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, board: Board) -> Iterator[Page]:
+    board.health()
+    # the board made its own certificate at first boot
+    context = browser.new_context(
+        ignore_https_errors=True,
+        base_url=f"https://127.0.0.1:{board.port}",
+        viewport={"width": 1280, "height": 860},
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == [], "the page's own scripts failed"
+
+
+def shoot(page: Page, name: str) -> None:
+    """The page as a desktop and a phone see it, light and dark."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for width, height, device in ((1280, 860, "desktop"), (390, 844, "phone")):
+        page.set_viewport_size({"width": width, "height": height})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_timeout(300)
+            page.screenshot(path=SHOTS / f"{name}-{device}-{scheme}.png", full_page=True)
+            overflow = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert overflow <= 0, f"{name} on a {device} scrolls sideways by {overflow} px"
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+
+def app(page: Page, name: str, field: str) -> float | None:
+    """A live figure of an app as the page shows it."""
+    text = page.locator(f'[data-app="{name}"] [data-field="{field}"]').first.get_attribute("data-value")
+    return None if text in (None, "") else float(text)
+
+
+def set_weight(page: Page, name: str, weight: str) -> None:
+    row = page.locator(f'[data-app="{name}"]')
+    row.locator("input[name=weight]").fill(weight)
+    row.locator('[data-action="apply"]').click()
+
+
+def average(page: Page, seconds: float) -> dict[str, float]:
+    """Mean MB/s of the two apps over a while, from the figures on the page."""
+    sums = {"player": 0.0, "loader": 0.0}
+    count = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        rates = {name: app(page, name, "mbps") for name in sums}
+        if None not in rates.values():
+            for name, rate in rates.items():
+                sums[name] += rate or 0.0
+            count += 1
+        page.wait_for_timeout(1000)
+    assert count >= seconds / 2, "the figures on the page stood still"
+    return {name: total / count for name, total in sums.items()}
+
+
+def test_log_in_with_a_wrong_password_is_refused(page: Page) -> None:
+    page.goto("/")
+    expect(page).to_have_url(re.compile("/login"))
+    shoot(page, "login")
+    page.locator("input[name=password]").fill("not this one")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    shoot(page, "login-refused")
+
+
+def test_the_first_password_must_be_changed(page: Page, board: Board) -> None:
+    page.locator("input[name=password]").fill(board.first_password())
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile("/password"))
+    # there is no way around it
+    page.goto("/apps")
+    expect(page).to_have_url(re.compile("/password"))
+    shoot(page, "password")
+    page.locator("input[name=current]").fill(board.first_password())
+    for field in ("new", "confirm"):
+        page.locator(f"input[name={field}]").fill(PASSWORD)
+    page.get_by_role("button", name="Set the password").click()
+    expect(page).to_have_url(re.compile("/apps"))
+    assert board.try_run("test -e /var/lib/evenkeel-panel/first-password")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "weight", ["0", "10001", "-5", "1.5", "heavy", ""], ids=["0", "10001", "negative", "fraction", "text", "empty"]
+)  # fmt: skip
+def test_a_bad_weight_is_refused_and_changes_nothing(page: Page, board: Board, weight: str) -> None:
+    before = board.run("cat /sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/evenkeel-player.service/io.weight")
+    set_weight(page, "player", weight)
+    answer = page.locator("#message-player .bad")
+    expect(answer).to_be_visible()
+    expect(answer).to_contain_text("10000")
+    # what was typed is still there to be mended
+    expect(page.locator('[data-app="player"] input[name=weight]')).to_have_value(weight)
+    assert before == board.run(
+        "cat /sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/evenkeel-player.service/io.weight"
+    )
+    if weight == "0":
+        shoot(page, "apps-refused")
+
+
+def test_equal_weights_make_the_player_stall(page: Page) -> None:
+    for name in ("player", "loader"):
+        set_weight(page, name, "100")
+        expect(page.locator(f"#message-{name} .bad")).to_have_count(0)
+    page.wait_for_timeout(SETTLE_SECONDS * 1000)
+    before = app(page, "player", "stalls") or 0
+    rates = average(page, MEASURE_SECONDS)
+    assert 0.9 <= rates["player"] / rates["loader"] <= 1.1, rates
+    assert (app(page, "player", "stalls") or 0) > before, "the player must stall at equal weights"
+    shoot(page, "apps-stalling")
+
+
+def test_four_to_one_reaches_the_disk_and_the_stalls_stop(page: Page, board: Board) -> None:
+    set_weight(page, "player", "400")
+    expect(page.locator('[data-app="player"] [data-field="weight"]')).to_have_attribute("data-value", "400")
+    assert "400" in board.run(
+        "cat /sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/evenkeel-player.service/io.weight"
+    )
+    page.wait_for_timeout(SETTLE_SECONDS * 1000)
+    before = app(page, "player", "stalls")
+    rates = average(page, MEASURE_SECONDS)
+    ratio = rates["player"] / rates["loader"]
+    print(f"player {rates['player']:.1f} MB/s, loader {rates['loader']:.1f} MB/s, ratio {ratio:.2f}")
+    assert 3.6 <= ratio <= 4.4, rates
+    assert app(page, "player", "stalls") == before, "the player must not stall at 4:1"
+    shoot(page, "apps")
+
+
+def test_the_json_twin_says_the_same(page: Page) -> None:
+    twin = page.request.get("/apps.json").json()
+    weights = {a["name"]: a["weight"] for a in twin["apps"]}
+    assert weights == {"player": 400, "loader": 100}
+
+
+def test_the_weight_outlives_the_unit(page: Page, board: Board) -> None:
+    """A unit that does not run keeps its weight, and gets it when it starts."""
+    row = page.locator('[data-app="loader"]')
+    row.locator('[data-action="stop"]').click()
+    expect(row.locator('[data-field="state"]')).not_to_have_attribute("data-value", "active")
+    set_weight(page, "loader", "50")
+    expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "50")
+    expect(row).to_contain_text("applies when it starts")
+    shoot(page, "apps-stopped")
+    row.locator('[data-action="start"]').click()
+    expect(row.locator('[data-field="state"]')).to_have_attribute("data-value", "active")
+    expect(row).to_contain_text("in force")
+    assert "50" in board.run(
+        "cat /sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/evenkeel-loader.service/io.weight"
+    )
+
+
+def test_a_dead_agent_is_said_and_the_panel_stays(page: Page, board: Board) -> None:
+    board.run("systemctl mask --runtime --now evenkeeld.service")
+    try:
+        expect(page.locator('[data-banner="agent"]')).to_be_visible()
+        shoot(page, "apps-no-agent")
+        status, health = board.health(timeout=5)
+        assert status == 503
+        assert health["health"] == "agent-unreachable"
+        page.reload()
+        expect(page.locator('[data-banner="agent"]')).to_be_visible()
+    finally:
+        board.run("systemctl unmask --runtime evenkeeld.service && systemctl start evenkeeld.service")
+    expect(page.locator('[data-banner="agent"]')).to_have_count(0)
+    assert app(page, "player", "weight") == 400
