@@ -38,6 +38,7 @@ def test_nothing_hangs_leaks_or_splats() -> None:
     done = dict(line.split() for line in out.results["done"].splitlines())
     assert int(done["rounds"]) > 0
     assert int(done["switches"]) >= 3
+    assert int(done["ios"]) > 100, "there was no load; fio said: " + out.results["fio"]
     assert int(done["backstops"]) == 0, "a waiter at the gate was not woken"
     # the module is gone, so its functions show as bare addresses of module space
     leaks = [
@@ -46,4 +47,4 @@ def test_nothing_hangs_leaks_or_splats() -> None:
         if "0xffffffffa" in block or "ek_" in block or "blkcg_" in block
     ]
     assert leaks == [], f"{len(leaks)} objects leaked; see {bench.workdir}/torture.report"
-    print(f"{done['rounds']} rounds, {done['switches']} scheduler switches in {SECONDS} s")
+    print(f"{done['rounds']} rounds, {done['switches']} scheduler switches, {done['ios']} I/Os in {SECONDS} s")

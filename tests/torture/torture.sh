@@ -29,7 +29,7 @@ idle() { # nothing may be left behind once the load is gone
 	done
 }
 # fio may fail when its device goes away; that it ends is what counts
-job() { g=$1; shift; in_group "$g" fio --name="$g" --filename=/dev/nullb0 --size=1g --time_based --runtime=100000 --minimal --eta=never "$@" > /tmp/fio.$g 2>&1 & }
+job() { g=$1; shift; in_group "$g" fio --name="$g" --filename=/dev/nullb0 --size=1g --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > /tmp/fio.$g 2>&1 & }
 start() {
 	group a 300; group b 100; group c 50
 	job a --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32
@@ -64,6 +64,8 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 done 2> /tmp/errors
 stop
 idle "the load"
+ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })
+cat /tmp/fio.* | report fio
 backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state)
 
 # what is out of range is refused and changes nothing
@@ -89,7 +91,7 @@ echo evenkeel > $q/scheduler
 echo none > $q/scheduler
 rmmod evenkeel || fail "evenkeel cannot be unloaded again"
 sleep 6
-echo scan > /sys/kernel/debug/kmemleak; sleep 1; echo scan > /sys/kernel/debug/kmemleak
+for i in 1 2 3; do echo scan > /sys/kernel/debug/kmemleak; sleep 1; done
 cat /sys/kernel/debug/kmemleak | report kmemleak
-printf 'rounds %s\nswitches %s\nbackstops %s\n' $rounds $switches "$backstops" | report done
+printf 'rounds %s\nswitches %s\nbackstops %s\nios %s\n' $rounds $switches "$backstops" "$ios" | report done
 cat /tmp/errors | report errors

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A board in QEMU that a test switches on and off, and talks to over its serial line."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pexpect.socket_pexpect
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image"))
+from vm import IMAGE, Machine, Options, enter, panel_health
+
+# The slowest boot, from the emulated eMMC, takes a quarter of it on two idle cores.
+BOOT_SECONDS = 180
+# who has it gets a root shell on the serial line
+CONSOLE = "evenkeel.console=1"
+PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Board:
+    """A board and a root shell on it.
+
+    A wait that ends without an answer fails the test and says where the log is.
+    """
+
+    def __init__(self, run: Path, *, credentials: tuple[str, ...], emmc: bool) -> None:
+        self.machine = Machine(run)
+        self.credentials = credentials
+        self.emmc = emmc
+        self.port = free_port()
+        self.link: pexpect.socket_pexpect.SocketSpawn | None = None
+        self.qemu: subprocess.Popen[bytes] | None = None
+        self.boot_seconds = 0.0
+        self._marks = itertools.count()
+
+    # -- power ----------------------------------------------------------------
+
+    def power_on(self) -> None:
+        started = time.monotonic()
+        self.qemu = self.machine.start(Options(port=self.port, credentials=self.credentials, emmc=self.emmc))
+        while True:
+            try:
+                connection = self.machine.connect("serial.sock")
+                break
+            except OSError:
+                if self.qemu.poll() is not None:
+                    log = self.machine.qemu_log.read_text(errors="replace")
+                    pytest.fail(f"QEMU ended with status {self.qemu.returncode}: {log}", pytrace=False)
+                time.sleep(0.1)
+        connection.settimeout(None)
+        self.link = pexpect.socket_pexpect.SocketSpawn(connection)
+        self._log_in()
+        self.boot_seconds = time.monotonic() - started
+
+    def _log_in(self) -> None:
+        self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
+        # no echo and no line editing: what comes back is what the commands say
+        self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
+        self.run("true")
+
+    def reboot(self) -> None:
+        self._send("systemctl reboot")
+        self._log_in()
+
+    def power_cut(self) -> None:
+        """Nothing is flushed by the board: QEMU is killed between two instructions."""
+        assert self.qemu is not None
+        self.qemu.kill()
+        self._gone()
+
+    def power_button(self) -> bool:
+        """True if the board shut itself down."""
+        assert self.qemu is not None
+        by_itself = self.machine.power_down(self.qemu.pid)
+        self._gone()
+        return by_itself
+
+    def _gone(self) -> None:
+        assert self.qemu is not None
+        self.qemu.wait(timeout=20)
+        self.qemu = None
+        deadline = time.monotonic() + 20
+        while self.machine.state() is not None:
+            assert time.monotonic() < deadline, f"QEMU in {self.machine.run} does not end"
+            time.sleep(0.1)
+
+    @property
+    def on(self) -> bool:
+        return self.qemu is not None and self.qemu.poll() is None
+
+    # -- shell ----------------------------------------------------------------
+
+    def try_run(self, command: str, timeout: float = 60) -> tuple[int, str]:
+        """Exit status and output of a shell command on the board."""
+        mark = next(self._marks)
+        self._send(f"printf '<%s\\n' {mark}; {{ {command}\n}} 2>&1; printf '%s %s>\\n' {mark} $?")
+        match = self._expect(
+            rf"<{mark}\r?\n(.*?){mark} (\d+)>\r?\n", timeout, f"the end of the command: {command}"
+        )
+        return int(match.group(2)), match.group(1).decode(errors="replace").replace("\r\n", "\n").strip()
+
+    def run(self, command: str, timeout: float = 60) -> str:
+        status, output = self.try_run(command, timeout)
+        assert status == 0, f"{command!r} on the board ended with {status}:\n{output}"
+        return output
+
+    def _send(self, line: str) -> None:
+        assert self.link is not None
+        self.link.sendline(line.encode())
+
+    def _expect(self, pattern: str, timeout: float, what: str) -> re.Match[bytes]:
+        assert self.link is not None
+        try:
+            self.link.expect(re.compile(pattern.encode(), re.DOTALL), timeout=timeout)
+        except (pexpect.TIMEOUT, pexpect.EOF) as error:
+            why = "QEMU ended" if isinstance(error, pexpect.EOF) else f"nothing for {timeout:.0f} s"
+            tail = "\n  ".join(self.serial().splitlines()[-20:])
+            pytest.fail(
+                f"waiting for {what}: {why}. Serial log {self.machine.serial_log} ends with\n  {tail}",
+                pytrace=False,
+            )
+        match = self.link.match
+        assert isinstance(match, re.Match)
+        return match
+
+    # -- what it says ---------------------------------------------------------
+
+    def serial(self) -> str:
+        """Everything since power on."""
+        return self.machine.serial_text()
+
+    def settled(self, timeout: float = 120) -> str:
+        """systemctl is-system-running, once all start jobs are done."""
+        # the last line: the console may have had something to say meanwhile
+        return self.try_run("systemctl is-system-running --wait", timeout)[1].splitlines()[-1]
+
+    def first_password(self) -> str:
+        found = PASSWORD.findall(self.serial())
+        assert found, f"no first-boot password on the serial console, see {self.machine.serial_log}"
+        return str(found[-1])
+
+    def health(self, timeout: float = 90) -> tuple[int, dict[str, str]]:
+        """Status and body of the panel's /healthz through the forwarded port.
+
+        Waits, at most timeout seconds, for an answer that is not 503.
+        """
+        url = f"https://127.0.0.1:{self.port}/"
+        deadline = time.monotonic() + timeout
+        while True:
+            answer = panel_health(url)
+            # 503 is also what a board says that is still loading Python
+            if answer is not None and (answer[0] == 200 or time.monotonic() > deadline):
+                return answer
+            if time.monotonic() > deadline:
+                pytest.fail(
+                    f"no answer from {url}healthz for {timeout:.0f} s; serial log {self.machine.serial_log}",
+                    pytrace=False,
+                )
+            time.sleep(1)
+
+    # -- its medium -----------------------------------------------------------
+
+    def destroy_partition(self, label: str) -> None:
+        """Overwrite a partition with zeros, while the board is off."""
+        table = json.loads(subprocess.run(["sfdisk", "-J", IMAGE], capture_output=True, check=True).stdout)
+        found = [part for part in table["partitiontable"]["partitions"] if part["name"] == label]
+        assert len(found) == 1, f"the image has {len(found)} partitions named {label}"
+        start, size = found[0]["start"] * 512, found[0]["size"] * 512
+        command = enter("qemu-io", "-f", "qcow2", "-c", f"write -z {start} {size}", "disk.qcow2")
+        subprocess.run(command, cwd=self.machine.run, check=True, stdout=subprocess.DEVNULL)
+
+
+def power_on(name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False) -> Iterator[Board]:
+    """For a fixture: a new board, switched on, in build/test-NAME, where its logs stay to be read.
+
+    Emulated, always: a test must not depend on whether this machine has KVM.
+    """
+    if not IMAGE.exists():
+        pytest.fail(f"there is no image {IMAGE}: 'make image' builds it", pytrace=False)
+    run = Path(__file__).resolve().parents[1] / "build" / f"test-{name}"
+    shutil.rmtree(run, ignore_errors=True)
+    os.environ["EVENKEEL_KVM"] = "0"
+    board = Board(run, credentials=credentials, emmc=emmc)
+    try:
+        board.power_on()
+        yield board
+    finally:
+        if board.qemu is not None:
+            board.power_cut()
+        for disk in ("disk.qcow2", "emmc.img"):
+            (run / disk).unlink(missing_ok=True)

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image boots, is set up as conf/ says, and survives what happens to boards.
+
+The tests go through one board's life in the order in which they stand here.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from boards import Board
+
+TOP = Path(__file__).resolve().parents[2]
+ROOMS = ("evenkeeld.service", "evenkeel-panel.service", "nginx.service")
+
+
+def assert_healthy(board: Board) -> None:
+    assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
+    assert board.try_run("cat /run/evenkeel/data-degraded")[0] != 0
+    status, health = board.health()
+    assert (status, health["health"]) == (200, "ok"), health
+
+
+def fstab() -> dict[str, set[str]]:
+    """Mount point → options that must be in force, from the board's fstab."""
+    found = {}
+    for line in (TOP / "recipes/image/rootfs/etc/fstab").read_text().splitlines():
+        if line and not line.startswith("#"):
+            _, target, _, options, *_ = line.split()
+            found[target] = set(options.split(","))
+    return found
+
+
+def sysctls() -> tuple[dict[str, str], set[str]]:
+    """Every sysctl that conf/ sets, and those that a kernel may lack."""
+    found, optional = {}, set()
+    for file in sorted((TOP / "conf").glob("**/sysctl.d/*.conf")):
+        for line in file.read_text().splitlines():
+            if line and line[0] not in "#;":
+                key, _, value = line.partition("=")
+                name = key.strip().lstrip("-")
+                found[name] = " ".join(value.split())
+                if key.startswith("-"):
+                    optional.add(name)
+    return found, optional
+
+
+def test_is_healthy(board: Board) -> None:
+    assert_healthy(board)
+
+
+def test_slot_is_a(board: Board) -> None:
+    assert "rauc.slot=A" in board.run("cat /proc/cmdline").split()
+    assert board.run("readlink -f /dev/disk/by-partlabel/root-a") == board.run(
+        "readlink -f /dev/block/$(mountpoint -d /)"
+    )
+
+
+def test_slot_is_confirmed(board: Board) -> None:
+    board.run("mount -r /bootstate")
+    state = board.run("grub-editenv /bootstate/grubenv list; umount /bootstate")
+    assert {"ORDER=A B", "A_OK=1", "A_TRY=0", "B_OK=1", "B_TRY=0"} <= set(state.splitlines())
+
+
+def test_kernel_is_ours(board: Board) -> None:
+    release = board.run("uname -r")
+    assert release.startswith("6.12.")
+    assert release.endswith("-evenkeel")
+    assert board.run("cat /proc/sys/kernel/tainted") in ("0", "4096"), "only the out-of-tree module may taint"
+    assert board.try_run("dmesg --level=emerg,alert,crit,err | grep .")[1] == ""
+
+
+def test_evenkeel_schedules_the_disk(board: Board) -> None:
+    assert board.run("cat /sys/module/evenkeel/initstate") == "live"
+    assert "[evenkeel]" in board.run("cat /sys/block/vda/queue/scheduler")
+    board.run("test -e /sys/fs/cgroup/io.evenkeel.stat")
+
+
+@pytest.mark.parametrize("module", ["null_blk", "bfq", "mq-deadline", "kyber-iosched"])
+def test_module_loads(board: Board, module: str) -> None:
+    board.run(f"modprobe -n -v --ignore-install {module}")
+
+
+def test_root_is_read_only(board: Board) -> None:
+    assert "ro" in board.run("findmnt -no OPTIONS /").split(",")
+    assert board.try_run("touch /usr/lib/evenkeel/x")[0] != 0
+    board.run("touch /etc/x /var/x && rm /etc/x /var/x")
+
+
+@pytest.mark.parametrize("target", ["/data", "/recorder"])
+def test_mount_options_are_those_of_fstab(board: Board, target: str) -> None:
+    # defaults that the kernel does not list, and what is for systemd or mount(8) only
+    silent = {"nodiscard", "noauto", "nofail"}
+    wanted = {word for word in fstab()[target] if not word.startswith("x-")} - silent
+    have = set(board.run(f"findmnt -no OPTIONS {target}").split(","))
+    assert wanted <= have
+    assert "discard" not in have
+
+
+def test_var_and_etc_are_on_data(board: Board) -> None:
+    assert board.run("findmnt -no FSTYPE /etc") == "overlay"
+    assert "upperdir=/data/etc/upper" in board.run("findmnt -no OPTIONS /etc")
+    assert board.run("stat -c %d /var/lib") == board.run("stat -c %d /data")
+
+
+def test_sysctls_are_those_of_conf(board: Board) -> None:
+    wanted, optional = sysctls()
+    assert wanted, "conf/ sets no sysctl"
+    have = board.run("sysctl -e " + " ".join(wanted) + " | sed 's/[[:space:]]\\+/ /g'")
+    found = dict(line.split(" = ") for line in have.splitlines())
+    assert found == {key: value for key, value in wanted.items() if key in found or key not in optional}
+
+
+def test_services_run_as_who_they_should(board: Board) -> None:
+    def users(unit: str) -> set[str]:
+        group = board.run(f"systemctl show -P ControlGroup {unit}")
+        return set(board.run(f"ps -o user:32= -p $(paste -sd, /sys/fs/cgroup{group}/cgroup.procs)").split())
+
+    assert users("evenkeeld.service") == {"root"}
+    assert users("evenkeel-panel.service") == {"evenkeel-panel"}
+    assert users("nginx.service") == {"root", "www-data"}
+    assert users("systemd-networkd.service") == {"systemd-network"}
+
+
+def test_nobody_can_read_a_secret(board: Board) -> None:
+    password = board.first_password()
+    status, files = board.try_run(
+        "setpriv --reuid=nobody --regid=nogroup --clear-groups "
+        f"grep -rlsE -e 'PRIVATE KEY-----' -e '{password}' /etc /var /data /run /tmp",
+        timeout=120,
+    )
+    # 1: nothing found; 2: nothing found, and some of it was not to be read
+    assert (status in (1, 2), files) == (True, "")
+
+
+def test_root_has_no_password_and_no_login_is_offered(board: Board) -> None:
+    field = board.run("getent passwd root").split(":")[1]
+    if field == "x":
+        field = board.run("getent shadow root").split(":")[1]
+    assert field[0] in "*!"
+    assert board.try_run("systemctl list-units --no-legend 'getty@*' 'serial-getty@*' | grep .")[1] == ""
+
+
+def test_first_password_has_its_form(board: Board) -> None:
+    groups = board.first_password().split("-")
+    assert [len(group) for group in groups] == [4, 4, 4]
+
+
+def test_healthz_names_scheduler_kernel_slot(board: Board) -> None:
+    status, health = board.health()
+    assert status == 200
+    assert health["scheduler"] == "evenkeel"
+    assert health["slot"] == "A"
+    assert health["kernel"] == board.run("uname -r")
+
+
+def test_demo_stays_off_without_its_credential(board: Board) -> None:
+    assert board.try_run("systemctl is-active evenkeel-demo.target")[1] == "inactive"
+    assert not board.run("ls /sys/block").count("nullb")
+
+
+def set_boot_state(board: Board, *variables: str) -> None:
+    board.run(
+        f"mount /bootstate && grub-editenv /bootstate/grubenv set {' '.join(variables)}; umount /bootstate"
+    )
+
+
+def test_slot_whose_tries_are_used_up_gives_way_and_the_board_stays_itself(board: Board) -> None:
+    machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
+    certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
+    boot = board.run("cat /proc/sys/kernel/random/boot_id")
+    set_boot_state(board, "A_TRY=3")
+    board.reboot()
+    assert "rauc.slot=B" in board.run("cat /proc/cmdline").split()
+    assert board.run("cat /proc/sys/kernel/random/boot_id") != boot
+    assert_healthy(board)
+    assert board.run("cat /etc/machine-id") == machine_id
+    assert board.run("sha256sum /var/lib/evenkeel/tls/cert.pem") == certificate
+    assert board.serial().count("first-boot password: " + password) == 2
+
+
+def test_power_cut_while_writing(board: Board) -> None:
+    machine_id = board.run("cat /etc/machine-id")
+    set_boot_state(board, "A_TRY=0")
+    board.run("echo kept > /var/lib/kept; sync")
+    board.run("(while :; do dd if=/dev/urandom of=/var/lib/torn bs=64k count=64; done) > /dev/null 2>&1 &")
+    board.run("sleep 3")
+    board.power_cut()
+    board.power_on()
+    assert_healthy(board)
+    assert board.run("cat /var/lib/kept") == "kept"
+    assert board.run("cat /etc/machine-id") == machine_id
+    assert "rauc.slot=A" in board.run("cat /proc/cmdline").split()
+
+
+def test_power_button_shuts_down(board: Board) -> None:
+    assert board.power_button(), f"the board ignored its power button, see {board.machine.serial_log}"
+
+
+def test_destroyed_data_partition_degrades_but_boots(board: Board) -> None:
+    if board.on:
+        board.power_cut()
+    board.destroy_partition("data")
+    board.power_on()
+    assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
+    assert "beyond repair" in board.run("cat /run/evenkeel/data-degraded")
+    assert board.run("findmnt -no FSTYPE /data") == "tmpfs"
+    board.run("test -s /etc/machine-id && touch /etc/x /var/x")
+    status, health = board.health()
+    assert (status, health["health"]) == (200, "degraded"), health
+
+
+def test_boots_from_emmc(emmc_board: Board, board: Board) -> None:
+    if board.on:
+        board.power_cut()
+    assert_healthy(emmc_board)
+    assert emmc_board.run("findmnt -no SOURCE /") in ("/dev/mmcblk0p3", "/dev/root")
+    assert emmc_board.run("findmnt -no SOURCE /data") == "/dev/mmcblk0p6"
+    assert "[evenkeel]" in emmc_board.run("cat /sys/block/mmcblk0/queue/scheduler")
