@@ -53,7 +53,8 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     ]
     initramfs.build(image, programs=(), modules=modules, files={"/init": INIT})
     run = subprocess.run(
-        [str(linux), "mem=512M", f"initrd={image}", "con0=null,fd:1", "con=null", "panic=-1", "kunit.enable=1"],
+        [str(linux), "mem=512M", f"initrd={image}", "con0=null,fd:1", "con=null", "panic=-1",
+         "kunit.enable=1"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     log = TOP / "build/kunit.log"

@@ -24,13 +24,14 @@ def test_nothing_hangs_leaks_or_splats() -> None:
     assert bench.kernel.exists(), "no debug kernel; 'make test' builds it"
     bench.workdir.mkdir(parents=True, exist_ok=True)
     image = bench.workdir / "torture.cpio"
+    script = Path(__file__).parent / "torture.sh"
     initramfs.build(
         image,
         programs=("fio",),
         modules=[bench.module(m) for m in ("null_blk", "mq-deadline", "evenkeel")],
         files={
             "/init": (TOP / "tests/lab/lab/guest.sh").read_text(),
-            "/experiment.sh": f"SECONDS_TO_RUN={SECONDS}\n{(Path(__file__).parent / 'torture.sh').read_text()}",
+            "/experiment.sh": f"SECONDS_TO_RUN={SECONDS}\n{script.read_text()}",
         },
     )
     machine = qemu.Machine(bench.kernel, memory=2048, cpus=2, icount_shift=None, timeout=300 + 4 * SECONDS)
@@ -47,4 +48,6 @@ def test_nothing_hangs_leaks_or_splats() -> None:
         if "0xffffffffa" in block or "ek_" in block or "blkcg_" in block
     ]
     assert leaks == [], f"{len(leaks)} objects leaked; see {bench.workdir}/torture.report"
-    print(f"{done['rounds']} rounds, {done['switches']} scheduler switches, {done['ios']} I/Os in {SECONDS} s")
+    print(
+        f"{done['rounds']} rounds, {done['switches']} scheduler switches, {done['ios']} I/Os in {SECONDS} s"
+    )

@@ -24,6 +24,9 @@ static struct ek_cgroup *ek_blkcg(struct blkcg *blkcg)
 
 /* Groups */
 
+/* allocated and not freed; what is left at unload has leaked */
+static atomic_t ek_nr_groups = ATOMIC_INIT(0);
+
 static void ek_group_free_rcu(struct rcu_head *rcu)
 {
 	struct ek_group *g = container_of(rcu, struct ek_group, rcu);
@@ -31,6 +34,7 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 	free_percpu(g->stats);
 	free_percpu(g->histograms);
 	kfree(g);
+	atomic_dec(&ek_nr_groups);
 }
 
 void ek_group_put(struct ek_group *g)
@@ -80,6 +84,7 @@ static struct blkg_policy_data *ek_pd_alloc(struct gendisk *disk,
 	}
 	ek_alloc_histograms(g, gfp);
 	atomic_set(&g->refs, 1);
+	atomic_inc(&ek_nr_groups);
 	return &g->pd;
 }
 
@@ -402,4 +407,6 @@ void ek_cgroup_exit(void)
 	blkcg_policy_unregister(&ek_policy);
 	/* groups are freed by RCU callbacks that live in this module */
 	rcu_barrier();
+	WARN_ONCE(atomic_read(&ek_nr_groups), "evenkeel: %d groups leaked\n",
+		  atomic_read(&ek_nr_groups));
 }

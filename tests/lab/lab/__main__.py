@@ -33,7 +33,7 @@ def main() -> int:
         return 0
     chosen = [e for p in args.experiment for n, e in known.items() if fnmatch.fnmatch(n, p)]
     if not chosen:
-        print(f"lab: no experiment matches {' '.join(args.experiment)}; 'lab list' names them", file=sys.stderr)
+        print(f"lab: nothing matches {' '.join(args.experiment)}; 'lab list' names all", file=sys.stderr)
         return 2
     build = runner.TOP / "build" / args.kernel
     bench = runner.Bench(build, runner.TOP / "build/lab", args.variant)

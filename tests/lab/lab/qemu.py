@@ -69,8 +69,8 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
     for f in (serial, report):
         f.unlink(missing_ok=True)
     argv = [
-        "qemu-system-x86_64", "-M", "q35", "-cpu", "max", "-nodefaults", "-no-user-config", "-display", "none",
-        "-no-reboot", "-m", str(machine.memory), "-smp", str(machine.cpus),
+        "qemu-system-x86_64", "-M", "q35", "-cpu", "max", "-nodefaults", "-no-user-config",
+        "-display", "none", "-no-reboot", "-m", str(machine.memory), "-smp", str(machine.cpus),
         "-kernel", str(machine.kernel), "-initrd", str(initramfs),
         "-append", f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {append}".strip(),
         "-chardev", f"file,id=con,path={serial}", "-serial", "chardev:con",
@@ -85,7 +85,7 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
             _, err = qemu.communicate(timeout=machine.timeout)
         except subprocess.TimeoutExpired:
             qemu.kill()
-            raise GuestError(f"{name}: the guest did not end within {machine.timeout:.0f} s; see {serial}") from None
+            raise GuestError(f"{name}: no end within {machine.timeout:.0f} s; see {serial}") from None
         finally:
             if qemu.poll() is None:
                 qemu.kill()

@@ -13,7 +13,13 @@ from lab.model import Experiment, Row
 TOP = Path(__file__).resolve().parents[3]
 
 # name on the command line -> module file; `none` is built in
-SCHEDULERS = {"none": None, "mq-deadline": "mq-deadline", "kyber": "kyber-iosched", "bfq": "bfq", "evenkeel": "evenkeel"}
+SCHEDULERS = {
+    "none": None,
+    "mq-deadline": "mq-deadline",
+    "kyber": "kyber-iosched",
+    "bfq": "bfq",
+    "evenkeel": "evenkeel",
+}
 
 
 class LabError(RuntimeError):
@@ -39,7 +45,7 @@ class Bench:
             return own
         found = sorted((self.build / self.variant).glob(f"**/{name}.ko"))
         if not found:
-            raise LabError(f"no module {name}.ko under {self.build / self.variant}; 'make module' builds ours")
+            raise LabError(f"no module {name}.ko in {self.build / self.variant}; 'make module' builds ours")
         return found[0]
 
 
