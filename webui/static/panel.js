@@ -127,6 +127,13 @@
       for (const row of rows.values()) row.plot.redraw(false);
     });
 
+    // said once; a reload must not say it again
+    const changed = document.getElementById("changed");
+    if (changed) {
+      history.replaceState(null, "", location.pathname);
+      setTimeout(() => changed.remove(), 10000);
+    }
+
     const tick = () => { if (!document.hidden) htmx.trigger(poll, "tick"); };
     setInterval(tick, 1000);
     document.addEventListener("visibilitychange", tick);

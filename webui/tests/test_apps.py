@@ -316,6 +316,8 @@ def test_stats_are_bounded_and_escaped(admin: Browser, agent: FakeAgent, panel: 
 
 def test_labels() -> None:
     assert model.stat_label("stall_ms") == "Stall time"
+    assert model.stat_label("mbps") == "Its own rate"
+    assert model.stat_value(10.5, "mbps") == "10.5 MB/s"
     assert model.stat_value(1234567, "read_bytes") == "1.2 MB"
     assert model.stat_value(420, "stall_ms") == "420 ms"
     assert model.stat_value(True) == "yes"

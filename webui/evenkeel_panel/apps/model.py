@@ -161,6 +161,8 @@ _SUFFIXES = {"ms": "ms", "us": "µs", "s": "s", "mbps": "MB/s", "percent": "%"}
 
 def stat_label(key: str) -> str:
     """`stall_ms` → `Stall time`: the unit stands beside the value."""
+    if key == "mbps":
+        return "Its own rate"
     words = key.split("_")
     unit = words.pop() if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1] == "bytes") else ""
     if unit in ("ms", "us", "s") and words[-1] != "time":
@@ -174,7 +176,7 @@ def stat_value(value: object, key: str = "") -> str:
         return "yes" if value else "no"
     if not isinstance(value, (int, float)):
         return str(value)
-    last = key.rsplit("_", 1)[-1] if "_" in key else ""
+    last = key.rsplit("_", 1)[-1] if "_" in key or key == "mbps" else ""
     if last == "bytes":
         for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
             if abs(value) < limit:
