@@ -33,7 +33,7 @@ from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
 IMAGE = TOP / "build/image/evenkeel-x86_64.img"
-RUN = TOP / "build/run"
+RUN = Path(os.environ.get("EVENKEEL_RUN") or TOP / "build/run").absolute()
 ROOT_PARTITION = {"A": 3, "B": 4}
 # An eMMC's size must be a power of two; the image is made for this one.
 MEDIUM_BYTES = 4 << 30

@@ -26,7 +26,7 @@ def assert_healthy(board: Board) -> None:
 def fstab() -> dict[str, set[str]]:
     """Mount point → options that must be in force, from the board's fstab."""
     found = {}
-    for line in (TOP / "recipes/image/rootfs/etc/fstab").read_text().splitlines():
+    for line in (TOP / "conf/fstab").read_text().splitlines():
         if line and not line.startswith("#"):
             _, target, _, options, *_ = line.split()
             found[target] = set(options.split(","))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An option of a fragment that Kconfig dropped, or gave another value, fails the build and is named."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+KERNEL = Path(__file__).resolve().parents[1]
+FRAGMENTS = KERNEL.parents[1] / "conf/kernel"
+
+
+def check(config: str, fragment: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    (tmp_path / ".config").write_text(config)
+    (tmp_path / "wish.cfg").write_text(fragment)
+    return subprocess.run(
+        [str(KERNEL / "check-config"), str(tmp_path / ".config"), str(tmp_path / "wish.cfg")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "wish", "has"),
+    [
+        ("# CONFIG_A is not set\n", "CONFIG_A=y\n", "n"),
+        ("", "CONFIG_A=m\n", "n"),
+        ("CONFIG_A=m\n", "CONFIG_A=y\n", "m"),
+        ("CONFIG_A=y\n", "CONFIG_A=n\n", "y"),
+        ("CONFIG_A=8\n", "CONFIG_A=16\n", "8"),
+        ("CONFIG_AB=y\n", "CONFIG_A=y\n", "n"),
+    ],
+)
+def test_a_lost_option_is_named(config: str, wish: str, has: str, tmp_path: Path) -> None:
+    out = check(config, wish, tmp_path)
+    assert out.returncode == 1
+    assert out.stderr == f"kernel: wish.cfg asks for {wish.strip()}, the configuration has {has}\n"
+
+
+def test_what_survived_passes(tmp_path: Path) -> None:
+    out = check(
+        "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\n",
+        "# a comment\n\nCONFIG_A=y\nCONFIG_B=m\nCONFIG_C=n\n",
+        tmp_path,
+    )
+    assert (out.returncode, out.stderr) == (0, "")
+
+
+def test_every_fragment_belongs_to_a_variant_and_exists() -> None:
+    used = set()
+    for line in (FRAGMENTS / "variants").read_text().splitlines():
+        if line and not line.startswith("#"):
+            used |= set(line.split(":")[1].split())
+    assert used == {f.stem for f in FRAGMENTS.glob("*.cfg")}
+
+
+def test_a_variant_asks_for_each_option_once_or_alike() -> None:
+    for line in (FRAGMENTS / "variants").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        wishes: dict[str, str] = {}
+        for name in line.split(":")[1].split():
+            for wish in (FRAGMENTS / f"{name}.cfg").read_text().splitlines():
+                if wish.startswith("CONFIG_"):
+                    option, _, value = wish.partition("=")
+                    assert wishes.setdefault(option, value) == value, (
+                        f"{option} twice in {line.split(':')[0]}"
+                    )
