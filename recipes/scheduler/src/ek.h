@@ -180,7 +180,15 @@ static inline void ek_rq_set_flight_kb(struct request *rq, u32 kb)
 
 static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
 {
-	return ek_cost_kb(blk_rq_bytes(rq), ek->request_kb);
+	switch (req_op(rq)) {
+	case REQ_OP_DISCARD:
+	case REQ_OP_SECURE_ERASE:
+	case REQ_OP_WRITE_ZEROES:
+		/* names gigabytes, but moves none */
+		return ek->request_kb;
+	default:
+		return ek_cost_kb(blk_rq_bytes(rq), ek->request_kb);
+	}
 }
 
 /* ek_group.c */
@@ -189,6 +197,7 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g);
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_set_weight(struct ek_group *g, u32 weight);
+void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now);
 struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until);
 struct request *ek_next(struct ek_data *ek, u64 now);
 void ek_groups_clear(struct ek_data *ek);
@@ -206,6 +215,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async);
 void ek_gate_kick(struct ek_data *ek);
 void ek_gate_run(struct ek_data *ek);
 bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async);
+bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async);
 
 /* ek_cgroup.c */
 extern struct blkcg_policy ek_policy;

@@ -96,6 +96,13 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 	g->weight = ek_blkcg(pd->blkg->blkcg)->weight;
 }
 
+/* Under blkcg->lock: the default may have changed since ek_pd_init(). */
+static void ek_pd_online(struct blkg_policy_data *pd)
+{
+	ek_group_set_weight(ek_pd_group(pd),
+			    ek_blkcg(pd->blkg->blkcg)->weight);
+}
+
 static void ek_pd_free(struct blkg_policy_data *pd)
 {
 	ek_group_put(ek_pd_group(pd));
@@ -367,8 +374,10 @@ static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
 			goto out;
 	}
 	g = ek_blkg_group(ctx.blkg);
+	spin_lock(&blkcg->lock);
 	g->dev_weight = weight;
 	ek_group_set_weight(g, weight ?: ek_blkcg(blkcg)->weight);
+	spin_unlock(&blkcg->lock);
 out:
 	blkg_conf_exit(&ctx);
 	return ret ?: nbytes;
@@ -394,6 +403,7 @@ struct blkcg_policy ek_policy = {
 	.cpd_free_fn	= ek_cpd_free,
 	.pd_alloc_fn	= ek_pd_alloc,
 	.pd_init_fn	= ek_pd_init,
+	.pd_online_fn	= ek_pd_online,
 	.pd_free_fn	= ek_pd_free,
 };
 

@@ -23,18 +23,24 @@ static struct ek_data *ek_queue_data(struct request_queue *q)
 static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 {
 	struct ek_data *ek = ek_queue_data(data->q);
-	struct ek_group *g = ek_current_group(ek);
 	bool async = !op_is_sync(opf);
+	struct ek_group *g;
 
-	if (!ek_gate_free(ek, g, async)) {
-		if (opf & REQ_NOWAIT) {
-			/* -EAGAIN, as soon as one such request is in */
+	/* the flush machinery holds these back; they may never be inserted */
+	if (op_is_flush(opf))
+		return;
+	g = ek_current_group(ek);
+	if (data->flags & BLK_MQ_REQ_NOWAIT) {
+		/* must not sleep: -EAGAIN, as soon as one such request is in */
+		if (!ek_gate_fits(ek, g, async))
 			data->shallow_depth = 1;
-		} else {
-			data->nr_tags = 1;
-			ek_gate_admit(ek, g, async);
-		}
+	} else if (!ek_gate_free(ek, g, async)) {
+		ek_gate_admit(ek, g, async);
+		data->nr_tags = 1;
 	}
+	/* a batch beside others would pass the gate with one look */
+	if (READ_ONCE(ek->nr_active) > 1)
+		data->nr_tags = 1;
 	ek_group_put(g);
 }
 
@@ -96,6 +102,11 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 	if (g)
 		ek_group_remove(ek, g, next);
 	ek_unhash(q, next);
+	/* request merges do not ask ek_allow_merge(): the sync part decides */
+	if (op_is_sync(next->cmd_flags) && !op_is_sync(rq->cmd_flags)) {
+		rq->cmd_flags |= REQ_SYNC;
+		list_move_tail(&rq->queuelist, &ek_rq_group(rq)->fifo[1]);
+	}
 }
 
 /* Insertion */
@@ -104,17 +115,28 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 			      blk_insert_t flags, struct list_head *free)
 {
 	struct request_queue *q = ek->q;
-	struct ek_group *g = ek_rq_group(rq);
+	struct ek_group *g;
 
-	/* requeued by the driver, or told to go first: already paid for */
-	if (g || (flags & BLK_MQ_INSERT_AT_HEAD)) {
+	/*
+	 * Requeued by the driver or told to go first: already paid for. And a
+	 * request that a plug had cached for passthrough is not ours to account:
+	 * we would never hear of its end.
+	 */
+	if (!(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
+	    (flags & BLK_MQ_INSERT_AT_HEAD)) {
 		list_add(&rq->queuelist, &ek->dispatch);
 		WRITE_ONCE(ek->on_hold, false);
 		return;
 	}
 	g = ek_bio_group(ek, rq->bio);
-	if (blk_mq_sched_try_insert_merge(q, rq, free)) {
+	/*
+	 * Not discards: the core merges several of them in a row without
+	 * requests_merged(), and would free one that is still queued here.
+	 */
+	if (!blk_discard_mergable(rq) &&
+	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		g->merged[op_is_write(req_op(rq))]++;
+		g->pending = 0;
 		return;
 	}
 	trace_block_rq_insert(rq);

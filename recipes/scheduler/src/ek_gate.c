@@ -28,13 +28,14 @@
 struct ek_waiter {
 	struct list_head node;
 	struct task_struct *task;
+	unsigned long since;	/* jiffies */
 	bool async;
 	bool admitted;
 };
 
 static u32 ek_tags(struct ek_data *ek)
 {
-	return READ_ONCE(ek->q->nr_requests);
+	return READ_ONCE(ek->q->nr_requests) - ek->q->tag_set->reserved_tags;
 }
 
 /*
@@ -54,6 +55,19 @@ bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async)
 			   READ_ONCE(ek->weight_sum), async);
 }
 
+/*
+ * The same for one that may not wait: it competes with waiters by its share
+ * alone, lest a light reader be sent away beside every flood.
+ */
+bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async)
+{
+	u32 tags = ek_tags(ek);
+
+	return atomic_read(&ek->tags_used) + atomic_read(&ek->granted) < tags &&
+	       ek_may_hold(atomic_read(&g->held), tags, READ_ONCE(g->weight),
+			   READ_ONCE(ek->weight_sum), async);
+}
+
 /* Virtual time that @g reaches when all that it has been let in with is served */
 static u64 ek_gate_vtime(struct ek_group *g)
 {
@@ -67,16 +81,28 @@ static struct ek_waiter *ek_first_waiter(struct ek_group *g)
 	return list_first_entry(&g->waiters, struct ek_waiter, node);
 }
 
-static struct ek_group *ek_gate_next(struct ek_data *ek, u32 tags)
+/* Has the first waiter of @g waited longer than any may? */
+static bool ek_gate_starved(struct ek_data *ek, struct ek_group *g)
+{
+	return time_after(jiffies, ek_first_waiter(g)->since +
+				   msecs_to_jiffies(ek->starve_ms));
+}
+
+static struct ek_group *ek_gate_next(struct ek_data *ek, u32 tags, u64 now)
 {
 	struct ek_group *g, *best = NULL;
 	u64 vtime, best_vtime = 0;
 
 	list_for_each_entry(g, &ek->gate, gate) {
+		/* admitted, but its request went another way */
+		if (g->pending && now - g->pending_since > EK_GRANT_STALE_NS)
+			g->pending = 0;
 		if (!ek_may_hold(atomic_read(&g->held) + g->pending, tags,
 				 g->weight, ek->weight_sum,
 				 ek_first_waiter(g)->async))
 			continue;
+		if (ek_gate_starved(ek, g))
+			return g;
 		vtime = ek_gate_vtime(g);
 		if (!best || ek_before(vtime, best_vtime)) {
 			best = g;
@@ -107,7 +133,7 @@ void ek_gate_run(struct ek_data *ek)
 		       atomic_read(&ek->granted);
 		if (free <= 0)
 			return;
-		g = ek_gate_next(ek, tags);
+		g = ek_gate_next(ek, tags, now);
 		if (!g)
 			return;
 		/*
@@ -116,6 +142,7 @@ void ek_gate_run(struct ek_data *ek)
 		 */
 		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
 		if (lead && lead != g && list_empty(&lead->waiters) &&
+		    !ek_gate_starved(ek, g) &&
 		    ek_before(ek_gate_vtime(lead), ek_gate_vtime(g)) &&
 		    (until || atomic_read(&ek->in_flight))) {
 			ek->nr_gate_holds++;
@@ -151,10 +178,13 @@ void ek_gate_kick(struct ek_data *ek)
 /* Wait until @g may have a tag. Process context; holds no lock of ours. */
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async)
 {
-	struct ek_waiter w = { .task = current, .async = async };
+	struct ek_waiter w = {
+		.task = current, .async = async, .since = jiffies,
+	};
 	bool waited = false;
 
 	spin_lock_irq(&ek->lock);
+	ek_group_arrive(ek, g, ktime_get_ns());
 	if (list_empty(&g->waiters))
 		list_add_tail(&g->gate, &ek->gate);
 	list_add_tail(&w.node, &g->waiters);

@@ -21,6 +21,7 @@
 void ek_group_init(struct ek_group *g, struct ek_data *ek)
 {
 	g->ek = ek;
+	g->vtime = READ_ONCE(ek->vnow);
 	RB_CLEAR_NODE(&g->node);
 	INIT_LIST_HEAD(&g->fifo[0]);
 	INIT_LIST_HEAD(&g->fifo[1]);
@@ -103,16 +104,22 @@ static void ek_group_learn(struct ek_data *ek, struct ek_group *g, u64 us)
 	g->thought = false;
 }
 
+/* The next request of @g is here at @now: how long did it think? */
+void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
+{
+	if (!g->queued && !g->pending && list_empty(&g->waiters) &&
+	    !atomic_read(&g->in_flight) && g->last_done && now > g->last_done)
+		ek_group_learn(ek, g, div_u64(now - g->last_done, 1000));
+}
+
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	u32 cost = ek_rq_cost_kb(ek, rq);
 
 	lockdep_assert_held(&ek->lock);
 	if (!g->queued) {
-		if (!atomic_read(&g->in_flight) && g->last_done &&
-		    rq->start_time_ns > g->last_done)
-			ek_group_learn(ek, g, div_u64(rq->start_time_ns -
-						      g->last_done, 1000));
+		/* one that came through the gate was noted there */
+		ek_group_arrive(ek, g, rq->start_time_ns);
 		if (g->active)
 			rb_erase_cached(&g->node, &ek->awaited);
 		g->queued = 1;
@@ -129,6 +136,8 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	list_add_tail(&rq->queuelist, &g->fifo[op_is_sync(rq->cmd_flags)]);
 	ek->nr_queued++;
 	g->queued_kb += cost;
+	/* merges change the request's size, not what was added */
+	rq->fifo_time = cost;
 	g->request_kb = cost;
 	g->pending = 0;
 	WRITE_ONCE(ek->on_hold, false);
@@ -137,12 +146,10 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 /* Take @rq out of its group's queue. */
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
-	u32 cost = ek_rq_cost_kb(ek, rq);
-
 	lockdep_assert_held(&ek->lock);
 	list_del_init(&rq->queuelist);
 	ek->nr_queued--;
-	g->queued_kb -= min_t(u32, g->queued_kb, cost);
+	g->queued_kb -= rq->fifo_time;
 	if (g->queued > 1) {
 		g->queued--;
 		return;
@@ -175,6 +182,9 @@ static bool ek_group_expected(struct ek_data *ek, struct ek_group *g, u64 now,
 			return true;
 		g->pending = 0;
 	}
+	/* it cannot come without a tag, and none is about to be freed */
+	if (!list_empty(&g->waiters))
+		return false;
 	if (g->think_us > ek->think_max_us)
 		return false;
 	window = min_t(u64, 2 * g->think_us + EK_THINK_SLACK_US,
@@ -246,8 +256,12 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g)
 	return rq;
 }
 
+/* The earliest wins: all that waits is looked at again when it fires. */
 void ek_hold_arm(struct ek_data *ek, u64 now, u64 until)
 {
+	if (hrtimer_is_queued(&ek->hold_timer) &&
+	    ktime_to_ns(hrtimer_get_expires(&ek->hold_timer)) <= until)
+		return;
 	hrtimer_start(&ek->hold_timer, ns_to_ktime(until > now ? until - now : 1),
 		      HRTIMER_MODE_REL);
 }
@@ -266,15 +280,20 @@ struct request *ek_next(struct ek_data *ek, u64 now)
 {
 	struct ek_group *g, *lead;
 	u32 flight, kb, cost, room;
-	u64 until;
+	struct request *rq;
+	u64 until, vnow;
 
 	lockdep_assert_held(&ek->lock);
 	g = list_first_entry_or_null(&ek->turns, struct ek_group, turn);
 	if (!g)
 		return NULL;
 	if (time_after(jiffies, g->served + msecs_to_jiffies(ek->starve_ms))) {
+		/* out of turn: its virtual time is not the system's */
+		vnow = ek->vnow;
+		rq = ek_serve(ek, g);
+		ek->vnow = vnow;
 		ek->nr_starved++;
-		return ek_serve(ek, g);
+		return rq;
 	}
 again:
 	flight = atomic_read(&ek->in_flight);
@@ -308,10 +327,12 @@ again:
 		goto again;
 	}
 	ek->nr_holds++;
-	if (until) {
+	/* a device that does not answer must not stop the starvation guard */
+	if (until)
 		lead->thought = true;
-		ek_hold_arm(ek, now, until);
-	}
+	else
+		until = now + (ek->starve_ms + 10) * (u64)NSEC_PER_MSEC;
+	ek_hold_arm(ek, now, until);
 	return NULL;
 }
 

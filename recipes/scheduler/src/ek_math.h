@@ -54,7 +54,7 @@ static inline u64 ek_later(u64 a, u64 b)
  */
 static inline u32 ek_cost_kb(u32 bytes, u32 request_kb)
 {
-	return (bytes + 1023) / 1024 + request_kb;
+	return bytes / 1024 + !!(bytes % 1024) + request_kb;
 }
 
 /* Virtual time that @cost_kb takes at @weight (1..EK_WEIGHT_MAX). */
