@@ -27,8 +27,11 @@ fragments = $(patsubst %,conf/kernel/%.cfg,$(shell sed -n 's/^$(1) [a-z0-9]*://p
 kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/variants $(fragments) recipes/kernel/build recipes/kernel/check-config toolroot/pins)
 
 ENTER := $(TOP)/toolroot/enter
-# a stage prints its name when it begins and its time when it ends
+# a stage prints its name when it begins and its time when it ends; one that
+# says how many MB it writes refuses to begin without them
 define stage
+mkdir -p $(B) $(C); stage_free=$$(df --output=avail -m $(C) | tail -n 1 | tr -d ' ')
+[ "$$stage_free" -ge $(or $(2),0) ] || { echo "$(1): needs $(2) MB in $(C), there are $$stage_free; EVENKEEL_CACHE names another folder" >&2; exit 1; }
 stage_name="$(1)"; stage_begin=$$SECONDS; echo "=== $$stage_name"; mkdir -p $(B)
 trap 'code=$$?; echo "--- $$stage_name: $$((SECONDS - stage_begin)) s$$([ $$code = 0 ] || echo ", failed")" | tee -a $(B)/stages.log; exit $$code' EXIT
 endef
@@ -43,13 +46,13 @@ help: ## this list
 toolroot: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the Debian tree that everything is built in
 
 $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
-	@$(call stage,tool root)
+	@$(call stage,tool root,4000)
 	toolroot/create $(EVENKEEL_TOOLROOT)
 
 # --- kernels and modules ---------------------------------------------------
 
 $(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
-	@$(call stage,kernel source)
+	@$(call stage,kernel source,2000)
 	rm -rf $(SOURCE).part; mkdir -p $(SOURCE).part
 	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf /usr/src/linux-source-$(KERNEL).tar.xz
 	rm -rf $(SOURCE); mv $(SOURCE).part $(SOURCE)
@@ -58,7 +61,7 @@ $(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 # modules built against others are dropped with the old link
 define kernel_rule
 $(call kdir,$(1))/built: | $(SOURCE)/Makefile
-	@$$(call stage,kernel $(1))
+	@$$(call stage,kernel $(1),3000)
 	$$(ENTER) recipes/kernel/build $(1) $(SOURCE) $$(@D)
 	touch $$@
 $(K)/$(1)/built: $(call kdir,$(1))/built $(if $(filter $(call kdir,$(1)),$(shell readlink $(K)/$(1))),,FORCE)
@@ -101,7 +104,7 @@ ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/packages recipes/imag
 IMAGE := $(B)/image/evenkeel-x86_64.img
 
 $(ROOT_TAR): | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
-	@$(call stage,Debian root of the image)
+	@$(call stage,Debian root of the image,1000)
 	$(ENTER) recipes/image/build-root $@
 
 $(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/package-lock.json | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
@@ -110,7 +113,7 @@ $(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/packag
 	touch $@
 
 $(IMAGE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(ROOM_SOURCES) $(IMAGE_SOURCES) $(B)/webui/vendor/package-lock.json
-	@$(call stage,image)
+	@$(call stage,image,2000)
 	$(ENTER) recipes/image/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko \
 		--room conf --room recipes/agent --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
 
