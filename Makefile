@@ -10,11 +10,19 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := help
 
+# make knows no quoting: such a path would be taken for several
+ifneq ($(words [$(CURDIR)] [$(EVENKEEL_CACHE)]),2)
+$(error the path of the clone and EVENKEEL_CACHE must not contain spaces)
+endif
+ifneq ($(findstring :,$(CURDIR)$(EVENKEEL_CACHE)),)
+$(error the path of the clone and EVENKEEL_CACHE must not contain a colon)
+endif
+
 TOP := $(CURDIR)
 KERNEL ?= 6.12
 B := $(TOP)/build
 K := $(B)/$(KERNEL)
-export EVENKEEL_CACHE := $(abspath $(or $(EVENKEEL_CACHE),$(B)/cache))
+override export EVENKEEL_CACHE := $(abspath $(or $(EVENKEEL_CACHE),$(B)/cache))
 C := $(EVENKEEL_CACHE)
 
 # What is expensive lives in the cache under a name that says what went in, so
@@ -57,6 +65,9 @@ $(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf /usr/src/linux-source-$(KERNEL).tar.xz
 	rm -rf $(SOURCE); mv $(SOURCE).part $(SOURCE)
 
+# not empty when build/VERSION/VARIANT is not of today's fragments
+stale = $(if $(filter $(call kdir,$(1)),$(shell readlink $(K)/$(1))),,FORCE)
+
 # build/VERSION/VARIANT is a link to the objects that fit the fragments of today;
 # modules built against others are dropped with the old link
 define kernel_rule
@@ -64,7 +75,7 @@ $(call kdir,$(1))/built: | $(SOURCE)/Makefile
 	@$$(call stage,kernel $(1),3000)
 	$$(ENTER) recipes/kernel/build $(1) $(SOURCE) $$(@D)
 	touch $$@
-$(K)/$(1)/built: $(call kdir,$(1))/built $(if $(filter $(call kdir,$(1)),$(shell readlink $(K)/$(1))),,FORCE)
+$(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	@mkdir -p $(K)
 	rm -rf $(K)/module$(2) $(K)/evenkeel.ko
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
@@ -77,7 +88,7 @@ FORCE:
 
 MODULE_SOURCES := $(wildcard recipes/scheduler/src/* recipes/scheduler/tests/*.c) recipes/scheduler/build-module
 define module_rule
-$(K)/module$(2)/evenkeel.ko: $(MODULE_SOURCES) | $(K)/$(1)/built
+$(K)/module$(2)/evenkeel.ko: $(MODULE_SOURCES) $(call stale,$(1)) | $(K)/$(1)/built
 	@$$(call stage,evenkeel.ko for the $(1) kernel)
 	$$(ENTER) recipes/scheduler/build-module $(K)/$(1) $$(@D) W=1 KCFLAGS=-Werror
 	touch $$@
@@ -88,10 +99,10 @@ $(eval $(call module_rule,uml,-uml))
 
 .PHONY: kernel module
 kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage
-$(K)/bzImage: $(K)/board/built
+$(K)/bzImage: $(K)/board/built $(call stale,board)
 	@cp $(K)/board/arch/x86/boot/bzImage $@
 module: $(K)/evenkeel.ko $(K)/bzImage ## the scheduler: build/6.12/evenkeel.ko
-$(K)/evenkeel.ko: $(K)/module/evenkeel.ko
+$(K)/evenkeel.ko: $(K)/module/evenkeel.ko $(call stale,board)
 	@cp $< $@
 
 # --- the image -------------------------------------------------------------

@@ -21,7 +21,7 @@ import sqlite3
 import ssl
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +72,11 @@ def main() -> int:
 
 def first_boot(places: Places) -> None:
     ensure_certificate(places.tls)
-    password = ensure_password(places)
+    try:
+        password = ensure_password(places)
+    except sqlite3.Error as error:  # locked, or no space: nginx needs only the certificate
+        print(f"evenkeel-panel-firstboot: {places.state}: {error}", file=sys.stderr)
+        return
     if password is not None:
         announce(places.console, password)
 
@@ -176,6 +180,20 @@ def announce(console: Path, password: str) -> None:
 
 
 def _changed(database: Path) -> bool:
+    """Has somebody set a password? A damaged database is kept aside, and the board begins anew."""
+    try:
+        return _has_admin(database)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        print(f"evenkeel-panel-firstboot: {database}: {error}; kept as *.corrupt", file=sys.stderr)
+        for end in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                Path(f"{database}{end}").replace(f"{database}{end}.corrupt")
+        return False
+
+
+def _has_admin(database: Path) -> bool:
     if not database.exists():
         return False
     with closing(sqlite3.connect(database, timeout=10)) as connection:

@@ -86,6 +86,18 @@ def test_a_changed_password_is_not_printed_and_leaves_no_file(places: Places) ->
     assert not (places.state / "first-password").exists()
 
 
+def test_a_damaged_database_is_kept_aside_and_the_board_begins_anew(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first_boot(places)
+    (places.state / "panel.db").write_bytes(b"no database at all " * 100)
+    (places.state / "first-password").unlink()
+    first_boot(places)
+    assert "kept as *.corrupt" in capsys.readouterr().err
+    assert (places.state / "panel.db.corrupt").exists()
+    assert PASSWORD.fullmatch((places.state / "first-password").read_text().strip())
+
+
 def test_power_cut_between_change_and_removal(places: Places) -> None:
     first_boot(places)
     Users(Database(places.state / "panel.db"), places.state / "elsewhere").set_password("x" * 12)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from typing import TYPE_CHECKING
 
 from flask_limiter import Limiter
@@ -26,6 +27,20 @@ def network() -> str:
     except ValueError:
         return address
     return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+
+
+_told: dict[str, float] = {}
+
+
+def worth_a_row(who: str, until: float) -> bool:
+    """Once for each client and window: who is over the limit must not wear the flash, or flush the audit."""
+    now = time.time()
+    if now < _told.get(who, 0.0):
+        return False
+    if len(_told) > 256:
+        _told.clear()
+    _told[who] = until
+    return True
 
 
 def failed(response: Response) -> bool:

@@ -22,7 +22,8 @@ from flask import (
 from flask_limiter import RateLimitExceeded
 
 from ..context import by_htmx, client, panel
-from .limits import limiter, tries
+from . import limits
+from .limits import limiter, network, tries
 from .users import ADMIN
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def too_many(error: RateLimitExceeded) -> tuple[str, int, dict[str, str]]:
     limit = limiter.current_limit
     wait = max(1, math.ceil(limit.reset_at - time.time())) if limit else 60
     until = f"{wait} s" if wait < 120 else f"{math.ceil(wait / 60)} minutes"
-    panel().db.audit("", client(), "login-limited")
+    if limits.worth_a_row(network(), limit.reset_at if limit else time.time() + 60):
+        panel().db.audit("", client(), "login-limited")
     text = f"Too many wrong passwords from this address. Try again in {until}."
     changing = request.endpoint == "auth.password"
     page = render_template(
