@@ -52,6 +52,7 @@ help: ## this list
 
 .PHONY: toolroot
 toolroot: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the Debian tree that everything is built in
+	@ln -sfnT $(EVENKEEL_TOOLROOT) $(B)/toolroot
 
 $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
 	@$(call stage,tool root,4000)
@@ -162,13 +163,13 @@ torture: $(K)/module-debug/evenkeel.ko
 	$(PYTEST) tests/torture
 lab: $(K)/evenkeel.ko $(K)/bzImage
 	@$(call stage,lab)
-	$(PYTEST) tests/fair
+	$(PYTEST) -s tests/fair
 boot: $(IMAGE)
 	@$(call stage,boot)
 	$(PYTEST) tests/boot
 browser: $(IMAGE)
 	@$(call stage,browser)
-	$(PYTEST) tests/browser
+	$(PYTEST) -s tests/browser
 
 .PHONY: format clean
 format: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## bring all code into its form
