@@ -42,6 +42,7 @@ rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 
 device
 start
+(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_kb; done > /dev/null 2>&1) & reader=$!
 rounds=0 switches=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
 while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	rounds=$((rounds + 1))
@@ -57,11 +58,14 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	echo "$(rand 4 4096)" > $q/iosched/window_kb
 	echo "$(rand 0 2000)" > $q/iosched/think_max_us
 	cat /cg/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
+	# a weight for a device that the cgroup has not used yet
+	mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
 	# a cgroup that goes away while its requests are in the queue
 	group d 100
 	(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=1g --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
 	n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
 done 2> /tmp/errors
+kill $reader
 stop
 idle "the load"
 ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })

@@ -65,3 +65,41 @@ def test_a_variant_asks_for_each_option_once_or_alike() -> None:
                     assert wishes.setdefault(option, value) == value, (
                         f"{option} twice in {line.split(':')[0]}"
                     )
+
+
+def fragment(release: str, wish: str, renamed: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "wish.cfg").write_text(wish)
+    (tmp_path / "renamed").write_text(renamed)
+    return subprocess.run(
+        [str(KERNEL / "fragment"), release, str(tmp_path / "wish.cfg"), str(tmp_path / "renamed")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "asks"),
+    [
+        ("6.12.117", "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n"),
+        ("7.2.12", "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n"),
+        ("7.3.4", "CONFIG_X=y\nCONFIG_AB=y\nCONFIG_B=m\n"),
+        ("7.10.1", "CONFIG_X=y\nCONFIG_AB=y\n# not in 7.10.1: CONFIG_B=m\n"),
+    ],
+)
+def test_a_renamed_option_is_asked_for_by_its_new_name(release: str, asks: str, tmp_path: Path) -> None:
+    renamed = "# a comment\n\n7.3 CONFIG_A=y CONFIG_X=y\n7.10 CONFIG_B=m -\n"
+    out = fragment(release, "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n", renamed, tmp_path)
+    assert (out.returncode, out.stdout, out.stderr) == (0, asks, "")
+
+
+@pytest.mark.parametrize("line", ["7.3 CONFIG_A=y", "7.3 A=y CONFIG_B=y", "CONFIG_A=y CONFIG_B=y"])
+def test_a_damaged_list_of_renamed_options_is_refused(line: str, tmp_path: Path) -> None:
+    out = fragment("7.3", "CONFIG_A=y\n", line + "\n", tmp_path)
+    assert out.returncode == 1
+    assert out.stderr.startswith("kernel: renamed: '")
+    assert out.stderr.endswith("is not SINCE OLD NEW\n")
+
+
+def test_what_was_renamed_is_asked_for_by_some_fragment() -> None:
+    asked = {line for f in FRAGMENTS.glob("*.cfg") for line in f.read_text().splitlines()}
+    renamed = (FRAGMENTS / "renamed").read_text().splitlines()
+    assert [old for _, old, _ in (r.split() for r in renamed if r and r[0] != "#") if old not in asked] == []

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Differences between the kernels that evenkeel builds on, 6.12 and later. */
+/*
+ * Differences between the kernels that evenkeel builds on. Built and tested are
+ * 6.12 and 7.3; where a change came between them is from the kernel's history.
+ */
 #ifndef EK_COMPAT_H
 #define EK_COMPAT_H
 
 #include <linux/version.h>
 #include <linux/hrtimer.h>
+#include <linux/sched/mm.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
 #error "evenkeel needs Linux 6.12 or later"
@@ -31,6 +35,75 @@ static inline void ek_hrtimer_setup(struct hrtimer *timer,
 #else
 	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	timer->function = fn;
+#endif
+}
+
+/*
+ * The core allocates the elevator's queue, and by alloc_sched_data the
+ * elevator's data while the device is not yet frozen; depth_updated is called
+ * for a queue, not for each of its hardware queues.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
+#define EK_CORE_ALLOCATES
+#endif
+
+/*
+ * An elevator's debugfs files then outlive it for a moment, in which the queue
+ * has another elevator or none. Before, they are removed first, under a lock
+ * that a reader must not wait for.
+ */
+static inline void ek_elevator_lock(struct request_queue *q)
+{
+#ifdef EK_CORE_ALLOCATES
+	mutex_lock(&q->elevator_lock);
+#endif
+}
+
+static inline void ek_elevator_unlock(struct request_queue *q)
+{
+#ifdef EK_CORE_ALLOCATES
+	mutex_unlock(&q->elevator_lock);
+#endif
+}
+
+/*
+ * Begin to change what @input, "MAJ:MIN BODY", names: on success @ctx has its
+ * blkg and the body, the queue lock is held, and ek_blkg_conf_end() must follow.
+ *
+ * The core allocates (radix_tree_preload) under blkcg_mutex, which a change of
+ * elevator takes with the queue frozen: reclaim must not wait for I/O there.
+ */
+static inline int ek_blkg_conf_begin(struct blkg_conf_ctx *ctx, char *input,
+				     struct blkcg *blkcg,
+				     const struct blkcg_policy *policy)
+{
+	unsigned int noio = memalloc_noio_save();
+	int ret;
+
+	blkg_conf_init(ctx, input);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	ret = blkg_conf_open_bdev(ctx);
+	if (!ret) {
+		ret = blkg_conf_prep(blkcg, policy, ctx);
+		if (ret)
+			blkg_conf_close_bdev(ctx);
+	}
+#else
+	ret = blkg_conf_prep(blkcg, policy, ctx);
+	if (ret)
+		blkg_conf_exit(ctx);
+#endif
+	memalloc_noio_restore(noio);
+	return ret;
+}
+
+static inline void ek_blkg_conf_end(struct blkg_conf_ctx *ctx)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	blkg_conf_unprep(ctx);
+	blkg_conf_close_bdev(ctx);
+#else
+	blkg_conf_exit(ctx);
 #endif
 }
 

@@ -363,10 +363,9 @@ static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
 	}
 
 	/* "MAJ:MIN WEIGHT" and "MAJ:MIN default" are for one */
-	blkg_conf_init(&ctx, body);
-	ret = blkg_conf_prep(blkcg, &ek_policy, &ctx);
+	ret = ek_blkg_conf_begin(&ctx, body, blkcg, &ek_policy);
 	if (ret)
-		goto out;
+		return ret;
 	body = strim(ctx.body);
 	if (strcmp(body, "default")) {
 		ret = ek_parse_weight(body, &weight);
@@ -379,7 +378,7 @@ static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
 	ek_group_set_weight(g, weight ?: ek_blkcg(blkcg)->weight);
 	spin_unlock(&blkcg->lock);
 out:
-	blkg_conf_exit(&ctx);
+	ek_blkg_conf_end(&ctx);
 	return ret ?: nbytes;
 }
 

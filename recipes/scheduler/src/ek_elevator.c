@@ -273,33 +273,23 @@ static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 
 /* Life */
 
-static void ek_depth_updated(struct blk_mq_hw_ctx *hctx)
+/* REQ_NOWAIT beyond a group's share is limited to depth 1 */
+static void ek_hctx_depth(struct blk_mq_hw_ctx *hctx)
 {
-	/* REQ_NOWAIT beyond a group's share is limited to depth 1 */
 	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, 1);
 }
 
-static int ek_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int idx)
+static void *ek_alloc_data(struct request_queue *q)
 {
-	ek_depth_updated(hctx);
-	return 0;
-}
+	struct ek_data *ek = kzalloc_node(sizeof(*ek), GFP_KERNEL, q->node);
 
-static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
-{
-	struct elevator_queue *eq;
-	struct ek_data *ek;
-	int ret = -ENOMEM;
-
-	eq = elevator_alloc(q, e);
-	if (!eq)
-		return -ENOMEM;
-	ek = kzalloc_node(sizeof(*ek), GFP_KERNEL, q->node);
 	if (!ek)
-		goto put_eq;
+		return NULL;
 	ek->stash = alloc_percpu(struct ek_stash);
-	if (!ek->stash)
-		goto free_ek;
+	if (!ek->stash) {
+		kfree(ek);
+		return NULL;
+	}
 	ek->q = q;
 	spin_lock_init(&ek->lock);
 	ek->backlogged = RB_ROOT_CACHED;
@@ -309,28 +299,37 @@ static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
 	INIT_LIST_HEAD(&ek->gate);
 	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired);
 	ek_tunables_init(ek);
+	return ek;
+}
 
-	eq->elevator_data = ek;
+static void ek_free_data(void *data)
+{
+	struct ek_data *ek = data;
+
+	if (!ek)
+		return;
+	free_percpu(ek->stash);
+	kfree(ek);
+}
+
+/* @eq has our data */
+static int ek_start(struct request_queue *q, struct elevator_queue *eq)
+{
+	int ret;
+
 	q->elevator = eq;
 	ret = blkcg_activate_policy(q->disk, &ek_policy);
-	if (ret)
-		goto detach;
+	if (ret) {
+		q->elevator = NULL;
+		return ret;
+	}
 	/* dispatch is for the whole queue, not by hardware queue */
 	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);
 	blk_stat_enable_accounting(q);
 	return 0;
-
-detach:
-	q->elevator = NULL;
-	free_percpu(ek->stash);
-free_ek:
-	kfree(ek);
-put_eq:
-	kobject_put(&eq->kobj);
-	return ret;
 }
 
-static void ek_exit_sched(struct elevator_queue *e)
+static void ek_stop(struct elevator_queue *e)
 {
 	struct ek_data *ek = e->elevator_data;
 
@@ -346,16 +345,74 @@ static void ek_exit_sched(struct elevator_queue *e)
 	ek_stash_clear(ek);
 	blk_stat_disable_accounting(ek->q);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
-	free_percpu(ek->stash);
-	kfree(ek);
 }
+
+#ifdef EK_CORE_ALLOCATES
+
+static void ek_depth_updated(struct request_queue *q)
+{
+	struct blk_mq_hw_ctx *hctx;
+	unsigned long i;
+
+	queue_for_each_hw_ctx(q, hctx, i)
+		ek_hctx_depth(hctx);
+}
+
+static int ek_init_sched(struct request_queue *q, struct elevator_queue *eq)
+{
+	ek_depth_updated(q);
+	return ek_start(q, eq);
+}
+
+#define EK_LIFE_OPS				\
+	.alloc_sched_data = ek_alloc_data,	\
+	.free_sched_data = ek_free_data,	\
+	.init_sched = ek_init_sched,		\
+	.exit_sched = ek_stop,			\
+	.depth_updated = ek_depth_updated
+
+#else
+
+static int ek_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int idx)
+{
+	ek_hctx_depth(hctx);
+	return 0;
+}
+
+static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
+{
+	struct elevator_queue *eq = elevator_alloc(q, e);
+	int ret = -ENOMEM;
+
+	if (!eq)
+		return ret;
+	eq->elevator_data = ek_alloc_data(q);
+	if (eq->elevator_data)
+		ret = ek_start(q, eq);
+	if (ret) {
+		ek_free_data(eq->elevator_data);
+		kobject_put(&eq->kobj);
+	}
+	return ret;
+}
+
+static void ek_exit_sched(struct elevator_queue *e)
+{
+	ek_stop(e);
+	ek_free_data(e->elevator_data);
+}
+
+#define EK_LIFE_OPS				\
+	.init_sched = ek_init_sched,		\
+	.exit_sched = ek_exit_sched,		\
+	.init_hctx = ek_init_hctx,		\
+	.depth_updated = ek_hctx_depth
+
+#endif
 
 static struct elevator_type ek_elevator = {
 	.ops = {
-		.init_sched		= ek_init_sched,
-		.exit_sched		= ek_exit_sched,
-		.init_hctx		= ek_init_hctx,
-		.depth_updated		= ek_depth_updated,
+		EK_LIFE_OPS,
 		.limit_depth		= ek_limit_depth,
 		.prepare_request	= ek_prepare_request,
 		.finish_request		= ek_finish_request,

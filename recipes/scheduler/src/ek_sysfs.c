@@ -108,6 +108,24 @@ struct elv_fs_entry ek_attrs[] = {
 #undef EK_ATTR
 
 #ifdef CONFIG_BLK_DEBUG_FS
+/* Our data, which stay until ek_debugfs_put(); NULL: no longer our queue. */
+static struct ek_data *ek_debugfs_get(struct request_queue *q)
+{
+	struct elevator_queue *e;
+
+	ek_elevator_lock(q);
+	e = q->elevator;
+	if (e && e->type->queue_debugfs_attrs == ek_debugfs_attrs)
+		return e->elevator_data;
+	ek_elevator_unlock(q);
+	return NULL;
+}
+
+static void ek_debugfs_put(struct request_queue *q)
+{
+	ek_elevator_unlock(q);
+}
+
 static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 			  struct ek_group *g)
 {
@@ -124,31 +142,36 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 static int ek_groups_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
-	struct ek_data *ek = q->elevator->elevator_data;
+	struct ek_data *ek = ek_debugfs_get(q);
 	struct rb_root_cached *trees[] = { &ek->backlogged, &ek->awaited };
 	struct rb_node *n;
 	int i;
 
+	if (!ek)
+		return -ENODEV;
 	spin_lock_irq(&ek->lock);
 	for (i = 0; i < ARRAY_SIZE(trees); i++)
 		for (n = rb_first_cached(trees[i]); n; n = rb_next(n))
 			ek_show_group(m, ek,
 				      rb_entry(n, struct ek_group, node));
 	spin_unlock_irq(&ek->lock);
+	ek_debugfs_put(q);
 	return 0;
 }
 
 static int ek_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
-	struct ek_data *ek = q->elevator->elevator_data;
+	struct ek_data *ek = ek_debugfs_get(q);
 
+	if (!ek)
+		return -ENODEV;
 	spin_lock_irq(&ek->lock);
 	seq_printf(m, "active %u\nweight_sum %llu\nqueued %u\non_hold %d\n",
 		   ek->nr_active, ek->weight_sum, ek->nr_queued, ek->on_hold);
-	seq_printf(m, "in_flight %d\nin_flight_kb %d\ntags %lu\ntags_used %d\ngranted %d\nwaiting %u\n",
+	seq_printf(m, "in_flight %d\nin_flight_kb %d\ntags %u\ntags_used %d\ngranted %d\nwaiting %u\n",
 		   atomic_read(&ek->in_flight), atomic_read(&ek->in_flight_kb),
-		   q->nr_requests, atomic_read(&ek->tags_used),
+		   (u32)q->nr_requests, atomic_read(&ek->tags_used),
 		   atomic_read(&ek->granted), ek->nr_waiting);
 	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
 		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
@@ -156,6 +179,7 @@ static int ek_state_show(void *data, struct seq_file *m)
 		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
 		   ek->nr_stale_grants);
 	spin_unlock_irq(&ek->lock);
+	ek_debugfs_put(q);
 	return 0;
 }
 
