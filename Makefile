@@ -27,12 +27,18 @@ C := $(EVENKEEL_CACHE)
 
 # What is expensive lives in the cache under a name that says what went in, so
 # that a change of inputs builds anew and going back costs nothing.
-hash = $(shell cd $(TOP) && cat $(1) < /dev/null | sha256sum | cut -c1-12)
+hash = $(shell cd $(TOP) && { cat $(1) < /dev/null; printf '%s' '$(2)'; } | sha256sum | cut -c1-12)
 ROOT_ID := $(call hash,toolroot/packages toolroot/pins toolroot/preferences toolroot/python.txt toolroot/create)
 export EVENKEEL_TOOLROOT := $(C)/toolroot-$(ROOT_ID)
-SOURCE := $(C)/linux-$(KERNEL)-$(call hash,toolroot/pins)
+# a kernel that toolroot/kernels pins: SUITE PACKAGE VERSION SHA256; 6.12 is in the tool root
+PIN := $(shell awk '$$1 == "$(KERNEL)" { print $$2, $$3, $$4, $$5 }' toolroot/kernels)
+ifeq ($(or $(PIN),$(filter 6.12,$(KERNEL))),)
+$(error no kernel '$(KERNEL)'; there are 6.12 and, in toolroot/kernels, $(shell awk '!/^\043/ { print $$1 }' toolroot/kernels))
+endif
+BINARY := $(findstring linux-image-,$(PIN))
+SOURCE := $(C)/linux-$(KERNEL)-$(if $(PIN),$(call hash,,$(PIN)),$(call hash,toolroot/pins))
 fragments = $(patsubst %,conf/kernel/%.cfg,$(shell sed -n 's/^$(1) [a-z0-9]*://p' conf/kernel/variants))
-kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/variants $(fragments) recipes/kernel/build recipes/kernel/check-config toolroot/pins)
+kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/variants conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins,$(PIN))
 
 ENTER := $(TOP)/toolroot/enter
 # a stage prints its name when it begins and its time when it ends; one that
@@ -61,9 +67,15 @@ $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
 # --- kernels and modules ---------------------------------------------------
 
 $(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
-	@$(call stage,kernel source,2000)
+	@$(call stage,kernel source,2500)
 	rm -rf $(SOURCE).part; mkdir -p $(SOURCE).part
-	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf /usr/src/linux-source-$(KERNEL).tar.xz
+	tar=/usr/src/linux-source-$(KERNEL).tar.xz
+	if [ -n "$(PIN)" ]; then
+		toolroot/fetch-package $(PIN) $(SOURCE).deb
+		$(ENTER) dpkg-deb -x $(SOURCE).deb/*.deb $(SOURCE).deb; tar=$(SOURCE).deb$$tar
+	fi
+	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf $$tar
+	rm -rf $(SOURCE).deb
 	rm -rf $(SOURCE); mv $(SOURCE).part $(SOURCE)
 
 # not empty when build/VERSION/VARIANT is not of today's fragments
@@ -78,7 +90,7 @@ $(call kdir,$(1))/built: | $(SOURCE)/Makefile
 	touch $$@
 $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	@mkdir -p $(K)
-	rm -rf $(K)/module$(2) $(K)/evenkeel.ko
+	rm -rf $(K)/module$(2)$(if $(2),, $(K)/*.ko)
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
 endef
 $(eval $(call kernel_rule,board,))
@@ -87,28 +99,51 @@ $(eval $(call kernel_rule,uml,-uml))
 .PHONY: FORCE
 FORCE:
 
-MODULE_SOURCES := $(wildcard recipes/scheduler/src/* recipes/scheduler/tests/*.c) recipes/scheduler/build-module
+# our modules: NAME ROOM; each is built in a folder of its own and ends up as build/VERSION/module-VARIANT/NAME.ko
+room_sources = $(shell find $(1)/src $(1)/tests -name '*.[ch]' -o -name Kbuild 2> /dev/null | LC_ALL=C sort) recipes/kernel/build-module
 define module_rule
-$(K)/module$(2)/evenkeel.ko: $(MODULE_SOURCES) $(call stale,$(1)) | $(K)/$(1)/built
-	@$$(call stage,evenkeel.ko for the $(1) kernel)
-	$$(ENTER) recipes/scheduler/build-module $(K)/$(1) $$(@D) W=1 KCFLAGS=-Werror
+$(K)/module$(2)/$(3).ko: $(call room_sources,$(4)) $(call stale,$(1)) | $(K)/$(1)/built
+	@$$(call stage,$(3).ko for the $(1) kernel)
+	$$(ENTER) recipes/kernel/build-module $(4) $(K)/$(1) $$(@D)/$(3) W=1 KCFLAGS=-Werror
+	cp $$(@D)/$(3)/*.ko $$(@D)/
 	touch $$@
 endef
-$(eval $(call module_rule,board,))
-$(eval $(call module_rule,debug,-debug))
-$(eval $(call module_rule,uml,-uml))
+define module_rules
+$(call module_rule,board,,$(1),$(2))
+$(call module_rule,debug,-debug,$(1),$(2))
+$(call module_rule,uml,-uml,$(1),$(2))
+$(K)/$(1).ko: $(K)/module/$(1).ko $(call stale,board)
+	@cp $$< $$@
+endef
+$(eval $(call module_rules,evenkeel,recipes/scheduler))
+$(eval $(call module_rules,flashsim,tests/flashsim))
 
 .PHONY: kernel module
-kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage
+kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage (KERNEL=7.3, 5.10: recipes/kernel/README.md)
+ifeq ($(BINARY),)
 $(K)/bzImage: $(K)/board/built $(call stale,board)
 	@cp $(K)/board/arch/x86/boot/bzImage $@
-module: $(K)/evenkeel.ko $(K)/bzImage ## the scheduler: build/6.12/evenkeel.ko
-$(K)/evenkeel.ko: $(K)/module/evenkeel.ko $(call stale,board)
-	@cp $< $@
+module: $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage ## the scheduler and the flash model: build/6.12/{evenkeel,flashsim}.ko
+else
+# a kernel of Debian's: nothing is built, and our modules have no source to be built against
+UNPACKED := $(C)/kernel-$(KERNEL)-$(call hash,recipes/kernel/unpack,$(PIN))
+$(UNPACKED)/bzImage: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,kernel $(KERNEL),500)
+	toolroot/fetch-package $(PIN) $(UNPACKED).deb
+	$(ENTER) recipes/kernel/unpack $(UNPACKED).deb/*.deb $(UNPACKED)
+	rm -rf $(UNPACKED).deb
+$(K)/bzImage: $(UNPACKED)/bzImage $(if $(filter $(UNPACKED)/modules,$(shell readlink $(K)/modules)),,FORCE)
+	@mkdir -p $(K)
+	ln -sfnT $(UNPACKED)/modules $(K)/modules
+	cp $< $@
+module:
+	@echo "make module: $(KERNEL) is a binary kernel, without the source that modules need; 'make kernel KERNEL=$(KERNEL)' fetches it" >&2
+	exit 2
+endif
 
 # --- the image -------------------------------------------------------------
 
-ROOMS := conf recipes/agent recipes/demo webui
+ROOMS := conf recipes/agent recipes/loads recipes/demo webui
 ROOM_SOURCES := $(shell find $(ROOMS) -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
 # not what only runs the finished image
 IMAGE_SOURCES := $(shell find recipes/image/rootfs -type f) $(addprefix recipes/image/,build build-root packages masked-units genimage.cfg grub.cfg cmdline)
@@ -127,7 +162,7 @@ $(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/packag
 $(IMAGE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(ROOM_SOURCES) $(IMAGE_SOURCES) $(B)/webui/vendor/package-lock.json
 	@$(call stage,image,2000)
 	$(ENTER) recipes/image/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko \
-		--room conf --room recipes/agent --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
+		--room conf --room recipes/agent --room recipes/loads:experiments=false --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
 
 .PHONY: image demo stop flash
 image: $(IMAGE) ## the disk image: build/image/evenkeel-x86_64.img
@@ -137,6 +172,30 @@ stop: ## end a detached demo
 	@recipes/image/stop
 flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
 	@recipes/image/flash "$(DEV)"
+
+# --- the lab ---------------------------------------------------------------
+
+LOADS := $(B)/loads
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player
+# the kernels of the full bench beside 6.12
+BENCH_KERNELS := 7.3
+
+$(LOADS)/ek-player: $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,loads)
+	[ -e $(LOADS)/build.ninja ] || $(ENTER) meson setup $(LOADS) recipes/loads --prefix=/usr > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
+	$(ENTER) meson compile -C $(LOADS) > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
+	touch $@
+
+.PHONY: loads bench
+loads: $(LOADS)/ek-player ## the programs that the lab's guests run: build/loads
+bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,index.html} (QUICK=1: in 10 min)
+	@$(call stage,bench,2000)
+	cd tests/lab
+	if [ -z "$(QUICK)" ]; then
+		for version in $(BENCH_KERNELS); do $(MAKE) -C $(TOP) --no-print-directory module KERNEL=$$version; done
+		$(MAKE) -C $(TOP) --no-print-directory kernel KERNEL=5.10
+	fi
+	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(BENCH_OPTIONS)
 
 # --- tests -----------------------------------------------------------------
 
@@ -153,17 +212,17 @@ lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/b
 	$(ENTER) tests/lint $(SOURCE) $(K)/board
 unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.json
 	@$(call stage,unit tests)
-	$(PYTEST) --ignore recipes/demo conf recipes webui tests/lab
-	$(ENTER) tests/meson recipes/demo
-kunit: $(K)/module-uml/evenkeel.ko
+	$(PYTEST) --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab
+	$(ENTER) tests/meson recipes/loads recipes/demo
+kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
 	@$(call stage,KUnit)
-	$(PYTEST) tests/kunit
+	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
 torture: $(K)/module-debug/evenkeel.ko
 	@$(call stage,torture on the debug kernel)
 	$(PYTEST) tests/torture
-lab: $(K)/evenkeel.ko $(K)/bzImage
-	@$(call stage,lab)
-	$(PYTEST) -s tests/fair
+lab: $(LAB_NEEDS)
+	@$(call stage,lab,1000)
+	$(PYTEST) -s tests/bench
 boot: $(IMAGE)
 	@$(call stage,boot)
 	$(PYTEST) tests/boot

@@ -6,17 +6,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
-#include <liburing.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "options.h"
+#include "report.h"
+#include "ring.h"
 #include "util.h"
 
-#define MAX_DEPTH	64
 /* the kernel cuts a longer read or write here (MAX_RW_COUNT) */
 #define MAX_SIZE	(UINT64_C(0x7ffff000))
 /* partition tables and every common file system show up in the first 128 KiB */
@@ -39,7 +37,8 @@ struct loader {
 	const struct options *o;
 	struct io_uring ring;
 	unsigned char *memory;	/* depth buffers of size bytes */
-	uint64_t begun[MAX_DEPTH];	/* per buffer: when its I/O was submitted */
+	struct report report;
+	uint64_t begun[RING_ENTRIES];	/* per buffer: when its I/O was submitted */
 	uint64_t next;		/* offset of the next I/O */
 	uint64_t end;		/* end of the region */
 	uint64_t start;
@@ -47,65 +46,40 @@ struct loader {
 	uint64_t completions;
 	uint64_t worst_ns;
 	double mbps;		/* of the last completed I/O */
-	bool stats_failed;
 	int fd;
 };
 
-static const char usage[] =
-	"Usage: ek-loader [OPTION...] FILE|DEVICE\n"
-	"Loads FILE with huge direct I/O, each submitted whole.\n\n"
-	"  --size BYTES        one I/O (default 100M)\n"
-	"  --depth N           I/Os outstanding (default 1, at most 64)\n"
-	"  --offset BYTES      where the region begins (default 0)\n"
-	"  --length BYTES      its length (default: up to the end)\n"
-	"  --write             write instead of read: DESTROYS what is in the region\n"
-	"  --force             write even to a device that is in use or not blank\n"
-	"  --stats FILE        write the counters there as JSON each second\n"
-	"  --duration SECONDS  end by itself (default: at SIGTERM)\n"
-	"  --json              print the summary as JSON\n"
-	"BYTES: K M G are powers of 1024, kB MB GB powers of 1000.\n";
-
 static void parse_options(int argc, char **argv, struct options *o)
 {
-	enum { SIZE = 1, DEPTH, OFFSET, LENGTH, WRITE, FORCE, STATS, DURATION, JSON, HELP };
-	static const struct option longs[] = {
-		{ "size", required_argument, NULL, SIZE },
-		{ "depth", required_argument, NULL, DEPTH },
-		{ "offset", required_argument, NULL, OFFSET },
-		{ "length", required_argument, NULL, LENGTH },
-		{ "write", no_argument, NULL, WRITE },
-		{ "force", no_argument, NULL, FORCE },
-		{ "stats", required_argument, NULL, STATS },
-		{ "duration", required_argument, NULL, DURATION },
-		{ "json", no_argument, NULL, JSON },
-		{ "help", no_argument, NULL, HELP },
+	const struct opt opts[] = {
+		{ "size", OPT_BYTES, &o->size, .arg = "BYTES", .help = "one I/O (default 100M)" },
+		{ "depth", OPT_COUNT, &o->depth, .min = 1, .max = RING_ENTRIES, .arg = "N",
+		  .help = "I/Os outstanding (default 1)" },
+		{ "offset", OPT_BYTES, &o->offset, .arg = "BYTES",
+		  .help = "where the region begins (default 0)" },
+		{ "length", OPT_BYTES, &o->length, .min = 1, .arg = "BYTES",
+		  .help = "its length (default: up to the end)" },
+		{ "write", OPT_FLAG, &o->write,
+		  .help = "write instead of read: DESTROYS what is in the region" },
+		{ "force", OPT_FLAG, &o->force,
+		  .help = "write even to a device that is in use or not blank" },
+		{ "stats", OPT_TEXT, &o->stats, .arg = "FILE",
+		  .help = "write the counters there as JSON each second" },
+		{ "duration", OPT_TIME, &o->duration, .arg = "TIME",
+		  .help = "end by itself (default: at SIGTERM)" },
+		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
 		{ 0 },
 	};
-	int c;
+	const struct opt_program program = {
+		.usage = "[OPTION...] FILE|DEVICE",
+		.about = "Loads FILE with huge direct I/O, each submitted whole.",
+		.positional = "one file or block device to load",
+		.positionals = 1,
+		.opts = opts,
+	};
 
 	*o = (struct options){ .size = UINT64_C(100) << 20, .depth = 1 };
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		switch (c) {
-		case SIZE: o->size = opt_bytes("--size", optarg); break;
-		case DEPTH: o->depth = opt_count("--depth", optarg, MAX_DEPTH); break;
-		case OFFSET: o->offset = opt_bytes("--offset", optarg); break;
-		case LENGTH:
-			o->length = opt_bytes("--length", optarg);
-			if (!o->length)
-				die_usage("--length: must be longer than 0");
-			break;
-		case WRITE: o->write = true; break;
-		case FORCE: o->force = true; break;
-		case STATS: o->stats = optarg; break;
-		case DURATION: o->duration = opt_seconds("--duration", optarg); break;
-		case JSON: o->json = true; break;
-		case HELP: fputs(usage, stdout); exit(0);
-		default: die_usage("the command line could not be understood");
-		}
-	}
-	if (optind + 1 != argc)
-		die_usage("give one file or block device to load, not %d", argc - optind);
-	o->path = argv[optind];
+	o->path = argv[opt_parse(argc, argv, &program)];
 	if (!o->size || o->size % DIRECT_ALIGN || o->size > MAX_SIZE)
 		die_usage("--size: must be a multiple of 4096, from 4K to just below 2G");
 	if (o->offset % DIRECT_ALIGN)
@@ -179,29 +153,17 @@ static void set_region(struct loader *l)
 static void submit(struct loader *l, unsigned int buffer)
 {
 	const struct options *o = l->o;
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&l->ring);
 	void *memory = l->memory + buffer * o->size;
-	int ret;
 
 	if (l->end - l->next < o->size)
 		l->next = o->offset;
 	if (o->write)
-		io_uring_prep_write(sqe, l->fd, memory, (unsigned int)o->size, l->next);
+		ring_write(&l->ring, l->fd, memory, o->size, l->next, buffer);
 	else
-		io_uring_prep_read(sqe, l->fd, memory, (unsigned int)o->size, l->next);
-	/*
-	 * An I/O of many requests cannot be issued without waiting for tags; a
-	 * kernel worker waits, in our cgroup, so that SIGTERM is heard.
-	 */
-	sqe->flags |= IOSQE_ASYNC;
-	io_uring_sqe_set_data64(sqe, buffer);
+		ring_read(&l->ring, l->fd, memory, o->size, l->next, buffer);
 	l->next += o->size;
 	l->begun[buffer] = now_ns();
-	/* a signal must not leave the I/O unsubmitted */
-	while ((ret = io_uring_submit(&l->ring)) == -EINTR)
-		;
-	if (ret < 0)
-		die("submitting to %s: %s", o->path, strerror(-ret));
+	ring_submit(&l->ring, o->path);
 }
 
 static void reap(struct loader *l)
@@ -213,9 +175,7 @@ static void reap(struct loader *l)
 		unsigned int buffer = (unsigned int)cqe->user_data;
 		uint64_t now = now_ns();
 
-		if (cqe->res < 0)
-			die("%s %s: %s", doing, l->o->path, strerror(-cqe->res));
-		if ((uint64_t)cqe->res != l->o->size)
+		if (ring_result(cqe, doing, l->o->path) != l->o->size)
 			die("%s %s: it ended early (has it been cut short?)", doing, l->o->path);
 		if (now - l->begun[buffer] > l->worst_ns)
 			l->worst_ns = now - l->begun[buffer];
@@ -228,60 +188,34 @@ static void reap(struct loader *l)
 	}
 }
 
-static void format_stats(const struct loader *l, const char *state, double mbps, char *text,
-			 size_t size)
+static const char *stats_object(const struct loader *l, const char *state, double mbps)
 {
-	snprintf(text, size,
+	static char text[256];
+
+	snprintf(text, sizeof(text),
 		 "{\"state\":\"%s\",\"mbps\":%.1f,\"completions\":%llu,\"worst_ms\":%llu}\n", state,
 		 mbps, (unsigned long long)l->completions,
 		 (unsigned long long)(l->worst_ns / NSEC_PER_MSEC));
-}
-
-static void report(struct loader *l, const char *state, bool first)
-{
-	char text[256];
-	int err;
-
-	if (!l->o->stats)
-		return;
-	format_stats(l, state, l->mbps, text, sizeof(text));
-	err = write_stats(l->o->stats, text);
-	if (err && first)
-		die("writing %s: %s", l->o->stats, strerror(-err));
-	if (err && !l->stats_failed)
-		warn("writing %s: %s (going on)", l->o->stats, strerror(-err));
-	l->stats_failed = err != 0;
+	return text;
 }
 
 static void load(struct loader *l, const sigset_t *wait)
 {
 	uint64_t end = l->o->duration ? l->start + l->o->duration : UINT64_MAX;
-	uint64_t tick = l->start + NSEC_PER_SEC;
 
 	for (unsigned int i = 0; i < l->o->depth; i++)
 		submit(l, i);
 	while (!stopping) {
-		struct __kernel_timespec ts;
-		struct io_uring_cqe *cqe;
-		sigset_t mask = *wait;
 		uint64_t now, event;
-		int ret;
 
 		reap(l);
 		now = now_ns();
 		if (now >= end)
 			break;
-		if (now >= tick) {
-			report(l, "running", false);
-			while (tick <= now)
-				tick += NSEC_PER_SEC;
-		}
-		event = tick < end ? tick : end;
-		ts.tv_sec = (long long)((event - now) / NSEC_PER_SEC);
-		ts.tv_nsec = (long long)((event - now) % NSEC_PER_SEC);
-		ret = io_uring_wait_cqes(&l->ring, &cqe, 1, &ts, &mask);
-		if (ret && ret != -ETIME && ret != -EINTR && ret != -EAGAIN)
-			die("waiting for %s: %s", l->o->path, strerror(-ret));
+		if (report_due(&l->report, now))
+			report_write(&l->report, stats_object(l, "running", l->mbps));
+		event = l->report.tick < end ? l->report.tick : end;
+		ring_wait(&l->ring, now, event, wait, l->o->path);
 	}
 }
 
@@ -289,36 +223,32 @@ int main(int argc, char **argv)
 {
 	struct options o;
 	struct loader l = { .o = &o };
-	char text[256];
 	sigset_t wait;
 	double s, mean;
-	int ret;
 
 	parse_options(argc, argv, &o);
 	l.fd = open_target(&o);
 	set_region(&l);
 	l.memory = alloc_buffer(o.size * o.depth);
-	ret = io_uring_queue_init(MAX_DEPTH, &l.ring, 0);
-	if (ret)
-		die("setting up io_uring: %s", strerror(-ret));
+	ring_open(&l.ring);
 	catch_signals(&wait);
 
 	l.start = l.last = now_ns();
-	report(&l, "running", true);
+	report_begin(&l.report, o.stats, stats_object(&l, "running", 0), l.start);
 	load(&l, &wait);
 	s = (double)(now_ns() - l.start) / 1e9;
 	/* up to the last completion: how far the next I/O has come is not known */
 	mean = l.completions ?
 		(double)(l.completions * o.size) * 1e3 / (double)(l.last - l.start) : 0.0;
-	report(&l, "stopped", false);
-	format_stats(&l, "stopped", mean, text, sizeof(text));
+	report_write(&l.report, stats_object(&l, "stopped", l.mbps));
 	if (o.json)
-		fputs(text, stdout);
+		fputs(stats_object(&l, "stopped", mean), stdout);
 	else
 		printf("%.1f s: %llu %s of %.1f MB, %.1f MB/s, worst %.0f ms\n", s,
 		       (unsigned long long)l.completions, o.write ? "writes" : "reads",
 		       (double)o.size / 1e6, mean, (double)l.worst_ns / 1e6);
-	fflush(stdout);
+	if (fflush(stdout))
+		die("writing the summary: %s", strerror(errno));
 	/* the kernel finishes what is outstanding before the process is gone */
 	io_uring_queue_exit(&l.ring);
 	return 0;

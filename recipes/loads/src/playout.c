@@ -19,6 +19,11 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* bytes played in ns; seconds apart, so that hours do not overflow */
 static uint64_t bytes_in(const struct playout *p, uint64_t ns)
 {
@@ -33,15 +38,24 @@ static uint64_t time_for(const struct playout *p, uint64_t bytes)
 	return bytes / p->cfg.rate * NSEC + (rest + p->cfg.rate - 1) / p->cfg.rate;
 }
 
-static uint64_t movie_bytes(const struct playout *p)
+/* bytes in the first n chunks from the movie's beginning on, over its end too */
+static uint64_t bytes_of(const struct playout *p, uint64_t n)
 {
-	return p->cfg.movie * p->cfg.chunk;
+	return n / p->chunks * p->cfg.movie + n % p->chunks * p->cfg.chunk;
 }
 
 /* how far play-out can go with what has been read */
 static uint64_t limit(const struct playout *p)
 {
-	return min_u64(p->have, p->cfg.movie) * p->cfg.chunk;
+	return min_u64(bytes_of(p, p->have), p->cfg.movie);
+}
+
+static void new_movie(struct playout *p)
+{
+	p->base = p->next;
+	p->have = 0;
+	p->indexed = 0;
+	p->index_at = p->cfg.index_every ? 0 : PLAYOUT_NEVER;
 }
 
 const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint64_t now)
@@ -54,8 +68,8 @@ const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint6
 	if (!cfg->depth)
 		return "at least one read must be outstanding";
 	if (!cfg->movie)
-		return "the movie must be at least one chunk long";
-	if (cfg->movie > (UINT64_C(1) << 62) / cfg->chunk)
+		return "the movie must not be empty";
+	if (cfg->movie > UINT64_C(1) << 62 || cfg->chunk > UINT64_C(1) << 62)
 		return "the movie is too long";
 	if (!cfg->preroll || !cfg->rebuffer)
 		return "pre-roll and re-buffering must be longer than 0";
@@ -68,6 +82,8 @@ const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint6
 	if (!p->reading)
 		return "out of memory";
 	p->cfg = *cfg;
+	p->chunks = (cfg->movie - 1) / cfg->chunk + 1;
+	new_movie(p);
 	p->state = PLAYOUT_PREROLL;
 	p->since = now;
 	return NULL;
@@ -77,6 +93,11 @@ void playout_free(struct playout *p)
 {
 	free(p->reading);
 	p->reading = NULL;
+}
+
+void playout_restart(struct playout *p, uint64_t now)
+{
+	p->since = now;
 }
 
 uint64_t playout_position(const struct playout *p, uint64_t now)
@@ -100,12 +121,11 @@ void playout_advance(struct playout *p, uint64_t now)
 	if (p->state != PLAYOUT_PLAYING)
 		return;
 	dry = p->since + time_for(p, limit(p) - p->pos);
-	if (p->have >= p->cfg.movie) {
+	if (p->have >= p->chunks) {
 		if (now < dry)
 			return;
 		p->movies++;
-		p->base = p->next;
-		p->have = 0;
+		new_movie(p);
 		enter(p, PLAYOUT_PREROLL, 0, dry);
 	} else if (now > dry) {
 		/* standing exactly at the edge is not yet past it */
@@ -119,23 +139,24 @@ static void stall_ended(struct playout *p, uint64_t now)
 	uint64_t ns = now - p->since;
 
 	p->stall_ns += ns;
-	if (ns > p->worst_ns)
-		p->worst_ns = ns;
+	p->worst_ns = max_u64(p->worst_ns, ns);
 	p->ends[p->ended++ % PLAYOUT_RECENT_MAX] = now;
 }
 
 /* starts or resumes play-out if enough has been read */
 static void settle(struct playout *p, uint64_t now)
 {
-	uint64_t ahead = p->have * p->cfg.chunk - p->pos;
+	uint64_t ahead = bytes_of(p, p->have) - p->pos;
 
 	switch (p->state) {
 	case PLAYOUT_PREROLL:
-		if (ahead >= min_u64(p->cfg.preroll, movie_bytes(p)))
+		if (ahead >= min_u64(p->cfg.preroll, p->cfg.movie)) {
+			p->start_ns = max_u64(p->start_ns, now - p->since);
 			enter(p, PLAYOUT_PLAYING, 0, now);
+		}
 		break;
 	case PLAYOUT_BUFFERING:
-		if (ahead >= p->cfg.rebuffer || p->have >= p->cfg.movie) {
+		if (ahead >= p->cfg.rebuffer || p->have >= p->chunks) {
 			stall_ended(p, now);
 			enter(p, PLAYOUT_PLAYING, p->pos, now);
 		}
@@ -154,17 +175,32 @@ static uint64_t oldest(const struct playout *p, uint64_t now)
 bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r)
 {
 	uint64_t slot = p->next % p->cfg.slots;
+	uint64_t ahead;
 
 	playout_advance(p, now);
-	if (p->in_flight >= p->cfg.depth || p->reading[slot] ||
+	if (p->in_flight >= p->cfg.depth || p->indexing || p->reading[slot] ||
 	    p->next - oldest(p, now) >= p->cfg.slots)
 		return false;
+	ahead = p->next - p->base;
+	if (p->cfg.movies && (p->movies >= p->cfg.movies ||
+			      (p->movies + 1 == p->cfg.movies && ahead >= p->chunks)))
+		return false;
+	p->in_flight++;
+	r->movie = p->movies;
+	if (ahead >= p->index_at && ahead < p->chunks) {
+		r->seq = PLAYOUT_INDEX;
+		r->slot = 0;
+		r->chunk = p->indexed++;
+		r->bytes = 0;
+		p->index_at += p->cfg.index_every;
+		p->indexing = true;
+		return true;
+	}
 	r->seq = p->next;
 	r->slot = slot;
-	r->movie = p->movies;
-	r->chunk = (p->next - p->base) % p->cfg.movie;
+	r->chunk = ahead % p->chunks;
+	r->bytes = bytes_of(p, r->chunk + 1) - bytes_of(p, r->chunk);
 	p->reading[slot] = true;
-	p->in_flight++;
 	p->next++;
 	return true;
 }
@@ -173,8 +209,12 @@ void playout_done(struct playout *p, uint64_t seq, uint64_t now)
 {
 	/* before the data counts: what ran dry until now was a stall */
 	playout_advance(p, now);
-	p->reading[seq % p->cfg.slots] = false;
 	p->in_flight--;
+	if (seq == PLAYOUT_INDEX) {
+		p->indexing = false;
+		return;
+	}
+	p->reading[seq % p->cfg.slots] = false;
 	while (p->base + p->have < p->next && !p->reading[(p->base + p->have) % p->cfg.slots])
 		p->have++;
 	settle(p, now);
@@ -187,7 +227,7 @@ uint64_t playout_next_event(const struct playout *p, uint64_t now)
 	if (p->state != PLAYOUT_PLAYING)
 		return PLAYOUT_NEVER;
 	event = p->since + time_for(p, limit(p) - p->pos);
-	if (p->have < p->cfg.movie)
+	if (p->have < p->chunks)
 		event++;
 	if (p->next - oldest(p, now) >= p->cfg.slots) {
 		uint64_t edge = (playout_position(p, now) / p->cfg.chunk + 1) * p->cfg.chunk;
@@ -208,7 +248,8 @@ void playout_get_stats(const struct playout *p, uint64_t now, struct playout_sta
 	s->stall_ns = p->stall_ns;
 	s->worst_ns = p->worst_ns;
 	s->movies = p->movies;
-	s->buffered = p->have * p->cfg.chunk - playout_position(p, now);
+	s->start_ns = p->start_ns;
+	s->buffered = bytes_of(p, p->have) - playout_position(p, now);
 	for (uint64_t i = 0; i < kept; i++)
 		if (now - p->ends[i] < PLAYOUT_RECENT_NS)
 			s->recent++;
@@ -216,10 +257,11 @@ void playout_get_stats(const struct playout *p, uint64_t now, struct playout_sta
 		uint64_t ns = now - p->since;
 
 		s->stall_ns += ns;
-		if (ns > s->worst_ns)
-			s->worst_ns = ns;
+		s->worst_ns = max_u64(s->worst_ns, ns);
 		s->recent++;
 	}
+	if (p->state == PLAYOUT_PREROLL)
+		s->start_ns = max_u64(s->start_ns, now - p->since);
 }
 
 const char *playout_state_name(enum playout_state state)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The player's logic on a fake clock: single statements first, then
- * properties under random devices, then the demo's own numbers.
+ * properties under random devices.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,16 +14,17 @@
 #include <cmocka.h>
 
 #include "playout.h"
+#include "util.h"
 
-#define SEC	UINT64_C(1000000000)
-#define MSEC	UINT64_C(1000000)
+#define SEC	NSEC_PER_SEC
+#define MSEC	NSEC_PER_MSEC
 
 /* 1000 bytes/s in chunks of 100: one chunk is 100 ms */
 static const struct playout_cfg small = {
 	.rate = 1000,
 	.chunk = 100,
 	.slots = 20,
-	.movie = 50,
+	.movie = 5000,
 	.preroll = 1000,
 	.rebuffer = 500,
 	.depth = 2,
@@ -123,7 +124,7 @@ static void recent_forgets_after_10_s(void **state)
 
 	(void)state;
 	cfg.slots = 400;
-	cfg.movie = 400;
+	cfg.movie = 40000;
 	start(&p, &cfg, 0);
 	feed(&p, 10, 0);
 	feed(&p, 300, 2 * SEC);	/* the stall ends at 2 s */
@@ -176,7 +177,7 @@ static void a_new_movie_is_no_stall(void **state)
 	struct playout p;
 
 	(void)state;
-	cfg.movie = 15;
+	cfg.movie = 1500;
 	start(&p, &cfg, 0);
 	feed(&p, 17, 0);	/* on with its beginning: two chunks too many */
 	assert_true(playout_next_read(&p, 0, &old));
@@ -205,7 +206,7 @@ static void a_movie_shorter_than_preroll_plays(void **state)
 	struct playout p;
 
 	(void)state;
-	cfg.movie = 3;
+	cfg.movie = 300;
 	start(&p, &cfg, 0);
 	feed(&p, 3, 0);
 	assert_int_equal(stats(&p, 0).state, PLAYOUT_PLAYING);
@@ -219,13 +220,116 @@ static void the_last_bytes_end_a_stall(void **state)
 	struct playout p;
 
 	(void)state;
-	cfg.movie = 12;
+	cfg.movie = 1200;
 	start(&p, &cfg, 0);
 	feed(&p, 10, 0);
 	feed(&p, 1, 2 * SEC);
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_BUFFERING);
 	feed(&p, 1, 2 * SEC);	/* 200 bytes, less than re-buffering, but all */
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_PLAYING);
+	playout_free(&p);
+}
+
+static void a_short_last_chunk_plays_to_its_last_byte(void **state)
+{
+	struct playout_cfg cfg = small;
+	struct playout_read r;
+	struct playout p;
+
+	(void)state;
+	cfg.movie = 1130;
+	start(&p, &cfg, 0);
+	feed(&p, 11, 0);
+	assert_true(playout_next_read(&p, 0, &r));
+	assert_int_equal(r.chunk, 11);
+	assert_int_equal(r.bytes, 30);
+	playout_done(&p, r.seq, 0);
+	assert_true(playout_next_read(&p, 0, &r));
+	assert_int_equal(r.chunk, 0);
+	assert_int_equal(r.bytes, 100);
+	assert_int_equal(stats(&p, 1130 * MSEC - 1).movies, 0);
+	assert_int_equal(stats(&p, 1130 * MSEC).movies, 1);
+	assert_int_equal(stats(&p, 1130 * MSEC).stalls, 0);
+	playout_free(&p);
+}
+
+static void the_index_is_on_the_critical_path(void **state)
+{
+	struct playout_read index, r;
+	struct playout_cfg cfg = small;
+	struct playout_stats s;
+	struct playout p;
+
+	(void)state;
+	cfg.index_every = 15;
+	start(&p, &cfg, 0);
+	assert_true(playout_next_read(&p, 0, &index));
+	assert_int_equal(index.seq, PLAYOUT_INDEX);
+	assert_false(playout_next_read(&p, 0, &r));
+	/* it lasts 2 s: so long does the viewer wait, which is no stall */
+	playout_done(&p, index.seq, 2 * SEC);
+	feed(&p, 15, 2 * SEC);
+	s = stats(&p, 2 * SEC);
+	assert_int_equal(s.state, PLAYOUT_PLAYING);
+	assert_int_equal(s.start_ns, 2 * SEC);
+	/* the next one lasts 3 s, but only 1.5 s are buffered */
+	assert_true(playout_next_read(&p, 2 * SEC, &index));
+	assert_int_equal(index.seq, PLAYOUT_INDEX);
+	assert_int_equal(index.chunk, 1);
+	playout_done(&p, index.seq, 5 * SEC);
+	feed(&p, 5, 5 * SEC);
+	s = stats(&p, 5 * SEC);
+	assert_int_equal(s.stalls, 1);
+	assert_int_equal(s.stall_ns, 1500 * MSEC);
+	playout_free(&p);
+}
+
+static void the_last_movie_is_the_end(void **state)
+{
+	struct playout_cfg cfg = small;
+	struct playout_read r;
+	struct playout p;
+
+	(void)state;
+	cfg.movie = 1200;
+	cfg.movies = 2;
+	start(&p, &cfg, 0);
+	feed(&p, 13, 0);	/* beyond the end of the first */
+	assert_int_equal(stats(&p, 1200 * MSEC).movies, 1);
+	feed(&p, 12, 2 * SEC);
+	assert_false(playout_next_read(&p, 2 * SEC, &r));
+	assert_int_equal(stats(&p, 3200 * MSEC).movies, 2);
+	assert_int_equal(stats(&p, 3200 * MSEC).stalls, 0);
+	assert_false(playout_next_read(&p, 3200 * MSEC, &r));
+	playout_free(&p);
+}
+
+static void a_late_index_does_not_serve_the_next_movie(void **state)
+{
+	struct playout_read index, r;
+	struct playout_cfg cfg = small;
+	struct playout p;
+
+	(void)state;
+	cfg.index_every = 12;
+	cfg.movie = 1300;
+	cfg.depth = 3;
+	start(&p, &cfg, 0);
+	assert_true(playout_next_read(&p, 0, &index));
+	playout_done(&p, index.seq, 0);
+	feed(&p, 12, 0);
+	assert_true(playout_next_read(&p, 0, &index));
+	assert_int_equal(index.seq, PLAYOUT_INDEX);
+	/* stalled before the last chunk: the movie has not ended */
+	assert_int_equal(stats(&p, 9 * SEC).state, PLAYOUT_BUFFERING);
+	playout_done(&p, index.seq, 9 * SEC);
+	feed(&p, 1, 9 * SEC);
+	assert_int_equal(stats(&p, 10 * SEC).movies, 1);
+	/* the new movie begins with an index read of its own */
+	assert_true(playout_next_read(&p, 10 * SEC, &r));
+	assert_int_equal(r.seq, PLAYOUT_INDEX);
+	assert_int_equal(r.chunk, 0);
+	assert_int_equal(r.movie, 1);
 	playout_free(&p);
 }
 
@@ -248,6 +352,7 @@ static void refuses_what_cannot_work(void **state)
 	REFUSED(slots, 11);	/* pre-roll alone is 10 chunks */
 	REFUSED(movie, 0);
 	REFUSED(movie, UINT64_MAX / 2);
+	REFUSED(chunk, UINT64_MAX / 2);
 	REFUSED(preroll, 0);
 	REFUSED(rebuffer, 0);
 	REFUSED(rebuffer, 1900);
@@ -269,6 +374,7 @@ static void no_drift(void **state)
 	(void)state;
 	cfg.rate = 31999999;
 	cfg.chunk = UINT64_C(1) << 40;
+	cfg.movie = UINT64_C(50) << 40;
 	cfg.preroll = cfg.rebuffer = 1;
 	cfg.slots = 9;
 	start(&p, &cfg, 0);
@@ -277,15 +383,12 @@ static void no_drift(void **state)
 	playout_free(&p);
 }
 
-/* xorshift64*, seeded per case: a failure names its seed */
+/* seeded per case: a failure names its seed */
 static uint64_t rng;
 
 static uint64_t draw(uint64_t below)
 {
-	rng ^= rng >> 12;
-	rng ^= rng << 25;
-	rng ^= rng >> 27;
-	return (rng * UINT64_C(2685821657736338717) >> 11) % below;
+	return (noise_next(&rng) >> 11) % below;
 }
 
 struct flight {
@@ -303,18 +406,18 @@ static void one_random_run(uint64_t seed)
 	unsigned int flying = 0;
 	uint64_t *holds;	/* per slot: sequence number that it holds or awaits */
 	uint64_t now, begin, expect_seq = 0, stalled = 0, played = 0, last_movie = 0;
-	uint64_t last_pos = 0, playing_ns = 0, latency;
+	uint64_t last_pos = 0, playing_ns = 0, latency, chunks, indexed = 0, index_movie = 0;
 	struct playout_cfg cfg;
 	struct playout_stats s;
 	struct playout p;
 
-	rng = seed * 2 + 1;
-	for (int i = 0; i < 8; i++)
-		draw(2);
+	rng = noise_seed(seed);
 	cfg.rate = 1 + draw(2000000);
 	cfg.chunk = 1 + draw(100000);
 	cfg.depth = 1 + (unsigned int)draw(8);
-	cfg.movie = 1 + draw(60);
+	/* some end within a chunk, some are shorter than one */
+	cfg.movie = 1 + draw(60 * cfg.chunk);
+	cfg.index_every = draw(2) ? 0 : 1 + draw(20);
 	cfg.slots = 4 + draw(40);
 	cfg.preroll = 1 + draw((cfg.slots - 3) * cfg.chunk);
 	cfg.rebuffer = 1 + draw((cfg.slots - 3) * cfg.chunk);
@@ -322,6 +425,7 @@ static void one_random_run(uint64_t seed)
 	latency = 1 + cfg.chunk * SEC / cfg.rate * (1 + draw(30)) / 10;
 	begin = now = draw(1000 * SEC);
 	start(&p, &cfg, now);
+	chunks = (cfg.movie + cfg.chunk - 1) / cfg.chunk;
 	holds = calloc(cfg.slots, sizeof(*holds));
 	assert_non_null(holds);
 
@@ -335,15 +439,33 @@ static void one_random_run(uint64_t seed)
 			uint64_t oldest = p.base + playout_position(&p, now) / cfg.chunk;
 
 			assert_true(flying < cfg.depth);
+			/* nothing is asked for until the index has said where it is */
+			for (unsigned int i = 0; i < flying; i++)
+				assert_true(flight[i].r.seq != PLAYOUT_INDEX);
+			if (r.movie != index_movie)
+				indexed = 0;
+			index_movie = r.movie;
+			if (r.seq == PLAYOUT_INDEX) {
+				assert_true(cfg.index_every > 0);
+				assert_int_equal(r.chunk, indexed++);
+				flight[flying++] =
+					(struct flight){ r, now + 1 + draw(2 * latency) };
+				continue;
+			}
+			if (cfg.index_every && r.seq - p.base < chunks)
+				assert_int_equal(indexed, 1 + (r.seq - p.base) / cfg.index_every);
+			assert_int_equal(r.bytes, r.chunk == chunks - 1 ?
+				cfg.movie - (chunks - 1) * cfg.chunk : cfg.chunk);
 			assert_int_equal(r.seq, expect_seq++);
 			assert_int_equal(r.slot, r.seq % cfg.slots);
-			assert_int_equal(r.chunk, (r.seq - p.base) % cfg.movie);
+			assert_int_equal(r.chunk, (r.seq - p.base) % chunks);
 			assert_int_equal(r.movie, p.movies);
 			/* never over data that is still to be played, or awaited */
 			if (r.seq >= cfg.slots)
 				assert_true(holds[r.slot] < oldest);
 			for (unsigned int i = 0; i < flying; i++)
-				assert_true(flight[i].r.slot != r.slot);
+				assert_true(flight[i].r.slot != r.slot ||
+					    flight[i].r.seq == PLAYOUT_INDEX);
 			holds[r.slot] = r.seq;
 			flight[flying++] = (struct flight){ r, now + 1 + draw(2 * latency) };
 		}
@@ -373,7 +495,7 @@ static void one_random_run(uint64_t seed)
 		if (before == PLAYOUT_PLAYING)
 			playing_ns += (p.state == PLAYOUT_PLAYING ? now : p.since) - then;
 		if (p.movies != movies)
-			played += cfg.movie * cfg.chunk;
+			played += cfg.movie;
 
 		while (first >= 0 && flight[first].due <= now) {
 			playout_done(&p, flight[first].r.seq, now);
@@ -389,7 +511,7 @@ static void one_random_run(uint64_t seed)
 		assert_true(s.worst_ns <= s.stall_ns);
 		assert_true(s.recent <= s.stalls);
 		assert_true(s.buffered <= cfg.slots * cfg.chunk);
-		assert_true(playout_position(&p, now) <= cfg.movie * cfg.chunk);
+		assert_true(playout_position(&p, now) <= cfg.movie);
 		if (s.movies == last_movie)
 			assert_true(playout_position(&p, now) >= last_pos);
 		last_movie = s.movies;
@@ -418,88 +540,6 @@ static void random_devices(void **state)
 		one_random_run(seed);
 }
 
-/*
- * The demo on a device that serves the player `bps` bytes/s, one request of
- * max_sectors after the other, for `seconds`. Returns stalls; *idle counts
- * the times at which the player had nothing outstanding.
- */
-static uint64_t demo(double bps, unsigned int seconds, unsigned int *idle)
-{
-	const struct playout_cfg cfg = {
-		.rate = DEMO_RATE,
-		.chunk = UINT64_C(1) << 20,
-		.slots = DEMO_BUFFER >> 20,
-		.movie = DEMO_MOVIE >> 20,
-		.preroll = DEMO_RATE,
-		.rebuffer = DEMO_RATE / 2,
-		.depth = 2,
-	};
-	uint64_t now = 0, step = (uint64_t)(1e9 * (double)cfg.chunk / bps);
-	struct playout_read r;
-	uint64_t queue[2];
-	unsigned int queued = 0;
-	struct playout_stats s;
-	struct playout p;
-
-	start(&p, &cfg, 0);
-	*idle = 0;
-	while (now < seconds * SEC) {
-		while (queued < 2 && playout_next_read(&p, now, &r))
-			queue[queued++] = r.seq;
-		now += step;
-		if (queued < 2)
-			(*idle)++;
-		if (queued) {
-			playout_done(&p, queue[0], now);
-			queue[0] = queue[1];
-			queued--;
-		}
-	}
-	playout_get_stats(&p, now, &s);
-	playout_free(&p);
-	return s.stalls;
-}
-
-/* bytes/s of the device: null_blk lets whole requests through, each 20 ms */
-static double demo_device(void)
-{
-	unsigned int tick = (1 << 20) / 50 * DEMO_MBPS;
-	unsigned int request = DEMO_MAX_SECTORS * 512;
-
-	return 50.0 * (tick / request) * request;
-}
-
-static void demo_device_is_as_fast_as_it_says(void **state)
-{
-	(void)state;
-	assert_int_equal((int)(demo_device() / 1e5), 524);
-}
-
-static void demo_stalls_at_equal_weights(void **state)
-{
-	unsigned int idle;
-
-	(void)state;
-	/* a stall at least each 10 s, and always backlogged */
-	assert_true(demo(demo_device() / 2, 120, &idle) >= 12);
-	assert_int_equal(idle, 0);
-}
-
-static void demo_plays_at_4_to_1_and_stays_backlogged(void **state)
-{
-	unsigned int idle;
-
-	(void)state;
-	assert_int_equal(demo(demo_device() * 4 / 5, 600, &idle), 0);
-	assert_int_equal(idle, 0);
-	/* where a measured ratio still passes, and on a host 20 % too slow */
-	assert_int_equal(demo(demo_device() * 3.6 / 4.6, 600, &idle), 0);
-	assert_int_equal(demo(demo_device() * 0.8 * 4 / 5, 600, &idle), 0);
-	/* 10:1 holds too */
-	assert_int_equal(demo(demo_device() * 10 / 11, 600, &idle), 0);
-	assert_int_equal(idle, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -512,12 +552,13 @@ int main(void)
 		cmocka_unit_test(a_new_movie_is_no_stall),
 		cmocka_unit_test(a_movie_shorter_than_preroll_plays),
 		cmocka_unit_test(the_last_bytes_end_a_stall),
+		cmocka_unit_test(a_short_last_chunk_plays_to_its_last_byte),
+		cmocka_unit_test(the_index_is_on_the_critical_path),
+		cmocka_unit_test(the_last_movie_is_the_end),
+		cmocka_unit_test(a_late_index_does_not_serve_the_next_movie),
 		cmocka_unit_test(refuses_what_cannot_work),
 		cmocka_unit_test(no_drift),
 		cmocka_unit_test(random_devices),
-		cmocka_unit_test(demo_device_is_as_fast_as_it_says),
-		cmocka_unit_test(demo_stalls_at_equal_weights),
-		cmocka_unit_test(demo_plays_at_4_to_1_and_stays_backlogged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

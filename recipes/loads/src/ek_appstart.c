@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ek-appstart: the burst of small reads with which an application starts. It
+ * maps its libraries one after the other, reads its configuration one file
+ * after the other, then its pictures and fonts with several threads; each
+ * stage begins when the one before has ended. What it reads, `prepare` makes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "hist.h"
+#include "options.h"
+#include "tree.h"
+#include "util.h"
+
+#define MANIFEST	"manifest"
+/* one read() at most; what is touched of a mapping before the next look at the clock */
+#define PIECE		(UINT64_C(64) << 10)
+/* the ELF header and program headers, which the dynamic linker reads first (glibc) */
+#define ELF_HEAD	832
+#define MAX_THREADS	64
+
+struct options {
+	const char *dir;
+	uint64_t total;		/* bytes, 0: as they come */
+	unsigned int files;
+	unsigned int seed;
+	unsigned int threads;
+	bool prepare;
+	bool cold;
+	bool json;
+	bool buckets;
+};
+
+struct app {
+	const struct options *o;
+	struct tree tree;
+	int dir;
+	uint64_t warm;		/* bytes in the page cache after they were dropped */
+	uint64_t begin[TREE_KINDS + 1];	/* when a stage began; the last: the end */
+	atomic_uint next;	/* asset that the next thread takes */
+	struct hist reads;	/* ns; the first of a file includes opening it */
+};
+
+struct reader {
+	pthread_t thread;
+	struct app *app;
+	unsigned char *memory;
+	struct hist reads;
+};
+
+static void parse_options(int argc, char **argv, struct options *o)
+{
+	const struct opt opts[] = {
+		{ "files", OPT_COUNT, &o->files, .min = 1, .max = TREE_MAX_FILES, .arg = "N",
+		  .help = "prepare: how many (default 400)" },
+		{ "total", OPT_BYTES, &o->total, .min = 1, .arg = "BYTES",
+		  .help = "prepare: together (default: as the sizes come)" },
+		{ "seed", OPT_COUNT, &o->seed, .max = UINT32_MAX, .arg = "N",
+		  .help = "prepare: sizes, content and order follow from it (default 1)" },
+		{ "threads", OPT_COUNT, &o->threads, .min = 1, .max = MAX_THREADS, .arg = "N",
+		  .help = "run: that read the assets (default 4)" },
+		{ "cold", OPT_FLAG, &o->cold,
+		  .help = "run: drop the files from the page cache first (inodes stay)" },
+		{ "json", OPT_FLAG, &o->json, .help = "run: print the summary as JSON" },
+		{ "buckets", OPT_FLAG, &o->buckets, .help = "run: and all latencies in it" },
+		{ 0 },
+	};
+	const struct opt_program program = {
+		.usage = "[OPTION...] prepare|run DIR",
+		.about = "prepare  makes an application's files in DIR, which it creates\n"
+			 "run      reads them as the application does when it starts",
+		.positional = "prepare or run, and one folder",
+		.positionals = 2,
+		.opts = opts,
+	};
+	int first;
+
+	*o = (struct options){ .seed = UINT32_MAX };
+	first = opt_parse(argc, argv, &program);
+	o->prepare = !strcmp(argv[first], "prepare");
+	if (!o->prepare && strcmp(argv[first], "run") != 0)
+		die_usage("'%s' is none of prepare, run", argv[first]);
+	if (o->prepare && (o->threads || o->cold || o->json || o->buckets))
+		die_usage("--threads, --cold, --json and --buckets go with run only");
+	if (!o->prepare && (o->files || o->total || o->seed != UINT32_MAX))
+		die_usage("--files, --total and --seed go with prepare only");
+	o->dir = argv[first + 1];
+	if (!o->files)
+		o->files = 400;
+	if (o->seed == UINT32_MAX)
+		o->seed = 1;
+	if (!o->threads)
+		o->threads = 4;
+}
+
+static int open_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		die("opening %s: %s", path, strerror(errno));
+	return fd;
+}
+
+static void write_file(const struct app *a, const char *path, const void *from, uint64_t bytes)
+{
+	int fd = openat(a->dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		die("creating %s/%s: %s", a->o->dir, path, strerror(errno));
+	write_all(fd, from, bytes, path);
+	if (close(fd))
+		die("writing %s/%s: %s", a->o->dir, path, strerror(errno));
+}
+
+static void prepare(struct app *a)
+{
+	const struct options *o = a->o;
+	const char *wrong = tree_plan(&a->tree, o->files, o->seed, o->total);
+	unsigned char *memory = alloc_buffer(TREE_MAX_FILE);
+	char text[128], path[32];
+
+	if (wrong)
+		die_usage("%s", wrong);
+	if (mkdir(o->dir, 0755))
+		die("creating %s: %s", o->dir, strerror(errno));
+	a->dir = open_dir(o->dir);
+	for (unsigned int kind = 0; kind < TREE_KINDS; kind++)
+		if (mkdirat(a->dir, tree_folders[kind], 0755))
+			die("creating %s/%s: %s", o->dir, tree_folders[kind], strerror(errno));
+	for (unsigned int i = 0; i < a->tree.files; i++) {
+		const struct tree_file *f = &a->tree.file[i];
+
+		fill_noise(memory, f->size, ((uint64_t)o->seed << 32) + f->number);
+		write_file(a, tree_path(f, path), memory, f->size);
+	}
+	/* clean pages, so that run can drop them; the manifest last: half a tree has none */
+	if (syncfs(a->dir))
+		die("syncing %s: %s", o->dir, strerror(errno));
+	tree_print(&a->tree, text, sizeof(text));
+	write_file(a, MANIFEST, text, strlen(text));
+	if (syncfs(a->dir))
+		die("syncing %s: %s", o->dir, strerror(errno));
+	printf("%s: %u files, %.1f MB\n", o->dir, a->tree.files, (double)a->tree.total / 1e6);
+}
+
+static void read_manifest(struct app *a)
+{
+	int fd = openat(a->dir, MANIFEST, O_RDONLY | O_CLOEXEC);
+	const char *wrong;
+	char text[128];
+	ssize_t n;
+
+	if (fd < 0)
+		die("opening %s/" MANIFEST " (which 'ek-appstart prepare' writes): %s", a->o->dir,
+		    strerror(errno));
+	n = read(fd, text, sizeof(text) - 1);
+	if (n < 0)
+		die("reading %s/" MANIFEST ": %s", a->o->dir, strerror(errno));
+	text[n] = 0;
+	close(fd);
+	wrong = tree_parse(&a->tree, text);
+	if (wrong)
+		die("reading %s/" MANIFEST ": %s", a->o->dir, wrong);
+}
+
+/* opens a file of the tree, which must be what was planned */
+static int open_file(const struct app *a, const struct tree_file *f, char path[32])
+{
+	int fd = openat(a->dir, tree_path(f, path), O_RDONLY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		die("opening %s/%s: %s", a->o->dir, path, strerror(errno));
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size)
+		die("%s/%s is not as it was prepared: it has %lld bytes, not %llu", a->o->dir, path,
+		    (long long)st.st_size, (unsigned long long)f->size);
+	return fd;
+}
+
+static void *map_file(const struct app *a, const struct tree_file *f, int fd, const char *path)
+{
+	void *map = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+	if (map == MAP_FAILED)
+		die("mapping %s/%s: %s", a->o->dir, path, strerror(errno));
+	return map;
+}
+
+/* drops all files from the page cache and counts what stayed there all the same */
+static void make_cold(struct app *a)
+{
+	unsigned char resident[TREE_MAX_FILE / 4096];
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	char path[32];
+
+	for (unsigned int i = 0; i < a->tree.files; i++) {
+		const struct tree_file *f = &a->tree.file[i];
+		int fd = open_file(a, f, path);
+		void *map;
+
+		drop_cache(fd, path);
+		map = map_file(a, f, fd, path);
+		if (mincore(map, (size_t)f->size, resident))
+			die("looking for %s/%s in the page cache: %s", a->o->dir, path,
+			    strerror(errno));
+		for (uint64_t n = 0; n < (f->size + page - 1) / page; n++)
+			a->warm += resident[n] & 1 ? page : 0;
+		munmap(map, (size_t)f->size);
+		close(fd);
+	}
+	if (a->warm)
+		warn("%llu bytes are still in the page cache (in use, or not on a disk)",
+		     (unsigned long long)a->warm);
+}
+
+/* adds a sample that began at *begin, and begins the next one */
+static void sample(struct hist *h, uint64_t *begin)
+{
+	uint64_t now = now_ns();
+
+	hist_add(h, now - *begin);
+	*begin = now;
+}
+
+static void read_file(const struct app *a, const struct tree_file *f, unsigned char *memory,
+		      struct hist *reads)
+{
+	uint64_t begin = now_ns(), done = 0;
+	char path[32];
+	int fd = open_file(a, f, path);
+
+	while (done < f->size) {
+		ssize_t n = read(fd, memory, PIECE);
+
+		if (n <= 0)
+			die("reading %s/%s: %s", a->o->dir, path,
+			    n ? strerror(errno) : "it ended early");
+		done += (uint64_t)n;
+		sample(reads, &begin);
+	}
+	close(fd);
+}
+
+/* as the dynamic linker: the head is read, the rest comes by page faults */
+static void map_library(const struct app *a, const struct tree_file *f, struct hist *reads)
+{
+	uint64_t begin = now_ns();
+	unsigned char head[ELF_HEAD];
+	volatile unsigned char *map;
+	char path[32];
+	int fd = open_file(a, f, path);
+
+	if (read(fd, head, sizeof(head)) != (ssize_t)sizeof(head))
+		die("reading %s/%s: %s", a->o->dir, path, strerror(errno));
+	sample(reads, &begin);
+	map = map_file(a, f, fd, path);
+	close(fd);
+	for (uint64_t at = 0; at < f->size; at += 4096) {
+		(void)map[at];
+		if ((at + 4096) % PIECE == 0 || at + 4096 >= f->size)
+			sample(reads, &begin);
+	}
+	munmap((void *)(uintptr_t)map, (size_t)f->size);
+}
+
+static void *read_assets(void *arg)
+{
+	struct reader *r = arg;
+	struct app *a = r->app;
+	unsigned int i;
+
+	while ((i = atomic_fetch_add(&a->next, 1)) < a->tree.first[TREE_ASSET + 1])
+		read_file(a, &a->tree.file[i], r->memory, &r->reads);
+	return NULL;
+}
+
+static void read_in_threads(struct app *a)
+{
+	struct reader *readers = calloc(a->o->threads, sizeof(*readers));
+	int err;
+
+	if (!readers)
+		die("getting memory for %u threads: %s", a->o->threads, strerror(ENOMEM));
+	a->next = a->tree.first[TREE_ASSET];
+	for (unsigned int i = 0; i < a->o->threads; i++) {
+		readers[i].app = a;
+		readers[i].memory = alloc_buffer(PIECE);
+		err = pthread_create(&readers[i].thread, NULL, read_assets, &readers[i]);
+		if (err)
+			die("starting a thread: %s", strerror(err));
+	}
+	for (unsigned int i = 0; i < a->o->threads; i++) {
+		pthread_join(readers[i].thread, NULL);
+		hist_merge(&a->reads, &readers[i].reads);
+	}
+	free(readers);
+}
+
+static void run_stages(struct app *a)
+{
+	unsigned char *memory = alloc_buffer(PIECE);
+
+	for (unsigned int kind = 0; kind < TREE_KINDS; kind++) {
+		a->begin[kind] = now_ns();
+		if (kind == TREE_ASSET) {
+			read_in_threads(a);
+			continue;
+		}
+		for (unsigned int i = a->tree.first[kind]; i < a->tree.first[kind + 1]; i++) {
+			if (kind == TREE_LIBRARY)
+				map_library(a, &a->tree.file[i], &a->reads);
+			else
+				read_file(a, &a->tree.file[i], memory, &a->reads);
+		}
+	}
+	a->begin[TREE_KINDS] = now_ns();
+}
+
+static double stage_ms(const struct app *a, unsigned int from, unsigned int to)
+{
+	return (double)(a->begin[to] - a->begin[from]) / 1e6;
+}
+
+static void summary(const struct app *a)
+{
+	double total = stage_ms(a, 0, TREE_KINDS);
+
+	if (a->o->json) {
+		printf("{\"total_ms\":%.3f,\"libraries_ms\":%.3f,\"configuration_ms\":%.3f,"
+		       "\"assets_ms\":%.3f,\"files\":%u,\"bytes\":%llu,\"warm_bytes\":%llu,\"reads\":%llu,",
+		       total, stage_ms(a, TREE_LIBRARY, TREE_CONFIG),
+		       stage_ms(a, TREE_CONFIG, TREE_ASSET), stage_ms(a, TREE_ASSET, TREE_KINDS),
+		       a->tree.files, (unsigned long long)a->tree.total,
+		       (unsigned long long)a->warm, (unsigned long long)a->reads.count);
+		hist_json(stdout, "read", &a->reads);
+		if (a->o->buckets)
+			hist_json_buckets(stdout, "read", &a->reads);
+		puts("}");
+	} else {
+		printf("started in %.1f ms: %u files, %.1f MB, %.1f MB/s; a read took %.0f us (median), "
+		       "%.0f (p99), %.0f (max)\n",
+		       total, a->tree.files, (double)a->tree.total / 1e6,
+		       total > 0 ? (double)a->tree.total / 1e3 / total : 0.0,
+		       (double)hist_percentile(&a->reads, 5000) / 1e3,
+		       (double)hist_percentile(&a->reads, 9900) / 1e3, (double)a->reads.max / 1e3);
+	}
+}
+
+/* what read() would have reported: a page of a mapping that cannot be read */
+static void on_bus_error(int sig)
+{
+	static const char text[] = "ek-appstart: reading a library failed (an I/O error)\n";
+
+	(void)sig;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(1);
+	_exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_handler = on_bus_error };
+	static struct app a;
+	struct options o;
+
+	parse_options(argc, argv, &o);
+	a.o = &o;
+	if (o.prepare) {
+		prepare(&a);
+	} else {
+		sigaction(SIGBUS, &sa, NULL);
+		a.dir = open_dir(o.dir);
+		read_manifest(&a);
+		if (o.cold)
+			make_cold(&a);
+		run_stages(&a);
+		summary(&a);
+	}
+	tree_free(&a.tree);
+	if (fflush(stdout))
+		die("writing the summary: %s", strerror(errno));
+	return 0;
+}

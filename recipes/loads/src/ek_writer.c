@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ek-writer: records periodic data with write() as a control unit does, and
+ * measures how long each write() takes. How blocks are allocated and how data
+ * get to the flash are options: the cases of Okabe and Toyama, "Reducing File
+ * Write Latency for Real-Time Data Recording" (2020), section 4.1.
+ *
+ * A set of writes may be longer than a file: then one recording follows the
+ * other. What lies between them (a new file, its blocks, the cut and the last
+ * sync) is no part of any period, as in the paper's figure 3.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "hist.h"
+#include "options.h"
+#include "util.h"
+
+enum allocate { ALLOCATE_APPEND, ALLOCATE_PREALLOCATE };
+enum sync { SYNC_NONE, SYNC_FDATASYNC, SYNC_RANGE };
+
+struct options {
+	const char *path;
+	uint64_t record;	/* bytes of one write() */
+	uint64_t every;		/* ns from one to the next */
+	uint64_t total;		/* bytes of one recording at most */
+	uint64_t sync_every;	/* bytes */
+	uint64_t duration;	/* ns, 0: until all is written */
+	unsigned int writes;	/* of all recordings, 0: one recording */
+	unsigned int allocate;	/* enum allocate */
+	unsigned int sync;	/* enum sync */
+	bool sync_thread;
+	bool replace;
+	bool json;
+	bool buckets;
+};
+
+/*
+ * One recording's data on their way to the flash. `written` and `end` belong to
+ * the lock; `synced` and `syncs` to whoever syncs: the thread, or without one
+ * the writer, which reads them only after the thread has ended.
+ */
+struct flush {
+	const struct options *o;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	pthread_t thread;
+	uint64_t written;	/* bytes that are to be synced */
+	uint64_t synced;	/* bytes that have been */
+	struct hist syncs;	/* ns */
+	int fd;
+	bool end;		/* no more will be written */
+};
+
+struct writer {
+	const struct options *o;
+	struct flush flush;
+	unsigned char *memory;
+	struct hist latency;	/* of write(), ns */
+	struct hist setup;	/* create and allocate, ns; one a recording */
+	struct hist finish;	/* cut and last sync, ns; one a recording */
+	uint64_t start;
+	uint64_t stop;		/* now_ns() at which the duration is over */
+	uint64_t late;		/* writes that began after their period */
+	uint64_t worst_delay;	/* from when a write was due to its beginning, ns */
+};
+
+static void parse_options(int argc, char **argv, struct options *o)
+{
+	static const char *const allocates[] = { "append", "preallocate", NULL };
+	static const char *const syncs[] = { "none", "fdatasync", "range", NULL };
+	const struct opt opts[] = {
+		{ "record", OPT_BYTES, &o->record, .min = 1, .max = UINT64_C(1) << 30,
+		  .arg = "BYTES", .help = "one write() (default 16K)" },
+		{ "every", OPT_TIME, &o->every, .min = 1000, .max = 3600 * NSEC_PER_SEC,
+		  .arg = "TIME", .help = "from one write() to the next (default 5ms)" },
+		{ "total", OPT_BYTES, &o->total, .min = 1, .arg = "BYTES",
+		  .help = "one recording at most (default 100MB)" },
+		{ "writes", OPT_COUNT, &o->writes, .min = 1, .max = 1000000000, .arg = "N",
+		  .help = "write() calls, in as many recordings as it takes (default: one)" },
+		{ "allocate", OPT_CHOICE, &o->allocate, .choices = allocates, .arg = "HOW",
+		  .help = "append (default), or preallocate the total and cut it in the end" },
+		{ "sync", OPT_CHOICE, &o->sync, .choices = syncs, .arg = "HOW",
+		  .help = "none, fdatasync (default) or range, i.e. sync_file_range()" },
+		{ "sync-every", OPT_BYTES, &o->sync_every, .min = 1, .arg = "BYTES",
+		  .help = "written since the last sync (default 2MB)" },
+		{ "sync-thread", OPT_FLAG, &o->sync_thread,
+		  .help = "sync in a thread, not between two writes" },
+		{ "replace", OPT_FLAG, &o->replace, .help = "remove FILE if it exists" },
+		{ "duration", OPT_TIME, &o->duration, .min = 1, .arg = "TIME",
+		  .help = "end even if not all is written" },
+		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
+		{ "buckets", OPT_FLAG, &o->buckets, .help = "and all latencies in it" },
+		{ 0 },
+	};
+	const struct opt_program program = {
+		.usage = "[OPTION...] FILE",
+		.about = "Records to FILE at a steady pace and measures each write().",
+		.positional = "one file to write",
+		.positionals = 1,
+		.opts = opts,
+	};
+
+	*o = (struct options){
+		.record = 16384,
+		.every = 5 * NSEC_PER_MSEC,
+		.total = 100000000,
+		.sync_every = 2000000,
+		.sync = SYNC_FDATASYNC,
+	};
+	o->path = argv[opt_parse(argc, argv, &program)];
+	if (o->total < o->record)
+		die_usage("--total: must hold at least one record of %llu bytes",
+			  (unsigned long long)o->record);
+	if (o->sync_thread && o->sync == SYNC_NONE)
+		die_usage("--sync-thread goes with --sync fdatasync or range");
+}
+
+/* brings to the flash what lies between f->synced and `to` */
+static void sync_up_to(struct flush *f, uint64_t to)
+{
+	uint64_t begin = now_ns();
+	int ret;
+
+	if (f->o->sync == SYNC_FDATASYNC)
+		ret = fdatasync(f->fd);
+	else
+		/* starts what is not under way yet and waits for all: no metadata, no flush */
+		ret = sync_file_range(f->fd, (off_t)f->synced, (off_t)(to - f->synced),
+				      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+					      SYNC_FILE_RANGE_WAIT_AFTER);
+	if (ret)
+		die("syncing %s: %s", f->o->path, strerror(errno));
+	hist_add(&f->syncs, now_ns() - begin);
+	f->synced = to;
+}
+
+static void *sync_thread(void *arg)
+{
+	struct flush *f = arg;
+
+	pthread_mutex_lock(&f->lock);
+	for (;;) {
+		uint64_t to = f->written;
+
+		if (to - f->synced >= f->o->sync_every) {
+			pthread_mutex_unlock(&f->lock);
+			sync_up_to(f, to);
+			pthread_mutex_lock(&f->lock);
+		} else if (f->end) {
+			break;
+		} else {
+			pthread_cond_wait(&f->more, &f->lock);
+		}
+	}
+	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+static void flush_begin(struct flush *f, int fd)
+{
+	int err;
+
+	f->fd = fd;
+	f->written = f->synced = 0;
+	f->end = false;
+	if (!f->o->sync_thread)
+		return;
+	err = pthread_create(&f->thread, NULL, sync_thread, f);
+	if (err)
+		die("starting a thread: %s", strerror(err));
+}
+
+static void flush_written(struct flush *f, uint64_t written)
+{
+	if (f->o->sync == SYNC_NONE)
+		return;
+	if (!f->o->sync_thread) {
+		if (written - f->synced >= f->o->sync_every)
+			sync_up_to(f, written);
+		return;
+	}
+	pthread_mutex_lock(&f->lock);
+	f->written = written;
+	pthread_cond_signal(&f->more);
+	pthread_mutex_unlock(&f->lock);
+}
+
+static void flush_end(struct flush *f)
+{
+	if (!f->o->sync_thread)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->end = true;
+	pthread_cond_signal(&f->more);
+	pthread_mutex_unlock(&f->lock);
+	pthread_join(f->thread, NULL);
+}
+
+static int open_recording(struct writer *w, bool replace)
+{
+	uint64_t begin = now_ns();
+	int fd = create_file(w->o->path, replace);
+	int err;
+
+	if (w->o->allocate == ALLOCATE_PREALLOCATE) {
+		/* the file has its final size from now on */
+		err = fallocate(fd, 0, 0, (off_t)w->o->total) ? errno : 0;
+		if (err)
+			die("allocating %llu bytes for %s: %s", (unsigned long long)w->o->total,
+			    w->o->path, strerror(err));
+	}
+	hist_add(&w->setup, now_ns() - begin);
+	return fd;
+}
+
+static void close_recording(struct writer *w, int fd, uint64_t written)
+{
+	uint64_t begin = now_ns();
+
+	if (w->o->allocate == ALLOCATE_PREALLOCATE && ftruncate(fd, (off_t)written))
+		die("cutting %s: %s", w->o->path, strerror(errno));
+	if (fsync(fd) || close(fd))
+		die("syncing %s: %s", w->o->path, strerror(errno));
+	hist_add(&w->finish, now_ns() - begin);
+}
+
+static void write_record(struct writer *w, int fd, uint64_t due)
+{
+	uint64_t begin = now_ns(), end;
+
+	write_all(fd, w->memory, w->o->record, w->o->path);
+	end = now_ns();
+	hist_add(&w->latency, end - begin);
+	if (begin - due > w->worst_delay)
+		w->worst_delay = begin - due;
+	if (begin - due >= w->o->every)
+		w->late++;
+}
+
+static bool done(const struct writer *w)
+{
+	return stopping || now_ns() >= w->stop ||
+	       (w->o->writes && w->latency.count >= w->o->writes);
+}
+
+/* from an empty file to a synced one */
+static void record(struct writer *w, bool replace)
+{
+	int fd = open_recording(w, replace);
+	uint64_t written = 0, due;
+
+	flush_begin(&w->flush, fd);
+	/* the data of a period are there at its beginning; a late write is caught up with */
+	for (due = now_ns(); written + w->o->record <= w->o->total && !done(w);
+	     due += w->o->every) {
+		sleep_until(due);
+		if (done(w))
+			break;
+		write_record(w, fd, due);
+		written += w->o->record;
+		flush_written(&w->flush, written);
+	}
+	flush_end(&w->flush);
+	close_recording(w, fd, written);
+}
+
+static void summary(const struct writer *w)
+{
+	const struct hist *l = &w->latency;
+	double s = (double)(now_ns() - w->start) / 1e9;
+
+	if (w->o->json) {
+		printf("{\"writes\":%llu,\"recordings\":%llu,\"bytes\":%llu,\"seconds\":%.3f,",
+		       (unsigned long long)l->count, (unsigned long long)w->setup.count,
+		       (unsigned long long)(l->count * w->o->record), s);
+		hist_json(stdout, "write", l);
+		printf(",\"late\":%llu,\"worst_delay_us\":%.1f,\"syncs\":%llu,",
+		       (unsigned long long)w->late, (double)w->worst_delay / 1e3,
+		       (unsigned long long)w->flush.syncs.count);
+		hist_json(stdout, "sync", &w->flush.syncs);
+		printf(",\"setup_max_us\":%.1f,\"finish_max_us\":%.1f", (double)w->setup.max / 1e3,
+		       (double)w->finish.max / 1e3);
+		if (w->o->buckets)
+			hist_json_buckets(stdout, "write", l);
+		puts("}");
+	} else {
+		printf("%.1f s: %llu writes of %llu bytes in %llu recordings: min %.0f, mean %.0f, p99 %.0f, "
+		       "p99.9 %.0f, max %.0f us; %llu late\n",
+		       s, (unsigned long long)l->count, (unsigned long long)w->o->record,
+		       (unsigned long long)w->setup.count, (double)l->min / 1e3,
+		       (double)hist_mean(l) / 1e3, (double)hist_percentile(l, 9900) / 1e3,
+		       (double)hist_percentile(l, 9990) / 1e3, (double)l->max / 1e3,
+		       (unsigned long long)w->late);
+	}
+	if (fflush(stdout))
+		die("writing the summary: %s", strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+	static struct writer w = {
+		.flush = {
+			.lock = PTHREAD_MUTEX_INITIALIZER,
+			.more = PTHREAD_COND_INITIALIZER,
+		},
+	};
+	struct options o;
+
+	parse_options(argc, argv, &o);
+	w.o = w.flush.o = &o;
+	w.memory = alloc_buffer(o.record);
+	/* flash that compresses, and sparse models of it, must not see zeros */
+	fill_noise(w.memory, o.record, 1);
+	catch_signals(NULL);
+
+	w.start = now_ns();
+	w.stop = o.duration ? w.start + o.duration : UINT64_MAX;
+	record(&w, o.replace);
+	while (o.writes && !done(&w))
+		record(&w, true);
+	summary(&w);
+	return 0;
+}

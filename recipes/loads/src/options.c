@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Command lines of the loads. */
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_OPTS	32
+#define MAX_TIME	UINT64_C(1000000000000000)
+/* getopt_long() gives this for the first option of a table */
+#define FIRST		256
+
+struct unit {
+	const char *name;
+	uint64_t factor;
+};
+
+void die_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputs(" (see --help)\n", stderr);
+	exit(2);
+}
+
+/* NUMBER[.NUMBER][UNIT], exact and rounded down; at most limit */
+static bool parse_quantity(const char *text, const struct unit *units, uint64_t limit,
+			   uint64_t *value)
+{
+	size_t whole = strspn(text, "0123456789"), decimals = 0;
+	const char *unit = text + whole, *fraction = unit;
+	unsigned __int128 n = 0, scale = 1;
+
+	if (!whole)
+		return false;
+	if (*unit == '.') {
+		fraction = unit + 1;
+		decimals = strspn(fraction, "0123456789");
+		unit = fraction + decimals;
+		if (!decimals)
+			return false;
+	}
+	/* 10^18 leaves room for the product with any factor */
+	if (whole + decimals > 19)
+		return false;
+	for (const char *c = text; c < unit; c++) {
+		if (*c == '.')
+			continue;
+		n = n * 10 + (unsigned int)(*c - '0');
+		if (c >= fraction && decimals)
+			scale *= 10;
+	}
+	for (; units->name; units++) {
+		if (strcmp(unit, units->name) != 0)
+			continue;
+		/* half a byte, half a nanosecond: not meant */
+		if (units->factor == 1 && decimals)
+			return false;
+		n = n * units->factor / scale;
+		if (n > limit)
+			return false;
+		*value = (uint64_t)n;
+		return true;
+	}
+	return false;
+}
+
+bool parse_bytes(const char *text, uint64_t *bytes)
+{
+	static const struct unit units[] = {
+		{ "", 1 },
+		{ "k", UINT64_C(1) << 10 },
+		{ "K", UINT64_C(1) << 10 },
+		{ "M", UINT64_C(1) << 20 },
+		{ "G", UINT64_C(1) << 30 },
+		{ "kB", UINT64_C(1000) },
+		{ "MB", UINT64_C(1000000) },
+		{ "GB", UINT64_C(1000000000) },
+		{ NULL, 0 },
+	};
+
+	/* offsets are signed in the kernel */
+	return parse_quantity(text, units, INT64_MAX, bytes);
+}
+
+bool parse_time(const char *text, uint64_t *ns)
+{
+	static const struct unit units[] = {
+		{ "", UINT64_C(1000000000) },
+		{ "s", UINT64_C(1000000000) },
+		{ "ms", UINT64_C(1000000) },
+		{ "us", UINT64_C(1000) },
+		{ NULL, 0 },
+	};
+
+	return parse_quantity(text, units, MAX_TIME, ns);
+}
+
+static bool parse_count(const struct opt *o, const char *text, uint64_t *n)
+{
+	static const struct unit units[] = { { "", 1 }, { NULL, 0 } };
+
+	return parse_quantity(text, units, o->max, n) && *n >= o->min;
+}
+
+static void choose(const struct opt *o, const char *text)
+{
+	char all[200] = "";
+	size_t used = 0;
+
+	for (unsigned int i = 0; o->choices[i]; i++) {
+		if (!strcmp(o->choices[i], text)) {
+			*(unsigned int *)o->to = i;
+			return;
+		}
+		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "",
+					 o->choices[i]);
+	}
+	die_usage("--%s: '%s' is none of %s", o->name, text, all);
+}
+
+static void set(const struct opt *o, const char *text)
+{
+	uint64_t n = 0;
+
+	switch (o->kind) {
+	case OPT_FLAG:
+		*(bool *)o->to = true;
+		return;
+	case OPT_TEXT:
+		if (!*text)
+			die_usage("--%s: must not be empty", o->name);
+		*(const char **)o->to = text;
+		return;
+	case OPT_CHOICE:
+		choose(o, text);
+		return;
+	case OPT_COUNT:
+		if (!parse_count(o, text, &n))
+			die_usage("--%s: '%s' is not a whole number from %llu to %llu", o->name, text,
+				  (unsigned long long)o->min, (unsigned long long)o->max);
+		*(unsigned int *)o->to = (unsigned int)n;
+		return;
+	case OPT_BYTES:
+		if (!parse_bytes(text, &n))
+			die_usage("--%s: '%s' is not a number of bytes such as 4096, 100M or 41.9MB",
+				  o->name, text);
+		break;
+	case OPT_TIME:
+		if (!parse_time(text, &n))
+			die_usage("--%s: '%s' is not a time such as 10, 0.5s or 5ms", o->name, text);
+		break;
+	}
+	if (n < o->min || (o->max && n > o->max)) {
+		/* both kinds in their smallest unit, so that the limits are exact */
+		const char *unit = o->kind == OPT_TIME ? "ns" : "bytes";
+
+		if (o->max)
+			die_usage("--%s: '%s' is not from %llu to %llu %s", o->name, text,
+				  (unsigned long long)o->min, (unsigned long long)o->max, unit);
+		die_usage("--%s: must be longer than 0", o->name);
+	}
+	*(uint64_t *)o->to = n;
+}
+
+static _Noreturn void help(const struct opt_program *program)
+{
+	bool bytes = false, time = false;
+
+	printf("Usage: %s %s\n%s\n\n", program_invocation_short_name, program->usage,
+	       program->about);
+	for (const struct opt *o = program->opts; o->name; o++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg ? " " : "",
+			 o->arg ? o->arg : "");
+		printf("  %-26s  %s\n", left, o->help);
+		bytes |= o->kind == OPT_BYTES;
+		time |= o->kind == OPT_TIME;
+	}
+	if (bytes)
+		puts("BYTES: K M G are powers of 1024, kB MB GB powers of 1000.");
+	if (time)
+		puts("TIME: seconds, or with s, ms or us.");
+	exit(fflush(stdout) ? 1 : 0);
+}
+
+int opt_parse(int argc, char **argv, const struct opt_program *program)
+{
+	struct option longs[MAX_OPTS + 2] = { { "help", no_argument, NULL, 'h' } };
+	unsigned int n = 0;
+	int c;
+
+	for (; program->opts[n].name && n < MAX_OPTS; n++)
+		longs[n + 1] = (struct option){
+			program->opts[n].name,
+			program->opts[n].kind == OPT_FLAG ? no_argument : required_argument,
+			NULL,
+			FIRST + (int)n,
+		};
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
+		if (c == 'h')
+			help(program);
+		if (c == ':')
+			die_usage("%s needs a value", argv[optind - 1]);
+		if (c < FIRST)
+			die_usage("there is no option %s, or it takes no value", argv[optind - 1]);
+		set(&program->opts[c - FIRST], optarg);
+	}
+	if (argc - optind != (int)program->positionals)
+		die_usage("give %s, not %d", program->positional, argc - optind);
+	return optind;
+}
