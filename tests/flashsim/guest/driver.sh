@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# The driver of flashsim in a lab guest: what /experiment.sh runs after guest.sh
+# has mounted everything. Whatever should hold and does not ends in fail.
+c=/sys/kernel/config/flashsim t=/sys/kernel/tracing d=/sys/kernel/debug/flashsim
+uname -r | report kernel
+
+# --- refusals name what is wrong
+refused() { # TEXT PARAMETERS...
+	text=$1
+	shift
+	! insmod /modules/flashsim.ko "$@" 2> /dev/null || fail "loaded with $*"
+	dmesg | tail -n 1 | grep -qF "$text" || fail "$*: no word of '$text': $(dmesg | tail -n 1)"
+}
+refused 'no preset "floppy"; there are: emmc51' preset=floppy
+refused '"bogus=1" is not PARAMETER=VALUE; there are: kind capacity_mb' preset=pipe set=bogus=1
+refused 'depth is "9999", must be a number from 1 to 256' preset=pipe set=depth=9999
+
+# --- configfs
+insmod /modules/flashsim.ko || fail "flashsim does not load without parameters"
+[ ! -e /dev/flashsim0 ] || fail "a device without a preset"
+mkdir $c/x && cd $c/x || fail "no directory in configfs"
+set_to() { echo "$2" > "$1" || fail "cannot write $2 to $1"; }
+not_set() { ! echo "$2" > "$1" 2> /dev/null || fail "$2 was taken for $1"; }
+set_to preset emmc51
+set_to memory_backed 1
+set_to capacity_mb 256
+set_to timeout_ms 1000
+not_set depth 9999
+not_set preset floppy
+not_set power_cut drop
+not_set hang_ms 1
+set_to power 1
+not_set depth 3
+not_set preset pipe
+[ "$(cat depth power kind map | tr '\n' ' ')" = "32 1 flash stripe " ] || fail "parameters: $(cat depth power kind map)"
+[ "$(cat /sys/block/x/queue/write_cache /sys/block/x/queue/fua | tr '\n' ' ')" = "write back 1 " ] || fail "no volatile cache"
+grep -q '^depth 32$' $d/x/timing || fail "debugfs timing"
+
+# --- data come back, and each request can be explained
+fio --name=verify --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bsrange=512-256k --iodepth=32 \
+	--size=128m --io_size=48m --verify=crc32c --verify_fatal=1 --fsync=20 --output=/tmp/out || fail "$(tail -n 3 /tmp/out)"
+echo 1 > $t/events/flashsim/flashsim_request/enable
+fio --name=traced --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bsrange=4k-512k --iodepth=32 \
+	--size=128m --io_size=48m --fsync=32 --output=/dev/null || fail "fio"
+echo 0 > $t/events/flashsim/flashsim_request/enable
+grep flashsim_request: $t/trace | awk '{
+	sum = 0
+	for (i = 1; i <= NF; i++) {
+		split($i, kv, "=")
+		if (kv[1] == "total_ns") total = kv[2]
+		else if (kv[1] ~ /_ns$/) sum += kv[2]
+	}
+	n++
+	if (sum != total) bad++
+} END { print n + 0, bad + 0 }' | report parts
+echo > $t/trace
+
+# --- errors that were asked for
+reads() { dd if=/dev/x of=/dev/null bs=4k skip="$1" count="${2:-1}" iflag=direct 2> /dev/null; }
+set_to fail_every 10
+bad=0
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do reads $i || bad=$((bad + 1)); done
+[ $bad = 3 ] || fail "fail_every=10: $bad of 30 failed"
+set_to fail_every 0
+set_to fail_lba 800
+set_to fail_sectors 8
+reads 99 && reads 101 || fail "a read beside the bad sectors failed"
+! reads 100 || fail "bad sectors were read"
+set_to fail_sectors 0
+reads 100 || fail "the sectors are bad for ever"
+
+# --- a command that hangs: beyond the limit it fails, once, and the others do not
+before=$(awk '$1 == "errors" { print $2 }' $d/x/stats)
+set_to hang_ms 100000
+dd if=/dev/x of=/dev/null bs=4k skip=7 count=1 iflag=direct 2> /tmp/hung &
+hung=$!
+sleep 0.1
+reads 8 100 || fail "a read beside one that hangs failed"
+! wait $hung || fail "a command that hangs for 100 s did not fail"
+set_to hang_ms 300
+begin=$(cut -d. -f1 /proc/uptime)
+reads 9 || fail "a command that hangs for 0.3 s failed"
+[ $(($(cut -d. -f1 /proc/uptime) - begin)) -le 2 ] || fail "0.3 s lasted longer"
+[ "$(awk '$1 == "errors" { print $2 }' $d/x/stats)" = $((before + 1)) ] || fail "errors: $(cat $d/x/stats)"
+[ "$(awk '$1 == "timeouts" { print $2 }' $d/x/stats)" = 1 ] || fail "timeouts: $(cat $d/x/stats)"
+
+# --- a power cut: what was flushed stays, the rest is dropped, kept or torn
+letters() { dd if=/dev/zero bs=4k count=16 2> /dev/null | tr '\0' "$1" | dd of=/dev/x bs=4k seek="$2" oflag=direct "$3" 2> /dev/null; }
+others() { dd if=/dev/x bs=4k skip="$1" count=16 iflag=direct 2> /dev/null | tr -d "$2" | wc -c; }
+for how in drop keep tear; do
+	letters A 1000 conv=fsync
+	letters C 2000 conv=fsync
+	letters B 1000 conv=notrunc
+	[ "$(others 1000 B)" = 0 ] || fail "$how: the cache does not read back"
+	set_to power_cut $how
+	! reads 0 || fail "$how: reads without power"
+	set_to power_restore 1
+	echo "$how $(others 1000 A) $(others 1000 B) $(others 1000 AB) $(others 2000 C)"
+done > /tmp/cut
+report cut < /tmp/cut
+not_set power_restore 1
+busy() { until [ "$(awk '$1 == "in_device" { print $2 }' $d/x/stats)" -gt 8 ]; do sleep 0.1; done; }
+# with I/O in flight: each request ends
+fio --name=cut --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
+	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
+fio=$!
+busy
+set_to power_cut tear
+wait $fio && fail "I/O went on without power"
+set_to power_restore 1
+reads 0 100 || fail "no reads after the power is back"
+
+# --- removal
+# shellcheck disable=SC2217  # it holds the device open
+sleep 100 < /dev/x &
+user=$!
+sleep 0.1
+not_set power 0
+cd /
+rmmod flashsim 2> /dev/null && fail "the module went while its device was open"
+kill $user
+wait $user
+fio --name=gone --filename=/dev/x --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=32 --size=64m \
+	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
+fio=$!
+busy
+rmdir $c/x || fail "cannot remove the device with I/O in flight"
+wait $fio
+[ ! -b /dev/x ] || fail "the device is still there"
+rmmod flashsim || fail "the module does not unload"
+
+# --- a file system
+insmod /modules/flashsim.ko preset=emmc51 set=memory_backed=1,capacity_mb=256 || fail "flashsim does not load"
+[ -d $c/flashsim0 ] || fail "the first device is not in configfs"
+mkfs.ext4 -q /dev/flashsim0 > /tmp/out 2>&1 || fail "$(cat /tmp/out)"
+mkdir -p /mnt
+mount -t ext4 /dev/flashsim0 /mnt || fail "cannot mount"
+dd if=/dev/urandom of=/tmp/file bs=1M count=16 2> /dev/null
+cp /tmp/file /mnt/file
+umount /mnt
+mount -t ext4 /dev/flashsim0 /mnt || fail "cannot mount again"
+cmp /tmp/file /mnt/file || fail "the file differs"
+rmmod flashsim 2> /dev/null && fail "the module went while mounted"
+rm /mnt/file
+fstrim /mnt || fail "cannot discard"
+umount /mnt
+rmmod flashsim || fail "the module does not unload after a mount"

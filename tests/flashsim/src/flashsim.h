@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * flashsim: a block device that takes as long as flash storage does.
+ *
+ *   flashsim_timing.c   how long, without the kernel
+ *   flashsim_params.c   parameters by name
+ *   flashsim_presets.c  devices by name
+ *   flashsim_queue.c    the blk-mq driver: requests in, a timer, completions out
+ *   flashsim_store.c    the data, if they are kept, and what a power cut does to them
+ *   flashsim_config.c   configfs
+ *   flashsim_stats.c    debugfs
+ *   flashsim_main.c     devices and the module
+ */
+#ifndef FLASHSIM_H
+#define FLASHSIM_H
+
+#include <linux/blkdev.h>
+#include <linux/configfs.h>
+#include <linux/debugfs.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/xarray.h>
+
+#include "flashsim_compat.h"
+#include "flashsim_timing.h"
+
+/* room for a message that lists all parameters */
+#define EK_FS_WHY	1024
+
+enum ek_fs_cut { EK_FS_DROP, EK_FS_TEAR, EK_FS_KEEP };
+
+/* traffic of a slice of the addresses, [read, write]; ns: issue to completion */
+struct ek_fs_region {
+	u64 ios[2];
+	u64 bytes[2];
+	u64 ns[2];
+};
+
+/* The data. All under @lock, but @durable, which the completion path writes. */
+struct ek_fs_store {
+	struct mutex lock;	/* taken from process context only */
+	struct xarray pages;	/* index of 4 KiB -> struct ek_fs_page */
+	bool is_volatile;	/* writes are lost until a flush */
+	bool off;
+	unsigned long epoch;	/* of writes from now on; a flush ends one */
+	unsigned long durable;	/* epochs up to this one have been flushed */
+	u64 random;
+};
+
+struct ek_fs_dev {
+	struct config_group group;	/* its directory in configfs */
+	char name[DISK_NAME_LEN];
+	struct mutex lock;		/* params, disk: configuration */
+	struct ek_flash_params params;
+	struct gendisk *disk;		/* NULL: powered off */
+	struct blk_mq_tag_set tags;
+	struct dentry *debugfs;
+	struct ek_fs_store store;
+
+	spinlock_t model_lock;		/* all below; from any context */
+	struct ek_flash *model;
+	struct hrtimer timer;
+	u64 armed;			/* when the timer expires, EK_FS_NEVER: it does not */
+	struct ek_fs_region region[EK_FS_REGIONS];
+	u64 errors;
+	u64 timeouts;
+	bool cut;			/* no power: every request fails */
+
+	/* faults to inject, 0: none */
+	u64 fail_every;			/* one request in so many fails */
+	u64 fail_count;
+	u64 fail_lba;			/* sectors of 512 bytes that cannot be read or written */
+	u64 fail_sectors;
+};
+
+/* flashsim_main.c */
+void ek_fs_dev_init(struct ek_fs_dev *dev, const char *name);
+int ek_fs_power_on(struct ek_fs_dev *dev);
+void ek_fs_power_off(struct ek_fs_dev *dev);
+
+/* flashsim_queue.c */
+extern const struct blk_mq_ops ek_fs_mq_ops;
+size_t ek_fs_cmd_size(void);
+enum hrtimer_restart ek_fs_timer(struct hrtimer *timer);
+void ek_fs_cut_power(struct ek_fs_dev *dev);
+void ek_fs_restore_power(struct ek_fs_dev *dev);
+
+/* flashsim_store.c */
+void ek_fs_store_init(struct ek_fs_store *store, bool is_volatile, u32 seed);
+void ek_fs_store_destroy(struct ek_fs_store *store);
+blk_status_t ek_fs_store_rq(struct ek_fs_store *store, struct request *rq, unsigned long *epoch);
+void ek_fs_store_cut(struct ek_fs_store *store, enum ek_fs_cut how);
+void ek_fs_store_restore(struct ek_fs_store *store);
+
+/* flashsim_stats.c */
+void ek_fs_stats_add(struct ek_fs_dev *dev);
+void ek_fs_stats_remove(struct ek_fs_dev *dev);
+void ek_fs_stats_init(void);
+void ek_fs_stats_exit(void);
+
+/* flashsim_config.c */
+#if IS_REACHABLE(CONFIG_CONFIGFS_FS)
+int ek_fs_config_init(void);
+void ek_fs_config_exit(void);
+int ek_fs_config_add(struct ek_fs_dev *dev);
+void ek_fs_config_remove(struct ek_fs_dev *dev);
+#else
+static inline int ek_fs_config_init(void)
+{
+	return 0;
+}
+
+static inline void ek_fs_config_exit(void)
+{
+}
+
+static inline int ek_fs_config_add(struct ek_fs_dev *dev)
+{
+	return 0;
+}
+
+static inline void ek_fs_config_remove(struct ek_fs_dev *dev)
+{
+}
+#endif
+
+#endif /* FLASHSIM_H */

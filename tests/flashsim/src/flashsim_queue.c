@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The blk-mq driver: hands requests to the timing model, and completes them
+ * when the model says that they are done, by one timer per device.
+ *
+ * A request is the model's from ek_flash_submit() until it is reaped, aborted
+ * or taken, each under model_lock and each at most once; whoever got it back
+ * completes it, so that it is completed exactly once.
+ */
+#include "flashsim.h"
+
+#define CREATE_TRACE_POINTS
+#include "flashsim_trace.h"
+
+struct ek_fs_cmd {
+	struct ek_flash_req req;
+	unsigned long epoch;	/* that a flush makes durable */
+	blk_status_t error;
+};
+
+size_t ek_fs_cmd_size(void)
+{
+	return sizeof(struct ek_fs_cmd);
+}
+
+static struct ek_fs_cmd *ek_fs_to_cmd(struct ek_flash_req *req)
+{
+	return container_of(req, struct ek_fs_cmd, req);
+}
+
+/* Count and trace a request that is about to be completed. */
+static void ek_fs_account(struct ek_fs_dev *dev, struct ek_flash_req *req)
+{
+	struct ek_fs_cmd *cmd = ek_fs_to_cmd(req);
+
+	lockdep_assert_held(&dev->model_lock);
+	if (req->op <= EK_FS_WRITE) {
+		struct ek_fs_region *region =
+			&dev->region[ek_flash_region(&dev->params, req->sector)];
+
+		region->ios[req->op]++;
+		region->bytes[req->op] += req->bytes;
+		region->ns[req->op] += req->done - req->arrive;
+	} else if (req->op == EK_FS_FLUSH && !cmd->error) {
+		/* flushes may end in another order than they began */
+		if (dev->store.durable < cmd->epoch)
+			WRITE_ONCE(dev->store.durable, cmd->epoch);
+	}
+	if (cmd->error)
+		dev->errors++;
+	trace_flashsim_request(dev->name, req, blk_mq_rq_from_pdu(cmd)->tag,
+			       blk_status_to_errno(cmd->error));
+}
+
+/* Collect what is done on @done and set the timer for what is next. */
+static void ek_fs_reap(struct ek_fs_dev *dev, u64 now, struct ek_fs_list *done)
+{
+	struct ek_flash_req *req;
+	u64 next;
+
+	lockdep_assert_held(&dev->model_lock);
+	while ((req = ek_flash_reap(dev->model, now))) {
+		ek_fs_account(dev, req);
+		req->next = NULL;
+		if (done->tail)
+			done->tail->next = req;
+		else
+			done->head = req;
+		done->tail = req;
+	}
+	next = ek_flash_next(dev->model);
+	/* a timer that comes too early finds nothing and sets itself anew */
+	if (next < dev->armed) {
+		dev->armed = next;
+		hrtimer_start(&dev->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
+	}
+}
+
+static void ek_fs_complete_all(struct ek_fs_list *done)
+{
+	struct ek_flash_req *req = done->head, *next;
+
+	for (; req; req = next) {
+		next = req->next;
+		blk_mq_complete_request(blk_mq_rq_from_pdu(ek_fs_to_cmd(req)));
+	}
+}
+
+enum hrtimer_restart ek_fs_timer(struct hrtimer *timer)
+{
+	struct ek_fs_dev *dev = container_of(timer, struct ek_fs_dev, timer);
+	struct ek_fs_list done = {};
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	dev->armed = EK_FS_NEVER;
+	ek_fs_reap(dev, ktime_get_ns(), &done);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	ek_fs_complete_all(&done);
+	return HRTIMER_NORESTART;
+}
+
+/* Is this request to fail? It takes its time nevertheless. */
+static blk_status_t ek_fs_fault(struct ek_fs_dev *dev, const struct ek_flash_req *req)
+{
+	if (dev->fail_every && ++dev->fail_count >= dev->fail_every) {
+		dev->fail_count = 0;
+		return BLK_STS_IOERR;
+	}
+	if (dev->fail_sectors && req->op <= EK_FS_WRITE &&
+	    req->sector < dev->fail_lba + dev->fail_sectors &&
+	    req->sector + (req->bytes >> SECTOR_SHIFT) > dev->fail_lba)
+		return BLK_STS_MEDIUM;
+	return BLK_STS_OK;
+}
+
+static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
+				   const struct blk_mq_queue_data *bd)
+{
+	struct ek_fs_dev *dev = hctx->queue->queuedata;
+	struct request *rq = bd->rq;
+	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
+	struct ek_fs_list done = {};
+	unsigned long flags;
+	blk_status_t error;
+	u64 now;
+
+	switch (req_op(rq)) {
+	case REQ_OP_READ:
+		cmd->req.op = EK_FS_READ;
+		break;
+	case REQ_OP_WRITE:
+		cmd->req.op = EK_FS_WRITE;
+		break;
+	case REQ_OP_FLUSH:
+		cmd->req.op = EK_FS_FLUSH;
+		break;
+	case REQ_OP_DISCARD:
+		cmd->req.op = EK_FS_DISCARD;
+		break;
+	default:
+		return BLK_STS_NOTSUPP;
+	}
+	cmd->req.sector = req_op(rq) == REQ_OP_FLUSH ? 0 : blk_rq_pos(rq);
+	cmd->req.bytes = req_op(rq) == REQ_OP_FLUSH ? 0 : blk_rq_bytes(rq);
+	cmd->req.fua = rq->cmd_flags & REQ_FUA;
+	cmd->req.state = EK_FS_IDLE;
+	cmd->epoch = 0;
+	blk_mq_start_request(rq);
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	error = dev->cut ? BLK_STS_OFFLINE : BLK_STS_OK;
+	cmd->error = error ?: ek_fs_fault(dev, &cmd->req);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	if (error)
+		return error;
+	if (dev->params.memory_backed && !cmd->error)
+		cmd->error = ek_fs_store_rq(&dev->store, rq, &cmd->epoch);
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	if (dev->cut) {
+		spin_unlock_irqrestore(&dev->model_lock, flags);
+		return BLK_STS_OFFLINE;
+	}
+	now = ktime_get_ns();
+	ek_flash_submit(dev->model, &cmd->req, now);
+	ek_fs_reap(dev, now, &done);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	ek_fs_complete_all(&done);
+	return BLK_STS_OK;
+}
+
+static void ek_fs_complete_rq(struct request *rq)
+{
+	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	blk_mq_end_request(rq, cmd->error);
+}
+
+/*
+ * A request that hangs is given up. One that only waits behind it is not: the
+ * device goes on as soon as the one that hangs is gone.
+ */
+static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
+{
+	struct ek_fs_dev *dev = rq->q->queuedata;
+	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
+	struct ek_fs_list done = {};
+	unsigned long flags;
+	u64 now;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	if (cmd->req.state == EK_FS_IDLE) {
+		/* not yet in the device, or its completion is on its way */
+		spin_unlock_irqrestore(&dev->model_lock, flags);
+		return blk_mq_request_completed(rq) ? BLK_EH_DONE : BLK_EH_RESET_TIMER;
+	}
+	now = ktime_get_ns();
+	if (!cmd->req.hung || !ek_flash_abort(dev->model, &cmd->req, now)) {
+		ek_fs_reap(dev, now, &done);
+		spin_unlock_irqrestore(&dev->model_lock, flags);
+		ek_fs_complete_all(&done);
+		return BLK_EH_RESET_TIMER;
+	}
+	cmd->error = BLK_STS_TIMEOUT;
+	dev->timeouts++;
+	ek_fs_account(dev, &cmd->req);
+	ek_fs_reap(dev, now, &done);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	blk_mq_complete_request(rq);
+	ek_fs_complete_all(&done);
+	return BLK_EH_DONE;
+}
+
+/* The power goes: what is in the device fails, and all that follows. */
+void ek_fs_cut_power(struct ek_fs_dev *dev)
+{
+	struct ek_fs_list done = {};
+	struct ek_flash_req *req;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	dev->cut = true;
+	/* what was done in time was done */
+	ek_fs_reap(dev, ktime_get_ns(), &done);
+	while ((req = ek_flash_take(dev->model))) {
+		ek_fs_to_cmd(req)->error = BLK_STS_IOERR;
+		ek_fs_account(dev, req);
+		req->next = done.head;
+		if (!done.head)
+			done.tail = req;
+		done.head = req;
+	}
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	ek_fs_complete_all(&done);
+}
+
+void ek_fs_restore_power(struct ek_fs_dev *dev)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	ek_flash_init(dev->model, &dev->params, ktime_get_ns());
+	dev->cut = false;
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+}
+
+const struct blk_mq_ops ek_fs_mq_ops = {
+	.queue_rq = ek_fs_queue_rq,
+	.complete = ek_fs_complete_rq,
+	.timeout = ek_fs_timeout,
+};

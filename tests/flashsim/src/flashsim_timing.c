@@ -1,0 +1,1089 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The timing model; flashsim_timing.h says what it is. */
+#include "flashsim_timing.h"
+
+/* a program may be suspended so often, then reads wait: else it could take for ever */
+#define EK_FS_SUSPENDS	8
+/* a disk's nearest-first choice passes over a request for at most so long */
+#define EK_FS_AGE_NS	(500 * 1000000ULL)
+/* what a disk reads ahead of a sequential stream into its own memory */
+#define EK_FS_AHEAD	(8ULL << 20)
+
+/* ns that @bytes take at @mbps (10^6 B/s) */
+static u64 ek_fs_xfer(u64 bytes, u32 mbps)
+{
+	return div_u64(bytes * 1000, mbps);
+}
+
+static u64 ek_fs_us(u32 us)
+{
+	return (u64)us * 1000;
+}
+
+static u64 ek_fs_rem(u64 a, u64 b)
+{
+	u64 rem;
+
+	div64_u64_rem(a, b, &rem);
+	return rem;
+}
+
+/* how much of [from, to) lies in [a, b) */
+static u64 ek_fs_overlap(u64 from, u64 to, u64 a, u64 b)
+{
+	from = max(from, a);
+	to = min(to, b);
+	return to > from ? to - from : 0;
+}
+
+/* --- lists ---------------------------------------------------------------- */
+
+static void ek_fs_insert_after(struct ek_fs_list *list, struct ek_flash_req *at,
+			       struct ek_flash_req *req)
+{
+	req->prev = at;
+	req->next = at ? at->next : list->head;
+	if (at)
+		at->next = req;
+	else
+		list->head = req;
+	if (req->next)
+		req->next->prev = req;
+	else
+		list->tail = req;
+}
+
+static void ek_fs_unlink(struct ek_fs_list *list, struct ek_flash_req *req)
+{
+	if (req->prev)
+		req->prev->next = req->next;
+	else
+		list->head = req->next;
+	if (req->next)
+		req->next->prev = req->prev;
+	else
+		list->tail = req->prev;
+	req->prev = NULL;
+	req->next = NULL;
+}
+
+/* @req will be done at @done; the list is in order of that */
+static void ek_fs_run_until(struct ek_flash *dev, struct ek_flash_req *req, u64 done)
+{
+	struct ek_flash_req *at = dev->running.tail;
+
+	req->done = done;
+	req->state = EK_FS_RUNNING;
+	while (at && at->done > done)
+		at = at->prev;
+	ek_fs_insert_after(&dev->running, at, req);
+}
+
+/* --- links and channels --------------------------------------------------- */
+
+/*
+ * Reserve @len from @ready on, in the first gap that is long enough; returns
+ * the begin. @now: nothing will be asked for before it any more.
+ */
+static u64 ek_fs_reserve(struct ek_fs_cal *cal, u64 now, u64 ready, u64 len)
+{
+	u64 at = ready;
+	u32 i;
+
+	if (!len)
+		return ready;
+	while (cal->head < cal->tail && cal->span[cal->head].to <= now)
+		cal->head++;
+	/* most come last, or nearly */
+	for (i = cal->tail; i > cal->head && cal->span[i - 1].to > ready; i--)
+		;
+	for (; i < cal->tail && at + len > cal->span[i].from; i++)
+		at = max(at, cal->span[i].to);
+	if (i > cal->head && cal->span[i - 1].to == at) {
+		cal->span[i - 1].to = at + len;
+		if (i < cal->tail && cal->span[i].from == at + len) {
+			cal->span[i - 1].to = cal->span[i].to;
+			cal->tail--;
+			memmove(cal->span + i, cal->span + i + 1,
+				(cal->tail - i) * sizeof(cal->span[0]));
+		}
+		return at;
+	}
+	if (i < cal->tail && cal->span[i].from == at + len) {
+		cal->span[i].from = at;
+		return at;
+	}
+	if (cal->tail - cal->head == EK_FS_SPANS) {
+		/* give up the earliest gap, and with it what would have come before it */
+		cal->span[cal->head + 1].from = min(cal->span[cal->head].from, at);
+		cal->head++;
+		if (i <= cal->head) {
+			cal->span[cal->head].from = min(cal->span[cal->head].from, at);
+			return at;
+		}
+	}
+	if (cal->tail == 2 * EK_FS_SPANS) {
+		memmove(cal->span, cal->span + cal->head,
+			(cal->tail - cal->head) * sizeof(cal->span[0]));
+		i -= cal->head;
+		cal->tail -= cal->head;
+		cal->head = 0;
+	}
+	if (i < cal->tail)
+		memmove(cal->span + i + 1, cal->span + i,
+			(cal->tail - i) * sizeof(cal->span[0]));
+	cal->span[i].from = at;
+	cal->span[i].to = at + len;
+	cal->tail++;
+	return at;
+}
+
+static struct ek_fs_cal *ek_fs_link(struct ek_flash *dev, bool write)
+{
+	return &dev->link[write && dev->p.link_duplex];
+}
+
+static u64 ek_fs_channel(struct ek_flash *dev, struct ek_fs_chan *chan, u64 ready, u64 bytes)
+{
+	u64 len = ek_fs_xfer(bytes, dev->p.channel_mbps);
+
+	chan->busy += len;
+	return ek_fs_reserve(&chan->cal, dev->now, ready, len) + len;
+}
+
+/* --- dies ----------------------------------------------------------------- */
+
+/* where the address @pos is */
+static struct ek_fs_die *ek_fs_locate(struct ek_flash *dev, u64 pos, struct ek_fs_chan **chan,
+				      u8 *channel)
+{
+	u32 c, d;
+	u64 in, k;
+
+	if (dev->p.map == EK_FS_RANGES) {
+		k = div64_u64(pos, dev->range);
+		c = min_t(u64, k, dev->p.channels - 1);
+		in = pos - c * dev->range;
+	} else {
+		u64 off;
+
+		k = div64_u64_rem(pos, dev->chunk, &off);
+		k = div_u64_rem(k, dev->p.channels, &c);
+		in = k * dev->chunk + off;
+	}
+	div_u64_rem(div64_u64(in, dev->op_bytes), dev->p.dies, &d);
+	*chan = &dev->chan[c];
+	if (channel)
+		*channel = c;
+	return &dev->chan[c].die[d];
+}
+
+/* ns of garbage collection that the program of @bytes on @die must wait for */
+static u64 ek_fs_collect(struct ek_flash *dev, struct ek_fs_die *die, u32 bytes)
+{
+	if (!dev->p.gc_after_kb)
+		return 0;
+	if (dev->reserve >= bytes) {
+		dev->reserve -= bytes;
+		return 0;
+	}
+	die->debt += bytes;
+	if (die->debt < dev->gc_gain)
+		return 0;
+	die->debt -= dev->gc_gain;
+	dev->totals.gc_pauses++;
+	dev->totals.gc_ns += dev->gc_pause;
+	return dev->gc_pause;
+}
+
+/* Program @bytes on @die from @at on; returns the end and adds its parts to @chain. */
+static u64 ek_fs_program(struct ek_flash *dev, struct ek_fs_chan *chan, struct ek_fs_die *die,
+			 u64 at, u32 bytes, struct ek_fs_chain *chain)
+{
+	u64 gc = ek_fs_collect(dev, die, bytes);
+	u64 cell = ek_fs_us(dev->p.t_prog_us);
+	u64 in;
+
+	if (gc) {
+		die->gc_from = at;
+		die->gc_to = at + gc;
+		at += gc;
+	}
+	in = ek_fs_channel(dev, chan, at, bytes);
+	if (dev->slc >= bytes) {
+		dev->slc -= bytes;
+		cell = ek_fs_us(dev->p.t_prog_slc_us);
+	}
+	chain->gc += gc;
+	chain->channel += in - at;
+	chain->cell += cell;
+	die->last_read = false;
+	dev->stale = true;
+	chan->stale = true;
+	return in + cell;
+}
+
+/* Begin to program the next page of the buffer that is for @chan. */
+static void ek_fs_program_buffered(struct ek_flash *dev, struct ek_fs_chan *chan,
+				   struct ek_fs_die *die, u64 at)
+{
+	struct ek_fs_page_op *op = &dev->ops[chan->head - 1];
+	struct ek_fs_chain unused = {};
+	u32 index = chan->head;
+
+	chan->head = op->next;
+	if (!chan->head)
+		chan->tail = 0;
+	dev->pending--;
+	dev->programming++;
+	die->releasing = op->bytes;
+	dev->releasing += op->bytes;
+	die->suspends = 0;
+	die->read_free = 0;
+	die->owner = 0;
+	die->prog_from = at;
+	die->free = ek_fs_program(dev, chan, die, at, op->bytes, &unused);
+	die->prog_end = die->free;
+	op->next = dev->free_op;
+	dev->free_op = index;
+}
+
+/* A page, or what there is of one, is ready to be programmed. */
+static void ek_fs_push_page(struct ek_flash *dev, struct ek_fs_chan *chan, u32 bytes, u64 ready)
+{
+	struct ek_fs_page_op *op;
+
+	dev->stale = true;
+	chan->stale = true;
+	if (!dev->free_op) {
+		/* only after aborted flushes could there be so many parts of pages */
+		dev->ops[chan->tail - 1].bytes += bytes;
+		return;
+	}
+	op = &dev->ops[dev->free_op - 1];
+	if (chan->tail)
+		dev->ops[chan->tail - 1].next = dev->free_op;
+	else
+		chan->head = dev->free_op;
+	chan->tail = dev->free_op;
+	dev->free_op = op->next;
+	op->next = 0;
+	op->bytes = bytes;
+	op->ready = ready;
+	dev->pending++;
+}
+
+/* Program also the pages that are not full. */
+static void ek_fs_close_pages(struct ek_flash *dev, u64 t)
+{
+	u32 c;
+
+	for (c = 0; c < dev->p.channels; c++) {
+		struct ek_fs_chan *chan = &dev->chan[c];
+
+		if (!chan->open)
+			continue;
+		ek_fs_push_page(dev, chan, chan->open, max(t, chan->open_ready));
+		chan->open = 0;
+	}
+}
+
+/* When does a die of @chan begin or end to program a page of the buffer? */
+static u64 ek_fs_channel_event(const struct ek_flash *dev, struct ek_fs_chan *chan)
+{
+	u64 ready = chan->head ? dev->ops[chan->head - 1].ready : EK_FS_NEVER;
+	u32 i;
+
+	if (!chan->stale)
+		return chan->event;
+	chan->stale = false;
+	chan->event = EK_FS_NEVER;
+	for (i = 0; i < dev->p.dies; i++) {
+		const struct ek_fs_die *die = &chan->die[i];
+
+		if (die->releasing)
+			chan->event = min(chan->event, die->prog_end);
+		else if (chan->head)
+			chan->event = min(chan->event, max(ready, die->free));
+	}
+	return chan->event;
+}
+
+static u64 ek_fs_program_event(struct ek_flash *dev)
+{
+	u32 c;
+
+	if (!dev->pending && !dev->programming)
+		return EK_FS_NEVER;
+	if (!dev->stale)
+		return dev->event;
+	dev->stale = false;
+	dev->event = EK_FS_NEVER;
+	for (c = 0; c < dev->p.channels; c++)
+		dev->event = min(dev->event, ek_fs_channel_event(dev, &dev->chan[c]));
+	return dev->event;
+}
+
+static void ek_fs_end_program(struct ek_flash *dev, struct ek_fs_die *die)
+{
+	dev->buffered -= die->releasing;
+	dev->releasing -= die->releasing;
+	dev->programming--;
+	die->releasing = 0;
+	dev->freed_gc_from = die->gc_from;
+	dev->freed_gc_to = die->gc_to;
+	dev->idle_since = die->prog_end;
+}
+
+/* End and begin the programs that are due at @t. */
+static void ek_fs_program_step(struct ek_flash *dev, u64 t)
+{
+	u32 c, d, i;
+
+	dev->stale = true;
+	for (c = 0; c < dev->p.channels; c++) {
+		struct ek_fs_chan *chan = &dev->chan[c];
+
+		if (ek_fs_channel_event(dev, chan) > t)
+			continue;
+		chan->stale = true;
+		/* from another die on each time, so that all share the work */
+		d = chan->next_die;
+		for (i = 0; i < dev->p.dies; i++) {
+			struct ek_fs_die *die = &chan->die[d];
+
+			if (++d == dev->p.dies)
+				d = 0;
+			if (die->releasing) {
+				if (die->prog_end > t)
+					continue;
+				ek_fs_end_program(dev, die);
+			}
+			if (chan->head && die->free <= t && dev->ops[chan->head - 1].ready <= t) {
+				ek_fs_program_buffered(dev, chan, die, t);
+				chan->next_die = d;
+			}
+		}
+	}
+}
+
+/* --- flash ---------------------------------------------------------------- */
+
+/* The request waits for @die from @from to @to, in part for garbage collection. */
+static void ek_fs_die_wait(struct ek_fs_chain *chain, const struct ek_fs_die *die, u64 from, u64 to)
+{
+	u64 gc = ek_fs_overlap(from, to, die->gc_from, die->gc_to);
+
+	chain->gc += gc;
+	chain->wait += to - from - gc;
+}
+
+/*
+ * Read @bytes of one page, planned at @t0; returns when they are in the
+ * controller. Reads go before the pages that wait in the buffer, but not before
+ * the program that is under way, unless that can be suspended. While a write or
+ * a flush is stalled, a program is planned behind the reads that are planned,
+ * one at a time, so that it gets on.
+ */
+static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct ek_fs_die *die,
+			 u64 t0, u32 bytes, struct ek_fs_chain *chain)
+{
+	bool alone = die->releasing && die->free == die->prog_end;
+	bool inside = alone && die->read_free > t0;
+	u64 busy_to, begin, end, out;
+
+	if (!inside && dev->stalled && chan->head && !die->releasing && die->free > t0 &&
+	    die->last_read && dev->ops[chan->head - 1].ready <= die->free) {
+		ek_fs_program_buffered(dev, chan, die, die->free);
+		alone = true;
+	}
+	busy_to = inside ? die->read_free : max(t0, die->free);
+	if (die->owner == dev->serial && busy_to > t0) {
+		/* behind an operation of the same request: that one's way is ours */
+		*chain = die->chain;
+		begin = busy_to;
+	} else {
+		memset(chain, 0, sizeof(*chain));
+		begin = busy_to;
+		if (!inside && alone && die->prog_from <= t0 && dev->p.suspend_us &&
+		    die->suspends < EK_FS_SUSPENDS &&
+		    t0 + ek_fs_us(dev->p.suspend_us) < begin) {
+			inside = true;
+			begin = t0 + ek_fs_us(dev->p.suspend_us);
+			busy_to = t0;
+			die->suspends++;
+			dev->totals.suspends++;
+		}
+		ek_fs_die_wait(chain, die, t0, begin);
+	}
+	end = begin + ek_fs_us(dev->p.t_r_us);
+	out = ek_fs_channel(dev, chan, end, bytes);
+	chain->cell += end - begin;
+	chain->channel += out - end;
+	if (inside) {
+		/* what is suspended ends later by the time that the read takes */
+		die->read_free = out;
+		die->prog_end += out - busy_to;
+		die->free = die->prog_end;
+		if (die->gc_to > t0)
+			die->gc_to += out - busy_to;
+	} else {
+		die->free = out;
+		die->last_read = true;
+	}
+	die->owner = dev->serial;
+	die->chain = *chain;
+	dev->stale = true;
+	chan->stale = true;
+	return out;
+}
+
+static void ek_fs_take_chain(struct ek_flash_req *req, const struct ek_fs_chain *chain)
+{
+	req->part[EK_FS_LINK] += chain->link;
+	req->part[EK_FS_DIE_WAIT] += chain->wait;
+	req->part[EK_FS_GC] += chain->gc;
+	req->part[EK_FS_CHANNEL] += chain->channel;
+	req->part[EK_FS_CELL] += chain->cell;
+}
+
+/*
+ * The link sends without a break once it has begun, so it begins when no page
+ * will come too late: the page for which that is latest is the critical one.
+ */
+static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
+{
+	u64 pos = req->sector << 9, before = 0, first = 0, all, at;
+	u32 mbps = dev->p.link_read_mbps, left = req->bytes;
+	struct ek_fs_chain critical = {};
+	u64 critical_sent = 0;
+
+	while (left) {
+		u32 n = min_t(u64, left, dev->op_bytes - ek_fs_rem(pos, dev->op_bytes));
+		u64 sent = ek_fs_xfer(before, mbps);
+		struct ek_fs_chain chain;
+		struct ek_fs_chan *chan;
+		struct ek_fs_die *die;
+		u64 ready;
+
+		die = ek_fs_locate(dev, pos, &chan, NULL);
+		ready = ek_fs_read_op(dev, chan, die, t0, n, &chain);
+		ready = ready > sent ? ready - sent : 0;
+		if (ready >= first) {
+			first = ready;
+			critical = chain;
+			critical_sent = sent;
+		}
+		before += n;
+		pos += n;
+		left -= n;
+	}
+	all = ek_fs_xfer(before, mbps);
+	at = ek_fs_reserve(ek_fs_link(dev, false), dev->now, first, all);
+	ek_fs_take_chain(req, &critical);
+	req->part[EK_FS_LINK_WAIT] += at - first;
+	req->part[EK_FS_LINK] += all - critical_sent;
+	return at + all;
+}
+
+/* Write without the buffer: done when all is programmed. */
+static u64 ek_fs_write_through(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
+{
+	u64 pos = req->sector << 9, before = 0, done = 0, at;
+	u32 mbps = dev->p.link_write_mbps, left = req->bytes;
+	struct ek_fs_chain critical = {};
+
+	at = ek_fs_reserve(ek_fs_link(dev, true), dev->now, t0, ek_fs_xfer(left, mbps));
+	while (left) {
+		u32 n = min_t(u64, left, dev->op_bytes - ek_fs_rem(pos, dev->op_bytes));
+		u64 got = at + ek_fs_xfer(before + n, mbps), begin, end;
+		struct ek_fs_chain chain = {};
+		struct ek_fs_chan *chan;
+		struct ek_fs_die *die;
+
+		die = ek_fs_locate(dev, pos, &chan, NULL);
+		begin = max(got, die->free);
+		if (die->owner == dev->serial && die->free >= got) {
+			chain = die->chain;
+		} else {
+			chain.link = got - at;
+			ek_fs_die_wait(&chain, die, got, begin);
+		}
+		end = ek_fs_program(dev, chan, die, begin, n, &chain);
+		die->free = end;
+		die->owner = dev->serial;
+		die->chain = chain;
+		if (end >= done) {
+			done = end;
+			critical = chain;
+		}
+		before += n;
+		pos += n;
+		left -= n;
+	}
+	ek_fs_take_chain(req, &critical);
+	req->part[EK_FS_LINK_WAIT] += at - t0;
+	return done;
+}
+
+static bool ek_fs_room(const struct ek_flash *dev, u32 bytes)
+{
+	return dev->buffered + bytes <= (u64)dev->p.buffer_kb << 10;
+}
+
+/* Take the data of @req into the buffer, from @t0 on. */
+static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
+{
+	u64 len = ek_fs_xfer(req->bytes, dev->p.link_write_mbps), pos = req->sector << 9;
+	u64 at = ek_fs_reserve(ek_fs_link(dev, true), dev->now, t0, len);
+	u32 left = req->bytes;
+
+	req->part[EK_FS_LINK_WAIT] += at - t0;
+	req->part[EK_FS_LINK] += len;
+	dev->buffered += left;
+	while (left) {
+		u32 n = min_t(u64, left, dev->op_bytes - ek_fs_rem(pos, dev->op_bytes));
+		struct ek_fs_chan *chan;
+
+		ek_fs_locate(dev, pos, &chan, NULL);
+		chan->open += n;
+		chan->open_ready = at + len;
+		while (chan->open >= dev->unit) {
+			chan->open -= dev->unit;
+			ek_fs_push_page(dev, chan, dev->unit, at + len);
+		}
+		pos += n;
+		left -= n;
+	}
+	return at + len;
+}
+
+/* A write or flush that waits for the buffer: can it go on at @t? */
+static void ek_fs_unstall(struct ek_flash *dev, u64 t)
+{
+	struct ek_flash_req *req = dev->stalled;
+	u64 at, gc;
+
+	if (!req)
+		return;
+	if (req->op == EK_FS_FLUSH ? dev->pending || dev->programming :
+				     !ek_fs_room(dev, req->bytes)) {
+		/* nothing on its way out: the room is in pages that are not full */
+		if (!dev->pending && !dev->programming)
+			ek_fs_close_pages(dev, t);
+		return;
+	}
+	dev->stalled = NULL;
+	at = max(t, req->stalled);
+	gc = ek_fs_overlap(req->stalled, at, dev->freed_gc_from, dev->freed_gc_to);
+	req->part[EK_FS_GC] += gc;
+	req->part[EK_FS_BUFFER_WAIT] += at - req->stalled - gc;
+	dev->totals.buffer_stall_ns += at - req->stalled;
+	if (req->op == EK_FS_FLUSH) {
+		req->part[EK_FS_CMD] += ek_fs_us(dev->p.flush_us);
+		ek_fs_run_until(dev, req, at + ek_fs_us(dev->p.flush_us));
+	} else {
+		ek_fs_run_until(dev, req, ek_fs_write_buffer(dev, req, at));
+	}
+}
+
+static void ek_fs_stall(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
+{
+	dev->stalled = req;
+	req->state = EK_FS_STALLED;
+	req->stalled = t0;
+}
+
+static void ek_fs_begin_flash(struct ek_flash *dev, struct ek_flash_req *req, u64 t, u64 t0)
+{
+	switch (req->op) {
+	case EK_FS_READ:
+		ek_fs_run_until(dev, req, ek_fs_flash_read(dev, req, t0));
+		break;
+	case EK_FS_WRITE:
+		if (!dev->p.buffer_kb || req->fua) {
+			ek_fs_run_until(dev, req, ek_fs_write_through(dev, req, t0));
+			break;
+		}
+		ek_fs_stall(dev, req, t0);
+		if (!ek_fs_room(dev, req->bytes))
+			dev->totals.buffer_stalls++;
+		ek_fs_unstall(dev, t);
+		break;
+	case EK_FS_FLUSH:
+		ek_fs_close_pages(dev, t);
+		ek_fs_stall(dev, req, t0);
+		ek_fs_unstall(dev, t);
+		break;
+	default:
+		ek_fs_run_until(dev, req, t0);
+	}
+}
+
+/* Is the part of the mapping table for @sector not cached? It is then. */
+static bool ek_fs_map_miss(struct ek_flash *dev, u64 sector)
+{
+	u32 region, line;
+
+	if (!dev->p.map_cache)
+		return false;
+	region = div64_u64(sector, (u64)dev->p.map_region_mb << 11);
+	div_u64_rem(region, dev->p.map_cache, &line);
+	if (dev->map_tag[line] == region + 1)
+		return false;
+	dev->map_tag[line] = region + 1;
+	dev->totals.map_misses++;
+	return true;
+}
+
+/* --- disk ----------------------------------------------------------------- */
+
+static u64 ek_fs_sqrt(u64 v)
+{
+	u64 root = 0, bit = 1ULL << 30;
+
+	while (bit > v)
+		bit >>= 2;
+	for (; bit; bit >>= 2) {
+		if (v >= root + bit) {
+			v -= root + bit;
+			root = (root >> 1) + bit;
+		} else {
+			root >>= 1;
+		}
+	}
+	return root;
+}
+
+/* a + b * sqrt(distance), from seek_min to seek_max over all tracks */
+static u64 ek_fs_seek(const struct ek_flash *dev, u64 from, u64 to)
+{
+	u64 distance = from > to ? from - to : to - from;
+	u64 span = ek_fs_us(dev->p.seek_max_us - dev->p.seek_min_us);
+
+	if (!distance)
+		return 0;
+	/* distance as a share of all in 28 fraction bits; its root has 14 */
+	return ek_fs_us(dev->p.seek_min_us) +
+	       ((span * ek_fs_sqrt(div64_u64(distance << 28, dev->tracks))) >> 14);
+}
+
+static bool ek_fs_streams(const struct ek_flash *dev, const struct ek_flash_req *req)
+{
+	return req->sector << 9 == dev->stream_pos && req->op == dev->stream_op;
+}
+
+/* Time from @t until @req's first byte is under the head, and what of it is seek. */
+static u64 ek_fs_access(const struct ek_flash *dev, const struct ek_flash_req *req, u64 t,
+			u64 *seek)
+{
+	u64 in, track, angle;
+
+	track = div64_u64_rem(req->sector << 9, dev->track_bytes, &in);
+	angle = ek_fs_xfer(in, dev->p.track_mbps);
+	*seek = ek_fs_seek(dev, dev->track, track);
+	return *seek + ek_fs_rem(angle + dev->rev - ek_fs_rem(t + *seek, dev->rev), dev->rev);
+}
+
+/*
+ * The one with the least access time, as a disk with NCQ picks it. It does so
+ * when the command work after the one before is over, so that what the host
+ * sends upon that one's completion takes part: with two requests outstanding
+ * there is a choice already.
+ */
+static struct ek_flash_req *ek_fs_nearest(const struct ek_flash *dev, u64 t)
+{
+	struct ek_flash_req *req = dev->queue.head, *best = req;
+	u64 least = EK_FS_NEVER;
+
+	if (!req || !req->next || t - req->arrive > EK_FS_AGE_NS)
+		return req;
+	for (; req; req = req->next) {
+		u64 seek, access;
+
+		if (req->op >= EK_FS_FLUSH || ek_fs_streams(dev, req))
+			return req;
+		access = ek_fs_access(dev, req, t, &seek);
+		if (access < least) {
+			least = access;
+			best = req;
+		}
+	}
+	return best;
+}
+
+static u64 ek_fs_disk(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
+{
+	u64 link = ek_fs_xfer(req->bytes, req->op == EK_FS_WRITE ? dev->p.link_write_mbps :
+								   dev->p.link_read_mbps);
+	u64 medium = ek_fs_xfer(req->bytes, dev->p.track_mbps), seek = 0, access, done;
+
+	if (ek_fs_streams(dev, req)) {
+		/* the medium has moved on meanwhile, as far as the disk's memory goes */
+		u64 ahead = ek_fs_xfer(EK_FS_AHEAD, dev->p.track_mbps);
+
+		if (t0 > dev->stream_t + ahead)
+			dev->stream_t = t0 - ahead;
+		dev->stream_t += medium;
+		done = max(t0 + link, dev->stream_t);
+		req->part[EK_FS_LINK] += link;
+		req->part[EK_FS_CHANNEL] += done - t0 - link;
+	} else {
+		access = ek_fs_access(dev, req, t0, &seek);
+		req->part[EK_FS_SEEK] += seek;
+		req->part[EK_FS_ROTATE] += access - seek;
+		req->part[EK_FS_CHANNEL] += medium;
+		dev->stream_t = t0 + access + medium;
+		/* the link sends what the medium yields, and what it cannot keep up with later */
+		done = dev->stream_t + (link > medium ? link - medium : 0);
+		req->part[EK_FS_LINK] += done - dev->stream_t;
+		dev->stream_op = req->op;
+	}
+	dev->stream_pos = (req->sector << 9) + req->bytes;
+	dev->track = div64_u64(dev->stream_pos - 1, dev->track_bytes);
+	return done;
+}
+
+/* --- the device ----------------------------------------------------------- */
+
+static void ek_fs_begin(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
+{
+	u64 cmd = ek_fs_us(req->op == EK_FS_WRITE ? dev->p.cmd_write_us : dev->p.cmd_us);
+	u64 t0 = max(t, dev->cmd_free), hang = dev->hang;
+	u64 len, at;
+
+	if (++dev->serial == 0)
+		dev->serial = 1;
+	req->part[EK_FS_QUEUE] = t - req->arrive;
+	if (dev->p.kind == EK_FS_DISK) {
+		/* its command work is over, see ek_fs_nearest() */
+		cmd = ek_fs_us(dev->p.cmd_us);
+		req->part[EK_FS_CMD] = min(t - req->arrive, cmd);
+		req->part[EK_FS_QUEUE] -= req->part[EK_FS_CMD];
+		cmd = 0;
+	}
+	req->part[EK_FS_LINK_WAIT] = t0 - t;
+	req->part[EK_FS_CMD] += cmd + hang;
+	dev->cmd_free = t0 + cmd;
+	dev->hang = 0;
+	req->hung = hang;
+	t0 += cmd + hang;
+	if (hang) {
+		/* nothing is planned for it, as it may be aborted */
+		ek_fs_run_until(dev, req, t0);
+		return;
+	}
+	if (req->op == EK_FS_FLUSH) {
+		dev->totals.flushes++;
+		if (dev->p.kind != EK_FS_FLASH) {
+			req->part[EK_FS_CMD] += ek_fs_us(dev->p.flush_us);
+			ek_fs_run_until(dev, req, t0 + ek_fs_us(dev->p.flush_us));
+			return;
+		}
+	}
+	switch (req->op == EK_FS_DISCARD ? EK_FS_FLASH : dev->p.kind) {
+	case EK_FS_DISK:
+		ek_fs_run_until(dev, req, ek_fs_disk(dev, req, t0));
+		break;
+	case EK_FS_LINK_ONLY:
+		len = ek_fs_xfer(req->bytes, req->op == EK_FS_WRITE ? dev->p.link_write_mbps :
+								     dev->p.link_read_mbps);
+		at = ek_fs_reserve(ek_fs_link(dev, req->op == EK_FS_WRITE), dev->now, t0, len);
+		req->part[EK_FS_LINK_WAIT] += at - t0;
+		req->part[EK_FS_LINK] += len;
+		ek_fs_run_until(dev, req, at + len);
+		break;
+	default:
+		if (req->op < EK_FS_FLUSH && ek_fs_map_miss(dev, req->sector)) {
+			req->part[EK_FS_MAP] = ek_fs_us(dev->p.map_miss_us);
+			t0 += req->part[EK_FS_MAP];
+		}
+		ek_fs_begin_flash(dev, req, t, t0);
+	}
+}
+
+static bool ek_fs_passes(const struct ek_flash_req *req)
+{
+	return req->op != EK_FS_WRITE && req->op != EK_FS_FLUSH;
+}
+
+static void ek_fs_unqueue(struct ek_flash *dev, struct ek_flash_req *req)
+{
+	ek_fs_unlink(&dev->queue, req);
+	dev->passing -= ek_fs_passes(req);
+}
+
+/* First come, first served; while a write or flush is stalled, reads pass the others. */
+static struct ek_flash_req *ek_fs_pick(const struct ek_flash *dev, u64 t)
+{
+	struct ek_flash_req *req = dev->queue.head;
+
+	if (dev->p.kind == EK_FS_DISK)
+		return ek_fs_nearest(dev, t);
+	if (!dev->stalled)
+		return req;
+	if (!dev->passing)
+		return NULL;
+	while (!ek_fs_passes(req))
+		req = req->next;
+	return req;
+}
+
+static void ek_fs_dispatch(struct ek_flash *dev, u64 t)
+{
+	struct ek_flash_req *req;
+
+	ek_fs_unstall(dev, t);
+	if (dev->p.kind == EK_FS_DISK && t != dev->pick) {
+		if (dev->slots && dev->queue.head && dev->pick == EK_FS_NEVER)
+			dev->pick = t + ek_fs_us(dev->p.cmd_us);
+		if (t != dev->pick)
+			return;
+	}
+	dev->pick = EK_FS_NEVER;
+	while (dev->slots) {
+		req = ek_fs_pick(dev, t);
+		if (!req)
+			break;
+		ek_fs_unqueue(dev, req);
+		dev->slots--;
+		ek_fs_begin(dev, req, t);
+	}
+}
+
+/* All that happens up to @now, in order. */
+static void ek_fs_advance(struct ek_flash *dev, u64 now)
+{
+	for (;;) {
+		struct ek_flash_req *req = dev->running.head;
+		u64 program = ek_fs_program_event(dev);
+		u64 t = min(program, dev->pick);
+
+		if (req)
+			t = min(t, req->done);
+		if (t > now)
+			break;
+		dev->now = t;
+		if (program <= t) {
+			ek_fs_program_step(dev, t);
+			if (!dev->stalled)
+				continue;
+		} else if (req && req->done <= t) {
+			ek_fs_unlink(&dev->running, req);
+			req->state = EK_FS_FINISHED;
+			ek_fs_insert_after(&dev->finished, dev->finished.tail, req);
+			dev->slots++;
+			dev->idle_since = t;
+		}
+		ek_fs_dispatch(dev, t);
+	}
+	dev->now = max(dev->now, now);
+}
+
+/* What the device does while nobody wants anything of it. */
+static void ek_fs_idle(struct ek_flash *dev, u64 ns)
+{
+	u64 most = (u64)dev->p.slc_kb << 10, us = div_u64(ns, 1000), got;
+
+	if (dev->slc < most) {
+		/* kB/s are bytes per ms */
+		got = us < (1ULL << 32) ? div_u64(us * dev->p.slc_refill_kbps, 1000) : most;
+		dev->slc = min(most, dev->slc + got);
+	}
+	most = (u64)dev->p.gc_after_kb << 10;
+	if (dev->reserve < most) {
+		/* all dies collect side by side */
+		u64 gain = dev->gc_gain * dev->p.channels * dev->p.dies;
+		u64 rounds = div64_u64(most, gain) + 1;
+
+		if (dev->gc_pause)
+			rounds = min(rounds, div64_u64(ns, dev->gc_pause));
+		dev->reserve = min(most, dev->reserve + rounds * gain);
+	}
+}
+
+/* @req arrives at @now. */
+void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
+{
+	struct ek_fs_chan *chan;
+
+	ek_fs_advance(dev, now);
+	now = dev->now;
+	if (!dev->inside && !dev->pending && !dev->programming) {
+		ek_fs_idle(dev, now - min(now, dev->idle_since));
+		dev->idle_since = now;
+	}
+	memset(req->part, 0, sizeof(req->part));
+	req->arrive = now;
+	req->state = EK_FS_QUEUED;
+	req->channel = 0;
+	if (dev->p.kind == EK_FS_FLASH)
+		ek_fs_locate(dev, req->sector << 9, &chan, &req->channel);
+	ek_fs_insert_after(&dev->queue, dev->queue.tail, req);
+	dev->passing += ek_fs_passes(req);
+	dev->inside++;
+	dev->totals.max_queue = max(dev->totals.max_queue, dev->inside);
+	ek_fs_dispatch(dev, now);
+}
+
+/* The next request that is done at @now, in order of that, or NULL. */
+struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now)
+{
+	struct ek_flash_req *req;
+
+	ek_fs_advance(dev, now);
+	req = dev->finished.head;
+	if (!req)
+		return NULL;
+	ek_fs_unlink(&dev->finished, req);
+	req->state = EK_FS_IDLE;
+	dev->inside--;
+	return req;
+}
+
+/* No stalled request is done before this; it may be asked again then. */
+static u64 ek_fs_stalled_until(struct ek_flash *dev)
+{
+	const struct ek_flash_req *req = dev->stalled;
+	u64 event = ek_fs_program_event(dev);
+	u32 cell = dev->slc ? min(dev->p.t_prog_us, dev->p.t_prog_slc_us) : dev->p.t_prog_us;
+	bool more = dev->pending;
+
+	/* if what is being programmed is not enough, it takes a program that has not begun */
+	if (req->op == EK_FS_WRITE)
+		more = !ek_fs_room(dev, req->bytes - min_t(u64, dev->releasing, req->bytes));
+	return more && event != EK_FS_NEVER ? event + ek_fs_us(cell) : event;
+}
+
+/* When to reap or advance next; the programs that nobody waits for can be caught up with. */
+u64 ek_flash_next(struct ek_flash *dev)
+{
+	u64 next = dev->running.head ? dev->running.head->done : EK_FS_NEVER;
+
+	if (dev->finished.head)
+		return dev->now;
+	if (dev->stalled)
+		next = min(next, ek_fs_stalled_until(dev));
+	return min(next, dev->pick);
+}
+
+/* @req leaves the device now; its time so far counts for the state that it was in. */
+static void ek_fs_leave(struct ek_flash *dev, struct ek_flash_req *req)
+{
+	enum ek_fs_part part = EK_FS_CMD;
+
+	if (req->state == EK_FS_QUEUED)
+		part = EK_FS_QUEUE;
+	else if (req->state == EK_FS_STALLED)
+		part = EK_FS_BUFFER_WAIT;
+	if (req->state != EK_FS_QUEUED && req->state != EK_FS_FINISHED)
+		dev->slots++;
+	if (req->state != EK_FS_FINISHED) {
+		memset(req->part, 0, sizeof(req->part));
+		req->done = dev->now;
+		req->part[part] = req->done - req->arrive;
+	}
+	req->state = EK_FS_IDLE;
+	dev->inside--;
+}
+
+/* Take @req out; false if it is not in the device or is done already. */
+bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
+{
+	ek_fs_advance(dev, now);
+	switch (req->state) {
+	case EK_FS_QUEUED:
+		ek_fs_unqueue(dev, req);
+		break;
+	case EK_FS_STALLED:
+		dev->stalled = NULL;
+		break;
+	case EK_FS_RUNNING:
+		ek_fs_unlink(&dev->running, req);
+		break;
+	default:
+		return false;
+	}
+	ek_fs_leave(dev, req);
+	ek_fs_dispatch(dev, dev->now);
+	return true;
+}
+
+/* Any request out of the device, whatever its state, or NULL: for a power cut. */
+struct ek_flash_req *ek_flash_take(struct ek_flash *dev)
+{
+	struct ek_flash_req *req = dev->stalled;
+
+	if (req) {
+		dev->stalled = NULL;
+	} else if (dev->finished.head) {
+		req = dev->finished.head;
+		ek_fs_unlink(&dev->finished, req);
+	} else if (dev->running.head) {
+		req = dev->running.head;
+		ek_fs_unlink(&dev->running, req);
+	} else if (dev->queue.head) {
+		req = dev->queue.head;
+		ek_fs_unqueue(dev, req);
+	} else {
+		return NULL;
+	}
+	ek_fs_leave(dev, req);
+	return req;
+}
+
+u32 ek_flash_region(const struct ek_flash_params *p, u64 sector)
+{
+	return min_t(u64, div64_u64(sector * p->regions, (u64)p->capacity_mb << 11),
+		     p->regions - 1);
+}
+
+static u32 ek_fs_nr_ops(const struct ek_flash_params *p)
+{
+	u32 unit_kb = p->planes * p->page_kb;
+
+	return p->kind == EK_FS_FLASH ? p->buffer_kb / unit_kb + 2 * p->channels + 1 : 1;
+}
+
+size_t ek_flash_bytes(const struct ek_flash_params *p)
+{
+	return sizeof(struct ek_flash) + ek_fs_nr_ops(p) * sizeof(struct ek_fs_page_op);
+}
+
+/* @p has passed ek_flash_check(). */
+void ek_flash_init(struct ek_flash *dev, const struct ek_flash_params *p, u64 now)
+{
+	u64 valid = (u64)p->block_pages * p->gc_valid_pct / 100;
+	u32 i;
+
+	memset(dev, 0, ek_flash_bytes(p));
+	dev->p = *p;
+	dev->now = now;
+	dev->idle_since = now;
+	dev->slots = p->kind == EK_FS_DISK ? 1 : p->active;
+	dev->chunk = (u64)p->chunk_kb << 10;
+	dev->unit = (u64)p->planes * p->page_kb << 10;
+	dev->op_bytes = p->map == EK_FS_RANGES ? dev->unit : min(dev->unit, dev->chunk);
+	/* ranges end where pages do */
+	dev->range = DIV_ROUND_UP_ULL((u64)p->capacity_mb << 20, p->channels * dev->unit) *
+		     dev->unit;
+	dev->gc_gain = dev->unit * (p->block_pages - valid);
+	dev->gc_pause = ek_fs_us(p->t_erase_us) +
+			valid * (ek_fs_us(p->t_r_us) + ek_fs_us(p->t_prog_us));
+	dev->reserve = (u64)p->gc_after_kb << 10;
+	dev->slc = (u64)p->slc_kb << 10;
+	dev->pick = EK_FS_NEVER;
+	dev->stale = true;
+	for (i = 0; i < p->channels; i++)
+		dev->chan[i].stale = true;
+	dev->nr_ops = ek_fs_nr_ops(p);
+	for (i = 0; i < dev->nr_ops; i++)
+		dev->ops[i].next = i + 1 < dev->nr_ops ? i + 2 : 0;
+	dev->free_op = 1;
+	if (p->kind == EK_FS_DISK) {
+		dev->rev = div_u64(60 * 1000000000ULL, p->rpm);
+		dev->track_bytes = max_t(u64, div_u64(dev->rev * p->track_mbps, 1000), 1);
+		dev->tracks = max_t(u64, div64_u64((u64)p->capacity_mb << 20, dev->track_bytes), 1);
+		dev->stream_pos = EK_FS_NEVER;
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The timing model as a library for test_timing.py: streams of requests, open and closed loop. */
+#include <stdlib.h>
+
+#include "../src/flashsim_timing.h"
+
+struct shim_io {
+	u64 arrive, done;
+	u64 sector;
+	u32 bytes;
+	u32 op;
+	u32 fua;
+	u32 channel;
+	u32 order;		/* of completion */
+	u64 part[EK_FS_PARTS];
+};
+
+static int shim_params(struct ek_flash_params *p, const char *preset, const char *set, char *why,
+		       size_t size)
+{
+	int error = ek_flash_preset(p, preset, why, size);
+
+	if (!error)
+		error = ek_flash_set(p, set, why, size);
+	return error ? error : ek_flash_check(p, why, size);
+}
+
+int shim_check(const char *preset, const char *set, char *why, u32 size);
+int shim_check(const char *preset, const char *set, char *why, u32 size)
+{
+	struct ek_flash_params p;
+
+	return shim_params(&p, preset, set, why, size);
+}
+
+/* value of a parameter as text, or -1 */
+int shim_show(const char *preset, const char *set, const char *name, char *buf, u32 size);
+int shim_show(const char *preset, const char *set, const char *name, char *buf, u32 size)
+{
+	struct ek_flash_params p;
+	u32 i;
+
+	if (shim_params(&p, preset, set, buf, size))
+		return -1;
+	for (i = 0; i < ek_fs_nr_params; i++)
+		if (!strcmp(ek_fs_params[i].name, name))
+			return (int)ek_flash_show(&p, &ek_fs_params[i], buf, size);
+	return -1;
+}
+
+const char *shim_preset_name(u32 i);
+const char *shim_preset_name(u32 i)
+{
+	return i < ek_fs_nr_presets ? ek_fs_presets[i].name : NULL;
+}
+
+const char *shim_param_name(u32 i);
+const char *shim_param_name(u32 i)
+{
+	return i < ek_fs_nr_params ? ek_fs_params[i].name : NULL;
+}
+
+/*
+ * Run @n requests. With @qd they are submitted as soon as fewer than @qd are in
+ * the device, @think ns after the completion that made room; without, at their
+ * arrive time, which must not fall. @late: the host reaps so many ns late.
+ * Returns the number that were completed, or -1 with @why.
+ */
+int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,
+	     u64 late, struct ek_fs_totals *totals, char *why, u32 size);
+int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,
+	     u64 late, struct ek_fs_totals *totals, char *why, u32 size)
+{
+	struct ek_flash_req *reqs = calloc(n ? n : 1, sizeof(*reqs)), *req;
+	struct ek_flash_params p;
+	struct ek_flash *dev;
+	u32 sent = 0, done = 0, i;
+	u64 now = 0;
+
+	if (shim_params(&p, preset, set, why, size)) {
+		free(reqs);
+		return -1;
+	}
+	dev = malloc(ek_flash_bytes(&p));
+	ek_flash_init(dev, &p, 0);
+	while (done < n) {
+		u64 next = ek_flash_next(dev);
+
+		if (qd) {
+			while (sent < n && sent - done < qd) {
+				reqs[sent].sector = io[sent].sector;
+				reqs[sent].bytes = io[sent].bytes;
+				reqs[sent].op = (u8)io[sent].op;
+				reqs[sent].fua = io[sent].fua;
+				io[sent].arrive = now;
+				ek_flash_submit(dev, &reqs[sent++], now);
+			}
+			next = ek_flash_next(dev);
+		} else if (sent < n && io[sent].arrive <= next) {
+			now = io[sent].arrive;
+			reqs[sent].sector = io[sent].sector;
+			reqs[sent].bytes = io[sent].bytes;
+			reqs[sent].op = (u8)io[sent].op;
+			reqs[sent].fua = io[sent].fua;
+			ek_flash_submit(dev, &reqs[sent++], now);
+			continue;
+		}
+		if (next == EK_FS_NEVER) {
+			scnprintf(why, size, "stuck after %u of %u", done, n);
+			break;
+		}
+		now = max(now, next + late);
+		if (!qd && sent < n)
+			now = min(now, max(next, io[sent].arrive));
+		while ((req = ek_flash_reap(dev, now))) {
+			/* who asks when he was told to is never too late */
+			if (!late && !think && req->done != now) {
+				scnprintf(why, size, "done at %llu, next said %llu",
+					  (unsigned long long)req->done, (unsigned long long)now);
+				n = 0;
+			}
+			i = (u32)(req - reqs);
+			io[i].done = req->done;
+			io[i].channel = req->channel;
+			io[i].order = done++;
+			memcpy(io[i].part, req->part, sizeof(io[i].part));
+		}
+		if (qd)
+			now += think;
+	}
+	*totals = dev->totals;
+	totals->reserve_left = dev->reserve;
+	totals->slc_left = dev->slc;
+	free(dev);
+	free(reqs);
+	return (int)done;
+}
