@@ -13,29 +13,22 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests/lab"))
 
-from lab import initramfs, qemu  # noqa: E402
-from lab.runner import Bench  # noqa: E402
+from lab.model import Experiment  # noqa: E402
+from lab.runner import Job, Lab, run  # noqa: E402
 
 SECONDS = int(os.environ.get("EVENKEEL_TORTURE_SECONDS", "60"))
+KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
 
 
 def test_nothing_hangs_leaks_or_splats() -> None:
-    bench = Bench(TOP / "build/6.12", TOP / "build/torture", "debug")
-    assert bench.kernel.exists(), "no debug kernel; 'make test' builds it"
-    bench.workdir.mkdir(parents=True, exist_ok=True)
-    image = bench.workdir / "torture.cpio"
-    script = Path(__file__).parent / "torture.sh"
-    initramfs.build(
-        image,
-        programs=("fio",),
-        modules=[bench.module(m) for m in ("null_blk", "mq-deadline", "evenkeel")],
-        files={
-            "/init": (TOP / "tests/lab/lab/guest.sh").read_text(),
-            "/experiment.sh": f"SECONDS_TO_RUN={SECONDS}\n{script.read_text()}",
-        },
-    )
-    machine = qemu.Machine(bench.kernel, memory=2048, cpus=2, icount_shift=None, timeout=300 + 4 * SECONDS)
-    out = qemu.run(machine, image, bench.workdir, "torture")
+    script = (Path(__file__).parent / "torture.sh").read_text()
+    experiment = Experiment(
+        "torture", "everything at once", f"SECONDS_TO_RUN={SECONDS}\n{script}", lambda _: [],
+        modules=("null_blk", "mq-deadline"), memory=2048, cpus=2, clock="host",
+        limit=200 + 3 * SECONDS, timeout=300 + 4 * SECONDS,
+    )  # fmt: skip
+    lab = Lab(workdir=TOP / "build/torture", variant="debug", fresh=True)
+    out = run(lab, Job(experiment, KERNEL, "evenkeel")).output
     done = dict(line.split() for line in out.results["done"].splitlines())
     assert int(done["rounds"]) > 0
     assert int(done["switches"]) >= 3
@@ -47,7 +40,7 @@ def test_nothing_hangs_leaks_or_splats() -> None:
         for block in out.results["kmemleak"].split("unreferenced object ")[1:]
         if "0xffffffffa" in block or "ek_" in block or "blkcg_" in block
     ]
-    assert leaks == [], f"{len(leaks)} objects leaked; see {bench.workdir}/torture.report"
+    assert leaks == [], f"{len(leaks)} objects leaked; see {lab.workdir}/torture-{KERNEL}-evenkeel.report"
     print(
         f"{done['rounds']} rounds, {done['switches']} scheduler switches, {done['ios']} I/Os in {SECONDS} s"
     )

@@ -1,64 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m lab list | run EXPERIMENT… [--scheduler NAME]… [--kernel VERSION]"""
+"""python -m lab list | run EXPERIMENT… | compare A B | bench | tuning"""
 
 from __future__ import annotations
 
 import argparse
-import fnmatch
-import json
 import sys
-import time
-from pathlib import Path
 
-from lab import experiments, runner
-from lab.qemu import GuestError
+from lab import bench, experiments, peers
+from lab.model import Experiment, LabError
+from lab.runner import Job, Result, run_all
+
+
+def _listing(known: dict[str, Experiment]) -> int:
+    for e in known.values():
+        marks = ("quick " if e.quick else "") + e.clock
+        print(f"{e.name:36} {marks:14} {','.join(e.kernels):9} {e.about}")
+    return 0
+
+
+def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
+    lab, subject = peers.lab(args)
+    chosen = experiments.matching(known, args.experiment)
+    jobs = []
+    for e in chosen:
+        for kernel in args.kernel or e.kernels[:1]:
+            named = args.scheduler or ([] if subject else [e.subject])
+            jobs += [Job(e, kernel, s) for s in [*named, *([subject] if subject else [])]]
+    failed = 0
+
+    def done(job: Job, outcome: Result | LabError) -> None:
+        nonlocal failed
+        if isinstance(outcome, LabError):
+            failed += 1
+            print(f"lab: {outcome}", file=sys.stderr, flush=True)
+            return
+        for f in outcome.figures():
+            row = bench.row(job, f)
+            verdict = {True: "ok", False: "MISSED", None: ""}[row.holds()]
+            print(f"{row.id:52} {job.kernel:5} {job.scheduler:14} {row.value:>12} {row.unit:6} {verdict}")
+        kept = " (kept)" if outcome.cached else ""
+        print(f"  {job.name}: {outcome.seconds:.0f} s of host time{kept}", flush=True)
+
+    run_all(lab, jobs, done, args.parallel)
+    return 1 if failed else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lab", description="I/O experiments on a virtual clock")
     sub = parser.add_subparsers(dest="command", required=True)
     sub.add_parser("list", help="what there is to run")
-    run = sub.add_parser("run", help="run experiments and print their rows")
+    run = sub.add_parser("run", help="run experiments and print their figures")
     run.add_argument("experiment", nargs="+", help="name or pattern, as in 'fair.read.*'")
-    run.add_argument("--scheduler", action="append", choices=list(runner.SCHEDULERS))
-    run.add_argument("--kernel", default="6.12", help="version under build/ (default %(default)s)")
+    run.add_argument("--scheduler", action="append", metavar="NAME", help="default: the experiment's subject")
+    run.add_argument("--kernel", action="append", metavar="VERSION", help="default: the experiment's first")
     run.add_argument("--variant", default="board", help="kernel variant (default %(default)s)")
-    run.add_argument("--json", action="store_true", help="rows as JSON lines")
+    peers.options(run)
+    compare = sub.add_parser("compare", help="two results.json: what changed by more than 1 %%")
+    compare.add_argument("before")
+    compare.add_argument("after")
+    whole = sub.add_parser("bench", help="every experiment with its peers: results.json and a page")
+    bench.options(whole)
+    peers.options(whole)
     args = parser.parse_args()
-
-    known = experiments.load()
-    if args.command == "list":
-        for e in known.values():
-            print(f"{e.name:32} {e.about}")
-        return 0
-    chosen = [e for p in args.experiment for n, e in known.items() if fnmatch.fnmatch(n, p)]
-    if not chosen:
-        print(f"lab: nothing matches {' '.join(args.experiment)}; 'lab list' names all", file=sys.stderr)
+    try:
+        known = experiments.load()
+        match args.command:
+            case "list":
+                return _listing(known)
+            case "run":
+                return _run(args, known)
+            case "compare":
+                return bench.compare(args.before, args.after)
+            case _:
+                return bench.main(args, known)
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
         return 2
-    build = runner.TOP / "build" / args.kernel
-    bench = runner.Bench(build, runner.TOP / "build/lab", args.variant)
-    failed = False
-    for e in chosen:
-        for scheduler in args.scheduler or ["evenkeel"]:
-            begin = time.monotonic()
-            try:
-                rows = runner.run(bench, e, scheduler)
-            except (GuestError, runner.LabError, FileNotFoundError) as error:
-                print(f"lab: {error}", file=sys.stderr)
-                failed = True
-                continue
-            for row in rows:
-                if args.json:
-                    print(json.dumps(row.as_json()), flush=True)
-                else:
-                    verdict = {True: "ok", False: "MISSED", None: ""}[row.holds()]
-                    print(f"{row.id:44} {scheduler:12} {row.value:>10} {row.unit:5} {verdict}", flush=True)
-            if not args.json:
-                print(f"  {e.name} on {scheduler}: {time.monotonic() - begin:.0f} s of host time", flush=True)
-    return 1 if failed else 0
+    except KeyboardInterrupt:
+        print("lab: interrupted; what is finished is kept", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":
-    # `python -m lab` from anywhere: this folder's parent is on the path already
-    assert Path(__file__).parent.name == "lab"
     raise SystemExit(main())

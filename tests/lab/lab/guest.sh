@@ -2,33 +2,62 @@
 # SPDX-License-Identifier: Apache-2.0
 # /init of a lab guest: mounts, helpers, then the experiment's script.
 # Reports go to the second serial port in sections that begin with "@@@ NAME".
+# From the host: LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS in /settings.sh
 /bin/busybox --install -s /bin
-export PATH=/bin
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
+mount -t tmpfs tmp /tmp
 mount -t debugfs debugfs /sys/kernel/debug
+mount -t tracefs tracefs /sys/kernel/tracing 2> /dev/null
+mount -t configfs configfs /sys/kernel/config 2> /dev/null
 mkdir -p /cg
 mount -t cgroup2 cg /cg
 echo '+io +memory' > /cg/cgroup.subtree_control
-stty -F /dev/ttyS1 raw 2>/dev/null
+stty -F /dev/ttyS1 raw 2> /dev/null
 report() { { echo "@@@ $1"; cat; } > /dev/ttyS1; }
-finish() { echo | report end; sync; poweroff -f; }
+finish() { echo | report end; poweroff -f; }
 fail() { echo "$*" | report failed; finish; }
-load() { m=$1; shift; insmod "/modules/$m.ko" "$@" || fail "cannot load module $m"; }
-# the scheduler of a device, with its module where it has one
-scheduler() {
-	case $2 in bfq|kyber-iosched|mq-deadline|evenkeel) [ ! -e "/modules/$2.ko" ] || grep -q "^$(echo "$2" | tr - _) " /proc/modules || load "$2" ;; esac
-	echo "${2%-iosched}" > "/sys/block/$1/queue/scheduler" || fail "cannot set scheduler $2 on $1"
+# load NAME [PARAMETER=VALUE...]: a module after what it needs; nothing to do
+# when the kernel has it built in
+load() {
+	load_name=$1
+	shift
+	! grep -q "^$(echo "$load_name" | tr - _) " /proc/modules || return 0
+	[ -e "/modules/$load_name.ko" ] || return 0
+	for load_need in $(cat "/modules/$load_name.needs" 2> /dev/null); do
+		(load "$load_need") || return 1
+	done
+	insmod "/modules/$load_name.ko" "$@" || fail "cannot load module $load_name $*: $(dmesg | tail -n 1)"
 }
-# a cgroup with a weight, in the file of the scheduler that is tested
+# scheduler DEVICE [ELEVATOR]: the one under test, with its settings, or another
+scheduler() {
+	if [ $# = 1 ]; then
+		[ -z "$SCHEDULER_MODULE" ] || load "$SCHEDULER_MODULE"
+		echo "$SCHEDULER" > "/sys/block/$1/queue/scheduler" || fail "cannot set scheduler $SCHEDULER on $1"
+		for setting in $SCHEDULER_SETTINGS; do
+			echo "${setting#*=}" > "/sys/block/$1/queue/iosched/${setting%%=*}" || fail "cannot set $setting of $SCHEDULER"
+		done
+	else
+		case $2 in kyber) load kyber-iosched ;; *) load "$2" ;; esac
+		echo "$2" > "/sys/block/$1/queue/scheduler" || fail "cannot set scheduler $2 on $1"
+	fi
+}
+# group NAME WEIGHT: a cgroup with a weight, in the file of the scheduler that is tested
 group() {
 	mkdir -p "/cg/$1"
 	for f in io.weight io.evenkeel.weight io.bfq.weight; do
 		[ ! -e "/cg/$1/$f" ] || echo "$2" > "/cg/$1/$f" || fail "cannot set $f of $1 to $2"
 	done
 }
-# run a command in a cgroup
+# in_group NAME COMMAND...: run a command in a cgroup
 in_group() { (g=$1; shift; exec sh -c 'echo $$ > "/cg/$0/cgroup.procs" && exec "$@"' "$g" "$@"); }
+# counters NAME: what each slice of the flash model has served so far, as a report
+counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regions; } | report "$1"; }
+. /settings.sh
+# a hang in guest time: the host sees only that it lasts. No child of this
+# shell, so that a script may wait for all of its own
+( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )
 . /experiment.sh
 finish

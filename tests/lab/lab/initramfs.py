@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lab.model import LabError
+
 _LIB = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
@@ -24,13 +26,14 @@ def _copy(source: Path, tree: Path, where: Path) -> None:
     target = tree / where.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
-        shutil.copy2(source.resolve(), target)
+        shutil.copyfile(source.resolve(), target)
+        target.chmod(0o755)
 
 
 def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]) -> None:
     """Write a cpio archive to `out`.
 
-    `programs` are looked up on PATH, `modules` land in /modules by file name,
+    `programs` are paths, or names looked up on PATH, `modules` land in /modules by file name,
     `files` maps an absolute path in the guest to its text; those under /bin
     and /init are executable.
     """
@@ -40,26 +43,29 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
             (tree / d).mkdir()
         busybox = shutil.which("busybox")
         if busybox is None:
-            raise FileNotFoundError("lab: busybox is not on PATH (package busybox-static)")
+            raise LabError("busybox is not on PATH (package busybox-static)")
         _copy(Path(busybox), tree, Path("/bin/busybox"))
         (tree / "bin/sh").symlink_to("busybox")
-        for name in programs:
-            found = shutil.which(name)
+        for program in programs:
+            found = shutil.which(program)
             if found is None:
-                raise FileNotFoundError(f"lab: program {name!r} is not on PATH")
-            _copy(Path(found), tree, Path("/bin") / Path(name).name)
+                raise LabError(f"program {program!r} is not on PATH")
+            _copy(Path(found), tree, Path("/bin") / Path(program).name)
             for lib in libraries(Path(found)):
                 _copy(lib, tree, lib)
         for module in modules:
             if not module.is_file():
-                raise FileNotFoundError(f"lab: kernel module {module} does not exist")
-            shutil.copy2(module, tree / "modules" / module.name)
-        for path, text in files.items():
-            target = tree / path.lstrip("/")
+                raise LabError(f"kernel module {module} does not exist")
+            shutil.copyfile(module, tree / "modules" / module.name)
+        for name, text in files.items():
+            target = tree / name.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
-            if path == "/init" or path.startswith("/bin/"):
+            if name == "/init" or name.startswith("/bin/"):
                 target.chmod(0o755)
+        # the same content is the same archive, to the byte: results are kept by its hash
+        for path in [tree, *tree.rglob("*")]:
+            os.utime(path, (0, 0), follow_symlinks=False)
         names = subprocess.run(
             ["find", ".", "-print0"], cwd=tree, capture_output=True, check=True
         ).stdout.split(b"\0")

@@ -3,28 +3,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lab.qemu import Output
-
 Target = float | tuple[float, float]
+Better = Literal["lower", "higher"]
+Clock = Literal["virtual", "host"]
+
+
+class LabError(RuntimeError):
+    """What was asked for cannot be run, or did not end as it should; one line that says what and why."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """`results` are the sections that the guest wrote, by name; `serial` is the console's log."""
+
+    results: Mapping[str, str]
+    serial: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure of an experiment, before kernel and scheduler are known.
+
+    `target` is a bound (by `better`) or a closed range. `must`: the target is
+    held today, so that missing it fails the bench; without it a miss is shown
+    as open. `paper` is the publication's own figure of its best or reported
+    system. Figures without `better` and target are for reading only.
+    """
+
+    metric: str
+    value: float
+    unit: str = ""
+    better: Better | None = None
+    target: Target | None = None
+    paper: float | None = None
+    must: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: `id` is `topic.case….metric`; `target` a bound (by `better`) or a closed range."""
+    """A line of results.json: a figure of one subject beside those of its peers.
+
+    `id` is `topic.case….metric`; `subject` is whose value `value` is; a peer
+    that could not be measured is absent.
+    """
 
     id: str
     value: float
     unit: str
-    better: Literal["lower", "higher"] | None = None
-    target: Target | None = None
-    paper: float | None = None
-    clock: Literal["virtual", "host"] = "virtual"
-    kernel: str = ""
-    scheduler: str = ""
+    better: Better | None
+    target: Target | None
+    paper: float | None
+    clock: Clock
+    kernel: str
+    subject: str
+    must: bool = False
+    peers: dict[str, float] = field(default_factory=dict)
 
     def holds(self) -> bool | None:
         """Is the target met? None without a target."""
@@ -40,25 +77,108 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> Row:
+        """The inverse of as_json(). Raises LabError when a field is missing or unknown."""
+        try:
+            row = Row(**fields)
+        except TypeError as error:
+            raise LabError(f"not a row of results: {error}") from None
+        return Row(**{**fields, "target": tuple(row.target)}) if isinstance(row.target, list) else row
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device of the guest.
+
+    `name` below /dev; `setup` are guest commands that make it appear (helpers
+    of guest.sh); `modules` what they load; `drive` a QEMU drive of that many
+    MiB with throttling options, for kernels that have no simulated flash;
+    `slices` into how many equal parts the device counts its I/O by itself, 0
+    when it does not.
+    """
+
+    name: str
+    setup: str
+    modules: tuple[str, ...] = ()
+    drive_mb: int = 0
+    throttle: Mapping[str, int] = field(default_factory=dict)
+    slices: int = 0
+    capacity_mb: int = 65536
+
+
+def flashsim(preset: str, *, slices: int = 8, capacity_mb: int = 65536, **override: int | str) -> Device:
+    """A flash model (tests/flashsim) by preset, single parameters overridden."""
+    settings = {"regions": slices, "capacity_mb": capacity_mb, **override}
+    listed = ",".join(f"{k}={v}" for k, v in settings.items())
+    return Device(
+        "flashsim0", f"load flashsim preset={preset} set={listed}", ("flashsim",),
+        slices=slices, capacity_mb=capacity_mb,
+    )  # fmt: skip
+
+
+def null_blk(**parameters: int) -> Device:
+    """null_blk with module parameters; `gb` is its size."""
+    settings = {"nr_devices": 1, "submit_queues": 1, "gb": 64, **parameters}
+    listed = " ".join(f"{k}={v}" for k, v in settings.items())
+    return Device("nullb0", f"load null_blk {listed}", ("null_blk",), capacity_mb=1024 * settings["gb"])
+
+
+def null_blk_by_configfs(*, mb: int = 65536, **attributes: int) -> Device:
+    """null_blk for kernels whose module has no parameter for what configfs can set (5.10: mbps)."""
+    values = {"size": mb, **attributes, "power": 1}
+    lines = [
+        "load null_blk nr_devices=0",
+        "mount -t configfs configfs /sys/kernel/config 2> /dev/null",
+        "mkdir /sys/kernel/config/nullb/nullb0",
+    ]
+    lines += [
+        f"echo {v} > /sys/kernel/config/nullb/nullb0/{k} || fail cannot set {k}" for k, v in values.items()
+    ]
+    return Device("nullb0", "\n".join(lines), ("null_blk",), capacity_mb=mb)
+
+
+def virtio(mb: int = 8192, **throttle: int) -> Device:
+    """A virtio disk throttled by QEMU on the host's clock: bps_read, bps_write, iops_read …"""
+    return Device(
+        "vda", "load virtio_blk; load virtio_pci", ("virtio_blk", "virtio_pci"),
+        drive_mb=mb, throttle=throttle, capacity_mb=mb,
+    )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Experiment:
-    """`script` is run by the guest's /init (see guest.sh for its helpers); `rows` reads the report.
+    """`script` is run by the guest's /init (see guest.sh for its helpers); `figures` reads the report.
 
-    `memory` is in MiB, `icount_shift` as in qemu.Machine (None: host clock),
-    `programs` and `modules` are what the script needs beside busybox and the
-    scheduler.
+    `subject` is the scheduler whose figures the rows carry, `peers` those that
+    are measured beside it on the first of `kernels`, the versions of the full
+    bench, and `later_peers` those on the others. With
+    `quick`, the experiment is part of the quick bench too, on the first of its
+    kernels, with the peers named there. `programs` and `modules` are what the
+    script needs beside busybox, the device's modules and the scheduler; `files`
+    of the guest by path. `memory` is in MiB. On the virtual clock one
+    instruction lasts 2**icount_shift ns; `limit` is in guest seconds, `timeout`
+    in host seconds.
     """
 
     name: str
     about: str
     script: str
-    rows: Callable[[Output], list[Row]]
+    figures: Callable[[Output], list[Figure]]
+    device: Device | None = None
+    subject: str = "evenkeel"
+    peers: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
+    kernels: tuple[str, ...] = ("6.12",)
+    later_peers: tuple[str, ...] = ("none", "bfq")
+    quick: bool = False
+    quick_peers: tuple[str, ...] = ()
     programs: tuple[str, ...] = ("fio",)
-    modules: tuple[str, ...] = ("null_blk",)
+    modules: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     memory: int = 1024
     cpus: int = 1
-    icount_shift: int | None = 0
-    timeout: float = 300.0
+    clock: Clock = "virtual"
+    icount_shift: int = 0
+    limit: float = 600.0
+    timeout: float = 400.0
     append: str = ""
-    tags: frozenset[str] = field(default_factory=frozenset)

@@ -7,27 +7,37 @@ skipped idle time, so figures do not depend on how busy the host is.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from lab.model import LabError, Output
 
 SPLAT = re.compile(
     r"BUG:|WARNING:|Kernel panic|general protection|Oops|UBSAN|KASAN|possible (?:circular|recursive) locking|"
     r"inconsistent lock state|INFO: task .* blocked|soft lockup|suspicious RCU|refcount_t:|memory leak"
 )
+# what a guest may write: its serial log and its report
+_ROOM_MB = 64
 
 
-class GuestError(RuntimeError):
+class GuestError(LabError):
     """The guest did not finish as it should; the message names the serial log."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A guest: `kernel` image, memory in MiB, CPUs, and its clock.
+    """A guest: `kernel` image, memory in MiB, CPUs, its clock, perhaps a disk.
 
     `icount_shift` N makes one instruction last 2**N ns of guest time; None
-    runs on the host's clock, then several CPUs are allowed.
+    runs on the host's clock, then CPUs run in parallel. `drive_mb` adds a
+    virtio disk that QEMU throttles by `throttle` (on the host's clock,
+    whatever the guest's is).
     """
 
     kernel: Path
@@ -35,14 +45,31 @@ class Machine:
     cpus: int = 1
     icount_shift: int | None = 0
     timeout: float = 300.0
+    drive_mb: int = 0
+    throttle: Mapping[str, int] = field(default_factory=dict)
+
+    def arguments(self) -> list[str]:
+        """QEMU's arguments without paths: what decides a figure beside the files."""
+        argv = [
+            # without the string instructions, which TCG runs and counts byte by
+            # byte, copying costs about what it does on a board
+            "-M", "q35", "-cpu", "max,-erms,-fsrm", "-nodefaults", "-no-user-config", "-display", "none",
+            "-no-reboot", "-m", str(self.memory), "-smp", str(self.cpus),
+        ]  # fmt: skip
+        if self.icount_shift is None:
+            return [*argv, "-accel", "tcg,thread=multi"]
+        return [*argv, "-accel", "tcg", "-icount", f"shift={self.icount_shift},sleep=off"]
 
 
-@dataclass(frozen=True)
-class Output:
-    """`results` are the sections that the guest wrote, by name; `serial` is the console's log."""
-
-    results: dict[str, str]
-    serial: str
+@functools.lru_cache(maxsize=1)
+def version() -> str:
+    """The emulator's version line. Raises LabError when there is none."""
+    if shutil.which("qemu-system-x86_64") is None:
+        raise LabError(
+            "qemu-system-x86_64 is not on PATH; run the lab inside the tool root: toolroot/enter …"
+        )
+    out = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True)
+    return out.stdout.splitlines()[0]
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -62,33 +89,55 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
+def _free_mb(path: Path) -> float:
+    stat = os.statvfs(path)
+    return stat.f_bavail * stat.f_frsize / 1e6
+
+
+def need_room(path: Path, name: str, mb: float = _ROOM_MB) -> None:
+    """Raises LabError when the file system of `path` has less than `mb` MB free."""
+    if (free := _free_mb(path)) < mb:
+        raise LabError(f"{name}: the disk of {path} is full: {free:.0f} MB free, a guest needs {mb:.0f}")
+
+
 def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
     """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end."""
+    version()
     workdir.mkdir(parents=True, exist_ok=True)
-    serial, report = workdir / f"{name}.serial.log", workdir / f"{name}.report"
+    need_room(workdir, name)
+    serial, report, drive = (workdir / f"{name}.{x}" for x in ("serial.log", "report", "drive"))
     for f in (serial, report):
         f.unlink(missing_ok=True)
     argv = [
-        "qemu-system-x86_64", "-M", "q35", "-cpu", "max", "-nodefaults", "-no-user-config",
-        "-display", "none", "-no-reboot", "-m", str(machine.memory), "-smp", str(machine.cpus),
+        # a lab that is killed leaves no emulator behind
+        "setpriv", "--pdeathsig", "KILL",
+        "qemu-system-x86_64", *machine.arguments(),
         "-kernel", str(machine.kernel), "-initrd", str(initramfs),
         "-append", f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {append}".strip(),
         "-chardev", f"file,id=con,path={serial}", "-serial", "chardev:con",
         "-chardev", f"file,id=rep,path={report}", "-serial", "chardev:rep",
     ]  # fmt: skip
-    if machine.icount_shift is None:
-        argv += ["-accel", "tcg,thread=multi"]
-    else:
-        argv += ["-accel", "tcg", "-icount", f"shift={machine.icount_shift},sleep=off"]
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as qemu:
-        try:
-            _, err = qemu.communicate(timeout=machine.timeout)
-        except subprocess.TimeoutExpired:
-            qemu.kill()
-            raise GuestError(f"{name}: no end within {machine.timeout:.0f} s; see {serial}") from None
-        finally:
-            if qemu.poll() is None:
-                qemu.kill()
+    if machine.drive_mb:
+        with drive.open("wb") as disk:
+            disk.truncate(machine.drive_mb << 20)
+        limits = "".join(f",throttling.{k.replace('_', '-')}={v}" for k, v in machine.throttle.items())
+        argv += [
+            "-drive", f"file={drive},format=raw,if=none,id=d,cache=unsafe{limits}",
+            "-device", "virtio-blk-pci,drive=d,num-queues=1",
+        ]  # fmt: skip
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as qemu:
+            try:
+                _, err = qemu.communicate(timeout=machine.timeout)
+            except subprocess.TimeoutExpired:
+                raise GuestError(
+                    f"{name}: no end within {machine.timeout:.0f} s of host time; see {serial}"
+                ) from None
+            finally:
+                if qemu.poll() is None:
+                    qemu.kill()
+    finally:
+        drive.unlink(missing_ok=True)
     log = serial.read_text(errors="replace") if serial.exists() else ""
     if qemu.returncode != 0:
         raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {err.strip()[-400:]}; see {serial}")
@@ -96,9 +145,11 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
         line = log[log.rfind("\n", 0, splat.start()) + 1 :].splitlines()[0]
         raise GuestError(f"{name}: the guest's kernel complained: {line.strip()}; see {serial}")
     results = _sections(report.read_text(errors="replace") if report.exists() else "")
-    if "end" not in results:
-        last = log.strip().splitlines()[-1:] or ["(empty)"]
-        raise GuestError(f"{name}: the guest ended without a result; last line: {last[0]}; see {serial}")
     if failed := results.get("failed"):
         raise GuestError(f"{name}: in the guest: {failed.strip()}; see {serial}")
+    if "end" not in results:
+        # QEMU drops what it cannot write, without a word
+        need_room(workdir, name, 1)
+        last = log.strip().splitlines()[-1:] or ["(empty)"]
+        raise GuestError(f"{name}: the guest ended without a result; last line: {last[0]}; see {serial}")
     return Output(results, log)

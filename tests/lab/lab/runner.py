@@ -1,80 +1,212 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put kernel, modules and an experiment together, run it, read its rows."""
+"""Put kernel, scheduler and experiment together, run it, keep what the guest reported."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from lab import initramfs, qemu
-from lab.model import Experiment, Row
+from lab import initramfs, kernels, qemu, schedulers
+from lab.kernels import TOP, Kernel, digest
+from lab.model import Experiment, Figure, LabError, Output
+from lab.schedulers import Scheduler
 
-TOP = Path(__file__).resolve().parents[3]
+__all__ = ["TOP", "Job", "Lab", "LabError", "Result", "run", "run_all"]
 
-# name on the command line -> module file; `none` is built in
-SCHEDULERS = {
-    "none": None,
-    "mq-deadline": "mq-deadline",
-    "kyber": "kyber-iosched",
-    "bfq": "bfq",
-    "evenkeel": "evenkeel",
-}
-
-
-class LabError(RuntimeError):
-    """What was asked for cannot be run; the message says what and why."""
+_PRESET = re.compile(r"\bpreset=([\w-]*)")
 
 
 @dataclass(frozen=True)
-class Bench:
-    """Where things are: `build` is build/VERSION with the kernel objects of `variant` and the modules."""
+class Lab:
+    """Where things are: `workdir` gets logs, `cache` finished reports, `loads` our programs.
 
-    build: Path
-    workdir: Path
+    `extra` are schedulers that the caller added; `fresh` ignores finished
+    reports (and replaces them).
+    """
+
+    workdir: Path = TOP / "build/lab"
+    cache: Path = Path(os.environ.get("EVENKEEL_CACHE", TOP / "build/cache")) / "lab"
+    loads: Path = TOP / "build/loads"
+    extra: Mapping[str, Scheduler] = field(default_factory=dict)
+    fresh: bool = False
     variant: str = "board"
 
+
+@dataclass(frozen=True)
+class Job:
+    """One experiment on one kernel and one scheduler."""
+
+    experiment: Experiment
+    kernel: str
+    scheduler: str
+
     @property
-    def kernel(self) -> Path:
-        return self.build / self.variant / "arch/x86/boot/bzImage"
-
-    def module(self, name: str) -> Path:
-        """Path of a kernel module by name: ours first, then the kernel's own."""
-        own = self.build / ("module" if self.variant == "board" else f"module-{self.variant}") / f"{name}.ko"
-        if own.is_file():
-            return own
-        found = sorted((self.build / self.variant).glob(f"**/{name}.ko"))
-        if not found:
-            raise LabError(f"no module {name}.ko in {self.build / self.variant}; 'make module' builds ours")
-        return found[0]
+    def name(self) -> str:
+        return f"{self.experiment.name}-{self.kernel}-{self.scheduler}"
 
 
-def run(bench: Bench, experiment: Experiment, scheduler: str) -> list[Row]:
-    """Run one experiment on one scheduler."""
-    if scheduler not in SCHEDULERS:
-        raise LabError(f"no scheduler {scheduler!r}; there are {', '.join(SCHEDULERS)}")
-    if not bench.kernel.is_file():
-        raise LabError(f"no kernel at {bench.kernel}; 'make kernel' builds it")
-    modules = list(experiment.modules)
-    if sched_module := SCHEDULERS[scheduler]:
-        modules.append(sched_module)
-    name = f"{experiment.name}-{scheduler}-{bench.variant}"
-    bench.workdir.mkdir(parents=True, exist_ok=True)
-    image = bench.workdir / f"{name}.cpio"
-    initramfs.build(
-        image,
-        programs=experiment.programs,
-        modules=[bench.module(m) for m in modules],
-        files={
-            "/init": (Path(__file__).parent / "guest.sh").read_text(),
-            "/experiment.sh": f"SCHEDULER={sched_module or 'none'}\n{experiment.script}",
-        },
+@dataclass(frozen=True)
+class Result:
+    """`seconds` of host time that the guest took when it ran; `cached`: it did not run now."""
+
+    job: Job
+    output: Output
+    seconds: float
+    cached: bool
+
+    def figures(self) -> list[Figure]:
+        """Raises LabError when the report is not what the experiment expects."""
+        try:
+            return self.job.experiment.figures(self.output)
+        except (KeyError, ValueError, IndexError, ZeroDivisionError, StopIteration) as error:
+            raise LabError(f"{self.job.name}: the guest's report cannot be read: {error!r}") from error
+
+
+def _program(lab: Lab, name: str) -> str:
+    if not name.startswith("ek-"):
+        return name
+    if not (lab.loads / name).is_file():
+        raise LabError(f"no program {name} in {lab.loads}; 'make loads' builds it")
+    return str(lab.loads / name)
+
+
+def known_presets(source: Path = TOP / "tests/flashsim/src/flashsim_presets.c") -> list[str]:
+    """Names of the flash models, from the module's source."""
+    return re.findall(r'\.name\s*=\s*"([\w-]+)"', source.read_text())
+
+
+def _check_preset(experiment: Experiment) -> None:
+    device = experiment.device
+    if device and device.name.startswith("flashsim") and (found := _PRESET.search(device.setup)):
+        presets = known_presets()
+        if found.group(1) not in presets:
+            raise LabError(
+                f"{experiment.name}: no flash preset {found.group(1)!r}; there are {', '.join(presets)}"
+            )
+
+
+def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path) -> None:
+    """Write the guest's initramfs."""
+    e = job.experiment
+    _check_preset(e)
+    wanted = [*(e.device.modules if e.device else ()), *e.modules]
+    needs = kernel.with_needs(wanted)
+    files = {
+        "/init": (Path(__file__).parent / "guest.sh").read_text(),
+        "/experiment.sh": e.script,
+        **e.files,
+    }
+    paths = {name: path for name, (path, _) in needs.items()}
+    if scheduler.file:
+        paths[scheduler.file.stem] = scheduler.file
+    elif scheduler.module:
+        for name, (path, requires) in kernel.with_needs([scheduler.module]).items():
+            paths[name], needs[name] = path, (path, requires)
+    for name, (_, requires) in needs.items():
+        if requires:
+            files[f"/modules/{name}.needs"] = " ".join(requires) + "\n"
+    settings = " ".join(f"{k}={v}" for k, v in scheduler.settings.items())
+    files["/settings.sh"] = (
+        f"LIMIT={e.limit:.0f} SCHEDULER={scheduler.elevator} SCHEDULER_MODULE={scheduler.module or ''}\n"
+        f"SCHEDULER_SETTINGS='{settings}' DEV={e.device.name if e.device else ''}\n"
+        f"device() {{\n{e.device.setup if e.device else ':'}\n"
+        f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
-    machine = qemu.Machine(
-        bench.kernel, experiment.memory, experiment.cpus, experiment.icount_shift, experiment.timeout
-    )
-    out = qemu.run(machine, image, bench.workdir, name, experiment.append)
-    image.unlink()
-    kernel = out.results.get("kernel", "").strip()
-    clock: Literal["virtual", "host"] = "host" if experiment.icount_shift is None else "virtual"
-    return [replace(r, kernel=kernel, scheduler=scheduler, clock=clock) for r in experiment.rows(out)]
+    image.parent.mkdir(parents=True, exist_ok=True)
+    qemu.need_room(image.parent, job.name)
+    try:
+        initramfs.build(
+            image,
+            programs=[_program(lab, p) for p in e.programs],
+            modules=paths.values(),
+            files=files,
+        )
+    except OSError as error:
+        raise LabError(f"{job.name}: cannot write {image}: {error.strerror}") from error
+
+
+def run(lab: Lab, job: Job) -> Result:
+    """Run one job, or take its report from the cache when all that went in is the same. Raises LabError."""
+    e = job.experiment
+    scheduler = schedulers.find(job.scheduler, lab.extra)
+    kernel = kernels.find(job.kernel, lab.variant)
+    image = lab.workdir / f"{job.name}.cpio"
+    _archive(lab, job, kernel, scheduler, image)
+    try:
+        machine = qemu.Machine(
+            kernel.image, e.memory, e.cpus, e.icount_shift if e.clock == "virtual" else None, e.timeout,
+            e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {},
+        )  # fmt: skip
+        inputs = [
+            digest(image), digest(kernel.image), qemu.version(), *machine.arguments(), e.append,
+            str(machine.drive_mb), *(f"{k}={v}" for k, v in sorted(machine.throttle.items())),
+        ]  # fmt: skip
+        key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]
+        kept = lab.cache / f"{key}.json"
+        if not lab.fresh and kept.is_file():
+            try:
+                known = json.loads(kept.read_text())
+                return Result(job, Output(known["results"]), known["seconds"], True)
+            except (ValueError, KeyError):
+                kept.unlink()
+        begin = time.monotonic()
+        output = qemu.run(machine, image, lab.workdir, job.name, e.append)
+        result = Result(job, output, time.monotonic() - begin, False)
+    finally:
+        image.unlink(missing_ok=True)
+    # a report that cannot be read is not worth keeping
+    result.figures()
+    try:
+        lab.cache.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        report = {"name": job.name, "seconds": round(result.seconds, 1), "results": dict(output.results)}
+        part.write_text(json.dumps(report))
+        part.replace(kept)
+    except OSError as error:
+        raise LabError(f"{job.name}: cannot keep the report in {lab.cache}: {error.strerror}") from error
+    return result
+
+
+def run_all(
+    lab: Lab, jobs: Sequence[Job], done: Callable[[Job, Result | LabError], None], parallel: int | None = None
+) -> list[Result]:
+    """Run jobs, those on the virtual clock `parallel` at a time (default: one a CPU), others alone.
+
+    `done` hears of each as it ends, in the caller's thread. What fails is
+    reported there and missing from the list, which is in the order of `jobs`.
+    """
+    results: dict[str, Result] = {}
+
+    def attempt(job: Job) -> Result | LabError:
+        try:
+            return run(lab, job)
+        except LabError as error:
+            return error
+
+    def take(job: Job, outcome: Result | LabError) -> None:
+        if isinstance(outcome, Result):
+            results[job.name] = outcome
+        done(job, outcome)
+
+    def timed(wanted: Iterable[Job]) -> list[Job]:
+        return [j for j in wanted if j.experiment.clock == "host"]
+
+    with ThreadPoolExecutor(parallel or len(os.sched_getaffinity(0))) as pool:
+        futures = {pool.submit(attempt, j): j for j in jobs if j.experiment.clock == "virtual"}
+        try:
+            for future in as_completed(futures):
+                take(futures[future], future.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    for job in timed(jobs):
+        take(job, attempt(job))
+    return [results[j.name] for j in jobs if j.name in results]

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quick bench from end to end, and what the lab says when something goes wrong in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests/lab"))
+
+from lab import bench, experiments  # noqa: E402
+from lab.model import Experiment, Figure, LabError, Output, Row, flashsim  # noqa: E402
+from lab.runner import Job, Lab, run  # noqa: E402
+
+KNOWN = experiments.load()
+# topics of the contract that the lab measures so far
+TOPICS = {"fair", "stall", "latency", "cost", "scale", "channel", "regulate", "rec", "tune", "calibrate"}
+
+
+def cli(*args: str, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lab", *args], cwd=TOP / "tests/lab", capture_output=True, text=True,
+        timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+def emulators() -> list[str]:
+    """QEMUs that run here: in the tool root, all that this test started."""
+    found = []
+    for p in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"qemu-system" in p.read_bytes().split(b"\0")[0]:
+                found.append(p.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def tiny(script: str, **more: object) -> Experiment:
+    """An experiment without a load."""
+    return Experiment("tiny", "for tests", script, lambda _: [], programs=(), peers=(), **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(workdir=tmp_path / "work", cache=tmp_path / "cache")
+
+
+# --- the quick bench ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def quick() -> tuple[subprocess.CompletedProcess[str], list[Row]]:
+    out = TOP / "build/bench-quick"
+    done = cli("bench", "--quick", "--out", str(out))
+    print(done.stdout[-3000:], done.stderr[-3000:])
+    return done, bench.read(out / "results.json")
+
+
+def test_the_quick_bench_ends_well(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
+    done, rows = quick
+    assert done.returncode == 0, done.stderr
+    assert rows
+
+
+def test_it_writes_every_row_with_its_peers(
+    quick: tuple[subprocess.CompletedProcess[str], list[Row]],
+) -> None:
+    _, rows = quick
+    assert {r.id.split(".")[0] for r in rows} == TOPICS
+    chosen = [e for e in KNOWN.values() if e.quick]
+    for e in chosen:
+        own = [r for r in rows if r.id.startswith(e.name + ".")]
+        assert own, f"{e.name} has no row"
+        for r in own:
+            assert math.isfinite(r.value), r.id
+            assert all(math.isfinite(v) for v in r.peers.values()), r.id
+            assert set(e.quick_peers) - {r.subject} <= set(r.peers), f"{r.id} lacks a peer"
+
+
+def test_the_page_stands_alone(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
+    page = (TOP / "build/bench-quick/index.html").read_text()
+    assert "<svg" in page
+    assert "src=" not in page
+    assert "<link" not in page
+
+
+def test_a_scheduler_that_ignores_weights_is_caught(tmp_path: Path) -> None:
+    done = cli(
+        "bench", "--quick", "--only", "fair.read.1m.qd1.depth64", "--source", str(TOP / "tests/lab/peers/fifo.c"),
+        "--out", str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "MISSED: fair.read.1m.qd1.depth64.ratio (6.12, fifo)" in done.stderr
+    (ratio,) = [r for r in bench.read(tmp_path / "results.json") if r.id.endswith(".ratio")]
+    assert ratio.subject == "fifo"
+    assert ratio.value < 1.2
+
+
+def test_two_runs_differ_by_under_a_percent(lab: Lab) -> None:
+    job = Job(KNOWN["fair.read.1m.qd1.depth1"], "6.12", "evenkeel")
+    fresh = Lab(workdir=lab.workdir, cache=lab.cache, fresh=True)
+    values = [{f.metric: f.value for f in run(where, job).figures()} for where in (lab, fresh)]
+    for metric, value in values[0].items():
+        assert values[1][metric] == pytest.approx(value, rel=0.01), metric
+    # and a third time nothing runs
+    assert run(lab, job).cached
+
+
+# --- what goes wrong ----------------------------------------------------------
+
+
+def fails(lab: Lab, experiment: Experiment, scheduler: str = "none") -> str:
+    with pytest.raises(LabError) as caught:
+        run(lab, Job(experiment, "6.12", scheduler))
+    assert emulators() == []
+    assert "\n" not in str(caught.value)
+    assert not list(lab.workdir.glob("*.cpio")), "the archive stays behind"
+    assert not list(lab.cache.glob("*")), "a failed run is kept"
+    return str(caught.value)
+
+
+def test_a_guest_panic_names_experiment_and_log(lab: Lab) -> None:
+    said = fails(lab, tiny("echo c > /proc/sysrq-trigger"))
+    assert said.startswith("tiny-6.12-none: the guest's kernel complained: ")
+    assert str(lab.workdir / "tiny-6.12-none.serial.log") in said
+
+
+def test_a_hang_in_guest_time_ends_at_once(lab: Lab) -> None:
+    said = fails(lab, tiny("sleep 1000000", limit=3600.0))
+    assert said.startswith("tiny-6.12-none: in the guest: no end within 3600 s of guest time; see ")
+
+
+def test_a_guest_that_spins_ends_by_the_hosts_clock(lab: Lab) -> None:
+    said = fails(lab, tiny("while :; do :; done", limit=1e6, timeout=8.0))
+    assert said.startswith("tiny-6.12-none: no end within 8 s of host time; see ")
+
+
+def test_a_guest_that_stops_early_is_no_result(lab: Lab) -> None:
+    assert "ended without a result" in fails(lab, tiny("poweroff -f"))
+
+
+def test_a_command_that_fails_in_the_guest_is_named(lab: Lab) -> None:
+    said = fails(lab, tiny("device", device=flashsim("pipe", channels=0)))
+    assert "cannot load module flashsim" in said
+    assert "channels" in said
+
+
+def test_a_report_that_cannot_be_read_is_an_error(lab: Lab) -> None:
+    def figures(out: Output) -> list[Figure]:
+        return [Figure("x", float(out.results["absent"]))]
+
+    with pytest.raises(LabError, match=r"tiny-6\.12-none: the guest's report cannot be read: KeyError"):
+        run(lab, Job(Experiment("tiny", "", ":", figures, programs=()), "6.12", "none"))
+
+
+def test_an_unknown_preset_is_named_with_those_that_exist(lab: Lab) -> None:
+    said = fails(lab, tiny("device", device=flashsim("emmc99")))
+    assert "tiny: no flash preset 'emmc99'; there are" in said
+    assert "emmc51" in said
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_lab_that_is_ended_leaves_no_guest(how: signal.Signals) -> None:
+    args = [sys.executable, "-m", "lab", "run", "fair.read.100m.qd1.depth1", "--fresh"]
+    with subprocess.Popen(args, cwd=TOP / "tests/lab", stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 60
+        while not emulators():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        # as a terminal does: to all that run in it
+        for pid in [running.pid, *(map(int, emulators()) if how == signal.SIGINT else ())]:
+            os.kill(pid, how)
+        _, err = running.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert "Traceback" not in err
+    until = time.monotonic() + 10
+    while emulators():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "t", small], check=False)
+    assert mounted.returncode == 0, "tests run as root in the tool root's own mount namespace"
+    try:
+        said = fails(Lab(workdir=small / "work", cache=tmp_path / "cache"), tiny(":"))
+        assert said.startswith("tiny-6.12-none: the disk of ")
+        assert "is full" in said
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["run", "no.such"], "lab: no experiment matches 'no.such'; 'lab list' names all"),
+        (["run", "fair.read.1m.qd1.depth64", "--kernel", "4.4"], "lab: no kernel '4.4' below build/; there "),
+        (
+            ["run", "fair.read.1m.qd1.depth64", "--scheduler", "cfq"],
+            "lab: no scheduler 'cfq'; there are none, ",
+        ),
+        (["run", "fair.read.1m.qd1.depth64", "--variant", "tiny"], "lab: kernel 6.12 has no variant 'tiny'"),
+        (["run", "fair.read.1m.qd1.depth64", "--parallel", "0"], "lab: --parallel must be at least 1, not 0"),
+        (["run", "fair.read.1m.qd1.depth64", "--source", "/absent.c"], "lab: no scheduler source /absent.c"),
+        (["bench", "--quick", "--only", "nothing.*"], "lab: no experiment matches 'nothing.*'"),
+        (["compare", "/absent.json", "/absent.json"], "lab: cannot read /absent.json: No such file"),
+    ],
+)
+def test_bad_arguments_end_in_one_line(args: list[str], said: str) -> None:
+    done = cli(*args)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith(said), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert emulators() == []
+
+
+def test_a_source_that_is_no_scheduler_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "odd.c"
+    source.write_text("int main(void) { return 0; }\n")
+    done = cli("run", "fair.read.1m.qd1.depth64", "--source", str(source))
+    assert done.returncode == 2
+    assert "must set .elevator_name once" in done.stderr
+    source.write_text('static struct x y = { .elevator_name = "odd" };\n')
+    done = cli("run", "fair.read.1m.qd1.depth64", "--source", str(source))
+    assert done.returncode == 2
+    assert f"lab: {source} does not build against 6.12:" in done.stderr
+
+
+def test_results_are_as_the_contract_says(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
+    listed = json.loads((TOP / "build/bench-quick/results.json").read_text())
+    for r in listed:
+        assert {"id", "value", "unit", "better", "target", "paper", "peers", "clock", "kernel"} <= set(r)
+        assert r["clock"] in ("virtual", "host")
+    assert os.environ.get("EVENKEEL_INSIDE"), "the lab runs in the tool root"

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads side by side, each in a cgroup with its weight: the form of most experiments.
+
+A load is a command with a group; the shares are counted by the device itself,
+request by request, over a window in which all of them run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.model import Device, Experiment, Figure, Output
+
+
+@dataclass(frozen=True)
+class Load:
+    """`command` runs in `group`; with `report`, its file /tmp/NAME.json is a section of the report.
+
+    A load that is waited for ends by itself (it has a duration); the others
+    run until the guest is switched off.
+    """
+
+    name: str
+    group: str
+    command: str
+    program: str = "fio"
+    waited: bool = False
+
+
+def fio(
+    name: str, *, rw: str, bs: str, qd: int = 1, slice_: int = 0, device: Device, group: str = "",
+    runtime: int = 0, direct: bool = True, engine: str = "libaio", extra: str = "",
+) -> Load:  # fmt: skip
+    """A fio job on the raw device, confined to one of its slices; runtime 0: without end."""
+    part = device.capacity_mb // max(device.slices, 2)
+    command = (
+        f"fio --name={name} --filename=/dev/{device.name} --direct={int(direct)} --ioengine={engine} --rw={rw}"
+        f" --bs={bs} --iodepth={qd} --offset={part * slice_}m --size={part}m --time_based"
+        f" --runtime={runtime or 36000} --output-format=json --output=/tmp/{name}.json --eta=never"
+        f" --zero_buffers --random_generator=tausworthe64 --randseed=1 {extra}"
+    )
+    return Load(name, group or name, command.rstrip(), waited=runtime > 0)
+
+
+def script(
+    loads: Sequence[Load], groups: Mapping[str, int], *, settle: float, seconds: float, counted: bool,
+    prepare: str = "",
+) -> str:  # fmt: skip
+    """The guest's part: start all loads, let them settle, count for `seconds`, collect reports."""
+    lines = ["uname -r | report kernel", "device", 'scheduler "$DEV"', prepare]
+    lines += [f"group {g} {w}" for g, w in groups.items()]
+    lines += [
+        f"in_group {load.group} {load.command} > /tmp/{load.name}.log 2>&1 & pid_{load.name}=$!"
+        for load in loads
+    ]
+    if counted:
+        lines += [f"sleep {settle}", "counters begin", f"sleep {seconds}", "counters end_"]
+    for load in loads:
+        if load.waited:
+            name = load.name
+            lines.append(f'wait "$pid_{name}" || fail "{name} failed: $(tail -n 1 /tmp/{name}.log)"')
+            lines.append(f"report {name} < /tmp/{name}.json")
+    lines += [
+        'cat "/sys/kernel/debug/block/$DEV/sched/state" 2> /dev/null | report state',
+        "cat /cg/*/io.evenkeel.stat 2> /dev/null | report stat",
+    ]
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the device served in a window: bytes and requests a slice, `seconds` long."""
+
+    seconds: float
+    read: list[int]
+    written: list[int]
+
+    def mbps(self, slice_: int) -> float:
+        return (self.read[slice_] + self.written[slice_]) / self.seconds / 1e6
+
+
+def _counters(text: str) -> tuple[float, list[list[int]]]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    table = [[int(x) for x in line.split()] for line in lines[1:] if line.lstrip()[0].isdigit()]
+    return float(lines[0]), sorted(table)
+
+
+def served(out: Output) -> Served:
+    """The difference of the two counter reports."""
+    t0, before = _counters(out.results["begin"])
+    t1, after = _counters(out.results["end_"])
+    pairs = list(zip(before, after, strict=True))
+    return Served(t1 - t0, [b[2] - a[2] for a, b in pairs], [b[5] - a[5] for a, b in pairs])
+
+
+def fio_job(text: str) -> dict[str, Any]:
+    """The one job of a fio report in JSON; fio may print warnings before it."""
+    job: dict[str, Any] = json.loads(text[text.index("{") :])["jobs"][0]
+    if job["error"]:
+        raise ValueError(f"fio ended with error {job['error']}")
+    return job
+
+
+def beside(
+    name: str, about: str, *, device: Device, groups: Mapping[str, int], loads: Sequence[Load],
+    figures: Callable[[Output], list[Figure]], settle: float = 3.0, seconds: float = 20.0,
+    prepare: str = "", programs: tuple[str, ...] = (), **more: Any,
+) -> Experiment:  # fmt: skip
+    """An experiment of loads side by side; `figures` may use served() where the device counts by slices."""
+    text = script(loads, groups, settle=settle, seconds=seconds, counted=device.slices > 0, prepare=prepare)
+    needed = tuple(dict.fromkeys([*(load.program for load in loads), *programs]))
+    return Experiment(name, about, text, figures, device=device, programs=needed, **more)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each preset of the flash model against the figures that it cites (tests/flashsim/figures.toml).
+
+Without a scheduler, on a device that is created anew for each figure, so that
+none finds a full buffer, a used fast cache or a worn reserve. `unexplained` is
+the number of requests whose traced parts do not sum up to their time, of those
+in a mixture of reads, writes and flushes.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from lab.beside import fio_job
+from lab.kernels import TOP
+from lab.model import Device, Experiment, Figure, Output
+
+CITED: dict[str, dict[str, Any]] = {
+    preset: figures
+    for preset, figures in tomllib.loads((TOP / "tests/flashsim/figures.toml").read_text()).items()
+    if preset != "source"
+}
+TOLERANCE = 0.1
+
+# the host's work per request must not be what is measured
+FIO = (
+    "fio --name=calibrate --filename=/dev/$DEV --direct=1 --ioengine=io_uring --fixedbufs=1 --registerfiles=1"
+    " --norandommap --gtod_reduce=1 --randseed=1 --random_generator=tausworthe64 --time_based --eta=never"
+    " --output-format=json"
+)
+
+PARTS = """
+t=/sys/kernel/tracing
+echo 1 > $t/events/flashsim/flashsim_request/enable
+fio --name=mix --filename=/dev/$DEV --direct=1 --ioengine=libaio --rw=randrw --bsrange=4k-512k --iodepth=32 \\
+	--size=1g --io_size=64m --fsync=32 --randseed=1 --eta=never --output=/dev/null || fail "fio failed"
+echo 0 > $t/events/flashsim/flashsim_request/enable
+grep flashsim_request: $t/trace | awk '{
+	sum = 0
+	for (i = 1; i <= NF; i++) {
+		split($i, kv, "=")
+		if (kv[1] == "total_ns") total = kv[2]
+		else if (kv[1] ~ /_ns$/) sum += kv[2]
+	}
+	n++
+	if (sum != total) bad++
+} END { print n + 0, bad + 0 }' | report parts
+"""
+
+
+def _seconds(preset: str, metric: str) -> tuple[int, int]:
+    """How long to let it settle, and to measure: a disk does few requests a second."""
+    if preset == "hdd-5400":
+        return 0, 30
+    # past the write buffer
+    return (1, 2) if metric.startswith("seq") else (0, 1)
+
+
+def _experiment(preset: str, cited: dict[str, Any]) -> Experiment:
+    lines = ["uname -r | report kernel"]
+    for metric, want in cited.items():
+        settle, seconds = _seconds(preset, metric)
+        rw = ("" if metric.startswith("seq") else "rand") + ("write" if "write" in metric else "read")
+        lines += [
+            'device; scheduler "$DEV"',
+            f"{FIO} --rw={rw} --bs={want['kb']}k --iodepth={want['depth']}"
+            f" --size={want.get('span_mb', 4096)}m --ramp_time={settle} --runtime={seconds}"
+            f" --output=/tmp/{metric} || fail 'fio failed at {metric}'",
+            f"report {metric} < /tmp/{metric}",
+            "rmmod flashsim || fail 'flashsim does not unload'",
+        ]
+    lines += ['device; scheduler "$DEV"', PARTS]
+
+    def figures(out: Output) -> list[Figure]:
+        rows = []
+        for metric, want in cited.items():
+            job = fio_job(out.results[metric])["write" if "write" in metric else "read"]
+            value = job["bw_bytes"] / 1e6 if metric.endswith("mbps") else job["iops"]
+            band = (want["value"] * (1 - TOLERANCE), want["value"] * (1 + TOLERANCE))
+            unit = "MB/s" if metric.endswith("mbps") else "IOPS"
+            rows.append(Figure(metric, round(value, 1), unit, target=band, must=True))
+        traced, unexplained = map(int, out.results["parts"].split())
+        if not traced:
+            raise ValueError("no request was traced")
+        rows.append(Figure("unexplained", unexplained, "requests", "lower", 0, must=True))
+        return rows
+
+    return Experiment(
+        f"calibrate.{preset}", f"the flash model {preset} against the figures that it cites",
+        "\n".join(lines), figures,
+        device=Device("flashsim0", f"load flashsim preset={preset}", ("flashsim",)), subject="none",
+        peers=(), quick=True, timeout=600,
+    )  # fmt: skip
+
+
+EXPERIMENTS = [_experiment(preset, cited) for preset, cited in CITED.items()]

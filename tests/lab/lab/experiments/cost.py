@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a scheduler costs: instructions per I/O on null_blk, 4 KiB, the CPU always busy.
+
+One instruction is one ns here, and the CPU never idles, so time over requests
+is instructions per request: fio's own, the kernel's and the scheduler's. Both
+are read in the guest, from the clock and from the device's counters, while all
+jobs run. `added` is what the scheduler adds to `none`: both run in the same
+guest, one after the other, on devices that are alike; so does mq-deadline, which
+is what to be cheaper than (`over-mq-deadline`), with one group and with 64.
+
+N groups are N jobs, each in its own cgroup; together they keep 32 requests
+outstanding, and with 64 groups 64, one each. null_blk completes at once
+(irqmode=1), so this is the cost of the path of a request that need not wait, not
+that of a long queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab.model import Experiment, Figure, Output, null_blk
+from lab.report.rows import Rows
+from lab.report.verdict import Verdict
+
+# instructions over `none` that were measured on Debian's 6.12 (read; write within 5 %)
+KNOWN_NONE = 8550
+KNOWN = {"mq-deadline": 1850, "kyber": 2100, "bfq": 4450}
+# below mq-deadline's
+TARGET = 1850
+# the same with 64 groups as with one, within measurement and cache misses of a tree's depth
+FLAT = 1.1
+GROUPS = (1, 4, 16, 64)
+ENDS = (1, 64)
+# guest seconds of a window: each job must have its turns
+WINDOW = {1: 0.25, 4: 0.25, 16: 0.4, 64: 0.6}
+
+# phase NAME DEVICE JOBS DEPTH SECONDS: instructions per I/O as a report. fio
+# is nice so that this shell has the CPU when it wants it.
+PHASE = """
+now() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; }
+# requests completed so far, of both directions
+done_() { read -r r _ _ _ w _ < "/sys/block/$1/stat"; ios=$((r + w)); }
+phase() {
+	fio --name=cost --nice=19 --filename="/dev/$2" --direct=1 --ioengine=io_uring --rw="$RW" --bs=4k \\
+		--iodepth="$4" --numjobs="$3" --size=256m --offset_increment=256m --norandommap --randseed=1 \\
+		--time_based --runtime=3600 --output=/tmp/cost.log $PIN & pid=$!
+	until [ "$(pidof fio | wc -w)" -gt "$3" ]; do
+		kill -0 $pid || fail "fio failed in $1: $(tail -n 1 /tmp/cost.log)"
+		sleep 0.02
+	done
+	i=0
+	for job in $(pidof fio); do
+		[ "$job" != $pid ] || continue
+		i=$((i + 1))
+		mkdir -p "/cg/g$i"
+		echo "$job" > "/cg/g$i/cgroup.procs" || fail "job $i of $1 has ended: $(tail -n 1 /tmp/cost.log)"
+	done
+	sleep 0.1
+	done_ "$2"; from=$ios; now; begin=$ns
+	sleep "$5"
+	done_ "$2"; now
+	echo "$((ns - begin)) $((ios - from))" | report "$1"
+	kill -INT $pid
+	wait $pid
+}
+"""
+SETUP = (
+    "uname -r | report kernel; device; scheduler nullb0 none; scheduler nullb1; scheduler nullb2 mq-deadline"
+)
+THREE = null_blk(nr_devices=3, gb=16, irqmode=1, hw_queue_depth=64)
+
+
+def per_io(out: Output, phase: str) -> float:
+    """Instructions per request of a phase."""
+    ns, ios = map(int, out.results[phase].split())
+    if ios < 1000:
+        raise ValueError(f"only {ios} requests in phase {phase}")
+    return ns / ios
+
+
+def figures_of(out: Output, prefix: str, none: str, own: str) -> list[Figure]:
+    total, base = per_io(out, own), per_io(out, none)
+    return [
+        Figure(f"{prefix}instructions", round(total), "instructions", "lower"),
+        Figure(f"{prefix}added", round(total - base), "instructions", "lower", target=TARGET),
+        Figure(f"{prefix}iops", round(1e9 / total), "IOPS", "higher"),
+    ]
+
+
+def one_cpu(direction: str) -> Experiment:
+    lines = [SETUP, f"RW=rand{direction}", PHASE]
+    for g in GROUPS:
+        for name, device in (("none", "nullb0"), ("own", "nullb1"), ("mq-deadline", "nullb2")):
+            if g in ENDS or name != "mq-deadline":
+                lines.append(f"phase {name}{g} {device} {g} {max(1, 32 // g)} {WINDOW[g]}")
+
+    def figures(out: Output) -> list[Figure]:
+        rows = [f for g in GROUPS for f in figures_of(out, f"g{g}.", f"none{g}", f"own{g}")]
+        for g in ENDS:
+            over = per_io(out, f"own{g}") - per_io(out, f"mq-deadline{g}")
+            rows.append(Figure(f"g{g}.over-mq-deadline", round(over), "instructions", "lower", target=0))
+        added = [per_io(out, f"own{g}") - per_io(out, f"none{g}") for g in ENDS]
+        # none adds nothing: no ratio
+        growth = added[1] / added[0] if added[0] > 100 else 1.0
+        return [*rows, Figure("growth", round(growth, 2), "", "lower", target=FLAT)]
+
+    return Experiment(
+        f"cost.{direction}", f"instructions per 4 KiB random {direction}, 1 to 64 cgroups, 1 CPU",
+        "\n".join(lines) + "\n", figures, device=THREE, modules=("mq-deadline",), limit=60,
+        kernels=("6.12", "7.3") if direction == "read" else ("6.12",), quick=direction == "read",
+        quick_peers=("none", "bfq"),
+    )  # fmt: skip
+
+
+# what two CPUs do, a job on each: none, mq-deadline and the scheduler, all in one guest
+TWO_CPUS = "\n".join([
+    SETUP, "RW=randread PIN='--cpus_allowed=0,1 --cpus_allowed_policy=split'", PHASE,
+    *(f"phase {n} nullb{i} 2 32 0.4" for i, n in enumerate(("none", "own", "mq-deadline"))),
+]) + "\n"  # fmt: skip
+
+
+def two_cpus(name: str, about: str, figures: Callable[[Output], list[Figure]]) -> Experiment:
+    """One script, so that one guest serves both topics."""
+    return Experiment(
+        name, about, TWO_CPUS, figures, device=THREE,
+        modules=("mq-deadline",), cpus=2, limit=60, quick=True,
+    )  # fmt: skip
+
+
+EXPERIMENTS = [
+    one_cpu("read"),
+    one_cpu("write"),
+    two_cpus(
+        "cost.read.cpu2", "instructions per 4 KiB random read of two CPUs together, a job on each",
+        lambda out: figures_of(out, "", "none", "own"),
+    ),
+]  # fmt: skip
+
+
+def shape_known(rows: Rows) -> Verdict | None:
+    """What was known of the peers before: mq-deadline cheapest, then kyber, then BFQ."""
+    added = {}
+    for direction in ("read", "write"):
+        for s in KNOWN:
+            value = rows.value(f"cost.{direction}.g1.added", s)
+            if value is None:
+                return None
+            added[direction, s] = value
+    none = rows.value("cost.read.g1.instructions", "none")
+    if none is None:
+        return None
+    read = [added["read", s] for s in KNOWN]
+    write = [added["write", s] for s in KNOWN]
+    listed = ", ".join(
+        f"{s} {r:+.0f} / {w:+.0f} ({KNOWN[s]:+})" for s, r, w in zip(KNOWN, read, write, strict=True)
+    )
+    return Verdict(
+        "cost of peers", "over none: mq-deadline +1,850, kyber +2,100, BFQ +4,450 instructions; none 8,550",
+        reproduced=read == sorted(read) and write == sorted(write) and read[2] > 2 * read[0],
+        why=f"read / write (known): {listed}; none {none:.0f}. The known ones are of Debian's kernel; this is"
+        " the board's, with less in it",
+    )  # fmt: skip
+
+
+SHAPES = [shape_known]

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many requests a disk must be given to be fast: the third paper's figures 3 and 4 (S3).
+
+Ten processes read 8 KiB at random, each in 2 GB of its own, on the model of a
+5400 rpm disk. The cap on the requests that are in the device is its queue
+depth; the scheduler is `none`, so that nothing else chooses an order. The model
+was calibrated on caps 1, 2, 7 and 8 of this very curve, with one process that has
+so many requests outstanding. At cap 8 ten synchronous ones get the same within
+2 %; at cap 1 they get 122 IOPS, not 113: without a scheduler, who has just been
+served can be first to have the freed tag, and his next read is in the same 2 GB.
+With ten processes that read all of the 20 GB it is 113 again.
+
+`rule` is what the paper's rule for the cap buys over the earlier one, as far as
+the number of requests goes: both caps on the curve. How exactly a regulated
+process is served at these caps needs a scheduler that regulates.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from lab.beside import fio_job
+from lab.model import Experiment, Figure, Output, flashsim
+from lab.report.rows import Rows
+from lab.report.verdict import Verdict
+
+# n regulated processes at this share of the device each
+SHARE = 10
+# requests in the device -> IOPS: figure 4, and figure 3 for 4 and 5
+PAPER = {1: 113, 2: 147, 4: 188, 5: 202, 7: 226, 8: 233}
+# IOPS at the paper's cap over those at the earlier rule's, 8 KB; n = 3 is only in its figure
+PAPER_GAIN = {2: 1.24, 4: 1.90, 5: 1.78}
+REGULATED = (2, 3, 4, 5)
+CAPS = (1, 2, 4, 5, 6, 7, 8)
+SECONDS = 60
+
+
+def earlier_cap(n: int) -> int:
+    """Formula (2), all n counted: what all of them ask for is kept free for them."""
+    return max(1, int(100 / (n * SHARE) - 1))
+
+
+def paper_cap(n: int) -> int:
+    """Formulas (5) and (6): each of them may wait for the n - 1 others and for the cap, and still be on time."""
+    return max(1, 100 // SHARE - (n - 1) - 1)
+
+
+DISK = flashsim("hdd-5400", capacity_mb=476940)
+
+SCRIPT = "\n".join([
+    "uname -r | report kernel",
+    *(
+        line
+        for cap in CAPS
+        for line in (
+            f"load flashsim preset=hdd-5400 set=depth={cap}",
+            "scheduler flashsim0",
+            "fio --name=regulate --filename=/dev/flashsim0 --direct=1 --ioengine=psync --rw=randread --bs=8k"
+            " --numjobs=10 --size=2g --offset_increment=2g --norandommap --randseed=1 --group_reporting --thread"
+            f" --time_based --ramp_time=2 --runtime={SECONDS} --eta=never --output-format=json --output=/tmp/cap{cap}"
+            f" || fail 'fio failed at cap {cap}'",
+            f"report cap{cap} < /tmp/cap{cap}",
+            "rmmod flashsim || fail 'flashsim does not unload'",
+        )
+    ),
+]) + "\n"  # fmt: skip
+
+
+def iops(out: Output) -> dict[int, float]:
+    return {cap: float(fio_job(out.results[f"cap{cap}"])["read"]["iops"]) for cap in CAPS}
+
+
+def curve(out: Output) -> list[Figure]:
+    got = iops(out)
+    return [
+        *(Figure(f"cap{cap}.iops", round(got[cap], 1), "IOPS", "higher", paper=PAPER.get(cap)) for cap in CAPS),
+        *(
+            Figure(
+                f"cap{cap}.mean_us", round(fio_job(out.results[f"cap{cap}"])["read"]["lat_ns"]["mean"] / 1000), "us",
+                "lower",
+            )
+            for cap in CAPS
+        ),
+    ]  # fmt: skip
+
+
+def rule(out: Output) -> list[Figure]:
+    got = iops(out)
+    rows = []
+    for n in REGULATED:
+        gain = got[paper_cap(n)] / got[earlier_cap(n)]
+        rows.append(Figure(f"n{n}.gain", round(gain, 2), "", "higher", paper=PAPER_GAIN.get(n)))
+    return rows
+
+
+# one script, so that one guest serves both
+EXPERIMENTS = [
+    Experiment(
+        "regulate.curve", "IOPS by the requests in a 5400 rpm disk, 10 processes, 8 KiB random reads",
+        SCRIPT, curve, device=DISK, subject="none", peers=(), quick=True, limit=1000,
+    ),
+    Experiment(
+        "regulate.rule", "IOPS at the paper's caps over those at the earlier rule's, n processes at 10 %",
+        SCRIPT, rule, device=DISK, subject="none", peers=(), quick=True, limit=1000,
+    ),
+]  # fmt: skip
+
+
+def shape_curve(rows: Rows) -> Verdict | None:
+    """Figure 4: rises with the cap, each request more bringing less."""
+    found = rows.by_size("regulate.curve.cap{}.iops", CAPS)
+    if found is None:
+        return None
+    rises = all(found[a] < found[b] for a, b in pairwise(CAPS))
+    first, last = found[2] - found[1], found[8] - found[7]
+    off = {cap: 100 * (found[cap] / PAPER[cap] - 1) for cap in PAPER}
+    listed = ", ".join(f"{cap}: {found[cap]:.0f} ({PAPER[cap]})" for cap in PAPER)
+    return Verdict(
+        "S3 curve", "IOPS rise with the requests in the disk, the first ones bringing most",
+        reproduced=rises and last < first / 2 and max(map(abs, off.values())) <= 10,
+        why=f"IOPS by cap, the paper's in brackets: {listed}; from 1 to 2 {first:+.0f} (+34), from 7 to 8 {last:+.0f}"
+        f" (+7); at most {max(map(abs, off.values())):.0f} % off",
+    )  # fmt: skip
+
+
+def shape_rule(rows: Rows) -> Verdict | None:
+    """Figure 3: the paper's rule gains at every n, most at 4."""
+    found = rows.by_size("regulate.rule.n{}.gain", REGULATED)
+    if found is None:
+        return None
+    listed = ", ".join(
+        f"n={n}: cap {earlier_cap(n)} to {paper_cap(n)} {found[n]:.2f}x"
+        + (f" ({PAPER_GAIN[n]:.2f})" if n in PAPER_GAIN else "")
+        for n in REGULATED
+    )
+    return Verdict(
+        "S3 rule", "the paper's rule gives more IOPS than the earlier one at n = 2 to 5, most at n = 4",
+        reproduced=min(found.values()) > 1.1 and max(found, key=lambda n: found[n]) == 4, why=listed,
+    )  # fmt: skip
+
+
+SHAPES = [shape_curve, shape_rule]

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does each value that conf/ sets for I/O buy, and what does it cost others? On `emmc51`, ext4, 2 GiB.
+
+One guest measures a case with the kernel's default and then, on a new device,
+with our value; all other values are those of a board (conf/). METRIC is with
+our value, METRIC-default without it. What conf/ does not set and is measured
+here was tried and bought too little: docs/tuning.md lists it too.
+
+`written_mb` is what the device was given, metadata and journal included: wear.
+`risk` is how long one change, on an otherwise idle board, stays in memory
+alone: what a power cut costs those who do not sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lab import onfs, settings
+from lab.beside import fio_job
+from lab.model import Better, Experiment, Figure, Output
+
+VALUES = ("default", "ours")
+TWO = ("50", "99")
+Found = tuple[str, float, str, Better]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Guest commands, which report sections named NAME-$v, and what is read from them."""
+
+    name: str
+    files: str
+    commands: str
+    figures: Callable[[Output, str], list[Found]]
+    programs: tuple[str, ...] = ()
+
+
+def _written(out: Output, case: str, v: str) -> float:
+    """MB between the sections CASE-b and CASE-e."""
+    b, e = (
+        sum(
+            int(line.split()[5]) for line in out.results[f"{case}-{x}-{v}"].splitlines() if line[:1].isdigit()
+        )
+        for x in "be"
+    )
+    return round((e - b) / 1e6, 2)
+
+
+def _lat(out: Output, section: str, kind: str, p: str) -> float:
+    """Percentile in ms of a fio job's reads, writes or syncs."""
+    job = fio_job(out.results[section])[kind]
+    lat = job["lat_ns"] if kind == "sync" else job["clat_ns"]
+    return round(float(lat["max"] if p == "max" else lat["percentile"][f"{p}.000000"]) / 1e6, 2)
+
+
+def _rate(out: Output, section: str, direction: str, key: str, per: float) -> float:
+    return round(float(fio_job(out.results[section])[direction][key]) / per, 1)
+
+
+def _mean_us(out: Output, section: str) -> float:
+    return round(float(fio_job(out.results[section])["write"]["clat_ns"]["mean"]) / 1000, 2)
+
+
+def _number(out: Output, section: str, per: float = 1.0) -> float:
+    return float(out.results[section]) / per
+
+
+def _our(out: Output, section: str, key: str, per: float = 1.0) -> float:
+    """A member of what one of our programs printed."""
+    return round(float(onfs.last_json(out, section)[key]) / per, 1)
+
+
+GUEST = """
+regions() { cat /sys/kernel/debug/flashsim/*/regions | report "$1"; }
+bytes() {
+	n=0
+	while read -r s a b c d w e; do case $s in [0-9]*) n=$((n + w)) ;; esac; done \\
+		< /sys/kernel/debug/flashsim/flashsim0/regions
+	echo "$n"
+}
+now_ms() { read -r t _ < /proc/uptime; echo "${t%.*}${t#*.}0"; }
+# took COMMAND...: its time in ms
+took() { t0=$(now_ms); "$@" > /dev/null 2>&1 || fail "$* failed"; echo $(($(now_ms) - t0)); }
+# risk COMMAND...: ms from a change until the device is given something
+risk() {
+	from=$(bytes) t0=$(now_ms)
+	"$@" 2> /dev/null
+	while [ "$(bytes)" = "$from" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 200000; done
+	echo $(($(now_ms) - t0))
+}
+# job NAME COMMAND...: fio, its report as NAME-$v
+job() {
+	name=$1
+	shift
+	"$@" > "/tmp/$name.log" 2>&1 || fail "$name failed: $(tail -n 1 "/tmp/$name.log")"
+	report "$name-$v" < "/tmp/$name.json"
+}
+# ours NAME COMMAND...: one of our programs
+ours() {
+	name=$1
+	shift
+	in_group light "$@" > "/tmp/$name" 2>&1 || fail "$name failed: $(tail -n 1 "/tmp/$name")"
+	report "$name-$v" < "/tmp/$name"
+}
+zeros() { dd if=/dev/zero of="$1" bs="$2" count="$3" conv=notrunc 2> /dev/null || fail "cannot write $1"; }
+"""
+
+_COPY = onfs.fio_on("/m/copy", "copy", rw="write", bs="1m", size="768m", direct=False)
+_REC = onfs.fio_on(
+    "/m/rec", "rec", rw="write", bs="16k", size="8m", direct=False,
+    extra="--runtime=15 --fsync=1 --thinktime=50000 --thinktime_blocks=1",
+)  # fmt: skip
+# a copy without end beside a recorder that syncs each 16 KB and the player; then one burst on a quiet board
+BESIDE = Case(
+    "beside", "movie:24m",
+    f"""
+in_group load {_COPY} > /tmp/copy.log 2>&1 & copy=$!
+sleep 4
+regions beside-b-$v
+in_group light {_REC} > /tmp/rec.log 2>&1 & rec=$!
+ours player {onfs.player(15)} /m/movie
+wait $rec || fail "rec failed: $(tail -n 1 /tmp/rec.log)"
+regions beside-e-$v; report rec-$v < /tmp/rec.json
+killall fio; wait $copy; rm /m/copy; sync
+took zeros /m/burst 1M 150 | report burst-$v
+""",
+    lambda out, v: [
+        ("sync.p50", _lat(out, f"rec-{v}", "sync", "50"), "ms", "lower"),
+        ("sync.p99", _lat(out, f"rec-{v}", "sync", "99"), "ms", "lower"),
+        ("sync.max", _lat(out, f"rec-{v}", "sync", "max"), "ms", "lower"),
+        ("player.stalls", _our(out, f"player-{v}", "stalls"), "", "lower"),
+        ("player.read_max", _our(out, f"player-{v}", "read_max_us", 1000), "ms", "lower"),
+        ("copy.mbps", round(_written(out, "beside", v) / 15, 1), "MB/s", "higher"),
+        ("burst-of-150-mb.ms", _number(out, f"burst-{v}"), "ms", "lower"),
+    ],
+    ("ek-player",),
+)  # fmt: skip
+
+_HOT = onfs.fio_on(
+    "/m/hot",
+    "hot",
+    rw="randwrite",
+    bs="4k",
+    size="256k",
+    direct=False,
+    extra="--runtime=60 --rate_iops=20 --invalidate=0",
+)
+HOT = Case(
+    "hot", "hot:4m page:4m",
+    f"""
+sync; sleep 20; risk zeros /m/page 4k 1 | report risk-$v
+sync; sleep 6; regions hot-b-$v
+job hot {_HOT}
+regions hot-e-$v
+""",
+    lambda out, v: [
+        ("hot-pages.written_mb", _written(out, "hot", v), "MB", "lower"),
+        ("data.risk", _number(out, f"risk-{v}", 1000), "s", "lower"),
+    ],
+)  # fmt: skip
+
+READ = Case(
+    "read", "",
+    """
+for d in 0 1 2 3 4 5 6 7 8 9; do
+	mkdir -p /m/t/$d
+	for n in 0 1 2 3 4 5 6 7 8 9; do for k in 0 1 2 3 4 5 6 7 8 9; do echo "$d$n$k" > /m/t/$d/$n$k; done; done
+done
+sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; regions read-b-$v
+all() { for d in /m/t/*; do cat "$d"/*; done; }
+took all | report readms-$v
+sync; sleep 6; regions read-e-$v
+""",
+    lambda out, v: [
+        ("read-1000-files.written_mb", _written(out, "read", v), "MB", "lower"),
+        ("read-1000-files.ms", _number(out, f"readms-{v}"), "ms", "lower"),
+    ],
+)  # fmt: skip
+
+OVERWRITE = Case(
+    "overwrite", "",
+    """
+mkdir /m/o; f=
+for n in 0 1 2 3 4 5 6 7 8 9; do for k in 0 1 2 3 4 5 6 7 8 9; do
+	zeros /m/o/$n$k 4k 1
+	f="$f${f:+:}/m/o/$n$k"
+done; done
+sync; sleep 6; regions overwrite-b-$v
+job over fio --name=over --filename=$f --size=400k --filesize=4k --rw=write --bs=4k --file_service_type=roundrobin \\
+	--ioengine=psync --rate_iops=100 --time_based --runtime=60 --fallocate=none --zero_buffers --invalidate=0 \\
+	--output-format=json --output=/tmp/over.json --eta=never
+regions overwrite-e-$v
+""",
+    lambda out, v: [
+        ("overwrite-100-files.written_mb", _written(out, "overwrite", v), "MB", "lower"),
+        ("overwrite-100-files.write_mean", _mean_us(out, f"over-{v}"), "us", "lower"),
+        ("overwrite-100-files.write_max", round(_lat(out, f"over-{v}", "write", "max") * 1000), "us", "lower"),
+    ],
+)  # fmt: skip
+
+RENAME = Case(
+    "rename", "",
+    """
+new() { : > /m/new; }
+sync; sleep 20; risk new | report risk-$v
+sync; sleep 6; regions rename-b-$v
+n=0
+while [ $n -lt 60 ]; do
+	n=$((n + 1))
+	for a in a b c d; do zeros /m/$a.tmp 1k 3; mv /m/$a.tmp /m/$a; done
+	sleep 1
+done
+sync; regions rename-e-$v
+""",
+    lambda out, v: [
+        ("rename-4-files-a-second.written_mb", _written(out, "rename", v), "MB", "lower"),
+        ("metadata.risk", _number(out, f"risk-{v}", 1000), "s", "lower"),
+    ],
+)  # fmt: skip
+
+TREE = Case(
+    "tree", "stream:700m again:64m",
+    """
+d=0
+while [ $d -lt 80 ]; do
+	mkdir -p /m/t/$d
+	n=0
+	while [ $n -lt 100 ]; do : > /m/t/$d/$n; n=$((n + 1)); done
+	d=$((d + 1))
+done
+sync; echo 3 > /proc/sys/vm/drop_caches
+walk() { took find /m/t -size +1k | report "$1-$v"; }
+walk cold; walk warm
+cat /m/again /m/again > /dev/null
+dd if=/m/stream of=/dev/null bs=1M 2> /dev/null
+walk after
+took cat /m/again | report again-$v
+""",
+    lambda out, v: [
+        *((f"walk-8000-files.{w}", _number(out, f"{w}-{v}"), "ms", "lower") for w in ("cold", "warm", "after")),
+        ("read-again-64m.ms", _number(out, f"again-{v}"), "ms", "lower"),
+    ],
+)  # fmt: skip
+
+_SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=5")
+_ENDLESS = onfs.fio_on("/m/seq", "endless", rw="read", bs="128k", size="512m", direct=False)
+_MANY = onfs.fio_on(
+    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=3 --norandommap"
+)
+_BIG = onfs.fio_on("/m/seq", "big", rw="read", bs="100m", size="400m", qd=2)
+
+
+def _light(name: str) -> str:
+    return onfs.fio_on(
+        "/m/light", name, rw="randread", bs="4k", size="128m", extra="--runtime=8 --norandommap"
+    )
+
+
+QUEUE = Case(
+    "queue", "seq:512m light:128m movie:24m",
+    f"""
+ek-appstart prepare --files 400 --seed 7 --total 40MB /m/app > /tmp/prepare 2>&1 || fail "$(tail -n 1 /tmp/prepare)"
+sync; echo 3 > /proc/sys/vm/drop_caches
+ours app ek-appstart run --json /m/app
+job seq in_group load {_SEQ}
+job many in_group load {_MANY}
+in_group load {_ENDLESS} > /tmp/load.log 2>&1 & load=$!
+sleep 1; job lightseq in_group light {_light("lightseq")}
+killall fio; wait $load
+in_group load {_BIG} > /tmp/load.log 2>&1 & load=$!
+sleep 1; job lightbig in_group light {_light("lightbig")}
+ours player {onfs.player(10)} /m/movie
+killall fio; wait $load
+""",
+    lambda out, v: [
+        ("appstart.ms", _our(out, f"app-{v}", "total_ms"), "ms", "lower"),
+        ("buffered-read.mbps", _rate(out, f"seq-{v}", "read", "bw_bytes", 1e6), "MB/s", "higher"),
+        ("randwrite-qd128.iops", _rate(out, f"many-{v}", "write", "iops", 1), "IOPS", "higher"),
+        *((f"light-beside-buffered-read.p{p}", _lat(out, f"lightseq-{v}", "read", p), "ms", "lower") for p in TWO),
+        *((f"light-beside-100m-reads.p{p}", _lat(out, f"lightbig-{v}", "read", p), "ms", "lower") for p in TWO),
+        ("player-beside-100m-reads.read_max", _our(out, f"player-{v}", "read_max_us", 1000), "ms", "lower"),
+    ],
+    ("ek-player", "ek-appstart"),
+)  # fmt: skip
+
+# kernel defaults, as a guest sets them; the ratios switch the bytes off
+_DEFAULT = {
+    "vm.dirty_background_bytes": "echo 10 > /proc/sys/vm/dirty_background_ratio",
+    "vm.dirty_bytes": "echo 20 > /proc/sys/vm/dirty_ratio",
+}
+# not in conf/, or not any more: what was tried
+TRIED = {
+    "vm.dirty_writeback_centisecs": "1500",
+    "vm.vfs_cache_pressure": "50",
+    "queue/read_ahead_kb": "512",
+    "queue/nr_requests": "256",
+    "queue/max_sectors_kb": "128",
+}
+CASE = {
+    "vm.dirty_background_bytes": BESIDE,
+    "vm.dirty_bytes": BESIDE,
+    "vm.dirty_expire_centisecs": HOT,
+    "vm.dirty_writeback_centisecs": HOT,
+    "vm.vfs_cache_pressure": TREE,
+    "noatime": READ,
+    "lazytime": OVERWRITE,
+    "commit": RENAME,
+    "queue/read_ahead_kb": QUEUE,
+    "queue/nr_requests": QUEUE,
+    "queue/max_sectors_kb": QUEUE,
+}
+
+
+def phase(name: str, v: str, case: Case) -> str:
+    """One value on a new device, the others as conf/ has them."""
+    values = {s.name: s.ours for s in settings.read() if s.name.startswith(("vm.", "queue/"))}
+    ours = values.pop(name, TRIED.get(name, ""))
+    mount = settings.data_options()
+    if v == "default":
+        mount.pop(name, None)
+    own = ""
+    if v == "ours" and ours:
+        own = settings.command(name, ours)
+    elif name.startswith("vm."):
+        own = _DEFAULT.get(name) or settings.command(name, settings.DEFAULTS[name])
+    others = {n: settings.command(n, x) for n, x in values.items()}
+    return "\n".join([
+        f"v={v}", *(line for n, line in others.items() if n.startswith("vm.")), own if name.startswith("vm.") else "",
+        onfs.mounted(",".join(mount.values()) or "defaults", files=case.files), 'scheduler "$DEV"',
+        *(line for n, line in others.items() if n.startswith("queue/")), own if name.startswith("queue/") else "",
+        case.commands.strip(), "umount /m || fail 'cannot unmount'",
+        "rmmod flashsim || fail 'flashsim does not unload'",
+    ])  # fmt: skip
+
+
+def tune(name: str, case: Case) -> Experiment:
+    def figures(out: Output) -> list[Figure]:
+        by = {v: case.figures(out, v) for v in VALUES}
+        return [
+            Figure(metric + ("" if v == "ours" else "-default"), value, unit, better)
+            for v in ("ours", "default")
+            for metric, value, unit, better in by[v]
+        ]
+
+    halves = [phase(name, v, case) for v in VALUES]
+    return Experiment(
+        f"tune.{settings.slug(name)}", f"{name}: with our value and with the kernel's",
+        "\n".join(["uname -r | report kernel", "group light 100; group load 100", GUEST, *halves]) + "\n", figures,
+        device=onfs.backed("emmc51"), peers=(), programs=(*onfs.PROGRAMS, *case.programs),
+        memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes",
+    )  # fmt: skip
+
+
+EXPERIMENTS = [tune(name, case) for name, case in CASE.items()]

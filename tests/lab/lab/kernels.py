@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels that guests boot: what `make kernel KERNEL=VERSION` left below build/."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.model import LabError
+
+TOP = Path(__file__).resolve().parents[3]
+_VERSION = re.compile(r"\d+\.\d+")
+_DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
+
+
+@functools.cache
+def _digest(path: Path, size: int, mtime_ns: int) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; read once as long as it does not change."""
+    stat = path.stat()
+    return _digest(path, stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """`build` is build/VERSION; `variant` names its objects there (board, debug), where it has any."""
+
+    version: str
+    build: Path
+    variant: str = "board"
+
+    @property
+    def image(self) -> Path:
+        built = self.build / self.variant / "arch/x86/boot/bzImage"
+        return built if built.is_file() else self.build / "bzImage"
+
+    def module(self, name: str) -> Path:
+        """A kernel module's file by name: ours first, then the kernel's own. Raises LabError."""
+        if self.variant == "board":
+            ours = [self.build / f"{name}.ko"]
+        else:
+            ours = sorted(self.build.glob(f"module-{self.variant}*/**/{name}.ko"))
+        theirs = [
+            f for d in (self.variant, "modules") for f in sorted((self.build / d).glob(f"**/{name}.ko"))
+        ]
+        for path in [*ours, *theirs]:
+            if path.is_file():
+                return path
+        raise LabError(
+            f"kernel {self.version} has no module {name}.ko; 'make module KERNEL={self.version}' builds ours"
+        )
+
+    def has_builtin(self, name: str) -> bool:
+        listed = [self.build / self.variant / "modules.builtin", self.build / "modules" / "modules.builtin"]
+        pattern = re.compile(rf"/{re.escape(name).replace('_', '[_-]')}\.ko$", re.M)
+        return any(f.is_file() and pattern.search(f.read_text()) for f in listed)
+
+    def with_needs(self, names: list[str]) -> dict[str, tuple[Path, list[str]]]:
+        """Modules by file stem with what each needs loaded first, in loading order.
+
+        What is built into the kernel is left out. Raises LabError for an unknown module.
+        """
+        order: dict[str, tuple[Path, list[str]]] = {}
+
+        def visit(name: str) -> None:
+            if name in order:
+                return
+            try:
+                path = self.module(name)
+            except LabError:
+                alias = name.replace("_", "-")
+                if self.has_builtin(name):
+                    return
+                if alias == name:
+                    raise
+                path = self.module(alias)
+            match = _DEPENDS.search(path.read_bytes())
+            needs = [n for n in match.group(1).decode().split(",") if n] if match else []
+            for need in needs:
+                visit(need)
+            order[name] = (path, needs)
+
+        for name in names:
+            visit(name)
+        return order
+
+
+def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
+    """By version. Raises LabError that says which are there and how to get another."""
+    kernel = Kernel(version, top / "build" / version, variant)
+    if not kernel.image.is_file():
+        built = sorted(
+            p.parent.name for p in (top / "build").glob("*/bzImage") if _VERSION.fullmatch(p.parent.name)
+        )
+        raise LabError(
+            f"no kernel {version!r} below build/; there {'are' if built else 'is'} {', '.join(built) or 'none'}"
+            f" ('make module KERNEL=VERSION' builds one)"
+        )
+    if variant != "board" and not (kernel.build / variant).is_dir():
+        raise LabError(f"kernel {version} has no variant {variant!r}")
+    return kernel

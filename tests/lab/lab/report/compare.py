@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two benches side by side: what became better, what worse, what is gone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from lab.model import Row
+from lab.report.names import natural, number, state
+
+# two runs of one experiment differ by less: no news
+NOISE = 0.01
+
+Key = tuple[str, str]
+
+
+def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]:
+    """(text for a terminal, ids of the figures that became worse).
+
+    A figure is compared with that of the same id and kernel. Worse is: by
+    more than 1 % in the wrong direction, further outside the range that is its
+    target, no longer a number, or a target that held and does not any more.
+    """
+    old, new = _by_key(before), _by_key(after)
+    kernels = len({k for _, k in (*old, *new)}) > 1
+    changed: list[tuple[str, str, str, str, str]] = []
+    regressions: list[str] = []
+    order = sorted((k for k in old if k in new), key=lambda k: (natural(k[0]), natural(k[1])))
+    for k in order:
+        was, now = old[k], new[k]
+        change = relative(was.value, now.value)
+        lost = was.holds() is True and now.holds() is False
+        unit = was.unit != now.unit
+        if not (change is None or abs(change) > NOISE or lost or unit):
+            continue
+        verdict = f"unit was {was.unit or 'none'}, is {now.unit or 'none'}" if unit else _verdict(was, now)
+        if lost and not unit:
+            verdict = "worse, target no longer met"
+        if verdict.startswith("worse"):
+            regressions.append(now.id)
+        share = "" if change is None else f"{100 * change:+.1f} %"
+        changed.append((_name(k, kernels), number(was.value), number(now.value), share, verdict))
+
+    lines = _columns([("figure", "before", "after", "change", ""), *changed]) if changed else []
+    if lines:
+        lines.append("")
+    for heading, here, there in (("only before", old, new), ("only after", new, old)):
+        alone = sorted((k for k in here if k not in there), key=lambda k: (natural(k[0]), natural(k[1])))
+        lines += [f"{heading}: {_name(k, kernels)} {_suffix(here[k])}".rstrip() for k in alone]
+    better = sum(c[4] == "better" for c in changed)
+    figures = "1 figure" if len(order) == 1 else f"{len(order)} figures"
+    lines.append(
+        f"{figures} compared: {len(regressions)} worse, {better} better, "
+        f"{len(changed) - len(regressions) - better} changed otherwise, "
+        f"{len(order) - len(changed)} within 1 %"
+    )
+    return "\n".join(lines) + "\n", regressions
+
+
+def relative(was: float, now: float) -> float | None:
+    """The change as a share of what was; None where that says nothing."""
+    if was == now:
+        return 0.0
+    if was == 0 or not (math.isfinite(was) and math.isfinite(now)):
+        # both not a number is no change either
+        return 0.0 if math.isnan(was) and math.isnan(now) else None
+    return (now - was) / abs(was)
+
+
+def _verdict(was: Row, now: Row) -> str:
+    if math.isnan(now.value):
+        return "worse"
+    if math.isnan(was.value):
+        return "changed"
+    if now.better is not None:
+        return "better" if (now.value < was.value) == (now.better == "lower") else "worse"
+    if isinstance(now.target, tuple):
+        before, after = (_outside(v, now.target) for v in (was.value, now.value))
+        return "worse" if after > before else "better" if after < before else "changed"
+    return "changed"
+
+
+def _outside(value: float, target: tuple[float, float]) -> float:
+    """How far a value is from the range; 0 inside."""
+    return max(target[0] - value, value - target[1], 0.0)
+
+
+def _by_key(rows: Sequence[Row]) -> Mapping[Key, Row]:
+    return {(r.id, r.kernel): r for r in rows}
+
+
+def _name(k: Key, kernels: bool) -> str:
+    return f"{k[0]} ({k[1]})" if kernels else k[0]
+
+
+def _suffix(row: Row) -> str:
+    return " ".join(filter(None, (number(row.value), row.unit, state(row))))
+
+
+def _columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Left the name, right the numbers, left the verdict."""
+    widths = [max(len(line[i]) for line in table) for i in range(5)]
+    return [
+        "  ".join(
+            cell.rjust(width) if 0 < i < 4 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in table
+    ]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the experiments compute from a guest's report: caps, instructions per I/O, gains."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.experiments import channel, cost, regulate, scale
+from lab.model import Output, Row
+from lab.report.rows import Rows
+
+
+@pytest.mark.parametrize(("n", "earlier", "paper"), [(2, 4, 8), (3, 2, 7), (4, 1, 6), (5, 1, 5)])
+def test_caps_are_those_of_the_paper(n: int, earlier: int, paper: int) -> None:
+    assert (regulate.earlier_cap(n), regulate.paper_cap(n)) == (earlier, paper)
+    assert {earlier, paper} <= set(regulate.CAPS)
+
+
+def _job(read: tuple[int, float, int], write: tuple[int, float, int] = (0, 0, 0)) -> str:
+    """A fio report; a side is bytes/s, mean ns, requests."""
+    sides = [{"bw_bytes": b, "iops": b / 4096, "lat_ns": {"mean": m, "N": n}} for b, m, n in (read, write)]
+    return "a warning\n" + json.dumps({"jobs": [{"error": 0, "read": sides[0], "write": sides[1]}]})
+
+
+def _values(name: str, module: object, out: Output) -> dict[str, float]:
+    listed = {e.name: e for e in module.EXPERIMENTS}  # type: ignore[attr-defined]
+    return {f.metric: f.value for f in listed[name].figures(out)}
+
+
+def test_gains_of_the_rule() -> None:
+    results = {f"cap{cap}": _job((4096 * regulate.PAPER.get(cap, 215), 1e6, 9)) for cap in regulate.CAPS}
+    got = _values("regulate.rule", regulate, Output(results))
+    assert got == {"n2.gain": 1.24, "n3.gain": 1.54, "n4.gain": 1.9, "n5.gain": 1.79}
+
+
+def test_instructions_are_ns_over_requests() -> None:
+    over = {"none": 8000, "own": 9000, "mq-deadline": 9500}
+    phases = {f"{name}{g}": n for g in cost.GROUPS for name, n in over.items()}
+    phases["own64"] = 9500
+    out = Output({name: f"{per_io * 10000} 10000" for name, per_io in phases.items()})
+    got = _values("cost.read", cost, out)
+    assert got["g1.instructions"] == 9000
+    assert got["g4.added"] == 1000
+    assert got["g1.over-mq-deadline"] == -500
+    assert got["g64.over-mq-deadline"] == 0
+    assert got["growth"] == 1.5
+    assert got["g1.iops"] == pytest.approx(1e9 / 9000, abs=1)
+
+
+def test_a_phase_that_hardly_ran_is_refused() -> None:
+    with pytest.raises(ValueError, match="only 3 requests in phase own"):
+        cost.per_io(Output({"own": "1000 3"}), "own")
+
+
+def test_scale_is_relative_to_mq_deadline() -> None:
+    out = Output({"none": "8000000 1000", "mq-deadline": "9000000 1000", "own": "10000000 1000"})
+    assert _values("scale.2cpu", scale, out) == {"iops": 100000, "ratio": 0.9}
+
+
+def test_channel_compares_with_none_in_its_own_guest() -> None:
+    out = Output({
+        "none": _job((90_000_000, 1000e3, 900), (10_000_000, 1000e3, 100)),
+        "own": _job((99_000_000, 700e3, 900), (11_000_000, 2700e3, 100)),
+    })  # fmt: skip
+    got = _values("channel.mixed-90-10", channel, out)
+    assert got["mbps"] == 110
+    assert got["gain_pct"] == 10
+    assert got["read_latency_pct"] == -30
+    assert got["write_latency_pct"] == 170
+    assert got["mean_us"] == 900
+    assert got["latency_pct"] == -10
+    assert "read_mean_us" not in _values("channel.seqread", channel, out)
+
+
+def _row(id_: str, value: float, subject: str, **peers: float) -> Row:
+    return Row(id_, value, "", None, None, None, "virtual", "6.12", subject, False, dict(peers))
+
+
+def test_shapes_need_all_their_rows_and_can_fail() -> None:
+    curve = [_row(f"regulate.curve.cap{c}.iops", regulate.PAPER.get(c, 215), "none") for c in regulate.CAPS]
+    verdict = regulate.shape_curve(Rows(curve))
+    assert verdict is not None
+    assert verdict.reproduced
+    flat = [_row(r.id, 113, "none") for r in curve]
+    verdict = regulate.shape_curve(Rows(flat))
+    assert verdict is not None
+    assert not verdict.reproduced
+    assert regulate.shape_curve(Rows(curve[1:])) is None
+    peers = {"none": 100.0, "mq-deadline": 97.0, "bfq": 120.0}
+    verdict = channel.shape_order(Rows([_row("channel.mixed-90-10.mbps", 99, "evenkeel", **peers)]))
+    assert verdict is not None
+    assert not verdict.reproduced

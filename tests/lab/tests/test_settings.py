@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What conf/ sets for I/O is read from conf/ itself, and nothing of it goes without an experiment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import settings
+from lab.experiments import tune
+from lab.model import LabError, Row
+from lab.report import tuning
+
+SYSCTL = """\
+## Writing back
+
+# Flushers start here: a burst is gathered. More of it. (vm.rst)
+vm.dirty_background_bytes = 1
+# Two values, one reason.
+vm.dirty_bytes = 2
+vm.dirty_expire_centisecs = 3
+
+kernel.panic = 10
+"""
+FSTAB = """\
+# noatime, lazytime  reading must not write: stamps
+#                    come later. Or never.
+# commit=            how often
+# /data and what stands on it is mounted by preinit
+PARTLABEL=data  /data ext4 noauto,noatime,lazytime,commit=15,errors=remount-ro,nodev 0 0
+/data/var       /var  none noauto,bind 0 0
+PARTLABEL=rec   /rec  ext4 nofail,noatime,commit=30 0 0
+"""
+RULES = 'LABEL="x"\nATTR{queue/scheduler}="evenkeel"\nATTR{queue/read_ahead_kb}="512"\n'
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    for name, text in (
+        ("sysctl.d/60-x.conf", SYSCTL),
+        ("fstab", FSTAB),
+        ("udev/rules.d/60-x.rules", RULES),
+    ):
+        path = tmp_path / "conf" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_every_value_is_found_with_its_reason(top: Path) -> None:
+    assert [(s.name, s.ours, s.reason) for s in settings.read(top)] == [
+        ("vm.dirty_background_bytes", "1", "Flushers start here: a burst is gathered."),
+        ("vm.dirty_bytes", "2", "Two values, one reason."),
+        ("vm.dirty_expire_centisecs", "3", "Two values, one reason."),
+        ("noatime", "noatime", "reading must not write: stamps come later."),
+        ("lazytime", "lazytime", "reading must not write: stamps come later."),
+        ("commit", "15 on /data, 30 on /rec", "how often"),
+        ("queue/read_ahead_kb", "512", ""),
+    ]
+    assert settings.data_options(top) == {"noatime": "noatime", "lazytime": "lazytime", "commit": "commit=15"}
+
+
+def test_a_value_whose_default_nobody_knows_is_named(top: Path) -> None:
+    path = top / "conf/sysctl.d/60-x.conf"
+    path.write_text(path.read_text() + "vm.laptop_mode = 5\n")
+    with pytest.raises(LabError, match=r"60-x\.conf: vm\.laptop_mode is set"):
+        settings.read(top)
+
+
+def test_conf_that_is_missing_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"cannot read .*fstab"):
+        settings.read(tmp_path)
+
+
+def test_every_value_of_conf_has_an_experiment() -> None:
+    known = {e.name for e in tune.EXPERIMENTS}
+    missing = [s.name for s in settings.read() if f"tune.{settings.slug(s.name)}" not in known]
+    assert not missing, f"set in conf/, but no tune.* experiment shows what they buy: {', '.join(missing)}"
+
+
+def test_no_value_of_conf_is_the_kernels_own() -> None:
+    assert not [s.name for s in settings.read() if s.ours == s.default]
+
+
+@pytest.mark.parametrize("setting", settings.read(), ids=lambda s: s.name)
+def test_the_page_can_tell_why(setting: tuning.Setting) -> None:
+    assert len(setting.reason) > 20
+
+
+@pytest.mark.parametrize("name", tune.CASE)
+def test_the_two_halves_of_a_guest_differ_by_that_value_alone(name: str) -> None:
+    ours, default = (tune.phase(name, v, tune.CASE[name]).splitlines() for v in ("ours", "default"))
+    assert {"v=ours"} < set(ours) - set(default)
+    changed = (set(ours) ^ set(default)) - {"v=ours", "v=default"}
+    assert 1 <= len(changed) <= 2
+    assert any(settings.slug(name).removesuffix("_bytes") in line for line in changed)
+
+
+def test_default_becomes_a_peer() -> None:
+    def row(id_: str, value: float) -> Row:
+        return Row(id_, value, "ms", "lower", None, None, "virtual", "6.12", "evenkeel")
+
+    folded = settings.fold([
+        row("tune.x.case.ms", 1), row("tune.x.case.ms-default", 4),
+        row("tune.y.case.ms", 3), row("stall.z", 2),
+    ])  # fmt: skip
+    assert [(r.id, r.peers) for r in folded] == [("tune.x.case.ms", {"default": 4}), ("tune.y.case.ms", {})]
+    assert "buys 75 %" in tuning.render(folded, []).lower()
