@@ -70,7 +70,8 @@ def test_writeback_limits_fit_each_other() -> None:
     assert value["vm.dirty_background_bytes"] < value["vm.dirty_bytes"]
     # at most 4 s of a slow card's writing
     assert value["vm.dirty_bytes"] <= 4 * 20_000_000
-    assert value["vm.dirty_writeback_centisecs"] < value["vm.dirty_expire_centisecs"]
+    # the kernel's own dirty_writeback_centisecs, which conf/ leaves alone
+    assert value.get("vm.dirty_writeback_centisecs", 500) < value["vm.dirty_expire_centisecs"]
 
 
 @dataclass
