@@ -212,17 +212,17 @@ lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/b
 	$(ENTER) tests/lint $(SOURCE) $(K)/board
 unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.json
 	@$(call stage,unit tests)
-	$(PYTEST) --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab
+	$(PYTEST) --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab/tests tests/flashsim/tests
 	$(ENTER) tests/meson recipes/loads recipes/demo
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
 	@$(call stage,KUnit)
 	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
 torture: $(K)/module-debug/evenkeel.ko
 	@$(call stage,torture on the debug kernel)
-	$(PYTEST) tests/torture
+	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/torture
 lab: $(LAB_NEEDS)
 	@$(call stage,lab,1000)
-	$(PYTEST) -s tests/bench
+	$(PYTEST) -s tests/flashsim/guest tests/bench
 boot: $(IMAGE)
 	@$(call stage,boot)
 	$(PYTEST) tests/boot
