@@ -58,6 +58,8 @@ def main() -> int:
     compare = sub.add_parser("compare", help="two results.json: what changed by more than 1 %%")
     compare.add_argument("before")
     compare.add_argument("after")
+    tuning = sub.add_parser("tuning", help="docs/tuning.md from the rows of a results.json")
+    tuning.add_argument("results")
     whole = sub.add_parser("bench", help="every experiment with its peers: results.json and a page")
     bench.options(whole)
     peers.options(whole)
@@ -71,6 +73,9 @@ def main() -> int:
                 return _run(args, known)
             case "compare":
                 return bench.compare(args.before, args.after)
+            case "tuning":
+                print(bench.tuning(args.results), end="")
+                return 0
             case _:
                 return bench.main(args, known)
     except LabError as error:

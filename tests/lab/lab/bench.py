@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lab import experiments, peers
+from lab import experiments, peers, settings
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
 from lab.report import compare as comparison
 from lab.report import page
+from lab.report import tuning as tuning_page
 from lab.report.rows import Rows
 from lab.runner import Job, Result, run_all
 
@@ -97,6 +98,14 @@ def compare(before: str, after: str) -> int:
     text, regressions = comparison.render(read(before), read(after))
     print(text)
     return 1 if regressions else 0
+
+
+def tuning(results: str) -> str:
+    """The page about what each setting of conf/ buys. Raises LabError when no row is about one."""
+    rows = settings.fold(read(results))
+    if not rows:
+        raise LabError(f"{results} has no row tune.*; the full bench has")
+    return tuning_page.render(rows, settings.read())
 
 
 def write(out: Path, rows: Sequence[Row], meta: Mapping[str, str]) -> None:

@@ -96,3 +96,17 @@ def test_shapes_need_all_their_rows_and_can_fail() -> None:
     verdict = channel.shape_order(Rows([_row("channel.mixed-90-10.mbps", 99, "evenkeel", **peers)]))
     assert verdict is not None
     assert not verdict.reproduced
+
+
+def test_shape_of_the_known_peers_can_fail() -> None:
+    def rows(**added: float) -> Rows:
+        ids = [f"cost.{d}.g1.added" for d in ("read", "write")]
+        listed = {name.replace("_", "-"): value for name, value in added.items()}
+        total = _row("cost.read.g1.instructions", 9000, "evenkeel", none=8000.0)
+        return Rows([total, *(_row(i, 1000, "evenkeel", **listed) for i in ids)])
+
+    for bfq, expected in ((4000, True), (1600, False)):
+        verdict = cost.shape_known(rows(mq_deadline=1500, kyber=1700, bfq=bfq))
+        assert verdict is not None
+        assert verdict.reproduced is expected
+    assert cost.shape_known(rows(bfq=4000)) is None

@@ -22,7 +22,7 @@ HELD = frozenset({"fair.buffered", "fair.buffered-default"})
 BOARD = "\n".join(settings.command(s.name, s.ours) for s in settings.read() if s.name.startswith("vm.dirty_"))
 
 
-def buffered(name: str, about: str, prepare: str) -> Experiment:
+def buffered(name: str, about: str, prepare: str, peers: tuple[str, ...]) -> Experiment:
     jobs = [
         f"in_group {g} {onfs.fio_on(f'/m/{g}', g, rw='write', bs='1m', size='512m', direct=False)} > /tmp/{g}.log 2>&1 &"
         for g in "ab"
@@ -47,11 +47,13 @@ def buffered(name: str, about: str, prepare: str) -> Experiment:
         ]
 
     return Experiment(
-        name, about, script, figures, device=onfs.backed("pipe"), programs=onfs.PROGRAMS, memory=2048,
+        name, about, script, figures, device=onfs.backed("pipe"), programs=onfs.PROGRAMS, memory=2048, peers=peers,
     )  # fmt: skip
 
 
 EXPERIMENTS = [
-    buffered("fair.buffered", "2:1 buffered write, ext4, the board's limits of dirty pages", BOARD),
-    buffered("fair.buffered-default", "2:1 buffered write, ext4, the kernel's limits of dirty pages", ""),
+    buffered(
+        "fair.buffered", "2:1 buffered write, ext4, the board's limits of dirty pages", BOARD, ("none", "bfq")
+    ),
+    buffered("fair.buffered-default", "2:1 buffered write, ext4, the kernel's limits of dirty pages", "", ()),
 ]

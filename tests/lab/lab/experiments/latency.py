@@ -90,7 +90,7 @@ def alone() -> Experiment:
         ]
 
     return Experiment(
-        "latency.alone", "4 KiB random reads, nothing beside them", script, figures, device=DEVICE
+        "latency.alone", "4 KiB random reads, nothing beside them", script, figures, device=DEVICE, peers=()
     )
 
 

@@ -3,8 +3,8 @@
 
 One guest measures a case with the kernel's default and then, on a new device,
 with our value; all other values are those of a board (conf/). METRIC is with
-our value, METRIC-default without it. What conf/ does not set and is measured
-here was tried and bought too little: docs/tuning.md lists it too.
+our value, METRIC-default without it. What is here and not in conf/ is a
+candidate, or was tried and bought too little: docs/tuning.md lists it too.
 
 `written_mb` is what the device was given, metadata and journal included: wear.
 `risk` is how long one change, on an otherwise idle board, stays in memory
@@ -82,11 +82,12 @@ bytes() {
 now_ms() { read -r t _ < /proc/uptime; echo "${t%.*}${t#*.}0"; }
 # took COMMAND...: its time in ms
 took() { t0=$(now_ms); "$@" > /dev/null 2>&1 || fail "$* failed"; echo $(($(now_ms) - t0)); }
-# risk COMMAND...: ms from a change until the device is given something
+# risk BYTES COMMAND...: ms from a change until the device is given so many bytes
 risk() {
-	from=$(bytes) t0=$(now_ms)
+	upto=$(($(bytes) + $1)) t0=$(now_ms)
+	shift
 	"$@" 2> /dev/null
-	while [ "$(bytes)" = "$from" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 200000; done
+	while [ "$(bytes)" -lt "$upto" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 200000; done
 	echo $(($(now_ms) - t0))
 }
 # job NAME COMMAND...: fio, its report as NAME-$v
@@ -137,6 +138,8 @@ took zeros /m/burst 1M 150 | report burst-$v
     ("ek-player",),
 )  # fmt: skip
 
+# fio drops a file's cache each time it comes to its end, which would write it: --invalidate=0.
+# Of the change at risk a whole MiB has to arrive: the journal's commit is earlier, and is not the data
 _HOT = onfs.fio_on(
     "/m/hot",
     "hot",
@@ -149,7 +152,7 @@ _HOT = onfs.fio_on(
 HOT = Case(
     "hot", "hot:4m page:4m",
     f"""
-sync; sleep 20; risk zeros /m/page 4k 1 | report risk-$v
+sync; sleep 20; risk 1048576 zeros /m/page 64k 16 | report risk-$v
 sync; sleep 6; regions hot-b-$v
 job hot {_HOT}
 regions hot-e-$v
@@ -203,7 +206,7 @@ RENAME = Case(
     "rename", "",
     """
 new() { : > /m/new; }
-sync; sleep 20; risk new | report risk-$v
+sync; sleep 20; risk 1 new | report risk-$v
 sync; sleep 6; regions rename-b-$v
 n=0
 while [ $n -lt 60 ]; do
@@ -289,7 +292,7 @@ _DEFAULT = {
     "vm.dirty_background_bytes": "echo 10 > /proc/sys/vm/dirty_background_ratio",
     "vm.dirty_bytes": "echo 20 > /proc/sys/vm/dirty_ratio",
 }
-# not in conf/, or not any more: what was tried
+# not in conf/, or not any more: what to try. vfs_cache_pressure bought nothing and cost a second reading
 TRIED = {
     "vm.dirty_writeback_centisecs": "1500",
     "vm.vfs_cache_pressure": "50",
