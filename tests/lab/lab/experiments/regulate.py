@@ -102,7 +102,7 @@ EXPERIMENTS = [
     ),
     Experiment(
         "regulate.rule", "IOPS at the paper's caps over those at the earlier rule's, n processes at 10 %",
-        SCRIPT, rule, device=DISK, subject="none", peers=(), quick=True, limit=1000,
+        SCRIPT, rule, device=DISK, subject="none", peers=(), limit=1000,
     ),
 ]  # fmt: skip
 
