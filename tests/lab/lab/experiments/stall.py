@@ -104,7 +104,8 @@ def pattern(how: str, direction: str, mb: int) -> Experiment:
         name, f"player beside a {how} {direction} of {mb} MB", _script(how, direction, mb), figures, device=DEVICE,
         peers=(*peers, *TUNED) if name == "stall.direct.read.100m" else peers,
         programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
-        quick=name in ("stall.direct.read.100m", "stall.buffered.write.100m"), quick_peers=("bfq",) if direction == "read" else (),
+        quick=name in ("stall.direct.read.100m", "stall.buffered.write.100m"),
+        quick_peers=("bfq",) if direction == "read" else (),
     )  # fmt: skip
 
 
