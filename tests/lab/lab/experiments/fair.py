@@ -31,9 +31,9 @@ TWO = (1.96, 2.04)
 
 
 def seconds(direction: str, mb: int, qd: int) -> int:
-    """How long to count: several blocks of the slower group, and no less than 20 s."""
+    """How long to count: several blocks of the slower group, and no less than 12 s."""
     rate = 73 if direction == "read" else 22
-    return max(20, min(60, 12 * mb * qd // rate))
+    return max(12, min(60, 12 * mb * qd // rate))
 
 
 def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
@@ -66,7 +66,7 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
         # BFQ raises the weight of what has just begun for some seconds
         settle=10, seconds=seconds(direction, mb, qd), memory=1024 if qd * mb <= 200 else 2048,
         peers=peers, kernels=("6.12", "7.3") if table and mb in (1, 30, 100, 8) else ("6.12",),
-        quick=quick, quick_peers=FEW if depth == 64 else (),
+        quick=quick, quick_peers=() if depth != 64 else FEW if mb == 100 else ("bfq",),
     )  # fmt: skip
 
 
