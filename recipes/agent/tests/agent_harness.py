@@ -302,12 +302,19 @@ class Harness:
             tester = f'<policy user="{os.getuid()}">{rules}</policy>'
         (self.top / "bus.conf").write_text(BUS_CONFIG.format(directory=self.top, tester=tester))
         self._daemon = subprocess.Popen(
-            ["dbus-daemon", "--nofork", "--nopidfile", f"--config-file={self.top}/bus.conf"]
+            [
+                "dbus-daemon",
+                "--nofork",
+                "--nopidfile",
+                "--print-address",
+                f"--config-file={self.top}/bus.conf",
+            ],
+            stdout=subprocess.PIPE,
         )
-        for _ in range(500):
-            if (self.top / "bus").exists():
-                break
-            await asyncio.sleep(0.01)
+        # the address is printed once it is listened on; the socket's file is there earlier
+        assert self._daemon.stdout
+        with self._daemon.stdout as said:
+            assert await asyncio.to_thread(said.readline), "dbus-daemon did not start"
         await self.systemd_up()
         await self.polkit_up()
         self.client = await self.connect()
