@@ -55,8 +55,9 @@ def plan(chosen: Iterable[Experiment], *, quick: bool, subject: str | None = Non
 
 
 def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
-    """One row an id and kernel: the subject's figure, the others' beside it."""
+    """One row an id and kernel: the subject's figure, the others' beside it; after it, its share of a peer's."""
     own: dict[tuple[str, str], Row] = {}
+    shares: dict[tuple[str, str], tuple[str, float]] = {}
     others: dict[tuple[str, str], dict[str, float]] = {}
     for result in results:
         e = result.job.experiment
@@ -65,11 +66,17 @@ def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
             r = row(result.job, f)
             if result.job.scheduler == first:
                 own[r.id, r.kernel] = r
+                if f.share_of:
+                    shares[r.id, r.kernel] = f.share_of
             else:
                 others.setdefault((r.id, r.kernel), {})[result.job.scheduler] = r.value
+    rows = []
     for key, r in own.items():
         r.peers.update(others.get(key, {}))
-    return list(own.values())
+        rows.append(r)
+        if key in shares and (share := r.as_share_of(*shares[key])):
+            rows.append(share)
+    return rows
 
 
 def judge(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:

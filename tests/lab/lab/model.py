@@ -32,6 +32,8 @@ class Figure:
     held today, so that missing it fails the bench; without it a miss is shown
     as open. `paper` is the publication's own figure of its best or reported
     system. Figures without `better` and target are for reading only.
+    `share_of` names a peer and the least percentage of its value that is
+    wanted: it makes a row of its own where that peer was measured too.
     """
 
     metric: str
@@ -41,6 +43,7 @@ class Figure:
     target: Target | None = None
     paper: float | None = None
     must: bool = False
+    share_of: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,16 @@ class Row:
             case float() | int() as bound:
                 return self.value <= bound if self.better == "lower" else self.value >= bound
         return None
+
+    def as_share_of(self, peer: str, least: float) -> Row | None:
+        """All its values in percent of a peer's, as `ID-of-PEER`; None where that was not measured or is 0."""
+        base = self.peers.get(peer)
+        if not base:
+            return None
+        return Row(
+            f"{self.id}-of-{peer}", round(100 * self.value / base, 2), "%", "higher", least, None,
+            self.clock, self.kernel, self.subject, peers={n: round(100 * v / base, 2) for n, v in self.peers.items()},
+        )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

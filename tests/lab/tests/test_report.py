@@ -224,6 +224,18 @@ def test_the_target_and_the_paper_are_drawn() -> None:
     assert "6.12 · target 1.94 … 2.06" in tree.said()
 
 
+def test_shares_of_a_peer_are_drawn_from_near_their_target_on() -> None:
+    rows = [
+        row(f"fair.read.{mb}m.total-of-none", 99 + mb / 100, unit="%", better="higher", target=99,
+            peers={"none": 100.0, "bfq": 97.0})
+        for mb in (1, 30, 100)
+    ]  # fmt: skip
+    text = page.render(rows, title="Bench", meta={}, verdicts=[])
+    ticks = re.findall(r'<text class="tick"[^>]*text-anchor="end"[^>]*>([\d.]+)<', text)
+    assert ticks
+    assert min(map(float, ticks)) > 90
+
+
 def test_cost_is_what_a_scheduler_adds() -> None:
     costs = {"none": 8550.0, "bfq": 13000.0}
     text = drawn([row("cost.read.g1.instructions", 10400, better="lower", target=10500, peers=costs)]).said()

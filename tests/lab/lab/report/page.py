@@ -345,7 +345,7 @@ class _Sweep:
             paper=[(x, r.paper) for x, r in points if r.paper is not None],
             wanted=[(x, r.target) for x, r in points if r.target is not None],
             better=next((r.better for r in rows if r.better), None),
-            zero=self.metric != "ratio",
+            zero=self.metric != "ratio" and "-of-" not in self.metric,
             x_log=self.what == "size",
             extent=extent,
         )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what guests reported to rows: peers beside the subject, shares of a peer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import bench, experiments
+from lab.model import Experiment, Figure, Output, Row
+from lab.runner import Job, Result
+
+
+def figures(out: Output) -> list[Figure]:
+    total = Figure("total", float(out.results["total"]), "MB/s", "higher", share_of=("none", 99.0))
+    return [Figure("ratio", 2.0, target=(1.96, 2.04), must=True), total]
+
+
+MINE = Experiment("fair.mine", "for tests", ":", figures)
+
+
+def result(scheduler: str, total: float, kernel: str = "6.12") -> Result:
+    return Result(Job(MINE, kernel, scheduler), Output({"total": str(total)}), 1.0, False)
+
+
+def test_a_share_of_a_peer_is_a_row_with_a_target() -> None:
+    rows = bench.merge([result("evenkeel", 218), result("none", 220), result("bfq", 209)])
+    assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total", "fair.mine.total-of-none"]
+    total, share = rows[1:]
+    assert (total.value, total.target, total.peers) == (218, None, {"none": 220, "bfq": 209})
+    assert (share.value, share.unit, share.better, share.target) == (99.09, "%", "higher", 99)
+    assert share.peers == {"none": 100, "bfq": 95}
+    assert (share.kernel, share.subject, share.clock) == ("6.12", "evenkeel", "virtual")
+    assert share.holds() is True
+    assert Row.from_json(share.as_json()) == share
+
+
+@pytest.mark.parametrize(("total", "holds"), [(217.8, True), (217.7, False), (230, True)])
+def test_a_share_that_is_missed_is_open(total: float, holds: bool) -> None:
+    rows = bench.merge([result("evenkeel", total), result("none", 220)])
+    held, missed, still = bench.judge(rows)
+    assert [r.id.rpartition(".")[2] for r in held] == ["ratio", *(["total-of-none"] if holds else [])]
+    assert missed == []
+    assert [r.id for r in still] == ([] if holds else ["fair.mine.total-of-none"])
+
+
+@pytest.mark.parametrize("peers", [[], [result("bfq", 209)], [result("none", 0)]])
+def test_there_is_no_share_of_what_was_not_measured(peers: list[Result]) -> None:
+    rows = bench.merge([result("evenkeel", 218), *peers])
+    assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total"]
+
+
+def test_a_share_is_of_the_same_kernel() -> None:
+    rows = bench.merge([result("evenkeel", 218), result("none", 220), result("evenkeel", 110, "7.3")])
+    assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("6.12", 99.09)]
+    rows = bench.merge([result("evenkeel", 110, "7.3"), result("none", 220, "7.3"), result("none", 110)])
+    assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("7.3", 50)]
+
+
+def test_another_subject_is_held_against_the_same_share() -> None:
+    rows = bench.merge([result("fifo", 110), result("none", 220)], "fifo")
+    assert (rows[-1].id, rows[-1].subject, rows[-1].value) == ("fair.mine.total-of-none", "fifo", 50)
+
+
+def test_fairness_is_measured_beside_none() -> None:
+    """So that sharing is seen not to cost bandwidth; what a paper measured on 5.10 has no targets."""
+    ours = [e for n, e in experiments.load().items() if n.startswith("fair.") and e.subject == "evenkeel"]
+    assert ours
+    assert [e.name for e in ours if "none" not in e.peers or "none" not in e.later_peers] == []
