@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -133,8 +133,69 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         raise LabError(f"{job.name}: cannot write {image}: {error.strerror}") from error
 
 
+# guests that run now, by the report that they are to leave
+_running: dict[Path, Future[Result]] = {}
+_guard = threading.Lock()
+
+
+def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
+    """What `produce` gives, or, while another thread is producing the same report, what that gets. Raises LabError."""
+    with _guard:
+        other = _running.get(kept)
+        own: Future[Result] = Future()
+        if other is None:
+            _running[kept] = own
+    if other is not None:
+        try:
+            first = other.result()
+        except LabError as error:
+            raise LabError(f"{job.name}, the same guest as {error}") from error
+        return Result(job, first.output, first.seconds, True)
+    try:
+        result = produce()
+    except BaseException as error:
+        own.set_exception(error)
+        raise
+    else:
+        own.set_result(result)
+        return result
+    finally:
+        with _guard:
+            del _running[kept]
+
+
+def _kept(job: Job, kept: Path) -> Result | None:
+    """The finished report; one that is damaged is dropped."""
+    if not kept.is_file():
+        return None
+    try:
+        known = json.loads(kept.read_text())
+        return Result(job, Output(known["results"]), known["seconds"], True)
+    except (ValueError, KeyError):
+        kept.unlink()
+        return None
+
+
+def _keep(result: Result, kept: Path) -> None:
+    report = {
+        "name": result.job.name, "seconds": round(result.seconds, 1), "results": dict(result.output.results),
+    }  # fmt: skip
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        part.write_text(json.dumps(report))
+        part.replace(kept)
+    except OSError as error:
+        raise LabError(
+            f"{result.job.name}: cannot keep the report in {kept.parent}: {error.strerror}"
+        ) from error
+
+
 def run(lab: Lab, job: Job) -> Result:
-    """Run one job, or take its report from the cache when all that went in is the same. Raises LabError."""
+    """Run one job, or take its report from the cache when all that went in is the same. Raises LabError.
+
+    Of jobs that are the same guest at the same time, one runs and the others take its report.
+    """
     e = job.experiment
     scheduler = schedulers.find(job.scheduler, lab.extra)
     kernel = kernels.find(job.kernel, lab.variant)
@@ -151,28 +212,21 @@ def run(lab: Lab, job: Job) -> Result:
         ]  # fmt: skip
         key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]
         kept = lab.cache / f"{key}.json"
-        if not lab.fresh and kept.is_file():
-            try:
-                known = json.loads(kept.read_text())
-                return Result(job, Output(known["results"]), known["seconds"], True)
-            except (ValueError, KeyError):
-                kept.unlink()
-        begin = time.monotonic()
-        output = qemu.run(machine, image, lab.workdir, job.name, e.append)
-        result = Result(job, output, time.monotonic() - begin, False)
+
+        def produce() -> Result:
+            if not lab.fresh and (known := _kept(job, kept)):
+                return known
+            begin = time.monotonic()
+            output = qemu.run(machine, image, lab.workdir, job.name, e.append)
+            result = Result(job, output, time.monotonic() - begin, False)
+            # a report that cannot be read is not worth keeping
+            result.figures()
+            _keep(result, kept)
+            return result
+
+        return _shared(job, kept, produce)
     finally:
         image.unlink(missing_ok=True)
-    # a report that cannot be read is not worth keeping
-    result.figures()
-    try:
-        lab.cache.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        report = {"name": job.name, "seconds": round(result.seconds, 1), "results": dict(output.results)}
-        part.write_text(json.dumps(report))
-        part.replace(kept)
-    except OSError as error:
-        raise LabError(f"{job.name}: cannot keep the report in {lab.cache}: {error.strerror}") from error
-    return result
 
 
 def run_all(

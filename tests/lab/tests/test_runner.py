@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that are the same guest: one boots, the others take its report. No guest is booted here."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import kernels, qemu, runner
+from lab.model import Experiment, Figure, LabError, Output
+from lab.runner import Job, Lab, Result, run_all
+
+
+@dataclass
+class Guests:
+    """In place of QEMU: each boot lasts until `release` is set, then reports its number."""
+
+    booted: list[str] = field(default_factory=list)
+    arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    release: threading.Event = field(default_factory=threading.Event)
+    fail: bool = False
+
+    def run(self, machine: qemu.Machine, image: Path, workdir: Path, name: str, append: str = "") -> Output:
+        assert image.is_file()
+        self.booted.append(name)
+        boots = len(self.booted)
+        self.arrived.release()
+        assert self.release.wait(20)
+        if self.fail:
+            raise LabError(f"{name}: no end")
+        return Output({"boot": str(boots)})
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
+    found = Guests()
+    (tmp_path / "bzImage").write_text("kernel")
+    kernel = kernels.Kernel("6.12", tmp_path)
+    monkeypatch.setattr(kernels, "find", lambda *_: kernel)
+    monkeypatch.setattr(qemu, "version", lambda: "an emulator")
+    monkeypatch.setattr(qemu, "run", found.run)
+
+    def archive(lab: Lab, job: Job, kernel: object, scheduler: object, image: Path) -> None:
+        image.parent.mkdir(parents=True, exist_ok=True)
+        image.write_text(f"{job.experiment.script} {job.scheduler}")
+
+    monkeypatch.setattr(runner, "_archive", archive)
+    return found
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(workdir=tmp_path / "work", cache=tmp_path / "cache")
+
+
+def job(name: str, script: str = ":", **more: object) -> Job:
+    def figures(out: Output) -> list[Figure]:
+        return [Figure(name, float(out.results["boot"]))]
+
+    return Job(Experiment(name, "", script, figures, **more), "6.12", "none")  # type: ignore[arg-type]
+
+
+def both(
+    lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch, jobs: list[Job], boots: int
+) -> dict[str, Result | LabError]:
+    """Run the jobs at the same time; guests end when so many have booted and all jobs have asked."""
+    asked = threading.Semaphore(0)
+    shared = runner._shared
+
+    def counted(*args: object) -> Result:
+        asked.release()
+        return shared(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runner, "_shared", counted)
+
+    def end() -> None:
+        for _ in range(boots):
+            guests.arrived.acquire(timeout=20)
+        for _ in jobs:
+            asked.acquire(timeout=20)
+        # beyond the count, a job has only to find the first
+        threading.Event().wait(0.1)
+        guests.release.set()
+
+    outcomes: dict[str, Result | LabError] = {}
+    ending = threading.Thread(target=end)
+    ending.start()
+    run_all(lab, jobs, lambda j, o: outcomes.update({j.experiment.name: o}), len(jobs))
+    ending.join()
+    assert runner._running == {}
+    assert not list(lab.workdir.glob("*.cpio"))
+    return outcomes
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_same_guest_is_booted_once(
+    lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    jobs = [job(n) for n in ("cost", "scale", "third")]
+    got = both(replace(lab, fresh=fresh), guests, monkeypatch, jobs, 1)
+    results = [o for o in got.values() if isinstance(o, Result)]
+    assert len(guests.booted) == 1
+    assert sorted(r.cached for r in results) == [False, True, True]
+    # each reads the report by its own figures
+    assert {f.metric: f.value for r in results for f in r.figures()} == {"cost": 1, "scale": 1, "third": 1}
+    assert len(list(lab.cache.iterdir())) == 1
+
+
+def test_other_inputs_are_another_guest(lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [job("one"), job("script", "true"), job("cpus", cpus=2), job("append", append="quiet")]
+    both(lab, guests, monkeypatch, jobs, 4)
+    assert sorted(guests.booted) == sorted(j.name for j in jobs)
+    assert len(list(lab.cache.iterdir())) == 4
+
+
+def test_a_guest_that_fails_is_not_booted_for_the_others(
+    lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it was the user who ended it, a guest for the next would keep the lab from ending."""
+    guests.fail = True
+    got = both(lab, guests, monkeypatch, [job("cost"), job("scale")], 1)
+    (first,) = guests.booted
+    other = next(n for n in ("cost-6.12-none", "scale-6.12-none") if n != first)
+    assert {str(o) for o in got.values()} == {
+        f"{first}: no end",
+        f"{other}, the same guest as {first}: no end",
+    }
+    assert not lab.cache.exists()
+
+
+def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Guests) -> None:
+    guests.release.set()
+    assert [runner.run(lab, job(n)).cached for n in ("cost", "scale")] == [False, True]
+    assert runner.run(replace(lab, fresh=True), job("scale")).output.results == {"boot": "2"}
+    assert runner.run(lab, job("cost")).output.results == {"boot": "2"}
+    (kept,) = lab.cache.iterdir()
+    kept.write_text("{")
+    assert not runner.run(lab, job("cost")).cached
+    assert len(guests.booted) == 3
