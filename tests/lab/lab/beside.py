@@ -8,11 +8,16 @@ request by request, over a window in which all of them run.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lab.model import Device, Experiment, Figure, Output
+
+_GROUP = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)*", re.ASCII)
+# part of a shell variable's name
+_LOAD = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,49 @@ def fio(
     return Load(name, group or name, command.rstrip(), waited=runtime > 0)
 
 
+def tree(groups: Mapping[str, int], loads: Sequence[Load]) -> list[str]:
+    """The guest's lines that make the groups; `a/x` is inside `a`, which is listed before it.
+
+    Raises ValueError for what the guest would not tell: a load that cannot run
+    (a group that contains others has no processes) leaves no trace there.
+    """
+    inner = {g.rpartition("/")[0] for g in groups} - {""}
+    lines: list[str] = []
+    seen: set[str] = set()
+    for name, weight in groups.items():
+        if not _GROUP.fullmatch(name):
+            raise ValueError(f"{name!r} cannot name a group")
+        parent = name.rpartition("/")[0]
+        if parent and parent not in seen:
+            raise ValueError(f"group {name}: {parent} is to be listed before it")
+        seen.add(name)
+        lines.append(f"group {name} {weight}")
+        if name in inner:
+            lines.append(f"echo +io > /cg/{name}/cgroup.subtree_control || fail 'no weights below {name}'")
+    for load in loads:
+        if not _LOAD.fullmatch(load.name):
+            raise ValueError(f"{load.name!r} cannot name a load")
+        if load.group not in seen - inner:
+            raise ValueError(
+                f"load {load.name}: {load.group} is {'not a leaf' if load.group in seen else 'no group'}"
+            )
+    return lines
+
+
 def script(
     loads: Sequence[Load], groups: Mapping[str, int], *, settle: float, seconds: float, counted: bool,
     prepare: str = "",
 ) -> str:  # fmt: skip
     """The guest's part: start all loads, let them settle, count for `seconds`, collect reports."""
     lines = ["uname -r | report kernel", "device", 'scheduler "$DEV"', prepare]
-    lines += [f"group {g} {w}" for g, w in groups.items()]
+    lines += tree(groups, loads)
     lines += [
         f"in_group {load.group} {load.command} > /tmp/{load.name}.log 2>&1 & pid_{load.name}=$!"
         for load in loads
     ]
     if counted:
         lines += [f"sleep {settle}", "counters begin", f"sleep {seconds}", "counters end_"]
+    levels = ["/*" * (i + 1) for i in range(max((g.count("/") for g in groups), default=0) + 1)]
     for load in loads:
         if load.waited:
             name = load.name
@@ -65,7 +100,7 @@ def script(
             lines.append(f"report {name} < /tmp/{name}.json")
     lines += [
         'cat "/sys/kernel/debug/block/$DEV/sched/state" 2> /dev/null | report state',
-        "cat /cg/*/io.evenkeel.stat 2> /dev/null | report stat",
+        f"cat {' '.join(f'/cg{level}/io.evenkeel.stat' for level in levels)} 2> /dev/null | report stat",
     ]
     return "\n".join(line for line in lines if line) + "\n"
 

@@ -38,20 +38,43 @@ def seconds(direction: str, mb: int, qd: int) -> int:
     return max(12, min(60, 12 * mb * qd // rate))
 
 
+def two_to_one(out: Output, *, must: bool, paper: float | None = None) -> list[Figure]:
+    """Of two groups: the ratio of what they were given, and the sum."""
+    s = served(out)
+    # a group that got nothing has no ratio: a huge one says so
+    ratio = s.mbps(0) / max(s.mbps(1), 1e-3)
+    return [
+        Figure("ratio", round(ratio, 3), "", target=TWO, paper=paper, must=must),
+        Figure("total", round(s.mbps(0) + s.mbps(1), 2), "MB/s", "higher", share_of=WHOLE),
+    ]
+
+
+def portions(
+    out: Output, wanted: Mapping[str, float], paper: Mapping[str, float] | None = None
+) -> list[Figure]:
+    """Each load's part of the sum, in percent of the part wanted (100 is exact), and the sum."""
+    s = served(out)
+    got = {name: s.mbps(i) for i, name in enumerate(wanted)}
+    total = sum(got.values())
+    return [
+        *(
+            Figure(
+                f"share-{name}", round(100 * got[name] / total / part, 2), "%", target=(98, 102),
+                paper=None if paper is None else round(100 * paper[name] / sum(paper.values()) / part, 1),
+            )
+            for name, part in wanted.items()
+        ),
+        Figure("total", round(total, 2), "MB/s", "higher", share_of=WHOLE),
+    ]  # fmt: skip
+
+
 def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
     device = flashsim("pipe", depth=depth)
     table = qd == 1 and depth == 64
     name = f"fair.{direction}.{mb}m.qd{qd}.depth{depth}"
 
     def figures(out: Output) -> list[Figure]:
-        s = served(out)
-        paper = PAPER[direction].get(mb) if table else None
-        # a group that got nothing has no ratio: a huge one says so
-        ratio = s.mbps(0) / max(s.mbps(1), 1e-3)
-        return [
-            Figure("ratio", round(ratio, 3), "", target=TWO, paper=paper, must=True),
-            Figure("total", round(s.mbps(0) + s.mbps(1), 2), "MB/s", "higher", share_of=WHOLE),
-        ]
+        return two_to_one(out, must=True, paper=PAPER[direction].get(mb) if table else None)
 
     peers: tuple[str, ...]
     if table:
@@ -75,24 +98,12 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
 def shares(case: str, weights: Mapping[str, int], mb: int) -> Experiment:
     """Each group's share over its weight's, in hundredths: 100 is exact."""
     device = flashsim("pipe")
-
-    def figures(out: Output) -> list[Figure]:
-        s = served(out)
-        got = [s.mbps(i) for i in range(len(weights))]
-        whole = sum(weights.values())
-        return [
-            *(
-                Figure(
-                    f"share-{g}", round(100 * got[i] / sum(got) / (w / whole), 2), "%", target=(98, 102),
-                    paper=round(100 * SPLIT[case][i] / sum(SPLIT[case]) / (w / whole), 1),
-                )
-                for i, (g, w) in enumerate(weights.items())
-            ),
-            Figure("total", round(sum(got), 2), "MB/s", "higher", share_of=WHOLE),
-        ]  # fmt: skip
+    wanted = {g: w / sum(weights.values()) for g, w in weights.items()}
+    paper = dict(zip(weights, SPLIT[case], strict=True))
 
     return beside(
-        f"fair.shares.{case}", f"{case}, direct read of {mb} MB", device=device, groups=weights, figures=figures,
+        f"fair.shares.{case}", f"{case}, direct read of {mb} MB", device=device, groups=weights,
+        figures=lambda out: portions(out, wanted, paper),
         loads=[fio(g, rw="read", bs=f"{mb}m", slice_=i, device=device) for i, g in enumerate(weights)],
         settle=10, seconds=60, quick=case == "3-2-2-1", quick_peers=FEW,
     )  # fmt: skip

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights with small random I/O, on the model of an eMMC 5.1: 4 KiB, direct, from one to 32 outstanding.
+
+What a request costs here is the device's time for it, not its bytes, and up to
+32 are in the device at once. With one outstanding in each group, both fit into
+the device side by side: only waiting for the next request of the heavier group
+gives it its share, and waiting costs bandwidth. `total` is what that costs.
+"""
+
+from __future__ import annotations
+
+from lab.beside import beside, fio
+from lab.experiments.fair import FEW, two_to_one
+from lab.model import Experiment, flashsim
+
+DEPTHS = (1, 4, 32)
+
+
+def small(direction: str, qd: int) -> Experiment:
+    device = flashsim("emmc51")
+    return beside(
+        f"fair.small.{direction}.4k.qd{qd}", f"2:1, direct random {direction} of 4 KiB, QD{qd}, eMMC 5.1",
+        device=device, groups={"a": 200, "b": 100}, figures=lambda out: two_to_one(out, must=False),
+        loads=[
+            fio(g, rw=f"rand{direction}", bs="4k", qd=qd, slice_=i, device=device, extra="--norandommap")
+            for i, g in enumerate("ab")
+        ],
+        settle=3, seconds=5, peers=FEW, quick=direction == "read" and qd == 32, quick_peers=("none",),
+    )  # fmt: skip
+
+
+EXPERIMENTS = [small(direction, qd) for direction in ("read", "write") for qd in DEPTHS]

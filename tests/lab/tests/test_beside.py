@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest's script of loads side by side, and what is read from its report."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab.beside import Load, script
+from lab.experiments import fair, tree
+from lab.model import Output
+
+NESTED = {"a": 200, "a/x": 100, "a/y": 300, "b": 100}
+LOADS = [Load("x", "a/x", "true"), Load("y", "a/y", "true"), Load("b", "b", "true")]
+
+
+def written(groups: Mapping[str, int], loads: list[Load]) -> list[str]:
+    return script(loads, groups, settle=1, seconds=1, counted=False).splitlines()
+
+
+def test_a_group_passes_its_controller_on_before_those_inside_it_are_made() -> None:
+    lines = written(NESTED, LOADS)
+    at = lines.index("group a 200")
+    assert lines[at + 1].startswith("echo +io > /cg/a/cgroup.subtree_control || fail ")
+    assert lines[at + 2 : at + 5] == ["group a/x 100", "group a/y 300", "group b 100"]
+    assert "subtree_control" not in "".join(lines[at + 2 :])
+    assert any(line.startswith("in_group a/y true > /tmp/y.log") for line in lines)
+    assert any("/cg/*/io.evenkeel.stat /cg/*/*/io.evenkeel.stat" in line for line in lines)
+
+
+def test_groups_that_are_not_nested_need_nothing_more() -> None:
+    lines = written({"a": 200, "b": 100}, [Load("b", "b", "true")])
+    assert lines[3:5] == ["group a 200", "group b 100"]
+    assert lines[-1] == "cat /cg/*/io.evenkeel.stat 2> /dev/null | report stat"
+
+
+@pytest.mark.parametrize("groups", [NESTED, {"a": 1, "a/b": 2, "a/b/c": 3}, {}])
+def test_the_script_is_one_for_a_shell(groups: dict[str, int]) -> None:
+    text = "\n".join(written(groups, LOADS if groups is NESTED else []))
+    subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({"a/x": 100, "a": 200}, "group a/x: a is to be listed before it"),
+        ({"a": 200, "a/x/y": 100}, "group a/x/y: a/x is to be listed before it"),
+        ({"": 1}, "'' cannot name a group"),
+        ({"/a": 1}, "'/a' cannot name a group"),
+        ({"a": 1, "a/": 1}, "'a/' cannot name a group"),
+        ({"a": 1, "a/..": 1}, "'a/..' cannot name a group"),
+        ({"a b": 1}, "'a b' cannot name a group"),
+        ({"a\n": 1}, "cannot name a group"),
+        ({"$a": 1}, "cannot name a group"),
+    ],
+)
+def test_names_of_groups(groups: dict[str, int], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        written(groups, [])
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (Load("a/x", "a/x", "true"), "'a/x' cannot name a load"),
+        (Load("a-x", "a/x", "true"), "'a-x' cannot name a load"),
+        (Load("", "b", "true"), "'' cannot name a load"),
+        (Load("x", "a", "true"), "load x: a is not a leaf"),
+        (Load("x", "c", "true"), "load x: c is no group"),
+        (Load("x", "x", "true"), "load x: x is no group"),
+    ],
+)
+def test_loads_run_in_leaves(load: Load, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        written(NESTED, [load])
+
+
+def _served(*mb: int) -> Output:
+    """A report of counters of eight slices, of which some have read so many MB in 2 s."""
+
+    def table(time: float, read: list[int]) -> str:
+        return "\n".join([str(time), "slice", *(f"{i} 0 {n * 10**6} 0 0 0" for i, n in enumerate(read))])
+
+    return Output({"begin": table(5, [0] * 8), "end_": table(7, [*mb, *[0] * (8 - len(mb))])})
+
+
+@pytest.mark.parametrize(
+    ("name", "mb"), [("fair.tree", (100, 300, 200)), ("fair.tree.idle", (200, 100)), ("fair.tree", (1, 3, 2))]
+)
+def test_exact_shares_of_a_tree_are_100(name: str, mb: tuple[int, ...]) -> None:
+    (wanted,) = (e for e in tree.EXPERIMENTS if e.name == name)
+    figures = wanted.figures(_served(*mb))
+    assert [f.value for f in figures] == [*[100] * len(mb), sum(mb) / 2]
+    assert [f.metric for f in figures][-2:] == ["share-b", "total"]
+
+
+def test_a_tree_that_counts_each_leaf_by_itself_is_told() -> None:
+    """100, 300 and 100 as if they stood side by side."""
+    figures = tree.EXPERIMENTS[0].figures(_served(100, 300, 100))
+    assert [f.value for f in figures] == [120, 120, 60, 250]
+
+
+def test_the_papers_shares_are_over_their_weights() -> None:
+    (split,) = (e for e in fair.EXPERIMENTS if e.name == "fair.shares.3-2")
+    figures = split.figures(_served(294, 200))
+    assert [(f.value, f.paper) for f in figures[:2]] == [(99.19, 99.2), (101.21, 101.2)]
