@@ -17,6 +17,7 @@ TOP = HERE.parents[2]
 sys.path.insert(0, str(TOP / "tests/lab"))
 
 from lab import runner  # noqa: E402
+from lab.experiments.calibrate import PARTS  # noqa: E402
 from lab.model import Experiment, Output  # noqa: E402
 
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
@@ -29,7 +30,7 @@ def out(request: pytest.FixtureRequest) -> Output:
     debug = VARIANT == "debug"
     experiment = Experiment(
         f"flashsim.driver.{request.param}cpu", "the driver of the flash model",
-        (HERE / "driver.sh").read_text(), lambda _: [], modules=("flashsim",),
+        f"parts() {{{PARTS}}}\n{(HERE / 'driver.sh').read_text()}", lambda _: [], modules=("flashsim",),
         programs=("fio", "mkfs.ext4"), cpus=request.param,
         clock="host" if debug else "virtual", memory=2048 if debug else 1024, subject="none", timeout=500,
     )  # fmt: skip
