@@ -5,6 +5,9 @@ What a request costs here is the device's time for it, not its bytes, and up to
 32 are in the device at once. With one outstanding in each group, both fit into
 the device side by side: only waiting for the next request of the heavier group
 gives it its share, and waiting costs bandwidth. `total` is what that costs.
+
+Counting begins after 3 s, as a second of small I/O takes the host several. BFQ
+still raises weights then, and its ratios at QD32 are in part that raise.
 """
 
 from __future__ import annotations
