@@ -29,12 +29,15 @@ idle() { # nothing may be left behind once the load is gone
 	done
 }
 # fio may fail when its device goes away; that it ends is what counts
-job() { g=$1; shift; in_group "$g" fio --name="$g" --filename=/dev/nullb0 --size=1g --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > /tmp/fio.$g 2>&1 & }
+job() { g=$1; shift; name=$(echo "$g" | tr / -); in_group "$g" fio --name="$name" --filename=/dev/nullb0 --size=1g --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > "/tmp/fio.$name" 2>&1 & }
 start() {
-	group a 300; group b 100; group c 50
+	group a 300; group b 100; group c 50; group p 200
+	echo +io > /cg/p/cgroup.subtree_control; group p/x 100; group p/y 300
 	job a --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32
 	job b --rw=read --bs=16m --direct=1 --ioengine=libaio --iodepth=4
 	job c --rw=randwrite --bs=64k --direct=0 --ioengine=psync --fsync=64
+	job p/x --rw=randread --bs=4k --direct=1 --ioengine=psync
+	job p/y --rw=randwrite --bs=512k --direct=1 --ioengine=libaio --iodepth=2
 	job a --rw=randrw --bs=128k --direct=1 --ioengine=io_uring --iodepth=16
 }
 stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; wait; }
@@ -42,7 +45,7 @@ rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 
 device
 start
-(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_kb; done > /dev/null 2>&1) & reader=$!
+(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
 rounds=0 switches=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
 while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	rounds=$((rounds + 1))
@@ -52,12 +55,15 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 		usleep 100000
 	done
 	for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
-	for g in a b c; do rand 1 10000 > /cg/$g/io.weight; done
+	for g in a b c p p/x p/y; do rand 1 10000 > /cg/$g/io.weight; done
 	echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
 	echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
-	echo "$(rand 4 4096)" > $q/iosched/window_kb
+	echo "$(rand 100 10000)" > $q/iosched/window_us
+	echo "$(rand 0 4096)" > $q/iosched/split_read_kb
+	echo 0 > $q/iosched/split_read_kb
+	echo "$(rand 0 64)" > $q/iosched/split_write_kb
 	echo "$(rand 0 2000)" > $q/iosched/think_max_us
-	cat /cg/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
+	cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
 	# a weight for a device that the cgroup has not used yet
 	mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
 	# a cgroup that goes away while its requests are in the queue
@@ -75,7 +81,8 @@ backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/
 # what is out of range is refused and changes nothing
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
-for v in -1 text 4294967296 0; do refuse $q/iosched/window_kb "$v"; done
+for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
+for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/iosched/split_write_kb "$v"; done
 refuse $q/iosched/starve_ms 60001
 
 # the device goes away under load, and comes back

@@ -5,9 +5,11 @@
  *   ek_elevator.c  the elevator: merging, insertion, dispatch, completion
  *   ek_group.c   which group is next, by virtual time
  *   ek_gate.c    which group gets the next scheduler tag
+ *   ek_window.c  how much may be in the device
  *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
  *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
  *   ek_math.h    the arithmetic, testable in user space
+ *   ek_share.h   what weights mean in a tree of cgroups, likewise
  */
 #ifndef EK_H
 #define EK_H
@@ -30,6 +32,7 @@
 
 #include "compat.h"
 #include "ek_math.h"
+#include "ek_share.h"
 
 /* the latencies that are kept, per direction */
 enum ek_hist {
@@ -40,11 +43,6 @@ enum ek_hist {
 };
 
 /* per CPU; only its own CPU writes, readers add up all */
-struct ek_stats {
-	u64 bytes[2];
-	u64 ios[2];
-};
-
 struct ek_histograms {
 	u64 count[2][EK_HISTS][EK_BUCKETS];
 };
@@ -52,10 +50,10 @@ struct ek_histograms {
 /*
  * A cgroup on one device. Fields are protected by ek_data.lock unless said.
  *
- * Lifetime: @refs counts one for the policy data of the blkg, one for each
- * request that was inserted and is not yet freed, one for each waiter at the
- * gate and one while the group is in a tree. The last put frees it after an
- * RCU grace period.
+ * Lifetime: @refs counts one for the policy data of the blkg, one while there
+ * are requests that were inserted and are not yet freed, one for each submitter
+ * on its way through the gate, one for each child and one while the group is in
+ * a tree. The last put frees it after an RCU grace period.
  */
 struct ek_group {
 	struct blkg_policy_data pd;
@@ -64,19 +62,26 @@ struct ek_group {
 	atomic_t held;		/* tags: requests inserted, not freed; any context */
 	struct rcu_head rcu;
 
-	u32 weight;		/* in force; written under ek_data.lock */
+	struct ek_node share_node;	/* weight in force, place among groups */
 	u32 dev_weight;		/* set for this device, 0: the cgroup's default */
+	u32 share;		/* of @share_generation: see ek_group_share() */
+	u32 share_generation;
+	u64 ahead;		/* virtual time of ek_data.ahead_kb at @share */
 
-	/* in ek_data.backlogged while @queued, in .awaited else, if @active */
+	/*
+	 * If @active, in ek_data.backlogged while @queued, else in .awaited; one
+	 * whose last request left may still be in .backlogged, and moves when it
+	 * gets to the front: see ek_first_backlogged().
+	 */
 	struct rb_node node;
 	bool active;
+	bool backlogged;
 	u64 vtime;		/* start of the next request */
 	u32 queued;
 	u32 queued_kb;		/* estimate at insertion, for the gate */
 	struct list_head fifo[2];	/* [op_is_sync]: requests in order of arrival */
 	u32 sync_streak;	/* sync requests dispatched past a waiting async one */
-	struct list_head turn;	/* in ek_data.turns while @queued */
-	unsigned long served;	/* jiffies: last dispatch, or begin of the backlog */
+	unsigned long served;	/* jiffies: last dispatch, or begin of the queue */
 
 	atomic_t in_flight;	/* dispatched, not completed: any context */
 	u64 last_done;		/* ns: last completion, written without lock */
@@ -89,12 +94,13 @@ struct ek_group {
 	u64 pending_since;	/* ns: last admission */
 	u32 request_kb;		/* cost of the last request inserted */
 
-	/* counters: written under lock */
+	/* counters: written under lock; [op_is_write] */
+	u64 bytes[2];		/* given to the device */
+	u64 ios[2];
 	u64 merged[2];
 	u64 throttled;		/* submitters that had to wait at the gate */
 
-	struct ek_stats __percpu *stats;
-	struct ek_histograms __percpu *histograms;	/* may be NULL: no memory yet */
+	struct ek_histograms __percpu *histograms;	/* NULL until looked at */
 };
 
 struct ek_cgroup {
@@ -106,6 +112,17 @@ struct ek_cgroup {
 struct ek_stash {
 	struct task_struct *task;
 	struct ek_group *group;	/* holds a reference */
+};
+
+/* How much of one direction may be in the device. Written under ek_data.lock. */
+struct ek_window {
+	u32 beside_kb;		/* KiB of cost, while other groups are active */
+	u32 alone_kb;		/* the same for a group without others */
+	u32 rate;		/* KiB of cost per ms, as last measured; 0: not yet */
+	u32 set_kb;		/* tunable: in force for both, 0: found by measuring */
+	u64 sent_kb;		/* dispatched ever */
+	u64 changed;		/* ns: last change of beside_kb */
+	const char *why;	/* what set it */
 };
 
 /*
@@ -122,16 +139,34 @@ struct ek_data {
 
 	struct rb_root_cached backlogged;	/* groups with requests, by vtime */
 	struct rb_root_cached awaited;	/* active groups without, by vtime */
-	struct list_head turns;		/* backlogged groups, longest unserved first */
 	struct list_head dispatch;	/* requeued and head insertions: go first */
 	u64 vnow;			/* largest start tag dispatched */
-	u64 weight_sum;			/* of active groups */
+	struct ek_top top;		/* shares of active groups */
 	u32 nr_active;
-	u32 nr_queued;
+	u32 nr_queued;			/* in groups */
+	u32 nr_ready;			/* those and @dispatch */
+	unsigned long tick;		/* jiffies of the last look around */
 
 	/* incremented under lock before dispatch, decremented at completion */
 	atomic_t in_flight;
 	atomic_t in_flight_kb;
+	bool idled;		/* the device had nothing to do; any context */
+	bool timing;		/* times are taken; under the queue's lock */
+
+	struct ek_window window[2];	/* [op_is_write] */
+	u64 slice_begin;	/* ns */
+	u64 slice_kb[2];	/* ek_window.sent_kb at its begin */
+	u32 slice_flight_kb;
+
+	/*
+	 * How long the device takes for a small request when it has no other,
+	 * from one that was timed now and then. Set at dispatch under lock,
+	 * taken by the completion of that very request.
+	 */
+	struct request *sample;
+	u64 sample_at;		/* ns */
+	u32 small_us;		/* 0: not known yet */
+	unsigned long sampled;	/* jiffies */
 
 	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
 	struct hrtimer hold_timer;	/* ends a hold for a thinking group */
@@ -145,7 +180,7 @@ struct ek_data {
 	struct ek_stash __percpu *stash;
 
 	/* tunables: see ek_sysfs.c for units, bounds and reasons */
-	u32 window_kb;
+	u32 window_us;
 	u32 ahead_kb;
 	u32 request_kb;
 	u32 think_max_us;
@@ -192,14 +227,16 @@ static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
 }
 
 /* ek_group.c */
-void ek_group_init(struct ek_group *g, struct ek_data *ek);
+void ek_group_init(struct ek_group *g, struct ek_data *ek,
+		   struct ek_group *parent);
 void ek_group_activate(struct ek_data *ek, struct ek_group *g);
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_set_weight(struct ek_group *g, u32 weight);
+void ek_groups_prune(struct ek_data *ek, u64 now);
 void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now);
 struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until);
-struct request *ek_next(struct ek_data *ek, u64 now);
+struct request *ek_next(struct ek_data *ek);
 void ek_groups_clear(struct ek_data *ek);
 void ek_hold_arm(struct ek_data *ek, u64 now, u64 until);
 
@@ -208,9 +245,44 @@ static inline void ek_group_get(struct ek_group *g)
 	atomic_inc(&g->refs);
 }
 
-void ek_group_put(struct ek_group *g);
+void ek_group_release(struct ek_group *g);
+
+static inline void ek_group_put(struct ek_group *g)
+{
+	if (atomic_dec_and_test(&g->refs))
+		ek_group_release(g);
+}
+
+static inline struct ek_group *ek_group_of(struct ek_node *n)
+{
+	return container_of(n, struct ek_group, share_node);
+}
+
+static inline u32 ek_group_weight(struct ek_group *g)
+{
+	return READ_ONCE(g->share_node.weight);
+}
+
+void ek_group_update_share(struct ek_data *ek, struct ek_group *g);
+
+/*
+ * The share in force of an active @g, EK_SHARE_ONE per unit of weight. A racy
+ * reader (the gate, without lock) gets the last one.
+ */
+static inline u32 ek_group_share(struct ek_data *ek, struct ek_group *g)
+{
+	if (unlikely(g->share_generation != ek->top.generation))
+		ek_group_update_share(ek, g);
+	return g->share;
+}
+
+/* ek_window.c */
+void ek_window_init(struct ek_data *ek);
+void ek_window_update(struct ek_data *ek, u64 now);
+void ek_window_measure(struct ek_data *ek, u64 now);
 
 /* ek_gate.c */
+bool ek_gate_open(struct ek_data *ek);
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async);
 void ek_gate_kick(struct ek_data *ek);
 void ek_gate_run(struct ek_data *ek);

@@ -31,16 +31,16 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 {
 	struct ek_group *g = container_of(rcu, struct ek_group, rcu);
 
-	free_percpu(g->stats);
+	if (g->share_node.parent)
+		ek_group_put(ek_group_of(g->share_node.parent));
 	free_percpu(g->histograms);
 	kfree(g);
 	atomic_dec(&ek_nr_groups);
 }
 
-void ek_group_put(struct ek_group *g)
+void ek_group_release(struct ek_group *g)
 {
-	if (atomic_dec_and_test(&g->refs))
-		call_rcu(&g->rcu, ek_group_free_rcu);
+	call_rcu(&g->rcu, ek_group_free_rcu);
 }
 
 static struct blkcg_policy_data *ek_cpd_alloc(gfp_t gfp)
@@ -58,18 +58,6 @@ static void ek_cpd_free(struct blkcg_policy_data *cpd)
 	kfree(container_of(cpd, struct ek_cgroup, cpd));
 }
 
-/* Histograms are large for atomic allocation: without them all else works. */
-static void ek_alloc_histograms(struct ek_group *g, gfp_t gfp)
-{
-	struct ek_histograms __percpu *h;
-
-	if (READ_ONCE(g->histograms))
-		return;
-	h = __alloc_percpu_gfp(sizeof(*h), __alignof__(*h), gfp);
-	if (h && cmpxchg(&g->histograms, NULL, h))
-		free_percpu(h);
-}
-
 static struct blkg_policy_data *ek_pd_alloc(struct gendisk *disk,
 					    struct blkcg *blkcg, gfp_t gfp)
 {
@@ -77,23 +65,24 @@ static struct blkg_policy_data *ek_pd_alloc(struct gendisk *disk,
 
 	if (!g)
 		return NULL;
-	g->stats = alloc_percpu_gfp(struct ek_stats, gfp);
-	if (!g->stats) {
-		kfree(g);
-		return NULL;
-	}
-	ek_alloc_histograms(g, gfp);
 	atomic_set(&g->refs, 1);
 	atomic_inc(&ek_nr_groups);
 	return &g->pd;
+}
+
+static struct ek_group *ek_blkg_group(struct blkcg_gq *blkg)
+{
+	return ek_pd_group(blkg_to_pd(blkg, &ek_policy));
 }
 
 static void ek_pd_init(struct blkg_policy_data *pd)
 {
 	struct ek_group *g = ek_pd_group(pd);
 
-	ek_group_init(g, pd->blkg->q->elevator->elevator_data);
-	g->weight = ek_blkcg(pd->blkg->blkcg)->weight;
+	/* parents come first */
+	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
+		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL);
+	g->share_node.weight = ek_blkcg(pd->blkg->blkcg)->weight;
 }
 
 /* Under blkcg->lock: the default may have changed since ek_pd_init(). */
@@ -106,11 +95,6 @@ static void ek_pd_online(struct blkg_policy_data *pd)
 static void ek_pd_free(struct blkg_policy_data *pd)
 {
 	ek_group_put(ek_pd_group(pd));
-}
-
-static struct ek_group *ek_blkg_group(struct blkcg_gq *blkg)
-{
-	return ek_pd_group(blkg_to_pd(blkg, &ek_policy));
 }
 
 /*
@@ -213,9 +197,6 @@ void ek_account(struct ek_group *g, struct request *rq, u64 now)
 	struct ek_histograms __percpu *h = READ_ONCE(g->histograms);
 	u64 start = rq->start_time_ns, issued = rq->io_start_time_ns;
 
-	this_cpu_add(g->stats->bytes[dir],
-		     (u64)rq->stats_sectors << SECTOR_SHIFT);
-	this_cpu_inc(g->stats->ios[dir]);
 	if (!h || issued < start || now < issued)
 		return;
 	this_cpu_inc(h->count[dir][EK_HIST_WAIT]
@@ -224,6 +205,38 @@ void ek_account(struct ek_group *g, struct request *rq, u64 now)
 		     [ek_bucket(div_u64(now - issued, 1000))]);
 	this_cpu_inc(h->count[dir][EK_HIST_TOTAL]
 		     [ek_bucket(div_u64(now - start, 1000))]);
+}
+
+/*
+ * Histograms are kept from the first look at them on: until then, nothing is
+ * spent on the times of requests. They are large for atomic allocation, so this
+ * comes before the locks. Without memory there are none, and all else works.
+ */
+static void ek_alloc_histograms(struct blkcg *blkcg)
+{
+	struct ek_histograms __percpu *h;
+	struct ek_group *g, *found;
+	struct blkcg_gq *blkg;
+
+	do {
+		found = NULL;
+		rcu_read_lock();
+		hlist_for_each_entry_rcu(blkg, &blkcg->blkg_list, blkcg_node) {
+			g = ek_blkg_group(blkg);
+			if (g && !READ_ONCE(g->histograms) &&
+			    atomic_inc_not_zero(&g->refs)) {
+				found = g;
+				break;
+			}
+		}
+		rcu_read_unlock();
+		if (!found)
+			return;
+		h = alloc_percpu(struct ek_histograms);
+		if (h && cmpxchg(&found->histograms, NULL, h))
+			free_percpu(h);
+		ek_group_put(found);
+	} while (h);
 }
 
 static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
@@ -256,23 +269,30 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 			  int off)
 {
 	struct ek_group *g = ek_pd_group(pd);
-	struct ek_stats sum = {};
-	int dir, hist, cpu;
+	struct ek_data *ek = g->ek;
+	int dir, hist;
+	u32 share;
 
-	ek_alloc_histograms(g, GFP_NOWAIT | __GFP_NOWARN);
-	for_each_possible_cpu(cpu) {
-		struct ek_stats *s = per_cpu_ptr(g->stats, cpu);
-
-		for (dir = 0; dir < 2; dir++) {
-			sum.bytes[dir] += READ_ONCE(s->bytes[dir]);
-			sum.ios[dir] += READ_ONCE(s->ios[dir]);
-		}
+	if (g->histograms && !ek->timing) {
+		/* under the queue's lock; undone in ek_stop() */
+		ek->timing = true;
+		blk_stat_enable_accounting(ek->q);
 	}
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
-		   bdi_dev_name(pd->blkg->q->disk->bdi), READ_ONCE(g->weight),
-		   sum.bytes[0], sum.bytes[1], sum.ios[0], sum.ios[1],
+		   bdi_dev_name(pd->blkg->q->disk->bdi), ek_group_weight(g),
+		   READ_ONCE(g->bytes[0]), READ_ONCE(g->bytes[1]),
+		   READ_ONCE(g->ios[0]), READ_ONCE(g->ios[1]),
 		   READ_ONCE(g->merged[0]), READ_ONCE(g->merged[1]),
 		   READ_ONCE(g->throttled));
+	share = READ_ONCE(g->share);
+	seq_printf(sf, " share=%u.%02u tags=%d in_flight=%d rwindow=%u:%s wwindow=%u:%s",
+		   share >> EK_SHARE_SHIFT,
+		   (share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
+		   atomic_read(&g->held), atomic_read(&g->in_flight),
+		   READ_ONCE(ek->window[0].beside_kb),
+		   READ_ONCE(ek->window[0].why),
+		   READ_ONCE(ek->window[1].beside_kb),
+		   READ_ONCE(ek->window[1].why));
 	for (dir = 0; dir < 2; dir++)
 		for (hist = 0; hist < EK_HISTS; hist++)
 			ek_show_histogram(sf, g, dir, hist);
@@ -282,6 +302,7 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 
 static int ek_stat_show(struct seq_file *sf, void *v)
 {
+	ek_alloc_histograms(css_to_blkcg(seq_css(sf)));
 	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_stat,
 			  &ek_policy, 0, false);
 	return 0;

@@ -29,6 +29,11 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	/* the flush machinery holds these back; they may never be inserted */
 	if (op_is_flush(opf))
 		return;
+	/* a batch beside others would pass the gate with one look */
+	if (READ_ONCE(ek->nr_active) > 1)
+		data->nr_tags = 1;
+	if (ek_gate_open(ek))
+		return;
 	g = ek_current_group(ek);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
@@ -38,9 +43,6 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 		ek_gate_admit(ek, g, async);
 		data->nr_tags = 1;
 	}
-	/* a batch beside others would pass the gate with one look */
-	if (READ_ONCE(ek->nr_active) > 1)
-		data->nr_tags = 1;
 	ek_group_put(g);
 }
 
@@ -62,8 +64,11 @@ static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
 {
 	struct ek_data *ek = ek_queue_data(q);
 	struct request *free = NULL;
-	bool merged;
+	bool merged = false;
 
+	/* one that is just being queued is not worth the lock */
+	if (!READ_ONCE(ek->nr_queued))
+		goto out;
 	spin_lock_irq(&ek->lock);
 	merged = blk_mq_sched_try_merge(q, bio, nr_segs, &free);
 	if (merged)
@@ -72,7 +77,8 @@ static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
 
 	if (free)
 		blk_mq_free_request(free);
-	if (!merged)
+out:
+	if (!merged && !ek_gate_open(ek))
 		ek_stash_bio(ek, bio);
 	return merged;
 }
@@ -125,6 +131,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	if (!(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
 	    (flags & BLK_MQ_INSERT_AT_HEAD)) {
 		list_add(&rq->queuelist, &ek->dispatch);
+		WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
 		WRITE_ONCE(ek->on_hold, false);
 		return;
 	}
@@ -133,15 +140,15 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	 * Not discards: the core merges several of them in a row without
 	 * requests_merged(), and would free one that is still queued here.
 	 */
-	if (!blk_discard_mergable(rq) &&
+	if (ek->nr_queued && !blk_discard_mergable(rq) &&
 	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		g->merged[op_is_write(req_op(rq))]++;
 		g->pending = 0;
 		return;
 	}
 	trace_block_rq_insert(rq);
-	ek_group_get(g);
-	atomic_inc(&g->held);
+	if (atomic_inc_return(&g->held) == 1)
+		ek_group_get(g);
 	rq->elv.priv[0] = g;
 	if (rq_mergeable(rq)) {
 		elv_rqhash_add(q, rq);
@@ -168,7 +175,8 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 		ek_gate_run(ek);
 	spin_unlock_irq(&ek->lock);
 
-	blk_mq_free_requests(&free);
+	if (!list_empty(&free))
+		blk_mq_free_requests(&free);
 }
 
 /* Dispatch and completion */
@@ -182,8 +190,9 @@ static struct request *ek_dispatch_request(struct blk_mq_hw_ctx *hctx)
 	rq = list_first_entry_or_null(&ek->dispatch, struct request, queuelist);
 	if (rq) {
 		list_del_init(&rq->queuelist);
+		WRITE_ONCE(ek->nr_ready, ek->nr_ready - 1);
 	} else {
-		rq = ek_next(ek, ktime_get_ns());
+		rq = ek_next(ek);
 		if (rq)
 			ek_unhash(ek->q, rq);
 	}
@@ -197,8 +206,7 @@ static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
 {
 	struct ek_data *ek = ek_queue_data(hctx->queue);
 
-	return !list_empty_careful(&ek->dispatch) ||
-	       (READ_ONCE(ek->nr_queued) && !READ_ONCE(ek->on_hold));
+	return READ_ONCE(ek->nr_ready) && !READ_ONCE(ek->on_hold);
 }
 
 /* @rq left the device, done or not. Any context. */
@@ -210,9 +218,12 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	if (!kb)
 		return;
 	ek_rq_set_flight_kb(rq, 0);
+	if (unlikely(READ_ONCE(ek->sample) == rq))
+		WRITE_ONCE(ek->sample, NULL);
 	atomic_sub(kb, &ek->in_flight_kb);
 	atomic_dec(&g->in_flight);
-	atomic_dec(&ek->in_flight);
+	if (atomic_dec_and_test(&ek->in_flight))
+		WRITE_ONCE(ek->idled, true);
 	/* pairs with the barrier in ek_next(): one of us sees the other */
 	smp_mb__after_atomic();
 	if (READ_ONCE(ek->on_hold)) {
@@ -221,15 +232,29 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	}
 }
 
+/* The request that is timed was completed: only its completion is here. */
+static void ek_sampled(struct ek_data *ek, u64 now)
+{
+	u64 begin = READ_ONCE(ek->sample_at);
+	u32 us = now > begin ? min_t(u64, div_u64(now - begin, 1000),
+				     USEC_PER_SEC) : 0;
+
+	us = max(us, 1U);
+	WRITE_ONCE(ek->small_us, ek->small_us ? ek_think(ek->small_us, us) : us);
+}
+
 static void ek_completed_request(struct request *rq, u64 now)
 {
+	struct ek_data *ek = ek_queue_data(rq->q);
 	struct ek_group *g = ek_rq_group(rq);
 
 	if (!g)
 		return;
 	ek_account(g, rq, now);
 	WRITE_ONCE(g->last_done, now);
-	ek_landed(ek_queue_data(rq->q), g, rq);
+	if (unlikely(READ_ONCE(ek->sample) == rq))
+		ek_sampled(ek, now);
+	ek_landed(ek, g, rq);
 }
 
 /* The driver gives @rq back; it comes again through ek_insert_requests(). */
@@ -249,9 +274,9 @@ static void ek_finish_request(struct request *rq)
 
 	if (g) {
 		ek_landed(ek, g, rq);
-		atomic_dec(&g->held);
 		rq->elv.priv[0] = NULL;
-		ek_group_put(g);
+		if (atomic_dec_and_test(&g->held))
+			ek_group_put(g);
 	}
 	atomic_dec(&ek->tags_used);
 	/* pairs with the barrier in ek_gate_admit() */
@@ -294,9 +319,10 @@ static void *ek_alloc_data(struct request_queue *q)
 	spin_lock_init(&ek->lock);
 	ek->backlogged = RB_ROOT_CACHED;
 	ek->awaited = RB_ROOT_CACHED;
-	INIT_LIST_HEAD(&ek->turns);
 	INIT_LIST_HEAD(&ek->dispatch);
 	INIT_LIST_HEAD(&ek->gate);
+	ek->tick = jiffies;
+	ek->sampled = jiffies;
 	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired);
 	ek_tunables_init(ek);
 	return ek;
@@ -325,7 +351,7 @@ static int ek_start(struct request_queue *q, struct elevator_queue *eq)
 	}
 	/* dispatch is for the whole queue, not by hardware queue */
 	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);
-	blk_stat_enable_accounting(q);
+	ek_window_init(ek_queue_data(q));
 	return 0;
 }
 
@@ -334,7 +360,7 @@ static void ek_stop(struct elevator_queue *e)
 	struct ek_data *ek = e->elevator_data;
 
 	hrtimer_cancel(&ek->hold_timer);
-	WARN_ON_ONCE(ek->nr_queued || ek->nr_waiting ||
+	WARN_ON_ONCE(ek->nr_queued || ek->nr_ready || ek->nr_waiting ||
 		     !list_empty(&ek->dispatch));
 	WARN_ONCE(atomic_read(&ek->tags_used) || atomic_read(&ek->in_flight) ||
 		  atomic_read(&ek->in_flight_kb),
@@ -343,8 +369,10 @@ static void ek_stop(struct elevator_queue *e)
 		  atomic_read(&ek->in_flight_kb));
 	ek_groups_clear(ek);
 	ek_stash_clear(ek);
-	blk_stat_disable_accounting(ek->q);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
+	/* nobody can look any more */
+	if (ek->timing)
+		blk_stat_disable_accounting(ek->q);
 }
 
 #ifdef EK_CORE_ALLOCATES

@@ -22,6 +22,9 @@
 /* a waiter looks by itself after this long, should a wake-up be lost */
 #define EK_GATE_BACKSTOP	(HZ / 4)
 
+/* below this many tags free, each is asked for by name */
+#define EK_FEW_TAGS	8
+
 /* an admitted submitter takes its tag within this; else it went elsewhere */
 #define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
 
@@ -39,6 +42,26 @@ static u32 ek_tags(struct ek_data *ek)
 }
 
 /*
+ * Nobody waits and most tags are free: who asks need not even be known. With
+ * few tags it always matters who has them. Called without lock, and as often as
+ * there are requests.
+ */
+bool ek_gate_open(struct ek_data *ek)
+{
+	return !READ_ONCE(ek->nr_waiting) &&
+	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS < ek_tags(ek);
+}
+
+/* Is there room in the share of @g, which has @held tags, for one more? */
+static bool ek_gate_has_share(struct ek_data *ek, struct ek_group *g, u32 held,
+			      u32 tags, bool async)
+{
+	/* of one that is not active the last known, or its weight */
+	return ek_may_hold(held, tags, READ_ONCE(g->share),
+			   READ_ONCE(ek->top.sum) << EK_SHARE_SHIFT, async);
+}
+
+/*
  * Tags are plentiful and @g holds less than its share: no need to ask. Called
  * without lock; a race lets in one too many, which the next to come pays for.
  */
@@ -51,8 +74,7 @@ bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async)
 		return false;
 	if (used + max_t(u32, tags / 4, 1) >= tags)
 		return false;
-	return ek_may_hold(atomic_read(&g->held), tags, READ_ONCE(g->weight),
-			   READ_ONCE(ek->weight_sum), async);
+	return ek_gate_has_share(ek, g, atomic_read(&g->held), tags, async);
 }
 
 /*
@@ -64,16 +86,15 @@ bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async)
 	u32 tags = ek_tags(ek);
 
 	return atomic_read(&ek->tags_used) + atomic_read(&ek->granted) < tags &&
-	       ek_may_hold(atomic_read(&g->held), tags, READ_ONCE(g->weight),
-			   READ_ONCE(ek->weight_sum), async);
+	       ek_gate_has_share(ek, g, atomic_read(&g->held), tags, async);
 }
 
 /* Virtual time that @g reaches when all that it has been let in with is served */
-static u64 ek_gate_vtime(struct ek_group *g)
+static u64 ek_gate_vtime(struct ek_data *ek, struct ek_group *g)
 {
 	u64 kb = g->queued_kb + (u64)g->pending * g->request_kb;
 
-	return g->vtime + ek_vtime(kb, g->weight);
+	return g->vtime + ek_vtime(kb, ek_group_share(ek, g));
 }
 
 static struct ek_waiter *ek_first_waiter(struct ek_group *g)
@@ -97,13 +118,13 @@ static struct ek_group *ek_gate_next(struct ek_data *ek, u32 tags, u64 now)
 		/* admitted, but its request went another way */
 		if (g->pending && now - g->pending_since > EK_GRANT_STALE_NS)
 			g->pending = 0;
-		if (!ek_may_hold(atomic_read(&g->held) + g->pending, tags,
-				 g->weight, ek->weight_sum,
-				 ek_first_waiter(g)->async))
+		if (!ek_gate_has_share(ek, g,
+				       atomic_read(&g->held) + g->pending, tags,
+				       ek_first_waiter(g)->async))
 			continue;
 		if (ek_gate_starved(ek, g))
 			return g;
-		vtime = ek_gate_vtime(g);
+		vtime = ek_gate_vtime(ek, g);
 		if (!best || ek_before(vtime, best_vtime)) {
 			best = g;
 			best_vtime = vtime;
@@ -143,7 +164,7 @@ void ek_gate_run(struct ek_data *ek)
 		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
 		if (lead && lead != g && list_empty(&lead->waiters) &&
 		    !ek_gate_starved(ek, g) &&
-		    ek_before(ek_gate_vtime(lead), ek_gate_vtime(g)) &&
+		    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
 		    (until || atomic_read(&ek->in_flight))) {
 			ek->nr_gate_holds++;
 			if (until) {

@@ -18,14 +18,21 @@
 /* what is added to twice the mean think time, for its spread; us */
 #define EK_THINK_SLACK_US	100
 
-void ek_group_init(struct ek_group *g, struct ek_data *ek)
+void ek_group_init(struct ek_group *g, struct ek_data *ek,
+		   struct ek_group *parent)
 {
 	g->ek = ek;
+	if (parent) {
+		ek_group_get(parent);
+		g->share_node.parent = &parent->share_node;
+	}
 	g->vtime = READ_ONCE(ek->vnow);
+	/* not that in force: the first use computes it */
+	g->share_generation = READ_ONCE(ek->top.generation) - 1;
+	g->share = EK_SHARE_ONE;
 	RB_CLEAR_NODE(&g->node);
 	INIT_LIST_HEAD(&g->fifo[0]);
 	INIT_LIST_HEAD(&g->fifo[1]);
-	INIT_LIST_HEAD(&g->turn);
 	INIT_LIST_HEAD(&g->waiters);
 	INIT_LIST_HEAD(&g->gate);
 }
@@ -43,18 +50,28 @@ static bool ek_node_before(struct rb_node *a, const struct rb_node *b)
 
 static struct rb_root_cached *ek_tree(struct ek_data *ek, struct ek_group *g)
 {
-	return g->queued ? &ek->backlogged : &ek->awaited;
+	return g->backlogged ? &ek->backlogged : &ek->awaited;
 }
 
+void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
+{
+	lockdep_assert_held(&ek->lock);
+	g->share = ek_node_share(&g->share_node);
+	g->ahead = ek_vtime(ek->ahead_kb, g->share);
+	g->share_generation = ek->top.generation;
+}
+
+/* Without effect on one that is active. */
 void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
 	if (g->active)
 		return;
 	g->active = true;
+	g->backlogged = g->queued;
 	g->vtime = ek_later(g->vtime, ek->vnow);
 	ek->nr_active++;
-	ek->weight_sum += g->weight;
+	ek_node_join(&ek->top, &g->share_node);
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 	ek_group_get(g);
 }
@@ -67,8 +84,17 @@ static void ek_group_deactivate(struct ek_data *ek, struct ek_group *g)
 	g->active = false;
 	g->thought = false;
 	ek->nr_active--;
-	ek->weight_sum -= g->weight;
+	ek_node_leave(&ek->top, &g->share_node);
 	ek_group_put(g);
+}
+
+/* From one tree to the other. */
+static void ek_group_move(struct ek_data *ek, struct ek_group *g,
+			  bool backlogged)
+{
+	rb_erase_cached(&g->node, ek_tree(ek, g));
+	g->backlogged = backlogged;
+	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 }
 
 void ek_group_set_weight(struct ek_group *g, u32 weight)
@@ -77,9 +103,10 @@ void ek_group_set_weight(struct ek_group *g, u32 weight)
 	unsigned long flags;
 
 	spin_lock_irqsave(&ek->lock, flags);
-	if (g->active)
-		ek->weight_sum += (u64)weight - g->weight;
-	g->weight = weight;
+	ek_node_set_weight(&ek->top, &g->share_node, weight);
+	/* until it is active, when its place in the tree counts as well */
+	if (!g->active)
+		g->share = weight << EK_SHARE_SHIFT;
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
@@ -107,8 +134,8 @@ static void ek_group_learn(struct ek_data *ek, struct ek_group *g, u64 us)
 /* The next request of @g is here at @now: how long did it think? */
 void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
 {
-	if (!g->queued && !g->pending && list_empty(&g->waiters) &&
-	    !atomic_read(&g->in_flight) && g->last_done && now > g->last_done)
+	if (!atomic_read(&g->in_flight) && !g->queued && !g->pending &&
+	    list_empty(&g->waiters) && g->last_done && now > g->last_done)
 		ek_group_learn(ek, g, div_u64(now - g->last_done, 1000));
 }
 
@@ -120,21 +147,19 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	if (!g->queued) {
 		/* one that came through the gate was noted there */
 		ek_group_arrive(ek, g, rq->start_time_ns);
-		if (g->active)
-			rb_erase_cached(&g->node, &ek->awaited);
 		g->queued = 1;
-		if (g->active)
-			rb_add_cached(&g->node, &ek->backlogged, ek_node_before);
-		else
-			ek_group_activate(ek, g);
-		list_add_tail(&g->turn, &ek->turns);
-		g->served = jiffies;
 		g->queued_kb = 0;
+		g->served = jiffies;
+		if (!g->active)
+			ek_group_activate(ek, g);
+		else if (!g->backlogged)
+			ek_group_move(ek, g, true);
 	} else {
 		g->queued++;
 	}
 	list_add_tail(&rq->queuelist, &g->fifo[op_is_sync(rq->cmd_flags)]);
 	ek->nr_queued++;
+	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
 	g->queued_kb += cost;
 	/* merges change the request's size, not what was added */
 	rq->fifo_time = cost;
@@ -149,16 +174,27 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	lockdep_assert_held(&ek->lock);
 	list_del_init(&rq->queuelist);
 	ek->nr_queued--;
+	WRITE_ONCE(ek->nr_ready, ek->nr_ready - 1);
+	g->queued--;
 	g->queued_kb -= rq->fifo_time;
-	if (g->queued > 1) {
-		g->queued--;
-		return;
+}
+
+/*
+ * The backlogged group with the least virtual time, or NULL. Those at the front
+ * that have nothing queued any more are awaited from here on; not before, for
+ * one that always has a request in the device and the next at hand would change
+ * trees twice for each.
+ */
+static struct ek_group *ek_first_backlogged(struct ek_data *ek)
+{
+	struct ek_group *g;
+
+	while ((g = ek_node_group(rb_first_cached(&ek->backlogged)))) {
+		if (g->queued)
+			return g;
+		ek_group_move(ek, g, false);
 	}
-	rb_erase_cached(&g->node, &ek->backlogged);
-	g->queued = 0;
-	g->queued_kb = 0;
-	rb_add_cached(&g->node, &ek->awaited, ek_node_before);
-	list_del_init(&g->turn);
+	return NULL;
 }
 
 /*
@@ -201,13 +237,14 @@ static bool ek_group_expected(struct ek_data *ek, struct ek_group *g, u64 now,
 
 /*
  * The awaited group with the least virtual time, or NULL. Those that do not
- * come back leave the tree here, which keeps the sum of weights true.
+ * come back leave the tree here.
  */
 struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until)
 {
 	struct ek_group *g;
 
 	lockdep_assert_held(&ek->lock);
+	ek_first_backlogged(ek);
 	while ((g = ek_node_group(rb_first_cached(&ek->awaited)))) {
 		if (ek_group_expected(ek, g, now, until))
 			return g;
@@ -217,6 +254,57 @@ struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until)
 		}
 		ek_group_deactivate(ek, g);
 	}
+	return NULL;
+}
+
+/* All that do not come back leave, which keeps the shares of the others true. */
+void ek_groups_prune(struct ek_data *ek, u64 now)
+{
+	struct rb_node *node, *next;
+	u64 until;
+
+	for (node = rb_first_cached(&ek->backlogged); node; node = next) {
+		struct ek_group *g = ek_node_group(node);
+
+		next = rb_next(node);
+		if (!g->queued)
+			ek_group_move(ek, g, false);
+	}
+	for (node = rb_first_cached(&ek->awaited); node; node = next) {
+		struct ek_group *g = ek_node_group(node);
+
+		next = rb_next(node);
+		if (list_empty(&g->waiters) &&
+		    !ek_group_expected(ek, g, now, &until))
+			ek_group_deactivate(ek, g);
+	}
+}
+
+/*
+ * The awaited group that is owed more than may be postponed if @g is served
+ * now, or NULL. What it is owed below @ahead_kb it gets later: its virtual time
+ * stays behind and it is served first from then on, so the lag grows by that
+ * once and not with time.
+ */
+static struct ek_group *ek_group_owed(struct ek_data *ek, struct ek_group *g,
+				      u64 *until)
+{
+	struct ek_group *lead = ek_node_group(rb_first_cached(&ek->awaited));
+
+	*until = 0;
+	if (!lead || !ek_before(lead->vtime, g->vtime))
+		return NULL;
+	ek_group_share(ek, lead);
+	if (!ek_before(lead->vtime + lead->ahead, g->vtime))
+		return NULL;
+	/* the first may leave */
+	lead = ek_group_awaited(ek, ktime_get_ns(), until);
+	if (lead && ek_before(lead->vtime, g->vtime)) {
+		ek_group_share(ek, lead);
+		if (ek_before(lead->vtime + lead->ahead, g->vtime))
+			return lead;
+	}
+	*until = 0;
 	return NULL;
 }
 
@@ -230,10 +318,10 @@ static struct request *ek_group_first(struct ek_group *g)
 	return list_first_entry(&g->fifo[sync], struct request, queuelist);
 }
 
-static struct request *ek_serve(struct ek_data *ek, struct ek_group *g)
+static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
+				struct request *rq, u32 cost)
 {
-	struct request *rq = ek_group_first(g);
-	u32 cost = ek_rq_cost_kb(ek, rq);
+	int dir = op_is_write(req_op(rq));
 
 	if (op_is_sync(rq->cmd_flags))
 		g->sync_streak += !list_empty(&g->fifo[0]);
@@ -242,18 +330,63 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g)
 
 	/* before it leaves the queue: the group must not look idle between */
 	atomic_inc(&g->in_flight);
-	atomic_inc(&ek->in_flight);
+	if (atomic_inc_return(&ek->in_flight) == 1 &&
+	    time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb) {
+		ek->sampled = jiffies;
+		WRITE_ONCE(ek->sample_at, ktime_get_ns());
+		WRITE_ONCE(ek->sample, rq);
+	}
 	atomic_add(cost, &ek->in_flight_kb);
 	ek_rq_set_flight_kb(rq, cost);
+	ek->window[dir].sent_kb += cost;
+	g->bytes[dir] += blk_rq_bytes(rq);
+	g->ios[dir]++;
 
 	ek_group_remove(ek, g, rq);
 	ek->vnow = ek_later(ek->vnow, g->vtime);
-	g->vtime += ek_vtime(cost, g->weight);
-	ek_group_reposition(ek, g);
+	g->vtime += ek_vtime(cost, ek_group_share(ek, g));
+	if (ek->nr_active > 1)
+		ek_group_reposition(ek, g);
 	g->served = jiffies;
-	if (g->queued)
-		list_move_tail(&g->turn, &ek->turns);
 	return rq;
+}
+
+/* A group whose requests wait for longer than any should, at whatever weight. */
+static struct request *ek_serve_starved(struct ek_data *ek)
+{
+	unsigned long since = jiffies - msecs_to_jiffies(ek->starve_ms);
+	struct ek_group *g, *starved = NULL;
+	struct request *rq;
+	struct rb_node *node;
+	u64 vnow = ek->vnow;
+
+	for (node = rb_first_cached(&ek->backlogged); node;
+	     node = rb_next(node)) {
+		g = ek_node_group(node);
+		if (g->queued && time_before(g->served, since)) {
+			starved = g;
+			since = g->served;
+		}
+	}
+	if (!starved)
+		return NULL;
+	ek->nr_starved++;
+	rq = ek_group_first(starved);
+	ek_serve(ek, starved, rq, ek_rq_cost_kb(ek, rq));
+	/* out of turn: its virtual time is not the system's */
+	ek->vnow = vnow;
+	return rq;
+}
+
+/* What is looked at once a jiffy, not once a request. */
+static struct request *ek_look_around(struct ek_data *ek)
+{
+	u64 now = ktime_get_ns();
+
+	ek->tick = jiffies;
+	ek_window_measure(ek, now);
+	ek_groups_prune(ek, now);
+	return ek_serve_starved(ek);
 }
 
 /* The earliest wins: all that waits is looked at again when it fires. */
@@ -267,66 +400,76 @@ void ek_hold_arm(struct ek_data *ek, u64 now, u64 until)
 }
 
 /*
+ * Would the idle device be done with a small request before @lead comes back?
+ * Then to hold it back keeps both waiting and serves nobody: the device is not
+ * what they compete for.
+ */
+static bool ek_done_before(struct ek_data *ek, struct ek_group *lead)
+{
+	u32 us = READ_ONCE(ek->small_us);
+
+	return us && lead->think_us >= us;
+}
+
+/*
  * The next request for the device, or NULL, either because there is none or
  * because holding back serves the weights: then a completion, an insertion or
  * the timer clears @on_hold and runs the queue again.
  *
- * Beside other active groups at most @window_kb are in the device, for what is
- * in it is out of the scheduler's hands. A group may run ahead of an awaited
- * one that it should wait for only as far as @ahead_kb fill the device: small
- * requests must not idle a parallel device for the sake of one reader.
+ * What may be in the device is bounded (ek_window.c), for what is in it is out
+ * of the scheduler's hands. A group may run ahead of an awaited one that it
+ * should wait for only as far as @ahead_kb fill the device: small requests must
+ * not idle a parallel device for the sake of one reader.
  */
-struct request *ek_next(struct ek_data *ek, u64 now)
+struct request *ek_next(struct ek_data *ek)
 {
-	struct ek_group *g, *lead;
+	struct ek_group *g, *lead = NULL;
 	u32 flight, kb, cost, room;
+	struct ek_window *window;
 	struct request *rq;
-	u64 until, vnow;
+	u64 now, until = 0;
 
 	lockdep_assert_held(&ek->lock);
-	g = list_first_entry_or_null(&ek->turns, struct ek_group, turn);
-	if (!g)
+	if (!ek->nr_queued)
 		return NULL;
-	if (time_after(jiffies, g->served + msecs_to_jiffies(ek->starve_ms))) {
-		/* out of turn: its virtual time is not the system's */
-		vnow = ek->vnow;
-		rq = ek_serve(ek, g);
-		ek->vnow = vnow;
-		ek->nr_starved++;
-		return rq;
+	if (time_after(jiffies, ek->tick)) {
+		rq = ek_look_around(ek);
+		if (rq)
+			return rq;
 	}
 again:
 	flight = atomic_read(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
-	until = 0;
-	g = ek_node_group(rb_first_cached(&ek->backlogged));
-	if (ek->nr_active == 1)
-		return ek_serve(ek, g);
-
-	cost = ek_rq_cost_kb(ek, ek_group_first(g));
-	lead = ek_group_awaited(ek, now, &until);
-	if (lead && !ek_before(lead->vtime, g->vtime))
-		lead = NULL;
-	if (!lead) {
-		until = 0;
-		room = ek->nr_active > 1 ? ek->window_kb : U32_MAX;
+	g = ek_first_backlogged(ek);
+	rq = ek_group_first(g);
+	cost = ek_rq_cost_kb(ek, rq);
+	window = &ek->window[op_is_write(req_op(rq))];
+	if (ek->nr_active == 1) {
+		room = window->alone_kb;
 	} else {
-		room = flight ? ek->ahead_kb : 0;
+		lead = ek_group_owed(ek, g, &until);
+		if (!lead)
+			room = window->beside_kb;
+		else if (flight || ek_done_before(ek, lead))
+			/* what it has inside itself is not ahead of it */
+			room = ek->ahead_kb + lead->request_kb *
+			       atomic_read(&lead->in_flight);
+		else
+			room = 0;
 	}
-	if (kb + cost <= room)
-		return ek_serve(ek, g);
-	/* nothing would end a hold */
-	if (!flight && !until)
-		return ek_serve(ek, g);
+	/* or: nothing would end a hold */
+	if (kb + cost <= room || (!flight && !until))
+		return ek_serve(ek, g, rq, cost);
 
 	WRITE_ONCE(ek->on_hold, true);
-	/* pairs with the barrier in ek_completed_request() */
+	/* pairs with the barrier in ek_landed() */
 	smp_mb();
 	if (atomic_read(&ek->in_flight) != flight) {
 		WRITE_ONCE(ek->on_hold, false);
 		goto again;
 	}
 	ek->nr_holds++;
+	now = ktime_get_ns();
 	/* a device that does not answer must not stop the starvation guard */
 	if (until)
 		lead->thought = true;
@@ -342,8 +485,9 @@ void ek_groups_clear(struct ek_data *ek)
 	struct ek_group *g;
 
 	spin_lock_irq(&ek->lock);
-	WARN_ON_ONCE(!RB_EMPTY_ROOT(&ek->backlogged.rb_root));
+	WARN_ON_ONCE(ek_first_backlogged(ek));
 	while ((g = ek_node_group(rb_first_cached(&ek->awaited))))
 		ek_group_deactivate(ek, g);
+	WARN_ON_ONCE(ek->top.sum || ek->nr_active);
 	spin_unlock_irq(&ek->lock);
 }

@@ -31,6 +31,10 @@
 /* virtual time is in KiB / weight with this many fraction bits */
 #define EK_VSHIFT	24
 
+/* a share is a weight with this many fraction bits: see ek_share.h */
+#define EK_SHARE_SHIFT	16
+#define EK_SHARE_ONE	((u32)1 << EK_SHARE_SHIFT)
+
 /* log-linear histogram: 8 buckets per power of two, 1 us up to 67 s */
 #define EK_BUCKET_BITS	3
 #define EK_BUCKETS	200
@@ -57,22 +61,37 @@ static inline u32 ek_cost_kb(u32 bytes, u32 request_kb)
 	return bytes / 1024 + !!(bytes % 1024) + request_kb;
 }
 
-/* Virtual time that @cost_kb takes at @weight (1..EK_WEIGHT_MAX). */
-static inline u64 ek_vtime(u64 cost_kb, u32 weight)
+/*
+ * Virtual time that @cost_kb (below 2^24) takes at @share, at most
+ * EK_WEIGHT_MAX << EK_SHARE_SHIFT.
+ */
+static inline u64 ek_vtime(u64 cost_kb, u32 share)
 {
-	return div_u64(cost_kb << EK_VSHIFT, weight);
+	return div_u64(cost_kb << (EK_VSHIFT + EK_SHARE_SHIFT), share);
+}
+
+/*
+ * What may be in the device, in KiB of cost: what it serves in @us at @rate
+ * KiB/ms, and no less than @floor_kb, which keeps it busy while its rate is not
+ * known. Long enough and the device never idles; no longer, since what is in it
+ * is ahead of everyone who comes.
+ */
+static inline u32 ek_window_kb(u32 rate, u32 us, u32 floor_kb)
+{
+	return max_t(u32, min_t(u64, div_u64((u64)rate * us, 1000), 1U << 30),
+		     floor_kb);
 }
 
 /*
  * May a group that holds @held of @tags scheduler tags take one more?
  *
- * Each group may hold its share by weight of all active weights @weight_sum
- * (its own included), at least two, one to be served while the other waits,
- * and never the last quarter, which is kept for a group that is about to
- * come. Asynchronous requests get three quarters of that, so that a flood of
+ * Each group may hold its part, @share of all that is in use, @sum (its own
+ * included), at least two, one to be served while the other waits, and never
+ * the last quarter, which is kept for a group that is about to come.
+ * Asynchronous requests get three quarters of that, so that a flood of
  * writeback cannot shut out the reads of its own group.
  */
-static inline bool ek_may_hold(u32 held, u32 tags, u32 weight, u64 weight_sum,
+static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 			       bool async)
 {
 	u32 top = tags - tags / 4;
@@ -83,8 +102,8 @@ static inline bool ek_may_hold(u32 held, u32 tags, u32 weight, u64 weight_sum,
 		return false;
 	if (held < 2)
 		return true;
-	return (u64)held * weight_sum * (async ? 4 : 1) <
-	       (u64)tags * weight * (async ? 3 : 1);
+	return (u64)held * sum * (async ? 4 : 1) <
+	       (u64)tags * share * (async ? 3 : 1);
 }
 
 /* The histogram bucket for a latency of @us microseconds. */

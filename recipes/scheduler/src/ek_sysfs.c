@@ -14,34 +14,42 @@ struct ek_tunable {
 	u32 dfl, min, max;
 };
 
-#define EK_TUNABLE(field, dfl, min, max) \
-	[EK_##field] = { offsetof(struct ek_data, field), dfl, min, max }
+#define EK_TUNABLE(name, field, dfl, min, max) \
+	[EK_##name] = { offsetof(struct ek_data, field), dfl, min, max }
 
-enum { EK_window_kb, EK_ahead_kb, EK_request_kb, EK_think_max_us, EK_starve_ms };
+enum {
+	EK_window_us, EK_split_read_kb, EK_split_write_kb, EK_ahead_kb,
+	EK_request_kb, EK_think_max_us, EK_starve_ms,
+};
 
 static const struct ek_tunable ek_tunables[] = {
 	/*
-	 * In the device beside others: two of the largest requests (512 KiB) of
-	 * an eMMC, one served and one to follow, so that it never idles.
+	 * Work in the device beside others: longer than any flash device takes
+	 * to answer, and than a CPU is held up by one system call: while 100 MB
+	 * are pinned for direct I/O (25,600 pages, 7 ms at 1 GHz), nothing else
+	 * can dispatch there.
 	 */
-	EK_TUNABLE(window_kb, 1088, 4, 1 << 20),
+	EK_TUNABLE(window_us, window_us, 8000, 100, 1000000),
+	/* the bytes that this comes to, in KiB of cost; 0: found by measuring */
+	EK_TUNABLE(split_read_kb, window[0].set_kb, 0, 0, 1 << 20),
+	EK_TUNABLE(split_write_kb, window[1].set_kb, 0, 0, 1 << 20),
 	/*
-	 * Ahead of an awaited group: enough small requests to fill an eMMC
-	 * command queue half, but no large one.
+	 * What a group may be served ahead of one that is awaited: enough small
+	 * requests to fill an eMMC command queue half, but no large one.
 	 */
-	EK_TUNABLE(ahead_kb, 256, 0, 1 << 20),
+	EK_TUNABLE(ahead_kb, ahead_kb, 256, 0, 1 << 20),
 	/*
 	 * Device time per command, as KiB of transfer: a command of an eMMC
 	 * takes about 70 us, in which it moves 16 KiB at 220 MB/s.
 	 */
-	EK_TUNABLE(request_kb, 16, 1, 1024),
+	EK_TUNABLE(request_kb, request_kb, 16, 1, 1024),
 	/*
 	 * Longest wait for a group's next request: about one request of 512 KiB
 	 * at 250 MB/s; longer would cost more than the turn is worth.
 	 */
-	EK_TUNABLE(think_max_us, 2000, 0, 100000),
+	EK_TUNABLE(think_max_us, think_max_us, 2000, 0, 100000),
 	/* a group with requests is served at least this often, at any weight */
-	EK_TUNABLE(starve_ms, 2000, 10, 60000),
+	EK_TUNABLE(starve_ms, starve_ms, 2000, 10, 60000),
 };
 
 static u32 *ek_tunable(struct ek_data *ek, int i)
@@ -66,6 +74,7 @@ static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
 				size_t count, int i)
 {
 	const struct ek_tunable *t = &ek_tunables[i];
+	struct ek_data *ek = e->elevator_data;
 	u32 v;
 	int ret = kstrtou32(page, 10, &v);
 
@@ -73,7 +82,12 @@ static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
 		return ret;
 	if (v < t->min || v > t->max)
 		return -ERANGE;
-	WRITE_ONCE(*ek_tunable(e->elevator_data, i), v);
+	spin_lock_irq(&ek->lock);
+	WRITE_ONCE(*ek_tunable(ek, i), v);
+	ek_window_update(ek, ktime_get_ns());
+	/* what groups keep for a while depends on it */
+	ek->top.generation++;
+	spin_unlock_irq(&ek->lock);
 	return count;
 }
 
@@ -87,7 +101,9 @@ static ssize_t ek_##name##_store(struct elevator_queue *e,		\
 {									\
 	return ek_tunable_store(e, page, count, EK_##name);		\
 }
-EK_ATTR(window_kb);
+EK_ATTR(window_us);
+EK_ATTR(split_read_kb);
+EK_ATTR(split_write_kb);
 EK_ATTR(ahead_kb);
 EK_ATTR(request_kb);
 EK_ATTR(think_max_us);
@@ -97,7 +113,9 @@ EK_ATTR(starve_ms);
 #define EK_ATTR(name) __ATTR(name, 0644, ek_##name##_show, ek_##name##_store)
 
 struct elv_fs_entry ek_attrs[] = {
-	EK_ATTR(window_kb),
+	EK_ATTR(window_us),
+	EK_ATTR(split_read_kb),
+	EK_ATTR(split_write_kb),
 	EK_ATTR(ahead_kb),
 	EK_ATTR(request_kb),
 	EK_ATTR(think_max_us),
@@ -129,12 +147,16 @@ static void ek_debugfs_put(struct request_queue *q)
 static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 			  struct ek_group *g)
 {
+	u32 share = ek_group_share(ek, g);
+
 	/* a group may outlive its cgroup by the requests that it still has */
-	seq_printf(m, "group %p weight=%u vtime=%lld queued=%u queued_kb=%u in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
-		   g, g->weight, (s64)(g->vtime - ek->vnow), g->queued,
-		   g->queued_kb, atomic_read(&g->in_flight),
-		   atomic_read(&g->held), g->pending,
-		   (int)list_count_nodes(&g->waiters), g->think_us,
+	seq_printf(m, "group %p weight=%u share=%u.%03u vtime=%lld queued=%u queued_kb=%u",
+		   g, ek_group_weight(g), share >> EK_SHARE_SHIFT,
+		   (share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
+		   (s64)(g->vtime - ek->vnow), g->queued, g->queued_kb);
+	seq_printf(m, " in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
+		   atomic_read(&g->in_flight), atomic_read(&g->held),
+		   g->pending, (int)list_count_nodes(&g->waiters), g->think_us,
 		   g->throttled);
 }
 
@@ -159,16 +181,28 @@ static int ek_groups_show(void *data, struct seq_file *m)
 	return 0;
 }
 
+static void ek_show_window(struct seq_file *m, const char *name,
+			   const struct ek_window *w, u64 now)
+{
+	seq_printf(m, "window_%s %u alone %u rate %u why %s age_ms %llu\n", name,
+		   w->beside_kb, w->alone_kb, w->rate, w->why,
+		   div_u64(now - w->changed, NSEC_PER_MSEC));
+}
+
 static int ek_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
 	struct ek_data *ek = ek_debugfs_get(q);
+	u64 now = ktime_get_ns();
 
 	if (!ek)
 		return -ENODEV;
 	spin_lock_irq(&ek->lock);
+	ek_show_window(m, "read", &ek->window[0], now);
+	ek_show_window(m, "write", &ek->window[1], now);
+	seq_printf(m, "small_us %u\n", READ_ONCE(ek->small_us));
 	seq_printf(m, "active %u\nweight_sum %llu\nqueued %u\non_hold %d\n",
-		   ek->nr_active, ek->weight_sum, ek->nr_queued, ek->on_hold);
+		   ek->nr_active, ek->top.sum, ek->nr_queued, ek->on_hold);
 	seq_printf(m, "in_flight %d\nin_flight_kb %d\ntags %u\ntags_used %d\ngranted %d\nwaiting %u\n",
 		   atomic_read(&ek->in_flight), atomic_read(&ek->in_flight_kb),
 		   (u32)q->nr_requests, atomic_read(&ek->tags_used),

@@ -5,6 +5,7 @@
 #include <linux/random.h>
 
 #include "ek_math.h"
+#include "ek_share.h"
 
 static void ek_test_before_wraps(struct kunit *test)
 {
@@ -20,7 +21,8 @@ static void ek_test_cost(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ek_cost_kb(512, 16), 17U);
 	KUNIT_EXPECT_EQ(test, ek_cost_kb(524288, 16), 528U);
 	/* the largest request there can be, at the smallest weight */
-	KUNIT_EXPECT_EQ(test, ek_vtime(ek_cost_kb(UINT_MAX - 1023, 0), 1),
+	KUNIT_EXPECT_EQ(test,
+			ek_vtime(ek_cost_kb(UINT_MAX - 1023, 0), EK_SHARE_ONE),
 			(u64)(UINT_MAX / 1024) << EK_VSHIFT);
 }
 
@@ -69,30 +71,64 @@ static void ek_test_lag_is_bounded(struct kunit *test)
 {
 	enum { GROUPS = 5, ROUNDS = 20000, MAX_KB = 528 };
 	u64 vtime[GROUPS] = {}, served[GROUPS] = {};
-	u32 weight[GROUPS];
+	u32 share[GROUPS];
 	int i, j, round;
 
 	for (i = 0; i < GROUPS; i++)
-		weight[i] = get_random_u32_inclusive(1, 1000);
+		share[i] = get_random_u32_inclusive(1, 1000) << EK_SHARE_SHIFT;
 	for (round = 0; round < ROUNDS; round++) {
 		u32 cost = get_random_u32_inclusive(1, MAX_KB);
 
 		for (i = 0, j = 1; j < GROUPS; j++)
 			if (ek_before(vtime[j], vtime[i]))
 				i = j;
-		vtime[i] += ek_vtime(cost, weight[i]);
+		vtime[i] += ek_vtime(cost, share[i]);
 		served[i] += cost;
 	}
 	for (i = 0; i < GROUPS; i++) {
 		for (j = 0; j < GROUPS; j++) {
-			u64 a = ek_vtime(served[i], weight[i]);
-			u64 b = ek_vtime(served[j], weight[j]);
-			u64 bound = ek_vtime(MAX_KB, weight[i]) +
-				    ek_vtime(MAX_KB, weight[j]) + ROUNDS;
+			u64 a = ek_vtime(served[i], share[i]);
+			u64 b = ek_vtime(served[j], share[j]);
+			u64 bound = ek_vtime(MAX_KB, share[i]) +
+				    ek_vtime(MAX_KB, share[j]) + ROUNDS;
 
 			KUNIT_EXPECT_LE(test, a > b ? a - b : b - a, bound);
 		}
 	}
+}
+
+/* Two levels: shares below a node add up to its weight, and go back to others. */
+static void ek_test_shares(struct kunit *test)
+{
+	struct ek_node root = { .weight = 100 };
+	struct ek_node a = { .parent = &root, .weight = 200 };
+	struct ek_node x = { .parent = &a, .weight = 100 };
+	struct ek_node y = { .parent = &a, .weight = 300 };
+	struct ek_node b = { .parent = &root, .weight = 100 };
+	struct ek_top top = {};
+	u32 generation;
+
+	ek_node_join(&top, &x);
+	ek_node_join(&top, &b);
+	KUNIT_EXPECT_EQ(test, top.sum, 300ULL);
+	KUNIT_EXPECT_EQ(test, ek_node_share(&x), 200 * EK_SHARE_ONE);
+	generation = top.generation;
+	ek_node_join(&top, &y);
+	KUNIT_EXPECT_NE(test, top.generation, generation);
+	KUNIT_EXPECT_EQ(test, top.sum, 300ULL);
+	KUNIT_EXPECT_EQ(test, ek_node_share(&x), 50 * EK_SHARE_ONE);
+	KUNIT_EXPECT_EQ(test, ek_node_share(&y), 150 * EK_SHARE_ONE);
+	ek_node_set_weight(&top, &a, 400);
+	KUNIT_EXPECT_EQ(test, top.sum, 500ULL);
+	KUNIT_EXPECT_EQ(test, ek_node_share(&y), 300 * EK_SHARE_ONE);
+	ek_node_join(&top, &root);
+	KUNIT_EXPECT_EQ(test, ek_node_share(&root), 100 * EK_SHARE_ONE);
+	ek_node_leave(&top, &root);
+	ek_node_leave(&top, &x);
+	ek_node_leave(&top, &y);
+	KUNIT_EXPECT_EQ(test, a.sum, 0ULL);
+	ek_node_leave(&top, &b);
+	KUNIT_EXPECT_EQ(test, top.sum, 0ULL);
 }
 
 static void ek_test_think_converges(struct kunit *test)
@@ -112,6 +148,7 @@ static struct kunit_case ek_cases[] = {
 	KUNIT_CASE(ek_test_hold),
 	KUNIT_CASE(ek_test_buckets),
 	KUNIT_CASE(ek_test_lag_is_bounded),
+	KUNIT_CASE(ek_test_shares),
 	KUNIT_CASE(ek_test_think_converges),
 	{}
 };

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-HERE = Path(__file__).resolve().parent
+ONE = 1 << 16
 BUCKETS = 200
 
 u32 = st.integers(0, 2**32 - 1)
@@ -20,15 +19,8 @@ weights = st.integers(1, 10000)
 
 
 @pytest.fixture(scope="session")
-def ek(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    out = tmp_path_factory.mktemp("math") / "libek_math.so"
-    subprocess.run(
-        ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined",
-         "-fno-sanitize-recover=all", "-static-libubsan", "-shared", "-fPIC", f"-I{HERE}",
-         "-o", str(out), str(HERE / "math_shim.c")],
-        check=True,
-    )  # fmt: skip
-    lib = ctypes.CDLL(str(out))
+def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
+    lib = user_space("math")
     c32, c64, flag = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_bool
     for name, result, args in (
         ("ek_before", flag, (c64, c64)),
@@ -39,6 +31,7 @@ def ek(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         ("ek_bucket", c32, (c64,)),
         ("ek_bucket_max", c64, (c32,)),
         ("ek_think", c32, (c32, c32)),
+        ("ek_window_kb", c32, (c32, c32, c32)),
     ):
         function = lib[f"shim_{name}"]
         function.restype, function.argtypes = result, args
@@ -73,8 +66,10 @@ def test_more_weight_never_costs_more_virtual_time(
     ek: ctypes.CDLL, cost: int, weight: int, heavier: int
 ) -> None:
     low, high = sorted((weight, heavier))
-    assert ek.ek_vtime(cost, high) <= ek.ek_vtime(cost, low)
-    assert ek.ek_vtime(cost, weight) == (cost << 24) // weight
+    assert ek.ek_vtime(cost, high * ONE) <= ek.ek_vtime(cost, low * ONE)
+    assert ek.ek_vtime(cost, weight * ONE) == (cost << 24) // weight
+    # the smallest share there is, of the largest cost
+    assert ek.ek_vtime(2**24 - 1, 1) == (2**24 - 1) << 40
 
 
 @given(tags=st.integers(1, 10240), shares=st.lists(weights, min_size=2, max_size=8))
@@ -83,13 +78,15 @@ def test_shares_of_tags_leave_room(ek: ctypes.CDLL, tags: int, shares: list[int]
     total = sum(shares)
     for weight in shares:
         held = 0
-        while ek.ek_may_hold(held, tags, weight, total, False):
+        while ek.ek_may_hold(held, tags, weight * ONE, total * ONE, False):
             held += 1
         assert 1 <= held <= tags
         if tags >= 4:
             assert held <= tags - tags // 4
         assert held >= min(tags * weight // total, tags - tags // 4)
-        assert not ek.ek_may_hold(held, tags, weight, total, True), "asynchronous ones never get more"
+        assert not ek.ek_may_hold(held, tags, weight * ONE, total * ONE, True), (
+            "asynchronous ones never get more"
+        )
 
 
 @given(
@@ -108,7 +105,7 @@ def test_the_lag_between_backlogged_groups_is_bounded(
         for j in range(1, len(groups)):
             if ek.ek_before(vtime[j], vtime[i]):
                 i = j
-        vtime[i] = (vtime[i] + ek.ek_vtime(cost, groups[i])) % 2**64
+        vtime[i] = (vtime[i] + ek.ek_vtime(cost, groups[i] * ONE)) % 2**64
         served[i] += cost
         for a, wa in enumerate(groups):
             for b, wb in enumerate(groups[:a]):
@@ -122,3 +119,10 @@ def test_the_think_time_stays_between_its_samples(ek: ctypes.CDLL, samples: list
     for sample in samples:
         mean = ek.ek_think(mean, sample)
         assert min(samples) - 4 * 4 <= mean <= max(samples) + 4
+
+
+@given(rate=u32, us=st.integers(100, 10**6), floor=st.integers(0, 2**22))
+def test_a_window_is_what_is_served_in_its_time_and_never_less_than_its_floor(
+    ek: ctypes.CDLL, rate: int, us: int, floor: int
+) -> None:
+    assert ek.ek_window_kb(rate, us, floor) == max(min(rate * us // 1000, 2**30), floor)

@@ -10,6 +10,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
 #define div_u64(a, b) ((a) / (b))
+#define div64_u64(a, b) ((a) / (b))
 #define ilog2(v) (63 - __builtin_clzll(v))
 #define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
 #define max_t(t, a, b) ((t)(a) > (t)(b) ? (t)(a) : (t)(b))

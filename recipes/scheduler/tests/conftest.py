@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pure parts of the scheduler, compiled in user space with UBSan."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def user_space(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ctypes.CDLL]:
+    """Build a shim of this folder and load it: NAME for NAME_shim.c."""
+
+    def build(name: str) -> ctypes.CDLL:
+        out = tmp_path_factory.mktemp(name) / f"lib{name}.so"
+        subprocess.run(
+            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined",
+             "-fno-sanitize-recover=all", "-static-libubsan", "-shared", "-fPIC", f"-I{HERE}",
+             "-o", str(out), str(HERE / f"{name}_shim.c")],
+            check=True,
+        )  # fmt: skip
+        return ctypes.CDLL(str(out))
+
+    return build
