@@ -57,6 +57,8 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
 	for g in a b c p p/x p/y; do rand 1 10000 > /cg/$g/io.weight; done
 	echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
+	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.perf
+	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.perf
 	echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
 	echo "$(rand 100 10000)" > $q/iosched/window_us
 	echo "$(rand 0 4096)" > $q/iosched/split_read_kb
@@ -67,7 +69,7 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	# a weight for a device that the cgroup has not used yet
 	mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
 	# a cgroup that goes away while its requests are in the queue
-	group d 100
+	group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.perf || :
 	(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=1g --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
 	n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
 done 2> /tmp/errors
@@ -81,6 +83,11 @@ backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/
 # what is out of range is refused and changes nothing
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
+for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.perf "$v"; done
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
+for g in p/x c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
+refuse /cg/b/io.evenkeel.perf "$(cat /sys/block/nullb0/dev) 41"
+echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
 for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
 for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/iosched/split_write_kb "$v"; done
 refuse $q/iosched/starve_ms 60001
@@ -96,7 +103,7 @@ idle "hot unplug"
 
 echo none > $q/scheduler
 rmmod evenkeel || fail "evenkeel cannot be unloaded"
-[ ! -e /cg/a/io.weight ] || fail "io.weight outlives the module"
+[ ! -e /cg/a/io.weight ] && [ ! -e /cg/a/io.evenkeel.perf ] || fail "io.weight outlives the module"
 load evenkeel
 echo evenkeel > $q/scheduler
 echo none > $q/scheduler

@@ -28,12 +28,13 @@
 #endif
 
 static inline void ek_hrtimer_setup(struct hrtimer *timer,
-				    enum hrtimer_restart (*fn)(struct hrtimer *))
+				    enum hrtimer_restart (*fn)(struct hrtimer *),
+				    enum hrtimer_mode mode)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-	hrtimer_setup(timer, fn, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_setup(timer, fn, CLOCK_MONOTONIC, mode);
 #else
-	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_init(timer, CLOCK_MONOTONIC, mode);
 	timer->function = fn;
 #endif
 }

@@ -6,6 +6,7 @@
  *   ek_group.c   which group is next, by virtual time
  *   ek_gate.c    which group gets the next scheduler tag
  *   ek_window.c  how much may be in the device
+ *   ek_perf.c    regulated performance: completions that are held back
  *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
  *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
  *   ek_math.h    the arithmetic, testable in user space
@@ -100,6 +101,26 @@ struct ek_group {
 	u64 merged[2];
 	u64 throttled;		/* submitters that had to wait at the gate */
 
+	/*
+	 * Regulated performance. @perf is what is asked for in percent, 0: none;
+	 * @regulated whether the requests that are here now are served that way:
+	 * then the group is in none of the trees.
+	 */
+	u32 perf;
+	bool regulated;
+	struct list_head perf_node;	/* in ek_perf.groups if @perf */
+	struct list_head perf_ready;	/* in ek_perf.ready if @regulated and @queued */
+	unsigned long perf_used;	/* jiffies: last request */
+	u64 perf_due;		/* ns: when the one in the device has to be done */
+	u64 perf_mean;		/* ns: and its service time */
+	/* under ek_perf.lock */
+	u64 perf_free;		/* ns: when the slower device is done with the last one */
+	u64 perf_late;		/* ns: what the last one came too late */
+	u64 perf_ios;
+	u64 perf_nr_late;
+	u64 perf_ideal_ns;	/* sums: their ratio is the accuracy */
+	u64 perf_actual_ns;
+
 	struct ek_histograms __percpu *histograms;	/* NULL until looked at */
 };
 
@@ -123,6 +144,30 @@ struct ek_window {
 	u64 sent_kb;		/* dispatched ever */
 	u64 changed;		/* ns: last change of beside_kb */
 	const char *why;	/* what set it */
+};
+
+/*
+ * Regulated groups of a queue. Lists of groups and the cap are under
+ * ek_data.lock, the rest under @lock, which is taken from any context, nests
+ * inside ek_data.lock and has nothing but the timers' locks inside.
+ */
+struct ek_perf {
+	struct list_head groups;	/* by ek_group.perf_node */
+	struct list_head ready;		/* by ek_group.perf_ready, in order of arrival */
+	u32 nr;			/* groups */
+	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
+	u32 cap;		/* in force: requests of others in the device */
+	s32 bonus;		/* what was learned: cap - rule */
+
+	spinlock_t lock;	/* all below: see above */
+	struct list_head jobs;		/* requests whose bios pass through ek_perf.c */
+	bool stopping;
+	u64 last_done;			/* ns: last completion of anybody's request */
+	u64 mean[2][EK_SIZES];		/* ns: service time */
+	u32 samples[2][EK_SIZES];	/* that it is the mean of; 0: not known */
+	u32 round;			/* regulated completions since the last look */
+	u64 round_ideal;		/* ns: their sums */
+	u64 round_actual;
 };
 
 /*
@@ -168,6 +213,9 @@ struct ek_data {
 	u32 small_us;		/* 0: not known yet */
 	unsigned long sampled;	/* jiffies */
 
+	struct ek_perf perf;
+	atomic_t perf_in_flight;	/* of @in_flight, those of regulated groups */
+
 	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
 	struct hrtimer hold_timer;	/* ends a hold for a thinking group */
 
@@ -185,6 +233,7 @@ struct ek_data {
 	u32 request_kb;
 	u32 think_max_us;
 	u32 starve_ms;
+	u32 perf_cap;
 
 	/* counters: under lock */
 	u64 nr_holds;
@@ -233,6 +282,7 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g);
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_set_weight(struct ek_group *g, u32 weight);
+void ek_group_retire(struct ek_data *ek, struct ek_group *g);
 void ek_groups_prune(struct ek_data *ek, u64 now);
 void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now);
 struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until);
@@ -280,6 +330,18 @@ static inline u32 ek_group_share(struct ek_data *ek, struct ek_group *g)
 void ek_window_init(struct ek_data *ek);
 void ek_window_update(struct ek_data *ek, u64 now);
 void ek_window_measure(struct ek_data *ek, u64 now);
+
+/* ek_perf.c */
+void ek_perf_init(struct ek_data *ek);
+void ek_perf_stop(struct ek_data *ek);
+void ek_perf_hook(struct ek_data *ek, struct request *rq);
+void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now);
+void ek_perf_tick(struct ek_data *ek);
+void ek_perf_enter(struct ek_data *ek, struct ek_group *g);
+struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until);
+void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
+bool ek_perf_full(struct ek_data *ek, u32 flight);
+int ek_perf_set(struct ek_group *g, u32 percent);
 
 /* ek_gate.c */
 bool ek_gate_open(struct ek_data *ek);

@@ -94,7 +94,12 @@ static void ek_pd_online(struct blkg_policy_data *pd)
 
 static void ek_pd_free(struct blkg_policy_data *pd)
 {
-	ek_group_put(ek_pd_group(pd));
+	struct ek_group *g = ek_pd_group(pd);
+
+	/* nobody can set it again; one that was never set has no queue yet */
+	if (g->perf)
+		ek_perf_set(g, 0);
+	ek_group_put(g);
 }
 
 /*
@@ -239,6 +244,16 @@ static void ek_alloc_histograms(struct blkcg *blkcg)
 	} while (h);
 }
 
+/* From now on requests know when they were issued. Under the queue's lock. */
+static void ek_time_requests(struct ek_data *ek)
+{
+	if (ek->timing)
+		return;
+	/* undone in ek_stop() */
+	ek->timing = true;
+	blk_stat_enable_accounting(ek->q);
+}
+
 static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 			      enum ek_hist hist)
 {
@@ -273,11 +288,8 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 	int dir, hist;
 	u32 share;
 
-	if (g->histograms && !ek->timing) {
-		/* under the queue's lock; undone in ek_stop() */
-		ek->timing = true;
-		blk_stat_enable_accounting(ek->q);
-	}
+	if (g->histograms)
+		ek_time_requests(ek);
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
 		   bdi_dev_name(pd->blkg->q->disk->bdi), ek_group_weight(g),
 		   READ_ONCE(g->bytes[0]), READ_ONCE(g->bytes[1]),
@@ -293,6 +305,12 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 		   READ_ONCE(ek->window[0].why),
 		   READ_ONCE(ek->window[1].beside_kb),
 		   READ_ONCE(ek->window[1].why));
+	if (g->perf || g->perf_ios)
+		seq_printf(sf, " perf=%u perf_ios=%llu perf_late=%llu perf_ideal_us=%llu perf_actual_us=%llu",
+			   g->perf, READ_ONCE(g->perf_ios),
+			   READ_ONCE(g->perf_nr_late),
+			   div_u64(READ_ONCE(g->perf_ideal_ns), 1000),
+			   div_u64(READ_ONCE(g->perf_actual_ns), 1000));
 	for (dir = 0; dir < 2; dir++)
 		for (hist = 0; hist < EK_HISTS; hist++)
 			ek_show_histogram(sf, g, dir, hist);
@@ -403,12 +421,64 @@ out:
 	return ret ?: nbytes;
 }
 
+/* Regulated performance */
+
+static u64 ek_prfill_perf(struct seq_file *sf, struct blkg_policy_data *pd,
+			  int off)
+{
+	struct ek_group *g = ek_pd_group(pd);
+
+	if (g->perf)
+		seq_printf(sf, "%s %u\n", bdi_dev_name(pd->blkg->q->disk->bdi),
+			   g->perf);
+	return 0;
+}
+
+static int ek_perf_show(struct seq_file *sf, void *v)
+{
+	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_perf,
+			  &ek_policy, 0, false);
+	return 0;
+}
+
+/* "MAJ:MIN PERCENT", 0: by weight again */
+static ssize_t ek_perf_write(struct kernfs_open_file *of, char *buf,
+			     size_t nbytes, loff_t off)
+{
+	struct blkcg *blkcg = css_to_blkcg(of_css(of));
+	struct blkg_conf_ctx ctx;
+	struct ek_group *g;
+	u32 percent;
+	int ret;
+
+	ret = ek_blkg_conf_begin(&ctx, strim(buf), blkcg, &ek_policy);
+	if (ret)
+		return ret;
+	ret = kstrtou32(strim(ctx.body), 10, &percent);
+	if (!ret && percent > 100)
+		ret = -ERANGE;
+	if (ret)
+		goto out;
+	g = ek_blkg_group(ctx.blkg);
+	ek_time_requests(g->ek);
+	ret = ek_perf_set(g, percent);
+out:
+	ek_blkg_conf_end(&ctx);
+	return ret ?: nbytes;
+}
+
 static struct cftype ek_files[] = {
 	{
 		.name = EK_WEIGHT_FILE,
 		.flags = CFTYPE_NOT_ON_ROOT,
 		.seq_show = ek_weight_show,
 		.write = ek_weight_write,
+	},
+	{
+		.name = "evenkeel.perf",
+		.flags = CFTYPE_NOT_ON_ROOT,
+		.seq_show = ek_perf_show,
+		.write = ek_perf_write,
 	},
 	{
 		.name = "evenkeel.stat",

@@ -35,7 +35,9 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (ek_gate_open(ek))
 		return;
 	g = ek_current_group(ek);
-	if (data->flags & BLK_MQ_REQ_NOWAIT) {
+	if (READ_ONCE(g->perf)) {
+		/* has its own limit, and the last quarter of the tags */
+	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
 		if (!ek_gate_fits(ek, g, async))
 			data->shallow_depth = 1;
@@ -87,6 +89,11 @@ out:
 static bool ek_allow_merge(struct request_queue *q, struct request *rq,
 			   struct bio *bio)
 {
+	struct ek_group *g = ek_rq_group(rq);
+
+	/* nor one that is not held back as part of one that is */
+	if (g && (READ_ONCE(g->perf) || g->regulated))
+		return false;
 	return op_is_sync(rq->cmd_flags) == op_is_sync(bio->bi_opf);
 }
 
@@ -140,7 +147,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	 * Not discards: the core merges several of them in a row without
 	 * requests_merged(), and would free one that is still queued here.
 	 */
-	if (ek->nr_queued && !blk_discard_mergable(rq) &&
+	if (ek->nr_queued && !READ_ONCE(g->perf) && !blk_discard_mergable(rq) &&
 	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		g->merged[op_is_write(req_op(rq))]++;
 		g->pending = 0;
@@ -150,7 +157,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	if (atomic_inc_return(&g->held) == 1)
 		ek_group_get(g);
 	rq->elv.priv[0] = g;
-	if (rq_mergeable(rq)) {
+	if (rq_mergeable(rq) && !READ_ONCE(g->perf)) {
 		elv_rqhash_add(q, rq);
 		if (!q->last_merge)
 			q->last_merge = rq;
@@ -165,6 +172,10 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 	struct request *rq, *next;
 	LIST_HEAD(free);
 
+	if (unlikely(READ_ONCE(ek->perf.nr)) &&
+	    !(flags & BLK_MQ_INSERT_AT_HEAD))
+		list_for_each_entry(rq, list, queuelist)
+			ek_perf_hook(ek, rq);
 	spin_lock_irq(&ek->lock);
 	list_for_each_entry_safe(rq, next, list, queuelist) {
 		list_del_init(&rq->queuelist);
@@ -222,6 +233,8 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 		WRITE_ONCE(ek->sample, NULL);
 	atomic_sub(kb, &ek->in_flight_kb);
 	atomic_dec(&g->in_flight);
+	if (unlikely(g->regulated))
+		atomic_dec(&ek->perf_in_flight);
 	if (atomic_dec_and_test(&ek->in_flight))
 		WRITE_ONCE(ek->idled, true);
 	/* pairs with the barrier in ek_next(): one of us sees the other */
@@ -254,6 +267,8 @@ static void ek_completed_request(struct request *rq, u64 now)
 	WRITE_ONCE(g->last_done, now);
 	if (unlikely(READ_ONCE(ek->sample) == rq))
 		ek_sampled(ek, now);
+	if (unlikely(READ_ONCE(ek->perf.nr)))
+		ek_perf_learn(ek, rq, now);
 	ek_landed(ek, g, rq);
 }
 
@@ -323,7 +338,8 @@ static void *ek_alloc_data(struct request_queue *q)
 	INIT_LIST_HEAD(&ek->gate);
 	ek->tick = jiffies;
 	ek->sampled = jiffies;
-	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired);
+	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired, HRTIMER_MODE_REL);
+	ek_perf_init(ek);
 	ek_tunables_init(ek);
 	return ek;
 }
@@ -359,9 +375,10 @@ static void ek_stop(struct elevator_queue *e)
 {
 	struct ek_data *ek = e->elevator_data;
 
+	ek_perf_stop(ek);
 	hrtimer_cancel(&ek->hold_timer);
 	WARN_ON_ONCE(ek->nr_queued || ek->nr_ready || ek->nr_waiting ||
-		     !list_empty(&ek->dispatch));
+		     !list_empty(&ek->dispatch) || !list_empty(&ek->perf.ready));
 	WARN_ONCE(atomic_read(&ek->tags_used) || atomic_read(&ek->in_flight) ||
 		  atomic_read(&ek->in_flight_kb),
 		  "evenkeel: leaked: %d tags, %d in flight, %d KiB\n",

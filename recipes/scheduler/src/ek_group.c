@@ -34,6 +34,8 @@ void ek_group_init(struct ek_group *g, struct ek_data *ek,
 	INIT_LIST_HEAD(&g->fifo[0]);
 	INIT_LIST_HEAD(&g->fifo[1]);
 	INIT_LIST_HEAD(&g->waiters);
+	INIT_LIST_HEAD(&g->perf_node);
+	INIT_LIST_HEAD(&g->perf_ready);
 	INIT_LIST_HEAD(&g->gate);
 }
 
@@ -97,6 +99,15 @@ static void ek_group_move(struct ek_data *ek, struct ek_group *g,
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 }
 
+/* @g, which has nothing queued, leaves the race for what it has by weight. */
+void ek_group_retire(struct ek_data *ek, struct ek_group *g)
+{
+	lockdep_assert_held(&ek->lock);
+	if (g->backlogged)
+		ek_group_move(ek, g, false);
+	ek_group_deactivate(ek, g);
+}
+
 void ek_group_set_weight(struct ek_group *g, u32 weight)
 {
 	struct ek_data *ek = g->ek;
@@ -147,10 +158,14 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	if (!g->queued) {
 		/* one that came through the gate was noted there */
 		ek_group_arrive(ek, g, rq->start_time_ns);
+		if (unlikely(g->perf || g->regulated))
+			ek_perf_enter(ek, g);
 		g->queued = 1;
 		g->queued_kb = 0;
 		g->served = jiffies;
-		if (!g->active)
+		if (unlikely(g->regulated))
+			list_add_tail(&g->perf_ready, &ek->perf.ready);
+		else if (!g->active)
 			ek_group_activate(ek, g);
 		else if (!g->backlogged)
 			ek_group_move(ek, g, true);
@@ -177,6 +192,8 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready - 1);
 	g->queued--;
 	g->queued_kb -= rq->fifo_time;
+	if (unlikely(g->regulated) && !g->queued)
+		list_del_init(&g->perf_ready);
 }
 
 /*
@@ -343,11 +360,16 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	g->ios[dir]++;
 
 	ek_group_remove(ek, g, rq);
+	g->served = jiffies;
+	if (unlikely(g->regulated)) {
+		atomic_inc(&ek->perf_in_flight);
+		ek_perf_expect(ek, g, rq);
+		return rq;
+	}
 	ek->vnow = ek_later(ek->vnow, g->vtime);
 	g->vtime += ek_vtime(cost, ek_group_share(ek, g));
 	if (ek->nr_active > 1)
 		ek_group_reposition(ek, g);
-	g->served = jiffies;
 	return rq;
 }
 
@@ -363,7 +385,8 @@ static struct request *ek_serve_starved(struct ek_data *ek)
 	for (node = rb_first_cached(&ek->backlogged); node;
 	     node = rb_next(node)) {
 		g = ek_node_group(node);
-		if (g->queued && time_before(g->served, since)) {
+		if (g->queued && !g->regulated &&
+		    time_before(g->served, since)) {
 			starved = g;
 			since = g->served;
 		}
@@ -386,6 +409,8 @@ static struct request *ek_look_around(struct ek_data *ek)
 	ek->tick = jiffies;
 	ek_window_measure(ek, now);
 	ek_groups_prune(ek, now);
+	if (ek->perf.nr)
+		ek_perf_tick(ek);
 	return ek_serve_starved(ek);
 }
 
@@ -427,7 +452,7 @@ struct request *ek_next(struct ek_data *ek)
 	u32 flight, kb, cost, room;
 	struct ek_window *window;
 	struct request *rq;
-	u64 now, until = 0;
+	u64 now, until = 0, perf_until = 0;
 
 	lockdep_assert_held(&ek->lock);
 	if (!ek->nr_queued)
@@ -440,7 +465,17 @@ struct request *ek_next(struct ek_data *ek)
 again:
 	flight = atomic_read(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
+	/* those are few, and what they ask for is kept free for them */
+	g = ek_perf_first(ek, &perf_until);
+	if (unlikely(g)) {
+		rq = ek_group_first(g);
+		return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
+	}
 	g = ek_first_backlogged(ek);
+	if (unlikely(!g))
+		goto hold;
+	if (unlikely(ek->perf.nr && ek_perf_full(ek, flight)))
+		goto hold;
 	rq = ek_group_first(g);
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];
@@ -460,7 +495,7 @@ again:
 	/* or: nothing would end a hold */
 	if (kb + cost <= room || (!flight && !until))
 		return ek_serve(ek, g, rq, cost);
-
+hold:
 	WRITE_ONCE(ek->on_hold, true);
 	/* pairs with the barrier in ek_landed() */
 	smp_mb();
@@ -475,6 +510,8 @@ again:
 		lead->thought = true;
 	else
 		until = now + (ek->starve_ms + 10) * (u64)NSEC_PER_MSEC;
+	if (perf_until && perf_until < until)
+		until = perf_until;
 	ek_hold_arm(ek, now, until);
 	return NULL;
 }

@@ -106,6 +106,49 @@ static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 	       (u64)tags * share * (async ? 3 : 1);
 }
 
+/* Service times are learned by size: powers of two from 512 bytes to 16 MiB. */
+#define EK_SIZES	16
+
+static inline u32 ek_size_class(u32 bytes)
+{
+	return bytes < 1024 ? 0 : min_t(u32, ilog2(bytes >> 9), EK_SIZES - 1);
+}
+
+/* A service time is the mean over about so many requests. */
+#define EK_PERF_SAMPLES	256
+
+/*
+ * Mean service time in ns (below 2^50) with @sample as the @nr th one, counted
+ * from 1: the mean of all at first, of the last EK_PERF_SAMPLES in the end. Few
+ * would not do: requests that come at a steady pace find the device in a slow
+ * phase more often than its mean over requests says.
+ */
+static inline u64 ek_perf_mean(u64 mean, u64 sample, u32 nr)
+{
+	s64 step = (s64)(sample - mean);
+
+	nr = min_t(u32, nr, EK_PERF_SAMPLES);
+	return mean + (step < 0 ? -(s64)div_u64(-step, nr) :
+				  (s64)div_u64(step, nr));
+}
+
+/* S3 (3): how long a request with service time @mean takes at @percent. */
+static inline u64 ek_perf_ideal(u64 mean, u32 percent)
+{
+	return div_u64(mean * 100, percent);
+}
+
+/*
+ * S3 (5) and (6): as many requests may be in the device for one that is served
+ * at @percent, beside @others that are served at no less, to be on time.
+ */
+static inline u32 ek_perf_allowed(u32 percent, u32 others)
+{
+	u32 whole = 100 / percent;
+
+	return whole > others + 2 ? whole - others - 1 : 1;
+}
+
 /* The histogram bucket for a latency of @us microseconds. */
 static inline u32 ek_bucket(u64 us)
 {

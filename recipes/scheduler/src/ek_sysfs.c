@@ -19,7 +19,7 @@ struct ek_tunable {
 
 enum {
 	EK_window_us, EK_split_read_kb, EK_split_write_kb, EK_ahead_kb,
-	EK_request_kb, EK_think_max_us, EK_starve_ms,
+	EK_request_kb, EK_think_max_us, EK_starve_ms, EK_perf_cap,
 };
 
 static const struct ek_tunable ek_tunables[] = {
@@ -50,6 +50,8 @@ static const struct ek_tunable ek_tunables[] = {
 	EK_TUNABLE(think_max_us, think_max_us, 2000, 0, 100000),
 	/* a group with requests is served at least this often, at any weight */
 	EK_TUNABLE(starve_ms, starve_ms, 2000, 10, 60000),
+	/* requests of others beside regulated ones; 0: found by measuring */
+	EK_TUNABLE(perf_cap, perf_cap, 0, 0, 10000),
 };
 
 static u32 *ek_tunable(struct ek_data *ek, int i)
@@ -108,6 +110,7 @@ EK_ATTR(ahead_kb);
 EK_ATTR(request_kb);
 EK_ATTR(think_max_us);
 EK_ATTR(starve_ms);
+EK_ATTR(perf_cap);
 #undef EK_ATTR
 
 #define EK_ATTR(name) __ATTR(name, 0644, ek_##name##_show, ek_##name##_store)
@@ -120,6 +123,7 @@ struct elv_fs_entry ek_attrs[] = {
 	EK_ATTR(request_kb),
 	EK_ATTR(think_max_us),
 	EK_ATTR(starve_ms),
+	EK_ATTR(perf_cap),
 	__ATTR_NULL
 };
 
@@ -189,6 +193,20 @@ static void ek_show_window(struct seq_file *m, const char *name,
 		   div_u64(now - w->changed, NSEC_PER_MSEC));
 }
 
+/* Service times that were learned, by size from 512 bytes. */
+static void ek_show_service(struct seq_file *m, struct ek_perf *perf)
+{
+	static const char * const names[2] = { "read", "write" };
+	int dir, size;
+
+	for (dir = 0; dir < 2; dir++)
+		for (size = 0; size < EK_SIZES; size++)
+			if (perf->samples[dir][size])
+				seq_printf(m, "perf_service_%s_%u %llu\n",
+					   names[dir], 512 << size,
+					   perf->mean[dir][size]);
+}
+
 static int ek_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
@@ -209,6 +227,10 @@ static int ek_state_show(void *data, struct seq_file *m)
 		   atomic_read(&ek->granted), ek->nr_waiting);
 	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
 		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
+	seq_printf(m, "perf_groups %u\nperf_cap %d\nperf_rule %d\nperf_bonus %d\nperf_in_flight %d\n",
+		   ek->perf.nr, (s32)ek->perf.cap, (s32)ek->perf.rule,
+		   ek->perf.bonus, atomic_read(&ek->perf_in_flight));
+	ek_show_service(m, &ek->perf);
 	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\n",
 		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
 		   ek->nr_stale_grants);

@@ -12,4 +12,8 @@ EXPORT(bool, ek_may_hold, (u32 held, u32 tags, u32 share, u64 sum, bool async), 
 EXPORT(u32, ek_bucket, (u64 us), (us))
 EXPORT(u64, ek_bucket_max, (u32 bucket), (bucket))
 EXPORT(u32, ek_think, (u32 mean, u32 sample), (mean, sample))
+EXPORT(u32, ek_size_class, (u32 bytes), (bytes))
+EXPORT(u64, ek_perf_mean, (u64 mean, u64 sample, u32 nr), (mean, sample, nr))
+EXPORT(u64, ek_perf_ideal, (u64 mean, u32 percent), (mean, percent))
+EXPORT(u32, ek_perf_allowed, (u32 percent, u32 others), (percent, others))
 EXPORT(u32, ek_window_kb, (u32 rate, u32 us, u32 floor_kb), (rate, us, floor_kb))

@@ -32,6 +32,10 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_bucket_max", c64, (c32,)),
         ("ek_think", c32, (c32, c32)),
         ("ek_window_kb", c32, (c32, c32, c32)),
+        ("ek_size_class", c32, (c32,)),
+        ("ek_perf_mean", c64, (c64, c64, c32)),
+        ("ek_perf_ideal", c64, (c64, c32)),
+        ("ek_perf_allowed", c32, (c32, c32)),
     ):
         function = lib[f"shim_{name}"]
         function.restype, function.argtypes = result, args
@@ -126,3 +130,37 @@ def test_a_window_is_what_is_served_in_its_time_and_never_less_than_its_floor(
     ek: ctypes.CDLL, rate: int, us: int, floor: int
 ) -> None:
     assert ek.ek_window_kb(rate, us, floor) == max(min(rate * us // 1000, 2**30), floor)
+
+
+@given(size=u32)
+def test_a_size_is_in_the_class_of_its_power_of_two(ek: ctypes.CDLL, size: int) -> None:
+    found = ek.ek_size_class(size)
+    assert 0 <= found <= 15
+    if 512 <= size < 2**24:
+        assert 512 << found <= size < 1024 << found
+
+
+@given(samples=st.lists(st.integers(0, 2**40), min_size=1, max_size=300))
+def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
+    ek: ctypes.CDLL, samples: list[int]
+) -> None:
+    mean = 0
+    for nr, sample in enumerate(samples, 1):
+        mean = ek.ek_perf_mean(mean, sample, nr)
+        assert min(samples) - 1 <= mean <= max(samples) + 1
+        if nr <= 256:
+            assert abs(mean - sum(samples[:nr]) / nr) <= nr
+
+
+@pytest.mark.parametrize(
+    ("percent", "others", "allowed"),
+    # the paper's cases: 20 % alone, two at 10 %, four, five; never none
+    [(20, 0, 4), (10, 1, 8), (10, 3, 6), (10, 4, 5), (100, 0, 1), (50, 1, 1), (1, 0, 99)],
+)
+def test_the_cap_is_the_papers(ek: ctypes.CDLL, percent: int, others: int, allowed: int) -> None:
+    assert ek.ek_perf_allowed(percent, others) == allowed
+
+
+@given(mean=st.integers(1, 2**50), percent=st.integers(1, 100))
+def test_the_ideal_time_is_that_of_a_slower_device(ek: ctypes.CDLL, mean: int, percent: int) -> None:
+    assert ek.ek_perf_ideal(mean, percent) == mean * 100 // percent

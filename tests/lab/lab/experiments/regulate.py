@@ -94,8 +94,121 @@ def rule(out: Output) -> list[Figure]:
     return rows
 
 
+# A group of its own for each regulated process, one for all others. NAME N BS CAP: the cap on the others, 0: by itself.
+SERVE = """
+# what the device has completed so far, and when (ns)
+count() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; read -r n _ < "/sys/block/$DEV/stat"; echo "$ns $n"; }
+serve() {
+	load flashsim $PRESET
+	scheduler "$DEV"
+	echo "$4" > "/sys/block/$DEV/queue/iosched/perf_cap" || fail 'no perf_cap'
+	group others 100
+	i=0
+	while [ $i -lt 10 ]; do
+		g=others
+		if [ $i -lt "$2" ]; then
+			g=r$i
+			group $g 100
+			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/$g/io.evenkeel.perf || fail "cannot regulate $g"
+		fi
+		in_group $g fio --name=$g --filename=/dev/$DEV --direct=1 --ioengine=psync --rw=randread --bs="$3" \
+			--offset=$((SPAN * i))m --size=${SPAN}m --norandommap --randseed=$((i + 1)) --time_based \
+			--ramp_time=$RAMP --runtime=$RUNTIME --eta=never \
+			--output-format=json --output=/tmp/$i.json > /tmp/$i.log 2>&1 &
+		pids="$pids $!"
+		i=$((i + 1))
+	done
+	# fio's own ends are not sharp: what the device does is counted in the middle
+	sleep $((RAMP + RUNTIME / 4)); count > /tmp/count
+	sleep $((RUNTIME / 2)); count >> /tmp/count
+	report "$1.count" < /tmp/count
+	for pid in $pids; do wait $pid || fail "fio failed in $1: $(cat /tmp/*.log | tail -n 1)"; done
+	pids=
+	# one line a process: requests, runtime in ms, mean time in ns
+	i=0
+	while [ $i -lt 10 ]; do
+		sed -n '/"read" : {/,/"write" : {/p' /tmp/$i.json | awk '/"total_ios"/ { n = $3 + 0 } /"runtime"/ { t = $3 + 0 }
+			/"lat_ns"/ { l = 1 } l && /"mean"/ { m = $3 + 0; l = 0 } END { printf "%d %d %.0f\\n", n, t, m }'
+		i=$((i + 1))
+	done | report "$1"
+	sed -n 's/^perf_/perf_/p' "/sys/kernel/debug/block/$DEV/sched/state" | report "$1.state"
+	cat /cg/r*/io.evenkeel.stat | report "$1.stat"
+	echo none > "/sys/block/$DEV/queue/scheduler"
+	rmmod flashsim || fail 'flashsim does not unload'
+	i=0
+	while [ $i -lt "$2" ]; do rmdir /cg/r$i; i=$((i + 1)); done
+	rmdir /cg/others
+}
+""".replace("SHARE", str(SHARE))  # fmt: skip
+
+SIZES = {"512": "0.5k", "4k": "4k", "8k": "8k", "16k": "16k", "32k": "32k"}
+ON_TIME = (0.99, 1.02)
+# IOPS over those with the earlier rule's cap, at four regulated processes
+GAIN = 1.9
+
+
+def processes(out: Output, name: str) -> list[tuple[int, int, int]]:
+    """Requests, milliseconds and mean time in ns of each of the ten, the regulated ones first."""
+    rows = [tuple(map(int, line.split())) for line in out.results[name].splitlines()]
+    if len(rows) != 10 or any(len(r) != 3 or r[0] < 10 or r[1] < 1 for r in rows):
+        raise ValueError(f"not ten processes in {name}")
+    return [(r[0], r[1], r[2]) for r in rows]
+
+
+def total_iops(out: Output, name: str) -> float:
+    """What the device did, all processes together."""
+    (t0, n0), (t1, n1) = (map(int, line.split()) for line in out.results[f"{name}.count"].splitlines())
+    return 1e9 * (n1 - n0) / (t1 - t0)
+
+
+def accuracy(out: Output, name: str, n: int) -> float:
+    """Mean time of the regulated over their ideal: SHARE % of a device that does what this one did just then."""
+    actual = sum(ns for _, _, ns in processes(out, name)[:n]) / n
+    return actual / (1e9 / total_iops(out, name) * 100 / SHARE)
+
+
+def served(preset: str, setup: str, span: int, ramp: int, runtime: int) -> Experiment:
+    runs = [(n, bs) for n in REGULATED for bs in SIZES]
+    script = "\n".join([
+        "uname -r | report kernel", f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} pids=", SERVE,
+        *(f"serve n{n}.{bs} {n} {bs} 0" for n, bs in runs),
+        # the earlier rule limits all that is in the device
+        f"PRESET='{setup},depth={earlier_cap(4)}'", *(f"serve earlier.{bs} 4 {bs} 0" for bs in SIZES),
+    ]) + "\n"  # fmt: skip
+
+    def figures(out: Output) -> list[Figure]:
+        rows = []
+        for n, bs in runs:
+            name = f"n{n}.{bs}"
+            iops = total_iops(out, name)
+            rows += [
+                Figure(f"n{n}.{SIZES[bs]}.accuracy", round(accuracy(out, name, n), 3), "", target=ON_TIME),
+                Figure(f"n{n}.{SIZES[bs]}.iops", round(iops, 1), "IOPS", "higher"),
+            ]
+            if n == 4:
+                gain = iops / total_iops(out, f"earlier.{bs}")
+                rows.append(
+                    Figure(
+                        f"n4.{SIZES[bs]}.gain",
+                        round(gain, 2),
+                        "",
+                        "higher",
+                        target=GAIN,
+                        paper=1.9 if bs == "8k" else None,
+                    )
+                )
+        return rows
+
+    return Experiment(
+        f"regulate.served.{preset}", f"{preset}: n of 10 processes at {SHARE} %, random reads of 0.5 to 32 KiB",
+        script, figures, device=flashsim(preset), peers=(), limit=4000, timeout=1500,
+    )  # fmt: skip
+
+
 # one script, so that one guest serves both
 EXPERIMENTS = [
+    served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60),
+    served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4),
     Experiment(
         "regulate.curve", "IOPS by the requests in a 5400 rpm disk, 10 processes, 8 KiB random reads",
         SCRIPT, curve, device=DISK, subject="none", peers=(), quick=True, limit=1000,

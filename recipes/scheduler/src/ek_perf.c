@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Regulated performance: a cgroup that asks for P % of the device is served as
+ * by a device of its own that is 100/P times slower (the third paper, S3).
+ *
+ * A request's ideal time is 100/P times its service time (3), which is learned
+ * for its direction and size from every completion: the least of completion -
+ * issue and the interval between completions (4). It must not take longer, so
+ * the requests of others in the device are limited (5, 6: ek_perf_cap()), and
+ * those of regulated groups go first. It must not take less, so its completion
+ * is held back until it is due, and what came late is carried over to the next.
+ *
+ * Beyond the paper:
+ *
+ *  - Several requests at once are served in turn, as the slower device would:
+ *    each is due its ideal time after the one before it.
+ *  - The paper's cap is where the search for the right one begins. While
+ *    regulated requests are on time there is room for more of the others, and
+ *    when service times vary so much that what is late cannot be made up for,
+ *    there is less: the cap follows the accuracy (ek_perf_adapt()).
+ *
+ * What is held back are bios: the request is complete, and its tag free. Their
+ * bi_end_io is replaced when the request is inserted, and called when due.
+ */
+#include "ek.h"
+
+#include <linux/slab.h>
+
+/* a group counts for the cap for this long after its last request */
+#define EK_PERF_RECENT	HZ
+
+/* regulated completions between two looks at how long they took */
+#define EK_PERF_ROUND	64
+
+/* what is made up for, in ideal times */
+#define EK_PERF_CARRY	4
+
+struct ek_hook {
+	struct ek_job *job;
+	struct bio *bio;
+	bio_end_io_t *end_io;
+	void *private;
+	bool done;	/* complete and held back; under ek_perf.lock */
+};
+
+/* The bios of one request of a regulated group. */
+struct ek_job {
+	struct ek_group *g;	/* a reference */
+	struct list_head node;	/* in ek_perf.jobs; under ek_perf.lock */
+	struct hrtimer timer;	/* set while something is held back */
+	struct rcu_head rcu;
+	u64 begin;		/* ns: when the request was allocated */
+	u64 ideal;		/* ns */
+	u64 due;		/* ns; 0: not known before it completes */
+	u32 bytes;
+	bool write;
+	atomic_t left;		/* hooks not yet given back */
+	u32 nr;
+	struct ek_hook hooks[] __counted_by(nr);
+};
+
+static void ek_job_put(struct ek_job *job)
+{
+	struct ek_perf *perf = &job->g->ek->perf;
+	unsigned long flags;
+
+	if (!atomic_dec_and_test(&job->left))
+		return;
+	spin_lock_irqsave(&perf->lock, flags);
+	list_del(&job->node);
+	spin_unlock_irqrestore(&perf->lock, flags);
+	ek_group_put(job->g);
+	kfree_rcu(job, rcu);
+}
+
+static void ek_hook_finish(struct ek_hook *hook)
+{
+	struct ek_job *job = hook->job;
+	struct bio *bio = hook->bio;
+
+	bio->bi_end_io = hook->end_io;
+	bio->bi_private = hook->private;
+	bio->bi_end_io(bio);
+	ek_job_put(job);
+}
+
+/* Give back all that is held back. Any context. */
+static void ek_job_release(struct ek_job *job)
+{
+	struct ek_perf *perf = &job->g->ek->perf;
+	unsigned long flags;
+	bool done;
+	u32 i;
+
+	/* each hook counts: the job lives until its last one is through */
+	atomic_inc(&job->left);
+	for (i = 0; i < job->nr; i++) {
+		spin_lock_irqsave(&perf->lock, flags);
+		done = job->hooks[i].done;
+		job->hooks[i].done = false;
+		spin_unlock_irqrestore(&perf->lock, flags);
+		if (done)
+			ek_hook_finish(&job->hooks[i]);
+	}
+	ek_job_put(job);
+}
+
+static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
+{
+	struct ek_job *job = container_of(timer, struct ek_job, timer);
+	struct ek_perf *perf = &job->g->ek->perf;
+	u64 now = ktime_get_ns();
+	unsigned long flags;
+
+	/* a timer is late, too */
+	spin_lock_irqsave(&perf->lock, flags);
+	if (now > job->due && job->due == job->g->perf_free)
+		job->g->perf_late = now - job->due;
+	spin_unlock_irqrestore(&perf->lock, flags);
+	ek_job_release(job);
+	return HRTIMER_NORESTART;
+}
+
+/*
+ * The request is complete at @now: when is it due? Under ek_perf.lock, once for
+ * each request, in the order of their completion.
+ */
+static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
+{
+	struct ek_group *g = job->g;
+	u64 mean = perf->mean[job->write][ek_size_class(job->bytes)];
+	u32 percent = READ_ONCE(g->perf);
+	u64 begin = job->begin;
+
+	/* nothing is known of such requests yet, or it was set free meanwhile */
+	if (!mean || !percent || perf->stopping) {
+		job->due = now;
+		return;
+	}
+	job->ideal = ek_perf_ideal(mean, percent);
+	/* what the last one came too late is made up for */
+	begin -= min(g->perf_late, EK_PERF_CARRY * job->ideal);
+	begin = ek_later(begin, g->perf_free);
+	job->due = begin + job->ideal;
+	WRITE_ONCE(g->perf_free, job->due);
+	g->perf_late = now > job->due ? now - job->due : 0;
+	g->perf_ios++;
+	g->perf_ideal_ns += job->ideal;
+	g->perf_actual_ns += max(now, job->due) - job->begin;
+	if (g->perf_late > job->ideal / 64)
+		g->perf_nr_late++;
+	perf->round++;
+	perf->round_ideal += job->ideal;
+	perf->round_actual += max(now, job->due) - job->begin;
+}
+
+static void ek_hook_end_io(struct bio *bio)
+{
+	struct ek_hook *hook = bio->bi_private;
+	struct ek_job *job = hook->job;
+	struct ek_perf *perf = &job->g->ek->perf;
+	u64 now = ktime_get_ns();
+	unsigned long flags;
+
+	spin_lock_irqsave(&perf->lock, flags);
+	if (!job->due)
+		ek_job_schedule(perf, job, now);
+	if (now < job->due && !bio->bi_status && !perf->stopping) {
+		hook->done = true;
+		if (!hrtimer_is_queued(&job->timer))
+			hrtimer_start(&job->timer, ns_to_ktime(job->due),
+				      HRTIMER_MODE_ABS_SOFT);
+		spin_unlock_irqrestore(&perf->lock, flags);
+		return;
+	}
+	spin_unlock_irqrestore(&perf->lock, flags);
+	ek_hook_finish(hook);
+}
+
+/*
+ * @rq of a regulated group is about to be inserted: have its completion pass
+ * through here. Process or softirq context, without locks. Without memory it is
+ * not regulated, which is better than to fail it.
+ */
+void ek_perf_hook(struct ek_data *ek, struct request *rq)
+{
+	struct ek_perf *perf = &ek->perf;
+	struct ek_group *g;
+	struct ek_job *job;
+	unsigned long flags;
+	struct bio *bio;
+	u32 nr = 0, i = 0;
+
+	if (!rq->bio || !(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
+	    (req_op(rq) != REQ_OP_READ && req_op(rq) != REQ_OP_WRITE) ||
+	    (rq->cmd_flags & REQ_POLLED))
+		return;
+	g = ek_bio_group(ek, rq->bio);
+	if (!READ_ONCE(g->perf))
+		return;
+	__rq_for_each_bio(bio, rq)
+		nr++;
+	job = kzalloc(struct_size(job, hooks, nr), GFP_NOWAIT | __GFP_NOWARN);
+	if (!job)
+		return;
+	job->nr = nr;
+	job->g = g;
+	ek_group_get(g);
+	job->begin = rq->start_time_ns;
+	job->bytes = blk_rq_bytes(rq);
+	job->write = op_is_write(req_op(rq));
+	atomic_set(&job->left, nr);
+	ek_hrtimer_setup(&job->timer, ek_job_due, HRTIMER_MODE_ABS_SOFT);
+	__rq_for_each_bio(bio, rq) {
+		struct ek_hook *hook = &job->hooks[i++];
+
+		hook->job = job;
+		hook->bio = bio;
+		hook->end_io = bio->bi_end_io;
+		hook->private = bio->bi_private;
+		bio->bi_end_io = ek_hook_end_io;
+		bio->bi_private = hook;
+	}
+	spin_lock_irqsave(&perf->lock, flags);
+	list_add_tail(&job->node, &perf->jobs);
+	spin_unlock_irqrestore(&perf->lock, flags);
+}
+
+/* A request of anybody's was completed at @now: how long did the device take? */
+void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
+{
+	struct ek_perf *perf = &ek->perf;
+	u64 took = now - rq->io_start_time_ns;
+	/* its data are gone from it by now */
+	u32 bytes = rq->stats_sectors << SECTOR_SHIFT;
+	unsigned long flags;
+	int dir, size;
+	u64 *mean;
+
+	if (!rq->io_start_time_ns || now <= rq->io_start_time_ns || !bytes)
+		return;
+	spin_lock_irqsave(&perf->lock, flags);
+	/* another CPU's may be noted after a later one: then it took no time */
+	took = min(took, now > perf->last_done ? now - perf->last_done : 0);
+	perf->last_done = max(perf->last_done, now);
+	dir = op_is_write(req_op(rq));
+	size = ek_size_class(bytes);
+	mean = &perf->mean[dir][size];
+	if (perf->samples[dir][size] < EK_PERF_SAMPLES)
+		perf->samples[dir][size]++;
+	*mean = ek_perf_mean(*mean, took, perf->samples[dir][size]);
+	spin_unlock_irqrestore(&perf->lock, flags);
+}
+
+/* As many requests of others may be in the device: (5) and (6), and what was learned. */
+static void ek_perf_cap(struct ek_data *ek)
+{
+	struct ek_perf *perf = &ek->perf;
+	struct ek_group *g, *h;
+	u32 cap = U32_MAX, others;
+
+	list_for_each_entry(g, &perf->groups, perf_node) {
+		if (time_after(jiffies, g->perf_used + EK_PERF_RECENT))
+			continue;
+		others = 0;
+		list_for_each_entry(h, &perf->groups, perf_node)
+			others += h != g && h->perf >= g->perf &&
+				  !time_after(jiffies,
+					      h->perf_used + EK_PERF_RECENT);
+		cap = min(cap, ek_perf_allowed(g->perf, others));
+	}
+	perf->rule = cap;
+	if (cap == U32_MAX)
+		perf->cap = cap;
+	else
+		perf->cap = ek->perf_cap ?: max((s32)cap + perf->bonus, 1);
+}
+
+/* The cap gives way while regulated requests are on time, and draws back else. */
+static void ek_perf_adapt(struct ek_perf *perf)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&perf->lock, flags);
+	if (perf->round >= EK_PERF_ROUND) {
+		/* late by less than 0.8 %, by more than 1.2 % */
+		if (perf->round_actual * 1000 < perf->round_ideal * 1008)
+			perf->bonus = min(perf->bonus + 1, 64);
+		else if (perf->round_actual * 1000 > perf->round_ideal * 1012)
+			perf->bonus = max(perf->bonus - 1, -64);
+		perf->round = 0;
+		perf->round_ideal = 0;
+		perf->round_actual = 0;
+	}
+	spin_unlock_irqrestore(&perf->lock, flags);
+	perf->bonus = max(perf->bonus, 1 - (s32)min(perf->rule, 1000U));
+}
+
+/* Once a jiffy, under ek_data.lock. */
+void ek_perf_tick(struct ek_data *ek)
+{
+	lockdep_assert_held(&ek->lock);
+	ek_perf_adapt(&ek->perf);
+	ek_perf_cap(ek);
+}
+
+/*
+ * A request of @g comes and it has nothing here: is it regulated from now on?
+ * Only between two of its requests, or weights and regulation would both count
+ * some of them.
+ */
+void ek_perf_enter(struct ek_data *ek, struct ek_group *g)
+{
+	lockdep_assert_held(&ek->lock);
+	if (g->regulated != !!g->perf && !g->pending &&
+	    list_empty(&g->waiters) && !atomic_read(&g->in_flight)) {
+		if (g->active)
+			ek_group_retire(ek, g);
+		g->regulated = g->perf;
+	}
+	if (!g->regulated)
+		return;
+	g->perf_used = jiffies;
+	if (ek->perf.cap == U32_MAX)
+		ek_perf_cap(ek);
+}
+
+/*
+ * The regulated group that may be served now: one request at a time, each when
+ * the one before it is due, higher performance first, then in order of arrival.
+ * NULL: none; @until gets the time in ns when one may be, or 0.
+ */
+struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
+{
+	struct ek_group *g, *best = NULL;
+	u64 now, at;
+
+	*until = 0;
+	if (list_empty(&ek->perf.ready))
+		return NULL;
+	now = ktime_get_ns();
+	list_for_each_entry(g, &ek->perf.ready, perf_ready) {
+		if (atomic_read(&g->in_flight))
+			continue;
+		at = READ_ONCE(g->perf_free);
+		if (at > now) {
+			if (!*until || at < *until)
+				*until = at;
+			continue;
+		}
+		if (!best || g->perf > best->perf)
+			best = g;
+	}
+	return best;
+}
+
+/* @rq of @g, the only one of it, goes to the device: when has it to be done? */
+void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
+{
+	int size = ek_size_class(blk_rq_bytes(rq));
+	u64 mean = READ_ONCE(ek->perf.mean[op_is_write(req_op(rq))][size]);
+	u64 begin = ek_later(rq->start_time_ns - READ_ONCE(g->perf_late),
+			     READ_ONCE(g->perf_free));
+
+	lockdep_assert_held(&ek->lock);
+	g->perf_mean = mean;
+	g->perf_due = begin + (g->perf ? ek_perf_ideal(mean, g->perf) : 0);
+}
+
+/*
+ * Would one more request of the others, beside @flight in the device, make a
+ * regulated one late? The device may serve all that is in it before it, and does
+ * not tell the order. Never full of nothing.
+ */
+bool ek_perf_full(struct ek_data *ek, u32 flight)
+{
+	u32 own = atomic_read(&ek->perf_in_flight);
+	struct ek_group *g;
+	s32 after;
+	u64 now;
+
+	lockdep_assert_held(&ek->lock);
+	if (flight <= own)
+		return false;
+	if (flight - own >= ek->perf.cap)
+		return true;
+	if (!own)
+		return false;
+	now = ktime_get_ns();
+	/* how many are not served before it in spite of that was learned */
+	after = max(ek->perf.bonus / 4, 0);
+	after = max((s32)flight + 1 - after, 1);
+	list_for_each_entry(g, &ek->perf.groups, perf_node)
+		if (g->regulated && atomic_read(&g->in_flight) &&
+		    now + after * g->perf_mean > g->perf_due)
+			return true;
+	return false;
+}
+
+/* @percent of the device for @g, 0: by weight. -ENOSPC: more than there is. */
+int ek_perf_set(struct ek_group *g, u32 percent)
+{
+	struct ek_data *ek = g->ek;
+	struct ek_group *other;
+	unsigned long flags;
+	u32 sum = percent;
+	int ret = 0;
+
+	spin_lock_irqsave(&ek->lock, flags);
+	list_for_each_entry(other, &ek->perf.groups, perf_node)
+		sum += other == g ? 0 : other->perf;
+	if (percent && sum > 100) {
+		ret = -ENOSPC;
+	} else {
+		if (!g->perf && percent) {
+			list_add_tail(&g->perf_node, &ek->perf.groups);
+			ek->perf.nr++;
+		} else if (g->perf && !percent) {
+			list_del_init(&g->perf_node);
+			ek->perf.nr--;
+		}
+		WRITE_ONCE(g->perf, percent);
+		ek->perf.bonus = 0;
+		ek_perf_cap(ek);
+		WRITE_ONCE(ek->on_hold, false);
+	}
+	spin_unlock_irqrestore(&ek->lock, flags);
+	return ret;
+}
+
+void ek_perf_init(struct ek_data *ek)
+{
+	struct ek_perf *perf = &ek->perf;
+
+	spin_lock_init(&perf->lock);
+	INIT_LIST_HEAD(&perf->groups);
+	INIT_LIST_HEAD(&perf->ready);
+	INIT_LIST_HEAD(&perf->jobs);
+	perf->cap = U32_MAX;
+	perf->rule = U32_MAX;
+}
+
+/* The queue is frozen: no request is left, but completions that wait are. */
+void ek_perf_stop(struct ek_data *ek)
+{
+	struct ek_perf *perf = &ek->perf;
+	struct ek_job *job;
+
+	spin_lock_irq(&perf->lock);
+	perf->stopping = true;
+	while (!list_empty(&perf->jobs)) {
+		job = list_first_entry(&perf->jobs, struct ek_job, node);
+		/* one whose timer runs just now goes by itself */
+		if (!hrtimer_is_queued(&job->timer) ||
+		    hrtimer_try_to_cancel(&job->timer) != 1) {
+			spin_unlock_irq(&perf->lock);
+			schedule_timeout_uninterruptible(1);
+			spin_lock_irq(&perf->lock);
+			continue;
+		}
+		spin_unlock_irq(&perf->lock);
+		ek_job_release(job);
+		spin_lock_irq(&perf->lock);
+	}
+	spin_unlock_irq(&perf->lock);
+}
