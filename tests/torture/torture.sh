@@ -84,8 +84,8 @@ backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
 for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.perf "$v"; done
-echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
 for g in p/x c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
 refuse /cg/b/io.evenkeel.perf "$(cat /sys/block/nullb0/dev) 41"
 echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
 for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done

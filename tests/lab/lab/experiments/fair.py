@@ -38,13 +38,13 @@ def seconds(direction: str, mb: int, qd: int) -> int:
     return max(12, min(60, 12 * mb * qd // rate))
 
 
-def two_to_one(out: Output, *, must: bool, paper: float | None = None) -> list[Figure]:
-    """Of two groups: the ratio of what they were given, and the sum."""
+def two_to_one(out: Output, *, must: bool, paper: float | None = None, compete: bool = True) -> list[Figure]:
+    """Of two groups: the ratio of what they were given, and the sum. No target where they do not `compete`."""
     s = served(out)
     # a group that got nothing has no ratio: a huge one says so
     ratio = s.mbps(0) / max(s.mbps(1), 1e-3)
     return [
-        Figure("ratio", round(ratio, 3), "", target=TWO, paper=paper, must=must),
+        Figure("ratio", round(ratio, 3), "", target=TWO if compete else None, paper=paper, must=must),
         Figure("total", round(s.mbps(0) + s.mbps(1), 2), "MB/s", "higher", share_of=WHOLE),
     ]
 
