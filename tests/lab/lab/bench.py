@@ -145,6 +145,10 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     jobs = plan(chosen, quick=args.quick, subject=subject)
     if not jobs:
         raise LabError("nothing to run: none of the chosen experiments is part of the quick bench")
+    print(
+        f"{len(jobs)} guests, {sum(j.experiment.clock == 'host' for j in jobs)} of them alone, on the host's clock",
+        flush=True,
+    )
     failed: list[LabError] = []
     count = 0
     guest_seconds = 0.0

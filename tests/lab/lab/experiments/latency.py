@@ -75,6 +75,7 @@ def beside(direction: str) -> Experiment:
     return Experiment(
         name, f"4 KiB random reads beside {direction}s of 100 MB, QD4", script, figures, device=DEVICE,
         quick=direction == "read", quick_peers=("bfq",),
+        peers=("none", "mq-deadline", "bfq") if direction == "read" else ("none", "bfq"),
     )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def appstart() -> Experiment:
 
     return Experiment(
         "latency.appstart", "an application's cold start, 400 files and 40 MB, beside direct reads of 100 MB",
-        script, figures, device=device, memory=1024, programs=(*onfs.PROGRAMS, "ek-appstart"),
+        script, figures, device=device, memory=1024, programs=(*onfs.PROGRAMS, "ek-appstart"), peers=("none", "bfq"),
     )  # fmt: skip
 
 

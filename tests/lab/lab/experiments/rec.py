@@ -187,7 +187,7 @@ EXPERIMENTS = [
     *(
         experiment(
             f"rec.base.{name}", case, "emmc50-slow", case.paper, quick=name in QUICK,
-            peers=("mq-deadline", "bfq", "evenkeel") if name in WITH_PEERS else (),
+            peers=("bfq", "evenkeel") if name == "none" else ("evenkeel",) if name in WITH_PEERS else (),
         )
         for name, case in CASES.items()
     ),

@@ -246,17 +246,17 @@ took cat /m/again | report again-$v
     ],
 )  # fmt: skip
 
-_SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=5")
+_SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=3")
 _ENDLESS = onfs.fio_on("/m/seq", "endless", rw="read", bs="128k", size="512m", direct=False)
 _MANY = onfs.fio_on(
-    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=3 --norandommap"
+    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=1 --norandommap"
 )
 _BIG = onfs.fio_on("/m/seq", "big", rw="read", bs="100m", size="400m", qd=2)
 
 
 def _light(name: str) -> str:
     return onfs.fio_on(
-        "/m/light", name, rw="randread", bs="4k", size="128m", extra="--runtime=8 --norandommap"
+        "/m/light", name, rw="randread", bs="4k", size="128m", extra="--runtime=4 --norandommap"
     )
 
 

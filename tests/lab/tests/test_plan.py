@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The full bench is to fit into 90 minutes of two quiet CPUs, also when nothing of it is kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import bench, experiments
+from lab.runner import Job
+
+
+@pytest.fixture(scope="module")
+def full() -> list[Job]:
+    return bench.plan(experiments.load().values(), quick=False)
+
+
+# 37 s a guest on a machine that did other things too, two at a time: 95 min there, 60 on a quiet one
+GUESTS = 300
+# these run alone, 20 to 50 s each whatever the machine: 12 min
+ON_HOST = 16
+
+
+def test_the_full_bench_does_not_creep(full: list[Job]) -> None:
+    on_host = [j for j in full if j.experiment.clock == "host"]
+    assert len(full) <= GUESTS, "drop a peer or a size, or say in tests/test_plan.py what pays for it"
+    assert len(on_host) <= ON_HOST
+
+
+def test_the_tables_of_the_papers_are_measured(full: list[Job]) -> None:
+    """Dropping something must not drop what a paper reports."""
+    names = {(j.experiment.name, j.scheduler) for j in full}
+    wanted = {
+        *((f"fair.read.{mb}m.qd1.depth64", s) for mb in (1, 30, 35, 40, 45, 50, 100) for s in ("none", "bfq", "evenkeel")),
+        *((f"fair.write.{mb}m.qd1.depth64", s) for mb in (8, 10, 15, 20, 100) for s in ("none", "bfq", "evenkeel")),
+        *((f"fair.read.{mb}m.qd4.depth64", "evenkeel") for mb in (1, 30, 100)),
+        *((f"fair.write.{mb}m.qd4.depth64", "evenkeel") for mb in (8, 100)),
+        *(
+            (f"fair.{case}.qd1.depth64", s)
+            for case in ("read.1m", "read.100m", "write.8m", "write.100m") for s in ("mq-deadline", "kyber")
+        ),
+        *(
+            ("fair.read.100m.qd1.depth64", s)
+            for s in ("bfq-expire1s", "bfq-budget1024", "bfq-strict", "bfq-nolowlat")
+        ),
+        *((f"fair.shares.{case}", s) for case in ("3-2", "3-2-2-1") for s in ("bfq", "evenkeel")),
+        *(
+            (f"stall.{how}.{direction}.{mb}m", s)
+            for how in ("direct", "buffered") for direction in ("read", "write") for mb in (1, 100)
+            for s in ("bfq", "evenkeel")
+        ),
+        *((f"fair.host.{direction}m", "bfq") for direction in ("read.1", "read.35", "read.100", "write.8", "write.15")),
+    }  # fmt: skip
+    assert wanted <= names
+    assert sum(j.experiment.name.startswith("rec.base.") and j.scheduler == "none" for j in full) == 14
+    assert len({j.experiment.name for j in full if j.experiment.name.startswith("channel.")}) == 9
