@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import settings
 from lab.experiments import tune
-from lab.model import LabError, Row
+from lab.model import LabError, Output, Row
 from lab.report import tuning
 
 SYSCTL = """\
@@ -110,3 +110,16 @@ def test_default_becomes_a_peer() -> None:
     ])  # fmt: skip
     assert [(r.id, r.peers) for r in folded] == [("tune.x.case.ms", {"default": 4}), ("tune.y.case.ms", {})]
     assert "buys 75 %" in tuning.render(folded, []).lower()
+
+
+def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
+    """A mount(8) that knows an option less would else show that it buys nothing."""
+    experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.lazytime"]
+    same = "/dev/flashsim0 /m ext4 rw,noatime 0 0"
+    with pytest.raises(ValueError, match="lazytime makes no difference"):
+        experiment.figures(Output({"mount-ours": same, "mount-default": same}))
+
+
+def test_what_is_tried_is_not_set() -> None:
+    assert not {s.name for s in settings.read()} & set(tune.TRIED)
+    assert set(tune.TRIED) <= set(settings.DEFAULTS) & set(tune.CASE)
