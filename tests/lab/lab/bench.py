@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab import experiments, peers, settings
+from lab.experiments import tune
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
 from lab.report import compare as comparison
@@ -112,7 +113,11 @@ def tuning(results: str) -> str:
     rows = settings.fold(read(results))
     if not rows:
         raise LabError(f"{results} has no row tune.*; the full bench has")
-    return tuning_page.render(rows, settings.read())
+    tried = [
+        tuning_page.Setting(name, "", value, settings.DEFAULTS[name], why)
+        for name, (value, why) in tune.TRIED.items()
+    ]
+    return tuning_page.render(rows, settings.read(), tried)
 
 
 def write(out: Path, rows: Sequence[Row], meta: Mapping[str, str]) -> None:

@@ -346,11 +346,14 @@ def test_a_setting_tells_what_it_buys_and_costs() -> None:
         tuned("tune.dirty_bytes.seqread.mbps", 201, 200, "higher"),
     ]
     text = tuning.render(rows, SETTINGS)
-    assert "Buys 50 % on sync (max); costs 3.1 % on seqwrite (mbps); no difference on 1 other." in text
-    assert "| sync | max, ms | 300 | 600 | +50 % |" in text
-    assert "| seqwrite | mbps | 63 | 65 | −3.1 % |" in text
-    assert "| seqread | mbps | 201 | 200 | none |" in text
-    assert "A second" not in text
+    assert (
+        "Better: sync (longest) 300 instead of 600 ms. Worse: seqwrite (bandwidth) 63 instead of 65."
+        " No difference on 1 other." in text
+    )
+    assert "| sync | longest, ms | 300 | 600 | +50 % |" in text
+    assert "| seqwrite | bandwidth | 63 | 65 | −3.1 % |" in text
+    assert "| seqread | bandwidth | 201 | 200 | none |" in text
+    assert "A second of writing. Set in" in text
     assert "`vm.swappiness` | 1 | 60 | Not measured. |" in text
 
 
@@ -366,7 +369,7 @@ def test_a_setting_that_buys_nothing_is_told() -> None:
 )
 def test_a_setting_is_found_by_its_name_or_the_last_of_it(id_: str) -> None:
     text = tuning.render([tuned(id_, 1, 2)], SETTINGS)
-    assert "Buys 50 % on a (b)" in text
+    assert "Better: a (b) 1 instead of 2." in text
     assert "not among the settings" not in text
 
 
@@ -391,9 +394,23 @@ def test_nothing_measured_is_lost() -> None:
     text = tuning.render(rows, SETTINGS)
     assert "## `nr_requests`\n\nMeasured, and not among the settings." in text
     assert "| fair | ratio | 2 | 1 | 1.5 | +100 % |" in text
-    assert "1 without a share of the default to tell" in text
+    assert "1 without a share of the default to tell." in text
     assert "fair.read" not in text
     assert tuning.render([], []).startswith("# Tuning")
+
+
+def test_what_was_tried_and_is_not_set_says_why() -> None:
+    tried = [
+        tuning.Setting("queue/nr_requests", "", "256", "64", "the device is the limit"),
+        tuning.Setting("vm.laptop_mode", "", "5", "0", "never measured"),
+    ]
+    text = tuning.render([tuned("tune.nr_requests.seq.mbps", 2, 2, "higher")], SETTINGS, tried)
+    assert (
+        "## `queue/nr_requests`: not set\n\nTried with 256; the kernel's default is 64. The device is the limit."
+        in text
+    )
+    assert "laptop_mode" not in text
+    assert "not among the settings" not in text
 
 
 def test_tables_survive_bars_in_names() -> None:

@@ -5,21 +5,48 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lab.model import Row
-from lab.report.names import natural, number, title, words
+from lab.report.names import natural, number, title, with_unit, words
 
 # less than two runs of one experiment may differ
 NOISE = 0.01
 
 HEAD = """# Tuning, with evidence
 
-Generated from the bench's rows `tune.*` (`lab tuning`); edit the experiments, not this page.
-*gain* is how much better our value is than the kernel's default, by the direction that is better for
-the figure; less than 1 % is no difference, two runs of one experiment may differ by that.
+What each value that `conf/` sets for I/O buys, and what it costs. Generated from the bench's rows `tune.*` (`lab tuning`, see
+[the lab](lab.md)); edit the experiments, not this page.
+
+Each figure was measured twice in one guest, on the model of an eMMC 5.1 with ext4 and 2 GiB: with our value and with the
+kernel's default, all other values as in `conf/`. *gain* is how much better ours is, by the direction that is better for the
+figure; less than 1 % is no difference, two runs may differ by that. Longest waits and `p99` are one draw each: read them
+by their order of magnitude. *Left in memory* is how long a change of those who do not sync can be lost to a power cut.
+
+| case | what it is |
+|---|---|
+| copy, sync, player | a copy without end; beside it a recorder that syncs each 16 KB, and a player |
+| burst of 150 mb | 150 MB written at once on a board that is quiet: when write() returns |
+| hot pages, overwrite 100 files, rename 4 files a second | a minute of small changes: 64 pages; 100 files; new files renamed |
+| data, metadata | one change on a quiet board, until the device is given it |
+| read 1000 files, walk 8000 files, read again 64m | files read once; a tree walked, a file read after a large one |
+| light beside … | random reads of 4 KiB, one at a time, beside a load |
 """
+
+# as a reader would say it
+METRICS = {
+    "ms": "time", "mbps": "bandwidth", "iops": "IOPS", "written_mb": "written to the device", "risk": "left in memory",
+    "read_max": "longest read", "p50": "median", "max": "longest", "stalls": "stalls",
+    "write_mean": "mean write()", "write_max": "longest write()", "cold": "first time", "warm": "second time",
+    "after": "after a large file was read",
+}  # fmt: skip
+# what rows cannot tell
+NOTES = {
+    "commit": "Measured is the value of `/data`; that of `/recorder` comes with the recorder, which syncs its data by itself.",
+    "vm.dirty_background_bytes": "10 % of memory are more than `vm.dirty_bytes`; the kernel then takes half of that, 32 MiB."
+    " So this is 16 MiB against 32.",
+}
 
 
 class Setting(NamedTuple):
@@ -32,12 +59,17 @@ class Setting(NamedTuple):
     reason: str
 
 
-def render(rows: Sequence[Row], settings: Sequence[Setting | tuple[str, str, str, str, str]]) -> str:
+def render(
+    rows: Sequence[Row],
+    settings: Sequence[Setting | tuple[str, str, str, str, str]],
+    tried: Sequence[Setting] = (),
+) -> str:
     """The page. Rows are `tune.SETTING.CASE.metric`: `value` is with our setting, the peer `default` without.
 
     SETTING is the setting's name, or the name with all but letters and digits
-    made `_`, whole or from its last dot on. Rows of settings that nobody
-    listed come last, so that nothing measured is lost.
+    made `_`, whole or from its last dot or slash on. `tried` are values that
+    are not set, with the reason why not. Rows of what nobody listed come last,
+    so that nothing measured is lost.
     """
     tune = [r for r in rows if r.id.startswith("tune.") and r.id.count(".") >= 2]
     tune.sort(key=lambda r: (natural(r.id), natural(r.kernel)))
@@ -48,16 +80,26 @@ def render(rows: Sequence[Row], settings: Sequence[Setting | tuple[str, str, str
         found = [(r, rest) for r in tune if id(r) in left for rest in [_rest(r.id, setting.name)] if rest]
         left -= {id(r) for r, _ in found}
         told = _sentence(found)
+        short = _sentence(found, 2)
         summary.append(
-            f"| `{_cell(setting.name)}` | {_cell(setting.ours)} | {_cell(setting.default)} | {told} |"
+            f"| `{_cell(setting.name)}` | {_cell(_size(setting))} | {_cell(setting.default)} | {short} |"
         )
+        note = f" {NOTES[setting.name]}" if setting.name in NOTES else ""
         parts.append(
-            f"## `{setting.name}`\n\n{_line(setting.reason)} Set in `{setting.where}` to {setting.ours}; "
-            f"the kernel's default is {setting.default}.\n\n{_table(found)}{told}\n"
+            f"## `{setting.name}`\n\n{_line(setting.reason)} Set in `{setting.where}` to {_size(setting)}; "
+            f"the kernel's default is {setting.default}.{note}\n\n{_table(found)}{told}\n"
         )
     if summary:
         heading = "| setting | ours | default | what it does |\n|---|---|---|---|\n"
         parts.insert(1, heading + "\n".join(summary) + "\n")
+    for setting in tried:
+        found = [(r, rest) for r in tune if id(r) in left for rest in [_rest(r.id, setting.name)] if rest]
+        if found:
+            left -= {id(r) for r, _ in found}
+            parts.append(
+                f"## `{setting.name}`: not set\n\nTried with {setting.ours}; the kernel's default is {setting.default}. "
+                f"{_line(setting.reason)}\n\n{_table(found)}{_sentence(found)}\n"
+            )
     others: dict[str, list[tuple[Row, tuple[str, ...]]]] = {}
     for row in tune:
         if id(row) in left:
@@ -85,7 +127,7 @@ def gain(row: Row) -> float | None:
 
 def _rest(row_id: str, name: str) -> tuple[str, ...] | None:
     """Case and metric of a row of that setting."""
-    last = name.rsplit(".", 1)[-1]
+    last = re.split(r"[./]", name)[-1]
     for candidate in (name, _slug(name), last, _slug(last)):
         prefix = f"tune.{candidate}."
         if row_id.startswith(prefix):
@@ -105,8 +147,8 @@ def _table(found: Sequence[tuple[Row, tuple[str, ...]]]) -> str:
     head = ["case", "figure", *(["kernel"] if kernels else []), "with", "default", *values, "gain"]
     lines = [head, ["---"] * 2 + (["---"] if kernels else []) + ["---:"] * (3 + len(values))]
     for row, rest in found:
-        metric = f"{words(rest[-1])}, {row.unit}" if row.unit else words(rest[-1])
-        cells = [title(rest[:-1]) or "–", metric, *([row.kernel] if kernels else []), number(row.value)]
+        metric = f"{_metric(rest)}, {row.unit}" if row.unit not in ("", _metric(rest)) else _metric(rest)
+        cells = [_title(rest) or "–", metric, *([row.kernel] if kernels else []), number(row.value)]
         cells += [number(row.peers[p]) if p in row.peers else "–" for p in ("default", *values)]
         lines.append([*cells, _percent(gain(row))])
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n\n"
@@ -123,8 +165,8 @@ def _rounded(percent: float) -> str:
     return text if percent < 0 else f"+{text}"
 
 
-def _sentence(found: Sequence[tuple[Row, tuple[str, ...]]]) -> str:
-    """What the setting buys and costs, the most first."""
+def _sentence(found: Sequence[tuple[Row, tuple[str, ...]]], most: int | None = None) -> str:
+    """What the setting buys and costs, the most first; of each at most so many."""
     if not found:
         return "Not measured."
     gains = [(g, row, rest) for row, rest in found for g in [gain(row)] if g is not None]
@@ -133,27 +175,40 @@ def _sentence(found: Sequence[tuple[Row, tuple[str, ...]]]) -> str:
     costs = sorted((x for x in gains if x[0] < -NOISE), key=lambda x: x[0])
     same = len(gains) - len(buys) - len(costs)
 
-    def each(some: Iterable[tuple[float, Row, tuple[str, ...]]]) -> str:
-        return ", ".join(
-            f"{number(round(abs(100 * g), 1 if abs(g) < 0.1 else 0))} % on {_case(row, rest, kernels)}"
-            for g, row, rest in some
-        )
+    def each(some: Sequence[tuple[float, Row, tuple[str, ...]]]) -> str:
+        listed = [
+            f"{_case(row, rest, kernels)} {number(row.value)} instead of {with_unit(row.peers['default'], row.unit)}"
+            for _, row, rest in some[:most]
+        ]
+        return "; ".join([*listed, f"{len(some) - len(listed)} more"] if len(some) > len(listed) else listed)
 
-    told = [f"buys {each(buys)}"] if buys else ["buys nothing that could be measured"] if gains else []
+    told = [f"better: {each(buys)}"] if buys else ["buys nothing that could be measured"] if gains else []
     if costs:
-        told.append(f"costs {each(costs)}")
+        told.append(f"worse: {each(costs)}")
     if same and (buys or costs):
         told.append(f"no difference on {same} {'other' if same == 1 else 'others'}")
     if unclear := len(found) - len(gains):
         told.append(f"{unclear} without a share of the default to tell")
-    text = "; ".join(told)
-    return _cell(f"{text[0].upper()}{text[1:]}.")
+    return _cell(" ".join(f"{text[0].upper()}{text[1:]}." for text in told))
+
+
+def _title(rest: tuple[str, ...]) -> str:
+    return title(rest[:-1]).replace("-", " ")
+
+
+def _metric(rest: tuple[str, ...]) -> str:
+    return METRICS.get(rest[-1], words(rest[-1]))
+
+
+def _size(setting: Setting) -> str:
+    """The value, bytes as MiB too."""
+    whole = setting.name.endswith("_bytes") and setting.ours.isdigit() and int(setting.ours) % 2**20 == 0
+    return f"{setting.ours} ({int(setting.ours) // 2**20} MiB)" if whole else setting.ours
 
 
 def _case(row: Row, rest: tuple[str, ...], kernels: bool) -> str:
-    name = title(rest[:-1])
-    metric = words(rest[-1])
-    return f"{name} ({metric})" + (f" on {row.kernel}" if kernels else "") if name else metric
+    name = _title(rest)
+    return f"{name} ({_metric(rest)})" + (f" on {row.kernel}" if kernels else "") if name else _metric(rest)
 
 
 def _cell(text: str) -> str:
@@ -163,4 +218,5 @@ def _cell(text: str) -> str:
 def _line(reason: str) -> str:
     """As a sentence."""
     text = " ".join(reason.split())
+    text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) or not text else f"{text}."
