@@ -463,4 +463,6 @@ void ek_perf_stop(struct ek_data *ek)
 		spin_lock_irq(&perf->lock);
 	}
 	spin_unlock_irq(&perf->lock);
+	/* the last timer may still be on its way out of here */
+	synchronize_rcu();
 }
