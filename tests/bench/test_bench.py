@@ -55,6 +55,16 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(workdir=tmp_path / "work", cache=tmp_path / "cache")
 
 
+# --- what goes in ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["evenkeel", "flashsim"])
+def test_a_module_is_the_same_wherever_it_is_built(module: str) -> None:
+    """Kept reports are found by what went in: a path in it would hide them from the next clone."""
+    built = TOP / "build/6.12" / f"{module}.ko"
+    assert str(TOP).encode() not in built.read_bytes()
+
+
 # --- the quick bench ----------------------------------------------------------
 
 

@@ -40,6 +40,7 @@ start() {
 	job p/y --rw=randwrite --bs=512k --direct=1 --ioengine=libaio --iodepth=2
 	job a --rw=randrw --bs=128k --direct=1 --ioengine=io_uring --iodepth=16
 }
+step() { echo "torture: $*" > /dev/kmsg; }
 stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; wait; }
 rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 
@@ -73,9 +74,11 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=1g --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
 	n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
 done 2> /tmp/errors
+step "load ends"
 kill $reader
+for g in p/x c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
 stop
-idle "the load"
+idle "the load"; step "bad input"
 ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })
 cat /tmp/fio.* | report fio
 backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state)
@@ -84,7 +87,6 @@ backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
 for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.perf "$v"; done
-for g in p/x c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
 echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
 refuse /cg/b/io.evenkeel.perf "$(cat /sys/block/nullb0/dev) 41"
 echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
@@ -93,6 +95,7 @@ for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/ios
 refuse $q/iosched/starve_ms 60001
 
 # the device goes away under load, and comes back
+step "hot unplug"
 for i in 1 2 3; do
 	start; sleep 1
 	echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0

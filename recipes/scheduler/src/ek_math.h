@@ -121,21 +121,28 @@ static inline u32 ek_size_class(u32 bytes)
  * Mean service time in ns (below 2^50) with @sample as the @nr th one, counted
  * from 1: the mean of all at first, of the last EK_PERF_SAMPLES in the end. Few
  * would not do: requests that come at a steady pace find the device in a slow
- * phase more often than its mean over requests says.
+ * phase more often than its mean over requests says. One that hangs until it
+ * times out counts no more than others that are slow.
  */
 static inline u64 ek_perf_mean(u64 mean, u64 sample, u32 nr)
 {
-	s64 step = (s64)(sample - mean);
+	s64 step;
 
+	if (nr > 16)
+		sample = min_t(u64, sample, 64 * mean + 1);
+	step = (s64)(sample - mean);
 	nr = min_t(u32, nr, EK_PERF_SAMPLES);
 	return mean + (step < 0 ? -(s64)div_u64(-step, nr) :
 				  (s64)div_u64(step, nr));
 }
 
+/* However slow a device is asked for: nobody shall think that it hangs. */
+#define EK_PERF_IDEAL_MAX	(5 * 1000000000ULL)
+
 /* S3 (3): how long a request with service time @mean takes at @percent. */
 static inline u64 ek_perf_ideal(u64 mean, u32 percent)
 {
-	return div_u64(mean * 100, percent);
+	return min_t(u64, div_u64(mean * 100, percent), EK_PERF_IDEAL_MAX);
 }
 
 /*

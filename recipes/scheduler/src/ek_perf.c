@@ -32,6 +32,9 @@
 /* regulated completions between two looks at how long they took */
 #define EK_PERF_ROUND	64
 
+/* the longest time without a look at whether the queue is being frozen */
+#define EK_PERF_LOOK_NS	(50 * NSEC_PER_MSEC)
+
 /* what is made up for, in ideal times */
 #define EK_PERF_CARRY	4
 
@@ -342,8 +345,12 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 	list_for_each_entry(g, &ek->perf.ready, perf_ready) {
 		if (atomic_read(&g->in_flight))
 			continue;
-		at = READ_ONCE(g->perf_free);
+		/* who freezes the queue waits for all that is in it */
+		at = READ_ONCE(ek->q->mq_freeze_depth) ?
+		     0 : READ_ONCE(g->perf_free);
 		if (at > now) {
+			/* look again now and then whether that is so */
+			at = min(at, now + EK_PERF_LOOK_NS);
 			if (!*until || at < *until)
 				*until = at;
 			continue;

@@ -146,10 +146,12 @@ def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
 ) -> None:
     mean = 0
     for nr, sample in enumerate(samples, 1):
-        mean = ek.ek_perf_mean(mean, sample, nr)
+        before, mean = mean, ek.ek_perf_mean(mean, sample, nr)
         assert min(samples) - 1 <= mean <= max(samples) + 1
-        if nr <= 256:
+        if nr <= 16:
             assert abs(mean - sum(samples[:nr]) / nr) <= nr
+        else:
+            assert mean <= before + 64 * before / min(nr, 256) + 1, "one that hung counts for 64 at most"
 
 
 @pytest.mark.parametrize(
@@ -163,4 +165,4 @@ def test_the_cap_is_the_papers(ek: ctypes.CDLL, percent: int, others: int, allow
 
 @given(mean=st.integers(1, 2**50), percent=st.integers(1, 100))
 def test_the_ideal_time_is_that_of_a_slower_device(ek: ctypes.CDLL, mean: int, percent: int) -> None:
-    assert ek.ek_perf_ideal(mean, percent) == mean * 100 // percent
+    assert ek.ek_perf_ideal(mean, percent) == min(mean * 100 // percent, 5 * 10**9)
