@@ -41,7 +41,7 @@ start() {
 	job a --rw=randrw --bs=128k --direct=1 --ioengine=io_uring --iodepth=16
 }
 step() { echo "torture: $*" > /dev/kmsg; }
-stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; wait; }
+stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; }
 rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 
 device

@@ -35,7 +35,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (ek_gate_open(ek))
 		return;
 	g = ek_current_group(ek);
-	if (READ_ONCE(g->perf)) {
+	if (READ_ONCE(g->perf) || READ_ONCE(g->regulated)) {
 		/* has its own limit, and the last quarter of the tags */
 	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
