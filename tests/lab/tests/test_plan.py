@@ -19,7 +19,7 @@ def full() -> list[Job]:
     return bench.plan(experiments.load().values(), quick=False)
 
 
-# 37 s a guest on a machine that did other things too, two at a time: 95 min there, 60 on a quiet one
+# 39 s a guest on a machine that did other things too, two at a time: 100 min there, an estimated 70 on a quiet one
 GUESTS = 300
 # these run alone, 20 to 50 s each whatever the machine: 12 min
 ON_HOST = 16

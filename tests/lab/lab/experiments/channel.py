@@ -42,8 +42,9 @@ class Pattern:
     mixed: bool = False
 
 
-RANDOM = "--bs=4k --iodepth=32 --numjobs=4"
-STREAM = "--bs=128k --iodepth=32"
+# 20,000 requests say the same within 0.3 % as 40,000; of streams, 0.5 s differ by 2 %
+RANDOM = "--bs=4k --iodepth=32 --numjobs=4 --ramp_time=250ms --runtime=500ms"
+STREAM = "--bs=128k --iodepth=32 --ramp_time=500ms --runtime=1"
 MIXED = Pattern("mixed-90-10", "random, 90 % reads", f"--rw=randrw --rwmixread=90 {RANDOM}", True)
 PATTERNS = (
     Pattern("seqread", "sequential read", f"--rw=read {STREAM}"),
@@ -67,8 +68,8 @@ run() {
 	device
 	scheduler "$DEV" $2
 	fio --name=channel --filename=/dev/$DEV --direct=1 --ioengine=io_uring --fixedbufs=1 --registerfiles=1 $FIO \\
-		--norandommap --random_generator=tausworthe64 --randseed=1 --group_reporting --time_based --ramp_time=500ms \\
-		--runtime=1 --eta=never --output-format=json --output=/tmp/$1 || fail "fio failed with $1"
+		--norandommap --random_generator=tausworthe64 --randseed=1 --group_reporting --time_based \\
+		--eta=never --output-format=json --output=/tmp/$1 || fail "fio failed with $1"
 	report "$1" < "/tmp/$1"
 	rmmod flashsim || fail 'flashsim does not unload'
 }
