@@ -466,10 +466,12 @@ again:
 	flight = atomic_read(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
 	/* those are few, and what they ask for is kept free for them */
-	g = ek_perf_first(ek, &perf_until);
-	if (unlikely(g)) {
-		rq = ek_group_first(g);
-		return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
+	if (unlikely(!list_empty(&ek->perf.ready))) {
+		g = ek_perf_first(ek, &perf_until);
+		if (g) {
+			rq = ek_group_first(g);
+			return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
+		}
 	}
 	g = ek_first_backlogged(ek);
 	if (unlikely(!g))

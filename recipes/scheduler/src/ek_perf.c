@@ -339,8 +339,6 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 	u64 now, at;
 
 	*until = 0;
-	if (list_empty(&ek->perf.ready))
-		return NULL;
 	now = ktime_get_ns();
 	list_for_each_entry(g, &ek->perf.ready, perf_ready) {
 		if (atomic_read(&g->in_flight))
