@@ -196,7 +196,7 @@ struct ek_data {
 	atomic_t in_flight;
 	atomic_t in_flight_kb;
 	bool idled;		/* the device had nothing to do; any context */
-	bool timing;		/* times are taken; under the queue's lock */
+	bool timing;		/* times are taken; any context */
 
 	struct ek_window window[2];	/* [op_is_write] */
 	u64 slice_begin;	/* ns */
@@ -337,6 +337,7 @@ void ek_perf_stop(struct ek_data *ek);
 void ek_perf_hook(struct ek_data *ek, struct request *rq);
 void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now);
 void ek_perf_tick(struct ek_data *ek);
+void ek_perf_convert(struct ek_data *ek, struct ek_group *g);
 void ek_perf_enter(struct ek_data *ek, struct ek_group *g);
 struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until);
 void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
@@ -356,6 +357,7 @@ extern struct blkcg_policy ek_policy;
 struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio);
 struct ek_group *ek_current_group(struct ek_data *ek);
 void ek_stash_bio(struct ek_data *ek, struct bio *bio);
+bool ek_stash_left(struct ek_data *ek);
 void ek_stash_clear(struct ek_data *ek);
 void ek_account(struct ek_group *g, struct request *rq, u64 now);
 int ek_cgroup_init(void);

@@ -153,6 +153,12 @@ void ek_stash_bio(struct ek_data *ek, struct bio *bio)
 		ek_group_put(old);
 }
 
+/* Is there one on this CPU that a request did not take? */
+bool ek_stash_left(struct ek_data *ek)
+{
+	return READ_ONCE(raw_cpu_ptr(ek->stash)->group);
+}
+
 /* The queue is frozen: nobody writes to it. */
 void ek_stash_clear(struct ek_data *ek)
 {
@@ -244,13 +250,12 @@ static void ek_alloc_histograms(struct blkcg *blkcg)
 	} while (h);
 }
 
-/* From now on requests know when they were issued. Under the queue's lock. */
+/* From now on requests know when they were issued. Any context. */
 static void ek_time_requests(struct ek_data *ek)
 {
-	if (ek->timing)
-		return;
 	/* undone in ek_stop() */
-	ek->timing = true;
+	if (READ_ONCE(ek->timing) || xchg(&ek->timing, true))
+		return;
 	blk_stat_enable_accounting(ek->q);
 }
 

@@ -36,7 +36,13 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 		return;
 	g = ek_current_group(ek);
 	if (READ_ONCE(g->perf) || READ_ONCE(g->regulated)) {
-		/* has its own limit, and the last quarter of the tags */
+		/*
+		 * Passes the gate with up to a quarter of the tags; its queue
+		 * does not move by weight, and must not shut out the others.
+		 */
+		if (4 * (u32)atomic_read(&g->held) >=
+		    max_t(u32, READ_ONCE(data->q->nr_requests), 8))
+			data->shallow_depth = 1;
 	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
 		if (!ek_gate_fits(ek, g, async))
@@ -80,7 +86,7 @@ static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
 	if (free)
 		blk_mq_free_request(free);
 out:
-	if (!merged && !ek_gate_open(ek))
+	if (!merged && (!ek_gate_open(ek) || ek_stash_left(ek)))
 		ek_stash_bio(ek, bio);
 	return merged;
 }
@@ -232,9 +238,11 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	if (unlikely(READ_ONCE(ek->sample) == rq))
 		WRITE_ONCE(ek->sample, NULL);
 	atomic_sub(kb, &ek->in_flight_kb);
-	atomic_dec(&g->in_flight);
-	if (unlikely(g->regulated))
+	if (unlikely(READ_ONCE(g->regulated)))
 		atomic_dec(&ek->perf_in_flight);
+	/* with nothing in the device it may change: see ek_perf_enter() */
+	smp_mb__before_atomic();
+	atomic_dec(&g->in_flight);
 	if (atomic_dec_and_test(&ek->in_flight))
 		WRITE_ONCE(ek->idled, true);
 	/* pairs with the barrier in ek_next(): one of us sees the other */
@@ -387,7 +395,8 @@ static void ek_stop(struct elevator_queue *e)
 	ek_groups_clear(ek);
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
-	/* nobody can look any more */
+	/* who looks (ek_stat_show) may do so under RCU alone; then nobody does */
+	synchronize_rcu();
 	if (ek->timing)
 		blk_stat_disable_accounting(ek->q);
 }

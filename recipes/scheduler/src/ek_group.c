@@ -58,6 +58,11 @@ static struct rb_root_cached *ek_tree(struct ek_data *ek, struct ek_group *g)
 void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
+	/* one with submitters at the gate may be out of the race: regulated */
+	if (!g->active) {
+		g->share = g->share_node.weight << EK_SHARE_SHIFT;
+		return;
+	}
 	g->share = ek_node_share(&g->share_node);
 	g->ahead = ek_vtime(ek->ahead_kb, g->share);
 	g->share_generation = ek->top.generation;
@@ -67,7 +72,7 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
-	if (g->active)
+	if (g->active || g->regulated)
 		return;
 	g->active = true;
 	g->backlogged = g->queued;
@@ -463,7 +468,8 @@ struct request *ek_next(struct ek_data *ek)
 			return rq;
 	}
 again:
-	flight = atomic_read(&ek->in_flight);
+	/* before what each group has there: ek_landed() counts that down first */
+	flight = atomic_read_acquire(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
 	/* those are few, and what they ask for is kept free for them */
 	if (unlikely(!list_empty(&ek->perf.ready))) {
@@ -476,8 +482,17 @@ again:
 	g = ek_first_backlogged(ek);
 	if (unlikely(!g))
 		goto hold;
-	if (unlikely(ek->perf.nr && ek_perf_full(ek, flight)))
-		goto hold;
+	if (unlikely(ek->perf.nr)) {
+		/* one that is to be regulated begins with nothing in the device */
+		if (g->perf && !g->regulated) {
+			if (atomic_read(&g->in_flight))
+				goto hold;
+			ek_perf_convert(ek, g);
+			goto again;
+		}
+		if (ek_perf_full(ek, flight))
+			goto hold;
+	}
 	rq = ek_group_first(g);
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];

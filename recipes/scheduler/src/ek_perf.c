@@ -57,7 +57,7 @@ struct ek_job {
 	u64 due;		/* ns; 0: not known before it completes */
 	u32 bytes;
 	bool write;
-	atomic_t left;		/* hooks not yet given back */
+	atomic_t left;		/* hooks not yet given back, and starts of @timer */
 	u32 nr;
 	struct ek_hook hooks[] __counted_by(nr);
 };
@@ -81,13 +81,18 @@ static void ek_hook_finish(struct ek_hook *hook)
 	struct ek_job *job = hook->job;
 	struct bio *bio = hook->bio;
 
+	/*
+	 * Not its own end alone: a link of a chain has none that may be called,
+	 * and some want task context. What bio_endio() did before us it does
+	 * not do again.
+	 */
 	bio->bi_end_io = hook->end_io;
 	bio->bi_private = hook->private;
-	bio->bi_end_io(bio);
+	bio_endio(bio);
 	ek_job_put(job);
 }
 
-/* Give back all that is held back. Any context. */
+/* Give back all that is held back, and the count of the timer's start. Any context. */
 static void ek_job_release(struct ek_job *job)
 {
 	struct ek_perf *perf = &job->g->ek->perf;
@@ -95,8 +100,6 @@ static void ek_job_release(struct ek_job *job)
 	bool done;
 	u32 i;
 
-	/* each hook counts: the job lives until its last one is through */
-	atomic_inc(&job->left);
 	for (i = 0; i < job->nr; i++) {
 		spin_lock_irqsave(&perf->lock, flags);
 		done = job->hooks[i].done;
@@ -170,9 +173,12 @@ static void ek_hook_end_io(struct bio *bio)
 		ek_job_schedule(perf, job, now);
 	if (now < job->due && !bio->bi_status && !perf->stopping) {
 		hook->done = true;
-		if (!hrtimer_is_queued(&job->timer))
+		/* it may be running just now, and be started again */
+		if (!hrtimer_is_queued(&job->timer)) {
+			atomic_inc(&job->left);
 			hrtimer_start(&job->timer, ns_to_ktime(job->due),
 				      HRTIMER_MODE_ABS_SOFT);
+		}
 		spin_unlock_irqrestore(&perf->lock, flags);
 		return;
 	}
@@ -199,7 +205,7 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 	    (rq->cmd_flags & REQ_POLLED))
 		return;
 	g = ek_bio_group(ek, rq->bio);
-	if (!READ_ONCE(g->perf))
+	if (!READ_ONCE(g->perf) || !READ_ONCE(g->regulated))
 		return;
 	__rq_for_each_bio(bio, rq)
 		nr++;
@@ -319,13 +325,24 @@ void ek_perf_enter(struct ek_data *ek, struct ek_group *g)
 	    list_empty(&g->waiters) && !atomic_read(&g->in_flight)) {
 		if (g->active)
 			ek_group_retire(ek, g);
-		g->regulated = g->perf;
+		WRITE_ONCE(g->regulated, g->perf);
 	}
 	if (!g->regulated)
 		return;
 	g->perf_used = jiffies;
 	if (ek->perf.cap == U32_MAX)
 		ek_perf_cap(ek);
+}
+
+/* @g has requests, none in the device, and is regulated from now on. */
+void ek_perf_convert(struct ek_data *ek, struct ek_group *g)
+{
+	lockdep_assert_held(&ek->lock);
+	ek_group_retire(ek, g);
+	WRITE_ONCE(g->regulated, true);
+	list_add_tail(&g->perf_ready, &ek->perf.ready);
+	g->perf_used = jiffies;
+	ek_perf_cap(ek);
 }
 
 /*
@@ -335,14 +352,21 @@ void ek_perf_enter(struct ek_data *ek, struct ek_group *g)
  */
 struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 {
-	struct ek_group *g, *best = NULL;
+	struct ek_group *g, *next, *best = NULL;
 	u64 now, at;
 
 	*until = 0;
 	now = ktime_get_ns();
-	list_for_each_entry(g, &ek->perf.ready, perf_ready) {
+	list_for_each_entry_safe(g, next, &ek->perf.ready, perf_ready) {
 		if (atomic_read(&g->in_flight))
 			continue;
+		if (!g->perf) {
+			/* no longer: by weight, from here on */
+			list_del_init(&g->perf_ready);
+			g->regulated = false;
+			ek_group_activate(ek, g);
+			continue;
+		}
 		/* who freezes the queue waits for all that is in it */
 		at = READ_ONCE(ek->q->mq_freeze_depth) ?
 		     0 : READ_ONCE(g->perf_free);
@@ -427,7 +451,6 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 		WRITE_ONCE(g->perf, percent);
 		ek->perf.bonus = 0;
 		ek_perf_cap(ek);
-		WRITE_ONCE(ek->on_hold, false);
 	}
 	spin_unlock_irqrestore(&ek->lock, flags);
 	return ret;
@@ -454,17 +477,20 @@ void ek_perf_stop(struct ek_data *ek)
 	spin_lock_irq(&perf->lock);
 	perf->stopping = true;
 	while (!list_empty(&perf->jobs)) {
-		job = list_first_entry(&perf->jobs, struct ek_job, node);
+		bool cancelled = false;
+
 		/* one whose timer runs just now goes by itself */
-		if (!hrtimer_is_queued(&job->timer) ||
-		    hrtimer_try_to_cancel(&job->timer) != 1) {
-			spin_unlock_irq(&perf->lock);
-			schedule_timeout_uninterruptible(1);
-			spin_lock_irq(&perf->lock);
-			continue;
+		list_for_each_entry(job, &perf->jobs, node) {
+			cancelled = hrtimer_is_queued(&job->timer) &&
+				    hrtimer_try_to_cancel(&job->timer) == 1;
+			if (cancelled)
+				break;
 		}
 		spin_unlock_irq(&perf->lock);
-		ek_job_release(job);
+		if (cancelled)
+			ek_job_release(job);
+		else
+			schedule_timeout_uninterruptible(1);
 		spin_lock_irq(&perf->lock);
 	}
 	spin_unlock_irq(&perf->lock);
