@@ -345,7 +345,21 @@ bool ek_perf_full(struct ek_data *ek, u32 flight);
 int ek_perf_set(struct ek_group *g, u32 percent);
 
 /* ek_gate.c */
-bool ek_gate_open(struct ek_data *ek);
+/* below this many tags free, each is asked for by name */
+#define EK_FEW_TAGS	8
+
+/*
+ * Nobody waits and most tags are free: who asks need not even be known. With
+ * few tags it always matters who has them. Called without lock, and twice for
+ * each request.
+ */
+static inline bool ek_gate_open(struct ek_data *ek)
+{
+	return !READ_ONCE(ek->nr_waiting) &&
+	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS <
+	       READ_ONCE(ek->q->nr_requests);
+}
+
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async);
 void ek_gate_kick(struct ek_data *ek);
 void ek_gate_run(struct ek_data *ek);
@@ -357,7 +371,13 @@ extern struct blkcg_policy ek_policy;
 struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio);
 struct ek_group *ek_current_group(struct ek_data *ek);
 void ek_stash_bio(struct ek_data *ek, struct bio *bio);
-bool ek_stash_left(struct ek_data *ek);
+
+/* Is there one on this CPU that a request did not take? */
+static inline bool ek_stash_left(struct ek_data *ek)
+{
+	return READ_ONCE(raw_cpu_ptr(ek->stash)->group);
+}
+
 void ek_stash_clear(struct ek_data *ek);
 void ek_account(struct ek_group *g, struct request *rq, u64 now);
 int ek_cgroup_init(void);

@@ -153,12 +153,6 @@ void ek_stash_bio(struct ek_data *ek, struct bio *bio)
 		ek_group_put(old);
 }
 
-/* Is there one on this CPU that a request did not take? */
-bool ek_stash_left(struct ek_data *ek)
-{
-	return READ_ONCE(raw_cpu_ptr(ek->stash)->group);
-}
-
 /* The queue is frozen: nobody writes to it. */
 void ek_stash_clear(struct ek_data *ek)
 {

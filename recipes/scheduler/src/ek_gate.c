@@ -22,9 +22,6 @@
 /* a waiter looks by itself after this long, should a wake-up be lost */
 #define EK_GATE_BACKSTOP	(HZ / 4)
 
-/* below this many tags free, each is asked for by name */
-#define EK_FEW_TAGS	8
-
 /* an admitted submitter takes its tag within this; else it went elsewhere */
 #define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
 
@@ -39,17 +36,6 @@ struct ek_waiter {
 static u32 ek_tags(struct ek_data *ek)
 {
 	return READ_ONCE(ek->q->nr_requests) - ek->q->tag_set->reserved_tags;
-}
-
-/*
- * Nobody waits and most tags are free: who asks need not even be known. With
- * few tags it always matters who has them. Called without lock, and as often as
- * there are requests.
- */
-bool ek_gate_open(struct ek_data *ek)
-{
-	return !READ_ONCE(ek->nr_waiting) &&
-	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS < ek_tags(ek);
 }
 
 /* Is there room in the share of @g, which has @held tags, for one more? */
