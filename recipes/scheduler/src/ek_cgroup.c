@@ -450,6 +450,12 @@ static ssize_t ek_perf_write(struct kernfs_open_file *of, char *buf,
 	u32 percent;
 	int ret;
 
+	/*
+	 * Unlike a weight this takes from everybody, not from the parent's
+	 * share: not for who was given a part of the tree to divide.
+	 */
+	if (!file_ns_capable(of->file, &init_user_ns, CAP_SYS_ADMIN))
+		return -EPERM;
 	ret = ek_blkg_conf_begin(&ctx, strim(buf), blkcg, &ek_policy);
 	if (ret)
 		return ret;
