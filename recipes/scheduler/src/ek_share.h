@@ -94,14 +94,25 @@ static inline void ek_node_set_weight(struct ek_top *top, struct ek_node *n,
 	top->generation++;
 }
 
-/* The share of the own work of @n, which has some; EK_SHARE_ONE is weight 1. */
+#define EK_FRACTION_SHIFT	40
+
+/*
+ * The share of the own work of @n, which has some; EK_SHARE_ONE is weight 1.
+ * Taken as a fraction of the top-level node first, since each of its factors is
+ * at most 1: what a division cuts off, 2^-40, is never multiplied by more than
+ * the one weight at the end, and the result is right but for its last place.
+ */
 static inline u32 ek_node_share(const struct ek_node *n)
 {
-	u64 share = (u64)n->weight << EK_SHARE_SHIFT;
+	u64 part = 1ULL << EK_FRACTION_SHIFT;
+	u32 weight = n->weight;
 
-	for (; n->parent; n = n->parent)
-		share = div64_u64(share * n->weight, n->sum);
-	return max_t(u64, share, 1);
+	for (; n->parent; n = n->parent) {
+		part = div64_u64(part * weight, n->sum);
+		weight = n->weight;
+	}
+	part = (part * weight) >> (EK_FRACTION_SHIFT - EK_SHARE_SHIFT);
+	return max_t(u64, part, 1);
 }
 
 #endif /* EK_SHARE_H */

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 ONE = 1 << 16
@@ -67,6 +67,10 @@ steps = st.lists(
 
 
 @given(shape=trees(), todo=steps)
+@example(  # a small part of a light child below a heavy parent
+    shape=([0, 0, 0, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4], [33, *[1] * 7, 5, *[1] * 6]),
+    todo=[("work", 9, 1), ("work", 15, 1)],
+)
 def test_shares_are_what_the_tree_says_after_any_change(
     tree: ctypes.CDLL, shape: tuple[list[int], list[int]], todo: list[tuple[str, int, int]]
 ) -> None:
@@ -97,7 +101,8 @@ def test_shares_are_what_the_tree_says_after_any_change(
                 continue
             exact = model.share(i) * ONE
             got = tree.shim_share(i)
-            assert abs(got - exact) <= 1 + exact / 2**16 + len(parents), f"node {i}"
+            # right but for the last place, whatever the weights on the way up
+            assert abs(got - exact) <= Fraction(101, 100), f"node {i}"
             total += got
             # who kept the share of this generation may go on using it
             if i in known and known[i][0] == tree.shim_generation():
