@@ -200,7 +200,7 @@ bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,
 # --- tests -----------------------------------------------------------------
 
 PYTEST := $(ENTER) python3 -m pytest -q
-.PHONY: test lint unit kunit lab torture boot browser
+.PHONY: test lint unit fuzz kunit lab torture boot browser
 test: ## all of it; each stage also by its name: lint unit kunit lab torture boot browser
 	@begin=$$SECONDS; rm -f $(B)/stages.log
 	for t in lint unit kunit torture lab boot browser; do $(MAKE) --no-print-directory $$t; done
@@ -212,8 +212,10 @@ lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/b
 	$(ENTER) tests/lint $(SOURCE) $(K)/board
 unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.json
 	@$(call stage,unit tests)
-	$(PYTEST) --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab/tests tests/flashsim/tests
+	$(PYTEST) --hypothesis-profile=ci --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab/tests tests/flashsim/tests
 	$(ENTER) tests/meson recipes/loads recipes/demo
+fuzz: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the property tests with new examples each time, FUZZ times (default 20)
+	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
 	@$(call stage,KUnit)
 	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
