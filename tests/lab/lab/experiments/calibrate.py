@@ -49,10 +49,14 @@ grep flashsim_request: $t/trace | awk '{
 """
 
 
-def _seconds(preset: str, metric: str) -> tuple[int, int]:
+def _seconds(preset: str, metric: str, want: dict[str, Any]) -> tuple[int, int]:
     """How long to let it settle, and to measure: a disk does few requests a second."""
     if preset == "hdd-5400":
         return 0, 30
+    if "mb" in want:
+        # half of the stream each; pauses for collection come some times a second
+        half = round(want["mb"] * 1.048576 / want["value"] / 2)
+        return half, half
     # past the write buffer
     return (1, 2) if metric.startswith("seq") else (0, 1)
 
@@ -60,10 +64,11 @@ def _seconds(preset: str, metric: str) -> tuple[int, int]:
 def _experiment(preset: str, cited: dict[str, Any]) -> Experiment:
     lines = ["uname -r | report kernel"]
     for metric, want in cited.items():
-        settle, seconds = _seconds(preset, metric)
+        settle, seconds = _seconds(preset, metric, want)
         rw = ("" if metric.startswith("seq") else "rand") + ("write" if "write" in metric else "read")
+        device = f"load flashsim preset={preset} set={want['set']}" if "set" in want else "device"
         lines += [
-            'device; scheduler "$DEV"',
+            f'{device}; scheduler "$DEV"',
             f"{FIO} --rw={rw} --bs={want['kb']}k --iodepth={want['depth']}"
             f" --size={want.get('span_mb', 4096)}m --ramp_time={settle} --runtime={seconds}"
             f" --output=/tmp/{metric} || fail 'fio failed at {metric}'",
