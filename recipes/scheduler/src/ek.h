@@ -160,7 +160,7 @@ struct ek_perf {
 	s32 bonus;		/* what was learned: cap - rule */
 
 	spinlock_t lock;	/* all below: see above */
-	struct list_head jobs;		/* requests whose bios pass through ek_perf.c */
+	struct list_head jobs;		/* requests that are complete and held back */
 	bool stopping;
 	u64 last_done;			/* ns: last completion of anybody's request */
 	u64 mean[2][EK_SIZES];		/* ns: service time */
@@ -245,7 +245,11 @@ struct ek_data {
 	u64 nr_stale_grants;
 };
 
-/* The group that @rq is accounted to; set from insertion until it is freed. */
+/*
+ * What we keep with a request: priv[0] the group that it is accounted to, from
+ * insertion until it is freed; priv[1] its cost while it is in the device; and
+ * in the place for an io_cq, of which we have none, an ek_job: see ek_perf.c.
+ */
 static inline struct ek_group *ek_rq_group(struct request *rq)
 {
 	return rq->elv.priv[0];
@@ -335,6 +339,7 @@ void ek_window_measure(struct ek_data *ek, u64 now);
 void ek_perf_init(struct ek_data *ek);
 void ek_perf_stop(struct ek_data *ek);
 void ek_perf_hook(struct ek_data *ek, struct request *rq);
+void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now);
 void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now);
 void ek_perf_tick(struct ek_data *ek);
 void ek_perf_convert(struct ek_data *ek, struct ek_group *g);

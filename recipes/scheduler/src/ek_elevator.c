@@ -58,6 +58,7 @@ static void ek_prepare_request(struct request *rq)
 {
 	struct ek_data *ek = ek_queue_data(rq->q);
 
+	rq->elv.icq = NULL;
 	rq->elv.priv[0] = NULL;
 	rq->elv.priv[1] = NULL;
 	atomic_inc(&ek->tags_used);
@@ -278,6 +279,8 @@ static void ek_completed_request(struct request *rq, u64 now)
 	if (unlikely(READ_ONCE(ek->perf.nr)))
 		ek_perf_learn(ek, rq, now);
 	ek_landed(ek, g, rq);
+	if (unlikely(rq->elv.icq))
+		ek_perf_complete(ek, rq, now);
 }
 
 /* The driver gives @rq back; it comes again through ek_insert_requests(). */
@@ -295,6 +298,8 @@ static void ek_finish_request(struct request *rq)
 	struct ek_data *ek = ek_queue_data(rq->q);
 	struct ek_group *g = ek_rq_group(rq);
 
+	if (unlikely(rq->elv.icq))
+		ek_perf_complete(ek, rq, ktime_get_ns());
 	if (g) {
 		ek_landed(ek, g, rq);
 		rq->elv.priv[0] = NULL;

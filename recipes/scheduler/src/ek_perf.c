@@ -19,8 +19,10 @@
  *    when service times vary so much that what is late cannot be made up for,
  *    there is less: the cap follows the accuracy (ek_perf_adapt()).
  *
- * What is held back are bios: the request is complete, and its tag free. Their
- * bi_end_io is replaced when the request is inserted, and called when due.
+ * What is held back are bios: the request is complete, and its tag free. Each
+ * bio of a request that is inserted gets one more count of what remains of it,
+ * as if it had been split, and that is ended when it is due. Nothing of the bio
+ * is replaced, and what else remains of it is not waited for here.
  */
 #include "ek.h"
 
@@ -38,77 +40,43 @@
 /* what is made up for, in ideal times */
 #define EK_PERF_CARRY	4
 
-struct ek_hook {
-	struct ek_job *job;
-	struct bio *bio;
-	bio_end_io_t *end_io;
-	void *private;
-	bool done;	/* complete and held back; under ek_perf.lock */
-};
-
-/* The bios of one request of a regulated group. */
+/*
+ * One request of a regulated group. It belongs to the request until that is
+ * complete, then to its timer; nothing but @node is shared.
+ */
 struct ek_job {
 	struct ek_group *g;	/* a reference */
-	struct list_head node;	/* in ek_perf.jobs; under ek_perf.lock */
-	struct hrtimer timer;	/* set while something is held back */
+	struct list_head node;	/* in ek_perf.jobs while held back; under ek_perf.lock */
+	struct hrtimer timer;
 	struct rcu_head rcu;
 	u64 begin;		/* ns: when the request was allocated */
-	u64 ideal;		/* ns */
-	u64 due;		/* ns; 0: not known before it completes */
+	u64 due;		/* ns */
 	u32 bytes;
 	bool write;
-	atomic_t left;		/* hooks not yet given back, and starts of @timer */
 	u32 nr;
-	struct ek_hook hooks[] __counted_by(nr);
+	struct bio *bios[] __counted_by(nr);
 };
 
-static void ek_job_put(struct ek_job *job)
+static struct ek_job *ek_rq_job(struct request *rq)
 {
-	struct ek_perf *perf = &job->g->ek->perf;
-	unsigned long flags;
-
-	if (!atomic_dec_and_test(&job->left))
-		return;
-	spin_lock_irqsave(&perf->lock, flags);
-	list_del(&job->node);
-	spin_unlock_irqrestore(&perf->lock, flags);
-	ek_group_put(job->g);
-	kfree_rcu(job, rcu);
+	return (struct ek_job *)rq->elv.icq;
 }
 
-static void ek_hook_finish(struct ek_hook *hook)
+static void ek_rq_set_job(struct request *rq, struct ek_job *job)
 {
-	struct ek_job *job = hook->job;
-	struct bio *bio = hook->bio;
-
-	/*
-	 * Not its own end alone: a link of a chain has none that may be called,
-	 * and some want task context. What bio_endio() did before us it does
-	 * not do again.
-	 */
-	bio->bi_end_io = hook->end_io;
-	bio->bi_private = hook->private;
-	bio_endio(bio);
-	ek_job_put(job);
+	rq->elv.icq = (struct io_cq *)job;
 }
 
-/* Give back all that is held back, and the count of the timer's start. Any context. */
-static void ek_job_release(struct ek_job *job)
+/* Give the bios back. Any context, without locks; frees @job. */
+static void ek_job_end(struct ek_job *job)
 {
-	struct ek_perf *perf = &job->g->ek->perf;
-	unsigned long flags;
-	bool done;
+	struct ek_group *g = job->g;
 	u32 i;
 
-	for (i = 0; i < job->nr; i++) {
-		spin_lock_irqsave(&perf->lock, flags);
-		done = job->hooks[i].done;
-		job->hooks[i].done = false;
-		spin_unlock_irqrestore(&perf->lock, flags);
-		if (done)
-			ek_hook_finish(&job->hooks[i]);
-	}
-	ek_job_put(job);
+	for (i = 0; i < job->nr; i++)
+		bio_endio(job->bios[i]);
+	kfree_rcu(job, rcu);
+	ek_group_put(g);
 }
 
 static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
@@ -118,18 +86,19 @@ static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 	u64 now = ktime_get_ns();
 	unsigned long flags;
 
-	/* a timer is late, too */
 	spin_lock_irqsave(&perf->lock, flags);
+	list_del(&job->node);
+	/* a timer is late, too */
 	if (now > job->due && job->due == job->g->perf_free)
 		job->g->perf_late = now - job->due;
 	spin_unlock_irqrestore(&perf->lock, flags);
-	ek_job_release(job);
+	ek_job_end(job);
 	return HRTIMER_NORESTART;
 }
 
 /*
- * The request is complete at @now: when is it due? Under ek_perf.lock, once for
- * each request, in the order of their completion.
+ * The request is complete at @now: when is it due? Under ek_perf.lock, in the
+ * order of completion.
  */
 static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
 {
@@ -137,68 +106,40 @@ static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
 	u64 mean = perf->mean[job->write][ek_size_class(job->bytes)];
 	u32 percent = READ_ONCE(g->perf);
 	u64 begin = job->begin;
+	u64 ideal;
 
+	job->due = now;
 	/* nothing is known of such requests yet, or it was set free meanwhile */
-	if (!mean || !percent || perf->stopping) {
-		job->due = now;
+	if (!mean || !percent || perf->stopping)
 		return;
-	}
-	job->ideal = ek_perf_ideal(mean, percent);
+	ideal = ek_perf_ideal(mean, percent);
 	/* what the last one came too late is made up for */
-	begin -= min(g->perf_late, EK_PERF_CARRY * job->ideal);
+	begin -= min(g->perf_late, EK_PERF_CARRY * ideal);
 	begin = ek_later(begin, g->perf_free);
-	job->due = begin + job->ideal;
+	job->due = begin + ideal;
 	WRITE_ONCE(g->perf_free, job->due);
 	g->perf_late = now > job->due ? now - job->due : 0;
 	g->perf_ios++;
-	g->perf_ideal_ns += job->ideal;
+	g->perf_ideal_ns += ideal;
 	g->perf_actual_ns += max(now, job->due) - job->begin;
-	if (g->perf_late > job->ideal / 64)
+	if (g->perf_late > ideal / 64)
 		g->perf_nr_late++;
 	perf->round++;
-	perf->round_ideal += job->ideal;
+	perf->round_ideal += ideal;
 	perf->round_actual += max(now, job->due) - job->begin;
 }
 
-static void ek_hook_end_io(struct bio *bio)
-{
-	struct ek_hook *hook = bio->bi_private;
-	struct ek_job *job = hook->job;
-	struct ek_perf *perf = &job->g->ek->perf;
-	u64 now = ktime_get_ns();
-	unsigned long flags;
-
-	spin_lock_irqsave(&perf->lock, flags);
-	if (!job->due)
-		ek_job_schedule(perf, job, now);
-	if (now < job->due && !bio->bi_status && !perf->stopping) {
-		hook->done = true;
-		/* it may be running just now, and be started again */
-		if (!hrtimer_is_queued(&job->timer)) {
-			atomic_inc(&job->left);
-			hrtimer_start(&job->timer, ns_to_ktime(job->due),
-				      HRTIMER_MODE_ABS_SOFT);
-		}
-		spin_unlock_irqrestore(&perf->lock, flags);
-		return;
-	}
-	spin_unlock_irqrestore(&perf->lock, flags);
-	ek_hook_finish(hook);
-}
-
 /*
- * @rq of a regulated group is about to be inserted: have its completion pass
- * through here. Process or softirq context, without locks. Without memory it is
- * not regulated, which is better than to fail it.
+ * @rq of a regulated group is about to be inserted: have its completion wait
+ * for us. Process or softirq context, without locks. Without memory it is not
+ * regulated, which is better than to fail it.
  */
 void ek_perf_hook(struct ek_data *ek, struct request *rq)
 {
-	struct ek_perf *perf = &ek->perf;
 	struct ek_group *g;
 	struct ek_job *job;
-	unsigned long flags;
 	struct bio *bio;
-	u32 nr = 0, i = 0;
+	u32 nr = 0;
 
 	if (!rq->bio || !(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
 	    (req_op(rq) != REQ_OP_READ && req_op(rq) != REQ_OP_WRITE) ||
@@ -209,7 +150,7 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 		return;
 	__rq_for_each_bio(bio, rq)
 		nr++;
-	job = kzalloc(struct_size(job, hooks, nr), GFP_NOWAIT | __GFP_NOWARN);
+	job = kzalloc(struct_size(job, bios, nr), GFP_NOWAIT | __GFP_NOWARN);
 	if (!job)
 		return;
 	job->nr = nr;
@@ -218,21 +159,43 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 	job->begin = rq->start_time_ns;
 	job->bytes = blk_rq_bytes(rq);
 	job->write = op_is_write(req_op(rq));
-	atomic_set(&job->left, nr);
 	ek_hrtimer_setup(&job->timer, ek_job_due, HRTIMER_MODE_ABS_SOFT);
+	nr = 0;
 	__rq_for_each_bio(bio, rq) {
-		struct ek_hook *hook = &job->hooks[i++];
-
-		hook->job = job;
-		hook->bio = bio;
-		hook->end_io = bio->bi_end_io;
-		hook->private = bio->bi_private;
-		bio->bi_end_io = ek_hook_end_io;
-		bio->bi_private = hook;
+		bio_inc_remaining(bio);
+		job->bios[nr++] = bio;
 	}
+	ek_rq_set_job(rq, job);
+}
+
+/*
+ * @rq is complete at @now, and its bios but for what we hold, or it is freed
+ * without that. Any context, without locks.
+ */
+void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
+{
+	struct ek_job *job = ek_rq_job(rq);
+	struct ek_perf *perf = &ek->perf;
+	bool held = true;
+	unsigned long flags;
+	u32 i;
+
+	if (!job)
+		return;
+	ek_rq_set_job(rq, NULL);
+	for (i = 0; i < job->nr; i++)
+		held &= !job->bios[i]->bi_status;
 	spin_lock_irqsave(&perf->lock, flags);
-	list_add_tail(&job->node, &perf->jobs);
+	ek_job_schedule(perf, job, now);
+	held &= now < job->due;
+	if (held) {
+		list_add_tail(&job->node, &perf->jobs);
+		hrtimer_start(&job->timer, ns_to_ktime(job->due),
+			      HRTIMER_MODE_ABS_SOFT);
+	}
 	spin_unlock_irqrestore(&perf->lock, flags);
+	if (!held)
+		ek_job_end(job);
 }
 
 /* A request of anybody's was completed at @now: how long did the device take? */
@@ -468,7 +431,11 @@ void ek_perf_init(struct ek_data *ek)
 	perf->rule = U32_MAX;
 }
 
-/* The queue is frozen: no request is left, but completions that wait are. */
+/*
+ * The queue is frozen: no request is left, but completions that wait are. All of
+ * them have a timer, so that nothing else is waited for: what the freezing
+ * itself keeps from being submitted may be another part of the same bio.
+ */
 void ek_perf_stop(struct ek_data *ek)
 {
 	struct ek_perf *perf = &ek->perf;
@@ -477,20 +444,16 @@ void ek_perf_stop(struct ek_data *ek)
 	spin_lock_irq(&perf->lock);
 	perf->stopping = true;
 	while (!list_empty(&perf->jobs)) {
-		bool cancelled = false;
-
-		/* one whose timer runs just now goes by itself */
-		list_for_each_entry(job, &perf->jobs, node) {
-			cancelled = hrtimer_is_queued(&job->timer) &&
-				    hrtimer_try_to_cancel(&job->timer) == 1;
-			if (cancelled)
-				break;
-		}
-		spin_unlock_irq(&perf->lock);
-		if (cancelled)
-			ek_job_release(job);
-		else
+		job = list_first_entry(&perf->jobs, struct ek_job, node);
+		if (hrtimer_try_to_cancel(&job->timer) == 1) {
+			list_del(&job->node);
+			spin_unlock_irq(&perf->lock);
+			ek_job_end(job);
+		} else {
+			/* it runs just now, and goes by itself */
+			spin_unlock_irq(&perf->lock);
 			schedule_timeout_uninterruptible(1);
+		}
 		spin_lock_irq(&perf->lock);
 	}
 	spin_unlock_irq(&perf->lock);
