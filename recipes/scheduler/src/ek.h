@@ -6,11 +6,13 @@
  *   ek_group.c   which group is next, by virtual time
  *   ek_gate.c    which group gets the next scheduler tag
  *   ek_window.c  how much may be in the device
+ *   ek_channel.c  which of a group's reads, by flash channel
  *   ek_perf.c    regulated performance: completions that are held back
  *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
  *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
  *   ek_math.h    the arithmetic, testable in user space
  *   ek_share.h   what weights mean in a tree of cgroups, likewise
+ *   ek_channel.h  the map of channels and the choice among them, likewise
  */
 #ifndef EK_H
 #define EK_H
@@ -34,6 +36,15 @@
 #include "compat.h"
 #include "ek_math.h"
 #include "ek_share.h"
+#include "ek_channel.h"
+
+/* what waits in a group, each in order of arrival */
+enum ek_class {
+	EK_READ,
+	EK_WRITE_SYNC,	/* somebody waits for it, or may: direct, fsync() */
+	EK_WRITE_ASYNC,	/* written back */
+	EK_CLASSES,
+};
 
 /* the latencies that are kept, per direction */
 enum ek_hist {
@@ -80,8 +91,8 @@ struct ek_group {
 	u64 vtime;		/* start of the next request */
 	u32 queued;
 	u32 queued_kb;		/* estimate at insertion, for the gate */
-	struct list_head fifo[2];	/* [op_is_sync]: requests in order of arrival */
-	u32 sync_streak;	/* sync requests dispatched past a waiting async one */
+	struct list_head fifo[EK_CLASSES];
+	u32 sync_streak;	/* others dispatched past a waiting EK_WRITE_ASYNC */
 	unsigned long served;	/* jiffies: last dispatch, or begin of the queue */
 
 	atomic_t in_flight;	/* dispatched, not completed: any context */
@@ -100,6 +111,7 @@ struct ek_group {
 	u64 ios[2];
 	u64 merged[2];
 	u64 throttled;		/* submitters that had to wait at the gate */
+	u64 reordered;		/* reads taken before older ones for their channel */
 
 	/*
 	 * Regulated performance. @perf is what is asked for in percent, 0: none;
@@ -213,6 +225,9 @@ struct ek_data {
 	u32 small_us;		/* 0: not known yet */
 	unsigned long sampled;	/* jiffies */
 
+	/* see ek_channel.c; in the device, as in_flight */
+	atomic_t channel_flight[EK_CHANNELS_MAX];
+
 	struct ek_perf perf;
 	atomic_t perf_in_flight;	/* of @in_flight, those of regulated groups */
 
@@ -234,6 +249,9 @@ struct ek_data {
 	u32 think_max_us;
 	u32 starve_ms;
 	u32 perf_cap;
+	u32 read_lead_us;
+	u32 channels;
+	u32 chunk_kb;
 
 	/* counters: under lock */
 	u64 nr_holds;
@@ -255,15 +273,29 @@ static inline struct ek_group *ek_rq_group(struct request *rq)
 	return rq->elv.priv[0];
 }
 
-/* Cost in KiB while @rq is in flight, else 0. */
-static inline u32 ek_rq_flight_kb(struct request *rq)
+/* What of @rq is counted while it is in the device; 0: it is not there. */
+struct ek_flight {
+	u32 kb;		/* cost, at least 1 */
+	u16 channel;	/* EK_CHANNEL_NONE: on none */
+};
+
+static inline struct ek_flight ek_rq_flight(struct request *rq)
 {
-	return (u32)(unsigned long)rq->elv.priv[1];
+	unsigned long v = (unsigned long)rq->elv.priv[1];
+
+	return (struct ek_flight){ .kb = v >> 8, .channel = v & 0xff };
 }
 
-static inline void ek_rq_set_flight_kb(struct request *rq, u32 kb)
+static inline void ek_rq_set_flight(struct request *rq, struct ek_flight f)
 {
-	rq->elv.priv[1] = (void *)(unsigned long)kb;
+	rq->elv.priv[1] = (void *)((unsigned long)f.kb << 8 | f.channel);
+}
+
+static inline enum ek_class ek_rq_class(struct request *rq)
+{
+	if (!op_is_write(req_op(rq)))
+		return EK_READ;
+	return op_is_sync(rq->cmd_flags) ? EK_WRITE_SYNC : EK_WRITE_ASYNC;
 }
 
 static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
@@ -335,6 +367,11 @@ void ek_window_init(struct ek_data *ek);
 void ek_window_update(struct ek_data *ek, u64 now);
 void ek_window_measure(struct ek_data *ek, u64 now);
 
+/* ek_channel.c */
+bool ek_channel_on(struct ek_data *ek);
+u32 ek_rq_channel(struct ek_data *ek, struct request *rq);
+struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g);
+
 /* ek_perf.c */
 void ek_perf_init(struct ek_data *ek);
 void ek_perf_stop(struct ek_data *ek);
@@ -365,7 +402,7 @@ static inline bool ek_gate_open(struct ek_data *ek)
 	       READ_ONCE(ek->q->nr_requests);
 }
 
-void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async);
+void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf);
 void ek_gate_kick(struct ek_data *ek);
 void ek_gate_run(struct ek_data *ek);
 bool ek_gate_free(struct ek_data *ek, struct ek_group *g, bool async);

@@ -304,6 +304,8 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 		   READ_ONCE(ek->window[0].why),
 		   READ_ONCE(ek->window[1].beside_kb),
 		   READ_ONCE(ek->window[1].why));
+	if (ek->channels > 1 || g->reordered)
+		seq_printf(sf, " reordered=%llu", READ_ONCE(g->reordered));
 	if (g->perf || g->perf_ios)
 		seq_printf(sf, " perf=%u perf_ios=%llu perf_late=%llu perf_ideal_us=%llu perf_actual_us=%llu",
 			   g->perf, READ_ONCE(g->perf_ios),

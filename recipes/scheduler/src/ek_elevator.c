@@ -48,7 +48,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 		if (!ek_gate_fits(ek, g, async))
 			data->shallow_depth = 1;
 	} else if (!ek_gate_free(ek, g, async)) {
-		ek_gate_admit(ek, g, async);
+		ek_gate_admit(ek, g, opf);
 		data->nr_tags = 1;
 	}
 	ek_group_put(g);
@@ -125,7 +125,8 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 	/* request merges do not ask ek_allow_merge(): the sync part decides */
 	if (op_is_sync(next->cmd_flags) && !op_is_sync(rq->cmd_flags)) {
 		rq->cmd_flags |= REQ_SYNC;
-		list_move_tail(&rq->queuelist, &ek_rq_group(rq)->fifo[1]);
+		list_move_tail(&rq->queuelist,
+			       &ek_rq_group(rq)->fifo[ek_rq_class(rq)]);
 	}
 }
 
@@ -231,14 +232,16 @@ static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
 static void ek_landed(struct ek_data *ek, struct ek_group *g,
 		      struct request *rq)
 {
-	u32 kb = ek_rq_flight_kb(rq);
+	struct ek_flight in = ek_rq_flight(rq);
 
-	if (!kb)
+	if (!in.kb)
 		return;
-	ek_rq_set_flight_kb(rq, 0);
+	ek_rq_set_flight(rq, (struct ek_flight){});
 	if (unlikely(READ_ONCE(ek->sample) == rq))
 		WRITE_ONCE(ek->sample, NULL);
-	atomic_sub(kb, &ek->in_flight_kb);
+	if (unlikely(in.channel != EK_CHANNEL_NONE))
+		atomic_dec(&ek->channel_flight[in.channel]);
+	atomic_sub(in.kb, &ek->in_flight_kb);
 	if (unlikely(READ_ONCE(g->regulated)))
 		atomic_dec(&ek->perf_in_flight);
 	/* with nothing in the device it may change: see ek_perf_enter() */

@@ -29,6 +29,7 @@ struct ek_waiter {
 	struct list_head node;
 	struct task_struct *task;
 	unsigned long since;	/* jiffies */
+	u64 turn;		/* ns: its place among those of its group */
 	bool async;
 	bool admitted;
 };
@@ -182,19 +183,37 @@ void ek_gate_kick(struct ek_data *ek)
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
+/*
+ * In the order in which ek_group_first() would serve them: reads pass writes
+ * that came up to @read_lead_us earlier.
+ */
+static void ek_gate_queue(struct ek_group *g, struct ek_waiter *w)
+{
+	struct ek_waiter *before;
+
+	list_for_each_entry_reverse(before, &g->waiters, node)
+		if (before->turn <= w->turn)
+			break;
+	list_add(&w->node, &before->node);
+}
+
 /* Wait until @g may have a tag. Process context; holds no lock of ours. */
-void ek_gate_admit(struct ek_data *ek, struct ek_group *g, bool async)
+void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 {
 	struct ek_waiter w = {
-		.task = current, .async = async, .since = jiffies,
+		.task = current, .async = !op_is_sync(opf), .since = jiffies,
 	};
+	u64 now = ktime_get_ns();
 	bool waited = false;
 
+	w.turn = now;
+	if (op_is_write(opf))
+		w.turn += ek->read_lead_us * (u64)NSEC_PER_USEC;
 	spin_lock_irq(&ek->lock);
-	ek_group_arrive(ek, g, ktime_get_ns());
+	ek_group_arrive(ek, g, now);
 	if (list_empty(&g->waiters))
 		list_add_tail(&g->gate, &ek->gate);
-	list_add_tail(&w.node, &g->waiters);
+	ek_gate_queue(g, &w);
 	ek_group_activate(ek, g);
 	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting + 1);
 	/* pairs with the barrier in ek_finish_request() */

@@ -21,6 +21,8 @@
 void ek_group_init(struct ek_group *g, struct ek_data *ek,
 		   struct ek_group *parent)
 {
+	int i;
+
 	g->ek = ek;
 	if (parent) {
 		ek_group_get(parent);
@@ -31,8 +33,8 @@ void ek_group_init(struct ek_group *g, struct ek_data *ek,
 	g->share_generation = READ_ONCE(ek->top.generation) - 1;
 	g->share = EK_SHARE_ONE;
 	RB_CLEAR_NODE(&g->node);
-	INIT_LIST_HEAD(&g->fifo[0]);
-	INIT_LIST_HEAD(&g->fifo[1]);
+	for (i = 0; i < EK_CLASSES; i++)
+		INIT_LIST_HEAD(&g->fifo[i]);
 	INIT_LIST_HEAD(&g->waiters);
 	INIT_LIST_HEAD(&g->perf_node);
 	INIT_LIST_HEAD(&g->perf_ready);
@@ -177,7 +179,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	} else {
 		g->queued++;
 	}
-	list_add_tail(&rq->queuelist, &g->fifo[op_is_sync(rq->cmd_flags)]);
+	list_add_tail(&rq->queuelist, &g->fifo[ek_rq_class(rq)]);
 	ek->nr_queued++;
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
 	g->queued_kb += cost;
@@ -330,25 +332,44 @@ static struct ek_group *ek_group_owed(struct ek_data *ek, struct ek_group *g,
 	return NULL;
 }
 
-static struct request *ek_group_first(struct ek_group *g)
+static struct request *ek_fifo_first(struct ek_group *g, enum ek_class class)
 {
-	bool sync = !list_empty(&g->fifo[1]);
+	return list_first_entry_or_null(&g->fifo[class], struct request,
+					queuelist);
+}
 
-	if (sync && !list_empty(&g->fifo[0]) &&
-	    g->sync_streak >= EK_SYNC_STREAK)
-		sync = false;
-	return list_first_entry(&g->fifo[sync], struct request, queuelist);
+/*
+ * The request of @g, which has some, to serve next. Reads go before synchronous
+ * writes that came up to @read_lead_us earlier: each of them is then served as
+ * if it had come that much later, and none waits for long. Asynchronous writes
+ * have time, but are not passed over more than EK_SYNC_STREAK times in a row.
+ */
+static struct request *ek_group_first(struct ek_data *ek, struct ek_group *g)
+{
+	struct request *read = ek_fifo_first(g, EK_READ);
+	struct request *write = ek_fifo_first(g, EK_WRITE_SYNC);
+	struct request *async = ek_fifo_first(g, EK_WRITE_ASYNC);
+
+	if (async && (g->sync_streak >= EK_SYNC_STREAK || (!read && !write)))
+		return async;
+	if (write && (!read || write->start_time_ns + ek->read_lead_us * (u64)
+			       NSEC_PER_USEC < read->start_time_ns))
+		return write;
+	if (unlikely(ek->channels > 1) && ek_channel_on(ek))
+		return ek_channel_first(ek, g);
+	return read;
 }
 
 static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 				struct request *rq, u32 cost)
 {
+	struct ek_flight in = { .kb = cost, .channel = EK_CHANNEL_NONE };
 	int dir = op_is_write(req_op(rq));
 
-	if (op_is_sync(rq->cmd_flags))
-		g->sync_streak += !list_empty(&g->fifo[0]);
-	else
+	if (ek_rq_class(rq) == EK_WRITE_ASYNC)
 		g->sync_streak = 0;
+	else
+		g->sync_streak += !list_empty(&g->fifo[EK_WRITE_ASYNC]);
 
 	/* before it leaves the queue: the group must not look idle between */
 	atomic_inc(&g->in_flight);
@@ -359,7 +380,12 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		WRITE_ONCE(ek->sample, rq);
 	}
 	atomic_add(cost, &ek->in_flight_kb);
-	ek_rq_set_flight_kb(rq, cost);
+	if (unlikely(ek->channels > 1)) {
+		in.channel = ek_rq_channel(ek, rq);
+		if (in.channel != EK_CHANNEL_NONE)
+			atomic_inc(&ek->channel_flight[in.channel]);
+	}
+	ek_rq_set_flight(rq, in);
 	ek->window[dir].sent_kb += cost;
 	g->bytes[dir] += blk_rq_bytes(rq);
 	g->ios[dir]++;
@@ -399,7 +425,7 @@ static struct request *ek_serve_starved(struct ek_data *ek)
 	if (!starved)
 		return NULL;
 	ek->nr_starved++;
-	rq = ek_group_first(starved);
+	rq = ek_group_first(ek, starved);
 	ek_serve(ek, starved, rq, ek_rq_cost_kb(ek, rq));
 	/* out of turn: its virtual time is not the system's */
 	ek->vnow = vnow;
@@ -475,7 +501,7 @@ again:
 	if (unlikely(!list_empty(&ek->perf.ready))) {
 		g = ek_perf_first(ek, &perf_until);
 		if (g) {
-			rq = ek_group_first(g);
+			rq = ek_group_first(ek, g);
 			return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
 		}
 	}
@@ -493,7 +519,7 @@ again:
 		if (ek_perf_full(ek, flight))
 			goto hold;
 	}
-	rq = ek_group_first(g);
+	rq = ek_group_first(ek, g);
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];
 	if (ek->nr_active == 1) {

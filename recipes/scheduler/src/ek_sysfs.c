@@ -20,6 +20,7 @@ struct ek_tunable {
 enum {
 	EK_window_us, EK_split_read_kb, EK_split_write_kb, EK_ahead_kb,
 	EK_request_kb, EK_think_max_us, EK_starve_ms, EK_perf_cap,
+	EK_read_lead_us, EK_channels, EK_chunk_kb,
 };
 
 static const struct ek_tunable ek_tunables[] = {
@@ -52,6 +53,15 @@ static const struct ek_tunable ek_tunables[] = {
 	EK_TUNABLE(starve_ms, starve_ms, 2000, 10, 60000),
 	/* requests of others beside regulated ones; 0: found by measuring */
 	EK_TUNABLE(perf_cap, perf_cap, 0, 0, 10000),
+	/*
+	 * By how much a synchronous write may be passed by reads of its group:
+	 * about what is in the device at once, so that a read waits for no write
+	 * that it can pass, and a write never noticeably longer.
+	 */
+	EK_TUNABLE(read_lead_us, read_lead_us, 8000, 0, 1000000),
+	/* of the flash, and KiB on one before the next (0: equal ranges) */
+	EK_TUNABLE(channels, channels, 1, 1, EK_CHANNELS_MAX),
+	EK_TUNABLE(chunk_kb, chunk_kb, 0, 0, 1 << 20),
 };
 
 static u32 *ek_tunable(struct ek_data *ek, int i)
@@ -111,6 +121,9 @@ EK_ATTR(request_kb);
 EK_ATTR(think_max_us);
 EK_ATTR(starve_ms);
 EK_ATTR(perf_cap);
+EK_ATTR(read_lead_us);
+EK_ATTR(channels);
+EK_ATTR(chunk_kb);
 #undef EK_ATTR
 
 #define EK_ATTR(name) __ATTR(name, 0644, ek_##name##_show, ek_##name##_store)
@@ -124,6 +137,9 @@ struct elv_fs_entry ek_attrs[] = {
 	EK_ATTR(think_max_us),
 	EK_ATTR(starve_ms),
 	EK_ATTR(perf_cap),
+	EK_ATTR(read_lead_us),
+	EK_ATTR(channels),
+	EK_ATTR(chunk_kb),
 	__ATTR_NULL
 };
 
@@ -207,6 +223,17 @@ static void ek_show_service(struct seq_file *m, struct ek_perf *perf)
 					   perf->mean[dir][size]);
 }
 
+/* Requests in the device on each channel, if that is looked at. */
+static void ek_show_channels(struct seq_file *m, struct ek_data *ek)
+{
+	u32 i;
+
+	seq_printf(m, "channels %s", ek_channel_on(ek) ? "on" : "off");
+	for (i = 0; ek->channels > 1 && i < ek->channels; i++)
+		seq_printf(m, " %d", atomic_read(&ek->channel_flight[i]));
+	seq_puts(m, "\n");
+}
+
 static int ek_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
@@ -225,6 +252,7 @@ static int ek_state_show(void *data, struct seq_file *m)
 		   atomic_read(&ek->in_flight), atomic_read(&ek->in_flight_kb),
 		   (u32)q->nr_requests, atomic_read(&ek->tags_used),
 		   atomic_read(&ek->granted), ek->nr_waiting);
+	ek_show_channels(m, ek);
 	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
 		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
 	seq_printf(m, "perf_groups %u\nperf_cap %d\nperf_rule %d\nperf_bonus %d\nperf_in_flight %d\n",
