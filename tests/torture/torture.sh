@@ -23,6 +23,8 @@ device() {
 }
 idle() { # nothing may be left behind once the load is gone
 	echo evenkeel > $q/scheduler
+	n=$(sed -n 's/^channels o[nf]* *//p' /sys/kernel/debug/block/nullb0/sched/state | tr -d ' 0')
+	[ -z "$n" ] || fail "after $1: requests on channels are counted that are gone: $(grep channels /sys/kernel/debug/block/nullb0/sched/state)"
 	for key in queued in_flight in_flight_kb tags_used waiting granted; do
 		n=$(sed -n "s/^$key //p" /sys/kernel/debug/block/nullb0/sched/state)
 		[ "$n" = 0 ] || fail "after $1: $key is $n, not 0: $(tr '\n' ' ' < /sys/kernel/debug/block/nullb0/sched/state)"
@@ -60,7 +62,11 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
 	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.perf
 	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.perf
+	# 16 MiB at a time: bios that are split, parts of which are held back
+	echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.perf
 	echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
+	echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
+	echo "$(rand 0 20000)" > $q/iosched/read_lead_us
 	echo "$(rand 100 10000)" > $q/iosched/window_us
 	echo "$(rand 0 4096)" > $q/iosched/split_read_kb
 	echo 0 > $q/iosched/split_read_kb
@@ -76,7 +82,7 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 done 2> /tmp/errors
 step "load ends"
 kill $reader
-for g in p/x c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
+for g in p/x b c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
 stop
 idle "the load"; step "bad input"
 ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })
@@ -93,6 +99,16 @@ echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
 for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
 for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/iosched/split_write_kb "$v"; done
 refuse $q/iosched/starve_ms 60001
+for v in 0 65 -1 x; do refuse $q/iosched/channels "$v"; done
+refuse $q/iosched/chunk_kb 1048577; refuse $q/iosched/read_lead_us 1000001
+# who was given a part of the tree divides its weight, but takes no part of the device
+chmod 755 /; mkdir -p /etc
+echo "app:x:65534:65534::/:/bin/sh" >> /etc/passwd
+user() { su -s /bin/sh app -c "echo '$1' > $2"; }
+chown 65534 /cg/a/io.weight /cg/a/io.evenkeel.perf
+user 70 /cg/a/io.weight || fail "an owner cannot set the weight of its cgroup"
+if user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.perf 2> /dev/null; then fail "io.evenkeel.perf is for anybody"; fi
+[ -z "$(cat /cg/a/io.evenkeel.perf)" ] || fail "set without permission: $(cat /cg/a/io.evenkeel.perf)"
 
 # the device goes away under load, and comes back
 step "hot unplug"

@@ -6,6 +6,7 @@
 
 #include "ek_math.h"
 #include "ek_share.h"
+#include "ek_channel.h"
 
 static void ek_test_before_wraps(struct kunit *test)
 {
@@ -131,6 +132,22 @@ static void ek_test_shares(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, top.sum, 0ULL);
 }
 
+static void ek_test_channels(struct kunit *test)
+{
+	static const unsigned char waiting[] = { 2, EK_CHANNEL_NONE, 1, 0, 1 };
+	u32 load[EK_CHANNELS_MAX] = { 1, 0, 3 };
+
+	/* 16 KiB each in turn over 8; the fifth part of five ranges */
+	KUNIT_EXPECT_EQ(test, ek_channel_of(32 * 9 + 31, 512, 8, 16, 0), 1U);
+	KUNIT_EXPECT_EQ(test, ek_channel_of(31, 1024, 8, 16, 0), 64U);
+	KUNIT_EXPECT_EQ(test, ek_channel_of(99, 512, 5, 0, 100), 4U);
+	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 2U);
+	load[1] = 2;
+	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 3U);
+	/* what spans channels is not passed */
+	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting + 1, 4, load), 0U);
+}
+
 static void ek_test_think_converges(struct kunit *test)
 {
 	u32 mean = 0;
@@ -149,6 +166,7 @@ static struct kunit_case ek_cases[] = {
 	KUNIT_CASE(ek_test_buckets),
 	KUNIT_CASE(ek_test_lag_is_bounded),
 	KUNIT_CASE(ek_test_shares),
+	KUNIT_CASE(ek_test_channels),
 	KUNIT_CASE(ek_test_think_converges),
 	{}
 };
