@@ -25,7 +25,7 @@ idle() { # nothing may be left behind once the load is gone
 	echo evenkeel > $q/scheduler
 	n=$(sed -n 's/^channels o[nf]* *//p' /sys/kernel/debug/block/nullb0/sched/state | tr -d ' 0')
 	[ -z "$n" ] || fail "after $1: requests on channels are counted that are gone: $(grep channels /sys/kernel/debug/block/nullb0/sched/state)"
-	for key in queued in_flight in_flight_kb tags_used waiting granted; do
+	for key in queued in_flight in_flight_kb tags_used waiting granted perf_tags perf_in_flight; do
 		n=$(sed -n "s/^$key //p" /sys/kernel/debug/block/nullb0/sched/state)
 		[ "$n" = 0 ] || fail "after $1: $key is $n, not 0: $(tr '\n' ' ' < /sys/kernel/debug/block/nullb0/sched/state)"
 	done

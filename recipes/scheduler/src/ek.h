@@ -230,6 +230,7 @@ struct ek_data {
 
 	struct ek_perf perf;
 	atomic_t perf_in_flight;	/* of @in_flight, those of regulated groups */
+	atomic_t perf_tags;	/* tags that they hold; any context */
 
 	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
 	struct hrtimer hold_timer;	/* ends a hold for a thinking group */

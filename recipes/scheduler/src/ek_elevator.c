@@ -36,12 +36,15 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 		return;
 	g = ek_current_group(ek);
 	if (READ_ONCE(g->perf) || READ_ONCE(g->regulated)) {
+		u32 tags = READ_ONCE(data->q->nr_requests);
+
 		/*
-		 * Passes the gate with up to a quarter of the tags; its queue
-		 * does not move by weight, and must not shut out the others.
+		 * Passes the gate with up to a quarter of the tags, all such
+		 * groups together with half of them: their queues do not move
+		 * by weight, and must not shut out the others.
 		 */
-		if (4 * (u32)atomic_read(&g->held) >=
-		    max_t(u32, READ_ONCE(data->q->nr_requests), 8))
+		if (4 * (u32)atomic_read(&g->held) >= max(tags, 8U) ||
+		    2 * (u32)atomic_read(&ek->perf_tags) >= tags)
 			data->shallow_depth = 1;
 	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */

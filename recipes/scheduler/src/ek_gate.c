@@ -204,7 +204,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		.task = current, .async = !op_is_sync(opf), .since = jiffies,
 	};
 	u64 now = ktime_get_ns();
-	bool waited = false;
+	bool waited = false, overslept = false;
 
 	w.turn = now;
 	if (op_is_write(opf))
@@ -223,8 +223,11 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 
 		set_current_state(TASK_UNINTERRUPTIBLE);
 		ek_gate_run(ek);
-		if (w.admitted)
+		if (w.admitted) {
+			/* there was a tag, and nobody said so */
+			ek->nr_gate_backstops += overslept;
 			break;
+		}
 		if (!waited) {
 			waited = true;
 			g->throttled++;
@@ -236,8 +239,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		spin_lock_irq(&ek->lock);
 		if (w.admitted)
 			break;
-		if (!left)
-			ek->nr_gate_backstops++;
+		overslept = !left;
 	}
 	__set_current_state(TASK_RUNNING);
 	spin_unlock_irq(&ek->lock);

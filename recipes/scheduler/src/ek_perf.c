@@ -166,6 +166,7 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 		job->bios[nr++] = bio;
 	}
 	ek_rq_set_job(rq, job);
+	atomic_inc(&ek->perf_tags);
 }
 
 /*
@@ -183,6 +184,7 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 	if (!job)
 		return;
 	ek_rq_set_job(rq, NULL);
+	atomic_dec(&ek->perf_tags);
 	for (i = 0; i < job->nr; i++)
 		held &= !job->bios[i]->bi_status;
 	spin_lock_irqsave(&perf->lock, flags);
