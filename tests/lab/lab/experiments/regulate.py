@@ -173,7 +173,7 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int) -> Exper
         "uname -r | report kernel", f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} pids=", SERVE,
         *(f"serve n{n}.{bs} {n} {bs} 0" for n, bs in runs),
         # the earlier rule limits all that is in the device
-        f"PRESET='{setup},depth={earlier_cap(4)}'", *(f"serve earlier.{bs} 4 {bs} 0" for bs in SIZES),
+        f"PRESET='{setup},depth={earlier_cap(4)},active=1'", *(f"serve earlier.{bs} 4 {bs} 0" for bs in SIZES),
     ]) + "\n"  # fmt: skip
 
     def figures(out: Output) -> list[Figure]:
