@@ -9,6 +9,7 @@
  *   ek_channel.c  which of a group's reads, by flash channel
  *   ek_perf.c    regulated performance: completions that are held back
  *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
+ *   ek_trace.h   tracepoints
  *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
  *   ek_math.h    the arithmetic, testable in user space
  *   ek_share.h   what weights mean in a tree of cgroups, likewise
@@ -73,6 +74,7 @@ struct ek_group {
 	atomic_t refs;
 	atomic_t held;		/* tags: requests inserted, not freed; any context */
 	struct rcu_head rcu;
+	u64 cgroup;		/* its id, for those who look */
 
 	struct ek_node share_node;	/* weight in force, place among groups */
 	u32 dev_weight;		/* set for this device, 0: the cgroup's default */

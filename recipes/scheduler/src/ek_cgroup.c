@@ -83,6 +83,7 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
 		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL);
 	g->share_node.weight = ek_blkcg(pd->blkg->blkcg)->weight;
+	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
 }
 
 /* Under blkcg->lock: the default may have changed since ek_pd_init(). */

@@ -14,6 +14,7 @@
  * in the submitter's context with the queue entered.
  */
 #include "ek.h"
+#include "ek_trace.h"
 
 #include <linux/delay.h>
 #include <linux/sched.h>
@@ -242,5 +243,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		overslept = !left;
 	}
 	__set_current_state(TASK_RUNNING);
+	if (waited)
+		trace_ek_gate(ek, g, ktime_get_ns() - now);
 	spin_unlock_irq(&ek->lock);
 }

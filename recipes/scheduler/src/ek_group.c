@@ -11,6 +11,7 @@
  * any two reads, and a group whose submitter waits for a tag is in it always.
  */
 #include "ek.h"
+#include "ek_trace.h"
 
 /* sync requests served in a row while an async one of the same group waits */
 #define EK_SYNC_STREAK	4
@@ -349,11 +350,11 @@ static struct request *ek_group_first(struct ek_data *ek, struct ek_group *g)
 	struct request *read = ek_fifo_first(g, EK_READ);
 	struct request *write = ek_fifo_first(g, EK_WRITE_SYNC);
 	struct request *async = ek_fifo_first(g, EK_WRITE_ASYNC);
+	u64 lead = ek->read_lead_us * (u64)NSEC_PER_USEC;
 
 	if (async && (g->sync_streak >= EK_SYNC_STREAK || (!read && !write)))
 		return async;
-	if (write && (!read || write->start_time_ns + ek->read_lead_us * (u64)
-			       NSEC_PER_USEC < read->start_time_ns))
+	if (write && (!read || read->start_time_ns > write->start_time_ns + lead))
 		return write;
 	if (unlikely(ek->channels > 1) && ek_channel_on(ek))
 		return ek_channel_first(ek, g);
@@ -387,6 +388,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	}
 	ek_rq_set_flight(rq, in);
 	ek->window[dir].sent_kb += cost;
+	trace_ek_dispatch(ek, g, rq, cost);
 	g->bytes[dir] += blk_rq_bytes(rq);
 	g->ios[dir]++;
 
@@ -555,6 +557,7 @@ hold:
 		until = now + (ek->starve_ms + 10) * (u64)NSEC_PER_MSEC;
 	if (perf_until && perf_until < until)
 		until = perf_until;
+	trace_ek_hold(ek, lead, until);
 	ek_hold_arm(ek, now, until);
 	return NULL;
 }

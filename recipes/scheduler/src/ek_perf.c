@@ -25,6 +25,7 @@
  * is replaced, and what else remains of it is not waited for here.
  */
 #include "ek.h"
+#include "ek_trace.h"
 
 #include <linux/slab.h>
 
@@ -189,6 +190,7 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 		held &= !job->bios[i]->bi_status;
 	spin_lock_irqsave(&perf->lock, flags);
 	ek_job_schedule(perf, job, now);
+	trace_ek_regulate(ek, job->g, job->begin, now, job->due);
 	held &= now < job->due;
 	if (held) {
 		list_add_tail(&job->node, &perf->jobs);

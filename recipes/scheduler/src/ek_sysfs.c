@@ -170,8 +170,8 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 	u32 share = ek_group_share(ek, g);
 
 	/* a group may outlive its cgroup by the requests that it still has */
-	seq_printf(m, "group %p weight=%u share=%u.%03u vtime=%lld queued=%u queued_kb=%u",
-		   g, ek_group_weight(g), share >> EK_SHARE_SHIFT,
+	seq_printf(m, "cgroup %llu weight=%u share=%u.%03u vtime=%lld queued=%u queued_kb=%u",
+		   g->cgroup, ek_group_weight(g), share >> EK_SHARE_SHIFT,
 		   (share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
 		   (s64)(g->vtime - ek->vnow), g->queued, g->queued_kb);
 	seq_printf(m, " in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tracepoints evenkeel:*. A cgroup is named by its id (the inode of its folder),
+ * costs are in KiB, times in ns. Without a listener each is a no-op.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM evenkeel
+
+#if !defined(EK_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define EK_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "ek.h"
+
+/* A request goes to the device; lag: how far its group is behind the queue's virtual time. */
+TRACE_EVENT(ek_dispatch,
+	    TP_PROTO(struct ek_data *ek, struct ek_group *g,
+		     struct request *rq, u32 cost),
+	    TP_ARGS(ek, g, rq, cost),
+	    TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, cgroup)
+		__field(sector_t, sector)
+		__field(u32, bytes)
+		__field(u32, cost)
+		__field(u32, share)
+		__field(s64, lag)
+		__field(int, in_flight)
+		__field(u8, class)
+	    ),
+	    TP_fast_assign(
+		__entry->dev = disk_devt(ek->q->disk);
+		__entry->cgroup = g->cgroup;
+		__entry->sector = blk_rq_pos(rq);
+		__entry->bytes = blk_rq_bytes(rq);
+		__entry->cost = cost;
+		__entry->share = g->share;
+		__entry->lag = ek->vnow - g->vtime;
+		__entry->in_flight = atomic_read(&ek->in_flight);
+		__entry->class = ek_rq_class(rq);
+	    ),
+	    TP_printk("%d:%d cgroup=%llu %s sector=%llu bytes=%u cost=%u share=%u.%02u lag=%lld in_flight=%d",
+		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
+		      __print_symbolic(__entry->class, { EK_READ, "read" },
+				       { EK_WRITE_SYNC, "sync-write" },
+				       { EK_WRITE_ASYNC, "async-write" }),
+		      (u64)__entry->sector, __entry->bytes, __entry->cost,
+		      __entry->share >> EK_SHARE_SHIFT,
+		      (__entry->share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
+		      __entry->lag, __entry->in_flight)
+);
+
+/* Nothing is dispatched: for a group that is owed service, or (0) for room in the device. */
+TRACE_EVENT(ek_hold,
+	    TP_PROTO(struct ek_data *ek, struct ek_group *lead, u64 until),
+	    TP_ARGS(ek, lead, until),
+	    TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, cgroup)
+		__field(u64, until)
+		__field(u32, queued)
+		__field(int, in_flight_kb)
+	    ),
+	    TP_fast_assign(
+		__entry->dev = disk_devt(ek->q->disk);
+		__entry->cgroup = lead ? lead->cgroup : 0;
+		__entry->until = until;
+		__entry->queued = ek->nr_queued;
+		__entry->in_flight_kb = atomic_read(&ek->in_flight_kb);
+	    ),
+	    TP_printk("%d:%d for=%llu until=%llu queued=%u in_flight_kb=%d",
+		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
+		      __entry->until, __entry->queued, __entry->in_flight_kb)
+);
+
+/* A submitter has passed the gate that it had to wait at. */
+TRACE_EVENT(ek_gate,
+	    TP_PROTO(struct ek_data *ek, struct ek_group *g, u64 waited),
+	    TP_ARGS(ek, g, waited),
+	    TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, cgroup)
+		__field(u64, waited)
+		__field(int, held)
+		__field(u32, waiting)
+	    ),
+	    TP_fast_assign(
+		__entry->dev = disk_devt(ek->q->disk);
+		__entry->cgroup = g->cgroup;
+		__entry->waited = waited;
+		__entry->held = atomic_read(&g->held);
+		__entry->waiting = ek->nr_waiting;
+	    ),
+	    TP_printk("%d:%d cgroup=%llu waited=%llu tags=%d waiting=%u",
+		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
+		      __entry->waited, __entry->held, __entry->waiting)
+);
+
+/* A request of a regulated group is complete: due is when its bios are, or were to be. */
+TRACE_EVENT(ek_regulate,
+	    TP_PROTO(struct ek_data *ek, struct ek_group *g, u64 begin, u64 now,
+		     u64 due),
+	    TP_ARGS(ek, g, begin, now, due),
+	    TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, cgroup)
+		__field(u64, took)
+		__field(s64, early)
+		__field(s32, cap)
+	    ),
+	    TP_fast_assign(
+		__entry->dev = disk_devt(ek->q->disk);
+		__entry->cgroup = g->cgroup;
+		__entry->took = now - begin;
+		__entry->early = due - now;
+		__entry->cap = ek->perf.cap;
+	    ),
+	    TP_printk("%d:%d cgroup=%llu took=%llu early=%lld cap=%d",
+		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
+		      __entry->took, __entry->early, __entry->cap)
+);
+
+#endif /* EK_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE ek_trace
+#include <trace/define_trace.h>
