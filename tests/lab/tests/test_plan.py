@@ -57,4 +57,4 @@ def test_the_tables_of_the_papers_are_measured(full: list[Job]) -> None:
     }  # fmt: skip
     assert wanted <= names
     assert sum(j.experiment.name.startswith("rec.base.") and j.scheduler == "none" for j in full) == 14
-    assert len({j.experiment.name for j in full if j.experiment.name.startswith("channel.")}) == 9
+    assert len({j.experiment.name for j in full if j.experiment.name.startswith("channel.")}) == 11
