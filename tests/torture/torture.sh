@@ -49,9 +49,11 @@ rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 device
 start
 (while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
-rounds=0 switches=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
+lost() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
+rounds=0 switches=0 backstops=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
 while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	rounds=$((rounds + 1))
+	backstops=$((backstops + $(lost)))
 	for s in none mq-deadline evenkeel; do
 		echo $s > $q/scheduler || fail "cannot switch to $s"
 		switches=$((switches + 1))
@@ -87,7 +89,7 @@ stop
 idle "the load"; step "bad input"
 ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })
 cat /tmp/fio.* | report fio
-backstops=$(sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state)
+backstops=$((backstops + $(lost)))
 
 # what is out of range is refused and changes nothing
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
@@ -113,7 +115,7 @@ if user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.perf 2> /dev/null; th
 # the device goes away under load, and comes back
 step "hot unplug"
 for i in 1 2 3; do
-	start; sleep 1
+	start; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 1
 	echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
 	stop
 	device

@@ -68,6 +68,18 @@ static inline void ek_elevator_unlock(struct request_queue *q)
 }
 
 /*
+ * When a request was allocated: later kernels leave it to their own accounting,
+ * which can be switched off (queue/iostats).
+ */
+static inline void ek_rq_time_init(struct request *rq)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	if (!blk_queue_io_stat(rq->q))
+		rq->start_time_ns = ktime_get_ns();
+#endif
+}
+
+/*
  * Begin to change what @input, "MAJ:MIN BODY", names: on success @ctx has its
  * blkg and the body, the queue lock is held, and ek_blkg_conf_end() must follow.
  *

@@ -373,7 +373,8 @@ void ek_window_measure(struct ek_data *ek, u64 now);
 /* ek_channel.c */
 bool ek_channel_on(struct ek_data *ek);
 u32 ek_rq_channel(struct ek_data *ek, struct request *rq);
-struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g);
+struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
+				 u64 latest);
 
 /* ek_perf.c */
 void ek_perf_init(struct ek_data *ek);

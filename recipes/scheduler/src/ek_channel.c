@@ -35,8 +35,12 @@ u32 ek_rq_channel(struct ek_data *ek, struct request *rq)
 			     ek->chunk_kb, get_capacity(ek->q->disk));
 }
 
-/* The read of @g, which has some, to serve. */
-struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g)
+/*
+ * The read of @g, which has some, to serve: the oldest, or one that came at
+ * @latest (ns) at the latest.
+ */
+struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
+				 u64 latest)
 {
 	struct list_head *fifo = &g->fifo[EK_READ];
 	struct request *oldest = list_first_entry(fifo, struct request,
@@ -53,6 +57,8 @@ struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g)
 	for (i = 0; i < ek->channels; i++)
 		load[i] = max(atomic_read(&ek->channel_flight[i]), 0);
 	list_for_each_entry(rq, fifo, queuelist) {
+		if (nr && rq->start_time_ns > latest)
+			break;
 		channel[nr++] = ek_rq_channel(ek, rq);
 		/* as good as can be */
 		if (nr == EK_CHANNEL_LOOK || channel[0] == EK_CHANNEL_NONE ||
@@ -63,7 +69,6 @@ struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g)
 	best = ek_channel_pick(channel, nr, load);
 	if (!best)
 		return oldest;
-	g->reordered++;
 	list_for_each_entry(rq, fifo, queuelist)
 		if (!best--)
 			break;

@@ -30,7 +30,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (op_is_flush(opf))
 		return;
 	/* a batch beside others would pass the gate with one look */
-	if (READ_ONCE(ek->nr_active) > 1)
+	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
 		data->nr_tags = 1;
 	if (ek_gate_open(ek))
 		return;
@@ -40,11 +40,14 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 
 		/*
 		 * Passes the gate with up to a quarter of the tags, all such
-		 * groups together with half of them: their queues do not move
-		 * by weight, and must not shut out the others.
+		 * groups together with half of them and two for each: their
+		 * queues do not move by weight, and must not shut out the
+		 * others.
 		 */
-		if (4 * (u32)atomic_read(&g->held) >= max(tags, 8U) ||
-		    2 * (u32)atomic_read(&ek->perf_tags) >= tags)
+		u32 held = atomic_read(&g->held);
+
+		if (4 * held >= max(tags, 8U) ||
+		    (held >= 2 && 2 * (u32)atomic_read(&ek->perf_tags) >= tags))
 			data->shallow_depth = 1;
 	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
@@ -61,6 +64,7 @@ static void ek_prepare_request(struct request *rq)
 {
 	struct ek_data *ek = ek_queue_data(rq->q);
 
+	ek_rq_time_init(rq);
 	rq->elv.icq = NULL;
 	rq->elv.priv[0] = NULL;
 	rq->elv.priv[1] = NULL;
@@ -284,9 +288,10 @@ static void ek_completed_request(struct request *rq, u64 now)
 		ek_sampled(ek, now);
 	if (unlikely(READ_ONCE(ek->perf.nr)))
 		ek_perf_learn(ek, rq, now);
-	ek_landed(ek, g, rq);
+	/* before its group may send the next, which is due after it */
 	if (unlikely(rq->elv.icq))
 		ek_perf_complete(ek, rq, now);
+	ek_landed(ek, g, rq);
 }
 
 /* The driver gives @rq back; it comes again through ek_insert_requests(). */
@@ -393,6 +398,7 @@ static int ek_start(struct request_queue *q, struct elevator_queue *eq)
 static void ek_stop(struct elevator_queue *e)
 {
 	struct ek_data *ek = e->elevator_data;
+	int channel = 0, i;
 
 	ek_perf_stop(ek);
 	hrtimer_cancel(&ek->hold_timer);
@@ -403,6 +409,10 @@ static void ek_stop(struct elevator_queue *e)
 		  "evenkeel: leaked: %d tags, %d in flight, %d KiB\n",
 		  atomic_read(&ek->tags_used), atomic_read(&ek->in_flight),
 		  atomic_read(&ek->in_flight_kb));
+	for (i = 0; i < EK_CHANNELS_MAX; i++)
+		channel |= atomic_read(&ek->channel_flight[i]);
+	WARN_ON_ONCE(channel || atomic_read(&ek->perf_tags) ||
+		     atomic_read(&ek->perf_in_flight));
 	ek_groups_clear(ek);
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);

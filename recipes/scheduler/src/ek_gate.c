@@ -28,6 +28,7 @@
 
 struct ek_waiter {
 	struct list_head node;
+	struct ek_group *g;
 	struct task_struct *task;
 	unsigned long since;	/* jiffies */
 	u64 turn;		/* ns: its place among those of its group */
@@ -85,36 +86,51 @@ static u64 ek_gate_vtime(struct ek_data *ek, struct ek_group *g)
 	return g->vtime + ek_vtime(kb, ek_group_share(ek, g));
 }
 
-static struct ek_waiter *ek_first_waiter(struct ek_group *g)
+/* Has @w waited longer than any may? */
+static bool ek_gate_starved(struct ek_data *ek, struct ek_waiter *w)
 {
-	return list_first_entry(&g->waiters, struct ek_waiter, node);
+	return time_after(jiffies,
+			  w->since + msecs_to_jiffies(ek->starve_ms));
 }
 
-/* Has the first waiter of @g waited longer than any may? */
-static bool ek_gate_starved(struct ek_data *ek, struct ek_group *g)
+/*
+ * The first waiter of @g for which its share has room, or NULL. That for
+ * asynchronous requests is smaller: one that waits for it keeps no synchronous
+ * one of its group waiting.
+ */
+static struct ek_waiter *ek_gate_first(struct ek_data *ek, struct ek_group *g,
+				       u32 tags)
 {
-	return time_after(jiffies, ek_first_waiter(g)->since +
-				   msecs_to_jiffies(ek->starve_ms));
+	u32 held = atomic_read(&g->held) + g->pending;
+	struct ek_waiter *w;
+
+	list_for_each_entry(w, &g->waiters, node) {
+		if (ek_gate_has_share(ek, g, held, tags, w->async))
+			return w;
+		if (!w->async)
+			break;
+	}
+	return NULL;
 }
 
-static struct ek_group *ek_gate_next(struct ek_data *ek, u32 tags, u64 now)
+static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now)
 {
-	struct ek_group *g, *best = NULL;
+	struct ek_waiter *w, *best = NULL;
 	u64 vtime, best_vtime = 0;
+	struct ek_group *g;
 
 	list_for_each_entry(g, &ek->gate, gate) {
 		/* admitted, but its request went another way */
 		if (g->pending && now - g->pending_since > EK_GRANT_STALE_NS)
 			g->pending = 0;
-		if (!ek_gate_has_share(ek, g,
-				       atomic_read(&g->held) + g->pending, tags,
-				       ek_first_waiter(g)->async))
+		w = ek_gate_first(ek, g, tags);
+		if (!w)
 			continue;
-		if (ek_gate_starved(ek, g))
-			return g;
+		if (ek_gate_starved(ek, w))
+			return w;
 		vtime = ek_gate_vtime(ek, g);
 		if (!best || ek_before(vtime, best_vtime)) {
-			best = g;
+			best = w;
 			best_vtime = vtime;
 		}
 	}
@@ -142,16 +158,17 @@ void ek_gate_run(struct ek_data *ek)
 		       atomic_read(&ek->granted);
 		if (free <= 0)
 			return;
-		g = ek_gate_next(ek, tags, now);
-		if (!g)
+		w = ek_gate_next(ek, tags, now);
+		if (!w)
 			return;
+		g = w->g;
 		/*
 		 * The last tag is kept for a group that is ahead of these and
 		 * about to ask; else it would find none and lose its turn.
 		 */
 		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
 		if (lead && lead != g && list_empty(&lead->waiters) &&
-		    !ek_gate_starved(ek, g) &&
+		    !ek_gate_starved(ek, w) &&
 		    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
 		    (until || atomic_read(&ek->in_flight))) {
 			ek->nr_gate_holds++;
@@ -161,7 +178,6 @@ void ek_gate_run(struct ek_data *ek)
 			}
 			return;
 		}
-		w = ek_first_waiter(g);
 		list_del(&w->node);
 		ek->nr_waiting--;
 		if (list_empty(&g->waiters))
@@ -184,10 +200,7 @@ void ek_gate_kick(struct ek_data *ek)
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
-/*
- * In the order in which ek_group_first() would serve them: reads pass writes
- * that came up to @read_lead_us earlier.
- */
+/* As ek_group_first() does, reads pass writes that came up to @read_lead_us earlier. */
 static void ek_gate_queue(struct ek_group *g, struct ek_waiter *w)
 {
 	struct ek_waiter *before;
@@ -202,7 +215,8 @@ static void ek_gate_queue(struct ek_group *g, struct ek_waiter *w)
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 {
 	struct ek_waiter w = {
-		.task = current, .async = !op_is_sync(opf), .since = jiffies,
+		.g = g, .task = current, .async = !op_is_sync(opf),
+		.since = jiffies,
 	};
 	u64 now = ktime_get_ns();
 	bool waited = false, overslept = false;

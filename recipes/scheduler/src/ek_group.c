@@ -350,14 +350,18 @@ static struct request *ek_group_first(struct ek_data *ek, struct ek_group *g)
 	struct request *read = ek_fifo_first(g, EK_READ);
 	struct request *write = ek_fifo_first(g, EK_WRITE_SYNC);
 	struct request *async = ek_fifo_first(g, EK_WRITE_ASYNC);
-	u64 lead = ek->read_lead_us * (u64)NSEC_PER_USEC;
+	u64 latest = U64_MAX;
 
 	if (async && (g->sync_streak >= EK_SYNC_STREAK || (!read && !write)))
 		return async;
-	if (write && (!read || read->start_time_ns > write->start_time_ns + lead))
-		return write;
+	if (write) {
+		latest = write->start_time_ns +
+			 ek->read_lead_us * (u64)NSEC_PER_USEC;
+		if (!read || read->start_time_ns > latest)
+			return write;
+	}
 	if (unlikely(ek->channels > 1) && ek_channel_on(ek))
-		return ek_channel_first(ek, g);
+		return ek_channel_first(ek, g, latest);
 	return read;
 }
 
@@ -385,6 +389,9 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		in.channel = ek_rq_channel(ek, rq);
 		if (in.channel != EK_CHANNEL_NONE)
 			atomic_inc(&ek->channel_flight[in.channel]);
+		g->reordered += ek_rq_class(rq) == EK_READ &&
+				!list_is_first(&rq->queuelist,
+					       &g->fifo[EK_READ]);
 	}
 	ek_rq_set_flight(rq, in);
 	ek->window[dir].sent_kb += cost;

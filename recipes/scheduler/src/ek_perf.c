@@ -74,8 +74,14 @@ static void ek_job_end(struct ek_job *job)
 	struct ek_group *g = job->g;
 	u32 i;
 
-	for (i = 0; i < job->nr; i++)
-		bio_endio(job->bios[i]);
+	for (i = 0; i < job->nr; i++) {
+		struct bio *bio = job->bios[i];
+
+		/* the last part: it ends as the bio that it was */
+		if (atomic_read(&bio->__bi_remaining) == 1)
+			bio_clear_flag(bio, BIO_CHAIN);
+		bio_endio(bio);
+	}
 	kfree_rcu(job, rcu);
 	ek_group_put(g);
 }

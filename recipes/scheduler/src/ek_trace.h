@@ -13,6 +13,10 @@
 
 #include "ek.h"
 
+TRACE_DEFINE_ENUM(EK_READ);
+TRACE_DEFINE_ENUM(EK_WRITE_SYNC);
+TRACE_DEFINE_ENUM(EK_WRITE_ASYNC);
+
 /* A request goes to the device; lag: how far its group is behind the queue's virtual time. */
 TRACE_EVENT(ek_dispatch,
 	    TP_PROTO(struct ek_data *ek, struct ek_group *g,
