@@ -51,13 +51,20 @@ int ek_writer_submit(struct ek_writer *writer, const void *record, size_t length
 /*
  * By ring, without a copy: the place of the next record, of record_size bytes,
  * and then its submission with the @length that it got. *@place stays the same
- * until it is committed.
+ * until it is committed. -EAGAIN from reserve: the record that it was for is lost
+ * and counted, as with submit.
  */
 int ek_writer_reserve(struct ek_writer *writer, void **place);
 int ek_writer_commit(struct ek_writer *writer, size_t length);
 
 /* Wait until all that was submitted is on the medium, at most @timeout_ms (-1: for ever). -ETIMEDOUT. */
 int ek_writer_sync(struct ek_writer *writer, int timeout_ms);
+
+/*
+ * For writers that can wait, such as one that reads a file: until the next record
+ * will find a place, at most @timeout_ms (-1: for ever). -ETIMEDOUT, -EPIPE.
+ */
+int ek_writer_wait(struct ek_writer *writer, int timeout_ms);
 
 const struct ek_channel *ek_writer_channel(const struct ek_writer *writer);
 uint64_t ek_writer_lost(const struct ek_writer *writer);	/* records that found no place, so far */

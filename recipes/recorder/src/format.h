@@ -16,6 +16,15 @@
  * each record and in its CRC, so that what an earlier use left behind is never
  * taken for a record of this one.
  *
+ * A batch that failed is written again in the next segment, under the next
+ * generation. What the medium took of it the first time may still be valid, so a
+ * reader passes over records whose sequence is not above the last one it gave:
+ * they are duplicates, no damage.
+ *
+ * A segment may end before its file does: a batch that does not fit any more
+ * opens the next one, and so does a start of the recorder after a stop that was
+ * not in order, or after a boot.
+ *
  * All integers are little-endian. CRCs are CRC-32C (Castagnoli), of the bytes
  * as they are on the medium, with the crc field itself as zeros.
  */
@@ -34,6 +43,9 @@
 
 /* A record with its head must fit into the data of a segment. */
 #define EKR_RECORD_MAX		(1u << 20)
+
+/* A batch with its zeros is never longer. */
+#define EKR_BATCH_MAX		(4u << 20)
 
 /* The first EKR_BLOCK bytes of a segment; what follows the struct is zeros. */
 struct ekr_segment_head {
@@ -73,15 +85,20 @@ struct ekr_record_head {
 
 enum ekr_gap_reason {
 	EKR_GAP_OVERRUN = 1,		/* the medium was slower than the writer for longer than the buffer lasts */
-	EKR_GAP_RESTART = 2,		/* the recorder or the board stopped; count is 0 if the writer's number is not known */
+	EKR_GAP_RESTART = 2,		/* the recorder or the board stopped other than in order */
 	EKR_GAP_FAILED = 3,		/* the medium failed to take them */
 	EKR_GAP_WRITER = 4,		/* the writer left a record unfinished, or broke the protocol */
 };
 
-/* Payload of a gap. It takes the sequence of the last record that was lost. */
+/*
+ * Payload of a gap. It takes the sequence of the last record that was lost: its
+ * sequence is that of the record before it plus count_lost. Where the number is
+ * not known, count_lost is 0 and the gap takes one sequence of its own, so that
+ * sequences always grow.
+ */
 struct ekr_gap {
 	uint32_t reason;		/* enum ekr_gap_reason */
-	uint32_t count_lost;		/* records, saturated */
+	uint32_t count_lost;		/* records, saturated; 0: not known */
 };
 
 #endif /* EKR_FORMAT_H */
