@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ek-recorder: one program, a subcommand for each thing that it does. */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *about;
+} commands[] = {
+	{ "run", cmd_run, "be the recorder" },
+	{ "init", cmd_init, "make or check the segments of all channels, and end" },
+	{ "status", cmd_status, "what the recorder is doing" },
+	{ "write", cmd_write, "record what comes from standard input or a FIFO" },
+};
+
+static int usage(FILE *to, int status)
+{
+	fputs("Usage: ek-recorder COMMAND [OPTION...]\n\n", to);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		fprintf(to, "  %-8s  %s\n", commands[i].name, commands[i].about);
+	fputs("\nEach COMMAND has --help.\n", to);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		return usage(stderr, 2);
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return usage(stdout, fflush(stdout) ? 1 : 0);
+	if (!strcmp(argv[1], "--version")) {
+		puts("ek-recorder " EKR_VERSION);
+		return fflush(stdout) ? 1 : 0;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	fprintf(stderr, "ek-recorder: no command '%s' (see --help)\n", argv[1]);
+	return 2;
+}
