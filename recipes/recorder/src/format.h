@@ -16,10 +16,10 @@
  * each record and in its CRC, so that what an earlier use left behind is never
  * taken for a record of this one.
  *
- * A batch that failed is written again in the next segment, under the next
- * generation. What the medium took of it the first time may still be valid, so a
- * reader passes over records whose sequence is not above the last one it gave:
- * they are duplicates, no damage.
+ * A record counts only if its sequence is below first_sequence in the head of
+ * the next generation. A batch that failed is written again in the next segment,
+ * and after a power cut numbers go on behind the last record in order: what the
+ * medium took beyond that may still be valid by its CRC, but is void.
  *
  * A segment may end before its file does: a batch that does not fit any more
  * opens the next one, and so does a start of the recorder after a stop that was
