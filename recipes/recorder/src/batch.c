@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Records as they are on the medium. */
+#include "batch.h"
+
+#include <string.h>
+
+#include "crc.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "format.h is little-endian, and so are we");
+_Static_assert(sizeof(struct ekr_record_head) == 56, "no holes");
+
+/* of head and payload, with the crc field as zeros */
+static uint32_t record_crc(const struct ekr_record_head *head, const void *payload)
+{
+	struct ekr_record_head zeroed = *head;
+
+	zeroed.crc = 0;
+	return crc32c(crc32c(0, &zeroed, sizeof(zeroed)), payload, head->length);
+}
+
+size_t batch_append(void *to, const struct record *r)
+{
+	const struct ekr_record_head head = {
+		.magic = EKR_RECORD_MAGIC,
+		.length = r->length,
+		.flags = r->flags,
+		.sequence = r->sequence,
+		.monotonic_ns = r->monotonic_ns,
+		.realtime_ns = r->realtime_ns,
+	};
+	unsigned char *at = to;
+	size_t bytes = record_bytes(r->length);
+
+	memcpy(at, &head, sizeof(head));
+	if (r->length)
+		memcpy(at + sizeof(head), r->payload, r->length);
+	memset(at + sizeof(head) + r->length, 0, bytes - sizeof(head) - r->length);
+	return bytes;
+}
+
+size_t batch_seal(void *batch, size_t used, uint64_t generation, uint64_t number)
+{
+	unsigned char *at = batch, *end = at + used;
+
+	while (at < end) {
+		struct ekr_record_head *head = (struct ekr_record_head *)at;
+
+		head->generation = generation;
+		head->batch = number;
+		head->crc = record_crc(head, at + sizeof(*head));
+		at += record_bytes(head->length);
+	}
+	memset(end, 0, whole_blocks(used) - used);
+	return whole_blocks(used);
+}
+
+const struct ekr_record_head *record_at(const void *at, size_t left, uint64_t generation,
+					uint32_t record_size)
+{
+	const struct ekr_record_head *head = at;
+
+	if (left < sizeof(*head) || head->magic != EKR_RECORD_MAGIC ||
+	    head->generation != generation || head->length > record_size ||
+	    record_bytes(head->length) > left ||
+	    head->crc != record_crc(head, (const unsigned char *)at + sizeof(*head)))
+		return NULL;
+	return head;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a channel has taken and not yet written. */
+#include "buffer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error *e)
+{
+	size_t count = (bytes + chunk_size - 1) / chunk_size;
+	pthread_mutexattr_t attr;
+
+	*b = (struct buffer){ .chunk_size = chunk_size, .count = count > 3 ? (unsigned int)count : 3 };
+	b->chunks = calloc(b->count, sizeof(*b->chunks));
+	b->memory = mmap(NULL, b->count * chunk_size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (!b->chunks || b->memory == MAP_FAILED) {
+		free(b->chunks);
+		if (b->memory != MAP_FAILED)
+			munmap(b->memory, b->count * chunk_size);
+		*b = (struct buffer){ 0 };
+		return fail(e, ENOMEM, "getting %zu bytes for the buffer: no memory",
+			    (size_t)(count > 3 ? count : 3) * chunk_size);
+	}
+	for (unsigned int i = b->count; i-- > 0;) {
+		b->chunks[i].data = b->memory + i * chunk_size;
+		b->chunks[i].next = b->free;
+		b->free = &b->chunks[i];
+	}
+	b->ready_end = &b->ready;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&b->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return 0;
+}
+
+void buffer_close(struct buffer *b)
+{
+	if (!b->memory)
+		return;
+	munmap(b->memory, b->count * b->chunk_size);
+	free(b->chunks);
+	pthread_mutex_destroy(&b->lock);
+	*b = (struct buffer){ 0 };
+}
+
+/* the filling chunk is full: the storage thread may have it */
+static void pass_on(struct buffer *b)
+{
+	*b->ready_end = b->filling;
+	b->ready_end = &b->filling->next;
+	b->filling = NULL;
+}
+
+static bool fits(const struct buffer *b, size_t bytes)
+{
+	return b->free || (b->filling && b->filling->used + bytes <= b->chunk_size);
+}
+
+int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *wake)
+{
+	size_t bytes = record_bytes(r->length);
+	struct chunk *c;
+
+	pthread_mutex_lock(&b->lock);
+	if (!fits(b, bytes)) {
+		pthread_mutex_unlock(&b->lock);
+		return -ENOBUFS;
+	}
+	if (b->filling && b->filling->used + bytes > b->chunk_size) {
+		pass_on(b);
+		*wake = true;
+	}
+	c = b->filling;
+	if (!c) {
+		*wake |= !b->ready;
+		c = b->free;
+		b->free = c->next;
+		*c = (struct chunk){
+			.data = c->data,
+			.oldest_ns = r->monotonic_ns,
+			.first = first,
+		};
+		b->filling = c;
+	}
+	c->used += batch_append(c->data + c->used, r);
+	c->records += !(r->flags & EKR_RECORD_GAP);
+	c->next_sequence = r->sequence + 1;
+	b->backlog += bytes;
+	pthread_mutex_unlock(&b->lock);
+	return 0;
+}
+
+bool buffer_has_room(struct buffer *b, uint32_t length)
+{
+	bool room;
+
+	pthread_mutex_lock(&b->lock);
+	room = fits(b, record_bytes(length));
+	pthread_mutex_unlock(&b->lock);
+	return room;
+}
+
+struct chunk *buffer_take(struct buffer *b, bool partial)
+{
+	struct chunk *c;
+
+	pthread_mutex_lock(&b->lock);
+	if (!b->ready && partial && b->filling)
+		pass_on(b);
+	c = b->ready;
+	if (c) {
+		b->ready = c->next;
+		if (!b->ready)
+			b->ready_end = &b->ready;
+		c->next = NULL;
+	}
+	pthread_mutex_unlock(&b->lock);
+	return c;
+}
+
+void buffer_release(struct buffer *b, struct chunk *chunk)
+{
+	pthread_mutex_lock(&b->lock);
+	b->backlog -= chunk->used;
+	chunk->used = 0;
+	chunk->next = b->free;
+	b->free = chunk;
+	pthread_mutex_unlock(&b->lock);
+}
+
+uint64_t buffer_oldest(struct buffer *b, bool *full)
+{
+	uint64_t oldest = 0;
+
+	pthread_mutex_lock(&b->lock);
+	*full = b->ready;
+	if (b->ready)
+		oldest = b->ready->oldest_ns;
+	else if (b->filling)
+		oldest = b->filling->oldest_ns;
+	pthread_mutex_unlock(&b->lock);
+	return oldest;
+}
+
+size_t buffer_backlog(struct buffer *b)
+{
+	size_t backlog;
+
+	pthread_mutex_lock(&b->lock);
+	backlog = b->backlog;
+	pthread_mutex_unlock(&b->lock);
+	return backlog;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A channel's memory, and the mark that its recorder stopped in order. */
+#include "channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "marker.h"
+
+int channel_open(struct channel *c, struct error *e)
+{
+	int ret;
+
+	c->directory = -1;
+	if (c->broken.code)
+		return 0;
+	ret = buffer_open(&c->buffer, (size_t)c->config.writeout, (size_t)c->config.buffer, e);
+	if (!ret) {
+		ret = store_open(&c->store, &c->config, &c->buffer, e);
+		if (ret)
+			buffer_close(&c->buffer);
+	}
+	return ret;
+}
+
+void channel_close(struct channel *c)
+{
+	store_close(&c->store);
+	buffer_close(&c->buffer);
+	if (c->directory >= 0)
+		close(c->directory);
+	c->directory = -1;
+}
+
+void channel_mark_stopped(struct channel *c)
+{
+	struct store *s = &c->store;
+	struct marker m;
+	struct error e;
+
+	if (!atomic_load(&c->open) || s->current >= s->count)
+		return;
+	m = (struct marker){
+		.generation = s->generation,
+		.end = s->offset,
+		.batches = s->batch,
+		.next_sequence = c->intake.next_sequence,
+	};
+	if (marker_write(c->directory, &m, &e))
+		log_warning("channel %s: %s; the next start will tell a gap", c->config.name, e.text);
+}

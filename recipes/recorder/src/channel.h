@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A channel: its way from the writer to the medium, and which thread has what.
+ *
+ *	intake (ingest thread) -> buffer -> store (storage thread) -> segments
+ *
+ * The segments are found and made by the prepare thread, which sets @open when
+ * the ingest thread may begin.
+ */
+#ifndef EKR_CHANNEL_H
+#define EKR_CHANNEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "buffer.h"
+#include "config.h"
+#include "error.h"
+#include "intake.h"
+#include "marker.h"
+#include "store.h"
+
+struct channel {
+	struct channel_config config;	/* the prepare thread may change segment and segments until open */
+	struct error broken;		/* why the configuration is none; code 0: it is fine */
+	struct buffer buffer;
+	struct store store;
+	struct intake intake;		/* the ingest thread's once open */
+	int directory;			/* locked; -1: not open */
+	uint8_t id[16];			/* in all segments */
+	uint32_t next_index;		/* of the next segment that is made */
+	_Atomic uint32_t made;		/* segments that are ready */
+	atomic_bool open;
+	_Atomic pid_t writer;		/* who has it, 0: nobody */
+	bool in_order;			/* the recording that was found had been stopped in order */
+	struct marker found;		/* and this is what said so */
+};
+
+/* Memory and locks; a channel whose configuration is none gets no memory. */
+int channel_open(struct channel *c, struct error *e);
+void channel_close(struct channel *c);
+
+/* Everything that was taken is on the medium: the next start has nothing to tell. */
+void channel_mark_stopped(struct channel *c);
+
+#endif

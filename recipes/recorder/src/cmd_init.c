@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ek-recorder init: makes what a recorder would make, and waits for it. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "channel.h"
+#include "commands.h"
+#include "load.h"
+#include "log.h"
+#include "marker.h"
+#include "prepare.h"
+
+static int make(struct prepare *p, struct channel *c, struct error *e)
+{
+	uint32_t before;
+	int ret = prepare_channel(p, c, e);
+
+	if (ret)
+		return ret;
+	before = atomic_load(&c->made);
+	do {
+		ret = prepare_segment(p, c, e);
+	} while (!ret);
+	if (ret < 0)
+		return ret;
+	printf("%s: %" PRIu32 " segments of %" PRIu64 " bytes, %" PRIu32 " of them new\n", c->config.name,
+	       atomic_load(&c->made), c->config.segment, atomic_load(&c->made) - before);
+	/* nothing was recorded: the next start is to find what this one did */
+	return prepare_leave(c, e);
+}
+
+static int init(const char *dir)
+{
+	static struct channel channels[CHANNELS_MAX];
+	struct recorder_config config;
+	struct rlimit files;
+	struct prepare prepare;
+	struct error e;
+	int count = load_config(dir, &config, channels, &e), status = 0;
+
+	if (count < 0) {
+		log_error("%s", e.text);
+		return 2;
+	}
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	if (prepare_open(&prepare, &config, channels, (unsigned int)count, &e)) {
+		log_error("%s", e.text);
+		return 1;
+	}
+	for (int i = 0; i < count; i++) {
+		struct channel *c = &channels[i];
+
+		if (c->broken.code) {
+			status = 1;
+			continue;
+		}
+		if (channel_open(c, &e) || make(&prepare, c, &e)) {
+			log_error("channel %s: %s", c->config.name, e.text);
+			status = 1;
+		}
+		channel_close(c);
+	}
+	prepare_close(&prepare);
+	return fflush(stdout) ? 1 : status;
+}
+
+int cmd_init(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const char *dir = CONFIG_DIR;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			dir = optarg;
+			break;
+		case 'h':
+			puts("Usage: ek-recorder init [--config DIR]\n\n"
+			     "Checks the configuration, makes the segments of all channels that are missing,\n"
+			     "and ends. Status 1: a channel has none; 2: the configuration is none.");
+			return fflush(stdout) ? 1 : 0;
+		default:
+			return 2;
+		}
+	}
+	if (optind != argc) {
+		fprintf(stderr, "ek-recorder init: '%s' is one argument too many (see --help)\n", argv[optind]);
+		return 2;
+	}
+	return init(dir);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ek-recorder run: the recorder. This thread starts the others, writes statistics
+ * and feeds the watchdog each second, and ends everything in order.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "channel.h"
+#include "clock.h"
+#include "commands.h"
+#include "ingest.h"
+#include "listen.h"
+#include "load.h"
+#include "log.h"
+#include "prepare.h"
+#include "stats.h"
+#include "storage.h"
+
+/* a loop that has not turned for this long hangs: they turn each second */
+#define LOOP_HANGS	(5 * NSEC_PER_SEC)
+/* I/O that takes longer hangs; a slow card with a full queue takes seconds */
+#define MEDIUM_HANGS	(30 * NSEC_PER_SEC)
+/* for what is still to be written when the recorder is stopped */
+#define STOP_TIME	(1500 * NSEC_PER_MSEC)
+
+struct recorder {
+	struct recorder_config config;
+	struct channel channels[CHANNELS_MAX];
+	struct store *stores[CHANNELS_MAX];
+	unsigned int count;
+	struct prepare prepare;
+	struct storage storage;
+	struct ingest ingest;
+	int listener;
+	bool own_socket;
+};
+
+static void raise_limits(void)
+{
+	struct rlimit files;
+
+	/* each segment is an open file */
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	/* a page that has to be read back is a record that is late */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		log_warning("locking memory: %s; going on with memory that may be paged out",
+			    strerror(errno));
+}
+
+static int open_channels(struct recorder *r, struct error *e)
+{
+	for (unsigned int i = 0; i < r->count; i++) {
+		struct channel *c = &r->channels[i];
+		int ret = channel_open(c, e);
+
+		if (ret == -ENOMEM && !c->broken.code) {
+			/* the others may have what they need */
+			c->broken = *e;
+			log_error("channel %s: %s; the channel is left out", c->config.name, e->text);
+		} else if (ret) {
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* channels that work come first, so that storage sees only these */
+static unsigned int list_stores(struct recorder *r)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < r->count; i++)
+		if (!r->channels[i].broken.code)
+			r->stores[n++] = &r->channels[i].store;
+	return n;
+}
+
+static int start(struct recorder *r, struct error *e)
+{
+	int priority = (int)r->config.priority;
+	int ret = open_channels(r, e);
+
+	if (ret)
+		return ret;
+	ret = r->listener = listen_open(&r->config, &r->own_socket, e);
+	if (ret < 0)
+		return ret;
+	ret = prepare_open(&r->prepare, &r->config, r->channels, r->count, e);
+	if (!ret)
+		ret = ingest_open(&r->ingest, r->channels, r->count, r->listener, e);
+	if (!ret)
+		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd, priority, e);
+	/* recovery, so that the first writer gets the number to go on with */
+	if (!ret)
+		ret = prepare_start(&r->prepare, e);
+	/* storage is to come after what ingest may need: a little less urgent */
+	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
+}
+
+static bool healthy(const struct recorder *r)
+{
+	uint64_t now = monotonic_ns();
+
+	return now - atomic_load(&r->ingest.alive_ns) < LOOP_HANGS &&
+	       now - atomic_load(&r->storage.alive_ns) < LOOP_HANGS &&
+	       now - atomic_load(&r->storage.progress_ns) < MEDIUM_HANGS;
+}
+
+static void tell_status(struct recorder *r)
+{
+	unsigned int recording = 0;
+	char amiss[200] = "";
+
+	for (unsigned int i = 0; i < r->count; i++) {
+		struct error reason;
+		const char *state = stats_state(&r->channels[i], &reason);
+
+		recording += !strcmp(state, "recording");
+		if (reason.code && !*amiss)
+			snprintf(amiss, sizeof(amiss), "; %s: %.120s", r->channels[i].config.name, reason.text);
+	}
+	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, r->count, amiss);
+}
+
+static void each_second(struct recorder *r)
+{
+	static int said;
+	struct error e = { 0 };
+
+	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, r->count, &e) &&
+	    said != e.code)
+		log_warning("%s; there are no statistics", e.text);
+	said = e.code;
+	tell_status(r);
+	if (healthy(r))
+		sd_notify(0, "WATCHDOG=1");
+}
+
+static void stop(struct recorder *r)
+{
+	uint64_t by = monotonic_ns() + STOP_TIME;
+
+	sd_notify(0, "STOPPING=1");
+	prepare_stop(&r->prepare);
+	ingest_stop(&r->ingest);
+	storage_stop(&r->storage, by);
+	for (unsigned int i = 0; i < r->count; i++) {
+		struct channel *c = &r->channels[i];
+
+		if (c->broken.code || !atomic_load(&c->open))
+			continue;
+		if (store_idle(&c->store) && !c->intake.gap)
+			channel_mark_stopped(c);
+		else
+			log_warning("channel %s: stopped with %zu bytes that are not on the medium",
+				    c->config.name, buffer_backlog(&c->buffer));
+	}
+	if (*r->config.statistics)
+		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });
+	if (r->own_socket)
+		unlink(r->config.socket);
+	close(r->listener);
+	ingest_close(&r->ingest);
+	prepare_close(&r->prepare);
+	for (unsigned int i = 0; i < r->count; i++)
+		channel_close(&r->channels[i]);
+}
+
+static void wait_for_signal(struct recorder *r, const sigset_t *signals)
+{
+	uint64_t next = monotonic_ns();
+
+	for (;;) {
+		uint64_t now = monotonic_ns();
+		struct timespec wait = { 0 };
+
+		if (now >= next) {
+			each_second(r);
+			next = now + NSEC_PER_SEC;
+			continue;
+		}
+		wait.tv_sec = (time_t)((next - now) / NSEC_PER_SEC);
+		wait.tv_nsec = (long)((next - now) % NSEC_PER_SEC);
+		if (sigtimedwait(signals, NULL, &wait) > 0)
+			return;
+	}
+}
+
+static int run(const char *dir)
+{
+	static struct recorder r;
+	sigset_t signals;
+	struct error e;
+	int ret;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	ret = load_config(dir, &r.config, r.channels, &e);
+	if (ret < 0) {
+		log_error("%s", e.text);
+		return 2;
+	}
+	r.count = (unsigned int)ret;
+	if (!r.count)
+		log_warning("%s/channels.d has no channel: there is nothing to record", dir);
+	raise_limits();
+	if (start(&r, &e)) {
+		log_error("%s", e.text);
+		if (r.own_socket)
+			unlink(r.config.socket);
+		return 1;
+	}
+	sd_notify(0, "READY=1");
+	wait_for_signal(&r, &signals);
+	stop(&r);
+	return 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	const char *dir = CONFIG_DIR;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			dir = optarg;
+			break;
+		case 'h':
+			puts("Usage: ek-recorder run [--config DIR]\n\n"
+			     "Records all channels of DIR (default " CONFIG_DIR ") until SIGTERM.");
+			return fflush(stdout) ? 1 : 0;
+		default:
+			return 2;
+		}
+	}
+	if (optind != argc) {
+		fprintf(stderr, "ek-recorder run: '%s' is one argument too many (see --help)\n", argv[optind]);
+		return 2;
+	}
+	return run(dir);
+}

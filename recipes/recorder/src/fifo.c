@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A FIFO as a channel's writer. */
+#include "fifo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+
+#define RETRY	(10 * NSEC_PER_SEC)
+/* reads before it is another's turn */
+#define FAIR	8
+
+static void on_fifo(struct handler *h, uint32_t events);
+
+int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error *e)
+{
+	*f = (struct fifo){ .ingest = in, .channel = c, .fd = -1 };
+	f->on_fifo.on_event = on_fifo;
+	if (!*c->config.fifo || c->broken.code)
+		return 0;
+	f->partial = malloc(c->config.record_size);
+	return f->partial ? 0 : fail(e, ENOMEM, "getting memory for a FIFO: no memory");
+}
+
+static void take_record(struct fifo *f)
+{
+	const struct record record = {
+		.sequence = f->channel->intake.next_sequence,
+		.monotonic_ns = monotonic_ns(),
+		.realtime_ns = realtime_ns(),
+		.payload = f->partial,
+		.length = (uint32_t)f->used,
+	};
+
+	intake_take(&f->channel->intake, &record, true);
+	f->used = 0;
+}
+
+static void add(struct fifo *f, const unsigned char *from, size_t n)
+{
+	memcpy(f->partial + f->used, from, n);
+	f->used += n;
+}
+
+static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
+{
+	while (left) {
+		const unsigned char *end = memchr(from, '\n', left);
+		size_t n = end ? (size_t)(end - from) : left;
+
+		if (!f->skipping && n > f->channel->config.record_size - f->used) {
+			log_warning("channel %s: a line of %s is longer than %zu bytes; it is lost",
+				    f->channel->config.name, f->channel->config.fifo,
+				    (size_t)f->channel->config.record_size);
+			intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
+			f->skipping = true;
+			f->used = 0;
+		}
+		if (!f->skipping)
+			add(f, from, n);
+		if (end && !f->skipping)
+			take_record(f);
+		if (end)
+			f->skipping = false;
+		n += end ? 1 : 0;
+		from += n;
+		left -= n;
+	}
+}
+
+static void take_fixed(struct fifo *f, const unsigned char *from, size_t left)
+{
+	size_t size = (size_t)f->channel->config.record_size;
+
+	while (left) {
+		size_t n = left < size - f->used ? left : size - f->used;
+
+		add(f, from, n);
+		if (f->used == size)
+			take_record(f);
+		from += n;
+		left -= n;
+	}
+}
+
+/* all who had it open for writing have closed it */
+static void take_end(struct fifo *f)
+{
+	if (f->used && f->channel->config.fifo_lines) {
+		take_record(f);
+	} else if (f->used) {
+		log_warning("channel %s: the writer of %s left a record of %zu bytes; it is lost",
+			    f->channel->config.name, f->channel->config.fifo, f->used);
+		intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
+		f->used = 0;
+	}
+	f->skipping = false;
+	intake_tell(&f->channel->intake);
+}
+
+/* 1: there may be more, 0: all writers have closed it, -EAGAIN: nothing for now */
+static int read_some(struct fifo *f)
+{
+	ssize_t n = read(f->fd, f->ingest->message, f->ingest->message_size);
+
+	if (n < 0)
+		return errno == EINTR ? 1 : -EAGAIN;
+	if (!n)
+		return 0;
+	if (f->channel->config.fifo_lines)
+		take_lines(f, f->ingest->message, (size_t)n);
+	else
+		take_fixed(f, f->ingest->message, (size_t)n);
+	return 1;
+}
+
+static int open_fifo(const struct fifo *f)
+{
+	const char *path = f->channel->config.fifo;
+	struct stat st;
+	int fd;
+
+	/* for the group too, whatever the umask is */
+	if (!mkfifo(path, 0620))
+		chmod(path, 0620);
+	else if (errno != EEXIST)
+		return -errno;
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) || !S_ISFIFO(st.st_mode)) {
+		close(fd);
+		return -EEXIST;
+	}
+	return fd;
+}
+
+void fifo_turn(struct fifo *f, uint64_t now)
+{
+	int fd;
+
+	if (!f->partial || f->fd >= 0 || now < f->retry_ns || !atomic_load(&f->channel->open))
+		return;
+	fd = open_fifo(f);
+	if (fd >= 0 && ingest_watch(f->ingest, fd, &f->on_fifo, EPOLLIN)) {
+		close(fd);
+		fd = -ENOMEM;
+	}
+	f->fd = fd < 0 ? -1 : fd;
+	f->retry_ns = now + RETRY;
+	if (fd < 0 && f->said != fd)
+		log_error("channel %s: opening the FIFO %s: %s; trying again each 10 s",
+			  f->channel->config.name, f->channel->config.fifo,
+			  fd == -EEXIST ? "there is something else" : strerror(-fd));
+	f->said = fd < 0 ? fd : 0;
+}
+
+/*
+ * Opened anew, or it would be at its end for ever; before the old one is closed,
+ * or what a next writer has written already would go with it.
+ */
+static void reopen(struct fifo *f)
+{
+	int old = f->fd;
+
+	ingest_unwatch(f->ingest, old);
+	f->fd = -1;
+	f->retry_ns = 0;
+	fifo_turn(f, monotonic_ns());
+	close(old);
+}
+
+static void on_fifo(struct handler *h, uint32_t events)
+{
+	struct fifo *f = (struct fifo *)h;
+	int ret = 1;
+
+	(void)events;
+	for (int i = 0; i < FAIR && ret == 1; i++)
+		ret = read_some(f);
+	if (!ret) {
+		take_end(f);
+		reopen(f);
+	}
+	ingest_wake(f->ingest, f->channel);
+}
+
+void fifo_end(struct fifo *f)
+{
+	int ret = 1;
+
+	if (f->fd >= 0) {
+		while (ret == 1)
+			ret = read_some(f);
+		take_end(f);
+		ingest_wake(f->ingest, f->channel);
+		ingest_unwatch(f->ingest, f->fd);
+		close(f->fd);
+		f->fd = -1;
+	}
+	free(f->partial);
+	f->partial = NULL;
+}

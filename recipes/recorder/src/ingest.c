@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The ingest thread. */
+#include "ingest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fifo.h"
+#include "log.h"
+#include "session.h"
+#include "thread.h"
+#include "wire.h"
+
+#define EVENTS		32
+#define MESSAGE_LEAST	(64u * 1024)
+/* for a connection to say what it wants */
+#define PATIENCE	(10 * NSEC_PER_SEC)
+#define IDLE		NSEC_PER_SEC
+#define GAP_WAITS	(20 * NSEC_PER_MSEC)
+
+int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = h };
+
+	return epoll_ctl(in->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+void ingest_unwatch(struct ingest *in, int fd)
+{
+	epoll_ctl(in->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void ingest_wake(struct ingest *in, struct channel *c)
+{
+	if (c->intake.wake)
+		storage_wake(in->storage);
+	c->intake.wake = false;
+}
+
+static void on_listener(struct handler *h, uint32_t events)
+{
+	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_listener));
+	int fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct session *s;
+
+	(void)events;
+	if (fd < 0)
+		return;
+	if (in->session_count >= SESSIONS_MAX) {
+		const struct ekr_refused refused = {
+			.type = EKR_REFUSED,
+			.error = EBUSY,
+			.why = "the recorder has all the connections that it takes",
+		};
+
+		send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(fd);
+		return;
+	}
+	s = session_open(in, fd);
+	if (!s)
+		return;
+	s->next = in->sessions;
+	in->sessions = s;
+	in->session_count++;
+}
+
+static void on_done(struct handler *h, uint32_t events)
+{
+	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_done));
+	uint64_t count;
+
+	(void)events;
+	/* the turn that follows looks for what has become durable */
+	(void)!read(in->done_fd, &count, sizeof(count));
+}
+
+int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
+		struct error *e)
+{
+	size_t largest = 0;
+
+	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
+	for (unsigned int i = 0; i < count; i++)
+		if (channels[i].config.record_size > largest)
+			largest = channels[i].config.record_size;
+	in->message_size = sizeof(struct ekr_submit) + largest + 1;
+	if (in->message_size < MESSAGE_LEAST)
+		in->message_size = MESSAGE_LEAST;
+	in->message = malloc(in->message_size);
+	in->fifos = calloc(count + 1, sizeof(*in->fifos));
+	in->epoll = epoll_create1(EPOLL_CLOEXEC);
+	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
+		return fail_errno(e, errno, "getting what the ingest thread needs");
+	in->on_listener.on_event = on_listener;
+	in->on_done.on_event = on_done;
+	for (unsigned int i = 0; i < count; i++) {
+		int ret = fifo_init(&in->fifos[i], in, &channels[i], e);
+
+		if (ret)
+			return ret;
+	}
+	if (ingest_watch(in, listener, &in->on_listener, EPOLLIN) ||
+	    ingest_watch(in, in->done_fd, &in->on_done, EPOLLIN))
+		return fail_errno(e, errno, "watching the socket");
+	return 0;
+}
+
+static void remove_dead(struct ingest *in)
+{
+	struct session **at = &in->sessions;
+
+	while (*at) {
+		struct session *s = *at;
+
+		if (s->socket >= 0) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		in->session_count--;
+		session_free(s);
+	}
+}
+
+/* what is to be done whatever the events were; returns when it is to be done again */
+static uint64_t turn(struct ingest *in, uint64_t now)
+{
+	uint64_t until = now + IDLE;
+
+	for (unsigned int i = 0; i < in->count; i++) {
+		struct channel *c = &in->channels[i];
+
+		fifo_turn(&in->fifos[i], now);
+		if (!atomic_load(&c->open))
+			continue;
+		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
+			until = now + GAP_WAITS;
+		ingest_wake(in, c);
+	}
+	for (struct session *s = in->sessions; s; s = s->next) {
+		session_turn(s);
+		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
+			session_end(s, 0);
+		if (s->socket >= 0 && s->by_ring) {
+			uint64_t next = now + session_interval(&s->channel->config);
+
+			if (next < until)
+				until = next;
+		}
+	}
+	remove_dead(in);
+	return until;
+}
+
+static void *run(void *arg)
+{
+	struct ingest *in = arg;
+
+	while (!atomic_load(&in->stop)) {
+		struct epoll_event events[EVENTS];
+		uint64_t now = monotonic_ns(), until = turn(in, now), wait;
+		struct timespec timeout;
+		int n;
+
+		atomic_store(&in->alive_ns, now);
+		now = monotonic_ns();
+		wait = until > now ? until - now : 0;
+		timeout = (struct timespec){
+			.tv_sec = (time_t)(wait / NSEC_PER_SEC),
+			.tv_nsec = (long)(wait % NSEC_PER_SEC),
+		};
+		n = epoll_pwait2(in->epoll, events, EVENTS, &timeout, NULL);
+		for (int i = 0; i < n; i++) {
+			struct handler *h = events[i].data.ptr;
+
+			h->on_event(h, events[i].events);
+		}
+	}
+	return NULL;
+}
+
+int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e)
+{
+	in->storage = storage;
+	atomic_store(&in->alive_ns, monotonic_ns());
+	return thread_start(&in->thread, "ingest", priority, run, in, e);
+}
+
+void ingest_stop(struct ingest *in)
+{
+	uint64_t one = 1;
+
+	atomic_store(&in->stop, true);
+	(void)!write(in->done_fd, &one, sizeof(one));
+	pthread_join(in->thread, NULL);
+	/* from here on this thread has what was the ingest thread's */
+	for (struct session *s = in->sessions; s; s = s->next)
+		session_drain(s);
+	remove_dead(in);
+	for (unsigned int i = 0; i < in->count; i++) {
+		fifo_end(&in->fifos[i]);
+		if (atomic_load(&in->channels[i].open)) {
+			intake_tell(&in->channels[i].intake);
+			ingest_wake(in, &in->channels[i]);
+		}
+	}
+}
+
+void ingest_close(struct ingest *in)
+{
+	close(in->epoll);
+	close(in->done_fd);
+	free(in->message);
+	free(in->fifos);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ingest thread: an epoll loop over the socket, its connections, their rings
+ * and the FIFOs. It waits for no medium and for no client, and a client waits for
+ * nothing but this loop's turn.
+ */
+#ifndef EKR_INGEST_H
+#define EKR_INGEST_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "channel.h"
+#include "error.h"
+#include "storage.h"
+
+#define SESSIONS_MAX	128u
+
+/* What epoll tells about: embedded in what it belongs to. */
+struct handler {
+	void (*on_event)(struct handler *h, uint32_t events);
+};
+
+struct session;
+struct fifo;
+
+struct ingest {
+	struct channel *channels;
+	unsigned int count;
+	struct storage *storage;
+	pthread_t thread;
+	int epoll;
+	int listener;			/* the caller's */
+	int done_fd;			/* eventfd: storage has made something durable, or stop */
+	struct handler on_listener, on_done;
+	struct session *sessions;	/* all connections, dead ones until the end of a turn */
+	unsigned int session_count;
+	struct fifo *fifos;		/* one for each channel */
+	unsigned char *message;		/* the largest message, and one byte to tell longer ones */
+	size_t message_size;
+	atomic_bool stop;
+	_Atomic uint64_t alive_ns;	/* when the loop last turned, monotonic */
+};
+
+/* @listener: a listening SEQPACKET socket, not blocking. */
+int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
+		struct error *e);
+int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
+/* Takes what has been submitted so far, closes all connections and ends the thread. */
+void ingest_stop(struct ingest *in);
+void ingest_close(struct ingest *in);
+
+/* For sessions and FIFOs. */
+int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);
+void ingest_unwatch(struct ingest *in, int fd);
+/* Tells the storage thread if the channel's intake says so. */
+void ingest_wake(struct ingest *in, struct channel *c);
+
+#endif

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where the records of a channel come in. */
+#include "intake.h"
+
+#include <errno.h>
+
+#include "clock.h"
+
+/* a writer that has lost more than this without a record has no counter, but noise */
+#define JUMP_MAX	(UINT64_C(1) << 32)
+
+void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
+		 uint64_t next_sequence)
+{
+	in->buffer = buffer;
+	in->record_size = record_size;
+	in->next_sequence = next_sequence;
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
+{
+	if (!in->gap) {
+		in->gap = true;
+		in->gap_reason = reason;
+		in->gap_first = in->next_sequence;
+		in->gap_unknown = !lost;
+	} else if (lost) {
+		/* one of unknown length took a number too: with others it is at least that many */
+		in->gap_unknown = false;
+	}
+	/* a number of its own, so that sequences always grow */
+	in->next_sequence += lost ? lost : 1;
+	count(reason == EKR_GAP_OVERRUN ? &in->overrun :
+	      reason == EKR_GAP_RESTART ? &in->restarts : &in->broken, lost ? lost : 1);
+}
+
+bool intake_tell(struct intake *in)
+{
+	uint64_t lost = in->next_sequence - in->gap_first;
+	const struct ekr_gap gap = {
+		.reason = in->gap_reason,
+		.count_lost = in->gap_unknown && lost == 1 ? 0 :
+			      lost > UINT32_MAX		   ? UINT32_MAX :
+							     (uint32_t)lost,
+	};
+	const struct record record = {
+		.sequence = in->next_sequence - 1,
+		.monotonic_ns = monotonic_ns(),
+		.realtime_ns = realtime_ns(),
+		.payload = &gap,
+		.length = sizeof(gap),
+		.flags = EKR_RECORD_GAP,
+	};
+
+	if (!in->gap)
+		return true;
+	if (buffer_put(in->buffer, &record, in->gap_first, &in->wake))
+		return false;
+	in->gap = false;
+	return true;
+}
+
+int intake_take(struct intake *in, const struct record *r, bool drop)
+{
+	struct record record = *r;
+	uint64_t now = monotonic_ns();
+
+	if (r->length > in->record_size || r->sequence < in->next_sequence ||
+	    r->sequence - in->next_sequence > JUMP_MAX)
+		return -EPROTO;
+	if (r->sequence > in->next_sequence)
+		intake_lose(in, EKR_GAP_OVERRUN, r->sequence - in->next_sequence);
+	/* order by time is order by number, and nothing comes from the future */
+	if (record.monotonic_ns > now)
+		record.monotonic_ns = now;
+	if (record.monotonic_ns < in->last_ns)
+		record.monotonic_ns = in->last_ns;
+	record.flags = 0;
+	if (!intake_tell(in) || buffer_put(in->buffer, &record, record.sequence, &in->wake)) {
+		if (drop)
+			intake_lose(in, EKR_GAP_OVERRUN, 1);
+		return -ENOBUFS;
+	}
+	in->last_ns = record.monotonic_ns;
+	in->next_sequence = record.sequence + 1;
+	count(&in->records, 1);
+	count(&in->bytes, record.length);
+	return 0;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/* All channels of a configuration directory. */
+#include "load.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+static int ends_in_conf(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return *entry->d_name != '.' && length > 5 && !strcmp(entry->d_name + length - 5, ".conf");
+}
+
+/* two that read the same FIFO would each have a part of it */
+static void check_fifo(struct channel *channels, unsigned int count)
+{
+	struct channel *c = &channels[count];
+
+	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
+		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
+			fail(&c->broken, EINVAL, "%s.conf: fifo = %s: channel %s has it",
+			     c->config.name, c->config.fifo, channels[i].config.name);
+}
+
+static void load_channel(const char *dir, const char *file, struct channel *channels,
+			 unsigned int count)
+{
+	struct channel *c = &channels[count];
+	char path[512];
+
+	*c = (struct channel){ .directory = -1 };
+	snprintf(path, sizeof(path), "%.200s/channels.d/%s", dir, file);
+	config_channel(path, &c->config, &c->broken);
+	check_fifo(channels, count);
+	/* the name of the file, where that is none */
+	if (!*c->config.name)
+		snprintf(c->config.name, sizeof(c->config.name), "%.*s",
+			 (int)(strlen(file) - 5 < EKR_NAME_MAX ? strlen(file) - 5 : EKR_NAME_MAX), file);
+	if (c->broken.code)
+		log_error("%s; the channel is left out", c->broken.text);
+}
+
+int load_config(const char *dir, struct recorder_config *config, struct channel channels[CHANNELS_MAX],
+		struct error *e)
+{
+	struct dirent **files;
+	char path[512];
+	int ret, found, count = 0;
+
+	snprintf(path, sizeof(path), "%.200s/recorder.conf", dir);
+	ret = config_recorder(path, config, e);
+	if (ret && ret != -ENOENT)
+		return ret;
+	e->code = 0;
+	snprintf(path, sizeof(path), "%.200s/channels.d", dir);
+	found = scandir(path, &files, ends_in_conf, alphasort);
+	if (found < 0)
+		return fail_errno(e, errno, "reading %s", path);
+	for (int i = 0; i < found; i++) {
+		if (count < (int)CHANNELS_MAX)
+			load_channel(dir, files[i]->d_name, channels, (unsigned int)count++);
+		else
+			log_error("%s/%s: more than %u channels; it is left out", path,
+				  files[i]->d_name, CHANNELS_MAX);
+		free(files[i]);
+	}
+	free(files);
+	return count;
+}

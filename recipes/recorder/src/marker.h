@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * NAME/stopped: a line that an orderly stop leaves, and that the next start takes
+ * away before it records. It says where the recording ended, so that it counts
+ * only for exactly that recording.
+ */
+#ifndef EKR_MARKER_H
+#define EKR_MARKER_H
+
+#include <stdint.h>
+
+#include "error.h"
+
+struct marker {
+	uint64_t generation;	/* of the segment in use */
+	uint64_t end;		/* in it, bytes */
+	uint64_t batches;	/* in it */
+	uint64_t next_sequence;
+};
+
+int marker_write(int directory, const struct marker *m, struct error *e);
+/* Reads and removes it, durably. -ENOENT: there is none, or it is not one. */
+int marker_take(int directory, struct marker *m, struct error *e);
+
+#endif

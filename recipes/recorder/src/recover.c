@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a channel's segments hold. */
+#include "recover.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "batch.h"
+#include "segment.h"
+
+/* how far behind a break a later batch is looked for */
+#define LOOK_AHEAD	(2u * EKR_BATCH_MAX)
+
+/* a look through one segment */
+struct scan {
+	const struct medium *medium;
+	const struct recovered_segment *segment;
+	uint64_t below;			/* sequences from here on are void */
+	unsigned char *buffer;
+	uint64_t at;			/* where the buffer begins in the segment */
+	size_t length;			/* bytes in it */
+
+	uint64_t expected;		/* number of the next batch */
+	bool any, broken, other;	/* other: records that are no gap of a restart */
+	uint64_t last_sequence;
+	int64_t last_realtime_ns;
+	uint64_t end;
+};
+
+/* blocks that cannot be read are zeros: no record */
+static void read_blocks(struct scan *s, uint64_t at)
+{
+	uint64_t size = s->segment->head.size;
+	size_t length = size - at < RECOVER_BUFFER ? (size_t)(size - at) : RECOVER_BUFFER;
+	const struct medium *m = s->medium;
+
+	s->at = at;
+	s->length = length;
+	if (m->read(m->ctx, s->segment->index, s->buffer, length, at) == (ssize_t)length)
+		return;
+	for (size_t i = 0; i < length; i += EKR_BLOCK)
+		if (m->read(m->ctx, s->segment->index, s->buffer + i, EKR_BLOCK, at + i) != EKR_BLOCK)
+			memset(s->buffer + i, 0, EKR_BLOCK);
+}
+
+static const struct ekr_record_head *record_in(const struct scan *s, size_t at)
+{
+	return record_at(s->buffer + at, s->length - at, s->segment->head.generation,
+			 s->segment->head.record_size > sizeof(struct ekr_gap) ?
+				 s->segment->head.record_size :
+				 sizeof(struct ekr_gap));
+}
+
+static bool is_restart(const struct ekr_record_head *head)
+{
+	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
+
+	return head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
+	       gap->reason == EKR_GAP_RESTART;
+}
+
+/* the records from @at on that are of one batch; returns where they end */
+static size_t take_batch(struct scan *s, size_t at)
+{
+	const struct ekr_record_head *head = record_in(s, at);
+	uint64_t number = head->batch;
+
+	while (head && head->batch == number) {
+		if (head->sequence < s->below) {
+			s->any = true;
+			s->last_sequence = head->sequence;
+			s->last_realtime_ns = head->realtime_ns;
+			s->other |= !is_restart(head);
+		}
+		at += record_bytes(head->length);
+		if (at >= s->length)
+			break;
+		head = record_in(s, at);
+	}
+	s->expected = number + 1;
+	return at;
+}
+
+/* the block from which on a batch behind a break begins; false: there is none */
+static bool look_ahead(struct scan *s, size_t *at)
+{
+	uint64_t from = s->at + *at;
+
+	for (uint64_t pos = from; pos < s->segment->head.size && pos - from < LOOK_AHEAD;
+	     pos += EKR_BLOCK) {
+		const struct ekr_record_head *head;
+
+		if (pos - s->at + EKR_BLOCK > s->length)
+			read_blocks(s, pos);
+		head = (const struct ekr_record_head *)(s->buffer + (pos - s->at));
+		if (head->magic != EKR_RECORD_MAGIC ||
+		    head->generation != s->segment->head.generation || head->batch <= s->expected)
+			continue;
+		/* whole in the buffer, for its CRC */
+		if (s->at != pos)
+			read_blocks(s, pos);
+		if (record_in(s, 0)) {
+			*at = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void scan_segment(struct scan *s)
+{
+	size_t at = 0;
+
+	s->end = EKR_BLOCK;
+	if (s->segment->head.size <= EKR_BLOCK)
+		return;
+	read_blocks(s, EKR_BLOCK);
+	for (;;) {
+		size_t begin = at;
+		const struct ekr_record_head *head = at < s->length ? record_in(s, at) : NULL;
+
+		if (head && head->batch == s->expected) {
+			at = take_batch(s, at);
+			/* does the batch end here, or only the buffer? */
+			if (s->length - at < record_bytes(EKR_RECORD_MAX) && begin &&
+			    s->at + s->length < s->segment->head.size) {
+				read_blocks(s, s->at + begin);
+				s->expected--;
+				at = 0;
+				continue;
+			}
+			at = whole_blocks(at);
+			s->end = s->at + at;
+			continue;
+		}
+		if (begin && s->at + s->length < s->segment->head.size &&
+		    s->length - begin < record_bytes(EKR_RECORD_MAX)) {
+			read_blocks(s, s->at + begin);
+			at = 0;
+			continue;
+		}
+		if (!look_ahead(s, &at))
+			return;
+		s->broken = true;
+		s->expected = record_in(s, at)->batch;
+	}
+}
+
+static int read_heads(const struct medium *m, const char *name, struct recovered *r,
+		      unsigned char *buffer, struct error *e)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		struct recovered_segment *s = &r->segments[i];
+		ssize_t n = m->read(m->ctx, s->index, buffer, EKR_BLOCK, 0);
+
+		s->problem = n < 0 ? "cannot be read" : n != EKR_BLOCK ? "too short" :
+							segment_head_problem(buffer);
+		memcpy(&s->head, buffer, sizeof(s->head));
+		if (!s->problem && s->head.index != s->index)
+			s->problem = "another file's index";
+		if (s->problem) {
+			s->head = (struct ekr_segment_head){ 0 };
+			continue;
+		}
+		if (strcmp(s->head.name, name) != 0)
+			return fail(e, EINVAL, "segment %08u.seg is of channel '%s'; take it away",
+				    s->index, s->head.name);
+		if (s->head.generation && (!r->newest || s->head.generation > r->newest->head.generation))
+			r->newest = s;
+	}
+	for (size_t i = 0; i < r->count; i++) {
+		const struct recovered_segment *s = &r->segments[i];
+
+		if (!s->problem && r->newest &&
+		    memcmp(s->head.channel_id, r->newest->head.channel_id, sizeof(s->head.channel_id)) != 0)
+			return fail(e, EINVAL, "segment %08u.seg is of another recording; take it away",
+				    s->index);
+	}
+	return 0;
+}
+
+/* the one that was used before; NULL: none */
+static const struct recovered_segment *before(const struct recovered *r,
+					      const struct recovered_segment *than)
+{
+	const struct recovered_segment *found = NULL;
+
+	for (size_t i = 0; i < r->count; i++) {
+		const struct recovered_segment *s = &r->segments[i];
+
+		if (s->head.generation && s->head.generation < than->head.generation &&
+		    (!found || s->head.generation > found->head.generation))
+			found = s;
+	}
+	return found;
+}
+
+int recover(const struct medium *medium, const char *name, struct recovered *r,
+	    unsigned char *buffer, struct error *e)
+{
+	struct scan scan = { 0 };
+	uint64_t below = UINT64_MAX;
+	int ret;
+
+	*r = (struct recovered){ .segments = r->segments, .count = r->count };
+	ret = read_heads(medium, name, r, buffer, e);
+	if (ret || !r->newest)
+		return ret;
+	/* a head may have been all that was written of a segment */
+	for (const struct recovered_segment *s = r->newest; s && !scan.any; s = before(r, s)) {
+		scan = (struct scan){ .medium = medium, .segment = s, .buffer = buffer, .below = below };
+		scan_segment(&scan);
+		below = s->head.first_sequence;
+		if (s != r->newest)
+			continue;
+		r->end = scan.end;
+		r->batches = scan.expected;
+		r->damaged = scan.broken;
+		r->only_restarts = !scan.other;
+	}
+	r->any = scan.any;
+	r->last_sequence = scan.last_sequence;
+	r->last_realtime_ns = scan.last_realtime_ns;
+	r->next_sequence = r->newest->head.first_sequence;
+	if (!r->only_restarts && r->any && r->last_sequence >= r->next_sequence)
+		r->next_sequence = r->last_sequence + 1;
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a channel's segments hold when the recorder starts: all heads are read,
+ * and of the newest segment the records, until the last one. What is on the
+ * medium may be anything; nothing is written.
+ *
+ * At most one batch of the direct backend is under way at a time. So a batch
+ * with number n proves that all before n were durable, and a break in one of
+ * them is damage behind which the search goes on; a break in the last one is
+ * where the power was cut.
+ */
+#ifndef EKR_RECOVER_H
+#define EKR_RECOVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "error.h"
+#include "format.h"
+
+/* bytes of the buffer that recover() needs, aligned to EKR_BLOCK */
+#define RECOVER_BUFFER	EKR_BATCH_MAX
+
+struct recovered_segment {
+	struct ekr_segment_head head;	/* of generation 0 if it is not valid */
+	uint32_t index;
+	const char *problem;		/* of the head, NULL: none */
+};
+
+struct recovered {
+	struct recovered_segment *segments;	/* by index; the caller's */
+	size_t count;
+	const struct recovered_segment *newest;	/* NULL: none was ever used */
+	bool any;			/* there is a last record: */
+	uint64_t last_sequence;
+	int64_t last_realtime_ns;
+	uint64_t next_sequence;		/* greater than all that ever counted */
+	uint64_t end;			/* of the newest segment: behind its last batch, bytes */
+	uint64_t batches;		/* in it */
+	bool damaged;			/* there was a break before the last batch */
+	bool only_restarts;		/* the newest holds no record but gaps of restarts */
+};
+
+struct medium {
+	/* Bytes read, as pread(); whole blocks. */
+	ssize_t (*read)(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset);
+	void *ctx;
+};
+
+/*
+ * @r: segments with their index, count; the rest is filled. -EINVAL: a segment is
+ * of another channel than @name or another recording.
+ */
+int recover(const struct medium *medium, const char *name, struct recovered *r,
+	    unsigned char *buffer, struct error *e);
+
+#endif

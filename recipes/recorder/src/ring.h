@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The recorder's end of a ring (wire.h). The writer can change every byte of the
+ * memory at any time: each value is read once, into memory of our own, and
+ * checked there. One thread.
+ */
+#ifndef EKR_RING_H
+#define EKR_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "batch.h"
+#include "error.h"
+#include "wire.h"
+
+struct ring {
+	struct ekr_ring *map;
+	size_t size;		/* of the map, bytes */
+	int memfd;
+	int eventfd;		/* the writer's bell */
+	uint32_t slots, stride, record_size;	/* our own copies */
+	uint64_t tail;		/* likewise */
+};
+
+/* Slots that hold what comes in @ns at this period, within reason; a power of two. */
+uint32_t ring_slots(uint32_t record_size, uint64_t period_ns, uint64_t ns);
+
+int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error *e);
+void ring_close(struct ring *r);
+
+/*
+ * The oldest record, whose payload stays in the ring until it is advanced. 1: there
+ * is one, 0: none, -EPROTO: what is there cannot be.
+ */
+int ring_peek(struct ring *r, struct record *record);
+void ring_advance(struct ring *r);
+bool ring_empty(const struct ring *r);
+/* The recorder takes no more; @code is what the writer will see. */
+void ring_shut(struct ring *r, uint32_t code);
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Segment files. */
+#include "segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crc.h"
+
+_Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
+
+void segment_name(char name[SEGMENT_NAME], uint32_t index)
+{
+	snprintf(name, SEGMENT_NAME, "%08u.seg", index % 100000000);
+}
+
+bool segment_index(const char *name, uint32_t *index)
+{
+	uint32_t n = 0;
+
+	if (strlen(name) != 12 || strspn(name, "0123456789") != 8 || strcmp(name + 8, ".seg") != 0)
+		return false;
+	for (int i = 0; i < 8; i++)
+		n = n * 10 + (uint32_t)(name[i] - '0');
+	*index = n;
+	return true;
+}
+
+/* with the crc field as zeros */
+static uint32_t head_crc(const unsigned char block[EKR_BLOCK])
+{
+	struct ekr_segment_head head;
+
+	memcpy(&head, block, sizeof(head));
+	head.crc = 0;
+	return crc32c(crc32c(0, &head, sizeof(head)), block + sizeof(head),
+		      EKR_BLOCK - sizeof(head));
+}
+
+void segment_seal_head(unsigned char block[EKR_BLOCK])
+{
+	struct ekr_segment_head *head = (struct ekr_segment_head *)block;
+
+	head->magic = EKR_SEGMENT_MAGIC;
+	head->version = EKR_FORMAT_VERSION;
+	head->crc = head_crc(block);
+}
+
+const char *segment_head_problem(const unsigned char block[EKR_BLOCK])
+{
+	const struct ekr_segment_head *head = (const struct ekr_segment_head *)block;
+
+	if (head->magic != EKR_SEGMENT_MAGIC)
+		return "bad magic";
+	if (head->crc != head_crc(block))
+		return "bad CRC";
+	if (head->version != EKR_FORMAT_VERSION)
+		return "a version that this program does not know";
+	if (!memchr(head->name, 0, EKR_NAME_MAX + 1) || head->record_size > EKR_RECORD_MAX ||
+	    head->size % EKR_BLOCK)
+		return "values that cannot be";
+	return NULL;
+}
+
+/* -errno, or 0 if all of it was written */
+static int write_blocks(int fd, const unsigned char *from, size_t length, uint64_t at)
+{
+	ssize_t n;
+
+	do {
+		n = pwrite(fd, from, length, (off_t)at);
+	} while (n < 0 && errno == EINTR);
+	/* the file is allocated: what is short now has met the end of the disk */
+	return n < 0 ? -errno : (size_t)n < length ? -ENOSPC : 0;
+}
+
+static int write_all(int fd, const struct ekr_segment_head *head, const unsigned char *zeros,
+		     size_t length, const atomic_bool *stop)
+{
+	_Alignas(EKR_BLOCK) unsigned char block[EKR_BLOCK] = { 0 };
+	int ret;
+
+	memcpy(block, head, sizeof(*head));
+	segment_seal_head(block);
+	ret = write_blocks(fd, block, sizeof(block), 0);
+	for (uint64_t at = EKR_BLOCK; at < head->size && !ret; at += length) {
+		uint64_t left = head->size - at;
+
+		ret = atomic_load(stop) ? -ECANCELED :
+					  write_blocks(fd, zeros, left < length ? (size_t)left : length, at);
+	}
+	return ret ? ret : fsync(fd) ? -errno : 0;
+}
+
+int segment_make(int directory, const struct ekr_segment_head *head, const unsigned char *zeros,
+		 size_t length, const atomic_bool *stop, struct error *e)
+{
+	char name[SEGMENT_NAME], temporary[SEGMENT_NAME + 4];
+	int fd, ret = 0;
+
+	segment_name(name, head->index);
+	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
+		return fail_errno(e, errno, "removing %s of an earlier start", temporary);
+	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);
+	if (fd < 0)
+		return fail_errno(e, errno, "creating %s", temporary);
+	/* in one piece where there is one, before anything is written */
+	if (fallocate(fd, 0, 0, (off_t)head->size) && errno != EOPNOTSUPP)
+		ret = -errno;
+	if (!ret)
+		ret = write_all(fd, head, zeros, length, stop);
+	close(fd);
+	if (!ret && renameat(directory, temporary, directory, name))
+		ret = -errno;
+	if (!ret && fsync(directory))
+		ret = -errno;
+	if (!ret)
+		return 0;
+	unlinkat(directory, temporary, 0);
+	return fail_errno(e, -ret, "making segment %s of %llu bytes", name,
+			  (unsigned long long)head->size);
+}
+
+int segment_open(int directory, uint32_t index, bool direct, struct error *e)
+{
+	char name[SEGMENT_NAME];
+	int fd;
+
+	segment_name(name, index);
+	fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0));
+	return fd < 0 ? fail_errno(e, errno, "opening segment %s", name) : fd;
+}

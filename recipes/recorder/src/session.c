@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A connection. */
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+
+#define INTERVAL_MOST	(50 * NSEC_PER_MSEC)
+#define INTERVAL_LEAST	NSEC_PER_MSEC
+/* a ring holds what comes in this time: a recorder that is late by less loses nothing */
+#define RING_TIME	(400 * NSEC_PER_MSEC)
+/* messages of one connection before it is another's turn */
+#define FAIR		64
+/* messages that are still taken of one connection at the end: more than its socket holds */
+#define DRAIN		10000
+
+uint64_t session_interval(const struct channel_config *config)
+{
+	uint64_t ns = config->window_ns / 4;
+	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns, RING_TIME);
+
+	/* not half full at the declared pace */
+	if (config->period_ns && slots / 4 * config->period_ns < ns)
+		ns = slots / 4 * config->period_ns;
+	return ns > INTERVAL_MOST ? INTERVAL_MOST : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
+}
+
+static uint64_t lost(struct channel *c)
+{
+	uint64_t failed;
+
+	pthread_mutex_lock(&c->store.lock);
+	failed = c->store.counts.failed;
+	pthread_mutex_unlock(&c->store.lock);
+	return failed + atomic_load(&c->intake.overrun);
+}
+
+static void send_refusal(const struct session *s, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void send_refusal(const struct session *s, int code, const char *fmt, ...)
+{
+	struct ekr_refused refused = { .type = EKR_REFUSED, .error = code };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(refused.why, sizeof(refused.why), fmt, ap);
+	va_end(ap);
+	/* who does not read it does not learn it */
+	send(s->socket, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* all records that are in the ring and find room; -EPROTO: the ring is broken */
+static int take_ring(struct session *s, bool drop)
+{
+	struct record record;
+	int ret;
+
+	while ((ret = ring_peek(&s->ring, &record)) > 0) {
+		ret = intake_take(&s->channel->intake, &record, drop);
+		/* without room it stays: the ring is more buffer */
+		if (ret == -ENOBUFS && !drop)
+			return 0;
+		if (ret == -EPROTO)
+			return ret;
+		ring_advance(&s->ring);
+	}
+	return ret;
+}
+
+static void hang_up(struct session *s)
+{
+	ingest_unwatch(s->ingest, s->socket);
+	close(s->socket);
+	s->socket = -1;
+	if (s->by_ring) {
+		ingest_unwatch(s->ingest, s->ring.eventfd);
+		ring_close(&s->ring);
+	}
+	if (s->channel)
+		atomic_store(&s->channel->writer, 0);
+}
+
+/* the writer's fault: what it had submitted and is in order stays recorded */
+static void drop_broken(struct session *s, const char *why)
+{
+	const char *name = s->channel ? s->channel->config.name : "-";
+
+	log_warning("channel %s: process %d %s; its connection is closed", name, (int)s->pid, why);
+	send_refusal(s, EPROTO, "channel %s: this writer %s", name, why);
+	if (s->by_ring)
+		ring_shut(&s->ring, EPROTO);
+	if (s->channel) {
+		intake_lose(&s->channel->intake, EKR_GAP_WRITER, 0);
+		intake_tell(&s->channel->intake);
+		ingest_wake(s->ingest, s->channel);
+	}
+	hang_up(s);
+}
+
+void session_end(struct session *s, uint32_t code)
+{
+	if (s->socket < 0)
+		return;
+	if (s->by_ring) {
+		/* first shut, then emptied: nothing slips in between unseen, but what is being written */
+		ring_shut(&s->ring, code);
+		if (take_ring(s, true) == -EPROTO) {
+			drop_broken(s, "left a ring that cannot be");
+			return;
+		}
+		ingest_wake(s->ingest, s->channel);
+	}
+	hang_up(s);
+}
+
+static struct channel *find_channel(const struct ingest *in, const char *name)
+{
+	for (unsigned int i = 0; i < in->count; i++)
+		if (!strcmp(in->channels[i].config.name, name))
+			return &in->channels[i];
+	return NULL;
+}
+
+/* 0, or errno with the reason, why it cannot have the channel now */
+static int why_not(struct channel *c, uint32_t way, char why[240])
+{
+	struct error reason = c->broken;
+	pid_t writer = atomic_load(&c->writer);
+
+	if (!reason.code) {
+		pthread_mutex_lock(&c->store.lock);
+		if (c->store.state == STORE_FAILED || !atomic_load(&c->open))
+			reason = c->store.reason;
+		if (!reason.code && !atomic_load(&c->open))
+			fail(&reason, EAGAIN, "it is not open yet");
+		pthread_mutex_unlock(&c->store.lock);
+	}
+	if (reason.code)
+		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
+	else if (*c->config.fifo)
+		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name, c->config.fifo);
+	else if (writer)
+		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name, (int)writer);
+	else if (way == EKR_BY_RING && !c->config.ring)
+		snprintf(why, 240, "channel %s: it takes no ring (ring = no)", c->config.name);
+	else
+		return 0;
+	return reason.code ? reason.code : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
+}
+
+static int send_opened(struct session *s, const struct channel *c)
+{
+	struct ekr_opened opened = {
+		.type = EKR_OPENED,
+		.record_size = (uint32_t)c->config.record_size,
+		.next_sequence = c->intake.next_sequence,
+		.period_ns = c->config.period_ns,
+		.window_ns = c->config.window_ns,
+		.slots = s->ring.slots,
+		.stride = s->ring.stride,
+	};
+	struct iovec piece = { &opened, sizeof(opened) };
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
+
+	if (s->by_ring) {
+		const int fds[2] = { s->ring.memfd, s->ring.eventfd };
+		struct cmsghdr *c_head;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		c_head = CMSG_FIRSTHDR(&message);
+		c_head->cmsg_level = SOL_SOCKET;
+		c_head->cmsg_type = SCM_RIGHTS;
+		c_head->cmsg_len = CMSG_LEN(sizeof(fds));
+		memcpy(CMSG_DATA(c_head), fds, sizeof(fds));
+	}
+	return sendmsg(s->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void on_bell(struct handler *h, uint32_t events)
+{
+	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
+	uint64_t count;
+
+	(void)events;
+	/* the turn that follows looks into the ring */
+	if (s->socket >= 0)
+		(void)!read(s->ring.eventfd, &count, sizeof(count));
+}
+
+static int open_ring(struct session *s, const struct channel *c, struct error *e)
+{
+	uint32_t size = (uint32_t)c->config.record_size;
+	int ret = ring_open(&s->ring, size, ring_slots(size, c->config.period_ns, RING_TIME), e);
+
+	if (ret)
+		return ret;
+	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN);
+	if (ret) {
+		ring_close(&s->ring);
+		return fail_errno(e, -ret, "watching a ring");
+	}
+	s->by_ring = true;
+	return 0;
+}
+
+static void take_open(struct session *s, const void *message, size_t length)
+{
+	struct ekr_open open;
+	struct channel *c;
+	struct error e;
+	char why[240];
+	int code;
+
+	memcpy(&open, message, length < sizeof(open) ? length : sizeof(open));
+	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
+	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
+	    !memchr(open.name, 0, sizeof(open.name))) {
+		drop_broken(s, "does not speak version 1 of this protocol");
+		return;
+	}
+	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
+	if (!c) {
+		send_refusal(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
+		hang_up(s);
+		return;
+	}
+	code = why_not(c, open.way, why);
+	if (!code && open.way == EKR_BY_RING && open_ring(s, c, &e)) {
+		code = e.code;
+		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
+	}
+	if (code) {
+		send_refusal(s, code, "%s", why);
+		hang_up(s);
+		return;
+	}
+	s->channel = c;
+	s->lost_before = lost(c);
+	atomic_store(&c->writer, s->pid);
+	/* what a writer before this one lost is told ahead of what this one gives */
+	intake_tell(&c->intake);
+	if (send_opened(s, c))
+		hang_up(s);
+}
+
+static void take_record(struct session *s, const unsigned char *message, size_t length)
+{
+	struct ekr_submit submit;
+	struct record record;
+
+	if (length < sizeof(submit)) {
+		drop_broken(s, "sent a record without a head");
+		return;
+	}
+	memcpy(&submit, message, sizeof(submit));
+	record = (struct record){
+		.sequence = submit.sequence,
+		.monotonic_ns = submit.monotonic_ns,
+		.realtime_ns = submit.realtime_ns,
+		.payload = message + sizeof(submit),
+		.length = submit.length,
+	};
+	if (s->by_ring)
+		drop_broken(s, "has a ring and sent a record");
+	else if (submit.length > s->channel->config.record_size)
+		drop_broken(s, "sent a record larger than declared");
+	else if (submit.length != length - sizeof(submit))
+		drop_broken(s, "sent a record that is not as long as it says");
+	else if (intake_take(&s->channel->intake, &record, true) == -EPROTO)
+		drop_broken(s, "sent a record whose number cannot be");
+}
+
+static void take_sync(struct session *s, const void *message, size_t length)
+{
+	struct ekr_sync sync;
+
+	if (length != sizeof(sync)) {
+		drop_broken(s, "sent a message that is none");
+		return;
+	}
+	memcpy(&sync, message, sizeof(sync));
+	/* a new one takes the place of one that was given up */
+	s->sync = true;
+	s->sync_token = sync.token;
+	s->sync_to = s->by_ring ? 0 : s->channel->intake.next_sequence;
+}
+
+static void take_message(struct session *s, const unsigned char *message, size_t length)
+{
+	uint32_t type = 0;
+
+	memcpy(&type, message, length < sizeof(type) ? length : sizeof(type));
+	if (!s->channel && type == EKR_OPEN)
+		take_open(s, message, length);
+	else if (s->channel && type == EKR_RECORD)
+		take_record(s, message, length);
+	else if (s->channel && type == EKR_SYNC)
+		take_sync(s, message, length);
+	else
+		drop_broken(s, "sent a message that is none");
+}
+
+/* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be more */
+static int receive(struct session *s)
+{
+	struct iovec piece = { s->ingest->message, s->ingest->message_size };
+	struct msghdr head = { .msg_iov = &piece, .msg_iovlen = 1 };
+	/* no control buffer: descriptors that are sent are closed by the kernel */
+	ssize_t n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return errno == EINTR ? 1 : errno == EAGAIN ? -EAGAIN : 0;
+	if (!n)
+		return 0;
+	if (head.msg_flags & MSG_TRUNC)
+		drop_broken(s, "sent a record larger than declared");
+	else
+		take_message(s, s->ingest->message, (size_t)n);
+	return 1;
+}
+
+static void on_socket(struct handler *h, uint32_t events)
+{
+	struct session *s = (struct session *)h;
+	int ret = 1;
+
+	(void)events;
+	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1; i++)
+		ret = receive(s);
+	if (s->socket >= 0 && s->channel)
+		ingest_wake(s->ingest, s->channel);
+	if (!ret && s->socket >= 0)
+		session_end(s, EPIPE);
+}
+
+void session_drain(struct session *s)
+{
+	/* bounded: its writer may go on for ever */
+	for (int i = 0; i < DRAIN && s->socket >= 0; i++)
+		if (receive(s) != 1)
+			break;
+	session_end(s, ESHUTDOWN);
+}
+
+/* everything it submitted is durable, or is known to be lost */
+static void answer_sync(struct session *s)
+{
+	struct store *store = &s->channel->store;
+	struct ekr_sync answer = { .type = EKR_SYNC, .token = s->sync_token };
+	uint64_t now_lost, wanted = atomic_load(&store->wanted_to);
+
+	if (s->by_ring && !s->sync_to) {
+		if (!ring_empty(&s->ring))
+			return;
+		s->sync_to = s->channel->intake.next_sequence;
+	}
+	if (atomic_load(&store->durable_to) < s->sync_to) {
+		if (wanted < s->sync_to) {
+			atomic_store(&store->wanted_to, s->sync_to);
+			storage_wake(s->ingest->storage);
+		}
+		return;
+	}
+	now_lost = lost(s->channel);
+	if (now_lost != s->lost_before)
+		answer.error = EIO;
+	s->lost_before = now_lost;
+	s->sync = false;
+	answer.sequence = s->sync_to;
+	send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void session_turn(struct session *s)
+{
+	if (s->socket < 0 || !s->channel)
+		return;
+	if (s->by_ring && take_ring(s, false) == -EPROTO) {
+		drop_broken(s, "left a ring that cannot be");
+		return;
+	}
+	intake_tell(&s->channel->intake);
+	if (s->sync)
+		answer_sync(s);
+	ingest_wake(s->ingest, s->channel);
+}
+
+struct session *session_open(struct ingest *in, int socket)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	struct ucred peer = { 0 };
+	socklen_t length = sizeof(peer);
+
+	if (!s) {
+		close(socket);
+		return NULL;
+	}
+	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+	s->on_socket.on_event = on_socket;
+	s->on_bell.on_event = on_bell;
+	s->ingest = in;
+	s->socket = socket;
+	s->pid = peer.pid;
+	s->since_ns = monotonic_ns();
+	s->ring.memfd = s->ring.eventfd = -1;
+	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {
+		close(socket);
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+void session_free(struct session *s)
+{
+	free(s);
+}

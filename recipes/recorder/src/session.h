@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection: a process that is, or wants to be, the writer of a channel. */
+#ifndef EKR_SESSION_H
+#define EKR_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ingest.h"
+#include "ring.h"
+
+struct session {
+	struct handler on_socket, on_bell;
+	struct session *next;
+	struct ingest *ingest;
+	struct channel *channel;	/* NULL: it has not opened one */
+	int socket;			/* -1: dead */
+	bool by_ring;
+	struct ring ring;
+	pid_t pid;
+	uint64_t since_ns;		/* monotonic, when it connected */
+	/* EKR_SYNC that is to be answered */
+	bool sync;
+	uint64_t sync_token;
+	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
+	uint64_t lost_before;		/* records lost when it was last told */
+};
+
+/* Takes over a connected socket. NULL: no memory; then it is closed. */
+struct session *session_open(struct ingest *in, int socket);
+/* Looks into the ring and answers a sync: on each turn of the loop. */
+void session_turn(struct session *s);
+/* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */
+void session_end(struct session *s, uint32_t code);
+/* The same, of what is in its socket too: when the recorder stops. */
+void session_drain(struct session *s);
+void session_free(struct session *s);
+
+/* How often a ring of this channel has to be looked into, ns. */
+uint64_t session_interval(const struct channel_config *config);
+
+#endif

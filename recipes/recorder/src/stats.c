@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What each channel is doing. */
+#include "stats.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define VERSION	1
+
+static void print_text(FILE *to, const char *text)
+{
+	fputc('"', to);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fprintf(to, "\\%c", *text);
+		else if ((unsigned char)*text < 0x20)
+			fprintf(to, "\\u%04x", (unsigned char)*text);
+		else
+			fputc(*text, to);
+	}
+	fputc('"', to);
+}
+
+/* sparse INDEX:COUNT pairs, as in docs/interfaces.md */
+static void print_hist(FILE *to, const char *name, const struct hist *h)
+{
+	const char *between = "";
+
+	fprintf(to, ",\"%s_us\":\"", name);
+	for (unsigned int i = 0; i < HIST_BUCKETS; i++) {
+		if (!h->buckets[i])
+			continue;
+		fprintf(to, "%s%u:%" PRIu64, between, i, h->buckets[i]);
+		between = ",";
+	}
+	fprintf(to, "%s\",\"%s_p99_us\":%" PRIu64 ",\"%s_max_us\":%" PRIu64, h->count ? "" : "-", name,
+		hist_percentile(h, 9900), name, h->max_us);
+}
+
+const char *stats_state(struct channel *c, struct error *reason)
+{
+	static const char *const names[] = { "failed", "preparing", "recording", "failed" };
+	enum store_state state = STORE_CLOSED;
+
+	*reason = c->broken;
+	if (!c->broken.code) {
+		pthread_mutex_lock(&c->store.lock);
+		state = c->store.state;
+		*reason = c->store.reason;
+		pthread_mutex_unlock(&c->store.lock);
+	}
+	if (!reason->code)
+		reason->text[0] = '\0';
+	return names[state];
+}
+
+static uint64_t load(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void print_counts(FILE *to, struct channel *c)
+{
+	static struct store_counts counts;	/* large; only one thread prints */
+	uint64_t generation, now = monotonic_ns();
+
+	pthread_mutex_lock(&c->store.lock);
+	counts = c->store.counts;
+	generation = c->store.generation;
+	pthread_mutex_unlock(&c->store.lock);
+	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
+		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
+	fprintf(to,
+		",\"lost\":{\"overrun\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"writer\":%" PRIu64
+		",\"restart\":%" PRIu64 "}",
+		load(&c->intake.overrun), counts.failed, load(&c->intake.broken),
+		load(&c->intake.restarts));
+	fprintf(to, ",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
+		    ",\"medium_bytes\":%" PRIu64,
+		counts.late, counts.errors, counts.batches, counts.bytes);
+	fprintf(to, ",\"backlog\":%zu,\"buffer\":%zu", buffer_backlog(&c->buffer),
+		c->buffer.count * c->buffer.chunk_size);
+	fprintf(to, ",\"segments\":%" PRIu32 ",\"segments_wanted\":%" PRIu64 ",\"segment_bytes\":%" PRIu64
+		    ",\"generation\":%" PRIu64,
+		atomic_load(&c->made), c->config.segments, c->config.segment, generation);
+	if (counts.synced_ns)
+		fprintf(to, ",\"synced_ms_ago\":%" PRIu64, (now - counts.synced_ns) / NSEC_PER_MSEC);
+	else
+		fputs(",\"synced_ms_ago\":null", to);
+	print_hist(to, "write", &counts.write);
+	print_hist(to, "record", &counts.record);
+}
+
+static void print_channel(FILE *to, struct channel *c)
+{
+	struct error reason;
+	const char *state = stats_state(c, &reason);
+
+	fputs("{\"state\":", to);
+	print_text(to, state);
+	fputs(",\"reason\":", to);
+	print_text(to, reason.text);
+	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
+	if (!c->broken.code) {
+		fprintf(to,
+			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64 ",\"window_ns\":%" PRIu64
+			",\"backend\":\"%s\"",
+			c->config.record_size, c->config.period_ns, c->config.window_ns,
+			c->config.cached ? "cached" : "direct");
+		print_counts(to, c);
+	}
+	fputc('}', to);
+}
+
+void stats_print(FILE *to, struct channel *channels, unsigned int count)
+{
+	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{", VERSION,
+		(int)getpid(), monotonic_ns());
+	for (unsigned int i = 0; i < count; i++) {
+		fputs(i ? ",\n" : "\n", to);
+		print_text(to, channels[i].config.name);
+		fputc(':', to);
+		print_channel(to, &channels[i]);
+	}
+	fputs("\n}}\n", to);
+}
+
+int stats_write(const char *path, struct channel *channels, unsigned int count, struct error *e)
+{
+	char temporary[CONFIG_PATH + 8];
+	FILE *f;
+	int code;
+
+	snprintf(temporary, sizeof(temporary), "%s.new", path);
+	f = fopen(temporary, "we");
+	if (!f)
+		return fail_errno(e, errno, "writing %s", temporary);
+	fchmod(fileno(f), 0644);
+	stats_print(f, channels, count);
+	code = ferror(f) ? EIO : 0;
+	/* no sync: a power cut takes what it tells about, too */
+	if (fclose(f))
+		code = errno;
+	if (!code && rename(temporary, path))
+		code = errno;
+	if (!code)
+		return 0;
+	unlink(temporary);
+	return fail_errno(e, code, "writing %s", path);
+}

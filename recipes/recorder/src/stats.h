@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each channel is doing, as JSON (README.md has the fields). */
+#ifndef EKR_STATS_H
+#define EKR_STATS_H
+
+#include <stdio.h>
+
+#include "channel.h"
+#include "error.h"
+
+void stats_print(FILE *to, struct channel *channels, unsigned int count);
+/* Into @path, by way of a temporary file: a reader sees the old one or the new one. */
+int stats_write(const char *path, struct channel *channels, unsigned int count, struct error *e);
+/* "recording", "preparing" or "failed"; *@reason: why not, or what is amiss; code 0: nothing. */
+const char *stats_state(struct channel *c, struct error *reason);
+
+#endif

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The storage thread. */
+#include "storage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "thread.h"
+
+#define WAKE_TAG	UINT64_MAX
+
+enum step { HEAD, HEAD_FLUSH, DATA, FLUSH, FORGET };
+
+void storage_wake(struct storage *s)
+{
+	uint64_t one = 1;
+
+	/* the counter of an eventfd does not fill up */
+	(void)!write(s->wake_fd, &one, sizeof(one));
+}
+
+/*
+ * One step of a chain; all but the last are linked to the next. There is always
+ * an entry: the ring has one for each step of all chains.
+ */
+static struct io_uring_sqe *add_step(struct storage *s, unsigned int i, enum step step,
+				     struct io_uring_sqe *before)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+
+	if (before)
+		before->flags |= IOSQE_IO_LINK;
+	s->chains[i].expected[step] = 0;
+	s->chains[i].waiting++;
+	return sqe;
+}
+
+static void finish_step(struct io_uring_sqe *sqe, unsigned int i, enum step step)
+{
+	sqe->flags |= IOSQE_ASYNC;
+	sqe->user_data = (uint64_t)i * STORAGE_STEPS + (uint64_t)step;
+}
+
+static bool in_registered(const struct storage *s, unsigned int i, const unsigned char *data)
+{
+	const struct buffer *b = s->stores[i]->buffer;
+
+	return s->registered[i] && data >= b->memory && data < b->memory + b->count * b->chunk_size;
+}
+
+static void begin(struct storage *s, unsigned int i, const struct store_write *w)
+{
+	bool cached = s->stores[i]->config->cached;
+	struct io_uring_sqe *sqe = NULL;
+
+	s->chains[i].result = 0;
+	if (w->head) {
+		sqe = add_step(s, i, HEAD, sqe);
+		io_uring_prep_write(sqe, w->fd, w->head, EKR_BLOCK, 0);
+		s->chains[i].expected[HEAD] = EKR_BLOCK;
+		finish_step(sqe, i, HEAD);
+		/* no record counts before the head that it belongs to is there */
+		sqe = add_step(s, i, HEAD_FLUSH, sqe);
+		io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
+		finish_step(sqe, i, HEAD_FLUSH);
+	}
+	if (w->length) {
+		sqe = add_step(s, i, DATA, sqe);
+		if (in_registered(s, i, w->data))
+			io_uring_prep_write_fixed(sqe, w->fd, w->data, (unsigned int)w->length, w->offset,
+						  (int)i);
+		else
+			io_uring_prep_write(sqe, w->fd, w->data, (unsigned int)w->length, w->offset);
+		s->chains[i].expected[DATA] = w->length;
+		finish_step(sqe, i, DATA);
+	}
+	sqe = add_step(s, i, FLUSH, sqe);
+	if (w->flush)
+		io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
+	else
+		io_uring_prep_sync_file_range(sqe, w->fd, (unsigned int)w->length, w->offset,
+					      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+						      SYNC_FILE_RANGE_WAIT_AFTER);
+	finish_step(sqe, i, FLUSH);
+	if (cached && w->flush) {
+		/* nobody reads it soon: the page cache is for others */
+		sqe = add_step(s, i, FORGET, sqe);
+		io_uring_prep_fadvise(sqe, w->fd, 0, 0, POSIX_FADV_DONTNEED);
+		finish_step(sqe, i, FORGET);
+	}
+}
+
+static void wait_for_wake(struct storage *s)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
+
+	io_uring_prep_poll_multishot(sqe, s->wake_fd, POLLIN);
+	sqe->user_data = WAKE_TAG;
+}
+
+static void woken(struct storage *s, const struct io_uring_cqe *cqe)
+{
+	uint64_t count;
+
+	(void)!read(s->wake_fd, &count, sizeof(count));
+	if (!(cqe->flags & IORING_CQE_F_MORE))
+		wait_for_wake(s);
+}
+
+static void completed(struct storage *s, const struct io_uring_cqe *cqe)
+{
+	unsigned int i = (unsigned int)(cqe->user_data / STORAGE_STEPS);
+	unsigned int step = (unsigned int)(cqe->user_data % STORAGE_STEPS);
+	struct storage_chain *chain = &s->chains[i];
+	uint64_t now = monotonic_ns(), one = 1;
+	int result = cqe->res < 0 ? cqe->res : 0;
+
+	/* a short write breaks its chain, as an error does */
+	if (!result && (size_t)cqe->res < chain->expected[step])
+		result = -EIO;
+	/* what was cancelled says nothing of why */
+	if (step != FORGET && (!chain->result || chain->result == -ECANCELED) && result)
+		chain->result = result;
+	atomic_store(&s->progress_ns, now);
+	if (--chain->waiting)
+		return;
+	store_done(s->stores[i], now, chain->result);
+	(void)!write(s->done_fd, &one, sizeof(one));
+}
+
+/* true: everything that can be written has been */
+static bool drained(struct storage *s, uint64_t now)
+{
+	if (now >= atomic_load(&s->stop_by_ns))
+		return true;
+	for (unsigned int i = 0; i < s->count; i++)
+		if (s->chains[i].waiting ||
+		    (!store_idle(s->stores[i]) && store_due(s->stores[i], now) < atomic_load(&s->stop_by_ns)))
+			return false;
+	return true;
+}
+
+static void *run(void *arg)
+{
+	struct storage *s = arg;
+
+	wait_for_wake(s);
+	while (!atomic_load(&s->stop) || !drained(s, monotonic_ns())) {
+		uint64_t now = monotonic_ns(), until = now + NSEC_PER_SEC;
+		struct __kernel_timespec wait;
+		struct io_uring_cqe *cqe;
+		bool under_way = false;
+		unsigned int head, seen = 0;
+
+		for (unsigned int i = 0; i < s->count; i++) {
+			struct store_write w;
+			uint64_t due;
+
+			if (!s->chains[i].waiting && store_next(s->stores[i], now, &w))
+				begin(s, i, &w);
+			under_way |= s->chains[i].waiting;
+			due = store_due(s->stores[i], now);
+			if (due < until)
+				until = due;
+		}
+		atomic_store(&s->alive_ns, now);
+		if (!under_way)
+			atomic_store(&s->progress_ns, now);
+		/* the end may come by itself, when time is over */
+		if (atomic_load(&s->stop) && until > now + 20 * NSEC_PER_MSEC)
+			until = now + 20 * NSEC_PER_MSEC;
+		until = until > now ? until - now : 0;
+		wait = (struct __kernel_timespec){
+			.tv_sec = (long long)(until / NSEC_PER_SEC),
+			.tv_nsec = (long long)(until % NSEC_PER_SEC),
+		};
+		/* errors are -ETIME and -EINTR, or of a kernel out of memory: then again in a while */
+		(void)io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &wait, NULL);
+		io_uring_for_each_cqe(&s->ring, head, cqe) {
+			seen++;
+			if (cqe->user_data == WAKE_TAG)
+				woken(s, cqe);
+			else
+				completed(s, cqe);
+		}
+		io_uring_cq_advance(&s->ring, seen);
+	}
+	return NULL;
+}
+
+/* without it each write pins its pages anew: slower, and nothing worse */
+static void register_buffers(struct storage *s)
+{
+	int ret = io_uring_register_buffers_sparse(&s->ring, s->count);
+
+	for (unsigned int i = 0; i < s->count && !ret; i++) {
+		const struct buffer *b = s->stores[i]->buffer;
+		const struct iovec piece = { b->memory, b->count * b->chunk_size };
+		const __u64 tag = 0;
+
+		/* channels whose configuration is bad have no buffer */
+		if (b->memory) {
+			ret = io_uring_register_buffers_update_tag(&s->ring, i, &piece, &tag, 1);
+			ret = ret > 0 ? 0 : ret;
+			s->registered[i] = !ret;
+		}
+	}
+	if (ret)
+		log_warning("registering buffers with io_uring: %s; going on without", strerror(-ret));
+}
+
+int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
+		  int priority, struct error *e)
+{
+	/* each channel may have one worker that hangs in the kernel, and those of others go on */
+	unsigned int workers[2] = { count + 4, count + 4 };
+	int ret;
+
+	*s = (struct storage){ .stores = stores, .count = count, .done_fd = done_fd };
+	s->chains = calloc(count + 1, sizeof(*s->chains));
+	s->registered = calloc(count + 1, sizeof(*s->registered));
+	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!s->chains || !s->registered || s->wake_fd < 0)
+		return fail_errno(e, errno, "getting what the storage thread needs");
+	ret = io_uring_queue_init((count + 1) * (STORAGE_STEPS + 1), &s->ring, IORING_SETUP_CLAMP);
+	if (ret)
+		return fail_errno(e, -ret, "setting up io_uring");
+	ret = io_uring_register_iowq_max_workers(&s->ring, workers);
+	if (ret)
+		log_warning("setting the number of io_uring's workers: %s; going on with the kernel's",
+			    strerror(-ret));
+	if (count)
+		register_buffers(s);
+	atomic_store(&s->alive_ns, monotonic_ns());
+	atomic_store(&s->progress_ns, monotonic_ns());
+	return thread_start(&s->thread, "storage", priority, run, s, e);
+}
+
+void storage_stop(struct storage *s, uint64_t by_ns)
+{
+	atomic_store(&s->stop_by_ns, by_ns);
+	for (unsigned int i = 0; i < s->count; i++)
+		atomic_store(&s->stores[i]->stopping, true);
+	atomic_store(&s->stop, true);
+	storage_wake(s);
+	pthread_join(s->thread, NULL);
+	io_uring_queue_exit(&s->ring);
+	close(s->wake_fd);
+	free(s->chains);
+	free(s->registered);
+}

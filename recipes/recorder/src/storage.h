@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The storage thread: one io_uring for the stores of all channels. It waits for
+ * nothing else than completions, the next time that a store is due, and being
+ * woken; each I/O is issued by a kernel worker, so that one that blocks holds up
+ * its own channel only.
+ */
+#ifndef EKR_STORAGE_H
+#define EKR_STORAGE_H
+
+#include <liburing.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "store.h"
+
+/* head, its flush, data, flush, and what the page cache is told */
+#define STORAGE_STEPS	5
+
+/* the chain that is under way for a store */
+struct storage_chain {
+	unsigned int waiting;			/* completions that are to come */
+	int result;				/* of what failed first, 0: nothing yet */
+	size_t expected[STORAGE_STEPS];		/* bytes that a step must bring */
+};
+
+struct storage {
+	struct store *const *stores;		/* the caller's */
+	unsigned int count;
+	struct storage_chain *chains;		/* one a store */
+	bool *registered;			/* its buffer is known to the ring */
+	struct io_uring ring;
+	pthread_t thread;
+	int wake_fd;				/* eventfd: look at the stores */
+	int done_fd;				/* eventfd: something has become durable; the caller's */
+	atomic_bool stop;			/* end when all is written, or at: */
+	_Atomic uint64_t stop_by_ns;
+	_Atomic uint64_t alive_ns;		/* when the loop last turned, monotonic */
+	_Atomic uint64_t progress_ns;		/* when I/O last ended, or none was under way */
+};
+
+/* @priority: of SCHED_FIFO, 0: none. */
+int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
+		  int priority, struct error *e);
+void storage_wake(struct storage *s);
+/* Writes what there is, until @by_ns (monotonic) at most, and ends the thread. */
+void storage_stop(struct storage *s, uint64_t by_ns);
+
+#endif

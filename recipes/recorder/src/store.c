@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which chunk is written next, where and when. */
+#include "store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "clock.h"
+#include "log.h"
+#include "segment.h"
+
+#define BACKOFF_LEAST	(100 * NSEC_PER_MSEC)
+#define BACKOFF_MOST	(10 * NSEC_PER_SEC)
+/* attempts in a segment before another one is spent on finding a place that works: 10 min */
+#define STAY		64
+
+int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
+	       struct error *e)
+{
+	pthread_mutexattr_t attr;
+
+	*s = (struct store){ .config = config, .buffer = buffer };
+	s->segments = calloc(SEGMENTS_MAX, sizeof(*s->segments));
+	s->head = aligned_alloc(EKR_BLOCK, 2 * EKR_BLOCK);
+	if (!s->segments || !s->head) {
+		free(s->segments);
+		free(s->head);
+		return fail(e, ENOMEM, "getting memory for segments: no memory");
+	}
+	memset(s->head, 0, 2 * EKR_BLOCK);
+	s->gap.data = s->head + EKR_BLOCK;
+	s->unflushed_end = &s->unflushed;
+	s->again_end = &s->again;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(&s->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	if (!s->segments)
+		return;
+	for (unsigned int i = 0; i < s->count; i++)
+		close(s->segments[i].fd);
+	free(s->segments);
+	free(s->head);
+	pthread_mutex_destroy(&s->lock);
+	s->segments = NULL;
+}
+
+void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
+	       const uint8_t channel_id[16], const uint8_t boot_id[16])
+{
+	pthread_mutex_lock(&s->lock);
+	s->generation = generation;
+	atomic_store(&s->durable_to, next_sequence);
+	s->lost_first = s->lost_next = next_sequence;
+	memcpy(s->channel_id, channel_id, sizeof(s->channel_id));
+	memcpy(s->boot_id, boot_id, sizeof(s->boot_id));
+	s->state = STORE_PREPARING;
+	s->reason.code = 0;
+	pthread_mutex_unlock(&s->lock);
+}
+
+int store_add(struct store *s, const struct segment *segment)
+{
+	int ret = -ENOSPC;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->count < SEGMENTS_MAX) {
+		/* no current one stays none */
+		s->current += s->current == s->count;
+		s->segments[s->count++] = *segment;
+		if (s->count >= 2 && s->state == STORE_PREPARING)
+			s->state = STORE_RECORDING;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned int i = 0; i < s->count; i++) {
+		if (s->segments[i].index != index)
+			continue;
+		s->current = i;
+		s->offset = offset;
+		s->batch = batch;
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void store_fail(struct store *s, const struct error *why)
+{
+	pthread_mutex_lock(&s->lock);
+	/* that a segment was made does not end what the storage thread has seen */
+	if (why->code || !s->failures)
+		s->reason = *why;
+	/* with two segments it records, if less than it should */
+	if (s->count < 2 && why->code)
+		s->state = STORE_FAILED;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* records of @i are older than the next use that began after its own */
+static bool is_expired(const struct store *s, unsigned int i, uint64_t now, int64_t now_realtime)
+{
+	const struct segment *next = NULL;
+
+	for (unsigned int j = 0; j < s->count; j++) {
+		const struct segment *n = &s->segments[j];
+
+		if (n->generation > s->segments[i].generation &&
+		    (!next || n->generation < next->generation))
+			next = n;
+	}
+	if (!s->config->retain_ns || !next || !s->segments[i].generation || i == s->current)
+		return false;
+	/* of this boot: by the clock that does not jump */
+	if (next->opened_ns)
+		return now - next->opened_ns > s->config->retain_ns;
+	return now_realtime > next->opened_realtime_ns &&
+	       (uint64_t)(now_realtime - next->opened_realtime_ns) > s->config->retain_ns;
+}
+
+bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct segment *gone)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&s->lock);
+	/* two are always left to record in */
+	for (unsigned int i = 0; i < s->count && !found && s->count > 2 && !s->busy; i++) {
+		if (!is_expired(s, i, now, now_realtime))
+			continue;
+		*gone = s->segments[i];
+		s->segments[i] = s->segments[--s->count];
+		if (s->current == s->count)
+			s->current = i;
+		else if (s->current > s->count)
+			s->current = s->count;
+		found = true;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+static void push(struct chunk ***end, struct chunk *c)
+{
+	c->next = NULL;
+	**end = c;
+	*end = &c->next;
+}
+
+/* the whole list @from goes to the end of @to */
+static void move_all(struct chunk **from, struct chunk ***from_end, struct chunk ***to_end)
+{
+	if (!*from)
+		return;
+	**to_end = *from;
+	*to_end = *from_end;
+	*from = NULL;
+	*from_end = from;
+}
+
+static struct chunk *pop(struct chunk **list, struct chunk ***end)
+{
+	struct chunk *c = *list;
+
+	*list = c->next;
+	if (!*list)
+		*end = list;
+	c->next = NULL;
+	return c;
+}
+
+static void release(struct store *s, struct chunk *c)
+{
+	if (c == &s->gap)
+		c->used = 0;
+	else
+		buffer_release(s->buffer, c);
+}
+
+/* a chunk of its own with the gap that tells what was given up */
+static struct chunk *make_gap(struct store *s, uint64_t now)
+{
+	uint64_t count = s->lost_next - s->lost_first;
+	const struct ekr_gap gap = {
+		.reason = EKR_GAP_FAILED,
+		.count_lost = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count,
+	};
+	const struct record record = {
+		.sequence = s->lost_next - 1,
+		.monotonic_ns = now,
+		.realtime_ns = realtime_ns(),
+		.flags = EKR_RECORD_GAP,
+		.length = sizeof(gap),
+		.payload = &gap,
+	};
+
+	s->gap.used = batch_append(s->gap.data, &record);
+	s->gap.first = s->lost_first;
+	s->gap.next_sequence = s->lost_next;
+	s->gap.oldest_ns = now;
+	s->gap.records = 0;
+	return &s->gap;
+}
+
+/* when what is not durable yet has to be on its way */
+static uint64_t write_by(const struct store *s, uint64_t oldest)
+{
+	return oldest + s->config->window_ns / 2;
+}
+
+static bool in_haste(const struct store *s)
+{
+	return atomic_load(&s->stopping) || atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+}
+
+static struct chunk *choose(struct store *s, uint64_t now)
+{
+	uint64_t oldest;
+	bool full;
+
+	if (s->again)
+		return pop(&s->again, &s->again_end);
+	if (s->lost_first != s->lost_next)
+		return make_gap(s, now);
+	oldest = buffer_oldest(s->buffer, &full);
+	if (!oldest)
+		return NULL;
+	return buffer_take(s->buffer, in_haste(s) || now >= write_by(s, oldest));
+}
+
+/* the oldest use goes; that of a segment that was never used is 0 */
+static void next_segment(struct store *s)
+{
+	unsigned int oldest = s->count;
+
+	for (unsigned int i = 0; i < s->count; i++)
+		if (i != s->current &&
+		    (oldest == s->count || s->segments[i].generation < s->segments[oldest].generation))
+			oldest = i;
+	s->current = oldest;
+}
+
+static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now)
+{
+	struct ekr_segment_head *head = (struct ekr_segment_head *)s->head;
+	struct segment *segment = &s->segments[s->current];
+
+	segment->generation = ++s->generation;
+	segment->opened_ns = now;
+	segment->opened_realtime_ns = realtime_ns();
+	memset(s->head, 0, EKR_BLOCK);
+	*head = (struct ekr_segment_head){
+		.generation = segment->generation,
+		.first_sequence = first_sequence,
+		.size = s->config->segment,
+		.index = segment->index,
+		.record_size = (uint32_t)s->config->record_size,
+		.period_ns = s->config->period_ns,
+		.window_ns = s->config->window_ns,
+		.realtime_ns = segment->opened_realtime_ns,
+		.monotonic_ns = now,
+	};
+	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
+	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));
+	memcpy(head->name, s->config->name, strlen(s->config->name));
+	segment_seal_head(s->head);
+	s->offset = EKR_BLOCK;
+	s->batch = 0;
+	s->fresh = true;
+}
+
+/* does what the cached backend has written need its flush now? */
+static bool flush_due(const struct store *s, uint64_t now, unsigned int more)
+{
+	unsigned int held = more;
+
+	for (const struct chunk *c = s->unflushed; c; c = c->next)
+		held++;
+	/* half of the buffer stays free for records */
+	return in_haste(s) || (s->unflushed && now >= write_by(s, s->unflushed->oldest_ns)) ||
+	       held >= s->buffer->count / 2;
+}
+
+bool store_next(struct store *s, uint64_t now, struct store_write *w)
+{
+	bool found = false;
+	size_t length = 0;
+	struct chunk *c;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->busy || s->count < 2 || now < s->retry_ns)
+		goto out;
+	c = choose(s, now);
+	if (!c && !(s->unflushed && flush_due(s, now, 0)))
+		goto out;
+	s->fresh = false;
+	if (c) {
+		length = whole_blocks(c->used);
+		/*
+		 * A failed batch goes to the next segment, but then stays for long: a medium
+		 * that is out of order must not cost the whole recording its heads.
+		 */
+		if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
+		    (!s->failures && s->offset + length > s->config->segment))
+			next_segment(s);
+		if (s->failures || s->offset + length > s->config->segment || !s->offset ||
+		    !s->segments[s->current].generation)
+			begin_segment(s, c->first, now);
+		batch_seal(c->data, c->used, s->segments[s->current].generation, s->batch);
+	}
+	s->writing = c;
+	s->flushing = !s->config->cached || !c || c == &s->gap || flush_due(s, now, 1) ||
+		      now >= write_by(s, c->oldest_ns);
+	s->busy = found = true;
+	s->began_ns = now;
+	*w = (struct store_write){
+		.fd = s->segments[s->current].fd,
+		.head = s->fresh ? s->head : NULL,
+		.data = c ? c->data : NULL,
+		.length = length,
+		.offset = s->offset,
+		.flush = s->flushing,
+	};
+out:
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+/* latencies of all records in a chunk that has become durable */
+static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
+{
+	const unsigned char *at = c->data, *end = c->data + c->used;
+
+	while (at < end) {
+		const struct ekr_record_head *head = (const struct ekr_record_head *)at;
+		uint64_t took = now > head->monotonic_ns ? now - head->monotonic_ns : 0;
+
+		if (!(head->flags & EKR_RECORD_GAP)) {
+			hist_add(&s->counts.record, took);
+			s->counts.late += took > s->config->window_ns;
+			s->counts.durable++;
+		}
+		at += record_bytes(head->length);
+	}
+}
+
+static void succeeded(struct store *s, uint64_t now)
+{
+	if (s->failures) {
+		log_info("channel %s: the medium takes records again", s->config->name);
+		s->reason.code = 0;
+		s->state = STORE_RECORDING;
+	}
+	s->failures = 0;
+	s->retry_ns = 0;
+	s->counts.bytes += s->fresh ? EKR_BLOCK : 0;
+	if (s->writing) {
+		size_t length = whole_blocks(s->writing->used);
+
+		s->offset += length;
+		s->batch++;
+		s->counts.batches++;
+		s->counts.bytes += length;
+		push(&s->unflushed_end, s->writing);
+	}
+	if (!s->flushing)
+		return;
+	s->counts.synced_ns = now;
+	while (s->unflushed) {
+		struct chunk *c = pop(&s->unflushed, &s->unflushed_end);
+
+		if (c == &s->gap)
+			s->lost_first = s->lost_next;
+		count_durable(s, c, now);
+		atomic_store(&s->durable_to, c->next_sequence);
+		release(s, c);
+	}
+}
+
+/* twice: all that was to be written is lost, and a gap has to tell that */
+static void give_up(struct store *s)
+{
+	while (s->again) {
+		struct chunk *c = pop(&s->again, &s->again_end);
+
+		if (c != &s->gap) {
+			if (s->lost_first == s->lost_next)
+				s->lost_first = c->first;
+			s->lost_next = c->next_sequence;
+			s->counts.failed += c->records;
+			atomic_store(&s->durable_to, c->next_sequence);
+		}
+		release(s, c);
+	}
+}
+
+static void failed(struct store *s, uint64_t now, int code)
+{
+	uint64_t wait = BACKOFF_LEAST;
+
+	s->counts.errors++;
+	/* what was written and not flushed may be lost too: the flush has told so only once */
+	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
+	if (s->writing)
+		push(&s->again_end, s->writing);
+	fail_errno(&s->reason, code, "writing segment %08u.seg",
+		   s->current < s->count ? s->segments[s->current].index : 0);
+	if (s->failures < UINT32_MAX)
+		s->failures++;
+	if (s->failures == 1) {
+		log_warning("channel %s: %s; trying the next segment", s->config->name,
+			    s->reason.text);
+		return;
+	}
+	give_up(s);
+	if (s->failures == 2)
+		log_error("channel %s: %s, twice; records are lost until it works again",
+			  s->config->name, s->reason.text);
+	s->state = STORE_FAILED;
+	for (unsigned int i = 2; i < s->failures && wait < BACKOFF_MOST; i++)
+		wait *= 2;
+	s->retry_ns = now + (wait < BACKOFF_MOST ? wait : BACKOFF_MOST);
+}
+
+bool store_done(struct store *s, uint64_t now, int result)
+{
+	pthread_mutex_lock(&s->lock);
+	hist_add(&s->counts.write, now - s->began_ns);
+	if (result)
+		failed(s, now, -result);
+	else
+		succeeded(s, now);
+	s->writing = NULL;
+	s->busy = false;
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+uint64_t store_due(struct store *s, uint64_t now)
+{
+	uint64_t due = UINT64_MAX, oldest;
+	bool full;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->busy || s->count < 2)
+		goto out;
+	oldest = buffer_oldest(s->buffer, &full);
+	if (oldest)
+		due = full || in_haste(s) ? now : write_by(s, oldest);
+	if (s->unflushed) {
+		uint64_t flush_by = in_haste(s) ? now : write_by(s, s->unflushed->oldest_ns);
+
+		if (flush_by < due)
+			due = flush_by;
+	}
+	if (s->again || s->lost_first != s->lost_next)
+		due = now;
+	if (due < s->retry_ns)
+		due = s->retry_ns;
+out:
+	pthread_mutex_unlock(&s->lock);
+	return due;
+}
+
+bool store_idle(struct store *s)
+{
+	bool idle, full;
+
+	pthread_mutex_lock(&s->lock);
+	idle = !s->busy && !s->again && !s->unflushed && s->lost_first == s->lost_next &&
+	       !buffer_oldest(s->buffer, &full);
+	pthread_mutex_unlock(&s->lock);
+	return idle;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a channel's chunks get to its segments: which is written next, where, when,
+ * and what follows from a failure. It decides only; storage.c does the I/O, and
+ * tests play it without any.
+ *
+ * At most one write of a channel is under way. A batch is tried in its segment
+ * and once more in the next one; if that fails too its records are lost, which a
+ * gap will tell, and nothing but that gap is tried, at growing intervals, until
+ * the medium takes it. Meanwhile the buffer fills, and then overruns.
+ */
+#ifndef EKR_STORE_H
+#define EKR_STORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buffer.h"
+#include "config.h"
+#include "error.h"
+#include "format.h"
+#include "hist.h"
+
+enum store_state {
+	STORE_CLOSED,		/* no segments yet */
+	STORE_PREPARING,	/* less than two segments are ready */
+	STORE_RECORDING,
+	STORE_FAILED,		/* the medium does not take what it is given, or the channel could not be opened */
+};
+
+struct segment {
+	uint64_t generation;	/* of its use, 0: none */
+	uint64_t opened_ns;	/* monotonic, when that began; 0: in an earlier boot */
+	int64_t opened_realtime_ns;
+	uint32_t index;
+	int fd;
+};
+
+/* One chain of I/O, in this order; what has length 0 is left out. */
+struct store_write {
+	int fd;
+	const unsigned char *head;	/* of the segment, EKR_BLOCK bytes at 0, and a flush; NULL: none */
+	const unsigned char *data;
+	size_t length;
+	uint64_t offset;
+	bool flush;			/* else only what has been written is pushed on its way */
+};
+
+struct store_counts {
+	uint64_t durable;	/* records */
+	uint64_t failed;	/* records lost because the medium did not take them */
+	uint64_t late;		/* records that were durable later than the window */
+	uint64_t errors;	/* writes that failed */
+	uint64_t batches;
+	uint64_t bytes;		/* written, with heads and zeros */
+	uint64_t synced_ns;	/* monotonic, the last flush; 0: none */
+	struct hist write;	/* ns, from the start of a chain to its end */
+	struct hist record;	/* ns, from a record's submission until it was durable */
+};
+
+struct store {
+	const struct channel_config *config;
+	struct buffer *buffer;
+	_Atomic uint64_t durable_to;	/* all sequences below are on the medium or given up */
+	_Atomic uint64_t wanted_to;	/* somebody waits for these: no need to gather more */
+	atomic_bool stopping;		/* write all there is */
+
+	pthread_mutex_t lock;		/* for the rest; nothing that blocks is called under it */
+	enum store_state state;
+	struct error reason;		/* of STORE_FAILED, or the last one that is not over */
+	struct segment *segments;	/* room for SEGMENTS_MAX */
+	unsigned int count;
+	unsigned int current;		/* the segment in use, count: none */
+	uint64_t generation;		/* the greatest that was ever used */
+	uint64_t offset;		/* of the next batch, bytes */
+	uint64_t batch;			/* number of the next one */
+	unsigned char *head;		/* EKR_BLOCK, aligned */
+	uint8_t channel_id[16];
+	uint8_t boot_id[16];
+
+	struct chunk *writing;		/* under way; NULL: none, or only a flush */
+	struct chunk *unflushed, **unflushed_end;	/* written, oldest first */
+	struct chunk *again, **again_end;	/* to be written anew, oldest first */
+	bool busy;			/* a chain is under way */
+	bool flushing;			/* and it ends with a flush */
+	bool fresh;			/* and it is the first in its segment */
+	uint64_t began_ns;		/* and when that was */
+	unsigned int failures;		/* in a row */
+	uint64_t retry_ns;		/* not before, monotonic */
+	struct chunk gap;		/* the gap that tells what was given up; used 0: none is ready */
+	uint64_t lost_first, lost_next;	/* sequences that it has to tell; equal: none */
+	struct store_counts counts;
+};
+
+int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
+	       struct error *e);
+void store_close(struct store *s);
+
+/* After recovery, before the first segment. */
+void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
+	       const uint8_t channel_id[16], const uint8_t boot_id[16]);
+/* One more is ready; the store closes @fd. -ENOSPC: there are SEGMENTS_MAX. */
+int store_add(struct store *s, const struct segment *segment);
+/* Goes on in a segment that was added, behind what an orderly stop left there. */
+void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch);
+/* The channel cannot be opened, or not all of it; code 0: it is whole. */
+void store_fail(struct store *s, const struct error *why);
+
+/*
+ * Forgets a segment whose records are all older than the channel retains by time,
+ * and returns it; the caller owns its fd then. false: there is none.
+ */
+bool store_expire(struct store *s, uint64_t now_ns, int64_t now_realtime_ns, struct segment *gone);
+
+/* What is to be done now; false: nothing. Then store_done() must follow when it is. */
+bool store_next(struct store *s, uint64_t now_ns, struct store_write *w);
+/* @result: 0 or -errno of what failed first. True: durable_to may have changed. */
+bool store_done(struct store *s, uint64_t now_ns, int result);
+/* When store_next() may have something, monotonic; UINT64_MAX: not by time alone. */
+uint64_t store_due(struct store *s, uint64_t now_ns);
+/* All that was taken is on the medium. */
+bool store_idle(struct store *s);
+
+#endif

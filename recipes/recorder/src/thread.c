@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Threads. */
+#include "thread.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#define STACK	(512u * 1024)
+
+int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)(void *), void *arg,
+		 struct error *e)
+{
+	struct sched_param param = { .sched_priority = priority };
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	if (priority) {
+		pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+		pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+		pthread_attr_setschedparam(&attr, &param);
+	}
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(thread, &attr, run, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (ret)
+		return fail_errno(e, ret, "starting the %s thread with priority %d", name, priority);
+	pthread_setname_np(*thread, name);
+	return 0;
+}

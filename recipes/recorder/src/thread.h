@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads with a small stack, for all of it is locked in memory. */
+#ifndef EKR_THREAD_H
+#define EKR_THREAD_H
+
+#include <pthread.h>
+
+#include "error.h"
+
+/* @priority: of SCHED_FIFO, 0: as the caller. All signals are blocked in it. */
+int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)(void *), void *arg,
+		 struct error *e);
+
+#endif
