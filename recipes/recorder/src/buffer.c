@@ -20,7 +20,7 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 		if (b->memory != MAP_FAILED)
 			munmap(b->memory, b->count * chunk_size);
 		*b = (struct buffer){ 0 };
-		return fail(e, ENOMEM, "getting %zu bytes for the buffer: no memory",
+		return set_error(e, ENOMEM, "getting %zu bytes for the buffer: no memory",
 			    (size_t)(count > 3 ? count : 3) * chunk_size);
 	}
 	for (unsigned int i = b->count; i-- > 0;) {

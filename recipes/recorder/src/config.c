@@ -36,7 +36,7 @@ struct parse {
 static int bad(struct parse *p, const char *key, const char *value, const char *why)
 {
 	if (!p->error->code)
-		fail(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
+		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
 	return 0;
 }
 
@@ -147,13 +147,13 @@ static int parse_file(const char *path, struct key *keys, struct error *e)
 
 	e->code = 0;
 	if (!f)
-		return fail_errno(e, errno, "reading %s", path);
+		return set_errno(e, errno, "reading %s", path);
 	line = ini_parse_file(f, on_key, &p);
 	if (ferror(f) && !e->code)
-		fail_errno(e, EIO, "reading %s", path);
+		set_errno(e, EIO, "reading %s", path);
 	fclose(f);
 	if (line && !e->code)
-		fail(e, EINVAL, "%s: line %d is not KEY = VALUE, or longer than 198 characters", path,
+		set_error(e, EINVAL, "%s: line %d is not KEY = VALUE, or longer than 198 characters", path,
 		     line);
 	return e->code ? -e->code : 0;
 }
@@ -180,9 +180,9 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 	};
 	ret = parse_file(path, keys, e);
 	if (!ret && !*c->directory)
-		return fail(e, EINVAL, "%s: directory: must not be empty", path);
+		return set_error(e, EINVAL, "%s: directory: must not be empty", path);
 	if (!ret && !*c->socket)
-		return fail(e, EINVAL, "%s: socket: must not be empty", path);
+		return set_error(e, EINVAL, "%s: socket: must not be empty", path);
 	return ret;
 }
 
@@ -206,7 +206,7 @@ static int take_name(const char *path, struct channel_config *c, struct error *e
 		c->name[length - 5] = '\0';
 	}
 	if (!config_name_ok(c->name))
-		return fail(e, EINVAL, "%s: not NAME.conf with a NAME of 1 to %u of a-z, 0-9 and -", path,
+		return set_error(e, EINVAL, "%s: not NAME.conf with a NAME of 1 to %u of a-z, 0-9 and -", path,
 			    EKR_NAME_MAX);
 	return 0;
 }
@@ -234,27 +234,31 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 	uint64_t one = record_bytes((uint32_t)c->record_size) + GAP_BYTES;
 
 	if (!c->record_size)
-		return fail(e, EINVAL, "%s: record_size is missing", path);
+		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
-		return fail(e, EINVAL, "%s: retain is missing", path);
-	if (!c->writeout)
-		c->writeout = c->period_ns ? clamp(bytes_in(c, c->window_ns, 2 * MIB), MIB / 16, 2 * MIB) :
-					     MIB;
+		return set_error(e, EINVAL, "%s: retain is missing", path);
+	if (!c->writeout) {
+		/* a batch that does not fit leaves the end of its segment unused: many fit */
+		uint64_t room = c->segment ? c->segment / 4 : c->retain / 16;
+		uint64_t most = clamp(room, MIB / 16, 2 * MIB);
+
+		c->writeout = clamp(c->period_ns ? bytes_in(c, c->window_ns, most) : MIB, MIB / 16, most);
+	}
 	c->writeout = whole_blocks(c->writeout > one ? c->writeout : one);
 	if (!c->segment)
-		c->segment = clamp(c->retain / 16, 4 * c->writeout, 16 * MIB);
+		c->segment = clamp(c->retain / 16, 2 * c->writeout + EKR_BLOCK, 16 * MIB);
 	c->segment = whole_blocks(c->segment);
 	if (c->segment < EKR_BLOCK + c->writeout)
-		return fail(e, EINVAL,
+		return set_error(e, EINVAL,
 			    "%s: segment: must hold its head and a batch, %llu bytes", path,
 			    (unsigned long long)(EKR_BLOCK + c->writeout));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
-		return fail(e, EINVAL,
+		return set_error(e, EINVAL,
 			    "%s: segment: retain would be more than %u segments; larger ones are needed",
 			    path, SEGMENTS_MAX - 1);
 	if (buffer->ns && !c->period_ns)
-		return fail(e, EINVAL, "%s: buffer: a time needs a period; give bytes", path);
+		return set_error(e, EINVAL, "%s: buffer: a time needs a period; give bytes", path);
 	if (buffer->ns)
 		c->buffer = bytes_in(c, buffer->ns, UINT64_C(1) << 32);
 	else if (buffer->bytes)
@@ -262,7 +266,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 	else
 		c->buffer = c->period_ns ? bytes_in(c, 4 * NSEC_PER_SEC, 64 * MIB) : 4 * MIB;
 	if (c->buffer > 1024 * MIB)
-		return fail(e, EINVAL, "%s: buffer: more than 1 GiB", path);
+		return set_error(e, EINVAL, "%s: buffer: more than 1 GiB", path);
 	/* one is written, one is full, one is filled */
 	if (c->buffer < 3 * c->writeout)
 		c->buffer = 3 * c->writeout;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int fail(struct error *e, int code, const char *fmt, ...)
+int set_error(struct error *e, int code, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -17,7 +17,7 @@ int fail(struct error *e, int code, const char *fmt, ...)
 	return -code;
 }
 
-int fail_errno(struct error *e, int code, const char *fmt, ...)
+int set_errno(struct error *e, int code, const char *fmt, ...)
 {
 	char words[64];
 	size_t used;

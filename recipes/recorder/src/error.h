@@ -9,9 +9,9 @@ struct error {
 };
 
 /* Notes it and returns -@code, so that a function can end with it. */
-int fail(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int set_error(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same with ": " and the words of @code at the end. */
-int fail_errno(struct error *e, int code, const char *fmt, ...)
+int set_errno(struct error *e, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -25,7 +25,7 @@ int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error
 	if (!*c->config.fifo || c->broken.code)
 		return 0;
 	f->partial = malloc(c->config.record_size);
-	return f->partial ? 0 : fail(e, ENOMEM, "getting memory for a FIFO: no memory");
+	return f->partial ? 0 : set_error(e, ENOMEM, "getting memory for a FIFO: no memory");
 }
 
 static void take_record(struct fifo *f)

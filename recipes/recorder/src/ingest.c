@@ -97,7 +97,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
-		return fail_errno(e, errno, "getting what the ingest thread needs");
+		return set_errno(e, errno, "getting what the ingest thread needs");
 	in->on_listener.on_event = on_listener;
 	in->on_done.on_event = on_done;
 	for (unsigned int i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	}
 	if (ingest_watch(in, listener, &in->on_listener, EPOLLIN) ||
 	    ingest_watch(in, in->done_fd, &in->on_done, EPOLLIN))
-		return fail_errno(e, errno, "watching the socket");
+		return set_errno(e, errno, "watching the socket");
 	return 0;
 }
 

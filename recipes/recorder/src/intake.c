@@ -6,6 +6,7 @@
 
 #include "clock.h"
 
+#define GAP_BYTES	(sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
 /* a writer that has lost more than this without a record has no counter, but noise */
 #define JUMP_MAX	(UINT64_C(1) << 32)
 
@@ -39,7 +40,7 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 	      reason == EKR_GAP_RESTART ? &in->restarts : &in->broken, lost ? lost : 1);
 }
 
-bool intake_tell(struct intake *in)
+static bool put_gap(struct intake *in)
 {
 	uint64_t lost = in->next_sequence - in->gap_first;
 	const struct ekr_gap gap = {
@@ -57,12 +58,21 @@ bool intake_tell(struct intake *in)
 		.flags = EKR_RECORD_GAP,
 	};
 
-	if (!in->gap)
-		return true;
 	if (buffer_put(in->buffer, &record, in->gap_first, &in->wake))
 		return false;
 	in->gap = false;
 	return true;
+}
+
+/* a gap is told where records go on: else an overrun would be told piece by piece */
+static bool room_for(struct intake *in, uint32_t length)
+{
+	return buffer_has_room(in->buffer, length + (in->gap ? (uint32_t)GAP_BYTES : 0));
+}
+
+bool intake_tell(struct intake *in)
+{
+	return !in->gap || (room_for(in, in->record_size) && put_gap(in));
 }
 
 int intake_take(struct intake *in, const struct record *r, bool drop)
@@ -81,7 +91,8 @@ int intake_take(struct intake *in, const struct record *r, bool drop)
 	if (record.monotonic_ns < in->last_ns)
 		record.monotonic_ns = in->last_ns;
 	record.flags = 0;
-	if (!intake_tell(in) || buffer_put(in->buffer, &record, record.sequence, &in->wake)) {
+	if (!room_for(in, record.length) || (in->gap && !put_gap(in)) ||
+	    buffer_put(in->buffer, &record, record.sequence, &in->wake)) {
 		if (drop)
 			intake_lose(in, EKR_GAP_OVERRUN, 1);
 		return -ENOBUFS;

@@ -18,7 +18,7 @@ static int take_inherited(int count, struct error *e)
 	int fd = SD_LISTEN_FDS_START;
 
 	if (count != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0)
-		return fail(e, EINVAL, "systemd gave %d sockets, not one that listens for SEQPACKET", count);
+		return set_error(e, EINVAL, "systemd gave %d sockets, not one that listens for SEQPACKET", count);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	return fd;
 }
@@ -31,9 +31,9 @@ static int clear_path(const struct sockaddr_un *address, struct error *e)
 
 	close(fd);
 	if (!ret)
-		return fail(e, EADDRINUSE, "a recorder listens at %s", address->sun_path);
+		return set_error(e, EADDRINUSE, "a recorder listens at %s", address->sun_path);
 	if (ret == ECONNREFUSED && unlink(address->sun_path))
-		return fail_errno(e, errno, "removing the old socket %s", address->sun_path);
+		return set_errno(e, errno, "removing the old socket %s", address->sun_path);
 	return 0;
 }
 
@@ -47,9 +47,9 @@ static int give_to_group(const struct recorder_config *config, struct error *e)
 	errno = 0;
 	group = getgrnam(config->group);
 	if (!group)
-		return fail(e, errno ? errno : EINVAL, "group = %s: there is no such group", config->group);
+		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group", config->group);
 	if (chown(config->socket, (uid_t)-1, group->gr_gid) || chmod(config->socket, 0660))
-		return fail_errno(e, errno, "giving %s to group %s", config->socket, config->group);
+		return set_errno(e, errno, "giving %s to group %s", config->socket, config->group);
 	return 0;
 }
 
@@ -68,18 +68,18 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 		return ret;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return fail_errno(e, errno, "making a socket");
+		return set_errno(e, errno, "making a socket");
 	before = umask(0177);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
 	umask(before);
 	if (ret) {
 		close(fd);
-		return fail_errno(e, ret, "binding %s", config->socket);
+		return set_errno(e, ret, "binding %s", config->socket);
 	}
 	*own = true;
 	ret = give_to_group(config, e);
 	if (!ret && listen(fd, SOMAXCONN))
-		ret = fail_errno(e, errno, "listening at %s", config->socket);
+		ret = set_errno(e, errno, "listening at %s", config->socket);
 	if (!ret)
 		return fd;
 	close(fd);

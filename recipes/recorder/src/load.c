@@ -24,7 +24,7 @@ static void check_fifo(struct channel *channels, unsigned int count)
 
 	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
 		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
-			fail(&c->broken, EINVAL, "%s.conf: fifo = %s: channel %s has it",
+			set_error(&c->broken, EINVAL, "%s.conf: fifo = %s: channel %s has it",
 			     c->config.name, c->config.fifo, channels[i].config.name);
 }
 
@@ -61,7 +61,7 @@ int load_config(const char *dir, struct recorder_config *config, struct channel 
 	snprintf(path, sizeof(path), "%.200s/channels.d", dir);
 	found = scandir(path, &files, ends_in_conf, alphasort);
 	if (found < 0)
-		return fail_errno(e, errno, "reading %s", path);
+		return set_errno(e, errno, "reading %s", path);
 	for (int i = 0; i < found; i++) {
 		if (count < (int)CHANNELS_MAX)
 			load_channel(dir, files[i]->d_name, channels, (unsigned int)count++);

@@ -23,18 +23,18 @@ int marker_write(int directory, const struct marker *m, struct error *e)
 	ssize_t n;
 
 	if (fd < 0)
-		return fail_errno(e, errno, "creating the mark of an orderly stop");
+		return set_errno(e, errno, "creating the mark of an orderly stop");
 	n = write(fd, line, (size_t)length);
 	if (n != length || fsync(fd)) {
 		int code = n >= 0 && n != length ? ENOSPC : errno;
 
 		close(fd);
 		unlinkat(directory, NEW, 0);
-		return fail_errno(e, code, "writing the mark of an orderly stop");
+		return set_errno(e, code, "writing the mark of an orderly stop");
 	}
 	close(fd);
 	if (renameat(directory, NEW, directory, NAME) || fsync(directory))
-		return fail_errno(e, errno, "naming the mark of an orderly stop");
+		return set_errno(e, errno, "naming the mark of an orderly stop");
 	return 0;
 }
 
@@ -45,16 +45,16 @@ int marker_take(int directory, struct marker *m, struct error *e)
 	ssize_t n;
 
 	if (fd < 0 && errno == ENOENT)
-		return fail(e, ENOENT, "there is no mark of an orderly stop");
+		return set_error(e, ENOENT, "there is no mark of an orderly stop");
 	if (fd < 0)
-		return fail_errno(e, errno, "reading the mark of an orderly stop");
+		return set_errno(e, errno, "reading the mark of an orderly stop");
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
 	if (unlinkat(directory, NAME, 0) || fsync(directory))
-		return fail_errno(e, errno, "removing the mark of an orderly stop");
+		return set_errno(e, errno, "removing the mark of an orderly stop");
 	if (n < 0 || sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) != 4 ||
 	    strcmp(line + used, "\n") != 0)
-		return fail(e, ENOENT, "the mark of an orderly stop is none");
+		return set_error(e, ENOENT, "the mark of an orderly stop is none");
 	return 0;
 }

@@ -38,7 +38,7 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 	if (!p->buffer || !p->zeros) {
 		free(p->buffer);
 		free(p->zeros);
-		return fail(e, ENOMEM, "getting memory to look into segments: no memory");
+		return set_error(e, ENOMEM, "getting memory to look into segments: no memory");
 	}
 	memset(p->zeros, 0, ZEROS);
 	pthread_mutex_init(&p->lock, NULL);
@@ -64,13 +64,13 @@ static int open_base(const struct recorder_config *config, struct error *e)
 	int fd = open(config->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return fail_errno(e, errno, "opening %s", config->directory);
+		return set_errno(e, errno, "opening %s", config->directory);
 	if (!config->mountpoint)
 		return fd;
 	if (fstat(fd, &here) || fstatat(fd, "..", &above, 0)) {
-		fail_errno(e, errno, "looking at %s", config->directory);
+		set_errno(e, errno, "looking at %s", config->directory);
 	} else if (here.st_dev == above.st_dev && here.st_ino != above.st_ino) {
-		fail(e, ENODEV, "%s: nothing is mounted there", config->directory);
+		set_error(e, ENODEV, "%s: nothing is mounted there", config->directory);
 	} else {
 		return fd;
 	}
@@ -87,21 +87,21 @@ static int open_directory(const struct recorder_config *config, const char *name
 	if (!mkdirat(base, name, 0750))
 		fsync(base);
 	else if (errno != EEXIST) {
-		fail_errno(e, errno, "making %s/%s", config->directory, name);
+		set_errno(e, errno, "making %s/%s", config->directory, name);
 		close(base);
 		return -e->code;
 	}
 	fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		fail_errno(e, errno, "opening %s/%s", config->directory, name);
+		set_errno(e, errno, "opening %s/%s", config->directory, name);
 	close(base);
 	if (fd < 0)
 		return -e->code;
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			fail(e, EBUSY, "%s/%s: another recorder has it", config->directory, name);
+			set_error(e, EBUSY, "%s/%s: another recorder has it", config->directory, name);
 		else
-			fail_errno(e, errno, "locking %s/%s", config->directory, name);
+			set_errno(e, errno, "locking %s/%s", config->directory, name);
 		close(fd);
 		return -e->code;
 	}
@@ -141,7 +141,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	if (!dir) {
 		if (again >= 0)
 			close(again);
-		return fail_errno(e, errno, "listing the segments");
+		return set_errno(e, errno, "listing the segments");
 	}
 	while ((entry = readdir(dir))) {
 		int fd;
@@ -180,7 +180,7 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 	if (!size || size == c->config.segment)
 		return 0;
 	if (size < EKR_BLOCK + c->config.writeout)
-		return fail(e, EINVAL,
+		return set_error(e, EINVAL,
 			    "its segments of %" PRIu64 " bytes are too small for a batch of %" PRIu64 "; remove them or lower writeout",
 			    size, c->config.writeout);
 	log_warning("channel %s: its segments have %" PRIu64 " bytes, and stay so: not %" PRIu64,
@@ -262,7 +262,7 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 	else if (f->r.count && !f->segments[0].problem)
 		memcpy(c->id, f->segments[0].head.channel_id, sizeof(c->id));
 	else if (getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id))
-		return fail_errno(e, errno, "getting a random number for the channel");
+		return set_errno(e, errno, "getting a random number for the channel");
 	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size,
 		    in_order ? m.next_sequence : r->next_sequence);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
@@ -295,7 +295,7 @@ int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
 	int ret;
 
 	if (!f)
-		return fail(e, ENOMEM, "looking into the segments: no memory");
+		return set_error(e, ENOMEM, "looking into the segments: no memory");
 	ret = open_directory(p->config, c->config.name, e);
 	if (ret >= 0) {
 		c->directory = ret;

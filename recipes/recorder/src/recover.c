@@ -163,7 +163,7 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 			continue;
 		}
 		if (strcmp(s->head.name, name) != 0)
-			return fail(e, EINVAL, "segment %08u.seg is of channel '%s'; take it away",
+			return set_error(e, EINVAL, "segment %08u.seg is of channel '%s'; take it away",
 				    s->index, s->head.name);
 		if (s->head.generation && (!r->newest || s->head.generation > r->newest->head.generation))
 			r->newest = s;
@@ -173,7 +173,7 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 
 		if (!s->problem && r->newest &&
 		    memcmp(s->head.channel_id, r->newest->head.channel_id, sizeof(s->head.channel_id)) != 0)
-			return fail(e, EINVAL, "segment %08u.seg is of another recording; take it away",
+			return set_error(e, EINVAL, "segment %08u.seg is of another recording; take it away",
 				    s->index);
 	}
 	return 0;

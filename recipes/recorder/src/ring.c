@@ -40,13 +40,13 @@ int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error
 	r->map = MAP_FAILED;
 	if (r->memfd < 0 || r->eventfd < 0 || ftruncate(r->memfd, (off_t)size) ||
 	    fcntl(r->memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		fail_errno(e, errno, "making a ring of %zu bytes", size);
+		set_errno(e, errno, "making a ring of %zu bytes", size);
 		ring_close(r);
 		return -e->code;
 	}
 	r->map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->memfd, 0);
 	if (r->map == MAP_FAILED) {
-		fail_errno(e, errno, "mapping a ring of %zu bytes", size);
+		set_errno(e, errno, "mapping a ring of %zu bytes", size);
 		ring_close(r);
 		return -e->code;
 	}

@@ -104,10 +104,10 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	segment_name(name, head->index);
 	snprintf(temporary, sizeof(temporary), "%s.new", name);
 	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
-		return fail_errno(e, errno, "removing %s of an earlier start", temporary);
+		return set_errno(e, errno, "removing %s of an earlier start", temporary);
 	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);
 	if (fd < 0)
-		return fail_errno(e, errno, "creating %s", temporary);
+		return set_errno(e, errno, "creating %s", temporary);
 	/* in one piece where there is one, before anything is written */
 	if (fallocate(fd, 0, 0, (off_t)head->size) && errno != EOPNOTSUPP)
 		ret = -errno;
@@ -121,7 +121,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	if (!ret)
 		return 0;
 	unlinkat(directory, temporary, 0);
-	return fail_errno(e, -ret, "making segment %s of %llu bytes", name,
+	return set_errno(e, -ret, "making segment %s of %llu bytes", name,
 			  (unsigned long long)head->size);
 }
 
@@ -132,5 +132,5 @@ int segment_open(int directory, uint32_t index, bool direct, struct error *e)
 
 	segment_name(name, index);
 	fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0));
-	return fd < 0 ? fail_errno(e, errno, "opening segment %s", name) : fd;
+	return fd < 0 ? set_errno(e, errno, "opening segment %s", name) : fd;
 }

@@ -141,7 +141,7 @@ static int why_not(struct channel *c, uint32_t way, char why[240])
 		if (c->store.state == STORE_FAILED || !atomic_load(&c->open))
 			reason = c->store.reason;
 		if (!reason.code && !atomic_load(&c->open))
-			fail(&reason, EAGAIN, "it is not open yet");
+			set_error(&reason, EAGAIN, "it is not open yet");
 		pthread_mutex_unlock(&c->store.lock);
 	}
 	if (reason.code)
@@ -211,7 +211,7 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN);
 	if (ret) {
 		ring_close(&s->ring);
-		return fail_errno(e, -ret, "watching a ring");
+		return set_errno(e, -ret, "watching a ring");
 	}
 	s->by_ring = true;
 	return 0;

@@ -138,7 +138,7 @@ int stats_write(const char *path, struct channel *channels, unsigned int count, 
 	snprintf(temporary, sizeof(temporary), "%s.new", path);
 	f = fopen(temporary, "we");
 	if (!f)
-		return fail_errno(e, errno, "writing %s", temporary);
+		return set_errno(e, errno, "writing %s", temporary);
 	fchmod(fileno(f), 0644);
 	stats_print(f, channels, count);
 	code = ferror(f) ? EIO : 0;
@@ -150,5 +150,5 @@ int stats_write(const char *path, struct channel *channels, unsigned int count, 
 	if (!code)
 		return 0;
 	unlink(temporary);
-	return fail_errno(e, code, "writing %s", path);
+	return set_errno(e, code, "writing %s", path);
 }

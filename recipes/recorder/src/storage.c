@@ -228,10 +228,10 @@ int storage_start(struct storage *s, struct store *const *stores, unsigned int c
 	s->registered = calloc(count + 1, sizeof(*s->registered));
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!s->chains || !s->registered || s->wake_fd < 0)
-		return fail_errno(e, errno, "getting what the storage thread needs");
+		return set_errno(e, errno, "getting what the storage thread needs");
 	ret = io_uring_queue_init((count + 1) * (STORAGE_STEPS + 1), &s->ring, IORING_SETUP_CLAMP);
 	if (ret)
-		return fail_errno(e, -ret, "setting up io_uring");
+		return set_errno(e, -ret, "setting up io_uring");
 	ret = io_uring_register_iowq_max_workers(&s->ring, workers);
 	if (ret)
 		log_warning("setting the number of io_uring's workers: %s; going on with the kernel's",

@@ -28,7 +28,7 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	if (!s->segments || !s->head) {
 		free(s->segments);
 		free(s->head);
-		return fail(e, ENOMEM, "getting memory for segments: no memory");
+		return set_error(e, ENOMEM, "getting memory for segments: no memory");
 	}
 	memset(s->head, 0, 2 * EKR_BLOCK);
 	s->gap.data = s->head + EKR_BLOCK;
@@ -180,6 +180,15 @@ static struct chunk *pop(struct chunk **list, struct chunk ***end)
 	return c;
 }
 
+/* as the first of what is to be written again */
+static void put_back(struct store *s, struct chunk *c)
+{
+	c->next = s->again;
+	if (!s->again)
+		s->again_end = &c->next;
+	s->again = c;
+}
+
 static void release(struct store *s, struct chunk *c)
 {
 	if (c == &s->gap)
@@ -305,6 +314,11 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	if (!c && !(s->unflushed && flush_due(s, now, 0)))
 		goto out;
 	s->fresh = false;
+	if (c && s->unflushed && s->offset + whole_blocks(c->used) > s->config->segment) {
+		/* a flush is of one file: first that of the segment which is full */
+		put_back(s, c);
+		c = NULL;
+	}
 	if (c) {
 		length = whole_blocks(c->used);
 		/*
@@ -411,10 +425,12 @@ static void failed(struct store *s, uint64_t now, int code)
 
 	s->counts.errors++;
 	/* what was written and not flushed may be lost too: the flush has told so only once */
-	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
 	if (s->writing)
-		push(&s->again_end, s->writing);
-	fail_errno(&s->reason, code, "writing segment %08u.seg",
+		push(&s->unflushed_end, s->writing);
+	/* in their order: ahead of what already waits to be written again */
+	move_all(&s->again, &s->again_end, &s->unflushed_end);
+	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
+	set_errno(&s->reason, code, "writing segment %08u.seg",
 		   s->current < s->count ? s->segments[s->current].index : 0);
 	if (s->failures < UINT32_MAX)
 		s->failures++;

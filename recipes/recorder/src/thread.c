@@ -28,7 +28,7 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (ret)
-		return fail_errno(e, ret, "starting the %s thread with priority %d", name, priority);
+		return set_errno(e, ret, "starting the %s thread with priority %d", name, priority);
 	pthread_setname_np(*thread, name);
 	return 0;
 }

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+
+static char dir[] = "/tmp/test-config-XXXXXX";
+
+static const char *file(const char *name, const char *content)
+{
+	static char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(content, f);
+	fclose(f);
+	return path;
+}
+
+static int channel(const char *content, struct channel_config *c, struct error *e)
+{
+	return config_channel(file("arm.conf", content), c, e);
+}
+
+static void values_are_taken(void **state)
+{
+	struct channel_config c;
+	struct error e;
+
+	(void)state;
+	assert_int_equal(channel("# the arm\nrecord_size = 16KiB\nperiod = 5ms\nwindow = 200ms\nretain = 64MiB\n"
+				 "retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\nbackend = cached\n"
+				 "ring = no\nfifo = /run/arm\nframing = fixed\n", &c, &e), 0);
+	assert_string_equal(c.name, "arm");
+	assert_int_equal(c.record_size, 16384);
+	assert_int_equal(c.period_ns, 5000000);
+	assert_int_equal(c.window_ns, 200000000);
+	assert_int_equal(c.retain, 64 << 20);
+	assert_int_equal(c.segment, 1 << 20);
+	assert_int_equal(c.segments, 65);
+	assert_int_equal(c.writeout, 256 << 10);
+	/* 400 records with their heads */
+	assert_int_equal(c.buffer, 400 * (16384 + 56));
+	assert_true(c.cached);
+	assert_false(c.ring);
+	assert_false(c.fifo_lines);
+	assert_string_equal(c.fifo, "/run/arm");
+}
+
+static void defaults_fit_each_other(void **state)
+{
+	static const char *const some[] = {
+		"record_size = 1\nretain = 4096\n",
+		"record_size = 1MiB\nretain = 1MiB\n",
+		"record_size = 1MiB\nretain = 10GiB\nperiod = 5ms\n",
+		"record_size = 100\nretain = 60GiB\nperiod = 1s\nwindow = 10ms\n",
+		"record_size = 16KiB\nretain = 2GiB\nperiod = 5ms\nwindow = 1h\n",
+		"record_size = 1\nretain = 1MiB\nperiod = 1us\nwindow = 1h\n",
+	};
+	struct channel_config c;
+	struct error e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
+		assert_int_equal(channel(some[i], &c, &e), 0);
+		assert_true(c.segments >= 2 && c.segments <= SEGMENTS_MAX);
+		assert_true(c.segment * (c.segments - 1) >= c.retain);
+		assert_true(c.segment >= EKR_BLOCK + c.writeout);
+		assert_true(c.writeout >= c.record_size + 56 && c.writeout <= EKR_BATCH_MAX);
+		assert_true(c.buffer >= 3 * c.writeout);
+		assert_int_equal(c.segment % EKR_BLOCK, 0);
+		assert_int_equal(c.writeout % EKR_BLOCK, 0);
+		assert_true(c.ring && c.fifo_lines && !c.cached);
+	}
+}
+
+/* each names file, key, value and why */
+static void mistakes_are_told(void **state)
+{
+	static const struct {
+		const char *content, *says;
+	} some[] = {
+		{ "retain = 1Q\n", "arm.conf: retain = 1Q: not a size" },
+		{ "period = 5\n", "arm.conf: period = 5: not a time with a unit" },
+		{ "window = 1ms\n", "arm.conf: window = 1ms: not from 10000000 to" },
+		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: not from 1 to 1048576 bytes" },
+		{ "colour = red\n", "arm.conf: colour = red: no such key" },
+		{ "ring = maybe\n", "arm.conf: ring = maybe: neither yes nor no" },
+		{ "backend = direkt\n", "arm.conf: backend = direkt: neither cached nor direct" },
+		{ "fifo = here\n", "arm.conf: fifo = here: not an absolute path" },
+		{ "ring = no\nring = yes\n", "arm.conf: ring = yes: the key is there twice" },
+		{ "[channel]\nring = no\n", "arm.conf: ring = no: there are no sections" },
+		{ "nonsense\n", "arm.conf: line 1 is not KEY = VALUE" },
+		{ "ring = no\n\nnonsense\n", "arm.conf: line 3 is not" },
+		{ "=\n", "arm.conf:  = : no such key" },
+		{ "retain = 1MiB\n", "arm.conf: record_size is missing" },
+		{ "record_size = 1\n", "arm.conf: retain is missing" },
+		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n", "arm.conf: segment: must hold" },
+		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n", "arm.conf: segment: retain would be more" },
+		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n", "arm.conf: buffer: a time needs a period" },
+		{ "record_size = 1\nretain = 1MiB\nbuffer = 2GiB\n", "arm.conf: buffer: more than 1 GiB" },
+	};
+	struct channel_config c;
+	struct error e;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
+		assert_int_equal(channel(some[i].content, &c, &e), -EINVAL);
+		if (!strstr(e.text, some[i].says))
+			fail_msg("'%s' says '%s', not '%s'", some[i].content, e.text, some[i].says);
+	}
+	assert_int_equal(config_channel("/nonexistent/arm.conf", &c, &e), -ENOENT);
+	assert_int_equal(config_channel(file("Arm.conf", "ring = no\n"), &c, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "not NAME.conf"));
+}
+
+static void names(void **state)
+{
+	(void)state;
+	assert_true(config_name_ok("a"));
+	assert_true(config_name_ok("0-arm"));
+	assert_true(config_name_ok("abcdefghijklmnopqrstuvwxyz012345"));
+	assert_false(config_name_ok("abcdefghijklmnopqrstuvwxyz0123456"));
+	assert_false(config_name_ok(""));
+	assert_false(config_name_ok("-a"));
+	assert_false(config_name_ok("a/b"));
+	assert_false(config_name_ok(".."));
+	assert_false(config_name_ok("A"));
+}
+
+static void the_recorder_itself(void **state)
+{
+	struct recorder_config c;
+	struct error e;
+
+	(void)state;
+	assert_int_equal(config_recorder("/nonexistent", &c, &e), -ENOENT);
+	assert_string_equal(c.directory, "/recorder");
+	assert_true(c.mountpoint);
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = 20\nmountpoint = no\ngroup =\n"), &c, &e), 0);
+	assert_int_equal(c.priority, 20);
+	assert_false(c.mountpoint);
+	assert_string_equal(c.group, "");
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = 99\n"), &c, &e), -EINVAL);
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = -1\n"), &c, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "priority = -1: not a whole number"));
+}
+
+static void noise_is_an_error_or_not_but_no_more(void **state)
+{
+	static const char letters[] = "=\n[]#; abrecord_size=1MiB\nretain=9GiB\t\xff";
+	struct channel_config c;
+	struct error e;
+	char noise[600];
+
+	(void)state;
+	srandom(1);
+	for (int i = 0; i < 2000; i++) {
+		size_t length = (size_t)random() % (sizeof(noise) - 1);
+
+		for (size_t j = 0; j < length; j++)
+			noise[j] = letters[(size_t)random() % (sizeof(letters) - 1)];
+		noise[length] = '\0';
+		if (channel(noise, &c, &e))
+			assert_non_null(strstr(e.text, "arm.conf"));
+	}
+}
+
+static int make_dir(void **state)
+{
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+	static const char *const names_made[] = { "arm.conf", "Arm.conf", "recorder.conf" };
+	char path[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names_made) / sizeof(*names_made); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names_made[i]);
+		unlink(path);
+	}
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(values_are_taken),
+		cmocka_unit_test(defaults_fit_each_other),
+		cmocka_unit_test(mistakes_are_told),
+		cmocka_unit_test(names),
+		cmocka_unit_test(the_recorder_itself),
+		cmocka_unit_test(noise_is_an_error_or_not_but_no_more),
+	};
+
+	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

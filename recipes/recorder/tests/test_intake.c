@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "intake.h"
+
+struct fixture {
+	struct buffer buffer;
+	struct intake in;
+};
+
+static unsigned char payload[1000];
+
+static int set_up(void **state)
+{
+	static struct fixture f;
+	struct error e;
+
+	memset(&f, 0, sizeof(f));
+	if (buffer_open(&f.buffer, 4096, 3 * 4096, &e))
+		return -1;
+	intake_open(&f.in, &f.buffer, sizeof(payload), 10);
+	*state = &f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	buffer_close(&((struct fixture *)*state)->buffer);
+	return 0;
+}
+
+static int take(struct fixture *f, uint64_t sequence, uint32_t length, bool drop)
+{
+	const struct record r = {
+		.sequence = sequence,
+		.monotonic_ns = monotonic_ns(),
+		.payload = payload,
+		.length = length,
+	};
+
+	return intake_take(&f->in, &r, drop);
+}
+
+/* the records of a chunk, from its first */
+static const struct ekr_record_head *at(const struct chunk *c, unsigned int n)
+{
+	const unsigned char *p = c->data;
+
+	while (n--)
+		p += record_bytes(((const struct ekr_record_head *)p)->length);
+	assert_true(p < c->data + c->used);
+	return (const struct ekr_record_head *)p;
+}
+
+static void assert_gap(const struct ekr_record_head *head, uint32_t reason, uint32_t count, uint64_t sequence)
+{
+	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
+
+	assert_int_equal(head->flags, EKR_RECORD_GAP);
+	assert_int_equal(head->length, sizeof(*gap));
+	assert_int_equal(gap->reason, reason);
+	assert_int_equal(gap->count_lost, count);
+	assert_int_equal(head->sequence, sequence);
+}
+
+static void a_jump_becomes_a_gap(void **state)
+{
+	struct fixture *f = *state;
+	struct chunk *c;
+
+	assert_int_equal(take(f, 10, 8, true), 0);
+	assert_int_equal(take(f, 15, 8, true), 0);
+	c = buffer_take(&f->buffer, true);
+	assert_int_equal(at(c, 0)->sequence, 10);
+	assert_gap(at(c, 1), EKR_GAP_OVERRUN, 4, 14);
+	assert_int_equal(at(c, 2)->sequence, 15);
+	assert_int_equal(f->in.overrun, 4);
+	assert_int_equal(f->in.records, 2);
+	assert_int_equal(c->records, 2);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(take(f, 9, 8, true), -EPROTO);
+	assert_int_equal(take(f, 10, sizeof(payload) + 1, true), -EPROTO);
+	assert_int_equal(take(f, UINT64_MAX, 8, true), -EPROTO);
+	assert_int_equal(f->in.next_sequence, 10);
+	assert_int_equal(buffer_backlog(&f->buffer), 0);
+}
+
+/* three chunks of three records */
+static void an_overrun_is_told_when_there_is_room(void **state)
+{
+	struct fixture *f = *state;
+	struct chunk *c;
+
+	for (uint64_t i = 10; i < 19; i++)
+		assert_int_equal(take(f, i, sizeof(payload), true), 0);
+	/* kept by its writer, it may come again */
+	assert_int_equal(take(f, 19, sizeof(payload), false), -ENOBUFS);
+	assert_int_equal(f->in.next_sequence, 19);
+	for (uint64_t i = 19; i < 24; i++)
+		assert_int_equal(take(f, i, sizeof(payload), true), -ENOBUFS);
+	assert_int_equal(f->in.overrun, 5);
+	c = buffer_take(&f->buffer, false);
+	buffer_release(&f->buffer, c);
+	assert_int_equal(take(f, 24, 0, true), 0);
+	buffer_take(&f->buffer, true);
+	c = buffer_take(&f->buffer, true);
+	/* one gap, where it goes on */
+	assert_int_equal(at(c, 2)->sequence, 18);
+	assert_gap(at(c, 3), EKR_GAP_OVERRUN, 5, 23);
+	assert_int_equal(at(c, 4)->sequence, 24);
+}
+
+static void a_gap_waits_for_room(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t i = 10;
+	struct chunk *c;
+
+	/* no room even for a gap: 4096 = 3 * 1056 + 928 */
+	for (int n = 0; n < 3; n++) {
+		for (int k = 0; k < 3; k++)
+			assert_int_equal(take(f, i++, sizeof(payload), true), 0);
+		assert_int_equal(take(f, i++, 928 - 56, true), 0);
+	}
+	assert_int_equal(take(f, i++, 1, true), -ENOBUFS);
+	intake_lose(&f->in, EKR_GAP_WRITER, 0);
+	assert_false(intake_tell(&f->in));
+	buffer_release(&f->buffer, buffer_take(&f->buffer, false));
+	assert_true(intake_tell(&f->in));
+	assert_true(intake_tell(&f->in));
+	for (int n = 0; n < 3; n++)
+		c = buffer_take(&f->buffer, true);
+	/* the first reason, and a number for the other one */
+	assert_gap(at(c, 0), EKR_GAP_OVERRUN, 2, i);
+	assert_int_equal(c->first, i - 1);
+	assert_int_equal(f->in.next_sequence, i + 1);
+}
+
+static void an_unknown_number_takes_one(void **state)
+{
+	struct fixture *f = *state;
+	struct chunk *c;
+
+	intake_lose(&f->in, EKR_GAP_RESTART, 0);
+	assert_true(intake_tell(&f->in));
+	assert_int_equal(take(f, 11, 8, true), 0);
+	c = buffer_take(&f->buffer, true);
+	assert_gap(at(c, 0), EKR_GAP_RESTART, 0, 10);
+	assert_int_equal(c->first, 10);
+	assert_int_equal(at(c, 1)->sequence, 11);
+}
+
+static void times_go_on(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t now = monotonic_ns();
+	const struct record future = { .sequence = 10, .monotonic_ns = UINT64_MAX, .realtime_ns = -5 };
+	const struct record past = { .sequence = 11, .monotonic_ns = 1 };
+	struct chunk *c;
+
+	assert_int_equal(intake_take(&f->in, &future, true), 0);
+	assert_int_equal(intake_take(&f->in, &past, true), 0);
+	c = buffer_take(&f->buffer, true);
+	assert_in_range(at(c, 0)->monotonic_ns, now, monotonic_ns());
+	assert_int_equal(at(c, 1)->monotonic_ns, at(c, 0)->monotonic_ns);
+	/* the other clock may jump, and is kept as it was */
+	assert_int_equal(at(c, 0)->realtime_ns, -5);
+}
+
+int main(void)
+{
+#define TEST(name)	cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(a_jump_becomes_a_gap),
+		TEST(what_cannot_be_is_refused),
+		TEST(an_overrun_is_told_when_there_is_room),
+		TEST(a_gap_waits_for_room),
+		TEST(an_unknown_number_takes_one),
+		TEST(times_go_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The store on a medium in memory: when it writes, what it does about failures,
+ * and, on random recordings whose power is cut at random moments, that recovery
+ * finds everything that was durable and takes nothing that is torn.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "intake.h"
+#include "medium.h"
+#include "segment.h"
+
+#define WINDOW	(100 * NSEC_PER_MSEC)
+
+static struct test_medium flash;
+static struct channel_config config = {
+	.name = "arm",
+	.record_size = 600,
+	.window_ns = WINDOW,
+	.segment = MEDIUM_SIZE,
+	.writeout = 2 * EKR_BLOCK,
+	.buffer = 8 * EKR_BLOCK,
+	.segments = MEDIUM_SEGMENTS,
+};
+
+struct recorder {
+	struct buffer buffer;
+	struct store store;
+	struct intake intake;
+};
+
+static struct recorder rec;
+static unsigned char scratch[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
+static const uint8_t id[16] = { 1, 2, 3 }, boot[16] = { 9 };
+
+/* what prepare.c does, without a file system */
+static struct recovered open_recorder(void)
+{
+	static struct recovered_segment segments[MEDIUM_SEGMENTS];
+	struct medium medium = test_medium_read(&flash);
+	struct recovered r = { .segments = segments, .count = MEDIUM_SEGMENTS };
+	struct error e;
+
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++)
+		segments[i].index = i;
+	memset(&rec, 0, sizeof(rec));
+	assert_int_equal(recover(&medium, "arm", &r, scratch, &e), 0);
+	assert_int_equal(buffer_open(&rec.buffer, config.writeout, config.buffer, &e), 0);
+	assert_int_equal(store_open(&rec.store, &config, &rec.buffer, &e), 0);
+	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
+	store_set(&rec.store, r.newest ? r.newest->head.generation : 0, r.next_sequence, id, boot);
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
+		struct segment s = { .index = i, .fd = (int)i, .generation = segments[i].head.generation };
+
+		if (r.newest == &segments[i] && r.only_restarts)
+			s.generation = 0;
+		store_add(&rec.store, &s);
+	}
+	if (r.newest) {
+		intake_lose(&rec.intake, EKR_GAP_RESTART, 0);
+		intake_tell(&rec.intake);
+	}
+	return r;
+}
+
+static void close_recorder(void)
+{
+	/* descriptors of the test's are none */
+	rec.store.count = 0;
+	store_close(&rec.store);
+	buffer_close(&rec.buffer);
+}
+
+static int submit(uint64_t now, uint32_t length)
+{
+	unsigned char payload[600];
+	struct record r = { .sequence = rec.intake.next_sequence, .monotonic_ns = now, .length = length, .payload = payload };
+
+	/* the content says what it is */
+	memset(payload, (int)(r.sequence * 7), sizeof(payload));
+	return intake_take(&rec.intake, &r, true);
+}
+
+static unsigned int seed_now;
+static bool flash_failed;
+static int write_out(uint64_t now)
+{
+	struct store_write w;
+	int ret;
+
+	if (!store_next(&rec.store, now, &w))
+		return 1;
+	/* under way: no second one */
+	assert_false(store_next(&rec.store, now, &(struct store_write){ 0 }));
+	ret = test_medium_write(&flash, &w, 100);
+	if (seed_now==9) print_message("write gen %lu fresh %d chunk %lu-%lu len %zu off %lu flush %d ret %d dur %lu fails %u lost %lu-%lu\n", rec.store.generation, rec.store.fresh, rec.store.writing?rec.store.writing->first:0, rec.store.writing?rec.store.writing->next_sequence:0,w.length,w.offset,w.flush,ret,rec.store.durable_to,rec.store.failures,rec.store.lost_first,rec.store.lost_next);
+	store_done(&rec.store, now, ret);
+	return ret;
+}
+
+/* --- what a reader sees, by the rules of format.h alone ------------------------- */
+
+struct seen {
+	uint64_t sequences[2000];
+	bool gap[2000];
+	uint32_t lost[2000];
+	uint64_t generation[2000];
+	unsigned int count;
+};
+
+static const struct ekr_segment_head *head_of(unsigned int i)
+{
+	return segment_head_problem(flash.cache[i]) ? NULL : (const struct ekr_segment_head *)flash.cache[i];
+}
+
+static const struct ekr_segment_head *next_use(uint64_t generation)
+{
+	const struct ekr_segment_head *found = NULL;
+
+	for (unsigned int i = 0; i < MEDIUM_SEGMENTS; i++) {
+		const struct ekr_segment_head *h = head_of(i);
+
+		if (h && h->generation > generation && (!found || h->generation < found->generation))
+			found = h;
+	}
+	return found;
+}
+
+static void see(struct seen *seen, const struct ekr_segment_head *h)
+{
+	const struct ekr_segment_head *next = next_use(h->generation);
+	const unsigned char *base = (const unsigned char *)h;
+	uint64_t batch = 0;
+	size_t at = EKR_BLOCK;
+
+	while (at < MEDIUM_SIZE) {
+		const struct ekr_record_head *r = record_at(base + at, MEDIUM_SIZE - at, h->generation, 600);
+
+		if (r && r->batch == batch) {
+			if (!next || r->sequence < next->first_sequence) {
+				assert_true(seen->count < 2000);
+				seen->sequences[seen->count] = r->sequence;
+				seen->generation[seen->count] = h->generation;
+				seen->gap[seen->count] = r->flags & EKR_RECORD_GAP;
+				if (r->flags & EKR_RECORD_GAP)
+					seen->lost[seen->count] = ((const struct ekr_gap *)(r + 1))->count_lost;
+				for (uint32_t i = 0; i < r->length && !(r->flags & EKR_RECORD_GAP); i++)
+					assert_int_equal(((const unsigned char *)(r + 1))[i], (r->sequence * 7) & 0xff);
+				seen->count++;
+			}
+			at += record_bytes(r->length);
+			continue;
+		}
+		if (at % EKR_BLOCK == 0 && !(r && r->batch == batch + 1))
+			return;
+		if (at % EKR_BLOCK == 0)
+			batch++;
+		else
+			at = whole_blocks(at);
+	}
+}
+
+static void see_all(struct seen *seen)
+{
+	uint64_t generation = 0;
+	const struct ekr_segment_head *h;
+
+	seen->count = 0;
+	while ((h = next_use(generation))) {
+		see(seen, h);
+		generation = h->generation;
+	}
+}
+
+static unsigned int seed_now;
+
+/*
+ * Numbers grow by one, or by what a gap says; behind a use whose head failed, what
+ * lay in between may have been used anew before what is older.
+ */
+static void assert_complete(const struct seen *seen)
+{
+	for (unsigned int i = 1; i < seen->count; i++) {
+		uint64_t step = seen->sequences[i] - seen->sequences[i - 1];
+
+		assert_true(seen->sequences[i] > seen->sequences[i - 1]);
+		if (seen->generation[i] - seen->generation[i - 1] > 1 && flash_failed)
+			continue;
+		if (step != (seen->gap[i] && seen->lost[i] ? seen->lost[i] : 1))
+			fail_msg("seed %u: %llu follows %llu", seed_now, (unsigned long long)seen->sequences[i],
+				 (unsigned long long)seen->sequences[i - 1]);
+	}
+}
+
+/* --- tests ---------------------------------------------------------------------- */
+
+static int set_up(void **state)
+{
+	(void)state;
+	config.cached = false;
+	test_medium_make(&flash, "arm", id);
+	open_recorder();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	close_recorder();
+	return 0;
+}
+
+static void it_writes_at_half_of_the_window_or_a_full_chunk(void **state)
+{
+	uint64_t now = monotonic_ns();
+
+	(void)state;
+	assert_int_equal(store_due(&rec.store, now), UINT64_MAX);
+	assert_int_equal(submit(now, 100), 0);
+	now = rec.intake.last_ns;
+	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	assert_int_equal(write_out(now + WINDOW / 2 - 1), 1);
+	assert_int_equal(write_out(now + WINDOW / 2), 0);
+	assert_int_equal(rec.store.durable_to, 1);
+	assert_true(store_idle(&rec.store));
+	/* 12 of 656 bytes fill a chunk; the 13th makes it known */
+	for (int i = 0; i < 13; i++)
+		assert_int_equal(submit(now, 600), 0);
+	assert_int_equal(store_due(&rec.store, now), now);
+	assert_int_equal(write_out(now), 0);
+	assert_int_equal(write_out(now), 1);
+	assert_int_equal(rec.store.durable_to, 13);
+	assert_int_equal(rec.store.counts.durable, 13);
+	/* somebody waits */
+	atomic_store(&rec.store.wanted_to, 14);
+	assert_int_equal(write_out(now), 0);
+	assert_int_equal(rec.store.durable_to, 14);
+	assert_int_equal(rec.store.counts.late, 0);
+}
+
+static void late_records_are_counted(void **state)
+{
+	uint64_t now;
+
+	(void)state;
+	assert_int_equal(submit(monotonic_ns(), 1), 0);
+	assert_int_equal(submit(monotonic_ns(), 1), 0);
+	now = rec.intake.last_ns;
+	assert_int_equal(write_out(now + WINDOW + 1000000), 0);
+	assert_int_equal(rec.store.counts.late, 2);
+	assert_int_equal(rec.store.counts.record.count, 2);
+}
+
+static void a_failed_batch_goes_to_the_next_segment(void **state)
+{
+	struct seen seen;
+	uint64_t now = monotonic_ns();
+	unsigned int before;
+
+	(void)state;
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	submit(now, 10);
+	assert_int_equal(write_out(now), 0);
+	before = rec.store.current;
+	submit(now, 10);
+	flash.fail = 100;
+	assert_int_equal(write_out(now), -EIO);
+	assert_int_equal(rec.store.durable_to, 1);
+	flash.fail = 0;
+	assert_int_equal(write_out(now), 0);
+	assert_int_not_equal(rec.store.current, before);
+	assert_int_equal(rec.store.durable_to, 2);
+	assert_int_equal(rec.store.state, STORE_RECORDING);
+	assert_int_equal(rec.store.counts.errors, 1);
+	see_all(&seen);
+	assert_int_equal(seen.count, 2);
+	assert_complete(&seen);
+}
+
+static void a_medium_that_fails_costs_a_gap_and_not_its_past(void **state)
+{
+	struct seen seen;
+	uint64_t now = monotonic_ns();
+	unsigned int tries = 0, moved = 0, last;
+
+	(void)state;
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	for (int i = 0; i < 3; i++) {
+		submit(now, 10);
+		assert_int_equal(write_out(now), 0);
+	}
+	submit(now, 10);
+	submit(now, 10);
+	flash.fail = 100;
+	assert_int_equal(write_out(now), -EIO);
+	assert_int_equal(write_out(now), -EIO);
+	assert_int_equal(rec.store.state, STORE_FAILED);
+	assert_int_equal(rec.store.reason.code, EIO);
+	assert_int_equal(rec.store.counts.failed, 2);
+	/* whoever waits for these learns that they are lost */
+	assert_int_equal(rec.store.durable_to, 5);
+	/* tried with growing pauses, 30 s: a dozen times, in the same segment */
+	last = rec.store.current;
+	for (uint64_t t = now; t < now + 30 * NSEC_PER_SEC; t += 10 * NSEC_PER_MSEC) {
+		tries += write_out(t) == -EIO;
+		moved += rec.store.current != last;
+		last = rec.store.current;
+	}
+	assert_in_range(tries, 8, 12);
+	assert_int_equal(moved, 0);
+	flash.fail = 0;
+	now += 60 * NSEC_PER_SEC;
+	submit(now, 10);
+	while (!write_out(now))
+		;
+	assert_int_equal(rec.store.state, STORE_RECORDING);
+	assert_int_equal(rec.store.reason.code, 0);
+	assert_true(store_idle(&rec.store));
+	see_all(&seen);
+	assert_int_equal(seen.count, 5);
+	assert_true(seen.gap[3] && seen.lost[3] == 2 && seen.sequences[3] == 4);
+	assert_complete(&seen);
+}
+
+static void cached_flushes_once_a_window(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct store_write w;
+
+	(void)state;
+	config.cached = true;
+	for (int i = 0; i < 13; i++)
+		submit(now, 600);
+	assert_true(store_next(&rec.store, now, &w));
+	assert_false(w.flush);
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	/* written, and not counted on */
+	assert_int_equal(rec.store.durable_to, 0);
+	assert_false(store_idle(&rec.store));
+	now = rec.intake.last_ns;
+	assert_true(store_due(&rec.store, now) <= now + WINDOW / 2);
+	assert_true(store_next(&rec.store, now + WINDOW / 2, &w));
+	assert_true(w.flush);
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	assert_int_equal(rec.store.durable_to, 13);
+	assert_true(store_idle(&rec.store));
+}
+
+static void what_is_too_old_is_forgotten(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct segment gone;
+
+	(void)state;
+	config.retain_ns = 60 * NSEC_PER_SEC;
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	for (int i = 0; i < 40; i++) {
+		submit(now, 600);
+		assert_int_equal(write_out(now), 0);
+	}
+	assert_true(rec.store.generation >= 3);
+	assert_false(store_expire(&rec.store, now + 59 * NSEC_PER_SEC, realtime_ns(), &gone));
+	assert_true(store_expire(&rec.store, now + 61 * NSEC_PER_SEC, 0, &gone));
+	assert_true(gone.generation < rec.store.generation);
+	assert_int_equal(rec.store.count, MEDIUM_SEGMENTS - 1);
+	gone.generation = 0;
+	assert_int_equal(store_add(&rec.store, &gone), 0);
+	submit(now, 600);
+	assert_int_equal(write_out(now), 0);
+	config.retain_ns = 0;
+}
+
+/*
+ * A recording of random records, with failing steps or without, through several
+ * starts, each ended by a power cut in the middle of a chain.
+ */
+static void one_life(unsigned int seed, unsigned int failing, bool cached)
+{
+	uint64_t now = monotonic_ns(), durable = 0;
+	struct seen seen;
+
+	srandom(seed);
+	seed_now = seed;
+	flash_failed = failing;
+	config.cached = cached;
+	test_medium_make(&flash, "arm", id);
+	for (int start = 0; start < 8; start++) {
+		struct recovered r = open_recorder();
+		int turns = (int)(random() % 60);
+		struct store_write w;
+
+		if (start && durable) {
+			/* everything durable counts, and no number is given twice */
+			if (!r.any || r.last_sequence + 1 < durable)
+				fail_msg("seed %u: of %llu durable records %llu are found", seed,
+					 (unsigned long long)durable, (unsigned long long)(r.any ? r.last_sequence + 1 : 0));
+			assert_false(r.damaged);
+			see_all(&seen);
+			assert_complete(&seen);
+			assert_true(seen.count && seen.sequences[seen.count - 1] == r.last_sequence);
+			/* retained: all segments but the oldest and the one that is begun */
+			assert_true(seen.count >= 10 || seen.sequences[0] == 0 || !r.newest || r.newest->head.generation > MEDIUM_SEGMENTS - 2);
+		}
+		flash.fail = failing;
+		while (turns--) {
+			for (long n = random() % 8; n > 0; n--)
+				submit(now, (uint32_t)(random() % 601));
+			now += (uint64_t)random() % WINDOW;
+			while (random() % 8 && !write_out(now))
+				;
+		}
+		durable = rec.store.durable_to;
+		if (seed_now==9) print_message("CUT\n");
+		/* what the store gave up and could not tell yet is no record */
+		if (rec.store.lost_first != rec.store.lost_next && rec.store.lost_first < durable)
+			durable = rec.store.lost_first;
+		flash.fail = 0;
+		if (store_next(&rec.store, now + WINDOW, &w))
+			test_medium_write(&flash, &w, (unsigned int)random() % 4);
+		test_medium_cut(&flash);
+		close_recorder();
+	}
+}
+
+static void power_cuts(void **state)
+{
+	(void)state;
+	for (unsigned int seed = 1; seed <= 300; seed++)
+		one_life(seed, 0, false);
+	for (unsigned int seed = 1; seed <= 150; seed++)
+		one_life(seed, 0, true);
+}
+
+static void power_cuts_of_a_failing_medium(void **state)
+{
+	(void)state;
+	for (unsigned int seed = 1; seed <= 300; seed++)
+		one_life(seed, 10, seed % 3 == 0);
+}
+
+int main(void)
+{
+#define TEST(name)	cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(it_writes_at_half_of_the_window_or_a_full_chunk),
+		TEST(late_records_are_counted),
+		TEST(a_failed_batch_goes_to_the_next_segment),
+		TEST(a_medium_that_fails_costs_a_gap_and_not_its_past),
+		TEST(cached_flushes_once_a_window),
+		TEST(what_is_too_old_is_forgotten),
+		cmocka_unit_test(power_cuts),
+		cmocka_unit_test(power_cuts_of_a_failing_medium),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

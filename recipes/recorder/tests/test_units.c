@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "units.h"
+
+struct good {
+	const char *text;
+	uint64_t value;
+};
+
+static void sizes(void **state)
+{
+	static const struct good good[] = {
+		{ "0", 0 },
+		{ "16384", 16384 },
+		{ "16KiB", 16384 },
+		{ "16 KiB", 16384 },
+		{ "2MiB", 2097152 },
+		{ "1.5M", 1572864 },
+		{ "100MB", 100000000 },
+		{ "1kB", 1000 },
+		{ "7B", 7 },
+		{ "1T", UINT64_C(1) << 40 },
+		{ "0.1K", 102 },
+	};
+	static const char *const bad[] = {
+		"", "-1", "+1", "x", "1.", ".5M", "1m", "1Mi", "1 M B", "M", "0x10", "1e3", "1KiB ",
+		" 1", "9223372036854775808", "99999999T", "1.5.5M", "5ms", "1000000000000000000.1",
+	};
+	uint64_t n;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_true(parse_bytes(good[i].text, &n));
+		assert_int_equal(n, good[i].value);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_false(parse_bytes(bad[i], &n));
+}
+
+static void times(void **state)
+{
+	static const struct good good[] = {
+		{ "0", 0 },
+		{ "5ms", 5000000 },
+		{ "0.5 ms", 500000 },
+		{ "200us", 200000 },
+		{ "10ns", 10 },
+		{ "2s", 2000000000 },
+		{ "3min", UINT64_C(180000000000) },
+		{ "1h", UINT64_C(3600000000000) },
+		{ "7d", UINT64_C(604800000000000) },
+	};
+	static const char *const bad[] = { "", "5", "5 m", "-5ms", "5MS", "5msec", "200000d", "nan", "1.ms" };
+	uint64_t n;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_true(parse_duration(good[i].text, &n));
+		assert_int_equal(n, good[i].value);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_false(parse_duration(bad[i], &n));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(times),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
