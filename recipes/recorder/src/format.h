@@ -64,6 +64,18 @@ struct ekr_segment_head {
 	uint8_t boot_id[16];		/* of the boot whose monotonic clock its records have */
 	int64_t realtime_ns;		/* when this use began, CLOCK_REALTIME */
 	uint64_t monotonic_ns;		/* when this use began, CLOCK_MONOTONIC */
+	uint32_t flags;			/* enum ekr_segment_flag */
+	uint32_t pad;
+};
+
+/*
+ * Without EKR_SEGMENT_CACHED a batch is written when the one before it is durable:
+ * a break that has a later batch behind it is damage, and what follows counts. With
+ * it batches may reach the medium in any order until a flush: behind a break in
+ * the segment that a power cut ended, nothing counts.
+ */
+enum ekr_segment_flag {
+	EKR_SEGMENT_CACHED = 1u << 0,
 };
 
 enum ekr_record_flag {

@@ -236,7 +236,8 @@ static bool same_boot(const struct ekr_segment_head *head, const uint8_t boot_id
 static bool same_terms(const struct ekr_segment_head *head, const struct channel_config *config)
 {
 	return head->record_size == config->record_size && head->period_ns == config->period_ns &&
-	       head->window_ns == config->window_ns && head->size == config->segment;
+	       head->window_ns == config->window_ns && head->size == config->segment &&
+	       !(head->flags & EKR_SEGMENT_CACHED) == !config->cached;
 }
 
 /* begins where the recording ended, and tells a gap if that was not in order */

@@ -139,7 +139,7 @@ static void scan_segment(struct scan *s)
 			at = 0;
 			continue;
 		}
-		if (!look_ahead(s, &at))
+		if (s->segment->head.flags & EKR_SEGMENT_CACHED || !look_ahead(s, &at))
 			return;
 		s->broken = true;
 		s->expected = record_in(s, at)->batch;

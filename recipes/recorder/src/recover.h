@@ -7,7 +7,7 @@
  * At most one batch of the direct backend is under way at a time. So a batch
  * with number n proves that all before n were durable, and a break in one of
  * them is damage behind which the search goes on; a break in the last one is
- * where the power was cut.
+ * where the power was cut. Of the cached backend the first break is the end.
  */
 #ifndef EKR_RECOVER_H
 #define EKR_RECOVER_H

@@ -10,7 +10,7 @@
 
 #include "crc.h"
 
-_Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
+_Static_assert(sizeof(struct ekr_segment_head) == 160, "no holes");
 
 void segment_name(char name[SEGMENT_NAME], uint32_t index)
 {

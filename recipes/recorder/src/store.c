@@ -279,6 +279,7 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 		.window_ns = s->config->window_ns,
 		.realtime_ns = segment->opened_realtime_ns,
 		.monotonic_ns = now,
+		.flags = s->config->cached ? EKR_SEGMENT_CACHED : 0,
 	};
 	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
 	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));

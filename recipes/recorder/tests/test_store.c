@@ -102,7 +102,6 @@ static int write_out(uint64_t now)
 	/* under way: no second one */
 	assert_false(store_next(&rec.store, now, &(struct store_write){ 0 }));
 	ret = test_medium_write(&flash, &w, 100);
-	if (seed_now==9) print_message("write gen %lu fresh %d chunk %lu-%lu len %zu off %lu flush %d ret %d dur %lu fails %u lost %lu-%lu\n", rec.store.generation, rec.store.fresh, rec.store.writing?rec.store.writing->first:0, rec.store.writing?rec.store.writing->next_sequence:0,w.length,w.offset,w.flush,ret,rec.store.durable_to,rec.store.failures,rec.store.lost_first,rec.store.lost_next);
 	store_done(&rec.store, now, ret);
 	return ret;
 }
@@ -412,14 +411,14 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 		}
 		flash.fail = failing;
 		while (turns--) {
-			for (long n = random() % 8; n > 0; n--)
+			for (long n = random() % 12; n > 0; n--)
 				submit(now, (uint32_t)(random() % 601));
-			now += (uint64_t)random() % WINDOW;
+			/* slowly, so that chunks are full before they are due; or fast */
+			now += (uint64_t)random() % (seed % 2 ? WINDOW : WINDOW / 16);
 			while (random() % 8 && !write_out(now))
 				;
 		}
 		durable = rec.store.durable_to;
-		if (seed_now==9) print_message("CUT\n");
 		/* what the store gave up and could not tell yet is no record */
 		if (rec.store.lost_first != rec.store.lost_next && rec.store.lost_first < durable)
 			durable = rec.store.lost_first;
