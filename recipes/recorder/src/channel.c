@@ -40,7 +40,7 @@ void channel_mark_stopped(struct channel *c)
 	struct marker m;
 	struct error e;
 
-	if (!atomic_load(&c->open) || s->current >= s->count)
+	if (!atomic_load(&c->open))
 		return;
 	m = (struct marker){
 		.generation = s->generation,
@@ -48,6 +48,9 @@ void channel_mark_stopped(struct channel *c)
 		.batches = s->batch,
 		.next_sequence = c->intake.next_sequence,
 	};
+	/* nothing was written since the start: the recording ends where that found its end */
+	if (s->current >= s->count)
+		m = c->found;
 	if (marker_write(c->directory, &m, &e))
 		log_warning("channel %s: %s; the next start will tell a gap", c->config.name, e.text);
 }

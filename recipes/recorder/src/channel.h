@@ -34,8 +34,8 @@ struct channel {
 	_Atomic uint32_t made;		/* segments that are ready */
 	atomic_bool open;
 	_Atomic pid_t writer;		/* who has it, 0: nobody */
-	bool in_order;			/* the recording that was found had been stopped in order */
-	struct marker found;		/* and this is what said so */
+	bool in_order;			/* what was found had been stopped in order */
+	struct marker found;		/* and this said so; zeros: there was nothing */
 };
 
 /* Memory and locks; a channel whose configuration is none gets no memory. */

@@ -16,6 +16,8 @@ void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 	in->buffer = buffer;
 	in->record_size = record_size;
 	in->next_sequence = next_sequence;
+	/* no record is older than its channel is open: a writer may say anything */
+	in->last_ns = monotonic_ns();
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t n)

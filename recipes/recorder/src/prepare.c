@@ -113,6 +113,7 @@ struct found {
 	struct recovered_segment segments[SEGMENTS_MAX];
 	int fds[SEGMENTS_MAX];		/* for reading, in the order of segments */
 	struct recovered r;
+	bool fresh;			/* there is none, not even one that was begun */
 };
 
 static ssize_t read_found(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
@@ -138,6 +139,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	struct dirent *entry;
 	uint32_t index;
 
+	f->fresh = true;
 	if (!dir) {
 		if (again >= 0)
 			close(again);
@@ -146,6 +148,8 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	while ((entry = readdir(dir))) {
 		int fd;
 
+		if (strstr(entry->d_name, ".seg"))
+			f->fresh = false;
 		if (!segment_index(entry->d_name, &index))
 			continue;
 		/* it keeps its name, whatever it is */
@@ -252,7 +256,10 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 
 	if (ret && ret != -ENOENT)
 		return ret;
-	in_order = !ret && m.generation == generation && m.end == r->end && m.batches == r->batches &&
+	/* a recording that is not there has not been stopped either */
+	in_order = f->fresh;
+	if (!ret)
+		in_order = m.generation == generation && m.end == r->end && m.batches == r->batches &&
 		   m.next_sequence >= r->next_sequence && !r->damaged;
 	c->in_order = in_order;
 	c->found = m;
@@ -265,18 +272,21 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 	else if (getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id))
 		return set_errno(e, errno, "getting a random number for the channel");
 	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size,
-		    in_order ? m.next_sequence : r->next_sequence);
+		    in_order && !f->fresh ? m.next_sequence : r->next_sequence);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	add_segments(c, f, reuse && !in_order);
-	if (in_order && same_boot(&r->newest->head, boot.bytes) &&
+	if (in_order && r->newest && same_boot(&r->newest->head, boot.bytes) &&
 	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
-	if (r->newest && !in_order) {
+	if (!in_order) {
 		/* ahead of everything that this start records */
 		intake_lose(&c->intake, EKR_GAP_RESTART, 0);
 		intake_tell(&c->intake);
-		log_warning("channel %s: it was not stopped in order; its last record is %" PRIu64 ", what was submitted later than that is missing",
-			    c->config.name, r->any ? r->last_sequence : 0);
+		if (r->any)
+			log_warning("channel %s: it was not stopped in order; its last record is %" PRIu64 ", what was submitted later than that is missing",
+				    c->config.name, r->last_sequence);
+		else
+			log_warning("channel %s: it was not stopped in order, and holds no record", c->config.name);
 	}
 	if (r->damaged)
 		log_warning("channel %s: segment %08u.seg is damaged; 'verify' tells where",

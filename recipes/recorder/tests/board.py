@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorder under test: its configuration, the process, a writer that may misbehave, and what is on the medium.
+
+EK_BUILD names the build directory; its disk also holds the recordings, because a tmpfs has no direct I/O.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BUILD = Path(os.environ.get("EK_BUILD", "."))
+RECORDER = str(BUILD / "ek-recorder")
+BLOCK = 4096
+OPEN, OPENED, REFUSED, RECORD, SYNC = range(1, 6)
+OVERRUN, RESTART, FAILED, WRITER = range(1, 5)
+
+
+def wait_for(what: Callable[[], Any], limit: float = 20) -> Any:
+    """Until it is so; returns what it gave."""
+    end = time.monotonic() + limit
+    while not (result := what()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return result
+
+
+@dataclass
+class Record:
+    sequence: int
+    payload: bytes
+    monotonic_ns: int
+    realtime_ns: int
+    gap: tuple[int, int] | None  # reason, count
+
+
+def _segment(data: bytes, below: int | None) -> Iterator[Record]:
+    """The records of one use, by the rules of format.h; CRCs are left to the tests in C."""
+    (generation,) = struct.unpack_from("<Q", data, 72)
+    at, batch = BLOCK, 0
+    while at + 56 <= len(data):
+        magic, _crc, length, flags, gen, sequence, mono, real, number = struct.unpack_from("<4I3QqQ", data, at)
+        valid = magic == 0x52524B45 and gen == generation
+        if valid and number == batch:
+            if below is None or sequence < below:
+                payload = data[at + 56 : at + 56 + length]
+                gap = struct.unpack("<2I", payload) if flags & 1 else None
+                yield Record(sequence, payload, mono, real, gap)
+            at += (56 + length + 7) & ~7
+        elif at % BLOCK:
+            at = (at + BLOCK - 1) // BLOCK * BLOCK
+        elif valid and number == batch + 1:
+            batch += 1
+        else:
+            return
+
+
+def recording(directory: Path) -> list[Record]:
+    """All records of a channel, in order."""
+    uses = []
+    for path in directory.glob("*.seg"):
+        data = path.read_bytes()
+        generation, first = struct.unpack_from("<2Q", data, 72)
+        if generation:
+            uses.append((generation, first, data))
+    uses.sort(key=lambda use: use[0])
+    firsts = [first for _, first, _ in uses[1:]]
+    return [r for (_, _, data), below in zip(uses, [*firsts, None], strict=True) for r in _segment(data, below)]
+
+
+def complete(records: list[Record]) -> None:
+    """Numbers grow by one, or by what a gap says."""
+    for before, r in zip(records, records[1:], strict=False):
+        assert r.sequence - before.sequence == ((r.gap[1] or 1) if r.gap else 1), (before.sequence, r)
+
+
+class RawWriter:
+    """Speaks wire.h by hand, so that it can also break it."""
+
+    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 1) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(str(path))
+        self.socket.send(struct.pack("<3I36s", OPEN, version, way, channel.encode()))
+        answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(8))
+        self.refused = self._refusal(answer)
+        if not self.refused:
+            _, self.record_size, self.sequence, _, self.window, self.slots, self.stride = struct.unpack(
+                "<2I3Q2I", answer
+            )
+        if control:
+            fds = array.array("i", control[0][2])
+            self.ring = mmap.mmap(fds[0], 0)
+            self.bell = fds[1]
+            os.close(fds[0])
+
+    @staticmethod
+    def _refusal(message: bytes) -> tuple[int, str] | None:
+        if len(message) < 8 or struct.unpack_from("<I", message)[0] != REFUSED:
+            return None
+        return struct.unpack_from("<i", message, 4)[0], message[8:].split(b"\0")[0].decode()
+
+    def submit(
+        self, payload: bytes, sequence: int | None = None, length: int | None = None, realtime: int = 0
+    ) -> None:
+        if sequence is None:
+            sequence, self.sequence = self.sequence, self.sequence + 1
+        head = struct.pack(
+            "<2I2Qq", RECORD, len(payload) if length is None else length, sequence, time.monotonic_ns(), realtime
+        )
+        self.socket.send(head + payload)
+
+    def sync(self) -> int:
+        """0, or the errno that it was answered with."""
+        self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence))
+        answer = self.socket.recv(4096)
+        kind, error, token, _ = struct.unpack("<IiQQ", answer)
+        assert (kind, token) == (SYNC, 7)
+        return int(error)
+
+    def last_words(self) -> tuple[int, str]:
+        """What it is told before the connection is closed."""
+        words = None
+        while answer := self.socket.recv(4096):
+            words = self._refusal(answer) or words
+        assert words
+        return words
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> RawWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Board:
+    """A configuration and the recorder that runs with it."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.directory = top / "recorder"
+        self.directory.mkdir()
+        self.conf = top / "conf"
+        (self.conf / "channels.d").mkdir(parents=True)
+        self.socket = top / "socket"
+        self.log = top / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.configure()
+
+    def configure(self, **more: str) -> None:
+        keys = {
+            "directory": self.directory,
+            "mountpoint": "no",
+            "socket": self.socket,
+            "group": "",
+            "statistics": self.top / "stats.json",
+        }
+        text = "".join(f"{key} = {value}\n" for key, value in {**keys, **more}.items())
+        (self.conf / "recorder.conf").write_text(text)
+
+    def channel(self, channel: str, **more: str) -> None:
+        keys = {"record_size": "1000", "retain": "1MiB", "segment": "256KiB", "window": "100ms", **more}
+        text = "".join(f"{key} = {value}\n" for key, value in keys.items())
+        (self.conf / "channels.d" / f"{channel}.conf").write_text(text)
+
+    def start(self, *prefix: str, **kwargs: Any) -> float:
+        """Returns how long it took until writers are served, s."""
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*prefix, RECORDER, "run", "--config", str(self.conf)], stderr=log, **kwargs
+            )
+        wait_for(lambda: self.listens() or self.process.poll() is not None)  # type: ignore[union-attr]
+        took = time.monotonic() - began
+        assert self.process.poll() is None, self.log.read_text()
+        return took
+
+    def listens(self) -> bool:
+        with contextlib.suppress(OSError), RawWriter(self.socket, "no-such-channel"):
+            return True
+        return False
+
+    def stop(self) -> float:
+        """Orderly; returns how long it took, s."""
+        assert self.process
+        began = time.monotonic()
+        self.process.terminate()
+        assert self.process.wait(10) == 0, self.log.read_text()
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def stats(self, channel: str) -> dict[str, Any]:
+        def of_this_process() -> dict[str, Any] | None:
+            with contextlib.suppress(FileNotFoundError):
+                stats: dict[str, Any] = json.loads((self.top / "stats.json").read_text())
+                return stats if self.process and stats["pid"] == self.process.pid else None
+            return None
+
+        result: dict[str, Any] = wait_for(of_this_process)["channels"][channel]
+        return result
+
+    def wait_state(self, channel: str, state: str, limit: float = 20) -> dict[str, Any]:
+        def there() -> dict[str, Any] | None:
+            stats = self.stats(channel)
+            return stats if stats["state"] == state else None
+
+        result: dict[str, Any] = wait_for(there, limit)
+        return result
+
+    def writer(self, channel: str, way: int = 1) -> RawWriter:
+        writer = RawWriter(self.socket, channel, way)
+        assert not writer.refused, writer.refused
+        return writer
+
+    def write(self, channel: str, data: bytes, *options: str, status: int = 0) -> str:
+        out = subprocess.run(
+            [RECORDER, "write", "--socket", str(self.socket), *options, channel],
+            input=data,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert out.returncode == status, out.stderr
+        return out.stderr.decode()
+
+    def records(self, channel: str) -> list[Record]:
+        return recording(self.directory / channel)
+
+    def payloads(self, channel: str) -> list[bytes]:
+        return [r.payload for r in self.records(channel) if not r.gap]
+
+    def gaps(self, channel: str) -> list[tuple[int, int]]:
+        return [r.gap for r in self.records(channel) if r.gap]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorder with its folder on the disk of the build directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from board import BUILD, Board
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="board-") as top:
+        board = Board(Path(top))
+        try:
+            yield board
+        finally:
+            board.kill()
+
+
+@pytest.fixture
+def ext4(board: Board) -> Iterator[Callable[[Path, int], None]]:
+    """Mounts a new file system of so many MiB at a path."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    mounted: list[Path] = []
+
+    def mount(at: Path, size: int) -> None:
+        image = board.top / f"{at.name}.img"
+        with image.open("wb") as f:
+            f.truncate(size << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+        at.mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["mount", "-o", "loop,noatime", str(image), str(at)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"no loop mounts here: {done.stderr.strip()}")
+        mounted.append(at)
+
+    yield mount
+    for at in mounted:
+        subprocess.run(["fsfreeze", "-u", str(at)], capture_output=True, check=False)
+    board.kill()
+    for at in reversed(mounted):
+        subprocess.run(["umount", str(at)], check=True)

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each line of the README's table of bad input: its outcome, and that the other channels go on."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from board import FAILED, OVERRUN, RECORDER, SYNC, WRITER, Board, RawWriter, complete, wait_for
+
+Mount = Callable[[Path, int], None]
+
+
+@pytest.fixture
+def pair(board: Board) -> Iterator[Board]:
+    """Two channels; whatever happens to arm, leg records to the end."""
+    board.channel("arm")
+    board.channel("leg")
+    board.start()
+    with board.writer("leg") as leg:
+        leg.submit(b"before")
+        yield board
+        leg.submit(b"after")
+        assert leg.sync() == 0
+    board.stop()
+    assert board.payloads("leg") == [b"before", b"after"]
+    assert board.gaps("leg") == []
+
+
+def sent_and_refused(pair: Board, says: str, send: Callable[[RawWriter], object]) -> None:
+    """It is told why and loses the connection; what it submitted before is recorded, and then a gap."""
+    with pair.writer("arm") as writer:
+        writer.submit(b"good")
+        send(writer)
+        code, words = writer.last_words()
+        assert code == errno.EPROTO
+        assert says in words
+    with pair.writer("arm") as writer:
+        assert writer.sequence == 2
+        writer.submit(b"next")
+        assert writer.sync() == 0
+    assert pair.payloads("arm") == [b"good", b"next"]
+    assert pair.gaps("arm") == [(WRITER, 0)]
+    complete(pair.records("arm"))
+
+
+def test_a_record_larger_than_declared(pair: Board) -> None:
+    sent_and_refused(pair, "larger than declared", lambda w: w.submit(b"x" * 1001))
+
+
+def test_a_message_larger_than_any(pair: Board) -> None:
+    sent_and_refused(pair, "larger than declared", lambda w: w.submit(b"x" * 100_000))
+
+
+def test_a_record_that_lies_about_its_length(pair: Board) -> None:
+    sent_and_refused(pair, "not as long as it says", lambda w: w.submit(b"abc", length=4))
+
+
+def test_a_number_that_went_back(pair: Board) -> None:
+    sent_and_refused(pair, "whose number cannot be", lambda w: w.submit(b"x", sequence=0))
+
+
+def test_a_message_that_is_none(pair: Board) -> None:
+    sent_and_refused(pair, "a message that is none", lambda w: w.socket.send(struct.pack("<I", 99)))
+
+
+def test_a_record_without_a_head(pair: Board) -> None:
+    sent_and_refused(pair, "without a head", lambda w: w.socket.send(struct.pack("<I", 4)))
+
+
+def test_the_tool_leaves_out_lines_that_are_too_long(pair: Board) -> None:
+    said = pair.write("arm", b"one\n" + b"x" * 5000 + b"\ntwo\n", status=1)
+    assert "1 lines were longer than 1000 bytes and left out" in said
+    assert pair.payloads("arm") == [b"one", b"two"]
+
+
+def test_descriptors_that_nobody_asked_for(pair: Board) -> None:
+    with pair.writer("arm") as writer:
+        head = struct.pack("<2I2Qq", 4, 1, 0, 0, 0)
+        for n in range(50):
+            with contextlib.ExitStack() as stack:
+                fds = [stack.enter_context(Path("/dev/null").open("rb")).fileno() for _ in range(8)]
+                writer.socket.sendmsg(
+                    [head[:8] + struct.pack("<Q", n) + head[16:] + b"x"],
+                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("<8i", *fds))],
+                )
+        writer.sequence = 50
+        assert writer.sync() == 0
+        assert pair.process
+        assert len(list(Path(f"/proc/{pair.process.pid}/fd").iterdir())) < 60
+
+
+@pytest.mark.parametrize("head", [17, 1 << 63, (1 << 64) - 1])
+def test_a_ring_that_cannot_be(pair: Board, head: int) -> None:
+    with pair.writer("arm", way=2) as writer:
+        assert writer.slots >= 16
+        writer.ring[64:72] = struct.pack("<Q", head if head != 17 else writer.slots + 1)
+        os.write(writer.bell, struct.pack("<Q", 1))
+        assert "left a ring that cannot be" in writer.last_words()[1]
+        # and it can see that nobody looks any more
+        assert struct.unpack_from("<I", writer.ring, 136)[0] == errno.EPROTO
+    with pair.writer("arm") as writer:
+        writer.submit(b"x")
+        assert writer.sync() == 0
+    assert pair.gaps("arm") == [(WRITER, 0)]
+
+
+def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
+    with pair.writer("arm", way=2) as writer:
+        # a slot that is begun, and one that is submitted before it
+        writer.ring[4096 : 4096 + 32 + 4] = struct.pack("<2I2Qq", 4, 0, 0, time.monotonic_ns(), 0) + b"done"
+        writer.ring[64:72] = struct.pack("<Q", 1)
+        at = 4096 + writer.stride
+        writer.ring[at : at + 10] = b"unfinished"
+    with wait_for(lambda: opened(pair, "arm")) as writer:
+        assert writer.sequence == 1
+        writer.submit(b"next")
+        assert writer.sync() == 0
+    assert pair.payloads("arm") == [b"done", b"next"]
+    assert pair.gaps("arm") == []
+
+
+def opened(board: Board, channel: str) -> RawWriter | None:
+    writer = RawWriter(board.socket, channel)
+    return None if writer.refused else writer
+
+
+def test_a_writer_that_is_killed(pair: Board) -> None:
+    with subprocess.Popen(
+        [RECORDER, "write", "--ring", "--socket", str(pair.socket), "arm"], stdin=subprocess.PIPE
+    ) as writer:
+        assert writer.stdin
+        writer.stdin.write(b"".join(b"%d\n" % n for n in range(100)))
+        writer.stdin.flush()
+        wait_for(lambda: pair.stats("arm")["durable"] == 100)
+        writer.kill()
+        writer.wait()
+        with contextlib.suppress(BrokenPipeError):
+            writer.stdin.close()
+    with wait_for(lambda: opened(pair, "arm")) as again:
+        assert again.sequence == 100
+    assert pair.payloads("arm") == [b"%d" % n for n in range(100)]
+
+
+def test_two_writers_on_one_channel(pair: Board) -> None:
+    with pair.writer("arm") as writer:
+        second = RawWriter(pair.socket, "arm")
+        assert second.refused == (errno.EBUSY, f"channel arm: process {os.getpid()} is its writer")
+        said = pair.write("arm", b"x\n", status=1)
+        assert said == f"ek-recorder write: channel arm: process {os.getpid()} is its writer\n"
+        writer.submit(b"first")
+        assert writer.sync() == 0
+    pair.write("arm", b"second\n")
+    assert pair.payloads("arm") == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("name", ["no-such", "../leg", "", "x" * 36, "ARM"])
+def test_a_channel_that_is_none(pair: Board, name: str) -> None:
+    refused = RawWriter(pair.socket, name).refused
+    assert refused
+    assert refused[0] in (errno.ENOENT, errno.EPROTO)
+
+
+def test_another_version(pair: Board) -> None:
+    refused = RawWriter(pair.socket, "arm", version=2).refused
+    assert refused
+    assert "does not speak version 1" in refused[1]
+
+
+def test_a_client_that_stops_reading(pair: Board) -> None:
+    with pair.writer("arm") as writer:
+        writer.socket.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            for n in range(20000):
+                writer.socket.send(struct.pack("<IiQQ", SYNC, 0, n, 0))
+                sent += 1
+        assert sent > 100
+        writer.socket.setblocking(True)
+        writer.submit(b"x")
+        wait_for(lambda: pair.stats("arm")["durable"] == 1)
+
+
+def test_a_client_that_says_nothing(pair: Board) -> None:
+    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(126)]
+    for s in silent:
+        s.connect(str(pair.socket))
+    # one place is leg's, one is left
+    with pair.writer("arm"):
+        refused = RawWriter(pair.socket, "arm").refused
+        assert refused == (errno.EBUSY, "the recorder has all the connections that it takes")
+    for s in silent:
+        s.close()
+    pair.write("arm", b"x\n")
+
+
+def test_a_clock_that_jumps(pair: Board) -> None:
+    jumps = [0, -(10**18), 2**63 - 1, 5]
+    with pair.writer("arm") as writer:
+        for jump in jumps:
+            writer.submit(b"x", realtime=jump)
+        assert writer.sync() == 0
+    records = pair.records("arm")
+    assert [r.realtime_ns for r in records] == jumps
+    assert [r.monotonic_ns for r in records] == sorted(r.monotonic_ns for r in records)
+    complete(records)
+
+
+def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
+    board.channel("arm", window="soon")
+    board.channel("leg")
+    board.start()
+    board.write("leg", b"x\n")
+    refused = RawWriter(board.socket, "arm").refused
+    assert refused
+    assert refused[0] == errno.EINVAL
+    assert "window = soon: not a time" in refused[1]
+    assert "window = soon: not a time with a unit" in board.log.read_text()
+    assert board.wait_state("arm", "failed")["reason"].endswith("such as 5ms, 2s or 7d")
+    board.stop()
+
+
+def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
+    board.configure(priority="high")
+    out = subprocess.run([RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    assert out.returncode == 2
+    assert "recorder.conf: priority = high: not a whole number" in out.stderr
+    assert out.stderr.count("\n") == 1
+
+
+def test_two_recorders(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    out = subprocess.run([RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    assert out.returncode == 1
+    assert "a recorder listens at" in out.stderr
+    # with a socket of its own it still finds the channel locked
+    out = subprocess.run([RECORDER, "init", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    assert out.returncode == 1
+    assert "another recorder has it" in out.stderr
+    board.write("arm", b"x\n")
+
+
+def test_a_missing_directory_is_waited_for(board: Board) -> None:
+    board.channel("arm")
+    board.directory.rmdir()
+    board.start()
+    refused = RawWriter(board.socket, "arm").refused
+    assert refused
+    assert refused[0] == errno.ENOENT
+    assert f"opening {board.directory}: No such file" in refused[1]
+    board.directory.mkdir()
+    board.wait_state("arm", "recording")
+    board.write("arm", b"x\n")
+    board.stop()
+    assert board.payloads("arm") == [b"x"]
+
+
+def test_nothing_is_recorded_where_nothing_is_mounted(board: Board) -> None:
+    board.configure(mountpoint="yes")
+    board.channel("arm")
+    board.start()
+    refused = RawWriter(board.socket, "arm").refused
+    assert refused
+    assert "nothing is mounted there" in refused[1]
+    assert list(board.directory.iterdir()) == []
+
+
+def test_a_full_partition(board: Board, ext4: Mount) -> None:
+    ext4(board.directory, 16)
+    board.configure(mountpoint="yes")
+    # arm comes first and gets what it needs; leg gets less than it needs; toe gets nothing
+    board.channel("arm", retain="2MiB")
+    board.start()
+    board.wait_state("arm", "recording")
+    wait_for(lambda: board.stats("arm")["segments"] == 9)
+    board.stop()
+    board.channel("leg", retain="64MiB", segment="2MiB")
+    board.channel("toe", retain="64MiB", segment="16MiB")
+    board.start()
+    leg = wait_for(lambda: (s := board.stats("leg"))["reason"] and s)
+    assert "No space left on device" in leg["reason"]
+    assert leg["state"] == "recording"
+    assert 2 <= leg["segments"] < 10
+    toe = board.wait_state("toe", "failed")
+    assert toe["segments"] == 0
+    refused = RawWriter(board.socket, "toe").refused
+    assert refused
+    assert refused[0] == errno.ENOSPC
+    for channel in ("arm", "leg"):
+        board.write(channel, b"x\n")
+        assert board.payloads(channel) == [b"x"]
+    # nothing half-made stays
+    assert not list(board.directory.glob("*/*.new"))
+    board.stop()
+
+
+def test_a_medium_that_hangs_holds_up_its_channel_only(board: Board, ext4: Mount) -> None:
+    ext4(board.directory / "arm", 16)
+    board.channel("arm", buffer="256KiB", writeout="64KiB", retain="4MiB")
+    board.channel("leg")
+    board.start()
+    board.wait_state("arm", "recording")
+    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    with board.writer("arm") as arm, board.writer("leg") as leg:
+        arm.submit(b"before")
+        assert arm.sync() == 0
+        subprocess.run(["fsfreeze", "-f", str(board.directory / "arm")], check=True)
+        for _ in range(500):
+            arm.submit(b"x" * 1000)
+        for n in range(20):
+            leg.submit(b"%d" % n)
+            began = time.monotonic()
+            assert leg.sync() == 0
+            assert time.monotonic() - began < 2
+        lost = wait_for(lambda: board.stats("arm")["lost"]["overrun"])
+        time.sleep(0.2)
+        subprocess.run(["fsfreeze", "-u", str(board.directory / "arm")], check=True)
+        wait_for(lambda: board.stats("arm")["backlog"] < 70_000)
+        arm.submit(b"after")
+        # it is told that something is missing
+        assert arm.sync() == errno.EIO
+        arm.submit(b"and on")
+        assert arm.sync() == 0
+    board.stop()
+    records = board.records("arm")
+    complete(records)
+    gaps = board.gaps("arm")
+    assert [reason for reason, _ in gaps] == [OVERRUN] * len(gaps)
+    assert sum(count for _, count in gaps) >= lost
+    assert len(board.payloads("arm")) + sum(count for _, count in gaps) == 503
+    assert records[-1].payload == b"and on"
+    assert board.payloads("leg") == [b"%d" % n for n in range(20)]
+
+
+def test_a_medium_that_became_read_only(board: Board, ext4: Mount) -> None:
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", retain="4MiB")
+    board.channel("leg")
+    board.start()
+    board.wait_state("arm", "recording")
+    with board.writer("arm") as arm, board.writer("leg") as leg:
+        arm.submit(b"before")
+        assert arm.sync() == 0
+        # what ext4 does to itself when it finds an error
+        done = subprocess.run(["mount", "-o", "remount,abort", str(at)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"cannot abort a file system here: {done.stderr}")
+        arm.submit(b"lost")
+        assert arm.sync() == errno.EIO
+        leg.submit(b"leg")
+        assert leg.sync() == 0
+        stats = board.wait_state("arm", "failed")
+        assert "writing segment" in stats["reason"]
+        assert stats["lost"]["failed"] == 1
+        assert stats["errors"] >= 2
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused
+        assert refused[0] in (errno.EROFS, errno.EIO)
+    assert board.process
+    board.process.terminate()
+    assert board.process.wait(10) == 0
+    assert board.payloads("leg") == [b"leg"]
+    assert FAILED not in [reason for reason, _ in board.gaps("leg")]
+
+
+def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount) -> None:
+    """Writes into blocks that the file system has, but the medium below it has not: they fail until there is room."""
+    pool = board.top / "pool"
+    pool.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12M", "tmpfs", str(pool)], check=True)
+    at = board.directory / "arm"
+    at.mkdir()
+    try:
+        image = pool / "image"
+        with image.open("wb") as f:
+            f.truncate(8 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", str(image)], check=True)
+        subprocess.run(["mount", "-o", "loop,noatime", str(image), str(at)], check=True)
+        try:
+            fails_and_recovers(board, image, pool)
+        finally:
+            board.kill()
+            subprocess.run(["umount", str(at)], check=True)
+    finally:
+        subprocess.run(["umount", str(pool)], check=True)
+
+
+def fails_and_recovers(board: Board, image: Path, pool: Path) -> None:
+    board.channel("arm", retain="2MiB")
+    board.start()
+    board.wait_state("arm", "recording")
+    wait_for(lambda: board.stats("arm")["segments"] == 9)
+    with board.writer("arm") as arm:
+        arm.submit(b"before")
+        assert arm.sync() == 0
+        subprocess.run(["sync"], check=True)
+        # the blocks of all segments that have not been used yet lose what is below them
+        for seg in sorted((board.directory / "arm").glob("*.seg"))[1:]:
+            out = subprocess.run(["filefrag", "-v", "-b4096", str(seg)], capture_output=True, text=True, check=True)
+            for line in out.stdout.splitlines():
+                part = line.replace("..", " ").replace(":", " ").split()
+                if part and part[0].isdigit() and len(part) > 5:
+                    subprocess.run(
+                        ["fallocate", "--punch-hole", "-o", str(int(part[3]) * 4096), "-l", str(int(part[5]) * 4096), str(image)],
+                        check=True,
+                    )
+        # and the rest of the pool is taken
+        with (pool / "other").open("wb", buffering=0) as f, contextlib.suppress(OSError):
+            while True:
+                f.write(bytes(65536))
+        payload = b"x" * 1000
+        for _ in range(400):
+            arm.submit(payload)
+            time.sleep(0.001)
+        stats = board.wait_state("arm", "failed")
+        assert stats["lost"]["failed"] > 0
+        (pool / "other").unlink()
+        board.wait_state("arm", "recording")
+        arm.submit(b"after")
+        assert arm.sync() == errno.EIO
+    board.stop()
+    records = board.records("arm")
+    complete(records)
+    assert FAILED in [reason for reason, _ in board.gaps("arm")]
+    assert len(board.payloads("arm")) + sum(count for _, count in board.gaps("arm")) == 402
+    assert records[-1].payload == b"after"

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ek-recorder as a process: what goes in comes out, in order, and what does not is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from board import RECORDER, RESTART, Board, RawWriter, complete, wait_for
+
+LINES = [b"line %d" % n for n in range(500)]
+
+
+@pytest.mark.parametrize("backend", ["direct", "cached"])
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_what_goes_in_comes_out(board: Board, way: list[str], backend: str) -> None:
+    board.channel("arm", backend=backend)
+    board.start()
+    board.write("arm", b"\n".join(LINES), *way)
+    # it is on the medium when the writer ends, whatever happens then
+    board.kill()
+    assert board.payloads("arm") == LINES
+    records = board.records("arm")
+    complete(records)
+    assert [r.sequence for r in records] == list(range(500))
+    assert records[0].monotonic_ns <= records[-1].monotonic_ns <= time.monotonic_ns()
+    assert abs(records[-1].realtime_ns - time.time_ns()) < 60e9
+
+
+def test_fixed_size_and_binary(board: Board) -> None:
+    data = os.urandom(10_300)
+    board.channel("arm")
+    board.start()
+    board.write("arm", data, "--size", "1000")
+    board.stop()
+    assert [len(p) for p in board.payloads("arm")] == [1000] * 10 + [300]
+    assert b"".join(board.payloads("arm")) == data
+
+
+def test_a_fifo_is_a_writer(board: Board) -> None:
+    fifos = {framing: board.top / f"{framing}.fifo" for framing in ("lines", "fixed")}
+    for framing, fifo in fifos.items():
+        board.channel(framing, fifo=str(fifo), framing=framing, record_size="10")
+    board.start()
+    wait_for(lambda: all(f.is_fifo() for f in fifos.values()))
+    fifos["lines"].write_text("one\ntwo\n")
+    fifos["lines"].write_text("three\n" + "x" * 11 + "\nno end")
+    fifos["fixed"].write_bytes(b"0123456789" * 3 + b"torn")
+    wait_for(lambda: board.stats("lines")["durable"] == 4 and board.stats("fixed")["durable"] == 3)
+    time.sleep(0.3)
+    fifos["fixed"].write_bytes(b"abcdefghij")
+    wait_for(lambda: board.stats("fixed")["durable"] == 4)
+    refused = RawWriter(board.socket, "lines").refused
+    assert refused
+    assert "its writer is the FIFO" in refused[1]
+    board.stop()
+    assert board.payloads("lines") == [b"one", b"two", b"three", b"no end"]
+    assert board.payloads("fixed") == [b"0123456789"] * 3 + [b"abcdefghij"]
+    # a line that is too long, a record that is not whole: one lost each, by the writer
+    assert board.gaps("lines") == board.gaps("fixed") == [(4, 1)]
+    for framing in fifos:
+        complete(board.records(framing))
+
+
+def test_segments_go_round_and_change_no_metadata(board: Board) -> None:
+    board.channel("arm", record_size="16KiB", retain="1MiB", segment="256KiB", writeout="64KiB")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    files = sorted((board.directory / "arm").glob("*.seg"))
+    before = {f: f.stat() for f in files}
+    board.write("arm", os.urandom(5 << 20), "--size", "16384", "--ring")
+    assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+    board.stop()
+    records = board.records("arm")
+    complete(records)
+    assert records[-1].sequence == 319
+    # retain = 1 MiB, less what the ends of segments leave
+    assert sum(len(r.payload) for r in records) > 700_000
+    for f in files:
+        after = f.stat()
+        assert (after.st_ino, after.st_size, after.st_blocks) == (
+            before[f].st_ino,
+            before[f].st_size,
+            before[f].st_blocks,
+        )
+    extents = subprocess.run(["filefrag", "-v", str(files[0])], capture_output=True, text=True, check=False)
+    if extents.returncode == 0:
+        assert "unwritten" not in extents.stdout
+
+
+def test_an_orderly_restart_leaves_no_trace(board: Board) -> None:
+    board.channel("arm")
+    for start in range(3):
+        board.start()
+        board.wait_state("arm", "recording")
+        with board.writer("arm") as writer:
+            assert writer.sequence == start
+            writer.submit(b"%d" % start)
+        assert board.stop() < 2
+    assert board.payloads("arm") == [b"0", b"1", b"2"]
+    assert board.gaps("arm") == []
+    # it goes on in the same segment
+    used = [f for f in (board.directory / "arm").glob("*.seg") if struct.unpack_from("<Q", f.read_bytes(), 72)[0]]
+    assert len(used) == 1
+
+
+def test_a_killed_recorder_tells_a_gap_and_goes_on(board: Board) -> None:
+    board.channel("arm")
+    for start in range(4):
+        assert board.start() < 2
+        with board.writer("arm") as writer:
+            for n in range(100):
+                writer.submit(b"%d/%d" % (start, n))
+            assert writer.sync() == 0
+            # within the window: may be there or not
+            writer.submit(b"maybe")
+            board.kill()
+    board.start()
+    board.stop()
+    records = board.records("arm")
+    complete(records)
+    assert [r.payload for r in records if not r.gap and r.payload != b"maybe"] == [
+        b"%d/%d" % (start, n) for start in range(4) for n in range(100)
+    ]
+    assert board.gaps("arm") == [(RESTART, 0)] * 4
+
+
+def test_restarts_do_not_eat_the_recording(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    board.write("arm", b"precious\n")
+    for _ in range(10):
+        board.kill()
+        board.start()
+        time.sleep(0.15)
+    board.stop()
+    assert board.payloads("arm") == [b"precious"]
+    assert board.gaps("arm") == [(RESTART, 0)]
+
+
+def test_a_stop_takes_what_was_submitted(board: Board) -> None:
+    board.channel("arm", window="10s", ring="yes")
+    board.channel("leg", window="10s")
+    board.start()
+    with board.writer("leg") as socket_writer, subprocess.Popen(
+        [RECORDER, "write", "--ring", "--socket", str(board.socket), "arm"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as ring_writer:
+        socket_writer.submit(b"leg")
+        assert ring_writer.stdin
+        ring_writer.stdin.write(b"arm\n")
+        ring_writer.stdin.flush()
+        wait_for(lambda: board.stats("arm")["records"] == 1)
+        assert board.stop() < 2
+        ring_writer.stdin.close()
+        assert ring_writer.wait(10) == 1
+        assert ring_writer.stderr
+        assert b"the recorder has gone" in ring_writer.stderr.read()
+    assert board.payloads("arm") == [b"arm"]
+    assert board.payloads("leg") == [b"leg"]
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == board.gaps("leg") == []
+
+
+def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> None:
+    board.channel("arm")
+    board.channel("leg", retain="512KiB")
+    out = subprocess.run([RECORDER, "init", "--config", str(board.conf)], capture_output=True, text=True, check=True)
+    assert out.stdout == (
+        "arm: 5 segments of 262144 bytes, 5 of them new\nleg: 3 segments of 262144 bytes, 3 of them new\n"
+    )
+    board.start()
+    assert board.wait_state("arm", "recording")["segments"] == 5
+    board.write("arm", b"x\n")
+    board.stop()
+    subprocess.run([RECORDER, "init", "--config", str(board.conf)], capture_output=True, check=True)
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == []
+
+
+def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
+    board.channel("arm")
+    heard = []
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+    ):
+        notify.bind(str(board.top / "notify"))
+        notify.settimeout(10)
+        listener.bind(str(board.socket))
+        listener.listen()
+        fd = listener.fileno()
+        board.start(
+            *("sh", "-c", f'LISTEN_PID=$$ exec "$@" 3<&{fd}', "sh"),
+            pass_fds=(fd,),
+            env={**os.environ, "LISTEN_FDS": "1", "NOTIFY_SOCKET": str(board.top / "notify")},
+        )
+        while not {"WATCHDOG=1", "STATUS=1 of 1 channels are recording"} <= set(heard):
+            heard.append(notify.recv(4096).decode())
+        board.write("arm", b"x\n")
+        board.stop()
+        while "STOPPING=1" not in heard:
+            heard.append(notify.recv(4096).decode())
+    assert heard[0] == "READY=1"
+    # systemd's socket stays
+    assert board.socket.exists()
+    assert board.payloads("arm") == [b"x"]
+
+
+def test_status(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    board.write("arm", b"x\n")
+    wait_for(lambda: board.stats("arm")["durable"] == 1)
+    status = [RECORDER, "status", "--config", str(board.conf)]
+    out = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[:3] for line in out.splitlines()] == [["channel", "state", "records"], ["arm", "recording", "1"]]
+    out = subprocess.run([*status, "--json"], capture_output=True, text=True, check=True).stdout
+    stats = json.loads(out)["channels"]["arm"]
+    assert stats["writer"] == 0
+    assert stats["record_us"].count(":") == 1
+    assert stats["late"] == 0
+    assert stats["synced_ms_ago"] < 5000
+    board.kill()
+
+
+def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
+    """EK_SOAK=60: for so many seconds."""
+    seconds = float(os.environ.get("EK_SOAK", "6"))
+    board.channel("arm", record_size="16KiB", period="5ms", retain="4MiB", segment="512KiB", window="1s")
+    board.channel("leg", record_size="100", retain="1MiB", window="1s")
+    board.start()
+
+    def resident() -> int:
+        assert board.process
+        status = Path(f"/proc/{board.process.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
+
+    with board.writer("arm") as arm:
+        end, first, payload = time.monotonic() + seconds, 0, os.urandom(16384)
+        submitted = 0
+        while time.monotonic() < end:
+            arm.submit(payload)
+            submitted += 1
+            if submitted % 20 == 0:
+                with board.writer("leg") as leg:
+                    leg.submit(b"leg")
+            if not first and time.monotonic() > end - seconds / 2:
+                first = resident()
+            time.sleep(0.005)
+        assert arm.sync() == 0
+    grown = resident() - first
+    wait_for(lambda: board.stats("arm")["durable"] == submitted)
+    for channel in ("arm", "leg"):
+        stats = board.stats(channel)
+        assert stats["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+        assert stats["late"] == 0, stats
+        assert stats["errors"] == 0
+    # the sanitizers keep what was freed for a while
+    assert grown < 6000, f"{grown} KiB more"
+    board.stop()
+    complete(board.records("arm"))
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "says"),
+    [
+        ([], 2, "Usage"),
+        (["fly"], 2, "no command 'fly'"),
+        (["run", "--config", "/nonexistent"], 2, "reading /nonexistent/channels.d: No such file"),
+        (["run", "now"], 2, "'now' is one argument too many"),
+        (["init", "--config", "/nonexistent"], 2, "No such file"),
+        (["write"], 2, "give a channel"),
+        (["write", "--size", "0", "arm"], 2, "--size: not a size"),
+        (["write", "--socket", "/nonexistent", "arm"], 1, "connecting to the recorder at /nonexistent: No such file"),
+        (["write", "arm", "/nonexistent"], 1, "opening /nonexistent"),
+        (["status", "--config", "/nonexistent"], 1, "reading /run/ek-recorder/stats.json"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(args: list[str], status: int, says: str) -> None:
+    out = subprocess.run([RECORDER, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert (out.returncode, out.stdout) == (status, "")
+    assert says in out.stderr
+    assert out.stderr.count("\n") == 1 or not args
+
+
+def test_signals_end_it(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    assert board.process
+    board.process.send_signal(signal.SIGINT)
+    assert board.process.wait(10) == 0
+    assert not board.socket.exists()
