@@ -212,8 +212,8 @@ lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/b
 	$(ENTER) tests/lint $(SOURCE) $(K)/board
 unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.json
 	@$(call stage,unit tests)
-	$(PYTEST) --hypothesis-profile=ci --ignore recipes/loads --ignore recipes/demo conf recipes webui tests/lab/tests tests/flashsim/tests
-	$(ENTER) tests/meson recipes/loads recipes/demo
+	$(PYTEST) --hypothesis-profile=ci --ignore recipes/loads --ignore recipes/demo --ignore recipes/recorder conf recipes webui tests/lab/tests tests/flashsim/tests
+	$(ENTER) tests/meson recipes/loads recipes/demo recipes/recorder
 fuzz: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the property tests with new examples each time, FUZZ times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko

@@ -6,7 +6,8 @@
 
 #include "crc.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "format.h is little-endian, and so are we");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "format.h is little-endian, and so are we");
 _Static_assert(sizeof(struct ekr_record_head) == 56, "no holes");
 
 /* of head and payload, with the crc field as zeros */

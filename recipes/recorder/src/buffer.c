@@ -11,7 +11,8 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 	size_t count = (bytes + chunk_size - 1) / chunk_size;
 	pthread_mutexattr_t attr;
 
-	*b = (struct buffer){ .chunk_size = chunk_size, .count = count > 3 ? (unsigned int)count : 3 };
+	*b = (struct buffer){ .chunk_size = chunk_size,
+			      .count = count > 3 ? (unsigned int)count : 3 };
 	b->chunks = calloc(b->count, sizeof(*b->chunks));
 	b->memory = mmap(NULL, b->count * chunk_size, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -21,7 +22,7 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 			munmap(b->memory, b->count * chunk_size);
 		*b = (struct buffer){ 0 };
 		return set_error(e, ENOMEM, "getting %zu bytes for the buffer: no memory",
-			    (size_t)(count > 3 ? count : 3) * chunk_size);
+				 (size_t)(count > 3 ? count : 3) * chunk_size);
 	}
 	for (unsigned int i = b->count; i-- > 0;) {
 		b->chunks[i].data = b->memory + i * chunk_size;

@@ -52,5 +52,6 @@ void channel_mark_stopped(struct channel *c)
 	if (s->current >= s->count)
 		m = c->found;
 	if (marker_write(c->directory, &m, &e))
-		log_warning("channel %s: %s; the next start will tell a gap", c->config.name, e.text);
+		log_warning("channel %s: %s; the next start will tell a gap", c->config.name,
+			    e.text);
 }

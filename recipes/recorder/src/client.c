@@ -19,24 +19,24 @@
 #include "wire.h"
 
 /* for the recorder to answer that a channel is open: it may be starting */
-#define OPEN_TIMEOUT_MS	10000
+#define OPEN_TIMEOUT_MS 10000
 /* a Unix socket takes messages that are this much smaller than its buffer */
-#define MESSAGE_COST	64u
-#define SEND_BUFFER	(4 << 20)
+#define MESSAGE_COST 64u
+#define SEND_BUFFER  (4 << 20)
 
 struct ek_writer {
 	struct ek_channel channel;
 	enum ek_way way;
-	int socket;		/* -1: none */
-	int bell;		/* eventfd of the ring */
-	struct ekr_ring *ring;	/* NULL: none */
+	int socket;	       /* -1: none */
+	int bell;	       /* eventfd of the ring */
+	struct ekr_ring *ring; /* NULL: none */
 	size_t ring_size;
-	uint32_t slots, stride;	/* our own copies */
+	uint32_t slots, stride; /* our own copies */
 	uint64_t head;		/* slots filled */
 	uint64_t sequence;	/* of the next record */
 	uint64_t lost;
-	uint64_t token;		/* of the last sync */
-	bool gone;		/* the recorder has */
+	uint64_t token; /* of the last sync */
+	bool gone;	/* the recorder has */
 	char error[256];
 };
 
@@ -75,7 +75,8 @@ static int connect_to(struct ek_writer *w, const char *path)
 	setsockopt(w->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	setsockopt(w->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (connect(w->socket, (struct sockaddr *)&address, sizeof(address)))
-		return failed(w, errno, "connecting to the recorder at %.100s: %s", path, strerror(errno));
+		return failed(w, errno, "connecting to the recorder at %.100s: %s", path,
+			      strerror(errno));
 	return 0;
 }
 
@@ -85,10 +86,11 @@ static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, int me
 
 	w->ring_size = EKR_RING_DATA + (size_t)opened->slots * opened->stride;
 	if (memfd < 0 || w->bell < 0 || !opened->slots ||
-	    opened->stride < sizeof(struct ekr_slot) + opened->record_size ||
-	    fstat(memfd, &st) || (size_t)st.st_size != w->ring_size)
+	    opened->stride < sizeof(struct ekr_slot) + opened->record_size || fstat(memfd, &st) ||
+	    (size_t)st.st_size != w->ring_size)
 		return failed(w, EPROTO, "the recorder gave a ring that cannot be");
-	w->ring = mmap(NULL, w->ring_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memfd, 0);
+	w->ring = mmap(NULL, w->ring_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memfd,
+		       0);
 	if (w->ring == MAP_FAILED) {
 		w->ring = NULL;
 		return failed(w, errno, "mapping the ring: %s", strerror(errno));
@@ -107,9 +109,10 @@ static int check_socket(struct ek_writer *w)
 	if (getsockopt(w->socket, SOL_SOCKET, SO_SNDBUF, &size, &length))
 		return failed(w, errno, "asking for the size of the socket: %s", strerror(errno));
 	if (sizeof(struct ekr_submit) + w->channel.record_size + MESSAGE_COST > (unsigned int)size)
-		return failed(w, EMSGSIZE,
-			      "records of %u bytes do not fit into a socket of %d bytes (net.core.wmem_max); a ring takes them",
-			      w->channel.record_size, size);
+		return failed(
+			w, EMSGSIZE,
+			"records of %u bytes do not fit into a socket of %d bytes (net.core.wmem_max); a ring takes them",
+			w->channel.record_size, size);
 	return 0;
 }
 
@@ -122,7 +125,8 @@ static int take_answer(struct ek_writer *w, const void *message, size_t length, 
 	if (length == sizeof(refused) && refused.type == EKR_REFUSED && refused.error > 0)
 		return failed(w, refused.error, "%.*s", (int)sizeof(refused.why), refused.why);
 	memcpy(&opened, message, length < sizeof(opened) ? length : sizeof(opened));
-	if (length != sizeof(opened) || opened.type != EKR_OPENED || opened.record_size > EKR_RECORD_MAX)
+	if (length != sizeof(opened) || opened.type != EKR_OPENED ||
+	    opened.record_size > EKR_RECORD_MAX)
 		return failed(w, EPROTO, "the recorder's answer is none");
 	w->channel = (struct ek_channel){
 		.record_size = opened.record_size,
@@ -158,7 +162,8 @@ static int receive_answer(struct ek_writer *w)
 		n = recvmsg(w->socket, &message, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0 && errno == EAGAIN)
-		return failed(w, ETIMEDOUT, "the recorder did not answer within %d s", OPEN_TIMEOUT_MS / 1000);
+		return failed(w, ETIMEDOUT, "the recorder did not answer within %d s",
+			      OPEN_TIMEOUT_MS / 1000);
 	if (n <= 0)
 		return say_gone(w);
 	head = CMSG_FIRSTHDR(&message);
@@ -171,9 +176,12 @@ static int receive_answer(struct ek_writer *w)
 	return ret;
 }
 
-int ek_writer_open(struct ek_writer **writer, const char *socket, const char *channel, enum ek_way way)
+int ek_writer_open(struct ek_writer **writer, const char *socket, const char *channel,
+		   enum ek_way way)
 {
-	struct ekr_open open = { .type = EKR_OPEN, .version = EKR_WIRE_VERSION, .way = (uint32_t)way };
+	struct ekr_open open = { .type = EKR_OPEN,
+				 .version = EKR_WIRE_VERSION,
+				 .way = (uint32_t)way };
 	struct ek_writer *w = calloc(1, sizeof(*w));
 	int ret;
 
@@ -185,13 +193,15 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
 	if (way != EK_BY_SOCKET && way != EK_BY_RING)
 		return failed(w, EINVAL, "there is no way %d to the recorder", (int)way);
 	if (!channel || !*channel || strlen(channel) > EKR_NAME_MAX)
-		return failed(w, EINVAL, "the name of a channel has 1 to %u characters", EKR_NAME_MAX);
+		return failed(w, EINVAL, "the name of a channel has 1 to %u characters",
+			      EKR_NAME_MAX);
 	memcpy(open.name, channel, strlen(channel));
 	ret = connect_to(w, socket ? socket : EKR_SOCKET);
 	if (ret)
 		return ret;
 	if (send(w->socket, &open, sizeof(open), MSG_NOSIGNAL) < 0)
-		return failed(w, errno, "asking the recorder for channel %s: %s", channel, strerror(errno));
+		return failed(w, errno, "asking the recorder for channel %s: %s", channel,
+			      strerror(errno));
 	return receive_answer(w);
 }
 
@@ -317,7 +327,8 @@ static int submit_by_socket(struct ek_writer *w, const void *record, size_t leng
 		.monotonic_ns = monotonic_ns(),
 		.realtime_ns = realtime_ns(),
 	};
-	struct iovec pieces[2] = { { &submit, sizeof(submit) }, { (void *)(uintptr_t)record, length } };
+	struct iovec pieces[2] = { { &submit, sizeof(submit) },
+				   { (void *)(uintptr_t)record, length } };
 	struct msghdr message = { .msg_iov = pieces, .msg_iovlen = 2 };
 	ssize_t n;
 
@@ -361,7 +372,9 @@ static int left_ms(int timeout_ms, uint64_t until)
 
 static int send_sync(struct ek_writer *w, int timeout_ms, uint64_t until)
 {
-	const struct ekr_sync sync = { .type = EKR_SYNC, .token = ++w->token, .sequence = w->sequence };
+	const struct ekr_sync sync = { .type = EKR_SYNC,
+				       .token = ++w->token,
+				       .sequence = w->sequence };
 	struct pollfd poll_fd = { .fd = w->socket, .events = POLLOUT };
 
 	for (;;) {
@@ -387,7 +400,8 @@ static int send_sync(struct ek_writer *w, int timeout_ms, uint64_t until)
 
 int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 {
-	uint64_t until = monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
+	uint64_t until =
+		monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
 	int ret;
 
 	if (w->gone || w->socket < 0)
@@ -407,14 +421,16 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 			continue;
 		}
 		if (!ret)
-			return failed(w, ETIMEDOUT, "not everything is on the medium after %d ms", timeout_ms);
+			return failed(w, ETIMEDOUT, "not everything is on the medium after %d ms",
+				      timeout_ms);
 		ret = 0;
 		n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
 		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED) {
 			w->gone = true;
-			return failed(w, EPIPE, "%.*s", (int)sizeof(answer.refused.why), answer.refused.why);
+			return failed(w, EPIPE, "%.*s", (int)sizeof(answer.refused.why),
+				      answer.refused.why);
 		}
 		if (n <= 0)
 			return say_gone(w);
@@ -431,12 +447,14 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 
 int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 {
-	uint64_t until = monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
+	uint64_t until =
+		monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
 
 	if (w->gone || w->socket < 0)
 		return -EPIPE;
 	for (;;) {
-		struct pollfd poll_fd = { .fd = w->socket, .events = w->way == EK_BY_RING ? 0 : POLLOUT };
+		struct pollfd poll_fd = { .fd = w->socket,
+					  .events = w->way == EK_BY_RING ? 0 : POLLOUT };
 		int left = left_ms(timeout_ms, until), ret;
 
 		if (w->way == EK_BY_RING && (is_shut(w) || filled(w) < w->slots))
@@ -454,7 +472,8 @@ int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 		if (ret > 0)
 			return 0;
 		if (!left_ms(timeout_ms, until))
-			return failed(w, ETIMEDOUT, "there was no room for a record within %d ms", timeout_ms);
+			return failed(w, ETIMEDOUT, "there was no room for a record within %d ms",
+				      timeout_ms);
 	}
 }
 

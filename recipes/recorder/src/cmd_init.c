@@ -26,8 +26,9 @@ static int make(struct prepare *p, struct channel *c, struct error *e)
 	} while (!ret);
 	if (ret < 0)
 		return ret;
-	printf("%s: %" PRIu32 " segments of %" PRIu64 " bytes, %" PRIu32 " of them new\n", c->config.name,
-	       atomic_load(&c->made), c->config.segment, atomic_load(&c->made) - before);
+	printf("%s: %" PRIu32 " segments of %" PRIu64 " bytes, %" PRIu32 " of them new\n",
+	       c->config.name, atomic_load(&c->made), c->config.segment,
+	       atomic_load(&c->made) - before);
 	/* nothing was recorded: the next start is to find what this one did */
 	return prepare_leave(c, e);
 }
@@ -95,7 +96,8 @@ int cmd_init(int argc, char **argv)
 		}
 	}
 	if (optind != argc) {
-		fprintf(stderr, "ek-recorder init: '%s' is one argument too many (see --help)\n", argv[optind]);
+		fprintf(stderr, "ek-recorder init: '%s' is one argument too many (see --help)\n",
+			argv[optind]);
 		return 2;
 	}
 	return init(dir);

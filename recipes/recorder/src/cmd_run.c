@@ -27,11 +27,11 @@
 #include "storage.h"
 
 /* a loop that has not turned for this long hangs: they turn each second */
-#define LOOP_HANGS	(5 * NSEC_PER_SEC)
+#define LOOP_HANGS (5 * NSEC_PER_SEC)
 /* I/O that takes longer hangs; a slow card with a full queue takes seconds */
-#define MEDIUM_HANGS	(30 * NSEC_PER_SEC)
+#define MEDIUM_HANGS (30 * NSEC_PER_SEC)
 /* for what is still to be written when the recorder is stopped */
-#define STOP_TIME	(1500 * NSEC_PER_MSEC)
+#define STOP_TIME (1500 * NSEC_PER_MSEC)
 
 struct recorder {
 	struct recorder_config config;
@@ -69,7 +69,8 @@ static int open_channels(struct recorder *r, struct error *e)
 		if (ret == -ENOMEM && !c->broken.code) {
 			/* the others may have what they need */
 			c->broken = *e;
-			log_error("channel %s: %s; the channel is left out", c->config.name, e->text);
+			log_error("channel %s: %s; the channel is left out", c->config.name,
+				  e->text);
 		} else if (ret) {
 			return ret;
 		}
@@ -102,7 +103,8 @@ static int start(struct recorder *r, struct error *e)
 	if (!ret)
 		ret = ingest_open(&r->ingest, r->channels, r->count, r->listener, e);
 	if (!ret)
-		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd, priority, e);
+		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd,
+				    priority, e);
 	/* recovery, so that the first writer gets the number to go on with */
 	if (!ret)
 		ret = prepare_start(&r->prepare, e);
@@ -130,7 +132,8 @@ static void tell_status(struct recorder *r)
 
 		recording += !strcmp(state, "recording");
 		if (reason.code && !*amiss)
-			snprintf(amiss, sizeof(amiss), "; %s: %.120s", r->channels[i].config.name, reason.text);
+			snprintf(amiss, sizeof(amiss), "; %s: %.120s", r->channels[i].config.name,
+				 reason.text);
 	}
 	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, r->count, amiss);
 }
@@ -256,7 +259,8 @@ int cmd_run(int argc, char **argv)
 		}
 	}
 	if (optind != argc) {
-		fprintf(stderr, "ek-recorder run: '%s' is one argument too many (see --help)\n", argv[optind]);
+		fprintf(stderr, "ek-recorder run: '%s' is one argument too many (see --help)\n",
+			argv[optind]);
 		return 2;
 	}
 	return run(dir);

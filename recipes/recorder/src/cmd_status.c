@@ -13,7 +13,7 @@
 #include "config.h"
 
 /* the recorder writes each second */
-#define STALE	(10 * NSEC_PER_SEC)
+#define STALE (10 * NSEC_PER_SEC)
 
 static uint64_t number(sd_json_variant *v, const char *key)
 {
@@ -35,10 +35,12 @@ static void print_channel(const char *name, sd_json_variant *c)
 	uint64_t buffer = number(c, "buffer");
 	const char *reason = text(c, "reason");
 
-	printf("%-20s %-10s %10" PRIu64 " %9.1f MB %8" PRIu64 " %6" PRIu64 " %7.0f %% %9.1f ms %9.1f ms\n",
+	printf("%-20s %-10s %10" PRIu64 " %9.1f MB %8" PRIu64 " %6" PRIu64
+	       " %7.0f %% %9.1f ms %9.1f ms\n",
 	       name, text(c, "state"), number(c, "records"), (double)number(c, "bytes") / 1e6,
 	       lost ? number(lost, "overrun") + number(lost, "failed") + number(lost, "writer") : 0,
-	       number(c, "late"), buffer ? 100.0 * (double)number(c, "backlog") / (double)buffer : 0.0,
+	       number(c, "late"),
+	       buffer ? 100.0 * (double)number(c, "backlog") / (double)buffer : 0.0,
 	       (double)number(c, "record_p99_us") / 1e3, (double)number(c, "record_max_us") / 1e3);
 	if (*reason)
 		printf("%-20s %s\n", "", reason);
@@ -53,14 +55,15 @@ static int print_table(const char *path, sd_json_variant *all)
 		fprintf(stderr, "ek-recorder status: %s has no channels in it\n", path);
 		return 1;
 	}
-	printf("%-20s %-10s %10s %12s %8s %6s %9s %12s %12s\n", "channel", "state", "records", "bytes",
-	       "lost", "late", "backlog", "durable p99", "worst");
+	printf("%-20s %-10s %10s %12s %8s %6s %9s %12s %12s\n", "channel", "state", "records",
+	       "bytes", "lost", "late", "backlog", "durable p99", "worst");
 	for (size_t i = 0; i + 1 < sd_json_variant_elements(channels); i += 2)
 		print_channel(sd_json_variant_string(sd_json_variant_by_index(channels, i)),
 			      sd_json_variant_by_index(channels, i + 1));
 	if (now > then && now - then < STALE)
 		return fflush(stdout) ? 1 : 0;
-	fprintf(stderr, "ek-recorder status: this is not of now: the recorder does not run, or hangs\n");
+	fprintf(stderr,
+		"ek-recorder status: this is not of now: the recorder does not run, or hangs\n");
 	return 1;
 }
 
@@ -125,7 +128,8 @@ int cmd_status(int argc, char **argv)
 		}
 	}
 	if (optind != argc) {
-		fprintf(stderr, "ek-recorder status: '%s' is one argument too many (see --help)\n", argv[optind]);
+		fprintf(stderr, "ek-recorder status: '%s' is one argument too many (see --help)\n",
+			argv[optind]);
 		return 2;
 	}
 	snprintf(path, sizeof(path), "%.200s/recorder.conf", dir);

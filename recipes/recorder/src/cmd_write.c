@@ -22,8 +22,8 @@
 struct options {
 	const char *socket;
 	const char *channel;
-	const char *file;	/* NULL: standard input */
-	uint64_t size;		/* of a record, 0: lines */
+	const char *file; /* NULL: standard input */
+	uint64_t size;	  /* of a record, 0: lines */
 	enum ek_way way;
 	bool wait;
 	bool sync;
@@ -132,7 +132,9 @@ static int copy(struct ek_writer *w, const struct options *o, int fd, uint64_t *
 		used += (size_t)n;
 		while (!status && used) {
 			unsigned char *end = o->size ? NULL : memchr(buffer, '\n', used);
-			size_t length = end ? (size_t)(end - buffer) : o->size && used >= most ? most : 0;
+			size_t length = end			? (size_t)(end - buffer) :
+					o->size && used >= most ? most :
+								  0;
 			size_t taken = end ? length + 1 : length;
 
 			if (!taken && used <= most && !skipping)
@@ -173,10 +175,13 @@ static int run(struct ek_writer *w, const struct options *o, int fd)
 		status = 1;
 	}
 	if (too_long)
-		fprintf(stderr, "ek-recorder write: %" PRIu64 " lines were longer than %u bytes and left out\n",
+		fprintf(stderr,
+			"ek-recorder write: %" PRIu64
+			" lines were longer than %u bytes and left out\n",
 			too_long, ek_writer_channel(w)->record_size);
 	if (ek_writer_lost(w))
-		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n", ek_writer_lost(w));
+		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n",
+			ek_writer_lost(w));
 	return status || too_long || ek_writer_lost(w) ? 1 : 0;
 }
 

@@ -13,8 +13,8 @@
 #include "units.h"
 #include "wire.h"
 
-#define MIB		(UINT64_C(1) << 20)
-#define GAP_BYTES	(sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
+#define MIB	  (UINT64_C(1) << 20)
+#define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
 
 enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, CHOICE, BUFFER };
 
@@ -22,15 +22,15 @@ struct key {
 	const char *name;
 	enum kind kind;
 	void *to;
-	uint64_t least, most;		/* of numbers */
-	const char *choices[2];		/* of a CHOICE: false, true */
+	uint64_t least, most;	/* of numbers */
+	const char *choices[2]; /* of a CHOICE: false, true */
 	bool set;
 };
 
 struct parse {
 	const char *path;
 	struct key *keys;
-	struct error *error;		/* the first one stays */
+	struct error *error; /* the first one stays */
 };
 
 static int bad(struct parse *p, const char *key, const char *value, const char *why)
@@ -71,7 +71,7 @@ static int put_choice(struct parse *p, const struct key *k, const char *value)
 /* a buffer may also be a time; that becomes bytes when the rate is known */
 struct amount {
 	uint64_t bytes;
-	uint64_t ns;	/* not 0: instead of bytes */
+	uint64_t ns; /* not 0: instead of bytes */
 };
 
 static int put_number(struct parse *p, const struct key *k, const char *value)
@@ -86,7 +86,8 @@ static int put_number(struct parse *p, const struct key *k, const char *value)
 		break;
 	case DURATION:
 		if (!parse_duration(value, &n))
-			return bad(p, k->name, value, "not a time with a unit, such as 5ms, 2s or 7d");
+			return bad(p, k->name, value,
+				   "not a time with a unit, such as 5ms, 2s or 7d");
 		break;
 	case BUFFER:
 		*(struct amount *)k->to = (struct amount){ 0 };
@@ -153,8 +154,9 @@ static int parse_file(const char *path, struct key *keys, struct error *e)
 		set_errno(e, EIO, "reading %s", path);
 	fclose(f);
 	if (line && !e->code)
-		set_error(e, EINVAL, "%s: line %d is not KEY = VALUE, or longer than 198 characters", path,
-		     line);
+		set_error(e, EINVAL,
+			  "%s: line %d is not KEY = VALUE, or longer than 198 characters", path,
+			  line);
 	return e->code ? -e->code : 0;
 }
 
@@ -162,7 +164,10 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 {
 	struct key keys[] = {
 		{ .name = "directory", .kind = PATH, .to = c->directory },
-		{ .name = "mountpoint", .kind = YES_NO, .to = &c->mountpoint, .choices = { "no", "yes" } },
+		{ .name = "mountpoint",
+		  .kind = YES_NO,
+		  .to = &c->mountpoint,
+		  .choices = { "no", "yes" } },
 		{ .name = "socket", .kind = PATH, .to = c->socket },
 		{ .name = "group", .kind = WORD, .to = c->group },
 		{ .name = "priority", .kind = NUMBER, .to = &c->priority, .most = 98 },
@@ -206,8 +211,9 @@ static int take_name(const char *path, struct channel_config *c, struct error *e
 		c->name[length - 5] = '\0';
 	}
 	if (!config_name_ok(c->name))
-		return set_error(e, EINVAL, "%s: not NAME.conf with a NAME of 1 to %u of a-z, 0-9 and -", path,
-			    EKR_NAME_MAX);
+		return set_error(e, EINVAL,
+				 "%s: not NAME.conf with a NAME of 1 to %u of a-z, 0-9 and -", path,
+				 EKR_NAME_MAX);
 	return 0;
 }
 
@@ -242,7 +248,8 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		uint64_t room = c->segment ? c->segment / 4 : c->retain / 16;
 		uint64_t most = clamp(room, MIB / 16, 2 * MIB);
 
-		c->writeout = clamp(c->period_ns ? bytes_in(c, c->window_ns, most) : MIB, MIB / 16, most);
+		c->writeout =
+			clamp(c->period_ns ? bytes_in(c, c->window_ns, most) : MIB, MIB / 16, most);
 	}
 	c->writeout = whole_blocks(c->writeout > one ? c->writeout : one);
 	if (!c->segment)
@@ -250,13 +257,14 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 	c->segment = whole_blocks(c->segment);
 	if (c->segment < EKR_BLOCK + c->writeout)
 		return set_error(e, EINVAL,
-			    "%s: segment: must hold its head and a batch, %llu bytes", path,
-			    (unsigned long long)(EKR_BLOCK + c->writeout));
+				 "%s: segment: must hold its head and a batch, %llu bytes", path,
+				 (unsigned long long)(EKR_BLOCK + c->writeout));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
-		return set_error(e, EINVAL,
-			    "%s: segment: retain would be more than %u segments; larger ones are needed",
-			    path, SEGMENTS_MAX - 1);
+		return set_error(
+			e, EINVAL,
+			"%s: segment: retain would be more than %u segments; larger ones are needed",
+			path, SEGMENTS_MAX - 1);
 	if (buffer->ns && !c->period_ns)
 		return set_error(e, EINVAL, "%s: buffer: a time needs a period; give bytes", path);
 	if (buffer->ns)
@@ -277,21 +285,54 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
 	bool fixed = false;
+	/* clang-format off: a table */
 	struct key keys[] = {
-		{ .name = "record_size", .kind = BYTES, .to = &c->record_size, .least = 1, .most = EKR_RECORD_MAX },
-		{ .name = "period", .kind = DURATION, .to = &c->period_ns, .least = 1000, .most = 86400 * NSEC_PER_SEC },
-		{ .name = "window", .kind = DURATION, .to = &c->window_ns, .least = 10 * NSEC_PER_MSEC, .most = 3600 * NSEC_PER_SEC },
-		{ .name = "retain", .kind = BYTES, .to = &c->retain, .least = EKR_BLOCK, .most = UINT64_C(1) << 46 },
-		{ .name = "retain_time", .kind = DURATION, .to = &c->retain_ns, .least = NSEC_PER_SEC, .most = INT64_MAX },
-		{ .name = "segment", .kind = BYTES, .to = &c->segment, .least = 2 * EKR_BLOCK, .most = UINT64_C(1) << 30 },
-		{ .name = "writeout", .kind = BYTES, .to = &c->writeout, .least = EKR_BLOCK, .most = EKR_BATCH_MAX },
+		{ .name = "record_size",
+		  .kind = BYTES,
+		  .to = &c->record_size,
+		  .least = 1,
+		  .most = EKR_RECORD_MAX },
+		{ .name = "period",
+		  .kind = DURATION,
+		  .to = &c->period_ns,
+		  .least = 1000,
+		  .most = 86400 * NSEC_PER_SEC },
+		{ .name = "window",
+		  .kind = DURATION,
+		  .to = &c->window_ns,
+		  .least = 10 * NSEC_PER_MSEC,
+		  .most = 3600 * NSEC_PER_SEC },
+		{ .name = "retain",
+		  .kind = BYTES,
+		  .to = &c->retain,
+		  .least = EKR_BLOCK,
+		  .most = UINT64_C(1) << 46 },
+		{ .name = "retain_time",
+		  .kind = DURATION,
+		  .to = &c->retain_ns,
+		  .least = NSEC_PER_SEC,
+		  .most = INT64_MAX },
+		{ .name = "segment",
+		  .kind = BYTES,
+		  .to = &c->segment,
+		  .least = 2 * EKR_BLOCK,
+		  .most = UINT64_C(1) << 30 },
+		{ .name = "writeout",
+		  .kind = BYTES,
+		  .to = &c->writeout,
+		  .least = EKR_BLOCK,
+		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "backend", .kind = CHOICE, .to = &c->cached, .choices = { "direct", "cached" } },
+		{ .name = "backend",
+		  .kind = CHOICE,
+		  .to = &c->cached,
+		  .choices = { "direct", "cached" } },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
 		{ .name = "fifo", .kind = PATH, .to = c->fifo },
 		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },
 		{ 0 },
 	};
+	/* clang-format on */
 	int ret;
 
 	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC, .ring = true };

@@ -6,7 +6,7 @@
 #include <limits.h>
 
 /* what ISA-L takes at once: its length is an int */
-#define STEP	((size_t)1 << 30)
+#define STEP ((size_t)1 << 30)
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length)
 {

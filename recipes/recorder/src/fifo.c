@@ -12,9 +12,9 @@
 #include "clock.h"
 #include "log.h"
 
-#define RETRY	(10 * NSEC_PER_SEC)
+#define RETRY (10 * NSEC_PER_SEC)
 /* reads before it is another's turn */
-#define FAIR	8
+#define FAIR 8
 
 static void on_fifo(struct handler *h, uint32_t events);
 

@@ -16,12 +16,12 @@
 #include "thread.h"
 #include "wire.h"
 
-#define EVENTS		32
-#define MESSAGE_LEAST	(64u * 1024)
+#define EVENTS	      32
+#define MESSAGE_LEAST (64u * 1024)
 /* for a connection to say what it wants */
-#define PATIENCE	(10 * NSEC_PER_SEC)
-#define IDLE		NSEC_PER_SEC
-#define GAP_WAITS	(20 * NSEC_PER_MSEC)
+#define PATIENCE  (10 * NSEC_PER_SEC)
+#define IDLE	  NSEC_PER_SEC
+#define GAP_WAITS (20 * NSEC_PER_MSEC)
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {

@@ -6,9 +6,9 @@
 
 #include "clock.h"
 
-#define GAP_BYTES	(sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
+#define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
 /* a writer that has lost more than this without a record has no counter, but noise */
-#define JUMP_MAX	(UINT64_C(1) << 32)
+#define JUMP_MAX (UINT64_C(1) << 32)
 
 void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 		 uint64_t next_sequence)
@@ -39,7 +39,9 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 	/* a number of its own, so that sequences always grow */
 	in->next_sequence += lost ? lost : 1;
 	count(reason == EKR_GAP_OVERRUN ? &in->overrun :
-	      reason == EKR_GAP_RESTART ? &in->restarts : &in->broken, lost ? lost : 1);
+	      reason == EKR_GAP_RESTART ? &in->restarts :
+					  &in->broken,
+	      lost ? lost : 1);
 }
 
 static bool put_gap(struct intake *in)

@@ -18,7 +18,9 @@ static int take_inherited(int count, struct error *e)
 	int fd = SD_LISTEN_FDS_START;
 
 	if (count != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0)
-		return set_error(e, EINVAL, "systemd gave %d sockets, not one that listens for SEQPACKET", count);
+		return set_error(e, EINVAL,
+				 "systemd gave %d sockets, not one that listens for SEQPACKET",
+				 count);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	return fd;
 }
@@ -47,7 +49,8 @@ static int give_to_group(const struct recorder_config *config, struct error *e)
 	errno = 0;
 	group = getgrnam(config->group);
 	if (!group)
-		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group", config->group);
+		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group",
+				 config->group);
 	if (chown(config->socket, (uid_t)-1, group->gr_gid) || chmod(config->socket, 0660))
 		return set_errno(e, errno, "giving %s to group %s", config->socket, config->group);
 	return 0;

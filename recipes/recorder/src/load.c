@@ -25,7 +25,7 @@ static void check_fifo(struct channel *channels, unsigned int count)
 	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
 		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
 			set_error(&c->broken, EINVAL, "%s.conf: fifo = %s: channel %s has it",
-			     c->config.name, c->config.fifo, channels[i].config.name);
+				  c->config.name, c->config.fifo, channels[i].config.name);
 }
 
 static void load_channel(const char *dir, const char *file, struct channel *channels,
@@ -41,13 +41,14 @@ static void load_channel(const char *dir, const char *file, struct channel *chan
 	/* the name of the file, where that is none */
 	if (!*c->config.name)
 		snprintf(c->config.name, sizeof(c->config.name), "%.*s",
-			 (int)(strlen(file) - 5 < EKR_NAME_MAX ? strlen(file) - 5 : EKR_NAME_MAX), file);
+			 (int)(strlen(file) - 5 < EKR_NAME_MAX ? strlen(file) - 5 : EKR_NAME_MAX),
+			 file);
 	if (c->broken.code)
 		log_error("%s; the channel is left out", c->broken.text);
 }
 
-int load_config(const char *dir, struct recorder_config *config, struct channel channels[CHANNELS_MAX],
-		struct error *e)
+int load_config(const char *dir, struct recorder_config *config,
+		struct channel channels[CHANNELS_MAX], struct error *e)
 {
 	struct dirent **files;
 	char path[512];

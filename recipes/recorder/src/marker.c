@@ -9,17 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME	"stopped"
-#define NEW	"stopped.new"
-#define FORM	"generation %" PRIu64 " end %" PRIu64 " batches %" PRIu64 " next %" PRIu64 "\n"
-#define SCAN	"generation %" SCNu64 " end %" SCNu64 " batches %" SCNu64 " next %" SCNu64 "%n"
+#define NAME "stopped"
+#define NEW  "stopped.new"
+#define FORM "generation %" PRIu64 " end %" PRIu64 " batches %" PRIu64 " next %" PRIu64 "\n"
+#define SCAN "generation %" SCNu64 " end %" SCNu64 " batches %" SCNu64 " next %" SCNu64 "%n"
 
 int marker_write(int directory, const struct marker *m, struct error *e)
 {
 	char line[160];
 	int length = snprintf(line, sizeof(line), FORM, m->generation, m->end, m->batches,
 			      m->next_sequence);
-	int fd = openat(directory, NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+	int fd =
+		openat(directory, NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
 	ssize_t n;
 
 	if (fd < 0)
@@ -53,7 +54,9 @@ int marker_take(int directory, struct marker *m, struct error *e)
 	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
 	if (unlinkat(directory, NAME, 0) || fsync(directory))
 		return set_errno(e, errno, "removing the mark of an orderly stop");
-	if (n < 0 || sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) != 4 ||
+	if (n < 0 ||
+	    sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) !=
+		    4 ||
 	    strcmp(line + used, "\n") != 0)
 		return set_error(e, ENOENT, "the mark of an orderly stop is none");
 	return 0;

@@ -24,8 +24,8 @@
 #include "segment.h"
 #include "thread.h"
 
-#define ZEROS		((size_t)1 << 20)
-#define RETRY		(10 * NSEC_PER_SEC)
+#define ZEROS ((size_t)1 << 20)
+#define RETRY (10 * NSEC_PER_SEC)
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
 		 unsigned int count, struct error *e)
@@ -99,7 +99,8 @@ static int open_directory(const struct recorder_config *config, const char *name
 		return -e->code;
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			set_error(e, EBUSY, "%s/%s: another recorder has it", config->directory, name);
+			set_error(e, EBUSY, "%s/%s: another recorder has it", config->directory,
+				  name);
 		else
 			set_errno(e, errno, "locking %s/%s", config->directory, name);
 		close(fd);
@@ -111,9 +112,9 @@ static int open_directory(const struct recorder_config *config, const char *name
 /* the segments of a directory while they are looked into */
 struct found {
 	struct recovered_segment segments[SEGMENTS_MAX];
-	int fds[SEGMENTS_MAX];		/* for reading, in the order of segments */
+	int fds[SEGMENTS_MAX]; /* for reading, in the order of segments */
 	struct recovered r;
-	bool fresh;			/* there is none, not even one that was begun */
+	bool fresh; /* there is none, not even one that was begun */
 };
 
 static ssize_t read_found(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
@@ -156,12 +157,14 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		if (index >= c->next_index)
 			c->next_index = index + 1;
 		if (f->r.count == SEGMENTS_MAX) {
-			log_warning("channel %s: more than %u segments; %s and others stay as they are",
-				    c->config.name, SEGMENTS_MAX, entry->d_name);
+			log_warning(
+				"channel %s: more than %u segments; %s and others stay as they are",
+				c->config.name, SEGMENTS_MAX, entry->d_name);
 			break;
 		}
 		/* past the page cache: nobody else wants it, and it may be what a write has bypassed */
-		fd = openat(c->directory, entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
+		fd = openat(c->directory, entry->d_name,
+			    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
 		if (fd < 0) {
 			log_warning("channel %s: opening %s: %s; it is not used", c->config.name,
 				    entry->d_name, strerror(errno));
@@ -185,8 +188,10 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 		return 0;
 	if (size < EKR_BLOCK + c->config.writeout)
 		return set_error(e, EINVAL,
-			    "its segments of %" PRIu64 " bytes are too small for a batch of %" PRIu64 "; remove them or lower writeout",
-			    size, c->config.writeout);
+				 "its segments of %" PRIu64
+				 " bytes are too small for a batch of %" PRIu64
+				 "; remove them or lower writeout",
+				 size, c->config.writeout);
 	log_warning("channel %s: its segments have %" PRIu64 " bytes, and stay so: not %" PRIu64,
 		    c->config.name, size, c->config.segment);
 	c->config.segment = size;
@@ -210,13 +215,15 @@ static void add_segments(struct channel *c, const struct found *f, bool reuse_ne
 
 		if (fstat(f->fds[i], &st) || !S_ISREG(st.st_mode) ||
 		    (uint64_t)st.st_size != c->config.segment) {
-			log_warning("channel %s: %08u.seg is not a file of %" PRIu64 " bytes; it is not used",
+			log_warning("channel %s: %08u.seg is not a file of %" PRIu64
+				    " bytes; it is not used",
 				    c->config.name, s->index, c->config.segment);
 			continue;
 		}
 		if (s->problem)
-			log_warning("channel %s: the head of %08u.seg: %s; the segment will be used anew",
-				    c->config.name, s->index, s->problem);
+			log_warning(
+				"channel %s: the head of %08u.seg: %s; the segment will be used anew",
+				c->config.name, s->index, s->problem);
 		if (reuse_newest && s == f->r.newest)
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))
@@ -259,8 +266,9 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 	/* a recording that is not there has not been stopped either */
 	in_order = f->fresh;
 	if (!ret)
-		in_order = m.generation == generation && m.end == r->end && m.batches == r->batches &&
-		   m.next_sequence >= r->next_sequence && !r->damaged;
+		in_order = m.generation == generation && m.end == r->end &&
+			   m.batches == r->batches && m.next_sequence >= r->next_sequence &&
+			   !r->damaged;
 	c->in_order = in_order;
 	c->found = m;
 	if (sd_id128_get_boot(&boot))
@@ -283,10 +291,13 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 		intake_lose(&c->intake, EKR_GAP_RESTART, 0);
 		intake_tell(&c->intake);
 		if (r->any)
-			log_warning("channel %s: it was not stopped in order; its last record is %" PRIu64 ", what was submitted later than that is missing",
-				    c->config.name, r->last_sequence);
+			log_warning(
+				"channel %s: it was not stopped in order; its last record is %" PRIu64
+				", what was submitted later than that is missing",
+				c->config.name, r->last_sequence);
 		else
-			log_warning("channel %s: it was not stopped in order, and holds no record", c->config.name);
+			log_warning("channel %s: it was not stopped in order, and holds no record",
+				    c->config.name);
 	}
 	if (r->damaged)
 		log_warning("channel %s: segment %08u.seg is damaged; 'verify' tells where",
@@ -406,7 +417,8 @@ static struct channel *neediest(struct prepare *p, const bool *hopeless)
 	for (unsigned int i = 0; i < p->count; i++) {
 		struct channel *c = &p->channels[i];
 
-		if (hopeless[i] || !atomic_load(&c->open) || atomic_load(&c->made) >= c->config.segments)
+		if (hopeless[i] || !atomic_load(&c->open) ||
+		    atomic_load(&c->made) >= c->config.segments)
 			continue;
 		if (!found || atomic_load(&c->made) < atomic_load(&found->made))
 			found = c;
@@ -447,8 +459,10 @@ static void make_segments(struct prepare *p, char (*said)[sizeof(((struct error 
 			continue;
 		hopeless[i] = true;
 		if (strcmp(said[i], e.text) != 0)
-			log_error("channel %s: %s; it has %u of %" PRIu64 " segments, trying again each 10 s",
-				  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
+			log_error("channel %s: %s; it has %u of %" PRIu64
+				  " segments, trying again each 10 s",
+				  c->config.name, e.text, atomic_load(&c->made),
+				  c->config.segments);
 		memcpy(said[i], e.text, sizeof(e.text));
 	}
 }
@@ -461,7 +475,8 @@ static void pause_until(struct prepare *p, uint64_t until)
 	};
 
 	pthread_mutex_lock(&p->lock);
-	while (!atomic_load(&p->stop) && pthread_cond_timedwait(&p->changed, &p->lock, &ts) != ETIMEDOUT)
+	while (!atomic_load(&p->stop) &&
+	       pthread_cond_timedwait(&p->changed, &p->lock, &ts) != ETIMEDOUT)
 		;
 	pthread_mutex_unlock(&p->lock);
 }

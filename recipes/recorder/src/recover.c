@@ -9,19 +9,19 @@
 #include "segment.h"
 
 /* how far behind a break a later batch is looked for */
-#define LOOK_AHEAD	(2u * EKR_BATCH_MAX)
+#define LOOK_AHEAD (2u * EKR_BATCH_MAX)
 
 /* a look through one segment */
 struct scan {
 	const struct medium *medium;
 	const struct recovered_segment *segment;
-	uint64_t below;			/* sequences from here on are void */
+	uint64_t below; /* sequences from here on are void */
 	unsigned char *buffer;
-	uint64_t at;			/* where the buffer begins in the segment */
-	size_t length;			/* bytes in it */
+	uint64_t at;   /* where the buffer begins in the segment */
+	size_t length; /* bytes in it */
 
-	uint64_t expected;		/* number of the next batch */
-	bool any, broken, other;	/* other: records that are no gap of a restart */
+	uint64_t expected;	 /* number of the next batch */
+	bool any, broken, other; /* other: records that are no gap of a restart */
 	uint64_t last_sequence;
 	int64_t last_realtime_ns;
 	uint64_t end;
@@ -39,7 +39,8 @@ static void read_blocks(struct scan *s, uint64_t at)
 	if (m->read(m->ctx, s->segment->index, s->buffer, length, at) == (ssize_t)length)
 		return;
 	for (size_t i = 0; i < length; i += EKR_BLOCK)
-		if (m->read(m->ctx, s->segment->index, s->buffer + i, EKR_BLOCK, at + i) != EKR_BLOCK)
+		if (m->read(m->ctx, s->segment->index, s->buffer + i, EKR_BLOCK, at + i) !=
+		    EKR_BLOCK)
 			memset(s->buffer + i, 0, EKR_BLOCK);
 }
 
@@ -153,8 +154,9 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 		struct recovered_segment *s = &r->segments[i];
 		ssize_t n = m->read(m->ctx, s->index, buffer, EKR_BLOCK, 0);
 
-		s->problem = n < 0 ? "cannot be read" : n != EKR_BLOCK ? "too short" :
-							segment_head_problem(buffer);
+		s->problem = n < 0	    ? "cannot be read" :
+			     n != EKR_BLOCK ? "too short" :
+					      segment_head_problem(buffer);
 		memcpy(&s->head, buffer, sizeof(s->head));
 		if (!s->problem && s->head.index != s->index)
 			s->problem = "another file's index";
@@ -163,18 +165,22 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 			continue;
 		}
 		if (strcmp(s->head.name, name) != 0)
-			return set_error(e, EINVAL, "segment %08u.seg is of channel '%s'; take it away",
-				    s->index, s->head.name);
-		if (s->head.generation && (!r->newest || s->head.generation > r->newest->head.generation))
+			return set_error(e, EINVAL,
+					 "segment %08u.seg is of channel '%s'; take it away",
+					 s->index, s->head.name);
+		if (s->head.generation &&
+		    (!r->newest || s->head.generation > r->newest->head.generation))
 			r->newest = s;
 	}
 	for (size_t i = 0; i < r->count; i++) {
 		const struct recovered_segment *s = &r->segments[i];
 
 		if (!s->problem && r->newest &&
-		    memcmp(s->head.channel_id, r->newest->head.channel_id, sizeof(s->head.channel_id)) != 0)
-			return set_error(e, EINVAL, "segment %08u.seg is of another recording; take it away",
-				    s->index);
+		    memcmp(s->head.channel_id, r->newest->head.channel_id,
+			   sizeof(s->head.channel_id)) != 0)
+			return set_error(e, EINVAL,
+					 "segment %08u.seg is of another recording; take it away",
+					 s->index);
 	}
 	return 0;
 }
@@ -208,7 +214,9 @@ int recover(const struct medium *medium, const char *name, struct recovered *r,
 		return ret;
 	/* a head may have been all that was written of a segment */
 	for (const struct recovered_segment *s = r->newest; s && !scan.any; s = before(r, s)) {
-		scan = (struct scan){ .medium = medium, .segment = s, .buffer = buffer, .below = below };
+		scan = (struct scan){
+			.medium = medium, .segment = s, .buffer = buffer, .below = below
+		};
 		scan_segment(&scan);
 		below = s->head.first_sequence;
 		if (s != r->newest)

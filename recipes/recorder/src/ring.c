@@ -8,11 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLOTS_LEAST	16u
-#define BYTES_MOST	(UINT64_C(32) << 20)
+#define SLOTS_LEAST 16u
+#define BYTES_MOST  (UINT64_C(32) << 20)
 
 /* read once, whatever the compiler would like */
-#define ONCE(x)	(*(const volatile __typeof__(x) *)&(x))
+#define ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 
 static uint32_t stride_of(uint32_t record_size)
 {
@@ -34,7 +34,9 @@ int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error
 	uint32_t stride = stride_of(record_size);
 	size_t size = EKR_RING_DATA + (size_t)slots * stride;
 
-	*r = (struct ring){ .size = size, .slots = slots, .stride = stride, .record_size = record_size };
+	*r = (struct ring){
+		.size = size, .slots = slots, .stride = stride, .record_size = record_size
+	};
 	r->memfd = memfd_create("ek-recorder-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	r->eventfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r->map = MAP_FAILED;
@@ -70,8 +72,9 @@ void ring_close(struct ring *r)
 int ring_peek(struct ring *r, struct record *record)
 {
 	uint64_t head = atomic_load_explicit(&r->map->head, memory_order_acquire);
-	const struct ekr_slot *slot = (const struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA +
-								(r->tail % r->slots) * r->stride);
+	const struct ekr_slot *slot =
+		(const struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA +
+					  (r->tail % r->slots) * r->stride);
 
 	if (head == r->tail)
 		return 0;

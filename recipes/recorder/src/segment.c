@@ -89,8 +89,9 @@ static int write_all(int fd, const struct ekr_segment_head *head, const unsigned
 	for (uint64_t at = EKR_BLOCK; at < head->size && !ret; at += length) {
 		uint64_t left = head->size - at;
 
-		ret = atomic_load(stop) ? -ECANCELED :
-					  write_blocks(fd, zeros, left < length ? (size_t)left : length, at);
+		ret = atomic_load(stop) ?
+			      -ECANCELED :
+			      write_blocks(fd, zeros, left < length ? (size_t)left : length, at);
 	}
 	return ret ? ret : fsync(fd) ? -errno : 0;
 }
@@ -122,7 +123,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 		return 0;
 	unlinkat(directory, temporary, 0);
 	return set_errno(e, -ret, "making segment %s of %llu bytes", name,
-			  (unsigned long long)head->size);
+			 (unsigned long long)head->size);
 }
 
 int segment_open(int directory, uint32_t index, bool direct, struct error *e)

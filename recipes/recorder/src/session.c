@@ -14,14 +14,14 @@
 #include "clock.h"
 #include "log.h"
 
-#define INTERVAL_MOST	(50 * NSEC_PER_MSEC)
-#define INTERVAL_LEAST	NSEC_PER_MSEC
+#define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
+#define INTERVAL_LEAST NSEC_PER_MSEC
 /* a ring holds what comes in this time: a recorder that is late by less loses nothing */
-#define RING_TIME	(400 * NSEC_PER_MSEC)
+#define RING_TIME (400 * NSEC_PER_MSEC)
 /* messages of one connection before it is another's turn */
-#define FAIR		64
+#define FAIR 64
 /* messages that are still taken of one connection at the end: more than its socket holds */
-#define DRAIN		10000
+#define DRAIN 10000
 
 uint64_t session_interval(const struct channel_config *config)
 {
@@ -147,9 +147,11 @@ static int why_not(struct channel *c, uint32_t way, char why[240])
 	if (reason.code)
 		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
 	else if (*c->config.fifo)
-		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name, c->config.fifo);
+		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name,
+			 c->config.fifo);
 	else if (writer)
-		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name, (int)writer);
+		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
+			 (int)writer);
 	else if (way == EKR_BY_RING && !c->config.ring)
 		snprintf(why, 240, "channel %s: it takes no ring (ring = no)", c->config.name);
 	else

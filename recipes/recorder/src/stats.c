@@ -9,7 +9,7 @@
 
 #include "clock.h"
 
-#define VERSION	1
+#define VERSION 1
 
 static void print_text(FILE *to, const char *text)
 {
@@ -37,8 +37,8 @@ static void print_hist(FILE *to, const char *name, const struct hist *h)
 		fprintf(to, "%s%u:%" PRIu64, between, i, h->buckets[i]);
 		between = ",";
 	}
-	fprintf(to, "%s\",\"%s_p99_us\":%" PRIu64 ",\"%s_max_us\":%" PRIu64, h->count ? "" : "-", name,
-		hist_percentile(h, 9900), name, h->max_us);
+	fprintf(to, "%s\",\"%s_p99_us\":%" PRIu64 ",\"%s_max_us\":%" PRIu64, h->count ? "" : "-",
+		name, hist_percentile(h, 9900), name, h->max_us);
 }
 
 const char *stats_state(struct channel *c, struct error *reason)
@@ -65,7 +65,7 @@ static uint64_t load(_Atomic uint64_t *counter)
 
 static void print_counts(FILE *to, struct channel *c)
 {
-	static struct store_counts counts;	/* large; only one thread prints */
+	static struct store_counts counts; /* large; only one thread prints */
 	uint64_t generation, now = monotonic_ns();
 
 	pthread_mutex_lock(&c->store.lock);
@@ -79,16 +79,19 @@ static void print_counts(FILE *to, struct channel *c)
 		",\"restart\":%" PRIu64 "}",
 		load(&c->intake.overrun), counts.failed, load(&c->intake.broken),
 		load(&c->intake.restarts));
-	fprintf(to, ",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
-		    ",\"medium_bytes\":%" PRIu64,
+	fprintf(to,
+		",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
+		",\"medium_bytes\":%" PRIu64,
 		counts.late, counts.errors, counts.batches, counts.bytes);
 	fprintf(to, ",\"backlog\":%zu,\"buffer\":%zu", buffer_backlog(&c->buffer),
 		c->buffer.count * c->buffer.chunk_size);
-	fprintf(to, ",\"segments\":%" PRIu32 ",\"segments_wanted\":%" PRIu64 ",\"segment_bytes\":%" PRIu64
-		    ",\"generation\":%" PRIu64,
+	fprintf(to,
+		",\"segments\":%" PRIu32 ",\"segments_wanted\":%" PRIu64
+		",\"segment_bytes\":%" PRIu64 ",\"generation\":%" PRIu64,
 		atomic_load(&c->made), c->config.segments, c->config.segment, generation);
 	if (counts.synced_ns)
-		fprintf(to, ",\"synced_ms_ago\":%" PRIu64, (now - counts.synced_ns) / NSEC_PER_MSEC);
+		fprintf(to, ",\"synced_ms_ago\":%" PRIu64,
+			(now - counts.synced_ns) / NSEC_PER_MSEC);
 	else
 		fputs(",\"synced_ms_ago\":null", to);
 	print_hist(to, "write", &counts.write);
@@ -107,8 +110,8 @@ static void print_channel(FILE *to, struct channel *c)
 	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
 	if (!c->broken.code) {
 		fprintf(to,
-			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64 ",\"window_ns\":%" PRIu64
-			",\"backend\":\"%s\"",
+			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64
+			",\"window_ns\":%" PRIu64 ",\"backend\":\"%s\"",
 			c->config.record_size, c->config.period_ns, c->config.window_ns,
 			c->config.cached ? "cached" : "direct");
 		print_counts(to, c);
@@ -118,8 +121,8 @@ static void print_channel(FILE *to, struct channel *c)
 
 void stats_print(FILE *to, struct channel *channels, unsigned int count)
 {
-	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{", VERSION,
-		(int)getpid(), monotonic_ns());
+	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{",
+		VERSION, (int)getpid(), monotonic_ns());
 	for (unsigned int i = 0; i < count; i++) {
 		fputs(i ? ",\n" : "\n", to);
 		print_text(to, channels[i].config.name);

@@ -14,7 +14,7 @@
 #include "log.h"
 #include "thread.h"
 
-#define WAKE_TAG	UINT64_MAX
+#define WAKE_TAG UINT64_MAX
 
 enum step { HEAD, HEAD_FLUSH, DATA, FLUSH, FORGET };
 
@@ -74,10 +74,11 @@ static void begin(struct storage *s, unsigned int i, const struct store_write *w
 	if (w->length) {
 		sqe = add_step(s, i, DATA, sqe);
 		if (in_registered(s, i, w->data))
-			io_uring_prep_write_fixed(sqe, w->fd, w->data, (unsigned int)w->length, w->offset,
-						  (int)i);
+			io_uring_prep_write_fixed(sqe, w->fd, w->data, (unsigned int)w->length,
+						  w->offset, (int)i);
 		else
-			io_uring_prep_write(sqe, w->fd, w->data, (unsigned int)w->length, w->offset);
+			io_uring_prep_write(sqe, w->fd, w->data, (unsigned int)w->length,
+					    w->offset);
 		s->chains[i].expected[DATA] = w->length;
 		finish_step(sqe, i, DATA);
 	}
@@ -142,7 +143,8 @@ static bool drained(struct storage *s, uint64_t now)
 		return true;
 	for (unsigned int i = 0; i < s->count; i++)
 		if (s->chains[i].waiting ||
-		    (!store_idle(s->stores[i]) && store_due(s->stores[i], now) < atomic_load(&s->stop_by_ns)))
+		    (!store_idle(s->stores[i]) &&
+		     store_due(s->stores[i], now) < atomic_load(&s->stop_by_ns)))
 			return false;
 	return true;
 }
@@ -183,7 +185,8 @@ static void *run(void *arg)
 		};
 		/* errors are -ETIME and -EINTR, or of a kernel out of memory: then again in a while */
 		(void)io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &wait, NULL);
-		io_uring_for_each_cqe(&s->ring, head, cqe) {
+		io_uring_for_each_cqe(&s->ring, head, cqe)
+		{
 			seen++;
 			if (cqe->user_data == WAKE_TAG)
 				woken(s, cqe);
@@ -213,7 +216,8 @@ static void register_buffers(struct storage *s)
 		}
 	}
 	if (ret)
-		log_warning("registering buffers with io_uring: %s; going on without", strerror(-ret));
+		log_warning("registering buffers with io_uring: %s; going on without",
+			    strerror(-ret));
 }
 
 int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
@@ -234,8 +238,9 @@ int storage_start(struct storage *s, struct store *const *stores, unsigned int c
 		return set_errno(e, -ret, "setting up io_uring");
 	ret = io_uring_register_iowq_max_workers(&s->ring, workers);
 	if (ret)
-		log_warning("setting the number of io_uring's workers: %s; going on with the kernel's",
-			    strerror(-ret));
+		log_warning(
+			"setting the number of io_uring's workers: %s; going on with the kernel's",
+			strerror(-ret));
 	if (count)
 		register_buffers(s);
 	atomic_store(&s->alive_ns, monotonic_ns());

@@ -12,10 +12,10 @@
 #include "log.h"
 #include "segment.h"
 
-#define BACKOFF_LEAST	(100 * NSEC_PER_MSEC)
-#define BACKOFF_MOST	(10 * NSEC_PER_SEC)
+#define BACKOFF_LEAST (100 * NSEC_PER_MSEC)
+#define BACKOFF_MOST  (10 * NSEC_PER_SEC)
 /* attempts in a segment before another one is spent on finding a place that works: 10 min */
-#define STAY		64
+#define STAY 64
 
 int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
 	       struct error *e)
@@ -230,7 +230,8 @@ static uint64_t write_by(const struct store *s, uint64_t oldest)
 
 static bool in_haste(const struct store *s)
 {
-	return atomic_load(&s->stopping) || atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+	return atomic_load(&s->stopping) ||
+	       atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
 }
 
 static struct chunk *choose(struct store *s, uint64_t now)
@@ -254,8 +255,8 @@ static void next_segment(struct store *s)
 	unsigned int oldest = s->count;
 
 	for (unsigned int i = 0; i < s->count; i++)
-		if (i != s->current &&
-		    (oldest == s->count || s->segments[i].generation < s->segments[oldest].generation))
+		if (i != s->current && (oldest == s->count ||
+					s->segments[i].generation < s->segments[oldest].generation))
 			oldest = i;
 	s->current = oldest;
 }
@@ -432,7 +433,7 @@ static void failed(struct store *s, uint64_t now, int code)
 	move_all(&s->again, &s->again_end, &s->unflushed_end);
 	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
 	set_errno(&s->reason, code, "writing segment %08u.seg",
-		   s->current < s->count ? s->segments[s->current].index : 0);
+		  s->current < s->count ? s->segments[s->current].index : 0);
 	if (s->failures < UINT32_MAX)
 		s->failures++;
 	if (s->failures == 1) {

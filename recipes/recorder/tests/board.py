@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import itertools
 import json
 import mmap
 import os
@@ -51,7 +52,9 @@ def _segment(data: bytes, below: int | None) -> Iterator[Record]:
     (generation,) = struct.unpack_from("<Q", data, 72)
     at, batch = BLOCK, 0
     while at + 56 <= len(data):
-        magic, _crc, length, flags, gen, sequence, mono, real, number = struct.unpack_from("<4I3QqQ", data, at)
+        magic, _crc, length, flags, gen, sequence, mono, real, number = struct.unpack_from(
+            "<4I3QqQ", data, at
+        )
         valid = magic == 0x52524B45 and gen == generation
         if valid and number == batch:
             if below is None or sequence < below:
@@ -77,12 +80,14 @@ def recording(directory: Path) -> list[Record]:
             uses.append((generation, first, data))
     uses.sort(key=lambda use: use[0])
     firsts = [first for _, first, _ in uses[1:]]
-    return [r for (_, _, data), below in zip(uses, [*firsts, None], strict=True) for r in _segment(data, below)]
+    return [
+        r for (_, _, data), below in zip(uses, [*firsts, None], strict=True) for r in _segment(data, below)
+    ]
 
 
 def complete(records: list[Record]) -> None:
     """Numbers grow by one, or by what a gap says."""
-    for before, r in zip(records, records[1:], strict=False):
+    for before, r in itertools.pairwise(records):
         assert r.sequence - before.sequence == ((r.gap[1] or 1) if r.gap else 1), (before.sequence, r)
 
 
@@ -118,7 +123,12 @@ class RawWriter:
         if sequence is None:
             sequence, self.sequence = self.sequence, self.sequence + 1
         head = struct.pack(
-            "<2I2Qq", RECORD, len(payload) if length is None else length, sequence, time.monotonic_ns(), realtime
+            "<2I2Qq",
+            RECORD,
+            len(payload) if length is None else length,
+            sequence,
+            time.monotonic_ns(),
+            realtime,
         )
         self.socket.send(head + payload)
 

@@ -65,7 +65,9 @@ void test_medium_make(struct test_medium *m, const char *name, const uint8_t id[
 {
 	memset(m, 0, sizeof(*m));
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		struct ekr_segment_head head = { .size = MEDIUM_SIZE, .index = i, .record_size = 600 };
+		struct ekr_segment_head head = { .size = MEDIUM_SIZE,
+						 .index = i,
+						 .record_size = 600 };
 
 		memcpy(head.name, name, strlen(name));
 		memcpy(head.channel_id, id, sizeof(head.channel_id));

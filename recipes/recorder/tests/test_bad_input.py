@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -202,6 +203,43 @@ def test_a_client_that_says_nothing(pair: Board) -> None:
     pair.write("arm", b"x\n")
 
 
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
+    """A writer that cannot wait loses records, and the recording says how many."""
+    with subprocess.Popen(
+        [RECORDER, "write", *way, "--no-wait", "--socket", str(pair.socket), "arm"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as writer:
+        assert writer.stdin
+        assert writer.stderr
+        assert pair.process
+        writer.stdin.write(b"first\n")
+        writer.stdin.flush()
+        wait_for(lambda: pair.stats("arm")["durable"] == 1)
+        pair.process.send_signal(signal.SIGSTOP)
+        for _ in range(2000):
+            writer.stdin.write(b"x" * 900 + b"\n")
+        writer.stdin.flush()
+        # it does not wait, so the pipe is empty soon
+        time.sleep(0.3)
+        pair.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+        writer.stdin.write(b"last\n")
+        writer.stdin.close()
+        assert writer.wait(20) == 1
+        said = writer.stderr.read().decode()
+    lost = int(said.splitlines()[-1].split()[2])
+    assert said.endswith(f"{lost} records were lost\n")
+    assert lost > 100
+    wait_for(lambda: pair.stats("arm")["backlog"] == 0)
+    complete(pair.records("arm"))
+    assert sum(count for _, count in pair.gaps("arm")) == lost
+    assert {reason for reason, _ in pair.gaps("arm")} == {OVERRUN}
+    assert len(pair.payloads("arm")) == 2002 - lost
+    assert pair.payloads("arm")[-1] == b"last"
+
+
 def test_a_clock_that_jumps(pair: Board) -> None:
     jumps = [0, -(10**18), 2**63 - 1, 5]
     with pair.writer("arm") as writer:
@@ -230,7 +268,9 @@ def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
 
 def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
     board.configure(priority="high")
-    out = subprocess.run([RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False
+    )
     assert out.returncode == 2
     assert "recorder.conf: priority = high: not a whole number" in out.stderr
     assert out.stderr.count("\n") == 1
@@ -239,11 +279,15 @@ def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
 def test_two_recorders(board: Board) -> None:
     board.channel("arm")
     board.start()
-    out = subprocess.run([RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False
+    )
     assert out.returncode == 1
     assert "a recorder listens at" in out.stderr
     # with a socket of its own it still finds the channel locked
-    out = subprocess.run([RECORDER, "init", "--config", str(board.conf)], capture_output=True, text=True, check=False)
+    out = subprocess.run(
+        [RECORDER, "init", "--config", str(board.conf)], capture_output=True, text=True, check=False
+    )
     assert out.returncode == 1
     assert "another recorder has it" in out.stderr
     board.write("arm", b"x\n")
@@ -352,7 +396,9 @@ def test_a_medium_that_became_read_only(board: Board, ext4: Mount) -> None:
         arm.submit(b"before")
         assert arm.sync() == 0
         # what ext4 does to itself when it finds an error
-        done = subprocess.run(["mount", "-o", "remount,abort", str(at)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-o", "remount,abort", str(at)], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             pytest.skip(f"cannot abort a file system here: {done.stderr}")
         arm.submit(b"lost")
@@ -406,12 +452,22 @@ def fails_and_recovers(board: Board, image: Path, pool: Path) -> None:
         subprocess.run(["sync"], check=True)
         # the blocks of all segments that have not been used yet lose what is below them
         for seg in sorted((board.directory / "arm").glob("*.seg"))[1:]:
-            out = subprocess.run(["filefrag", "-v", "-b4096", str(seg)], capture_output=True, text=True, check=True)
+            out = subprocess.run(
+                ["filefrag", "-v", "-b4096", str(seg)], capture_output=True, text=True, check=True
+            )
             for line in out.stdout.splitlines():
                 part = line.replace("..", " ").replace(":", " ").split()
                 if part and part[0].isdigit() and len(part) > 5:
                     subprocess.run(
-                        ["fallocate", "--punch-hole", "-o", str(int(part[3]) * 4096), "-l", str(int(part[5]) * 4096), str(image)],
+                        [
+                            "fallocate",
+                            "--punch-hole",
+                            "-o",
+                            str(int(part[3]) * 4096),
+                            "-l",
+                            str(int(part[5]) * 4096),
+                            str(image),
+                        ],
                         check=True,
                     )
         # and the rest of the pool is taken

@@ -10,7 +10,7 @@
 
 #include "batch.h"
 
-#define ROOM	(4 * EKR_BLOCK)
+#define ROOM (4 * EKR_BLOCK)
 
 static unsigned char memory[ROOM] __attribute__((aligned(EKR_BLOCK)));
 
@@ -21,7 +21,9 @@ static size_t fill(unsigned int records)
 
 	memset(memory, 0xee, sizeof(memory));
 	for (unsigned int i = 0; i < records; i++) {
-		const struct record r = { .sequence = i, .monotonic_ns = 7, .payload = payload, .length = i };
+		const struct record r = {
+			.sequence = i, .monotonic_ns = 7, .payload = payload, .length = i
+		};
 
 		memset(payload, (int)i, sizeof(payload));
 		used += batch_append(memory + used, &r);

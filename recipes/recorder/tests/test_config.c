@@ -39,9 +39,12 @@ static void values_are_taken(void **state)
 	struct error e;
 
 	(void)state;
-	assert_int_equal(channel("# the arm\nrecord_size = 16KiB\nperiod = 5ms\nwindow = 200ms\nretain = 64MiB\n"
-				 "retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\nbackend = cached\n"
-				 "ring = no\nfifo = /run/arm\nframing = fixed\n", &c, &e), 0);
+	assert_int_equal(
+		channel("# the arm\nrecord_size = 16KiB\nperiod = 5ms\nwindow = 200ms\nretain = 64MiB\n"
+			"retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\nbackend = cached\n"
+			"ring = no\nfifo = /run/arm\nframing = fixed\n",
+			&c, &e),
+		0);
 	assert_string_equal(c.name, "arm");
 	assert_int_equal(c.record_size, 16384);
 	assert_int_equal(c.period_ns, 5000000);
@@ -94,7 +97,8 @@ static void mistakes_are_told(void **state)
 		{ "retain = 1Q\n", "arm.conf: retain = 1Q: not a size" },
 		{ "period = 5\n", "arm.conf: period = 5: not a time with a unit" },
 		{ "window = 1ms\n", "arm.conf: window = 1ms: not from 10000000 to" },
-		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: not from 1 to 1048576 bytes" },
+		{ "record_size = 2MiB\n",
+		  "arm.conf: record_size = 2MiB: not from 1 to 1048576 bytes" },
 		{ "colour = red\n", "arm.conf: colour = red: no such key" },
 		{ "ring = maybe\n", "arm.conf: ring = maybe: neither yes nor no" },
 		{ "backend = direkt\n", "arm.conf: backend = direkt: neither cached nor direct" },
@@ -106,10 +110,14 @@ static void mistakes_are_told(void **state)
 		{ "=\n", "arm.conf:  = : no such key" },
 		{ "retain = 1MiB\n", "arm.conf: record_size is missing" },
 		{ "record_size = 1\n", "arm.conf: retain is missing" },
-		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n", "arm.conf: segment: must hold" },
-		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n", "arm.conf: segment: retain would be more" },
-		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n", "arm.conf: buffer: a time needs a period" },
-		{ "record_size = 1\nretain = 1MiB\nbuffer = 2GiB\n", "arm.conf: buffer: more than 1 GiB" },
+		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n",
+		  "arm.conf: segment: must hold" },
+		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n",
+		  "arm.conf: segment: retain would be more" },
+		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n",
+		  "arm.conf: buffer: a time needs a period" },
+		{ "record_size = 1\nretain = 1MiB\nbuffer = 2GiB\n",
+		  "arm.conf: buffer: more than 1 GiB" },
 	};
 	struct channel_config c;
 	struct error e;
@@ -148,12 +156,17 @@ static void the_recorder_itself(void **state)
 	assert_int_equal(config_recorder("/nonexistent", &c, &e), -ENOENT);
 	assert_string_equal(c.directory, "/recorder");
 	assert_true(c.mountpoint);
-	assert_int_equal(config_recorder(file("recorder.conf", "priority = 20\nmountpoint = no\ngroup =\n"), &c, &e), 0);
+	assert_int_equal(
+		config_recorder(file("recorder.conf", "priority = 20\nmountpoint = no\ngroup =\n"),
+				&c, &e),
+		0);
 	assert_int_equal(c.priority, 20);
 	assert_false(c.mountpoint);
 	assert_string_equal(c.group, "");
-	assert_int_equal(config_recorder(file("recorder.conf", "priority = 99\n"), &c, &e), -EINVAL);
-	assert_int_equal(config_recorder(file("recorder.conf", "priority = -1\n"), &c, &e), -EINVAL);
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = 99\n"), &c, &e),
+			 -EINVAL);
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = -1\n"), &c, &e),
+			 -EINVAL);
 	assert_non_null(strstr(e.text, "priority = -1: not a whole number"));
 }
 

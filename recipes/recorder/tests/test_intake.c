@@ -60,7 +60,8 @@ static const struct ekr_record_head *at(const struct chunk *c, unsigned int n)
 	return (const struct ekr_record_head *)p;
 }
 
-static void assert_gap(const struct ekr_record_head *head, uint32_t reason, uint32_t count, uint64_t sequence)
+static void assert_gap(const struct ekr_record_head *head, uint32_t reason, uint32_t count,
+		       uint64_t sequence)
 {
 	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
 
@@ -167,7 +168,9 @@ static void times_go_on(void **state)
 {
 	struct fixture *f = *state;
 	uint64_t now = monotonic_ns();
-	const struct record future = { .sequence = 10, .monotonic_ns = UINT64_MAX, .realtime_ns = -5 };
+	const struct record future = { .sequence = 10,
+				       .monotonic_ns = UINT64_MAX,
+				       .realtime_ns = -5 };
 	const struct record past = { .sequence = 11, .monotonic_ns = 1 };
 	struct chunk *c;
 
@@ -184,7 +187,7 @@ static void times_go_on(void **state)
 
 int main(void)
 {
-#define TEST(name)	cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(a_jump_becomes_a_gap),
 		TEST(what_cannot_be_is_refused),

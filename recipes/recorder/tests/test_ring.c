@@ -13,11 +13,12 @@
 
 #include "ring.h"
 
-#define SIZE	100u
+#define SIZE 100u
 
 static struct ekr_slot *slot(struct ring *r, uint64_t n)
 {
-	return (struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA + n % r->slots * r->stride);
+	return (struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA +
+				   n % r->slots * r->stride);
 }
 
 static void submit(struct ring *r, uint64_t sequence)

@@ -19,7 +19,7 @@
 #include "medium.h"
 #include "segment.h"
 
-#define WINDOW	(100 * NSEC_PER_MSEC)
+#define WINDOW (100 * NSEC_PER_MSEC)
 
 static struct test_medium flash;
 static struct channel_config config = {
@@ -59,7 +59,9 @@ static struct recovered open_recorder(void)
 	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
 	store_set(&rec.store, r.newest ? r.newest->head.generation : 0, r.next_sequence, id, boot);
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		struct segment s = { .index = i, .fd = (int)i, .generation = segments[i].head.generation };
+		struct segment s = { .index = i,
+				     .fd = (int)i,
+				     .generation = segments[i].head.generation };
 
 		if (r.newest == &segments[i] && r.only_restarts)
 			s.generation = 0;
@@ -83,7 +85,10 @@ static void close_recorder(void)
 static int submit(uint64_t now, uint32_t length)
 {
 	unsigned char payload[600];
-	struct record r = { .sequence = rec.intake.next_sequence, .monotonic_ns = now, .length = length, .payload = payload };
+	struct record r = { .sequence = rec.intake.next_sequence,
+			    .monotonic_ns = now,
+			    .length = length,
+			    .payload = payload };
 
 	/* the content says what it is */
 	memset(payload, (int)(r.sequence * 7), sizeof(payload));
@@ -118,7 +123,9 @@ struct seen {
 
 static const struct ekr_segment_head *head_of(unsigned int i)
 {
-	return segment_head_problem(flash.cache[i]) ? NULL : (const struct ekr_segment_head *)flash.cache[i];
+	return segment_head_problem(flash.cache[i]) ?
+		       NULL :
+		       (const struct ekr_segment_head *)flash.cache[i];
 }
 
 static const struct ekr_segment_head *next_use(uint64_t generation)
@@ -128,7 +135,8 @@ static const struct ekr_segment_head *next_use(uint64_t generation)
 	for (unsigned int i = 0; i < MEDIUM_SEGMENTS; i++) {
 		const struct ekr_segment_head *h = head_of(i);
 
-		if (h && h->generation > generation && (!found || h->generation < found->generation))
+		if (h && h->generation > generation &&
+		    (!found || h->generation < found->generation))
 			found = h;
 	}
 	return found;
@@ -142,7 +150,8 @@ static void see(struct seen *seen, const struct ekr_segment_head *h)
 	size_t at = EKR_BLOCK;
 
 	while (at < MEDIUM_SIZE) {
-		const struct ekr_record_head *r = record_at(base + at, MEDIUM_SIZE - at, h->generation, 600);
+		const struct ekr_record_head *r =
+			record_at(base + at, MEDIUM_SIZE - at, h->generation, 600);
 
 		if (r && r->batch == batch) {
 			if (!next || r->sequence < next->first_sequence) {
@@ -151,9 +160,12 @@ static void see(struct seen *seen, const struct ekr_segment_head *h)
 				seen->generation[seen->count] = h->generation;
 				seen->gap[seen->count] = r->flags & EKR_RECORD_GAP;
 				if (r->flags & EKR_RECORD_GAP)
-					seen->lost[seen->count] = ((const struct ekr_gap *)(r + 1))->count_lost;
-				for (uint32_t i = 0; i < r->length && !(r->flags & EKR_RECORD_GAP); i++)
-					assert_int_equal(((const unsigned char *)(r + 1))[i], (r->sequence * 7) & 0xff);
+					seen->lost[seen->count] =
+						((const struct ekr_gap *)(r + 1))->count_lost;
+				for (uint32_t i = 0; i < r->length && !(r->flags & EKR_RECORD_GAP);
+				     i++)
+					assert_int_equal(((const unsigned char *)(r + 1))[i],
+							 (r->sequence * 7) & 0xff);
 				seen->count++;
 			}
 			at += record_bytes(r->length);
@@ -195,7 +207,8 @@ static void assert_complete(const struct seen *seen)
 		if (seen->generation[i] - seen->generation[i - 1] > 1 && flash_failed)
 			continue;
 		if (step != (seen->gap[i] && seen->lost[i] ? seen->lost[i] : 1))
-			fail_msg("seed %u: %llu follows %llu", seed_now, (unsigned long long)seen->sequences[i],
+			fail_msg("seed %u: %llu follows %llu", seed_now,
+				 (unsigned long long)seen->sequences[i],
 				 (unsigned long long)seen->sequences[i - 1]);
 	}
 }
@@ -401,13 +414,16 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 			/* everything durable counts, and no number is given twice */
 			if (!r.any || r.last_sequence + 1 < durable)
 				fail_msg("seed %u: of %llu durable records %llu are found", seed,
-					 (unsigned long long)durable, (unsigned long long)(r.any ? r.last_sequence + 1 : 0));
+					 (unsigned long long)durable,
+					 (unsigned long long)(r.any ? r.last_sequence + 1 : 0));
 			assert_false(r.damaged);
 			see_all(&seen);
 			assert_complete(&seen);
-			assert_true(seen.count && seen.sequences[seen.count - 1] == r.last_sequence);
+			assert_true(seen.count &&
+				    seen.sequences[seen.count - 1] == r.last_sequence);
 			/* retained: all segments but the oldest and the one that is begun */
-			assert_true(seen.count >= 10 || seen.sequences[0] == 0 || !r.newest || r.newest->head.generation > MEDIUM_SEGMENTS - 2);
+			assert_true(seen.count >= 10 || seen.sequences[0] == 0 || !r.newest ||
+				    r.newest->head.generation > MEDIUM_SEGMENTS - 2);
 		}
 		flash.fail = failing;
 		while (turns--) {
@@ -448,7 +464,7 @@ static void power_cuts_of_a_failing_medium(void **state)
 
 int main(void)
 {
-#define TEST(name)	cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(it_writes_at_half_of_the_window_or_a_full_chunk),
 		TEST(late_records_are_counted),

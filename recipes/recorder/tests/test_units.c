@@ -29,8 +29,25 @@ static void sizes(void **state)
 		{ "0.1K", 102 },
 	};
 	static const char *const bad[] = {
-		"", "-1", "+1", "x", "1.", ".5M", "1m", "1Mi", "1 M B", "M", "0x10", "1e3", "1KiB ",
-		" 1", "9223372036854775808", "99999999T", "1.5.5M", "5ms", "1000000000000000000.1",
+		"",
+		"-1",
+		"+1",
+		"x",
+		"1.",
+		".5M",
+		"1m",
+		"1Mi",
+		"1 M B",
+		"M",
+		"0x10",
+		"1e3",
+		"1KiB ",
+		" 1",
+		"9223372036854775808",
+		"99999999T",
+		"1.5.5M",
+		"5ms",
+		"1000000000000000000.1",
 	};
 	uint64_t n;
 
@@ -56,7 +73,8 @@ static void times(void **state)
 		{ "1h", UINT64_C(3600000000000) },
 		{ "7d", UINT64_C(604800000000000) },
 	};
-	static const char *const bad[] = { "", "5", "5 m", "-5ms", "5MS", "5msec", "200000d", "nan", "1.ms" };
+	static const char *const bad[] = { "",	    "5",       "5 m", "-5ms", "5MS",
+					   "5msec", "200000d", "nan", "1.ms" };
 	uint64_t n;
 
 	(void)state;
