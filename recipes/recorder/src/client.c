@@ -199,7 +199,8 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
 	ret = connect_to(w, socket ? socket : EKR_SOCKET);
 	if (ret)
 		return ret;
-	if (send(w->socket, &open, sizeof(open), MSG_NOSIGNAL) < 0)
+	/* one that has been refused already finds out below */
+	if (send(w->socket, &open, sizeof(open), MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		return failed(w, errno, "asking the recorder for channel %s: %s", channel,
 			      strerror(errno));
 	return receive_answer(w);

@@ -51,14 +51,8 @@ static void on_listener(struct handler *h, uint32_t events)
 	(void)events;
 	if (fd < 0)
 		return;
-	if (in->session_count >= SESSIONS_MAX) {
-		const struct ekr_refused refused = {
-			.type = EKR_REFUSED,
-			.error = EBUSY,
-			.why = "the recorder has all the connections that it takes",
-		};
-
-		send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* a session that is one too many is told when it says what it wants */
+	if (in->session_count >= SESSIONS_MAX + SESSIONS_REFUSED) {
 		close(fd);
 		return;
 	}

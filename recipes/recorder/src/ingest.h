@@ -17,7 +17,8 @@
 #include "error.h"
 #include "storage.h"
 
-#define SESSIONS_MAX	128u
+#define SESSIONS_MAX	 128u
+#define SESSIONS_REFUSED 16u /* that may be connected beyond, to be told so */
 
 /* What epoll tells about: embedded in what it belongs to. */
 struct handler {

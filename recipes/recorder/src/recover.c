@@ -25,6 +25,7 @@ struct scan {
 	uint64_t last_sequence;
 	int64_t last_realtime_ns;
 	uint64_t end;
+	uint64_t next;			/* sequence that follows, whether it counts or not; 0: any */
 };
 
 /* blocks that cannot be read are zeros: no record */
@@ -60,6 +61,15 @@ static bool is_restart(const struct ekr_record_head *head)
 	       gap->reason == EKR_GAP_RESTART;
 }
 
+/* first sequence that a record accounts for */
+static uint64_t first_of(const struct ekr_record_head *head)
+{
+	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
+	bool several = head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) && gap->count_lost;
+
+	return several ? head->sequence - gap->count_lost + 1 : head->sequence;
+}
+
 /* the records from @at on that are of one batch; returns where they end */
 static size_t take_batch(struct scan *s, size_t at)
 {
@@ -73,6 +83,7 @@ static size_t take_batch(struct scan *s, size_t at)
 			s->last_realtime_ns = head->realtime_ns;
 			s->other |= !is_restart(head);
 		}
+		s->next = head->sequence + 1;
 		at += record_bytes(head->length);
 		if (at >= s->length)
 			break;
@@ -120,6 +131,12 @@ static void scan_segment(struct scan *s)
 		size_t begin = at;
 		const struct ekr_record_head *head = at < s->length ? record_in(s, at) : NULL;
 
+		/* a batch that was cut short may look as if it were whole; the next one tells */
+		if (head && head->batch == s->expected && s->next && first_of(head) != s->next) {
+			if (s->segment->head.flags & EKR_SEGMENT_CACHED)
+				return;
+			s->broken = true;
+		}
 		if (head && head->batch == s->expected) {
 			at = take_batch(s, at);
 			/* does the batch end here, or only the buffer? */
@@ -127,6 +144,7 @@ static void scan_segment(struct scan *s)
 			    s->at + s->length < s->segment->head.size) {
 				read_blocks(s, s->at + begin);
 				s->expected--;
+				s->next = 0;
 				at = 0;
 				continue;
 			}

@@ -76,8 +76,19 @@ static int take_ring(struct session *s, bool drop)
 	return ret;
 }
 
+/* what is closed with messages unread resets the connection, and our last words with it */
+static void discard(int fd)
+{
+	char byte;
+
+	for (int i = 0; i < DRAIN; i++)
+		if (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
+			return;
+}
+
 static void hang_up(struct session *s)
 {
+	discard(s->socket);
 	ingest_unwatch(s->ingest, s->socket);
 	close(s->socket);
 	s->socket = -1;
@@ -241,6 +252,11 @@ static void take_open(struct session *s, const void *message, size_t length)
 		return;
 	}
 	code = why_not(c, open.way, why);
+	if (!code && s->ingest->session_count > SESSIONS_MAX) {
+		code = EBUSY;
+		snprintf(why, sizeof(why), "channel %s: the recorder has all the connections that it takes",
+			 c->config.name);
+	}
 	if (!code && open.way == EKR_BY_RING && open_ring(s, c, &e)) {
 		code = e.code;
 		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);

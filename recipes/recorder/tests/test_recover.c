@@ -121,7 +121,9 @@ static void behind_damage_it_goes_on(void **state)
 	set_up(NULL);
 	use(0, 1, 0, 6);
 	flash.cache[0][3 * EKR_BLOCK + 1000] ^= 1;
-	assert_int_equal(found().last_sequence, 119);
+	r = found();
+	assert_int_equal(r.last_sequence, 119);
+	assert_true(r.damaged);
 	/* of the cached backend it may be what the power cut left */
 	((struct ekr_segment_head *)flash.cache[0])->flags = EKR_SEGMENT_CACHED;
 	segment_seal_head(flash.cache[0]);

@@ -449,16 +449,16 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 static void power_cuts(void **state)
 {
 	(void)state;
-	for (unsigned int seed = 1; seed <= 300; seed++)
-		one_life(seed, 0, false);
 	for (unsigned int seed = 1; seed <= 150; seed++)
+		one_life(seed, 0, false);
+	for (unsigned int seed = 1; seed <= 100; seed++)
 		one_life(seed, 0, true);
 }
 
 static void power_cuts_of_a_failing_medium(void **state)
 {
 	(void)state;
-	for (unsigned int seed = 1; seed <= 300; seed++)
+	for (unsigned int seed = 1; seed <= 150; seed++)
 		one_life(seed, 10, seed % 3 == 0);
 }
 
