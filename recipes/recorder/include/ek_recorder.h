@@ -57,7 +57,10 @@ int ek_writer_submit(struct ek_writer *writer, const void *record, size_t length
 int ek_writer_reserve(struct ek_writer *writer, void **place);
 int ek_writer_commit(struct ek_writer *writer, size_t length);
 
-/* Wait until all that was submitted is on the medium, at most @timeout_ms (-1: for ever). -ETIMEDOUT. */
+/*
+ * Wait until all that was submitted is on the medium, at most @timeout_ms (-1: for
+ * ever). -ETIMEDOUT; -EIO: it is, but for records that were lost since the last time.
+ */
 int ek_writer_sync(struct ek_writer *writer, int timeout_ms);
 
 /*

@@ -497,6 +497,9 @@ void ek_writer_close(struct ek_writer *w)
 {
 	if (!w)
 		return;
+	/* the last ones that were lost: nobody waits for the answer */
+	if (w->way == EK_BY_SOCKET && w->lost && !w->gone)
+		send_sync(w, 0, 0);
 	if (w->ring)
 		munmap(w->ring, w->ring_size);
 	if (w->bell >= 0)

@@ -44,6 +44,12 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 	      lost ? lost : 1);
 }
 
+void intake_expect(struct intake *in, uint64_t sequence)
+{
+	if (sequence > in->next_sequence && sequence - in->next_sequence <= JUMP_MAX)
+		intake_lose(in, EKR_GAP_OVERRUN, sequence - in->next_sequence);
+}
+
 static bool put_gap(struct intake *in)
 {
 	uint64_t lost = in->next_sequence - in->gap_first;
@@ -87,8 +93,7 @@ int intake_take(struct intake *in, const struct record *r, bool drop)
 	if (r->length > in->record_size || r->sequence < in->next_sequence ||
 	    r->sequence - in->next_sequence > JUMP_MAX)
 		return -EPROTO;
-	if (r->sequence > in->next_sequence)
-		intake_lose(in, EKR_GAP_OVERRUN, r->sequence - in->next_sequence);
+	intake_expect(in, r->sequence);
 	/* order by time is order by number, and nothing comes from the future */
 	if (record.monotonic_ns > now)
 		record.monotonic_ns = now;

@@ -44,6 +44,9 @@ int intake_take(struct intake *in, const struct record *r, bool drop);
 /* @count records were lost, or with 0 a number that is not known. */
 void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t count);
 
+/* The writer's next record will be @sequence: those below that have not come are lost. */
+void intake_expect(struct intake *in, uint64_t sequence);
+
 /* Tells a gap, if there is one and room for it and a record; false: it is still to be told. */
 bool intake_tell(struct intake *in);
 

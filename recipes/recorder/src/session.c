@@ -128,6 +128,11 @@ void session_end(struct session *s, uint32_t code)
 			drop_broken(s, "left a ring that cannot be");
 			return;
 		}
+		/* the last ones that found no place are followed by none that would tell */
+		intake_expect(&s->channel->intake,
+			      s->first + s->ring.tail +
+				      atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed));
+		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
 	hang_up(s);
@@ -267,6 +272,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 		return;
 	}
 	s->channel = c;
+	s->first = c->intake.next_sequence;
 	s->lost_before = lost(c);
 	atomic_store(&c->writer, s->pid);
 	/* what a writer before this one lost is told ahead of what this one gives */
@@ -302,6 +308,14 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		drop_broken(s, "sent a record whose number cannot be");
 }
 
+/* all that it submitted has come */
+static void begin_sync(struct session *s)
+{
+	intake_expect(&s->channel->intake, s->sync_next);
+	intake_tell(&s->channel->intake);
+	s->sync_to = s->channel->intake.next_sequence;
+}
+
 static void take_sync(struct session *s, const void *message, size_t length)
 {
 	struct ekr_sync sync;
@@ -314,7 +328,10 @@ static void take_sync(struct session *s, const void *message, size_t length)
 	/* a new one takes the place of one that was given up */
 	s->sync = true;
 	s->sync_token = sync.token;
-	s->sync_to = s->by_ring ? 0 : s->channel->intake.next_sequence;
+	s->sync_next = sync.sequence;
+	s->sync_to = 0;
+	if (!s->by_ring)
+		begin_sync(s);
 }
 
 static void take_message(struct session *s, const unsigned char *message, size_t length)
@@ -384,7 +401,7 @@ static void answer_sync(struct session *s)
 	if (s->by_ring && !s->sync_to) {
 		if (!ring_empty(&s->ring))
 			return;
-		s->sync_to = s->channel->intake.next_sequence;
+		begin_sync(s);
 	}
 	if (atomic_load(&store->durable_to) < s->sync_to) {
 		if (wanted < s->sync_to) {

@@ -18,11 +18,13 @@ struct session {
 	int socket;			/* -1: dead */
 	bool by_ring;
 	struct ring ring;
+	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;
+	uint64_t sync_next;		/* sequence that its writer will go on with, as it says */
 	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
 	uint64_t lost_before;		/* records lost when it was last told */
 };

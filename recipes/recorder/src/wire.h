@@ -68,7 +68,7 @@ struct ekr_sync {
 	uint32_t type;			/* EKR_SYNC */
 	int32_t error;			/* in the answer: 0 or errno */
 	uint64_t token;			/* any, comes back */
-	uint64_t sequence;		/* by ring: all below it */
+	uint64_t sequence;		/* all below it: the writer's next one; those that have not come are lost */
 };
 
 /*

@@ -247,6 +247,38 @@ def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
     assert (records[-1].payload, records[-1].sequence) == (b"last", 15001)
 
 
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+@pytest.mark.parametrize("sync", [[], ["--no-sync"]])
+def test_the_last_ones_that_are_lost_are_told_too(pair: Board, way: list[str], sync: list[str]) -> None:
+    with subprocess.Popen(
+        [RECORDER, "write", *way, *sync, "--no-wait", "--socket", str(pair.socket), "arm"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as writer:
+        assert writer.stdin
+        assert writer.stderr
+        assert pair.process
+        writer.stdin.write(b"first\n")
+        writer.stdin.flush()
+        wait_for(lambda: pair.stats("arm")["durable"] == 1)
+        pair.process.send_signal(signal.SIGSTOP)
+        for _ in range(15000):
+            writer.stdin.write(b"x" * 900 + b"\n")
+        writer.stdin.flush()
+        time.sleep(0.3)
+        if not sync:
+            pair.process.send_signal(signal.SIGCONT)
+        writer.stdin.close()
+        if sync and way:
+            assert writer.wait(20) == 1
+        pair.process.send_signal(signal.SIGCONT)
+        assert writer.wait(20) == 1
+    if way or not sync:
+        wait_for(lambda: (s := pair.stats("arm"))["records"] + s["lost"]["overrun"] == 15001)
+        with wait_for(lambda: opened(pair, "arm")) as again:
+            assert again.sequence == 15001
+
+
 def test_a_clock_that_jumps(pair: Board) -> None:
     jumps = [0, -(10**18), 2**63 - 1, 5]
     with pair.writer("arm") as writer:

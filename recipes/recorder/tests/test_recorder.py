@@ -197,7 +197,7 @@ def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> Non
 
 def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
     board.channel("arm")
-    heard = []
+    heard: list[str] = []
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
