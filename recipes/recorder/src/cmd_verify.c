@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ek-recorder verify: read all segments of channels and say what is not as it should be. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "reader_cli.h"
+
+static const char *set(void *to, int option, const char *value)
+{
+	(void)value;
+	if (option != READER_OWN)
+		return "is no option of this command";
+	*(bool *)to = true;
+	return NULL;
+}
+
+/* what the recorder overwrites in turn is no fault */
+static bool clean(const struct reader_counts *c)
+{
+	return !c->of[READER_GAP] && !c->of[READER_MISSING] && !c->of[READER_DAMAGE] && !c->of[READER_TORN];
+}
+
+static void summary(const char *name, const struct reader *r)
+{
+	const struct reader_counts *c = reader_counts(r);
+
+	printf("%s: %" PRIu64 " records, %" PRIu64 " bytes", name, c->of[READER_RECORD], c->payload);
+	if (c->any)
+		printf(", %" PRIu64 "..%" PRIu64, c->first_sequence, c->last_sequence);
+	if (clean(c))
+		puts(": clean");
+	else
+		printf(": %" PRIu64 " gaps (%" PRIu64 " lost), %" PRIu64 " missing, %" PRIu64 " damaged places, %" PRIu64
+		       " torn\n",
+		       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE], c->of[READER_TORN]);
+}
+
+static void summary_json(const char *name, const struct reader *r)
+{
+	const struct reader_counts *c = reader_counts(r);
+	char when[READER_RFC3339];
+
+	fputs("],\"name\":", stdout);
+	reader_json_string(stdout, name);
+	printf(",\"clean\":%s,\"segments\":%zu,\"records\":%" PRIu64 ",\"bytes\":%" PRIu64, clean(c) ? "true" : "false",
+	       reader_uses(r)->count, c->of[READER_RECORD], c->payload);
+	if (c->any) {
+		printf(",\"first_sequence\":%" PRIu64 ",\"last_sequence\":%" PRIu64, c->first_sequence, c->last_sequence);
+		reader_format_time(c->first_ns, when);
+		printf(",\"first\":\"%s\"", when);
+		reader_format_time(c->last_ns, when);
+		printf(",\"last\":\"%s\"", when);
+	}
+	printf(",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64 ",\"damage\":%" PRIu64
+	       ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64 ",\"not_given\":%" PRIu64 "}",
+	       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE], c->of[READER_TORN],
+	       c->of[READER_OVERWRITTEN], c->not_given);
+}
+
+/* 0 clean, 1 not, 2 it could not be read */
+static int verify(const struct reader_cli *cli, const char *path, bool json)
+{
+	struct reader *r = reader_cli_open(cli, path);
+	const char *name = reader_cli_name(path), *comma = "";
+	struct reader_event e;
+	int err, status;
+
+	if (json)
+		fputs("{\"events\":[", stdout);
+	if (!r) {
+		if (json) {
+			fputs("],\"name\":", stdout);
+			reader_json_string(stdout, name);
+			fputs(",\"clean\":false,\"error\":\"it could not be read\"}", stdout);
+		}
+		return 2;
+	}
+	while (!(err = reader_next(r, &e)) && e.kind != READER_END) {
+		if (e.kind == READER_RECORD)
+			continue;
+		if (json) {
+			fputs(comma, stdout);
+			reader_tell_json(stdout, &e);
+			comma = ",";
+		} else {
+			reader_tell(stdout, name, &e);
+		}
+	}
+	if (err)
+		reader_cli_say(cli, "%s: %s", path, *reader_error(r) ? reader_error(r) : strerror(-err));
+	if (json)
+		summary_json(name, r);
+	else
+		summary(name, r);
+	status = err ? 2 : !clean(reader_counts(r));
+	reader_close(r);
+	return status;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+	static const struct option own[] = { { "json", no_argument, NULL, READER_OWN }, { 0 } };
+	bool json = false;
+	struct reader_cli cli = {
+		.command = "verify",
+		.usage = "[CHANNEL...]",
+		.about = "Reads all that is recorded in these channels, or in all. Status 1: there are gaps,\n"
+			 "missing records or damage.",
+		.help = "  --json              one object, with all events\n",
+		.own = own,
+		.set = set,
+		.to = &json,
+		.most = -1,
+	};
+	int status = reader_cli_parse(&cli, argc, argv), count, worst = 0;
+	char **paths;
+
+	if (status >= 0)
+		return status;
+	count = reader_cli_all(&cli, &paths);
+	if (count < 0)
+		return 2;
+	if (json)
+		fputs("{\"channels\":[", stdout);
+	for (int i = 0; i < count; i++) {
+		if (json && i)
+			fputc(',', stdout);
+		status = verify(&cli, paths[i], json);
+		if (status > worst)
+			worst = status;
+	}
+	if (json)
+		printf("],\"clean\":%s}\n", worst ? "false" : "true");
+	reader_cli_free(paths, count);
+	if (fflush(stdout) || ferror(stdout)) {
+		reader_cli_say(&cli, "writing to standard output: %s", strerror(errno));
+		return 2;
+	}
+	return worst;
+}

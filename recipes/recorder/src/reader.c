@@ -1,0 +1,797 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Read a channel's recording: uses of segments in order, records in order. */
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* polls at the end between two looks at all heads; else only that of the next segment in turn is read */
+#define POLLS_PER_LIST	50
+/* the end of the newest segment may be in the middle of being written: looks at it, and ms between them */
+#define LOOKS		4
+#define LOOK_PAUSE_MS	100
+/* clocks that differ by less between two heads were not set in between, but slewed */
+#define SLEW_NS		((int64_t)(2 * NSEC_PER_SEC))
+
+struct reader {
+	struct reader_options options;
+	int dir;			/* the channel's directory */
+	struct reader_pace pace;
+	struct reader_file file;	/* the segment that is read */
+	struct reader_file heads;	/* for a look at heads beside it */
+	struct reader_uses uses;
+	size_t next;			/* in uses: the one to read after this */
+	struct reader_use use;		/* that is read, if `open` */
+	bool open;			/* there is a use that is read */
+	bool told_head;			/* the damage of the next use's head was given */
+	bool waiting;			/* at the end of the newest, when following */
+	bool silent;			/* passing over what was there before */
+	unsigned int polls;		/* at the end, since all heads were read */
+	uint8_t boot[16];		/* the newest: whose monotonic clock a range means */
+
+	uint64_t offset;		/* of the next record */
+	uint64_t batch;			/* that the record before it is of */
+	bool in_batch;			/* `batch` is known */
+	uint64_t use_last;		/* sequence of the last record of this use */
+	bool use_any;			/* there was one */
+	uint64_t before_first;		/* first_sequence of the use before */
+	bool repeats;			/* what this use begins with was given already */
+
+	uint64_t last;			/* sequence of the last record, of all uses */
+	bool any, in_range;		/* there was one; it was in the range */
+	const char *because;		/* why sequences may be missing before the next record */
+
+	struct reader_event held;	/* comes after the one that was given */
+	bool holding;
+	struct reader_counts counts;
+	char error[256];
+};
+
+static const char *const kind_names[READER_KINDS] = {
+	"end", "record", "gap", "missing", "damage", "torn", "overwritten",
+};
+
+const char *reader_kind_name(enum reader_kind kind)
+{
+	return kind < READER_KINDS ? kind_names[kind] : "unknown";
+}
+
+const char *reader_gap_name(uint32_t reason)
+{
+	switch (reason) {
+	case EKR_GAP_OVERRUN:
+		return "overrun";
+	case EKR_GAP_RESTART:
+		return "restart";
+	case EKR_GAP_FAILED:
+		return "failed";
+	case EKR_GAP_WRITER:
+		return "writer";
+	}
+	return "unknown";
+}
+
+static int __attribute__((format(printf, 3, 4))) fail(struct reader *r, int err, const char *fmt, ...)
+{
+	size_t used;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->error, sizeof(r->error), fmt, ap);
+	va_end(ap);
+	used = strlen(r->error);
+	snprintf(r->error + used, sizeof(r->error) - used, ": %s", strerror(-err));
+	return err;
+}
+
+static bool stopping(const struct reader *r)
+{
+	return r->options.stop && *r->options.stop;
+}
+
+/* --- which uses and records are meant ---------------------------------------- */
+
+static bool same_boot(const struct reader_use *a, const struct reader_use *b)
+{
+	return !a->rescued && !b->rescued && !memcmp(a->head.boot_id, b->head.boot_id, sizeof(a->head.boot_id));
+}
+
+/* realtime minus monotonic: what setting the clock changes */
+static __int128 clock_offset(const struct reader_use *u)
+{
+	return (__int128)u->head.realtime_ns - (__int128)u->head.monotonic_ns;
+}
+
+/* from the beginning of @a to that of @b the real-time clock was not set */
+static bool steady(const struct reader_use *a, const struct reader_use *b)
+{
+	__int128 jump = clock_offset(b) - clock_offset(a);
+
+	return same_boot(a, b) && jump < SLEW_NS && -jump < SLEW_NS;
+}
+
+/*
+ * All records of a use were submitted before the next use began. They may be
+ * older than the head of their own use, but not than that of the one before.
+ */
+static bool all_before(const struct reader_use *u, const struct reader_use *next, const struct reader_time *from)
+{
+	if (!next || !from->set)
+		return false;
+	if (from->monotonic)
+		return same_boot(u, next) && (__int128)next->head.monotonic_ns < from->ns;
+	return steady(u, next) && (__int128)next->head.realtime_ns + SLEW_NS < from->ns;
+}
+
+static bool all_after(const struct reader_use *u, const struct reader_use *before, const struct reader_time *to)
+{
+	if (!before || !to->set)
+		return false;
+	if (to->monotonic)
+		return same_boot(before, u) && (__int128)before->head.monotonic_ns > to->ns;
+	return steady(before, u) && (__int128)before->head.realtime_ns - SLEW_NS > to->ns;
+}
+
+static bool of_newest_boot(const struct reader *r, const struct reader_use *u)
+{
+	return u->rescued || !memcmp(u->head.boot_id, r->boot, sizeof(r->boot));
+}
+
+static const struct reader_use *neighbour(const struct reader *r, size_t i, bool next)
+{
+	const struct reader_use *u;
+
+	if (next ? i + 1 >= r->uses.count : !i)
+		return NULL;
+	u = &r->uses.use[next ? i + 1 : i - 1];
+	return u->used && !u->rescued ? u : NULL;
+}
+
+/* no record of it is in the range: it need not be read */
+static bool outside(const struct reader *r, size_t i)
+{
+	const struct reader_use *u = &r->uses.use[i], *next = neighbour(r, i, true), *before = neighbour(r, i, false);
+	const struct reader_range *range = &r->options.range;
+
+	if (next && next->head.first_sequence <= range->first && next->head.first_sequence > u->head.first_sequence)
+		return true;
+	if (!u->rescued && u->head.first_sequence > range->last)
+		return true;
+	if (((range->from.set && range->from.monotonic) || (range->to.set && range->to.monotonic)) &&
+	    !of_newest_boot(r, u))
+		return true;
+	return all_before(u, next, &range->from) || all_after(u, before, &range->to);
+}
+
+static bool in_time(const struct reader_time *t, const struct ekr_record_head *h, bool from)
+{
+	__int128 ns = t->monotonic ? (__int128)h->monotonic_ns : (__int128)h->realtime_ns;
+
+	return !t->set || (from ? ns >= t->ns : ns <= t->ns);
+}
+
+/* @first: the first sequence that a gap speaks of, else that of the record */
+static bool inside(const struct reader *r, const struct ekr_record_head *h, uint64_t first)
+{
+	const struct reader_range *range = &r->options.range;
+
+	return h->sequence >= range->first && first <= range->last && in_time(&range->from, h, true) &&
+	       in_time(&range->to, h, false);
+}
+
+/* --- events ------------------------------------------------------------------- */
+
+static void begin_event(const struct reader *r, struct reader_event *e, enum reader_kind kind)
+{
+	memset(e, 0, sizeof(*e));
+	e->kind = kind;
+	memcpy(e->file, r->use.file, sizeof(e->file));
+	e->generation = r->use.head.generation;
+	e->offset = r->offset;
+}
+
+static int give(struct reader *r, const struct reader_event *e)
+{
+	struct reader_counts *c = &r->counts;
+
+	if (r->silent)
+		return 0;
+	c->of[e->kind]++;
+	switch (e->kind) {
+	case READER_RECORD:
+		c->payload += e->length;
+		if (!c->any) {
+			c->first_sequence = e->sequence;
+			c->first_ns = e->realtime_ns;
+		}
+		c->any = true;
+		c->last_sequence = e->sequence;
+		c->last_ns = e->realtime_ns;
+		break;
+	case READER_GAP:
+		c->lost += e->gap.count_lost;
+		break;
+	case READER_MISSING:
+		c->missing += e->sequence - e->first + 1;
+		break;
+	default:
+		break;
+	}
+	return 1;
+}
+
+static void __attribute__((format(printf, 2, 3))) set_reason(struct reader_event *e, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(e->reason, sizeof(e->reason), fmt, ap);
+	va_end(ap);
+}
+
+/* --- uses ----------------------------------------------------------------------- */
+
+static void find_boot(struct reader *r)
+{
+	const struct ekr_segment_head *h = reader_channel(r);
+
+	if (h)
+		memcpy(r->boot, h->boot_id, sizeof(r->boot));
+}
+
+static void leave(struct reader *r)
+{
+	r->before_first = r->use.head.first_sequence;
+	reader_file_close(&r->file);
+	r->open = false;
+	r->waiting = false;
+}
+
+/* what was there is gone: the next records are not those that come after it */
+static int overwritten(struct reader *r, struct reader_event *e)
+{
+	begin_event(r, e, READER_OVERWRITTEN);
+	set_reason(e, "taken into use anew while it was read");
+	/* what is not there was not lost, but older than what is kept */
+	r->any = false;
+	leave(r);
+	return give(r, e);
+}
+
+/* The head of the open use is no longer the one that it was read with; or it cannot be told. */
+static bool recycled(struct reader *r)
+{
+	struct reader_use now;
+
+	if (r->use.rescued)
+		return false;
+	if (reader_file_open(&r->heads, r->dir, r->use.file) || reader_head_read(&r->heads, r->use.file, &now))
+		return false;
+	return !now.rescued && now.head.generation != r->use.head.generation;
+}
+
+/* Begin with the next use. 1: there is an event, 0: go on, negative errno. */
+static int enter(struct reader *r, struct reader_event *e)
+{
+	const struct reader_use *u = &r->uses.use[r->next];
+	int err;
+
+	if (u->damage && !r->told_head) {
+		begin_event(r, e, READER_DAMAGE);
+		memcpy(e->file, u->file, sizeof(e->file));
+		e->generation = u->head.generation;
+		e->offset = 0;
+		set_reason(e, "%s%s", u->damage, u->rescued ? "; its records are read without it" : "");
+		r->told_head = true;
+		if (!u->used)
+			r->because = "damage";
+		return give(r, e);
+	}
+	r->told_head = false;
+	if (!u->used) {
+		r->next++;
+		return 0;
+	}
+	if (outside(r, r->next)) {
+		r->next++;
+		r->any = false;
+		return 0;
+	}
+	r->use = *u;
+	r->next++;
+	r->offset = EKR_BLOCK;
+	r->in_batch = r->use_any = r->repeats = false;
+	err = reader_file_open(&r->file, r->dir, r->use.file);
+	if (err) {
+		begin_event(r, e, READER_DAMAGE);
+		set_reason(e, "cannot be opened: %s", strerror(-err));
+		r->because = "damage";
+		return give(r, e);
+	}
+	r->open = true;
+	if (recycled(r))
+		return overwritten(r, e);
+	return 0;
+}
+
+/* All heads once more. 1: there are newer uses than the last one that was read. */
+static int list_again(struct reader *r)
+{
+	const uint64_t seen = r->open || r->use.used ? r->use.head.generation : 0;
+	struct reader_uses uses;
+	int err = reader_uses_read(&uses, r->dir, &r->heads);
+
+	r->polls = 0;
+	if (err) {
+		reader_uses_free(&uses);
+		return fail(r, err, "reading the heads of the segments");
+	}
+	reader_uses_free(&r->uses);
+	r->uses = uses;
+	r->next = uses.count;
+	while (r->next && uses.use[r->next - 1].used && uses.use[r->next - 1].head.generation > seen)
+		r->next--;
+	r->told_head = false;
+	find_boot(r);
+	return r->next < uses.count;
+}
+
+/*
+ * Whether a newer use has begun. The recorder takes segments in turn, so that
+ * of the oldest use or the first unused one is the next: one block tells.
+ */
+static int newer_use(struct reader *r)
+{
+	const struct reader_use *turn = NULL;
+	struct reader_use now;
+
+	if (r->next < r->uses.count)
+		return 1;
+	for (size_t i = 0; i < r->uses.count && !turn; i++)
+		if (!r->uses.use[i].damage)
+			turn = &r->uses.use[i];
+	r->heads.ahead = EKR_BLOCK;
+	if (++r->polls < POLLS_PER_LIST && turn) {
+		if (reader_file_open(&r->heads, r->dir, turn->file) || reader_head_read(&r->heads, turn->file, &now))
+			return 0;
+		if (now.damage || now.head.generation <= r->use.head.generation)
+			return 0;
+	}
+	return list_again(r);
+}
+
+/* --- damage ---------------------------------------------------------------------- */
+
+static enum reader_verdict look_at(struct reader *r, uint64_t offset, struct ekr_record_head *h,
+				   const unsigned char **payload, int *err)
+{
+	enum reader_verdict v = reader_look(&r->file, &r->use.head, offset, h, payload, err);
+
+	/* not for a bad block that lies behind this record */
+	if (v == READER_IO && *err != -ENODATA && r->file.ahead > EKR_BLOCK) {
+		r->file.ahead = EKR_BLOCK;
+		reader_file_drop(&r->file);
+		v = reader_look(&r->file, &r->use.head, offset, h, payload, err);
+	}
+	if (v != READER_IO)
+		r->file.ahead = READER_AHEAD;
+	return v;
+}
+
+static void explain(struct reader_event *e, enum reader_verdict v, const struct ekr_record_head *h,
+		    const struct reader_use *u, int err)
+{
+	switch (v) {
+	case READER_ZEROS:
+		set_reason(e, "zeros where a record should be");
+		return;
+	case READER_NO_RECORD:
+		set_reason(e, "bad magic %08" PRIx32, h->magic);
+		return;
+	case READER_STALE:
+	case READER_NEWER:
+		set_reason(e, "generation %" PRIu64 " in a segment of generation %" PRIu64, h->generation,
+			   u->head.generation);
+		return;
+	case READER_BAD_LENGTH:
+		set_reason(e, "length %" PRIu32 " reaches beyond the %s", h->length,
+			   h->length > u->head.record_size ? "largest record of the channel" : "end of the segment");
+		return;
+	case READER_IO:
+		set_reason(e, "cannot be read: %s", strerror(-err));
+		return;
+	case READER_BAD_CRC:
+	case READER_VALID:
+		set_reason(e, "bad CRC");
+		return;
+	}
+}
+
+static bool is_restart(const struct ekr_record_head *h, const unsigned char *payload)
+{
+	struct ekr_gap gap;
+
+	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
+		return false;
+	memcpy(&gap, payload, sizeof(gap));
+	return gap.reason == EKR_GAP_RESTART;
+}
+
+/* What stands after the use that is read: nothing, or that the recorder was stopped. */
+static bool stopped_after(struct reader *r)
+{
+	struct ekr_record_head h;
+	const unsigned char *payload;
+	const struct reader_use *u;
+	int err;
+
+	if (r->next >= r->uses.count)
+		return true;
+	u = &r->uses.use[r->next];
+	if (!same_boot(u, &r->use))
+		return true;
+	r->heads.ahead = EKR_BLOCK;
+	if (reader_file_open(&r->heads, r->dir, u->file))
+		return false;
+	return reader_look(&r->heads, &u->head, EKR_BLOCK, &h, &payload, &err) == READER_VALID &&
+	       is_restart(&h, payload);
+}
+
+/*
+ * Records from this sequence on are void: the next use has others of these
+ * numbers, or the same ones again.
+ */
+static uint64_t void_from(const struct reader *r)
+{
+	const struct reader_use *next = NULL;
+
+	for (size_t i = r->next; i < r->uses.count && !next; i++)
+		if (r->uses.use[i].used)
+			next = &r->uses.use[i];
+	return next && next->head.first_sequence >= r->use.head.first_sequence ? next->head.first_sequence :
+										  UINT64_MAX;
+}
+
+/* Where the next record of this use holds, from the block after @from on; 0: nowhere. */
+static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
+{
+	struct ekr_record_head h;
+	const unsigned char *payload;
+	int err;
+
+	*written = 0;
+	for (uint64_t at = (from / EKR_BLOCK + 1) * EKR_BLOCK; at < r->use.head.size && !stopping(r); at += EKR_BLOCK) {
+		enum reader_verdict v = look_at(r, at, &h, &payload, &err);
+
+		if ((v == READER_ZEROS || v == READER_STALE) && !*written)
+			*written = at;
+		if (v == READER_VALID && (!r->in_batch || h.batch >= r->batch) &&
+		    (!r->use_any || h.sequence > r->use_last) && h.sequence < void_from(r))
+			return at;
+	}
+	return 0;
+}
+
+/*
+ * There is no record at the offset. Is it the end of the use, of what is there
+ * so far, or damage? 1: there is an event, 0: look again, READER_STOP: the end
+ * for now, or a negative errno.
+ */
+#define READER_STOP 2
+
+static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_record_head *h, int err,
+		     struct reader_event *e)
+{
+	const bool at_block = r->offset % EKR_BLOCK == 0;
+	const bool quiet = at_block && (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
+	uint64_t found, written;
+	int newer;
+
+	/* not even room for a head */
+	if (v == READER_IO && err == -ENODATA) {
+		if (!r->options.follow || r->next < r->uses.count || (newer = newer_use(r)) > 0) {
+			leave(r);
+			return 0;
+		}
+		r->waiting = true;
+		return newer < 0 ? newer : READER_STOP;
+	}
+	if (recycled(r))
+		return overwritten(r, e);
+	if (r->options.follow && r->next >= r->uses.count) {
+		newer = newer_use(r);
+		if (newer < 0)
+			return newer;
+		if (!newer) {
+			r->waiting = true;
+			return READER_STOP;
+		}
+		/* what was written between our look and the new use */
+		reader_file_drop(&r->file);
+		if (r->waiting) {
+			r->waiting = false;
+			return 0;
+		}
+	}
+	r->waiting = false;
+	if (!quiet && v != READER_IO && r->next >= r->uses.count) {
+		/* perhaps it is being written */
+		const struct timespec pause = { .tv_nsec = LOOK_PAUSE_MS * (long)NSEC_PER_MSEC };
+		struct ekr_record_head again;
+		const unsigned char *payload;
+
+		for (int i = 1; i < LOOKS && !stopping(r); i++) {
+			nanosleep(&pause, NULL);
+			reader_file_drop(&r->file);
+			if (look_at(r, r->offset, &again, &payload, &err) == READER_VALID)
+				return 0;
+		}
+	}
+	begin_event(r, e, READER_DAMAGE);
+	explain(e, v, h, &r->use, err);
+	found = find_record(r, r->offset, &written);
+	if (stopping(r))
+		return -EINTR;
+	if (found) {
+		e->extent = found - r->offset;
+		r->offset = found;
+		r->because = "damage";
+		return give(r, e);
+	}
+	if (recycled(r))
+		return overwritten(r, e);
+	if (quiet) {
+		leave(r);
+		return 0;
+	}
+	if (stopped_after(r))
+		e->kind = READER_TORN;
+	e->extent = written ? written - r->offset : r->use.head.size - r->offset;
+	r->because = "damage";
+	leave(r);
+	return give(r, e);
+}
+
+/* --- records ----------------------------------------------------------------------- */
+
+/* a record that holds, but is not what should be there */
+static int doubtful(struct reader *r, uint64_t length, struct reader_event *e)
+{
+	e->extent = length;
+	r->offset += length;
+	r->because = "damage";
+	return give(r, e);
+}
+
+/* a record that holds; 1: there is an event, 0: go on */
+static int record(struct reader *r, const struct ekr_record_head *h, const unsigned char *payload,
+		  struct reader_event *e)
+{
+	const uint64_t whole = (sizeof(*h) + h->length + 7) / 8 * 8;
+	const bool at_block = r->offset % EKR_BLOCK == 0, is_gap = h->flags & EKR_RECORD_GAP;
+	struct ekr_gap gap = { 0 };
+	uint64_t first = h->sequence;
+	bool in_range;
+
+	begin_event(r, e, READER_DAMAGE);
+	if (r->in_batch && h->batch != r->batch && (!at_block || h->batch < r->batch)) {
+		set_reason(e, "batch %" PRIu64 " in the middle of batch %" PRIu64, h->batch, r->batch);
+		return doubtful(r, whole, e);
+	}
+	r->batch = h->batch;
+	r->in_batch = true;
+	if (h->flags & ~(uint32_t)EKR_RECORD_GAP) {
+		set_reason(e, "flags %" PRIx32 " that this program does not know", h->flags);
+		return doubtful(r, whole, e);
+	}
+	if (is_gap ? h->length != sizeof(gap) : h->length > r->use.head.record_size) {
+		set_reason(e, "a %s of %" PRIu32 " bytes", is_gap ? "gap" : "record", h->length);
+		return doubtful(r, whole, e);
+	}
+	if (is_gap) {
+		memcpy(&gap, payload, sizeof(gap));
+		first = gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + (gap.count_lost ? 1 : 0);
+	}
+	if (r->use_any && h->sequence <= r->use_last) {
+		set_reason(e, "sequence %" PRIu64 " after %" PRIu64, h->sequence, r->use_last);
+		return doubtful(r, whole, e);
+	}
+	/* numbers that began anew were told with the head */
+	if (!r->use_any && r->any && h->sequence <= r->last) {
+		r->repeats = r->use.head.first_sequence >= r->before_first;
+		r->any = r->repeats;
+	}
+	r->use_any = true;
+	r->use_last = h->sequence;
+	r->repeats = r->repeats && h->sequence <= r->last;
+	if (r->repeats || h->sequence >= void_from(r)) {
+		r->counts.not_given++;
+		r->offset += whole;
+		return 0;
+	}
+
+	in_range = inside(r, h, first) && (!(r->options.range.from.set && r->options.range.from.monotonic) ||
+					   of_newest_boot(r, &r->use));
+	begin_event(r, e, is_gap ? READER_GAP : READER_RECORD);
+	e->sequence = h->sequence;
+	e->first = first;
+	e->monotonic_ns = h->monotonic_ns;
+	e->realtime_ns = h->realtime_ns;
+	e->payload = payload;
+	e->length = h->length;
+	e->gap = gap;
+	r->offset += whole;
+	/* nothing says where these are; a gap that is full may cover them */
+	if (r->any && gap.count_lost != UINT32_MAX && first > r->last && first - r->last > 1 && in_range &&
+	    r->in_range) {
+		r->held = *e;
+		r->holding = !r->silent;
+		begin_event(r, e, READER_MISSING);
+		e->first = r->last + 1;
+		e->sequence = first - 1;
+		if (r->because)
+			set_reason(e, "%s", r->because);
+	}
+	r->because = NULL;
+	r->any = true;
+	r->last = h->sequence;
+	r->in_range = in_range;
+	if (!in_range)
+		return 0;
+	return give(r, e);
+}
+
+/* after the last record of a batch: zeros up to the end of the block */
+static bool batch_ends(struct reader *r)
+{
+	const size_t rest = EKR_BLOCK - (size_t)(r->offset % EKR_BLOCK);
+	const unsigned char *bytes;
+
+	if (reader_file_bytes(&r->file, r->offset, rest, &bytes))
+		return false;
+	return !*bytes && !memcmp(bytes, bytes + 1, rest - 1);
+}
+
+/* --- the interface -------------------------------------------------------------------- */
+
+int reader_next(struct reader *r, struct reader_event *e)
+{
+	struct ekr_record_head h;
+	const unsigned char *payload;
+	enum reader_verdict v;
+	int err;
+
+	if (r->holding) {
+		*e = r->held;
+		r->holding = false;
+		/* as silent as what came before it */
+		if (give(r, e))
+			return 0;
+	}
+	if (r->waiting) {
+		/* a block is enough to see whether there is more */
+		reader_file_drop(&r->file);
+		r->file.ahead = EKR_BLOCK;
+	}
+	for (;;) {
+		if (stopping(r))
+			return -EINTR;
+		if (!r->open) {
+			if (r->next >= r->uses.count) {
+				err = r->options.follow ? newer_use(r) : 0;
+				if (err <= 0)
+					goto end;
+			}
+			err = enter(r, e);
+			if (err)
+				return err < 0 ? err : 0;
+			continue;
+		}
+		v = look_at(r, r->offset, &h, &payload, &err);
+		if (v == READER_VALID) {
+			r->waiting = false;
+			err = record(r, &h, payload, e);
+		} else if (v == READER_ZEROS && r->offset % EKR_BLOCK && batch_ends(r)) {
+			r->offset = (r->offset / EKR_BLOCK + 1) * EKR_BLOCK;
+			err = 0;
+		} else {
+			err = no_record(r, v, &h, err, e);
+		}
+		if (err == READER_STOP) {
+			err = 0;
+			goto end;
+		}
+		if (err)
+			return err < 0 ? err : 0;
+	}
+end:
+	if (err < 0)
+		return err;
+	r->silent = false;
+	memset(e, 0, sizeof(*e));
+	e->kind = READER_END;
+	return 0;
+}
+
+int reader_open(struct reader **reader, const char *directory, const struct reader_options *options)
+{
+	struct reader *r = calloc(1, sizeof(*r));
+	int err;
+
+	*reader = r;
+	if (!r)
+		return -ENOMEM;
+	r->options = *options;
+	r->file.fd = r->heads.fd = -1;
+	r->pace.rate = options->rate;
+	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r->dir < 0)
+		return fail(r, -errno, "opening the recording %s", directory);
+	err = reader_file_init(&r->file, &r->pace);
+	if (!err)
+		err = reader_file_init(&r->heads, &r->pace);
+	if (err)
+		return fail(r, err, "getting memory to read %s", directory);
+	err = reader_uses_read(&r->uses, r->dir, &r->heads);
+	if (err)
+		return fail(r, err, "reading the heads of the segments of %s", directory);
+	find_boot(r);
+	if ((options->from_end || options->newest_only) && r->uses.count && r->uses.use[r->uses.count - 1].used)
+		r->next = r->uses.count - 1;
+	r->silent = options->from_end;
+	return 0;
+}
+
+void reader_close(struct reader *r)
+{
+	if (!r)
+		return;
+	reader_uses_free(&r->uses);
+	reader_file_free(&r->file);
+	reader_file_free(&r->heads);
+	if (r->dir >= 0)
+		close(r->dir);
+	free(r);
+}
+
+const char *reader_error(const struct reader *r)
+{
+	return r ? r->error : "out of memory";
+}
+
+const struct reader_counts *reader_counts(const struct reader *r)
+{
+	return &r->counts;
+}
+
+const struct reader_uses *reader_uses(const struct reader *r)
+{
+	return &r->uses;
+}
+
+const struct reader_use *reader_newest(const struct reader *r)
+{
+	const struct reader_use *u = r->uses.count ? &r->uses.use[r->uses.count - 1] : NULL;
+
+	return u && u->used ? u : NULL;
+}
+
+const struct ekr_segment_head *reader_channel(const struct reader *r)
+{
+	for (size_t i = r->uses.count; i; i--) {
+		const struct reader_use *u = &r->uses.use[i - 1];
+
+		if (!u->rescued && u->head.magic == EKR_SEGMENT_MAGIC)
+			return &u->head;
+	}
+	return NULL;
+}

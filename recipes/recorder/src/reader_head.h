@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Heads of segments: what a channel's directory holds, in the order in which
+ * it was written. Nothing that is read is believed before its CRC holds.
+ */
+#ifndef EKR_READER_HEAD_H
+#define EKR_READER_HEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+#include "reader_file.h"
+
+/* "00000000.seg" */
+#define READER_NAME	13
+
+/* A use of a segment: what its head said. */
+struct reader_use {
+	char file[READER_NAME];		/* name in the directory */
+	bool rescued;			/* the head is damaged: made up from the first record that holds */
+	bool used;			/* it was in use at least once */
+	const char *damage;		/* what is wrong with the head, or NULL */
+	struct ekr_segment_head head;
+};
+
+struct reader_uses {
+	struct reader_use *use;		/* by generation; those never used come first, by index */
+	size_t count;
+};
+
+/* What became of a record's place. */
+enum reader_verdict {
+	READER_VALID,
+	READER_ZEROS,		/* no record: zeros, as after the end of a batch */
+	READER_NO_RECORD,	/* no record: neither zeros nor the magic */
+	READER_STALE,		/* of an earlier use */
+	READER_NEWER,		/* of a later use than that of the head */
+	READER_BAD_LENGTH,	/* longer than declared, or beyond the end of the segment */
+	READER_BAD_CRC,
+	READER_IO,		/* it cannot be read; *@error is the negative errno */
+};
+
+/* A head for people: NULL if it holds, else what is wrong. */
+const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
+
+/*
+ * The record at @offset of the open file: its head goes to @record, *@payload
+ * is valid up to the next look. @head says size, generation and record_size.
+ */
+enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head, uint64_t offset,
+				struct ekr_record_head *record, const unsigned char **payload, int *error);
+
+/* The head of one segment, which is open in @f; a damaged one is rescued. 0, or a negative errno if it cannot be read. */
+int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use);
+
+/*
+ * All segments in directory @dir. Heads that cannot be read or are doubtful
+ * have `damage`. 0 or a negative errno; @uses is to be freed in any case.
+ */
+int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f);
+void reader_uses_free(struct reader_uses *uses);
+
+#endif /* EKR_READER_HEAD_H */
