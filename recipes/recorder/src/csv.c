@@ -58,7 +58,7 @@ int csv_begin(FILE *to)
 
 int csv_event(FILE *to, enum csv_payload payload, const struct reader_event *e)
 {
-	char when[READER_RFC3339];
+	char when[READER_RFC3339], why[sizeof(e->reason) + 64];
 
 	errno = 0;
 	fprintf(to, "%s,", reader_kind_name(e->kind));
@@ -84,9 +84,9 @@ int csv_event(FILE *to, enum csv_payload payload, const struct reader_event *e)
 		text(to, (const unsigned char *)e->reason, strlen(e->reason));
 		break;
 	default:
-		fprintf(to, ",,,,\"%s at %" PRIu64 ": ", e->file, e->offset);
-		/* without the quote that text() begins with: these reasons have none inside */
-		fprintf(to, "%s\"", e->reason);
+		snprintf(why, sizeof(why), "%s at %" PRIu64 ": %s", e->file, e->offset, e->reason);
+		fputs(",,,,", to);
+		text(to, (const unsigned char *)why, strlen(why));
 	}
 	putc('\n', to);
 	return state(to);

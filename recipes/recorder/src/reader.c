@@ -9,16 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 
 /* polls at the end between two looks at all heads; else only that of the next segment in turn is read */
 #define POLLS_PER_LIST	50
-/* the end of the newest segment may be in the middle of being written: looks at it, and ms between them */
+/* looks at the end of the newest segment, which may be in the middle of being written */
 #define LOOKS		4
-#define LOOK_PAUSE_MS	100
 /* clocks that differ by less between two heads were not set in between, but slewed */
 #define SLEW_NS		((int64_t)(2 * NSEC_PER_SEC))
 
@@ -525,12 +523,10 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	r->waiting = false;
 	if (!quiet && v != READER_IO && r->next >= r->uses.count) {
 		/* perhaps it is being written */
-		const struct timespec pause = { .tv_nsec = LOOK_PAUSE_MS * (long)NSEC_PER_MSEC };
 		struct ekr_record_head again;
 		const unsigned char *payload;
 
-		for (int i = 1; i < LOOKS && !stopping(r); i++) {
-			nanosleep(&pause, NULL);
+		for (int i = 1; i < LOOKS && !stopping(r) && reader_file_again(&r->file); i++) {
 			reader_file_drop(&r->file);
 			if (look_at(r, r->offset, &again, &payload, &err) == READER_VALID)
 				return 0;
@@ -733,6 +729,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->options = *options;
 	r->file.fd = r->heads.fd = -1;
 	r->pace.rate = options->rate;
+	r->pace.again_ns = options->again_ns;
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return fail(r, -errno, "opening the recording %s", directory);

@@ -59,6 +59,7 @@ struct reader_event {
 struct reader_options {
 	struct reader_range range;
 	uint64_t rate;			/* bytes per second that it may read; 0: no limit */
+	uint64_t again_ns;		/* what seems half written is looked at again after so long; 0: nobody is recording */
 	bool follow;			/* READER_END is for now: call again later */
 	bool from_end;			/* only what comes after now; with follow */
 	bool newest_only;		/* only the segment that was used last */

@@ -14,6 +14,8 @@
 #include "units.h"
 
 #define MOST_OWN	12
+/* longer than a write of a few MB takes, if the medium is not late itself */
+#define AGAIN_NS	(100 * NSEC_PER_MSEC)
 
 enum { DIRECTORY = 256, RATE, FROM, TO, SEQUENCES };
 
@@ -89,6 +91,7 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 		all[n++] = *o;
 	cli->directory = READER_DIRECTORY;
 	cli->options.range = READER_ALL;
+	cli->options.again_ns = AGAIN_NS;
 	opterr = 0;
 	optind = 0;
 	while ((c = getopt_long(argc, argv, ":ho:", all, &which)) != -1) {

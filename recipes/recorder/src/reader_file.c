@@ -54,6 +54,16 @@ void reader_file_close(struct reader_file *f)
 	f->held = 0;
 }
 
+bool reader_file_again(const struct reader_file *f)
+{
+	const struct timespec pause = {
+		.tv_sec = (time_t)(f->pace->again_ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(f->pace->again_ns % NSEC_PER_SEC),
+	};
+
+	return f->pace->again_ns && !nanosleep(&pause, NULL);
+}
+
 void reader_file_drop(struct reader_file *f)
 {
 	f->held = 0;

@@ -24,6 +24,7 @@ struct reader_pace {
 	uint64_t rate;		/* bytes per second; 0: no limit */
 	uint64_t due_ns;	/* when the next read may begin, CLOCK_MONOTONIC */
 	uint64_t bytes;		/* read so far */
+	uint64_t again_ns;	/* between two looks at what may be in the middle of being written; 0: look once */
 };
 
 struct reader_file {
@@ -50,6 +51,9 @@ void reader_file_close(struct reader_file *f);
  */
 int reader_file_bytes(struct reader_file *f, uint64_t offset, size_t length,
 		      const unsigned char **bytes);
+
+/* Wait for the next look at the same place. False: look no more. */
+bool reader_file_again(const struct reader_file *f);
 
 /* Forget what was read: the next look sees what is on the medium then. */
 void reader_file_drop(struct reader_file *f);

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "crc.h"
@@ -122,16 +121,15 @@ static void rescue(struct reader_file *f, struct reader_use *use)
 
 int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use)
 {
-	/* a head that is being written may be seen half */
-	const struct timespec pause = { .tv_nsec = 20000000 };
 	const unsigned char *block;
 	int err;
 
 	memset(use, 0, sizeof(*use));
 	memcpy(use->file, name, READER_NAME - 1);
 	for (int try = 0; try < 3; try++) {
-		if (try)
-			nanosleep(&pause, NULL);
+		/* a head that is being written may be seen half */
+		if (try && !reader_file_again(f))
+			break;
 		reader_file_drop(f);
 		err = reader_file_bytes(f, 0, EKR_BLOCK, &block);
 		if (err) {
@@ -148,11 +146,14 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 	}
 	memcpy(&use->head, block, sizeof(use->head));
 	use->used = use->head.generation > 0;
-	if (use->head.index != strtoul(use->file, NULL, 10))
+	if (use->head.index != strtoul(use->file, NULL, 10)) {
+		/* a copy: its records are those of the other */
 		use->damage = "head: of another segment than the file's name says";
-	else if (use->head.size != f->size)
+		use->used = false;
+	} else if (use->head.size != f->size) {
 		use->damage = use->head.size > f->size ? "the file is shorter than its head says" :
 							 "the file is longer than its head says";
+	}
 	if (use->head.size > f->size)
 		use->head.size = f->size / EKR_BLOCK * EKR_BLOCK;
 	return 0;

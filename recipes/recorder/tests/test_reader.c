@@ -1,0 +1,769 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "reader.h"
+#include "recording.h"
+
+#define SIZE	(64u << 10)
+#define RECORD	1000u
+#define MOST	4000
+
+/* All events of a reading, without the payloads, which are compared at once. */
+struct seen {
+	struct reader_event event[MOST];
+	size_t count;
+	struct reader_counts counts;
+};
+
+static struct seen seen;
+
+static void note(struct seen *s, const struct reader_event *e)
+{
+	if (e->kind == READER_RECORD) {
+		unsigned char *want = malloc(e->length + 1);
+
+		recording_payload(e->sequence, want, e->length);
+		assert_memory_equal(e->payload, want, e->length);
+		free(want);
+	}
+	assert_true(s->count < MOST);
+	s->event[s->count++] = *e;
+}
+
+static void drain(struct reader *r, struct seen *s)
+{
+	struct reader_event e;
+
+	for (;;) {
+		assert_int_equal(reader_next(r, &e), 0);
+		if (e.kind == READER_END)
+			break;
+		note(s, &e);
+	}
+	s->counts = *reader_counts(r);
+}
+
+static void read_with(const struct recording *rec, const struct reader_options *options, struct seen *s)
+{
+	struct reader *r;
+
+	memset(s, 0, sizeof(*s));
+	assert_int_equal(reader_open(&r, rec->directory, options), 0);
+	drain(r, s);
+	reader_close(r);
+}
+
+static void read_all(const struct recording *rec, struct seen *s)
+{
+	const struct reader_options options = { .range = READER_ALL };
+
+	read_with(rec, &options, s);
+}
+
+/* records first..last in order, and nothing else */
+static void are(const struct seen *s, uint64_t first, uint64_t last)
+{
+	assert_int_equal(s->count, last - first + 1);
+	for (size_t i = 0; i < s->count; i++) {
+		assert_int_equal(s->event[i].kind, READER_RECORD);
+		assert_int_equal(s->event[i].sequence, first + i);
+	}
+}
+
+static const struct reader_event *only(const struct seen *s, enum reader_kind kind)
+{
+	const struct reader_event *found = NULL;
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->event[i].kind == READER_RECORD)
+			continue;
+		if (s->event[i].kind != kind || found)
+			print_error("%s at %lu in %s: %s\n", reader_kind_name(s->event[i].kind),
+				    (unsigned long)s->event[i].offset, s->event[i].file, s->event[i].reason);
+		assert_int_equal(s->event[i].kind, kind);
+		assert_null(found);
+		found = &s->event[i];
+	}
+	assert_non_null(found);
+	return found;
+}
+
+static void batches(struct recording *rec, unsigned int count, unsigned int each, uint32_t length)
+{
+	while (count--) {
+		for (unsigned int i = 0; i < each; i++)
+			recording_add(rec, length);
+		recording_flush(rec);
+	}
+}
+
+/* four segments, a batch of two blocks each, used six times: two were recycled */
+static void six_uses(struct recording *rec)
+{
+	recording_begin(rec, 4, SIZE, RECORD);
+	for (int i = 0; i < 6; i++) {
+		recording_use(rec);
+		batches(rec, 7, 5, RECORD);
+	}
+}
+
+static void what_was_written_is_read_in_order(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	six_uses(&rec);
+	read_all(&rec, &seen);
+	are(&seen, 2 * 35, 6 * 35 - 1);
+	assert_int_equal(seen.counts.payload, 4 * 35 * RECORD);
+	assert_int_equal(seen.counts.first_sequence, 70);
+	assert_int_equal(seen.counts.last_ns, RECORDING_START + 209 * (int64_t)RECORDING_STEP);
+	recording_end(&rec);
+}
+
+static void records_of_every_length(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 2, SIZE, 4200);
+	recording_use(&rec);
+	/* also such that a batch ends exactly with its block */
+	batches(&rec, 1, 1, EKR_BLOCK - sizeof(struct ekr_record_head));
+	batches(&rec, 1, 3, 0);
+	batches(&rec, 1, 1, 4200);
+	batches(&rec, 2, 2, EKR_BLOCK / 2 - sizeof(struct ekr_record_head));
+	for (uint32_t i = 0; i < 20; i++)
+		recording_add(&rec, i);
+	recording_flush(&rec);
+	read_all(&rec, &seen);
+	are(&seen, 0, 28);
+	recording_end(&rec);
+}
+
+static void the_largest_record_fills_a_segment(void **state)
+{
+	const uint64_t size = 2 * EKR_BLOCK + EKR_RECORD_MAX;
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 2, size, EKR_RECORD_MAX);
+	for (int i = 0; i < 3; i++) {
+		recording_use(&rec);
+		batches(&rec, 1, 1, EKR_RECORD_MAX);
+	}
+	read_all(&rec, &seen);
+	are(&seen, 1, 2);
+	recording_end(&rec);
+}
+
+static void a_recording_without_records_is_empty(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 3, SIZE, RECORD);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.count, 0);
+	recording_use(&rec);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.count, 0);
+	recording_end(&rec);
+}
+
+/* --- damage -------------------------------------------------------------------- */
+
+static void a_flipped_bit_loses_the_rest_of_its_batch_only(void **state)
+{
+	struct recording rec;
+	const struct reader_event *e;
+	unsigned char byte;
+
+	(void)state;
+	six_uses(&rec);
+	/* generation 4 is in segment 3; a payload in the second record of its third batch */
+	recording_peek(&rec, 3, 5 * EKR_BLOCK + 1056 + 100, &byte, 1);
+	byte ^= 4;
+	recording_poke(&rec, 3, 5 * EKR_BLOCK + 1056 + 100, &byte, 1);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140 - 4);
+	assert_int_equal(seen.counts.of[READER_DAMAGE], 1);
+	assert_int_equal(seen.counts.of[READER_MISSING], 1);
+	assert_int_equal(seen.counts.missing, 4);
+	for (size_t i = 0; i < seen.count; i++) {
+		e = &seen.event[i];
+		if (e->kind == READER_DAMAGE) {
+			assert_string_equal(e->file, "00000003.seg");
+			assert_int_equal(e->offset, 5 * EKR_BLOCK + 1056);
+			assert_int_equal(e->extent, 7 * EKR_BLOCK - e->offset);
+			assert_string_equal(e->reason, "bad CRC");
+		} else if (e->kind == READER_MISSING) {
+			assert_int_equal(e->first, 3 * 35 + 2 * 5 + 1);
+			assert_int_equal(e->sequence, 3 * 35 + 2 * 5 + 4);
+		}
+	}
+	recording_end(&rec);
+}
+
+static void damage_is_told_apart(void **state)
+{
+	static const struct {
+		uint64_t at;
+		uint32_t value;
+		const char *reason;
+	} cases[] = {
+		{ 0, 0xdeadbeef, "bad magic deadbeef" },
+		{ 8, 0x7fffffff, "length 2147483647 reaches beyond the largest record of the channel" },
+		{ 8, 999, "bad CRC" },
+		{ 16, 2, "generation 2 in a segment of generation 4" },
+	};
+	struct recording rec;
+
+	(void)state;
+	six_uses(&rec);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const uint64_t at = 5 * EKR_BLOCK + cases[i].at;
+		bool told = false;
+		uint32_t old;
+
+		recording_peek(&rec, 3, at, &old, sizeof(old));
+		recording_poke(&rec, 3, at, &cases[i].value, sizeof(old));
+		read_all(&rec, &seen);
+		for (size_t k = 0; k < seen.count; k++)
+			if (seen.event[k].kind == READER_DAMAGE) {
+				assert_string_equal(seen.event[k].reason, cases[i].reason);
+				assert_int_equal(seen.event[k].offset, 5 * EKR_BLOCK);
+				told = true;
+			}
+		assert_true(told);
+		assert_int_equal(seen.counts.of[READER_RECORD], 135);
+		recording_poke(&rec, 3, at, &old, sizeof(old));
+	}
+	recording_end(&rec);
+}
+
+static void a_block_of_zeros_in_the_middle_is_damage(void **state)
+{
+	static const unsigned char zeros[2 * EKR_BLOCK];
+	struct recording rec;
+	size_t i;
+
+	(void)state;
+	six_uses(&rec);
+	recording_poke(&rec, 3, 5 * EKR_BLOCK, zeros, sizeof(zeros));
+	read_all(&rec, &seen);
+	for (i = 0; seen.event[i].kind == READER_RECORD; i++)
+		;
+	assert_int_equal(seen.event[i].kind, READER_DAMAGE);
+	assert_string_equal(seen.event[i].reason, "zeros where a record should be");
+	assert_int_equal(seen.event[i].extent, sizeof(zeros));
+	assert_int_equal(seen.counts.missing, 5);
+	recording_end(&rec);
+}
+
+static void a_torn_last_batch_is_no_damage(void **state)
+{
+	struct recording rec;
+	const struct reader_event *e;
+	unsigned char old[EKR_BLOCK];
+
+	(void)state;
+	six_uses(&rec);
+	/* the second block of the last batch was not written: what an earlier use left is there */
+	recording_peek(&rec, 1, 2 * EKR_BLOCK, old, sizeof(old));
+	recording_poke(&rec, 1, rec.offset - EKR_BLOCK, old, sizeof(old));
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140 - 2);
+	e = only(&seen, READER_TORN);
+	assert_string_equal(e->file, "00000001.seg");
+	assert_int_equal(e->offset, rec.offset - 2 * EKR_BLOCK + 3 * 1056);
+	assert_true(e == &seen.event[seen.count - 1]);
+	recording_end(&rec);
+}
+
+static void after_a_stop_the_torn_batch_is_in_an_older_segment(void **state)
+{
+	static const unsigned char zeros[EKR_BLOCK];
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 3, 5, RECORD);
+	recording_poke(&rec, 0, rec.offset - EKR_BLOCK, zeros, sizeof(zeros));
+	/* of the batch, three are there; the recorder goes on behind them */
+	rec.sequence = 13;
+	recording_use(&rec);
+	recording_gap(&rec, EKR_GAP_RESTART, 0, 1);
+	batches(&rec, 2, 5, RECORD);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_TORN], 1);
+	assert_int_equal(seen.counts.of[READER_GAP], 1);
+	assert_int_equal(seen.counts.of[READER_DAMAGE], 0);
+	assert_int_equal(seen.counts.of[READER_MISSING], 0);
+	assert_int_equal(seen.counts.of[READER_RECORD], 13 + 10);
+	recording_end(&rec);
+}
+
+static void what_a_later_use_makes_void_is_not_given(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 4, 5, RECORD);
+	/* the last batch failed for the recorder, and is written again */
+	rec.sequence = 15;
+	recording_use(&rec);
+	batches(&rec, 4, 5, RECORD);
+	read_all(&rec, &seen);
+	are(&seen, 0, 34);
+	assert_int_equal(seen.counts.not_given, 5);
+	recording_end(&rec);
+}
+
+static void gaps_say_what_is_missing_and_nothing_else_may_be(void **state)
+{
+	struct recording rec;
+	const struct reader_event *e;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, 4);
+	recording_use(&rec);
+	batches(&rec, 1, 5, 4);
+	/* a gap may be larger than the records of a channel */
+	recording_gap(&rec, EKR_GAP_OVERRUN, 12, 12);
+	batches(&rec, 1, 5, 4);
+	read_all(&rec, &seen);
+	e = only(&seen, READER_GAP);
+	assert_int_equal(e->first, 5);
+	assert_int_equal(e->sequence, 16);
+	assert_int_equal(seen.counts.lost, 12);
+	/* one too few: sequence 22 is missing */
+	recording_gap(&rec, EKR_GAP_FAILED, 3, 4);
+	batches(&rec, 1, 1, 4);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_MISSING], 1);
+	assert_int_equal(seen.counts.missing, 1);
+	assert_int_equal(seen.counts.lost, 15);
+	recording_end(&rec);
+}
+
+static void without_its_head_a_segment_is_still_read(void **state)
+{
+	static const unsigned char noise[EKR_BLOCK] = "not a head";
+	struct recording rec;
+	const struct reader_event *e;
+
+	(void)state;
+	six_uses(&rec);
+	recording_poke(&rec, 3, 0, noise, sizeof(noise));
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140);
+	e = only(&seen, READER_DAMAGE);
+	assert_string_equal(e->file, "00000003.seg");
+	assert_int_equal(e->offset, 0);
+	assert_non_null(strstr(e->reason, "head: bad magic"));
+	recording_end(&rec);
+}
+
+static void a_segment_that_was_cut_is_read_up_to_there(void **state)
+{
+	struct recording rec;
+	char path[64];
+
+	(void)state;
+	six_uses(&rec);
+	snprintf(path, sizeof(path), "%s/00000003.seg", rec.directory);
+	assert_int_equal(truncate(path, 5 * EKR_BLOCK + 100), 0);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140 - 25);
+	assert_int_equal(seen.counts.of[READER_MISSING], 1);
+	assert_int_equal(seen.counts.missing, 25);
+	assert_int_equal(seen.counts.of[READER_DAMAGE], 1);
+	assert_int_equal(truncate(path, 10), 0);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 105);
+	assert_int_equal(truncate(path, 0), 0);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 105);
+	recording_end(&rec);
+}
+
+static void what_is_no_segment_of_this_channel_is_not_read(void **state)
+{
+	struct recording rec, other;
+	char path[64];
+
+	(void)state;
+	six_uses(&rec);
+	/* a copy of segment 0 of another channel, one of our own, and things of other types */
+	recording_begin(&other, 1, SIZE, RECORD);
+	other.head.channel_id[0] = 77;
+	recording_use(&other);
+	batches(&other, 1, 3, RECORD);
+	recording_peek(&other, 0, 0, other.image, SIZE);
+	recording_poke(&rec, 4, 0, other.image, SIZE);
+	recording_end(&other);
+	recording_peek(&rec, 1, 0, rec.image, SIZE);
+	recording_poke(&rec, 5, 0, rec.image, SIZE);
+	snprintf(path, sizeof(path), "%s/00000006.seg", rec.directory);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	snprintf(path, sizeof(path), "%s/00000007.seg", rec.directory);
+	assert_int_equal(symlink("00000001.seg", path), 0);
+	rec.segments = 8;
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140);
+	assert_int_equal(seen.counts.of[READER_DAMAGE], 4);
+	assert_int_equal(seen.counts.of[READER_MISSING], 0);
+	recording_end(&rec);
+}
+
+/* --- while it is recorded --------------------------------------------------------- */
+
+static void a_segment_that_is_taken_anew_is_told(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+	struct reader_event e;
+	struct reader *r;
+	bool told = false;
+
+	(void)state;
+	six_uses(&rec);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	/* in the middle of the oldest one */
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(reader_next(r, &e), 0);
+		note(&seen, &e);
+	}
+	recording_use(&rec);
+	batches(&rec, 7, 5, RECORD);
+	recording_use(&rec);
+	batches(&rec, 7, 5, RECORD);
+	drain(r, &seen);
+	for (size_t i = 0; i < seen.count; i++)
+		told |= seen.event[i].kind == READER_OVERWRITTEN;
+	assert_true(told);
+	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] + seen.counts.of[READER_MISSING],
+			 0);
+	/* what is in the two newest that it knew */
+	assert_int_equal(seen.counts.last_sequence, 209);
+	reader_close(r);
+	recording_end(&rec);
+}
+
+static void following_gives_each_record_once(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	struct recording rec;
+	struct reader *r;
+
+	(void)state;
+	recording_begin(&rec, 3, SIZE, RECORD);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	drain(r, &seen);
+	for (int use = 0; use < 8; use++) {
+		recording_use(&rec);
+		drain(r, &seen);
+		/* a use may end before its segment does */
+		for (int batch = 0; batch < 7 - use % 2; batch++) {
+			batches(&rec, 1, 5, RECORD);
+			drain(r, &seen);
+			drain(r, &seen);
+			assert_int_equal(seen.counts.last_sequence, rec.sequence - 1);
+		}
+	}
+	are(&seen, 0, rec.sequence - 1);
+	reader_close(r);
+	recording_end(&rec);
+}
+
+static void following_from_the_end_gives_only_what_is_new(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true, .from_end = true };
+	struct recording rec;
+	struct reader *r;
+
+	(void)state;
+	recording_begin(&rec, 3, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 3, 5, RECORD);
+	recording_gap(&rec, EKR_GAP_OVERRUN, 1, 3);
+	batches(&rec, 1, 1, RECORD);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	drain(r, &seen);
+	assert_int_equal(seen.count, 0);
+	batches(&rec, 1, 5, RECORD);
+	drain(r, &seen);
+	are(&seen, 19, 23);
+	reader_close(r);
+	recording_end(&rec);
+}
+
+static void following_waits_for_a_batch_that_is_half_there(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	unsigned char block[EKR_BLOCK];
+	struct recording rec;
+	struct reader *r;
+
+	(void)state;
+	six_uses(&rec);
+	recording_peek(&rec, 1, rec.offset - EKR_BLOCK, block, sizeof(block));
+	memset(&seen, 0, sizeof(seen));
+	{
+		static const unsigned char zeros[EKR_BLOCK];
+
+		recording_poke(&rec, 1, rec.offset - EKR_BLOCK, zeros, sizeof(zeros));
+	}
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	drain(r, &seen);
+	are(&seen, 70, 207);
+	recording_poke(&rec, 1, rec.offset - EKR_BLOCK, block, sizeof(block));
+	drain(r, &seen);
+	are(&seen, 70, 209);
+	reader_close(r);
+	recording_end(&rec);
+}
+
+/* --- ranges ----------------------------------------------------------------------- */
+
+static void a_range_gives_what_is_in_it(void **state)
+{
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	six_uses(&rec);
+	options.range.first = 100;
+	options.range.last = 150;
+	read_with(&rec, &options, &seen);
+	are(&seen, 100, 150);
+
+	options.range = READER_ALL;
+	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START + 100 * RECORDING_STEP };
+	options.range.to = (struct reader_time){ .set = true, .ns = RECORDING_START + 150 * RECORDING_STEP };
+	read_with(&rec, &options, &seen);
+	are(&seen, 100, 150);
+
+	options.range.from = (struct reader_time){
+		.set = true,
+		.monotonic = true,
+		.ns = 1000000000 + 100 * RECORDING_STEP,
+	};
+	options.range.to = (struct reader_time){ .set = true, .monotonic = true, .ns = 1000000000 + 150 * RECORDING_STEP };
+	read_with(&rec, &options, &seen);
+	are(&seen, 100, 150);
+
+	options.range.to.ns = options.range.from.ns - 1;
+	read_with(&rec, &options, &seen);
+	assert_int_equal(seen.count, 0);
+	recording_end(&rec);
+}
+
+static uint64_t bytes_read(const struct recording *rec, const struct reader_options *options)
+{
+	char line[64];
+	uint64_t before = 0, after = 0;
+
+	for (int i = 0; i < 2; i++) {
+		FILE *f = fopen("/proc/self/io", "r");
+
+		assert_non_null(f);
+		assert_non_null(fgets(line, sizeof(line), f));
+		*(i ? &after : &before) = strtoull(line + strlen("rchar: "), NULL, 10);
+		fclose(f);
+		if (!i)
+			read_with(rec, options, &seen);
+	}
+	return after - before;
+}
+
+/* with hours between the segments, only those around the range are read */
+static void the_heads_say_which_segments_need_not_be_read(void **state)
+{
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+	uint64_t all, part;
+
+	(void)state;
+	recording_begin(&rec, 20, SIZE, RECORD);
+	for (int i = 0; i < 20; i++) {
+		recording_use(&rec);
+		batches(&rec, 7, 5, RECORD);
+		rec.realtime_ns += INT64_C(3600000000000);
+		rec.monotonic_ns += UINT64_C(3600000000000);
+	}
+	all = bytes_read(&rec, &options);
+	options.range.first = options.range.last = 365;
+	part = bytes_read(&rec, &options);
+	are(&seen, 365, 365);
+	assert_true(part < all / 4);
+	options.range = READER_ALL;
+	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START + 10 * INT64_C(3600000000000) };
+	options.range.to = options.range.from;
+	options.range.to.ns += INT64_C(3600000000000);
+	part = bytes_read(&rec, &options);
+	are(&seen, 350, 384);
+	assert_true(part < all / 3);
+	recording_end(&rec);
+}
+
+/* the clock was set back by a day in the middle of a segment: no record is passed over */
+static void a_clock_that_jumps_hides_nothing(void **state)
+{
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 8, SIZE, RECORD);
+	for (int i = 0; i < 6; i++) {
+		recording_use(&rec);
+		batches(&rec, 3, 5, RECORD);
+		if (i == 2)
+			rec.realtime_ns -= INT64_C(86400000000000);
+		batches(&rec, 4, 5, RECORD);
+	}
+	options.range.to = (struct reader_time){ .set = true, .ns = RECORDING_START - 1 };
+	read_with(&rec, &options, &seen);
+	are(&seen, 85, 209);
+	options.range = READER_ALL;
+	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START };
+	read_with(&rec, &options, &seen);
+	are(&seen, 0, 84);
+	recording_end(&rec);
+}
+
+/* --- hostile input ------------------------------------------------------------------ */
+
+static uint64_t noise(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * UINT64_C(2685821657736338717);
+}
+
+/*
+ * Whatever is changed: reading ends, stays within its memory, and each record
+ * that is given is one that was written, in order.
+ */
+static void random_damage(void **state)
+{
+	static unsigned char image[4][SIZE];
+	const struct reader_options options = { .range = READER_ALL };
+	uint64_t random = 88172645463325252u;
+	struct recording rec;
+
+	(void)state;
+	six_uses(&rec);
+	for (unsigned int i = 0; i < 4; i++)
+		recording_peek(&rec, i, 0, image[i], SIZE);
+	for (int round = 0; round < 300; round++) {
+		uint64_t last = 0, given = 0;
+		unsigned int changed = 0;
+		struct reader_event e;
+		struct reader *r;
+		int events = 0;
+
+		for (uint64_t n = 1 + noise(&random) % 6; n; n--) {
+			unsigned int i = (unsigned int)(noise(&random) % 4);
+			uint64_t at = noise(&random) % SIZE, length = 1 + noise(&random) % 16;
+			unsigned char junk[2 * EKR_BLOCK];
+
+			/* the heads are where the decisions are made */
+			if (noise(&random) % 2)
+				at = at / EKR_BLOCK * EKR_BLOCK + noise(&random) % 80;
+			if (noise(&random) % 4 == 0) {
+				/* blocks of another place: all their CRCs hold */
+				at = at / EKR_BLOCK * EKR_BLOCK;
+				length = at ? sizeof(junk) : EKR_BLOCK;
+				memcpy(junk, image[noise(&random) % 4] + at % (SIZE / 2), sizeof(junk));
+			} else {
+				for (size_t k = 0; k < sizeof(junk); k++)
+					junk[k] = (unsigned char)noise(&random);
+			}
+			if (length > SIZE - at)
+				length = SIZE - at;
+			changed |= 1u << i;
+			recording_poke(&rec, i, at, junk, length);
+		}
+		assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+		for (;;) {
+			assert_int_equal(reader_next(r, &e), 0);
+			if (e.kind == READER_END)
+				break;
+			assert_true(++events < 1000);
+			if (e.kind != READER_RECORD)
+				continue;
+			note(&(struct seen){ 0 }, &e);
+			assert_true(e.sequence < 210);
+			assert_true(!given || e.sequence > last);
+			last = e.sequence;
+			given++;
+		}
+		reader_close(r);
+		for (unsigned int i = 0; i < 4; i++)
+			if (changed & 1u << i)
+				recording_poke(&rec, i, 0, image[i], SIZE);
+	}
+	recording_end(&rec);
+}
+
+static void a_missing_directory_is_an_error_with_words(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL };
+	struct reader *r;
+
+	(void)state;
+	assert_int_equal(reader_open(&r, "no-such-recording", &options), -ENOENT);
+	assert_string_equal(reader_error(r), "opening the recording no-such-recording: No such file or directory");
+	reader_close(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_written_is_read_in_order),
+		cmocka_unit_test(records_of_every_length),
+		cmocka_unit_test(the_largest_record_fills_a_segment),
+		cmocka_unit_test(a_recording_without_records_is_empty),
+		cmocka_unit_test(a_flipped_bit_loses_the_rest_of_its_batch_only),
+		cmocka_unit_test(damage_is_told_apart),
+		cmocka_unit_test(a_block_of_zeros_in_the_middle_is_damage),
+		cmocka_unit_test(a_torn_last_batch_is_no_damage),
+		cmocka_unit_test(after_a_stop_the_torn_batch_is_in_an_older_segment),
+		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
+		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
+		cmocka_unit_test(without_its_head_a_segment_is_still_read),
+		cmocka_unit_test(a_segment_that_was_cut_is_read_up_to_there),
+		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
+		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),
+		cmocka_unit_test(following_gives_each_record_once),
+		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
+		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
+		cmocka_unit_test(a_range_gives_what_is_in_it),
+		cmocka_unit_test(the_heads_say_which_segments_need_not_be_read),
+		cmocka_unit_test(a_clock_that_jumps_hides_nothing),
+		cmocka_unit_test(random_damage),
+		cmocka_unit_test(a_missing_directory_is_an_error_with_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
