@@ -63,7 +63,7 @@ int reader_out(FILE *to, enum reader_form form, const char *channel, const struc
 	char when[READER_RFC3339];
 
 	errno = 0;
-	if (e->kind != READER_RECORD)
+	if (e->kind != READER_RECORD && form != READER_FRAMED)
 		reader_tell(stderr, channel, e);
 	if (form == READER_FRAMED) {
 		frame(to, channel, e);

@@ -8,7 +8,7 @@
  *	framed		struct reader_frame, then the payload: loses nothing
  *
  * What is no record goes to standard error as a line; framed it is in the
- * stream as well, its words as the payload.
+ * stream, its words as the payload.
  */
 #ifndef EKR_READER_OUT_H
 #define EKR_READER_OUT_H

@@ -128,7 +128,9 @@ def test_rate_bounds_what_is_read_per_second(channel: Recording) -> None:
 def test_a_reader_that_goes_away_ends_cat(channel: Recording) -> None:
     read, write = os.pipe()
     os.close(read)
-    out = subprocess.run([RECORDER, "cat", channel.path], stdout=write, stderr=subprocess.PIPE, timeout=20, check=False)
+    out = subprocess.run(
+        [RECORDER, "cat", channel.path], stdout=write, stderr=subprocess.PIPE, timeout=20, check=False
+    )
     os.close(write)
     assert out.returncode == -signal.SIGPIPE
 
@@ -163,7 +165,9 @@ def test_framed_loses_nothing(channel: Recording) -> None:
     damage(channel)
     out = run("cat", "--framed", channel.path)
     found = frames(out.stdout)
-    assert [f[1:] for f in found if f[0] == 1] == [(i, payload(i)) for i in range(60, 180) if not 130 <= i <= 139]
+    assert [f[1:] for f in found if f[0] == 1] == [
+        (i, payload(i)) for i in range(60, 180) if not 130 <= i <= 139
+    ]
     assert [(kind, sequence) for kind, sequence, _ in found if kind != 1] == [(4, 0), (3, 139)]
 
 
@@ -180,7 +184,9 @@ def lines(proc: subprocess.Popen[bytes], count: int, limit: float = 20) -> list[
 
 
 def follow(*args: str | Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([RECORDER, "follow", "--lines", "--every", "10ms", *map(str, args)], stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [RECORDER, "follow", "--lines", "--every", "10ms", *map(str, args)], stdout=subprocess.PIPE
+    )
 
 
 def test_follow_goes_on_through_recycled_segments(channel: Recording) -> None:
@@ -368,7 +374,10 @@ def test_export_mcap_of_many_chunks_is_read_by_its_index(disk: Path) -> None:
         summary = r.get_summary()
         assert summary
         assert len(summary.chunk_indexes) == 2
-        got = [m.sequence for _, _, m in r.iter_messages(starting_at=START + 12 * STEP, ending_before=START + 15 * STEP)]
+        got = [
+            m.sequence
+            for _, _, m in r.iter_messages(starting_at=START + 12 * STEP, ending_before=START + 15 * STEP)
+        ]
         assert got == [12, 13, 14]
     # and from front to back, record by record
     with (disk / "out.mcap").open("rb") as f:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a recording, by `ek-recorder cat` or `follow`: they check what is on the medium."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Literal, cast
+
+from .errors import RecorderError
+
+# struct reader_frame
+_FRAME = struct.Struct("<IIQQQq")
+_KINDS = {2: "gap", 3: "missing", 4: "damage", 5: "torn", 6: "overwritten"}
+
+Kind = Literal["gap", "missing", "damage", "torn", "overwritten"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    sequence: int
+    realtime_ns: int  # CLOCK_REALTIME when it was submitted; may jump
+    monotonic_ns: int  # CLOCK_MONOTONIC, of the boot in which it was submitted
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A place where records are not, or not any more."""
+
+    kind: Kind
+    first: int  # of a gap and of what is missing: the sequences, else 0
+    last: int
+    words: str  # one sentence
+
+
+def _when(time: datetime | str) -> str:
+    if isinstance(time, str):
+        return time
+    if time.tzinfo is None:
+        raise ValueError("a time without a zone may be meant in any")
+    return time.isoformat()
+
+
+def _exactly(stream: IO[bytes], length: int) -> bytes:
+    data = stream.read(length)
+    if len(data) != length:
+        raise EOFError
+    return data
+
+
+def read(
+    channel: str,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    start: datetime | str | None = None,
+    end: datetime | str | None = None,
+    sequences: tuple[int | None, int | None] = (None, None),
+    follow: bool = False,
+    program: str = "ek-recorder",
+) -> Iterator[Record | Missing]:
+    """The records of a channel, in order, and where some are not.
+
+    channel: a name, or the path of its directory with a '/'. start and end: a
+    datetime with a zone, or text as for `ek-recorder cat --from`. sequences: first
+    and last, both in the range. follow: goes on for ever, from now or from start.
+    Raises RecorderError if it cannot be read at all.
+    """
+    command = [program, "follow" if follow else "cat", "--framed"]
+    if directory is not None:
+        command.append(f"--directory={os.fspath(directory)}")
+    if start is not None:
+        command.append(f"--from={_when(start)}")
+    if end is not None:
+        command.append(f"--to={_when(end)}")
+    if sequences != (None, None):
+        command.append(f"--sequences={'..'.join('' if s is None else str(s) for s in sequences)}")
+    with subprocess.Popen([*command, "--", channel], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proc:
+        assert proc.stdout
+        assert proc.stderr
+        try:
+            while True:
+                try:
+                    frame = _exactly(proc.stdout, _FRAME.size)
+                    length, kind, sequence, first, monotonic, realtime = _FRAME.unpack(frame)
+                    data = _exactly(proc.stdout, length)
+                except EOFError:
+                    break
+                if kind == 1:
+                    yield Record(sequence, realtime, monotonic, data)
+                elif kind in _KINDS:
+                    yield Missing(cast(Kind, _KINDS[kind]), first, sequence, data.decode(errors="replace"))
+            # framed, only what ended it is on standard error, and that is short
+            words = proc.stderr.read().decode(errors="replace").strip()
+            if proc.wait() not in (0, 1):
+                raise RecorderError(0, words or f"{program} ended with status {proc.returncode}")
+        finally:
+            proc.terminate()

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python client: the writer against a recorder that speaks wire.h, the reader by the program."""
+
+from __future__ import annotations
+
+import array
+import errno
+import mmap
+import os
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
+os.environ.setdefault(
+    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
+)
+from ek_recorder import (
+    ChannelBusy,
+    ChannelNotFound,
+    Missing,
+    Record,
+    RecorderError,
+    RecorderGone,
+    RecordTooLarge,
+    SyncTimeout,
+    Writer,
+    read,
+)
+from read_harness import BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
+
+OPEN, OPENED, REFUSED, RECORD, SYNC = 1, 2, 3, 4, 5
+SLOTS, RECORD_SIZE = 8, 64
+STRIDE = 32 + RECORD_SIZE
+HEAD, LOST, TAIL, CLOSED = 64, 72, 128, 136
+
+
+class FakeRecorder(threading.Thread):
+    """One connection: what it was told is in `records`; by ring nothing is taken until drain()."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.path = str(path)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.answers = True  # to a sync
+        self.asked: tuple[int, bytes] = (0, b"")
+        self.records: list[tuple[int, bytes]] = []
+        self.ring: mmap.mmap | None = None
+        self.connection: socket.socket | None = None
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.serve(connection)
+            connection.close()
+
+    def serve(self, connection: socket.socket) -> None:
+        self.connection = connection
+        _type, _version, way, name = struct.unpack("<III36s", connection.recv(4096))
+        self.asked = (way, name.rstrip(b"\0"))
+        refusals = {
+            b"none": (errno.ENOENT, b"there is no channel none"),
+            b"busy": (errno.EBUSY, b"process 42 has it"),
+        }
+        if self.asked[1] in refusals:
+            code, why = refusals[self.asked[1]]
+            connection.send(struct.pack("<Ii240s", REFUSED, code, why))
+            return
+        by_ring = way == 2
+        opened = struct.pack(
+            "<IIQQQII",
+            OPENED,
+            RECORD_SIZE,
+            100,
+            5_000_000,
+            200_000_000,
+            *((SLOTS, STRIDE) if by_ring else (0, 0)),
+        )
+        if by_ring:
+            memfd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(memfd, 4096 + SLOTS * STRIDE)
+            self.ring = mmap.mmap(memfd, 4096 + SLOTS * STRIDE)
+            bell = os.eventfd(0, os.EFD_NONBLOCK)
+            connection.sendmsg(
+                [opened], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd, bell]).tobytes())]
+            )
+            os.close(memfd)
+            os.close(bell)
+        else:
+            connection.send(opened)
+        while message := connection.recv(1 << 16):
+            kind = struct.unpack_from("<I", message)[0]
+            if kind == RECORD:
+                _, length, sequence, _, _ = struct.unpack_from("<IIQQq", message)
+                assert len(message) == 32 + length
+                self.records.append((sequence, message[32:]))
+            elif kind == SYNC and self.answers:
+                self.drain()
+                connection.send(message)
+
+    def drain(self) -> None:
+        if self.ring is None:
+            return
+        (head,) = struct.unpack_from("<Q", self.ring, HEAD)
+        (tail,) = struct.unpack_from("<Q", self.ring, TAIL)
+        for i in range(tail, head):
+            at = 4096 + i % SLOTS * STRIDE
+            length, _, sequence = struct.unpack_from("<IIQ", self.ring, at)
+            self.records.append((sequence, self.ring[at + 32 : at + 32 + length]))
+        struct.pack_into("<Q", self.ring, TAIL, head)
+
+    def hang_up(self) -> None:
+        assert self.connection
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="py-") as path:
+        yield Path(path).absolute()
+
+
+@pytest.fixture
+def recorder() -> Iterator[FakeRecorder]:
+    # the path of a socket is short
+    with tempfile.TemporaryDirectory(prefix="ek-") as path:
+        fake = FakeRecorder(Path(path) / "socket")
+        yield fake
+        fake.listener.close()
+
+
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_records_arrive(recorder: FakeRecorder, way: str) -> None:
+    with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
+        assert (writer.channel.record_size, writer.channel.period_ns, writer.channel.window_ns) == (
+            RECORD_SIZE,
+            5_000_000,
+            200_000_000,
+        )
+        assert recorder.asked == ({"socket": 1, "ring": 2}[way], b"front")
+        assert writer.submit(b"one")
+        assert writer.submit(bytearray(b"\0two"))
+        assert writer.submit(memoryview(b"three!")[:5])
+        assert writer.submit(b"")
+        writer.sync(timeout=10)
+        assert recorder.records == [(100, b"one"), (101, b"\0two"), (102, b"three"), (103, b"")]
+        assert writer.lost == 0
+
+
+def test_a_full_ring_loses_and_counts(recorder: FakeRecorder) -> None:
+    with Writer("front", way="ring", socket=recorder.path) as writer:
+        assert [writer.submit(b"x") for _ in range(SLOTS + 3)] == [True] * SLOTS + [False] * 3
+        assert writer.lost == 3
+        writer.sync(timeout=10)
+        assert writer.submit(b"after")
+        writer.sync(timeout=10)
+        # the numbers of the lost ones are not used again
+        assert recorder.records[-1] == (100 + SLOTS + 3, b"after")
+
+
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_too_large_is_refused_and_nothing_is_submitted(recorder: FakeRecorder, way: str) -> None:
+    with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
+        with pytest.raises(RecordTooLarge) as e:
+            writer.submit(b"x" * (RECORD_SIZE + 1))
+        assert e.value.errno == errno.EMSGSIZE
+        writer.submit(b"x" * RECORD_SIZE)
+        writer.sync(timeout=10)
+        assert recorder.records == [(100, b"x" * RECORD_SIZE)]
+
+
+def test_the_recorders_own_words(recorder: FakeRecorder) -> None:
+    with pytest.raises(ChannelNotFound, match="there is no channel none"):
+        Writer("none", socket=recorder.path)
+    with pytest.raises(ChannelBusy, match="process 42 has it") as e:
+        Writer("busy", socket=recorder.path)
+    assert e.value.errno == errno.EBUSY
+
+
+def test_no_recorder(disk: Path) -> None:
+    with pytest.raises(RecorderError, match="connecting to the recorder"):
+        Writer("front", socket=str(disk / "none"))
+    with pytest.raises(ValueError, match="way must be"):
+        Writer("front", way="pigeon")  # type: ignore[arg-type]
+
+
+def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
+    recorder.answers = False
+    with Writer("front", socket=recorder.path) as writer:
+        begin = time.monotonic()
+        with pytest.raises(SyncTimeout):
+            writer.sync(timeout=0.2)
+        assert 0.15 < time.monotonic() - begin < 10
+        with pytest.raises(TimeoutError):
+            writer.sync(timeout=0)
+
+
+def submit_for_a_while(writer: Writer) -> None:
+    for _ in range(100):
+        writer.submit(b"x")
+        time.sleep(0.01)
+
+
+def test_a_recorder_that_goes_is_told(recorder: FakeRecorder) -> None:
+    with Writer("front", socket=recorder.path) as writer:
+        recorder.hang_up()
+        with pytest.raises(RecorderGone):
+            submit_for_a_while(writer)
+        with pytest.raises(RecorderGone):
+            writer.sync(timeout=1)
+
+
+def test_a_closed_writer_says_so(recorder: FakeRecorder) -> None:
+    writer = Writer("front", socket=recorder.path)
+    writer.close()
+    writer.close()
+    for call in (lambda: writer.submit(b"x"), lambda: writer.sync(0), lambda: writer.lost):
+        with pytest.raises(ValueError, match="closed"):
+            call()
+
+
+# --- reading ------------------------------------------------------------------
+
+
+@pytest.fixture
+def channel(disk: Path) -> Recording:
+    rec = Recording(disk / "front")
+    rec.use()
+    for _ in range(3):
+        rec.batch_of(*(f"record {rec.sequence + i}".encode() for i in range(10)))
+    return rec
+
+
+def test_read(channel: Recording) -> None:
+    events = list(read("front", directory=channel.path.parent, program=RECORDER))
+    assert events == [
+        Record(i, START + i * STEP, 1_000_000_000 + i * STEP, f"record {i}".encode()) for i in range(30)
+    ]
+
+
+def test_read_a_range(channel: Recording) -> None:
+    begin = datetime.fromtimestamp(START // 10**9, UTC) + timedelta(milliseconds=100)
+    events = list(read(str(channel.path), start=begin, sequences=(None, 24), program=RECORDER))
+    assert [e.sequence for e in events if isinstance(e, Record)] == [20, 21, 22, 23, 24]
+    with pytest.raises(ValueError, match="zone"):
+        next(read("front", start=datetime(2026, 1, 1), program=RECORDER))
+
+
+def test_read_says_what_is_not_there(channel: Recording) -> None:
+    channel.gap(OVERRUN, 5)
+    channel.flush()
+    channel.poke(2 * BLOCK + 60, b"\xff")
+    others = [e for e in read(str(channel.path), program=RECORDER) if isinstance(e, Missing)]
+    assert [(e.kind, e.first, e.last) for e in others] == [
+        ("damage", 0, 0),
+        ("missing", 10, 19),
+        ("gap", 30, 34),
+    ]
+    assert "bad CRC" in others[0].words
+
+
+def test_read_what_is_not_there_at_all(disk: Path) -> None:
+    with pytest.raises(RecorderError, match="No such file or directory"):
+        next(read(str(disk / "none"), program=RECORDER))
+
+
+def test_follow_until_enough(channel: Recording) -> None:
+    events = read(str(channel.path), sequences=(28, None), follow=True, program=RECORDER)
+    assert [e.sequence for e in (next(events), next(events)) if isinstance(e, Record)] == [28, 29]
+    channel.batch_of(b"new")
+    event = next(events)
+    assert isinstance(event, Record)
+    assert event.data == b"new"
+    events.close()  # type: ignore[attr-defined]
