@@ -13,8 +13,9 @@ int cmd_cat(int argc, char **argv)
 	struct reader_cli cli = {
 		.command = "cat",
 		.usage = "CHANNEL",
-		.about = "Prints the records of a channel. Status 1: some are missing or damaged (told on\n"
-			 "standard error); what the recorder itself told as a gap is no fault here.",
+		.about =
+			"Prints the records of a channel. Status 1: some are missing or damaged (told on\n"
+			"standard error); what the recorder itself told as a gap is no fault here.",
 		.help = reader_out_help,
 		.own = reader_out_options,
 		.set = reader_out_set,
@@ -45,7 +46,8 @@ int cmd_cat(int argc, char **argv)
 	if (!err && fflush(stdout))
 		err = -errno;
 	if (err)
-		reader_cli_say(&cli, "%s: %s", path, *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_say(&cli, "%s: %s", path,
+			       *reader_error(r) ? reader_error(r) : strerror(-err));
 	reader_close(r);
 	free(path);
 	return err ? 2 : fault;

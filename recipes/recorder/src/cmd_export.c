@@ -15,18 +15,19 @@
 
 enum { FORMAT = READER_OWN, FORCE, PAYLOAD, COMPRESS, ENCODING };
 
-struct export {
+struct export
+{
 	bool csv;
-	bool format;			/* it was given */
-	bool force;			/* replace a file */
+	bool format; /* it was given */
+	bool force;  /* replace a file */
 	bool zstd;
 	enum csv_payload payload;
-	const char *encoding;		/* of the messages */
-	const char *output;		/* "-": standard output */
+	const char *encoding; /* of the messages */
+	const char *output;   /* "-": standard output */
 
 	struct mcap *mcap;
-	uint16_t records, gaps;		/* channels of the MCAP */
-	int64_t last_ns;		/* real time of the last record or gap */
+	uint16_t records, gaps; /* channels of the MCAP */
+	int64_t last_ns;	/* real time of the last record or gap */
 };
 
 static const char *set(void *to, int option, const char *value)
@@ -45,8 +46,12 @@ static const char *set(void *to, int option, const char *value)
 		x->force = true;
 		return NULL;
 	case PAYLOAD:
-		x->payload = !strcmp(value, "text") ? CSV_TEXT : !strcmp(value, "none") ? CSV_NONE : CSV_HEX;
-		return x->payload != CSV_HEX || !strcmp(value, "hex") ? NULL : "is none of hex, text and none";
+		x->payload = !strcmp(value, "text") ? CSV_TEXT :
+			     !strcmp(value, "none") ? CSV_NONE :
+						      CSV_HEX;
+		return x->payload != CSV_HEX || !strcmp(value, "hex") ?
+			       NULL :
+			       "is none of hex, text and none";
 	case COMPRESS:
 		x->zstd = !strcmp(value, "zstd");
 		return x->zstd || !strcmp(value, "none") ? NULL : "is none of none and zstd";
@@ -64,9 +69,10 @@ static int begin_mcap(struct export *x, FILE *to, const char *name, const struct
 {
 	static const struct mcap_pair none[] = { { NULL, NULL } };
 	const struct ekr_segment_head *h = reader_channel(r);
-	char id[33] = "", size[24] = "", period[24] = "", window[24] = "", gaps[EKR_NAME_MAX + 8 + sizeof("/gaps")];
+	char id[33] = "", size[24] = "", period[24] = "", window[24] = "",
+	     gaps[EKR_NAME_MAX + 8 + sizeof("/gaps")];
 	const struct mcap_pair pairs[] = {
-		{ "channel_id", id }, { "record_size", size }, { "period_ns", period },
+		{ "channel_id", id },	 { "record_size", size }, { "period_ns", period },
 		{ "window_ns", window }, { NULL, NULL },
 	};
 	int err = mcap_begin(&x->mcap, to, "ek-recorder", x->zstd);
@@ -101,8 +107,8 @@ static int export_mcap(struct export *x, const struct reader_event *e)
 	int err;
 
 	if (e->kind == READER_RECORD)
-		return mcap_message(x->mcap, x->records, (uint32_t)e->sequence, mcap_time(e->realtime_ns), e->payload,
-				    e->length);
+		return mcap_message(x->mcap, x->records, (uint32_t)e->sequence,
+				    mcap_time(e->realtime_ns), e->payload, e->length);
 	text = open_memstream(&json, &length);
 	if (!text)
 		return -ENOMEM;
@@ -112,7 +118,8 @@ static int export_mcap(struct export *x, const struct reader_event *e)
 		return -ENOMEM;
 	}
 	/* what has no time of its own stands where it was found */
-	err = mcap_message(x->mcap, x->gaps, (uint32_t)e->sequence, mcap_time(x->last_ns), json, length);
+	err = mcap_message(x->mcap, x->gaps, (uint32_t)e->sequence, mcap_time(x->last_ns), json,
+			   length);
 	free(json);
 	return err;
 }
@@ -177,7 +184,8 @@ static FILE *create(const struct reader_cli *cli, const struct export *x, char *
 }
 
 /* Under its own name only when all of it is on the medium. */
-static int finish(const struct reader_cli *cli, const struct export *x, FILE *to, const char *temporary)
+static int finish(const struct reader_cli *cli, const struct export *x, FILE *to,
+		  const char *temporary)
 {
 	const mode_t mask = umask(0);
 	int err = 0;
@@ -187,7 +195,8 @@ static int finish(const struct reader_cli *cli, const struct export *x, FILE *to
 		err = errno;
 	if (fclose(to) && !err)
 		err = errno;
-	if (!err && renameat2(AT_FDCWD, temporary, AT_FDCWD, x->output, x->force ? 0 : RENAME_NOREPLACE)) {
+	if (!err &&
+	    renameat2(AT_FDCWD, temporary, AT_FDCWD, x->output, x->force ? 0 : RENAME_NOREPLACE)) {
 		/* a file system without RENAME_NOREPLACE: link() does not replace either */
 		if (errno != EINVAL || x->force || link(temporary, x->output))
 			err = errno;
@@ -214,7 +223,8 @@ static int export(const struct reader_cli *cli, struct export *x, const char *pa
 		if (err == -EINTR)
 			reader_cli_say(cli, "interrupted: %s was not written", x->output);
 		else if (err < 0)
-			reader_cli_say(cli, "%s to %s: %s", path, x->output, *reader_error(r) ? reader_error(r) : strerror(-err));
+			reader_cli_say(cli, "%s to %s: %s", path, x->output,
+				       *reader_error(r) ? reader_error(r) : strerror(-err));
 		if (!out && err >= 0) {
 			int done = finish(cli, x, to, temporary);
 
@@ -245,8 +255,9 @@ int cmd_export(int argc, char **argv)
 	struct reader_cli cli = {
 		.command = "export",
 		.usage = "CHANNEL",
-		.about = "Writes the records of a channel to a file. Status 1: some are missing or damaged;\n"
-			 "the file says which, and so does standard error.",
+		.about =
+			"Writes the records of a channel to a file. Status 1: some are missing or damaged;\n"
+			"the file says which, and so does standard error.",
 		.help = "  -o, --output FILE   written under another name first; - is standard output\n"
 			"  --format FORMAT     mcap or csv (default: as the name of FILE ends)\n"
 			"  --force             replace FILE\n"
@@ -273,7 +284,8 @@ int cmd_export(int argc, char **argv)
 	if (!x.format && ending)
 		x.csv = !strcmp(ending, ".csv");
 	if (!x.format && !x.csv && !(ending && !strcmp(ending, ".mcap"))) {
-		reader_cli_say(&cli, "give --format mcap or csv: the name %s does not tell", x.output);
+		reader_cli_say(&cli, "give --format mcap or csv: the name %s does not tell",
+			       x.output);
 		return 2;
 	}
 	/* so that nothing half written is left behind */

@@ -13,7 +13,7 @@
 
 struct follow {
 	enum reader_form form;
-	uint64_t every;		/* ns between two looks at the end */
+	uint64_t every; /* ns between two looks at the end */
 };
 
 enum { EVERY = READER_OWN + 100 };
@@ -24,7 +24,8 @@ static const char *set(void *to, int option, const char *value)
 
 	if (option != EVERY)
 		return reader_out_set(&f->form, option, value);
-	if (!parse_duration(value, &f->every) || f->every < NSEC_PER_MSEC || f->every > 3600 * NSEC_PER_SEC)
+	if (!parse_duration(value, &f->every) || f->every < NSEC_PER_MSEC ||
+	    f->every > 3600 * NSEC_PER_SEC)
 		return "is no time from 1ms to 1h";
 	return NULL;
 }
@@ -68,7 +69,8 @@ static int follow(struct reader_cli *cli, const struct follow *f, const char *pa
 	if (err == -EINTR)
 		err = fflush(stdout) ? -errno : 0;
 	if (err)
-		reader_cli_say(cli, "%s: %s", path, *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_say(cli, "%s: %s", path,
+			       *reader_error(r) ? reader_error(r) : strerror(-err));
 	reader_close(r);
 	return err ? 2 : fault;
 }
@@ -81,8 +83,9 @@ int cmd_follow(int argc, char **argv)
 	struct reader_cli cli = {
 		.command = "follow",
 		.usage = "CHANNEL",
-		.about = "Prints the records of a channel as they are written, from now on or from --from,\n"
-			 "until it is interrupted or nobody reads. Status as of cat.",
+		.about =
+			"Prints the records of a channel as they are written, from now on or from --from,\n"
+			"until it is interrupted or nobody reads. Status as of cat.",
 		.help = lines,
 		.own = own,
 		.set = set,
@@ -95,7 +98,8 @@ int cmd_follow(int argc, char **argv)
 
 	for (size_t i = 0; i + 2 < sizeof(own) / sizeof(*own) && reader_out_options[i].name; i++)
 		own[i + 1] = reader_out_options[i];
-	snprintf(lines, sizeof(lines), "%s  --every TIME        look for new records so often (default 100ms)\n",
+	snprintf(lines, sizeof(lines),
+		 "%s  --every TIME        look for new records so often (default 100ms)\n",
 		 reader_out_help);
 	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)

@@ -12,20 +12,20 @@ enum { JSON = READER_OWN, COUNT };
 
 struct ls {
 	bool json;
-	bool count;		/* read all of it, so that records and gaps are exact */
+	bool count; /* read all of it, so that records and gaps are exact */
 };
 
 /* What is known of a channel. */
 struct listing {
 	const char *name;
-	const char *state;	/* empty, ok or damaged */
+	const char *state; /* empty, ok or damaged */
 	size_t segments, used;
-	uint64_t bytes;		/* of the files */
-	bool reached;		/* each segment was used: the oldest records are given up in turn */
-	bool any;		/* there is a record; then: */
+	uint64_t bytes; /* of the files */
+	bool reached;	/* each segment was used: the oldest records are given up in turn */
+	bool any;	/* there is a record; then: */
 	int64_t first_ns, last_ns;
-	uint64_t first, last;	/* sequences */
-	bool counted;		/* then: */
+	uint64_t first, last; /* sequences */
+	bool counted;	      /* then: */
 	struct reader_counts counts;
 };
 
@@ -94,7 +94,8 @@ static int list(const struct reader_cli *cli, const char *path, bool count, stru
 	if (c->of[READER_DAMAGE])
 		l->state = "damaged";
 	if (err)
-		reader_cli_say(cli, "%s: %s", path, *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_say(cli, "%s: %s", path,
+			       *reader_error(r) ? reader_error(r) : strerror(-err));
 	reader_close(r);
 	return err ? 2 : 0;
 }
@@ -105,25 +106,28 @@ static void print_json(const struct listing *l)
 
 	fputs("{\"name\":", stdout);
 	reader_json_string(stdout, l->name);
-	printf(",\"state\":\"%s\",\"segments\":%zu,\"used\":%zu,\"bytes\":%" PRIu64 ",\"retention_reached\":%s", l->state,
-	       l->segments, l->used, l->bytes, l->reached ? "true" : "false");
+	printf(",\"state\":\"%s\",\"segments\":%zu,\"used\":%zu,\"bytes\":%" PRIu64
+	       ",\"retention_reached\":%s",
+	       l->state, l->segments, l->used, l->bytes, l->reached ? "true" : "false");
 	if (l->any) {
 		reader_format_time(l->first_ns, first);
 		reader_format_time(l->last_ns, last);
-		printf(",\"first\":\"%s\",\"last\":\"%s\",\"first_sequence\":%" PRIu64 ",\"last_sequence\":%" PRIu64, first,
-		       last, l->first, l->last);
+		printf(",\"first\":\"%s\",\"last\":\"%s\",\"first_sequence\":%" PRIu64
+		       ",\"last_sequence\":%" PRIu64,
+		       first, last, l->first, l->last);
 	}
 	if (l->counted)
-		printf(",\"records\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 ",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64
-		       ",\"missing\":%" PRIu64,
-		       l->counts.of[READER_RECORD], l->counts.payload, l->counts.of[READER_GAP], l->counts.lost,
-		       l->counts.missing);
+		printf(",\"records\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 ",\"gaps\":%" PRIu64
+		       ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64,
+		       l->counts.of[READER_RECORD], l->counts.payload, l->counts.of[READER_GAP],
+		       l->counts.lost, l->counts.missing);
 	putchar('}');
 }
 
 static void print_row(const struct listing *l)
 {
-	char first[READER_RFC3339] = "-", last[READER_RFC3339] = "-", records[32] = "-", gaps[32] = "-";
+	char first[READER_RFC3339] = "-", last[READER_RFC3339] = "-", records[32] = "-",
+	     gaps[32] = "-";
 
 	if (l->any) {
 		reader_format_time(l->first_ns, first);
@@ -136,9 +140,11 @@ static void print_row(const struct listing *l)
 			 l->counted ? l->counts.of[READER_RECORD] : l->last - l->first + 1);
 	}
 	if (l->counted)
-		snprintf(gaps, sizeof(gaps), "%" PRIu64, l->counts.of[READER_GAP] + l->counts.of[READER_MISSING]);
-	printf("%-32s  %-7s  %-20s  %-20s  %12s  %10.1f  %5zu/%-5zu  %-4s  %s\n", l->name, l->state, first, last, records,
-	       (double)l->bytes / (1 << 20), l->used, l->segments, l->reached ? "yes" : "no", gaps);
+		snprintf(gaps, sizeof(gaps), "%" PRIu64,
+			 l->counts.of[READER_GAP] + l->counts.of[READER_MISSING]);
+	printf("%-32s  %-7s  %-20s  %-20s  %12s  %10.1f  %5zu/%-5zu  %-4s  %s\n", l->name, l->state,
+	       first, last, records, (double)l->bytes / (1 << 20), l->used, l->segments,
+	       l->reached ? "yes" : "no", gaps);
 }
 
 int cmd_ls(int argc, char **argv)
@@ -172,8 +178,8 @@ int cmd_ls(int argc, char **argv)
 	if (ls.json)
 		fputs("{\"channels\":[", stdout);
 	else
-		printf("%-32s  %-7s  %-20s  %-20s  %12s  %10s  %11s  %-4s  %s\n", "CHANNEL", "STATE", "FIRST", "LAST",
-		       "RECORDS", "MiB", "SEGMENTS", "FULL", "GAPS");
+		printf("%-32s  %-7s  %-20s  %-20s  %12s  %10s  %11s  %-4s  %s\n", "CHANNEL",
+		       "STATE", "FIRST", "LAST", "RECORDS", "MiB", "SEGMENTS", "FULL", "GAPS");
 	for (int i = 0; i < count; i++) {
 		struct listing l;
 

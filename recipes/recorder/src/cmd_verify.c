@@ -20,22 +20,25 @@ static const char *set(void *to, int option, const char *value)
 /* what the recorder overwrites in turn is no fault */
 static bool clean(const struct reader_counts *c)
 {
-	return !c->of[READER_GAP] && !c->of[READER_MISSING] && !c->of[READER_DAMAGE] && !c->of[READER_TORN];
+	return !c->of[READER_GAP] && !c->of[READER_MISSING] && !c->of[READER_DAMAGE] &&
+	       !c->of[READER_TORN];
 }
 
 static void summary(const char *name, const struct reader *r)
 {
 	const struct reader_counts *c = reader_counts(r);
 
-	printf("%s: %" PRIu64 " records, %" PRIu64 " bytes", name, c->of[READER_RECORD], c->payload);
+	printf("%s: %" PRIu64 " records, %" PRIu64 " bytes", name, c->of[READER_RECORD],
+	       c->payload);
 	if (c->any)
 		printf(", %" PRIu64 "..%" PRIu64, c->first_sequence, c->last_sequence);
 	if (clean(c))
 		puts(": clean");
 	else
-		printf(": %" PRIu64 " gaps (%" PRIu64 " lost), %" PRIu64 " missing, %" PRIu64 " damaged places, %" PRIu64
-		       " torn\n",
-		       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE], c->of[READER_TORN]);
+		printf(": %" PRIu64 " gaps (%" PRIu64 " lost), %" PRIu64 " missing, %" PRIu64
+		       " damaged places, %" PRIu64 " torn\n",
+		       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE],
+		       c->of[READER_TORN]);
 }
 
 static void summary_json(const char *name, const struct reader *r)
@@ -45,17 +48,20 @@ static void summary_json(const char *name, const struct reader *r)
 
 	fputs("],\"name\":", stdout);
 	reader_json_string(stdout, name);
-	printf(",\"clean\":%s,\"segments\":%zu,\"records\":%" PRIu64 ",\"bytes\":%" PRIu64, clean(c) ? "true" : "false",
-	       reader_uses(r)->count, c->of[READER_RECORD], c->payload);
+	printf(",\"clean\":%s,\"segments\":%zu,\"records\":%" PRIu64 ",\"bytes\":%" PRIu64,
+	       clean(c) ? "true" : "false", reader_uses(r)->count, c->of[READER_RECORD],
+	       c->payload);
 	if (c->any) {
-		printf(",\"first_sequence\":%" PRIu64 ",\"last_sequence\":%" PRIu64, c->first_sequence, c->last_sequence);
+		printf(",\"first_sequence\":%" PRIu64 ",\"last_sequence\":%" PRIu64,
+		       c->first_sequence, c->last_sequence);
 		reader_format_time(c->first_ns, when);
 		printf(",\"first\":\"%s\"", when);
 		reader_format_time(c->last_ns, when);
 		printf(",\"last\":\"%s\"", when);
 	}
-	printf(",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64 ",\"damage\":%" PRIu64
-	       ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64 ",\"not_given\":%" PRIu64 "}",
+	printf(",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64
+	       ",\"damage\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64
+	       ",\"not_given\":%" PRIu64 "}",
 	       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE], c->of[READER_TORN],
 	       c->of[READER_OVERWRITTEN], c->not_given);
 }
@@ -90,7 +96,8 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 		}
 	}
 	if (err)
-		reader_cli_say(cli, "%s: %s", path, *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_say(cli, "%s: %s", path,
+			       *reader_error(r) ? reader_error(r) : strerror(-err));
 	if (json)
 		summary_json(name, r);
 	else
@@ -107,8 +114,9 @@ int cmd_verify(int argc, char **argv)
 	struct reader_cli cli = {
 		.command = "verify",
 		.usage = "[CHANNEL...]",
-		.about = "Reads all that is recorded in these channels, or in all. Status 1: there are gaps,\n"
-			 "missing records or damage.",
+		.about =
+			"Reads all that is recorded in these channels, or in all. Status 1: there are gaps,\n"
+			"missing records or damage.",
 		.help = "  --json              one object, with all events\n",
 		.own = own,
 		.set = set,

@@ -11,7 +11,12 @@
 /* Bytes of the character at @c, as UTF-8 (RFC 3629); 0: it is none. */
 static size_t utf8(const unsigned char *c, size_t left)
 {
-	size_t length = *c < 0x80 ? 1 : *c < 0xc2 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : *c < 0xf5 ? 4 : 0;
+	size_t length = *c < 0x80 ? 1 :
+			*c < 0xc2 ? 0 :
+			*c < 0xe0 ? 2 :
+			*c < 0xf0 ? 3 :
+			*c < 0xf5 ? 4 :
+				    0;
 
 	if (!length || length > left)
 		return 0;
@@ -19,8 +24,8 @@ static size_t utf8(const unsigned char *c, size_t left)
 		if ((c[i] & 0xc0) != 0x80)
 			return 0;
 	/* no longer than need be, no surrogates, nothing above U+10FFFF */
-	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) || (*c == 0xf0 && c[1] < 0x90) ||
-	    (*c == 0xf4 && c[1] > 0x8f))
+	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
+	    (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f))
 		return 0;
 	return length;
 }

@@ -24,33 +24,33 @@ enum opcode {
 static const unsigned char magic[8] = { 0x89, 'M', 'C', 'A', 'P', '0', '\r', '\n' };
 
 /* fast, and records of sensors are often alike */
-#define ZSTD_LEVEL	1
+#define ZSTD_LEVEL 1
 
 struct channel {
 	char *topic, *encoding;
-	struct mcap_bytes pairs;	/* as in the file */
-	struct mcap_bytes index;	/* of the chunk: pairs of time and offset */
+	struct mcap_bytes pairs; /* as in the file */
+	struct mcap_bytes index; /* of the chunk: pairs of time and offset */
 	uint64_t messages;
 };
 
 struct chunk {
-	uint64_t first, last;		/* times */
-	uint64_t offset, length;	/* in the file, with opcode and length */
-	uint64_t indexes[MCAP_CHANNELS];	/* offset of the message index, 0: none */
+	uint64_t first, last;		 /* times */
+	uint64_t offset, length;	 /* in the file, with opcode and length */
+	uint64_t indexes[MCAP_CHANNELS]; /* offset of the message index, 0: none */
 	uint64_t index_length;
 	uint64_t compressed, uncompressed;
 };
 
 struct mcap {
 	FILE *to;
-	uint64_t offset;		/* in the file */
-	uLong crc;			/* of the section that is being written */
+	uint64_t offset; /* in the file */
+	uLong crc;	 /* of the section that is being written */
 	struct channel channel[MCAP_CHANNELS];
 	uint16_t channels;
-	struct mcap_bytes open;		/* the chunk's records */
+	struct mcap_bytes open; /* the chunk's records */
 	uint64_t open_first, open_last;
-	bool open_any;			/* a message is in the chunk */
-	struct mcap_bytes record;	/* one that is put together */
+	bool open_any;		  /* a message is in the chunk */
+	struct mcap_bytes record; /* one that is put together */
 	struct chunk *chunk;
 	size_t chunks, room;
 	uint64_t messages, first, last;
@@ -173,8 +173,8 @@ int mcap_begin(struct mcap **mcap, FILE *to, const char *library, bool zstd)
 	return err ? err : write_record(m, MCAP_HEADER);
 }
 
-int mcap_channel(struct mcap *m, const char *topic, const char *encoding, const struct mcap_pair *pairs,
-		 uint16_t *id)
+int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
+		 const struct mcap_pair *pairs, uint16_t *id)
 {
 	struct channel *c;
 
@@ -302,8 +302,8 @@ static int close_chunk(struct mcap *m)
 	return err;
 }
 
-int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time, const void *data,
-		 size_t length)
+int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time,
+		 const void *data, size_t length)
 {
 	/* channel, sequence, two times */
 	const uint64_t whole = 2 + 4 + 8 + 8 + length;

@@ -14,41 +14,41 @@
 #include "clock.h"
 
 /* polls at the end between two looks at all heads; else only that of the next segment in turn is read */
-#define POLLS_PER_LIST	50
+#define POLLS_PER_LIST 50
 /* looks at the end of the newest segment, which may be in the middle of being written */
-#define LOOKS		4
+#define LOOKS 4
 /* clocks that differ by less between two heads were not set in between, but slewed */
-#define SLEW_NS		((int64_t)(2 * NSEC_PER_SEC))
+#define SLEW_NS ((int64_t)(2 * NSEC_PER_SEC))
 
 struct reader {
 	struct reader_options options;
-	int dir;			/* the channel's directory */
+	int dir; /* the channel's directory */
 	struct reader_pace pace;
-	struct reader_file file;	/* the segment that is read */
-	struct reader_file heads;	/* for a look at heads beside it */
+	struct reader_file file;  /* the segment that is read */
+	struct reader_file heads; /* for a look at heads beside it */
 	struct reader_uses uses;
-	size_t next;			/* in uses: the one to read after this */
-	struct reader_use use;		/* that is read, if `open` */
-	bool open;			/* there is a use that is read */
-	bool told_head;			/* the damage of the next use's head was given */
-	bool waiting;			/* at the end of the newest, when following */
-	bool silent;			/* passing over what was there before */
-	unsigned int polls;		/* at the end, since all heads were read */
-	uint8_t boot[16];		/* the newest: whose monotonic clock a range means */
+	size_t next;	       /* in uses: the one to read after this */
+	struct reader_use use; /* that is read, if `open` */
+	bool open;	       /* there is a use that is read */
+	bool told_head;	       /* the damage of the next use's head was given */
+	bool waiting;	       /* at the end of the newest, when following */
+	bool silent;	       /* passing over what was there before */
+	unsigned int polls;    /* at the end, since all heads were read */
+	uint8_t boot[16];      /* the newest: whose monotonic clock a range means */
 
-	uint64_t offset;		/* of the next record */
-	uint64_t batch;			/* that the record before it is of */
-	bool in_batch;			/* `batch` is known */
-	uint64_t use_last;		/* sequence of the last record of this use */
-	bool use_any;			/* there was one */
-	uint64_t before_first;		/* first_sequence of the use before */
-	bool repeats;			/* what this use begins with was given already */
+	uint64_t offset;       /* of the next record */
+	uint64_t batch;	       /* that the record before it is of */
+	bool in_batch;	       /* `batch` is known */
+	uint64_t use_last;     /* sequence of the last record of this use */
+	bool use_any;	       /* there was one */
+	uint64_t before_first; /* first_sequence of the use before */
+	bool repeats;	       /* what this use begins with was given already */
 
-	uint64_t last;			/* sequence of the last record, of all uses */
-	bool any, in_range;		/* there was one; it was in the range */
-	const char *because;		/* why sequences may be missing before the next record */
+	uint64_t last;	     /* sequence of the last record, of all uses */
+	bool any, in_range;  /* there was one; it was in the range */
+	const char *because; /* why sequences may be missing before the next record */
 
-	struct reader_event held;	/* comes after the one that was given */
+	struct reader_event held; /* comes after the one that was given */
 	bool holding;
 	struct reader_counts counts;
 	char error[256];
@@ -78,7 +78,8 @@ const char *reader_gap_name(uint32_t reason)
 	return "unknown";
 }
 
-static int __attribute__((format(printf, 3, 4))) fail(struct reader *r, int err, const char *fmt, ...)
+static int __attribute__((format(printf, 3, 4))) fail(struct reader *r, int err, const char *fmt,
+						      ...)
 {
 	size_t used;
 	va_list ap;
@@ -100,7 +101,8 @@ static bool stopping(const struct reader *r)
 
 static bool same_boot(const struct reader_use *a, const struct reader_use *b)
 {
-	return !a->rescued && !b->rescued && !memcmp(a->head.boot_id, b->head.boot_id, sizeof(a->head.boot_id));
+	return !a->rescued && !b->rescued &&
+	       !memcmp(a->head.boot_id, b->head.boot_id, sizeof(a->head.boot_id));
 }
 
 /* realtime minus monotonic: what setting the clock changes */
@@ -121,7 +123,8 @@ static bool steady(const struct reader_use *a, const struct reader_use *b)
  * All records of a use were submitted before the next use began. They may be
  * older than the head of their own use, but not than that of the one before.
  */
-static bool all_before(const struct reader_use *u, const struct reader_use *next, const struct reader_time *from)
+static bool all_before(const struct reader_use *u, const struct reader_use *next,
+		       const struct reader_time *from)
 {
 	if (!next || !from->set)
 		return false;
@@ -130,7 +133,8 @@ static bool all_before(const struct reader_use *u, const struct reader_use *next
 	return steady(u, next) && (__int128)next->head.realtime_ns + SLEW_NS < from->ns;
 }
 
-static bool all_after(const struct reader_use *u, const struct reader_use *before, const struct reader_time *to)
+static bool all_after(const struct reader_use *u, const struct reader_use *before,
+		      const struct reader_time *to)
 {
 	if (!before || !to->set)
 		return false;
@@ -157,14 +161,17 @@ static const struct reader_use *neighbour(const struct reader *r, size_t i, bool
 /* no record of it is in the range: it need not be read */
 static bool outside(const struct reader *r, size_t i)
 {
-	const struct reader_use *u = &r->uses.use[i], *next = neighbour(r, i, true), *before = neighbour(r, i, false);
+	const struct reader_use *u = &r->uses.use[i], *next = neighbour(r, i, true),
+				*before = neighbour(r, i, false);
 	const struct reader_range *range = &r->options.range;
 
-	if (next && next->head.first_sequence <= range->first && next->head.first_sequence > u->head.first_sequence)
+	if (next && next->head.first_sequence <= range->first &&
+	    next->head.first_sequence > u->head.first_sequence)
 		return true;
 	if (!u->rescued && u->head.first_sequence > range->last)
 		return true;
-	if (((range->from.set && range->from.monotonic) || (range->to.set && range->to.monotonic)) &&
+	if (((range->from.set && range->from.monotonic) ||
+	     (range->to.set && range->to.monotonic)) &&
 	    !of_newest_boot(r, u))
 		return true;
 	return all_before(u, next, &range->from) || all_after(u, before, &range->to);
@@ -182,8 +189,8 @@ static bool inside(const struct reader *r, const struct ekr_record_head *h, uint
 {
 	const struct reader_range *range = &r->options.range;
 
-	return h->sequence >= range->first && first <= range->last && in_time(&range->from, h, true) &&
-	       in_time(&range->to, h, false);
+	return h->sequence >= range->first && first <= range->last &&
+	       in_time(&range->from, h, true) && in_time(&range->to, h, false);
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -227,7 +234,8 @@ static int give(struct reader *r, const struct reader_event *e)
 	return 1;
 }
 
-static void __attribute__((format(printf, 2, 3))) set_reason(struct reader_event *e, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3))) set_reason(struct reader_event *e,
+							     const char *fmt, ...)
 {
 	va_list ap;
 
@@ -272,7 +280,8 @@ static bool recycled(struct reader *r)
 
 	if (r->use.rescued)
 		return false;
-	if (reader_file_open(&r->heads, r->dir, r->use.file) || reader_head_read(&r->heads, r->use.file, &now))
+	if (reader_file_open(&r->heads, r->dir, r->use.file) ||
+	    reader_head_read(&r->heads, r->use.file, &now))
 		return false;
 	return !now.rescued && now.head.generation != r->use.head.generation;
 }
@@ -288,7 +297,8 @@ static int enter(struct reader *r, struct reader_event *e)
 		memcpy(e->file, u->file, sizeof(e->file));
 		e->generation = u->head.generation;
 		e->offset = 0;
-		set_reason(e, "%s%s", u->damage, u->rescued ? "; its records are read without it" : "");
+		set_reason(e, "%s%s", u->damage,
+			   u->rescued ? "; its records are read without it" : "");
 		r->told_head = true;
 		if (!u->used)
 			r->because = "damage";
@@ -336,7 +346,8 @@ static int list_again(struct reader *r)
 	reader_uses_free(&r->uses);
 	r->uses = uses;
 	r->next = uses.count;
-	while (r->next && uses.use[r->next - 1].used && uses.use[r->next - 1].head.generation > seen)
+	while (r->next && uses.use[r->next - 1].used &&
+	       uses.use[r->next - 1].head.generation > seen)
 		r->next--;
 	r->told_head = false;
 	find_boot(r);
@@ -359,7 +370,8 @@ static int newer_use(struct reader *r)
 			turn = &r->uses.use[i];
 	r->heads.ahead = EKR_BLOCK;
 	if (++r->polls < POLLS_PER_LIST && turn) {
-		if (reader_file_open(&r->heads, r->dir, turn->file) || reader_head_read(&r->heads, turn->file, &now))
+		if (reader_file_open(&r->heads, r->dir, turn->file) ||
+		    reader_head_read(&r->heads, turn->file, &now))
 			return 0;
 		if (now.damage || now.head.generation <= r->use.head.generation)
 			return 0;
@@ -397,12 +409,13 @@ static void explain(struct reader_event *e, enum reader_verdict v, const struct 
 		return;
 	case READER_STALE:
 	case READER_NEWER:
-		set_reason(e, "generation %" PRIu64 " in a segment of generation %" PRIu64, h->generation,
-			   u->head.generation);
+		set_reason(e, "generation %" PRIu64 " in a segment of generation %" PRIu64,
+			   h->generation, u->head.generation);
 		return;
 	case READER_BAD_LENGTH:
 		set_reason(e, "length %" PRIu32 " reaches beyond the %s", h->length,
-			   h->length > u->head.record_size ? "largest record of the channel" : "end of the segment");
+			   h->length > u->head.record_size ? "largest record of the channel" :
+							     "end of the segment");
 		return;
 	case READER_IO:
 		set_reason(e, "cannot be read: %s", strerror(-err));
@@ -455,8 +468,9 @@ static uint64_t void_from(const struct reader *r)
 	for (size_t i = r->next; i < r->uses.count && !next; i++)
 		if (r->uses.use[i].used)
 			next = &r->uses.use[i];
-	return next && next->head.first_sequence >= r->use.head.first_sequence ? next->head.first_sequence :
-										  UINT64_MAX;
+	return next && next->head.first_sequence >= r->use.head.first_sequence ?
+		       next->head.first_sequence :
+		       UINT64_MAX;
 }
 
 /* Where the next record of this use holds, from the block after @from on; 0: nowhere. */
@@ -467,7 +481,8 @@ static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
 	int err;
 
 	*written = 0;
-	for (uint64_t at = (from / EKR_BLOCK + 1) * EKR_BLOCK; at < r->use.head.size && !stopping(r); at += EKR_BLOCK) {
+	for (uint64_t at = (from / EKR_BLOCK + 1) * EKR_BLOCK;
+	     at < r->use.head.size && !stopping(r); at += EKR_BLOCK) {
 		enum reader_verdict v = look_at(r, at, &h, &payload, &err);
 
 		if ((v == READER_ZEROS || v == READER_STALE) && !*written)
@@ -486,11 +501,12 @@ static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
  */
 #define READER_STOP 2
 
-static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_record_head *h, int err,
-		     struct reader_event *e)
+static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_record_head *h,
+		     int err, struct reader_event *e)
 {
 	const bool at_block = r->offset % EKR_BLOCK == 0;
-	const bool quiet = at_block && (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
+	const bool quiet = at_block &&
+			   (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
 	uint64_t found, written;
 	int newer;
 
@@ -580,7 +596,8 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 
 	begin_event(r, e, READER_DAMAGE);
 	if (r->in_batch && h->batch != r->batch && (!at_block || h->batch < r->batch)) {
-		set_reason(e, "batch %" PRIu64 " in the middle of batch %" PRIu64, h->batch, r->batch);
+		set_reason(e, "batch %" PRIu64 " in the middle of batch %" PRIu64, h->batch,
+			   r->batch);
 		return doubtful(r, whole, e);
 	}
 	r->batch = h->batch;
@@ -595,7 +612,9 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	}
 	if (is_gap) {
 		memcpy(&gap, payload, sizeof(gap));
-		first = gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + (gap.count_lost ? 1 : 0);
+		first = gap.count_lost > h->sequence ?
+				0 :
+				h->sequence - gap.count_lost + (gap.count_lost ? 1 : 0);
 	}
 	if (r->use_any && h->sequence <= r->use_last) {
 		set_reason(e, "sequence %" PRIu64 " after %" PRIu64, h->sequence, r->use_last);
@@ -615,8 +634,9 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 		return 0;
 	}
 
-	in_range = inside(r, h, first) && (!(r->options.range.from.set && r->options.range.from.monotonic) ||
-					   of_newest_boot(r, &r->use));
+	in_range = inside(r, h, first) &&
+		   (!(r->options.range.from.set && r->options.range.from.monotonic) ||
+		    of_newest_boot(r, &r->use));
 	begin_event(r, e, is_gap ? READER_GAP : READER_RECORD);
 	e->sequence = h->sequence;
 	e->first = first;
@@ -627,8 +647,8 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	e->gap = gap;
 	r->offset += whole;
 	/* nothing says where these are; a gap that is full may cover them */
-	if (r->any && gap.count_lost != UINT32_MAX && first > r->last && first - r->last > 1 && in_range &&
-	    r->in_range) {
+	if (r->any && gap.count_lost != UINT32_MAX && first > r->last && first - r->last > 1 &&
+	    in_range && r->in_range) {
 		r->held = *e;
 		r->holding = !r->silent;
 		begin_event(r, e, READER_MISSING);
@@ -742,7 +762,8 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	if (err)
 		return fail(r, err, "reading the heads of the segments of %s", directory);
 	find_boot(r);
-	if ((options->from_end || options->newest_only) && r->uses.count && r->uses.use[r->uses.count - 1].used)
+	if ((options->from_end || options->newest_only) && r->uses.count &&
+	    r->uses.use[r->uses.count - 1].used)
 		r->next = r->uses.count - 1;
 	r->silent = options->from_end;
 	return 0;

@@ -13,9 +13,9 @@
 #include "clock.h"
 #include "units.h"
 
-#define MOST_OWN	12
+#define MOST_OWN 12
 /* longer than a write of a few MB takes, if the medium is not late itself */
-#define AGAIN_NS	(100 * NSEC_PER_MSEC)
+#define AGAIN_NS (100 * NSEC_PER_MSEC)
 
 enum { DIRECTORY = 256, RATE, FROM, TO, SEQUENCES };
 
@@ -34,7 +34,8 @@ void reader_cli_say(const struct reader_cli *cli, const char *fmt, ...)
 
 static int help(const struct reader_cli *cli)
 {
-	printf("Usage: ek-recorder %s [OPTION...] %s\n%s\n\n%s", cli->command, cli->usage, cli->about, cli->help);
+	printf("Usage: ek-recorder %s [OPTION...] %s\n%s\n\n%s", cli->command, cli->usage,
+	       cli->about, cli->help);
 	if (cli->ranges)
 		fputs("  --from TIME         begin at 2026-11-21T10:00:00Z, -5min (before now) or boot+90s\n"
 		      "  --to TIME           end there\n"
@@ -104,13 +105,16 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 			return 2;
 		}
 		if (c == '?') {
-			reader_cli_say(cli, "there is no option %s, or it takes no value (see --help)", argv[optind - 1]);
+			reader_cli_say(cli,
+				       "there is no option %s, or it takes no value (see --help)",
+				       argv[optind - 1]);
 			return 2;
 		}
 		for (size_t i = 0; i < n; i++)
 			if (all[i].val == c)
 				name = all[i].name;
-		wrong = c == 'o' && !cli->own ? "is no option of this command" : set(cli, c, optarg);
+		wrong = c == 'o' && !cli->own ? "is no option of this command" :
+						set(cli, c, optarg);
 		if (wrong) {
 			reader_cli_say(cli, "--%s: '%s' %s", name, optarg ? optarg : "", wrong);
 			return 2;
@@ -140,11 +144,14 @@ char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 	int n;
 
 	if (!strchr(channel, '/') && !is_name(channel)) {
-		reader_cli_say(cli, "'%s' is no name of a channel (a-z, 0-9 and -, at most %u), and no path", channel,
-			       EKR_NAME_MAX);
+		reader_cli_say(
+			cli,
+			"'%s' is no name of a channel (a-z, 0-9 and -, at most %u), and no path",
+			channel, EKR_NAME_MAX);
 		return NULL;
 	}
-	n = strchr(channel, '/') ? asprintf(&path, "%s", channel) : asprintf(&path, "%s/%s", cli->directory, channel);
+	n = strchr(channel, '/') ? asprintf(&path, "%s", channel) :
+				   asprintf(&path, "%s/%s", cli->directory, channel);
 	if (n < 0) {
 		reader_cli_say(cli, "out of memory");
 		return NULL;
@@ -181,7 +188,8 @@ static int all_channels(const struct reader_cli *cli, char ***paths)
 	bool bad = false;
 
 	if (n < 0) {
-		reader_cli_say(cli, "looking for channels in %s: %s", cli->directory, strerror(errno));
+		reader_cli_say(cli, "looking for channels in %s: %s", cli->directory,
+			       strerror(errno));
 		return -1;
 	}
 	*paths = calloc((size_t)n + 1, sizeof(**paths));
@@ -264,10 +272,13 @@ void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
 	case READER_GAP:
 		reader_format_time(e->realtime_ns, when);
 		if (e->gap.count_lost)
-			fprintf(to, "%" PRIu32 "%s records lost, %" PRIu64 "..%" PRIu64, e->gap.count_lost,
-				e->gap.count_lost == UINT32_MAX ? " or more" : "", e->first, e->sequence);
+			fprintf(to, "%" PRIu32 "%s records lost, %" PRIu64 "..%" PRIu64,
+				e->gap.count_lost,
+				e->gap.count_lost == UINT32_MAX ? " or more" : "", e->first,
+				e->sequence);
 		else
-			fprintf(to, "records lost, it is not known how many, at %" PRIu64, e->sequence);
+			fprintf(to, "records lost, it is not known how many, at %" PRIu64,
+				e->sequence);
 		fprintf(to, " (%s), told at %s\n", reader_gap_name(e->gap.reason), when);
 		return;
 	case READER_MISSING:
@@ -309,17 +320,22 @@ void reader_tell_json(FILE *to, const struct reader_event *e)
 			fprintf(to, "%" PRIu32, e->gap.count_lost);
 		else
 			fputs("null", to);
-		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"realtime\":\"%s\",\"monotonic_ns\":%" PRIu64,
+		fprintf(to,
+			",\"first\":%" PRIu64 ",\"last\":%" PRIu64
+			",\"realtime\":\"%s\",\"monotonic_ns\":%" PRIu64,
 			e->first, e->sequence, when, e->monotonic_ns);
 		break;
 	case READER_MISSING:
-		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first, e->sequence);
+		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first,
+			e->sequence);
 		reader_json_string(to, e->reason);
 		break;
 	default:
 		fputs(",\"reason\":", to);
 		reader_json_string(to, e->reason);
 	}
-	fprintf(to, ",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"extent\":%" PRIu64 "}", e->file,
-		e->generation, e->offset, e->extent);
+	fprintf(to,
+		",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64
+		",\"extent\":%" PRIu64 "}",
+		e->file, e->generation, e->offset, e->extent);
 }

@@ -47,15 +47,17 @@ const char *reader_head_check(const unsigned char block[EKR_BLOCK])
 	return NULL;
 }
 
-enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head, uint64_t offset,
-				struct ekr_record_head *record, const unsigned char **payload, int *error)
+enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head,
+				uint64_t offset, struct ekr_record_head *record,
+				const unsigned char **payload, int *error)
 {
 	const size_t fixed = sizeof(*record);
 	const unsigned char *bytes;
 	uint32_t crc, length;
 
-	*error = offset > head->size || fixed > head->size - offset ? -ENODATA :
-								      reader_file_bytes(f, offset, fixed, &bytes);
+	*error = offset > head->size || fixed > head->size - offset ?
+			 -ENODATA :
+			 reader_file_bytes(f, offset, fixed, &bytes);
 	if (*error)
 		return READER_IO;
 	memcpy(record, bytes, fixed);
@@ -133,7 +135,8 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 		reader_file_drop(f);
 		err = reader_file_bytes(f, 0, EKR_BLOCK, &block);
 		if (err) {
-			use->damage = err == -ENODATA ? "head: the file is shorter than a block" : "head: cannot be read";
+			use->damage = err == -ENODATA ? "head: the file is shorter than a block" :
+							"head: cannot be read";
 			return err == -ENODATA ? 0 : err;
 		}
 		use->damage = reader_head_check(block);
@@ -173,7 +176,8 @@ static int by_generation(const void *a, const void *b)
 
 static bool is_segment(const char *name)
 {
-	return strlen(name) == READER_NAME - 1 && strspn(name, "0123456789") == 8 && !strcmp(name + 8, ".seg");
+	return strlen(name) == READER_NAME - 1 && strspn(name, "0123456789") == 8 &&
+	       !strcmp(name + 8, ".seg");
 }
 
 static int add(struct reader_uses *uses, size_t *room, const struct reader_use *use)
@@ -203,14 +207,16 @@ static void doubt(struct reader_uses *uses)
 		struct reader_use *u = &uses->use[i];
 
 		if (newest && !u->rescued && u->used &&
-		    memcmp(u->head.channel_id, newest->head.channel_id, sizeof(u->head.channel_id)) != 0) {
+		    memcmp(u->head.channel_id, newest->head.channel_id,
+			   sizeof(u->head.channel_id)) != 0) {
 			u->damage = "head: of another channel than the newest segment";
 			u->used = false;
 		} else if (i && u->used && uses->use[i - 1].used &&
 			   uses->use[i - 1].head.generation == u->head.generation) {
 			u->damage = "head: another segment has the same generation";
 			u->used = false;
-		} else if (before && u->used && u->head.first_sequence < before->head.first_sequence) {
+		} else if (before && u->used &&
+			   u->head.first_sequence < before->head.first_sequence) {
 			u->damage = "head: its first sequence is lower than that of the use before";
 		}
 		if (u->used)

@@ -9,7 +9,7 @@
 #include "clock.h"
 #include "units.h"
 
-#define SECOND	((int64_t)NSEC_PER_SEC)
+#define SECOND ((int64_t)NSEC_PER_SEC)
 
 static bool digits(const char **text, int count, int *value)
 {
@@ -104,7 +104,8 @@ static bool parse_number(const char **text, uint64_t *value)
 	if (!isdigit((unsigned char)**text))
 		return true;
 	for (; isdigit((unsigned char)**text); (*text)++)
-		if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, **text - '0', &n))
+		if (__builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, **text - '0', &n))
 			return false;
 	*value = n;
 	return true;
@@ -143,7 +144,8 @@ void reader_format_time(int64_t ns, char text[READER_RFC3339])
 	}
 	t = (time_t)seconds;
 	gmtime_r(&t, &tm);
-	snprintf(text, READER_RFC3339, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ", (unsigned int)(tm.tm_year + 1900) % 10000,
-		 (unsigned int)(tm.tm_mon + 1) % 100, (unsigned int)tm.tm_mday % 100, (unsigned int)tm.tm_hour % 100,
+	snprintf(text, READER_RFC3339, "%04u-%02u-%02uT%02u:%02u:%02u.%09uZ",
+		 (unsigned int)(tm.tm_year + 1900) % 10000, (unsigned int)(tm.tm_mon + 1) % 100,
+		 (unsigned int)tm.tm_mday % 100, (unsigned int)tm.tm_hour % 100,
 		 (unsigned int)tm.tm_min % 100, (unsigned int)tm.tm_sec % 100, (unsigned int)rest);
 }

@@ -23,8 +23,8 @@ static char *name(const struct recording *rec, unsigned int index)
 	return path;
 }
 
-void recording_poke(const struct recording *rec, unsigned int index, uint64_t offset, const void *bytes,
-		    uint64_t length)
+void recording_poke(const struct recording *rec, unsigned int index, uint64_t offset,
+		    const void *bytes, uint64_t length)
 {
 	char *path = name(rec, index);
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -35,7 +35,8 @@ void recording_poke(const struct recording *rec, unsigned int index, uint64_t of
 	free(path);
 }
 
-void recording_peek(const struct recording *rec, unsigned int index, uint64_t offset, void *bytes, uint64_t length)
+void recording_peek(const struct recording *rec, unsigned int index, uint64_t offset, void *bytes,
+		    uint64_t length)
 {
 	char *path = name(rec, index);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -57,7 +58,8 @@ void recording_head(struct recording *rec)
 	recording_poke(rec, rec->head.index, 0, block, sizeof(block));
 }
 
-void recording_begin(struct recording *rec, unsigned int segments, uint64_t size, uint32_t record_size)
+void recording_begin(struct recording *rec, unsigned int segments, uint64_t size,
+		     uint32_t record_size)
 {
 	char template[] = "recording-XXXXXX";
 
@@ -108,7 +110,8 @@ void recording_payload(uint64_t sequence, unsigned char *to, uint32_t length)
 		to[i] = (unsigned char)(sequence * 31 + i * 7 + 1);
 }
 
-static void add(struct recording *rec, const void *payload, uint32_t length, uint32_t flags, uint64_t sequence)
+static void add(struct recording *rec, const void *payload, uint32_t length, uint32_t flags,
+		uint64_t sequence)
 {
 	struct ekr_record_head h = {
 		.magic = EKR_RECORD_MAGIC,
@@ -155,7 +158,8 @@ void recording_flush(struct recording *rec)
 	uint64_t end = (rec->fill + EKR_BLOCK - 1) / EKR_BLOCK * EKR_BLOCK;
 
 	memset(rec->image + rec->fill, 0, end - rec->fill);
-	recording_poke(rec, rec->head.index, rec->offset, rec->image + rec->offset, end - rec->offset);
+	recording_poke(rec, rec->head.index, rec->offset, rec->image + rec->offset,
+		       end - rec->offset);
 	rec->offset = rec->fill = end;
 	rec->batch++;
 }

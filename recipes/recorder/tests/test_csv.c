@@ -39,7 +39,8 @@ static void records(void **state)
 
 	(void)state;
 	is(CSV_NONE, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,16,\n");
-	is(CSV_HEX, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,16,612c2262225c0a09c3a9ff017feda080\n");
+	is(CSV_HEX, &e,
+	   "record,7,2026-09-21T14:13:20.000000005Z,42,16,612c2262225c0a09c3a9ff017feda080\n");
 	is(CSV_TEXT, &e,
 	   "record,7,2026-09-21T14:13:20.000000005Z,42,16,"
 	   "\"a,\"\"b\"\"\\\\\n\t\xc3\xa9\\xff\\x01\\x7f\\xed\\xa0\\x80\"\n");
@@ -60,7 +61,9 @@ static void what_is_no_record(void **state)
 	is(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,overrun\n");
 	e = (struct reader_event){ .kind = READER_MISSING, .first = 3, .sequence = 4 };
 	is(CSV_TEXT, &e, "missing,4,,,2,\"\"\n");
-	e = (struct reader_event){ .kind = READER_DAMAGE, .file = "00000001.seg", .offset = 8192, .reason = "bad CRC" };
+	e = (struct reader_event){
+		.kind = READER_DAMAGE, .file = "00000001.seg", .offset = 8192, .reason = "bad CRC"
+	};
 	is(CSV_TEXT, &e, "damage,,,,,\"00000001.seg at 8192: bad CRC\"\n");
 }
 

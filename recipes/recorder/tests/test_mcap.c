@@ -64,7 +64,8 @@ static void one_layout(bool zstd)
 	fclose(to);
 	assert_memory_equal(file, magic, sizeof(magic));
 	assert_memory_equal(file + length - sizeof(magic), magic, sizeof(magic));
-	for (at = file + sizeof(magic); at < file + length - sizeof(magic); at += 9 + get64(at + 1)) {
+	for (at = file + sizeof(magic); at < file + length - sizeof(magic);
+	     at += 9 + get64(at + 1)) {
 		assert_true(at + 9 <= file + length);
 		assert_true(get64(at + 1) <= (uint64_t)(file + length - at - 9));
 		count[(unsigned char)*at]++;
@@ -84,10 +85,11 @@ static void one_layout(bool zstd)
 	assert_int_equal(count[8], 3);
 	assert_int_equal(count[0x0b], 1);
 	assert_int_equal(count[0x0e], 3);
-	assert_int_equal(get32(data_end + 9), crc32_z(0, (unsigned char *)file, (size_t)(data_end - file)));
+	assert_int_equal(get32(data_end + 9),
+			 crc32_z(0, (unsigned char *)file, (size_t)(data_end - file)));
 	assert_int_equal(get64(footer + 9), data_end + 13 - file);
-	assert_int_equal(get32(footer + 25),
-			 crc32_z(0, (unsigned char *)data_end + 13, (size_t)(footer + 25 - data_end - 13)));
+	assert_int_equal(get32(footer + 25), crc32_z(0, (unsigned char *)data_end + 13,
+						     (size_t)(footer + 25 - data_end - 13)));
 	if (zstd)
 		assert_true(length < 60 * 50000 / 10);
 	free(file);

@@ -15,9 +15,9 @@
 #include "reader.h"
 #include "recording.h"
 
-#define SIZE	(64u << 10)
-#define RECORD	1000u
-#define MOST	4000
+#define SIZE   (64u << 10)
+#define RECORD 1000u
+#define MOST   4000
 
 /* All events of a reading, without the payloads, which are compared at once. */
 struct seen {
@@ -54,7 +54,8 @@ static void drain(struct reader *r, struct seen *s)
 	s->counts = *reader_counts(r);
 }
 
-static void read_with(const struct recording *rec, const struct reader_options *options, struct seen *s)
+static void read_with(const struct recording *rec, const struct reader_options *options,
+		      struct seen *s)
 {
 	struct reader *r;
 
@@ -90,7 +91,8 @@ static const struct reader_event *only(const struct seen *s, enum reader_kind ki
 			continue;
 		if (s->event[i].kind != kind || found)
 			print_error("%s at %lu in %s: %s\n", reader_kind_name(s->event[i].kind),
-				    (unsigned long)s->event[i].offset, s->event[i].file, s->event[i].reason);
+				    (unsigned long)s->event[i].offset, s->event[i].file,
+				    s->event[i].reason);
 		assert_int_equal(s->event[i].kind, kind);
 		assert_null(found);
 		found = &s->event[i];
@@ -224,7 +226,8 @@ static void damage_is_told_apart(void **state)
 		const char *reason;
 	} cases[] = {
 		{ 0, 0xdeadbeef, "bad magic deadbeef" },
-		{ 8, 0x7fffffff, "length 2147483647 reaches beyond the largest record of the channel" },
+		{ 8, 0x7fffffff,
+		  "length 2147483647 reaches beyond the largest record of the channel" },
 		{ 8, 999, "bad CRC" },
 		{ 16, 2, "generation 2 in a segment of generation 4" },
 	};
@@ -458,7 +461,8 @@ static void a_segment_that_is_taken_anew_is_told(void **state)
 	for (size_t i = 0; i < seen.count; i++)
 		told |= seen.event[i].kind == READER_OVERWRITTEN;
 	assert_true(told);
-	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] + seen.counts.of[READER_MISSING],
+	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
+				 seen.counts.of[READER_MISSING],
 			 0);
 	/* what is in the two newest that it knew */
 	assert_int_equal(seen.counts.last_sequence, 209);
@@ -495,7 +499,9 @@ static void following_gives_each_record_once(void **state)
 
 static void following_from_the_end_gives_only_what_is_new(void **state)
 {
-	const struct reader_options options = { .range = READER_ALL, .follow = true, .from_end = true };
+	const struct reader_options options = { .range = READER_ALL,
+						.follow = true,
+						.from_end = true };
 	struct recording rec;
 	struct reader *r;
 
@@ -557,8 +563,10 @@ static void a_range_gives_what_is_in_it(void **state)
 	are(&seen, 100, 150);
 
 	options.range = READER_ALL;
-	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START + 100 * RECORDING_STEP };
-	options.range.to = (struct reader_time){ .set = true, .ns = RECORDING_START + 150 * RECORDING_STEP };
+	options.range.from =
+		(struct reader_time){ .set = true, .ns = RECORDING_START + 100 * RECORDING_STEP };
+	options.range.to =
+		(struct reader_time){ .set = true, .ns = RECORDING_START + 150 * RECORDING_STEP };
 	read_with(&rec, &options, &seen);
 	are(&seen, 100, 150);
 
@@ -567,7 +575,9 @@ static void a_range_gives_what_is_in_it(void **state)
 		.monotonic = true,
 		.ns = 1000000000 + 100 * RECORDING_STEP,
 	};
-	options.range.to = (struct reader_time){ .set = true, .monotonic = true, .ns = 1000000000 + 150 * RECORDING_STEP };
+	options.range.to = (struct reader_time){ .set = true,
+						 .monotonic = true,
+						 .ns = 1000000000 + 150 * RECORDING_STEP };
 	read_with(&rec, &options, &seen);
 	are(&seen, 100, 150);
 
@@ -616,7 +626,9 @@ static void the_heads_say_which_segments_need_not_be_read(void **state)
 	are(&seen, 365, 365);
 	assert_true(part < all / 4);
 	options.range = READER_ALL;
-	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START + 10 * INT64_C(3600000000000) };
+	options.range.from =
+		(struct reader_time){ .set = true,
+				      .ns = RECORDING_START + 10 * INT64_C(3600000000000) };
 	options.range.to = options.range.from;
 	options.range.to.ns += INT64_C(3600000000000);
 	part = bytes_read(&rec, &options);
@@ -694,7 +706,8 @@ static void random_damage(void **state)
 				/* blocks of another place: all their CRCs hold */
 				at = at / EKR_BLOCK * EKR_BLOCK;
 				length = at ? sizeof(junk) : EKR_BLOCK;
-				memcpy(junk, image[noise(&random) % 4] + at % (SIZE / 2), sizeof(junk));
+				memcpy(junk, image[noise(&random) % 4] + at % (SIZE / 2),
+				       sizeof(junk));
 			} else {
 				for (size_t k = 0; k < sizeof(junk); k++)
 					junk[k] = (unsigned char)noise(&random);
@@ -733,7 +746,8 @@ static void a_missing_directory_is_an_error_with_words(void **state)
 
 	(void)state;
 	assert_int_equal(reader_open(&r, "no-such-recording", &options), -ENOENT);
-	assert_string_equal(reader_error(r), "opening the recording no-such-recording: No such file or directory");
+	assert_string_equal(reader_error(r),
+			    "opening the recording no-such-recording: No such file or directory");
 	reader_close(r);
 }
 

@@ -8,7 +8,7 @@
 
 #include "reader_range.h"
 
-#define NOW	INT64_C(1790000000000000000)
+#define NOW INT64_C(1790000000000000000)
 
 static void times(void **state)
 {
@@ -29,9 +29,25 @@ static void times(void **state)
 		{ "2016-12-31T23:59:60Z", INT64_C(1483228800000000000) },
 	};
 	static const char *const bad[] = {
-		"", "5min", "-", "-5", "-5parsecs", "yesterday", "2026-09-21", "2026-09-21T14:13:20", "2026-02-29T00:00:00Z",
-		"2026-13-01T00:00:00Z", "2026-01-01T24:00:00Z", "2026-01-01T00:00:00Zx", "2026-01-01T00:00:00.Z",
-		"9999-01-01T00:00:00Z", "2026-01-01T00:00:00+24:00", "boot", "boot+", "boot+5", "boot-5s",
+		"",
+		"5min",
+		"-",
+		"-5",
+		"-5parsecs",
+		"yesterday",
+		"2026-09-21",
+		"2026-09-21T14:13:20",
+		"2026-02-29T00:00:00Z",
+		"2026-13-01T00:00:00Z",
+		"2026-01-01T24:00:00Z",
+		"2026-01-01T00:00:00Zx",
+		"2026-01-01T00:00:00.Z",
+		"9999-01-01T00:00:00Z",
+		"2026-01-01T00:00:00+24:00",
+		"boot",
+		"boot+",
+		"boot+5",
+		"boot-5s",
 	};
 	struct reader_time t;
 
@@ -50,7 +66,9 @@ static void times(void **state)
 
 static void what_is_formatted_is_parsed(void **state)
 {
-	static const int64_t all[] = { 0, -1, 1, NOW, NOW + 123456789, INT64_MIN, INT64_MAX, -INT64_C(1000000000) };
+	static const int64_t all[] = {
+		0, -1, 1, NOW, NOW + 123456789, INT64_MIN, INT64_MAX, -INT64_C(1000000000)
+	};
 	char text[READER_RFC3339];
 	struct reader_time t;
 
@@ -70,10 +88,15 @@ static void sequences(void **state)
 		const char *text;
 		uint64_t first, last;
 	} good[] = {
-		{ "3..9", 3, 9 }, { "3..", 3, UINT64_MAX }, { "..9", 0, 9 },
-		{ "7", 7, 7 }, { "0..18446744073709551615", 0, UINT64_MAX },
+		{ "3..9", 3, 9 },
+		{ "3..", 3, UINT64_MAX },
+		{ "..9", 0, 9 },
+		{ "7", 7, 7 },
+		{ "0..18446744073709551615", 0, UINT64_MAX },
 	};
-	static const char *const bad[] = { "", "..", "9..3", "a..b", "1...2", "1..2x", "-1..2", "1-2", "18446744073709551616" };
+	static const char *const bad[] = { "",	    "..",    "9..3",
+					   "a..b",  "1...2", "1..2x",
+					   "-1..2", "1-2",   "18446744073709551616" };
 	struct reader_range r;
 
 	(void)state;
