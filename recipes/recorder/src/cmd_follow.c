@@ -106,7 +106,7 @@ int cmd_follow(int argc, char **argv)
 		return status;
 	reader_cli_catch(&cli);
 	cli.options.follow = true;
-	cli.options.from_end = !cli.options.range.from.set && !cli.options.range.first;
+	cli.options.from_end = !cli.options.range.from.set && !cli.sequences;
 	path = reader_cli_path(&cli, cli.channels[0]);
 	status = path ? follow(&cli, &f, path) : 2;
 	free(path);

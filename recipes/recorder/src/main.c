@@ -13,6 +13,11 @@ static const struct command {
 	{ "run", cmd_run, "be the recorder" },
 	{ "init", cmd_init, "make or check the segments of all channels, and end" },
 	{ "status", cmd_status, "what the recorder is doing" },
+	{ "ls", cmd_ls, "which channels there are and what they hold" },
+	{ "cat", cmd_cat, "the records of a channel" },
+	{ "follow", cmd_follow, "the records of a channel as they are written" },
+	{ "verify", cmd_verify, "read all of it and say what is not as it should be" },
+	{ "export", cmd_export, "a channel, or a part of it, as MCAP or CSV" },
 	{ "write", cmd_write, "record what comes from standard input or a FIFO" },
 };
 

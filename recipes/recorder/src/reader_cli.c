@@ -65,6 +65,7 @@ static const char *set(struct reader_cli *cli, int option, const char *value)
 	case TO:
 		return reader_parse_time(value, realtime_ns(), &range->to);
 	case SEQUENCES:
+		cli->sequences = true;
 		return reader_parse_sequences(value, range);
 	default:
 		return cli->set(cli->to, option, value);

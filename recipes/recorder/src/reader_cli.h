@@ -33,6 +33,7 @@ struct reader_cli {
 
 	const char *directory;		/* of the channels */
 	struct reader_options options;
+	bool sequences;			/* --sequences was given */
 	char **channels;		/* as they were given */
 	int count;
 };

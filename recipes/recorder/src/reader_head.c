@@ -61,8 +61,13 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
 	if (*error)
 		return READER_IO;
 	memcpy(record, bytes, fixed);
-	if (record->magic != EKR_RECORD_MAGIC)
-		return all_zeros(bytes, fixed) ? READER_ZEROS : READER_NO_RECORD;
+	if (record->magic != EKR_RECORD_MAGIC) {
+		/* what is in the next block is of the next batch */
+		const size_t rest = EKR_BLOCK - (size_t)(offset % EKR_BLOCK);
+
+		return all_zeros(bytes, rest < fixed ? rest : fixed) ? READER_ZEROS :
+								       READER_NO_RECORD;
+	}
 	/* a generation is in the CRC, but what an earlier use left need not be read */
 	if (record->generation < head->generation)
 		return READER_STALE;

@@ -286,4 +286,4 @@ def test_follow_until_enough(channel: Recording) -> None:
     event = next(events)
     assert isinstance(event, Record)
     assert event.data == b"new"
-    events.close()  # type: ignore[attr-defined]
+    events.close()

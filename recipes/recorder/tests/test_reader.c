@@ -154,6 +154,21 @@ static void records_of_every_length(void **state)
 	recording_end(&rec);
 }
 
+/* less than a record's head is left in the block, and the next batch follows */
+static void a_batch_may_end_anywhere_in_a_block(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 2, SIZE, EKR_BLOCK);
+	recording_use(&rec);
+	for (uint32_t left = 0; left <= 72; left += 8)
+		batches(&rec, 1, 1, EKR_BLOCK - sizeof(struct ekr_record_head) - left);
+	read_all(&rec, &seen);
+	are(&seen, 0, 9);
+	recording_end(&rec);
+}
+
 static void the_largest_record_fills_a_segment(void **state)
 {
 	const uint64_t size = 2 * EKR_BLOCK + EKR_RECORD_MAX;
@@ -379,6 +394,39 @@ static void without_its_head_a_segment_is_still_read(void **state)
 	assert_string_equal(e->file, "00000003.seg");
 	assert_int_equal(e->offset, 0);
 	assert_non_null(strstr(e->reason, "head: bad magic"));
+	recording_end(&rec);
+}
+
+static void a_head_is_believed_only_by_its_crc(void **state)
+{
+	const uint64_t wrong = 77;
+	struct recording rec;
+
+	(void)state;
+	six_uses(&rec);
+	recording_poke(&rec, 3, offsetof(struct ekr_segment_head, generation), &wrong, sizeof(wrong));
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 140);
+	assert_non_null(strstr(only(&seen, READER_DAMAGE)->reason, "head: bad CRC"));
+	recording_end(&rec);
+}
+
+/* a length that the channel allows, but for which there is no room */
+static void a_record_does_not_reach_beyond_its_segment(void **state)
+{
+	const uint32_t length = 4500;
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 2, 4 * EKR_BLOCK, 5000);
+	recording_use(&rec);
+	batches(&rec, 3, 1, RECORD);
+	recording_poke(&rec, 0, 3 * EKR_BLOCK + offsetof(struct ekr_record_head, length), &length,
+		       sizeof(length));
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 2);
+	assert_string_equal(only(&seen, READER_TORN)->reason,
+			    "length 4500 reaches beyond the end of the segment");
 	recording_end(&rec);
 }
 
@@ -756,6 +804,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_written_is_read_in_order),
 		cmocka_unit_test(records_of_every_length),
+		cmocka_unit_test(a_batch_may_end_anywhere_in_a_block),
 		cmocka_unit_test(the_largest_record_fills_a_segment),
 		cmocka_unit_test(a_recording_without_records_is_empty),
 		cmocka_unit_test(a_flipped_bit_loses_the_rest_of_its_batch_only),
@@ -766,6 +815,8 @@ int main(void)
 		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
 		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
 		cmocka_unit_test(without_its_head_a_segment_is_still_read),
+		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
+		cmocka_unit_test(a_record_does_not_reach_beyond_its_segment),
 		cmocka_unit_test(a_segment_that_was_cut_is_read_up_to_there),
 		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
 		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),

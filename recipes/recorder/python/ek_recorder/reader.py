@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Literal, cast
@@ -62,7 +62,7 @@ def read(
     sequences: tuple[int | None, int | None] = (None, None),
     follow: bool = False,
     program: str = "ek-recorder",
-) -> Iterator[Record | Missing]:
+) -> Generator[Record | Missing, None, None]:
     """The records of a channel, in order, and where some are not.
 
     channel: a name, or the path of its directory with a '/'. start and end: a
