@@ -9,14 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 
-/* polls at the end between two looks at all heads; else only that of the next segment in turn is read */
-#define POLLS_PER_LIST 50
-/* looks at the end of the newest segment, which may be in the middle of being written */
-#define LOOKS 4
+/*
+ * Polls at the end between two looks at all heads. In between, only that of the
+ * next segment in turn is read, unless the directory has changed.
+ */
+#define POLLS_PER_LIST 600
+/* looks at the end of the newest segment, which may be in the middle of being written: a second */
+#define LOOKS 11
 /* clocks that differ by less between two heads were not set in between, but slewed */
 #define SLEW_NS ((int64_t)(2 * NSEC_PER_SEC))
 
@@ -34,6 +39,7 @@ struct reader {
 	bool waiting;	       /* at the end of the newest, when following */
 	bool silent;	       /* passing over what was there before */
 	unsigned int polls;    /* at the end, since all heads were read */
+	struct timespec changed; /* the directory, when they were */
 	uint8_t boot[16];      /* the newest: whose monotonic clock a range means */
 
 	uint64_t offset;       /* of the next record */
@@ -331,12 +337,35 @@ static int enter(struct reader *r, struct reader_event *e)
 	return 0;
 }
 
+/* Segments may still be made: the directory has others than when the heads were read. */
+static bool directory_changed(const struct reader *r)
+{
+	struct stat st;
+
+	return fstat(r->dir, &st) || st.st_mtim.tv_sec != r->changed.tv_sec ||
+	       st.st_mtim.tv_nsec != r->changed.tv_nsec;
+}
+
+/* All heads, and what the directory was like before they were read. */
+static int list(struct reader *r, struct reader_uses *uses)
+{
+	struct stat st;
+	int err;
+
+	if (fstat(r->dir, &st))
+		return -errno;
+	err = reader_uses_read(uses, r->dir, &r->heads);
+	if (!err)
+		r->changed = st.st_mtim;
+	return err;
+}
+
 /* All heads once more. 1: there are newer uses than the last one that was read. */
 static int list_again(struct reader *r)
 {
 	const uint64_t seen = r->open || r->use.used ? r->use.head.generation : 0;
-	struct reader_uses uses;
-	int err = reader_uses_read(&uses, r->dir, &r->heads);
+	struct reader_uses uses = { 0 };
+	int err = list(r, &uses);
 
 	r->polls = 0;
 	if (err) {
@@ -369,7 +398,7 @@ static int newer_use(struct reader *r)
 		if (!r->uses.use[i].damage)
 			turn = &r->uses.use[i];
 	r->heads.ahead = EKR_BLOCK;
-	if (++r->polls < POLLS_PER_LIST && turn) {
+	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r)) {
 		if (reader_file_open(&r->heads, r->dir, turn->file) ||
 		    reader_head_read(&r->heads, turn->file, &now))
 			return 0;
@@ -758,7 +787,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 		err = reader_file_init(&r->heads, &r->pace);
 	if (err)
 		return fail(r, err, "getting memory to read %s", directory);
-	err = reader_uses_read(&r->uses, r->dir, &r->heads);
+	err = list(r, &r->uses);
 	if (err)
 		return fail(r, err, "reading the heads of the segments of %s", directory);
 	find_boot(r);

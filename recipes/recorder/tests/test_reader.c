@@ -19,6 +19,22 @@
 #define RECORD 1000u
 #define MOST   4000
 
+/* The medium cannot read what overlaps this block; 0: it can. */
+static uint64_t bad_block;
+
+ssize_t __real_pread64(int fd, void *to, size_t length, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset);
+ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset)
+{
+	const uint64_t begin = (uint64_t)offset;
+
+	if (bad_block && begin < bad_block + EKR_BLOCK && begin + length > bad_block) {
+		errno = EIO;
+		return -1;
+	}
+	return __real_pread64(fd, to, length, offset);
+}
+
 /* All events of a reading, without the payloads, which are compared at once. */
 struct seen {
 	struct reader_event event[MOST];
@@ -430,6 +446,30 @@ static void a_record_does_not_reach_beyond_its_segment(void **state)
 	recording_end(&rec);
 }
 
+static void a_bad_block_costs_only_its_batch(void **state)
+{
+	struct recording rec;
+	const struct reader_event *e = NULL;
+
+	(void)state;
+	recording_begin(&rec, 2, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 7, 5, RECORD);
+	/* the second one of the third batch: three records of it are before that */
+	bad_block = 6 * EKR_BLOCK;
+	read_all(&rec, &seen);
+	bad_block = 0;
+	assert_int_equal(seen.counts.of[READER_RECORD], 33);
+	assert_int_equal(seen.counts.of[READER_DAMAGE], 1);
+	assert_int_equal(seen.counts.missing, 2);
+	for (size_t i = 0; i < seen.count; i++)
+		if (seen.event[i].kind == READER_DAMAGE)
+			e = &seen.event[i];
+	assert_string_equal(e->reason, "cannot be read: Input/output error");
+	assert_int_equal(e->offset + e->extent, 7 * EKR_BLOCK);
+	recording_end(&rec);
+}
+
 static void a_segment_that_was_cut_is_read_up_to_there(void **state)
 {
 	struct recording rec;
@@ -541,6 +581,33 @@ static void following_gives_each_record_once(void **state)
 		}
 	}
 	are(&seen, 0, rec.sequence - 1);
+	reader_close(r);
+	recording_end(&rec);
+}
+
+/* segments are made in the background: the next one in turn was not there at first */
+static void following_finds_segments_that_are_made_later(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	struct recording rec;
+	struct reader *r;
+	char hidden[64], name[64];
+
+	(void)state;
+	recording_begin(&rec, 3, SIZE, RECORD);
+	snprintf(name, sizeof(name), "%s/00000001.seg", rec.directory);
+	snprintf(hidden, sizeof(hidden), "%s/00000001.seg.new", rec.directory);
+	assert_int_equal(rename(name, hidden), 0);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	recording_use(&rec);
+	batches(&rec, 2, 5, RECORD);
+	drain(r, &seen);
+	assert_int_equal(rename(hidden, name), 0);
+	recording_use(&rec);
+	batches(&rec, 2, 5, RECORD);
+	drain(r, &seen);
+	are(&seen, 0, 19);
 	reader_close(r);
 	recording_end(&rec);
 }
@@ -817,10 +884,12 @@ int main(void)
 		cmocka_unit_test(without_its_head_a_segment_is_still_read),
 		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
 		cmocka_unit_test(a_record_does_not_reach_beyond_its_segment),
+		cmocka_unit_test(a_bad_block_costs_only_its_batch),
 		cmocka_unit_test(a_segment_that_was_cut_is_read_up_to_there),
 		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
 		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),
 		cmocka_unit_test(following_gives_each_record_once),
+		cmocka_unit_test(following_finds_segments_that_are_made_later),
 		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
 		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
 		cmocka_unit_test(a_range_gives_what_is_in_it),
