@@ -420,7 +420,8 @@ static void a_head_is_believed_only_by_its_crc(void **state)
 
 	(void)state;
 	six_uses(&rec);
-	recording_poke(&rec, 3, offsetof(struct ekr_segment_head, generation), &wrong, sizeof(wrong));
+	recording_poke(&rec, 3, offsetof(struct ekr_segment_head, generation), &wrong,
+		       sizeof(wrong));
 	read_all(&rec, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 140);
 	assert_non_null(strstr(only(&seen, READER_DAMAGE)->reason, "head: bad CRC"));
@@ -802,7 +803,7 @@ static void random_damage(void **state)
 	six_uses(&rec);
 	for (unsigned int i = 0; i < 4; i++)
 		recording_peek(&rec, i, 0, image[i], SIZE);
-	for (int round = 0; round < 300; round++) {
+	for (int round = 0; round < 150; round++) {
 		uint64_t last = 0, given = 0;
 		unsigned int changed = 0;
 		struct reader_event e;
