@@ -548,8 +548,6 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 		r->waiting = true;
 		return newer < 0 ? newer : READER_STOP;
 	}
-	if (recycled(r))
-		return overwritten(r, e);
 	if (r->options.follow && r->next >= r->uses.count) {
 		newer = newer_use(r);
 		if (newer < 0)
@@ -558,14 +556,15 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 			r->waiting = true;
 			return READER_STOP;
 		}
-		/* what was written between our look and the new use */
+		/* there may be what was written between our look and the new use */
 		reader_file_drop(&r->file);
-		if (r->waiting) {
-			r->waiting = false;
-			return 0;
-		}
+		r->waiting = false;
+		return 0;
 	}
 	r->waiting = false;
+	/* spares reading the rest of it; the newest is not taken before there is a newer one */
+	if (recycled(r))
+		return overwritten(r, e);
 	if (!quiet && v != READER_IO && r->next >= r->uses.count) {
 		/* perhaps it is being written */
 		struct ekr_record_head again;

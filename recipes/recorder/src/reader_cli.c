@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "clock.h"
 #include "units.h"
@@ -182,6 +181,22 @@ static int is_channel(const struct dirent *d)
 	return is_name(d->d_name) && (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN);
 }
 
+/* a directory without one is no channel, or one that is being made */
+static bool has_segments(const char *path)
+{
+	struct dirent *entry;
+	DIR *d = opendir(path);
+	bool found = false;
+
+	if (!d)
+		/* that it cannot be read is told when it is opened */
+		return errno != ENOTDIR && errno != ENOENT;
+	while (!found && (entry = readdir(d)) != NULL)
+		found = reader_is_segment(entry->d_name);
+	closedir(d);
+	return found;
+}
+
 static int all_channels(const struct reader_cli *cli, char ***paths)
 {
 	struct dirent **found;
@@ -196,11 +211,10 @@ static int all_channels(const struct reader_cli *cli, char ***paths)
 	*paths = calloc((size_t)n + 1, sizeof(**paths));
 	for (int i = 0; i < n; i++) {
 		char *path = *paths && !bad ? reader_cli_path(cli, found[i]->d_name) : NULL;
-		struct stat st;
 
 		if (!path)
 			bad = true;
-		else if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		else if (has_segments(path))
 			(*paths)[count++] = path;
 		else
 			free(path);

@@ -179,7 +179,7 @@ static int by_generation(const void *a, const void *b)
 	return x->head.index < y->head.index ? -1 : x->head.index > y->head.index;
 }
 
-static bool is_segment(const char *name)
+bool reader_is_segment(const char *name)
 {
 	return strlen(name) == READER_NAME - 1 && strspn(name, "0123456789") == 8 &&
 	       !strcmp(name + 8, ".seg");
@@ -251,7 +251,7 @@ int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f)
 	while (!err && (errno = 0, entry = readdir(d)) != NULL) {
 		struct reader_use use;
 
-		if (!is_segment(entry->d_name))
+		if (!reader_is_segment(entry->d_name))
 			continue;
 		err = reader_file_open(f, dir, entry->d_name);
 		if (!err)

@@ -42,6 +42,9 @@ enum reader_verdict {
 	READER_IO,		/* it cannot be read; *@error is the negative errno */
 };
 
+/* Whether a file of that name is a segment. */
+bool reader_is_segment(const char *name);
+
 /* A head for people: NULL if it holds, else what is wrong. */
 const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
 

@@ -365,6 +365,31 @@ static void what_a_later_use_makes_void_is_not_given(void **state)
 	read_all(&rec, &seen);
 	are(&seen, 0, 34);
 	assert_int_equal(seen.counts.not_given, 5);
+	for (size_t i = 0; i < seen.count; i++)
+		assert_int_equal(seen.event[i].generation, i < 15 ? 1 : 2);
+	recording_end(&rec);
+}
+
+/* the medium took the third batch, but not the second: the recorder goes on behind the first */
+static void what_is_valid_behind_a_torn_batch_is_void(void **state)
+{
+	static const unsigned char zeros[2 * EKR_BLOCK];
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 3, 5, RECORD);
+	recording_poke(&rec, 0, 3 * EKR_BLOCK, zeros, sizeof(zeros));
+	rec.sequence = 5;
+	recording_use(&rec);
+	recording_gap(&rec, EKR_GAP_RESTART, 0, 1);
+	batches(&rec, 2, 5, RECORD);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 5 + 10);
+	assert_int_equal(only(&seen, READER_GAP)->sequence, 5);
+	for (size_t i = 0; i < seen.count; i++)
+		assert_int_equal(seen.event[i].sequence, i);
 	recording_end(&rec);
 }
 
@@ -881,6 +906,7 @@ int main(void)
 		cmocka_unit_test(a_torn_last_batch_is_no_damage),
 		cmocka_unit_test(after_a_stop_the_torn_batch_is_in_an_older_segment),
 		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
+		cmocka_unit_test(what_is_valid_behind_a_torn_batch_is_void),
 		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
 		cmocka_unit_test(without_its_head_a_segment_is_still_read),
 		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
