@@ -69,6 +69,12 @@ static void one_layout(bool zstd)
 		assert_true(at + 9 <= file + length);
 		assert_true(get64(at + 1) <= (uint64_t)(file + length - at - 9));
 		count[(unsigned char)*at]++;
+		/* the chunk's index says where the index of its messages is */
+		if (*at == 0x08) {
+			assert_int_equal(get32(at + 41), 10);
+			assert_int_equal(file[get64(at + 47)], 0x07);
+			assert_int_equal(file[get64(at + 25)], 0x06);
+		}
 		if (*at == 0x0f)
 			data_end = at;
 		if (*at == 0x02)

@@ -545,6 +545,13 @@ static void what_is_no_segment_of_this_channel_is_not_read(void **state)
 	assert_int_equal(seen.counts.of[READER_RECORD], 140);
 	assert_int_equal(seen.counts.of[READER_DAMAGE], 4);
 	assert_int_equal(seen.counts.of[READER_MISSING], 0);
+	/* nor what a link with the right name leads to */
+	snprintf(path, sizeof(path), "%s/00000003.seg", rec.directory);
+	assert_int_equal(rename(path, "moved"), 0);
+	assert_int_equal(symlink("../moved", path), 0);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 105);
+	assert_int_equal(unlink("moved"), 0);
 	recording_end(&rec);
 }
 
