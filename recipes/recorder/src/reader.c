@@ -537,6 +537,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	const bool quiet = at_block &&
 			   (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
 	uint64_t found, written;
+	bool behind;
 	int newer;
 
 	/* not even room for a head */
@@ -581,7 +582,9 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	found = find_record(r, r->offset, &written);
 	if (stopping(r))
 		return -EINTR;
-	if (found) {
+	/* its batches may have reached the medium in any order: these do not count (format.h) */
+	behind = found && r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
+	if (found && !behind) {
 		e->extent = found - r->offset;
 		r->offset = found;
 		r->because = "damage";
@@ -589,7 +592,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	}
 	if (recycled(r))
 		return overwritten(r, e);
-	if (quiet) {
+	if (quiet && !behind) {
 		leave(r);
 		return 0;
 	}

@@ -393,6 +393,24 @@ static void what_is_valid_behind_a_torn_batch_is_void(void **state)
 	recording_end(&rec);
 }
 
+/* the page cache writes in any order: what is behind a break does not count, nor is it damage */
+static void behind_a_break_of_a_cached_segment_nothing_counts(void **state)
+{
+	static const unsigned char zeros[2 * EKR_BLOCK];
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, RECORD);
+	rec.head.flags = EKR_SEGMENT_CACHED;
+	recording_use(&rec);
+	batches(&rec, 3, 5, RECORD);
+	recording_poke(&rec, 0, 3 * EKR_BLOCK, zeros, sizeof(zeros));
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 5);
+	assert_int_equal(only(&seen, READER_TORN)->offset, 3 * EKR_BLOCK);
+	recording_end(&rec);
+}
+
 static void gaps_say_what_is_missing_and_nothing_else_may_be(void **state)
 {
 	struct recording rec;
@@ -914,6 +932,7 @@ int main(void)
 		cmocka_unit_test(after_a_stop_the_torn_batch_is_in_an_older_segment),
 		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
 		cmocka_unit_test(what_is_valid_behind_a_torn_batch_is_void),
+		cmocka_unit_test(behind_a_break_of_a_cached_segment_nothing_counts),
 		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
 		cmocka_unit_test(without_its_head_a_segment_is_still_read),
 		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
