@@ -29,29 +29,29 @@ struct reader {
 	struct reader_options options;
 	int dir; /* the channel's directory */
 	struct reader_pace pace;
-	struct reader_file file;  /* the segment that is read */
+	struct reader_file file; /* the segment that is read */
 	struct reader_file heads; /* for a look at heads beside it */
 	struct reader_uses uses;
-	size_t next;		 /* in uses: the one to read after this */
-	struct reader_use use;	 /* that is read, if `open` */
-	bool open;		 /* there is a use that is read */
-	bool told_head;		 /* the damage of the next use's head was given */
-	bool waiting;		 /* at the end of the newest, when following */
-	bool silent;		 /* passing over what was there before */
-	unsigned int polls;	 /* at the end, since all heads were read */
+	size_t next; /* in uses: the one to read after this */
+	struct reader_use use; /* that is read, if `open` */
+	bool open; /* there is a use that is read */
+	bool told_head; /* the damage of the next use's head was given */
+	bool waiting; /* at the end of the newest, when following */
+	bool silent; /* passing over what was there before */
+	unsigned int polls; /* at the end, since all heads were read */
 	struct timespec changed; /* the directory, when they were */
-	uint8_t boot[16];	 /* the newest: whose monotonic clock a range means */
+	uint8_t boot[16]; /* the newest: whose monotonic clock a range means */
 
-	uint64_t offset;       /* of the next record */
-	uint64_t batch;	       /* that the record before it is of */
-	bool in_batch;	       /* `batch` is known */
-	uint64_t use_last;     /* sequence of the last record of this use */
-	bool use_any;	       /* there was one */
+	uint64_t offset; /* of the next record */
+	uint64_t batch; /* that the record before it is of */
+	bool in_batch; /* `batch` is known */
+	uint64_t use_last; /* sequence of the last record of this use */
+	bool use_any; /* there was one */
 	uint64_t before_first; /* first_sequence of the use before */
-	bool repeats;	       /* what this use begins with was given already */
+	bool repeats; /* what this use begins with was given already */
 
-	uint64_t last;	     /* sequence of the last record, of all uses */
-	bool any, in_range;  /* there was one; it was in the range */
+	uint64_t last; /* sequence of the last record, of all uses */
+	bool any, in_range; /* there was one; it was in the range */
 	const char *because; /* why sequences may be missing before the next record */
 
 	struct reader_event held; /* comes after the one that was given */
@@ -523,13 +523,34 @@ static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
 	return 0;
 }
 
+/* its batches may have reached the medium in any order: behind a break nothing counts (format.h) */
+static bool newest_cached(const struct reader *r)
+{
+	return r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
+}
+
+#define READER_STOP 2
+
+/* Following, and there is no more in the newest use: is there a newer one by now? */
+static int wait_for_more(struct reader *r)
+{
+	int newer = newer_use(r);
+
+	if (newer < 0)
+		return newer;
+	r->waiting = !newer;
+	if (!newer)
+		return READER_STOP;
+	/* there may be what was written between our look and the new use */
+	reader_file_drop(&r->file);
+	return 0;
+}
+
 /*
  * There is no record at the offset. Is it the end of the use, of what is there
  * so far, or damage? 1: there is an event, 0: look again, READER_STOP: the end
  * for now, or a negative errno.
  */
-#define READER_STOP 2
-
 static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_record_head *h,
 		     int err, struct reader_event *e)
 {
@@ -549,19 +570,8 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 		r->waiting = true;
 		return newer < 0 ? newer : READER_STOP;
 	}
-	if (r->options.follow && r->next >= r->uses.count) {
-		newer = newer_use(r);
-		if (newer < 0)
-			return newer;
-		if (!newer) {
-			r->waiting = true;
-			return READER_STOP;
-		}
-		/* there may be what was written between our look and the new use */
-		reader_file_drop(&r->file);
-		r->waiting = false;
-		return 0;
-	}
+	if (r->options.follow && r->next >= r->uses.count)
+		return wait_for_more(r);
 	r->waiting = false;
 	/* spares reading the rest of it; the newest is not taken before there is a newer one */
 	if (recycled(r))
@@ -582,8 +592,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	found = find_record(r, r->offset, &written);
 	if (stopping(r))
 		return -EINTR;
-	/* its batches may have reached the medium in any order: these do not count (format.h) */
-	behind = found && r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
+	behind = found && newest_cached(r);
 	if (found && !behind) {
 		e->extent = found - r->offset;
 		r->offset = found;
@@ -604,6 +613,24 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	return give(r, e);
 }
 
+/*
+ * A batch of the newest, cached segment that holds, behind one that does not, or
+ * not yet: that one may be on its way to the medium. As no_record().
+ */
+static int end_of_cached(struct reader *r, struct reader_event *e)
+{
+	if (r->options.follow)
+		return wait_for_more(r);
+	if (recycled(r))
+		return overwritten(r, e);
+	e->kind = READER_TORN;
+	set_reason(e, "the batch before it was cut short");
+	e->extent = r->use.head.size - r->offset;
+	r->because = "damage";
+	leave(r);
+	return give(r, e);
+}
+
 /* --- records ----------------------------------------------------------------------- */
 
 /* a record that holds, but is not what should be there */
@@ -615,6 +642,31 @@ static int doubtful(struct reader *r, uint64_t length, struct reader_event *e)
 	return give(r, e);
 }
 
+/* the first sequence that a record accounts for */
+static uint64_t first_of(const struct ekr_record_head *h, const unsigned char *payload)
+{
+	struct ekr_gap gap;
+
+	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
+		return h->sequence;
+	memcpy(&gap, payload, sizeof(gap));
+	if (!gap.count_lost)
+		return h->sequence;
+	return gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + 1;
+}
+
+/*
+ * Within a use no number is left out. So a jump where a batch begins is the only
+ * sign of a batch before it whose end did not reach the medium: what was there,
+ * zeros or blocks of an earlier use, looks like the end of a batch.
+ */
+static bool cut_short(const struct reader *r, const struct ekr_record_head *h,
+		      const unsigned char *payload)
+{
+	return r->use_any && r->in_batch && h->batch != r->batch &&
+	       first_of(h, payload) > r->use_last + 1;
+}
+
 /* a record that holds; 1: there is an event, 0: go on */
 static int record(struct reader *r, const struct ekr_record_head *h, const unsigned char *payload,
 		  struct reader_event *e)
@@ -622,7 +674,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	const uint64_t whole = (sizeof(*h) + h->length + 7) / 8 * 8;
 	const bool at_block = r->offset % EKR_BLOCK == 0, is_gap = h->flags & EKR_RECORD_GAP;
 	struct ekr_gap gap = { 0 };
-	uint64_t first = h->sequence;
+	uint64_t first;
 	bool in_range;
 
 	begin_event(r, e, READER_DAMAGE);
@@ -630,6 +682,12 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 		set_reason(e, "batch %" PRIu64 " in the middle of batch %" PRIu64, h->batch,
 			   r->batch);
 		return doubtful(r, whole, e);
+	}
+	if (cut_short(r, h, payload)) {
+		if (newest_cached(r))
+			return end_of_cached(r, e);
+		if (!r->because)
+			r->because = "the batch before it was cut short";
 	}
 	r->batch = h->batch;
 	r->in_batch = true;
@@ -641,12 +699,9 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 		set_reason(e, "a %s of %" PRIu32 " bytes", is_gap ? "gap" : "record", h->length);
 		return doubtful(r, whole, e);
 	}
-	if (is_gap) {
+	if (is_gap)
 		memcpy(&gap, payload, sizeof(gap));
-		first = gap.count_lost > h->sequence ?
-				0 :
-				h->sequence - gap.count_lost + (gap.count_lost ? 1 : 0);
-	}
+	first = first_of(h, payload);
 	if (r->use_any && h->sequence <= r->use_last) {
 		set_reason(e, "sequence %" PRIu64 " after %" PRIu64, h->sequence, r->use_last);
 		return doubtful(r, whole, e);

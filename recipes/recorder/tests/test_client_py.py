@@ -225,6 +225,11 @@ def test_a_recorder_that_goes_is_told(recorder: FakeRecorder) -> None:
             writer.sync(timeout=1)
 
 
+def test_no_recorder_is_not_taken_for_no_channel(tmp_path: Path) -> None:
+    with pytest.raises(RecorderGone, match=r"connecting to the recorder at .*: No such file"):
+        Writer("front", socket=tmp_path / "none")
+
+
 def test_a_closed_writer_says_so(recorder: FakeRecorder) -> None:
     writer = Writer("front", socket=recorder.path)
     writer.close()

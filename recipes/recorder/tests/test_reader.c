@@ -15,9 +15,9 @@
 #include "reader.h"
 #include "recording.h"
 
-#define SIZE   (64u << 10)
+#define SIZE (64u << 10)
 #define RECORD 1000u
-#define MOST   4000
+#define MOST 4000
 
 /* The medium cannot read what overlaps this block; 0: it can. */
 static uint64_t bad_block;
@@ -407,6 +407,46 @@ static void behind_a_break_of_a_cached_segment_nothing_counts(void **state)
 	recording_poke(&rec, 0, 3 * EKR_BLOCK, zeros, sizeof(zeros));
 	read_all(&rec, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 5);
+	assert_int_equal(only(&seen, READER_TORN)->offset, 3 * EKR_BLOCK);
+	recording_end(&rec);
+}
+
+/* three batches of eight records, a block each; of the second, only the first six sectors are there */
+static void cut_a_batch(struct recording *rec, uint32_t flags)
+{
+	static const unsigned char zeros[1024];
+
+	recording_begin(rec, 4, SIZE, RECORD);
+	rec->head.flags = flags;
+	recording_use(rec);
+	batches(rec, 3, 8, 512 - sizeof(struct ekr_record_head));
+	recording_poke(rec, 0, 3 * EKR_BLOCK - sizeof(zeros), zeros, sizeof(zeros));
+}
+
+/* it looks like a batch of six records: only the numbers tell */
+static void a_batch_that_was_cut_short_is_missed(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	cut_a_batch(&rec, 0);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 22);
+	assert_int_equal(only(&seen, READER_MISSING)->first, 14);
+	assert_int_equal(only(&seen, READER_MISSING)->sequence, 15);
+	assert_string_equal(only(&seen, READER_MISSING)->reason,
+			    "the batch before it was cut short");
+	recording_end(&rec);
+}
+
+static void behind_a_batch_that_was_cut_short_in_the_page_cache_nothing_counts(void **state)
+{
+	struct recording rec;
+
+	(void)state;
+	cut_a_batch(&rec, EKR_SEGMENT_CACHED);
+	read_all(&rec, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 14);
 	assert_int_equal(only(&seen, READER_TORN)->offset, 3 * EKR_BLOCK);
 	recording_end(&rec);
 }
@@ -933,6 +973,9 @@ int main(void)
 		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
 		cmocka_unit_test(what_is_valid_behind_a_torn_batch_is_void),
 		cmocka_unit_test(behind_a_break_of_a_cached_segment_nothing_counts),
+		cmocka_unit_test(a_batch_that_was_cut_short_is_missed),
+		cmocka_unit_test(
+			behind_a_batch_that_was_cut_short_in_the_page_cache_nothing_counts),
 		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
 		cmocka_unit_test(without_its_head_a_segment_is_still_read),
 		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
