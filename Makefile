@@ -176,7 +176,8 @@ flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
 # --- the lab ---------------------------------------------------------------
 
 LOADS := $(B)/loads
-LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player
+RECORDER := $(B)/recorder
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $(RECORDER)/ek-recorder
 # the kernels of the full bench beside 6.12
 BENCH_KERNELS := 7.3
 
@@ -186,8 +187,14 @@ $(LOADS)/ek-player: $(shell find recipes/loads -name meson.build -o -path '*/src
 	$(ENTER) meson compile -C $(LOADS) > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	touch $@
 
+$(RECORDER)/ek-recorder: $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,recorder)
+	[ -e $(RECORDER)/build.ninja ] || $(ENTER) meson setup $(RECORDER) recipes/recorder --prefix=/usr -Dtests=disabled > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
+	$(ENTER) meson compile -C $(RECORDER) > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
+	touch $@
+
 .PHONY: loads bench
-loads: $(LOADS)/ek-player ## the programs that the lab's guests run: build/loads
+loads: $(LOADS)/ek-player $(RECORDER)/ek-recorder ## the programs that the lab's guests run: build/loads, build/recorder
 bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,index.html} (QUICK=1: in 10 min)
 	@$(call stage,bench,2000)
 	cd tests/lab

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,10 +46,19 @@ struct recorder {
 	bool own_socket;
 };
 
-static void raise_limits(void)
+static void set_limits(void)
 {
+	const struct sched_param plain = { 0 };
 	struct rlimit files;
 
+	/*
+	 * Threads of this class do not take the CPU from others as they are woken: a
+	 * writer whose message wakes one is not held up in the middle of it. All
+	 * threads inherit it but those that have a priority.
+	 */
+	if (sched_setscheduler(0, SCHED_BATCH, &plain))
+		log_warning("becoming SCHED_BATCH: %s; writers by socket may wait for the recorder",
+			    strerror(errno));
 	/* each segment is an open file */
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
@@ -222,7 +232,7 @@ static int run(const char *dir)
 	r.count = (unsigned int)ret;
 	if (!r.count)
 		log_warning("%s/channels.d has no channel: there is nothing to record", dir);
-	raise_limits();
+	set_limits();
 	if (start(&r, &e)) {
 		log_error("%s", e.text);
 		if (r.own_socket)

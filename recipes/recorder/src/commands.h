@@ -13,5 +13,6 @@ int cmd_cat(int argc, char **argv);
 int cmd_follow(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_export(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 
 #endif

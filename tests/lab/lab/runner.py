@@ -26,7 +26,7 @@ _PRESET = re.compile(r"\bpreset=([\w-]*)")
 
 @dataclass(frozen=True)
 class Lab:
-    """Where things are: `workdir` gets logs, `cache` finished reports, `loads` our programs.
+    """Where things are: `workdir` gets logs, `cache` finished reports, `loads` and `recorder` have our programs.
 
     `extra` are schedulers that the caller added; `fresh` ignores finished
     reports (and replaces them).
@@ -35,6 +35,7 @@ class Lab:
     workdir: Path = TOP / "build/lab"
     cache: Path = Path(os.environ.get("EVENKEEL_CACHE", TOP / "build/cache")) / "lab"
     loads: Path = TOP / "build/loads"
+    recorder: Path = TOP / "build/recorder"
     extra: Mapping[str, Scheduler] = field(default_factory=dict)
     fresh: bool = False
     variant: str = "board"
@@ -73,9 +74,10 @@ class Result:
 def _program(lab: Lab, name: str) -> str:
     if not name.startswith("ek-"):
         return name
-    if not (lab.loads / name).is_file():
-        raise LabError(f"no program {name} in {lab.loads}; 'make loads' builds it")
-    return str(lab.loads / name)
+    folder = lab.recorder if name == "ek-recorder" else lab.loads
+    if not (folder / name).is_file():
+        raise LabError(f"no program {name} in {folder}; 'make loads' builds it")
+    return str(folder / name)
 
 
 def known_presets(source: Path = TOP / "tests/flashsim/src/flashsim_presets.c") -> list[str]:

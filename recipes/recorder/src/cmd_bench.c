@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ek-recorder bench: a writer that submits a record each few milliseconds, as a
+ * control loop does, and measures how long each submission takes and how long it
+ * is until it is on the medium. Okabe and Toyama 2020 measure write() so: 10,000
+ * of 16 KB, one each 5 ms, five sets, of which the one with the worst counts.
+ *
+ * Sets differ by when they begin: by a part of the period, and by more than a
+ * second against what comes each second or each five (a file system's commits).
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <systemd/sd-json.h>
+
+#include "bench.h"
+#include "clock.h"
+#include "commands.h"
+#include "ek_recorder.h"
+#include "units.h"
+
+#define SETS_MAX     100u
+#define WRITES_MAX   100000000u
+#define SYNC_TIMEOUT 60000 /* ms */
+/* the recorder writes its statistics each second */
+#define STATS_PATIENCE (5 * NSEC_PER_SEC)
+
+struct options {
+	const char *channel;
+	const char *config;
+	struct recorder_config recorder;
+	uint64_t record;	 /* bytes, 0: the channel's record_size */
+	uint64_t every_ns;	 /* 0: the channel's period, or 5 ms */
+	uint64_t writes, sets;
+	uint64_t priority;	 /* SCHED_FIFO, 0: none */
+	enum ek_way way;
+	bool check, json;
+};
+
+/* of one set */
+struct set {
+	uint64_t min_ns, max_ns, sum_ns;
+	uint64_t p50_ns, p99_ns, p9999_ns;
+	uint64_t late; /* submissions that began when the next was due */
+	uint64_t lost;
+};
+
+/* the recorder's counts of the channel */
+struct durable {
+	bool known;
+	uint64_t late, lost, p99_us, max_us;
+};
+
+static const char help[] =
+	"Usage: ek-recorder bench [OPTION...] CHANNEL\n\n"
+	"Submits records to CHANNEL at a steady pace and measures how long each submission takes\n"
+	"and how long it is until they are on the medium. Of several sets, the worst is told.\n\n"
+	"  --ring           by shared memory instead of the socket\n"
+	"  --writes N       records in a set (default 10000)\n"
+	"  --sets N         sets (default 1)\n"
+	"  --record BYTES   (default: the channel's record_size)\n"
+	"  --every TIME     from one to the next (default: the channel's period, or 5ms)\n"
+	"  --priority N     SCHED_FIFO of the writer, as a control loop has (default: none)\n"
+	"  --check          read CHANNEL instead: is all of it as bench submitted it?\n"
+	"  --config DIR     of the recorder (default " CONFIG_DIR ")\n"
+	"  --json           one object\n\n"
+	"Status 1: it failed, or records were lost or late; 2: wrong usage.\n";
+
+static int usage(const char *message, const char *what)
+{
+	fprintf(stderr, "ek-recorder bench: %s%s (see --help)\n", message, what);
+	return 2;
+}
+
+static bool parse_count(const char *text, uint64_t most, uint64_t *to)
+{
+	char *end;
+
+	errno = 0;
+	*to = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno && *to >= 1 && *to <= most;
+}
+
+/* -1: go on; else the exit status */
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option options[] = {
+		{ "ring", no_argument, NULL, 'r' },
+		{ "writes", required_argument, NULL, 'w' },
+		{ "sets", required_argument, NULL, 's' },
+		{ "record", required_argument, NULL, 'b' },
+		{ "every", required_argument, NULL, 'e' },
+		{ "priority", required_argument, NULL, 'p' },
+		{ "check", no_argument, NULL, 'k' },
+		{ "config", required_argument, NULL, 'c' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	int option;
+
+	*o = (struct options){ .config = CONFIG_DIR,
+			       .way = EK_BY_SOCKET,
+			       .writes = 10000,
+			       .sets = 1 };
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'r':
+			o->way = EK_BY_RING;
+			break;
+		case 'w':
+			if (!parse_count(optarg, WRITES_MAX, &o->writes))
+				return usage("--writes: not a number from 1 to 100000000: ", optarg);
+			break;
+		case 's':
+			if (!parse_count(optarg, SETS_MAX, &o->sets))
+				return usage("--sets: not a number from 1 to 100: ", optarg);
+			break;
+		case 'b':
+			if (!parse_bytes(optarg, &o->record) || o->record < BENCH_RECORD_MIN ||
+			    o->record > EKR_RECORD_MAX)
+				return usage("--record: not a size from 64 to 1MiB: ", optarg);
+			break;
+		case 'e':
+			if (!parse_duration(optarg, &o->every_ns) || !o->every_ns)
+				return usage("--every: not a time, such as 5ms: ", optarg);
+			break;
+		case 'p':
+			if (!parse_count(optarg, 99, &o->priority))
+				return usage("--priority: not a number from 1 to 99: ", optarg);
+			break;
+		case 'k':
+			o->check = true;
+			break;
+		case 'c':
+			o->config = optarg;
+			break;
+		case 'j':
+			o->json = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return fflush(stdout) ? 1 : 0;
+		default:
+			return 2;
+		}
+	}
+	if (argc - optind != 1)
+		return usage("give a channel", "");
+	o->channel = argv[optind];
+	return -1;
+}
+
+/* --- what the recorder says of it -------------------------------------------------- */
+
+static uint64_t number(sd_json_variant *v, const char *key)
+{
+	sd_json_variant *n = v ? sd_json_variant_by_key(v, key) : NULL;
+
+	return n && sd_json_variant_is_unsigned(n) ? sd_json_variant_unsigned(n) : 0;
+}
+
+static bool read_stats(const struct options *o, uint64_t not_before_ns, struct durable *d)
+{
+	sd_json_variant *all = NULL, *channels, *c, *lost;
+
+	*d = (struct durable){ 0 };
+	if (sd_json_parse_file(NULL, o->recorder.statistics, 0, &all, NULL, NULL) < 0)
+		return false;
+	channels = sd_json_variant_by_key(all, "channels");
+	c = channels ? sd_json_variant_by_key(channels, o->channel) : NULL;
+	if (c && number(all, "monotonic_ns") >= not_before_ns) {
+		lost = sd_json_variant_by_key(c, "lost");
+		*d = (struct durable){
+			.known = true,
+			.late = number(c, "late"),
+			.lost = number(lost, "overrun") + number(lost, "failed") +
+				number(lost, "writer"),
+			.p99_us = number(c, "record_p99_us"),
+			.max_us = number(c, "record_max_us"),
+		};
+	}
+	sd_json_variant_unref(all);
+	return d->known;
+}
+
+/* Statistics of a moment after this one. */
+static void wait_for_stats(const struct options *o, struct durable *d)
+{
+	const uint64_t now = monotonic_ns();
+	const struct timespec pause = { .tv_nsec = 100 * (long)NSEC_PER_MSEC };
+
+	while (!read_stats(o, now, d) && monotonic_ns() - now < STATS_PATIENCE)
+		nanosleep(&pause, NULL);
+}
+
+/* --- the sets -------------------------------------------------------------------------- */
+
+static void sleep_until(uint64_t ns)
+{
+	const struct timespec ts = { .tv_sec = (time_t)(ns / NSEC_PER_SEC),
+				     .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Exact: of @per10000 of all no greater. */
+static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t per10000)
+{
+	const uint64_t rank = (count * per10000 + 9999) / 10000;
+
+	return sorted[rank ? rank - 1 : 0];
+}
+
+/* 0, or -1: the recorder has gone, which was said */
+static int run_set(struct ek_writer *w, const struct options *o, uint64_t k, uint64_t first,
+		   unsigned char *record, uint64_t *took, struct set *s)
+{
+	const uint64_t lost = ek_writer_lost(w);
+	uint64_t due = (monotonic_ns() / o->every_ns + 2) * o->every_ns +
+		       k * (NSEC_PER_SEC + o->every_ns / o->sets);
+
+	*s = (struct set){ .min_ns = UINT64_MAX };
+	for (uint64_t i = 0; i < o->writes; i++, due += o->every_ns) {
+		uint64_t begin, end;
+		int ret;
+
+		bench_fill(record, o->record, first, k * o->writes + i);
+		sleep_until(due);
+		begin = monotonic_ns();
+		ret = ek_writer_submit(w, record, o->record);
+		end = monotonic_ns();
+		if (ret && ret != -EAGAIN) {
+			fprintf(stderr, "ek-recorder bench: %s\n", ek_writer_error(w));
+			return -1;
+		}
+		took[i] = end - begin;
+		s->sum_ns += took[i];
+		s->late += begin - due >= o->every_ns;
+	}
+	qsort(took, o->writes, sizeof(*took), compare);
+	s->min_ns = took[0];
+	s->max_ns = took[o->writes - 1];
+	s->p50_ns = percentile(took, o->writes, 5000);
+	s->p99_ns = percentile(took, o->writes, 9900);
+	s->p9999_ns = percentile(took, o->writes, 9999);
+	s->lost = ek_writer_lost(w) - lost;
+	return 0;
+}
+
+static double us(uint64_t ns)
+{
+	return (double)ns / 1e3;
+}
+
+static void print(const struct options *o, const struct set *sets, const struct durable *before,
+		  const struct durable *after)
+{
+	const struct set *worst = &sets[0];
+	uint64_t late = 0, lost = 0;
+
+	for (uint64_t k = 0; k < o->sets; k++) {
+		if (sets[k].max_ns > worst->max_ns)
+			worst = &sets[k];
+		late += sets[k].late;
+		lost += sets[k].lost;
+	}
+	if (!o->json) {
+		printf("%s, %" PRIu64 " bytes each %.3f ms, %" PRIu64 " writes, worst of %" PRIu64
+		       " sets:\n"
+		       "submit   min %.1f, avg %.1f, median %.1f, p99 %.1f, p99.99 %.1f, max %.1f us\n"
+		       "late %" PRIu64 ", lost %" PRIu64 " of all sets\n",
+		       o->way == EK_BY_RING ? "ring" : "socket", o->record, us(o->every_ns) / 1e3,
+		       o->writes, o->sets, us(worst->min_ns),
+		       us(worst->sum_ns) / (double)o->writes, us(worst->p50_ns), us(worst->p99_ns),
+		       us(worst->p9999_ns), us(worst->max_ns), late, lost);
+		if (after->known)
+			printf("durable  p99 %.1f, max %.1f ms since the recorder began; %" PRIu64
+			       " later than the window, %" PRIu64 " lost\n",
+			       (double)after->p99_us / 1e3, (double)after->max_us / 1e3,
+			       after->late - before->late, after->lost - before->lost);
+		return;
+	}
+	printf("{\"way\":\"%s\",\"record\":%" PRIu64 ",\"every_us\":%.1f,\"writes\":%" PRIu64
+	       ",\"sets\":%" PRIu64 ",\"min_us\":%.1f,\"avg_us\":%.1f,\"p50_us\":%.1f"
+	       ",\"p99_us\":%.1f,\"p9999_us\":%.1f,\"max_us\":%.1f,\"late\":%" PRIu64
+	       ",\"lost\":%" PRIu64 ",\"sets_max_us\":[",
+	       o->way == EK_BY_RING ? "ring" : "socket", o->record, us(o->every_ns), o->writes,
+	       o->sets, us(worst->min_ns), us(worst->sum_ns) / (double)o->writes,
+	       us(worst->p50_ns), us(worst->p99_ns), us(worst->p9999_ns), us(worst->max_ns), late,
+	       lost);
+	for (uint64_t k = 0; k < o->sets; k++)
+		printf("%s%.1f", k ? "," : "", us(sets[k].max_ns));
+	fputs("],\"durable\":", stdout);
+	if (after->known)
+		printf("{\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64 ",\"late\":%" PRIu64
+		       ",\"lost\":%" PRIu64 "}}\n",
+		       after->p99_us, after->max_us, after->late - before->late,
+		       after->lost - before->lost);
+	else
+		puts("null}");
+}
+
+static int measure(struct ek_writer *w, struct options *o)
+{
+	const struct ek_channel *c = ek_writer_channel(w);
+	struct durable before, after;
+	struct set *sets = calloc(o->sets, sizeof(*sets));
+	uint64_t *took = calloc(o->writes, sizeof(*took));
+	unsigned char *record;
+	uint64_t run = monotonic_ns(), amiss = 0;
+	int ret = 0;
+
+	o->record = o->record ? o->record : c->record_size;
+	o->every_ns = o->every_ns ? o->every_ns : c->period_ns ? c->period_ns : 5 * NSEC_PER_MSEC;
+	record = calloc(1, o->record);
+	if (!sets || !took || !record || o->record > c->record_size ||
+	    o->record < BENCH_RECORD_MIN) {
+		fprintf(stderr, "ek-recorder bench: %s\n",
+			!sets || !took || !record ?
+				"no memory" :
+				"the channel does not take records of this size, or of 64 bytes");
+		ret = -1;
+	}
+	read_stats(o, 0, &before);
+	for (uint64_t k = 0; k < o->sets && !ret; k++) {
+		ret = run_set(w, o, k, run, record, took, &sets[k]);
+		amiss |= sets[k].late | sets[k].lost;
+	}
+	if (!ret) {
+		ret = ek_writer_sync(w, SYNC_TIMEOUT);
+		if (ret)
+			fprintf(stderr, "ek-recorder bench: %s\n", ek_writer_error(w));
+		wait_for_stats(o, &after);
+		print(o, sets, &before, &after);
+		amiss |= after.late - before.late;
+	}
+	free(record);
+	free(took);
+	free(sets);
+	return ret || amiss || fflush(stdout) ? 1 : 0;
+}
+
+/* As a control loop is: no page of it is read back, and nobody of less weight goes first. */
+static int prepare(const struct options *o)
+{
+	const struct sched_param param = { .sched_priority = (int)o->priority };
+
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		fprintf(stderr, "ek-recorder bench: locking memory: %s; going on without\n",
+			strerror(errno));
+	if (o->priority && sched_setscheduler(0, SCHED_FIFO, &param)) {
+		fprintf(stderr, "ek-recorder bench: getting SCHED_FIFO %" PRIu64 ": %s\n",
+			o->priority, strerror(errno));
+		return 1;
+	}
+	return 0;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+	struct options o;
+	struct ek_writer *w;
+	struct error e;
+	char path[256];
+	int status = parse(argc, argv, &o);
+
+	if (status >= 0)
+		return status;
+	snprintf(path, sizeof(path), "%.200s/recorder.conf", o.config);
+	if (config_recorder(path, &o.recorder, &e) == -EINVAL) {
+		fprintf(stderr, "ek-recorder bench: %s\n", e.text);
+		return 2;
+	}
+	if (!config_name_ok(o.channel))
+		return usage("not the name of a channel: ", o.channel);
+	if (o.check)
+		return bench_check(&o.recorder, o.channel);
+	if (prepare(&o))
+		return 1;
+	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way)) {
+		fprintf(stderr, "ek-recorder bench: %s\n", w ? ek_writer_error(w) : "no memory");
+		status = 1;
+	} else {
+		status = measure(w, &o);
+	}
+	ek_writer_close(w);
+	return status;
+}
