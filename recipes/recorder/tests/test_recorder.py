@@ -11,6 +11,7 @@ import struct
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from board import RECORDER, RESTART, Board, RawWriter, complete, wait_for
@@ -245,6 +246,68 @@ def test_status(board: Board) -> None:
     board.kill()
 
 
+def test_its_threads_do_not_preempt_writers_as_they_wake(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    assert board.process
+    tasks = list(Path(f"/proc/{board.process.pid}/task").iterdir())
+    assert len(tasks) >= 3
+    for task in tasks:
+        # field 41 of proc_pid_stat(5); the name may have blanks
+        policy = int((task / "stat").read_text().rpartition(")")[2].split()[38])
+        assert policy == os.SCHED_BATCH, task
+
+
+def bench(board: Board, *args: str, status: tuple[int, ...]) -> dict[str, Any]:
+    out = subprocess.run(
+        [RECORDER, "bench", "--json", "--config", str(board.conf), *args, "arm"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert out.returncode in status, out
+    report: dict[str, Any] = json.loads(out.stdout)
+    return report
+
+
+@pytest.mark.parametrize("way", ["ring", "socket"])
+def test_bench_measures_and_knows_its_records_again(board: Board, way: str) -> None:
+    board.channel("arm", record_size="4KiB", period="2ms", window="10s")
+    board.start()
+    board.wait_state("arm", "recording")
+    # 1: on a busy host it may be late
+    report = bench(board, *["--ring"][: way == "ring"], "--writes", "50", "--sets", "2", status=(0, 1))
+    assert (report["way"], report["writes"], report["sets"]) == (way, 50, 2)
+    assert (report["record"], report["every_us"]) == (4096, 2000)
+    assert 0 < report["min_us"] <= report["p50_us"] <= report["p99_us"] <= report["p9999_us"]
+    assert report["p9999_us"] <= report["max_us"] == max(report["sets_max_us"])
+    assert report["lost"] == report["durable"]["lost"] == report["durable"]["late"] == 0
+    found = bench(board, "--check", status=(0,))
+    assert found["records"] - 100 == found["wrong"] == found["missing"] == found["damage"] == 0
+    assert found["last_index"] == 99
+    # whole by its CRC, and nothing that bench submits
+    board.write("arm", b"x" * 100 + b"\n")
+    assert bench(board, "--check", status=(1,))["wrong"] == 1
+
+
+def test_bench_misses_what_is_not_there(board: Board) -> None:
+    board.channel("arm", record_size="4KiB", period="2ms")
+    board.start()
+    board.wait_state("arm", "recording")
+    subprocess.run(
+        [RECORDER, "bench", "--config", str(board.conf), "--writes", "200", "arm"],
+        capture_output=True,
+        check=False,
+    )
+    board.stop()
+    with next(iter(sorted((board.directory / "arm").glob("*.seg")))).open("r+b") as segment:
+        segment.seek(8 * 4096)
+        segment.write(bytes(4096))
+    found = bench(board, "--check", status=(1,))
+    assert found["damage"] == 1
+    assert found["missing"] >= 1
+
+
 def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
     """EK_SOAK=60: for so many seconds."""
     seconds = float(os.environ.get("EK_SOAK", "4"))
@@ -301,6 +364,10 @@ def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
         ),
         (["write", "arm", "/nonexistent"], 1, "opening /nonexistent"),
         (["status", "--config", "/nonexistent"], 1, "reading /run/ek-recorder/stats.json"),
+        (["bench"], 2, "give a channel"),
+        (["bench", "--writes", "-1", "arm"], 2, "--writes: not a number"),
+        (["bench", "--config", "/nonexistent", "../arm"], 2, "not the name of a channel"),
+        (["bench", "--check", "--config", "/nonexistent", "arm"], 2, "opening the recording /recorder/arm"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(args: list[str], status: int, says: str) -> None:
