@@ -177,7 +177,7 @@ flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
 
 LOADS := $(B)/loads
 RECORDER := $(B)/recorder
-LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $(RECORDER)/ek-recorder
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
 # the kernels of the full bench beside 6.12
 BENCH_KERNELS := 7.3
 
@@ -193,8 +193,16 @@ $(RECORDER)/ek-recorder: $(shell find recipes/recorder -name meson.build -o -pat
 	$(ENTER) meson compile -C $(RECORDER) > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	touch $@
 
+# of the agent's room, where it is part of ekctl
+$(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@$(call stage,ek-pairs)
+	[ -e $(B)/agent/build.ninja ] || $(ENTER) meson setup $(B)/agent recipes/agent --prefix=/usr > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
+	$(ENTER) meson compile -C $(B)/agent > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
+	mkdir -p $(LOADS)
+	cp $(B)/agent/ek-pairs $@
+
 .PHONY: loads bench
-loads: $(LOADS)/ek-player $(RECORDER)/ek-recorder ## the programs that the lab's guests run: build/loads, build/recorder
+loads: $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder ## the programs that the lab's guests run: build/loads, build/recorder
 bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,index.html} (QUICK=1: in 10 min)
 	@$(call stage,bench,2000)
 	cd tests/lab
