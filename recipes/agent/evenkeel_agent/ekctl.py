@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ekctl: the agent's verbs on the command line.
+"""ekctl: the agent's verbs on the command line, and probe, which needs no agent.
 
 Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. With --json the
-answer is the D-Bus one, as JSON.
+answer is the D-Bus one, as JSON. A probe that finds no channels is done; with --apply it has failed.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 from dbus_fast.unpack import unpack_variants
 
-from . import __version__, interface, weight
+from . import __version__, interface, probe, weight
 from .bus import Bus, CallError
 
 # longer than the agent waits for a unit
@@ -39,7 +39,25 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("weight", metavar="W", nargs="?", help=weight.RULE)
     for verb in ("start", "stop"):
         verbs.add_parser(verb, parents=[common], help=f"{verb} an app").add_argument("app", metavar="APP")
+    find = verbs.add_parser("probe", parents=[common], help="find the flash channels of a disk; only reads")
+    find.add_argument("device", metavar="DEVICE", help="a whole disk, as in /dev/mmcblk0")
+    find.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=probe.SECONDS,
+        metavar="N",
+        help=f"about how long it may take, 1 to {probe.MOST_SECONDS} (default {probe.SECONDS})",
+    )
+    find.add_argument(
+        "--apply", action="store_true", help="tell evenkeel, if it is sure, until the next boot"
+    )
     return parser
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MOST_SECONDS}")
+    return int(text)
 
 
 async def _call(address: str | None, member: str, *body: Any) -> Any:
@@ -75,6 +93,11 @@ async def _find(address: str | None, name: str) -> dict[str, Any]:
 async def run(given: argparse.Namespace) -> Any:
     """Do what was asked; the answer is what --json prints."""
     address = getattr(given, "bus", None)
+    if given.verb == "probe":
+        try:
+            return probe.run(given.device, seconds=given.seconds, told=given.apply)
+        except probe.ProbeError as error:
+            raise Refused(str(error)) from error
     if given.verb == "status":
         return await _call(address, "GetStatus")
     if given.verb == "apps":
@@ -148,6 +171,8 @@ def _words(given: argparse.Namespace, answer: Any) -> str:
             "" if answer["applied"] else " (not in force)" if running else " (in force when the app starts)"
         )
         return f"{answer['name']} {answer['weight']}{note}"
+    if given.verb == "probe":
+        return f"{answer['finding']}{'; applied' if answer['applied'] else ''}"
     return ""
 
 
@@ -158,9 +183,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"ekctl: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("ekctl: interrupted", file=sys.stderr)
+        return 130
     text = json.dumps(answer, indent=1, ensure_ascii=False) if given.json else _words(given, answer)
     if text:
         print(text)
+    if given.verb == "probe" and given.apply and not answer["applied"]:
+        print("ekctl: nothing was applied", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ekctl probe: disks of plain files in a pretended sysfs, timed by a pretended ek-pairs."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel_agent import channels, ekctl, probe
+from evenkeel_agent.channels import BLOCK
+from evenkeel_agent.probe import Places, ProbeError
+
+MIB = 1 << 20
+# times what the map in its first line says, in the given time a pair
+TOOL = """#!{python}
+import json, sys
+sys.path.insert(0, {room!r})
+from evenkeel_agent.channels import Map
+meet = Map({map}).meeting({blocks})
+ns = []
+for line in sys.stdin:
+    at = [int(word) // 4096 for word in line.split()]
+    ns.append({single} if len(at) == 1 else {single} * 18 // 10 if meet(*at) else {single} * 11 // 10)
+{extra}
+print(json.dumps({{"bytes": 4096, "ns": ns}}))
+"""
+
+
+class Board:
+    """A sysfs with one disk, 8:0, and its tool."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.places = Places(sys=str(top / "sys"), tool=str(top / "ek-pairs"))
+        self.disk = top / "sys/devices/sda"
+        self.blocks = 8192 * MIB // BLOCK
+        self.numbers = {"/dev/sda": "8:0", "/dev/sda1": "8:1"}
+        (top / "sys/dev/block").mkdir(parents=True)
+        for name, text in {
+            "size": str(self.blocks * 8),
+            "stat": "0 0 0 0 0 0 0 0 0 0 0",
+            "queue/rotational": "0",
+            "queue/logical_block_size": "512",
+            "queue/scheduler": "none mq-deadline [evenkeel]",
+            "queue/iosched/channels": "1",
+            "queue/iosched/chunk_kb": "0",
+            "mq/0/nr_tags": "32",
+        }.items():
+            self.set(name, text)
+        (top / "sys/dev/block/8:0").symlink_to(self.disk)
+        self.times()
+
+    def set(self, name: str, text: str) -> None:
+        path = self.disk / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+
+    def get(self, name: str) -> str:
+        return (self.disk / "queue/iosched" / name).read_text().strip()
+
+    def times(self, map_: str = "4, 16", single: int = 100_000, extra: str = "") -> None:
+        tool = Path(self.places.tool)
+        tool.write_text(
+            TOOL.format(
+                python=sys.executable, room=str(Path(probe.__file__).parents[1]), map=map_, blocks=self.blocks,
+                single=single, extra=extra,
+            )
+        )  # fmt: skip
+        tool.chmod(0o755)
+
+    def run(self, path: str = "/dev/sda", **options: Any) -> dict[str, Any]:
+        return probe.run(path, places=self.places, seed=1, **options)
+
+    def refused(self, path: str = "/dev/sda", **options: Any) -> str:
+        with pytest.raises(ProbeError) as caught:
+            self.run(path, **options)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    made = Board(tmp_path)
+    real: Callable[[str], str] = probe._number
+    monkeypatch.setattr(probe, "_number", lambda path: made.numbers.get(path) or real(path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return made
+
+
+def test_what_is_found(board: Board) -> None:
+    answer = board.run(seconds=60)
+    assert answer["finding"] == "16 channels, 16 KiB each in turn (sure: 0.99)"
+    assert (answer["channels"], answer["chunk_kb"], answer["sure"]) == (16, 16, 0.99)
+    assert (answer["usable"], answer["applied"], answer["others"]) == (True, False, 0)
+    assert (answer["single_us"], answer["apart_us"], answer["together_us"]) == (100, 110, 180)
+    assert (board.get("channels"), board.get("chunk_kb")) == ("1", "0")
+    assert board.run("sda", seconds=10)["device"] == "/dev/sda"
+
+
+def test_apply(board: Board) -> None:
+    assert board.run(seconds=20, told=True)["applied"] is True
+    assert (board.get("channels"), board.get("chunk_kb")) == ("16", "16")
+    board.times("0, 1, 8")
+    answer = board.run(seconds=20, told=True)
+    assert (answer["kind"], answer["applied"]) == ("ranges", True)
+    assert (board.get("channels"), board.get("chunk_kb")) == ("8", "0")
+
+
+def test_what_is_not_sure_is_not_applied(board: Board) -> None:
+    board.times("0, 1, 1")
+    board.set("queue/iosched/channels", "7")
+    answer = board.run(seconds=20, told=True)
+    assert (answer["kind"], answer["usable"], answer["applied"]) == ("one", False, False)
+    assert board.get("channels") == "7"
+
+
+def test_apply_needs_evenkeel(board: Board) -> None:
+    # told before anything is measured
+    Path(board.places.tool).unlink()
+    board.set("queue/scheduler", "none [mq-deadline] evenkeel")
+    assert board.refused(told=True) == (
+        "--apply: evenkeel does not serve /dev/sda, its scheduler is mq-deadline"
+    )
+    board.set("queue/scheduler", "[evenkeel]")
+    (board.disk / "queue/iosched/channels").unlink()
+    assert "knows nothing of channels" in board.refused(told=True)
+
+
+def test_a_tunable_that_is_refused(board: Board) -> None:
+    (board.disk / "queue/iosched/chunk_kb").unlink()
+    (board.disk / "queue/iosched/chunk_kb").mkdir()
+    board.set("queue/iosched/channels", "7")
+    assert "cannot set chunk_kb of /dev/sda to 16: " in board.refused(seconds=20, told=True)
+    # off is safe, half a map is not
+    assert board.get("channels") == "1"
+
+
+def test_disks_that_need_no_measuring(board: Board) -> None:
+    Path(board.places.tool).unlink()
+    board.set("queue/rotational", "1")
+    assert board.run()["finding"] == "a rotating disk: it has no channels"
+    board.set("queue/rotational", "0")
+    board.set("mq/0/nr_tags", "2")
+    assert board.run()["finding"] == "the device takes one request at a time: nothing to find"
+
+
+def test_what_is_no_disk(board: Board, tmp_path: Path) -> None:
+    assert board.refused("/dev/none") == "cannot look at /dev/none: No such file or directory"
+    assert board.refused("none") == "cannot look at /dev/none: No such file or directory"
+    file = tmp_path / "image"
+    file.write_text("")
+    assert board.refused(str(file)) == f"{file} is not a disk but a file"
+    assert board.refused(str(tmp_path)) == f"{tmp_path} is not a disk but a directory"
+    assert board.refused("/dev/null") == "/dev/null is not a disk but something else"
+    board.set("sda1/partition", "1")
+    (board.top / "sys/dev/block/8:1").symlink_to(board.disk / "sda1")
+    assert board.refused("/dev/sda1") == "/dev/sda1 is a partition of sda: give that"
+    board.set("slaves/sdb/size", "1")
+    assert board.refused() == "/dev/sda is made of other devices (sdb): give one of them"
+
+
+def test_disks_that_do_not_fit(board: Board) -> None:
+    board.set("size", str(63 * MIB // 512))
+    assert board.refused() == "/dev/sda is too small: 63 MiB, 64 are needed"
+    board.set("size", "0")
+    assert "too small: 0 MiB" in board.refused()
+    board.set("size", str(64 * MIB // 512))
+    board.set("queue/logical_block_size", "16384")
+    assert "has sectors of 16384 bytes" in board.refused()
+    (board.disk / "size").unlink()
+    assert "does not say how large" in board.refused()
+
+
+def test_root_is_needed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert board.refused() == "reading /dev/sda needs root"
+
+
+def test_too_slow_for_the_time(board: Board) -> None:
+    board.times(single=3_000_000)
+    said = board.refused(seconds=5)
+    assert said.startswith("a pair of reads of /dev/sda takes 3")
+    assert "s are needed (--seconds)" in said
+
+
+def test_a_disk_that_becomes_busy(board: Board) -> None:
+    board.times(extra="ns = ns if len(ns) < 1000 else ns[:1000]")
+    assert "only 1000 of " in board.refused(seconds=20)
+
+
+def test_others_are_counted(board: Board) -> None:
+    # both reads of the statistics come after the trial
+    stat = f"p = {str(board.disk / 'stat')!r}; n = 10 ** 6 if len(ns) > 1000 else 0"
+    board.times(extra=f"{stat}; n and open(p, 'w').write(f'{{n}} 0 0 0 0 0 0 0 0 0 0')")
+    answer = board.run(seconds=20)
+    assert answer["others"] > 500_000
+    assert answer["finding"].endswith(f"; others made {answer['others']} requests meanwhile")
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ("sys.exit('ek-pairs: reading /dev/sda at 0: Input/output error')", "reading /dev/sda at 0: Input/output error"),
+        ("import os; os.kill(os.getpid(), 9)", "ek-pairs ended with status -9"),
+        ("print('{'); sys.exit(0)", "ek-pairs did not print times"),
+        ("print('[]'); sys.exit(0)", "ek-pairs did not print times"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_fails(board: Board, extra: str, says: str) -> None:
+    board.times(extra=extra)
+    assert says in board.refused()
+
+
+def test_no_tool(board: Board) -> None:
+    Path(board.places.tool).unlink()
+    assert "cannot run " in board.refused()
+
+
+# --- the command line --------------------------------------------------------
+
+
+def test_the_command(
+    board: Board, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = probe.run
+    monkeypatch.setattr(probe, "run", lambda path, **o: real(path, places=board.places, seed=1, **o))
+    assert ekctl.main(["probe", "/dev/sda", "--seconds", "20"]) == 0
+    assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99)\n", "")
+    assert ekctl.main(["probe", "/dev/sda", "--apply", "--seconds", "20"]) == 0
+    assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99); applied\n", "")
+    board.set("queue/rotational", "1")
+    assert ekctl.main(["probe", "/dev/sda", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "disk"
+    assert ekctl.main(["probe", "/dev/sda", "--apply"]) == 1
+    assert capsys.readouterr() == ("a rotating disk: it has no channels\n", "ekctl: nothing was applied\n")
+    assert ekctl.main(["probe", "/dev/sdz"]) == 1
+    assert capsys.readouterr() == ("", "ekctl: cannot look at /dev/sdz: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("a", "b"), ("a", "--seconds", "0"), ("a", "--seconds", "x"), ("a", "--seconds", "3601"),
+     ("a", "--seconds", "9" * 30), ("a", "--seconds", "1.5"), ("a", "--seconds", "-1"), ("a", "--write")],
+)  # fmt: skip
+def test_wrong_usage(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ekctl.main(["probe", *arguments])
+    assert caught.value.code == 2
+    assert "usage: ekctl" in capsys.readouterr().err
+
+
+def test_the_answer_is_documented() -> None:
+    readme = (Path(probe.__file__).parents[1] / "README.md").read_text()
+    for kind in ("stripes", "ranges", "none", "scattered", "one", "disk", "unsure"):
+        assert f"`{kind}`" in readme
+    assert f"{channels.ENOUGH}" in readme
