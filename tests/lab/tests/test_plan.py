@@ -20,7 +20,8 @@ def full() -> list[Job]:
 
 
 # 39 s a guest on a machine that did other things too, two at a time: 100 min there, an estimated 70 on a quiet one
-GUESTS = 300
+# and seven of channel.probe, 25 s each
+GUESTS = 307
 # these run alone, 20 to 50 s each whatever the machine: 12 min
 ON_HOST = 16
 
@@ -57,4 +58,5 @@ def test_the_tables_of_the_papers_are_measured(full: list[Job]) -> None:
     }  # fmt: skip
     assert wanted <= names
     assert sum(j.experiment.name.startswith("rec.base.") and j.scheduler == "none" for j in full) == 14
-    assert len({j.experiment.name for j in full if j.experiment.name.startswith("channel.")}) == 11
+    channel = {j.experiment.name for j in full if j.experiment.name.startswith("channel.")}
+    assert len([name for name in channel if not name.startswith("channel.probe.")]) == 11
