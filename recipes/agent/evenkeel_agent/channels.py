@@ -16,7 +16,7 @@ How the map is found, in each of two passes by itself:
    divisor under which the single pairs are most likely. Pairs far apart tell ranges in the same way.
 3. What one pass says is held against the pairs of the other. `sure` is the share of pairs that it says
    right, of those on which it and its nearest rival differ (half or twice the channels, half or twice the
-   chunk, one range more or less, no map at all); the worst rival counts. Both passes must say the same.
+   chunk, another first address, one range more or less, no map at all); the worst rival counts. Both passes must say the same.
 """
 
 import itertools
@@ -34,8 +34,8 @@ ODD_MOST = 63
 LEAST_SAMPLES, MOST_SAMPLES = 8, 24  # per distance and pass
 WARM = 256  # blocks of a part of the mapping table that the device surely reads at once: 1 MiB
 
-# of a read's time: less is no collision but the way to the device
-LEAST_GAP = 0.08
+# of a pair's time: less is no wait for cells, but for a bus, or for parts of the mapping table that displace each other
+LEAST_GAP = 0.2
 # what ranges must add to the log likelihood: a factor of 20,000
 RANGES_NATS = 10
 # two reads one after the other take 2, less what the host's part of them overlaps
@@ -56,25 +56,30 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """See above; chunk 0 with one stripe: no stripes."""
+    """See above; chunk 0 with one stripe: no stripes. `offset` blocks of the first chunk are missing (rivals only)."""
 
     chunk: int = 0
     stripes: int = 1
     ranges: int = 1
+    offset: int = 0
 
     def meeting(self, blocks: int) -> Callable[[int, int], bool]:
         """Do two blocks of a device of `blocks` meet?"""
         unit = -(-blocks // self.ranges)
-        chunk, stripes = max(self.chunk, 1), self.stripes
+        chunk, stripes, offset = max(self.chunk, 1), self.stripes, self.offset
 
         def meet(a: int, b: int) -> bool:
             if unit < blocks:
                 if a // unit != b // unit:
                     return False
                 a, b = a % unit, b % unit
-            return (a // chunk - b // chunk) % stripes == 0
+            return ((a + offset) // chunk - (b + offset) // chunk) % stripes == 0
 
         return meet
+
+    def tells(self, s: "_Sample") -> bool:
+        """Not a pair within a chunk: a device may read a page once for both, and then they do not collide."""
+        return self.stripes == 1 or s.a // self.chunk != s.b // self.chunk
 
     def rivals(self) -> Iterator["Map"]:
         """What it is easily mistaken for."""
@@ -89,6 +94,11 @@ class Map:
                 yield Map(2 * c, s // 2, r) if s > 2 else Map(0, 1, r)
             if s > 2:
                 yield Map(c, s - 1, r)
+            if s > 2 and s % 2 == 0:
+                # the truth if stripes of twice the chunk do not begin at address 0
+                yield Map(2 * c, s // 2, r, c)
+            if c > 1:
+                yield Map(c, s, r, c // 2)
             if c % 2 == 0:
                 yield Map(c // 2, s, r)
                 yield Map(c // 2, 2 * s, r)
@@ -309,11 +319,12 @@ def _thresholds(seen: _Pass) -> list[float]:
     return [middle for _, middle in sorted(gaps, reverse=True)[:5]]
 
 
-def _log_likelihood(meets: Callable[[int, int], bool], samples: Sequence[_Sample], threshold: float) -> float:
-    """Of collisions that happen at one rate where pairs meet, and at another, lower one, elsewhere."""
-    slow, count = [0, 0], [0, 0]
+def _log_likelihood(m: Map, blocks: int, samples: Sequence[_Sample], threshold: float) -> float:
+    """Of collisions that happen at one rate where pairs meet, at another, lower one, elsewhere, and at any in a chunk."""
+    slow, count = [0, 0, 0], [0, 0, 0]
+    meets = m.meeting(blocks)
     for s in samples:
-        where = meets(s.a, s.b)
+        where = meets(s.a, s.b) if m.tells(s) else 2
         count[where] += 1
         slow[where] += s.ns > threshold
     rates = [(k + 0.5) / (n + 1) for k, n in zip(slow, count, strict=True)]
@@ -351,7 +362,7 @@ def _stripes(seen: _Pass, threshold: float, blocks: int) -> Map | None:
     if not candidates:
         return None
     close = seen.close()
-    return max(candidates, key=lambda m: _log_likelihood(m.meeting(blocks), close, threshold))
+    return max(candidates, key=lambda m: _log_likelihood(m, blocks, close, threshold))
 
 
 def _guess(seen: _Pass, threshold: float, blocks: int) -> Map | None:
@@ -360,10 +371,10 @@ def _guess(seen: _Pass, threshold: float, blocks: int) -> Map | None:
         return None
     # ranges must be much more likely than none: there are many to choose from
     best = Map(stripes.chunk, stripes.stripes, 1)
-    most = _log_likelihood(best.meeting(blocks), seen.far, threshold) + RANGES_NATS
+    most = _log_likelihood(best, blocks, seen.far, threshold) + RANGES_NATS
     for r in range(2, MOST + 1):
         ranges = Map(stripes.chunk, stripes.stripes, r)
-        if (likely := _log_likelihood(ranges.meeting(blocks), seen.far, threshold)) > most:
+        if (likely := _log_likelihood(ranges, blocks, seen.far, threshold)) > most:
             best, most = ranges, likely
     return best if best != Map() else None
 
@@ -371,7 +382,11 @@ def _guess(seen: _Pass, threshold: float, blocks: int) -> Map | None:
 def _sure(guess: Map, threshold: float, held: _Pass, blocks: int) -> float:
     """Of the pairs on which a rival differs, the share that `guess` says right; the worst rival counts."""
     meets = guess.meeting(blocks)
-    said = [(s, meets(s.a, s.b)) for s in held.pairs()]
+    pairs = held.pairs()
+    # those within a chunk count where they do collide: of long periods there are few others
+    if _rate([s for s in pairs if not guess.tells(s)], threshold) < 0.75:
+        pairs = [s for s in pairs if guess.tells(s)]
+    said = [(s, meets(s.a, s.b)) for s in pairs]
     yes = [s for s, met in said if met]
     worst = _rate(yes, threshold) - _rate([s for s, met in said if not met], threshold)
     for rival in guess.rivals():
@@ -438,7 +453,8 @@ def verdict(
 
     if rotational or single > DISK_NS:
         return say("disk")
-    if 0 < tags <= 2:
+    # whatever else pairs show: if those that do not meet wait for each other, there is nothing to choose
+    if 0 < tags <= 2 or low >= IN_TURN * single:
         return say("one")
     ways = (_best(passes[0], passes[1], blocks), _best(passes[1], passes[0], blocks))
     if ways[0] and ways[1]:
@@ -454,8 +470,6 @@ def verdict(
             return say("stripes" if by_stripes else "ranges", *told, guess)
         if better.sure >= ENOUGH / 2:
             return say("unsure", *told, guess)
-    if low >= IN_TURN * single:
-        return say("one")
     if one_in := _scattered(passes, low):
         return say("scattered", one_in)
     quiet = all(4 * _noise(seen) <= LEAST_GAP * low and not _thresholds(seen) for seen in passes)

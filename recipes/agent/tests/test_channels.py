@@ -149,7 +149,7 @@ def test_of_dies_and_the_channels_that_they_share_what_costs_more_is_told() -> N
 def test_a_page_that_is_read_once_for_two_reads_hides_no_stripes() -> None:
     die = Map(4, 16).meeting(BLOCKS)
     got = judged(device(lambda a, b: a // 4 != b // 4 and die(a, b)))
-    assert (got.channels, got.chunk_kb) == (16, 16) or not got.usable
+    assert (got.kind, got.channels, got.chunk_kb) == ("stripes", 16, 16)
 
 
 def test_a_small_device_is_enough() -> None:
@@ -214,6 +214,17 @@ def test_a_cached_mapping_table_is_no_map() -> None:
     assert not got.usable
 
 
+def test_a_mapping_table_whose_parts_displace_each_other_is_no_map() -> None:
+    """16 parts of 4 MiB, each with one place to be: a device with one request at a time, and one with more."""
+    conflict = Map(1024, 16).meeting(BLOCKS)
+
+    def displaced(a: int, b: int) -> bool:
+        return a // 1024 != b // 1024 and conflict(a, b)
+
+    assert judged(device(displaced, apart=196, together=240)).kind == "one"
+    assert judged(device(displaced, apart=150, together=175)).kind == "none"
+
+
 def test_a_map_that_changes_between_the_passes_is_not_sure() -> None:
     first, second = Map(4, 16).meeting(BLOCKS), Map(4, 8).meeting(BLOCKS)
     probes = channels.plan(BLOCKS, SAMPLES, 1)
@@ -230,6 +241,13 @@ def test_what_is_nearly_right_is_not_sure(wrong: Map) -> None:
     seen, _ = channels._passes(probes, timed(probes, device(Map(4, 16).meeting(BLOCKS))))
     assert channels._sure(Map(4, 16), 147 * US, seen, BLOCKS) > 0.9
     assert channels._sure(wrong, 147 * US, seen, BLOCKS) < channels.ENOUGH / 2
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from([2, 4, 8, 16]), st.integers(2, 64), st.floats(0.25, 0.75))
+def test_stripes_that_do_not_begin_at_address_0_are_not_told(chunk: int, n: int, part: float) -> None:
+    offset = max(1, int(chunk * part))
+    assert not judged(device(Map(chunk, n, 1, offset).meeting(BLOCKS))).usable
 
 
 def test_other_load_is_said() -> None:
