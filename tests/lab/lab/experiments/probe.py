@@ -7,8 +7,7 @@ true map; a device whose map cannot be seen or is of no use counts as one
 channel.
 
 - SATA SSD, chunks of 16 KiB: reads collide on dies, 16 or (dies=1) 8 of them.
-  That they also share eight channels, for a seventh of the time, is seen but
-  not what costs most.
+  That they also share eight channels makes pairs longer by a ninth: too little to count.
 - The same, in equal ranges: each has two dies with 32 KiB in turn, so half of
   the pairs in a range collide.
 - eMMC: a command takes 90 us, a die 70, so no pair collides: with the command
