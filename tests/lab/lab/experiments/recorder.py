@@ -8,15 +8,22 @@ used anew each 2.5 s.
 
 Sets differ by when they begin: by a part of the period, and by a second and more
 against what comes each second or each five. The worst counts. 10,000 writes of
-five sets where nothing is beside; beside an allocator and beside a reader less,
-as these cost the host seconds a second. A set beside them follows one without
-in the same guest, so that the two can be compared.
+five sets by ring where nothing is beside (else one or two sets); beside an
+allocator 1,000 of three or five and beside a reader 500 of up to three, as these
+cost the host seconds a second.
 
 The CPU is one of one instruction a nanosecond without a cache: submission by ring
-is a copy of 16 KB, 1.9 us, unless something interrupts it.
+is a copy of 16 KB, 1.9 us, unless an interrupt falls into it. Of each five
+thousand or so one does. What it does then is in part the model of the flash:
+up to 10,000 instructions a request.
+
+`late` are records that were durable later than the window. `woken-late` are
+submissions that began when the next one was due: the writer, which has no
+priority here, waited for the CPU. That is no I/O, and no submission took long;
+a control loop has SCHED_FIFO.
 
 A power cut drops what no flush covers, or takes a part of it (tear): see
-tests/flashsim. `late` are submissions that began when the next one was due.
+tests/flashsim.
 """
 
 from __future__ import annotations
@@ -35,34 +42,35 @@ PARTITION = 7067
 TICK = 4000.0
 # paper S1: the reader keeps so much, %; max of ALL to its min
 PAPER_READER, PAPER_SPREAD = 78.0, 3.5
-# submission takes at most, us
+# p99.99 of submission is to be at most, us
 FASTEST = {"ring": 20.0, "socket": 100.0}
+# max of `quiet` and `quiet-socket`, us; beside others it is to be at most 1.5 times that
+QUIET_MAX = {"ring": 5.9, "socket": 23.3}
 BOTH = ("truncate", "allocate")
 
 
 @dataclass(frozen=True)
 class Case:
-    """How records are given and written, what runs beside, how many in how many sets; those without anything beside."""
+    """How records are given and written, what runs beside, how many in how many sets."""
 
     way: str = "ring"
     backend: str = "direct"
     beside: tuple[str, ...] = ()
     writes: int = 10000
     sets: int = 5
-    quiet: int = 2000
     preset: str = "emmc50-slow"
 
 
 CASES = {
     "quiet": Case(),
     "quiet-socket": Case(way="socket", sets=2),
-    "quiet-cached": Case(backend="cached", sets=2),
+    "quiet-cached": Case(backend="cached", sets=1),
     "bgall": Case(beside=BOTH, writes=1000),
     "bgall-socket": Case(way="socket", beside=BOTH, writes=1000, sets=3),
     "bgall-cached": Case(backend="cached", beside=BOTH, writes=1000, sets=3),
-    "read": Case(beside=("read",), writes=500),
-    "read-socket": Case(way="socket", beside=("read",), writes=500, sets=2),
-    "sd-quiet": Case(preset="sd-uhs3", sets=2),
+    "read": Case(beside=("read",), writes=500, sets=3),
+    "read-socket": Case(way="socket", beside=("read",), writes=500, sets=1),
+    "sd-quiet": Case(preset="sd-uhs3", sets=1),
     "sd-bgall": Case(beside=BOTH, writes=1000, sets=3, preset="sd-uhs3"),
 }
 QUICK = ("quiet", "bgall")
@@ -130,8 +138,6 @@ def script(case: Case) -> str:
         ]
     way = "--ring" if case.way == "ring" else ""
     lines.append("start; ready 17")
-    if case.beside:
-        lines.append(f"bench quiet {way} --writes {case.quiet}")
     lines += [f"ek-disturb --json {b} /m/{b} > /tmp/{b} 2>&1 & pid_{b}=$!" for b in case.beside]
     lines.append(f"bench writer {way} --writes {case.writes} --sets {case.sets}")
     for b in case.beside:
@@ -155,21 +161,19 @@ def figures(case: Case, out: Output) -> list[Figure]:
         Figure("avg", w["avg_us"], "us", "lower"),
         Figure("p9999", w["p9999_us"], "us", "lower", target=FASTEST[case.way], must=True),
         Figure(
-            "max", w["max_us"], "us", "lower", target=None if case.beside else round(1.2 * least + TICK, 1),
-            must=not case.beside, paper=12482 if case.beside == BOTH else 418 if case.beside else 309,
+            "max", w["max_us"], "us", "lower", must=not case.beside,
+            target=round(1.5 * QUIET_MAX[case.way] if case.beside else 1.2 * least + TICK, 1),
+            paper=12482 if case.beside == BOTH else 418 if case.beside else 309,
         ),
         Figure(
             "spread", round(w["max_us"] / least, 2), "max/min", "lower",
             target=None if case.beside else PAPER_SPREAD, must=not case.beside,
         ),
-        Figure("late", w["late"], "writes", "lower", target=0, must=True),
+        Figure("late", durable["late"], "records", "lower", target=0, must=True),
         Figure("lost", w["lost"] + durable["lost"], "records", "lower", target=0, must=True),
+        Figure("woken-late", w["late"], "writes", "lower"),
         Figure("durable-max", round(durable["max_us"] / 1e3, 1), "ms", "lower", target=1000, must=True),
-        Figure("durable-late", durable["late"], "records", "lower", target=0, must=True),
     ]  # fmt: skip
-    if case.beside:
-        times = w["max_us"] / onfs.last_json(out, "quiet")["max_us"]
-        rows.append(Figure("times-quiet", round(times, 2), "max/max", "lower", target=1.5, must=True))
     if "read" in case.beside:
         kept = 100 * onfs.last_json(out, "read")["mbps"] / onfs.last_json(out, "alone")["mbps"]
         rows.append(
@@ -208,7 +212,8 @@ def removable(preset: str, **override: int) -> Device:
     return Device("x", "\n".join(lines), ("flashsim",), capacity_mb=override["capacity_mb"])
 
 
-# Each cut: at a moment between 0.3 and 1.5 s of recording, where a batch is written each 0.1 s, in 10 to 20 ms.
+# Each cut: at a moment between 0.3 and 1.5 s of recording, where a batch is written each 0.1 s in 10 ms or so. Of
+# each four cuts two are at any moment, and two up to 8 ms after the device has got something to do.
 # /proc/uptime has 10 ms, and is read after the cut: a record seems to be older than it was. No input, no
 # record: `write` only waits until the recorder answers.
 CUT = """
@@ -216,11 +221,20 @@ ext4
 start; ready 5
 ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 at=/sys/kernel/config/flashsim/x
+# without a process of its own: it is over in ms
+busy() {
+	until false; do
+		while read -r key value; do
+			[ "$key" != in_device ] || [ "$value" = 0 ] || return 0
+		done < /sys/kernel/debug/flashsim/x/stats
+	done
+}
 for i in $(seq @CUTS@); do
 	started=$(ms)
 	ek-recorder bench --ring --writes 1000000 bench > /tmp/writer 2>&1 & writer=$!
 	sleep "$(awk -v i="$i" 'BEGIN { srand(@SEED@ + i); printf "%.4f", 0.3 + 1.2 * rand() }')"
 	how=$([ $((i % 2)) = 0 ] && echo drop || echo tear)
+	[ $((i % 4)) -lt 2 ] || { busy; sleep "0.00$((i % 9))"; }
 	echo $how > $at/power_cut || fail "cannot cut"
 	cut=$(ms)
 	kill -9 $recorder $writer; wait $recorder $writer
@@ -280,6 +294,38 @@ def power_cuts(name: str, backend: str, seed: int) -> Experiment:
     )  # fmt: skip
 
 
+# --- a day ----------------------------------------------------------------------------------
+
+# 24 h of the guest, 16 KB each 2 s: 43,200 records. The 3.2 MB/s of the other cases would cost the host a day, too.
+# 17 segments of 1 MiB: each is used anew 40 times
+DAY_WRITES, DAY_EVERY = 43200, "2s"
+DAY = f"""
+ext4
+start; ready 17
+rss() {{ awk '/VmRSS/ {{ print $2 }}' /proc/$recorder/status; }}
+bench warm --ring --every 5ms --writes 2000
+rss > /tmp/rss
+bench writer --ring --every {DAY_EVERY} --writes {DAY_WRITES}
+rss >> /tmp/rss
+report rss < /tmp/rss
+kill $recorder; wait $recorder || fail "ek-recorder: $(tail -n 1 /tmp/recorder)"
+ek-recorder bench --check bench > /tmp/check 2>&1 || fail "check: $(cat /tmp/check)"
+"""
+
+
+def day_figures(out: Output) -> list[Figure]:
+    w = onfs.last_json(out, "writer")
+    before, after = map(int, out.results["rss"].split())
+    durable = w["durable"]
+    return [
+        Figure("writes", w["writes"], "writes"),
+        Figure("late", durable["late"], "records", "lower", target=0, must=True),
+        Figure("lost", w["lost"] + durable["lost"], "records", "lower", target=0, must=True),
+        Figure("max", w["max_us"], "us", "lower"),
+        Figure("grown", after - before, "KiB", "lower", target=0, must=True),
+    ]
+
+
 EXPERIMENTS = [
     *(beside(name, case) for name, case in CASES.items()),
     *(
@@ -287,21 +333,31 @@ EXPERIMENTS = [
         for backend in ("direct", "cached")
         for part in (1, 2)
     ),
-]
+    Experiment(
+        "rec.ek.day", "24 h of the guest's clock, 16 KB each 2 s by ring",
+        HELPERS + MOUNTED + DAY, day_figures,
+        device=flashsim("emmc50-slow", slices=1, capacity_mb=1024, memory_backed=1),
+        subject="none", peers=(), memory=1024, limit=100000, timeout=1500,
+        programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="16MiB", segment="1MiB"),
+    ),
+]  # fmt: skip
 
 
 def shape_ours(rows: Rows) -> Verdict | None:
-    """Issue 6: the worst submission is to be ten times better than NONE's worst write()."""
-    none = rows.value("rec.base.none.max")
-    ours = {n: rows.value(f"rec.ek.{n}.max") for n in CASES}
-    known = {n: v for n, v in ours.items() if v is not None}
-    if none is None or not known:
+    """Past the paper: ten times shorter than its conventional method, and no longer beside others than without."""
+    none, quiet = rows.value("rec.base.none.max"), rows.value("rec.ek.quiet.max")
+    beside = {n: rows.value(f"rec.ek.{n}.max") for n, c in CASES.items() if c.beside and c.way == "ring"}
+    known = {n: v for n, v in beside.items() if v is not None}
+    if none is None or quiet is None or not known:
         return None
     worst = max(known, key=lambda n: known[n])
+    longest = max(quiet, known[worst])
     return Verdict(
-        "S1 ek-recorder", "the worst submission is at least 10 times shorter than the worst write() of NONE",
-        reproduced=none >= 10 * known[worst],
-        why=f"NONE {none:.0f} us; ek-recorder's worst {known[worst]:.1f} us ({worst}), {none / known[worst]:.0f} times",
+        "S1 ek-recorder", "submission by ring: at least 10 times shorter than the worst write() of NONE, and beside others"
+        " at most 1.5 times the quiet one",
+        reproduced=none >= 10 * longest and known[worst] <= 1.5 * quiet,
+        why=f"NONE {none:.0f} us; ek-recorder {quiet:.1f} us quiet, {known[worst]:.1f} at worst beside others ({worst}):"
+        f" {none / longest:.0f} times shorter",
     )  # fmt: skip
 
 
