@@ -238,7 +238,13 @@ for i in $(seq @CUTS@); do
 	echo $how > $at/power_cut || fail "cannot cut"
 	cut=$(ms)
 	kill -9 $recorder $writer; wait $recorder $writer
-	umount /m || fail "cannot unmount"
+	# io_uring lets go of its files a moment after the process has ended
+	tries=0
+	until umount /m 2> /dev/null; do
+		tries=$((tries + 1))
+		[ $tries -lt 100 ] || fail "cut $i: cannot unmount"
+		sleep 0.02
+	done
 	echo 1 > $at/power_restore || fail "cannot restore"
 	ext4
 	ek-recorder bench --check bench > /tmp/check 2> /tmp/error
