@@ -14,7 +14,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from . import health, registry, weight
+from . import health, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .files import read_line, read_small
 from .interface import Failed, InvalidWeight, UnitNotFound, UnknownApp
@@ -88,6 +88,7 @@ class Agent:
         self._changing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
+        self._recorder: dict[str, Unit] = {}  # by unit
         self._cgroups: dict[str, str | None] = {}  # directory by app, None: has none; missing: not known
         self._systemd_problem = ""
         self._unapplied: dict[str, str] = {}  # by app: why its weight could not be put in force
@@ -145,6 +146,7 @@ class Agent:
         states = await self.list_apps()
         board = await asyncio.to_thread(health.look, self._settings)
         problems = [*board.problems, *self._registry.problems]
+        problems += await asyncio.to_thread(recorder.look, self._settings, self._recorder)
         problems += [problem for problem in (self._weights.problem, self._systemd_problem) if problem]
         problems += self._sampler.problems.values()
         for state in states:
@@ -265,7 +267,7 @@ class Agent:
         cgroups = {name: path for name, path in self._cgroups.items() if name in apps}
         problem = ""
         try:
-            listed = await self._systemd.list_units(app.unit for app in apps.values())
+            listed = await self._systemd.list_units([*recorder.UNITS, *(app.unit for app in apps.values())])
             units = {name: listed.get(app.unit, UNKNOWN) for name, app in apps.items()}
             for name, unit in units.items():
                 if not unit.live:
@@ -275,7 +277,7 @@ class Agent:
                     cgroups[name] = self._settings.cgroup_dir + path if path.strip("/") else None
         except CallError as error:
             problem = f"systemd cannot be asked about units: {error}"
-            units = {}
+            units, listed = {}, {}
         if mine > self._answered:
             self._answered = mine
             if problem and not self._systemd_problem:
@@ -283,6 +285,7 @@ class Agent:
                 # so that watch() waits for its end, not for the next routine look
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
+            self._recorder = {unit: listed[unit] for unit in recorder.UNITS if unit in listed}
 
     async def _control_group(self, unit: str) -> str:
         try:

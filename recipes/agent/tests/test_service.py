@@ -313,6 +313,22 @@ async def test_kill_9_while_weights_are_set(board: Harness) -> None:
 
 
 @on_board
+async def test_a_recorder_that_fails_is_told(board: Harness) -> None:
+    board.systemd.add("ek-recorder.service")
+    board.systemd.add("recorder.mount")
+    await board.agent_up()
+    assert (await board.call("GetStatus"))["problems"] == []
+    board.systemd.units["ek-recorder.service"].active = "failed"
+    board.systemd.units["recorder.mount"].active = "failed"
+    status = await board.call("GetStatus")
+    assert status["health"] == "degraded"
+    assert [problem.split(":")[0] for problem in status["problems"]] == [
+        "the recorder's partition is not mounted",
+        "the recorder has failed, and nothing is recorded",
+    ]
+
+
+@on_board
 async def test_without_systemd_the_agent_serves_and_says_so(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up()
