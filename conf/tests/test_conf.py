@@ -250,12 +250,41 @@ def test_every_app_here_is_valid_toml() -> None:
         tomllib.loads(path.read_text())
 
 
+def mkfs_options(name: str) -> list[str]:
+    lines = (CONF / "mkfs" / name).read_text().splitlines()
+    return [word for line in lines if not line.startswith("#") for word in line.split()]
+
+
+def test_recorder_partition_is_made_as_it_says(tmp_path: Path) -> None:
+    if not (shutil.which("mke2fs") and shutil.which("dumpe2fs")):
+        pytest.skip("mke2fs is missing (package e2fsprogs)")
+    image = tmp_path / "recorder.ext4"
+    command = ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(image), "640M"]
+    subprocess.run(command, check=True)
+    out = subprocess.run(["dumpe2fs", "-h", str(image)], capture_output=True, text=True, check=True).stdout
+    found = {key: value.strip() for key, _, value in (line.partition(":") for line in out.splitlines())}
+    assert {"has_journal", "extent"} <= set(found["Filesystem features"].split())
+    assert found["Reserved block count"] == "0"
+    assert found["Inode count"] == str((640 << 20) // (256 << 10))
+    assert found["Inode size"] == "256"
+    assert found["Total journal size"] == "4096k"
+
+
+def test_recorder_partition_belongs_to_the_recorder() -> None:
+    users = (CONF.parent / "recipes/recorder/units/ek-recorder.sysusers").read_text()
+    owner = re.search(r"^u\s+ek-recorder\s+(\d+):ek-record\s", users, re.MULTILINE)
+    group = re.search(r"^g\s+ek-record\s+(\d+)$", users, re.MULTILINE)
+    assert owner
+    assert group
+    assert f"root_owner={owner[1]}:{group[1]}" in " ".join(mkfs_options("recorder"))
+
+
 def test_everything_is_installed() -> None:
     build = (CONF / "meson.build").read_text()
     sources = {
         m for line in re.findall(r"install_data\((.*)", build) for m in shlex.split(line.replace(",", " "))
     }
-    for folder in ("sysctl.d", "udev", "systemd", "apps.d"):
+    for folder in ("mkfs", "sysctl.d", "udev", "systemd", "apps.d"):
         for path in (CONF / folder).rglob("*"):
             if path.is_file():
                 assert str(path.relative_to(CONF)) in sources

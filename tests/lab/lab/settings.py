@@ -29,7 +29,7 @@ DEFAULTS = {
     "queue/max_sectors_kb": "what the device takes, at most 1280",
 }
 # options that say what a mount is for, not how its I/O is done
-_NOT_IO = re.compile(r"(no)?auto|nofail|bind|sync|errors=.*|nodev|nosuid|noexec|defaults|ro|rw")
+_NOT_IO = re.compile(r"(no)?auto|nofail|bind|sync|errors=.*|nodev|nosuid|noexec|defaults|ro|rw|x-.*")
 # which scheduler a device has is what all other experiments are about
 _CHOSEN = {"queue/scheduler"}
 

@@ -33,7 +33,7 @@ FSTAB = """\
 # /data and what stands on it is mounted by preinit
 PARTLABEL=data  /data ext4 noauto,noatime,lazytime,commit=15,errors=remount-ro,nodev 0 0
 /data/var       /var  none noauto,bind 0 0
-PARTLABEL=rec   /rec  ext4 nofail,noatime,commit=30 0 0
+PARTLABEL=rec   /rec  ext4 nofail,x-systemd.device-timeout=10s,noatime,commit=30 0 2
 """
 RULES = 'LABEL="x"\nATTR{queue/scheduler}="evenkeel"\nATTR{queue/read_ahead_kb}="512"\n'
 
