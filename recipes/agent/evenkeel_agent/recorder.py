@@ -37,7 +37,9 @@ def _channels(statistics: Mapping[str, object]) -> list[str]:
         reason = channel.get("reason") if isinstance(channel, dict) else None
         if reason:
             failed = channel.get("state") == "failed"
-            amiss.setdefault(("is not recorded" if failed else "lacks something", str(reason)), []).append(name)
+            amiss.setdefault(("is not recorded" if failed else "lacks something", str(reason)), []).append(
+                name
+            )
     return [f"channel {', '.join(names)} {what}: {reason}" for (what, reason), names in amiss.items()]
 
 
