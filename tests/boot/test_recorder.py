@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder on the board: idle, recording, killed, after a power cut, without room, without its partition.
+
+The tests go through one board's life in the order in which they stand here.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from boards import Board, power_on
+
+SERVICE = "ek-recorder.service"
+CHANNELS = "/etc/ek-recorder/channels.d"
+# an app: a user of its own whom the owner of the board has put into the group
+MEMBER = "setpriv --reuid=nobody --regid=nogroup --groups=ek-record"
+STRANGER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+# by the C library and by reading what ek-recorder cat says
+CLIENT = """
+import sys
+from ek_recorder import Record, Writer, read
+channel, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Writer(channel, way="ring") as writer:
+    for number in range(first, last + 1):
+        writer.wait(timeout=30)
+        assert writer.submit(b"record %d" % number)
+    writer.sync(timeout=30)
+    assert writer.lost == 0
+have = {event.data for event in read(channel) if isinstance(event, Record)}
+assert have >= {b"record %d" % number for number in range(first, last + 1)}
+print("recorded", first, last)
+"""
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[Board]:
+    yield from power_on("boot-recorder")
+
+
+def until(board: Board, condition: str, seconds: int = 60) -> None:
+    """Wait for a shell condition on the board."""
+    loop = f"for i in $(seq {2 * seconds}); do {{ {condition}; }} > /dev/null 2>&1 && exit 0; sleep 0.5; done"
+    said = f"ek-recorder status; systemctl status --no-pager {SERVICE}"
+    board.run(f"( {loop}; {said}; exit 1 )", timeout=5 * seconds)
+
+
+def channels(board: Board) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(board.run("ek-recorder status --json"))["channels"]
+    return found
+
+
+def complete(name: str) -> str:
+    """Shell condition: all segments of a channel are made."""
+    return f'ek-recorder status --json | grep \'"{name}":\' | grep -E \'"segments":([0-9]+),"segments_wanted":\\1,\''
+
+
+def recording(board: Board, *names: str) -> None:
+    for name in names:
+        until(board, f"ek-recorder status | grep -E '^{name} +recording '")
+
+
+def add_channel(board: Board, name: str, **keys: str) -> None:
+    lines = "".join(f"{key} = {value}\\n" for key, value in keys.items())
+    board.run(f"printf '{lines}' > {CHANNELS}/{name}.conf && sync {CHANNELS}/{name}.conf")
+
+
+def verified(board: Board, name: str) -> dict[str, Any]:
+    """What verify says of a channel: nothing may be missing or damaged, only gaps that the recorder tells."""
+    found: dict[str, Any] = json.loads(board.try_run(f"ek-recorder verify --json {name}", 120)[1])[
+        "channels"
+    ][0]
+    assert (found["missing"], found["damage"]) == (0, 0), found
+    return found
+
+
+def lines(board: Board, name: str) -> list[str]:
+    return board.try_run(f"ek-recorder cat --lines {name} 2> /dev/null", 120)[1].splitlines()
+
+
+def numbers(board: Board, name: str) -> list[int]:
+    return [int(line.split()[1]) for line in lines(board, name) if line.startswith("record ")]
+
+
+def problems(board: Board) -> str:
+    found: list[str] = json.loads(board.run("ekctl status --json"))["problems"]
+    return "\n".join(found)
+
+
+def assert_healthy(board: Board) -> None:
+    assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
+    assert problems(board) == ""
+    assert board.health()[1]["health"] == "ok"
+
+
+def test_it_is_idle_and_healthy_without_a_channel(board: Board) -> None:
+    assert_healthy(board)
+    assert board.run(f"systemctl is-active {SERVICE} ek-recorder.socket").split() == ["active", "active"]
+    assert channels(board) == {}
+    assert board.run(f"systemctl show -P StatusText {SERVICE}") == "0 of 0 channels are recording"
+    assert board.run("ls -A /recorder") == "lost+found"
+
+
+def test_its_partition_is_its_own(board: Board) -> None:
+    assert board.run("stat -c '%U:%G %a' /recorder") == "ek-recorder:ek-record 750"
+    assert board.run("id -u ek-recorder; id -g ek-recorder").split() == ["900", "900"]
+    partition = board.run("readlink -f /dev/disk/by-partlabel/recorder")
+    assert board.run("findmnt -no SOURCE /recorder") == partition
+    # no process initialises what mke2fs has left
+    assert board.try_run("pgrep ext4lazyinit")[0] == 1
+
+
+def test_it_may_do_little(board: Board) -> None:
+    pid = board.run(f"systemctl show -P MainPID {SERVICE}")
+    status = dict(
+        line.split(":", 1) for line in board.run(f"cat /proc/{pid}/status").splitlines() if ":" in line
+    )
+    assert {int(status[f"Cap{kind}"], 16) for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {0}
+    assert (status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("1", "2")
+    assert board.run(f"ps -o user:32= -p {pid}") == "ek-recorder"
+    # nothing of the board is writable to it but its partition, its /tmp and its folder in /run
+    mounts = board.run(f"cat /proc/{pid}/mounts")
+    writable = {line.split()[1] for line in mounts.splitlines() if "rw" in line.split()[3].split(",")}
+    others = {
+        path
+        for path in writable
+        if not path.startswith(("/dev", "/proc", "/sys")) and not path.endswith("/tmp")
+    }
+    # /run is left as it is by systemd; it is root's
+    assert others - {"/run"} == {"/recorder", "/run/ek-recorder"}
+    # 10 is a service without any protection
+    board.run(f"systemd-analyze security --no-pager --threshold=10 {SERVICE} > /run/exposure", timeout=120)
+
+
+def test_a_channel_that_is_dropped_in_records(board: Board) -> None:
+    add_channel(board, "arm", record_size="64", retain="8MiB", window="200ms")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    recording(board, "arm")
+    board.run(f"seq -f 'record %.0f' 1000 | {MEMBER} ek-recorder write arm")
+    assert numbers(board, "arm") == list(range(1, 1001))
+    assert board.run("ek-recorder verify arm").endswith("clean")
+    assert_healthy(board)
+
+
+def test_who_is_no_member_can_neither_record_nor_read(board: Board) -> None:
+    status, said = board.try_run(f"echo x | {STRANGER} ek-recorder write arm")
+    assert (status, "Permission denied" in said) == (1, True), said
+    assert board.try_run(f"{STRANGER} ek-recorder cat arm")[0] == 2
+    assert len(lines(board, "arm")) == 1000
+
+
+def test_records_by_the_python_client(board: Board) -> None:
+    board.run(f"cat > /var/lib/client.py <<'END'\n{CLIENT}\nEND")
+    assert board.run(f"{MEMBER} python3 /var/lib/client.py arm 1001 2000", 120) == "recorded 1001 2000"
+    assert numbers(board, "arm") == list(range(1, 2001))
+    # an app reads what it may write
+    assert board.run(f"{MEMBER} ek-recorder verify arm").endswith("clean")
+
+
+def test_an_export_has_every_record(board: Board) -> None:
+    board.run("ek-recorder export arm -o /run/arm.csv && ek-recorder export arm -o /run/arm.mcap", 120)
+    assert board.run("grep -c ^record, /run/arm.csv") == "2000"
+    assert board.run("head -c 5 /run/arm.mcap | tail -c 4") == "MCAP"
+
+
+def test_a_fifo_for_programs_that_write_files(board: Board) -> None:
+    add_channel(board, "log", record_size="64", retain="2MiB", window="200ms", fifo="/run/ek-recorder/log")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    recording(board, "log")
+    board.run(f"{MEMBER} sh -c 'seq -f \"record %.0f\" 100 > /run/ek-recorder/log'")
+    until(board, "ek-recorder verify log | grep -F ' 100 records'")
+    assert numbers(board, "log") == list(range(1, 101))
+    assert board.try_run(f"{STRANGER} sh -c 'echo x > /run/ek-recorder/log'")[0] != 0
+    board.run(f"rm -r {CHANNELS}/log.conf /recorder/log && systemctl restart {SERVICE}")
+
+
+def transactions(board: Board) -> int:
+    """Commits of the journal on the recorder's partition since it was mounted."""
+    device = board.run("findmnt -no SOURCE /recorder").rpartition("/")[2]
+    return int(board.run(f"cat /proc/fs/jbd2/{device}-8/info").split()[0])
+
+
+def test_recording_commits_no_metadata(board: Board) -> None:
+    add_channel(board, "bulk", record_size="4KiB", retain="8MiB", window="200ms")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    until(board, complete("bulk"))
+    board.run("sync -f /recorder")
+    before = transactions(board)
+    # twice what its segments hold: each is used anew
+    board.run(f"head -c 20M /dev/zero | {MEMBER} ek-recorder write --size 4096 bulk", 300)
+    # statistics are written each second
+    until(board, "ek-recorder status --json | grep '\"bulk\":' | grep '\"durable\":5120,'")
+    bulk = channels(board)["bulk"]
+    assert bulk["generation"] > bulk["segments"]
+    assert bulk["medium_bytes"] > 20 << 20
+    # the time stamps of segments, if their five minutes ended just now
+    assert transactions(board) - before <= 1
+    board.run(f"systemctl stop ek-recorder.socket {SERVICE}; rm -r {CHANNELS}/bulk.conf /recorder/bulk")
+    board.run(f"systemctl start {SERVICE}")
+    recording(board, "arm")
+
+
+def test_killed_it_comes_back_and_has_what_was_synced(board: Board) -> None:
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 500", 120)
+    pid = board.run(f"systemctl show -P MainPID {SERVICE}")
+    board.run(f"kill -9 {pid}")
+    until(board, f"p=$(systemctl show -P MainPID {SERVICE}); [ $p != 0 ] && [ $p != {pid} ]")
+    recording(board, "arm")
+    assert numbers(board, "arm")[-500:] == list(range(1, 501))
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 501 1000", 120)
+    assert numbers(board, "arm")[-1000:] == list(range(1, 1001))
+    assert verified(board, "arm")["gaps"] == 1
+    assert_healthy(board)
+
+
+def test_a_writer_that_connects_while_it_is_down_waits(board: Board) -> None:
+    board.run(f"systemctl stop {SERVICE}")
+    assert board.run("echo 'record 1001' | ek-recorder write arm", 120) == ""
+    assert board.run(f"systemctl is-active {SERVICE}") == "active"
+    assert numbers(board, "arm")[-1] == 1001
+
+
+def test_a_power_cut_leaves_what_was_synced(board: Board) -> None:
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 2001 2500", 120)
+    # and a writer that never comes to an end
+    board.run(f"(seq -f 'record %.0f' 1000000 9999999 | {MEMBER} ek-recorder write arm) > /dev/null 2>&1 &")
+    time.sleep(3)
+    board.power_cut()
+    board.power_on()
+    recording(board, "arm")
+    found = numbers(board, "arm")
+    # the last of the synced ones may have been recycled by then, not lost: what is there is without holes
+    tail = [number for number in found if number >= 1000000]
+    assert tail == list(range(tail[0], tail[0] + len(tail)))
+    assert tail[0] > 1000000 or found[-len(tail) - 500 : -len(tail)] == list(range(2001, 2501))
+    assert verified(board, "arm")["gaps"] >= 1
+    assert_healthy(board)
+
+
+def test_a_channel_that_finds_no_room_is_named_and_others_record(board: Board) -> None:
+    board.run("fallocate -l $(($(stat -f -c '%a * %S' /recorder) - 1048576)) /recorder/filler")
+    add_channel(board, "lidar", record_size="1KiB", retain="64MiB")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    until(board, "ek-recorder status | grep 'No space left on device'")
+    assert channels(board)["lidar"]["state"] == "failed"
+    status, said = board.try_run("echo x | ek-recorder write lidar")
+    assert (status, "No space left on device" in said) == (1, True), said
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 10", 120)
+    assert "channel lidar is not recorded: " in problems(board)
+    assert board.health()[1]["health"] == "degraded"
+    assert board.settled() == "running"
+    # room again: it is found without anybody's help
+    board.run("rm /recorder/filler")
+    recording(board, "lidar")
+    until(board, complete("lidar"), 120)
+    assert_healthy(board)
+
+
+def test_a_configuration_that_cannot_be_is_named(board: Board) -> None:
+    add_channel(board, "bad", record_size="none", retain="1GB")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    recording(board, "arm", "lidar")
+    assert "channel bad is not recorded: " in problems(board)
+    board.run(f"rm {CHANNELS}/bad.conf {CHANNELS}/lidar.conf; rm -r /recorder/lidar")
+    board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
+    board.try_run(f"systemctl reload-or-restart {SERVICE}")
+    assert "the recorder has failed" in problems(board)
+    board.run("sed -i /nonsense/d /etc/ek-recorder/recorder.conf")
+    board.run(f"systemctl reload-or-restart {SERVICE}")
+    recording(board, "arm")
+    assert_healthy(board)
+
+
+def test_a_partition_that_comes_late_is_found(board: Board) -> None:
+    board.run(
+        f"systemctl stop ek-recorder.socket {SERVICE} && systemctl mask --runtime recorder.mount && umount /recorder"
+    )
+    board.run(f"systemctl start {SERVICE}")
+    until(board, "ek-recorder status | grep 'nothing is mounted there'")
+    assert "channel arm is not recorded: /recorder: nothing is mounted there" in problems(board)
+    board.run("systemctl unmask --runtime recorder.mount && systemctl start recorder.mount")
+    recording(board, "arm")
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 11 20", 120)
+    assert_healthy(board)
+
+
+def test_without_its_partition_the_board_boots_and_says_so(board: Board) -> None:
+    board.run("sync")
+    board.power_cut()
+    board.destroy_partition("recorder")
+    board.power_on()
+    assert board.settled() == "degraded"
+    assert board.run("systemctl --failed --no-legend --plain | cut -d' ' -f1") == "recorder.mount"
+    assert board.run(f"systemctl is-active {SERVICE} evenkeel-slot-good.service").split() == [
+        "active",
+        "active",
+    ]
+    assert board.run("findmnt -no FSTYPE /data") == "ext4"
+    assert "the recorder's partition is not mounted" in problems(board)
+    assert "channel arm is not recorded: /recorder: nothing is mounted there" in problems(board)
+    status, said = board.try_run("echo x | ek-recorder write arm")
+    assert (status, "nothing is mounted there" in said) == (1, True), said
+    status, health = board.health()
+    assert (status, health["health"]) == (200, "degraded")
+
+
+def test_a_partition_that_is_made_anew_records(board: Board) -> None:
+    board.run(
+        "grep -v '^#' /usr/lib/evenkeel/mkfs/recorder | xargs mke2fs -q -t ext4 /dev/disk/by-partlabel/recorder",
+        120,
+    )
+    board.run("systemctl start recorder.mount")
+    recording(board, "arm")
+    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 10", 120)
+    assert numbers(board, "arm") == list(range(1, 11))
+    assert problems(board) == ""
