@@ -76,7 +76,8 @@ int store_add(struct store *s, const struct segment *segment)
 		/* no current one stays none */
 		s->current += s->current == s->count;
 		s->segments[s->count++] = *segment;
-		if (s->count >= 2 && s->state == STORE_PREPARING)
+		/* failed too, if it was for want of segments and not because the medium fails */
+		if (s->count >= 2 && !s->failures)
 			s->state = STORE_RECORDING;
 		ret = 0;
 	}

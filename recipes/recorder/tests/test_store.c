@@ -367,6 +367,31 @@ static void cached_flushes_once_a_window(void **state)
 	assert_true(store_idle(&rec.store));
 }
 
+static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
+{
+	struct error full = { .code = ENOSPC };
+	struct store s;
+	struct segment segment = { .fd = -1 };
+	struct error e;
+
+	(void)state;
+	assert_int_equal(store_open(&s, &config, &rec.buffer, &e), 0);
+	store_set(&s, 0, 1, id, boot);
+	store_add(&s, &segment);
+	store_fail(&s, &full);
+	assert_int_equal(s.state, STORE_FAILED);
+	segment.index = 1;
+	store_add(&s, &segment);
+	assert_int_equal(s.state, STORE_RECORDING);
+	/* but a segment more does not make a medium well that fails */
+	s.state = STORE_FAILED;
+	s.failures = 2;
+	segment.index = 2;
+	store_add(&s, &segment);
+	assert_int_equal(s.state, STORE_FAILED);
+	store_close(&s);
+}
+
 static void what_is_too_old_is_forgotten(void **state)
 {
 	uint64_t now = monotonic_ns();
@@ -471,6 +496,7 @@ int main(void)
 		TEST(a_failed_batch_goes_to_the_next_segment),
 		TEST(a_medium_that_fails_costs_a_gap_and_not_its_past),
 		TEST(cached_flushes_once_a_window),
+		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
 		TEST(what_is_too_old_is_forgotten),
 		cmocka_unit_test(power_cuts),
 		cmocka_unit_test(power_cuts_of_a_failing_medium),
