@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
-#define MOST_BYTES (1U << 20)
+#define MOST_BYTES   (1U << 20)
 #define MOST_SECONDS 3600U
 /* 24 MB of memory; a probe has some ten thousand */
 #define MOST_LINES 1000000U
@@ -55,8 +55,7 @@ static const char usage[] =
 	"  --bytes N    of each read (default 4096)\n"
 	"  --seconds N  measure no more lines after that time (default: all)\n";
 
-static _Noreturn void fail(int status, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+static _Noreturn void fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static _Noreturn void fail(int status, const char *fmt, ...)
 {
@@ -91,15 +90,13 @@ static bool number(const char **text, uint64_t *value)
 	return !errno;
 }
 
-static unsigned int option(const char *name, const char *text,
-			   unsigned int most)
+static unsigned int option(const char *name, const char *text, unsigned int most)
 {
 	const char *at = text;
 	uint64_t value;
 
 	if (!number(&at, &value) || *at || !value || value > most)
-		fail(2, "--%s: '%s' is not a whole number from 1 to %u", name,
-		     text, most);
+		fail(2, "--%s: '%s' is not a whole number from 1 to %u", name, text, most);
 	return (unsigned int)value;
 }
 
@@ -132,28 +129,19 @@ static struct plan read_plan(unsigned int bytes, uint64_t size)
 			fail(2, "the plan has more than %u lines", MOST_LINES);
 		if (plan.count == room) {
 			room = room ? 2 * room : 1024;
-			plan.lines = reallocarray(plan.lines, room,
-						  sizeof(*plan.lines));
+			plan.lines = reallocarray(plan.lines, room, sizeof(*plan.lines));
 			if (!plan.lines)
-				fail(1, "getting memory for the plan: %s",
-				     strerror(ENOMEM));
+				fail(1, "getting memory for the plan: %s", strerror(ENOMEM));
 		}
 		line = &plan.lines[plan.count++];
 		if (!parse_line(text, line))
-			fail(2,
-			     "line %zu of the plan is not one or two offsets",
-			     plan.count);
+			fail(2, "line %zu of the plan is not one or two offsets", plan.count);
 		for (unsigned int i = 0; i < line->reads; i++) {
 			if (line->offset[i] % bytes)
-				fail(2,
-				     "line %zu of the plan: %llu is no multiple of %u",
-				     plan.count,
-				     (unsigned long long)line->offset[i],
-				     bytes);
+				fail(2, "line %zu of the plan: %llu is no multiple of %u",
+				     plan.count, (unsigned long long)line->offset[i], bytes);
 			if (size < bytes || line->offset[i] > size - bytes)
-				fail(2,
-				     "line %zu of the plan: %llu is beyond the end",
-				     plan.count,
+				fail(2, "line %zu of the plan: %llu is beyond the end", plan.count,
 				     (unsigned long long)line->offset[i]);
 		}
 	}
@@ -180,9 +168,8 @@ static uint64_t size_of(int fd, const char *path)
 }
 
 /* ns from before the submission until all reads of the line are back */
-static uint64_t measure(io_context_t context, int fd, const char *path,
-			const struct line *line, unsigned char *memory,
-			unsigned int bytes)
+static uint64_t measure(io_context_t context, int fd, const char *path, const struct line *line,
+			unsigned char *memory, unsigned int bytes)
 {
 	struct iocb reads[2], *each[2] = { &reads[0], &reads[1] };
 	struct io_event events[2];
@@ -199,11 +186,9 @@ static uint64_t measure(io_context_t context, int fd, const char *path,
 		fail(1, "submitting reads of %s: %s", path, strerror(-ret));
 	/* fewer than asked for: the time would not be that of a pair */
 	if ((unsigned int)ret < line->reads)
-		fail(1, "submitting reads of %s: only %d of %u were taken",
-		     path, ret, line->reads);
+		fail(1, "submitting reads of %s: only %d of %u were taken", path, ret, line->reads);
 	while (back < line->reads) {
-		ret = io_getevents(context, (long)(line->reads - back), 2,
-				   events + back, NULL);
+		ret = io_getevents(context, (long)(line->reads - back), 2, events + back, NULL);
 		if (ret == -EINTR)
 			continue;
 		if (ret < 0)
@@ -216,11 +201,9 @@ static uint64_t measure(io_context_t context, int fd, const char *path,
 		long res = (long)events[i].res;
 
 		if (res < 0)
-			fail(1, "reading %s at %lld: %s", path, at,
-			     strerror((int)-res));
+			fail(1, "reading %s at %lld: %s", path, at, strerror((int)-res));
 		if (res != (long)bytes)
-			fail(1, "reading %s at %lld: only %ld bytes came back",
-			     path, at, res);
+			fail(1, "reading %s at %lld: only %ld bytes came back", path, at, res);
 	}
 	return end - begin;
 }
@@ -254,8 +237,7 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return fflush(stdout) ? 1 : 0;
 		default:
-			fail(2,
-			     "%s: no such option, or its value is missing (see --help)",
+			fail(2, "%s: no such option, or its value is missing (see --help)",
 			     argv[optind - 1]);
 		}
 	}
@@ -283,8 +265,7 @@ int main(int argc, char **argv)
 	printf("{\"bytes\":%u,\"ns\":[", bytes);
 	for (size_t i = 0; i < plan.count && now_ns() < stop; i++)
 		printf("%s%llu", i ? "," : "",
-		       (unsigned long long)measure(context, fd, path,
-						   &plan.lines[i], memory,
+		       (unsigned long long)measure(context, fd, path, &plan.lines[i], memory,
 						   bytes));
 	puts("]}");
 	io_destroy(context);

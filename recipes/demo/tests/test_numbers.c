@@ -9,7 +9,7 @@
 
 #include "playout.h"
 
-#define SEC	UINT64_C(1000000000)
+#define SEC UINT64_C(1000000000)
 
 /*
  * The demo on a device that serves the player `bps` bytes/s, one request of

@@ -22,16 +22,16 @@
 #include "tree.h"
 #include "util.h"
 
-#define MANIFEST	"manifest"
+#define MANIFEST "manifest"
 /* one read() at most; what is touched of a mapping before the next look at the clock */
-#define PIECE		(UINT64_C(64) << 10)
+#define PIECE (UINT64_C(64) << 10)
 /* the ELF header and program headers, which the dynamic linker reads first (glibc) */
-#define ELF_HEAD	832
-#define MAX_THREADS	64
+#define ELF_HEAD    832
+#define MAX_THREADS 64
 
 struct options {
 	const char *dir;
-	uint64_t total;		/* bytes, 0: as they come */
+	uint64_t total; /* bytes, 0: as they come */
 	unsigned int files;
 	unsigned int seed;
 	unsigned int threads;
@@ -45,10 +45,10 @@ struct app {
 	const struct options *o;
 	struct tree tree;
 	int dir;
-	uint64_t warm;		/* bytes in the page cache after they were dropped */
-	uint64_t begin[TREE_KINDS + 1];	/* when a stage began; the last: the end */
-	atomic_uint next;	/* asset that the next thread takes */
-	struct hist reads;	/* ns; the first of a file includes opening it */
+	uint64_t warm;			/* bytes in the page cache after they were dropped */
+	uint64_t begin[TREE_KINDS + 1]; /* when a stage began; the last: the end */
+	atomic_uint next;		/* asset that the next thread takes */
+	struct hist reads;		/* ns; the first of a file includes opening it */
 };
 
 struct reader {

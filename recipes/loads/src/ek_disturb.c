@@ -18,11 +18,11 @@ enum what { TRUNCATE, ALLOCATE, READ };
 
 struct options {
 	const char *path;
-	uint64_t every;		/* ns from one call to the next, 0: without pause */
-	uint64_t size;		/* bytes that one call cuts off, allocates or reads */
-	uint64_t total;		/* bytes of the file that is cut */
-	uint64_t duration;	/* ns, 0: until stopped */
-	unsigned int what;	/* enum what */
+	uint64_t every;	   /* ns from one call to the next, 0: without pause */
+	uint64_t size;	   /* bytes that one call cuts off, allocates or reads */
+	uint64_t total;	   /* bytes of the file that is cut */
+	uint64_t duration; /* ns, 0: until stopped */
+	unsigned int what; /* enum what */
 	bool direct;
 	bool replace;
 	bool json;
@@ -31,12 +31,12 @@ struct options {
 struct disturber {
 	const struct options *o;
 	unsigned char *memory;
-	uint64_t size;		/* of the file now */
-	uint64_t offset;	/* of the next read */
-	uint64_t passes;	/* over the file: emptied, or read to its end */
-	uint64_t bytes;		/* cut, allocated or read */
-	uint64_t skipped;	/* calls that had no time: the one before took too long */
-	struct hist calls;	/* ns */
+	uint64_t size;	   /* of the file now */
+	uint64_t offset;   /* of the next read */
+	uint64_t passes;   /* over the file: emptied, or read to its end */
+	uint64_t bytes;	   /* cut, allocated or read */
+	uint64_t skipped;  /* calls that had no time: the one before took too long */
+	struct hist calls; /* ns */
 	int fd;
 };
 

@@ -16,17 +16,17 @@
 #include "util.h"
 
 /* the kernel cuts a longer read or write here (MAX_RW_COUNT) */
-#define MAX_SIZE	(UINT64_C(0x7ffff000))
+#define MAX_SIZE (UINT64_C(0x7ffff000))
 /* partition tables and every common file system show up in the first 128 KiB */
-#define BLANK_BYTES	(UINT64_C(128) << 10)
+#define BLANK_BYTES (UINT64_C(128) << 10)
 
 struct options {
 	const char *path;
-	const char *stats;	/* file for the counters, or NULL */
-	uint64_t size;		/* of one I/O */
-	uint64_t offset;	/* region that is looped over */
-	uint64_t length;	/* 0: up to the end */
-	uint64_t duration;	/* ns, 0: until stopped */
+	const char *stats; /* file for the counters, or NULL */
+	uint64_t size;	   /* of one I/O */
+	uint64_t offset;   /* region that is looped over */
+	uint64_t length;   /* 0: up to the end */
+	uint64_t duration; /* ns, 0: until stopped */
 	unsigned int depth;
 	bool write;
 	bool force;
@@ -36,16 +36,16 @@ struct options {
 struct loader {
 	const struct options *o;
 	struct io_uring ring;
-	unsigned char *memory;	/* depth buffers of size bytes */
+	unsigned char *memory; /* depth buffers of size bytes */
 	struct report report;
-	uint64_t begun[RING_ENTRIES];	/* per buffer: when its I/O was submitted */
-	uint64_t next;		/* offset of the next I/O */
-	uint64_t end;		/* end of the region */
+	uint64_t begun[RING_ENTRIES]; /* per buffer: when its I/O was submitted */
+	uint64_t next;		      /* offset of the next I/O */
+	uint64_t end;		      /* end of the region */
 	uint64_t start;
-	uint64_t last;		/* when the last I/O completed */
+	uint64_t last; /* when the last I/O completed */
 	uint64_t completions;
 	uint64_t worst_ns;
-	double mbps;		/* of the last completed I/O */
+	double mbps; /* of the last completed I/O */
 	int fd;
 };
 
@@ -96,9 +96,10 @@ static void check_blank(int fd, const char *path, uint64_t size)
 	ssize_t n = pread(fd, head, want, 0);
 
 	if (n < 0 || (size_t)n < want)
-		die("reading the beginning of %s: %s", path, n < 0 ? strerror(errno) : "short read");
-	if (want > 520 && ((head[510] == 0x55 && head[511] == 0xaa) ||
-			   !memcmp(head + 512, "EFI PART", 8)))
+		die("reading the beginning of %s: %s", path,
+		    n < 0 ? strerror(errno) : "short read");
+	if (want > 520 &&
+	    ((head[510] == 0x55 && head[511] == 0xaa) || !memcmp(head + 512, "EFI PART", 8)))
 		die("%s has a partition table: not written to without --force", path);
 	for (size_t i = 1; i < want; i++)
 		if (head[i] != head[0] || (head[0] != 0 && head[0] != 0xff))
@@ -238,8 +239,8 @@ int main(int argc, char **argv)
 	load(&l, &wait);
 	s = (double)(now_ns() - l.start) / 1e9;
 	/* up to the last completion: how far the next I/O has come is not known */
-	mean = l.completions ?
-		(double)(l.completions * o.size) * 1e3 / (double)(l.last - l.start) : 0.0;
+	mean = l.completions ? (double)(l.completions * o.size) * 1e3 / (double)(l.last - l.start) :
+			       0.0;
 	report_write(&l.report, stats_object(&l, "stopped", l.mbps));
 	if (o.json)
 		fputs(stats_object(&l, "stopped", mean), stdout);

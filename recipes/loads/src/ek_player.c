@@ -19,18 +19,18 @@
 #include "util.h"
 
 /* defaults that depend on other options */
-#define UNSET	UINT64_MAX
+#define UNSET UINT64_MAX
 
 enum advice { ADVICE_NONE, ADVICE_PLAYER, ADVICE_SEQUENTIAL };
 
 struct options {
 	const char *path;
-	const char *stats;	/* file for the counters, or NULL */
-	uint64_t offset;	/* where the first movie begins */
-	uint64_t movie;		/* bytes; 0: all that there is */
-	uint64_t stride;	/* bytes from a movie's beginning to the next one's */
-	uint64_t rate;		/* bytes per second */
-	uint64_t movie_ns;	/* the rate, given as the length of a movie; 0: not given */
+	const char *stats; /* file for the counters, or NULL */
+	uint64_t offset;   /* where the first movie begins */
+	uint64_t movie;	   /* bytes; 0: all that there is */
+	uint64_t stride;   /* bytes from a movie's beginning to the next one's */
+	uint64_t rate;	   /* bytes per second */
+	uint64_t movie_ns; /* the rate, given as the length of a movie; 0: not given */
 	uint64_t chunk;
 	uint64_t buffer;
 	uint64_t preroll;	/* ns of play */
@@ -38,15 +38,15 @@ struct options {
 	uint64_t index;		/* bytes of one index read, 0: none */
 	uint64_t index_every;	/* ns of play between them */
 	uint64_t duration;	/* ns, 0: until stopped */
-	unsigned int buffer_ms;	/* the buffer, given as play-out time; 0: not given */
+	unsigned int buffer_ms; /* the buffer, given as play-out time; 0: not given */
 	unsigned int movies;	/* to play, 0: until stopped */
 	unsigned int titles;	/* movies that lie one after the other */
 	unsigned int depth;
-	unsigned int advice;	/* enum advice */
-	bool buffered;		/* through the page cache */
-	bool cold;		/* drop a movie's cached pages before it begins */
-	bool json;		/* summary as JSON */
-	bool buckets;		/* all of the latencies in it */
+	unsigned int advice; /* enum advice */
+	bool buffered;	     /* through the page cache */
+	bool cold;	     /* drop a movie's cached pages before it begins */
+	bool json;	     /* summary as JSON */
+	bool buckets;	     /* all of the latencies in it */
 };
 
 struct player {
@@ -54,17 +54,17 @@ struct player {
 	struct playout playout;
 	struct io_uring ring;
 	struct report report;
-	struct hist reads;	/* latency of the movie's reads, ns */
-	struct hist indexes;	/* of the index reads */
-	unsigned char *memory;	/* slots of chunk bytes, then one of an index read */
-	uint64_t *begun;	/* per slot: when its read was submitted; the last: index */
-	uint64_t *want;		/* per slot: bytes that the read must bring at least */
+	struct hist reads;     /* latency of the movie's reads, ns */
+	struct hist indexes;   /* of the index reads */
+	unsigned char *memory; /* slots of chunk bytes, then one of an index read */
+	uint64_t *begun;       /* per slot: when its read was submitted; the last: index */
+	uint64_t *want;	       /* per slot: bytes that the read must bring at least */
 	uint64_t slots;
-	uint64_t bytes;		/* read since the start */
+	uint64_t bytes; /* read since the start */
 	uint64_t start;
-	uint64_t window;	/* when mbps was last taken */
+	uint64_t window; /* when mbps was last taken */
 	uint64_t window_bytes;
-	uint64_t dropped;	/* movie before which cached pages were dropped last */
+	uint64_t dropped; /* movie before which cached pages were dropped last */
 	double mbps;
 	int fd;
 };
@@ -169,7 +169,8 @@ static void parse_options(int argc, char **argv, struct options *o)
 	};
 	const struct opt_program program = {
 		.usage = "[OPTION...] FILE|DEVICE",
-		.about = "Plays FILE as a movie: reads ahead of a play-out clock and counts stalls.",
+		.about =
+			"Plays FILE as a movie: reads ahead of a play-out clock and counts stalls.",
 		.positional = "one file or block device to play",
 		.positionals = 1,
 		.opts = opts,
@@ -198,8 +199,8 @@ static int open_movie(struct options *o)
 		die("opening %s: %s", o->path, strerror(errno));
 	size = target_size(fd, o->path);
 	if (o->offset >= size)
-		die("%s ends at byte %llu, before --offset %llu", o->path,
-		    (unsigned long long)size, (unsigned long long)o->offset);
+		die("%s ends at byte %llu, before --offset %llu", o->path, (unsigned long long)size,
+		    (unsigned long long)o->offset);
 	if (!o->movie)
 		o->movie = (size - o->offset) / o->titles / o->chunk * o->chunk;
 	if (!o->movie)

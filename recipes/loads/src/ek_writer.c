@@ -26,14 +26,14 @@ enum sync { SYNC_NONE, SYNC_FDATASYNC, SYNC_RANGE };
 
 struct options {
 	const char *path;
-	uint64_t record;	/* bytes of one write() */
-	uint64_t every;		/* ns from one to the next */
-	uint64_t total;		/* bytes of one recording at most */
-	uint64_t sync_every;	/* bytes */
-	uint64_t duration;	/* ns, 0: until all is written */
-	unsigned int writes;	/* of all recordings, 0: one recording */
-	unsigned int allocate;	/* enum allocate */
-	unsigned int sync;	/* enum sync */
+	uint64_t record;       /* bytes of one write() */
+	uint64_t every;	       /* ns from one to the next */
+	uint64_t total;	       /* bytes of one recording at most */
+	uint64_t sync_every;   /* bytes */
+	uint64_t duration;     /* ns, 0: until all is written */
+	unsigned int writes;   /* of all recordings, 0: one recording */
+	unsigned int allocate; /* enum allocate */
+	unsigned int sync;     /* enum sync */
 	bool sync_thread;
 	bool replace;
 	bool json;
@@ -50,24 +50,24 @@ struct flush {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	pthread_t thread;
-	uint64_t written;	/* bytes that are to be synced */
-	uint64_t synced;	/* bytes that have been */
-	struct hist syncs;	/* ns */
+	uint64_t written;  /* bytes that are to be synced */
+	uint64_t synced;   /* bytes that have been */
+	struct hist syncs; /* ns */
 	int fd;
-	bool end;		/* no more will be written */
+	bool end; /* no more will be written */
 };
 
 struct writer {
 	const struct options *o;
 	struct flush flush;
 	unsigned char *memory;
-	struct hist latency;	/* of write(), ns */
-	struct hist setup;	/* create and allocate, ns; one a recording */
-	struct hist finish;	/* cut and last sync, ns; one a recording */
+	struct hist latency; /* of write(), ns */
+	struct hist setup;   /* create and allocate, ns; one a recording */
+	struct hist finish;  /* cut and last sync, ns; one a recording */
 	uint64_t start;
-	uint64_t stop;		/* now_ns() at which the duration is over */
-	uint64_t late;		/* writes that began after their period */
-	uint64_t worst_delay;	/* from when a write was due to its beginning, ns */
+	uint64_t stop;	      /* now_ns() at which the duration is over */
+	uint64_t late;	      /* writes that began after their period */
+	uint64_t worst_delay; /* from when a write was due to its beginning, ns */
 };
 
 static void parse_options(int argc, char **argv, struct options *o)

@@ -11,8 +11,7 @@ unsigned int hist_bucket(uint64_t value)
 	if (value < SUB)
 		return (unsigned int)value;
 	e = 63 - (unsigned int)__builtin_clzll(value);
-	return ((e - HIST_BITS + 1) << HIST_BITS) +
-	       (unsigned int)(value >> (e - HIST_BITS)) % SUB;
+	return ((e - HIST_BITS + 1) << HIST_BITS) + (unsigned int)(value >> (e - HIST_BITS)) % SUB;
 }
 
 uint64_t hist_upper(unsigned int bucket)

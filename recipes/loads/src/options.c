@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPTS	32
-#define MAX_TIME	UINT64_C(1000000000000000)
+#define MAX_OPTS 32
+#define MAX_TIME UINT64_C(1000000000000000)
 /* getopt_long() gives this for the first option of a table */
-#define FIRST		256
+#define FIRST 256
 
 struct unit {
 	const char *name;
@@ -145,18 +145,20 @@ static void set(const struct opt *o, const char *text)
 		return;
 	case OPT_COUNT:
 		if (!parse_count(o, text, &n))
-			die_usage("--%s: '%s' is not a whole number from %llu to %llu", o->name, text,
-				  (unsigned long long)o->min, (unsigned long long)o->max);
+			die_usage("--%s: '%s' is not a whole number from %llu to %llu", o->name,
+				  text, (unsigned long long)o->min, (unsigned long long)o->max);
 		*(unsigned int *)o->to = (unsigned int)n;
 		return;
 	case OPT_BYTES:
 		if (!parse_bytes(text, &n))
-			die_usage("--%s: '%s' is not a number of bytes such as 4096, 100M or 41.9MB",
-				  o->name, text);
+			die_usage(
+				"--%s: '%s' is not a number of bytes such as 4096, 100M or 41.9MB",
+				o->name, text);
 		break;
 	case OPT_TIME:
 		if (!parse_time(text, &n))
-			die_usage("--%s: '%s' is not a time such as 10, 0.5s or 5ms", o->name, text);
+			die_usage("--%s: '%s' is not a time such as 10, 0.5s or 5ms", o->name,
+				  text);
 		break;
 	}
 	if (n < o->min || (o->max && n > o->max)) {

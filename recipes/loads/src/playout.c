@@ -182,8 +182,8 @@ bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r)
 	    p->next - oldest(p, now) >= p->cfg.slots)
 		return false;
 	ahead = p->next - p->base;
-	if (p->cfg.movies && (p->movies >= p->cfg.movies ||
-			      (p->movies + 1 == p->cfg.movies && ahead >= p->chunks)))
+	if (p->cfg.movies &&
+	    (p->movies >= p->cfg.movies || (p->movies + 1 == p->cfg.movies && ahead >= p->chunks)))
 		return false;
 	p->in_flight++;
 	r->movie = p->movies;

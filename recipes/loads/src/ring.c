@@ -34,8 +34,8 @@ void ring_read(struct io_uring *ring, int fd, void *to, uint64_t bytes, uint64_t
 	sqe->user_data = tag;
 }
 
-void ring_write(struct io_uring *ring, int fd, const void *from, uint64_t bytes,
-		uint64_t offset, uint64_t tag)
+void ring_write(struct io_uring *ring, int fd, const void *from, uint64_t bytes, uint64_t offset,
+		uint64_t tag)
 {
 	struct io_uring_sqe *sqe = entry(ring);
 

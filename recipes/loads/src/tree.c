@@ -66,8 +66,8 @@ static void scale(struct tree *t, uint64_t total)
 	for (int round = 0; round < 8; round++) {
 		have = sum(t);
 		for (unsigned int i = 0; i < t->files; i++)
-			t->file[i].size = clamp((uint64_t)((unsigned __int128)t->file[i].size *
-							   total / have));
+			t->file[i].size = clamp(
+				(uint64_t)((unsigned __int128)t->file[i].size * total / have));
 	}
 	have = sum(t);
 	/* the rest goes to whoever has room */
@@ -75,8 +75,9 @@ static void scale(struct tree *t, uint64_t total)
 		struct tree_file *f = &t->file[i];
 		uint64_t before = f->size;
 
-		f->size = have < total ? clamp(before + total - have) :
-			  before > have - total ? clamp(before - (have - total)) : TREE_MIN_FILE;
+		f->size = have < total		? clamp(before + total - have) :
+			  before > have - total ? clamp(before - (have - total)) :
+						  TREE_MIN_FILE;
 		have = have - before + f->size;
 	}
 }
@@ -102,8 +103,9 @@ static void arrange(struct tree *t, uint64_t *noise)
 	}
 	qsort(sorted, t->files, sizeof(*sorted), by_size);
 	for (unsigned int i = 0; i < t->files; i++)
-		sorted[i].kind = i < configs ? TREE_CONFIG :
-				 i >= t->files - libraries ? TREE_LIBRARY : TREE_ASSET;
+		sorted[i].kind = i < configs		   ? TREE_CONFIG :
+				 i >= t->files - libraries ? TREE_LIBRARY :
+							     TREE_ASSET;
 	to = calloc(t->files, sizeof(*to));
 	if (!to)
 		die("planning %u files: out of memory", t->files);
@@ -172,7 +174,8 @@ void tree_print(const struct tree *t, char *text, unsigned long size)
 
 const char *tree_parse(struct tree *t, const char *text)
 {
-	static const char wrong[] = "it is not the manifest of an application that this program made";
+	static const char wrong[] =
+		"it is not the manifest of an application that this program made";
 	unsigned long long seed, total;
 	unsigned int files;
 	char again[128];

@@ -26,7 +26,7 @@ static void buckets_tile_all_numbers(void **state)
 		assert_true(upper - next <= next >> HIST_BITS);
 		next = upper + 1;
 	}
-	assert_int_equal(next, 0);	/* the last one ends at 2^64 - 1 */
+	assert_int_equal(next, 0); /* the last one ends at 2^64 - 1 */
 }
 
 static void empty_is_zero(void **state)

@@ -27,7 +27,7 @@ static void bytes_with_units(void **state)
 		{ "41.9MB", 41900000 },
 		{ "1.5M", 1572864 },
 		{ "0.698MB", 698000 },
-		{ "0.1K", 102 },	/* rounded down */
+		{ "0.1K", 102 }, /* rounded down */
 	};
 	uint64_t bytes;
 
@@ -41,9 +41,27 @@ static void bytes_with_units(void **state)
 static void bytes_that_are_none(void **state)
 {
 	static const char *const bad[] = {
-		"", " 1", "-1", "+1", "1 ", "1m", "1KB", "1T", "M", "x", "0x10", "1.5", "1.M",
-		".5M", "1.5.5M", "1MBs", "9223372036854775808", "9007199254740992K",
-		"99999999999999999999", "9999999999999999999G", "0.00000000000000000001M",
+		"",
+		" 1",
+		"-1",
+		"+1",
+		"1 ",
+		"1m",
+		"1KB",
+		"1T",
+		"M",
+		"x",
+		"0x10",
+		"1.5",
+		"1.M",
+		".5M",
+		"1.5.5M",
+		"1MBs",
+		"9223372036854775808",
+		"9007199254740992K",
+		"99999999999999999999",
+		"9999999999999999999G",
+		"0.00000000000000000001M",
 	};
 	uint64_t bytes;
 
@@ -55,8 +73,8 @@ static void bytes_that_are_none(void **state)
 static void times(void **state)
 {
 	static const char *const bad[] = {
-		"", "-1", "1m", "nan", "inf", "0x1", "1e3", "1000001", "1.2.3", ".", "1ns", "1 s",
-		"1000001s", "1000000000001us",
+		"",	   "-1",    "1m", "nan", "inf", "0x1",	    "1e3",
+		"1000001", "1.2.3", ".",  "1ns", "1 s", "1000001s", "1000000000001us",
 	};
 	static const struct {
 		const char *text;

@@ -16,8 +16,8 @@
 #include "playout.h"
 #include "util.h"
 
-#define SEC	NSEC_PER_SEC
-#define MSEC	NSEC_PER_MSEC
+#define SEC  NSEC_PER_SEC
+#define MSEC NSEC_PER_MSEC
 
 /* 1000 bytes/s in chunks of 100: one chunk is 100 ms */
 static const struct playout_cfg small = {
@@ -111,7 +111,7 @@ static void late_look_dates_the_stall_back(void **state)
 	(void)state;
 	start(&p, &small, 0);
 	feed(&p, 10, 0);
-	feed(&p, 5, 3 * SEC);	/* nobody looked between 0 and 3 s */
+	feed(&p, 5, 3 * SEC); /* nobody looked between 0 and 3 s */
 	assert_int_equal(stats(&p, 3 * SEC).stalls, 1);
 	assert_int_equal(stats(&p, 3 * SEC).stall_ns, 2 * SEC);
 	playout_free(&p);
@@ -127,7 +127,7 @@ static void recent_forgets_after_10_s(void **state)
 	cfg.movie = 40000;
 	start(&p, &cfg, 0);
 	feed(&p, 10, 0);
-	feed(&p, 300, 2 * SEC);	/* the stall ends at 2 s */
+	feed(&p, 300, 2 * SEC); /* the stall ends at 2 s */
 	assert_int_equal(stats(&p, 12 * SEC - 1).recent, 1);
 	assert_int_equal(stats(&p, 12 * SEC).recent, 0);
 	assert_int_equal(stats(&p, 12 * SEC).stalls, 1);
@@ -143,7 +143,7 @@ static void a_gap_in_the_data_is_no_data(void **state)
 	start(&p, &small, 0);
 	assert_true(playout_next_read(&p, 0, &a));
 	assert_true(playout_next_read(&p, 0, &b));
-	assert_false(playout_next_read(&p, 0, &b));	/* depth */
+	assert_false(playout_next_read(&p, 0, &b)); /* depth */
 	playout_done(&p, b.seq, 0);
 	assert_int_equal(stats(&p, 0).buffered, 0);
 	playout_done(&p, a.seq, 0);
@@ -179,7 +179,7 @@ static void a_new_movie_is_no_stall(void **state)
 	(void)state;
 	cfg.movie = 1500;
 	start(&p, &cfg, 0);
-	feed(&p, 17, 0);	/* on with its beginning: two chunks too many */
+	feed(&p, 17, 0); /* on with its beginning: two chunks too many */
 	assert_true(playout_next_read(&p, 0, &old));
 	assert_int_equal(old.movie, 0);
 	assert_int_equal(old.chunk, 2);
@@ -225,7 +225,7 @@ static void the_last_bytes_end_a_stall(void **state)
 	feed(&p, 10, 0);
 	feed(&p, 1, 2 * SEC);
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_BUFFERING);
-	feed(&p, 1, 2 * SEC);	/* 200 bytes, less than re-buffering, but all */
+	feed(&p, 1, 2 * SEC); /* 200 bytes, less than re-buffering, but all */
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_PLAYING);
 	playout_free(&p);
 }
@@ -294,7 +294,7 @@ static void the_last_movie_is_the_end(void **state)
 	cfg.movie = 1200;
 	cfg.movies = 2;
 	start(&p, &cfg, 0);
-	feed(&p, 13, 0);	/* beyond the end of the first */
+	feed(&p, 13, 0); /* beyond the end of the first */
 	assert_int_equal(stats(&p, 1200 * MSEC).movies, 1);
 	feed(&p, 12, 2 * SEC);
 	assert_false(playout_next_read(&p, 2 * SEC, &r));
@@ -339,17 +339,17 @@ static void refuses_what_cannot_work(void **state)
 	struct playout p;
 
 	(void)state;
-#define REFUSED(field, value)						\
-	do {								\
-		cfg = small;						\
-		cfg.field = (value);					\
-		assert_non_null(playout_init(&p, &cfg, 0));		\
+#define REFUSED(field, value)                               \
+	do {                                                \
+		cfg = small;                                \
+		cfg.field = (value);                        \
+		assert_non_null(playout_init(&p, &cfg, 0)); \
 	} while (0)
 	REFUSED(rate, 0);
 	REFUSED(rate, PLAYOUT_MAX_RATE + 1);
 	REFUSED(chunk, 0);
 	REFUSED(slots, 0);
-	REFUSED(slots, 11);	/* pre-roll alone is 10 chunks */
+	REFUSED(slots, 11); /* pre-roll alone is 10 chunks */
 	REFUSED(movie, 0);
 	REFUSED(movie, UINT64_MAX / 2);
 	REFUSED(chunk, UINT64_MAX / 2);
@@ -404,7 +404,7 @@ static void one_random_run(uint64_t seed)
 {
 	struct flight flight[16];
 	unsigned int flying = 0;
-	uint64_t *holds;	/* per slot: sequence number that it holds or awaits */
+	uint64_t *holds; /* per slot: sequence number that it holds or awaits */
 	uint64_t now, begin, expect_seq = 0, stalled = 0, played = 0, last_movie = 0;
 	uint64_t last_pos = 0, playing_ns = 0, latency, chunks, indexed = 0, index_movie = 0;
 	struct playout_cfg cfg;
@@ -455,7 +455,8 @@ static void one_random_run(uint64_t seed)
 			if (cfg.index_every && r.seq - p.base < chunks)
 				assert_int_equal(indexed, 1 + (r.seq - p.base) / cfg.index_every);
 			assert_int_equal(r.bytes, r.chunk == chunks - 1 ?
-				cfg.movie - (chunks - 1) * cfg.chunk : cfg.chunk);
+							  cfg.movie - (chunks - 1) * cfg.chunk :
+							  cfg.chunk);
 			assert_int_equal(r.seq, expect_seq++);
 			assert_int_equal(r.slot, r.seq % cfg.slots);
 			assert_int_equal(r.chunk, (r.seq - p.base) % chunks);
@@ -521,8 +522,8 @@ static void one_random_run(uint64_t seed)
 	{
 		double want = (double)playing_ns / 1e9 * (double)cfg.rate;
 		double got = (double)(played + last_pos);
-		double slack = (2.0 + (double)cfg.rate / 1e9) *
-			       (2.0 + (double)(p.movies + p.stalls));
+		double slack =
+			(2.0 + (double)cfg.rate / 1e9) * (2.0 + (double)(p.movies + p.stalls));
 
 		if (want - got > slack || got - want > slack)
 			fail_msg("seed %llu: played %.0f bytes, the clock says %.0f",

@@ -43,12 +43,10 @@ static void print(const struct check *c, const struct reader_counts *n)
 {
 	printf("{\"records\":%" PRIu64 ",\"runs\":%" PRIu64 ",\"wrong\":%" PRIu64
 	       ",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64
-	       ",\"damage\":%" PRIu64 ",\"torn\":%" PRIu64
-	       ",\"last_run\":%" PRIu64 ",\"last_index\":%" PRIu64
-	       ",\"last_monotonic_ns\":%" PRIu64 "}\n",
-	       n->of[READER_RECORD], c->runs, c->wrong, n->of[READER_GAP], n->lost,
-	       n->missing, n->of[READER_DAMAGE], n->of[READER_TORN], c->at.run, c->at.index,
-	       c->monotonic_ns);
+	       ",\"damage\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"last_run\":%" PRIu64
+	       ",\"last_index\":%" PRIu64 ",\"last_monotonic_ns\":%" PRIu64 "}\n",
+	       n->of[READER_RECORD], c->runs, c->wrong, n->of[READER_GAP], n->lost, n->missing,
+	       n->of[READER_DAMAGE], n->of[READER_TORN], c->at.run, c->at.index, c->monotonic_ns);
 }
 
 int bench_check(const struct recorder_config *config, const char *channel)

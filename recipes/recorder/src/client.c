@@ -22,21 +22,21 @@
 #define OPEN_TIMEOUT_MS 10000
 /* a Unix socket takes messages that are this much smaller than its buffer */
 #define MESSAGE_COST 64u
-#define SEND_BUFFER (4 << 20)
+#define SEND_BUFFER  (4 << 20)
 
 struct ek_writer {
 	struct ek_channel channel;
 	enum ek_way way;
-	int socket; /* -1: none */
-	int bell; /* eventfd of the ring */
+	int socket;	       /* -1: none */
+	int bell;	       /* eventfd of the ring */
 	struct ekr_ring *ring; /* NULL: none */
 	size_t ring_size;
 	uint32_t slots, stride; /* our own copies */
-	uint64_t head; /* slots filled */
-	uint64_t sequence; /* of the next record */
+	uint64_t head;		/* slots filled */
+	uint64_t sequence;	/* of the next record */
 	uint64_t lost;
 	uint64_t token; /* of the last sync */
-	bool gone; /* the recorder has */
+	bool gone;	/* the recorder has */
 	char error[256];
 };
 

@@ -35,10 +35,10 @@ struct options {
 	const char *channel;
 	const char *config;
 	struct recorder_config recorder;
-	uint64_t record;	 /* bytes, 0: the channel's record_size */
-	uint64_t every_ns;	 /* 0: the channel's period, or 5 ms */
+	uint64_t record;   /* bytes, 0: the channel's record_size */
+	uint64_t every_ns; /* 0: the channel's period, or 5 ms */
 	uint64_t writes, sets;
-	uint64_t priority;	 /* SCHED_FIFO, 0: none */
+	uint64_t priority; /* SCHED_FIFO, 0: none */
 	enum ek_way way;
 	bool check, json;
 };
@@ -105,10 +105,9 @@ static int parse(int argc, char **argv, struct options *o)
 	};
 	int option;
 
-	*o = (struct options){ .config = CONFIG_DIR,
-			       .way = EK_BY_SOCKET,
-			       .writes = 10000,
-			       .sets = 1 };
+	*o = (struct options){
+		.config = CONFIG_DIR, .way = EK_BY_SOCKET, .writes = 10000, .sets = 1
+	};
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case 'r':
@@ -116,7 +115,8 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'w':
 			if (!parse_count(optarg, WRITES_MAX, &o->writes))
-				return usage("--writes: not a number from 1 to 100000000: ", optarg);
+				return usage("--writes: not a number from 1 to 100000000: ",
+					     optarg);
 			break;
 		case 's':
 			if (!parse_count(optarg, SETS_MAX, &o->sets))
@@ -285,9 +285,9 @@ static void print(const struct options *o, const struct set *sets, const struct 
 		       "submit   min %.1f, avg %.1f, median %.1f, p99 %.1f, p99.99 %.1f, max %.1f us\n"
 		       "late %" PRIu64 ", lost %" PRIu64 " of all sets\n",
 		       o->way == EK_BY_RING ? "ring" : "socket", o->record, us(o->every_ns) / 1e3,
-		       o->writes, o->sets, us(worst->min_ns),
-		       us(worst->sum_ns) / (double)o->writes, us(worst->p50_ns), us(worst->p99_ns),
-		       us(worst->p9999_ns), us(worst->max_ns), late, lost);
+		       o->writes, o->sets, us(worst->min_ns), us(worst->sum_ns) / (double)o->writes,
+		       us(worst->p50_ns), us(worst->p99_ns), us(worst->p9999_ns), us(worst->max_ns),
+		       late, lost);
 		if (after->known)
 			printf("durable  p99 %.1f, max %.1f ms since the recorder began; %" PRIu64
 			       " later than the window, %" PRIu64 " lost\n",
@@ -300,9 +300,8 @@ static void print(const struct options *o, const struct set *sets, const struct 
 	       ",\"p99_us\":%.1f,\"p9999_us\":%.1f,\"max_us\":%.1f,\"late\":%" PRIu64
 	       ",\"lost\":%" PRIu64 ",\"sets_max_us\":[",
 	       o->way == EK_BY_RING ? "ring" : "socket", o->record, us(o->every_ns), o->writes,
-	       o->sets, us(worst->min_ns), us(worst->sum_ns) / (double)o->writes,
-	       us(worst->p50_ns), us(worst->p99_ns), us(worst->p9999_ns), us(worst->max_ns), late,
-	       lost);
+	       o->sets, us(worst->min_ns), us(worst->sum_ns) / (double)o->writes, us(worst->p50_ns),
+	       us(worst->p99_ns), us(worst->p9999_ns), us(worst->max_ns), late, lost);
 	for (uint64_t k = 0; k < o->sets; k++)
 		printf("%s%.1f", k ? "," : "", us(sets[k].max_ns));
 	fputs("],\"durable\":", stdout);

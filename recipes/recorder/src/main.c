@@ -19,7 +19,8 @@ static const struct command {
 	{ "verify", cmd_verify, "read all of it and say what is not as it should be" },
 	{ "export", cmd_export, "a channel, or a part of it, as MCAP or CSV" },
 	{ "write", cmd_write, "record what comes from standard input or a FIFO" },
-	{ "bench", cmd_bench, "how long a writer waits, and how long until records are on the medium" },
+	{ "bench", cmd_bench,
+	  "how long a writer waits, and how long until records are on the medium" },
 };
 
 static int usage(FILE *to, int status)

@@ -29,29 +29,29 @@ struct reader {
 	struct reader_options options;
 	int dir; /* the channel's directory */
 	struct reader_pace pace;
-	struct reader_file file; /* the segment that is read */
+	struct reader_file file;  /* the segment that is read */
 	struct reader_file heads; /* for a look at heads beside it */
 	struct reader_uses uses;
-	size_t next; /* in uses: the one to read after this */
-	struct reader_use use; /* that is read, if `open` */
-	bool open; /* there is a use that is read */
-	bool told_head; /* the damage of the next use's head was given */
-	bool waiting; /* at the end of the newest, when following */
-	bool silent; /* passing over what was there before */
-	unsigned int polls; /* at the end, since all heads were read */
+	size_t next;		 /* in uses: the one to read after this */
+	struct reader_use use;	 /* that is read, if `open` */
+	bool open;		 /* there is a use that is read */
+	bool told_head;		 /* the damage of the next use's head was given */
+	bool waiting;		 /* at the end of the newest, when following */
+	bool silent;		 /* passing over what was there before */
+	unsigned int polls;	 /* at the end, since all heads were read */
 	struct timespec changed; /* the directory, when they were */
-	uint8_t boot[16]; /* the newest: whose monotonic clock a range means */
+	uint8_t boot[16];	 /* the newest: whose monotonic clock a range means */
 
-	uint64_t offset; /* of the next record */
-	uint64_t batch; /* that the record before it is of */
-	bool in_batch; /* `batch` is known */
-	uint64_t use_last; /* sequence of the last record of this use */
-	bool use_any; /* there was one */
+	uint64_t offset;       /* of the next record */
+	uint64_t batch;	       /* that the record before it is of */
+	bool in_batch;	       /* `batch` is known */
+	uint64_t use_last;     /* sequence of the last record of this use */
+	bool use_any;	       /* there was one */
 	uint64_t before_first; /* first_sequence of the use before */
-	bool repeats; /* what this use begins with was given already */
+	bool repeats;	       /* what this use begins with was given already */
 
-	uint64_t last; /* sequence of the last record, of all uses */
-	bool any, in_range; /* there was one; it was in the range */
+	uint64_t last;	     /* sequence of the last record, of all uses */
+	bool any, in_range;  /* there was one; it was in the range */
 	const char *because; /* why sequences may be missing before the next record */
 
 	struct reader_event held; /* comes after the one that was given */

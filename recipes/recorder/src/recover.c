@@ -25,7 +25,7 @@ struct scan {
 	uint64_t last_sequence;
 	int64_t last_realtime_ns;
 	uint64_t end;
-	uint64_t next;			/* sequence that follows, whether it counts or not; 0: any */
+	uint64_t next; /* sequence that follows, whether it counts or not; 0: any */
 };
 
 /* blocks that cannot be read are zeros: no record */
@@ -65,7 +65,8 @@ static bool is_restart(const struct ekr_record_head *head)
 static uint64_t first_of(const struct ekr_record_head *head)
 {
 	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
-	bool several = head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) && gap->count_lost;
+	bool several = head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
+		       gap->count_lost;
 
 	return several ? head->sequence - gap->count_lost + 1 : head->sequence;
 }

@@ -131,7 +131,8 @@ void session_end(struct session *s, uint32_t code)
 		/* the last ones that found no place are followed by none that would tell */
 		intake_expect(&s->channel->intake,
 			      s->first + s->ring.tail +
-				      atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed));
+				      atomic_load_explicit(&s->ring.map->lost,
+							   memory_order_relaxed));
 		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
@@ -259,7 +260,8 @@ static void take_open(struct session *s, const void *message, size_t length)
 	code = why_not(c, open.way, why);
 	if (!code && s->ingest->session_count > SESSIONS_MAX) {
 		code = EBUSY;
-		snprintf(why, sizeof(why), "channel %s: the recorder has all the connections that it takes",
+		snprintf(why, sizeof(why),
+			 "channel %s: the recorder has all the connections that it takes",
 			 c->config.name);
 	}
 	if (!code && open.way == EKR_BY_RING && open_ring(s, c, &e)) {

@@ -15,9 +15,9 @@
 #include "reader.h"
 #include "recording.h"
 
-#define SIZE (64u << 10)
+#define SIZE   (64u << 10)
 #define RECORD 1000u
-#define MOST 4000
+#define MOST   4000
 
 /* The medium cannot read what overlaps this block; 0: it can. */
 static uint64_t bad_block;

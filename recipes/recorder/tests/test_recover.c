@@ -33,7 +33,9 @@ static void use(unsigned int i, uint64_t generation, uint64_t first, unsigned in
 		size_t used = 0;
 
 		for (int n = 0; n < 20; n++) {
-			const struct record r = { .sequence = sequence++, .length = 100, .payload = scratch };
+			const struct record r = { .sequence = sequence++,
+						  .length = 100,
+						  .payload = scratch };
 
 			used += batch_append(at + used, &r);
 		}
