@@ -144,7 +144,7 @@ endif
 # --- the image -------------------------------------------------------------
 
 ROOMS := conf recipes/agent recipes/recorder recipes/loads recipes/demo webui
-ROOM_SOURCES := $(shell find $(ROOMS) -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
+ROOM_SOURCES := $(shell find $(ROOMS) recipes/common -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
 # not what only runs the finished image
 IMAGE_SOURCES := $(shell find recipes/image/rootfs -type f) $(addprefix recipes/image/,build build-root packages masked-units genimage.cfg grub.cfg cmdline)
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/packages recipes/image/build-root).tar
@@ -181,13 +181,13 @@ LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $
 # the kernels of the full bench beside 6.12
 BENCH_KERNELS := 7.3
 
-$(LOADS)/ek-player: $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(LOADS)/ek-player: $(wildcard recipes/common/*.[ch]) $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 	@$(call stage,loads)
 	[ -e $(LOADS)/build.ninja ] || $(ENTER) meson setup $(LOADS) recipes/loads --prefix=/usr > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	$(ENTER) meson compile -C $(LOADS) > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	touch $@
 
-$(RECORDER)/ek-recorder: $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(RECORDER)/ek-recorder: $(wildcard recipes/common/*.[ch]) $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 	@$(call stage,recorder)
 	[ -e $(RECORDER)/build.ninja ] || $(ENTER) meson setup $(RECORDER) recipes/recorder --prefix=/usr -Dtests=disabled > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	$(ENTER) meson compile -C $(RECORDER) > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }

@@ -9,15 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/units.h"
+
 #define MAX_OPTS 32
 #define MAX_TIME UINT64_C(1000000000000000)
 /* getopt_long() gives this for the first option of a table */
 #define FIRST 256
-
-struct unit {
-	const char *name;
-	uint64_t factor;
-};
 
 void die_usage(const char *fmt, ...)
 {
@@ -31,84 +28,14 @@ void die_usage(const char *fmt, ...)
 	exit(2);
 }
 
-/* NUMBER[.NUMBER][UNIT], exact and rounded down; at most limit */
-static bool parse_quantity(const char *text, const struct unit *units, uint64_t limit,
-			   uint64_t *value)
+static bool parse_time(const char *text, uint64_t *ns)
 {
-	size_t whole = strspn(text, "0123456789"), decimals = 0;
-	const char *unit = text + whole, *fraction = unit;
-	unsigned __int128 n = 0, scale = 1;
-
-	if (!whole)
-		return false;
-	if (*unit == '.') {
-		fraction = unit + 1;
-		decimals = strspn(fraction, "0123456789");
-		unit = fraction + decimals;
-		if (!decimals)
-			return false;
-	}
-	/* 10^18 leaves room for the product with any factor */
-	if (whole + decimals > 19)
-		return false;
-	for (const char *c = text; c < unit; c++) {
-		if (*c == '.')
-			continue;
-		n = n * 10 + (unsigned int)(*c - '0');
-		if (c >= fraction && decimals)
-			scale *= 10;
-	}
-	for (; units->name; units++) {
-		if (strcmp(unit, units->name) != 0)
-			continue;
-		/* half a byte, half a nanosecond: not meant */
-		if (units->factor == 1 && decimals)
-			return false;
-		n = n * units->factor / scale;
-		if (n > limit)
-			return false;
-		*value = (uint64_t)n;
-		return true;
-	}
-	return false;
-}
-
-bool parse_bytes(const char *text, uint64_t *bytes)
-{
-	static const struct unit units[] = {
-		{ "", 1 },
-		{ "k", UINT64_C(1) << 10 },
-		{ "K", UINT64_C(1) << 10 },
-		{ "M", UINT64_C(1) << 20 },
-		{ "G", UINT64_C(1) << 30 },
-		{ "kB", UINT64_C(1000) },
-		{ "MB", UINT64_C(1000000) },
-		{ "GB", UINT64_C(1000000000) },
-		{ NULL, 0 },
-	};
-
-	/* offsets are signed in the kernel */
-	return parse_quantity(text, units, INT64_MAX, bytes);
-}
-
-bool parse_time(const char *text, uint64_t *ns)
-{
-	static const struct unit units[] = {
-		{ "", UINT64_C(1000000000) },
-		{ "s", UINT64_C(1000000000) },
-		{ "ms", UINT64_C(1000000) },
-		{ "us", UINT64_C(1000) },
-		{ NULL, 0 },
-	};
-
-	return parse_quantity(text, units, MAX_TIME, ns);
+	return parse_seconds(text, ns) && *ns <= MAX_TIME;
 }
 
 static bool parse_count(const struct opt *o, const char *text, uint64_t *n)
 {
-	static const struct unit units[] = { { "", 1 }, { NULL, 0 } };
-
-	return parse_quantity(text, units, o->max, n) && *n >= o->min;
+	return parse_number(text, n) && *n >= o->min && *n <= o->max;
 }
 
 static void choose(const struct opt *o, const char *text)
@@ -191,7 +118,7 @@ static _Noreturn void help(const struct opt_program *program)
 	if (bytes)
 		puts("BYTES: K M G are powers of 1024, kB MB GB powers of 1000.");
 	if (time)
-		puts("TIME: seconds, or with s, ms or us.");
+		puts("TIME: seconds, or with ns, us, ms, s, min, h or d.");
 	exit(fflush(stdout) ? 1 : 0);
 }
 

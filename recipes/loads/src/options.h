@@ -14,7 +14,7 @@ enum opt_kind {
 	OPT_FLAG,	/* bool: set */
 	OPT_TEXT,	/* const char * */
 	OPT_BYTES,	/* uint64_t, bytes */
-	OPT_TIME,	/* uint64_t, ns */
+	OPT_TIME,	/* uint64_t, ns; at most 10^6 s */
 	OPT_COUNT,	/* unsigned int, a whole number from min to max */
 	OPT_CHOICE,	/* unsigned int, index of one of choices */
 };
@@ -43,15 +43,6 @@ struct opt_program {
  * between and after the positional arguments, which end up in argv[result...].
  */
 int opt_parse(int argc, char **argv, const struct opt_program *program);
-
-/*
- * Bytes: a number with an optional unit, K k M G (powers of 1024) or kB MB GB
- * (powers of 1000); decimals only with a unit. False if it is anything else,
- * or too large.
- */
-bool parse_bytes(const char *text, uint64_t *bytes);
-/* A time of at most 10^6 seconds as ns: decimals allowed; s, ms or us, without a unit seconds. */
-bool parse_time(const char *text, uint64_t *ns);
 
 /* "PROGRAM: message" to standard error, then exit with status 2 */
 _Noreturn void die_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -182,6 +182,8 @@ def test_loader_writes_only_when_told_and_only_its_region(movie: str) -> None:
         ([PLAYER, "--depth", "65", "F"], 2, "--depth: '65' is not a whole number from 1 to 64"),
         ([PLAYER, "--titles", "0", "F"], 2, "--titles"),
         ([PLAYER, "--duration", "1m", "F"], 2, "--duration: '1m' is not a time"),
+        # more than 10^6 s
+        ([PLAYER, "--duration", "1000001", "F"], 2, "--duration: '1000001' is not a time"),
         ([PLAYER, "--buffer", "8M", "F"], 2, "the buffer must hold"),
         ([PLAYER, "--pre-roll", "0", "F"], 2, "pre-roll and re-buffering must be longer"),
         ([PLAYER, "--nonsense", "F"], 2, "there is no option --nonsense"),

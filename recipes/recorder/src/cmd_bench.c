@@ -19,11 +19,12 @@
 
 #include <systemd/sd-json.h>
 
+#include "../../common/units.h"
 #include "bench.h"
+#include "cli.h"
 #include "clock.h"
 #include "commands.h"
 #include "ek_recorder.h"
-#include "units.h"
 
 #define SETS_MAX     100u
 #define WRITES_MAX   100000000u
@@ -72,19 +73,9 @@ static const char help[] =
 	"  --json           one object\n\n"
 	"Status 1: it failed, or records were lost or late; 2: wrong usage.\n";
 
-static int usage(const char *message, const char *what)
-{
-	fprintf(stderr, "ek-recorder bench: %s%s (see --help)\n", message, what);
-	return 2;
-}
-
 static bool parse_count(const char *text, uint64_t most, uint64_t *to)
 {
-	char *end;
-
-	errno = 0;
-	*to = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno && *to >= 1 && *to <= most;
+	return parse_number(text, to) && *to >= 1 && *to <= most;
 }
 
 /* -1: go on; else the exit status */
@@ -115,25 +106,30 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'w':
 			if (!parse_count(optarg, WRITES_MAX, &o->writes))
-				return usage("--writes: not a number from 1 to 100000000: ",
-					     optarg);
+				return cli_usage(
+					"bench",
+					"--writes: not a number from 1 to 100000000: ", optarg);
 			break;
 		case 's':
 			if (!parse_count(optarg, SETS_MAX, &o->sets))
-				return usage("--sets: not a number from 1 to 100: ", optarg);
+				return cli_usage("bench",
+						 "--sets: not a number from 1 to 100: ", optarg);
 			break;
 		case 'b':
 			if (!parse_bytes(optarg, &o->record) || o->record < BENCH_RECORD_MIN ||
 			    o->record > EKR_RECORD_MAX)
-				return usage("--record: not a size from 64 to 1MiB: ", optarg);
+				return cli_usage("bench",
+						 "--record: not a size from 64 to 1MiB: ", optarg);
 			break;
 		case 'e':
 			if (!parse_duration(optarg, &o->every_ns) || !o->every_ns)
-				return usage("--every: not a time, such as 5ms: ", optarg);
+				return cli_usage("bench",
+						 "--every: not a time, such as 5ms: ", optarg);
 			break;
 		case 'p':
 			if (!parse_count(optarg, 99, &o->priority))
-				return usage("--priority: not a number from 1 to 99: ", optarg);
+				return cli_usage("bench",
+						 "--priority: not a number from 1 to 99: ", optarg);
 			break;
 		case 'k':
 			o->check = true;
@@ -152,7 +148,7 @@ static int parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (argc - optind != 1)
-		return usage("give a channel", "");
+		return cli_usage("bench", "give a channel", "");
 	o->channel = argv[optind];
 	return -1;
 }
@@ -386,7 +382,7 @@ int cmd_bench(int argc, char **argv)
 		return 2;
 	}
 	if (!config_name_ok(o.channel))
-		return usage("not the name of a channel: ", o.channel);
+		return cli_usage("bench", "not the name of a channel: ", o.channel);
 	if (o.check)
 		return bench_check(&o.recorder, o.channel);
 	if (prepare(&o))

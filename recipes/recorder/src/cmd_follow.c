@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../common/units.h"
 #include "clock.h"
 #include "commands.h"
 #include "reader_out.h"
-#include "units.h"
 
 struct follow {
 	enum reader_form form;

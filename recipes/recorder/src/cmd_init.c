@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ek-recorder init: makes what a recorder would make, and waits for it. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
 #include "channel.h"
+#include "cli.h"
 #include "commands.h"
 #include "load.h"
 #include "log.h"
@@ -71,34 +71,15 @@ static int init(const char *dir)
 	return fflush(stdout) ? 1 : status;
 }
 
+static const char help[] =
+	"Usage: ek-recorder init [--config DIR]\n\n"
+	"Checks the configuration, makes the segments of all channels that are missing,\n"
+	"and ends. Status 1: a channel has none; 2: the configuration is none.\n";
+
 int cmd_init(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	const char *dir = CONFIG_DIR;
-	int option;
+	int status = cli_config(argc, argv, help, &dir, NULL);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			dir = optarg;
-			break;
-		case 'h':
-			puts("Usage: ek-recorder init [--config DIR]\n\n"
-			     "Checks the configuration, makes the segments of all channels that are missing,\n"
-			     "and ends. Status 1: a channel has none; 2: the configuration is none.");
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (optind != argc) {
-		fprintf(stderr, "ek-recorder init: '%s' is one argument too many (see --help)\n",
-			argv[optind]);
-		return 2;
-	}
-	return init(dir);
+	return status < 0 ? init(dir) : status;
 }

@@ -4,7 +4,6 @@
  * and feeds the watchdog each second, and ends everything in order.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +16,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "channel.h"
+#include "cli.h"
 #include "clock.h"
 #include "commands.h"
 #include "ingest.h"
@@ -245,33 +245,13 @@ static int run(const char *dir)
 	return 0;
 }
 
+static const char help[] = "Usage: ek-recorder run [--config DIR]\n\n"
+			   "Records all channels of DIR (default " CONFIG_DIR ") until SIGTERM.\n";
+
 int cmd_run(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	const char *dir = CONFIG_DIR;
-	int option;
+	int status = cli_config(argc, argv, help, &dir, NULL);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			dir = optarg;
-			break;
-		case 'h':
-			puts("Usage: ek-recorder run [--config DIR]\n\n"
-			     "Records all channels of DIR (default " CONFIG_DIR ") until SIGTERM.");
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (optind != argc) {
-		fprintf(stderr, "ek-recorder run: '%s' is one argument too many (see --help)\n",
-			argv[optind]);
-		return 2;
-	}
-	return run(dir);
+	return status < 0 ? run(dir) : status;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ek-recorder status: the statistics of the running recorder, for people. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <systemd/sd-json.h>
 
+#include "cli.h"
 #include "clock.h"
 #include "commands.h"
 #include "config.h"
@@ -97,41 +97,20 @@ static int print(const char *path)
 	return ret;
 }
 
+static const char help[] = "Usage: ek-recorder status [--json] [--config DIR]\n\n"
+			   "Status 1: the recorder does not run; 2: wrong usage.\n";
+
 int cmd_status(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	const char *dir = CONFIG_DIR;
 	struct recorder_config config;
 	struct error e;
 	char path[256];
-	int option, json = 0;
+	bool json = false;
+	int status = cli_config(argc, argv, help, &dir, &json);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'c':
-			dir = optarg;
-			break;
-		case 'j':
-			json = 1;
-			break;
-		case 'h':
-			puts("Usage: ek-recorder status [--json] [--config DIR]\n\n"
-			     "Status 1: the recorder does not run; 2: wrong usage.");
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (optind != argc) {
-		fprintf(stderr, "ek-recorder status: '%s' is one argument too many (see --help)\n",
-			argv[optind]);
-		return 2;
-	}
+	if (status >= 0)
+		return status;
 	snprintf(path, sizeof(path), "%.200s/recorder.conf", dir);
 	if (config_recorder(path, &config, &e) == -EINVAL) {
 		fprintf(stderr, "ek-recorder status: %s\n", e.text);

@@ -14,9 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../common/units.h"
+#include "cli.h"
 #include "commands.h"
 #include "ek_recorder.h"
-#include "units.h"
 #include "wire.h"
 
 struct options {
@@ -39,12 +40,6 @@ static const char help[] =
 	"  --socket PATH  of the recorder (default " EKR_SOCKET ")\n\n"
 	"Status 1: it failed, or records were lost or left out; 2: wrong usage.\n";
 
-static int usage(const char *message, const char *what)
-{
-	fprintf(stderr, "ek-recorder write: %s%s (see --help)\n", message, what);
-	return 2;
-}
-
 /* -1: go on; else the exit status */
 static int parse(int argc, char **argv, struct options *o)
 {
@@ -64,7 +59,8 @@ static int parse(int argc, char **argv, struct options *o)
 		switch (option) {
 		case 's':
 			if (!parse_bytes(optarg, &o->size) || !o->size || o->size > EKR_RECORD_MAX)
-				return usage("--size: not a size from 1 to 1MiB: ", optarg);
+				return cli_usage("write",
+						 "--size: not a size from 1 to 1MiB: ", optarg);
 			break;
 		case 'r':
 			o->way = EK_BY_RING;
@@ -86,7 +82,7 @@ static int parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (argc - optind < 1 || argc - optind > 2)
-		return usage("give a channel, and a file or nothing", "");
+		return cli_usage("write", "give a channel, and a file or nothing", "");
 	o->channel = argv[optind];
 	o->file = argc - optind == 2 ? argv[optind + 1] : NULL;
 	return -1;

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/units.h"
 #include "batch.h"
 #include "clock.h"
-#include "units.h"
 #include "wire.h"
 
 #define MIB	  (UINT64_C(1) << 20)
@@ -77,7 +77,7 @@ struct amount {
 static int put_number(struct parse *p, const struct key *k, const char *value)
 {
 	uint64_t n = 0;
-	char why[96], *end;
+	char why[96];
 
 	switch (k->kind) {
 	case BYTES:
@@ -96,9 +96,7 @@ static int put_number(struct parse *p, const struct key *k, const char *value)
 			return 1;
 		return bad(p, k->name, value, "neither a size such as 8MiB nor a time such as 4s");
 	default:
-		errno = 0;
-		n = strtoull(value, &end, 10);
-		if (*value < '0' || *value > '9' || *end || errno)
+		if (!parse_number(value, &n))
 			return bad(p, k->name, value, "not a whole number");
 	}
 	if (n < k->least || n > k->most) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "error.h"
 
 /*
  * Polls at the end between two looks at all heads. In between, only that of the
@@ -57,7 +58,7 @@ struct reader {
 	struct reader_event held; /* comes after the one that was given */
 	bool holding;
 	struct reader_counts counts;
-	char error[256];
+	struct error error;
 };
 
 static const char *const kind_names[READER_KINDS] = {
@@ -82,20 +83,6 @@ const char *reader_gap_name(uint32_t reason)
 		return "writer";
 	}
 	return "unknown";
-}
-
-static int __attribute__((format(printf, 3, 4))) fail(struct reader *r, int err, const char *fmt,
-						      ...)
-{
-	size_t used;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(r->error, sizeof(r->error), fmt, ap);
-	va_end(ap);
-	used = strlen(r->error);
-	snprintf(r->error + used, sizeof(r->error) - used, ": %s", strerror(-err));
-	return err;
 }
 
 static bool stopping(const struct reader *r)
@@ -370,7 +357,7 @@ static int list_again(struct reader *r)
 	r->polls = 0;
 	if (err) {
 		reader_uses_free(&uses);
-		return fail(r, err, "reading the heads of the segments");
+		return set_errno(&r->error, -err, "reading the heads of the segments");
 	}
 	reader_uses_free(&r->uses);
 	r->uses = uses;
@@ -838,15 +825,16 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->pace.again_ns = options->again_ns;
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
-		return fail(r, -errno, "opening the recording %s", directory);
+		return set_errno(&r->error, errno, "opening the recording %s", directory);
 	err = reader_file_init(&r->file, &r->pace);
 	if (!err)
 		err = reader_file_init(&r->heads, &r->pace);
 	if (err)
-		return fail(r, err, "getting memory to read %s", directory);
+		return set_errno(&r->error, -err, "getting memory to read %s", directory);
 	err = list(r, &r->uses);
 	if (err)
-		return fail(r, err, "reading the heads of the segments of %s", directory);
+		return set_errno(&r->error, -err, "reading the heads of the segments of %s",
+				 directory);
 	find_boot(r);
 	if ((options->from_end || options->newest_only) && r->uses.count &&
 	    r->uses.use[r->uses.count - 1].used)
@@ -869,7 +857,7 @@ void reader_close(struct reader *r)
 
 const char *reader_error(const struct reader *r)
 {
-	return r ? r->error : "out of memory";
+	return r ? r->error.text : "out of memory";
 }
 
 const struct reader_counts *reader_counts(const struct reader *r)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../common/units.h"
 #include "clock.h"
-#include "units.h"
 
 #define MOST_OWN 12
 /* longer than a write of a few MB takes, if the medium is not late itself */

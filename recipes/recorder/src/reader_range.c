@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../common/units.h"
 #include "clock.h"
-#include "units.h"
 
 #define SECOND ((int64_t)NSEC_PER_SEC)
 
@@ -97,7 +97,7 @@ const char *reader_parse_time(const char *text, int64_t now, struct reader_time 
 }
 
 /* nothing at all leaves the value as it is */
-static bool parse_number(const char **text, uint64_t *value)
+static bool take_digits(const char **text, uint64_t *value)
 {
 	uint64_t n = 0;
 
@@ -118,7 +118,7 @@ const char *reader_parse_sequences(const char *text, struct reader_range *range)
 
 	range->first = 0;
 	range->last = UINT64_MAX;
-	if (!parse_number(&c, &range->first))
+	if (!take_digits(&c, &range->first))
 		return why;
 	if (!*c && c != text) {
 		range->last = range->first;
@@ -127,7 +127,7 @@ const char *reader_parse_sequences(const char *text, struct reader_range *range)
 	if (strncmp(c, "..", 2) != 0 || strlen(text) == 2)
 		return why;
 	c += 2;
-	if (!parse_number(&c, &range->last) || *c)
+	if (!take_digits(&c, &range->last) || *c)
 		return why;
 	return range->first > range->last ? "ends before it begins" : NULL;
 }

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from board import FAILED, OVERRUN, RECORDER, SYNC, WRITER, Board, RawWriter, complete, wait_for
@@ -204,16 +205,15 @@ def test_a_client_that_says_nothing(pair: Board) -> None:
     pair.write("arm", b"x\n")
 
 
-@pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
-    """A writer that cannot wait loses records, and the recording says how many."""
+@contextlib.contextmanager
+def behind(pair: Board, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """A writer that does not wait, and a recorder that stands still since it has the first of 15,001 records."""
     with subprocess.Popen(
-        [RECORDER, "write", *way, "--no-wait", "--socket", str(pair.socket), "arm"],
+        [RECORDER, "write", *options, "--no-wait", "--socket", str(pair.socket), "arm"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as writer:
         assert writer.stdin
-        assert writer.stderr
         assert pair.process
         writer.stdin.write(b"first\n")
         writer.stdin.flush()
@@ -224,11 +224,20 @@ def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
         writer.stdin.flush()
         # it does not wait, so the pipe is empty soon
         time.sleep(0.3)
+        yield writer, writer.stdin
+
+
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
+    """A writer that cannot wait loses records, and the recording says how many."""
+    assert pair.process
+    with behind(pair, *way) as (writer, records_of):
         pair.process.send_signal(signal.SIGCONT)
         time.sleep(0.3)
-        writer.stdin.write(b"last\n")
-        writer.stdin.close()
+        records_of.write(b"last\n")
+        records_of.close()
         assert writer.wait(20) == 1
+        assert writer.stderr
         said = writer.stderr.read().decode()
     lost = int(said.splitlines()[-1].split()[2])
     assert said.endswith(f"{lost} records were lost\n")
@@ -250,25 +259,11 @@ def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
 @pytest.mark.parametrize("way", [[], ["--ring"]])
 @pytest.mark.parametrize("sync", [[], ["--no-sync"]])
 def test_the_last_ones_that_are_lost_are_told_too(pair: Board, way: list[str], sync: list[str]) -> None:
-    with subprocess.Popen(
-        [RECORDER, "write", *way, *sync, "--no-wait", "--socket", str(pair.socket), "arm"],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as writer:
-        assert writer.stdin
-        assert writer.stderr
-        assert pair.process
-        writer.stdin.write(b"first\n")
-        writer.stdin.flush()
-        wait_for(lambda: pair.stats("arm")["durable"] == 1)
-        pair.process.send_signal(signal.SIGSTOP)
-        for _ in range(15000):
-            writer.stdin.write(b"x" * 900 + b"\n")
-        writer.stdin.flush()
-        time.sleep(0.3)
+    assert pair.process
+    with behind(pair, *way, *sync) as (writer, records_of):
         if not sync:
             pair.process.send_signal(signal.SIGCONT)
-        writer.stdin.close()
+        records_of.close()
         if sync and way:
             assert writer.wait(20) == 1
         pair.process.send_signal(signal.SIGCONT)
