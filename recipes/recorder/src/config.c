@@ -257,6 +257,12 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL,
 				 "%s: segment: must hold its head and a batch, %llu bytes", path,
 				 (unsigned long long)(EKR_BLOCK + c->writeout));
+	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
+		return set_error(
+			e, EINVAL,
+			"%s: segment: with backend = cached at most %llu bytes, for a start "
+			"reads all of one",
+			path, (unsigned long long)CACHED_SEGMENT_MAX);
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(

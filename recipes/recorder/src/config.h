@@ -17,6 +17,7 @@
 #define CONFIG_DIR	"/etc/ek-recorder"
 #define CHANNELS_MAX	64u
 #define SEGMENTS_MAX	4096u	/* of a channel: each costs an open file */
+#define CACHED_SEGMENT_MAX (UINT64_C(128) << 20)	/* bytes; see recover.h */
 #define CONFIG_PATH	108u	/* as long as the address of a Unix socket */
 
 struct recorder_config {

@@ -8,8 +8,14 @@
 #include "batch.h"
 #include "segment.h"
 
-/* how far behind a break a later batch is looked for */
+/* how far behind a break a later batch is looked for: there is one begun in it, even if one is damaged */
 #define LOOK_AHEAD (2u * EKR_BATCH_MAX)
+/* of a longer segment only the end is read */
+#define READ_WHOLE (4u * LOOK_AHEAD)
+/* read at a time where something is looked for: room for any record */
+#define PROBE (EKR_RECORD_MAX + EKR_BLOCK)
+
+_Static_assert(PROBE <= RECOVER_BUFFER, "a probe fits");
 
 /* a look through one segment */
 struct scan {
@@ -28,16 +34,17 @@ struct scan {
 	uint64_t next; /* sequence that follows, whether it counts or not; 0: any */
 };
 
-/* blocks that cannot be read are zeros: no record */
-static void read_blocks(struct scan *s, uint64_t at)
+/* blocks that cannot be read are zeros: no record; behind the end of the file there is nothing */
+static void read_blocks(struct scan *s, uint64_t at, size_t most)
 {
 	uint64_t size = s->segment->head.size;
-	size_t length = size - at < RECOVER_BUFFER ? (size_t)(size - at) : RECOVER_BUFFER;
+	size_t length = size - at < most ? (size_t)(size - at) : most;
 	const struct medium *m = s->medium;
+	ssize_t n = m->read(m->ctx, s->segment->index, s->buffer, length, at);
 
 	s->at = at;
-	s->length = length;
-	if (m->read(m->ctx, s->segment->index, s->buffer, length, at) == (ssize_t)length)
+	s->length = n ? length : 0;
+	if (!n || n == (ssize_t)length)
 		return;
 	for (size_t i = 0; i < length; i += EKR_BLOCK)
 		if (m->read(m->ctx, s->segment->index, s->buffer + i, EKR_BLOCK, at + i) !=
@@ -94,40 +101,74 @@ static size_t take_batch(struct scan *s, size_t at)
 	return at;
 }
 
-/* the block from which on a batch behind a break begins; false: there is none */
-static bool look_ahead(struct scan *s, size_t *at)
+/*
+ * The first block from @from on and before @to at which a record of this use
+ * begins whose batch is no earlier than @batch; then the buffer begins there. A
+ * block that lies in a record may look like one only if the writer wants it to,
+ * and it harms nothing but its own recording.
+ */
+static bool find_record(struct scan *s, uint64_t from, uint64_t to, uint64_t batch, size_t piece)
 {
-	uint64_t from = s->at + *at;
+	const struct ekr_segment_head *segment = &s->segment->head;
 
-	for (uint64_t pos = from; pos < s->segment->head.size && pos - from < LOOK_AHEAD;
-	     pos += EKR_BLOCK) {
+	for (uint64_t pos = from; pos < to && pos < segment->size; pos += EKR_BLOCK) {
 		const struct ekr_record_head *head;
 
-		if (pos - s->at + EKR_BLOCK > s->length)
-			read_blocks(s, pos);
+		if (pos < s->at || pos + EKR_BLOCK > s->at + s->length)
+			read_blocks(s, pos, piece);
+		if (!s->length)
+			return false;
 		head = (const struct ekr_record_head *)(s->buffer + (pos - s->at));
-		if (head->magic != EKR_RECORD_MAGIC ||
-		    head->generation != s->segment->head.generation || head->batch <= s->expected)
+		if (head->magic != EKR_RECORD_MAGIC || head->generation != segment->generation ||
+		    head->batch < batch)
 			continue;
 		/* whole in the buffer, for its CRC */
 		if (s->at != pos)
-			read_blocks(s, pos);
-		if (record_in(s, 0)) {
-			*at = 0;
+			read_blocks(s, pos, piece);
+		if (record_in(s, 0))
 			return true;
-		}
 	}
 	return false;
 }
 
-static void scan_segment(struct scan *s)
+/*
+ * Where a look at the end of a long segment begins: at a record behind which no
+ * more than LOOK_AHEAD of this use follows. Batches are written in order and leave
+ * no room between them, so whether one begins in a stretch says on which side of
+ * it the end is: of 1 GiB at most 96 MiB are read.
+ */
+static uint64_t near_end(struct scan *s)
+{
+	uint64_t begin = EKR_BLOCK, end = s->segment->head.size;
+
+	/* of the cached backend what follows a break does not count: all before the end must be seen */
+	if (s->segment->head.flags & EKR_SEGMENT_CACHED || end <= READ_WHOLE)
+		return begin;
+	while (end - begin > LOOK_AHEAD) {
+		uint64_t middle = begin + whole_blocks((end - begin) / 2);
+		uint64_t to = end - middle < LOOK_AHEAD ? end : middle + LOOK_AHEAD;
+
+		if (find_record(s, middle, to, 0, PROBE))
+			begin = s->at;
+		else
+			end = middle;
+	}
+	return begin;
+}
+
+static void scan_from(struct scan *s, uint64_t from)
 {
 	size_t at = 0;
 
-	s->end = EKR_BLOCK;
-	if (s->segment->head.size <= EKR_BLOCK)
+	s->end = from;
+	if (s->segment->head.size <= from)
 		return;
-	read_blocks(s, EKR_BLOCK);
+	read_blocks(s, from, RECOVER_BUFFER);
+	if (from != EKR_BLOCK && record_in(s, 0)) {
+		s->expected = record_in(s, 0)->batch;
+		/* what was not read is more than a start leaves */
+		s->other = true;
+	}
 	for (;;) {
 		size_t begin = at;
 		const struct ekr_record_head *head = at < s->length ? record_in(s, at) : NULL;
@@ -143,7 +184,7 @@ static void scan_segment(struct scan *s)
 			/* does the batch end here, or only the buffer? */
 			if (s->length - at < record_bytes(EKR_RECORD_MAX) && begin &&
 			    s->at + s->length < s->segment->head.size) {
-				read_blocks(s, s->at + begin);
+				read_blocks(s, s->at + begin, RECOVER_BUFFER);
 				s->expected--;
 				s->next = 0;
 				at = 0;
@@ -155,15 +196,31 @@ static void scan_segment(struct scan *s)
 		}
 		if (begin && s->at + s->length < s->segment->head.size &&
 		    s->length - begin < record_bytes(EKR_RECORD_MAX)) {
-			read_blocks(s, s->at + begin);
+			read_blocks(s, s->at + begin, RECOVER_BUFFER);
 			at = 0;
 			continue;
 		}
-		if (s->segment->head.flags & EKR_SEGMENT_CACHED || !look_ahead(s, &at))
+		if (s->segment->head.flags & EKR_SEGMENT_CACHED ||
+		    !find_record(s, s->at + at, s->at + at + LOOK_AHEAD, s->expected + 1,
+				 RECOVER_BUFFER))
 			return;
+		at = 0;
 		s->broken = true;
 		s->expected = record_in(s, at)->batch;
 	}
+}
+
+static void scan_segment(struct scan *s)
+{
+	const struct scan fresh = *s;
+	uint64_t from = near_end(s);
+
+	scan_from(s, from);
+	if (s->any || from == EKR_BLOCK)
+		return;
+	/* all of the end is void: what counts is before it */
+	*s = fresh;
+	scan_from(s, EKR_BLOCK);
 }
 
 static int read_heads(const struct medium *m, const char *name, struct recovered *r,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a channel's segments hold when the recorder starts: all heads are read,
- * and of the newest segment the records, until the last one. What is on the
+ * and of the newest segment the records, until the last one; where it is longer
+ * than 32 MiB and not of the cached backend, only its last ones. What is on the
  * medium may be anything; nothing is written.
  *
  * At most one batch of the direct backend is under way at a time. So a batch
@@ -39,7 +40,7 @@ struct recovered {
 	uint64_t next_sequence;		/* greater than all that ever counted */
 	uint64_t end;			/* of the newest segment: behind its last batch, bytes */
 	uint64_t batches;		/* in it */
-	bool damaged;			/* there was a break before the last batch */
+	bool damaged;			/* there was a break before the last batch, in what was read */
 	bool only_restarts;		/* the newest holds no record but gaps of restarts */
 };
 

@@ -112,6 +112,8 @@ static void mistakes_are_told(void **state)
 		{ "record_size = 1\n", "arm.conf: retain is missing" },
 		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n",
 		  "arm.conf: segment: must hold" },
+		{ "record_size = 1\nretain = 1GiB\nsegment = 256MiB\nbackend = cached\n",
+		  "arm.conf: segment: with backend = cached at most 134217728 bytes" },
 		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n",
 		  "arm.conf: segment: retain would be more" },
 		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n",

@@ -183,6 +183,162 @@ static void what_is_not_ours_is_refused(void **state)
 	assert_string_equal(e.text, "segment 00000003.seg is of channel 'xrm'; take it away");
 }
 
+/*
+ * A segment of 1 GiB that is made as it is read: batches of 2 MiB, each of three
+ * records of 600 KiB and one that ends it in the middle of a block. Behind the
+ * last one is what an earlier use has left.
+ */
+#define LONG_SIZE  (UINT64_C(1) << 30)
+#define LONG_BATCH (UINT64_C(2) << 20)
+#define LONG_MOST  ((LONG_SIZE - EKR_BLOCK) / LONG_BATCH)
+#define PER_BATCH  4u
+#define LENGTH	   (600u << 10)
+#define REST	   ((uint32_t)(LONG_BATCH - 3 * record_bytes(LENGTH) - record_bytes(0) - 1000))
+
+struct long_segment {
+	uint64_t batches;      /* of this use */
+	uint64_t bad, bad_end; /* bytes that are not what was written */
+	uint64_t first;	       /* sequence of the first record */
+	uint32_t flags;	       /* of the head */
+	uint64_t bytes;	       /* that were read */
+	uint64_t made;	       /* the batch that is in `batch`, and */
+	uint64_t generation;   /* of which use */
+	unsigned char batch[LONG_BATCH] __attribute__((aligned(EKR_BLOCK)));
+};
+
+static void make_batch(struct long_segment *s, uint64_t n)
+{
+	uint64_t generation = n < s->batches ? 9 : 8;
+	size_t used = 0;
+
+	if (s->made == n && s->generation == generation)
+		return;
+	s->made = n;
+	s->generation = generation;
+	memset(s->batch, 0, sizeof(s->batch));
+	for (unsigned int i = 0; i < PER_BATCH; i++) {
+		const struct record r = { .sequence = s->first + n * PER_BATCH + i,
+					  .length = i < 3 ? LENGTH : REST,
+					  .payload = scratch };
+
+		used += batch_append(s->batch + used, &r);
+	}
+	batch_seal(s->batch, used, generation, n);
+}
+
+static ssize_t read_long(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
+{
+	struct long_segment *s = ctx;
+	unsigned char *out = to;
+
+	assert_int_equal(index, 0);
+	assert_int_equal(offset % EKR_BLOCK + length % EKR_BLOCK, 0);
+	s->bytes += length;
+	for (size_t done = 0; done < length; done += EKR_BLOCK) {
+		uint64_t at = offset + done;
+
+		if (!at) {
+			struct ekr_segment_head *head = to;
+
+			memset(out, 0, EKR_BLOCK);
+			*head = (struct ekr_segment_head){ .name = "arm",
+							   .generation = 9,
+							   .first_sequence = s->first,
+							   .size = LONG_SIZE,
+							   .record_size = EKR_RECORD_MAX,
+							   .flags = s->flags };
+			segment_seal_head(out);
+		} else if (at >= s->bad && at < s->bad_end) {
+			memset(out + done, 0x5a, EKR_BLOCK);
+		} else if ((at - EKR_BLOCK) / LONG_BATCH < LONG_MOST) {
+			make_batch(s, (at - EKR_BLOCK) / LONG_BATCH);
+			memcpy(out + done, s->batch + (at - EKR_BLOCK) % LONG_BATCH, EKR_BLOCK);
+		} else {
+			memset(out + done, 0, EKR_BLOCK);
+		}
+	}
+	return (ssize_t)length;
+}
+
+static struct recovered found_in(struct long_segment *s)
+{
+	const struct medium medium = { .read = read_long, .ctx = s };
+	/* what payloads are made from is not what is read into */
+	static unsigned char buffer[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
+	struct recovered r = { .segments = segments, .count = 1 };
+	struct error e;
+
+	segments[0].index = 0;
+	s->bytes = 0;
+	s->made = UINT64_MAX;
+	assert_int_equal(recover(&medium, "arm", &r, buffer, &e), 0);
+	return r;
+}
+
+static void of_a_long_segment_only_the_end_is_read(void **state)
+{
+	static const uint64_t ends[] = { 1, 2, 3, 4, 5, 100, 255, 256, 257, 300, 510, LONG_MOST };
+	static struct long_segment s;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		struct recovered r;
+
+		s = (struct long_segment){ .batches = ends[i], .first = 77 };
+		r = found_in(&s);
+		assert_true(r.any);
+		assert_false(r.damaged || r.only_restarts);
+		assert_int_equal(r.batches, ends[i]);
+		assert_int_equal(r.next_sequence, 77 + ends[i] * PER_BATCH);
+		assert_in_range(r.end, EKR_BLOCK + (ends[i] - 1) * LONG_BATCH + 1,
+				EKR_BLOCK + ends[i] * LONG_BATCH);
+		assert_in_range(s.bytes, 0, 96 << 20);
+	}
+	s = (struct long_segment){ .batches = 0, .first = 77 };
+	assert_false(found_in(&s).any);
+}
+
+static void a_long_segment_with_damage(void **state)
+{
+	static struct long_segment s;
+	struct recovered r;
+
+	(void)state;
+	/* what the search meets first, and where the end is */
+	s = (struct long_segment){ .batches = 400,
+				   .bad = LONG_SIZE / 2 - (1 << 20),
+				   .bad_end = LONG_SIZE / 2 + (6 << 20) };
+	r = found_in(&s);
+	assert_int_equal(r.next_sequence, 400 * PER_BATCH);
+	s = (struct long_segment){ .batches = 400,
+				   .bad = EKR_BLOCK + 397 * LONG_BATCH,
+				   .bad_end = 2 * EKR_BLOCK + 397 * LONG_BATCH };
+	r = found_in(&s);
+	assert_int_equal(r.next_sequence, 400 * PER_BATCH);
+	assert_int_equal(r.batches, 400);
+	assert_true(r.damaged);
+	/* the last batch was torn behind its first record */
+	s = (struct long_segment){ .batches = 400,
+				   .bad = EKR_BLOCK + 399 * LONG_BATCH + (800 << 10),
+				   .bad_end = EKR_BLOCK + 400 * LONG_BATCH };
+	r = found_in(&s);
+	assert_int_equal(r.next_sequence, 399 * PER_BATCH + 1);
+	assert_false(r.damaged);
+}
+
+/* behind a break nothing counts, wherever it is: all is read */
+static void a_long_segment_of_the_cached_backend(void **state)
+{
+	static struct long_segment s;
+
+	(void)state;
+	s = (struct long_segment){ .batches = 100,
+				   .flags = EKR_SEGMENT_CACHED,
+				   .bad = EKR_BLOCK + 3 * LONG_BATCH,
+				   .bad_end = 2 * EKR_BLOCK + 3 * LONG_BATCH };
+	assert_int_equal(found_in(&s).next_sequence, 3 * PER_BATCH);
+}
+
 /* ASan sees a step beyond the buffer; a sealed head may say anything */
 static void noise(void **state)
 {
@@ -222,6 +378,9 @@ int main(void)
 		cmocka_unit_test_setup(a_torn_last_batch_counts_up_to_the_tear, set_up),
 		cmocka_unit_test_setup(a_head_that_is_none_is_told, set_up),
 		cmocka_unit_test_setup(what_is_not_ours_is_refused, set_up),
+		cmocka_unit_test(of_a_long_segment_only_the_end_is_read),
+		cmocka_unit_test(a_long_segment_with_damage),
+		cmocka_unit_test(a_long_segment_of_the_cached_backend),
 		cmocka_unit_test_setup(noise, set_up),
 	};
 
