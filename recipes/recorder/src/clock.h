@@ -18,6 +18,12 @@ static inline uint64_t monotonic_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+static inline struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC),
+				  .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+}
+
 /* may jump, and before 1970 it is negative */
 static inline int64_t realtime_ns(void)
 {

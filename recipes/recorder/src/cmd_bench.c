@@ -200,8 +200,7 @@ static void wait_for_stats(const struct options *o, struct durable *d)
 
 static void sleep_until(uint64_t ns)
 {
-	const struct timespec ts = { .tv_sec = (time_t)(ns / NSEC_PER_SEC),
-				     .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	const struct timespec ts = timespec_of(ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;

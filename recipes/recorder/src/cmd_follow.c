@@ -34,10 +34,7 @@ static const char *set(void *to, int option, const char *value)
 static bool pause_for(uint64_t ns)
 {
 	struct pollfd out = { .fd = STDOUT_FILENO };
-	const struct timespec wait = {
-		.tv_sec = (time_t)(ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(ns % NSEC_PER_SEC),
-	};
+	const struct timespec wait = timespec_of(ns);
 
 	return !ppoll(&out, 1, &wait, NULL) && !reader_cli_stop;
 }

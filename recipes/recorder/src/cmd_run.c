@@ -29,8 +29,6 @@
 
 /* a loop that has not turned for this long hangs: they turn each second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
-/* I/O that takes longer hangs; a slow card with a full queue takes seconds */
-#define MEDIUM_HANGS (30 * NSEC_PER_SEC)
 /* for what is still to be written when the recorder is stopped */
 #define STOP_TIME (1500 * NSEC_PER_MSEC)
 
@@ -122,13 +120,16 @@ static int start(struct recorder *r, struct error *e)
 	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
 }
 
+/*
+ * Its own loops, and not the medium of a channel: a restart mends no medium, and
+ * would cost the others their records.
+ */
 static bool healthy(const struct recorder *r)
 {
 	uint64_t now = monotonic_ns();
 
 	return now - atomic_load(&r->ingest.alive_ns) < LOOP_HANGS &&
-	       now - atomic_load(&r->storage.alive_ns) < LOOP_HANGS &&
-	       now - atomic_load(&r->storage.progress_ns) < MEDIUM_HANGS;
+	       now - atomic_load(&r->storage.alive_ns) < LOOP_HANGS;
 }
 
 static void tell_status(struct recorder *r)
@@ -152,7 +153,11 @@ static void each_second(struct recorder *r)
 {
 	static int said;
 	struct error e = { 0 };
+	uint64_t now = monotonic_ns();
 
+	for (unsigned int i = 0; i < r->count; i++)
+		if (!r->channels[i].broken.code)
+			store_watch(&r->channels[i].store, now);
 	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, r->count, &e) &&
 	    said != e.code)
 		log_warning("%s; there are no statistics", e.text);
@@ -165,11 +170,14 @@ static void each_second(struct recorder *r)
 static void stop(struct recorder *r)
 {
 	uint64_t by = monotonic_ns() + STOP_TIME;
+	bool ended;
 
 	sd_notify(0, "STOPPING=1");
-	prepare_stop(&r->prepare);
+	prepare_ask_to_stop(&r->prepare);
 	ingest_stop(&r->ingest);
-	storage_stop(&r->storage, by);
+	ended = storage_stop(&r->storage, by);
+	/* both may hang in a medium; what the other channels have is to be marked all the same */
+	ended = prepare_join(&r->prepare, by) && ended;
 	for (unsigned int i = 0; i < r->count; i++) {
 		struct channel *c = &r->channels[i];
 
@@ -186,6 +194,9 @@ static void stop(struct recorder *r)
 	if (r->own_socket)
 		unlink(r->config.socket);
 	close(r->listener);
+	/* the end of the process closes what these threads still have */
+	if (!ended)
+		return;
 	ingest_close(&r->ingest);
 	prepare_close(&r->prepare);
 	for (unsigned int i = 0; i < r->count; i++)
@@ -198,15 +209,14 @@ static void wait_for_signal(struct recorder *r, const sigset_t *signals)
 
 	for (;;) {
 		uint64_t now = monotonic_ns();
-		struct timespec wait = { 0 };
+		struct timespec wait;
 
 		if (now >= next) {
 			each_second(r);
 			next = now + NSEC_PER_SEC;
 			continue;
 		}
-		wait.tv_sec = (time_t)((next - now) / NSEC_PER_SEC);
-		wait.tv_nsec = (long)((next - now) % NSEC_PER_SEC);
+		wait = timespec_of(next - now);
 		if (sigtimedwait(signals, NULL, &wait) > 0)
 			return;
 	}

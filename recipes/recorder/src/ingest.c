@@ -166,10 +166,7 @@ static void *run(void *arg)
 		atomic_store(&in->alive_ns, now);
 		now = monotonic_ns();
 		wait = until > now ? until - now : 0;
-		timeout = (struct timespec){
-			.tv_sec = (time_t)(wait / NSEC_PER_SEC),
-			.tv_nsec = (long)(wait % NSEC_PER_SEC),
-		};
+		timeout = timespec_of(wait);
 		n = epoll_pwait2(in->epoll, events, EVENTS, &timeout, NULL);
 		for (int i = 0; i < n; i++) {
 			struct handler *h = events[i].data.ptr;

@@ -26,6 +26,10 @@
 
 #define ZEROS ((size_t)1 << 20)
 #define RETRY (10 * NSEC_PER_SEC)
+/* writers wait at most so long for a start; systemd would wait 90 s */
+#define START_TIME (20 * NSEC_PER_SEC)
+/* a piece of a segment that is being made */
+#define STOP_LEAST (500 * NSEC_PER_MSEC)
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
 		 unsigned int count, struct error *e)
@@ -469,10 +473,7 @@ static void make_segments(struct prepare *p, char (*said)[sizeof(((struct error 
 
 static void pause_until(struct prepare *p, uint64_t until)
 {
-	const struct timespec ts = {
-		.tv_sec = (time_t)(until / NSEC_PER_SEC),
-		.tv_nsec = (long)(until % NSEC_PER_SEC),
-	};
+	const struct timespec ts = timespec_of(until);
 
 	pthread_mutex_lock(&p->lock);
 	while (!atomic_load(&p->stop) &&
@@ -506,22 +507,34 @@ static void *run(void *arg)
 
 int prepare_start(struct prepare *p, struct error *e)
 {
+	uint64_t by = monotonic_ns() + START_TIME;
+	const struct timespec until = timespec_of(by);
 	int ret = thread_start(&p->thread, "prepare", 0, run, p, e);
 
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&p->lock);
-	while (!p->tried)
-		pthread_cond_wait(&p->changed, &p->lock);
+	while (!p->tried && pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT)
+		;
+	if (!p->tried)
+		log_warning("opening the channels takes longer than %u s: does their medium hang?",
+			    (unsigned int)(START_TIME / NSEC_PER_SEC));
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
 
-void prepare_stop(struct prepare *p)
+void prepare_ask_to_stop(struct prepare *p)
 {
 	pthread_mutex_lock(&p->lock);
 	atomic_store(&p->stop, true);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	pthread_join(p->thread, NULL);
+}
+
+bool prepare_join(struct prepare *p, uint64_t by)
+{
+	uint64_t least = monotonic_ns() + STOP_LEAST;
+	const struct timespec until = timespec_of(by > least ? by : least);
+
+	return !pthread_clockjoin_np(p->thread, NULL, CLOCK_MONOTONIC, &until);
 }

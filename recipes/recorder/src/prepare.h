@@ -44,8 +44,10 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
 /* Puts back the mark of an orderly stop, if there was one: nothing has been recorded. */
 int prepare_leave(struct channel *c, struct error *e);
 
-/* As a thread; returns when every channel has been tried once. */
+/* As a thread; returns when every channel has been tried once, or after 20 s: a medium may hang. */
 int prepare_start(struct prepare *p, struct error *e);
-void prepare_stop(struct prepare *p);
+void prepare_ask_to_stop(struct prepare *p);
+/* False: it hangs in a medium, and what it uses must stay. @by_ns: monotonic; a moment is waited in any case. */
+bool prepare_join(struct prepare *p, uint64_t by_ns);
 
 #endif

@@ -153,14 +153,12 @@ static int why_not(struct channel *c, uint32_t way, char why[240])
 	struct error reason = c->broken;
 	pid_t writer = atomic_load(&c->writer);
 
-	if (!reason.code) {
-		pthread_mutex_lock(&c->store.lock);
-		if (c->store.state == STORE_FAILED || !atomic_load(&c->open))
-			reason = c->store.reason;
-		if (!reason.code && !atomic_load(&c->open))
-			set_error(&reason, EAGAIN, "it is not open yet");
-		pthread_mutex_unlock(&c->store.lock);
-	}
+	/* one that works may have a reason too, for what it lacks */
+	if (!reason.code && store_state(&c->store, &reason) != STORE_FAILED &&
+	    atomic_load(&c->open))
+		reason.code = 0;
+	else if (!reason.code && !atomic_load(&c->open))
+		set_error(&reason, EAGAIN, "it is not open yet");
 	if (reason.code)
 		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
 	else if (*c->config.fifo)

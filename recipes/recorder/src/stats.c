@@ -47,12 +47,8 @@ const char *stats_state(struct channel *c, struct error *reason)
 	enum store_state state = STORE_CLOSED;
 
 	*reason = c->broken;
-	if (!c->broken.code) {
-		pthread_mutex_lock(&c->store.lock);
-		state = c->store.state;
-		*reason = c->store.reason;
-		pthread_mutex_unlock(&c->store.lock);
-	}
+	if (!c->broken.code)
+		state = store_state(&c->store, reason);
 	if (!reason->code)
 		reason->text[0] = '\0';
 	return names[state];

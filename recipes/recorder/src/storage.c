@@ -129,7 +129,6 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 	/* what was cancelled says nothing of why */
 	if (step != FORGET && (!chain->result || chain->result == -ECANCELED) && result)
 		chain->result = result;
-	atomic_store(&s->progress_ns, now);
 	if (--chain->waiting)
 		return;
 	store_done(s->stores[i], now, chain->result);
@@ -158,7 +157,6 @@ static void *run(void *arg)
 		uint64_t now = monotonic_ns(), until = now + NSEC_PER_SEC;
 		struct __kernel_timespec wait;
 		struct io_uring_cqe *cqe;
-		bool under_way = false;
 		unsigned int head, seen = 0;
 
 		for (unsigned int i = 0; i < s->count; i++) {
@@ -167,14 +165,11 @@ static void *run(void *arg)
 
 			if (!s->chains[i].waiting && store_next(s->stores[i], now, &w))
 				begin(s, i, &w);
-			under_way |= s->chains[i].waiting;
 			due = store_due(s->stores[i], now);
 			if (due < until)
 				until = due;
 		}
 		atomic_store(&s->alive_ns, now);
-		if (!under_way)
-			atomic_store(&s->progress_ns, now);
 		/* the end may come by itself, when time is over */
 		if (atomic_load(&s->stop) && until > now + 20 * NSEC_PER_MSEC)
 			until = now + 20 * NSEC_PER_MSEC;
@@ -195,6 +190,11 @@ static void *run(void *arg)
 		}
 		io_uring_cq_advance(&s->ring, seen);
 	}
+	for (unsigned int i = 0; i < s->count; i++)
+		s->hangs |= s->chains[i].waiting;
+	sem_post(&s->ended);
+	while (s->hangs)
+		pause();
 	return NULL;
 }
 
@@ -243,21 +243,27 @@ int storage_start(struct storage *s, struct store *const *stores, unsigned int c
 			strerror(-ret));
 	if (count)
 		register_buffers(s);
+	sem_init(&s->ended, 0, 0);
 	atomic_store(&s->alive_ns, monotonic_ns());
-	atomic_store(&s->progress_ns, monotonic_ns());
 	return thread_start(&s->thread, "storage", priority, run, s, e);
 }
 
-void storage_stop(struct storage *s, uint64_t by_ns)
+bool storage_stop(struct storage *s, uint64_t by_ns)
 {
 	atomic_store(&s->stop_by_ns, by_ns);
 	for (unsigned int i = 0; i < s->count; i++)
 		atomic_store(&s->stores[i]->stopping, true);
 	atomic_store(&s->stop, true);
 	storage_wake(s);
+	while (sem_wait(&s->ended) && errno == EINTR)
+		;
+	if (s->hangs)
+		return false;
 	pthread_join(s->thread, NULL);
+	sem_destroy(&s->ended);
 	io_uring_queue_exit(&s->ring);
 	close(s->wake_fd);
 	free(s->chains);
 	free(s->registered);
+	return true;
 }

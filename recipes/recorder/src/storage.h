@@ -10,6 +10,7 @@
 
 #include <liburing.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,15 +39,20 @@ struct storage {
 	int done_fd;				/* eventfd: something has become durable; the caller's */
 	atomic_bool stop;			/* end when all is written, or at: */
 	_Atomic uint64_t stop_by_ns;
+	sem_t ended;				/* nothing more is begun */
+	bool hangs;				/* but something is under way; once @ended */
 	_Atomic uint64_t alive_ns;		/* when the loop last turned, monotonic */
-	_Atomic uint64_t progress_ns;		/* when I/O last ended, or none was under way */
 };
 
 /* @priority: of SCHED_FIFO, 0: none. */
 int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
 		  int priority, struct error *e);
 void storage_wake(struct storage *s);
-/* Writes what there is, until @by_ns (monotonic) at most, and ends the thread. */
-void storage_stop(struct storage *s, uint64_t by_ns);
+/*
+ * Writes what there is, until @by_ns (monotonic) at most, and ends the thread.
+ * False: a medium hangs, and what the thread uses must stay: the kernel does not
+ * let a thread end whose I/O is under way.
+ */
+bool storage_stop(struct storage *s, uint64_t by_ns);
 
 #endif

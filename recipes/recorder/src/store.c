@@ -452,9 +452,45 @@ static void failed(struct store *s, uint64_t now, int code)
 	s->retry_ns = now + (wait < BACKOFF_MOST ? wait : BACKOFF_MOST);
 }
 
+void store_watch(struct store *s, uint64_t now)
+{
+	pthread_mutex_lock(&s->lock);
+	/* @now may be older than a chain that has begun since */
+	if (s->busy && !s->hangs && now > s->began_ns && now - s->began_ns >= STORE_HANGS) {
+		s->hangs = true;
+		log_error(
+			"channel %s: writing segment %08u.seg has not ended for %u s: the medium hangs",
+			s->config->name, s->segments[s->current].index,
+			(unsigned int)(STORE_HANGS / NSEC_PER_SEC));
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+enum store_state store_state(struct store *s, struct error *reason)
+{
+	enum store_state state;
+
+	pthread_mutex_lock(&s->lock);
+	state = s->hangs ? STORE_FAILED : s->state;
+	*reason = s->reason;
+	/* no time that grows: who compares reasons sees one, not one a second */
+	if (state == STORE_CLOSED && !reason->code)
+		set_error(reason, EAGAIN, "it is not open yet");
+	if (s->hangs)
+		set_error(reason, ETIMEDOUT,
+			  "writing segment %08u.seg does not end: the medium hangs",
+			  s->segments[s->current].index);
+	pthread_mutex_unlock(&s->lock);
+	return state;
+}
+
 bool store_done(struct store *s, uint64_t now, int result)
 {
 	pthread_mutex_lock(&s->lock);
+	if (s->hangs)
+		log_info("channel %s: the medium answers again, after %u s", s->config->name,
+			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
+	s->hangs = false;
 	hist_add(&s->counts.write, now - s->began_ns);
 	if (result)
 		failed(s, now, -result);

@@ -18,10 +18,14 @@
 #include <stdint.h>
 
 #include "buffer.h"
+#include "clock.h"
 #include "config.h"
 #include "error.h"
 #include "format.h"
 #include "hist.h"
+
+/* I/O that takes longer is told as a medium that hangs; a slow card with a full queue takes seconds */
+#define STORE_HANGS (10 * NSEC_PER_SEC)
 
 enum store_state {
 	STORE_CLOSED,		/* no segments yet */
@@ -87,6 +91,7 @@ struct store {
 	bool flushing;			/* and it ends with a flush */
 	bool fresh;			/* and it is the first in its segment */
 	uint64_t began_ns;		/* and when that was */
+	bool hangs;			/* and it has not ended for STORE_HANGS */
 	unsigned int failures;		/* in a row */
 	uint64_t retry_ns;		/* not before, monotonic */
 	struct chunk gap;		/* the gap that tells what was given up; used 0: none is ready */
@@ -118,6 +123,10 @@ bool store_expire(struct store *s, uint64_t now_ns, int64_t now_realtime_ns, str
 bool store_next(struct store *s, uint64_t now_ns, struct store_write *w);
 /* @result: 0 or -errno of what failed first. True: durable_to may have changed. */
 bool store_done(struct store *s, uint64_t now_ns, int result);
+/* Is the medium of the chain that is under way hung? To be asked now and then; says so once. */
+void store_watch(struct store *s, uint64_t now_ns);
+/* The state, and the reason if it is closed, failed or lacks something; a medium that hangs is a failed one. */
+enum store_state store_state(struct store *s, struct error *reason);
 /* When store_next() may have something, monotonic; UINT64_MAX: not by time alone. */
 uint64_t store_due(struct store *s, uint64_t now_ns);
 /* All that was taken is on the medium. */

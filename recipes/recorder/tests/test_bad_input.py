@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -417,6 +418,80 @@ def test_a_medium_that_hangs_holds_up_its_channel_only(board: Board, ext4: Mount
     assert len(board.payloads("arm")) + sum(count for _, count in gaps) == 503
     assert records[-1].payload == b"and on"
     assert board.payloads("leg") == [b"%d" % n for n in range(20)]
+
+
+@contextlib.contextmanager
+def notified(path: Path) -> Iterator[list[str]]:
+    """A service manager: what it is told, as it comes."""
+    said: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(str(path))
+
+        def listen() -> None:
+            while message := s.recv(4096):
+                said.append(message.decode())
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield said
+        finally:
+            s.sendto(b"", str(path))
+            thread.join()
+
+
+def test_a_medium_that_hangs_is_told_and_does_not_restart_the_recorder(board: Board, ext4: Mount) -> None:
+    """Its channel is failed as long as it lasts; the watchdog is fed, the others record."""
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", retain="4MiB")
+    board.channel("leg")
+    with notified(board.top / "notify") as said:
+        board.start(env={**os.environ, "NOTIFY_SOCKET": str(board.top / "notify")})
+        wait_for(lambda: board.stats("arm")["segments"] == 17)
+        with board.writer("arm") as arm:
+            subprocess.run(["fsfreeze", "-f", str(at)], check=True)
+            arm.submit(b"hangs")
+            hung = board.wait_state("arm", "failed")
+            assert hung["reason"].endswith("does not end: the medium hangs")
+            refused = RawWriter(board.socket, "arm").refused
+            assert refused
+            assert refused[0] == errno.ETIMEDOUT
+            said.clear()
+            wait_for(lambda: said.count("WATCHDOG=1") >= 2, 5)
+            assert any("the medium hangs" in message for message in said)
+            board.write("leg", b"x\n")
+            subprocess.run(["fsfreeze", "-u", str(at)], check=True)
+            board.wait_state("arm", "recording")
+            assert arm.sync() == 0
+        board.stop()
+    log = board.log.read_text()
+    assert log.count("the medium hangs") == 1
+    assert "the medium answers again" in log
+    assert (board.payloads("arm"), board.payloads("leg")) == ([b"hangs"], [b"x"])
+
+
+def test_a_stop_while_a_medium_hangs_marks_the_others(board: Board, ext4: Mount) -> None:
+    ext4(board.directory / "arm", 16)
+    board.channel("arm", retain="4MiB")
+    board.channel("leg")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    board.write("leg", b"x\n")
+    with board.writer("arm") as arm:
+        arm.submit(b"hangs")
+        subprocess.run(["fsfreeze", "-f", str(board.directory / "arm")], check=True)
+        arm.submit(b"too")
+        time.sleep(0.5)
+        assert board.process
+        board.process.terminate()
+        wait_for((board.directory / "leg" / "stopped").exists, 5)
+        subprocess.run(["fsfreeze", "-u", str(board.directory / "arm")], check=True)
+        board.process.wait(10)
+    board.start()
+    board.write("leg", b"y\n")
+    board.stop()
+    assert (board.payloads("leg"), board.gaps("leg")) == ([b"x", b"y"], [])
 
 
 def test_a_medium_that_became_read_only(board: Board, ext4: Mount) -> None:

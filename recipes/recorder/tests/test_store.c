@@ -343,6 +343,32 @@ static void a_medium_that_fails_costs_a_gap_and_not_its_past(void **state)
 	assert_complete(&seen);
 }
 
+static void a_medium_that_hangs_is_told_as_long_as_it_does(void **state)
+{
+	uint64_t begin = monotonic_ns() + NSEC_PER_SEC;
+	struct store_write w;
+	struct error e;
+
+	(void)state;
+	submit(begin, 100);
+	assert_true(store_next(&rec.store, begin, &w));
+	store_watch(&rec.store, begin + STORE_HANGS - 1);
+	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
+	/* a look that began before the write did */
+	store_watch(&rec.store, begin - NSEC_PER_SEC);
+	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
+	store_watch(&rec.store, begin + STORE_HANGS);
+	assert_int_equal(store_state(&rec.store, &e), STORE_FAILED);
+	assert_int_equal(e.code, ETIMEDOUT);
+	assert_string_equal(e.text, "writing segment 00000000.seg does not end: the medium hangs");
+	store_done(&rec.store, begin + 60 * NSEC_PER_SEC, 0);
+	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
+	assert_int_equal(e.code, 0);
+	/* nothing is under way: nothing hangs */
+	store_watch(&rec.store, begin + 600 * NSEC_PER_SEC);
+	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
+}
+
 static void cached_flushes_once_a_window(void **state)
 {
 	uint64_t now = monotonic_ns();
@@ -495,6 +521,7 @@ int main(void)
 		TEST(late_records_are_counted),
 		TEST(a_failed_batch_goes_to_the_next_segment),
 		TEST(a_medium_that_fails_costs_a_gap_and_not_its_past),
+		TEST(a_medium_that_hangs_is_told_as_long_as_it_does),
 		TEST(cached_flushes_once_a_window),
 		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
 		TEST(what_is_too_old_is_forgotten),
