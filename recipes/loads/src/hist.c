@@ -87,7 +87,8 @@ void hist_json(FILE *f, const char *name, const struct hist *h)
 	static const struct {
 		const char *name;
 		unsigned int per10000;
-	} shown[] = { { "p50", 5000 }, { "p99", 9900 }, { "p999", 9990 }, { "p9999", 9999 } };
+	} shown[] = { { "p25", 2500 }, { "p50", 5000 },	 { "p75", 7500 },
+		      { "p99", 9900 }, { "p999", 9990 }, { "p9999", 9999 } };
 
 	fprintf(f, "\"%s_min_us\":%.1f,\"%s_avg_us\":%.1f", name, us(h->min), name,
 		us(hist_mean(h)));

@@ -39,7 +39,7 @@ uint64_t hist_mean(const struct hist *h);
 
 /*
  * Members of a JSON object, without braces, of times in ns, as NAME_min_us, _avg_us,
- * _p50_us, _p99_us, _p999_us, _p9999_us and _max_us.
+ * _p25_us, _p50_us, _p75_us, _p99_us, _p999_us, _p9999_us and _max_us.
  */
 void hist_json(FILE *f, const char *name, const struct hist *h);
 /* ,"NAME_us":[[upper end in us, count], ...] of buckets that are not empty */

@@ -41,8 +41,11 @@ sched_switch with stacktrace triggers):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from lab import onfs
 from lab.model import Experiment, Figure, Output, flashsim
@@ -51,6 +54,14 @@ from lab.report.verdict import Verdict
 
 # of a set
 WRITES = 10000
+# for the box plot of `ek-recorder bench --paper --from`
+QUARTILES = ("p25", "p50", "p75")
+
+
+# the board's own bench (`ek-recorder bench --paper`) reads them there, too
+PAPER = tomllib.loads(
+    (Path(__file__).parents[4] / "recipes/recorder/python/ek_recorder/bench/paper.toml").read_text()
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,10 @@ class Paper:
     min: int
     max: int
     avg: int
+
+    @staticmethod
+    def of(figures: Mapping[str, Any]) -> Paper:
+        return Paper(figures["min"], figures["max"], figures["avg"])
 
 
 @dataclass(frozen=True)
@@ -74,30 +89,27 @@ class Case:
     writes: int = WRITES
 
 
-TRUNC = ("truncate",)
-BOTH = ("truncate", "allocate")
-# table 1
+def writes(beside: Sequence[str]) -> int:
+    """Of a set: less where each second costs the host one and more."""
+    return 3000 if "read" in beside else 5000 if "allocate" in beside else WRITES
+
+
+# tables 1 and 3
 CASES = {
-    "none": Case("append", "fdatasync", True, (), Paper(141, 4454, 259)),
-    "all": Case("preallocate", "range", False, (), Paper(89, 309, 176)),
-    "all-bgtrunc": Case("preallocate", "range", False, TRUNC, Paper(88, 9178, 176)),
-    "all-bgall": Case("preallocate", "range", False, BOTH, Paper(88, 12482, 189), 5000),
-    "wappend-sdata-foff": Case("append", "range", False, (), Paper(142, 107546, 298)),
-    "wappend-sall-foff": Case("append", "fdatasync", False, (), Paper(140, 4821, 275)),
-    "wpre-sall-foff": Case("preallocate", "fdatasync", False, (), Paper(89, 486, 173)),
-    "wpre-sall-foff-bgtrunc": Case("preallocate", "fdatasync", False, TRUNC, Paper(90, 9334, 182)),
-    "wpre-sall-foff-bgall": Case("preallocate", "fdatasync", False, BOTH, Paper(87, 13431, 178), 5000),
-    "wpre-sdata-fon": Case("preallocate", "range", True, (), Paper(90, 361, 178)),
-    "wpre-sdata-fon-bgtrunc": Case("preallocate", "range", True, TRUNC, Paper(88, 13273, 177)),
-    "wpre-sdata-fon-bgall": Case("preallocate", "range", True, BOTH, Paper(88, 121756, 201), 5000),
-    # table 3
-    "none-read": Case("append", "fdatasync", True, ("read",), Paper(142, 355958, 392), 3000),
-    "all-read": Case("preallocate", "range", False, ("read",), Paper(88, 418, 179), 3000),
+    name: Case(
+        c["allocate"],
+        c["sync"],
+        c["flusher"],
+        beside := tuple(c.get("beside", ())),
+        Paper.of(c),
+        writes(beside),
+    )
+    for name, c in PAPER["case"].items()
 }
 # figure 5: what the reader keeps of its throughput, %
-PAPER_READER = {"none-read": 79.0, "all-read": 78.0}
+PAPER_READER = {n: float(c["reader_keeps"]) for n, c in PAPER["case"].items() if "reader_keeps" in c}
 # table 2, the columns of a microSD card
-PAPER_SD = {"none": Paper(139, 11065, 296), "all": Paper(89, 384, 210)}
+PAPER_SD = {name: Paper.of(c) for name, c in PAPER["sd"].items()}
 
 # vm.dirty_background_ratio, dirty_ratio, dirty_expire_centisecs
 FLUSHER = {True: (10, 20, 3000), False: (100, 100, 300000)}
@@ -156,6 +168,7 @@ def experiment(
         rows = [
             Figure("min", w["write_min_us"], "us", "lower", paper=paper.min if paper else None),
             Figure("avg", w["write_avg_us"], "us", "lower", paper=paper.avg if paper else None),
+            *(Figure(p, w[f"write_{p}_us"], "us") for p in QUARTILES),
             Figure("p999", w["write_p999_us"], "us", "lower"),
             Figure("max", w["write_max_us"], "us", "lower", paper=paper.max if paper else None),
             Figure(
