@@ -27,9 +27,10 @@ from .rows import Row, row
 
 FOLDER = ".bench"
 SEGMENTS, SEGMENT_MIB = 17, 8
-# MiB: a channel and its segments; 100 MB each that is written, cut and allocated; a file to read; what ext4 needs
-NEEDED_MIB = SEGMENTS * SEGMENT_MIB + 3 * 96 + 96 + 32
 READ_FILE_MIB = 96
+# a channel's segments (without it, the 100 MB that write() has), 100 MB that are cut and 100 MB that are allocated beside
+# it, the file to read, and what ext4 needs for itself
+NEEDED_MIB = SEGMENTS * SEGMENT_MIB + 2 * 96 + READ_FILE_MIB + 32
 PATIENCE_S = 60.0
 VM = Path("/proc/sys/vm")
 # ratio, bytes: one of each pair is in force, the other is 0
