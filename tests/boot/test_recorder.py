@@ -276,6 +276,48 @@ def test_a_configuration_that_cannot_be_is_named(board: Board) -> None:
     assert_healthy(board)
 
 
+SLOT_GOOD = "evenkeel-slot-good.service"
+DROP_IN = "/etc/systemd/system/ek-recorder.service.d/broken.conf"
+
+
+def tries(board: Board) -> str:
+    """Of slot A since it was last confirmed, by the boot loader's state."""
+    state = board.run("mount -r /bootstate && grub-editenv /bootstate/grubenv list; umount /bootstate")
+    return dict(line.split("=") for line in state.splitlines())["A_TRY"]
+
+
+def test_a_recorder_that_does_not_start_confirms_no_slot(board: Board) -> None:
+    set_tries = "mount /bootstate && grub-editenv /bootstate/grubenv set A_TRY=2; umount /bootstate"
+    board.run(f"{set_tries}; mkdir -p {Path(DROP_IN).parent}")
+    board.run(
+        f"printf '[Service]\nExecStart=\nExecStart=/usr/bin/false\n' > {DROP_IN}; systemctl daemon-reload"
+    )
+    board.try_run(f"systemctl restart {SERVICE}")
+    assert board.try_run(f"systemctl restart {SLOT_GOOD}", 120)[0] != 0
+    assert f"{SERVICE} does not run; slot A is not confirmed" in board.run(
+        f"journalctl -b -o cat -u {SLOT_GOOD}"
+    )
+    assert tries(board) == "2"
+    # switched off: the owner's choice
+    board.run(
+        f"systemctl disable {SERVICE} && systemctl restart {SLOT_GOOD} && systemctl enable {SERVICE}", 120
+    )
+    assert tries(board) == "0"
+    board.run(f"rm {DROP_IN}; systemctl daemon-reload; {set_tries}")
+    # a configuration that is none is the same in the other slot
+    board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
+    board.try_run(f"systemctl restart {SERVICE}")
+    board.run(f"systemctl restart {SLOT_GOOD}", 120)
+    assert tries(board) == "0"
+    board.run(f"sed -i /nonsense/d /etc/ek-recorder/recorder.conf; {set_tries}")
+    board.run(
+        f"systemctl reset-failed {SERVICE}; systemctl restart {SERVICE} && systemctl restart {SLOT_GOOD}", 120
+    )
+    assert tries(board) == "0"
+    recording(board, "arm")
+    assert_healthy(board)
+
+
 def test_a_partition_that_comes_late_is_found(board: Board) -> None:
     board.run(
         f"systemctl stop ek-recorder.socket {SERVICE} && systemctl mask --runtime recorder.mount && umount /recorder"
