@@ -46,12 +46,20 @@ struct options {
 	bool check, json;
 };
 
+/* the longest of a set, so that what else happened then can be looked up (a trace with clock `mono`) */
+#define WORST 10u
+
+struct worst {
+	uint64_t took_ns, at_ns; /* at: monotonic, when it began */
+};
+
 /* of one set */
 struct set {
 	uint64_t min_ns, max_ns, sum_ns;
 	uint64_t p25_ns, p50_ns, p75_ns, p99_ns, p9999_ns;
 	uint64_t late; /* submissions that began when the next was due */
 	uint64_t lost;
+	struct worst worst[WORST]; /* longest first */
 };
 
 /* the recorder's counts of the channel */
@@ -224,6 +232,17 @@ static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t per1
 	return sorted[rank ? rank - 1 : 0];
 }
 
+static void keep_worst(struct worst worst[WORST], uint64_t took, uint64_t at)
+{
+	unsigned int i = WORST;
+
+	if (took <= worst[WORST - 1].took_ns)
+		return;
+	for (; i > 1 && worst[i - 2].took_ns < took; i--)
+		worst[i - 1] = worst[i - 2];
+	worst[i - 1] = (struct worst){ took, at };
+}
+
 /* 0, or -1: the recorder has gone, which was said */
 static int run_set(struct ek_writer *w, const struct options *o, uint64_t k, uint64_t first,
 		   unsigned char *record, uint64_t *took, struct set *s)
@@ -248,6 +267,7 @@ static int run_set(struct ek_writer *w, const struct options *o, uint64_t k, uin
 		}
 		took[i] = end - begin;
 		s->sum_ns += took[i];
+		keep_worst(s->worst, took[i], begin);
 		s->late += begin - due >= o->every_ns;
 	}
 	qsort(took, o->writes, sizeof(*took), compare);
@@ -307,6 +327,10 @@ static void print(const struct options *o, const struct set *sets, const struct 
 	fputs(",\"sets_max_us\":[", stdout);
 	for (uint64_t k = 0; k < o->sets; k++)
 		printf("%s%.1f", k ? "," : "", us(sets[k].max_ns));
+	fputs("],\"worst\":[", stdout);
+	for (unsigned int i = 0; i < WORST && worst->worst[i].took_ns; i++)
+		printf("%s{\"us\":%.1f,\"at_ns\":%" PRIu64 "}", i ? "," : "",
+		       us(worst->worst[i].took_ns), worst->worst[i].at_ns);
 	fputs("],\"durable\":", stdout);
 	if (after->known)
 		printf("{\"p99_us\":%" PRIu64 ",\"max_us\":%" PRIu64 ",\"late\":%" PRIu64

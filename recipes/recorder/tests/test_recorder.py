@@ -281,6 +281,9 @@ def test_bench_measures_and_knows_its_records_again(board: Board, way: str) -> N
     assert (report["record"], report["every_us"]) == (4096, 2000)
     assert 0 < report["min_us"] <= report["p50_us"] <= report["p99_us"] <= report["p9999_us"]
     assert report["p9999_us"] <= report["max_us"] == max(report["sets_max_us"])
+    worst = [w["us"] for w in report["worst"]]
+    assert (len(worst), worst[0]) == (10, report["max_us"])
+    assert worst == sorted(worst, reverse=True)
     assert report["lost"] == report["durable"]["lost"] == report["durable"]["late"] == 0
     found = bench(board, "--check", status=(0,))
     assert found["records"] - 100 == found["wrong"] == found["missing"] == found["damage"] == 0
