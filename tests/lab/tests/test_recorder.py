@@ -64,3 +64,24 @@ def test_a_set_that_was_cut_short_is_none() -> None:
     writer = {"writes": case.writes - 1, "sets": case.sets, "durable": {}}
     with pytest.raises(ValueError, match="not the report"):
         recorder.figures(case, Output({"writer": json.dumps(writer)}))
+
+
+def report(**more: object) -> str:
+    took = dict.fromkeys(("min_us", "avg_us", "p25_us", "p50_us", "p75_us", "p9999_us", "max_us"), 2.0)
+    durable = {"late": 0, "lost": 0, "max_us": 600}
+    return json.dumps({"writes": 1000, "sets": 5, "late": 0, "lost": 0, "durable": durable, **took, **more})
+
+
+def test_others_are_held_against_what_the_same_guest_took_without_them() -> None:
+    case = recorder.CASES["bgall"]
+    out = Output({"writer": report(max_us=9.0), "quiet": report(max_us=5.0)})
+    found = {f.metric: f for f in recorder.figures(case, out)}
+    assert (found["max"].value, found["max"].target) == (9.0, 7.5)
+    assert (found["times-quiet"].value, found["times-quiet"].target) == (1.8, recorder.BESIDE)
+    with pytest.raises(KeyError):
+        recorder.figures(case, Output({"writer": report()}))
+
+
+def test_a_start_is_bounded_in_time_and_in_what_it_reads() -> None:
+    found = {f.metric: f.value for f in recorder.restart_figures(Output({"restart": "640 131072"}))}
+    assert found == {"restart_ms": 640, "read": 64}

@@ -44,9 +44,12 @@ TICK = 4000.0
 PAPER_READER, PAPER_SPREAD = 78.0, 3.5
 # p99.99 of submission is to be at most, us
 FASTEST = {"ring": 20.0, "socket": 100.0}
-# max of `quiet` and `quiet-socket`, us; beside others it is to be at most 1.5 times that
-QUIET_MAX = {"ring": 5.9, "socket": 23.3}
+# sets of 10,000 in the same guest before anybody disturbs it, the worst of which others are held against
+QUIET_SETS = {"ring": 5, "socket": 2}
+# the longest beside others is to be at most so many times that
+BESIDE = 1.5
 BOTH = ("truncate", "allocate")
+QUARTILES = ("p25", "p50", "p75")
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ CASES = {
     "quiet": Case(),
     "quiet-socket": Case(way="socket", sets=2),
     "quiet-cached": Case(backend="cached", sets=1),
+    "bgtrunc": Case(beside=("truncate",), writes=1000),
     "bgall": Case(beside=BOTH, writes=1000),
     "bgall-socket": Case(way="socket", beside=BOTH, writes=1000, sets=3),
     "bgall-cached": Case(backend="cached", beside=BOTH, writes=1000, sets=3),
@@ -138,6 +142,8 @@ def script(case: Case) -> str:
         ]
     way = "--ring" if case.way == "ring" else ""
     lines.append("start; ready 17")
+    if case.beside:
+        lines.append(f"bench quiet {way} --writes 10000 --sets {QUIET_SETS[case.way]}")
     lines += [f"ek-disturb --json {b} /m/{b} > /tmp/{b} 2>&1 & pid_{b}=$!" for b in case.beside]
     lines.append(f"bench writer {way} --writes {case.writes} --sets {case.sets}")
     for b in case.beside:
@@ -150,6 +156,24 @@ def script(case: Case) -> str:
     return "\n".join(lines) + "\n"
 
 
+def longest_alone(longest: float, least: float) -> list[Figure]:
+    return [
+        Figure("max", longest, "us", "lower", target=round(1.2 * least + TICK, 1), paper=309, must=True),
+        Figure("spread", round(longest / least, 2), "max/min", "lower", target=PAPER_SPREAD, must=True),
+    ]
+
+
+def longest_beside(case: Case, out: Output, longest: float) -> list[Figure]:
+    """Against what the same guest took before anybody disturbed it."""
+    quiet = onfs.last_json(out, "quiet")["max_us"]
+    paper = {("read",): 418, ("truncate",): 9178, BOTH: 12482}[case.beside]
+    return [
+        Figure("max", longest, "us", "lower", target=round(BESIDE * quiet, 1), paper=paper),
+        Figure("quiet-max", quiet, "us", "lower"),
+        Figure("times-quiet", round(longest / quiet, 2), "max/max", "lower", target=BESIDE),
+    ]
+
+
 def figures(case: Case, out: Output) -> list[Figure]:
     w = onfs.last_json(out, "writer")
     durable = w["durable"]
@@ -159,20 +183,13 @@ def figures(case: Case, out: Output) -> list[Figure]:
     rows = [
         Figure("min", least, "us", "lower"),
         Figure("avg", w["avg_us"], "us", "lower"),
+        *(Figure(p, w[f"{p}_us"], "us") for p in QUARTILES),
         Figure("p9999", w["p9999_us"], "us", "lower", target=FASTEST[case.way], must=True),
-        Figure(
-            "max", w["max_us"], "us", "lower", must=not case.beside,
-            target=round(1.5 * QUIET_MAX[case.way] if case.beside else 1.2 * least + TICK, 1),
-            paper=12482 if case.beside == BOTH else 418 if case.beside else 309,
-        ),
-        Figure(
-            "spread", round(w["max_us"] / least, 2), "max/min", "lower",
-            target=None if case.beside else PAPER_SPREAD, must=not case.beside,
-        ),
         Figure("late", durable["late"], "records", "lower", target=0, must=True),
         Figure("lost", w["lost"] + durable["lost"], "records", "lower", target=0, must=True),
         Figure("woken-late", w["late"], "writes", "lower"),
         Figure("durable-max", round(durable["max_us"] / 1e3, 1), "ms", "lower", target=1000, must=True),
+        *(longest_beside(case, out, w["max_us"]) if case.beside else longest_alone(w["max_us"], least)),
     ]  # fmt: skip
     if "read" in case.beside:
         kept = 100 * onfs.last_json(out, "read")["mbps"] / onfs.last_json(out, "alone")["mbps"]
@@ -300,6 +317,47 @@ def power_cuts(name: str, backend: str, seed: int) -> Experiment:
     )  # fmt: skip
 
 
+# --- a start ----------------------------------------------------------------------------
+
+# Two segments of 1 GiB, the largest that a channel may have; one of them is written to two thirds, 46,000 x 16 KB. Then
+# the recorder is killed: the next one has no mark that says where it ended.
+RESTART = """
+ext4
+start; ready 2
+bench fill --ring --every 1ms --writes 46000
+kill -9 $recorder; wait $recorder
+read=$(awk '{ print $3 }' /sys/block/$DEV/stat)
+ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
+begin=$(ms)
+start
+until [ -S /socket ] && ek-recorder write --socket /socket bench < /dev/null 2> /tmp/error; do
+	kill -0 $recorder 2> /dev/null || fail "ek-recorder: $(tail -n 1 /tmp/recorder)"
+	sleep 0.01
+done
+echo "$(($(ms) - begin)) $(($(awk '{ print $3 }' /sys/block/$DEV/stat) - read))" | report restart
+kill $recorder; wait $recorder || fail "ek-recorder: $(tail -n 1 /tmp/recorder)"
+ek-recorder bench --check bench > /tmp/check 2>&1 || fail "check: $(cat /tmp/check)"
+"""
+
+
+def restart_figures(out: Output) -> list[Figure]:
+    took, sectors = map(int, out.results["restart"].split())
+    return [
+        Figure("restart_ms", took, "ms", "lower", target=2000, must=True),
+        Figure("read", round(sectors / 2048, 1), "MiB", "lower", target=96, must=True),
+    ]
+
+
+def restart(preset: str) -> Experiment:
+    return Experiment(
+        f"rec.ek.restart-{preset}", f"a start after a crash, segments of 1 GiB, {preset}",
+        HELPERS + MOUNTED + RESTART, restart_figures,
+        device=flashsim(preset, slices=1, capacity_mb=4096, memory_backed=1),
+        subject="none", peers=(), memory=2560, timeout=900,
+        programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="1GiB", segment="1GiB"),
+    )  # fmt: skip
+
+
 # --- hours --------------------------------------------------------------------------------
 
 # Three hours of the guest, 16 KB each 500 ms: 21,600 records, 354 MB. A day costs the host half an hour though nothing
@@ -340,6 +398,7 @@ EXPERIMENTS = [
         for backend in ("direct", "cached")
         for part in (1, 2)
     ),
+    *(restart(preset) for preset in ("emmc50-slow", "sd-uhs3")),
     Experiment(
         "rec.ek.hours", "three hours of the guest's clock, 16 KB each 500 ms by ring",
         HELPERS + MOUNTED + HOURS, hours_figures,
@@ -353,18 +412,21 @@ EXPERIMENTS = [
 def shape_ours(rows: Rows) -> Verdict | None:
     """Past the paper: ten times shorter than its conventional method, and no longer beside others than without."""
     none, quiet = rows.value("rec.base.none.max"), rows.value("rec.ek.quiet.max")
-    beside = {n: rows.value(f"rec.ek.{n}.max") for n, c in CASES.items() if c.beside and c.way == "ring"}
-    known = {n: v for n, v in beside.items() if v is not None}
+    times = {
+        n: rows.value(f"rec.ek.{n}.times-quiet") for n, c in CASES.items() if c.beside and c.way == "ring"
+    }
+    known = {n: v for n, v in times.items() if v is not None}
+    beside = {n: rows.value(f"rec.ek.{n}.max") or 0.0 for n in known}
     if none is None or quiet is None or not known:
         return None
     worst = max(known, key=lambda n: known[n])
-    longest = max(quiet, known[worst])
+    longest = max(quiet, *beside.values())
     return Verdict(
         "S1 ek-recorder", "submission by ring: at least 10 times shorter than the worst write() of NONE, and beside others"
-        " at most 1.5 times the quiet one",
-        reproduced=none >= 10 * longest and known[worst] <= 1.5 * quiet,
-        why=f"NONE {none:.0f} us; ek-recorder {quiet:.1f} us quiet, {known[worst]:.1f} at worst beside others ({worst}):"
-        f" {none / longest:.0f} times shorter",
+        f" at most {BESIDE} times as long as in the same guest before",
+        reproduced=none >= 10 * longest and known[worst] <= BESIDE,
+        why=f"NONE {none:.0f} us; ek-recorder {quiet:.1f} us quiet, {longest:.1f} at worst: {none / longest:.0f} times shorter;"
+        f" beside others {known[worst]:.2f} times its quiet one at worst ({worst})",
     )  # fmt: skip
 
 
