@@ -184,6 +184,14 @@ def test_it_refuses_where_there_is_no_room(
     assert f"MiB free, and {1 << 40} are needed" in capsys.readouterr().err
 
 
+def test_it_refuses_where_the_partition_is_not_mounted(
+    at: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(board, "PARTITION", at)
+    assert bench(at, "--cases", "none") == 2
+    assert f"{at}: nothing is mounted there" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

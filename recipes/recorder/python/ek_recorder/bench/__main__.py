@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--directory",
         type=Path,
-        default=Path("/recorder"),
+        default=board.PARTITION,
         help="on the medium to measure (default /recorder)",
     )
     p.add_argument("--cases", metavar="NAME,...", help="only these, such as none,all-bgall (default: all 14)")

@@ -25,6 +25,8 @@ from typing import Any
 from .paper import RECORD, Case
 from .rows import Row, row
 
+# of the recorder, on a board; elsewhere any folder will do
+PARTITION = Path("/recorder")
 FOLDER = ".bench"
 SEGMENTS, SEGMENT_MIB = 17, 8
 READ_FILE_MIB = 96
@@ -338,6 +340,8 @@ def measure(cases: Sequence[Case], settings: Settings) -> list[Row]:
         raise RefusedError(
             f"{directory} is no directory; --directory names where the recorder's partition is mounted"
         )
+    if directory == PARTITION and not directory.is_mount():
+        raise RefusedError(f"{directory}: nothing is mounted there")
     check_not_in_use(directory)
     rows: list[Row] = []
     with folder(directory) as at:
