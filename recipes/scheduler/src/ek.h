@@ -39,6 +39,10 @@
 #include "ek_share.h"
 #include "ek_channel.h"
 
+/* what a debug kernel checks beside its own: invariants of the hot path */
+#define ek_debug_warn(cond) \
+	WARN_ON_ONCE(IS_ENABLED(CONFIG_PROVE_LOCKING) && (cond))
+
 /* what waits in a group, each in order of arrival */
 enum ek_class {
 	EK_READ,
@@ -276,9 +280,12 @@ static inline struct ek_group *ek_rq_group(struct request *rq)
 	return rq->elv.priv[0];
 }
 
-/* What of @rq is counted while it is in the device; 0: it is not there. */
+/*
+ * What of @rq is counted while it is in the device. Of a read that waits, its
+ * channel, which each choice among those that wait looks at.
+ */
 struct ek_flight {
-	u32 kb;		/* cost, at least 1 */
+	u32 kb;		/* cost, at least 1; 0: it is not there */
 	u16 channel;	/* EK_CHANNEL_NONE: on none */
 };
 
@@ -352,6 +359,12 @@ static inline u32 ek_group_weight(struct ek_group *g)
 	return READ_ONCE(g->share_node.weight);
 }
 
+/* Served by regulation, or about to be. Racy without lock. */
+static inline bool ek_group_is_perf(struct ek_group *g)
+{
+	return READ_ONCE(g->perf) || READ_ONCE(g->regulated);
+}
+
 void ek_group_update_share(struct ek_data *ek, struct ek_group *g);
 
 /*
@@ -373,6 +386,8 @@ void ek_window_measure(struct ek_data *ek, u64 now);
 /* ek_channel.c */
 bool ek_channel_on(struct ek_data *ek);
 u32 ek_rq_channel(struct ek_data *ek, struct request *rq);
+void ek_channel_note(struct ek_data *ek, struct request *rq);
+void ek_channels_changed(struct ek_data *ek);
 struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 				 u64 latest);
 

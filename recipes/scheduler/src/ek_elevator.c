@@ -35,21 +35,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (ek_gate_open(ek))
 		return;
 	g = ek_current_group(ek);
-	if (READ_ONCE(g->perf) || READ_ONCE(g->regulated)) {
-		u32 tags = READ_ONCE(data->q->nr_requests);
-
-		/*
-		 * Passes the gate with up to a quarter of the tags, all such
-		 * groups together with half of them and two for each: their
-		 * queues do not move by weight, and must not shut out the
-		 * others.
-		 */
-		u32 held = atomic_read(&g->held);
-
-		if (4 * held >= max(tags, 8U) ||
-		    (held >= 2 && 2 * (u32)atomic_read(&ek->perf_tags) >= tags))
-			data->shallow_depth = 1;
-	} else if (data->flags & BLK_MQ_REQ_NOWAIT) {
+	if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
 		if (!ek_gate_fits(ek, g, async))
 			data->shallow_depth = 1;
@@ -106,7 +92,7 @@ static bool ek_allow_merge(struct request_queue *q, struct request *rq,
 	struct ek_group *g = ek_rq_group(rq);
 
 	/* nor one that is not held back as part of one that is */
-	if (g && (READ_ONCE(g->perf) || g->regulated))
+	if (g && ek_group_is_perf(g))
 		return false;
 	return op_is_sync(rq->cmd_flags) == op_is_sync(bio->bi_opf);
 }
@@ -116,6 +102,13 @@ static void ek_unhash(struct request_queue *q, struct request *rq)
 	elv_rqhash_del(q, rq);
 	if (q->last_merge == rq)
 		q->last_merge = NULL;
+}
+
+/* A bio became part of @rq, which waits. */
+static void ek_request_merged(struct request_queue *q, struct request *rq,
+			      enum elv_merge type)
+{
+	ek_channel_note(ek_queue_data(q), rq);
 }
 
 /* @next became part of @rq. It may not have been inserted yet. */
@@ -135,6 +128,7 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 		list_move_tail(&rq->queuelist,
 			       &ek_rq_group(rq)->fifo[ek_rq_class(rq)]);
 	}
+	ek_channel_note(ek, rq);
 }
 
 /* Insertion */
@@ -493,6 +487,7 @@ static struct elevator_type ek_elevator = {
 		.finish_request		= ek_finish_request,
 		.allow_merge		= ek_allow_merge,
 		.bio_merge		= ek_bio_merge,
+		.request_merged		= ek_request_merged,
 		.requests_merged	= ek_requests_merged,
 		.insert_requests	= ek_insert_requests,
 		.dispatch_request	= ek_dispatch_request,

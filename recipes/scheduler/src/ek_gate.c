@@ -8,7 +8,9 @@
  * large I/O. So admission is scheduled as well: a group may hold its share of
  * the tags by weight (ek_may_hold()), and when tags are short, submitters wait
  * here and are let in by the virtual time that their group will have reached,
- * not in the order in which they fell asleep.
+ * not in the order in which they fell asleep. Regulated groups, whose queues do
+ * not move by weight, may hold a number of their own (ek_perf_may_hold()) and,
+ * as long as they hold no more, are let in before the others.
  *
  * limit_depth may sleep: it runs where the block layer itself sleeps for a tag,
  * in the submitter's context with the queue entered.
@@ -45,6 +47,9 @@ static u32 ek_tags(struct ek_data *ek)
 static bool ek_gate_has_share(struct ek_data *ek, struct ek_group *g, u32 held,
 			      u32 tags, bool async)
 {
+	if (unlikely(ek_group_is_perf(g)))
+		return ek_perf_may_hold(held, atomic_read(&ek->perf_tags),
+					tags);
 	/* of one that is not active the last known, or its weight */
 	return ek_may_hold(held, tags, READ_ONCE(g->share),
 			   READ_ONCE(ek->top.sum) << EK_SHARE_SHIFT, async);
@@ -113,28 +118,42 @@ static struct ek_waiter *ek_gate_first(struct ek_data *ek, struct ek_group *g,
 	return NULL;
 }
 
-static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now)
+/*
+ * The waiter to let in next, or NULL. @until gets the time in ns when that may
+ * change though nothing else happens, or is left alone.
+ */
+static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
+				      u64 *until)
 {
-	struct ek_waiter *w, *best = NULL;
+	struct ek_waiter *w, *best = NULL, *perf = NULL;
 	u64 vtime, best_vtime = 0;
 	struct ek_group *g;
 
 	list_for_each_entry(g, &ek->gate, gate) {
 		/* admitted, but its request went another way */
-		if (g->pending && now - g->pending_since > EK_GRANT_STALE_NS)
+		if (g->pending && now >= g->pending_since + EK_GRANT_STALE_NS)
 			g->pending = 0;
 		w = ek_gate_first(ek, g, tags);
-		if (!w)
+		if (!w) {
+			if (g->pending)
+				*until = min(*until, g->pending_since +
+						     EK_GRANT_STALE_NS);
 			continue;
+		}
 		if (ek_gate_starved(ek, w))
 			return w;
+		/* those hold few, and no weight says whose turn it is */
+		if (unlikely(ek_group_is_perf(g))) {
+			perf = perf ?: w;
+			continue;
+		}
 		vtime = ek_gate_vtime(ek, g);
 		if (!best || ek_before(vtime, best_vtime)) {
 			best = w;
 			best_vtime = vtime;
 		}
 	}
-	return best;
+	return perf ?: best;
 }
 
 /* Let in as many waiters as there are tags for. */
@@ -142,25 +161,34 @@ void ek_gate_run(struct ek_data *ek)
 {
 	u32 tags = ek_tags(ek);
 	struct ek_group *g, *lead;
+	u64 now, until, stale;
 	struct ek_waiter *w;
-	u64 now, until;
-	int free;
+	int free, granted;
 
 	lockdep_assert_held(&ek->lock);
 	while (ek->nr_waiting) {
 		now = ktime_get_ns();
-		if (atomic_read(&ek->granted) &&
-		    now - ek->granted_at > EK_GRANT_STALE_NS) {
+		stale = ek->granted_at + EK_GRANT_STALE_NS;
+		granted = atomic_read(&ek->granted);
+		if (granted && now >= stale) {
 			atomic_set(&ek->granted, 0);
+			granted = 0;
 			ek->nr_stale_grants++;
 		}
-		free = (int)tags - atomic_read(&ek->tags_used) -
-		       atomic_read(&ek->granted);
-		if (free <= 0)
+		free = (int)tags - atomic_read(&ek->tags_used) - granted;
+		if (free <= 0) {
+			/* who was admitted may be kept from running for long */
+			if (granted)
+				ek_hold_arm(ek, now, stale);
 			return;
-		w = ek_gate_next(ek, tags, now);
-		if (!w)
+		}
+		until = U64_MAX;
+		w = ek_gate_next(ek, tags, now, &until);
+		if (!w) {
+			if (until != U64_MAX)
+				ek_hold_arm(ek, now, until);
 			return;
+		}
 		g = w->g;
 		/*
 		 * The last tag is kept for a group that is ahead of these and
@@ -168,6 +196,7 @@ void ek_gate_run(struct ek_data *ek)
 		 */
 		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
 		if (lead && lead != g && list_empty(&lead->waiters) &&
+		    !ek_group_is_perf(g) &&
 		    !ek_gate_starved(ek, w) &&
 		    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
 		    (until || atomic_read(&ek->in_flight))) {
@@ -220,6 +249,8 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 	};
 	u64 now = ktime_get_ns();
 	bool waited = false, overslept = false;
+	u64 stale;
+	u32 waiting;
 
 	w.turn = now;
 	if (op_is_write(opf))
@@ -237,12 +268,15 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		long left;
 
 		set_current_state(TASK_UNINTERRUPTIBLE);
+		waiting = ek->nr_waiting;
+		stale = ek->nr_stale_grants;
 		ek_gate_run(ek);
-		if (w.admitted) {
-			/* there was a tag, and nobody said so */
-			ek->nr_gate_backstops += overslept;
+		/* there was a tag for somebody, and nobody had said so */
+		if (overslept && ek->nr_waiting < waiting &&
+		    ek->nr_stale_grants == stale)
+			ek->nr_gate_backstops++;
+		if (w.admitted)
 			break;
-		}
 		if (!waited) {
 			waited = true;
 			g->throttled++;

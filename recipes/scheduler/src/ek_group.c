@@ -181,6 +181,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 		g->queued++;
 	}
 	list_add_tail(&rq->queuelist, &g->fifo[ek_rq_class(rq)]);
+	ek_channel_note(ek, rq);
 	ek->nr_queued++;
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
 	g->queued_kb += cost;
@@ -387,6 +388,8 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	atomic_add(cost, &ek->in_flight_kb);
 	if (unlikely(ek->channels > 1)) {
 		in.channel = ek_rq_channel(ek, rq);
+		ek_debug_warn(ek_rq_class(rq) == EK_READ &&
+			      in.channel != ek_rq_flight(rq).channel);
 		if (in.channel != EK_CHANNEL_NONE)
 			atomic_inc(&ek->channel_flight[in.channel]);
 		g->reordered += ek_rq_class(rq) == EK_READ &&

@@ -106,6 +106,19 @@ static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 	       (u64)tags * share * (async ? 3 : 1);
 }
 
+/*
+ * May a regulated group that holds @held of @tags, and all such groups @all, take
+ * one more? Each may have two, and more up to a quarter while all of them have
+ * less than half: their queues do not move by weight, and must not shut out the
+ * others.
+ */
+static inline bool ek_perf_may_hold(u32 held, u32 all, u32 tags)
+{
+	if (held < 2)
+		return true;
+	return 4 * (u64)held < tags && 2 * (u64)all < tags;
+}
+
 /* Service times are learned by size: powers of two from 512 bytes to 16 MiB. */
 #define EK_SIZES	16
 

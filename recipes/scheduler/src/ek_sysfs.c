@@ -97,6 +97,7 @@ static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
 	spin_lock_irq(&ek->lock);
 	WRITE_ONCE(*ek_tunable(ek, i), v);
 	ek_window_update(ek, ktime_get_ns());
+	ek_channels_changed(ek);
 	/* what groups keep for a while depends on it */
 	ek->top.generation++;
 	spin_unlock_irq(&ek->lock);

@@ -28,6 +28,7 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_cost_kb", c32, (c32, c32)),
         ("ek_vtime", c64, (c64, c32)),
         ("ek_may_hold", flag, (c32, c32, c32, c64, flag)),
+        ("ek_perf_may_hold", flag, (c32, c32, c32)),
         ("ek_bucket", c32, (c64,)),
         ("ek_bucket_max", c64, (c32,)),
         ("ek_think", c32, (c32, c32)),
@@ -91,6 +92,20 @@ def test_shares_of_tags_leave_room(ek: ctypes.CDLL, tags: int, shares: list[int]
         assert not ek.ek_may_hold(held, tags, weight * ONE, total * ONE, True), (
             "asynchronous ones never get more"
         )
+
+
+@given(tags=st.integers(1, 10240), order=st.lists(st.integers(0, 7), max_size=200))
+def test_regulated_groups_hold_two_each_and_together_half_of_the_tags(
+    ek: ctypes.CDLL, tags: int, order: list[int]
+) -> None:
+    held = [0] * 8
+    for g in order * 10:
+        if ek.ek_perf_may_hold(held[g], sum(held), tags):
+            held[g] += 1
+            assert held[g] <= max(2, (tags + 3) // 4)
+    assert sum(held) <= max((tags + 1) // 2, 2 * 8) + 2 * 8
+    assert all(ek.ek_perf_may_hold(n, 10**6, tags) for n in (0, 1)), "two are never refused"
+    assert ek.ek_perf_may_hold(2, 2, 12)
 
 
 @given(
