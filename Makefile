@@ -37,8 +37,9 @@ $(error no kernel '$(KERNEL)'; there are 6.12 and, in toolroot/kernels, $(shell 
 endif
 BINARY := $(findstring linux-image-,$(PIN))
 SOURCE := $(C)/linux-$(KERNEL)-$(if $(PIN),$(call hash,,$(PIN)),$(call hash,toolroot/pins))
+variant = $(shell sed -n '/^$(1) /p' conf/kernel/variants)
 fragments = $(patsubst %,conf/kernel/%.cfg,$(shell sed -n 's/^$(1) [a-z0-9]*://p' conf/kernel/variants))
-kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/variants conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins,$(PIN))
+kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins,$(PIN) $(variant))
 
 ENTER := $(TOP)/toolroot/enter
 # a stage prints its name when it begins and its time when it ends; one that
@@ -95,6 +96,7 @@ $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 endef
 $(eval $(call kernel_rule,board,))
 $(eval $(call kernel_rule,debug,-debug))
+$(eval $(call kernel_rule,kcsan,-kcsan))
 $(eval $(call kernel_rule,uml,-uml))
 .PHONY: FORCE
 FORCE:
@@ -111,6 +113,7 @@ endef
 define module_rules
 $(call module_rule,board,,$(1),$(2))
 $(call module_rule,debug,-debug,$(1),$(2))
+$(call module_rule,kcsan,-kcsan,$(1),$(2))
 $(call module_rule,uml,-uml,$(1),$(2))
 $(K)/$(1).ko: $(K)/module/$(1).ko $(call stale,board)
 	@cp $$< $$@
@@ -234,9 +237,11 @@ fuzz: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the property tests with new 
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
 	@$(call stage,KUnit)
 	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
-torture: $(K)/module-debug/evenkeel.ko
-	@$(call stage,torture on the debug kernel)
-	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/torture
+# VARIANT=kcsan: the same on the kernel that finds data races
+torture: VARIANT := $(or $(VARIANT),debug)
+torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
+	@$(call stage,torture on the $(VARIANT) kernel)
+	EVENKEEL_KERNEL=$(KERNEL) EVENKEEL_TORTURE_VARIANT=$(VARIANT) $(PYTEST) tests/torture
 lab: $(LAB_NEEDS)
 	@$(call stage,lab,1000)
 	$(PYTEST) -s tests/flashsim/guest tests/bench

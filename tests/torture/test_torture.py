@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""evenkeel under KASAN and lockdep on two CPUs, with everything that can happen to it at once.
+"""evenkeel under KASAN and lockdep (or KCSAN) on two CPUs, with everything that can happen to it at once.
 
-EVENKEEL_TORTURE_SECONDS (default 60) is how long the mixed load runs.
+EVENKEEL_TORTURE_SECONDS (default 60) is how long the mixed load runs;
+EVENKEEL_TORTURE_VARIANT=kcsan runs it on the kernel that finds data races.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lab.runner import Job, Lab, run  # noqa: E402
 
 SECONDS = int(os.environ.get("EVENKEEL_TORTURE_SECONDS", "60"))
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
+VARIANT = os.environ.get("EVENKEEL_TORTURE_VARIANT", "debug")
 
 
 def test_nothing_hangs_leaks_or_splats() -> None:
@@ -27,7 +29,7 @@ def test_nothing_hangs_leaks_or_splats() -> None:
         modules=("null_blk", "mq-deadline"), memory=2048, cpus=2, clock="host",
         limit=200 + 3 * SECONDS, timeout=300 + 4 * SECONDS,
     )  # fmt: skip
-    lab = Lab(workdir=TOP / "build/torture", variant="debug", fresh=True)
+    lab = Lab(workdir=TOP / "build/torture", variant=VARIANT, fresh=True)
     out = run(lab, Job(experiment, KERNEL, "evenkeel")).output
     done = dict(line.split() for line in out.results["done"].splitlines())
     assert int(done["rounds"]) > 0

@@ -30,7 +30,7 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """`build` is build/VERSION; `variant` names its objects there (board, debug), where it has any."""
+    """`build` is build/VERSION; `variant` names its objects there (board, debug, kcsan), where it has any."""
 
     version: str
     build: Path

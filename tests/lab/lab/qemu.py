@@ -22,6 +22,9 @@ SPLAT = re.compile(
     r"BUG:|WARNING:|Kernel panic|general protection|Oops|UBSAN|KASAN|possible (?:circular|recursive) locking|"
     r"inconsistent lock state|INFO: task .* blocked|soft lockup|suspicious RCU|refcount_t:|memory leak"
 )
+# up to the line that ends it; KCSAN finds races of the kernel's own as well
+_RACE = re.compile(r"BUG: KCSAN: .*?\n(?:\[[^\n]*\] )?={20,}", re.DOTALL)
+OURS = re.compile(r"\[(?:evenkeel|flashsim)\]")
 # what a guest may write: its serial log and its report
 _ROOM_MB = 64
 
@@ -89,6 +92,14 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
+def complaint(log: str) -> str | None:
+    """The first line of a serial log in which the kernel reports a defect; of races only those with our modules."""
+    log = _RACE.sub(lambda race: race[0] if OURS.search(race[0]) else "", log)
+    if not (splat := SPLAT.search(log)):
+        return None
+    return log[log.rfind("\n", 0, splat.start()) + 1 :].splitlines()[0].strip()
+
+
 def _free_mb(path: Path) -> float:
     stat = os.statvfs(path)
     return stat.f_bavail * stat.f_frsize / 1e6
@@ -141,9 +152,8 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
     log = serial.read_text(errors="replace") if serial.exists() else ""
     if qemu.returncode != 0:
         raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {err.strip()[-400:]}; see {serial}")
-    if splat := SPLAT.search(log):
-        line = log[log.rfind("\n", 0, splat.start()) + 1 :].splitlines()[0]
-        raise GuestError(f"{name}: the guest's kernel complained: {line.strip()}; see {serial}")
+    if line := complaint(log):
+        raise GuestError(f"{name}: the guest's kernel complained: {line}; see {serial}")
     results = _sections(report.read_text(errors="replace") if report.exists() else "")
     if failed := results.get("failed"):
         raise GuestError(f"{name}: in the guest: {failed.strip()}; see {serial}")

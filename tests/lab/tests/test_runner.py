@@ -143,3 +143,27 @@ def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Gu
     kept.write_text("{")
     assert not runner.run(lab, job("cost")).cached
     assert len(guests.booted) == 3
+
+
+RACE = """[   12.0] ==================================================================
+[   12.0] BUG: KCSAN: data-race in blk_mq_get_tag / {there}
+[   12.0]
+[   12.0] write to 0xffff88800 of 4 bytes by task 7 on cpu 1:
+[   12.0]  {there}+0x33/0x90{module}
+[   12.0] ==================================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        ("[ 1.0] all is well\n", None),
+        ("[ 1.0] x\n[ 1.1] WARNING: CPU: 0 PID: 1 at block/blk-mq.c:1\nmore\n", "[ 1.1] WARNING: CPU: 0 PID: 1 at"),
+        (RACE.format(there="sbitmap_get", module=""), None),
+        (RACE.format(there="ek_next", module=" [evenkeel]"), "[   12.0] BUG: KCSAN: data-race in blk_mq_get_tag / ek_next"),
+        (RACE.format(there="a", module="") + "[ 13.0] BUG: KASAN: slab\n", "[ 13.0] BUG: KASAN: slab"),
+    ],
+)  # fmt: skip
+def test_a_kernels_complaint_is_found_but_races_are_its_own(log: str, first: str | None) -> None:
+    found = qemu.complaint(log)
+    assert found == first if first is None else found is not None and found.startswith(first)
