@@ -186,6 +186,8 @@ struct ek_perf {
 	u32 round;			/* regulated completions since the last look */
 	u64 round_ideal;		/* ns: their sums */
 	u64 round_actual;
+	u64 sum_ideal;			/* ns: and those of the last rounds, fading */
+	u64 sum_actual;
 };
 
 /*

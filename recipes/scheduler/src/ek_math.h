@@ -158,6 +158,13 @@ static inline u64 ek_perf_ideal(u64 mean, u32 percent)
 	return min_t(u64, div_u64(mean * 100, percent), EK_PERF_IDEAL_MAX);
 }
 
+/* @actual over @ideal in permille, 0 to 10000; of nothing: 1000 */
+static inline u32 ek_permille(u64 actual, u64 ideal)
+{
+	/* the sums of a few rounds of EK_PERF_IDEAL_MAX each: below 2^42 */
+	return ideal ? min_t(u64, div64_u64(actual * 1000, ideal), 10000) : 1000;
+}
+
 /*
  * S3 (5) and (6): as many requests may be in the device for one that is served
  * at @percent, beside @others that are served at no less, to be on time.

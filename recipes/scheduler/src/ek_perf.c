@@ -38,6 +38,13 @@
 /* the longest time without a look at whether the queue is being frozen */
 #define EK_PERF_LOOK_NS	(50 * NSEC_PER_MSEC)
 
+/*
+ * Actual over ideal time that is aimed at, in permille, and how far the search
+ * for the cap goes from where it began.
+ */
+#define EK_PERF_AIM	1012
+#define EK_PERF_BONUS	128
+
 /* what is made up for, in ideal times */
 #define EK_PERF_CARRY	4
 
@@ -258,18 +265,24 @@ static void ek_perf_cap(struct ek_data *ek)
 		perf->cap = ek->perf_cap ?: max((s32)cap + perf->bonus, 1);
 }
 
-/* The cap gives way while regulated requests are on time, and draws back else. */
+/*
+ * The cap gives way while regulated requests are on time, and draws back else:
+ * by a step for each 0.2 % that they are off what is aimed at, over some of the
+ * last rounds, since what one of them is late the next makes up for.
+ */
 static void ek_perf_adapt(struct ek_perf *perf)
 {
 	unsigned long flags;
+	s32 off;
 
 	spin_lock_irqsave(&perf->lock, flags);
 	if (perf->round >= EK_PERF_ROUND) {
-		/* late by less than 0.8 %, by more than 1.2 % */
-		if (perf->round_actual * 1000 < perf->round_ideal * 1008)
-			perf->bonus = min(perf->bonus + 1, 64);
-		else if (perf->round_actual * 1000 > perf->round_ideal * 1012)
-			perf->bonus = max(perf->bonus - 1, -64);
+		perf->sum_ideal += perf->round_ideal - perf->sum_ideal / 4;
+		perf->sum_actual += perf->round_actual - perf->sum_actual / 4;
+		off = EK_PERF_AIM - (s32)ek_permille(perf->sum_actual,
+						     perf->sum_ideal);
+		perf->bonus = clamp(perf->bonus + clamp(off / 2, -4, 4),
+				    -EK_PERF_BONUS, EK_PERF_BONUS);
 		perf->round = 0;
 		perf->round_ideal = 0;
 		perf->round_actual = 0;
@@ -378,7 +391,7 @@ bool ek_perf_full(struct ek_data *ek, u32 flight)
 {
 	u32 own = atomic_read(&ek->perf_in_flight);
 	struct ek_group *g;
-	s32 after;
+	s64 after;
 	u64 now;
 
 	lockdep_assert_held(&ek->lock);
@@ -389,12 +402,14 @@ bool ek_perf_full(struct ek_data *ek, u32 flight)
 	if (!own)
 		return false;
 	now = ktime_get_ns();
-	/* how many are not served before it in spite of that was learned */
-	after = max(ek->perf.bonus / 4, 0);
-	after = max((s32)flight + 1 - after, 1);
+	/*
+	 * How many are not served before it in spite of that was learned; more
+	 * than there are when it may be late, and be made up for.
+	 */
+	after = (s64)flight + 1 - ek->perf.bonus;
 	list_for_each_entry(g, &ek->perf.groups, perf_node)
 		if (g->regulated && atomic_read(&g->in_flight) &&
-		    now + after * g->perf_mean > g->perf_due)
+		    (s64)(now - g->perf_due) > -after * (s64)g->perf_mean)
 			return true;
 	return false;
 }

@@ -36,6 +36,7 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_size_class", c32, (c32,)),
         ("ek_perf_mean", c64, (c64, c64, c32)),
         ("ek_perf_ideal", c64, (c64, c32)),
+        ("ek_permille", c32, (c64, c64)),
         ("ek_perf_allowed", c32, (c32, c32)),
     ):
         function = lib[f"shim_{name}"]
@@ -181,3 +182,8 @@ def test_the_cap_is_the_papers(ek: ctypes.CDLL, percent: int, others: int, allow
 @given(mean=st.integers(1, 2**50), percent=st.integers(1, 100))
 def test_the_ideal_time_is_that_of_a_slower_device(ek: ctypes.CDLL, mean: int, percent: int) -> None:
     assert ek.ek_perf_ideal(mean, percent) == min(mean * 100 // percent, 5 * 10**9)
+
+
+@given(actual=st.integers(0, 2**42), ideal=st.integers(0, 2**42))
+def test_the_accuracy_is_a_ratio_in_permille(ek: ctypes.CDLL, actual: int, ideal: int) -> None:
+    assert ek.ek_permille(actual, ideal) == (min(actual * 1000 // ideal, 10000) if ideal else 1000)
