@@ -206,14 +206,14 @@ $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build | $(EV
 
 .PHONY: loads bench
 loads: $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder ## the programs that the lab's guests run: build/loads, build/recorder
-bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,index.html} (QUICK=1: in 10 min)
+bench: $(LAB_NEEDS) ## every figure beside its peers: build/bench/{results.json,index.html} (QUICK=1: in 10 min, DEEP=1: all of it)
 	@$(call stage,bench,2000)
 	cd tests/lab
 	if [ -z "$(QUICK)" ]; then
 		for version in $(BENCH_KERNELS); do $(MAKE) -C $(TOP) --no-print-directory module KERNEL=$$version; done
 		$(MAKE) -C $(TOP) --no-print-directory kernel KERNEL=5.10
 	fi
-	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(BENCH_OPTIONS)
+	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(DEEP),--deep) $(BENCH_OPTIONS)
 
 # --- tests -----------------------------------------------------------------
 

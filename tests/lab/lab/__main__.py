@@ -13,7 +13,7 @@ from lab.runner import Job, Result, run_all
 
 def _listing(known: dict[str, Experiment]) -> int:
     for e in known.values():
-        marks = ("quick " if e.quick else "") + e.clock
+        marks = ("quick " if e.quick else "deep " if e.deep else "") + e.clock
         print(f"{e.name:36} {marks:14} {','.join(e.kernels):9} {e.about}")
     return 0
 

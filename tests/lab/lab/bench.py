@@ -24,7 +24,9 @@ from lab.runner import Job, Result, run_all
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="the part that runs in under 10 minutes")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--quick", action="store_true", help="the part that runs in under 10 minutes")
+    part.add_argument("--deep", action="store_true", help="what takes long, too: an hour more")
     parser.add_argument("--out", type=Path, default=TOP / "build/bench", help="default %(default)s")
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these experiments")
     parser.add_argument(
@@ -40,11 +42,13 @@ def row(job: Job, f: Figure) -> Row:
     )  # fmt: skip
 
 
-def plan(chosen: Iterable[Experiment], *, quick: bool, subject: str | None = None) -> list[Job]:
+def plan(
+    chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None
+) -> list[Job]:
     """All jobs. `subject` takes the place of evenkeel where that is an experiment's subject."""
     jobs: dict[str, Job] = {}
     for e in chosen:
-        if quick and not e.quick:
+        if (quick and not e.quick) or (e.deep and not deep):
             continue
         first = subject if subject and e.subject == "evenkeel" else e.subject
         for kernel in e.kernels[:1] if quick else e.kernels:
@@ -147,7 +151,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     chosen = experiments.matching(known, args.only) if args.only else list(known.values())
     if args.without_host_clock:
         chosen = [e for e in chosen if e.clock == "virtual"]
-    jobs = plan(chosen, quick=args.quick, subject=subject)
+    jobs = plan(chosen, quick=args.quick, deep=args.deep or bool(args.only), subject=subject)
     if not jobs:
         raise LabError("nothing to run: none of the chosen experiments is part of the quick bench")
     print(
@@ -173,7 +177,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     rows = merge(results, subject)
     meta = {
         "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "part": "quick" if args.quick else "full",
+        "part": "quick" if args.quick else "deep" if args.deep else "full",
         "guests": f"{len(results)} of {len(jobs)}",
         "guest time": f"{guest_seconds / 60:.0f} min of host CPU",
         "kernels": ", ".join(sorted({r.kernel for r in rows})),

@@ -167,7 +167,8 @@ class Experiment:
     are measured beside it on the first of `kernels`, the versions of the full
     bench, and `later_peers` those on the others. With
     `quick`, the experiment is part of the quick bench too, on the first of its
-    kernels, with the peers named there. `programs` and `modules` are what the
+    kernels, with the peers named there; with `deep`, only of the deep one, or
+    where it is asked for by name: it takes long, or is one more of a kind. `programs` and `modules` are what the
     script needs beside busybox, the device's modules and the scheduler; `files`
     of the guest by path. `memory` is in MiB. On the virtual clock one
     instruction lasts 2**icount_shift ns; `limit` is in guest seconds, `timeout`
@@ -185,6 +186,7 @@ class Experiment:
     later_peers: tuple[str, ...] = ("none", "bfq")
     quick: bool = False
     quick_peers: tuple[str, ...] = ()
+    deep: bool = False
     programs: tuple[str, ...] = ("fio",)
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)

@@ -209,7 +209,7 @@ def run(lab: Lab, job: Job) -> Result:
             e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {},
         )  # fmt: skip
         inputs = [
-            digest(image), digest(kernel.image), qemu.version(), *machine.arguments(), e.append,
+            digest(image), digest(kernel.image), qemu.version(), *machine.arguments(), machine.append(), e.append,
             str(machine.drive_mb), *(f"{k}={v}" for k, v in sorted(machine.throttle.items())),
         ]  # fmt: skip
         key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]

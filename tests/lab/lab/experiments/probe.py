@@ -60,7 +60,7 @@ def _analysis() -> Any:
 
 def experiment(
     name: str, about: str, device: Device, kind: str, channels: int, chunk_kb: int, *, samples: int = SAMPLES,
-    busy: bool = False,
+    busy: bool = False, deep: bool = True,
 ) -> Experiment:  # fmt: skip
     agent = _analysis()
     blocks = device.capacity_mb * (1 << 20) // agent.BLOCK
@@ -106,6 +106,7 @@ def experiment(
         f"channel.probe.{name}", f"the map found by timing pairs of reads: {about}",
         RUN.replace("$BESIDE", beside), figures, device=device, subject="none", peers=(),
         programs=("ek-pairs", *(("fio",) if busy else ())), files={"/plan": "".join(lines)}, limit=500,
+        deep=deep,
     )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def _ssd(**override: int | str) -> Device:
 
 
 EXPERIMENTS = [
-    experiment("sata", "SATA SSD, 16 dies, 16 KiB in turn", _ssd(map="stripe"), "stripes", 16, 16),
+    experiment("sata", "SATA SSD, 16 dies, 16 KiB in turn", _ssd(map="stripe"), "stripes", 16, 16, deep=False),
     experiment("sata-dies1", "SATA SSD, 8 dies, 16 KiB in turn", _ssd(map="stripe", dies=1), "stripes", 8, 16),
     experiment("sata-ranges", "SATA SSD, 8 ranges of addresses", _ssd(map="ranges"), "ranges", 8, 0),
     experiment(

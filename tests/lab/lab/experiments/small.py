@@ -29,7 +29,7 @@ def small(direction: str, qd: int) -> Experiment:
             fio(g, rw=f"rand{direction}", bs="4k", qd=qd, slice_=i, device=device, extra="--norandommap")
             for i, g in enumerate("ab")
         ],
-        settle=3, seconds=5, peers=FEW, quick=direction == "read" and qd == 32, quick_peers=("none",),
+        settle=3, seconds=5, peers=FEW, quick=direction == "read" and qd == 32, quick_peers=("none",), deep=qd != 32,
     )  # fmt: skip
 
 
