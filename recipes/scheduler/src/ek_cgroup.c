@@ -82,7 +82,7 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 	/* parents come first */
 	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
 		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL);
-	g->share_node.weight = ek_blkcg(pd->blkg->blkcg)->weight;
+	g->share_node.weight = READ_ONCE(ek_blkcg(pd->blkg->blkcg)->weight);
 	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
 }
 
@@ -288,7 +288,7 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 	int dir, hist;
 	u32 share;
 
-	if (g->histograms)
+	if (READ_ONCE(g->histograms))
 		ek_time_requests(ek);
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
 		   bdi_dev_name(pd->blkg->q->disk->bdi), ek_group_weight(g),
@@ -305,11 +305,11 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 		   READ_ONCE(ek->window[0].why),
 		   READ_ONCE(ek->window[1].beside_kb),
 		   READ_ONCE(ek->window[1].why));
-	if (ek->channels > 1 || g->reordered)
+	if (READ_ONCE(ek->channels) > 1 || READ_ONCE(g->reordered))
 		seq_printf(sf, " reordered=%llu", READ_ONCE(g->reordered));
-	if (g->perf || g->perf_ios)
+	if (READ_ONCE(g->perf) || READ_ONCE(g->perf_ios))
 		seq_printf(sf, " perf=%u perf_ios=%llu perf_late=%llu perf_ideal_us=%llu perf_actual_us=%llu",
-			   g->perf, READ_ONCE(g->perf_ios),
+			   READ_ONCE(g->perf), READ_ONCE(g->perf_ios),
 			   READ_ONCE(g->perf_nr_late),
 			   div_u64(READ_ONCE(g->perf_ideal_ns), 1000),
 			   div_u64(READ_ONCE(g->perf_actual_ns), 1000));
@@ -345,7 +345,7 @@ static int ek_weight_show(struct seq_file *sf, void *v)
 {
 	struct blkcg *blkcg = css_to_blkcg(seq_css(sf));
 
-	seq_printf(sf, "default %u\n", ek_blkcg(blkcg)->weight);
+	seq_printf(sf, "default %u\n", READ_ONCE(ek_blkcg(blkcg)->weight));
 	blkcg_print_blkgs(sf, blkcg, ek_prfill_weight, &ek_policy, 0, false);
 	return 0;
 }
@@ -371,7 +371,7 @@ static int ek_set_default_weight(struct blkcg *blkcg, u32 weight)
 	struct blkcg_gq *blkg;
 
 	spin_lock_irq(&blkcg->lock);
-	ek_blkcg(blkcg)->weight = weight;
+	WRITE_ONCE(ek_blkcg(blkcg)->weight, weight);
 	hlist_for_each_entry(blkg, &blkcg->blkg_list, blkcg_node) {
 		struct ek_group *g = ek_blkg_group(blkg);
 
@@ -429,10 +429,11 @@ static u64 ek_prfill_perf(struct seq_file *sf, struct blkg_policy_data *pd,
 			  int off)
 {
 	struct ek_group *g = ek_pd_group(pd);
+	u32 percent = READ_ONCE(g->perf);
 
-	if (g->perf)
+	if (percent)
 		seq_printf(sf, "%s %u\n", bdi_dev_name(pd->blkg->q->disk->bdi),
-			   g->perf);
+			   percent);
 	return 0;
 }
 

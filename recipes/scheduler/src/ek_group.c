@@ -153,9 +153,11 @@ static void ek_group_learn(struct ek_data *ek, struct ek_group *g, u64 us)
 /* The next request of @g is here at @now: how long did it think? */
 void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
 {
+	u64 done = READ_ONCE(g->last_done);
+
 	if (!atomic_read(&g->in_flight) && !g->queued && !g->pending &&
-	    list_empty(&g->waiters) && g->last_done && now > g->last_done)
-		ek_group_learn(ek, g, div_u64(now - g->last_done, 1000));
+	    list_empty(&g->waiters) && done && now > done)
+		ek_group_learn(ek, g, div_u64(now - done, 1000));
 }
 
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)

@@ -437,7 +437,12 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 			ek->perf.nr--;
 		}
 		WRITE_ONCE(g->perf, percent);
+		/* the search begins anew, also what it goes by */
 		ek->perf.bonus = 0;
+		spin_lock(&ek->perf.lock);
+		ek->perf.sum_ideal = 0;
+		ek->perf.sum_actual = 0;
+		spin_unlock(&ek->perf.lock);
 		ek_perf_cap(ek);
 	}
 	spin_unlock_irqrestore(&ek->lock, flags);

@@ -79,7 +79,8 @@ void ek_tunables_init(struct ek_data *ek)
 
 static ssize_t ek_tunable_show(struct elevator_queue *e, char *page, int i)
 {
-	return sysfs_emit(page, "%u\n", *ek_tunable(e->elevator_data, i));
+	return sysfs_emit(page, "%u\n",
+			  READ_ONCE(*ek_tunable(e->elevator_data, i)));
 }
 
 static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
@@ -216,12 +217,14 @@ static void ek_show_service(struct seq_file *m, struct ek_perf *perf)
 	static const char * const names[2] = { "read", "write" };
 	int dir, size;
 
+	spin_lock(&perf->lock);
 	for (dir = 0; dir < 2; dir++)
 		for (size = 0; size < EK_SIZES; size++)
 			if (perf->samples[dir][size])
 				seq_printf(m, "perf_service_%s_%u %llu\n",
 					   names[dir], 512 << size,
 					   perf->mean[dir][size]);
+	spin_unlock(&perf->lock);
 }
 
 /* Requests in the device on each channel, if that is looked at. */
