@@ -135,7 +135,7 @@ def test_the_reader_reads_on(disk: Path, direct: list[str]) -> None:
     [
         ([WRITER], 2, "give one file to write, not 0"),
         ([WRITER, "--record", "0", "F"], 2, "--record: '0' is not from 1 to"),
-        ([WRITER, "--every", "5 ms", "F"], 2, "--every: '5 ms' is not a time"),
+        ([WRITER, "--every", "5msec", "F"], 2, "--every: '5msec' is not a time"),
         ([WRITER, "--every", "0", "F"], 2, "--every: '0' is not from 1000 to"),
         ([WRITER, "--total", "1K", "F"], 2, "--total: must hold at least one record"),
         ([WRITER, "--writes", "0", "F"], 2, "--writes"),
