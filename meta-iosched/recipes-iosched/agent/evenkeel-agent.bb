@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "Agent that weighs the I/O of a board's apps, and its command line"
+DESCRIPTION = "evenkeeld gives each listed app its I/O weight by systemd, samples what the \
+scheduler counts and answers on D-Bus (org.evenkeel.Agent1) to whom polkit lets ask; \
+ekctl is its command line."
+SECTION = "admin"
+
+inherit evenkeel-room evenkeel-layers evenkeel-python systemd features_check
+
+EVENKEEL_LAYERS = "openembedded-layer meta-python"
+REQUIRED_DISTRO_FEATURES = "systemd polkit"
+EVENKEEL_ROOM = "recipes/agent"
+EXTRA_OEMESON += "-Dwerror=false"
+DEPENDS = "libaio"
+
+SYSTEMD_SERVICE:${PN} = "evenkeeld.service"
+
+FILES:${PN} += "\
+    ${nonarch_libdir}/evenkeel \
+    ${nonarch_libdir}/modules-load.d \
+    ${systemd_system_unitdir} \
+    ${datadir}/dbus-1 \
+    ${datadir}/polkit-1 \
+    ${PYTHON_SITEPACKAGES_DIR} \
+"
+
+VIRTUAL-RUNTIME_dbus ?= "dbus"
+RDEPENDS:${PN} = "\
+    ${VIRTUAL-RUNTIME_dbus} \
+    polkit \
+    python3-asyncio \
+    python3-core \
+    python3-dbus-fast \
+    python3-io \
+    python3-json \
+    python3-logging \
+    python3-math \
+    python3-tomllib \
+"
+# without the module it still answers, and reports that it is missing
+RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
+
+# Up to 126 polkit's recipe keeps this folder for polkitd alone, and packages
+# that share a folder must agree on it.
+inherit ${@'' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'useradd'}
+USERADD_PACKAGES = "${PN}"
+USERADD_PARAM:${PN} = "--system --no-create-home --user-group --home-dir ${sysconfdir}/polkit-1 --shell /bin/nologin polkitd"
+do_install:append() {
+    if ${@'false' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'true'}; then
+        chmod 700 ${D}${datadir}/polkit-1/rules.d
+        chown polkitd:root ${D}${datadir}/polkit-1/rules.d
+    fi
+}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "The demo: a player and a loader on one flash-speed device"
+DESCRIPTION = "Units of the demo. They start only where whoever controls the machine passes the \
+system credential evenkeel.demo."
+
+inherit evenkeel-room evenkeel-layers meson allarch useradd features_check
+
+EVENKEEL_LAYERS = "openembedded-layer meta-python"
+REQUIRED_DISTRO_FEATURES = "systemd polkit"
+EVENKEEL_ROOM = "recipes/demo"
+EXTRA_OEMESON = "-Dtests=disabled"
+
+# as in the room's sysusers.d file
+USERADD_PACKAGES = "${PN}"
+USERADD_PARAM:${PN} = "--system --user-group --no-create-home --home-dir / --shell /usr/sbin/nologin \
+    --comment 'Evenkeel demo' evenkeel-demo"
+
+FILES:${PN} += "\
+    ${nonarch_libdir}/evenkeel \
+    ${nonarch_libdir}/sysusers.d \
+    ${systemd_system_unitdir} \
+"
+CONFFILES:${PN} = "\
+    ${sysconfdir}/evenkeel/apps.d/loader.toml \
+    ${sysconfdir}/evenkeel/apps.d/player.toml \
+"
+RDEPENDS:${PN} = "evenkeel-agent evenkeel-loads"
+RRECOMMENDS:${PN} = "kernel-module-null-blk"

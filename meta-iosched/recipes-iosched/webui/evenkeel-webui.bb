@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "Web panel to see and set the I/O weights of a board's apps"
+DESCRIPTION = "The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
+shows each app's throughput, share and latency. On its first boot it makes a certificate \
+and a password, which it prints on the console."
+SECTION = "net"
+# htmx: 0BSD, uPlot: MIT
+LICENSE = "Apache-2.0 & 0BSD & MIT"
+LIC_FILES_CHKSUM = "\
+    file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
+    file://${COMMON_LICENSE_DIR}/0BSD;md5=f667a3c3830a55a17ec3067709f4526c \
+    file://${COMMON_LICENSE_DIR}/MIT;md5=0835ade698e0bcf8506ecda2f7b4f302 \
+"
+
+inherit evenkeel-room evenkeel-layers evenkeel-python allarch systemd useradd features_check
+
+EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
+# evenkeel: nginx with HTTP/2, as www-data
+REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
+EVENKEEL_ROOM = "webui"
+
+# What its pages load in the browser; versions as in webui/static-deps.
+HTMX_VERSION = "2.0.11"
+UPLOT_VERSION = "1.6.32"
+SRC_URI += "\
+    https://raw.githubusercontent.com/bigskysoftware/htmx/v${HTMX_VERSION}/dist/htmx.min.js;name=htmx;downloadfilename=htmx-${HTMX_VERSION}.min.js \
+    https://raw.githubusercontent.com/leeoniya/uPlot/${UPLOT_VERSION}/dist/uPlot.iife.min.js;name=uplot;downloadfilename=uPlot-${UPLOT_VERSION}.iife.min.js \
+    https://raw.githubusercontent.com/leeoniya/uPlot/${UPLOT_VERSION}/dist/uPlot.min.css;name=uplotcss;downloadfilename=uPlot-${UPLOT_VERSION}.min.css \
+"
+SRC_URI[htmx.sha256sum] = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+SRC_URI[uplot.sha256sum] = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
+SRC_URI[uplotcss.sha256sum] = "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"
+
+EXTRA_OEMESON += "-Dvendor=${B}/vendor"
+do_configure:prepend() {
+    mkdir -p ${B}/vendor
+    cp ${EVENKEEL_UNPACKDIR}/htmx-${HTMX_VERSION}.min.js ${B}/vendor/htmx.min.js
+    cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.iife.min.js ${B}/vendor/uPlot.iife.min.js
+    cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.min.css ${B}/vendor/uPlot.min.css
+}
+
+SYSTEMD_SERVICE:${PN} = "evenkeel-firstboot.service evenkeel-panel.service evenkeel-panel.socket"
+
+# as in the room's sysusers.d file
+USERADD_PACKAGES = "${PN}"
+USERADD_PARAM:${PN} = "--system --user-group --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
+    --shell /usr/sbin/nologin --comment 'Evenkeel web panel' evenkeel-panel"
+
+FILES:${PN} += "\
+    ${systemd_system_unitdir} \
+    ${nonarch_libdir}/sysusers.d \
+    ${nonarch_libdir}/tmpfiles.d \
+    ${PYTHON_SITEPACKAGES_DIR} \
+"
+CONFFILES:${PN} = "${sysconfdir}/nginx/conf.d/evenkeel.conf"
+
+# nginx 1.25.1 knows 'http2 on'
+RDEPENDS:${PN} = "\
+    evenkeel-agent \
+    nginx (>= 1.25.1) \
+    openssl-bin \
+    python3-argon2-cffi \
+    python3-asyncio \
+    python3-core \
+    python3-crypt \
+    python3-dbus-fast \
+    python3-flask \
+    python3-flask-limiter \
+    python3-flask-wtf \
+    python3-gunicorn \
+    python3-io \
+    python3-json \
+    python3-logging \
+    python3-netclient \
+    python3-sqlite3 \
+"

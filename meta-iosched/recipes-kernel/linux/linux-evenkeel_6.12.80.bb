@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "Linux for an Evenkeel board"
+DESCRIPTION = "A plain long-term kernel with exactly the options of conf/kernel: \
+the kernel of the board as 'make kernel' builds it, for x86-64."
+HOMEPAGE = "https://www.kernel.org"
+SECTION = "kernel"
+LICENSE = "GPL-2.0-only"
+LIC_FILES_CHKSUM = "file://COPYING;md5=6bc538ed5bd9a7fc9398086aedcd7e46"
+
+inherit kernel evenkeel-src
+
+LINUX_VERSION ?= "6.12.80"
+PV = "${LINUX_VERSION}"
+
+# A tarball of another origin sets these two, and S when it unpacks otherwise.
+LINUX_URI ?= "https://cdn.kernel.org/pub/linux/kernel/v6.x/linux-${LINUX_VERSION}.tar.xz;name=linux"
+LINUX_SHA256SUM ?= "c92591d896e79ecddbc3319136f0c2f855e832b397de7593f013ad7590a43e53"
+SRC_URI += "${LINUX_URI}"
+SRC_URI[linux.sha256sum] = "${LINUX_SHA256SUM}"
+S = "${EVENKEEL_UNPACKDIR}/linux-${LINUX_VERSION}"
+
+# a line of conf/kernel/variants: board, or debug (KASAN, lockdep)
+EVENKEEL_KERNEL_VARIANT ?= "board"
+EVENKEEL_PATHS = "conf/kernel recipes/kernel/fragment recipes/kernel/check-config"
+KERNEL_LOCALVERSION = "-evenkeel"
+
+COMPATIBLE_HOST = "x86_64.*-linux"
+DEPENDS += "elfutils-native openssl-native"
+
+# As in recipes/kernel/build: nothing but the fragments, so that an option that
+# nobody asked for is off. One that did not survive Kconfig fails the build.
+KERNEL_CONFIG_COMMAND = "evenkeel_configure_kernel"
+evenkeel_configure_kernel() {
+    line=$(grep "^${EVENKEEL_KERNEL_VARIANT} x86:" ${EVENKEEL_S}/conf/kernel/variants) ||
+        bbfatal "conf/kernel/variants has no variant ${EVENKEEL_KERNEL_VARIANT} for x86"
+    mkdir -p ${B}/conf
+    fragments=
+    for name in ${line#*:}; do
+        ${EVENKEEL_S}/recipes/kernel/fragment ${LINUX_VERSION} ${EVENKEEL_S}/conf/kernel/$name.cfg > ${B}/conf/$name.cfg
+        fragments="$fragments ${B}/conf/$name.cfg"
+    done
+    cat $fragments > ${B}/fragments
+    KCONFIG_ALLCONFIG=${B}/fragments oe_runmake_call -C ${S} CC="${KERNEL_CC}" LD="${KERNEL_LD}" O=${B} allnoconfig
+    ${EVENKEEL_S}/recipes/kernel/check-config ${B}/.config $fragments
+}
