@@ -149,7 +149,7 @@ endif
 ROOMS := conf recipes/agent recipes/recorder recipes/loads recipes/demo webui
 ROOM_SOURCES := $(shell find $(ROOMS) recipes/common -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
 # not what only runs the finished image
-IMAGE_SOURCES := $(shell find recipes/image/rootfs -type f) $(addprefix recipes/image/,build build-root packages masked-units genimage.cfg grub.cfg cmdline)
+IMAGE_SOURCES := $(shell find recipes/image/rootfs -type f) $(addprefix recipes/image/,meson.build meson.options build build-root boot-loader packages masked-units genimage.cfg grub.cfg cmdline)
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/packages recipes/image/build-root).tar
 IMAGE := $(B)/image/evenkeel-x86_64.img
 
@@ -165,7 +165,7 @@ $(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/packag
 $(IMAGE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(ROOM_SOURCES) $(IMAGE_SOURCES) $(B)/webui/vendor/package-lock.json
 	@$(call stage,image,2000)
 	$(ENTER) recipes/image/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko \
-		--room conf --room recipes/agent --room recipes/recorder:tests=disabled --room recipes/loads:experiments=false --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
+		--room conf --room recipes/image --room recipes/agent --room recipes/recorder:tests=disabled --room recipes/loads:experiments=false --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
 
 .PHONY: image demo stop flash
 image: $(IMAGE) ## the disk image: build/image/evenkeel-x86_64.img
