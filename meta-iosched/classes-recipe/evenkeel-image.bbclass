@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# An image with Evenkeel's partitions: two read-only slots, bootstate, recorder,
+# data. For a product's own image: inherit it beside core-image and install
+# packagegroup-evenkeel-board. Sizes in MiB; together they end below what a
+# "4 GB" eMMC has.
+EVENKEEL_ROOT_MB ?= "640"
+EVENKEEL_RECORDER_MB ?= "640"
+EVENKEEL_DATA_MB ?= "1536"
+
+inherit features_check
+REQUIRED_DISTRO_FEATURES += "systemd usrmerge"
+
+IMAGE_FEATURES += "read-only-rootfs"
+
+# a slot: what an update writes. GRUB reads it (the two options), nobody writes
+# to it (no journal), and one that does not fit fails here and not on the board
+IMAGE_FSTYPES = "ext4 wic wic.bmap"
+IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
+IMAGE_ROOTFS_EXTRA_SPACE = "0"
+IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
+IMAGE_OVERHEAD_FACTOR = "1.0"
+EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file"
+
+WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/wic"
+WKS_FILE = "evenkeel.wks.in"
+IMAGE_TYPEDEP:wic = "ext4"
+do_image_wic[depends] += "evenkeel-bootloader:do_deploy"
+
+# partitions that are empty on a new board
+EVENKEEL_PARTITIONS = "${WORKDIR}/evenkeel-partitions"
+do_image_wic[prefuncs] += "evenkeel_make_partitions"
+do_image_wic[vardeps] += "EVENKEEL_ROOT_MB EVENKEEL_RECORDER_MB EVENKEEL_DATA_MB"
+evenkeel_make_partitions() {
+    rm -rf ${EVENKEEL_PARTITIONS}
+    mkdir -p ${EVENKEEL_PARTITIONS}
+    ln -s ${IMGDEPLOYDIR}/${IMAGE_LINK_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
+    mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
+        -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
+        -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
+    # the options are conf's; mke2fs takes one -E only
+    sed -e '/^#/d' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' \
+        ${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder |
+        xargs mke2fs -q -t ext4 -U e7e2ee10-0000-4000-8000-0000000000f3 -L recorder \
+            ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
+}
+
+# after everything that others do to the tree
+ROOTFS_POSTPROCESS_COMMAND:append = " evenkeel_settle_rootfs"
+evenkeel_settle_rootfs() {
+    # files that base-files and netbase own on other images
+    for file in fstab hostname hosts; do
+        install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file
+    done
+    ln -sf /proc/self/mounts ${IMAGE_ROOTFS}${sysconfdir}/mtab
+
+    # the name that the boot loader knows, whatever the type and version
+    kernel=$(cd ${IMAGE_ROOTFS}/boot && ls ${KERNEL_IMAGETYPE}-* | head -n 1)
+    [ -n "$kernel" ] || bbfatal "the image has no ${KERNEL_IMAGETYPE} in /boot: install kernel-image"
+    ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
+
+    # mount points; what preinit and fstab mount is nowhere else created
+    install -d ${IMAGE_ROOTFS}/data ${IMAGE_ROOTFS}/recorder ${IMAGE_ROOTFS}/bootstate
+
+    # Empty: preinit fills it on the board. Missing would mean "first boot", and
+    # systemd would apply all presets there.
+    : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
+
+    # /var starts empty, on the first boot as after an update that brings a new
+    # package: systemd-tmpfiles makes what packages would have put there.
+    (
+        cd ${IMAGE_ROOTFS}${localstatedir}
+        find . -mindepth 1 -type d -printf 'd /var/%P %#m %U %G -\n'
+        find . -mindepth 1 -type l -printf 'L /var/%P - - - - %l\n'
+    ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
+    find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
+}

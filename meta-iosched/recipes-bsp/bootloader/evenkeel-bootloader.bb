@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "GRUB for two slots, as partitions to be put into an image"
+DESCRIPTION = "The EFI system partition with one GRUB program and its menu, which chooses a slot and \
+counts its tries, and the partition that keeps the choice. Deployed, not packaged."
+SECTION = "bootloaders"
+
+inherit evenkeel-room deploy nopackages
+
+EVENKEEL_ROOM = "recipes/image"
+EVENKEEL_PATHS = "\
+    recipes/image/boot-loader \
+    recipes/image/cmdline \
+    recipes/image/grub.cfg \
+    LICENSES \
+"
+PACKAGE_ARCH = "${MACHINE_ARCH}"
+COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
+# grub-efi: its modules
+DEPENDS = "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"
+
+# the kernel's serial console: that of the machine where it names one
+EVENKEEL_CONSOLE ?= "${@evenkeel_console(d)}"
+def evenkeel_console(d):
+    first = ((d.getVar('SERIAL_CONSOLES') or '').split() or [''])[0]
+    speed, _, port = first.partition(';')
+    return '%s,%s' % (port, speed) if port else ''
+
+GRUB_FORMAT:x86-64 = "x86_64-efi"
+GRUB_FORMAT:aarch64 = "arm64-efi"
+
+do_configure[noexec] = "1"
+do_install[noexec] = "1"
+
+do_compile() {
+    rm -rf ${B}/boot ${B}/state
+    mkdir -p ${B}/boot ${B}/state
+    ${S}/boot-loader ${GRUB_FORMAT} ${B}/boot ${STAGING_LIBDIR}/grub/${GRUB_FORMAT} ${EVENKEEL_CONSOLE}
+    mv ${B}/boot/grubenv ${B}/state/
+    find ${B}/boot ${B}/state -exec touch -d @${SOURCE_DATE_EPOCH} {} +
+
+    # sizes, serial numbers and options as in recipes/image/genimage.cfg and build
+    rm -f ${B}/esp.vfat ${B}/bootstate.ext4
+    mkfs.vfat -C --invariant -i ec000001 -n ESP ${B}/esp.vfat 65536
+    mmd -i ${B}/esp.vfat ::EFI ::EFI/BOOT
+    mcopy -m -i ${B}/esp.vfat ${B}/boot/* ::EFI/BOOT/
+    mke2fs -q -t ext4 -m 0 -N 64 -L bootstate -U e7e2ee10-0000-4000-8000-0000000000f2 \
+        -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f2,lazy_itable_init=0,nodiscard,root_owner=0:0 \
+        -O ^metadata_csum_seed,^orphan_file ${B}/bootstate.ext4 16M
+    debugfs -w -R "write ${B}/state/grubenv grubenv" ${B}/bootstate.ext4
+}
+
+do_deploy() {
+    install -m 0644 -D ${B}/esp.vfat ${DEPLOYDIR}/evenkeel-esp.vfat
+    install -m 0644 -D ${B}/bootstate.ext4 ${DEPLOYDIR}/evenkeel-bootstate.ext4
+}
+addtask deploy after do_compile before do_build

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "What an Evenkeel image has beside its packages"
+DESCRIPTION = "The first process of a read-only slot, the confirmation of a slot, presets, units \
+that stay off, and drop-ins. For an image with Evenkeel's partitions; a product with an image of \
+its own does not want it."
+
+inherit evenkeel-room meson allarch features_check
+
+REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
+EVENKEEL_ROOM = "recipes/image"
+# not what builds the fast image
+EVENKEEL_PATHS = "\
+    recipes/image/meson.build \
+    recipes/image/meson.options \
+    recipes/image/masked-units \
+    recipes/image/rootfs \
+    LICENSES \
+"
+# base-files and netbase own these files; the image puts ours in their place
+EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
+
+FILES:${PN} += "\
+    ${datadir}/evenkeel/etc \
+    ${nonarch_libdir}/evenkeel \
+    ${nonarch_libdir}/systemd \
+    ${sysconfdir}/systemd \
+"
+
+# preinit: mount, checks; slot-good: the boot loader's state; a shell for tests
+RDEPENDS:${PN} = "\
+    bash \
+    e2fsprogs-e2fsck \
+    evenkeel-conf-fstab \
+    grub-editenv \
+    util-linux-mount \
+    util-linux-umount \
+"
