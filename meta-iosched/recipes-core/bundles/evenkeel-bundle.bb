@@ -27,6 +27,6 @@ python () {
         if not path or not os.path.isfile(path):
             raise bb.parse.SkipRecipe(
                 'it must be signed, and %s %s. Set RAUC_KEY_FILE and RAUC_CERT_FILE in local.conf; to develop: '
-                'openssl req -x509 -newkey ed25519 -nodes -subj "/CN=Evenkeel development" -days 3650 '
+                'openssl req -x509 -newkey rsa:4096 -nodes -subj "/CN=Evenkeel development" -days 3650 '
                 '-keyout key.pem -out cert.pem' % (name, 'is %s, where there is no file' % path if path else 'is not set'))
 }

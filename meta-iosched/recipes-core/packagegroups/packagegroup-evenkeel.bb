@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Evenkeel, by what a product may want of it"
-DESCRIPTION = "Groups of packages: the scheduler with its settings, the recorder, the panel, what an \
-image of ours needs, the demo, and tools to look into a board."
+DESCRIPTION = "All of the appliance, or parts of it: the panel, what an image of ours needs, the demo, \
+and tools to look into a board."
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
@@ -12,8 +12,6 @@ REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
 
 PACKAGES = "\
     ${PN} \
-    ${PN}-scheduler \
-    ${PN}-recorder \
     ${PN}-panel \
     ${PN}-board \
     ${PN}-demo \
@@ -21,18 +19,12 @@ PACKAGES = "\
 "
 
 SUMMARY:${PN} = "All that runs on an Evenkeel board"
-RDEPENDS:${PN} = "${PN}-scheduler ${PN}-recorder ${PN}-panel ${PN}-board"
-
-SUMMARY:${PN}-scheduler = "The scheduler, and the settings that go with it"
-RDEPENDS:${PN}-scheduler = "\
-    evenkeel-conf-slice \
-    evenkeel-conf-sysctl \
-    evenkeel-conf-udev \
-    evenkeel-module \
+RDEPENDS:${PN} = "\
+    packagegroup-evenkeel-scheduler \
+    packagegroup-evenkeel-recorder \
+    ${PN}-panel \
+    ${PN}-board \
 "
-
-SUMMARY:${PN}-recorder = "The recorder, and how its partition is made"
-RDEPENDS:${PN}-recorder = "evenkeel-conf-mkfs evenkeel-recorder python3-ek-recorder"
 
 SUMMARY:${PN}-panel = "The panel and the agent behind it"
 RDEPENDS:${PN}-panel = "evenkeel-agent evenkeel-conf-apps evenkeel-webui"

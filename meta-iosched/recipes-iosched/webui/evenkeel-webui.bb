@@ -12,7 +12,7 @@ LIC_FILES_CHKSUM = "\
     file://${COMMON_LICENSE_DIR}/MIT;md5=0835ade698e0bcf8506ecda2f7b4f302 \
 "
 
-inherit evenkeel-room evenkeel-layers evenkeel-python allarch systemd useradd features_check
+inherit evenkeel-room evenkeel-layers evenkeel-python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 # evenkeel: nginx with HTTP/2, as www-data

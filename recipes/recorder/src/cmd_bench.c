@@ -19,7 +19,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifdef EKR_HAS_JSON
 #include <systemd/sd-json.h>
+#endif
 
 #include "../../common/units.h"
 #include "bench.h"
@@ -166,6 +168,7 @@ static int parse(int argc, char **argv, struct options *o)
 
 /* --- what the recorder says of it -------------------------------------------------- */
 
+#ifdef EKR_HAS_JSON
 static uint64_t number(sd_json_variant *v, const char *key)
 {
 	sd_json_variant *n = v ? sd_json_variant_by_key(v, key) : NULL;
@@ -196,6 +199,15 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 	sd_json_variant_unref(all);
 	return d->known;
 }
+#else
+static bool read_stats(const struct options *o, uint64_t not_before_ns, struct durable *d)
+{
+	(void)o;
+	(void)not_before_ns;
+	*d = (struct durable){ 0 };
+	return false;
+}
+#endif
 
 /* Statistics of a moment after this one. */
 static void wait_for_stats(const struct options *o, struct durable *d)

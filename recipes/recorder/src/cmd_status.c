@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef EKR_HAS_JSON
 #include <systemd/sd-json.h>
+#endif
 
 #include "cli.h"
 #include "clock.h"
@@ -15,6 +17,23 @@
 /* the recorder writes each second */
 #define STALE (10 * NSEC_PER_SEC)
 
+static int copy_out(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	char piece[4096];
+	size_t n;
+
+	if (!f) {
+		fprintf(stderr, "ek-recorder status: reading %s: %s\n", path, strerror(errno));
+		return 1;
+	}
+	while ((n = fread(piece, 1, sizeof(piece), f)))
+		fwrite(piece, 1, n, stdout);
+	fclose(f);
+	return fflush(stdout) ? 1 : 0;
+}
+
+#ifdef EKR_HAS_JSON
 static uint64_t number(sd_json_variant *v, const char *key)
 {
 	sd_json_variant *n = sd_json_variant_by_key(v, key);
@@ -67,22 +86,6 @@ static int print_table(const char *path, sd_json_variant *all)
 	return 1;
 }
 
-static int copy_out(const char *path)
-{
-	FILE *f = fopen(path, "re");
-	char piece[4096];
-	size_t n;
-
-	if (!f) {
-		fprintf(stderr, "ek-recorder status: reading %s: %s\n", path, strerror(errno));
-		return 1;
-	}
-	while ((n = fread(piece, 1, sizeof(piece), f)))
-		fwrite(piece, 1, n, stdout);
-	fclose(f);
-	return fflush(stdout) ? 1 : 0;
-}
-
 static int print(const char *path)
 {
 	sd_json_variant *all = NULL;
@@ -96,6 +99,12 @@ static int print(const char *path)
 	sd_json_variant_unref(all);
 	return ret;
 }
+#else
+static int print(const char *path)
+{
+	return copy_out(path);
+}
+#endif
 
 static const char help[] = "Usage: ek-recorder status [--json] [--config DIR]\n\n"
 			   "Status 1: the recorder does not run; 2: wrong usage.\n";

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "The recorder, and how its partition is made"
+DESCRIPTION = "For a product that takes the recorder alone."
+
+inherit packagegroup evenkeel-layers features_check
+
+EVENKEEL_LAYERS = "openembedded-layer"
+REQUIRED_DISTRO_FEATURES = "systemd"
+
+RDEPENDS:${PN} = "\
+    e2fsprogs-mke2fs \
+    evenkeel-conf-mkfs \
+    evenkeel-recorder \
+    python3-ek-recorder \
+"
