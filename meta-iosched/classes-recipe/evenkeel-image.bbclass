@@ -44,6 +44,8 @@ evenkeel_make_partitions() {
             ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
 }
 
+do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') and d.getVar('INITRAMFS_IMAGE_BUNDLE') != '1' else ''}"
+
 # after everything that others do to the tree
 ROOTFS_POSTPROCESS_COMMAND:append = " evenkeel_settle_rootfs"
 evenkeel_settle_rootfs() {
@@ -57,6 +59,11 @@ evenkeel_settle_rootfs() {
     kernel=$(cd ${IMAGE_ROOTFS}/boot && ls ${KERNEL_IMAGETYPE}-* | head -n 1)
     [ -n "$kernel" ] || bbfatal "the image has no ${KERNEL_IMAGETYPE} in /boot: install kernel-image"
     ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
+
+    # an initramfs, where the machine's kernel needs one to find its medium
+    if [ -n "${INITRAMFS_IMAGE}" ] && [ "${INITRAMFS_IMAGE_BUNDLE}" != 1 ]; then
+        install -m 0644 ${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.cpio.gz ${IMAGE_ROOTFS}/boot/initrd
+    fi
 
     # mount points; what preinit and fstab mount is nowhere else created
     install -d ${IMAGE_ROOTFS}/data ${IMAGE_ROOTFS}/recorder ${IMAGE_ROOTFS}/bootstate
