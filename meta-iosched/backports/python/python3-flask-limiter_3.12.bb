@@ -8,7 +8,7 @@ LIC_FILES_CHKSUM = "file://LICENSE.txt;md5=2455d5e574bc0fc489411ca45766ac78"
 
 PYPI_PACKAGE = "flask_limiter"
 
-inherit pypi setuptools3 evenkeel-layers
+inherit pypi setuptools3 evenkeel_layers
 
 EVENKEEL_LAYERS = "meta-python"
 SRC_URI[sha256sum] = "f9e3e3d0c4acd0d1ffbfa729e17198dd1042f4d23c130ae160044fc930e21300"

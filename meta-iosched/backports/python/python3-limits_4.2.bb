@@ -6,7 +6,7 @@ SECTION = "devel/python"
 LICENSE = "MIT"
 LIC_FILES_CHKSUM = "file://LICENSE.txt;md5=2455d5e574bc0fc489411ca45766ac78"
 
-inherit pypi setuptools3 evenkeel-layers
+inherit pypi setuptools3 evenkeel_layers
 
 EVENKEEL_LAYERS = "meta-python"
 SRC_URI[sha256sum] = "d602ceae5d6b71063d5f9338904e32d569efaa84a7dd0399cde7ca6ff1a8fc9b"

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "The Evenkeel appliance"
-DESCRIPTION = "Scheduler, recorder, agent and panel on a read-only root with two slots: the image \
-that 'make image' builds from Debian, built from source."
+SUMMARY ?= "The Evenkeel appliance"
+DESCRIPTION ?= "\
+    Scheduler, recorder, agent and panel on a read-only root with two slots: the image \
+    that 'make image' builds from Debian, built from source. \
+"
 LICENSE = "Apache-2.0"
 
-inherit core-image evenkeel-image evenkeel-layers
+inherit core-image evenkeel_image evenkeel_layers
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 REQUIRED_DISTRO_FEATURES += "polkit evenkeel"

@@ -2,7 +2,7 @@
 SUMMARY = "The recorder, and how its partition is made"
 DESCRIPTION = "For a product that takes the recorder alone."
 
-inherit packagegroup evenkeel-layers features_check
+inherit packagegroup evenkeel_layers features_check
 
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Linux for an Evenkeel board"
-DESCRIPTION = "A plain long-term kernel with exactly the options of conf/kernel: \
-the kernel of the board as 'make kernel' builds it, for x86-64."
+DESCRIPTION = "\
+    A plain long-term kernel with exactly the options of conf/kernel: \
+    the kernel of the board as 'make kernel' builds it, for x86-64. \
+"
 HOMEPAGE = "https://www.kernel.org"
 SECTION = "kernel"
 LICENSE = "GPL-2.0-only"
 LIC_FILES_CHKSUM = "file://COPYING;md5=6bc538ed5bd9a7fc9398086aedcd7e46"
 
-inherit kernel evenkeel-src
+DEPENDS += "elfutils-native openssl-native"
+
+inherit kernel evenkeel_src
 
 LINUX_VERSION ?= "6.12.80"
 PV = "${LINUX_VERSION}"
@@ -25,7 +29,6 @@ EVENKEEL_PATHS = "conf/kernel recipes/kernel/fragment recipes/kernel/check-confi
 KERNEL_LOCALVERSION = "-evenkeel"
 
 COMPATIBLE_HOST = "x86_64.*-linux"
-DEPENDS += "elfutils-native openssl-native"
 
 # As in recipes/kernel/build: nothing but the fragments, so that an option that
 # nobody asked for is off. One that did not survive Kconfig fails the build.

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Agent that weighs the I/O of a board's apps, and its command line"
-DESCRIPTION = "evenkeeld gives each listed app its I/O weight by systemd, samples what the \
-scheduler counts and answers on D-Bus (org.evenkeel.Agent1) to whom polkit lets ask; \
-ekctl is its command line."
+DESCRIPTION = "\
+    evenkeeld gives each listed app its I/O weight by systemd, samples what the \
+    scheduler counts and answers on D-Bus (org.evenkeel.Agent1) to whom polkit lets ask; \
+    ekctl is its command line. \
+"
 SECTION = "admin"
 
-inherit evenkeel-room evenkeel-layers evenkeel-python systemd features_check
+inherit evenkeel_room evenkeel_layers evenkeel_python systemd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_ROOM = "recipes/agent"
 EXTRA_OEMESON += "-Dwerror=false"
-DEPENDS = "libaio"
+DEPENDS += "libaio"
 
 SYSTEMD_SERVICE:${PN} = "evenkeeld.service"
 
@@ -42,7 +44,7 @@ RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 
 # Up to 126 polkit's recipe keeps this folder for polkitd alone, and packages
 # that share a folder must agree on it.
-inherit ${@'' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'useradd'}
+inherit_defer ${@'' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'useradd'}
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --no-create-home --user-group --home-dir ${sysconfdir}/polkit-1 --shell /bin/nologin polkitd"
 do_install:append() {

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Web panel to see and set the I/O weights of a board's apps"
-DESCRIPTION = "The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
-shows each app's throughput, share and latency. On its first boot it makes a certificate \
-and a password, which it prints on the console."
+DESCRIPTION = "\
+    The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
+    shows each app's throughput, share and latency. On its first boot it makes a certificate \
+    and a password, which it prints on the console. \
+"
 SECTION = "net"
 # htmx: 0BSD, uPlot: MIT
 LICENSE = "Apache-2.0 & 0BSD & MIT"
@@ -12,7 +14,7 @@ LIC_FILES_CHKSUM = "\
     file://${COMMON_LICENSE_DIR}/MIT;md5=0835ade698e0bcf8506ecda2f7b4f302 \
 "
 
-inherit evenkeel-room evenkeel-layers evenkeel-python systemd useradd features_check
+inherit evenkeel_room evenkeel_layers evenkeel_python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 # evenkeel: nginx with HTTP/2, as www-data
@@ -43,8 +45,10 @@ SYSTEMD_SERVICE:${PN} = "evenkeel-firstboot.service evenkeel-panel.service evenk
 
 # as in the room's sysusers.d file
 USERADD_PACKAGES = "${PN}"
-USERADD_PARAM:${PN} = "--system --user-group --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
-    --shell /usr/sbin/nologin --comment 'Evenkeel web panel' evenkeel-panel"
+USERADD_PARAM:${PN} = "\
+    --system --user-group --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
+    --shell ${sbindir}/nologin --comment 'Evenkeel web panel' evenkeel-panel \
+"
 
 FILES:${PN} += "\
     ${systemd_system_unitdir} \

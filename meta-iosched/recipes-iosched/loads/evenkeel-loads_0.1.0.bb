@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "A player with a deadline and a loader of large I/O"
-DESCRIPTION = "Programs that load a device as a board's apps do: ek-player reads a movie at a \
-fixed rate, ek-loader 100 MB at a time; with experiments also a writer, an app that starts, and \
-a disturber."
+DESCRIPTION = "\
+    Programs that load a device as a board's apps do: ek-player reads a movie at a \
+    fixed rate, ek-loader 100 MB at a time; with experiments also a writer, an app that starts, and \
+    a disturber. \
+"
 SECTION = "utils"
 
-inherit evenkeel-room evenkeel-layers meson pkgconfig
+inherit evenkeel_room evenkeel_layers meson pkgconfig
 
 EVENKEEL_LAYERS = "openembedded-layer"
 EVENKEEL_ROOM = "recipes/loads"
 EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
-DEPENDS = "liburing"
+DEPENDS += "liburing"
 
 PACKAGECONFIG ??= ""
 PACKAGECONFIG[experiments] = "-Dexperiments=true,-Dexperiments=false"

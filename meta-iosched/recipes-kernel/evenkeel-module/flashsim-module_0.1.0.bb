@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "A block device that behaves like flash storage"
-DESCRIPTION = "flashsim.ko, a model of an eMMC, an SSD or an NVMe device in memory, to \
-try the scheduler on. For development images."
+DESCRIPTION = "\
+    flashsim.ko, a model of an eMMC, an SSD or an NVMe device in memory, to \
+    try the scheduler on. For development images. \
+"
 
 require evenkeel-module.inc
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Real-time recorder for flash storage, and its client libraries"
-DESCRIPTION = "ek-recorder takes records by shared memory or a socket, keeps them on a \
-partition of its own, and says which were lost and why. Writers link libek-recorder, or \
-use the Python package ek_recorder."
+SUMMARY:libek-recorder = "Library to give records to ek-recorder"
+SUMMARY:python3-ek-recorder = "Python package to give records to ek-recorder, and to read recordings"
+DESCRIPTION = "\
+    ek-recorder takes records by shared memory or a socket, keeps them on a \
+    partition of its own, and says which were lost and why. Writers link libek-recorder, or \
+    use the Python package ek_recorder. \
+"
 SECTION = "admin"
 
-inherit evenkeel-room evenkeel-layers evenkeel-python pkgconfig systemd useradd features_check
+inherit evenkeel_room evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 EVENKEEL_ROOM = "recipes/recorder"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
-DEPENDS = "isa-l libinih liburing systemd zlib zstd"
+DEPENDS += "isa-l libinih liburing systemd zlib zstd"
 
 PACKAGE_BEFORE_PN = "libek-recorder python3-ek-recorder"
 
@@ -21,8 +25,10 @@ SYSTEMD_SERVICE:${PN} = "ek-recorder.service ek-recorder.socket"
 # image that gave their owner its number. The image's check holds both together.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 900 ek-record"
-USERADD_PARAM:${PN} = "--system --uid 900 --gid ek-record --no-create-home --home-dir / \
-    --shell /usr/sbin/nologin --comment 'Evenkeel recorder' ek-recorder"
+USERADD_PARAM:${PN} = "\
+    --system --uid 900 --gid ek-record --no-create-home --home-dir / \
+    --shell ${sbindir}/nologin --comment 'Evenkeel recorder' ek-recorder \
+"
 
 FILES:${PN} += "\
     ${systemd_system_unitdir} \
@@ -31,10 +37,8 @@ FILES:${PN} += "\
 "
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
-SUMMARY:libek-recorder = "Library to give records to ek-recorder"
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
 
-SUMMARY:python3-ek-recorder = "Python package to give records to ek-recorder, and to read recordings"
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"
 RDEPENDS:python3-ek-recorder = "\
     ${PN} \

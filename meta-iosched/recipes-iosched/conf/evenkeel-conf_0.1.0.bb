@@ -1,21 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "How a board with flash storage is set up"
-DESCRIPTION = "Kernel settings for writeback on flash, the scheduler for each flash device, \
-a journal that flash can bear, watchdog and network, each in a package of its own, so \
-that a product can take some of them."
-
-inherit evenkeel-room meson allarch
-
-EVENKEEL_ROOM = "conf"
-# base-files owns /etc/fstab; the image puts ours in its place
-EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
-
-PARTS = "sysctl udev slice journald watchdog network mkfs fstab apps"
-PACKAGE_BEFORE_PN = "${@' '.join('${PN}-' + part for part in d.getVar('PARTS').split())}"
-# what a product that takes the scheduler alone wants is not the partitions of our image
-RDEPENDS:${PN} = "${PACKAGE_BEFORE_PN}"
-ALLOW_EMPTY:${PN} = "1"
-
 SUMMARY:${PN}-sysctl = "Writeback sized for flash, reboot on panic, hardening"
 SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
 SUMMARY:${PN}-slice = "The slice of a board's apps, with I/O and memory accounting"
@@ -25,6 +9,43 @@ SUMMARY:${PN}-network = "DHCP on wired interfaces"
 SUMMARY:${PN}-mkfs = "How the recorder's partition is made"
 SUMMARY:${PN}-fstab = "Mounts of an Evenkeel image"
 SUMMARY:${PN}-apps = "How an app is listed"
+DESCRIPTION = "\
+    Kernel settings for writeback on flash, the scheduler for each flash device, \
+    a journal that flash can bear, watchdog and network, each in a package of its own, so \
+    that a product can take some of them. \
+"
+
+inherit evenkeel_room meson allarch
+
+EVENKEEL_ROOM = "conf"
+# not the kernel's options, nor the tests
+EVENKEEL_PATHS = "\
+    conf/README.md \
+    conf/apps.d \
+    conf/fstab \
+    conf/meson.build \
+    conf/meson.options \
+    conf/mkfs \
+    conf/sysctl.d \
+    conf/systemd \
+    conf/udev \
+    LICENSES \
+"
+# base-files owns /etc/fstab; the image puts ours in its place
+EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
+
+PACKAGE_BEFORE_PN = "\
+    ${PN}-sysctl \
+    ${PN}-udev \
+    ${PN}-slice \
+    ${PN}-journald \
+    ${PN}-watchdog \
+    ${PN}-network \
+    ${PN}-mkfs \
+    ${PN}-fstab \
+    ${PN}-apps \
+"
+ALLOW_EMPTY:${PN} = "1"
 
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_libdir}/udev"
@@ -35,3 +56,5 @@ FILES:${PN}-network = "${nonarch_libdir}/systemd/network"
 FILES:${PN}-mkfs = "${nonarch_libdir}/evenkeel/mkfs"
 FILES:${PN}-fstab = "${datadir}/evenkeel/etc"
 FILES:${PN}-apps = "${sysconfdir}/evenkeel/apps.d"
+
+RDEPENDS:${PN} = "${PACKAGE_BEFORE_PN}"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "I/O scheduler whose weights hold at any size of I/O"
-DESCRIPTION = "evenkeel.ko, a blk-mq I/O scheduler for flash storage: cgroups share a \
-device by io.weight, also beside direct I/O of 100 MB, and a group's share can be regulated."
+DESCRIPTION = "\
+    evenkeel.ko, a blk-mq I/O scheduler for flash storage: cgroups share a \
+    device by io.weight, also beside direct I/O of 100 MB, and a group's share can be regulated. \
+"
 
 require evenkeel-module.inc
 

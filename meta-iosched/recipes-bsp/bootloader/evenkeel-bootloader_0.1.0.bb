@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "GRUB for two slots, as partitions to be put into an image"
-DESCRIPTION = "The EFI system partition with one GRUB program and its menu, which chooses a slot and \
-counts its tries, and the partition that keeps the choice. Deployed, not packaged."
+DESCRIPTION = "\
+    The EFI system partition with one GRUB program and its menu, which chooses a slot and \
+    counts its tries, and the partition that keeps the choice. Deployed, not packaged. \
+"
 SECTION = "bootloaders"
 
-inherit evenkeel-room deploy nopackages
+# grub-efi: its modules
+DEPENDS += "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"
+
+inherit evenkeel_room deploy nopackages
 
 EVENKEEL_ROOM = "recipes/image"
 EVENKEEL_PATHS = "\
@@ -15,8 +20,6 @@ EVENKEEL_PATHS = "\
 "
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
-# grub-efi: its modules
-DEPENDS = "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"
 
 # the kernel's serial console: that of the machine where it names one
 EVENKEEL_CONSOLE ?= "${@evenkeel_console(d)}"

@@ -19,10 +19,12 @@ IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
+# nooelint: oelint.vars.specific
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file"
 
-WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/wic"
+WKS_SEARCH_PATH .= ":${EVENKEEL_LAYERDIR}/wic"
 WKS_FILE = "evenkeel.wks.in"
+# nooelint: oelint.vars.specific
 IMAGE_TYPEDEP:wic = "ext4"
 do_image_wic[depends] += "evenkeel-bootloader:do_deploy"
 
@@ -46,8 +48,9 @@ evenkeel_make_partitions() {
 
 do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') and d.getVar('INITRAMFS_IMAGE_BUNDLE') != '1' else ''}"
 
-# after everything that others do to the tree
-ROOTFS_POSTPROCESS_COMMAND:append = " evenkeel_settle_rootfs"
+# After everything that others do to the tree, and after the package manager's
+# data base in /var was read for the last time.
+IMAGE_PREPROCESS_COMMAND:append = " evenkeel_settle_rootfs"
 evenkeel_settle_rootfs() {
     # files that base-files and netbase own on other images
     for file in fstab hostname hosts; do
@@ -76,8 +79,8 @@ evenkeel_settle_rootfs() {
     # package: systemd-tmpfiles makes what packages would have put there.
     (
         cd ${IMAGE_ROOTFS}${localstatedir}
-        find . -mindepth 1 -type d -printf 'd /var/%P %#m %U %G -\n'
-        find . -mindepth 1 -type l -printf 'L /var/%P - - - - %l\n'
+        find . -mindepth 1 -type d -printf 'd ${localstatedir}/%P %#m %U %G -\n'
+        find . -mindepth 1 -type l -printf 'L ${localstatedir}/%P - - - - %l\n'
     ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
     find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
 }

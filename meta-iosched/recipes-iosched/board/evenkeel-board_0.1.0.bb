@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "What an Evenkeel image has beside its packages"
-DESCRIPTION = "The first process of a read-only slot, the confirmation of a slot, presets, units \
-that stay off, and drop-ins. For an image with Evenkeel's partitions; a product with an image of \
-its own does not want it."
+DESCRIPTION = "\
+    The first process of a read-only slot, the confirmation of a slot, presets, units \
+    that stay off, and drop-ins. For an image with Evenkeel's partitions; a product with an image of \
+    its own does not want it. \
+"
 
-inherit evenkeel-room meson allarch features_check
+inherit evenkeel_room meson allarch features_check
 
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
 EVENKEEL_ROOM = "recipes/image"

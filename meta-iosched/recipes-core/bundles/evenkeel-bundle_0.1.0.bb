@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Update of an Evenkeel board: a slot, signed"
-DESCRIPTION = "RAUC bundle in verity format with the root file system of evenkeel-image. The key is \
-the product's: docs/yocto.md says how to make one to develop with."
+DESCRIPTION = "\
+    RAUC bundle in verity format with the root file system of evenkeel-image. The key is \
+    the product's: docs/yocto.md says how to make one to develop with. \
+"
 LICENSE = "Apache-2.0"
 
-inherit evenkeel-layers
+inherit evenkeel_layers
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver rauc"
 # a class of meta-rauc; without that layer the recipe is skipped, above
-inherit ${@'bundle' if 'rauc' in d.getVar('BBFILE_COLLECTIONS').split() else ''}
+inherit_defer ${@'bundle' if 'rauc' in d.getVar('BBFILE_COLLECTIONS').split() else ''}
 
-PV = "0.1.0"
 RAUC_BUNDLE_COMPATIBLE ?= "evenkeel-${MACHINE}"
 RAUC_BUNDLE_FORMAT = "verity"
 RAUC_BUNDLE_SLOTS = "rootfs"

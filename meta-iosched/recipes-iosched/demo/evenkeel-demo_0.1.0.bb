@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "The demo: a player and a loader on one flash-speed device"
-DESCRIPTION = "Units of the demo. They start only where whoever controls the machine passes the \
-system credential evenkeel.demo."
+DESCRIPTION = "\
+    Units of the demo. They start only where whoever controls the machine passes the \
+    system credential evenkeel.demo. \
+"
 
-inherit evenkeel-room evenkeel-layers meson allarch useradd features_check
+inherit evenkeel_room evenkeel_layers meson allarch useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
@@ -12,8 +14,10 @@ EXTRA_OEMESON = "-Dtests=disabled"
 
 # as in the room's sysusers.d file
 USERADD_PACKAGES = "${PN}"
-USERADD_PARAM:${PN} = "--system --user-group --no-create-home --home-dir / --shell /usr/sbin/nologin \
-    --comment 'Evenkeel demo' evenkeel-demo"
+USERADD_PARAM:${PN} = "\
+    --system --user-group --no-create-home --home-dir / --shell ${sbindir}/nologin \
+    --comment 'Evenkeel demo' evenkeel-demo \
+"
 
 FILES:${PN} += "\
     ${nonarch_libdir}/evenkeel \

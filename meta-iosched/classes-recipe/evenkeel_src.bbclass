@@ -13,7 +13,7 @@
 #
 # Sources are copied before they are built: nothing is written beside them.
 
-EVENKEEL_PATHS ?= ""
+EVENKEEL_PATHS ??= ""
 EVENKEEL_GIT ?= ""
 EVENKEEL_PROTOCOL ?= "https"
 EVENKEEL_BRANCH ?= "main"
@@ -36,7 +36,7 @@ def evenkeel_src_uri(d):
             d.getVar('EVENKEEL_GIT'), d.getVar('EVENKEEL_PROTOCOL'), d.getVar('EVENKEEL_BRANCH'), more)
     return ''
 
-FILESEXTRAPATHS:prepend = "${@d.getVar('EVENKEEL_SRC') + ':' if d.getVar('EVENKEEL_SRC') else ''}"
+FILESEXTRAPATHS:prepend := "${@d.getVar('EVENKEEL_SRC') + ':' if d.getVar('EVENKEEL_SRC') else ''}"
 SRC_URI:prepend = "${@evenkeel_src_uri(d)} "
 SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 

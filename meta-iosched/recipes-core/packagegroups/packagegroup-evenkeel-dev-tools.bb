@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "Tools to look into an Evenkeel board"
+DESCRIPTION = "\
+    The flash model, block traces, system calls, and I/O of any kind. \
+    For development images. \
+"
+
+PACKAGE_ARCH = "${MACHINE_ARCH}"
+
+inherit packagegroup evenkeel_layers
+
+EVENKEEL_LAYERS = "openembedded-layer"
+
+RDEPENDS:${PN} = "\
+    blktrace \
+    fio \
+    flashsim-module \
+    strace \
+"
