@@ -32,13 +32,12 @@ def evenkeel_src_uri(d):
         paths = d.getVar('EVENKEEL_PATHS').split()
         return ' '.join('file://%s;subdir=evenkeel;destsuffix=evenkeel%s' % (path, more) for path in paths)
     if d.getVar('EVENKEEL_GIT'):
-        return 'git://%s;protocol=%s;branch=%s;name=evenkeel;destsuffix=evenkeel%s' % (
-            d.getVar('EVENKEEL_GIT'), d.getVar('EVENKEEL_PROTOCOL'), d.getVar('EVENKEEL_BRANCH'), more)
+        return 'git://%s;protocol=%s;branch=%s;rev=%s;name=evenkeel;destsuffix=evenkeel%s' % (
+            d.getVar('EVENKEEL_GIT'), d.getVar('EVENKEEL_PROTOCOL'), d.getVar('EVENKEEL_BRANCH'), d.getVar('EVENKEEL_SRCREV'), more)
     return ''
 
 FILESEXTRAPATHS:prepend := "${@d.getVar('EVENKEEL_SRC') + ':' if d.getVar('EVENKEEL_SRC') else ''}"
 SRC_URI:prepend = "${@evenkeel_src_uri(d)} "
-SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 
 python () {
     if d.getVar('EVENKEEL_SRC'):

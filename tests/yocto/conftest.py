@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` says where it is.
+
+The variables OECORE, BITBAKE, METAOE (meta-openembedded) and METARAUC may each name several trees,
+separated by colons: one test then runs for each series. Without them a test is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+TOP = Path(__file__).resolve().parents[2]
+LAYER = TOP / "meta-iosched"
+# BitBake refuses root; nobody is on every machine and owns nothing
+BUILD_USER = "nobody"
+# the first parse of all layers takes 90 s on two cores, a dry run of an image 300 s
+PARSE_SECONDS = 900
+DRY_RUN_SECONDS = 3600
+
+LOCAL_CONF = """\
+MACHINE = "qemux86-64"
+INIT_MANAGER = "systemd"
+DISTRO_FEATURES:append = " evenkeel polkit rauc"
+PREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"
+BB_SERVER_TIMEOUT = "0"
+"""
+
+
+def trees(variable: str) -> list[str]:
+    return os.environ.get(variable, "").split(":") if os.environ.get(variable) else []
+
+
+@dataclass(frozen=True)
+class Series:
+    """The trees of one series of OpenEmbedded."""
+
+    oecore: Path
+    bitbake: Path
+    metaoe: Path | None
+    metarauc: Path | None
+
+    @cached_property
+    def name(self) -> str:
+        conf = (self.oecore / "meta/conf/layer.conf").read_text()
+        match = re.search(r'^LAYERSERIES_CORENAMES\s*=\s*"(\w+)', conf, re.MULTILINE)
+        assert match, f"{self.oecore}/meta/conf/layer.conf names no series"
+        return match[1]
+
+    def layers(self) -> list[Path]:
+        """All that the image needs, as far as they are here."""
+        found = [self.oecore / "meta"]
+        if self.metaoe:
+            found += [self.metaoe / name for name in ("meta-oe", "meta-python", "meta-webserver")]
+        if self.metarauc:
+            found.append(self.metarauc)
+        return [*found, LAYER]
+
+    def needs(self, *variables: str) -> None:
+        """Skip the test that needs a tree which nobody named."""
+        for variable in variables:
+            if getattr(self, variable.lower()) is None:
+                pytest.skip(f"needs {variable}=DIR, see docs/yocto.md")
+
+
+def all_series() -> list[Series]:
+    oecore, bitbake = trees("OECORE"), trees("BITBAKE")
+    if len(oecore) != len(bitbake):
+        raise pytest.UsageError("OECORE and BITBAKE must name as many trees, separated by colons")
+    found = []
+    for i, (core, tool) in enumerate(zip(oecore, bitbake, strict=True)):
+        optional = [
+            Path(trees(variable)[i]).resolve() if i < len(trees(variable)) else None
+            for variable in ("METAOE", "METARAUC")
+        ]
+        found.append(Series(Path(core).resolve(), Path(tool).resolve(), *optional))
+    return found
+
+
+@dataclass
+class Build:
+    """A build directory, and BitBake in it.
+
+    Attributes:
+        layers: BBLAYERS; all of the series' by default.
+        local: added to local.conf.
+    """
+
+    path: Path
+    series: Series
+    layers: list[Path]
+    local: str = ""
+    written: str = field(default="", init=False)
+
+    def _write(self) -> None:
+        conf = self.path / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        layers = " \\\n    ".join(str(layer) for layer in self.layers)
+        (conf / "bblayers.conf").write_text(
+            f'BBPATH = "${{TOPDIR}}"\nBBFILES ?= ""\nBBLAYERS = "\\\n    {layers} \\\n"\n'
+        )
+        shared = self.path.parent / "shared"
+        shared.mkdir(exist_ok=True)
+        more = f'DL_DIR = "{shared}/downloads"\nSSTATE_DIR = "{shared}/sstate"\n'
+        if self.series.name == "scarthgap":
+            more += 'PREFERRED_VERSION_nginx = "1.26%"\n'
+        (conf / "local.conf").write_text(LOCAL_CONF + more + self.local)
+        if os.geteuid() == 0:
+            subprocess.run(["chown", "-R", BUILD_USER, self.path, shared], check=True)
+
+    def run(self, *command: str, timeout: float = PARSE_SECONDS) -> subprocess.CompletedProcess[str]:
+        """A program of BitBake's or OE-Core's, as a user who may run it; output and errors in stdout."""
+        self._write()
+        # /usr/bin first: an interpreter that somebody put before it has not the modules of the host's
+        path = [self.series.oecore / "scripts", self.series.bitbake / "bin"]
+        environment = {
+            "HOME": str(self.path),
+            "LANG": "en_US.UTF-8",
+            "LC_ALL": "en_US.UTF-8",
+            "PATH": ":".join([*map(str, path), "/usr/sbin:/usr/bin:/sbin:/bin"]),
+            "BBPATH": str(self.path),
+            "BUILDDIR": str(self.path),
+            # the trees may be another user's
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+        }
+        become = []
+        if os.geteuid() == 0:
+            become = ["setpriv", f"--reuid={BUILD_USER}", "--regid=nogroup", "--clear-groups"]
+        return subprocess.run(
+            [*become, *command],
+            cwd=self.path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+
+    def bitbake(self, *arguments: str, timeout: float = PARSE_SECONDS) -> str:
+        """Output of a BitBake that must succeed, without a warning about our layer."""
+        done = self.run("bitbake", *arguments, timeout=timeout)
+        assert done.returncode == 0, tail(done.stdout)
+        ours = [
+            line
+            for line in done.stdout.splitlines()
+            if line.startswith("WARNING") and ("iosched" in line or "evenkeel" in line)
+        ]
+        assert not ours, "\n".join(ours)
+        return done.stdout
+
+    def refuses(self, *arguments: str) -> str:
+        """Output of a BitBake that must fail."""
+        done = self.run("bitbake", *arguments)
+        assert done.returncode != 0, tail(done.stdout)
+        return done.stdout
+
+    def variables(self, recipe: str) -> dict[str, str]:
+        """Every variable of a recipe, expanded."""
+        output = self.bitbake("-e", recipe)
+        pairs = re.findall(r'^(?:export )?([^\s#="]+)="((?:[^"\\]|\\.)*)"$', output, re.MULTILINE)
+        return {name: value.replace("\\\n", " ") for name, value in pairs}
+
+
+def tail(text: str, lines: int = 40) -> str:
+    return "\n".join(text.splitlines()[-lines:])
+
+
+@pytest.fixture(scope="session", params=all_series() or [None], ids=lambda s: s.name if s else "no-oe-core")
+def series(request: pytest.FixtureRequest) -> Series:
+    found = request.param
+    if found is None:
+        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR]")
+    assert isinstance(found, Series)
+    return found
+
+
+@pytest.fixture(scope="session")
+def folder(series: Series) -> Path:
+    """Where build directories of a series lie; it is kept, for its parse is expensive."""
+    path = TOP / "build" / "yocto" / series.name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def build(series: Series, folder: Path) -> Build:
+    """All layers that the image needs."""
+    series.needs("METAOE")
+    return Build(folder / "build", series, series.layers())

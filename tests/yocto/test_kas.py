@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of kas are valid, pin every layer, and name what exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from conftest import TOP, Series
+from kas.configschema import CONFIGSCHEMA
+
+KAS = TOP / "kas"
+FILES = sorted(KAS.rglob("*.yml"))
+MACHINES = ["genericarm64", "genericx86-64", "qemuarm64", "qemux86-64"]
+
+
+def load(path: Path) -> dict[str, Any]:
+    found = yaml.safe_load(path.read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def merged(path: Path) -> dict[str, Any]:
+    """A file with what it includes, and their locks; the later wins."""
+    config: dict[str, Any] = {}
+
+    def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+        for key, value in more.items():
+            if isinstance(value, dict) and isinstance(into.get(key), dict):
+                merge(into[key], value)
+            else:
+                into[key] = value
+
+    for name in load(path)["header"].get("includes", []):
+        merge(config, merged(TOP / name))
+    merge(config, load(path))
+    lock = path.with_suffix(".lock.yml")
+    if lock.exists():
+        merge(config, load(lock))
+    return config
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_is_valid(path: Path) -> None:
+    jsonschema.validate(load(path), CONFIGSCHEMA)
+
+
+def test_there_is_a_file_for_each_machine() -> None:
+    assert {path.stem for path in KAS.glob("*.yml")} == {*MACHINES, "scarthgap", "scarthgap.lock"}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("option", ["dev", "debug-kernel", "fleet"])
+def test_every_layer_is_pinned(machine: str, option: str) -> None:
+    config = merged(KAS / f"{machine}.yml")
+    assert config["machine"] == machine
+    repos = {**config["repos"], **load(KAS / f"include/{option}.yml").get("repos", {})}
+    for lock in (config, load(KAS / "scarthgap.lock.yml")):
+        pinned = lock["overrides"]["repos"]
+        for name, repo in repos.items():
+            if "url" in repo:
+                assert re.fullmatch(r"[0-9a-f]{40}", pinned[name]["commit"]), name
+
+
+def test_locked_revisions_are_those_that_were_tested(series: Series) -> None:
+    """The trees that this run was given are the ones that kas would fetch."""
+    if series.name not in ("scarthgap", "wrynose"):
+        pytest.skip(f"kas/ has no file for {series.name}")
+    lock = KAS / ("scarthgap.lock.yml" if series.name == "scarthgap" else "include/wrynose.lock.yml")
+    pinned = load(lock)["overrides"]["repos"]
+    trees = {
+        "openembedded-core": series.oecore,
+        "bitbake": series.bitbake,
+        "meta-openembedded": series.metaoe,
+        "meta-rauc": series.metarauc,
+    }
+    for name, tree in trees.items():
+        if tree is None:
+            continue
+        done = subprocess.run(
+            ["git", "-c", "safe.directory=*", "-C", tree, "rev-parse", "HEAD"], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"{tree} is no git tree, so its revision is unknown")
+        assert pinned[name]["commit"] == done.stdout.strip(), name

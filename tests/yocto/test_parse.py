@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BitBake understands the layer: alone, with all that an image needs, and with too little."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import DRY_RUN_SECONDS, LAYER, TOP, Build, Series, tail
+
+OURS = {
+    "evenkeel-agent",
+    "evenkeel-board",
+    "evenkeel-conf",
+    "evenkeel-demo",
+    "evenkeel-image",
+    "evenkeel-loads",
+    "evenkeel-module",
+    "evenkeel-recorder",
+    "evenkeel-webui",
+    "linux-evenkeel",
+}
+
+
+def recipes_of(build: Build) -> set[str]:
+    """What the last `bitbake -g` found to be built."""
+    return set((build.path / "pn-buildlist").read_text().split())
+
+
+def test_every_recipe_parses(build: Build) -> None:
+    output = build.bitbake("-p")
+    assert re.search(r" 0 errors\.", output), tail(output)
+
+
+@pytest.mark.parametrize("image", ["evenkeel-image", "evenkeel-image-dev"])
+def test_image_resolves(build: Build, image: str) -> None:
+    build.bitbake("-g", image)
+    found = recipes_of(build)
+    assert found >= OURS
+    assert ("flashsim-module" in found) == (image == "evenkeel-image-dev")
+
+
+@pytest.mark.parametrize("image", ["evenkeel-image", "evenkeel-image-dev"])
+def test_image_runs_dry(build: Build, image: str) -> None:
+    output = build.bitbake("-n", image, timeout=DRY_RUN_SECONDS)
+    assert re.search(r"Attempted \d+ tasks .* all succeeded", output), tail(output)
+
+
+def test_image_resolves_with_linux_yocto(build: Build) -> None:
+    other = Build(build.path, build.series, build.layers, 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n')
+    other.bitbake("-g", "evenkeel-image")
+    assert "linux-yocto" in recipes_of(other)
+    variables = other.variables("linux-yocto")
+    assert "conf/kernel/evenkeel.scc" in variables["KERNEL_FEATURES"].split()
+    assert "file://conf/kernel;" in variables["SRC_URI"]
+
+
+def test_scheduler_needs_no_layer_but_core(series: Series, folder: Path) -> None:
+    build = Build(folder / "core", series, [series.oecore / "meta", LAYER])
+    build.bitbake("-g", "packagegroup-evenkeel-scheduler")
+    assert {"evenkeel-module", "evenkeel-conf"} <= recipes_of(build)
+    assert not recipes_of(build) & {"evenkeel-agent", "evenkeel-webui", "evenkeel-recorder"}
+
+
+def test_recorder_needs_meta_oe_alone(series: Series, folder: Path) -> None:
+    series.needs("METAOE")
+    assert series.metaoe
+    build = Build(folder / "recorder", series, [series.oecore / "meta", series.metaoe / "meta-oe", LAYER])
+    build.bitbake("-g", "packagegroup-evenkeel-recorder")
+    assert {"evenkeel-recorder", "isa-l", "libinih"} <= recipes_of(build)
+    assert not recipes_of(build) & {"evenkeel-agent", "evenkeel-webui", "evenkeel-module"}
+
+
+def test_missing_layer_is_named(series: Series, folder: Path) -> None:
+    build = Build(folder / "core", series, [series.oecore / "meta", LAYER])
+    said = build.refuses("-g", "evenkeel-image")
+    assert "it needs meta-oe and meta-python and meta-webserver: add them to BBLAYERS" in said, tail(said)
+
+
+def test_missing_distro_feature_is_named(build: Build) -> None:
+    without = Build(build.path, build.series, build.layers, 'DISTRO_FEATURES:remove = "evenkeel"\n')
+    said = without.refuses("-g", "evenkeel-image")
+    assert "missing required DISTRO_FEATURES: 'evenkeel'" in said, tail(said)
+
+
+def make_key(folder: Path) -> str:
+    """Settings for a bundle that is signed with a key to develop with."""
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    if not certificate.exists():
+        command = "openssl req -x509 -newkey rsa:4096 -nodes -subj /CN=test -days 1"
+        subprocess.run(
+            [*command.split(), "-keyout", key, "-out", certificate], check=True, stderr=subprocess.DEVNULL
+        )
+        key.chmod(0o644)
+    return f'RAUC_KEY_FILE = "{key}"\nRAUC_CERT_FILE = "{certificate}"\n'
+
+
+def test_bundle_resolves_with_a_key(build: Build) -> None:
+    build.series.needs("METARAUC")
+    signed = Build(build.path, build.series, build.layers, make_key(build.path.parent))
+    signed.bitbake("-g", "evenkeel-bundle")
+    assert {"evenkeel-image", "rauc-native"} <= recipes_of(signed)
+
+
+def test_bundle_without_a_key_says_how_to_make_one(build: Build) -> None:
+    build.series.needs("METARAUC")
+    said = build.refuses("-g", "evenkeel-bundle")
+    assert "it must be signed, and RAUC_KEY_FILE is not set" in said, tail(said)
+    assert "openssl req -x509" in said
+
+
+def test_bundle_with_a_key_that_is_not_there_says_so(build: Build) -> None:
+    build.series.needs("METARAUC")
+    lost = Build(build.path, build.series, build.layers, 'RAUC_KEY_FILE = "/nowhere/key.pem"\n')
+    said = lost.refuses("-g", "evenkeel-bundle")
+    assert "RAUC_KEY_FILE is /nowhere/key.pem, where there is no file" in said, tail(said)
+
+
+@pytest.fixture
+def lone_layer(series: Series, folder: Path) -> Path:
+    """The layer without the repository around it."""
+    layer = folder / "alone" / "meta-iosched"
+    shutil.rmtree(layer, ignore_errors=True)
+    shutil.copytree(LAYER, layer)
+    return layer
+
+
+def test_layer_alone_says_that_it_has_no_source(series: Series, folder: Path, lone_layer: Path) -> None:
+    build = Build(folder / "lone", series, [series.oecore / "meta", lone_layer])
+    said = build.refuses("-g", "packagegroup-evenkeel-scheduler")
+    assert "there is no source" in said, tail(said)
+    assert "EVENKEEL_GIT and EVENKEEL_SRCREV" in said
+
+
+def test_layer_alone_takes_its_source_from_git(series: Series, folder: Path, lone_layer: Path) -> None:
+    head = subprocess.run(
+        ["git", "-c", "safe.directory=*", "-C", TOP, "rev-parse", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    local = f'EVENKEEL_GIT = "{TOP}"\nEVENKEEL_PROTOCOL = "file"\nEVENKEEL_SRCREV = "{head.stdout.strip()}"\n'
+    build = Build(folder / "lone", series, [series.oecore / "meta", lone_layer], local)
+    build.bitbake("-g", "packagegroup-evenkeel-scheduler")
+    source = build.variables("evenkeel-module")["SRC_URI"]
+    assert f"git://{TOP};protocol=file" in source
+    assert "file://recipes" not in source
+
+
+def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder: Path) -> None:
+    """The hash of a recipe's tasks hangs on the files that it names, on no others."""
+    source = folder / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    for name in ("LICENSES", "conf", "recipes/scheduler"):
+        shutil.copytree(TOP / name, source / name)
+    layers = [series.oecore / "meta", LAYER]
+    build = Build(folder / "core", series, layers, f'EVENKEEL_SRC = "{source}"\n')
+
+    def signature() -> set[str]:
+        stamps = build.path / "tmp"
+        for old in stamps.glob("stamps*/**/*.do_unpack.sigdata.*"):
+            old.unlink()
+        build.bitbake("-S", "none", "evenkeel-conf")
+        found = {
+            path.name.rsplit(".", 1)[-1]
+            for path in stamps.glob("stamps*/**/evenkeel-conf/*.do_unpack.sigdata.*")
+        }
+        assert len(found) == 1, found
+        return found
+
+    first = signature()
+    with (source / "conf/kernel/base.cfg").open("a") as other:
+        other.write("# not this recipe's\n")
+    assert signature() == first
+    with (source / "conf/sysctl.d/60-evenkeel.conf").open("a") as sysctls:
+        sysctls.write("# changed\n")
+    assert signature() != first
