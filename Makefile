@@ -252,6 +252,14 @@ browser: $(IMAGE)
 	@$(call stage,browser)
 	$(PYTEST) -s tests/browser
 
+# OE-Core and BitBake are the reader's: several series separated by colons
+YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" YOCTO_IMAGE="$(YOCTO_IMAGE)"
+.PHONY: yocto
+yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR], see docs/yocto.md
+	@$(call stage,Yocto layer,$(if $(OECORE),3000))
+	$(YOCTO) tests/yocto/host-needs $(B)/yocto-venv
+	$(YOCTO) PATH="$$PATH:/usr/sbin" $(B)/yocto-venv/bin/pytest -q tests/yocto
+
 .PHONY: format clean
 format: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## bring all code into its form
 	@$(ENTER) tests/format $(SOURCE)

@@ -177,7 +177,10 @@ def tail(text: str, lines: int = 40) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-@pytest.fixture(scope="session", params=all_series() or [None], ids=lambda s: s.name if s else "no-oe-core")
+SERIES: list[Series | None] = [*all_series()] or [None]
+
+
+@pytest.fixture(scope="session", params=SERIES, ids=lambda s: s.name if s else "no-oe-core")
 def series(request: pytest.FixtureRequest) -> Series:
     found = request.param
     if found is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped,unused-ignore]
 from conftest import TOP, Series
 from kas.configschema import CONFIGSCHEMA
 

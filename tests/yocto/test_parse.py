@@ -50,7 +50,9 @@ def test_image_runs_dry(build: Build, image: str) -> None:
 
 
 def test_image_resolves_with_linux_yocto(build: Build) -> None:
-    other = Build(build.path, build.series, build.layers, 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n')
+    other = Build(
+        build.path, build.series, build.layers, 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n'
+    )
     other.bitbake("-g", "evenkeel-image")
     assert "linux-yocto" in recipes_of(other)
     variables = other.variables("linux-yocto")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of ours is in a root file system: files, modes, owners, links, enabled units, kernel options.
+
+Two images that were built in different ways are compared by their manifests. Prints one as text:
+
+    python3 tests/yocto/manifest.py TREE|IMAGE
+
+Reading an image (the disk, or one ext4 slot of it) takes debugfs, and to see the owners root.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# Paths of ours, below the root. Not byte code (it is the interpreter's), not documentation and copyright
+# files (images leave them out), not what is made of the other packages of an image.
+OURS = re.compile(
+    r"""
+    etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
+  | usr/bin/(ek-.*|ekctl|evenkeel.*)
+  | usr/include/ek_.*
+  | usr/lib/libek-recorder\.so.*
+  | usr/lib/evenkeel(/.*)?
+  | usr/lib/(modules-load|sysctl|sysusers|tmpfiles)\.d/(60-)?(evenkeel|ek-recorder).*
+  | usr/lib/systemd/(journald|system)\.conf\.d/60-evenkeel.*
+  | usr/lib/systemd/network/60-wired\.network
+  | usr/lib/systemd/system/(evenkeel.*|ek-recorder.*)
+  | usr/lib/systemd/system/nginx\.service\.d/evenkeel\.conf
+  | usr/lib/systemd/system/(data\.mount|systemd-.*|var\.mount)\.d/50-(after-panel|fewer|lower)\.conf
+  | usr/lib/systemd/system/multi-user\.target\.wants/evenkeel.*
+  | usr/lib/systemd/system-preset/10-evenkeel\.preset
+  | usr/lib/udev/rules\.d/60-evenkeel\.rules
+  | usr/share/dbus-1/.*evenkeel.*
+  | usr/share/evenkeel-panel(/.*)?
+  | usr/share/polkit-1/.*evenkeel.*
+  | PYTHON/(ek_recorder|evenkeel_agent|evenkeel_panel)(/.*)?
+    """,
+    re.VERBOSE,
+)
+NOT_OURS = re.compile(
+    r"""
+    .*/__pycache__(/.*)?
+  | usr/lib/tmpfiles\.d/evenkeel-var\.conf
+  | usr/lib/evenkeel/debian-packages
+    """,
+    re.VERBOSE,
+)
+PYTHON = re.compile(r"usr/lib/python3[^/]*/(dist|site)-packages/")
+WANTS = re.compile(r"(etc|usr/lib)/systemd/system/[^/]+\.(wants|requires)/([^/]+)")
+# units of ours, and those of others that our preset names
+UNITS = re.compile(
+    r"(ek-recorder|evenkeel)[^/]*|nginx\.service|systemd-networkd\.(service|socket)|fstrim\.timer"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One path. Attributes: kind ('file', 'folder' or 'link'), mode (octal; of links none), owner
+    ('user:group', by name), content (of files: SHA-256, of programs just
+    'ELF', for each compiler makes another; of links: where it points)."""
+
+    kind: str
+    mode: str
+    owner: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Attributes:
+    files: path → entry, with PYTHON/ for the folder of Python's modules.
+    enabled: units that start by themselves.
+    masked: units that never do.
+    kernel: options that are set; empty if the kernel does not say.
+    """
+
+    files: dict[str, Entry]
+    enabled: frozenset[str]
+    masked: frozenset[str]
+    kernel: dict[str, str]
+
+
+def names(tree: Path, table: str) -> dict[int, str]:
+    """Number → name, from /etc/passwd or /etc/group."""
+    path = tree / "etc" / table
+    if not path.exists():
+        return {}
+    return {int(line.split(":")[2]): line.split(":")[0] for line in path.read_text().splitlines() if line}
+
+
+def entry(path: Path, users: dict[int, str], groups: dict[int, str]) -> Entry:
+    status = path.lstat()
+    owner = f"{users.get(status.st_uid, status.st_uid)}:{groups.get(status.st_gid, status.st_gid)}"
+    if stat.S_ISLNK(status.st_mode):
+        return Entry("link", "", owner, str(path.readlink()))
+    mode = f"{stat.S_IMODE(status.st_mode):04o}"
+    if stat.S_ISDIR(status.st_mode):
+        return Entry("folder", mode, owner, "")
+    content = path.read_bytes()
+    return Entry(
+        "file", mode, owner, "ELF" if content[:4] == b"\x7fELF" else hashlib.sha256(content).hexdigest()
+    )
+
+
+def kernel_options(tree: Path) -> dict[str, str]:
+    """Options of /boot/vmlinuz, which carries its own configuration (CONFIG_IKCONFIG)."""
+    kernel = tree / "boot/vmlinuz"
+    if not kernel.exists():
+        return {}
+    image = kernel.read_bytes()
+    # the kernel in the kernel: compressed by zstd or gzip, somewhere behind the boot code
+    for magic, tool in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")):
+        at = image.find(magic)
+        while at >= 0:
+            plain = subprocess.run([tool, "-dcq"], input=image[at:], capture_output=True).stdout
+            start = plain.find(b"IKCFG_ST\x1f\x8b")
+            if start >= 0:
+                text = gzip.decompress(plain[start + 8 : plain.index(b"IKCFG_ED", start)]).decode()
+                # which compiler it was belongs to the builder, not to the board
+                found = re.findall(r"^(CONFIG_\w+)=(.+)$", text, re.MULTILINE)
+                builder = re.compile(r"CONFIG_(CC_|GCC_|LD_|AS_|PAHOLE_|RUSTC?_|CLANG_|TOOLS_|HAVE_|ARCH_)")
+                return {name: value for name, value in found if not builder.match(name)}
+            at = image.find(magic, at + 1)
+    return {}
+
+
+def read_tree(tree: Path) -> Manifest:
+    """The manifest of an unpacked root file system.
+
+    Raises ValueError if there is nothing of ours: then it is not such a tree.
+    """
+    users, groups = names(tree, "passwd"), names(tree, "group")
+    files, enabled, masked = {}, set(), set()
+    for folder, folders, found in os.walk(tree):
+        for name in [*folders, *found]:
+            path = Path(folder) / name
+            inside = str(path.relative_to(tree))
+            wanted = WANTS.fullmatch(inside)
+            if wanted and UNITS.fullmatch(wanted[3]):
+                enabled.add(wanted[3])
+            if (
+                inside == f"etc/systemd/system/{name}"
+                and path.is_symlink()
+                and str(path.readlink()) == "/dev/null"
+            ):
+                masked.add(name)
+            shown = PYTHON.sub("PYTHON/", inside)
+            if OURS.fullmatch(shown) and not NOT_OURS.fullmatch(shown):
+                files[shown] = entry(path, users, groups)
+    if not files:
+        raise ValueError(f"{tree}: nothing of ours is in it")
+    return Manifest(files, frozenset(enabled), frozenset(masked), kernel_options(tree))
+
+
+def slot_offset(image: Path) -> int:
+    """Where the first slot begins in a disk image, in bytes; 0 for an image of a slot alone."""
+    table = subprocess.run(["sfdisk", "-J", image], capture_output=True, text=True)
+    if table.returncode:
+        return 0
+    parts = json.loads(table.stdout)["partitiontable"]["partitions"]
+    found = [part["start"] * 512 for part in parts if part.get("name") == "root-a"]
+    if len(found) != 1:
+        raise ValueError(f"{image}: it has {len(found)} partitions named root-a")
+    return int(found[0])
+
+
+@contextmanager
+def unpacked(image: Path) -> Iterator[Path]:
+    """The first slot of an image as a folder, with owners if this is root."""
+    with tempfile.TemporaryDirectory() as work:
+        tree = Path(work) / "tree"
+        tree.mkdir()
+        where = f"{image}?offset={slot_offset(image)}"
+        done = subprocess.run(["debugfs", "-R", f"rdump / {tree}", where], capture_output=True, text=True)
+        if not any(tree.iterdir()):
+            raise ValueError(f"{image}: reading its first slot gave nothing: {done.stderr.strip()}")
+        yield tree
+
+
+def read(path: Path) -> Manifest:
+    """The manifest of a folder or of an image."""
+    if path.is_dir():
+        return read_tree(path)
+    with unpacked(path) as tree:
+        return read_tree(tree)
+
+
+def lines(manifest: Manifest) -> list[str]:
+    """A manifest as sorted lines, to be read or compared."""
+    out = [
+        f"{item.kind:6} {item.mode:4} {item.owner:24} {path} {item.content[:16]}".rstrip()
+        for path, item in manifest.files.items()
+    ]
+    out += [f"enabled {unit}" for unit in manifest.enabled]
+    out += [f"masked {unit}" for unit in manifest.masked]
+    out += [f"kernel {name}={value}" for name, value in manifest.kernel.items()]
+    return sorted(out)
+
+
+if __name__ == "__main__":
+    print("\n".join(lines(read(Path(sys.argv[1])))))

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recipes say what the rooms say: versions, users, units, files, what Python imports, partitions."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import LAYER, TOP, Build, Series
+
+ROOMS = {
+    "evenkeel-agent": "recipes/agent",
+    "evenkeel-board": "recipes/image",
+    "evenkeel-conf": "conf",
+    "evenkeel-demo": "recipes/demo",
+    "evenkeel-loads": "recipes/loads",
+    "evenkeel-recorder": "recipes/recorder",
+    "evenkeel-webui": "webui",
+}
+
+
+def recipe(name: str) -> Path:
+    found = list(LAYER.rglob(f"{name}_*.bb"))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def value(text: str, name: str) -> str:
+    """What a recipe's text assigns to a variable, lines joined."""
+    match = re.search(rf'^{re.escape(name)}\s*\+?=\s*"((?:[^"\\]|\\\n)*)"', text, re.MULTILINE)
+    assert match, f"the recipe sets no {name}"
+    return match[1].replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_version_is_the_rooms(name: str) -> None:
+    build = (TOP / ROOMS[name] / "meson.build").read_text()
+    match = re.search(r"version: '([^']+)'", build)
+    assert match
+    assert recipe(name).stem == f"{name}_{match[1]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "sysusers"),
+    [
+        ("evenkeel-recorder", "recipes/recorder/units/ek-recorder.sysusers"),
+        ("evenkeel-webui", "webui/systemd/evenkeel-panel.sysusers"),
+        ("evenkeel-demo", "recipes/demo/units/evenkeel-demo.sysusers"),
+    ],
+)
+def test_users_are_those_of_sysusers(name: str, sysusers: str) -> None:
+    text = recipe(name).read_text()
+    user = value(text, "USERADD_PARAM:${PN}").replace("${localstatedir}", "/var")
+    seen = 0
+    for line in (TOP / sysusers).read_text().splitlines():
+        match = re.fullmatch(r'u!?\s+(\S+)\s+(\S+)\s+"([^"]+)"(?:\s+(\S+)\s+(\S+))?', line)
+        if match:
+            who, number, comment, home, _ = match.groups()
+            assert user.split()[-1] == who
+            assert f"--comment '{comment}'" in user
+            assert f"--home-dir {home or '/'} " in user
+            if number != "-":
+                uid, group = number.split(":")
+                assert f"--uid {uid} --gid {group} " in user
+            else:
+                assert "--user-group" in user
+            seen += 1
+        match = re.fullmatch(r"g\s+(\S+)\s+(\d+)", line)
+        if match:
+            assert value(text, "GROUPADD_PARAM:${PN}").split()[-3:] == ["--gid", match[2], match[1]]
+            seen += 1
+    assert seen, sysusers
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
+    """SYSTEMD_SERVICE has each unit with an [Install] section, but the board's: presets enable those."""
+    room = TOP / ROOMS[name]
+    units = {
+        path.name.removesuffix(".in")
+        for path in room.rglob("*")
+        if path.name.removesuffix(".in").rpartition(".")[2] in ("service", "socket", "target", "timer")
+        and path.is_file()
+        and "\n[Install]" in path.read_text()
+    }
+    if name == "evenkeel-board":
+        preset = (room / "rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
+        assert units == {unit for unit in units if f"enable {unit}\n" in preset}
+        return
+    text = recipe(name).read_text()
+    named = set(value(text, "SYSTEMD_SERVICE:${PN}").split()) if "SYSTEMD_SERVICE" in text else set()
+    assert named == units
+
+
+def test_scripts_of_the_panel_are_those_of_the_lock_file() -> None:
+    packages = json.loads((TOP / "webui/static-deps/package-lock.json").read_text())["packages"]
+    text = recipe("evenkeel-webui").read_text()
+    assert value(text, "HTMX_VERSION") == packages["node_modules/htmx.org"]["version"]
+    assert value(text, "UPLOT_VERSION") == packages["node_modules/uplot"]["version"]
+
+
+def test_partitions_are_those_of_the_fast_image() -> None:
+    """Order, names and PARTUUIDs; sizes by default."""
+    genimage = (TOP / "recipes/image/genimage.cfg").read_text()
+    build = (TOP / "recipes/image/build").read_text()
+    image = genimage[genimage.index("image evenkeel-x86_64.img") :]
+    wanted = re.findall(r"partition (\S+) \{.*?partition-uuid = (\S+)", image, re.DOTALL)
+    wks = (LAYER / "wic/evenkeel.wks.in").read_text()
+    assert re.findall(r"--part-name (\S+) .*--uuid (\S+)", wks) == wanted
+    classes = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
+    for variable, file in (("ROOT", "root"), ("RECORDER", "recorder"), ("DATA", "data")):
+        assert f"{file}.ext4 {value_weak(classes, f'EVENKEEL_{variable}_MB')}M" in build
+
+
+def value_weak(text: str, name: str) -> str:
+    match = re.search(rf'^{name} \?= "([^"]*)"', text, re.MULTILINE)
+    assert match, name
+    return match[1]
+
+
+def imports(folder: Path) -> set[str]:
+    """Modules of Python's own library that the programs of a folder load."""
+    found: set[str] = set()
+    for path in folder.rglob("*.py"):
+        # for development, and not installed
+        if path.name in ("dev.py", "fake_agent.py", "testing.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found & sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "folder"),
+    [
+        ("evenkeel-agent", "${PN}", "recipes/agent/evenkeel_agent"),
+        ("evenkeel-webui", "${PN}", "webui/evenkeel_panel"),
+        ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/python/ek_recorder"),
+    ],
+)
+def test_what_python_imports_is_depended_on(series: Series, name: str, package: str, folder: str) -> None:
+    """OE-Core splits Python's library into packages; its manifest says which module is where."""
+    text = (series.oecore / "meta/recipes-devtools/python/python3/python3-manifest.json").read_text()
+    manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
+    owner: dict[str, str] = {}
+    for part, content in manifest.items():
+        # python3-modules has all of them
+        if part in ("modules", "misc"):
+            continue
+        for file in content["files"]:
+            owner.setdefault(file.rstrip("/").rpartition("/")[2].split(".")[0], part)
+    wanted = {f"python3-{owner[module]}" for module in imports(TOP / folder) if module in owner}
+    assert len(wanted) > 2
+    assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
+
+
+def destdir(room: str, work: Path, options: list[str]) -> Path:
+    """What meson installs of a room, with OE's folders; runs in the tool root."""
+    if not (TOP / "build/toolroot").exists():
+        pytest.skip("there is no tool root: 'make toolroot' creates it")
+    target, enter = work / "dest", str(TOP / "toolroot/enter")
+    setup = [
+        "meson",
+        "setup",
+        str(work / "build"),
+        room,
+        "--prefix=/usr",
+        "--libdir=lib",
+        "--sysconfdir=/etc",
+    ]
+    subprocess.run([enter, *setup, *options], cwd=TOP, check=True, capture_output=True)
+    install = [enter, "env", f"DESTDIR={target}", "meson", "install", "-C", str(work / "build")]
+    subprocess.run(install, cwd=TOP, check=True, capture_output=True)
+    return target
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_what_a_room_installs_is_in_a_package(build: Build, name: str) -> None:
+    variables = build.variables(name)
+    work = TOP / "build/yocto" / f"room-{name}"
+    subprocess.run(["rm", "-rf", work], check=True)
+    work.mkdir(parents=True)
+    options = [word for word in variables["EXTRA_OEMESON"].split() if not word.startswith("-Dvendor=")]
+    options += variables.get("PACKAGECONFIG_CONFARGS", "").split()
+    tree = destdir(ROOMS[name], work, options)
+    patterns = [
+        pattern
+        for part in variables["PACKAGES"].split()
+        for pattern in variables.get(f"FILES:{part}", "").split()
+    ]
+
+    def packaged(path: str) -> bool:
+        return any(
+            path == pattern.rstrip("/")
+            or path.startswith(pattern.rstrip("/") + "/")
+            or fnmatch.fnmatch(path, pattern)
+            for pattern in patterns
+        )
+
+    installed = ["/" + str(path.relative_to(tree)) for path in tree.rglob("*") if not path.is_dir()]
+    assert installed
+    assert [path for path in installed if not packaged(path)] == []
+
+
+# --- the module's check of its kernel ----------------------------------------------
+
+
+def configure(tmp_path: Path, version: str, config: str) -> tuple[int, str]:
+    """do_configure of evenkeel-module beside a kernel that says so: exit code and output."""
+    text = (LAYER / "recipes-kernel/evenkeel-module/evenkeel-module.inc").read_text()
+    match = re.search(r"^do_configure\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert match
+    (tmp_path / ".config").write_text(config)
+    values = {
+        "STAGING_KERNEL_BUILDDIR": str(tmp_path),
+        "S": str(TOP / "recipes/scheduler/src"),
+        "PN": "evenkeel-module",
+        "KERNEL_VERSION": version,
+        "PREFERRED_PROVIDER_virtual/kernel": "linux-yocto",
+        "EVENKEEL_KERNEL_OPTIONS": "CONFIG_64BIT CONFIG_BLK_CGROUP",
+    }
+    body = re.sub(r"\$\{([A-Z][\w/]*)\}", lambda name: values[name[1]], match[1])
+    script = f'bbfatal() {{ echo "ERROR: $*"; exit 1; }}\nbbwarn() {{ echo "WARNING: $*"; }}\n{body}'
+    done = subprocess.run(["sh", "-e", "-c", script], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+GOOD = "CONFIG_64BIT=y\nCONFIG_BLK_CGROUP=y\n# CONFIG_BLK_CGROUP_IOCOST is not set\n"
+
+
+@pytest.mark.parametrize("version", ["6.12.80-evenkeel", "6.18.39-yocto-standard", "7.3.4"])
+def test_kernel_is_accepted(tmp_path: Path, version: str) -> None:
+    assert configure(tmp_path, version, GOOD) == (0, "")
+
+
+@pytest.mark.parametrize("version", ["6.6.140-yocto-standard", "5.15.200", "6.9.0"])
+def test_old_kernel_is_refused_with_the_version_that_is_needed(tmp_path: Path, version: str) -> None:
+    status, said = configure(tmp_path, version, GOOD)
+    assert status == 1
+    assert f"evenkeel-module needs Linux 6.12 or later, and linux-yocto is {version}" in said
+
+
+def test_kernel_without_cgroups_is_refused(tmp_path: Path) -> None:
+    status, said = configure(tmp_path, "6.12.80", "CONFIG_64BIT=y\n")
+    assert status == 1
+    assert "needs CONFIG_BLK_CGROUP=y" in said
+
+
+def test_iocost_is_warned_of(tmp_path: Path) -> None:
+    status, said = configure(tmp_path, "6.18.39", GOOD + "CONFIG_BLK_CGROUP_IOCOST=y\n")
+    assert status == 0
+    assert "WARNING" in said
+    assert "io.evenkeel.weight" in said
