@@ -65,7 +65,7 @@ evenkeel_settle_rootfs() {
 
     # an initramfs, where the machine's kernel needs one to find its medium
     if [ -n "${INITRAMFS_IMAGE}" ] && [ "${INITRAMFS_IMAGE_BUNDLE}" != 1 ]; then
-        install -m 0644 ${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.cpio.gz ${IMAGE_ROOTFS}/boot/initrd
+        install -m 0644 ${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.${INITRAMFS_FSTYPES} ${IMAGE_ROOTFS}/boot/initrd
     fi
 
     # mount points; what preinit and fstab mount is nowhere else created

@@ -51,6 +51,7 @@ USERADD_PARAM:${PN} = "\
 "
 
 FILES:${PN} += "\
+    ${datadir}/evenkeel-panel \
     ${systemd_system_unitdir} \
     ${nonarch_libdir}/sysusers.d \
     ${nonarch_libdir}/tmpfiles.d \
