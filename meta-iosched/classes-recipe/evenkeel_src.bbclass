@@ -23,6 +23,9 @@ EVENKEEL_SRCREV ?= ""
 EVENKEEL_UNPACKDIR = "${@d.getVar('UNPACKDIR') or d.getVar('WORKDIR')}"
 EVENKEEL_S = "${EVENKEEL_UNPACKDIR}/evenkeel"
 
+# a task's hash hangs on the files, not on where somebody has his clone
+EVENKEEL_SRC[vardepvalue] = "${@'local' if d.getVar('EVENKEEL_SRC') else 'git'}"
+
 # more parameters of the SRC_URI
 EVENKEEL_SRC_PARAMETERS ?= ""
 

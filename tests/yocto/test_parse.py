@@ -153,15 +153,17 @@ def test_layer_alone_takes_its_source_from_git(series: Series, folder: Path, lon
 
 
 def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder: Path) -> None:
-    """The hash of a recipe's tasks hangs on the files that it names, on no others."""
-    source = folder / "source"
+    """The hash of a recipe's tasks hangs on the files that it names, on no others, nor on where they are."""
+    source, moved = folder / "source", folder / "moved"
     shutil.rmtree(source, ignore_errors=True)
+    shutil.rmtree(moved, ignore_errors=True)
     for name in ("LICENSES", "conf", "recipes/scheduler"):
         shutil.copytree(TOP / name, source / name)
     layers = [series.oecore / "meta", LAYER]
-    build = Build(folder / "core", series, layers, f'EVENKEEL_SRC = "{source}"\n')
+    build = Build(folder / "core", series, layers)
 
     def signature() -> set[str]:
+        build.local = f'EVENKEEL_SRC = "{source}"\n'
         stamps = build.path / "tmp"
         for old in stamps.glob("stamps*/**/*.do_unpack.sigdata.*"):
             old.unlink()
@@ -174,6 +176,8 @@ def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder
         return found
 
     first = signature()
+    source = source.rename(moved)
+    assert signature() == first
     with (source / "conf/kernel/base.cfg").open("a") as other:
         other.write("# not this recipe's\n")
     assert signature() == first
