@@ -23,7 +23,7 @@ IMAGE_OVERHEAD_FACTOR = "1.0"
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file"
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
-WKS_SEARCH_PATH .= ":${EVENKEEL_LAYERDIR}/wic"
+WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/wic"
 WKS_FILE = "evenkeel.wks.in"
 # nooelint: oelint.vars.specific
 IMAGE_TYPEDEP:wic = "ext4"
@@ -49,9 +49,9 @@ evenkeel_make_partitions() {
 
 do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') and d.getVar('INITRAMFS_IMAGE_BUNDLE') != '1' else ''}"
 
-# After everything that others do to the tree, and after the package manager's
-# data base in /var was read for the last time.
-IMAGE_PREPROCESS_COMMAND:append = " evenkeel_settle_rootfs"
+# After the package manager's data base in /var was read for the last time, and
+# before times of files are made reproducible.
+IMAGE_PREPROCESS_COMMAND:prepend = "evenkeel_settle_rootfs "
 evenkeel_settle_rootfs() {
     # files that base-files and netbase own on other images
     for file in fstab hostname hosts; do
