@@ -23,7 +23,7 @@ IMAGE_OVERHEAD_FACTOR = "1.0"
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file"
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
-WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/wic"
+WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
 WKS_FILE = "evenkeel.wks.in"
 # nooelint: oelint.vars.specific
 IMAGE_TYPEDEP:wic = "ext4"

@@ -111,7 +111,7 @@ def test_partitions_are_those_of_the_fast_image() -> None:
     build = (TOP / "recipes/image/build").read_text()
     image = genimage[genimage.index("image evenkeel-x86_64.img") :]
     wanted = re.findall(r"partition (\S+) \{.*?partition-uuid = (\S+)", image, re.DOTALL)
-    wks = (LAYER / "wic/evenkeel.wks.in").read_text()
+    wks = (LAYER / "files/wic/evenkeel.wks.in").read_text()
     assert re.findall(r"--part-name (\S+) .*--uuid (\S+)", wks) == wanted
     classes = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
     for variable, file in (("ROOT", "root"), ("RECORDER", "recorder"), ("DATA", "data")):
@@ -185,7 +185,7 @@ def destdir(room: str, work: Path, options: list[str]) -> Path:
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_what_a_room_installs_is_in_a_package(build: Build, name: str) -> None:
-    variables = build.variables(name)
+    variables = build.variables(recipe(name))
     work = TOP / "build/yocto" / f"room-{name}"
     subprocess.run(["rm", "-rf", work], check=True)
     work.mkdir(parents=True)
