@@ -32,7 +32,6 @@ INIT_MANAGER = "systemd"
 DISTRO_FEATURES:append = " evenkeel polkit rauc"
 PREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"
 BB_SERVER_TIMEOUT = "0"
-TMPDIR = "${TOPDIR}/tmp"
 # nothing is fetched, so no network need be there
 CONNECTIVITY_CHECK_URIS = ""
 INHERIT:remove = "uninative"
