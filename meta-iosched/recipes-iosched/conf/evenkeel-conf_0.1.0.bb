@@ -49,7 +49,8 @@ ALLOW_EMPTY:${PN} = "1"
 
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_libdir}/udev"
-FILES:${PN}-slice = "${systemd_system_unitdir}/evenkeel-apps.slice"
+# not systemd_system_unitdir: without usrmerge that is below /lib
+FILES:${PN}-slice = "${nonarch_libdir}/systemd/system/evenkeel-apps.slice"
 FILES:${PN}-journald = "${nonarch_libdir}/systemd/journald.conf.d"
 FILES:${PN}-watchdog = "${nonarch_libdir}/systemd/system.conf.d"
 FILES:${PN}-network = "${nonarch_libdir}/systemd/network"
