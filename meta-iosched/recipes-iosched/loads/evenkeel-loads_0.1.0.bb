@@ -11,6 +11,7 @@ inherit evenkeel_room evenkeel_layers meson pkgconfig
 
 EVENKEEL_LAYERS = "openembedded-layer"
 EVENKEEL_ROOM = "recipes/loads"
+EVENKEEL_PATHS = "recipes/loads recipes/common LICENSES"
 EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
 DEPENDS += "liburing"
 

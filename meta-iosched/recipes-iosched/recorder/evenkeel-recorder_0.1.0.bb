@@ -14,6 +14,7 @@ inherit evenkeel_room evenkeel_layers evenkeel_python pkgconfig systemd useradd 
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 EVENKEEL_ROOM = "recipes/recorder"
+EVENKEEL_PATHS = "recipes/recorder recipes/common LICENSES"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
 DEPENDS += "isa-l libinih liburing systemd zlib zstd"
 
