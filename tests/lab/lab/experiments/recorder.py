@@ -17,10 +17,11 @@ is a copy of 16 KB, 1.9 us, unless an interrupt falls into it. Of each five
 thousand or so one does. What it does then is in part the model of the flash:
 up to 10,000 instructions a request.
 
+The writer has SCHED_FIFO 50, as a control loop has. `quiet-other` is the same without: of 50,000 submissions two
+were interrupted for 0.7 ms by another thread of the kernel that was due in the same tick.
+
 `late` are records that were durable later than the window. `woken-late` are
-submissions that began when the next one was due: the writer, which has no
-priority here, waited for the CPU. That is no I/O, and no submission took long;
-a control loop has SCHED_FIFO.
+submissions that began when the next one was due.
 
 A power cut drops what no flush covers, or takes a part of it (tear): see
 tests/flashsim.
@@ -54,7 +55,7 @@ QUARTILES = ("p25", "p50", "p75")
 
 @dataclass(frozen=True)
 class Case:
-    """How records are given and written, what runs beside, how many in how many sets."""
+    """How records are given and written, what runs beside, how many in how many sets; SCHED_FIFO of the writer, 0: none."""
 
     way: str = "ring"
     backend: str = "direct"
@@ -62,10 +63,12 @@ class Case:
     writes: int = 10000
     sets: int = 5
     preset: str = "emmc50-slow"
+    priority: int = 50
 
 
 CASES = {
     "quiet": Case(),
+    "quiet-other": Case(priority=0),
     "quiet-socket": Case(way="socket", sets=2),
     "quiet-cached": Case(backend="cached", sets=1),
     "bgtrunc": Case(beside=("truncate",), writes=1000),
@@ -142,7 +145,12 @@ def script(case: Case) -> str:
             "ek-disturb --json --duration 3s read /m/read > /tmp/alone || fail 'ek-disturb failed'",
             "report alone < /tmp/alone",
         ]
-    way = "--ring" if case.way == "ring" else ""
+    way = " ".join(
+        [
+            *(["--ring"] if case.way == "ring" else []),
+            *([f"--priority {case.priority}"] if case.priority else []),
+        ]
+    )
     lines.append("start; ready 17")
     if case.beside:
         lines.append(f"bench quiet {way} --writes 10000 --sets {QUIET_SETS[case.way]}")
@@ -158,11 +166,16 @@ def script(case: Case) -> str:
     return "\n".join(lines) + "\n"
 
 
-def longest_alone(longest: float, least: float) -> list[Figure]:
+def longest_alone(case: Case, longest: float, least: float) -> list[Figure]:
+    held = case.priority > 0
     return [
-        Figure("max", longest, "us", "lower", target=round(1.2 * least + TICK, 1), paper=309, must=True),
-        Figure("spread", round(longest / least, 2), "max/min", "lower", target=PAPER_SPREAD, must=True),
-    ]
+        Figure(
+            "max", longest, "us", "lower", target=round(1.2 * least + TICK, 1) if held else None, paper=309, must=held
+        ),
+        Figure(
+            "spread", round(longest / least, 2), "max/min", "lower", target=PAPER_SPREAD if held else None, must=held
+        ),
+    ]  # fmt: skip
 
 
 def longest_beside(case: Case, out: Output, longest: float) -> list[Figure]:
@@ -191,7 +204,7 @@ def figures(case: Case, out: Output) -> list[Figure]:
         Figure("lost", w["lost"] + durable["lost"], "records", "lower", target=0, must=True),
         Figure("woken-late", w["late"], "writes", "lower"),
         Figure("durable-max", round(durable["max_us"] / 1e3, 1), "ms", "lower", target=1000, must=True),
-        *(longest_beside(case, out, w["max_us"]) if case.beside else longest_alone(w["max_us"], least)),
+        *(longest_beside(case, out, w["max_us"]) if case.beside else longest_alone(case, w["max_us"], least)),
     ]  # fmt: skip
     if "read" in case.beside:
         kept = 100 * onfs.last_json(out, "read")["mbps"] / onfs.last_json(out, "alone")["mbps"]
