@@ -137,6 +137,21 @@ def test_it_may_do_little(board: Board) -> None:
     board.run(f"systemd-analyze security --no-pager --threshold=10 {SERVICE} > /run/exposure", timeout=120)
 
 
+def test_the_papers_cases_are_measured_and_leave_nothing(board: Board) -> None:
+    sysctls = board.run("cat /proc/sys/vm/dirty_*")
+    bench = "ek-recorder bench --paper --cases none,all-bgtrunc --writes 100 --sets 1"
+    said = board.run(f"{bench} --rows /run/rec.json --plot /run/rec.svg", 300)
+    figures = {
+        line.split()[0]: line.split()[1:] for line in said.splitlines() if line[:4] in ("NONE", "ALL-")
+    }
+    assert [len(row) for row in figures.values()] == [9, 9], said
+    assert "–" not in said
+    assert board.run("tail -n 1 /run/rec.svg") == "</svg>"
+    assert board.run("ls -A /recorder") == "lost+found"
+    assert board.run("cat /proc/sys/vm/dirty_*") == sysctls
+    assert board.try_run("pgrep ek-disturb")[0] == 1
+
+
 def test_a_channel_that_is_dropped_in_records(board: Board) -> None:
     add_channel(board, "arm", record_size="64", retain="8MiB", window="200ms")
     board.run(f"systemctl reload-or-restart {SERVICE}")
@@ -145,6 +160,11 @@ def test_a_channel_that_is_dropped_in_records(board: Board) -> None:
     assert numbers(board, "arm") == list(range(1, 1001))
     assert board.run("ek-recorder verify arm").endswith("clean")
     assert_healthy(board)
+
+
+def test_the_papers_cases_are_not_measured_beside_a_recording(board: Board) -> None:
+    status, said = board.try_run("ek-recorder bench --paper --cases none")
+    assert (status, "channel arm in /recorder is being recorded" in said) == (2, True), said
 
 
 def test_who_is_no_member_can_neither_record_nor_read(board: Board) -> None:
