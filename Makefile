@@ -176,6 +176,29 @@ stop: ## end a detached demo
 flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
 	@recipes/image/flash "$(DEV)"
 
+# --- the same image, by BitBake --------------------------------------------
+
+OFFLINE := tests/yocto/offline
+BITBAKE_ROOT := $(C)/bitbake-root-$(call hash,toolroot/packages toolroot/pins toolroot/preferences toolroot/python.txt toolroot/create $(OFFLINE)/packages $(OFFLINE)/create-root)
+BITBAKE_IMAGE := $(B)/yocto-image/evenkeel-x86_64.img
+# downloads, shared state and work; a second build needs the first two only
+BITBAKE_OUT ?= $(C)/yocto
+
+$(BITBAKE_ROOT)/etc/evenkeel-toolroot:
+	@$(call stage,Debian tree for BitBake,4000)
+	$(OFFLINE)/create-root $(BITBAKE_ROOT)
+
+.PHONY: yocto-image
+yocto-image: $(BITBAKE_ROOT)/etc/evenkeel-toolroot $(ROOT_TAR) $(B)/webui/vendor/package-lock.json ## the image by BitBake, without internet, and its boot test: OECORE=DIR BITBAKE=DIR [METARAUC=DIR]
+	@$(call stage,image by BitBake,12000)
+	if [ -z "$(OECORE)" ] || [ -z "$(BITBAKE)" ]; then
+		echo "make yocto-image: OECORE=DIR and BITBAKE=DIR name OE-Core (walnascar) and BitBake (2.12)" >&2
+		exit 2
+	fi
+	$(OFFLINE)/build --root $(BITBAKE_ROOT) --oecore $(OECORE) --bitbake $(BITBAKE) $(if $(METARAUC),--metarauc $(METARAUC)) \
+		--debian $(ROOT_TAR) --vendor $(B)/webui/vendor --out $(BITBAKE_OUT) --deploy $(dir $(BITBAKE_IMAGE))
+	EVENKEEL_IMAGE=$(BITBAKE_IMAGE) $(PYTEST) tests/boot
+
 # --- the lab ---------------------------------------------------------------
 
 LOADS := $(B)/loads
@@ -253,7 +276,7 @@ browser: $(IMAGE)
 	$(PYTEST) -s tests/browser
 
 # OE-Core and BitBake are the reader's: several series separated by colons
-YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" YOCTO_IMAGE="$(YOCTO_IMAGE)"
+YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" YOCTO_IMAGE="$(or $(YOCTO_IMAGE),$(wildcard $(BITBAKE_IMAGE)))"
 .PHONY: yocto
 yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR], see docs/yocto.md
 	@$(call stage,Yocto layer,$(if $(OECORE),3000))

@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
-IMAGE = TOP / "build/image/evenkeel-x86_64.img"
+# EVENKEEL_IMAGE names another one, such as BitBake's; the kernel lies beside it
+IMAGE = Path(os.environ.get("EVENKEEL_IMAGE") or TOP / "build/image/evenkeel-x86_64.img").absolute()
 RUN = Path(os.environ.get("EVENKEEL_RUN") or TOP / "build/run").absolute()
 ROOT_PARTITION = {"A": 3, "B": 4}
 # An eMMC's size must be a power of two; the image is made for this one.

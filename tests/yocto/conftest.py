@@ -172,7 +172,9 @@ class Build:
             append: a pattern of appends of ours that go, for what they append to is not there.
             local: added to local.conf.
         """
-        others = [layer for layer in self.layers if not (layer / "classes-recipe/evenkeel_src.bbclass").exists()]
+        others = [
+            layer for layer in self.layers if not (layer / "classes-recipe/evenkeel_src.bbclass").exists()
+        ]
         mask = " ".join([*(f"{layer}/(?!{keep}).*/" for layer in others), append])
         path = self.path.with_name(self.path.name + "-masked")
         return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}')
