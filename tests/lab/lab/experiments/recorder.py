@@ -224,7 +224,8 @@ def beside(name: str, case: Case) -> Experiment:
         + (f", beside {' and '.join(case.beside)}" if case.beside else "") + f", {case.preset}",
         script(case), lambda out: figures(case, out),
         device=flashsim(case.preset, slices=1, capacity_mb=PARTITION, memory_backed=1),
-        subject="none", peers=(), quick=name in QUICK, deep=name not in FULL, memory=1536, timeout=900,
+        subject="none", peers=(), quick=name in QUICK, deep=name not in FULL, memory=1536,
+        timeout=1800 if "read" in case.beside else 900,
         programs=("mkfs.ext4", "ek-recorder", *(("ek-disturb",) if case.beside else ())),
         files=configuration(case.backend),
     )  # fmt: skip
@@ -418,7 +419,7 @@ EXPERIMENTS = [
         "rec.ek.hours", "three hours of the guest's clock, 16 KB each 500 ms by ring",
         HELPERS + MOUNTED + HOURS, hours_figures,
         device=flashsim("emmc50-slow", slices=1, capacity_mb=1024, memory_backed=1),
-        subject="none", peers=(), deep=True, memory=1024, limit=12000, timeout=900,
+        subject="none", peers=(), deep=True, memory=1024, limit=12000, timeout=1800,
         programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="16MiB", segment="1MiB"),
     ),
 ]  # fmt: skip
