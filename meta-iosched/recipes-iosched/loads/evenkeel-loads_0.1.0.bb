@@ -2,8 +2,8 @@
 SUMMARY = "A player with a deadline and a loader of large I/O"
 DESCRIPTION = "\
     Programs that load a device as a board's apps do: ek-player reads a movie at a \
-    fixed rate, ek-loader 100 MB at a time; with experiments also a writer, an app that starts, and \
-    a disturber. \
+    fixed rate, ek-loader 100 MB at a time, ek-writer writes beside ek-disturb; with experiments also \
+    an app that starts. \
 "
 SECTION = "utils"
 
@@ -11,6 +11,7 @@ inherit evenkeel_room evenkeel_layers meson pkgconfig
 
 EVENKEEL_LAYERS = "openembedded-layer"
 EVENKEEL_ROOM = "recipes/loads"
+# units.c is shared with the recorder
 EVENKEEL_PATHS = "recipes/loads recipes/common LICENSES"
 EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
 DEPENDS += "liburing"

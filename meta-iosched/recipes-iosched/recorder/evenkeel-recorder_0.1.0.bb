@@ -14,6 +14,7 @@ inherit evenkeel_room evenkeel_layers evenkeel_python pkgconfig systemd useradd 
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 EVENKEEL_ROOM = "recipes/recorder"
+# units.c is shared with the loads
 EVENKEEL_PATHS = "recipes/recorder recipes/common LICENSES"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
 DEPENDS += "isa-l libinih liburing systemd zlib zstd"
@@ -47,4 +48,10 @@ RDEPENDS:python3-ek-recorder = "\
     python3-core \
     python3-ctypes \
     python3-datetime \
+    python3-html \
+    python3-io \
+    python3-json \
+    python3-tomllib \
 "
+# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb
+RRECOMMENDS:python3-ek-recorder = "evenkeel-loads"
