@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Paths of ours, below the root. Not byte code (it is the interpreter's), not documentation and copyright
-# files (images leave them out), not what is made of the other packages of an image.
+# files, headers and the like for developers (images leave them out), not what is made of the other packages of an image.
 OURS = re.compile(
     r"""
     etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
   | usr/bin/(ek-.*|ekctl|evenkeel.*)
-  | usr/include/ek_.*
-  | usr/lib/libek-recorder\.so.*
+  | usr/lib/libek-recorder\.so\..*
   | usr/lib/evenkeel(/.*)?
   | usr/lib/(modules-load|sysctl|sysusers|tmpfiles)\.d/(60-)?(evenkeel|ek-recorder).*
   | usr/lib/systemd/(journald|system)\.conf\.d/60-evenkeel.*
