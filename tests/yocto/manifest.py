@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Paths of ours, below the root. Not byte code (it is the interpreter's), not documentation and copyright
-# files, headers and the like for developers (images leave them out), not what is made of the other packages of an image.
+# Paths of ours, below the root. Not byte code (it is the interpreter's), not documentation and headers
+# (images leave them out), not what is made of the other packages of an image.
 OURS = re.compile(
     r"""
     etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
