@@ -24,7 +24,8 @@ SPLAT = re.compile(
 )
 # up to the line that ends it; KCSAN finds races of the kernel's own as well
 _RACE = re.compile(r"BUG: KCSAN: .*?\n(?:\[[^\n]*\] )?={20,}", re.DOTALL)
-OURS = re.compile(r"\[(?:evenkeel|flashsim)\]")
+# the two functions that race are in its first line; who called them is none of it
+OURS = re.compile(r"BUG: KCSAN: .*\[(?:evenkeel|flashsim)\]")
 # what a guest may write: its serial log and its report
 _ROOM_MB = 64
 

@@ -146,10 +146,11 @@ def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Gu
 
 
 RACE = """[   12.0] ==================================================================
-[   12.0] BUG: KCSAN: data-race in blk_mq_get_tag / {there}
+[   12.0] BUG: KCSAN: data-race in blk_mq_get_tag / {there}{module}
 [   12.0]
 [   12.0] write to 0xffff88800 of 4 bytes by task 7 on cpu 1:
 [   12.0]  {there}+0x33/0x90{module}
+[   12.0]  ek_landed+0x33/0x90 [evenkeel]
 [   12.0] ==================================================================
 """
 
