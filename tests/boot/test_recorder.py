@@ -21,6 +21,7 @@ CHANNELS = "/etc/ek-recorder/channels.d"
 # an app: a user of its own whom the owner of the board has put into the group
 MEMBER = "setpriv --reuid=nobody --regid=nogroup --groups=ek-record"
 STRANGER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+CLIENT_PATH = "/var/lib/client.py"
 # by the C library and by reading what ek-recorder cat says
 CLIENT = """
 import sys
@@ -90,6 +91,17 @@ def numbers(board: Board, name: str) -> list[int]:
 def problems(board: Board) -> str:
     found: list[str] = json.loads(board.run("ekctl status --json"))["problems"]
     return "\n".join(found)
+
+
+def client(board: Board, channel: str, first: int, last: int) -> None:
+    """Records of these numbers, and that they are found at once by who wrote them."""
+    said = board.run(f"{MEMBER} python3 {CLIENT_PATH} {channel} {first} {last}", 120)
+    assert said == f"recorded {first} {last}"
+
+
+def remove_channel(board: Board, name: str) -> None:
+    """For good: what the power cut takes back would be recorded again."""
+    board.run(f"rm {CHANNELS}/{name}.conf; rm -r /recorder/{name}; sync -f {CHANNELS}; sync -f /recorder")
 
 
 def assert_healthy(board: Board) -> None:
@@ -175,8 +187,9 @@ def test_who_is_no_member_can_neither_record_nor_read(board: Board) -> None:
 
 
 def test_records_by_the_python_client(board: Board) -> None:
-    board.run(f"cat > /var/lib/client.py <<'END'\n{CLIENT}\nEND")
-    assert board.run(f"{MEMBER} python3 /var/lib/client.py arm 1001 2000", 120) == "recorded 1001 2000"
+    # synced: it is used after the power cut, too
+    board.run(f"cat > {CLIENT_PATH} <<'END'\n{CLIENT}\nEND\nsync {CLIENT_PATH} {Path(CLIENT_PATH).parent}")
+    client(board, "arm", 1001, 2000)
     assert numbers(board, "arm") == list(range(1, 2001))
     # an app reads what it may write
     assert board.run(f"{MEMBER} ek-recorder verify arm").endswith("clean")
@@ -196,7 +209,8 @@ def test_a_fifo_for_programs_that_write_files(board: Board) -> None:
     until(board, "ek-recorder verify log | grep -F ' 100 records'")
     assert numbers(board, "log") == list(range(1, 101))
     assert board.try_run(f"{STRANGER} sh -c 'echo x > /run/ek-recorder/log'")[0] != 0
-    board.run(f"rm -r {CHANNELS}/log.conf /recorder/log && systemctl restart {SERVICE}")
+    remove_channel(board, "log")
+    board.run(f"systemctl restart {SERVICE}")
 
 
 def transactions(board: Board) -> int:
@@ -220,19 +234,20 @@ def test_recording_commits_no_metadata(board: Board) -> None:
     assert bulk["medium_bytes"] > 20 << 20
     # the time stamps of segments, if their five minutes ended just now
     assert transactions(board) - before <= 1
-    board.run(f"systemctl stop ek-recorder.socket {SERVICE}; rm -r {CHANNELS}/bulk.conf /recorder/bulk")
+    board.run(f"systemctl stop ek-recorder.socket {SERVICE}")
+    remove_channel(board, "bulk")
     board.run(f"systemctl start {SERVICE}")
     recording(board, "arm")
 
 
 def test_killed_it_comes_back_and_has_what_was_synced(board: Board) -> None:
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 500", 120)
+    client(board, "arm", 1, 500)
     pid = board.run(f"systemctl show -P MainPID {SERVICE}")
     board.run(f"kill -9 {pid}")
     until(board, f"p=$(systemctl show -P MainPID {SERVICE}); [ $p != 0 ] && [ $p != {pid} ]")
     recording(board, "arm")
     assert numbers(board, "arm")[-500:] == list(range(1, 501))
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 501 1000", 120)
+    client(board, "arm", 501, 1000)
     assert numbers(board, "arm")[-1000:] == list(range(1, 1001))
     assert verified(board, "arm")["gaps"] == 1
     assert_healthy(board)
@@ -246,7 +261,7 @@ def test_a_writer_that_connects_while_it_is_down_waits(board: Board) -> None:
 
 
 def test_a_power_cut_leaves_what_was_synced(board: Board) -> None:
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 2001 2500", 120)
+    client(board, "arm", 2001, 2500)
     # and a writer that never comes to an end
     board.run(f"(seq -f 'record %.0f' 1000000 9999999 | {MEMBER} ek-recorder write arm) > /dev/null 2>&1 &")
     time.sleep(3)
@@ -270,7 +285,7 @@ def test_a_channel_that_finds_no_room_is_named_and_others_record(board: Board) -
     assert channels(board)["lidar"]["state"] == "failed"
     status, said = board.try_run("echo x | ek-recorder write lidar")
     assert (status, "No space left on device" in said) == (1, True), said
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 10", 120)
+    client(board, "arm", 1, 10)
     assert "channel lidar is not recorded: " in problems(board)
     assert board.health()[1]["health"] == "degraded"
     assert board.settled() == "running"
@@ -286,7 +301,8 @@ def test_a_configuration_that_cannot_be_is_named(board: Board) -> None:
     board.run(f"systemctl reload-or-restart {SERVICE}")
     recording(board, "arm", "lidar")
     assert "channel bad is not recorded: " in problems(board)
-    board.run(f"rm {CHANNELS}/bad.conf {CHANNELS}/lidar.conf; rm -r /recorder/lidar")
+    board.run(f"rm {CHANNELS}/bad.conf")
+    remove_channel(board, "lidar")
     board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
     board.try_run(f"systemctl reload-or-restart {SERVICE}")
     assert "the recorder has failed" in problems(board)
@@ -347,7 +363,7 @@ def test_a_partition_that_comes_late_is_found(board: Board) -> None:
     assert "channel arm is not recorded: /recorder: nothing is mounted there" in problems(board)
     board.run("systemctl unmask --runtime recorder.mount && systemctl start recorder.mount")
     recording(board, "arm")
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 11 20", 120)
+    client(board, "arm", 11, 20)
     assert_healthy(board)
 
 
@@ -378,6 +394,6 @@ def test_a_partition_that_is_made_anew_records(board: Board) -> None:
     )
     board.run("systemctl start recorder.mount")
     recording(board, "arm")
-    board.run(f"{MEMBER} python3 /var/lib/client.py arm 1 10", 120)
+    client(board, "arm", 1, 10)
     assert numbers(board, "arm") == list(range(1, 11))
     assert problems(board) == ""
