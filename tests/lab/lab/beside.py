@@ -39,13 +39,16 @@ def fio(
     name: str, *, rw: str, bs: str, qd: int = 1, slice_: int = 0, device: Device, group: str = "",
     runtime: int = 0, direct: bool = True, engine: str = "libaio", extra: str = "",
 ) -> Load:  # fmt: skip
-    """A fio job on the raw device, confined to one of its slices; runtime 0: without end."""
+    """A fio job on the raw device, confined to one of its slices; runtime 0: without end.
+
+    Each slice has random numbers of its own: two jobs with the same would ask for the same dies in step.
+    """
     part = device.capacity_mb // max(device.slices, 2)
     command = (
         f"fio --name={name} --filename=/dev/{device.name} --direct={int(direct)} --ioengine={engine} --rw={rw}"
         f" --bs={bs} --iodepth={qd} --offset={part * slice_}m --size={part}m --time_based"
         f" --runtime={runtime or 36000} --output-format=json --output=/tmp/{name}.json --eta=never"
-        f" --zero_buffers --random_generator=tausworthe64 --randseed=1 {extra}"
+        f" --zero_buffers --random_generator=tausworthe64 --randseed={slice_ + 1} {extra}"
     )
     return Load(name, group or name, command.rstrip(), waited=runtime > 0)
 
@@ -92,6 +95,11 @@ def script(
     ]
     if counted:
         lines += [f"sleep {settle}", "counters begin", f"sleep {seconds}", "counters end_"]
+        lines += [
+            f'kill -0 "$pid_{load.name}" || fail "{load.name} has ended: $(tail -n 1 /tmp/{load.name}.log)"'
+            for load in loads
+            if not load.waited
+        ]
     levels = ["/*" * (i + 1) for i in range(max((g.count("/") for g in groups), default=0) + 1)]
     for load in loads:
         if load.waited:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -35,7 +36,8 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
 
     `programs` are paths, or names looked up on PATH, `modules` land in /modules by file name,
     `files` maps an absolute path in the guest to its text; those under /bin
-    and /init are executable.
+    and /init are executable. Raises LabError for what is not there, OSError when
+    the disk refuses; then nothing is left.
     """
     with tempfile.TemporaryDirectory(prefix="lab-initramfs-") as scratch:
         tree = Path(scratch)
@@ -71,12 +73,15 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
         ).stdout.split(b"\0")
         listing = b"\0".join(sorted(n for n in names if n)) + b"\0"
         part = out.with_suffix(".part")
-        with part.open("wb") as f:
-            subprocess.run(
-                ["cpio", "--null", "--create", "--format=newc", "--quiet", "--reproducible"],
-                cwd=tree,
-                input=listing,
-                stdout=f,
-                check=True,
-            )
-        os.replace(part, out)
+        try:
+            with part.open("wb") as f:
+                packed = subprocess.run(
+                    ["cpio", "--null", "--create", "--format=newc", "--quiet", "--reproducible"],
+                    cwd=tree, input=listing, stdout=f, stderr=subprocess.PIPE, check=False,
+                )  # fmt: skip
+            if packed.returncode:
+                said = packed.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["cpio failed"]
+                raise OSError(errno.EIO, said[0])
+            os.replace(part, out)
+        finally:
+            part.unlink(missing_ok=True)

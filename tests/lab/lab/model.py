@@ -33,7 +33,8 @@ class Figure:
     as open. `paper` is the publication's own figure of its best or reported
     system. Figures without `better` and target are for reading only.
     `share_of` names a peer and the least percentage of its value that is
-    wanted: it makes a row of its own where that peer was measured too.
+    wanted: it makes a row of its own where that peer was measured too, with the
+    same `must`.
     """
 
     metric: str
@@ -82,9 +83,10 @@ class Row:
         base = self.peers.get(peer)
         if not base:
             return None
+        peers = {n: round(100 * v / base, 2) for n, v in self.peers.items()}
         return Row(
             f"{self.id}-of-{peer}", round(100 * self.value / base, 2), "%", "higher", least, None,
-            self.clock, self.kernel, self.subject, peers={n: round(100 * v / base, 2) for n, v in self.peers.items()},
+            self.clock, self.kernel, self.subject, self.must, peers,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -170,7 +172,8 @@ class Experiment:
     kernels, with the peers named there; with `deep`, only of the deep one, or
     where it is asked for by name: it takes long, or is one more of a kind. `programs` and `modules` are what the
     script needs beside busybox, the device's modules and the scheduler; `files`
-    of the guest by path. `memory` is in MiB. On the virtual clock one
+    of the guest by path. `curves` reads distributions from the report, by name: (x, fraction up to x) in
+    rising order, for the page. `memory` is in MiB. On the virtual clock one
     instruction lasts 2**icount_shift ns; `limit` is in guest seconds, `timeout`
     in host seconds.
     """
@@ -197,3 +200,4 @@ class Experiment:
     limit: float = 600.0
     timeout: float = 400.0
     append: str = ""
+    curves: Callable[[Output], dict[str, list[tuple[float, float]]]] | None = None

@@ -8,6 +8,7 @@ skipped idle time, so figures do not depend on how busy the host is.
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.kernels import digest
 from lab.model import LabError, Output
 
 SPLAT = re.compile(
@@ -26,8 +28,8 @@ SPLAT = re.compile(
 _RACE = re.compile(r"BUG: KCSAN: .*?\n(?:\[[^\n]*\] )?={20,}", re.DOTALL)
 # the two functions that race are in its first line; who called them is none of it
 OURS = re.compile(r"BUG: KCSAN: .*\[(?:evenkeel|flashsim)\]")
-# what a guest may write: its serial log and its report
-_ROOM_MB = 64
+# what a guest may write beside its archive and its drive: its serial log and its report
+ROOM_MB = 64
 
 
 class GuestError(LabError):
@@ -41,7 +43,8 @@ class Machine:
     `icount_shift` N makes one instruction last 2**N ns of guest time; None
     runs on the host's clock, then CPUs run in parallel. `drive_mb` adds a
     virtio disk that QEMU throttles by `throttle` (on the host's clock,
-    whatever the guest's is).
+    whatever the guest's is). `seed` is what all randomness of a guest on the
+    virtual clock comes from: where the kernel lies, what mke2fs makes up.
     """
 
     kernel: Path
@@ -51,9 +54,29 @@ class Machine:
     timeout: float = 300.0
     drive_mb: int = 0
     throttle: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 1
 
-    def arguments(self) -> list[str]:
-        """QEMU's arguments without paths: what decides a figure beside the files."""
+    def command(
+        self, initramfs: Path, serial: Path, report: Path, drive: Path, append: str = ""
+    ) -> list[str]:
+        """QEMU's whole command line; but for the paths, what decides a figure beside the files."""
+        kernel = f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {self._append()} {append}".strip()
+        argv = [
+            "qemu-system-x86_64", *self._arguments(),
+            "-kernel", str(self.kernel), "-initrd", str(initramfs), "-append", kernel,
+            "-chardev", f"file,id=con,path={serial}", "-serial", "chardev:con",
+            "-chardev", f"file,id=rep,path={report}", "-serial", "chardev:rep",
+        ]  # fmt: skip
+        if self.drive_mb:
+            limits = "".join(f",throttling.{k.replace('_', '-')}={v}" for k, v in self.throttle.items())
+            # a disk of the host that is full is an error of the guest's, not a wait without end
+            argv += [
+                "-drive", f"file={drive},format=raw,if=none,id=d,cache=unsafe,werror=report{limits}",
+                "-device", "virtio-blk-pci,drive=d,num-queues=1",
+            ]  # fmt: skip
+        return argv
+
+    def _arguments(self) -> list[str]:
         argv = [
             # without the string instructions, which TCG runs and counts byte by
             # byte, copying costs about what it does on a board
@@ -62,9 +85,12 @@ class Machine:
         ]  # fmt: skip
         if self.icount_shift is None:
             return [*argv, "-accel", "tcg,thread=multi"]
-        return [*argv, "-accel", "tcg", "-icount", f"shift={self.icount_shift},sleep=off"]
+        return [
+            *argv, "-accel", "tcg", "-icount", f"shift={self.icount_shift},sleep=off",
+            "-seed", str(self.seed), "-rtc", "base=2026-01-01T00:00:00,clock=vm",
+        ]  # fmt: skip
 
-    def append(self) -> str:
+    def _append(self) -> str:
         """What the guest's kernel is told because of its machine."""
         if self.icount_shift is None or self.cpus > 1:
             return ""
@@ -82,6 +108,19 @@ def version() -> str:
         )
     out = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True)
     return out.stdout.splitlines()[0]
+
+
+@functools.lru_cache(maxsize=1)
+def firmware() -> str:
+    """SHA-256 of what boots a guest before its kernel does. Raises LabError when there is no emulator."""
+    version()
+    found = subprocess.run(["qemu-system-x86_64", "-L", "help"], capture_output=True, text=True, check=True)
+    folders = [Path(line.strip()) for line in found.stdout.splitlines() if line.strip()]
+    sums = hashlib.sha256()
+    for name in ("bios-256k.bin", "linuxboot_dma.bin", "kvmvapic.bin"):
+        file = next((f / name for f in folders if (f / name).is_file()), None)
+        sums.update(f"{name} {digest(file) if file else '-'}\n".encode())
+    return sums.hexdigest()
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -114,7 +153,7 @@ def _free_mb(path: Path) -> float:
     return stat.f_bavail * stat.f_frsize / 1e6
 
 
-def need_room(path: Path, name: str, mb: float = _ROOM_MB) -> None:
+def need_room(path: Path, name: str, mb: float) -> None:
     """Raises LabError when the file system of `path` has less than `mb` MB free."""
     if (free := _free_mb(path)) < mb:
         raise LabError(f"{name}: the disk of {path} is full: {free:.0f} MB free, a guest needs {mb:.0f}")
@@ -124,27 +163,18 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
     """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end."""
     version()
     workdir.mkdir(parents=True, exist_ok=True)
-    need_room(workdir, name)
+    need_room(workdir, name, ROOM_MB + machine.drive_mb)
     serial, report, drive = (workdir / f"{name}.{x}" for x in ("serial.log", "report", "drive"))
     for f in (serial, report):
         f.unlink(missing_ok=True)
-    argv = [
-        # a lab that is killed leaves no emulator behind
-        "setpriv", "--pdeathsig", "KILL",
-        "qemu-system-x86_64", *machine.arguments(),
-        "-kernel", str(machine.kernel), "-initrd", str(initramfs),
-        "-append", f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {machine.append()} {append}".strip(),
-        "-chardev", f"file,id=con,path={serial}", "-serial", "chardev:con",
-        "-chardev", f"file,id=rep,path={report}", "-serial", "chardev:rep",
-    ]  # fmt: skip
+    # a lab that is killed leaves no emulator behind
+    argv = ["setpriv", "--pdeathsig", "KILL", *machine.command(initramfs, serial, report, drive, append)]
     if machine.drive_mb:
-        with drive.open("wb") as disk:
-            disk.truncate(machine.drive_mb << 20)
-        limits = "".join(f",throttling.{k.replace('_', '-')}={v}" for k, v in machine.throttle.items())
-        argv += [
-            "-drive", f"file={drive},format=raw,if=none,id=d,cache=unsafe{limits}",
-            "-device", "virtio-blk-pci,drive=d,num-queues=1",
-        ]  # fmt: skip
+        try:
+            with drive.open("wb") as disk:
+                disk.truncate(machine.drive_mb << 20)
+        except OSError as error:
+            raise LabError(f"{name}: cannot write {drive}: {error.strerror}") from error
     try:
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as qemu:
             try:
@@ -160,7 +190,8 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
         drive.unlink(missing_ok=True)
     log = serial.read_text(errors="replace") if serial.exists() else ""
     if qemu.returncode != 0:
-        raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {err.strip()[-400:]}; see {serial}")
+        said = "; ".join(line.strip() for line in err.splitlines() if line.strip())[-400:]
+        raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {said}; see {serial}")
     if line := complaint(log):
         raise GuestError(f"{name}: the guest's kernel complained: {line}; see {serial}")
     results = _sections(report.read_text(errors="replace") if report.exists() else "")

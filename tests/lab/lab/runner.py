@@ -6,12 +6,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lab import initramfs, kernels, qemu, schedulers
@@ -29,7 +30,8 @@ class Lab:
     """Where things are: `workdir` gets logs, `cache` finished reports, `loads` and `recorder` have our programs.
 
     `extra` are schedulers that the caller added; `fresh` ignores finished
-    reports (and replaces them).
+    reports (and replaces them); `seed` is what randomness comes from in guests
+    on the virtual clock.
     """
 
     workdir: Path = TOP / "build/lab"
@@ -39,6 +41,7 @@ class Lab:
     extra: Mapping[str, Scheduler] = field(default_factory=dict)
     fresh: bool = False
     variant: str = "board"
+    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Result:
         """Raises LabError when the report is not what the experiment expects."""
         try:
             return self.job.experiment.figures(self.output)
-        except (KeyError, ValueError, IndexError, ZeroDivisionError, StopIteration) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration) as error:
             raise LabError(f"{self.job.name}: the guest's report cannot be read: {error!r}") from error
 
 
@@ -90,9 +93,7 @@ def _check_preset(experiment: Experiment) -> None:
     if device and device.name.startswith("flashsim") and (found := _PRESET.search(device.setup)):
         presets = known_presets()
         if found.group(1) not in presets:
-            raise LabError(
-                f"{experiment.name}: no flash preset {found.group(1)!r}; there are {', '.join(presets)}"
-            )
+            raise LabError(f"no flash preset {found.group(1)!r}; there are {', '.join(presets)}")
 
 
 def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path) -> None:
@@ -107,8 +108,9 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         **e.files,
     }
     paths = {name: path for name, (path, _) in needs.items()}
-    if scheduler.file:
-        paths[scheduler.file.stem] = scheduler.file
+    if scheduler.source:
+        module = schedulers.build(scheduler.source, kernel)
+        paths[module.stem] = module
     elif scheduler.module:
         for name, (path, requires) in kernel.with_needs([scheduler.module]).items():
             paths[name], needs[name] = path, (path, requires)
@@ -123,7 +125,8 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
     image.parent.mkdir(parents=True, exist_ok=True)
-    qemu.need_room(image.parent, job.name)
+    # a guest's archive has up to 64 MB; the scratch folder that it is made from may be on the same disk
+    qemu.need_room(image.parent, job.name, 2 * 64 + qemu.ROOM_MB)
     try:
         initramfs.build(
             image,
@@ -198,22 +201,44 @@ def run(lab: Lab, job: Job) -> Result:
 
     Of jobs that are the same guest at the same time, one runs and the others take its report.
     """
+    try:
+        return _run(lab, job)
+    except LabError as error:
+        if job.name in str(error):
+            raise
+        raise LabError(f"{job.name}: {error}") from error
+
+
+def _host() -> str:
+    """What decides a figure that is taken on the host's clock, as far as it can be told."""
+    cpus = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    model = re.search(r"^model name\s*:\s*(.*)$", cpus, re.M)
+    return f"{platform.node()} {model.group(1) if model else platform.machine()}"
+
+
+def _key(machine: qemu.Machine, image: Path, append: str) -> str:
+    """The hash of all that goes into a guest."""
+    nowhere = Path("-")
+    inputs = [
+        digest(image), digest(machine.kernel), qemu.version(), qemu.firmware(),
+        *replace(machine, kernel=nowhere).command(nowhere, nowhere, nowhere, nowhere, append),
+        str(machine.drive_mb), _host() if machine.icount_shift is None else "",
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]
+
+
+def _run(lab: Lab, job: Job) -> Result:
     e = job.experiment
     scheduler = schedulers.find(job.scheduler, lab.extra)
     kernel = kernels.find(job.kernel, lab.variant)
     image = lab.workdir / f"{job.name}.cpio"
-    _archive(lab, job, kernel, scheduler, image)
     try:
+        _archive(lab, job, kernel, scheduler, image)
         machine = qemu.Machine(
             kernel.image, e.memory, e.cpus, e.icount_shift if e.clock == "virtual" else None, e.timeout,
-            e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {},
+            e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {}, lab.seed,
         )  # fmt: skip
-        inputs = [
-            digest(image), digest(kernel.image), qemu.version(), *machine.arguments(), machine.append(), e.append,
-            str(machine.drive_mb), *(f"{k}={v}" for k, v in sorted(machine.throttle.items())),
-        ]  # fmt: skip
-        key = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]
-        kept = lab.cache / f"{key}.json"
+        kept = lab.cache / f"{_key(machine, image, e.append)}.json"
 
         def produce() -> Result:
             if not lab.fresh and (known := _kept(job, kept)):
@@ -231,6 +256,23 @@ def run(lab: Lab, job: Job) -> Result:
         image.unlink(missing_ok=True)
 
 
+def check(lab: Lab, jobs: Iterable[Job]) -> None:
+    """Are kernels, schedulers and presets there? Raises LabError that names the first job of which one is not."""
+    seen: set[tuple[str, str]] = set()
+    for job in jobs:
+        try:
+            _check_preset(job.experiment)
+            if (job.kernel, job.scheduler) in seen:
+                continue
+            seen.add((job.kernel, job.scheduler))
+            kernel = kernels.find(job.kernel, lab.variant)
+            scheduler = schedulers.find(job.scheduler, lab.extra)
+            if scheduler.source:
+                schedulers.build(scheduler.source, kernel)
+        except LabError as error:
+            raise LabError(f"{job.name}: {error}") from error
+
+
 def run_all(
     lab: Lab, jobs: Sequence[Job], done: Callable[[Job, Result | LabError], None], parallel: int | None = None
 ) -> list[Result]:
@@ -238,7 +280,9 @@ def run_all(
 
     `done` hears of each as it ends, in the caller's thread. What fails is
     reported there and missing from the list, which is in the order of `jobs`.
+    Raises LabError before the first guest when one of them cannot run at all.
     """
+    check(lab, jobs)
     results: dict[str, Result] = {}
 
     def attempt(job: Job) -> Result | LabError:

@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedulers that an experiment may run on, by the name that the lab gives them."""
+"""The schedulers that an experiment may run on, by the name that the lab gives them, or from a source file."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.kernels import TOP, Kernel, digest
 from lab.model import LabError
+
+_ELEVATOR = re.compile(r'\.elevator_name\s*=\s*"([\w-]+)"')
+# two guests on one kernel may ask at the same time
+_building = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Scheduler:
     """`module` is loaded first when there is one; `settings` go to queue/iosched/.
 
-    `file` is the module's own path where it was built from a source file that
-    the caller named, else it is looked up with the kernel's.
+    With `source`, a file that the caller named, the module is built from it for
+    each kernel; else it is looked up with the kernel's.
     """
 
     name: str
     elevator: str
     module: str | None = None
     settings: Mapping[str, int] = field(default_factory=dict)
-    file: Path | None = None
+    source: Path | None = None
 
 
 def _bfq(name: str, **settings: int) -> Scheduler:
@@ -53,3 +61,32 @@ def find(name: str, extra: Mapping[str, Scheduler] | None = None) -> Scheduler:
     if name not in everything:
         raise LabError(f"no scheduler {name!r}; there are {', '.join(everything)}")
     return everything[name]
+
+
+def from_source(source: Path) -> Scheduler:
+    """What is in a scheduler's source file. Raises LabError."""
+    if not source.is_file():
+        raise LabError(f"no scheduler source {source}")
+    names = _ELEVATOR.findall(source.read_text(errors="replace"))
+    if len(names) != 1:
+        raise LabError(f"{source} must set .elevator_name once, as a string; it does {len(names)} times")
+    return Scheduler(names[0], names[0], source.stem.replace("-", "_"), source=source)
+
+
+def build(source: Path, kernel: Kernel) -> Path:
+    """The module of a source file for a kernel that was built here. Raises LabError."""
+    objects = kernel.build / kernel.variant
+    if not objects.is_dir():
+        raise LabError(f"kernel {kernel.version} has no objects to build {source.name} against")
+    out = kernel.build / "peers" / f"{kernel.variant}-{source.stem}-{digest(source)[:12]}"
+    module = out / f"{source.stem.replace('-', '_')}.ko"
+    with _building:
+        if not module.is_file():
+            tool = TOP / "recipes/kernel/build-module"
+            done = subprocess.run(
+                [tool, source.resolve(), objects.resolve(), out], capture_output=True, text=True, check=False
+            )
+            if done.returncode or not module.is_file():
+                last = [x for x in (done.stderr + done.stdout).splitlines() if x.strip()][-8:]
+                raise LabError(f"{source} does not build against {kernel.version}:\n  " + "\n  ".join(last))
+    return module
