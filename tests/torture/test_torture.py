@@ -32,7 +32,7 @@ def test_nothing_hangs_leaks_or_splats() -> None:
         "torture", "everything at once", f"SECONDS_TO_RUN={SECONDS}\n{script}", lambda _: [],
         modules=("null_blk", "mq-deadline"), memory=2048, cpus=2, clock="host",
         append=RACES if VARIANT == "kcsan" else "",
-        limit=SLOWER * (200 + 3 * SECONDS), timeout=SLOWER * (300 + 4 * SECONDS),
+        limit=SLOWER * (400 + 3 * SECONDS), timeout=SLOWER * (500 + 4 * SECONDS),
     )  # fmt: skip
     lab = Lab(workdir=TOP / "build/torture", variant=VARIANT, fresh=True)
     out = run(lab, Job(experiment, KERNEL, "evenkeel")).output

@@ -8,16 +8,17 @@ load evenkeel
 mkdir -p /config && mount -t configfs config /config
 
 # two queues of four tags, requests that are requeued or lost now and then;
-# "cached": with a volatile cache, so that fsync() and O_SYNC are flushes
+# "cached": with a volatile cache, so that fsync() and O_SYNC are flushes, and
+# discards; "kept": the same, and none is lost
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
-	if [ "${1-}" = cached ]; then echo 1 > $d/memory_backed; echo 8 > $d/cache_size; fi
+	if [ "${1-}" ]; then echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard; fi
 	echo 2 > $d/irqmode; echo 200000 > $d/completion_nsec
 	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 256 > $d/size
 	echo 20 > $d/requeue_inject/probability; echo -1 > $d/requeue_inject/times
 	echo 1000 > $d/requeue_inject/interval
-	echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times
+	[ "${1-}" = kept ] || { echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times; }
 	echo 1 > $d/power
 	q=/sys/block/nullb0/queue
 	echo 1000 > $q/io_timeout
@@ -35,7 +36,7 @@ idle() { # nothing may be left behind once the load is gone
 # fio may fail when its device goes away; that it ends is what counts
 job() { g=$1; shift; name=$(echo "$g" | tr / -); in_group "$g" fio --name="$name" --filename=/dev/nullb0 --size=256m --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > "/tmp/fio.$name" 2>&1 & }
 start() {
-	group a 300; group b 100; group c 50; group p 200
+	group a 300; group b 100; group c 50; group p 200; group t 100
 	echo +io > /cg/p/cgroup.subtree_control; group p/x 100; group p/y 300
 	job a --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32
 	job b --rw=read --bs=16m --direct=1 --ioengine=libaio --iodepth=4
@@ -44,6 +45,10 @@ start() {
 	job p/y --rw=randwrite --bs=512k --direct=1 --ioengine=libaio --iodepth=2
 	job p/x --rw=randwrite --bs=8k --direct=1 --sync=1 --ioengine=psync
 	job a --rw=randrw --bs=128k --direct=1 --ioengine=io_uring --iodepth=16
+	[ "${1-}" = "" ] || {
+		job t --rw=randtrim --bs=1m --direct=1 --ioengine=psync
+		job t --rw=write --bs=16m --direct=1 --sync=dsync --ioengine=psync
+	}
 }
 step() { echo "torture: $*" > /dev/kmsg; }
 stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; }
@@ -77,6 +82,8 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 	echo 0 > $q/iosched/split_read_kb
 	echo "$(rand 0 64)" > $q/iosched/split_write_kb
 	echo "$(rand 0 2000)" > $q/iosched/think_max_us
+	echo "$(rand 0 1024)" > $q/iosched/ahead_kb; echo "$(rand 1 64)" > $q/iosched/request_kb
+	echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/perf_cap
 	cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
 	# a weight for a device that the cgroup has not used yet
 	mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
@@ -117,13 +124,44 @@ if user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.perf 2> /dev/null; th
 
 # the device goes away under load, and comes back
 step "hot unplug"
+kind=
 for i in 1 2 3; do
-	start; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 1
+	start "$kind"; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 2
 	echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
 	stop
-	device cached
+	kind=cached
+	device $kind
 done
 idle "hot unplug"
+
+# what is read is what was written, whatever scheduler it went through
+step "data"
+echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
+device kept
+echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.perf
+verify() { # GROUP MB FIO-OPTION...: 32 MB from there on
+	g=$1 at=$2
+	shift 2
+	(
+		in_group "$g" fio --name="verify$at" --filename=/dev/nullb0 --offset="${at}m" --size=32m --verify=crc32c --verify_fatal=1 --verify_backlog=64 --direct=1 --ioengine=libaio --minimal --eta=never "$@" > "/tmp/verify.$at" 2>&1
+		echo $? > "/tmp/verify.$at.rc"
+	) &
+}
+verify a 0 --rw=randwrite --bs=4k --iodepth=16
+verify b 32 --rw=write --bs=4m --iodepth=2
+verify p/x 64 --rw=randwrite --bs=128k --iodepth=4
+n=0
+until [ -e /tmp/verify.0.rc ] && [ -e /tmp/verify.32.rc ] && [ -e /tmp/verify.64.rc ]; do
+	for s in mq-deadline none evenkeel; do echo $s > $q/scheduler; usleep 200000; done
+	n=$((n + 1)); [ $n -lt 200 ] || fail "verification does not end: $(cat /tmp/verify.*)"
+done
+for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "data were not what was written: $(tail -n 3 /tmp/verify.$i)"; done
+idle "data"
+
+# a deep tree, and the module goes at once: its groups are freed by then
+step "unload"
+t=/cg; for i in 1 2 3 4 5 6 7 8; do [ $i = 1 ] || echo +io > $t/cgroup.subtree_control; t=$t/t$i; mkdir $t; done
+(exec sh -c "echo \$\$ > $t/cgroup.procs && exec dd if=/dev/nullb0 of=/dev/null bs=4k count=64 iflag=direct" > /dev/null 2>&1)
 
 echo none > $q/scheduler
 rmmod evenkeel || fail "evenkeel cannot be unloaded"

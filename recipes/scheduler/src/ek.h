@@ -55,7 +55,8 @@ enum ek_class {
 enum ek_hist {
 	EK_HIST_WAIT,	/* request allocated -> issued to the device */
 	EK_HIST_SERVE,	/* issued -> completed */
-	EK_HIST_TOTAL,	/* allocated -> completed */
+	EK_HIST_TOTAL,	/* allocated -> completed, as the submitter sees it */
+	EK_HIST_GATE,	/* before that, of those that had to wait for a tag */
 	EK_HISTS,
 };
 
@@ -102,6 +103,7 @@ struct ek_group {
 	unsigned long served;	/* jiffies: last dispatch, or begin of the queue */
 
 	atomic_t in_flight;	/* dispatched, not completed: any context */
+	atomic_t erasing;	/* of those, the ones that move no data */
 	u64 last_done;		/* ns: last completion, written without lock */
 	u32 think_us;		/* mean from last completion to next request */
 	bool thought;		/* a hold for this group's next request is open */
@@ -156,7 +158,7 @@ struct ek_stash {
 /* How much of one direction may be in the device. Written under ek_data.lock. */
 struct ek_window {
 	u32 beside_kb;		/* KiB of cost, while other groups are active */
-	u32 alone_kb;		/* the same for a group without others */
+	u32 alone_kb;		/* the same for one that has been alone: EK_SHARED_FOR */
 	u32 rate;		/* KiB of cost per ms, as last measured; 0: not yet */
 	u32 set_kb;		/* tunable: in force for both, 0: found by measuring */
 	u64 sent_kb;		/* dispatched ever */
@@ -208,6 +210,8 @@ struct ek_data {
 	u64 vnow;			/* largest start tag dispatched */
 	struct ek_top top;		/* shares of active groups */
 	u32 nr_active;
+	struct ek_group *last_active;	/* that became so last; not to be looked at */
+	unsigned long shared;		/* jiffies: last time that there were two */
 	u32 nr_queued;			/* in groups */
 	u32 nr_ready;			/* those and @dispatch */
 	unsigned long tick;		/* jiffies of the last look around */
@@ -270,6 +274,7 @@ struct ek_data {
 	u64 nr_gate_holds;
 	u64 nr_gate_backstops;	/* a waiter woke by itself: a wake-up was lost */
 	u64 nr_stale_grants;
+	atomic_t nr_nowait_limited;	/* REQ_NOWAIT beyond a share; any context */
 };
 
 /*
@@ -310,17 +315,24 @@ static inline enum ek_class ek_rq_class(struct request *rq)
 	return op_is_sync(rq->cmd_flags) ? EK_WRITE_SYNC : EK_WRITE_ASYNC;
 }
 
-static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
+/* Does @rq name blocks, perhaps gigabytes of them, but move none? */
+static inline bool ek_rq_erases(struct request *rq)
 {
 	switch (req_op(rq)) {
 	case REQ_OP_DISCARD:
 	case REQ_OP_SECURE_ERASE:
 	case REQ_OP_WRITE_ZEROES:
-		/* names gigabytes, but moves none */
-		return ek->request_kb;
+		return true;
 	default:
-		return ek_cost_kb(blk_rq_bytes(rq), ek->request_kb);
+		return false;
 	}
+}
+
+static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
+{
+	if (ek_rq_erases(rq))
+		return ek->request_kb;
+	return ek_cost_kb(blk_rq_bytes(rq), ek->request_kb);
 }
 
 /* ek_group.c */
@@ -443,6 +455,7 @@ static inline bool ek_stash_left(struct ek_data *ek)
 
 void ek_stash_clear(struct ek_data *ek);
 void ek_account(struct ek_group *g, struct request *rq, u64 now);
+void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns);
 int ek_cgroup_init(void);
 void ek_cgroup_exit(void);
 

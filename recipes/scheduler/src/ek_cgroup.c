@@ -31,16 +31,29 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 {
 	struct ek_group *g = container_of(rcu, struct ek_group, rcu);
 
-	if (g->share_node.parent)
-		ek_group_put(ek_group_of(g->share_node.parent));
+	WARN_ON_ONCE(atomic_read(&g->in_flight) || atomic_read(&g->erasing) ||
+		     atomic_read(&g->held));
 	free_percpu(g->histograms);
 	kfree(g);
 	atomic_dec(&ek_nr_groups);
 }
 
+/*
+ * The last reference is gone. With it those on the parents, at once and not in
+ * the callback: one rcu_barrier() waits for no callback that another queues.
+ * Who still sees @g under RCU does not go up from it.
+ */
 void ek_group_release(struct ek_group *g)
 {
-	call_rcu(&g->rcu, ek_group_free_rcu);
+	struct ek_group *parent;
+
+	for (; g; g = parent) {
+		parent = g->share_node.parent ?
+			 ek_group_of(g->share_node.parent) : NULL;
+		call_rcu(&g->rcu, ek_group_free_rcu);
+		if (parent && !atomic_dec_and_test(&parent->refs))
+			parent = NULL;
+	}
 }
 
 static struct blkcg_policy_data *ek_cpd_alloc(gfp_t gfp)
@@ -106,6 +119,9 @@ static void ek_pd_free(struct blkg_policy_data *pd)
 /*
  * The group of @bio, or the root's where the bio has none. The bio's reference
  * on its blkg keeps the group alive; that on the queue keeps the policy.
+ *
+ * Metadata and swap of a regulated group are the system's: others wait for them,
+ * behind locks and for memory, and must not wait at this group's pace.
  */
 struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
 {
@@ -113,6 +129,8 @@ struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
 
 	if (bio && bio->bi_blkg && bio->bi_blkg->q == ek->q)
 		g = ek_blkg_group(bio->bi_blkg);
+	if (g && unlikely(READ_ONCE(g->perf)) && bio_issue_as_root_blkg(bio))
+		g = NULL;
 	return g ?: ek_blkg_group(ek->q->root_blkg);
 }
 
@@ -197,20 +215,28 @@ struct ek_group *ek_current_group(struct ek_data *ek)
 
 /* Statistics */
 
+/* @ns were spent on one request. Any context; nothing before the first look. */
+void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns)
+{
+	struct ek_histograms __percpu *h = READ_ONCE(g->histograms);
+
+	if (h)
+		this_cpu_inc(h->count[write][hist]
+			     [ek_bucket(div_u64(ns, 1000))]);
+}
+
 void ek_account(struct ek_group *g, struct request *rq, u64 now)
 {
-	int dir = op_is_write(req_op(rq));
-	struct ek_histograms __percpu *h = READ_ONCE(g->histograms);
+	bool write = op_is_write(req_op(rq));
 	u64 start = rq->start_time_ns, issued = rq->io_start_time_ns;
 
-	if (!h || issued < start || now < issued)
+	if (!READ_ONCE(g->histograms) || issued < start || now < issued)
 		return;
-	this_cpu_inc(h->count[dir][EK_HIST_WAIT]
-		     [ek_bucket(div_u64(issued - start, 1000))]);
-	this_cpu_inc(h->count[dir][EK_HIST_SERVE]
-		     [ek_bucket(div_u64(now - issued, 1000))]);
-	this_cpu_inc(h->count[dir][EK_HIST_TOTAL]
-		     [ek_bucket(div_u64(now - start, 1000))]);
+	ek_account_ns(g, write, EK_HIST_WAIT, issued - start);
+	ek_account_ns(g, write, EK_HIST_SERVE, now - issued);
+	/* of one that is held back it is known when that is due */
+	if (likely(!rq->elv.icq))
+		ek_account_ns(g, write, EK_HIST_TOTAL, now - start);
 }
 
 /*
@@ -258,8 +284,8 @@ static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 			      enum ek_hist hist)
 {
 	static const char * const names[2][EK_HISTS] = {
-		{ "rwait", "rserv", "rtotal" },
-		{ "wwait", "wserv", "wtotal" },
+		{ "rwait", "rserv", "rtotal", "rgate" },
+		{ "wwait", "wserv", "wtotal", "wgate" },
 	};
 	bool any = false;
 	int bucket, cpu;

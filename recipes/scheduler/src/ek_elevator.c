@@ -20,25 +20,47 @@ static struct ek_data *ek_queue_data(struct request_queue *q)
 
 /* Admission */
 
+/*
+ * May somebody of another group wait for it? Metadata are read with locks held,
+ * and memory is reclaimed by writing to swap, whoever's pages they are.
+ */
+static bool ek_is_urgent(blk_opf_t opf)
+{
+	return opf & REQ_SWAP || (opf & REQ_META && !op_is_write(opf));
+}
+
 static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 {
 	struct ek_data *ek = ek_queue_data(data->q);
 	bool async = !op_is_sync(opf);
 	struct ek_group *g;
 
-	/* the flush machinery holds these back; they may never be inserted */
-	if (op_is_flush(opf))
+	/*
+	 * The flush machinery holds these back; they may never be inserted.
+	 * Those that are only to be on the medium when they are done (REQ_FUA)
+	 * come like any other.
+	 */
+	if (opf & REQ_PREFLUSH)
 		return;
-	/* a batch beside others would pass the gate with one look */
+	if (ek_is_urgent(opf))
+		return;
+	if (ek_gate_open(ek)) {
+		/* a batch passes with one look: of half the tags, one for each CPU */
+		if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
+			data->nr_tags = ek_batch(data->nr_tags,
+						 READ_ONCE(ek->q->nr_requests),
+						 num_online_cpus());
+		return;
+	}
 	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
 		data->nr_tags = 1;
-	if (ek_gate_open(ek))
-		return;
 	g = ek_current_group(ek);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
-		if (!ek_gate_fits(ek, g, async))
+		if (!ek_gate_fits(ek, g, async)) {
 			data->shallow_depth = 1;
+			atomic_inc(&ek->nr_nowait_limited);
+		}
 	} else if (!ek_gate_free(ek, g, async)) {
 		ek_gate_admit(ek, g, opf);
 		data->nr_tags = 1;
@@ -245,6 +267,9 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	atomic_sub(in.kb, &ek->in_flight_kb);
 	if (unlikely(READ_ONCE(g->regulated)))
 		atomic_dec(&ek->perf_in_flight);
+	/* before it is known to have left: see ek_group_expected() */
+	if (unlikely(ek_rq_erases(rq)))
+		atomic_dec(&g->erasing);
 	/* with nothing in the device it may change: see ek_perf_enter() */
 	smp_mb__before_atomic();
 	atomic_dec(&g->in_flight);

@@ -249,7 +249,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 	};
 	u64 now = ktime_get_ns();
 	bool waited = false, overslept = false;
-	u64 stale;
+	u64 stale, took;
 	u32 waiting;
 
 	w.turn = now;
@@ -291,7 +291,10 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		overslept = !left;
 	}
 	__set_current_state(TASK_RUNNING);
-	if (waited)
-		trace_ek_gate(ek, g, ktime_get_ns() - now);
+	if (waited) {
+		took = ktime_get_ns() - now;
+		trace_ek_gate(ek, g, took);
+		ek_account_ns(g, op_is_write(opf), EK_HIST_GATE, took);
+	}
 	spin_unlock_irq(&ek->lock);
 }

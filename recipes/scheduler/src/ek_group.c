@@ -71,6 +71,17 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 	g->share_generation = ek->top.generation;
 }
 
+/* for how long a queue counts as shared after it was */
+#define EK_SHARED_FOR	HZ
+
+/* There are other groups, or were a short time ago. */
+static bool ek_shared(struct ek_data *ek)
+{
+	if (ek->nr_active > 1)
+		ek->shared = jiffies;
+	return time_before(jiffies, ek->shared + EK_SHARED_FOR);
+}
+
 /* Without effect on one that is active. */
 void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 {
@@ -81,6 +92,10 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 	g->backlogged = g->queued;
 	g->vtime = ek_later(g->vtime, ek->vnow);
 	ek->nr_active++;
+	/* two that take turns are never there together */
+	if (ek->last_active != g)
+		ek->shared = jiffies;
+	ek->last_active = g;
 	ek_node_join(&ek->top, &g->share_node);
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 	ek_group_get(g);
@@ -232,11 +247,16 @@ static struct ek_group *ek_first_backlogged(struct ek_data *ek)
 static bool ek_group_expected(struct ek_data *ek, struct ek_group *g, u64 now,
 			      u64 *until)
 {
+	u32 flight = atomic_read(&g->in_flight);
 	u64 window;
 
 	*until = 0;
-	if (atomic_read(&g->in_flight))
-		return true;
+	/*
+	 * Not for the end of a discard: it costs its group little and may take
+	 * the device long, so that all others would wait for it each time.
+	 */
+	if (flight)
+		return flight > (u32)atomic_read(&g->erasing);
 	/* somebody else's completion frees the tag that it waits for */
 	if (!list_empty(&g->waiters) && atomic_read(&ek->in_flight))
 		return true;
@@ -381,6 +401,8 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 
 	/* before it leaves the queue: the group must not look idle between */
 	atomic_inc(&g->in_flight);
+	if (unlikely(ek_rq_erases(rq)))
+		atomic_inc(&g->erasing);
 	if (atomic_inc_return(&ek->in_flight) == 1 &&
 	    time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb) {
 		ek->sampled = jiffies;
@@ -401,7 +423,8 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	ek_rq_set_flight(rq, in);
 	ek->window[dir].sent_kb += cost;
 	trace_ek_dispatch(ek, g, rq, cost);
-	g->bytes[dir] += blk_rq_bytes(rq);
+	if (likely(!ek_rq_erases(rq)))
+		g->bytes[dir] += blk_rq_bytes(rq);
 	g->ios[dir]++;
 
 	ek_group_remove(ek, g, rq);
@@ -493,11 +516,11 @@ static bool ek_done_before(struct ek_data *ek, struct ek_group *lead)
  */
 struct request *ek_next(struct ek_data *ek)
 {
-	struct ek_group *g, *lead = NULL;
 	u32 flight, kb, cost, room;
+	struct ek_group *g, *lead;
 	struct ek_window *window;
+	u64 now, until, perf_until;
 	struct request *rq;
-	u64 now, until = 0, perf_until = 0;
 
 	lockdep_assert_held(&ek->lock);
 	if (!ek->nr_queued)
@@ -508,6 +531,9 @@ struct request *ek_next(struct ek_data *ek)
 			return rq;
 	}
 again:
+	lead = NULL;
+	until = 0;
+	perf_until = 0;
 	/* before what each group has there: ek_landed() counts that down first */
 	flight = atomic_read_acquire(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
@@ -537,7 +563,7 @@ again:
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];
 	if (ek->nr_active == 1) {
-		room = window->alone_kb;
+		room = ek_shared(ek) ? window->beside_kb : window->alone_kb;
 	} else {
 		lead = ek_group_owed(ek, g, &until);
 		if (!lead)

@@ -107,6 +107,19 @@ static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 }
 
 /*
+ * Of @wanted tags that are asked for with one look at the gate, so many beside
+ * other groups: all of @cpus together a quarter of what there is, when the gate
+ * is open with half of that in use. At least one, and at most 8: what a batch
+ * saves is had by then.
+ */
+static inline u32 ek_batch(u32 wanted, u32 tags, u32 cpus)
+{
+	u32 top = tags / (4 * cpus);
+
+	return min_t(u32, wanted, top > 8 ? 8 : top ? top : 1);
+}
+
+/*
  * May a regulated group that holds @held of @tags, and all such groups @all, take
  * one more? Each may have two, and more up to a quarter while all of them have
  * less than half: their queues do not move by weight, and must not shut out the

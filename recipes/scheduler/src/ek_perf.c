@@ -203,6 +203,8 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 		held &= !job->bios[i]->bi_status;
 	spin_lock_irqsave(&perf->lock, flags);
 	ek_job_schedule(perf, job, now);
+	ek_account_ns(job->g, job->write, EK_HIST_TOTAL,
+		      max(now, job->due) - job->begin);
 	trace_ek_regulate(ek, job->g, job->begin, now, job->due);
 	held &= now < job->due;
 	if (held) {
@@ -241,6 +243,13 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 	spin_unlock_irqrestore(&perf->lock, flags);
 }
 
+/* Does @g use what it asked for? Its queue may never run empty. */
+static bool ek_perf_recent(struct ek_group *g)
+{
+	return g->queued || atomic_read(&g->in_flight) ||
+	       !time_after(jiffies, g->perf_used + EK_PERF_RECENT);
+}
+
 /* As many requests of others may be in the device: (5) and (6), and what was learned. */
 static void ek_perf_cap(struct ek_data *ek)
 {
@@ -249,13 +258,12 @@ static void ek_perf_cap(struct ek_data *ek)
 	u32 cap = U32_MAX, others;
 
 	list_for_each_entry(g, &perf->groups, perf_node) {
-		if (time_after(jiffies, g->perf_used + EK_PERF_RECENT))
+		if (!ek_perf_recent(g))
 			continue;
 		others = 0;
 		list_for_each_entry(h, &perf->groups, perf_node)
 			others += h != g && h->perf >= g->perf &&
-				  !time_after(jiffies,
-					      h->perf_used + EK_PERF_RECENT);
+				  ek_perf_recent(h);
 		cap = min(cap, ek_perf_allowed(g->perf, others));
 	}
 	perf->rule = cap;
@@ -378,6 +386,7 @@ void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
 			     READ_ONCE(g->perf_free));
 
 	lockdep_assert_held(&ek->lock);
+	g->perf_used = jiffies;
 	g->perf_mean = mean;
 	g->perf_due = begin + (g->perf ? ek_perf_ideal(mean, g->perf) : 0);
 }

@@ -30,7 +30,7 @@ static const struct ek_tunable ek_tunables[] = {
 	 * are pinned for direct I/O (25,600 pages, 7 ms at 1 GHz), nothing else
 	 * can dispatch there.
 	 */
-	EK_TUNABLE(window_us, window_us, 8000, 100, 1000000),
+	EK_TUNABLE(window_us, window_us, 4000, 100, 1000000),
 	/* the bytes that this comes to, in KiB of cost; 0: found by measuring */
 	EK_TUNABLE(split_read_kb, window[0].set_kb, 0, 0, 1 << 20),
 	EK_TUNABLE(split_write_kb, window[1].set_kb, 0, 0, 1 << 20),
@@ -176,6 +176,8 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   g->cgroup, ek_group_weight(g), share >> EK_SHARE_SHIFT,
 		   (share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
 		   (s64)(g->vtime - ek->vnow), g->queued, g->queued_kb);
+	if (g->perf || g->regulated)
+		seq_printf(m, " perf=%u", g->perf);
 	seq_printf(m, " in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
 		   atomic_read(&g->in_flight), atomic_read(&g->held),
 		   g->pending, (int)list_count_nodes(&g->waiters), g->think_us,
@@ -188,6 +190,7 @@ static int ek_groups_show(void *data, struct seq_file *m)
 	struct request_queue *q = data;
 	struct ek_data *ek = ek_debugfs_get(q);
 	struct rb_root_cached *trees[] = { &ek->backlogged, &ek->awaited };
+	struct ek_group *g;
 	struct rb_node *n;
 	int i;
 
@@ -198,6 +201,9 @@ static int ek_groups_show(void *data, struct seq_file *m)
 		for (n = rb_first_cached(trees[i]); n; n = rb_next(n))
 			ek_show_group(m, ek,
 				      rb_entry(n, struct ek_group, node));
+	list_for_each_entry(g, &ek->perf.groups, perf_node)
+		if (g->regulated)
+			ek_show_group(m, ek, g);
 	spin_unlock_irq(&ek->lock);
 	ek_debugfs_put(q);
 	return 0;
@@ -264,9 +270,10 @@ static int ek_state_show(void *data, struct seq_file *m)
 		   ek->perf.bonus, atomic_read(&ek->perf_in_flight),
 		   atomic_read(&ek->perf_tags));
 	ek_show_service(m, &ek->perf);
-	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\n",
+	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\nnowait_limited %u\n",
 		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
-		   ek->nr_stale_grants);
+		   ek->nr_stale_grants,
+		   (u32)atomic_read(&ek->nr_nowait_limited));
 	spin_unlock_irq(&ek->lock);
 	ek_debugfs_put(q);
 	return 0;

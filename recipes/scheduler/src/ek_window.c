@@ -8,8 +8,9 @@
  * the pieces small; what bounds the wait is how many of them are let in. So
  * the bytes that a group may have inside are found from the rate at which the
  * device serves them, which is measured whenever it is busy for long enough:
- * @window_us of work while there are other groups, and twice that for a
- * group that is alone, for another may come at any time.
+ * @window_us of work while there are other groups or were a short time ago (a
+ * reader that comes now and then finds the others alone each time), and four
+ * times that for a group that is alone for longer.
  *
  * Never less than two of the largest requests, one served and one to follow, or
  * what fills a command queue: below that the device idles, and the rate would be
@@ -18,7 +19,7 @@
 #include "ek.h"
 
 /* a group that is alone may have this many times @window_us inside */
-#define EK_ALONE	2
+#define EK_ALONE	4
 
 /* how long the device must be busy for its rate to count */
 #define EK_SLICE_NS	(16 * NSEC_PER_MSEC)

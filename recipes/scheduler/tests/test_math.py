@@ -28,6 +28,7 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_cost_kb", c32, (c32, c32)),
         ("ek_vtime", c64, (c64, c32)),
         ("ek_may_hold", flag, (c32, c32, c32, c64, flag)),
+        ("ek_batch", c32, (c32, c32, c32)),
         ("ek_perf_may_hold", flag, (c32, c32, c32)),
         ("ek_bucket", c32, (c64,)),
         ("ek_bucket_max", c64, (c32,)),
@@ -187,3 +188,12 @@ def test_the_ideal_time_is_that_of_a_slower_device(ek: ctypes.CDLL, mean: int, p
 @given(actual=st.integers(0, 2**42), ideal=st.integers(0, 2**42))
 def test_the_accuracy_is_a_ratio_in_permille(ek: ctypes.CDLL, actual: int, ideal: int) -> None:
     assert ek.ek_permille(actual, ideal) == (min(actual * 1000 // ideal, 10000) if ideal else 1000)
+
+
+@given(wanted=st.integers(1, 64), tags=st.integers(1, 10240), cpus=st.integers(1, 512))
+def test_batches_of_all_cpus_are_a_quarter_of_the_tags(
+    ek: ctypes.CDLL, wanted: int, tags: int, cpus: int
+) -> None:
+    batch = ek.ek_batch(wanted, tags, cpus)
+    assert 1 <= batch <= min(wanted, 8)
+    assert batch == 1 or batch * cpus <= tags // 4

@@ -94,7 +94,8 @@ def rule(out: Output) -> list[Figure]:
     return rows
 
 
-# A group of its own for each regulated process, one for all others. NAME N BS CAP: the cap on the others, 0: by itself.
+# A group of its own for each regulated process, one for all others. NAME N BS CAP DEPTH: the cap on the
+# others, 0: by itself; DEPTH requests outstanding of each that is regulated.
 SERVE = """
 # what the device has completed so far, and when (ns)
 count() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; read -r n _ < "/sys/block/$DEV/stat"; echo "$ns $n"; }
@@ -105,13 +106,14 @@ serve() {
 	group others 100
 	i=0
 	while [ $i -lt 10 ]; do
-		g=others
+		g=others queue=--ioengine=psync
 		if [ $i -lt "$2" ]; then
 			g=r$i
+			[ "$5" = 1 ] || queue="--ioengine=libaio --iodepth=$5"
 			group $g 100
 			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/$g/io.evenkeel.perf || fail "cannot regulate $g"
 		fi
-		in_group $g fio --name=$g --filename=/dev/$DEV --direct=1 --ioengine=psync --rw=randread --bs="$3" \
+		in_group $g fio --name=$g --filename=/dev/$DEV --direct=1 $queue --rw=randread --bs="$3" \
 			--offset=$((SPAN * i))m --size=${SPAN}m --norandommap --randseed=$((i + 1)) --time_based \
 			--ramp_time=$RAMP --runtime=$RUNTIME --eta=never \
 			--output-format=json --output=/tmp/$i.json > /tmp/$i.log 2>&1 &
@@ -161,9 +163,12 @@ def total_iops(out: Output, name: str) -> float:
     return 1e9 * (n1 - n0) / (t1 - t0)
 
 
-def accuracy(out: Output, name: str, n: int) -> float:
-    """Mean time of the regulated over their ideal: SHARE % of a device that does what this one did just then."""
-    actual = sum(ns for _, _, ns in processes(out, name)[:n]) / n
+def accuracy(out: Output, name: str, n: int, depth: int = 1) -> float:
+    """Mean time of the regulated over their ideal: SHARE % of a device that does what this one did just then.
+
+    Of `depth` outstanding at once each takes `depth` times as long.
+    """
+    actual = sum(ns for _, _, ns in processes(out, name)[:n]) / n / depth
     return actual / (1e9 / total_iops(out, name) * 100 / SHARE)
 
 
@@ -171,12 +176,12 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
     """A guest for each n: one for all would run for a quarter of an hour."""
     lines = [
         "uname -r | report kernel", f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} pids=", SERVE,
-        *(f"serve {bs} {n} {bs} 0" for bs in SIZES),
+        *(f"serve {bs} {n} {bs} 0 1" for bs in SIZES),
     ]  # fmt: skip
     if n == 4:
         # the earlier rule limits all that is in the device
         lines.append(f"PRESET='{setup},depth={earlier_cap(n)},active=1'")
-        lines += [f"serve earlier.{bs} {n} {bs} 0" for bs in SIZES]
+        lines += [f"serve earlier.{bs} {n} {bs} 0 1" for bs in SIZES]
 
     def figures(out: Output) -> list[Figure]:
         rows = []
@@ -201,8 +206,28 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
     )  # fmt: skip
 
 
+def deep_queue(depth: int = 8) -> Experiment:
+    """A regulated group whose queue never runs empty."""
+    lines = [
+        "uname -r | report kernel", "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 pids=", SERVE,
+        *(f"serve {bs} 2 {bs} 0 {depth}" for bs in ("8k", "32k")),
+    ]  # fmt: skip
+
+    def figures(out: Output) -> list[Figure]:
+        return [
+            Figure(f"{bs}.accuracy", round(accuracy(out, bs, 2, depth), 3), "", target=ON_TIME)
+            for bs in ("8k", "32k")
+        ]
+
+    return Experiment(
+        "regulate.deep-queue", f"emmc51: two of 10 processes at {SHARE} %, {depth} reads outstanding each",
+        "\n".join(lines) + "\n", figures, device=flashsim("emmc51"), peers=(), limit=200,
+    )  # fmt: skip
+
+
 # one script, so that one guest serves both
 EXPERIMENTS = [
+    deep_queue(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
     Experiment(
