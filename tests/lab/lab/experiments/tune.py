@@ -259,7 +259,7 @@ took cat /m/again | report again-$v
 _SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=1")
 _ENDLESS = onfs.fio_on("/m/seq", "endless", rw="read", bs="128k", size="512m", direct=False)
 _MANY = onfs.fio_on(
-    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=0.4 --norandommap"
+    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=400ms --norandommap"
 )
 _BIG = onfs.fio_on("/m/seq", "big", rw="read", bs="100m", size="400m", qd=2)
 
@@ -367,7 +367,7 @@ def phase(name: str, v: str, case: Case) -> str:
         onfs.mounted(",".join(mount.values()) or "defaults", files=case.files), 'scheduler "$DEV"',
         f"grep '^/dev/[^ ]* /m ' /proc/mounts | report {IN_EFFECT}$v" if is_mount_option(name) else "",
         *(line for n, line in others.items() if n.startswith("queue/")), own if name.startswith("queue/") else "",
-        "usleep $((n * 1700000))", case.commands.strip().replace("--randseed=1", "--randseed=$n"),
+        "usleep $((n * 1700000))", case.commands.strip().replace("--randseed=", "--randseed=${n}"),
         "umount /m || fail 'cannot unmount'", "rmmod flashsim || fail 'flashsim does not unload'",
     ])  # fmt: skip
 

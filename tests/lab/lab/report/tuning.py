@@ -40,7 +40,7 @@ below 1 %. *Left in memory* is how long a change of those who do not sync can be
 # as a reader would say it
 METRICS = {
     "ms": "time", "mbps": "bandwidth", "iops": "IOPS", "written_mb": "written to the device", "risk": "left in memory",
-    "read_max": "longest read in 6 s", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
+    "read_max": "longest read of a draw", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
     "write_mean": "mean write()", "cold": "first time", "warm": "second time", "after": "after a large file was read",
 }  # fmt: skip
 # what rows cannot tell
