@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -94,10 +95,16 @@ def test_the_page_can_tell_why(setting: tuning.Setting) -> None:
 @pytest.mark.parametrize("name", tune.CASE)
 def test_the_two_halves_of_a_guest_differ_by_that_value_alone(name: str) -> None:
     ours, default = (tune.phase(name, v, tune.CASE[name]).splitlines() for v in ("ours", "default"))
-    assert {"v=ours$n"} < set(ours) - set(default)
-    changed = (set(ours) ^ set(default)) - {"v=ours$n", "v=default$n"}
+    assert {"v=ours$draw"} < set(ours) - set(default)
+    changed = (set(ours) ^ set(default)) - {"v=ours$draw", "v=default$draw"}
     assert 1 <= len(changed) <= 2
     assert any(settings.slug(name).removesuffix("_bytes") in line for line in changed)
+
+
+@pytest.mark.parametrize("case", set(tune.CASE.values()), ids=lambda case: case.name)
+def test_no_case_changes_which_draw_it_is(case: tune.Case) -> None:
+    """All draws would report as one, or as none that is asked for."""
+    assert not re.search(r"\b(v|draw)=|\b(for|read( -r)?( \w+)*) (v|draw)\b", tune.GUEST + case.commands)
 
 
 def test_default_becomes_a_peer() -> None:

@@ -202,7 +202,7 @@ for n in 0 1 2 3 4 5 6 7 8 9; do for k in 0 1 2 3 4 5 6 7 8 9; do
 done; done
 sync; sleep 6; regions overwrite-b-$v
 job over fio --name=over --filename=$f --size=400k --filesize=4k --rw=write --bs=4k --file_service_type=roundrobin \\
-	--ioengine=psync --rate_iops=100 --time_based --runtime=60 --fallocate=none --zero_buffers --invalidate=0 \\
+	--ioengine=psync --rate_iops=100 --time_based --runtime=30 --fallocate=none --zero_buffers --invalidate=0 \\
 	--output-format=json --output=/tmp/over.json --eta=never
 regions overwrite-e-$v
 """,
@@ -218,9 +218,9 @@ RENAME = Case(
 new() { : > /m/new; }
 sync; sleep 20; risk 1 new | report risk-$v
 sync; sleep 6; regions rename-b-$v
-n=0
-while [ $n -lt 60 ]; do
-	n=$((n + 1))
+i=0
+while [ $i -lt 45 ]; do
+	i=$((i + 1))
 	for a in a b c d; do zeros /m/$a.tmp 1k 3; mv /m/$a.tmp /m/$a; done
 	sleep 1
 done
@@ -348,7 +348,7 @@ def is_mount_option(name: str) -> bool:
 
 
 def phase(name: str, v: str, case: Case) -> str:
-    """One value on a new device, the others as conf/ has them; of which draw it is, the guest knows as $n."""
+    """One value on a new device, the others as conf/ has them; of which draw it is, the guest knows as $draw."""
     values = {s.name: s.ours for s in settings.read() if s.name.startswith(("vm.", "queue/"))}
     ours = values.pop(name, TRIED.get(name, ("", ""))[0])
     mount = settings.data_options()
@@ -363,11 +363,11 @@ def phase(name: str, v: str, case: Case) -> str:
         own = _DEFAULT.get(name) or settings.command(name, settings.DEFAULTS[name])
     others = {n: settings.command(n, x) for n, x in values.items()}
     return "\n".join([
-        f"v={v}$n", *(line for n, line in others.items() if n.startswith("vm.")), own if name.startswith("vm.") else "",
+        f"v={v}$draw", *(line for n, line in others.items() if n.startswith("vm.")), own if name.startswith("vm.") else "",
         onfs.mounted(",".join(mount.values()) or "defaults", files=case.files), 'scheduler "$DEV"',
         f"grep '^/dev/[^ ]* /m ' /proc/mounts | report {IN_EFFECT}$v" if is_mount_option(name) else "",
         *(line for n, line in others.items() if n.startswith("queue/")), own if name.startswith("queue/") else "",
-        "usleep $((n * 1700000))", case.commands.strip().replace("--randseed=", "--randseed=${n}"),
+        "usleep $((draw * 1700000))", case.commands.strip().replace("--randseed=", "--randseed=${draw}"),
         "umount /m || fail 'cannot unmount'", "rmmod flashsim || fail 'flashsim does not unload'",
     ])  # fmt: skip
 
@@ -403,7 +403,7 @@ def tune(name: str, case: Case) -> Experiment:
         f"tune.{settings.slug(name)}", f"{name}: with our value and with the kernel's",
         "\n".join([
             "uname -r | report kernel", "group light 100; group load 100", GUEST,
-            f"for n in {' '.join(map(str, DRAWS))}; do", halves, "done",
+            f"for draw in {' '.join(map(str, DRAWS))}; do", halves, "done",
         ]) + "\n", figures,
         device=onfs.backed("emmc51"), peers=(), programs=(*onfs.PROGRAMS, *case.programs),
         memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,

@@ -31,7 +31,7 @@ below 1 %. *Left in memory* is how long a change of those who do not sync can be
 |---|---|
 | copy, sync, player | a copy without end; beside it a recorder that syncs each 16 KB, and a player |
 | burst of 150 mb | 150 MB written at once on a board that is quiet: when write() returns |
-| hot pages, overwrite 100 files, rename 4 files a second | a minute of small changes: 64 pages; 100 files; new files renamed |
+| hot pages, overwrite 100 files, rename 4 files a second | for 30 to 60 s small changes: 64 pages; 100 files; new names |
 | data, metadata | one change on a quiet board, until the device is given it |
 | read 1000 files, walk 4000 files, read again 64m | files read once; a tree walked, a file read after a large one |
 | light beside … | random reads of 4 KiB, 500 a second, beside a load; times from when each was planned |
