@@ -13,13 +13,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab.experiments import latency
 
 
-def report(*first: int, reads: int = 200, ns: int = 200_000) -> str:
-    """As a guest sends it: after those that do not count, the times of reader 1 begin with `first`."""
+def report(*first: int, few: int = 0, ns: int = 200_000) -> str:
+    """As a guest sends it: after those that do not count, the times of reader 1 begin with `first`; it did all but `few`."""
     parts = []
-    for i in range(latency.READERS):
+    for i, rate in enumerate(latency._rates()):
+        planned = int(latency.SECONDS * rate / 4096)
         times = [ns] * latency.SKIPPED + (list(first) if i == 0 else [])
-        times += [ns] * (latency.SKIPPED + reads - len(times))
-        parts.append(f"reader {i + 1}.log\n" + "\n".join(f" {t}" for t in times))
+        times += [ns] * (planned - len(times) - (few if i == 0 else 0))
+        parts.append(f"reader {i + 1}.log {latency.SECONDS}\n" + "\n".join(f" {t}" for t in times))
     return "\n".join(parts) + "\n"
 
 
@@ -35,11 +36,27 @@ def test_readers_plan_what_they_should_together() -> None:
 def test_reads_that_wait_behind_a_late_one_are_late() -> None:
     interval = 1e6 * 4096 / latency._rates()[0]
     times = latency.reads(report(int(2.5 * interval * 1000)))
-    assert len(times) == latency.READERS * 200
+    assert len(times) == pytest.approx(
+        latency.SECONDS * latency.RATE - latency.READERS * latency.SKIPPED, abs=64
+    )
     assert times[0] == 200
     late = [2.5 * interval, 1.5 * interval + 200, 0.5 * interval + 400]
     assert times[-3:] == pytest.approx(sorted(late), abs=0.1)
     assert times[-4] == 200
+
+
+def test_reads_that_were_never_begun_are_late() -> None:
+    """A reader that falls behind must not look better for doing less."""
+    times = latency.reads(report(few=20))
+    assert len(times) == len(latency.reads(report()))
+    interval = 1e6 * 4096 / latency._rates()[0]
+    assert 20 * interval <= times[-1] < 21 * interval
+    assert sum(t > 200 for t in times) == 20
+
+
+def test_readers_without_end_are_refused() -> None:
+    with pytest.raises(ValueError, match="x has no --runtime"):
+        latency.planned("fio --name=x --time_based", name="x")
 
 
 def test_a_reader_that_is_missing_is_an_error() -> None:

@@ -18,6 +18,7 @@ so that the reads come at no regular times.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from lab import onfs
@@ -54,15 +55,18 @@ def planned(command: str, *, name: str) -> str:
     """Guest commands: the readers. `command` is a fio job of one of them; their times become the section `name`.
 
     A reader is QD1 and synchronous; fio begins a read that is late at once,
-    and logs how long each took from its beginning.
+    and logs how long each took from its beginning. Raises ValueError for a
+    job without end.
     """
+    if not (runtime := re.search(r"--runtime=(\d+)\b", command)):
+        raise ValueError(f"{name} has no --runtime")
     head, _, options = command.partition(f" --name={name} ")
     jobs = " ".join(f"--name=r{i} --rate={rate} --randseed={i + 1}" for i, rate in enumerate(_rates()))
     return (
         f"{head} {options} --ioengine=psync --iodepth=1 --thread --write_lat_log=/tmp/{name} --disable_slat=1"
         f" --disable_clat=1 {jobs} > /tmp/{name}.log 2>&1"
         f' || fail "{name} failed: $(tail -n 1 /tmp/{name}.log)"\n'
-        f'for log in /tmp/{name}_lat.*.log; do echo "reader ${{log#*_lat.}}"; cut -d, -f2 "$log"; done'
+        f'for log in /tmp/{name}_lat.*.log; do echo "reader ${{log#*_lat.}} {runtime[1]}"; cut -d, -f2 "$log"; done'
     )
 
 
@@ -80,14 +84,18 @@ def reads(text: str) -> list[float]:
     if len(parts) != READERS:
         raise ValueError(f"{len(parts)} of {READERS} readers reported")
     for part in parts:
-        number, *times = part.split()
+        number, seconds, *times = part.split()
         interval = 1e6 * 4096 / _rates()[int(number.partition(".")[0]) - 1]
+        end = 1e6 * float(seconds)
         took = 0.0
-        for i, ns in enumerate(times):
+        own = []
+        for ns in times:
             # a read begins when it is planned, or when the one before is there
             took = max(took - interval, 0.0) + int(ns) / 1000
-            if i >= SKIPPED:
-                found.append(took)
+            own.append(took)
+        # what was planned, and not begun when the time was over, has waited at least until then
+        own += [end - i * interval for i in range(len(own), int(end / interval))]
+        found += own[SKIPPED:]
     return sorted(found)
 
 
