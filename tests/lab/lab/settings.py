@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.kernels import TOP
 from lab.model import LabError, Row
-from lab.report.tuning import Setting
+from lab.report.tuning import RANGE, Setting
 
 # what the kernel does by itself: 6.12, mm/page-writeback.c, fs/dcache.c, ext4.rst
 DEFAULTS = {
@@ -134,12 +134,17 @@ def command(name: str, value: str) -> str:
 
 
 def fold(rows: Sequence[Row]) -> list[Row]:
-    """Rows as lab.report.tuning reads them: METRIC-default becomes METRIC's peer `default`."""
-    defaults = {(r.id, r.kernel): r.value for r in rows}
+    """Rows as lab.report.tuning reads them: METRIC-default and the ranges become METRIC's peers."""
+    tune = {(r.id, r.kernel): r for r in rows if r.id.startswith("tune.")}
+    parts = ("default", *RANGE)
+
+    def peers(row: Row) -> dict[str, float]:
+        return {p: tune[key].value for p in parts if (key := (f"{row.id}-{p}", row.kernel)) in tune}
+
     return [
-        replace(r, peers={**r.peers, "default": defaults[f"{r.id}-default", r.kernel]})
-        if (f"{r.id}-default", r.kernel) in defaults
-        else r
-        for r in rows
-        if r.id.startswith("tune.") and not r.id.endswith("-default")
+        replace(row, peers={**row.peers, **peers(row)})
+        for row in tune.values()
+        if not any(
+            (row.id.removesuffix(f"-{p}"), row.kernel) in tune for p in parts if row.id.endswith(f"-{p}")
+        )
     ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -94,10 +95,16 @@ def test_the_page_can_tell_why(setting: tuning.Setting) -> None:
 @pytest.mark.parametrize("name", tune.CASE)
 def test_the_two_halves_of_a_guest_differ_by_that_value_alone(name: str) -> None:
     ours, default = (tune.phase(name, v, tune.CASE[name]).splitlines() for v in ("ours", "default"))
-    assert {"v=ours"} < set(ours) - set(default)
-    changed = (set(ours) ^ set(default)) - {"v=ours", "v=default"}
+    assert {"v=ours$draw"} < set(ours) - set(default)
+    changed = (set(ours) ^ set(default)) - {"v=ours$draw", "v=default$draw"}
     assert 1 <= len(changed) <= 2
     assert any(settings.slug(name).removesuffix("_bytes") in line for line in changed)
+
+
+@pytest.mark.parametrize("case", set(tune.CASE.values()), ids=lambda case: case.name)
+def test_no_case_changes_which_draw_it_is(case: tune.Case) -> None:
+    """All draws would report as one, or as none that is asked for."""
+    assert not re.search(r"\b(v|draw)=|\b(for|read( -r)?( \w+)*) (v|draw)\b", tune.GUEST + case.commands)
 
 
 def test_default_becomes_a_peer() -> None:
@@ -112,12 +119,63 @@ def test_default_becomes_a_peer() -> None:
     assert "ms 1 instead of 4 ms" in tuning.render(folded, []).replace("(time)", "ms")
 
 
+def test_ranges_that_overlap_are_no_difference() -> None:
+    def rows(ours: tuple[float, ...], default: tuple[float, ...]) -> list[Row]:
+        figures = [
+            *tune.drawn("x.ms", ours, "ms", "lower"),
+            *tune.drawn("x.ms-default", default, "ms", "lower"),
+        ]
+        return [
+            Row(
+                f"tune.dirty_bytes.{f.metric}",
+                f.value,
+                f.unit,
+                f.better,
+                None,
+                None,
+                "virtual",
+                "6.12",
+                "evenkeel",
+            )
+            for f in figures
+        ]
+
+    (apart,) = settings.fold(rows((70, 80, 90), (91, 160, 170)))
+    assert (apart.value, apart.peers["default"], tuning.gain(apart)) == (80, 160, 0.5)
+    (over,) = settings.fold(rows((70, 80, 91), (91, 160, 170)))
+    assert tuning.gain(over) == 0
+    page = tuning.render([apart], settings.read())
+    assert "| x | time, ms | 80 (70 to 90) | 160 (91 to 170) | +50 % |" in page
+    assert "| x | time, ms | 80 (70 to 91) | 160 (91 to 170) | none |" in tuning.render(
+        [over], settings.read()
+    )
+
+
+def test_each_draw_counts_as_one_value() -> None:
+    experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.noatime"]
+    device = "s a b c d w\n0 0 0 0 0 {}"
+    results = {"mount-ours1": "noatime", "mount-default1": "relatime"}
+    for v, written, ms in (("ours", (0, 0, 0), (5, 9, 7)), ("default", (2, 1, 3), (4, 6, 8))):
+        for n in tune.DRAWS:
+            results[f"read-b-{v}{n}"] = device.format(0)
+            results[f"read-e-{v}{n}"] = device.format(1000000 * written[n - 1])
+            results[f"readms-{v}{n}"] = str(ms[n - 1])
+    found = {f.metric: f.value for f in experiment.figures(Output(results))}
+    assert found == {
+        "read-1000-files.written_mb": 0, "read-1000-files.written_mb-min": 0, "read-1000-files.written_mb-max": 0,
+        "read-1000-files.written_mb-default": 2, "read-1000-files.written_mb-default-min": 1,
+        "read-1000-files.written_mb-default-max": 3, "read-1000-files.ms": 7, "read-1000-files.ms-min": 5,
+        "read-1000-files.ms-max": 9, "read-1000-files.ms-default": 6, "read-1000-files.ms-default-min": 4,
+        "read-1000-files.ms-default-max": 8,
+    }  # fmt: skip
+
+
 def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
     """A mount(8) that knows an option less would else show that it buys nothing."""
     experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.lazytime"]
     same = "/dev/flashsim0 /m ext4 rw,noatime 0 0"
     with pytest.raises(ValueError, match="lazytime makes no difference"):
-        experiment.figures(Output({"mount-ours": same, "mount-default": same}))
+        experiment.figures(Output({"mount-ours1": same, "mount-default1": same}))
 
 
 def test_what_is_tried_is_not_set() -> None:

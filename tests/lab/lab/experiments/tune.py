@@ -2,26 +2,35 @@
 """What does each value that conf/ sets for I/O buy, and what does it cost others? On `emmc51`, ext4, 2 GiB.
 
 One guest measures a case with the kernel's default and then, on a new device,
-with our value; all other values are those of a board (conf/). METRIC is with
-our value, METRIC-default without it. What is here and not in conf/ is a
-candidate, or was tried and bought too little: docs/tuning.md lists it too.
+with our value; all other values are those of a board (conf/). That is one
+draw, and there are `DRAWS` of them: each with other random numbers, and each
+begins at another moment of the five seconds between two looks of the flusher.
+METRIC is the median with our value, METRIC-default without it; -min and -max
+after them are the ranges. Two medians whose ranges overlap tell nothing.
+What is here and not in conf/ is a candidate, or was tried and bought too
+little: docs/tuning.md lists it too.
 
 `written_mb` is what the device was given, metadata and journal included: wear.
 `risk` is how long one change, on an otherwise idle board, stays in memory
-alone: what a power cut costs those who do not sync.
+alone: what a power cut costs those who do not sync. No figure is the longest
+of a few waits: the reads of a light reader are planned as those of
+latency.beside, and of the few syncs of a draw the mean and the median count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from lab import onfs, settings
 from lab.beside import fio_job
+from lab.experiments import latency
 from lab.model import Better, Experiment, Figure, Output
 
 VALUES = ("default", "ours")
-TWO = ("50", "99")
+DRAWS = (1, 2, 3)
+TWO = ("p50", "p99")
 Found = tuple[str, float, str, Better]
 
 
@@ -47,11 +56,15 @@ def _written(out: Output, case: str, v: str) -> float:
     return round((e - b) / 1e6, 2)
 
 
-def _lat(out: Output, section: str, kind: str, p: str) -> float:
-    """Percentile in ms of a fio job's reads, writes or syncs."""
-    job = fio_job(out.results[section])[kind]
-    lat = job["lat_ns"] if kind == "sync" else job["clat_ns"]
-    return round(float(lat["max"] if p == "max" else lat["percentile"][f"{p}.000000"]) / 1e6, 2)
+def _sync_ms(out: Output, section: str) -> tuple[float, float]:
+    """Median and mean of a fio job's syncs."""
+    lat = fio_job(out.results[section])["sync"]["lat_ns"]
+    return round(lat["percentile"]["50.000000"] / 1e6, 1), round(lat["mean"] / 1e6, 1)
+
+
+def _light_ms(out: Output, section: str, p: str) -> float:
+    """Of reads at planned times."""
+    return round(latency.percentile(latency.reads(out.results[section]), p) / 1000, 2)
 
 
 def _rate(out: Output, section: str, direction: str, key: str, per: float) -> float:
@@ -87,7 +100,7 @@ risk() {
 	upto=$(($(bytes) + $1)) t0=$(now_ms)
 	shift
 	"$@" 2> /dev/null
-	while [ "$(bytes)" -lt "$upto" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 200000; done
+	while [ "$(bytes)" -lt "$upto" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 400000; done
 	echo $(($(now_ms) - t0))
 }
 # job NAME COMMAND...: fio, its report as NAME-$v
@@ -110,29 +123,27 @@ zeros() { dd if=/dev/zero of="$1" bs="$2" count="$3" conv=notrunc 2> /dev/null |
 _COPY = onfs.fio_on("/m/copy", "copy", rw="write", bs="1m", size="768m", direct=False)
 _REC = onfs.fio_on(
     "/m/rec", "rec", rw="write", bs="16k", size="8m", direct=False,
-    extra="--runtime=15 --fsync=1 --thinktime=50000 --thinktime_blocks=1",
+    extra="--runtime=6 --fsync=1 --thinktime=50000 --thinktime_blocks=1",
 )  # fmt: skip
 # a copy without end beside a recorder that syncs each 16 KB and the player; then one burst on a quiet board
 BESIDE = Case(
     "beside", "movie:24m",
     f"""
 in_group load {_COPY} > /tmp/copy.log 2>&1 & copy=$!
-sleep 4
+sleep 3
 regions beside-b-$v
 in_group light {_REC} > /tmp/rec.log 2>&1 & rec=$!
-ours player {onfs.player(15)} /m/movie
+ours player {onfs.player(6)} /m/movie
 wait $rec || fail "rec failed: $(tail -n 1 /tmp/rec.log)"
 regions beside-e-$v; report rec-$v < /tmp/rec.json
 killall fio; wait $copy; rm /m/copy; sync
 took zeros /m/burst 1M 150 | report burst-$v
 """,
     lambda out, v: [
-        ("sync.p50", _lat(out, f"rec-{v}", "sync", "50"), "ms", "lower"),
-        ("sync.p99", _lat(out, f"rec-{v}", "sync", "99"), "ms", "lower"),
-        ("sync.max", _lat(out, f"rec-{v}", "sync", "max"), "ms", "lower"),
+        *((f"sync.{what}", ms, "ms", "lower") for what, ms in zip(("p50", "mean"), _sync_ms(out, f"rec-{v}"), strict=True)),
         ("player.stalls", _our(out, f"player-{v}", "stalls"), "", "lower"),
         ("player.read_max", _our(out, f"player-{v}", "read_max_us", 1000), "ms", "lower"),
-        ("copy.mbps", round(_written(out, "beside", v) / 15, 1), "MB/s", "higher"),
+        ("copy.mbps", round(_written(out, "beside", v) / 6, 1), "MB/s", "higher"),
         ("burst-of-150-mb.ms", _number(out, f"burst-{v}"), "ms", "lower"),
     ],
     ("ek-player",),
@@ -191,14 +202,13 @@ for n in 0 1 2 3 4 5 6 7 8 9; do for k in 0 1 2 3 4 5 6 7 8 9; do
 done; done
 sync; sleep 6; regions overwrite-b-$v
 job over fio --name=over --filename=$f --size=400k --filesize=4k --rw=write --bs=4k --file_service_type=roundrobin \\
-	--ioengine=psync --rate_iops=100 --time_based --runtime=60 --fallocate=none --zero_buffers --invalidate=0 \\
+	--ioengine=psync --rate_iops=100 --time_based --runtime=30 --fallocate=none --zero_buffers --invalidate=0 \\
 	--output-format=json --output=/tmp/over.json --eta=never
 regions overwrite-e-$v
 """,
     lambda out, v: [
         ("overwrite-100-files.written_mb", _written(out, "overwrite", v), "MB", "lower"),
         ("overwrite-100-files.write_mean", _mean_us(out, f"over-{v}"), "us", "lower"),
-        ("overwrite-100-files.write_max", round(_lat(out, f"over-{v}", "write", "max") * 1000), "us", "lower"),
     ],
 )  # fmt: skip
 
@@ -208,9 +218,9 @@ RENAME = Case(
 new() { : > /m/new; }
 sync; sleep 20; risk 1 new | report risk-$v
 sync; sleep 6; regions rename-b-$v
-n=0
-while [ $n -lt 60 ]; do
-	n=$((n + 1))
+i=0
+while [ $i -lt 45 ]; do
+	i=$((i + 1))
 	for a in a b c d; do zeros /m/$a.tmp 1k 3; mv /m/$a.tmp /m/$a; done
 	sleep 1
 done
@@ -223,10 +233,10 @@ sync; regions rename-e-$v
 )  # fmt: skip
 
 TREE = Case(
-    "tree", "stream:700m again:64m",
+    "tree", "stream:400m again:64m",
     """
 d=0
-while [ $d -lt 80 ]; do
+while [ $d -lt 40 ]; do
 	mkdir -p /m/t/$d
 	n=0
 	while [ $n -lt 100 ]; do : > /m/t/$d/$n; n=$((n + 1)); done
@@ -241,23 +251,25 @@ walk after
 took cat /m/again | report again-$v
 """,
     lambda out, v: [
-        *((f"walk-8000-files.{w}", _number(out, f"{w}-{v}"), "ms", "lower") for w in ("cold", "warm", "after")),
+        *((f"walk-4000-files.{w}", _number(out, f"{w}-{v}"), "ms", "lower") for w in ("cold", "warm", "after")),
         ("read-again-64m.ms", _number(out, f"again-{v}"), "ms", "lower"),
     ],
 )  # fmt: skip
 
-_SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=3")
+_SEQ = onfs.fio_on("/m/seq", "seq", rw="read", bs="128k", size="512m", direct=False, extra="--runtime=1")
 _ENDLESS = onfs.fio_on("/m/seq", "endless", rw="read", bs="128k", size="512m", direct=False)
 _MANY = onfs.fio_on(
-    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=1 --norandommap"
+    "/m/seq", "many", rw="randwrite", bs="4k", size="512m", qd=128, extra="--runtime=400ms --norandommap"
 )
 _BIG = onfs.fio_on("/m/seq", "big", rw="read", bs="100m", size="400m", qd=2)
 
 
 def _light(name: str) -> str:
-    return onfs.fio_on(
+    """Planned reads, long enough for a 99th percentile; the report is NAME-$v."""
+    command = onfs.fio_on(
         "/m/light", name, rw="randread", bs="4k", size="128m", extra="--runtime=4 --norandommap"
     )
+    return f"in_group light {latency.planned(command, name=name)} | report {name}-$v"
 
 
 QUEUE = Case(
@@ -269,19 +281,19 @@ ours app ek-appstart run --json /m/app
 job seq in_group load {_SEQ}
 job many in_group load {_MANY}
 in_group load {_ENDLESS} > /tmp/load.log 2>&1 & load=$!
-sleep 1; job lightseq in_group light {_light("lightseq")}
+sleep 1; {_light("lightseq")}
 killall fio; wait $load
 in_group load {_BIG} > /tmp/load.log 2>&1 & load=$!
-sleep 1; job lightbig in_group light {_light("lightbig")}
-ours player {onfs.player(10)} /m/movie
+sleep 1; {_light("lightbig")}
+ours player {onfs.player(3)} /m/movie
 killall fio; wait $load
 """,
     lambda out, v: [
         ("appstart.ms", _our(out, f"app-{v}", "total_ms"), "ms", "lower"),
         ("buffered-read.mbps", _rate(out, f"seq-{v}", "read", "bw_bytes", 1e6), "MB/s", "higher"),
         ("randwrite-qd128.iops", _rate(out, f"many-{v}", "write", "iops", 1), "IOPS", "higher"),
-        *((f"light-beside-buffered-read.p{p}", _lat(out, f"lightseq-{v}", "read", p), "ms", "lower") for p in TWO),
-        *((f"light-beside-100m-reads.p{p}", _lat(out, f"lightbig-{v}", "read", p), "ms", "lower") for p in TWO),
+        *((f"light-beside-buffered-read.{p}", _light_ms(out, f"lightseq-{v}", p), "ms", "lower") for p in TWO),
+        *((f"light-beside-100m-reads.{p}", _light_ms(out, f"lightbig-{v}", p), "ms", "lower") for p in TWO),
         ("player-beside-100m-reads.read_max", _our(out, f"player-{v}", "read_max_us", 1000), "ms", "lower"),
     ],
     ("ek-player", "ek-appstart"),
@@ -336,7 +348,7 @@ def is_mount_option(name: str) -> bool:
 
 
 def phase(name: str, v: str, case: Case) -> str:
-    """One value on a new device, the others as conf/ has them."""
+    """One value on a new device, the others as conf/ has them; of which draw it is, the guest knows as $draw."""
     values = {s.name: s.ours for s in settings.read() if s.name.startswith(("vm.", "queue/"))}
     ours = values.pop(name, TRIED.get(name, ("", ""))[0])
     mount = settings.data_options()
@@ -351,32 +363,50 @@ def phase(name: str, v: str, case: Case) -> str:
         own = _DEFAULT.get(name) or settings.command(name, settings.DEFAULTS[name])
     others = {n: settings.command(n, x) for n, x in values.items()}
     return "\n".join([
-        f"v={v}", *(line for n, line in others.items() if n.startswith("vm.")), own if name.startswith("vm.") else "",
+        f"v={v}$draw", *(line for n, line in others.items() if n.startswith("vm.")), own if name.startswith("vm.") else "",
         onfs.mounted(",".join(mount.values()) or "defaults", files=case.files), 'scheduler "$DEV"',
         f"grep '^/dev/[^ ]* /m ' /proc/mounts | report {IN_EFFECT}$v" if is_mount_option(name) else "",
         *(line for n, line in others.items() if n.startswith("queue/")), own if name.startswith("queue/") else "",
-        case.commands.strip(), "umount /m || fail 'cannot unmount'",
-        "rmmod flashsim || fail 'flashsim does not unload'",
+        "usleep $((draw * 1700000))", case.commands.strip().replace("--randseed=", "--randseed=${draw}"),
+        "umount /m || fail 'cannot unmount'", "rmmod flashsim || fail 'flashsim does not unload'",
     ])  # fmt: skip
+
+
+def drawn(metric: str, values: Sequence[float], unit: str, better: Better) -> list[Figure]:
+    """A metric's median and range."""
+    return [
+        Figure(metric, median(values), unit, better),
+        Figure(f"{metric}-min", min(values), unit),
+        Figure(f"{metric}-max", max(values), unit),
+    ]
 
 
 def tune(name: str, case: Case) -> Experiment:
     def figures(out: Output) -> list[Figure]:
-        if is_mount_option(name) and len({out.results[IN_EFFECT + v] for v in VALUES}) == 1:
+        if is_mount_option(name) and len({out.results[f"{IN_EFFECT}{v}1"] for v in VALUES}) == 1:
             raise ValueError(f"{name} makes no difference to /proc/mounts")
-        by = {v: case.figures(out, v) for v in VALUES}
-        return [
-            Figure(metric + ("" if v == "ours" else "-default"), value, unit, better)
-            for v in ("ours", "default")
-            for metric, value, unit, better in by[v]
-        ]
+        found: list[Figure] = []
+        for v in ("ours", "default"):
+            draws = [case.figures(out, f"{v}{n}") for n in DRAWS]
+            for same in zip(*draws, strict=True):
+                metric, _, unit, better = same[0]
+                found += drawn(
+                    metric + ("" if v == "ours" else "-default"),
+                    [value for _, value, _, _ in same],
+                    unit,
+                    better,
+                )
+        return found
 
-    halves = [phase(name, v, case) for v in VALUES]
+    halves = "\n".join(phase(name, v, case) for v in VALUES)
     return Experiment(
         f"tune.{settings.slug(name)}", f"{name}: with our value and with the kernel's",
-        "\n".join(["uname -r | report kernel", "group light 100; group load 100", GUEST, *halves]) + "\n", figures,
+        "\n".join([
+            "uname -r | report kernel", "group light 100; group load 100", GUEST,
+            f"for draw in {' '.join(map(str, DRAWS))}; do", halves, "done",
+        ]) + "\n", figures,
         device=onfs.backed("emmc51"), peers=(), programs=(*onfs.PROGRAMS, *case.programs),
-        memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes",
+        memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,
     )  # fmt: skip
 
 

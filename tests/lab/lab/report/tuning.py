@@ -11,35 +11,37 @@ from typing import NamedTuple
 from lab.model import Row
 from lab.report.names import natural, number, title, with_unit, words
 
-# less than two runs of one experiment may differ
-NOISE = 0.01
+# a smaller difference is of no use, even where it is certain
+LEAST = 0.01
+# the draws' ranges, as peers of a row
+RANGE = ("min", "max", "default-min", "default-max")
 
 HEAD = """# Tuning, with evidence
 
 What each value that `conf/` sets for I/O buys, and what it costs. Generated from the bench's rows `tune.*` (`lab tuning`, see
 [the lab](lab.md)); edit the experiments, not this page.
 
-Each figure was measured twice in one guest, on the model of an eMMC 5.1 with ext4 and 2 GiB: with our value and with the
-kernel's default, all other values as in `conf/`. *gain* is how much better ours is, by the direction that is better for the
-figure; less than 1 % is no difference, two runs may differ by that. Longest waits and `p99` are one draw each: read them
-by their order of magnitude. *Left in memory* is how long a change of those who do not sync can be lost to a power cut.
+Each figure was measured three times with our value and three times with the kernel's default, in turn, in one guest, on
+the model of an eMMC 5.1 with ext4 and 2 GiB, all other values as in `conf/`. Each time is a new device and file system,
+other random numbers, and another moment to begin. The tables show medians, and ranges where the three differ. *gain* is
+how much better our median is, by the direction that is better for the figure; it is *none* where the ranges overlap, and
+below 1 %. *Left in memory* is how long a change of those who do not sync can be lost to a power cut.
 
 | case | what it is |
 |---|---|
 | copy, sync, player | a copy without end; beside it a recorder that syncs each 16 KB, and a player |
 | burst of 150 mb | 150 MB written at once on a board that is quiet: when write() returns |
-| hot pages, overwrite 100 files, rename 4 files a second | a minute of small changes: 64 pages; 100 files; new files renamed |
+| hot pages, overwrite 100 files, rename 4 files a second | for 30 to 60 s small changes: 64 pages; 100 files; new names |
 | data, metadata | one change on a quiet board, until the device is given it |
-| read 1000 files, walk 8000 files, read again 64m | files read once; a tree walked, a file read after a large one |
-| light beside … | random reads of 4 KiB, one at a time, beside a load |
+| read 1000 files, walk 4000 files, read again 64m | files read once; a tree walked, a file read after a large one |
+| light beside … | random reads of 4 KiB, 500 a second, beside a load; times from when each was planned |
 """
 
 # as a reader would say it
 METRICS = {
     "ms": "time", "mbps": "bandwidth", "iops": "IOPS", "written_mb": "written to the device", "risk": "left in memory",
-    "read_max": "longest read", "p50": "median", "max": "longest", "stalls": "stalls",
-    "write_mean": "mean write()", "write_max": "longest write()", "cold": "first time", "warm": "second time",
-    "after": "after a large file was read",
+    "read_max": "longest read of a draw", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
+    "write_mean": "mean write()", "cold": "first time", "warm": "second time", "after": "after a large file was read",
 }  # fmt: skip
 # what rows cannot tell
 NOTES = {
@@ -65,7 +67,10 @@ def render(
     settings: Sequence[Setting | tuple[str, str, str, str, str]],
     tried: Sequence[Setting] = (),
 ) -> str:
-    """The page. Rows are `tune.SETTING.CASE.metric`: `value` is with our setting, the peer `default` without.
+    """The page. Rows are `tune.SETTING.CASE.metric`: `value` is with our setting, the peer `default` without, both medians.
+
+    The peers of RANGE are the ends of what the draws gave; a row without them
+    was measured once.
 
     SETTING is the setting's name, or the name with all but letters and digits
     made `_`, whole or from its last dot or slash on. `tried` are values that
@@ -114,11 +119,13 @@ def render(
 
 
 def gain(row: Row) -> float | None:
-    """How much better than the default, as a share of it; None where that says nothing."""
+    """How much better than the default, as a share of it, 0 where the ranges overlap; None where that says nothing."""
     default = row.peers.get("default")
     if default is None or row.better is None or not (math.isfinite(default) and math.isfinite(row.value)):
         return None
-    if default == row.value:
+    low, high, default_low, default_high = (row.peers.get(p, math.nan) for p in RANGE)
+    # comparisons with what is not known are false
+    if default == row.value or (low <= default_high and default_low <= high):
         return 0.0
     if default == 0:
         return None
@@ -143,22 +150,32 @@ def _slug(name: str) -> str:
 def _table(found: Sequence[tuple[Row, tuple[str, ...]]]) -> str:
     if not found:
         return ""
-    values = sorted({p for r, _ in found for p in r.peers if p != "default"}, key=natural)
+    values = sorted({p for r, _ in found for p in r.peers if p not in ("default", *RANGE)}, key=natural)
     kernels = len({r.kernel for r, _ in found}) > 1
     head = ["case", "figure", *(["kernel"] if kernels else []), "with", "default", *values, "gain"]
     lines = [head, ["---"] * 2 + (["---"] if kernels else []) + ["---:"] * (3 + len(values))]
     for row, rest in found:
         metric = f"{_metric(rest)}, {row.unit}" if row.unit not in ("", _metric(rest)) else _metric(rest)
-        cells = [_title(rest) or "–", metric, *([row.kernel] if kernels else []), number(row.value)]
-        cells += [number(row.peers[p]) if p in row.peers else "–" for p in ("default", *values)]
+        cells = [_title(rest) or "–", metric, *([row.kernel] if kernels else [])]
+        cells += [_ranged(row.value, row, "min", "max")]
+        cells += [_ranged(row.peers.get("default"), row, "default-min", "default-max")]
+        cells += [number(row.peers[p]) if p in row.peers else "–" for p in values]
         lines.append([*cells, _percent(gain(row))])
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n\n"
+
+
+def _ranged(value: float | None, row: Row, low: str, high: str) -> str:
+    """A figure, and its range where there is one."""
+    if value is None:
+        return "–"
+    low_, high_ = (number(row.peers.get(end, value)) for end in (low, high))
+    return number(value) if low_ == high_ else f"{number(value)} ({low_} to {high_})"
 
 
 def _percent(share: float | None) -> str:
     if share is None:
         return "–"
-    return "none" if abs(share) <= NOISE else f"{_rounded(100 * share)} %"
+    return "none" if abs(share) <= LEAST else f"{_rounded(100 * share)} %"
 
 
 def _rounded(percent: float) -> str:
@@ -172,8 +189,8 @@ def _sentence(found: Sequence[tuple[Row, tuple[str, ...]]], most: int | None = N
         return "Not measured."
     gains = [(g, row, rest) for row, rest in found for g in [gain(row)] if g is not None]
     kernels = len({r.kernel for r, _ in found}) > 1
-    buys = sorted((x for x in gains if x[0] > NOISE), key=lambda x: -x[0])
-    costs = sorted((x for x in gains if x[0] < -NOISE), key=lambda x: x[0])
+    buys = sorted((x for x in gains if x[0] > LEAST), key=lambda x: -x[0])
+    costs = sorted((x for x in gains if x[0] < -LEAST), key=lambda x: x[0])
     same = len(gains) - len(buys) - len(costs)
 
     def each(some: Sequence[tuple[float, Row, tuple[str, ...]]]) -> str:
