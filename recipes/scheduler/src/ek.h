@@ -107,6 +107,7 @@ struct ek_group {
 	u64 last_done;		/* ns: last completion, written without lock */
 	u32 think_us;		/* mean from last completion to next request */
 	bool thought;		/* a hold for this group's next request is open */
+	u64 came_bytes;		/* served of it when it last became active */
 
 	struct list_head waiters;	/* submitters that wait for a tag, in order */
 	struct list_head gate;		/* in ek_data.gate while there are waiters */
@@ -158,7 +159,8 @@ struct ek_stash {
 /* How much of one direction may be in the device. Written under ek_data.lock. */
 struct ek_window {
 	u32 beside_kb;		/* KiB of cost, while other groups are active */
-	u32 alone_kb;		/* the same for one that has been alone: EK_SHARED_FOR */
+	u32 alone_kb;		/* the same for one that has been alone for EK_RECENT */
+	u32 light_kb;		/* and while one of them is light */
 	u32 rate;		/* KiB of cost per ms, as last measured; 0: not yet */
 	u32 set_kb;		/* tunable: in force for both, 0: found by measuring */
 	u64 sent_kb;		/* dispatched ever */
@@ -211,7 +213,8 @@ struct ek_data {
 	struct ek_top top;		/* shares of active groups */
 	u32 nr_active;
 	struct ek_group *last_active;	/* that became so last; not to be looked at */
-	unsigned long shared;		/* jiffies: last time that there were two */
+	unsigned long shared;		/* jiffies: last time that there were two, */
+	unsigned long light;		/* and that a light one came: ek_group_came() */
 	u32 nr_queued;			/* in groups */
 	u32 nr_ready;			/* those and @dispatch */
 	unsigned long tick;		/* jiffies of the last look around */

@@ -381,6 +381,8 @@ static void *ek_alloc_data(struct request_queue *q)
 	INIT_LIST_HEAD(&ek->gate);
 	ek->tick = jiffies;
 	ek->sampled = jiffies;
+	ek->shared = jiffies;
+	ek->light = jiffies;
 	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired, HRTIMER_MODE_REL);
 	ek_perf_init(ek);
 	ek_tunables_init(ek);

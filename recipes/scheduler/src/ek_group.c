@@ -71,15 +71,33 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 	g->share_generation = ek->top.generation;
 }
 
-/* for how long a queue counts as shared after it was */
-#define EK_SHARED_FOR	HZ
+/* for how long a group that went is expected back */
+#define EK_RECENT	HZ
 
-/* There are other groups, or were a short time ago. */
-static bool ek_shared(struct ek_data *ek)
+/* so much between two of its comings, at most, is little; bytes */
+#define EK_LITTLE	(1 << 20)
+
+/* @g becomes active: what does that mean for how much may be in the device? */
+static void ek_group_came(struct ek_data *ek, struct ek_group *g)
 {
-	if (ek->nr_active > 1)
+	u64 bytes = g->bytes[0] + g->bytes[1];
+
+	/* two that take turns are never there together */
+	if (ek->nr_active > 1 || ek->last_active != g)
 		ek->shared = jiffies;
-	return time_before(jiffies, ek->shared + EK_SHARED_FOR);
+	ek->last_active = g;
+	if (bytes - g->came_bytes < EK_LITTLE)
+		ek->light = jiffies;
+	g->came_bytes = bytes;
+}
+
+/* What may be in the device while nobody is owed service, in KiB of cost. */
+static u32 ek_window_room(struct ek_data *ek, struct ek_window *w)
+{
+	if (time_after(jiffies, ek->shared + EK_RECENT) && ek->nr_active == 1)
+		return w->alone_kb;
+	return time_after(jiffies, ek->light + EK_RECENT) ? w->beside_kb :
+							    w->light_kb;
 }
 
 /* Without effect on one that is active. */
@@ -92,10 +110,7 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 	g->backlogged = g->queued;
 	g->vtime = ek_later(g->vtime, ek->vnow);
 	ek->nr_active++;
-	/* two that take turns are never there together */
-	if (ek->last_active != g)
-		ek->shared = jiffies;
-	ek->last_active = g;
+	ek_group_came(ek, g);
 	ek_node_join(&ek->top, &g->share_node);
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 	ek_group_get(g);
@@ -108,7 +123,8 @@ static void ek_group_deactivate(struct ek_data *ek, struct ek_group *g)
 	RB_CLEAR_NODE(&g->node);
 	g->active = false;
 	g->thought = false;
-	ek->nr_active--;
+	if (ek->nr_active-- > 1)
+		ek->shared = jiffies;
 	ek_node_leave(&ek->top, &g->share_node);
 	ek_group_put(g);
 }
@@ -563,11 +579,11 @@ again:
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];
 	if (ek->nr_active == 1) {
-		room = ek_shared(ek) ? window->beside_kb : window->alone_kb;
+		room = ek_window_room(ek, window);
 	} else {
 		lead = ek_group_owed(ek, g, &until);
 		if (!lead)
-			room = window->beside_kb;
+			room = ek_window_room(ek, window);
 		else if (flight || ek_done_before(ek, lead))
 			/* what it has inside itself is not ahead of it */
 			room = ek->ahead_kb + lead->request_kb *

@@ -30,7 +30,7 @@ static const struct ek_tunable ek_tunables[] = {
 	 * are pinned for direct I/O (25,600 pages, 7 ms at 1 GHz), nothing else
 	 * can dispatch there.
 	 */
-	EK_TUNABLE(window_us, window_us, 4000, 100, 1000000),
+	EK_TUNABLE(window_us, window_us, 8000, 100, 1000000),
 	/* the bytes that this comes to, in KiB of cost; 0: found by measuring */
 	EK_TUNABLE(split_read_kb, window[0].set_kb, 0, 0, 1 << 20),
 	EK_TUNABLE(split_write_kb, window[1].set_kb, 0, 0, 1 << 20),
@@ -212,9 +212,9 @@ static int ek_groups_show(void *data, struct seq_file *m)
 static void ek_show_window(struct seq_file *m, const char *name,
 			   const struct ek_window *w, u64 now)
 {
-	seq_printf(m, "window_%s %u alone %u rate %u why %s age_ms %llu\n", name,
-		   w->beside_kb, w->alone_kb, w->rate, w->why,
-		   div_u64(now - w->changed, NSEC_PER_MSEC));
+	seq_printf(m, "window_%s %u alone %u light %u rate %u why %s age_ms %llu\n",
+		   name, w->beside_kb, w->alone_kb, w->light_kb, w->rate,
+		   w->why, div_u64(now - w->changed, NSEC_PER_MSEC));
 }
 
 /* Service times that were learned, by size from 512 bytes. */

@@ -8,9 +8,10 @@
  * the pieces small; what bounds the wait is how many of them are let in. So
  * the bytes that a group may have inside are found from the rate at which the
  * device serves them, which is measured whenever it is busy for long enough:
- * @window_us of work while there are other groups or were a short time ago (a
- * reader that comes now and then finds the others alone each time), and four
- * times that for a group that is alone for longer.
+ * @window_us of work while there are other groups or were a short time ago, and
+ * twice that for a group that has been alone for longer. When one of the groups
+ * is light, one that comes now and then for a little, half of it: that one waits
+ * for whatever is in the device when it comes, and heavy ones not at all.
  *
  * Never less than two of the largest requests, one served and one to follow, or
  * what fills a command queue: below that the device idles, and the rate would be
@@ -18,8 +19,10 @@
  */
 #include "ek.h"
 
-/* a group that is alone may have this many times @window_us inside */
-#define EK_ALONE	4
+/* a group that is alone may have this many times @window_us inside, */
+#define EK_ALONE	2
+/* and those that a light one is beside this part of it */
+#define EK_LIGHT	2
 
 /* how long the device must be busy for its rate to count */
 #define EK_SLICE_NS	(16 * NSEC_PER_MSEC)
@@ -34,12 +37,13 @@ static u32 ek_floor_kb(struct ek_data *ek)
 }
 
 static void ek_window_set(struct ek_window *w, u32 kb, u32 alone_kb,
-			  const char *why, u64 now)
+			  u32 light_kb, const char *why, u64 now)
 {
 	if (w->beside_kb != kb)
 		w->changed = now;
 	w->beside_kb = kb;
 	w->alone_kb = alone_kb;
+	w->light_kb = light_kb;
 	w->why = why;
 }
 
@@ -53,11 +57,14 @@ void ek_window_update(struct ek_data *ek, u64 now)
 		u32 kb = ek_window_kb(w->rate, ek->window_us, floor_kb);
 		u32 alone = ek_window_kb(w->rate, EK_ALONE * ek->window_us,
 					 floor_kb);
+		u32 light = ek_window_kb(w->rate, ek->window_us / EK_LIGHT,
+					 floor_kb);
 
 		if (w->set_kb)
-			ek_window_set(w, w->set_kb, w->set_kb, "set", now);
+			ek_window_set(w, w->set_kb, w->set_kb, w->set_kb,
+				      "set", now);
 		else
-			ek_window_set(w, kb, alone,
+			ek_window_set(w, kb, alone, light,
 				      kb > floor_kb ? "rate" : "least",
 				      now);
 	}
