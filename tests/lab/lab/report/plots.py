@@ -202,7 +202,7 @@ class Percentiles:
     # per series (value, share at or below it)
     series: Mapping[str, Sequence[Point]]
     subject: str
-    # with every value known, the curve has steps and no markers
+    # with the whole distribution known, the curve has no markers
     curve: bool = False
 
     # where the maximum is drawn: one nine beyond 99.9 %
