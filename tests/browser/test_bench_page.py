@@ -144,6 +144,18 @@ def test_plots_are_as_wide_as_their_place_and_can_be_read(opened: tuple[Page, st
         assert box["x"] + box["width"] <= window["width"]
 
 
+def test_no_text_of_a_plot_is_cut_off(opened: tuple[Page, str]) -> None:
+    page, _ = opened
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll("svg.plot text")].filter(text => {
+            const box = text.getBBox(), whole = text.ownerSVGElement.viewBox.baseVal;
+            return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 1;
+        }).map(text => text.textContent)"""
+    )
+    assert sorted(set(cut)) == []
+
+
 def test_the_distribution_is_drawn_once_with_a_line_each(opened: tuple[Page, str]) -> None:
     page, _ = opened
     figure = page.locator("figure", has_text="beside, read").filter(has=page.locator("ul.key"))
@@ -157,4 +169,5 @@ def test_what_was_not_judged_stands_out(opened: tuple[Page, str]) -> None:
     page, _ = opened
     item = page.locator(".shapes li.missed")
     assert "Not judged: channel.mixed-90-10.mbps (6.12, none) missing" in item.inner_text()
+    assert "1 could not be judged" in page.locator("#shapes").inner_text()
     assert "1 of 3 reproduced" in page.locator("#shapes").inner_text()

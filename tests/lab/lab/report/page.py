@@ -176,6 +176,7 @@ def _shapes(verdicts: Sequence[Verdict]) -> Markup | None:
     if not verdicts:
         return None
     same = sum(v.reproduced is True for v in verdicts)
+    unjudged = sum(v.reproduced is None for v in verdicts)
     items = [
         el("li",
            el("h3", v.name), el("p", v.claim),
@@ -186,7 +187,11 @@ def _shapes(verdicts: Sequence[Verdict]) -> Markup | None:
     return el(
         "section",
         el("h2", "Shapes of the papers"),
-        el("p", f"{same} of {len(verdicts)} reproduced: the same winner, the same knee."),
+        el(
+            "p",
+            f"{same} of {len(verdicts)} reproduced: the same winner, the same knee."
+            + (f" {unjudged} could not be judged." if unjudged else ""),
+        ),
         el("ul", *items, class_="shapes"),
         id="shapes",
     )
