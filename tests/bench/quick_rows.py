@@ -13,6 +13,8 @@ from pathlib import Path
 SHARES = ("ratio", "total", "total-of-none")
 # without none beside it, there is no share of it
 SHARED = ("ratio", "total")
+# counted each second, where the I/Os are large
+WORST = "ratio-worst-1s"
 PLAYER = ("count", "total_ms", "worst_ms", "read_max_ms", "start_ms", "total")
 WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
 RECORDS = ("min", "avg", "p25", "p50", "p75", "p9999", "late", "lost", "woken-late", "durable-max", "max")
@@ -36,15 +38,15 @@ QUICK: dict[str, tuple[str, ...]] = {
         "g1.over-mq-deadline", "g64.over-mq-deadline", "growth",
     ),
     "cost.read.cpu2": ("instructions", "added", "iops"),
-    "fair.read.100m.qd1.depth1": SHARED,
-    "fair.read.100m.qd1.depth64": SHARES,
+    "fair.read.100m.qd1.depth1": (*SHARED, WORST),
+    "fair.read.100m.qd1.depth64": (*SHARES, WORST),
     "fair.read.1m.qd1.depth1": SHARED,
     "fair.read.1m.qd1.depth64": SHARED,
     "fair.read.30m.qd1.depth64": SHARED,
     "fair.shares.3-2-2-1": (*(f"share-{g}" for g in "abcd"), "total", "total-of-none"),
     "fair.small.read.4k.qd32": SHARES,
-    "fair.write.100m.qd1.depth1": SHARED,
-    "fair.write.100m.qd1.depth64": SHARES,
+    "fair.write.100m.qd1.depth1": (*SHARED, WORST),
+    "fair.write.100m.qd1.depth64": (*SHARES, WORST),
     "fair.write.8m.qd1.depth1": SHARED,
     "fair.write.8m.qd1.depth64": SHARED,
     "latency.beside.read": ("p50", "p90", "p99", "p999", "max", "n", "alone-p50", "one-512k"),
