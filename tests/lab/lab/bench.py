@@ -8,19 +8,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lab import experiments, peers, settings
+from lab import experiments, peers, provenance, settings
 from lab.experiments import tune
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
 from lab.report import compare as comparison
 from lab.report import page
 from lab.report import tuning as tuning_page
-from lab.report.rows import Rows
+from lab.report.rows import Wanted
+from lab.report.verdict import Verdict
+from lab.report.verdict import judge as judge_shapes
 from lab.runner import Job, Result, run_all
+
+# what each row of results.json says of where it comes from, beside the row itself
+ORIGIN = ("release", "revision", "qemu", "made")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -42,18 +47,22 @@ def row(job: Job, f: Figure) -> Row:
     )  # fmt: skip
 
 
+def first(e: Experiment, subject: str | None) -> str:
+    """Whose figures the rows carry: `subject` takes the place of evenkeel where that is the experiment's."""
+    return subject if subject and e.subject == "evenkeel" else e.subject
+
+
 def plan(
     chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None
 ) -> list[Job]:
-    """All jobs. `subject` takes the place of evenkeel where that is an experiment's subject."""
+    """All jobs."""
     jobs: dict[str, Job] = {}
     for e in chosen:
         if (quick and not e.quick) or (e.deep and not deep):
             continue
-        first = subject if subject and e.subject == "evenkeel" else e.subject
         for kernel in e.kernels[:1] if quick else e.kernels:
             beside = e.quick_peers if quick else e.peers if kernel == e.kernels[0] else e.later_peers
-            for scheduler in (first, *beside):
+            for scheduler in (first(e, subject), *beside):
                 job = Job(e, kernel, scheduler)
                 jobs.setdefault(job.name, job)
     return list(jobs.values())
@@ -65,11 +74,10 @@ def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
     shares: dict[tuple[str, str], tuple[str, float]] = {}
     others: dict[tuple[str, str], dict[str, float]] = {}
     for result in results:
-        e = result.job.experiment
-        first = subject if subject and e.subject == "evenkeel" else e.subject
+        promised = first(result.job.experiment, subject)
         for f in result.figures():
             r = row(result.job, f)
-            if result.job.scheduler == first:
+            if result.job.scheduler == promised:
                 own[r.id, r.kernel] = r
                 if f.share_of:
                     shares[r.id, r.kernel] = f.share_of
@@ -102,7 +110,7 @@ def read(path: Path | str) -> list[Row]:
         raise LabError(f"{path} is not JSON: {error}") from error
     if not isinstance(listed, list):
         raise LabError(f"{path} is not a list of rows")
-    return [Row.from_json(r) for r in listed]
+    return [Row.from_json({k: v for k, v in r.items() if k not in ORIGIN}) for r in listed]
 
 
 def compare(before: str, after: str) -> int:
@@ -124,13 +132,71 @@ def tuning(results: str) -> str:
     return tuning_page.render(rows, settings.read(), tried)
 
 
-def write(out: Path, rows: Sequence[Row], meta: Mapping[str, str]) -> None:
-    """results.json, shapes.json and index.html. Raises LabError when the disk refuses."""
-    verdicts = [v for shape in experiments.shapes() if (v := shape(Rows(rows))) is not None]
+def distributions(results: Sequence[Result], subject: str | None = None) -> page.Curves:
+    """Of the experiments that have them, by case and kernel: the subject's first. Raises LabError."""
+    found: dict[tuple[str, str], dict[str, Sequence[tuple[float, float]]]] = {}
+    # stable, so that peers stay in the order of the plan
+    for result in sorted(results, key=lambda r: r.job.scheduler != first(r.job.experiment, subject)):
+        for case, points in _curves(result).items():
+            found.setdefault((case, result.job.kernel), {})[result.job.scheduler] = points
+    return found
+
+
+def _curves(result: Result) -> dict[str, list[tuple[float, float]]]:
+    if result.job.experiment.curves is None:
+        return {}
+    try:
+        return result.job.experiment.curves(result.output)
+    except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+        raise LabError(f"{result.job.name}: the guest's distributions cannot be read: {error!r}") from error
+
+
+def checked(outcome: Result | LabError) -> Result | LabError:
+    """A result from which all can be read, and of the kernel that was asked for; else the error."""
+    if isinstance(outcome, LabError):
+        return outcome
+    try:
+        provenance.release(outcome)
+        outcome.figures()
+        _curves(outcome)
+    except LabError as error:
+        return error
+    return outcome
+
+
+def expected(jobs: Iterable[Job], known: Iterable[str]) -> Callable[[Wanted], bool]:
+    """Was this value to be measured by these jobs? What no experiment writes is expected, so that it is noticed."""
+    planned = {(j.experiment.name, j.kernel, j.scheduler) for j in jobs}
+    some = {(name, kernel) for name, kernel, _ in planned}
+    names = sorted(known, key=len, reverse=True)
+
+    def check(wanted: Wanted) -> bool:
+        owner = next((n for n in names if wanted.id.startswith(f"{n}.")), None)
+        if owner is None:
+            return True
+        if wanted.scheduler is None:
+            return (owner, wanted.kernel) in some
+        return (owner, wanted.kernel, wanted.scheduler) in planned
+
+    return check
+
+
+def write(
+    out: Path, rows: Sequence[Row], meta: Mapping[str, str], *, origin: Mapping[str, str],
+    releases: Mapping[str, str], verdicts: Sequence[Verdict], curves: page.Curves,
+) -> None:  # fmt: skip
+    """results.json, shapes.json, curves.json and index.html.
+
+    `releases` are what guests reported as their kernel, by the version that was asked for.
+    Raises LabError when the disk refuses.
+    """
+    listed = [{**r.as_json(), "release": releases.get(r.kernel), **origin} for r in rows]
+    drawn = [{"case": c, "kernel": k, "unit": "us", "curves": known} for (c, k), known in curves.items()]
     texts = {
-        "results.json": json.dumps([r.as_json() for r in rows], indent=1) + "\n",
+        "results.json": json.dumps(listed, indent=1) + "\n",
         "shapes.json": json.dumps([asdict(v) for v in verdicts], indent=1) + "\n",
-        "index.html": page.render(rows, title="Evenkeel bench", meta=meta, verdicts=verdicts),
+        "curves.json": json.dumps(drawn) + "\n",
+        "index.html": page.render(rows, title="Evenkeel bench", meta=meta, verdicts=verdicts, curves=curves),
     }
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -140,12 +206,10 @@ def write(out: Path, rows: Sequence[Row], meta: Mapping[str, str]) -> None:
             part.replace(out / name)
     except OSError as error:
         raise LabError(f"cannot write to {out}: {error.strerror}") from error
-    for v in verdicts:
-        print(f"{'reproduced' if v.reproduced else 'NOT reproduced'}: {v.name}: {v.claim}: {v.why}")
 
 
 def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
-    """Run what is asked for. 0: every row is there and none that must hold is missed."""
+    """Run what is asked for. 0: all is measured and judged, and no target that must hold is missed."""
     begin = time.monotonic()
     lab, subject = peers.lab(args)
     chosen = experiments.matching(known, args.only) if args.only else list(known.values())
@@ -159,31 +223,50 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         flush=True,
     )
     failed: list[LabError] = []
+    # jobs whose result can be used, with the kernel that the guest reported
+    sound: dict[str, str | None] = {}
     count = 0
     guest_seconds = 0.0
 
     def done(job: Job, outcome: Result | LabError) -> None:
         nonlocal count, guest_seconds
         count += 1
+        outcome = checked(outcome)
         if isinstance(outcome, LabError):
             failed.append(outcome)
             print(f"[{count}/{len(jobs)}] lab: {outcome}", flush=True)
             return
+        sound[job.name] = provenance.release(outcome)
         guest_seconds += outcome.seconds
         what = "kept" if outcome.cached else f"{outcome.seconds:.0f} s"
         print(f"[{count}/{len(jobs)}] {job.name}: {what}", flush=True)
 
-    results = run_all(lab, jobs, done, args.parallel)
+    results = [r for r in run_all(lab, jobs, done, args.parallel) if r.job.name in sound]
     rows = merge(results, subject)
+    curves = distributions(results, subject)
+    verdicts, left_out = judge_shapes(experiments.shapes(), rows, expected(jobs, known))
+    origin = {
+        "revision": provenance.revision(),
+        "qemu": provenance.emulator(),
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    ran = {j.kernel: release for j in jobs if (release := sound.get(j.name))}
     meta = {
-        "made": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        **origin,
         "part": "quick" if args.quick else "deep" if args.deep else "full",
         "guests": f"{len(results)} of {len(jobs)}",
-        "guest time": f"{guest_seconds / 60:.0f} min of host CPU",
-        "kernels": ", ".join(sorted({r.kernel for r in rows})),
+        "guests ran for": f"{guest_seconds / 60:.1f} min in all",
+        "kernels": ", ".join(sorted({ran.get(r.kernel, r.kernel) for r in rows})),
         "cores": str(os.cpu_count()),
     }
-    write(args.out, rows, meta)
+    write(args.out, rows, meta, origin=origin, releases=ran, verdicts=verdicts, curves=curves)
+    for v in verdicts:
+        print(
+            f"{v.word}: {v.name}: {v.claim}: {v.why}", file=sys.stderr if v.reproduced is None else sys.stdout
+        )
+    if left_out:
+        print(f"left out, as their experiments are no part of this run: {', '.join(left_out)}")
+    unjudged = sum(v.reproduced is None for v in verdicts)
     held, missed, still = judge(rows)
     for r in still:
         print(f"open: {r.id} ({r.kernel}): {r.value} {r.unit}, target {r.target}")
@@ -194,7 +277,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         )
     print(
         f"{len(rows)} rows; targets: {len(held)} held, {len(missed)} missed, {len(still)} open;"
-        f" {len(failed)} of {len(jobs)} guests failed; {(time.monotonic() - begin) / 60:.1f} min"
-        f" ({guest_seconds / 60:.0f} min of guests); {args.out}/index.html"
+        f" {len(failed)} of {len(jobs)} guests failed, {unjudged} of {len(verdicts)} shapes not judged;"
+        f" {(time.monotonic() - begin) / 60:.1f} min (guests ran for {guest_seconds / 60:.1f}); {args.out}/index.html"
     )
-    return 1 if failed or missed else 0
+    return 1 if failed or missed or unjudged else 0

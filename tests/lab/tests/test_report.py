@@ -171,7 +171,9 @@ def test_names_are_escaped_wherever_they_appear() -> None:
         *(row(f"latency.{bad}.{p}", 1, subject=bad, peers={bad + "3": 2}) for p in ("p50", "p90", "max")),
     ]
     tree = drawn(
-        rows, [Verdict(bad, bad, False, bad)], curves={f"latency.{bad}": {bad: [(1.0, 0.5), (2.0, 1.0)]}}
+        rows,
+        [Verdict(bad, bad, False, bad)],
+        curves={(f"latency.{bad}", bad): {bad: [(1.0, 0.5), (2.0, 1.0)]}},
     )
     assert bad in "".join(tree.text)
 
@@ -464,8 +466,9 @@ def test_rows_of_one_file_only_are_named() -> None:
     )
     assert "only before: gone.x 1\n" in text
     assert "only after: new.x 3\n" in text
-    assert text.endswith("1 figure compared: 0 worse, 0 better, 0 changed otherwise, 1 within 1 %\n")
-    assert regressions == []
+    assert text.endswith("1 figure compared: 0 worse, 0 better, 0 changed otherwise, 1 within 1 %, 1 gone\n")
+    # who drops a figure is to say so
+    assert regressions == ["gone.x"]
 
 
 def test_figures_of_different_kernels_are_not_mixed() -> None:
@@ -487,5 +490,5 @@ def test_another_unit_is_no_regression() -> None:
 
 def test_nothing_to_compare() -> None:
     text, regressions = compare.render([], [])
-    assert text == "0 figures compared: 0 worse, 0 better, 0 changed otherwise, 0 within 1 %\n"
+    assert text == "0 figures compared: 0 worse, 0 better, 0 changed otherwise, 0 within 1 %, 0 gone\n"
     assert regressions == []

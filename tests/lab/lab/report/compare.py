@@ -16,11 +16,12 @@ Key = tuple[str, str]
 
 
 def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]:
-    """(text for a terminal, ids of the figures that became worse).
+    """(text for a terminal, ids of the figures that became worse or are gone).
 
     A figure is compared with that of the same id and kernel. Worse is: by
     more than 1 % in the wrong direction, further outside the range that is its
     target, no longer a number, or a target that held and does not any more.
+    A figure of `before` that `after` lacks is as bad: who drops a row shall say so.
     """
     old, new = _by_key(before), _by_key(after)
     kernels = len({k for _, k in (*old, *new)}) > 1
@@ -48,14 +49,16 @@ def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]
     for heading, here, there in (("only before", old, new), ("only after", new, old)):
         alone = sorted((k for k in here if k not in there), key=lambda k: (natural(k[0]), natural(k[1])))
         lines += [f"{heading}: {_name(k, kernels)} {_suffix(here[k])}".rstrip() for k in alone]
+    worse = len(regressions)
+    gone = [k[0] for k in old if k not in new]
     better = sum(c[4] == "better" for c in changed)
     figures = "1 figure" if len(order) == 1 else f"{len(order)} figures"
     lines.append(
-        f"{figures} compared: {len(regressions)} worse, {better} better, "
-        f"{len(changed) - len(regressions) - better} changed otherwise, "
-        f"{len(order) - len(changed)} within 1 %"
+        f"{figures} compared: {worse} worse, {better} better, "
+        f"{len(changed) - worse - better} changed otherwise, "
+        f"{len(order) - len(changed)} within 1 %, {len(gone)} gone"
     )
-    return "\n".join(lines) + "\n", regressions
+    return "\n".join(lines) + "\n", [*regressions, *gone]
 
 
 def relative(was: float, now: float) -> float | None:

@@ -15,9 +15,10 @@ from lab.report.names import Name, natural, number, state, with_unit
 from lab.report.plots import Bars, Lines, Palette, Percentiles, Point, key
 from lab.report.verdict import Verdict
 
-# distribution of one case, per scheduler (value, share at or below it); the
-# key is the row's id without its metric, e.g. "latency.read.qd1"
-Curves = Mapping[str, Mapping[str, Sequence[Point]]]
+# distributions by case and kernel: per scheduler, the subject's first, (µs,
+# share at or below it); the case is a row's id without its metric, e.g.
+# "latency.read.qd1"
+Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Point]]]
 
 # parameters that a plot may run along when no size does, from three values on
 SWEPT = ("cap", "nr", "tags")
@@ -35,6 +36,12 @@ STATES = (
     ("open", "open", "targets still to be reached"),
     ("ok", "held", "targets met"),
 )
+# what is said of a paper's shape, and how it looks
+VERDICTS = {
+    True: ("✓ Reproduced. ", "ok"),
+    False: ("✗ Not reproduced. ", "open"),
+    None: ("✗ Not judged: ", "missed"),
+}
 SIGNS = {"ok": "✓", "missed": "✗", "open": "○", "": ""}
 
 
@@ -91,7 +98,7 @@ def _first_subject(rows: Sequence[Row]) -> Callable[[Row], tuple[object, ...]]:
 
 
 def _of_topic(curves: Curves, topic: str) -> Curves:
-    return {k: v for k, v in curves.items() if k.split(".")[0] == topic}
+    return {(case, kernel): v for (case, kernel), v in curves.items() if case.split(".")[0] == topic}
 
 
 def _meta(meta: Mapping[str, str]) -> Markup | None:
@@ -168,18 +175,23 @@ def _list(css: str, heading: str, rows: Sequence[Row]) -> Markup | None:
 def _shapes(verdicts: Sequence[Verdict]) -> Markup | None:
     if not verdicts:
         return None
-    same = sum(v.reproduced for v in verdicts)
+    same = sum(v.reproduced is True for v in verdicts)
+    unjudged = sum(v.reproduced is None for v in verdicts)
     items = [
         el("li",
            el("h3", v.name), el("p", v.claim),
-           el("p", el("b", "✓ Reproduced. " if v.reproduced else "✗ Not reproduced. "), v.why),
-           class_="ok" if v.reproduced else "open")
+           el("p", el("b", VERDICTS[v.reproduced][0]), v.why),
+           class_=VERDICTS[v.reproduced][1])
         for v in verdicts
     ]  # fmt: skip
     return el(
         "section",
         el("h2", "Shapes of the papers"),
-        el("p", f"{same} of {len(verdicts)} reproduced: the same winner, the same knee."),
+        el(
+            "p",
+            f"{same} of {len(verdicts)} reproduced: the same winner, the same knee."
+            + (f" {unjudged} could not be judged." if unjudged else ""),
+        ),
         el("ul", *items, class_="shapes"),
         id="shapes",
     )
@@ -263,30 +275,37 @@ def _percentile_plots(rows: Sequence[Row], plots: _Plots, palette: Palette, curv
         if names.percentile(name.metric) is not None:
             cases.setdefault((row.kernel, row.subject, name.topic, name.case, row.unit), []).append(row)
     drawn: set[int] = set()
-    for (kernel, subject, _, case, unit), several in cases.items():
-        if len(several) < FEWEST_PERCENTILES:
+    told = dict(curves)
+    for (kernel, subject, topic, case, unit), several in cases.items():
+        known = told.pop((".".join((topic, *case)), kernel), None)
+        if known is None and len(several) < FEWEST_PERCENTILES:
             continue
-        series: dict[str, list[Point]] = {}
-        for row in several:
-            share = names.percentile(Name.of(row).metric)
-            assert share is not None
-            for system, value in _values(row).items():
-                if math.isfinite(value):
-                    series.setdefault(system, []).append((value, share))
-            drawn.add(id(row))
+        drawn |= {id(row) for row in several}
         heading = names.title(case) or "latency"
-        note = _note(several, kernel)
+        series = known if known is not None else _joined(several)
         legend = key(_systems(series, subject), palette, subject)
-        plot = Percentiles(f"{heading}, {kernel}", unit, series, subject).draw(palette)
+        title = f"{heading}, {kernel}"
+        plot = Percentiles(title, unit, series, subject, curve=known is not None).draw(palette)
+        note = _note(several, kernel)
         plots.percentiles.append(_figure(plot, heading, note, _worst(several), legend))
-    for name_, known in curves.items():
+    for (name_, kernel), known in told.items():
         heading = names.title(tuple(name_.split(".")[1:])) or name_
         subject = next(iter(known), "")
-        plot = Percentiles(heading, "µs", known, subject, curve=True).draw(palette)
-        plots.percentiles.append(
-            _figure(plot, heading, "every value", "", key(list(known), palette, subject))
-        )
+        plot = Percentiles(f"{heading}, {kernel}", "µs", known, subject, curve=True).draw(palette)
+        plots.percentiles.append(_figure(plot, heading, kernel, "", key(list(known), palette, subject)))
     return [r for r in rows if id(r) not in drawn]
+
+
+def _joined(rows: Sequence[Row]) -> dict[str, list[Point]]:
+    """The percentiles of a case as points, per system."""
+    series: dict[str, list[Point]] = {}
+    for row in rows:
+        share = names.percentile(Name.of(row).metric)
+        assert share is not None
+        for system, value in _values(row).items():
+            if math.isfinite(value):
+                series.setdefault(system, []).append((value, share))
+    return series
 
 
 def _systems(series: Mapping[str, object], subject: str) -> list[str]:

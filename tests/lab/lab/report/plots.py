@@ -202,7 +202,7 @@ class Percentiles:
     # per series (value, share at or below it)
     series: Mapping[str, Sequence[Point]]
     subject: str
-    # with every value known, the curve has steps and no markers
+    # with the whole distribution known, the curve has no markers
     curve: bool = False
 
     # where the maximum is drawn: one nine beyond 99.9 %
@@ -231,7 +231,14 @@ class Percentiles:
             x = to_x(tick)
             drawn += [
                 el("line", class_="grid", x1=x, x2=x, y1=top, y2=bottom),
-                el("text", number(tick), class_="tick", x=x, y=bottom + 15, text_anchor="middle"),
+                el(
+                    "text",
+                    number(tick),
+                    class_="tick",
+                    x=_inside(x, number(tick)),
+                    y=bottom + 15,
+                    text_anchor="middle",
+                ),
             ]
         axis = f"latency, {self.unit}" if self.unit else "latency"
         drawn += [
@@ -371,6 +378,11 @@ def _svg(height: int, title: str, description: str, drawn: Sequence[Markup]) -> 
         "svg", el("title", title), el("desc", description), *drawn,
         viewBox=f"0 0 {WIDTH} {height}", role="img", class_="plot",
     )  # fmt: skip
+
+
+def _inside(x: float, text: str) -> float:
+    """Where the middle of a text is to be so that it ends within the plot."""
+    return min(x, WIDTH - len(text) * LETTER / 2)
 
 
 def _polyline(points: Sequence[Point]) -> str:

@@ -4,25 +4,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from lab.model import Row
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A value that was asked for; `scheduler` None is the row's subject."""
+
+    id: str
+    kernel: str
+    scheduler: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} ({', '.join(filter(None, (self.kernel, self.scheduler)))})"
+
+
 class Rows:
-    """Look-up of measured values; None stands for what was not measured."""
+    """Look-up of measured values; None stands for what was not measured, which `missing` then has."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows: Mapping[tuple[str, str], Row] = {(r.id, r.kernel): r for r in rows}
+        self.missing: list[Wanted] = []
 
     def row(self, id_: str, kernel: str = "6.12") -> Row | None:
-        return self._rows.get((id_, kernel))
+        found = self._rows.get((id_, kernel))
+        if found is None:
+            self.missing.append(Wanted(id_, kernel))
+        return found
 
     def value(self, id_: str, scheduler: str | None = None, kernel: str = "6.12") -> float | None:
         """The subject's value, or that of the scheduler named."""
-        row = self.row(id_, kernel)
-        if row is None:
-            return None
-        return row.value if scheduler in (None, row.subject) else row.peers.get(scheduler or "")
+        row = self._rows.get((id_, kernel))
+        if row is not None and scheduler in (None, row.subject):
+            return row.value
+        found = None if row is None else row.peers.get(scheduler or "")
+        if found is None:
+            self.missing.append(Wanted(id_, kernel, scheduler))
+        return found
 
     def by_size(self, pattern: str, sizes: Iterable[int], kernel: str = "6.12") -> dict[int, float] | None:
         """Values of ids that differ by a size; None when one is missing."""

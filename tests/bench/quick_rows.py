@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the quick bench: what each experiment in it is to write, no more and no less.
+
+This is the one place that says so. An experiment that becomes quick, or a
+figure that is added or dropped, is declared here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+SHARES = ("ratio", "total", "total-of-none")
+# without none beside it, there is no share of it
+SHARED = ("ratio", "total")
+# counted each second, where the I/Os are large
+WORST = "ratio-worst-1s"
+PLAYER = ("count", "total_ms", "worst_ms", "read_max_ms", "start_ms", "total")
+WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
+RECORDS = ("min", "avg", "p25", "p50", "p75", "p9999", "late", "lost", "woken-late", "durable-max", "max")
+WRITEBACK = ("sync.p50", "sync.mean", "player.stalls", "player.read_max", "copy.mbps", "burst-of-150-mb.ms")
+
+# what each model cites, and that its times add up
+_CITED = tomllib.loads((Path(__file__).parents[1] / "flashsim/figures.toml").read_text())
+_CALIBRATED = {
+    f"calibrate.{preset}": (*metrics, "unexplained")
+    for preset, metrics in _CITED.items() if preset != "source"
+}  # fmt: skip
+
+QUICK: dict[str, tuple[str, ...]] = {
+    **_CALIBRATED,
+    "channel.mixed-90-10": (
+        "mbps", "mean_us", "gain_pct", "latency_pct", "read_mean_us", "write_mean_us", "read_latency_pct",
+        "write_latency_pct",
+    ),
+    "cost.read": (
+        *(f"g{g}.{metric}" for g in (1, 4, 16, 64) for metric in ("instructions", "added", "iops")),
+        "g1.over-mq-deadline", "g64.over-mq-deadline", "growth",
+    ),
+    "cost.read.cpu2": ("instructions", "added", "iops"),
+    "fair.read.100m.qd1.depth1": (*SHARED, WORST),
+    "fair.read.100m.qd1.depth64": (*SHARES, WORST),
+    "fair.read.1m.qd1.depth1": SHARED,
+    "fair.read.1m.qd1.depth64": SHARED,
+    "fair.read.30m.qd1.depth64": SHARED,
+    "fair.shares.3-2-2-1": (*(f"share-{g}" for g in "abcd"), "total", "total-of-none"),
+    "fair.small.read.4k.qd32": SHARES,
+    "fair.write.100m.qd1.depth1": (*SHARED, WORST),
+    "fair.write.100m.qd1.depth64": (*SHARES, WORST),
+    "fair.write.8m.qd1.depth1": SHARED,
+    "fair.write.8m.qd1.depth64": SHARED,
+    "latency.beside.read": ("p50", "p90", "p99", "p999", "max", "n", "alone-p50", "one-512k"),
+    "rec.base.all": WRITES,
+    "rec.base.all-bgall": WRITES,
+    "rec.base.none": WRITES,
+    "rec.ek.bgall": (*RECORDS, "quiet-max", "times-quiet"),
+    "rec.ek.quiet": (*RECORDS, "spread"),
+    "regulate.curve": tuple(f"cap{cap}.{metric}" for cap in (1, 2, 4, 5, 6, 7, 8) for metric in ("iops", "mean_us")),
+    "scale.2cpu": ("iops", "ratio"),
+    "stall.buffered.write.100m": PLAYER,
+    "stall.direct.read.100m": PLAYER,
+    "tune.dirty_bytes": tuple(
+        f"{metric}{of}" for metric in WRITEBACK
+        for of in ("", "-min", "-max", "-default", "-default-min", "-default-max")
+    ),
+}  # fmt: skip

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `lab run` ends with. No guest is booted here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import lab.__main__ as cli
+from lab.model import Experiment, Figure, LabError, Output
+from lab.runner import Job, Lab, Result
+
+
+def figures(out: Output) -> list[Figure]:
+    ratio = float(out.results["ratio"])
+    return [Figure("ratio", ratio, target=(1.9, 2.1), must=True), Figure("hoped", ratio, target=(1.9, 2.1))]
+
+
+MINE = Experiment("fair.mine", "for tests", ":", figures)
+
+
+def ended(
+    monkeypatch: pytest.MonkeyPatch, ratios: dict[str, float], *options: str, kernel: str = "6.12.9"
+) -> int:
+    def run_all(
+        _: Lab,
+        jobs: Sequence[Job],
+        done: Callable[[Job, Result | LabError], None],
+        parallel: int | None = None,
+    ) -> list[Result]:
+        for job in jobs:
+            report = {"ratio": str(ratios[job.scheduler]), "kernel": kernel}
+            done(job, Result(job, Output(report), 1.0, False))
+        return []
+
+    monkeypatch.setattr(cli, "run_all", run_all)
+    monkeypatch.setattr(cli.experiments, "load", lambda: {MINE.name: MINE})
+    monkeypatch.setattr(sys, "argv", ["lab", "run", MINE.name, *options])
+    return cli.main()
+
+
+@pytest.mark.parametrize(("ratio", "code"), [(2.0, 0), (1.5, 1)])
+def test_a_missed_promise_fails_a_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ratio: float, code: int
+) -> None:
+    assert ended(monkeypatch, {"evenkeel": ratio}) == code
+    printed = capsys.readouterr().out
+    # only of what is promised
+    assert printed.count("MISSED") == code
+    assert printed.count("open") == code
+
+
+def test_nobody_promised_anything_of_a_peer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peers = ("--scheduler", "evenkeel", "--scheduler", "bfq")
+    assert ended(monkeypatch, {"evenkeel": 2.0, "bfq": 1.1}, *peers) == 0
+    assert "MISSED" not in capsys.readouterr().out
+
+
+def test_a_guest_with_another_kernel_fails_a_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, {"evenkeel": 2.0}, kernel="6.1.9") == 1
+    assert capsys.readouterr().err.startswith(
+        "lab: fair.mine-6.12-evenkeel: kernel 6.12 was asked for, 6.1.9 "
+    )

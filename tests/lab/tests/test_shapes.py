@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A paper's shape that cannot be judged: left out where its experiments were, a failure where they were not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import bench, experiments, provenance
+from lab.model import Experiment, Figure, LabError, Output, Row
+from lab.report.rows import Rows, Wanted
+from lab.report.verdict import Verdict, judge
+from lab.runner import Job, Result
+
+
+def shape_order(rows: Rows) -> Verdict | None:
+    """The paper's order."""
+    a, b = rows.value("channel.mine.mbps"), rows.value("channel.mine.mbps", "none")
+    if a is None or b is None:
+        return None
+    return Verdict("S4", "none wins", b > a, f"{a} and {b}")
+
+
+def figures(out: Output) -> list[Figure]:
+    return [Figure("mbps", float(out.results["mbps"]))]
+
+
+MINE = Experiment("channel.mine", "for tests", ":", figures)
+OTHER = Experiment("channel.mine.other", "for tests", ":", figures)
+KNOWN = {e.name: e for e in (MINE, OTHER)}
+
+
+def measured(*schedulers: str) -> list[Row]:
+    return bench.merge([Result(Job(MINE, "6.12", s), Output({"mbps": "90"}), 1.0, False) for s in schedulers])
+
+
+def judged(rows: list[Row], jobs: list[Job]) -> tuple[list[Verdict], list[str]]:
+    return judge([shape_order], rows, bench.expected(jobs, KNOWN))
+
+
+OURS, NONE = Job(MINE, "6.12", "evenkeel"), Job(MINE, "6.12", "none")
+
+
+def test_with_all_rows_it_is_judged() -> None:
+    (verdict,), left_out = judged(measured("evenkeel", "none"), [OURS, NONE])
+    assert (verdict.reproduced, verdict.word, left_out) == (False, "NOT reproduced", [])
+
+
+def test_a_peer_that_failed_is_named() -> None:
+    (verdict,), left_out = judged(measured("evenkeel"), [OURS, NONE])
+    assert (verdict.reproduced, verdict.word, left_out) == (None, "NOT JUDGED", [])
+    assert verdict.claim == "The paper's order."
+    assert verdict.why == "channel.mine.mbps (6.12, none) missing"
+
+
+def test_a_subject_that_failed_is_named() -> None:
+    (verdict,), _ = judged([], [OURS])
+    assert verdict.why == "channel.mine.mbps (6.12) missing"
+
+
+@pytest.mark.parametrize("jobs", [[], [Job(OTHER, "6.12", "none")], [Job(MINE, "7.3", "none")]])
+def test_what_was_not_to_be_measured_is_left_out(jobs: list[Job]) -> None:
+    verdicts, left_out = judged([], jobs)
+    assert verdicts == []
+    assert [name.split()[-1] for name in left_out] == ["order"]
+
+
+def test_a_peer_that_was_not_to_be_measured_is_left_out() -> None:
+    assert judged(measured("evenkeel"), [OURS])[0] == []
+
+
+def test_a_row_that_no_experiment_writes_is_a_defect() -> None:
+    assert bench.expected([], KNOWN)(Wanted("channel.mien.mbps", "6.12"))
+    assert not bench.expected([], KNOWN)(Wanted("channel.mine.mbps", "6.12"))
+
+
+def test_a_shape_that_gives_up_without_missing_a_row_is_a_defect() -> None:
+    (verdict,), _ = judge([lambda _: None], [], bench.expected([], KNOWN))
+    assert verdict.reproduced is None
+
+
+def test_every_shape_of_the_full_bench_is_to_be_judged() -> None:
+    """Of no row, each says which it lacks; and the full plan has all of them, each from an experiment."""
+    known = experiments.load()
+    jobs = bench.plan(known.values(), quick=False)
+    verdicts, left_out = judge(experiments.shapes(), [], bench.expected(jobs, known))
+    assert left_out == []
+    assert {v.reproduced for v in verdicts} == {None}
+    assert len(verdicts) == len(experiments.shapes())
+    for shape in experiments.shapes():
+        rows = Rows([])
+        shape(rows)
+        for wanted in rows.missing:
+            assert any(wanted.id.startswith(f"{name}.") for name in known), f"no experiment writes {wanted}"
+
+
+# --- what the rows were measured with ---
+
+
+@pytest.mark.parametrize("said", ["6.12.117-evenkeel", "6.12", "6.12-rc1\n", None])
+def test_the_kernel_that_ran_is_the_one_asked_for(said: str | None) -> None:
+    found = provenance.release(Result(OURS, Output({"kernel": said} if said else {}), 1.0, False))
+    assert found == (said and said.strip())
+
+
+@pytest.mark.parametrize("said", ["6.1.12", "6.120.1", "7.3.4-evenkeel", ""])
+def test_another_kernel_is_no_result(said: str) -> None:
+    result = Result(OURS, Output({"kernel": said, "mbps": "90"}), 1.0, False)
+    with pytest.raises(LabError, match=r"^channel\.mine-6\.12-evenkeel: kernel 6\.12 was asked for, "):
+        provenance.release(result)
+    assert isinstance(bench.checked(result), LabError)
+
+
+def test_rows_say_where_they_come_from_and_are_read_again(tmp_path: Path) -> None:
+    rows = measured("evenkeel", "none")
+    origin = {"revision": "abc-dirty", "qemu": "10.0.8", "made": "2026-01-01T00:00:00Z"}
+    bench.write(tmp_path, rows, origin, origin=origin, releases={"6.12": "6.12.9"}, verdicts=[], curves={})
+    (listed,) = json.loads((tmp_path / "results.json").read_text())
+    assert {k: listed[k] for k in bench.ORIGIN} == {"release": "6.12.9", **origin}
+    assert bench.read(tmp_path / "results.json") == rows
+    text = (tmp_path / "index.html").read_text()
+    assert all(v in text for v in origin.values())
+
+
+# --- distributions ---
+
+
+def test_distributions_are_by_case_and_kernel_with_the_subject_first() -> None:
+    def curves(out: Output) -> dict[str, list[tuple[float, float]]]:
+        return {"latency.mine": [(float(out.results["us"]), 1.0)]}
+
+    e = Experiment("latency.mine", "", ":", lambda _: [], curves=curves)
+    results = [
+        Result(Job(e, kernel, s), Output({"us": us}), 1.0, False)
+        for kernel, s, us in (("6.12", "none", "3"), ("6.12", "evenkeel", "1"), ("7.3", "evenkeel", "2"))
+    ]
+    found = bench.distributions(results)
+    assert found == {
+        ("latency.mine", "6.12"): {"evenkeel": [(1, 1)], "none": [(3, 1)]},
+        ("latency.mine", "7.3"): {"evenkeel": [(2, 1)]},
+    }
+    assert next(iter(found["latency.mine", "6.12"])) == "evenkeel"
+    bad = bench.checked(Result(Job(e, "6.12", "none"), Output({}), 1.0, False))
+    assert str(bad).startswith("latency.mine-6.12-none: the guest's distributions cannot be read: KeyError")
