@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -76,6 +77,24 @@ def test_channel_compares_with_none_in_its_own_guest() -> None:
     assert got["mean_us"] == 900
     assert got["latency_pct"] == -10
     assert "read_mean_us" not in _values("channel.seqread", channel, out)
+
+
+@pytest.mark.parametrize(("scheduler", "wanted"), [("none", "64"), ("evenkeel", "128")])
+def test_a_device_without_a_scheduler_keeps_its_number_of_requests(
+    tmp_path: Path, scheduler: str, wanted: str
+) -> None:
+    """There they may not be more than it takes: the kernel refuses 128."""
+    queue = tmp_path / "flashsim0/queue"
+    queue.mkdir(parents=True)
+    (queue / "nr_requests").write_text("64")
+    names = ("device", "scheduler", "fio", "rmmod", "report", "cat")
+    stubs = f'SCHEDULER={scheduler} DEV=flashsim0\nfail() {{ echo "$*"; exit 1; }}\n'
+    stubs += "".join(f"{name}() {{ :; }}\n" for name in names)
+    script = stubs + channel.EXPERIMENTS[0].script.replace(' < "/tmp/$1"', "")
+    script = script.replace("/sys/block", str(tmp_path))
+    done = subprocess.run(["sh", "-e"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (queue / "nr_requests").read_text().strip() == wanted
 
 
 def _row(id_: str, value: float, subject: str, **peers: float) -> Row:
