@@ -117,6 +117,22 @@ def test_shapes_need_all_their_rows_and_can_fail() -> None:
     assert not verdict.reproduced
 
 
+def test_shape_of_the_other_patterns_needs_more_than_noise() -> None:
+    def rows(**gains: float) -> Rows:
+        known = {p.name: 3.0 for p in channel.PATTERNS} | {n.replace("_", "-"): g for n, g in gains.items()}
+        return Rows([_row(f"channel.{n}.gain_pct", g, "evenkeel") for n, g in known.items()])
+
+    for gains, expected in (
+        ({"seqwrite": -4.0}, True),
+        ({"seqwrite": 0.2}, False),
+        ({"seqwrite": -4.0, "seqread": 0.1}, False),
+    ):
+        verdict = channel.shape_patterns(rows(**gains))
+        assert verdict is not None
+        assert verdict.reproduced is expected
+    assert channel.shape_patterns(Rows([])) is None
+
+
 def test_shape_of_the_known_peers_can_fail() -> None:
     def rows(**added: float) -> Rows:
         ids = [f"cost.{d}.g1.added" for d in ("read", "write")]
