@@ -111,3 +111,44 @@ def test_the_papers_shares_are_over_their_weights() -> None:
     (split,) = (e for e in fair.EXPERIMENTS if e.name == "fair.shares.3-2")
     figures = split.figures(_served(294, 200))
     assert [(f.value, f.paper) for f in figures[:2]] == [(99.19, 99.2), (101.21, 101.2)]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "wanted"),
+    [([2.0, 2.1, 1.9], 1.9), ([2, 0.5, 7], 0.5), ([2, 0.5, 9], 9), ([0, 2], 0.01), ([1e9, 2], 99)],
+)
+def test_the_worst_second_is_the_farthest_from_two(ratios: list[float], wanted: float) -> None:
+    assert fair.worst(ratios) == wanted
+
+
+def test_large_blocks_are_counted_each_second() -> None:
+    """The mean is 2:1, but one of the two waits for the other."""
+    (large,) = (e for e in fair.EXPERIMENTS if e.name == "fair.read.100m.qd1.depth64")
+    n = fair.seconds("read", 100)
+
+    def table(time: float, a: int, b: int) -> str:
+        return "\n".join([str(time), "slice", *(f"{i} 0 {v * 10**6} 0 0 0" for i, v in enumerate((a, b)))])
+
+    results, a, b = {"begin": table(0, 0, 0)}, 0, 0
+    for i in range(n):
+        a, b = (a + 200, b + 10) if i == 3 else (a + 140, b + 70)
+        results[f"at{i + 1}"] = table(i + 1, a, b)
+    got = {f.metric: f.value for f in large.figures(Output({**results, "end_": results[f"at{n}"]}))}
+    assert got["ratio-worst-1s"] == 20
+    assert got["ratio"] == pytest.approx(2, abs=0.2)
+    assert (
+        large.script.index("counters begin")
+        < large.script.index("counters at$i")
+        < large.script.index("counters end_")
+    )
+
+
+def test_5_10_is_counted_by_request_and_second() -> None:
+    (e,) = (e for e in fair.EXPERIMENTS if e.name == "fair.tags32.read.4m")
+    subprocess.run(["sh", "-n"], input=e.script, text=True, check=True)
+    rows = ["2000 1000"] * 17 + ["1000 1000", "4000 1000"]
+    got = {f.metric: f.value for f in e.figures(Output({"seconds": "\n".join(rows)}))}
+    assert got["ratio-worst-1s"] in (1, 4)
+    assert (got["ratio-least"], got["ratio"]) == (1.833, 2.053)
+    with pytest.raises(ValueError, match="1 seconds were traced, not 19"):
+        e.figures(Output({"seconds": "1 1"}))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -78,6 +79,24 @@ def test_channel_compares_with_none_in_its_own_guest() -> None:
     assert "read_mean_us" not in _values("channel.seqread", channel, out)
 
 
+@pytest.mark.parametrize(("scheduler", "wanted"), [("none", "64"), ("evenkeel", "128")])
+def test_a_device_without_a_scheduler_keeps_its_number_of_requests(
+    tmp_path: Path, scheduler: str, wanted: str
+) -> None:
+    """There they may not be more than it takes: the kernel refuses 128."""
+    queue = tmp_path / "flashsim0/queue"
+    queue.mkdir(parents=True)
+    (queue / "nr_requests").write_text("64")
+    names = ("device", "scheduler", "fio", "rmmod", "report", "cat")
+    stubs = f'SCHEDULER={scheduler} DEV=flashsim0\nfail() {{ echo "$*"; exit 1; }}\n'
+    stubs += "".join(f"{name}() {{ :; }}\n" for name in names)
+    script = stubs + channel.EXPERIMENTS[0].script.replace(' < "/tmp/$1"', "")
+    script = script.replace("/sys/block", str(tmp_path))
+    done = subprocess.run(["sh", "-e"], input=script, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (queue / "nr_requests").read_text().strip() == wanted
+
+
 def _row(id_: str, value: float, subject: str, **peers: float) -> Row:
     return Row(id_, value, "", None, None, None, "virtual", "6.12", subject, False, dict(peers))
 
@@ -96,6 +115,22 @@ def test_shapes_need_all_their_rows_and_can_fail() -> None:
     verdict = channel.shape_order(Rows([_row("channel.mixed-90-10.mbps", 99, "evenkeel", **peers)]))
     assert verdict is not None
     assert not verdict.reproduced
+
+
+def test_shape_of_the_other_patterns_needs_more_than_noise() -> None:
+    def rows(**gains: float) -> Rows:
+        known = {p.name: 3.0 for p in channel.PATTERNS} | {n.replace("_", "-"): g for n, g in gains.items()}
+        return Rows([_row(f"channel.{n}.gain_pct", g, "evenkeel") for n, g in known.items()])
+
+    for gains, expected in (
+        ({"seqwrite": -4.0}, True),
+        ({"seqwrite": 0.2}, False),
+        ({"seqwrite": -4.0, "seqread": 0.1}, False),
+    ):
+        verdict = channel.shape_patterns(rows(**gains))
+        assert verdict is not None
+        assert verdict.reproduced is expected
+    assert channel.shape_patterns(Rows([])) is None
 
 
 def test_shape_of_the_known_peers_can_fail() -> None:

@@ -18,20 +18,22 @@ from lab.beside import served
 from lab.experiments.fair import WHOLE
 from lab.model import Experiment, Figure, Output
 
-# what evenkeel holds today
-HELD = frozenset({"fair.buffered", "fair.buffered-default"})
+# what evenkeel holds today; with the kernel's limits the total is 98.9 % of none's
+HELD = frozenset({"fair.buffered.ratio", "fair.buffered.total", "fair.buffered-default.ratio"})
 BOARD = "\n".join(settings.command(s.name, s.ours) for s in settings.read() if s.name.startswith("vm.dirty_"))
 
 
 def buffered(name: str, about: str, prepare: str, peers: tuple[str, ...]) -> Experiment:
-    jobs = [
-        f"in_group {g} {onfs.fio_on(f'/m/{g}', g, rw='write', bs='1m', size='512m', direct=False)} > /tmp/{g}.log 2>&1 &"
-        for g in "ab"
-    ]
+    def job(g: str) -> str:
+        fio = onfs.fio_on(f"/m/{g}", g, rw="write", bs="1m", size="512m", direct=False)
+        return f"in_group {g} {fio} > /tmp/{g}.log 2>&1 & pid_{g}=$!"
+
+    alive = [f'kill -0 "$pid_{g}" || fail "{g} has ended: $(tail -n 1 /tmp/{g}.log)"' for g in "ab"]
     stat = 'stat() { counters "$1"; for g in a b; do report "$1$g" < /cg/$g/io.stat; done; }'
     script = "\n".join([
-        "uname -r | report kernel", onfs.mounted(), 'scheduler "$DEV"', prepare, "group a 200; group b 100", stat, *jobs,
-        "sleep 15", "stat begin", "sleep 40", "stat end_",
+        "uname -r | report kernel", onfs.mounted(), 'scheduler "$DEV"', prepare, "group a 200; group b 100", stat,
+        *map(job, "ab"),
+        "sleep 15", "stat begin", "sleep 40", "stat end_", *alive,
     ]) + "\n"  # fmt: skip
 
     def figures(out: Output) -> list[Figure]:
@@ -42,8 +44,15 @@ def buffered(name: str, about: str, prepare: str, peers: tuple[str, ...]) -> Exp
         s = served(out)
         a, b = (wbytes(f"end_{g}") - wbytes(f"begin{g}") for g in "ab")
         return [
-            Figure("ratio", round(a / max(b, 1), 3), "", target=(1.90, 2.10), must=name in HELD),
-            Figure("total", round(sum(s.written) / s.seconds / 1e6, 2), "MB/s", "higher", share_of=WHOLE),
+            Figure("ratio", round(a / max(b, 1), 3), "", target=(1.90, 2.10), must=f"{name}.ratio" in HELD),
+            Figure(
+                "total",
+                round(sum(s.written) / s.seconds / 1e6, 2),
+                "MB/s",
+                "higher",
+                share_of=WHOLE,
+                must=f"{name}.total" in HELD,
+            ),
             Figure("charged", round(100 * (a + b) / sum(s.written), 1), "%"),
         ]
 

@@ -24,7 +24,7 @@ def small(direction: str, qd: int) -> Experiment:
     device = flashsim("emmc51")
     return beside(
         f"fair.small.{direction}.4k.qd{qd}", f"2:1, direct random {direction} of 4 KiB, QD{qd}, eMMC 5.1",
-        device=device, groups={"a": 200, "b": 100}, figures=lambda out: two_to_one(out, must=False, compete=qd == 32),
+        device=device, groups={"a": 200, "b": 100}, figures=lambda out: two_to_one(out, must=qd == 32, compete=qd == 32),
         loads=[
             fio(g, rw=f"rand{direction}", bs="4k", qd=qd, slice_=i, device=device, extra="--norandommap")
             for i, g in enumerate("ab")

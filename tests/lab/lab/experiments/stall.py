@@ -114,11 +114,12 @@ def pattern(how: str, direction: str, mb: int) -> Experiment:
         peers=peers, programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
         quick=name in ("stall.direct.read.100m", "stall.buffered.write.100m"),
         quick_peers=("bfq",) if direction == "read" else (),
+        kernels=("6.12", "7.3") if name == "stall.direct.write.100m" else ("6.12",),
     )  # fmt: skip
 
 
-def _old_device(mbps: int) -> Device:
-    """For 5.10, which has no flash model: a loop device, direct, on null_blk with data and a rate.
+def old_device(mbps: int, mb: int = 4096) -> Device:
+    """Of `mb` MiB for 5.10, which has no flash model: a loop device, direct, on null_blk with data and a rate.
 
     null_blk alone refuses what its rate does not allow yet, so that the
     scheduler keeps it; a real device takes requests and keeps them in order, as
@@ -127,7 +128,7 @@ def _old_device(mbps: int) -> Device:
     """
     d = "/sys/kernel/config/nullb/nullb0"
     values = {
-        "size": 4096, "memory_backed": 1, "mbps": mbps, "irqmode": 2, "completion_nsec": 100000,
+        "size": mb, "memory_backed": 1, "mbps": mbps, "irqmode": 2, "completion_nsec": 100000,
         "hw_queue_depth": 64, "submit_queues": 1, "power": 1,
     }  # fmt: skip
     setup = [
@@ -140,7 +141,7 @@ def _old_device(mbps: int) -> Device:
         # those of an eMMC, and of the paper's trace
         "echo 512 > /sys/block/loop0/queue/max_sectors_kb",
     ]  # fmt: skip
-    return Device("loop0", "\n".join(setup), ("null_blk", "crc32c_generic", "ext4", "loop"), capacity_mb=4096)
+    return Device("loop0", "\n".join(setup), ("null_blk", "crc32c_generic", "ext4", "loop"), capacity_mb=mb)
 
 
 def old(how: str, direction: str, mb: int) -> Experiment:
@@ -171,7 +172,7 @@ def old(how: str, direction: str, mb: int) -> Experiment:
 
     return Experiment(
         name, f"5.10: player beside a {how} {direction} of {mb} MB", script, figures,
-        device=_old_device(209 if direction == "read" else 62), subject="bfq", peers=(), kernels=("5.10",),
+        device=old_device(209 if direction == "read" else 62), subject="bfq", peers=(), kernels=("5.10",),
         programs=(*onfs.PROGRAMS, "ek-player", "losetup"), memory=4096,
     )  # fmt: skip
 
