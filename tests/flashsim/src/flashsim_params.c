@@ -49,7 +49,7 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(slc_refill_kbps, 0, 10000000, 0, NULL, "fast cache regained while idle, kB/s"),
 	EK_FS_PARAM(gc_after_kb, 0, 1073741824, 0, NULL,
 		    "writes until garbage collection pauses begin; 0: never"),
-	EK_FS_PARAM(gc_valid_pct, 0, 95, 25, NULL, "valid pages in a block that is collected"),
+	EK_FS_PARAM(gc_valid_pct, 0, 99, 25, NULL, "valid pages in a block that is collected"),
 	EK_FS_PARAM(flush_us, 0, 1000000, 100, NULL, "work of a flush besides emptying the buffer"),
 	EK_FS_PARAM(rpm, 60, 60000, 5400, NULL, "disk: revolutions per minute"),
 	EK_FS_PARAM(seek_min_us, 0, 100000, 1000, NULL, "disk: seek to the next track"),

@@ -530,24 +530,50 @@ def figure(model: Model, preset: str, metric: str) -> float:
     if metric.startswith("seq"):
         ios = sequential(op, want.get("mb", 256) * MB // size, size)
     else:
-        ios = scattered(op, 3000 if preset == "hdd-5400" else 20000, size, want["span_mb"] * MB)
+        n = want.get("ios", 3000 if preset == "hdd-5400" else 20000)
+        ios = scattered(op, n, size, want["span_mb"] * MB)
     think = 10 * US if want["depth"] == 1 else 0
     run = model.run(preset, want.get("set", ""), ios, qd=want["depth"], think=think)
     if not metric.startswith("seq"):
         return run.iops
-    # without what the buffer takes at first
+    # without what the buffer, or the fast cache, takes at first
     first, second = run.io[: len(ios) // 2], run.io[len(ios) // 2 :]
     return sum(io.bytes for io in second) * 1000 / (run.end - max(io.done for io in first))
 
 
-CASES = [(p, m) for p, metrics in FIGURES.items() if p != "source" for m in metrics]
+CASES = [
+    # one that is met after all is to be held
+    pytest.param(p, m, marks=pytest.mark.xfail(strict=True, reason=want["open"]) if "open" in want else ())
+    for p, metrics in FIGURES.items() if p != "source" for m, want in metrics.items()
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("preset", "metric"), CASES)
 def test_a_preset_meets_the_figures_that_it_cites(model: Model, preset: str, metric: str) -> None:
     want = FIGURES[preset][metric]
-    assert want["source"] in FIGURES["source"]
-    assert figure(model, preset, metric) == pytest.approx(want["value"], rel=0.1)
+    got = figure(model, preset, metric)
+    if "value" in want:
+        assert got == pytest.approx(want["value"], rel=0.1)
+    else:
+        assert want.get("least", 0) <= got <= want.get("most", float("inf"))
+
+
+def test_each_figure_says_its_source_and_what_is_wanted(model: Model) -> None:
+    names = {name for name in FIGURES if name != "source"}
+    for want in (want for name in names for want in FIGURES[name].values()):
+        assert want["source"] in FIGURES["source"]
+        assert len({"value", "least", "most"} & set(want)) == 1
+        assert ("settle" in want) == ("seconds" in want)
+
+
+def test_a_worn_device_programs_as_often_as_the_formula_says(model: Model) -> None:
+    """Collection in the model's arithmetic: one page in 1 / (1 - valid) is what the host wrote."""
+    size = 512 * KB
+    rates = []
+    for worn in ("gc_after_kb=0", "gc_after_kb=1,gc_valid_pct=83"):
+        run = model.run("emmc51", worn, sequential(WRITE, 1024, size), qd=4)
+        rates.append(run.mbps)
+    assert rates[0] / rates[1] == pytest.approx(1 / (1 - 0.83), rel=0.05)
 
 
 def test_the_command_path_of_the_ssd_bounds_reads_whatever_the_dies(model: Model) -> None:
