@@ -139,7 +139,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		ingest_wake(in, c);
 	}
 	for (struct session *s = in->sessions; s; s = s->next) {
-		session_turn(s);
+		session_turn(s, now);
 		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
 		if (s->socket >= 0 && s->by_ring) {

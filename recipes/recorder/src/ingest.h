@@ -35,7 +35,7 @@ struct ingest {
 	pthread_t thread;
 	int epoll;
 	int listener;			/* the caller's */
-	int done_fd;			/* eventfd: storage has made something durable, or stop */
+	int done_fd;			/* eventfd: something became durable, a channel was tried, or stop */
 	struct handler on_listener, on_done;
 	struct session *sessions;	/* all connections, dead ones until the end of a turn */
 	unsigned int session_count;

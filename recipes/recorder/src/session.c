@@ -22,6 +22,8 @@
 #define FAIR 64
 /* messages that are still taken of one connection at the end: more than its socket holds */
 #define DRAIN 10000
+/* for a channel that is being opened; a writer waits 10 s for its answer */
+#define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
 uint64_t session_interval(const struct channel_config *config)
 {
@@ -234,35 +236,23 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 	return 0;
 }
 
-static void take_open(struct session *s, const void *message, size_t length)
+/* it gets the channel that it wants, or is told why not */
+static void answer_open(struct session *s)
 {
-	struct ekr_open open;
-	struct channel *c;
+	struct channel *c = s->wants;
+	uint32_t way = s->wants_way;
 	struct error e;
 	char why[240];
-	int code;
+	int code = why_not(c, way, why);
 
-	memcpy(&open, message, length < sizeof(open) ? length : sizeof(open));
-	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
-	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
-	    !memchr(open.name, 0, sizeof(open.name))) {
-		drop_broken(s, "does not speak version 1 of this protocol");
-		return;
-	}
-	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
-	if (!c) {
-		send_refusal(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
-		hang_up(s);
-		return;
-	}
-	code = why_not(c, open.way, why);
+	s->wants = NULL;
 	if (!code && s->ingest->session_count > SESSIONS_MAX) {
 		code = EBUSY;
 		snprintf(why, sizeof(why),
 			 "channel %s: the recorder has all the connections that it takes",
 			 c->config.name);
 	}
-	if (!code && open.way == EKR_BY_RING && open_ring(s, c, &e)) {
+	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
 		code = e.code;
 		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
 	}
@@ -279,6 +269,31 @@ static void take_open(struct session *s, const void *message, size_t length)
 	intake_tell(&c->intake);
 	if (send_opened(s, c))
 		hang_up(s);
+}
+
+static void take_open(struct session *s, const void *message, size_t length)
+{
+	struct ekr_open open;
+	struct channel *c;
+
+	memcpy(&open, message, length < sizeof(open) ? length : sizeof(open));
+	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
+	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
+	    !memchr(open.name, 0, sizeof(open.name))) {
+		drop_broken(s, "does not speak version 1 of this protocol");
+		return;
+	}
+	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
+	if (!c) {
+		send_refusal(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
+		hang_up(s);
+		return;
+	}
+	s->wants = c;
+	s->wants_way = open.way;
+	/* at a start it waits for its own channel, and for no other */
+	if (c->broken.code || atomic_load(&c->tried))
+		answer_open(s);
 }
 
 static void take_record(struct session *s, const unsigned char *message, size_t length)
@@ -339,7 +354,7 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 	uint32_t type = 0;
 
 	memcpy(&type, message, length < sizeof(type) ? length : sizeof(type));
-	if (!s->channel && type == EKR_OPEN)
+	if (!s->channel && !s->wants && type == EKR_OPEN)
 		take_open(s, message, length);
 	else if (s->channel && type == EKR_RECORD)
 		take_record(s, message, length);
@@ -419,8 +434,11 @@ static void answer_sync(struct session *s)
 	send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void session_turn(struct session *s)
+void session_turn(struct session *s, uint64_t now)
 {
+	if (s->socket >= 0 && s->wants &&
+	    (atomic_load(&s->wants->tried) || now - s->since_ns > OPEN_PATIENCE))
+		answer_open(s);
 	if (s->socket < 0 || !s->channel)
 		return;
 	if (s->by_ring && take_ring(s, false) == -EPROTO) {

@@ -21,6 +21,9 @@ struct session {
 	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;
 	uint64_t since_ns;		/* monotonic, when it connected */
+	/* the channel that it wants has not been tried yet; NULL: none */
+	struct channel *wants;
+	uint32_t wants_way;		/* enum ekr_way */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;
@@ -31,8 +34,8 @@ struct session {
 
 /* Takes over a connected socket. NULL: no memory; then it is closed. */
 struct session *session_open(struct ingest *in, int socket);
-/* Looks into the ring and answers a sync: on each turn of the loop. */
-void session_turn(struct session *s);
+/* Looks into the ring and answers an open or a sync: on each turn of the loop. */
+void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */
 void session_end(struct session *s, uint32_t code);
 /* The same, of what is in its socket too: when the recorder stops. */
