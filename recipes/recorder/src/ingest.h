@@ -57,6 +57,8 @@ void ingest_close(struct ingest *in);
 /* For sessions and FIFOs. */
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);
 void ingest_unwatch(struct ingest *in, int fd);
+/* Other events than before; 0: none, the end of a connection is told once. */
+void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events);
 /* Tells the storage thread if the channel's intake says so. */
 void ingest_wake(struct ingest *in, struct channel *c);
 

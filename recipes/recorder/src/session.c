@@ -36,14 +36,14 @@ uint64_t session_interval(const struct channel_config *config)
 	return ns > INTERVAL_MOST ? INTERVAL_MOST : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
 }
 
-static uint64_t lost(struct channel *c)
+static struct session_losses losses(struct channel *c)
 {
-	uint64_t failed;
+	struct session_losses now = { .overrun = atomic_load(&c->intake.overrun) };
 
 	pthread_mutex_lock(&c->store.lock);
-	failed = c->store.counts.failed;
+	now.failed = c->store.counts.failed;
 	pthread_mutex_unlock(&c->store.lock);
-	return failed + atomic_load(&c->intake.overrun);
+	return now;
 }
 
 static void send_refusal(const struct session *s, int code, const char *fmt, ...)
@@ -60,13 +60,16 @@ static void send_refusal(const struct session *s, int code, const char *fmt, ...
 	send(s->socket, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* all records that are in the ring and find room; -EPROTO: the ring is broken */
+/*
+ * All records that are in the ring now and find room; -EPROTO: the ring is broken.
+ * Not more than it holds: its writer may be as fast as this.
+ */
 static int take_ring(struct session *s, bool drop)
 {
 	struct record record;
-	int ret;
+	int ret = 0;
 
-	while ((ret = ring_peek(&s->ring, &record)) > 0) {
+	for (uint32_t i = 0; i < s->ring.slots && (ret = ring_peek(&s->ring, &record)) > 0; i++) {
 		ret = intake_take(&s->channel->intake, &record, drop);
 		/* without room it stays: the ring is more buffer */
 		if (ret == -ENOBUFS && !drop)
@@ -75,7 +78,7 @@ static int take_ring(struct session *s, bool drop)
 			return ret;
 		ring_advance(&s->ring);
 	}
-	return ret;
+	return ret == -EPROTO ? ret : 0;
 }
 
 /* what is closed with messages unread resets the connection, and our last words with it */
@@ -263,7 +266,7 @@ static void answer_open(struct session *s)
 	}
 	s->channel = c;
 	s->first = c->intake.next_sequence;
-	s->lost_before = lost(c);
+	s->before = losses(c);
 	atomic_store(&c->writer, s->pid);
 	/* what a writer before this one lost is told ahead of what this one gives */
 	intake_tell(&c->intake);
@@ -364,6 +367,12 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 		drop_broken(s, "sent a message that is none");
 }
 
+/* records by socket are taken; by ring they are not in the socket */
+static bool has_room(struct session *s)
+{
+	return !s->channel || s->by_ring || intake_has_room(&s->channel->intake);
+}
+
 /* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be more */
 static int receive(struct session *s)
 {
@@ -372,8 +381,9 @@ static int receive(struct session *s)
 	/* no control buffer: descriptors that are sent are closed by the kernel */
 	ssize_t n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+	/* a reset is of what we sent and it did not read: what it sent before is still here */
 	if (n < 0)
-		return errno == EINTR ? 1 : errno == EAGAIN ? -EAGAIN : 0;
+		return errno == EINTR || errno == ECONNRESET ? 1 : errno == EAGAIN ? -EAGAIN : 0;
 	if (!n)
 		return 0;
 	if (head.msg_flags & MSG_TRUNC)
@@ -383,18 +393,50 @@ static int receive(struct session *s)
 	return 1;
 }
 
+static void pause_reading(struct session *s)
+{
+	s->paused = true;
+	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
+}
+
+static void go_on_reading(struct session *s)
+{
+	s->paused = false;
+	ingest_change(s->ingest, s->socket, &s->on_socket, EPOLLIN);
+}
+
+/* its writer has gone; what it left in the ring waits for room as if it were there */
+static void leave(struct session *s)
+{
+	s->sync = false;
+	if (!s->by_ring) {
+		session_end(s, EPIPE);
+		return;
+	}
+	s->leaving = true;
+	ring_shut(&s->ring, EPIPE);
+	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
+}
+
 static void on_socket(struct handler *h, uint32_t events)
 {
 	struct session *s = (struct session *)h;
 	int ret = 1;
 
 	(void)events;
-	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1; i++)
-		ret = receive(s);
+	if (s->paused || s->leaving)
+		return;
+	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1 && !s->paused; i++) {
+		/* without room it stays there: the socket is more buffer, and a writer that can wait waits */
+		if (has_room(s))
+			ret = receive(s);
+		else
+			pause_reading(s);
+	}
 	if (s->socket >= 0 && s->channel)
 		ingest_wake(s->ingest, s->channel);
 	if (!ret && s->socket >= 0)
-		session_end(s, EPIPE);
+		leave(s);
 }
 
 void session_drain(struct session *s)
@@ -411,7 +453,8 @@ static void answer_sync(struct session *s)
 {
 	struct store *store = &s->channel->store;
 	struct ekr_sync answer = { .type = EKR_SYNC, .token = s->sync_token };
-	uint64_t now_lost, wanted = atomic_load(&store->wanted_to);
+	uint64_t wanted = atomic_load(&store->wanted_to);
+	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
 		if (!ring_empty(&s->ring))
@@ -425,10 +468,12 @@ static void answer_sync(struct session *s)
 		}
 		return;
 	}
-	now_lost = lost(s->channel);
-	if (now_lost != s->lost_before)
+	now = losses(s->channel);
+	if (now.failed != s->before.failed)
 		answer.error = EIO;
-	s->lost_before = now_lost;
+	else if (now.overrun != s->before.overrun)
+		answer.error = ENOBUFS;
+	s->before = now;
 	s->sync = false;
 	answer.sequence = s->sync_to;
 	send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -445,6 +490,12 @@ void session_turn(struct session *s, uint64_t now)
 		drop_broken(s, "left a ring that cannot be");
 		return;
 	}
+	if (s->leaving && ring_empty(&s->ring)) {
+		session_end(s, EPIPE);
+		return;
+	}
+	if (s->paused && has_room(s))
+		go_on_reading(s);
 	intake_tell(&s->channel->intake);
 	if (s->sync)
 		answer_sync(s);
