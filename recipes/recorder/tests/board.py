@@ -204,7 +204,7 @@ class Board:
         began = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*prefix, RECORDER, "run", "--config", str(self.conf)], stderr=log, **kwargs
+                [*prefix, RECORDER, "run", "--config", str(self.conf)], **{"stderr": log, **kwargs}
             )
         wait_for(lambda: self.listens() or self.process.poll() is not None)  # type: ignore[union-attr]
         assert self.process.poll() is None, self.log.read_text()

@@ -305,6 +305,26 @@ def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
     board.stop()
 
 
+def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:
+    board.channel("arm", window="soon")
+    board.channel("leg")
+    journal, stderr = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with journal, stderr:
+        stderr.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                stderr.send(bytes(4096))
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                stderr.send(b"x")
+        stderr.setblocking(True)
+        # arm's configuration would be the first to be told
+        board.start(stderr=stderr)
+        board.write("leg", b"x\n")
+        board.stop()
+    assert board.payloads("leg") == [b"x"]
+
+
 def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
     board.configure(priority="high")
     out = subprocess.run(
