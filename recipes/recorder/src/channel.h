@@ -4,8 +4,8 @@
  *
  *	intake (ingest thread) -> buffer -> store (storage thread) -> segments
  *
- * The segments are found and made by the prepare thread, which sets @open when
- * the ingest thread may begin.
+ * The segments are found and made by the channel's prepare thread, which sets
+ * @open when the ingest thread may begin.
  */
 #ifndef EKR_CHANNEL_H
 #define EKR_CHANNEL_H
@@ -23,7 +23,7 @@
 #include "store.h"
 
 struct channel {
-	struct channel_config config;	/* the prepare thread may change segment and segments until open */
+	struct channel_config config;	/* until open its thread may change segment and segments (store.lock) */
 	struct error broken;		/* why the configuration is none; code 0: it is fine */
 	struct buffer buffer;
 	struct store store;
@@ -32,6 +32,7 @@ struct channel {
 	uint8_t id[16];			/* in all segments */
 	uint32_t next_index;		/* of the next segment that is made */
 	_Atomic uint32_t made;		/* segments that are ready */
+	atomic_bool tried;		/* to open it, once */
 	atomic_bool open;
 	_Atomic pid_t writer;		/* who has it, 0: nobody */
 	bool in_order;			/* what was found had been stopped in order */

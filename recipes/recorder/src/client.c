@@ -400,6 +400,16 @@ static int send_sync(struct ek_writer *w, int timeout_ms, uint64_t until)
 	return 0;
 }
 
+static int say_lost(struct ek_writer *w, int code)
+{
+	return failed(
+		w, code, "records were lost before this: %s",
+		code == ENOBUFS ?
+			"there was no room for them, they came faster than they were written" :
+		code == EIO ? "the medium did not take them" :
+			      strerror(code));
+}
+
 int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 {
 	uint64_t until =
@@ -440,8 +450,7 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 		    answer.sync.token != w->token)
 			continue;
 		if (answer.sync.error > 0)
-			return failed(w, answer.sync.error, "records were lost before this: %s",
-				      strerror(answer.sync.error));
+			return say_lost(w, answer.sync.error);
 		return 0;
 	}
 	return ret;

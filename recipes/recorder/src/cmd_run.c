@@ -31,6 +31,9 @@
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
 /* for what is still to be written when the recorder is stopped */
 #define STOP_TIME (1500 * NSEC_PER_MSEC)
+/* it has started when its channels are open, or after this; systemd would wait 90 s */
+#define START_TIME (20 * NSEC_PER_SEC)
+#define START_POLL (10 * NSEC_PER_MSEC)
 
 struct recorder {
 	struct recorder_config config;
@@ -113,11 +116,10 @@ static int start(struct recorder *r, struct error *e)
 	if (!ret)
 		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd,
 				    priority, e);
-	/* recovery, so that the first writer gets the number to go on with */
-	if (!ret)
-		ret = prepare_start(&r->prepare, e);
 	/* storage is to come after what ingest may need: a little less urgent */
-	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
+	if (!ret)
+		ret = ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
+	return ret ? ret : prepare_start(&r->prepare, r->ingest.done_fd, e);
 }
 
 /*
@@ -169,26 +171,13 @@ static void each_second(struct recorder *r)
 
 static void stop(struct recorder *r)
 {
-	uint64_t by = monotonic_ns() + STOP_TIME;
 	bool ended;
 
 	sd_notify(0, "STOPPING=1");
 	prepare_ask_to_stop(&r->prepare);
 	ingest_stop(&r->ingest);
-	ended = storage_stop(&r->storage, by);
-	/* both may hang in a medium; what the other channels have is to be marked all the same */
-	ended = prepare_join(&r->prepare, by) && ended;
-	for (unsigned int i = 0; i < r->count; i++) {
-		struct channel *c = &r->channels[i];
-
-		if (c->broken.code || !atomic_load(&c->open))
-			continue;
-		if (store_idle(&c->store) && !c->intake.gap)
-			channel_mark_stopped(c);
-		else
-			log_warning("channel %s: stopped with %zu bytes that are not on the medium",
-				    c->config.name, buffer_backlog(&c->buffer));
-	}
+	ended = storage_stop(&r->storage, monotonic_ns() + STOP_TIME);
+	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
 		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });
 	if (r->own_socket)
@@ -203,20 +192,38 @@ static void stop(struct recorder *r)
 		channel_close(&r->channels[i]);
 }
 
+/* it has started: each channel has been tried, or its medium hangs */
+static bool has_started(const struct recorder *r, uint64_t now, uint64_t by)
+{
+	if (prepare_tried(&r->prepare))
+		return true;
+	if (now < by)
+		return false;
+	log_warning("opening the channels takes longer than %u s: does a medium hang?",
+		    (unsigned int)(START_TIME / NSEC_PER_SEC));
+	return true;
+}
+
 static void wait_for_signal(struct recorder *r, const sigset_t *signals)
 {
-	uint64_t next = monotonic_ns();
+	uint64_t next = 0, by = monotonic_ns() + START_TIME;
+	bool started = false;
 
 	for (;;) {
 		uint64_t now = monotonic_ns();
 		struct timespec wait;
 
-		if (now >= next) {
+		if (!started) {
+			started = has_started(r, now, by);
+			if (started)
+				sd_notify(0, "READY=1");
+		}
+		if (started && now >= next) {
 			each_second(r);
 			next = now + NSEC_PER_SEC;
 			continue;
 		}
-		wait = timespec_of(next - now);
+		wait = timespec_of(started ? next - now : START_POLL);
 		if (sigtimedwait(signals, NULL, &wait) > 0)
 			return;
 	}
@@ -249,7 +256,6 @@ static int run(const char *dir)
 			unlink(r.config.socket);
 		return 1;
 	}
-	sd_notify(0, "READY=1");
 	wait_for_signal(&r, &signals);
 	stop(&r);
 	return 0;

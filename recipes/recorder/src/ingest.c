@@ -35,6 +35,14 @@ void ingest_unwatch(struct ingest *in, int fd)
 	epoll_ctl(in->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
+void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events)
+{
+	/* a hang-up is told whatever was asked for: by its edge, or it would be told for ever */
+	struct epoll_event event = { .events = events ? events : EPOLLET, .data.ptr = h };
+
+	epoll_ctl(in->epoll, EPOLL_CTL_MOD, fd, &event);
+}
+
 void ingest_wake(struct ingest *in, struct channel *c)
 {
 	if (c->intake.wake)
@@ -139,7 +147,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		ingest_wake(in, c);
 	}
 	for (struct session *s = in->sessions; s; s = s->next) {
-		session_turn(s);
+		session_turn(s, now);
 		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
 		if (s->socket >= 0 && s->by_ring) {

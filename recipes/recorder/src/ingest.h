@@ -35,7 +35,7 @@ struct ingest {
 	pthread_t thread;
 	int epoll;
 	int listener;			/* the caller's */
-	int done_fd;			/* eventfd: storage has made something durable, or stop */
+	int done_fd;			/* eventfd: something became durable, a channel was tried, or stop */
 	struct handler on_listener, on_done;
 	struct session *sessions;	/* all connections, dead ones until the end of a turn */
 	unsigned int session_count;
@@ -57,6 +57,8 @@ void ingest_close(struct ingest *in);
 /* For sessions and FIFOs. */
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);
 void ingest_unwatch(struct ingest *in, int fd);
+/* Other events than before; 0: none, the end of a connection is told once. */
+void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events);
 /* Tells the storage thread if the channel's intake says so. */
 void ingest_wake(struct ingest *in, struct channel *c);
 

@@ -80,9 +80,14 @@ static bool room_for(struct intake *in, uint32_t length)
 	return buffer_has_room(in->buffer, length + (in->gap ? (uint32_t)GAP_BYTES : 0));
 }
 
+bool intake_has_room(struct intake *in)
+{
+	return buffer_has_room(in->buffer, in->record_size + (uint32_t)GAP_BYTES);
+}
+
 bool intake_tell(struct intake *in)
 {
-	return !in->gap || (room_for(in, in->record_size) && put_gap(in));
+	return !in->gap || (intake_has_room(in) && put_gap(in));
 }
 
 int intake_take(struct intake *in, const struct record *r, bool drop)

@@ -41,6 +41,9 @@ void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
  */
 int intake_take(struct intake *in, const struct record *r, bool drop);
 
+/* There is room for any record of the channel and for the gap that may have to be told ahead of it. */
+bool intake_has_room(struct intake *in);
+
 /* @count records were lost, or with 0 a number that is not known. */
 void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t count);
 

@@ -28,11 +28,12 @@ static int take_inherited(int count, struct error *e)
 /* one that a killed recorder left is removed; one that somebody listens on is not */
 static int clear_path(const struct sockaddr_un *address, struct error *e)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
 
 	close(fd);
-	if (!ret)
+	/* EAGAIN: so many wait for it that it may hang, but it is there */
+	if (!ret || ret == EAGAIN)
 		return set_error(e, EADDRINUSE, "a recorder listens at %s", address->sun_path);
 	if (ret == ECONNREFUSED && unlink(address->sun_path))
 		return set_errno(e, errno, "removing the old socket %s", address->sun_path);

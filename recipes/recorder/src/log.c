@@ -6,19 +6,31 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
 static void say(const char *level, const char *fmt, va_list ap)
 {
-	char line[512];
+	char words[480], line[512];
+	int length;
 
-	vsnprintf(line, sizeof(line), fmt, ap);
-	/* one call, so that lines of several threads do not mix */
+	vsnprintf(words, sizeof(words), fmt, ap);
 	if (getenv("JOURNAL_STREAM"))
-		fprintf(stderr, "%s%s\n", level, line);
+		length = snprintf(line, sizeof(line), "%s%s\n", level, words);
 	else
-		fprintf(stderr, "%s: %s\n", program_invocation_short_name, line);
+		length = snprintf(line, sizeof(line), "%s: %s\n", program_invocation_short_name,
+				  words);
+	if (length >= (int)sizeof(line))
+		length = sizeof(line) - 1;
+	/*
+	 * One call, so that lines of several threads do not mix; and where the journal
+	 * reads, one that does not wait for it: its medium may hang, and records go on.
+	 */
+	if (send(STDERR_FILENO, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+	    errno == ENOTSOCK)
+		(void)!write(STDERR_FILENO, line, (size_t)length);
 }
 
 #define LOG(name, level)                \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finding and making segments. */
+/* Finding, making and leaving segments. */
 #include "prepare.h"
 
 #include <dirent.h>
@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,10 +28,8 @@
 
 #define ZEROS ((size_t)1 << 20)
 #define RETRY (10 * NSEC_PER_SEC)
-/* writers wait at most so long for a start; systemd would wait 90 s */
-#define START_TIME (20 * NSEC_PER_SEC)
-/* a piece of a segment that is being made */
-#define STOP_LEAST (500 * NSEC_PER_MSEC)
+/* for a piece of a segment that is being made, and for marks, on a medium that is busy; systemd waits 10 s */
+#define END_TIME (4 * NSEC_PER_SEC)
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
 		 unsigned int count, struct error *e)
@@ -37,14 +37,16 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 	pthread_condattr_t attr;
 
 	*p = (struct prepare){ .config = config, .channels = channels, .count = count };
-	p->buffer = aligned_alloc(EKR_BLOCK, RECOVER_BUFFER);
 	p->zeros = aligned_alloc(EKR_BLOCK, ZEROS);
-	if (!p->buffer || !p->zeros) {
-		free(p->buffer);
+	p->keepers = calloc(count + 1, sizeof(*p->keepers));
+	if (!p->zeros || !p->keepers) {
 		free(p->zeros);
-		return set_error(e, ENOMEM, "getting memory to look into segments: no memory");
+		free(p->keepers);
+		return set_error(e, ENOMEM, "getting memory to make segments: no memory");
 	}
 	memset(p->zeros, 0, ZEROS);
+	for (unsigned int i = 0; i < count; i++)
+		p->keepers[i] = (struct keeper){ .prepare = p, .channel = &channels[i] };
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -55,8 +57,8 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 
 void prepare_close(struct prepare *p)
 {
-	free(p->buffer);
 	free(p->zeros);
+	free(p->keepers);
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->changed);
 }
@@ -142,7 +144,9 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = again < 0 ? NULL : fdopendir(again);
 	struct dirent *entry;
+	bool more = false;
 	uint32_t index;
+	int ret;
 
 	f->fresh = true;
 	if (!dir) {
@@ -150,7 +154,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 			close(again);
 		return set_errno(e, errno, "listing the segments");
 	}
-	while ((entry = readdir(dir))) {
+	while ((errno = 0, entry = readdir(dir))) {
 		int fd;
 
 		if (strstr(entry->d_name, ".seg"))
@@ -161,10 +165,8 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		if (index >= c->next_index)
 			c->next_index = index + 1;
 		if (f->r.count == SEGMENTS_MAX) {
-			log_warning(
-				"channel %s: more than %u segments; %s and others stay as they are",
-				c->config.name, SEGMENTS_MAX, entry->d_name);
-			break;
+			more = true;
+			continue;
 		}
 		/* past the page cache: nobody else wants it, and it may be what a write has bypassed */
 		fd = openat(c->directory, entry->d_name,
@@ -177,8 +179,13 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		f->fds[f->r.count] = fd;
 		f->segments[f->r.count++].index = index;
 	}
+	/* half a list would be taken for a recording that has lost the rest */
+	ret = errno ? set_errno(e, errno, "listing the segments") : 0;
 	closedir(dir);
-	return 0;
+	if (more)
+		log_warning("channel %s: more than %u segments; the others stay as they are",
+			    c->config.name, SEGMENTS_MAX);
+	return ret;
 }
 
 /* the size of what is there already is that of what will be made */
@@ -198,10 +205,13 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 				 size, c->config.writeout);
 	log_warning("channel %s: its segments have %" PRIu64 " bytes, and stay so: not %" PRIu64,
 		    c->config.name, size, c->config.segment);
+	/* statistics tell both */
+	pthread_mutex_lock(&c->store.lock);
 	c->config.segment = size;
 	c->config.segments = (c->config.retain + size - 1) / size + 1;
 	if (c->config.segments > SEGMENTS_MAX)
 		c->config.segments = SEGMENTS_MAX;
+	pthread_mutex_unlock(&c->store.lock);
 	return 0;
 }
 
@@ -314,37 +324,134 @@ int prepare_leave(struct channel *c, struct error *e)
 	return c->in_order ? marker_write(c->directory, &c->found, e) : 0;
 }
 
-int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
+/* --- whose turn it is on a medium ---------------------------------------------------- */
+
+/* nobody works on its medium, and nobody who waits there has fewer segments */
+static bool is_next(const struct keeper *k)
+{
+	const struct prepare *p = k->prepare;
+	uint32_t made = atomic_load(&k->channel->made);
+
+	for (unsigned int i = 0; i < p->count; i++) {
+		const struct keeper *o = &p->keepers[i];
+		uint32_t theirs = atomic_load(&o->channel->made);
+
+		if (o == k || o->medium != k->medium)
+			continue;
+		if (o->works || (o->waits && (theirs < made || (theirs == made && o < k))))
+			return false;
+	}
+	return true;
+}
+
+/* waits for it; false: it is to stop */
+static bool take_turn(struct keeper *k)
+{
+	struct prepare *p = k->prepare;
+	bool stop;
+
+	pthread_mutex_lock(&p->lock);
+	k->waits = true;
+	while (!atomic_load(&p->stop) && !is_next(k))
+		pthread_cond_wait(&p->changed, &p->lock);
+	stop = atomic_load(&p->stop);
+	k->waits = false;
+	k->works = !stop;
+	pthread_mutex_unlock(&p->lock);
+	return !stop;
+}
+
+static void end_turn(struct keeper *k)
+{
+	struct prepare *p = k->prepare;
+
+	pthread_mutex_lock(&p->lock);
+	k->works = false;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* --- opening a channel --------------------------------------------------------------- */
+
+static int look_into(struct channel *c, struct error *e)
 {
 	struct found *f = calloc(1, sizeof(*f));
 	struct medium medium = { .read = read_found, .ctx = f };
-	int ret;
+	/* given back at once: all memory is locked */
+	unsigned char *buffer = mmap(NULL, RECOVER_BUFFER, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int ret = 0;
 
-	if (!f)
-		return set_error(e, ENOMEM, "looking into the segments: no memory");
-	ret = open_directory(p->config, c->config.name, e);
-	if (ret >= 0) {
-		c->directory = ret;
+	if (!f || buffer == MAP_FAILED)
+		ret = set_error(e, ENOMEM, "looking into the segments: no memory");
+	if (!ret) {
 		f->r.segments = f->segments;
 		ret = list_segments(c, f, e);
 	}
 	if (!ret)
-		ret = recover(&medium, c->config.name, &f->r, p->buffer, e);
+		ret = recover(&medium, c->config.name, &f->r, buffer, e);
 	if (!ret)
 		ret = settle_size(c, f, e);
 	if (!ret)
 		ret = go_on(c, f, e);
-	for (size_t i = 0; i < f->r.count; i++)
+	for (size_t i = 0; f && i < f->r.count; i++)
 		close(f->fds[i]);
+	if (buffer != MAP_FAILED)
+		munmap(buffer, RECOVER_BUFFER);
 	free(f);
+	return ret;
+}
+
+/* what can be read but not written is left as it is, and tried again when it can */
+static int check_writable(const struct channel *c, struct error *e)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(c->directory, &fs))
+		return set_errno(e, errno, "looking at its file system");
+	return fs.f_flag & ST_RDONLY ? set_errno(e, EROFS, "opening it for recording") : 0;
+}
+
+/* @k: takes its turn on the medium; NULL: there are no others */
+static int open_channel(const struct recorder_config *config, struct channel *c, struct keeper *k,
+			struct error *e)
+{
+	struct stat st;
+	int ret = open_directory(config, c->config.name, e);
+
+	if (ret >= 0) {
+		c->directory = ret;
+		ret = fstat(ret, &st) ? set_errno(e, errno, "looking at its directory") : 0;
+	}
+	if (!ret && k) {
+		pthread_mutex_lock(&k->prepare->lock);
+		k->medium = st.st_dev;
+		pthread_mutex_unlock(&k->prepare->lock);
+		if (!take_turn(k))
+			ret = set_error(e, ECANCELED, "stopped");
+	}
+	if (!ret) {
+		ret = check_writable(c, e);
+		if (!ret)
+			ret = look_into(c, e);
+		if (k)
+			end_turn(k);
+	}
 	if (ret && c->directory >= 0) {
 		close(c->directory);
 		c->directory = -1;
 	}
-	if (ret)
+	if (ret && ret != -ECANCELED)
 		store_fail(&c->store, e);
 	return ret;
 }
+
+int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
+{
+	return open_channel(p->config, c, NULL, e);
+}
+
+/* --- its segments ------------------------------------------------------------------- */
 
 static struct ekr_segment_head empty_head(const struct channel *c, uint32_t index)
 {
@@ -394,17 +501,17 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 }
 
 /* a head of generation 0: nothing in the segment counts any more */
-static void expire(struct prepare *p, struct channel *c)
+static void expire(struct channel *c)
 {
+	_Alignas(EKR_BLOCK) unsigned char block[EKR_BLOCK] = { 0 };
 	struct segment gone;
 
 	while (store_expire(&c->store, monotonic_ns(), realtime_ns(), &gone)) {
 		struct ekr_segment_head head = empty_head(c, gone.index);
 
-		memcpy(p->buffer, &head, sizeof(head));
-		memset(p->buffer + sizeof(head), 0, EKR_BLOCK - sizeof(head));
-		segment_seal_head(p->buffer);
-		if (pwrite(gone.fd, p->buffer, EKR_BLOCK, 0) != EKR_BLOCK || fdatasync(gone.fd))
+		memcpy(block, &head, sizeof(head));
+		segment_seal_head(block);
+		if (pwrite(gone.fd, block, EKR_BLOCK, 0) != EKR_BLOCK || fdatasync(gone.fd))
 			log_warning("channel %s: forgetting segment %08u.seg: %s", c->config.name,
 				    gone.index, strerror(errno));
 		/* the next one to be used, whether it is forgotten on the medium or not */
@@ -413,62 +520,48 @@ static void expire(struct prepare *p, struct channel *c)
 	}
 }
 
-/* the channel that needs a segment most: the first two of all come first */
-static struct channel *neediest(struct prepare *p, const bool *hopeless)
+/* --- a channel's thread --------------------------------------------------------------- */
+
+/* once, not each 10 s */
+static bool is_new(struct keeper *k, const struct error *e)
 {
-	struct channel *found = NULL;
+	bool new = strcmp(k->said, e->text) != 0;
 
-	for (unsigned int i = 0; i < p->count; i++) {
-		struct channel *c = &p->channels[i];
-
-		if (hopeless[i] || !atomic_load(&c->open) ||
-		    atomic_load(&c->made) >= c->config.segments)
-			continue;
-		if (!found || atomic_load(&c->made) < atomic_load(&found->made))
-			found = c;
-	}
-	return found;
+	memcpy(k->said, e->text, sizeof(k->said));
+	return new;
 }
 
-static void try_channels(struct prepare *p, char (*said)[sizeof(((struct error *)0)->text)])
+static void try_to_open(struct keeper *k)
 {
-	for (unsigned int i = 0; i < p->count && !atomic_load(&p->stop); i++) {
-		struct channel *c = &p->channels[i];
-		struct error e;
-
-		if (c->broken.code || atomic_load(&c->open))
-			continue;
-		if (!prepare_channel(p, c, &e)) {
-			atomic_store(&c->open, true);
-			continue;
-		}
-		/* once, not each 10 s */
-		if (strcmp(said[i], e.text) != 0)
-			log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
-		memcpy(said[i], e.text, sizeof(e.text));
-	}
-}
-
-static void make_segments(struct prepare *p, char (*said)[sizeof(((struct error *)0)->text)])
-{
-	bool hopeless[CHANNELS_MAX] = { false };
-	struct channel *c;
+	struct channel *c = k->channel;
+	uint64_t one = 1;
 	struct error e;
+	int ret = open_channel(k->prepare->config, c, k, &e);
 
-	while (!atomic_load(&p->stop) && (c = neediest(p, hopeless))) {
-		size_t i = (size_t)(c - p->channels);
-		int ret = prepare_segment(p, c, &e);
+	if (!ret)
+		atomic_store(&c->open, true);
+	else if (ret != -ECANCELED && is_new(k, &e))
+		log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
+	atomic_store(&c->tried, true);
+	/* writers may wait for it */
+	if (k->prepare->tried_fd >= 0)
+		(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+}
 
-		if (ret >= 0 || ret == -ECANCELED)
-			continue;
-		hopeless[i] = true;
-		if (strcmp(said[i], e.text) != 0)
-			log_error("channel %s: %s; it has %u of %" PRIu64
-				  " segments, trying again each 10 s",
-				  c->config.name, e.text, atomic_load(&c->made),
-				  c->config.segments);
-		memcpy(said[i], e.text, sizeof(e.text));
+static void make_segments(struct keeper *k)
+{
+	struct channel *c = k->channel;
+	struct error e;
+	int ret = 0;
+
+	while (!ret && atomic_load(&c->made) < c->config.segments && take_turn(k)) {
+		ret = prepare_segment(k->prepare, c, &e);
+		end_turn(k);
 	}
+	if (ret < 0 && ret != -ECANCELED && is_new(k, &e))
+		log_error("channel %s: %s; it has %u of %" PRIu64
+			  " segments, trying again each 10 s",
+			  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
 }
 
 static void pause_until(struct prepare *p, uint64_t until)
@@ -482,45 +575,67 @@ static void pause_until(struct prepare *p, uint64_t until)
 	pthread_mutex_unlock(&p->lock);
 }
 
+/* all that the storage thread could write is on the medium */
+static void mark(struct keeper *k)
+{
+	struct prepare *p = k->prepare;
+	struct channel *c = k->channel;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->written)
+		pthread_cond_wait(&p->changed, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+	if (!atomic_load(&c->open))
+		return;
+	if (store_idle(&c->store) && !c->intake.gap)
+		channel_mark_stopped(c);
+	else
+		log_warning("channel %s: stopped with %zu bytes that are not on the medium",
+			    c->config.name, buffer_backlog(&c->buffer));
+}
+
 static void *run(void *arg)
 {
-	/* what was last said of each channel */
-	static char said[CHANNELS_MAX][sizeof(((struct error *)0)->text)];
-	struct prepare *p = arg;
+	struct keeper *k = arg;
+	struct prepare *p = k->prepare;
 
 	while (!atomic_load(&p->stop)) {
 		uint64_t began = monotonic_ns();
 
-		try_channels(p, said);
-		pthread_mutex_lock(&p->lock);
-		p->tried = true;
-		pthread_cond_broadcast(&p->changed);
-		pthread_mutex_unlock(&p->lock);
-		make_segments(p, said);
-		for (unsigned int i = 0; i < p->count; i++)
-			if (atomic_load(&p->channels[i].open))
-				expire(p, &p->channels[i]);
+		if (!atomic_load(&k->channel->open))
+			try_to_open(k);
+		if (atomic_load(&k->channel->open)) {
+			make_segments(k);
+			expire(k->channel);
+		}
 		pause_until(p, began + RETRY);
 	}
+	mark(k);
 	return NULL;
 }
 
-int prepare_start(struct prepare *p, struct error *e)
+int prepare_start(struct prepare *p, int tried_fd, struct error *e)
 {
-	uint64_t by = monotonic_ns() + START_TIME;
-	const struct timespec until = timespec_of(by);
-	int ret = thread_start(&p->thread, "prepare", 0, run, p, e);
+	int ret = 0;
 
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&p->lock);
-	while (!p->tried && pthread_cond_timedwait(&p->changed, &p->lock, &until) != ETIMEDOUT)
-		;
-	if (!p->tried)
-		log_warning("opening the channels takes longer than %u s: does their medium hang?",
-			    (unsigned int)(START_TIME / NSEC_PER_SEC));
-	pthread_mutex_unlock(&p->lock);
-	return 0;
+	p->tried_fd = tried_fd;
+	for (unsigned int i = 0; i < p->count && !ret; i++) {
+		struct keeper *k = &p->keepers[i];
+
+		if (k->channel->broken.code)
+			continue;
+		ret = thread_start(&k->thread, "prepare", 0, run, k, e);
+		k->started = !ret;
+	}
+	return ret;
+}
+
+bool prepare_tried(const struct prepare *p)
+{
+	for (unsigned int i = 0; i < p->count; i++)
+		if (p->keepers[i].started && !atomic_load(&p->channels[i].tried))
+			return false;
+	return true;
 }
 
 void prepare_ask_to_stop(struct prepare *p)
@@ -531,10 +646,18 @@ void prepare_ask_to_stop(struct prepare *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-bool prepare_join(struct prepare *p, uint64_t by)
+bool prepare_end(struct prepare *p)
 {
-	uint64_t least = monotonic_ns() + STOP_LEAST;
-	const struct timespec until = timespec_of(by > least ? by : least);
+	const struct timespec until = timespec_of(monotonic_ns() + END_TIME);
+	bool ended = true;
 
-	return !pthread_clockjoin_np(p->thread, NULL, CLOCK_MONOTONIC, &until);
+	pthread_mutex_lock(&p->lock);
+	p->written = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned int i = 0; i < p->count; i++)
+		if (p->keepers[i].started)
+			ended &= !pthread_clockjoin_np(p->keepers[i].thread, NULL, CLOCK_MONOTONIC,
+						       &until);
+	return ended;
 }

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The prepare thread: opens each channel's directory and finds what is in it,
- * makes the segments that are missing, at idle I/O priority but for the first two
- * of a channel, and forgets what is older than is retained by time. What fails is
- * tried again each 10 s.
+ * A thread for each channel. It does all that the channel's medium may hold up,
+ * but for the records: opens the directory and finds what is in it, makes the
+ * segments that are missing, at idle I/O priority but for the first two, forgets
+ * what is older than is retained by time, and in the end leaves the mark of an
+ * orderly stop. So a medium that hangs holds up its own channels only. What fails
+ * is tried again each 10 s.
+ *
+ * Of the channels on one medium, one at a time is looked into or gets a segment,
+ * and first the one that has the fewest.
  */
 #ifndef EKR_PREPARE_H
 #define EKR_PREPARE_H
@@ -11,22 +16,36 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "channel.h"
 #include "config.h"
 #include "error.h"
 
+struct prepare;
+
+struct keeper {
+	struct prepare *prepare;
+	struct channel *channel;
+	pthread_t thread;
+	bool started;			/* there is a thread: none for a channel whose configuration is none */
+	char said[sizeof(((struct error *)0)->text)];	/* last, of what fails */
+	/* under the lock: */
+	dev_t medium;			/* that the channel is on, once its directory is open */
+	bool waits, works;		/* for its turn there; it has it */
+};
+
 struct prepare {
 	const struct recorder_config *config;
 	struct channel *channels;
 	unsigned int count;
-	unsigned char *buffer;		/* RECOVER_BUFFER bytes, aligned */
-	unsigned char *zeros;		/* 1 MiB, aligned */
-	pthread_t thread;
+	unsigned char *zeros;		/* 1 MiB, aligned; only read */
+	int tried_fd;			/* eventfd: a channel has been tried; the caller's, -1: none */
+	struct keeper *keepers;		/* one a channel */
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool tried;			/* every channel, once */
+	pthread_cond_t changed;		/* a turn has ended, stop or written */
 	atomic_bool stop;
+	bool written;			/* no record will be any more: leave marks */
 };
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
@@ -34,8 +53,9 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 void prepare_close(struct prepare *p);
 
 /*
- * One channel: what a recording left is found and its gap, if any, is told. The
- * first time of a channel makes its directory. Errors are also the store's.
+ * One channel, in the caller's thread: what a recording left is found and its gap,
+ * if any, is told. The first time of a channel makes its directory. Errors are also
+ * the store's.
  */
 int prepare_channel(struct prepare *p, struct channel *c, struct error *e);
 /* Makes one more segment. 1: there are enough; -ECANCELED: stopped. */
@@ -44,10 +64,17 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
 /* Puts back the mark of an orderly stop, if there was one: nothing has been recorded. */
 int prepare_leave(struct channel *c, struct error *e);
 
-/* As a thread; returns when every channel has been tried once, or after 20 s: a medium may hang. */
-int prepare_start(struct prepare *p, struct error *e);
+/* The threads; waits for nothing. Each sets its channel's @tried, and @open when it may be recorded in. */
+int prepare_start(struct prepare *p, int tried_fd, struct error *e);
+/* Every channel has been tried once. */
+bool prepare_tried(const struct prepare *p);
+/* No more segments. */
 void prepare_ask_to_stop(struct prepare *p);
-/* False: it hangs in a medium, and what it uses must stay. @by_ns: monotonic; a moment is waited in any case. */
-bool prepare_join(struct prepare *p, uint64_t by_ns);
+/*
+ * When no record will be written any more: channels of which all is on the medium
+ * are marked, and the threads end. False: one hangs in its medium after 4 s, and
+ * what it uses must stay.
+ */
+bool prepare_end(struct prepare *p);
 
 #endif

@@ -22,6 +22,8 @@
 #define FAIR 64
 /* messages that are still taken of one connection at the end: more than its socket holds */
 #define DRAIN 10000
+/* for a channel that is being opened; a writer waits 10 s for its answer */
+#define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
 uint64_t session_interval(const struct channel_config *config)
 {
@@ -34,14 +36,14 @@ uint64_t session_interval(const struct channel_config *config)
 	return ns > INTERVAL_MOST ? INTERVAL_MOST : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
 }
 
-static uint64_t lost(struct channel *c)
+static struct session_losses losses(struct channel *c)
 {
-	uint64_t failed;
+	struct session_losses now = { .overrun = atomic_load(&c->intake.overrun) };
 
 	pthread_mutex_lock(&c->store.lock);
-	failed = c->store.counts.failed;
+	now.failed = c->store.counts.failed;
 	pthread_mutex_unlock(&c->store.lock);
-	return failed + atomic_load(&c->intake.overrun);
+	return now;
 }
 
 static void send_refusal(const struct session *s, int code, const char *fmt, ...)
@@ -58,13 +60,16 @@ static void send_refusal(const struct session *s, int code, const char *fmt, ...
 	send(s->socket, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* all records that are in the ring and find room; -EPROTO: the ring is broken */
+/*
+ * All records that are in the ring now and find room; -EPROTO: the ring is broken.
+ * Not more than it holds: its writer may be as fast as this.
+ */
 static int take_ring(struct session *s, bool drop)
 {
 	struct record record;
-	int ret;
+	int ret = 0;
 
-	while ((ret = ring_peek(&s->ring, &record)) > 0) {
+	for (uint32_t i = 0; i < s->ring.slots && (ret = ring_peek(&s->ring, &record)) > 0; i++) {
 		ret = intake_take(&s->channel->intake, &record, drop);
 		/* without room it stays: the ring is more buffer */
 		if (ret == -ENOBUFS && !drop)
@@ -73,7 +78,7 @@ static int take_ring(struct session *s, bool drop)
 			return ret;
 		ring_advance(&s->ring);
 	}
-	return ret;
+	return ret == -EPROTO ? ret : 0;
 }
 
 /* what is closed with messages unread resets the connection, and our last words with it */
@@ -234,13 +239,45 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 	return 0;
 }
 
+/* it gets the channel that it wants, or is told why not */
+static void answer_open(struct session *s)
+{
+	struct channel *c = s->wants;
+	uint32_t way = s->wants_way;
+	struct error e;
+	char why[240];
+	int code = why_not(c, way, why);
+
+	s->wants = NULL;
+	if (!code && s->ingest->session_count > SESSIONS_MAX) {
+		code = EBUSY;
+		snprintf(why, sizeof(why),
+			 "channel %s: the recorder has all the connections that it takes",
+			 c->config.name);
+	}
+	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
+		code = e.code;
+		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
+	}
+	if (code) {
+		send_refusal(s, code, "%s", why);
+		hang_up(s);
+		return;
+	}
+	s->channel = c;
+	s->first = c->intake.next_sequence;
+	s->before = losses(c);
+	atomic_store(&c->writer, s->pid);
+	/* what a writer before this one lost is told ahead of what this one gives */
+	intake_tell(&c->intake);
+	if (send_opened(s, c))
+		hang_up(s);
+}
+
 static void take_open(struct session *s, const void *message, size_t length)
 {
 	struct ekr_open open;
 	struct channel *c;
-	struct error e;
-	char why[240];
-	int code;
 
 	memcpy(&open, message, length < sizeof(open) ? length : sizeof(open));
 	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
@@ -255,30 +292,11 @@ static void take_open(struct session *s, const void *message, size_t length)
 		hang_up(s);
 		return;
 	}
-	code = why_not(c, open.way, why);
-	if (!code && s->ingest->session_count > SESSIONS_MAX) {
-		code = EBUSY;
-		snprintf(why, sizeof(why),
-			 "channel %s: the recorder has all the connections that it takes",
-			 c->config.name);
-	}
-	if (!code && open.way == EKR_BY_RING && open_ring(s, c, &e)) {
-		code = e.code;
-		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
-	}
-	if (code) {
-		send_refusal(s, code, "%s", why);
-		hang_up(s);
-		return;
-	}
-	s->channel = c;
-	s->first = c->intake.next_sequence;
-	s->lost_before = lost(c);
-	atomic_store(&c->writer, s->pid);
-	/* what a writer before this one lost is told ahead of what this one gives */
-	intake_tell(&c->intake);
-	if (send_opened(s, c))
-		hang_up(s);
+	s->wants = c;
+	s->wants_way = open.way;
+	/* at a start it waits for its own channel, and for no other */
+	if (c->broken.code || atomic_load(&c->tried))
+		answer_open(s);
 }
 
 static void take_record(struct session *s, const unsigned char *message, size_t length)
@@ -339,7 +357,7 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 	uint32_t type = 0;
 
 	memcpy(&type, message, length < sizeof(type) ? length : sizeof(type));
-	if (!s->channel && type == EKR_OPEN)
+	if (!s->channel && !s->wants && type == EKR_OPEN)
 		take_open(s, message, length);
 	else if (s->channel && type == EKR_RECORD)
 		take_record(s, message, length);
@@ -347,6 +365,12 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 		take_sync(s, message, length);
 	else
 		drop_broken(s, "sent a message that is none");
+}
+
+/* records by socket are taken; by ring they are not in the socket */
+static bool has_room(struct session *s)
+{
+	return !s->channel || s->by_ring || intake_has_room(&s->channel->intake);
 }
 
 /* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be more */
@@ -357,8 +381,9 @@ static int receive(struct session *s)
 	/* no control buffer: descriptors that are sent are closed by the kernel */
 	ssize_t n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
+	/* a reset is of what we sent and it did not read: what it sent before is still here */
 	if (n < 0)
-		return errno == EINTR ? 1 : errno == EAGAIN ? -EAGAIN : 0;
+		return errno == EINTR || errno == ECONNRESET ? 1 : errno == EAGAIN ? -EAGAIN : 0;
 	if (!n)
 		return 0;
 	if (head.msg_flags & MSG_TRUNC)
@@ -368,18 +393,50 @@ static int receive(struct session *s)
 	return 1;
 }
 
+static void pause_reading(struct session *s)
+{
+	s->paused = true;
+	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
+}
+
+static void go_on_reading(struct session *s)
+{
+	s->paused = false;
+	ingest_change(s->ingest, s->socket, &s->on_socket, EPOLLIN);
+}
+
+/* its writer has gone; what it left in the ring waits for room as if it were there */
+static void leave(struct session *s)
+{
+	s->sync = false;
+	if (!s->by_ring) {
+		session_end(s, EPIPE);
+		return;
+	}
+	s->leaving = true;
+	ring_shut(&s->ring, EPIPE);
+	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
+}
+
 static void on_socket(struct handler *h, uint32_t events)
 {
 	struct session *s = (struct session *)h;
 	int ret = 1;
 
 	(void)events;
-	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1; i++)
-		ret = receive(s);
+	if (s->paused || s->leaving)
+		return;
+	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1 && !s->paused; i++) {
+		/* without room it stays there: the socket is more buffer, and a writer that can wait waits */
+		if (has_room(s))
+			ret = receive(s);
+		else
+			pause_reading(s);
+	}
 	if (s->socket >= 0 && s->channel)
 		ingest_wake(s->ingest, s->channel);
 	if (!ret && s->socket >= 0)
-		session_end(s, EPIPE);
+		leave(s);
 }
 
 void session_drain(struct session *s)
@@ -396,7 +453,8 @@ static void answer_sync(struct session *s)
 {
 	struct store *store = &s->channel->store;
 	struct ekr_sync answer = { .type = EKR_SYNC, .token = s->sync_token };
-	uint64_t now_lost, wanted = atomic_load(&store->wanted_to);
+	uint64_t wanted = atomic_load(&store->wanted_to);
+	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
 		if (!ring_empty(&s->ring))
@@ -410,23 +468,34 @@ static void answer_sync(struct session *s)
 		}
 		return;
 	}
-	now_lost = lost(s->channel);
-	if (now_lost != s->lost_before)
+	now = losses(s->channel);
+	if (now.failed != s->before.failed)
 		answer.error = EIO;
-	s->lost_before = now_lost;
+	else if (now.overrun != s->before.overrun)
+		answer.error = ENOBUFS;
+	s->before = now;
 	s->sync = false;
 	answer.sequence = s->sync_to;
 	send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void session_turn(struct session *s)
+void session_turn(struct session *s, uint64_t now)
 {
+	if (s->socket >= 0 && s->wants &&
+	    (atomic_load(&s->wants->tried) || now - s->since_ns > OPEN_PATIENCE))
+		answer_open(s);
 	if (s->socket < 0 || !s->channel)
 		return;
 	if (s->by_ring && take_ring(s, false) == -EPROTO) {
 		drop_broken(s, "left a ring that cannot be");
 		return;
 	}
+	if (s->leaving && ring_empty(&s->ring)) {
+		session_end(s, EPIPE);
+		return;
+	}
+	if (s->paused && has_room(s))
+		go_on_reading(s);
 	intake_tell(&s->channel->intake);
 	if (s->sync)
 		answer_sync(s);

@@ -10,6 +10,11 @@
 #include "ingest.h"
 #include "ring.h"
 
+/* Records of a channel that were lost, since the recorder began. */
+struct session_losses {
+	uint64_t overrun, failed;	/* no room; the medium did not take them */
+};
+
 struct session {
 	struct handler on_socket, on_bell;
 	struct session *next;
@@ -17,22 +22,27 @@ struct session {
 	struct channel *channel;	/* NULL: it has not opened one */
 	int socket;			/* -1: dead */
 	bool by_ring;
+	bool paused;			/* its socket is not read: the channel has no room */
+	bool leaving;			/* its writer has gone; what is in the ring waits for room */
 	struct ring ring;
 	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;
 	uint64_t since_ns;		/* monotonic, when it connected */
+	/* the channel that it wants has not been tried yet; NULL: none */
+	struct channel *wants;
+	uint32_t wants_way;		/* enum ekr_way */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;
 	uint64_t sync_next;		/* sequence that its writer will go on with, as it says */
 	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
-	uint64_t lost_before;		/* records lost when it was last told */
+	struct session_losses before;	/* when it was last told */
 };
 
 /* Takes over a connected socket. NULL: no memory; then it is closed. */
 struct session *session_open(struct ingest *in, int socket);
-/* Looks into the ring and answers a sync: on each turn of the loop. */
-void session_turn(struct session *s);
+/* Looks into the ring, answers an open or a sync, reads its socket again: on each turn of the loop. */
+void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */
 void session_end(struct session *s, uint32_t code);
 /* The same, of what is in its socket too: when the recorder stops. */

@@ -62,11 +62,13 @@ static uint64_t load(_Atomic uint64_t *counter)
 static void print_counts(FILE *to, struct channel *c)
 {
 	static struct store_counts counts; /* large; only one thread prints */
-	uint64_t generation, now = monotonic_ns();
+	uint64_t generation, segments, segment, now = monotonic_ns();
 
 	pthread_mutex_lock(&c->store.lock);
 	counts = c->store.counts;
 	generation = c->store.generation;
+	segments = c->config.segments;
+	segment = c->config.segment;
 	pthread_mutex_unlock(&c->store.lock);
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
@@ -84,7 +86,7 @@ static void print_counts(FILE *to, struct channel *c)
 	fprintf(to,
 		",\"segments\":%" PRIu32 ",\"segments_wanted\":%" PRIu64
 		",\"segment_bytes\":%" PRIu64 ",\"generation\":%" PRIu64,
-		atomic_load(&c->made), c->config.segments, c->config.segment, generation);
+		atomic_load(&c->made), segments, segment, generation);
 	if (counts.synced_ns)
 		fprintf(to, ",\"synced_ms_ago\":%" PRIu64,
 			(now - counts.synced_ns) / NSEC_PER_MSEC);

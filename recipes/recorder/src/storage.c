@@ -14,7 +14,8 @@
 #include "log.h"
 #include "thread.h"
 
-#define WAKE_TAG UINT64_MAX
+#define WAKE_TAG       UINT64_MAX
+#define ERROR_PAUSE_US 10000
 
 enum step { HEAD, HEAD_FLUSH, DATA, FLUSH, FORGET };
 
@@ -158,6 +159,7 @@ static void *run(void *arg)
 		struct __kernel_timespec wait;
 		struct io_uring_cqe *cqe;
 		unsigned int head, seen = 0;
+		int ret;
 
 		for (unsigned int i = 0; i < s->count; i++) {
 			struct store_write w;
@@ -178,8 +180,10 @@ static void *run(void *arg)
 			.tv_sec = (long long)(until / NSEC_PER_SEC),
 			.tv_nsec = (long long)(until % NSEC_PER_SEC),
 		};
-		/* errors are -ETIME and -EINTR, or of a kernel out of memory: then again in a while */
-		(void)io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &wait, NULL);
+		ret = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &wait, NULL);
+		/* a kernel out of memory: not at once again, with a priority it would be for ever */
+		if (ret < 0 && ret != -ETIME && ret != -EINTR)
+			usleep(ERROR_PAUSE_US);
 		io_uring_for_each_cqe(&s->ring, head, cqe)
 		{
 			seen++;

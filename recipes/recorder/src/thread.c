@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 
-#define STACK (512u * 1024)
+#define STACK (128u * 1024)
 
 int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)(void *), void *arg,
 		 struct error *e)

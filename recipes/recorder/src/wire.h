@@ -4,9 +4,9 @@
  * shared memory that it passes. One writer a channel at a time; it opens with
  * EKR_OPEN and gets EKR_OPENED or EKR_REFUSED (and the connection is closed).
  *
- * By socket: each record is one EKR_RECORD message. Nothing is answered; a full
- * socket buffer is the writer's -EAGAIN, and a lost record, counted in the next
- * message's sequence.
+ * By socket: each record is one EKR_RECORD message. Nothing is answered. While the
+ * recorder has no room it does not read; a full socket buffer is the writer's
+ * -EAGAIN, and a lost record, counted in the next message's sequence.
  *
  * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd.
  * The ring has fixed slots, one producer and one consumer. The recorder looks
@@ -66,7 +66,7 @@ struct ekr_submit {
 
 struct ekr_sync {
 	uint32_t type;			/* EKR_SYNC */
-	int32_t error;			/* in the answer: 0 or errno */
+	int32_t error;			/* in the answer: 0, or of what was lost: ENOBUFS no room, EIO the medium */
 	uint64_t token;			/* any, comes back */
 	uint64_t sequence;		/* all below it: the writer's next one; those that have not come are lost */
 };

@@ -132,6 +132,17 @@ class RawWriter:
         )
         self.socket.send(head + payload)
 
+    def submit_or_lose(self, payload: bytes) -> bool:
+        """As the library does: it does not wait, and what finds no room is lost by its number."""
+        self.socket.settimeout(0)
+        try:
+            self.submit(payload)
+        except BlockingIOError:
+            return False
+        finally:
+            self.socket.settimeout(10)
+        return True
+
     def sync(self) -> int:
         """0, or the errno that it was answered with."""
         self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence))
@@ -188,17 +199,25 @@ class Board:
         text = "".join(f"{key} = {value}\n" for key, value in keys.items())
         (self.conf / "channels.d" / f"{channel}.conf").write_text(text)
 
-    def start(self, *prefix: str, **kwargs: Any) -> float:
-        """Returns how long it took until writers are served, s."""
+    def start(self, *prefix: str, ready: bool = True, **kwargs: Any) -> float:
+        """Returns how long it took until each channel has been tried (`ready`) or until it listens, s."""
         began = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*prefix, RECORDER, "run", "--config", str(self.conf)], stderr=log, **kwargs
+                [*prefix, RECORDER, "run", "--config", str(self.conf)], **{"stderr": log, **kwargs}
             )
         wait_for(lambda: self.listens() or self.process.poll() is not None)  # type: ignore[union-attr]
-        took = time.monotonic() - began
         assert self.process.poll() is None, self.log.read_text()
-        return took
+        if ready:
+            wait_for(self.statistics)
+        return time.monotonic() - began
+
+    def statistics(self) -> dict[str, Any] | None:
+        """Of this process; it writes none before it is ready."""
+        with contextlib.suppress(FileNotFoundError):
+            stats: dict[str, Any] = json.loads((self.top / "stats.json").read_text())
+            return stats if self.process and stats["pid"] == self.process.pid else None
+        return None
 
     def listens(self) -> bool:
         with contextlib.suppress(OSError), RawWriter(self.socket, "no-such-channel"):
@@ -219,13 +238,7 @@ class Board:
             self.process.wait()
 
     def stats(self, channel: str) -> dict[str, Any]:
-        def of_this_process() -> dict[str, Any] | None:
-            with contextlib.suppress(FileNotFoundError):
-                stats: dict[str, Any] = json.loads((self.top / "stats.json").read_text())
-                return stats if self.process and stats["pid"] == self.process.pid else None
-            return None
-
-        result: dict[str, Any] = wait_for(of_this_process)["channels"][channel]
+        result: dict[str, Any] = wait_for(self.statistics)["channels"][channel]
         return result
 
     def wait_state(self, channel: str, state: str, limit: float = 20) -> dict[str, Any]:

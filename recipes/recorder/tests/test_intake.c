@@ -150,6 +150,31 @@ static void a_gap_waits_for_room(void **state)
 	assert_int_equal(f->in.next_sequence, i + 1);
 }
 
+/* who asks first loses nothing, also if what comes makes a gap */
+static void room_is_for_a_record_and_its_gap(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t sequence = 10;
+
+	/* leaves 1072 bytes of each chunk: a record takes 1056, with a gap 1120 */
+	for (int chunk = 0; chunk < 3; chunk++) {
+		assert_true(intake_has_room(&f->in));
+		assert_int_equal(take(f, sequence++, 1000, false), 0);
+		assert_int_equal(take(f, sequence++, 1000, false), 0);
+		assert_int_equal(take(f, sequence++, 850, false), 0);
+		if (chunk < 2)
+			assert_true(intake_has_room(&f->in));
+		/* the rest of it is for small ones */
+		for (int i = 0; chunk < 2 && i < 16; i++)
+			assert_int_equal(take(f, sequence++, 8, false), 0);
+	}
+	assert_false(intake_has_room(&f->in));
+	assert_int_equal(take(f, sequence + 1, 1000, false), -ENOBUFS);
+	buffer_release(&f->buffer, buffer_take(&f->buffer, false));
+	assert_true(intake_has_room(&f->in));
+	assert_int_equal(take(f, sequence + 1, 1000, false), 0);
+}
+
 static void an_unknown_number_takes_one(void **state)
 {
 	struct fixture *f = *state;
@@ -193,6 +218,7 @@ int main(void)
 		TEST(what_cannot_be_is_refused),
 		TEST(an_overrun_is_told_when_there_is_room),
 		TEST(a_gap_waits_for_room),
+		TEST(room_is_for_a_record_and_its_gap),
 		TEST(an_unknown_number_takes_one),
 		TEST(times_go_on),
 	};

@@ -129,7 +129,11 @@ class Writer:
         return True
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until all that was submitted is on the medium, at most so many seconds. Raises SyncTimeout."""
+        """Wait until all that was submitted is on the medium, at most so many seconds.
+
+        Raises SyncTimeout; RecorderError with errno ENOBUFS or EIO: it is, but for records that were lost since
+        the last time, because there was no room for them or because the medium did not take them.
+        """
         with self._lock:
             self._check(self._lib.ek_writer_sync(self._open(), _milliseconds(timeout)))
 

@@ -264,7 +264,7 @@ busy() {
 }
 for i in $(seq @CUTS@); do
 	started=$(ms)
-	ek-recorder bench --ring --writes 1000000 bench > /tmp/writer 2>&1 & writer=$!
+	ek-recorder bench --ring --priority 50 --writes 1000000 bench > /tmp/writer 2>&1 & writer=$!
 	sleep "$(awk -v i="$i" 'BEGIN { srand(@SEED@ + i); printf "%.4f", 0.3 + 1.2 * rand() }')"
 	how=$([ $((i % 2)) = 0 ] && echo drop || echo tear)
 	[ $((i % 4)) -lt 2 ] || { busy; sleep "0.00$((i % 9))"; }
