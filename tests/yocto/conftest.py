@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -26,11 +26,15 @@ BUILD_USER = "nobody"
 PARSE_SECONDS = 2400
 DRY_RUN_SECONDS = 7200
 
-LOCAL_CONF = """\
-MACHINE = "qemux86-64"
+# a configuration of an image of ours, and that of a product which knows nothing of us
+APPLIANCE = """\
 INIT_MANAGER = "systemd"
 DISTRO_FEATURES:append = " evenkeel polkit rauc"
 PREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"
+"""
+PRODUCT = ""
+LOCAL_CONF = """\
+MACHINE ?= "qemux86-64"
 BB_SERVER_TIMEOUT = "0"
 # nothing is fetched, so no network need be there
 CONNECTIVITY_CHECK_URIS = ""
@@ -96,13 +100,14 @@ class Build:
     Attributes:
         layers: BBLAYERS; all of the series' by default.
         local: added to local.conf.
+        what: APPLIANCE or PRODUCT.
     """
 
     path: Path
     series: Series
     layers: list[Path]
     local: str = ""
-    written: str = field(default="", init=False)
+    what: str = APPLIANCE
 
     def _write(self) -> None:
         conf = self.path / "conf"
@@ -114,9 +119,9 @@ class Build:
         shared = self.path.parent / "shared"
         shared.mkdir(exist_ok=True)
         more = f'DL_DIR = "{shared}/downloads"\nSSTATE_DIR = "{shared}/sstate"\n'
-        if self.series.name == "scarthgap":
+        if self.what == APPLIANCE and self.series.name == "scarthgap":
             more += 'PREFERRED_VERSION_nginx = "1.26%"\n'
-        (conf / "local.conf").write_text(LOCAL_CONF + more + self.local)
+        (conf / "local.conf").write_text(LOCAL_CONF + self.what + more + self.local)
         if os.geteuid() == 0:
             subprocess.run(["chown", "-R", BUILD_USER, self.path, shared], check=True)
 
@@ -177,7 +182,7 @@ class Build:
         ]
         mask = " ".join([*(f"{layer}/(?!{keep}).*/" for layer in others), append])
         path = self.path.with_name(self.path.name + "-masked")
-        return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}')
+        return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}', self.what)
 
     def refuses(self, target: str) -> str:
         """Why BitBake does not build a recipe of ours."""

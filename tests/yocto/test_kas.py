@@ -8,11 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml  # type: ignore[import-untyped,unused-ignore]
 from conftest import TOP, Series
-from kas.configschema import CONFIGSCHEMA
 
 KAS = TOP / "kas"
 FILES = sorted(KAS.rglob("*.yml"))
@@ -47,7 +45,8 @@ def merged(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_is_valid(path: Path) -> None:
-    jsonschema.validate(load(path), CONFIGSCHEMA)
+    schema = pytest.importorskip("kas.configschema", reason="no kas: 'make yocto' brings it")
+    pytest.importorskip("jsonschema").validate(load(path), schema.CONFIGSCHEMA)
 
 
 def test_there_is_a_file_for_each_machine() -> None:
