@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` says where it is.
 
-The variables OECORE, BITBAKE, METAOE (meta-openembedded) and METARAUC may each name several trees,
-separated by colons: one test then runs for each series. Without them a test is skipped and says so.
+The variables OECORE, BITBAKE, METAOE (meta-openembedded), METARAUC and METAYOCTO may each name several
+trees, separated by colons: one test then runs for each series. Without them a test is skipped and says so.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Series:
     bitbake: Path
     metaoe: Path | None
     metarauc: Path | None
+    metayocto: Path | None
 
     @cached_property
     def name(self) -> str:
@@ -87,7 +88,7 @@ def all_series() -> list[Series]:
     for i, (core, tool) in enumerate(zip(oecore, bitbake, strict=True)):
         optional = [
             Path(trees(variable)[i]).resolve() if i < len(trees(variable)) else None
-            for variable in ("METAOE", "METARAUC")
+            for variable in ("METAOE", "METARAUC", "METAYOCTO")
         ]
         found.append(Series(Path(core).resolve(), Path(tool).resolve(), *optional))
     return found
@@ -214,7 +215,7 @@ SERIES: list[Series | None] = [*all_series()] or [None]
 def series(request: pytest.FixtureRequest) -> Series:
     found = request.param
     if found is None:
-        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR]")
+        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR, see docs/yocto.md")
     assert isinstance(found, Series)
     return found
 

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import DRY_RUN_SECONDS, LAYER, PRODUCT, TOP, Build, Series, tail
+from conftest import LAYER, PRODUCT, TOP, Build, Series, tail
 
 DOCS = (TOP / "docs/yocto.md").read_text()
 # what the page says that a part needs beside core
@@ -70,8 +70,6 @@ def test_product_gets_one_part(series: Series, folder: Path, part: str) -> None:
     if series.name == "scarthgap":
         # both as the page says
         build.local += 'INIT_MANAGER = "systemd"\nPREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"\n'
-    output = build.bitbake("-n", "core-image-minimal", timeout=DRY_RUN_SECONDS)
-    assert re.search(r"Attempted \d+ tasks .* all succeeded", output), tail(output)
     build.bitbake("-g", "core-image-minimal")
     found = set((build.path / "pn-buildlist").read_text().split())
     ours = {name for name in found if name.startswith(("evenkeel", "linux-evenkeel"))}
