@@ -255,6 +255,7 @@ unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.
 	@$(call stage,unit tests)
 	$(PYTEST) --hypothesis-profile=ci --ignore recipes/loads --ignore recipes/demo --ignore recipes/recorder conf recipes webui tests/lab/tests tests/flashsim/tests
 	$(ENTER) tests/meson recipes/loads recipes/demo recipes/recorder
+	$(PYTEST) tests/yocto
 fuzz: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the property tests with new examples each time, FUZZ times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
@@ -276,9 +277,9 @@ browser: $(IMAGE)
 	$(PYTEST) -s tests/browser
 
 # OE-Core and BitBake are the reader's: several series separated by colons
-YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" YOCTO_IMAGE="$(or $(YOCTO_IMAGE),$(wildcard $(BITBAKE_IMAGE)))"
+YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" METAYOCTO="$(METAYOCTO)" YOCTO_IMAGE="$(or $(YOCTO_IMAGE),$(wildcard $(BITBAKE_IMAGE)))"
 .PHONY: yocto
-yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR], see docs/yocto.md
+yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR] [METAYOCTO=DIR], see docs/yocto.md
 	@$(call stage,Yocto layer,$(if $(OECORE),3000))
 	$(YOCTO) tests/yocto/host-needs $(B)/yocto-venv
 	$(YOCTO) PATH="$$PATH:/usr/sbin" $(B)/yocto-venv/bin/pytest -q tests/yocto

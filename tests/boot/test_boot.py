@@ -113,6 +113,14 @@ def test_sysctls_are_those_of_conf(board: Board) -> None:
     assert found == {key: value for key, value in wanted.items() if key in found or key not in optional}
 
 
+def test_units_that_stay_off_are_masked(board: Board) -> None:
+    lines = (TOP / "recipes/image/masked-units").read_text().splitlines()
+    wanted = {line for line in lines if line and not line.startswith("#")}
+    assert len(wanted) > 20
+    found = board.run("find /etc/systemd/system -maxdepth 1 -lname /dev/null -printf '%f\\n'")
+    assert wanted - set(found.split()) == set()
+
+
 def test_services_run_as_who_they_should(board: Board) -> None:
     def users(unit: str) -> set[str]:
         group = board.run(f"systemctl show -P ControlGroup {unit}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` says where it is.
 
-The variables OECORE, BITBAKE, METAOE (meta-openembedded) and METARAUC may each name several trees,
-separated by colons: one test then runs for each series. Without them a test is skipped and says so.
+The variables OECORE, BITBAKE, METAOE (meta-openembedded), METARAUC and METAYOCTO may each name several
+trees, separated by colons: one test then runs for each series. Without them a test is skipped and says so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -26,11 +26,15 @@ BUILD_USER = "nobody"
 PARSE_SECONDS = 2400
 DRY_RUN_SECONDS = 7200
 
-LOCAL_CONF = """\
-MACHINE = "qemux86-64"
+# a configuration of an image of ours, and that of a product which knows nothing of us
+APPLIANCE = """\
 INIT_MANAGER = "systemd"
 DISTRO_FEATURES:append = " evenkeel polkit rauc"
 PREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"
+"""
+PRODUCT = ""
+LOCAL_CONF = """\
+MACHINE ?= "qemux86-64"
 BB_SERVER_TIMEOUT = "0"
 # nothing is fetched, so no network need be there
 CONNECTIVITY_CHECK_URIS = ""
@@ -51,6 +55,7 @@ class Series:
     bitbake: Path
     metaoe: Path | None
     metarauc: Path | None
+    metayocto: Path | None
 
     @cached_property
     def name(self) -> str:
@@ -83,7 +88,7 @@ def all_series() -> list[Series]:
     for i, (core, tool) in enumerate(zip(oecore, bitbake, strict=True)):
         optional = [
             Path(trees(variable)[i]).resolve() if i < len(trees(variable)) else None
-            for variable in ("METAOE", "METARAUC")
+            for variable in ("METAOE", "METARAUC", "METAYOCTO")
         ]
         found.append(Series(Path(core).resolve(), Path(tool).resolve(), *optional))
     return found
@@ -96,13 +101,14 @@ class Build:
     Attributes:
         layers: BBLAYERS; all of the series' by default.
         local: added to local.conf.
+        what: APPLIANCE or PRODUCT.
     """
 
     path: Path
     series: Series
     layers: list[Path]
     local: str = ""
-    written: str = field(default="", init=False)
+    what: str = APPLIANCE
 
     def _write(self) -> None:
         conf = self.path / "conf"
@@ -114,9 +120,9 @@ class Build:
         shared = self.path.parent / "shared"
         shared.mkdir(exist_ok=True)
         more = f'DL_DIR = "{shared}/downloads"\nSSTATE_DIR = "{shared}/sstate"\n'
-        if self.series.name == "scarthgap":
+        if self.what == APPLIANCE and self.series.name == "scarthgap":
             more += 'PREFERRED_VERSION_nginx = "1.26%"\n'
-        (conf / "local.conf").write_text(LOCAL_CONF + more + self.local)
+        (conf / "local.conf").write_text(LOCAL_CONF + self.what + more + self.local)
         if os.geteuid() == 0:
             subprocess.run(["chown", "-R", BUILD_USER, self.path, shared], check=True)
 
@@ -177,7 +183,7 @@ class Build:
         ]
         mask = " ".join([*(f"{layer}/(?!{keep}).*/" for layer in others), append])
         path = self.path.with_name(self.path.name + "-masked")
-        return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}')
+        return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}', self.what)
 
     def refuses(self, target: str) -> str:
         """Why BitBake does not build a recipe of ours."""
@@ -209,7 +215,7 @@ SERIES: list[Series | None] = [*all_series()] or [None]
 def series(request: pytest.FixtureRequest) -> Series:
     found = request.param
     if found is None:
-        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR]")
+        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR, see docs/yocto.md")
     assert isinstance(found, Series)
     return found
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import LAYER, Build, Series, tail
 
 CHECK_SECONDS = 3600
@@ -33,13 +34,15 @@ def test_layer_is_compatible_beside_what_the_image_needs(series: Series, folder:
 
 def test_recipes_are_in_form() -> None:
     """oelint-adv; exceptions with their reasons are in meta-iosched/.oelint.cfg."""
+    oelint = Path(sys.executable).with_name("oelint-adv")
+    if not oelint.exists():
+        pytest.skip("no oelint-adv: 'make yocto' brings it")
     files = [
         str(path.relative_to(LAYER))
         for path in sorted(LAYER.rglob("*"))
         if path.suffix in (".bb", ".bbappend", ".bbclass", ".inc") or path.name == "layer.conf"
     ]
     assert files
-    oelint = Path(sys.executable).with_name("oelint-adv")
     done = subprocess.run(
         [oelint, "--quiet", "--relpaths", *files],
         cwd=LAYER,

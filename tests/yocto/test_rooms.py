@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes say what the rooms say: versions, users, units, files, what Python imports, partitions."""
+"""Recipes say what the rooms say: versions, users, units, what Python imports, partitions."""
 
 from __future__ import annotations
 
 import ast
-import fnmatch
 import json
 import re
 import subprocess
@@ -12,23 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import LAYER, TOP, Build, Series
-
-ROOMS = {
-    "evenkeel-agent": "recipes/agent",
-    "evenkeel-board": "recipes/image",
-    "evenkeel-conf": "conf",
-    "evenkeel-demo": "recipes/demo",
-    "evenkeel-loads": "recipes/loads",
-    "evenkeel-recorder": "recipes/recorder",
-    "evenkeel-webui": "webui",
-}
-
-
-def recipe(name: str) -> Path:
-    found = list(LAYER.rglob(f"{name}_*.bb"))
-    assert len(found) == 1, found
-    return found[0]
+from conftest import LAYER, TOP, Series
+from recipe_text import ROOMS, recipe
 
 
 def value(text: str, name: str) -> str:
@@ -161,54 +145,6 @@ def test_what_python_imports_is_depended_on(series: Series, name: str, package: 
     wanted = {f"python3-{owner[module]}" for module in imports(TOP / folder) if module in owner}
     assert len(wanted) > 2
     assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
-
-
-def destdir(room: str, work: Path, options: list[str]) -> Path:
-    """What meson installs of a room, with OE's folders; runs in the tool root."""
-    if not (TOP / "build/toolroot").exists():
-        pytest.skip("there is no tool root: 'make toolroot' creates it")
-    target, enter = work / "dest", str(TOP / "toolroot/enter")
-    setup = [
-        "meson",
-        "setup",
-        str(work / "build"),
-        room,
-        "--prefix=/usr",
-        "--libdir=lib",
-        "--sysconfdir=/etc",
-    ]
-    subprocess.run([enter, *setup, *options], cwd=TOP, check=True, capture_output=True)
-    install = [enter, "env", f"DESTDIR={target}", "meson", "install", "-C", str(work / "build")]
-    subprocess.run(install, cwd=TOP, check=True, capture_output=True)
-    return target
-
-
-@pytest.mark.parametrize("name", ROOMS)
-def test_what_a_room_installs_is_in_a_package(build: Build, name: str) -> None:
-    variables = build.variables(recipe(name))
-    work = TOP / "build/yocto" / f"room-{name}"
-    subprocess.run(["rm", "-rf", work], check=True)
-    work.mkdir(parents=True)
-    options = [word for word in variables["EXTRA_OEMESON"].split() if not word.startswith("-Dvendor=")]
-    options += variables.get("PACKAGECONFIG_CONFARGS", "").split()
-    tree = destdir(ROOMS[name], work, options)
-    patterns = [
-        pattern
-        for part in variables["PACKAGES"].split()
-        for pattern in variables.get(f"FILES:{part}", "").split()
-    ]
-
-    def packaged(path: str) -> bool:
-        return any(
-            path == pattern.rstrip("/")
-            or path.startswith(pattern.rstrip("/") + "/")
-            or fnmatch.fnmatch(path, pattern)
-            for pattern in patterns
-        )
-
-    installed = ["/" + str(path.relative_to(tree)) for path in tree.rglob("*") if not path.is_dir()]
-    assert installed
-    assert [path for path in installed if not packaged(path)] == []
 
 
 # --- the module's check of its kernel ----------------------------------------------

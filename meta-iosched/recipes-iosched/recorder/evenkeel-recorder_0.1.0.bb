@@ -40,6 +40,8 @@ FILES:${PN} += "\
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
+# who links it needs the library, not the daemon
+DEV_PKG_DEPENDENCY = "libek-recorder (= ${EXTENDPKGV})"
 
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"
 RDEPENDS:python3-ek-recorder = "\

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Differences between the kernels that evenkeel builds on. Built and tested are
- * 6.12 and 7.3; where a change came between them is from the kernel's history.
+ * 6.12 and 7.3, built is 6.18; where another change came between them is from
+ * the kernel's history.
  */
 #ifndef EK_COMPAT_H
 #define EK_COMPAT_H
@@ -40,29 +41,35 @@ static inline void ek_hrtimer_setup(struct hrtimer *timer,
 }
 
 /*
- * The core allocates the elevator's queue, and by alloc_sched_data the
- * elevator's data while the device is not yet frozen; depth_updated is called
- * for a queue, not for each of its hardware queues.
+ * How an elevator begins changed in steps, and long-term series took over some
+ * of them (6.18 between 6.18.2 and 6.18.35): no version says it. Kbuild looks
+ * into the kernel's elevator.h and sets
+ *   EK_GIVEN_QUEUE     the core allocates the elevator's queue, init_sched gets it
+ *   EK_GIVEN_DATA      and by alloc_sched_data the elevator's data, while the
+ *                      device is not yet frozen
+ *   EK_DEPTH_OF_QUEUE  depth_updated is called for a queue, not for each of its
+ *                      hardware queues
  */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
-#define EK_CORE_ALLOCATES
-#endif
 
 /*
  * An elevator's debugfs files then outlive it for a moment, in which the queue
  * has another elevator or none. Before, they are removed first, under a lock
  * that a reader must not wait for.
  */
+#if defined(EK_GIVEN_QUEUE) || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
+#define EK_DEBUGFS_OUTLIVES
+#endif
+
 static inline void ek_elevator_lock(struct request_queue *q)
 {
-#ifdef EK_CORE_ALLOCATES
+#ifdef EK_DEBUGFS_OUTLIVES
 	mutex_lock(&q->elevator_lock);
 #endif
 }
 
 static inline void ek_elevator_unlock(struct request_queue *q)
 {
-#ifdef EK_CORE_ALLOCATES
+#ifdef EK_DEBUGFS_OUTLIVES
 	mutex_unlock(&q->elevator_lock);
 #endif
 }

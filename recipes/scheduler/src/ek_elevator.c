@@ -443,8 +443,13 @@ static void ek_stop(struct elevator_queue *e)
 		blk_stat_disable_accounting(ek->q);
 }
 
-#ifdef EK_CORE_ALLOCATES
+static int ek_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int idx)
+{
+	ek_hctx_depth(hctx);
+	return 0;
+}
 
+#ifdef EK_DEPTH_OF_QUEUE
 static void ek_depth_updated(struct request_queue *q)
 {
 	struct blk_mq_hw_ctx *hctx;
@@ -453,42 +458,30 @@ static void ek_depth_updated(struct request_queue *q)
 	queue_for_each_hw_ctx(q, hctx, i)
 		ek_hctx_depth(hctx);
 }
+#else
+#define ek_depth_updated ek_hctx_depth
+#endif
 
-static int ek_init_sched(struct request_queue *q, struct elevator_queue *eq)
-{
-	ek_depth_updated(q);
-	return ek_start(q, eq);
-}
+#ifdef EK_GIVEN_DATA
 
 #define EK_LIFE_OPS				\
 	.alloc_sched_data = ek_alloc_data,	\
 	.free_sched_data = ek_free_data,	\
-	.init_sched = ek_init_sched,		\
-	.exit_sched = ek_stop,			\
-	.depth_updated = ek_depth_updated
+	.init_sched = ek_start,			\
+	.exit_sched = ek_stop
 
 #else
 
-static int ek_init_hctx(struct blk_mq_hw_ctx *hctx, unsigned int idx)
+static int ek_start_with_data(struct request_queue *q,
+			      struct elevator_queue *eq)
 {
-	ek_hctx_depth(hctx);
-	return 0;
-}
-
-static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
-{
-	struct elevator_queue *eq = elevator_alloc(q, e);
 	int ret = -ENOMEM;
 
-	if (!eq)
-		return ret;
 	eq->elevator_data = ek_alloc_data(q);
 	if (eq->elevator_data)
 		ret = ek_start(q, eq);
-	if (ret) {
+	if (ret)
 		ek_free_data(eq->elevator_data);
-		kobject_put(&eq->kobj);
-	}
 	return ret;
 }
 
@@ -498,17 +491,34 @@ static void ek_exit_sched(struct elevator_queue *e)
 	ek_free_data(e->elevator_data);
 }
 
+#ifdef EK_GIVEN_QUEUE
+#define ek_init_sched ek_start_with_data
+#else
+static int ek_init_sched(struct request_queue *q, struct elevator_type *e)
+{
+	struct elevator_queue *eq = elevator_alloc(q, e);
+	int ret;
+
+	if (!eq)
+		return -ENOMEM;
+	ret = ek_start_with_data(q, eq);
+	if (ret)
+		kobject_put(&eq->kobj);
+	return ret;
+}
+#endif
+
 #define EK_LIFE_OPS				\
 	.init_sched = ek_init_sched,		\
-	.exit_sched = ek_exit_sched,		\
-	.init_hctx = ek_init_hctx,		\
-	.depth_updated = ek_hctx_depth
+	.exit_sched = ek_exit_sched
 
 #endif
 
 static struct elevator_type ek_elevator = {
 	.ops = {
 		EK_LIFE_OPS,
+		.init_hctx		= ek_init_hctx,
+		.depth_updated		= ek_depth_updated,
 		.limit_depth		= ek_limit_depth,
 		.prepare_request	= ek_prepare_request,
 		.finish_request		= ek_finish_request,
