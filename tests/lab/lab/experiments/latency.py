@@ -38,9 +38,8 @@ SECONDS = 23
 BEYOND = 10
 # points of a curve
 POINTS = 60
-# what evenkeel holds today. Not latency.beside.read: a group that is alone may have 16 ms in the device, and beside
-# reads that come now and then the load is alone each time
-HELD: frozenset[str] = frozenset()
+# what evenkeel holds today
+HELD = frozenset({"latency.beside.read"})
 
 Curve = list[tuple[float, float]]
 
