@@ -59,5 +59,6 @@ counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regi
 # a hang in guest time: the host sees only that it lasts. No child of this
 # shell, so that a script may wait for all of its own
 ( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )
+uname -r | report kernel
 . /experiment.sh
 finish

@@ -160,23 +160,31 @@ def need_room(path: Path, name: str, mb: float) -> None:
 
 
 def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
-    """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end."""
+    """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end.
+
+    `initramfs` loses its name at once: whatever ends the lab, it leaves no archive behind.
+    """
     version()
     workdir.mkdir(parents=True, exist_ok=True)
     need_room(workdir, name, ROOM_MB + machine.drive_mb)
     serial, report, drive = (workdir / f"{name}.{x}" for x in ("serial.log", "report", "drive"))
     for f in (serial, report):
         f.unlink(missing_ok=True)
-    # a lab that is killed leaves no emulator behind
-    argv = ["setpriv", "--pdeathsig", "KILL", *machine.command(initramfs, serial, report, drive, append)]
     if machine.drive_mb:
         try:
             with drive.open("wb") as disk:
                 disk.truncate(machine.drive_mb << 20)
         except OSError as error:
             raise LabError(f"{name}: cannot write {drive}: {error.strerror}") from error
+    archive = os.open(initramfs, os.O_RDONLY)
+    initramfs.unlink()
+    # a lab that is killed leaves no emulator behind
+    argv = ["setpriv", "--pdeathsig", "KILL"]
+    argv += machine.command(Path(f"/proc/self/fd/{archive}"), serial, report, drive, append)
     try:
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as qemu:
+        with subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pass_fds=(archive,)
+        ) as qemu:
             try:
                 _, err = qemu.communicate(timeout=machine.timeout)
             except subprocess.TimeoutExpired:
@@ -187,6 +195,7 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
                 if qemu.poll() is None:
                     qemu.kill()
     finally:
+        os.close(archive)
         drive.unlink(missing_ok=True)
     log = serial.read_text(errors="replace") if serial.exists() else ""
     if qemu.returncode != 0:
