@@ -139,11 +139,11 @@ step "data"
 echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
 device kept
 echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.perf
-verify() { # GROUP MB FIO-OPTION...: 32 MB from there on
+verify() { # GROUP MB FIO-OPTION...: 8 MB from there on
 	g=$1 at=$2
 	shift 2
 	(
-		in_group "$g" fio --name="verify$at" --filename=/dev/nullb0 --offset="${at}m" --size=32m --verify=crc32c --verify_fatal=1 --verify_backlog=64 --direct=1 --ioengine=libaio --minimal --eta=never "$@" > "/tmp/verify.$at" 2>&1
+		in_group "$g" fio --name="verify$at" --filename=/dev/nullb0 --offset="${at}m" --size=8m --verify=crc32c --verify_fatal=1 --verify_backlog=64 --direct=1 --ioengine=libaio --minimal --eta=never "$@" > "/tmp/verify.$at" 2>&1
 		echo $? > "/tmp/verify.$at.rc"
 	) &
 }

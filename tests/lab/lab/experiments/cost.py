@@ -30,6 +30,7 @@ TARGET = 1850
 HELD = "6.12."
 # the same with 64 groups as with one, within measurement and cache misses of a tree's depth
 FLAT = 1.1
+MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 GROUPS = (1, 4, 16, 64)
 ENDS = (1, 64)
 # guest seconds of a window: each job must have its turns
@@ -130,12 +131,13 @@ TWO_CPUS = "\n".join([
 
 
 def two_cpus(
-    name: str, about: str, figures: Callable[[Output], list[Figure]], direction: str = "read"
-) -> Experiment:
+    name: str, about: str, figures: Callable[[Output], list[Figure]], direction: str = "read",
+    peers: tuple[str, ...] = MAINLINE,
+) -> Experiment:  # fmt: skip
     """One script, so that one guest serves both topics."""
     return Experiment(
         name, about, f"RW=rand{direction}\n{TWO_CPUS}", figures, device=THREE,
-        modules=("mq-deadline",), cpus=2, limit=60, quick=direction == "read",
+        modules=("mq-deadline",), cpus=2, limit=60, quick=direction == "read", peers=peers,
     )  # fmt: skip
 
 

@@ -40,11 +40,13 @@ def trim() -> Experiment:
     """1:1, reads of 512 KiB beside discards of 64 MiB, one after the other."""
 
     def figures(out: Output) -> list[Figure]:
-        return [Figure("read", round(served(out).mbps(0), 2), "MB/s", "higher", share_of=("none", 90), must=True)]
+        return [
+            Figure("read", round(served(out).mbps(0), 2), "MB/s", "higher", share_of=("none", 90), must=True)
+        ]
 
     return beside(
         "fair.trim", "1:1, direct reads of 512 KiB beside discards of 64 MiB", device=DEVICE,
-        groups={"a": 100, "b": 100}, settle=2, seconds=6, peers=("none", "bfq"), figures=figures,
+        groups={"a": 100, "b": 100}, settle=2, seconds=6, peers=("none",), figures=figures,
         loads=[
             fio("a", rw="read", bs="512k", qd=2, slice_=0, device=DEVICE),
             fio("b", rw="trim", bs="64m", slice_=1, device=DEVICE),

@@ -25,4 +25,6 @@ def figures(out: Output) -> list[Figure]:
     ]
 
 
-EXPERIMENTS = [two_cpus("scale.2cpu", "two CPUs, a job on each: IOPS, and over mq-deadline's", figures)]
+EXPERIMENTS = [
+    two_cpus("scale.2cpu", "two CPUs, a job on each: IOPS, and over mq-deadline's", figures, peers=("bfq",))
+]
