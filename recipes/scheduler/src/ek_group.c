@@ -75,7 +75,7 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 #define EK_RECENT	HZ
 
 /* so much between two of its comings, at most, is little; bytes */
-#define EK_LITTLE	(1 << 20)
+#define EK_LITTLE	SZ_1M
 
 /* @g becomes active: what does that mean for how much may be in the device? */
 static void ek_group_came(struct ek_data *ek, struct ek_group *g)
