@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ def options(name: str) -> list[str]:
 @pytest.fixture(scope="session")
 def installed() -> dict[str, set[str]]:
     """Recipe → paths of the files and links that meson would install; nothing is compiled."""
-    if not (TOP / "build/toolroot").exists():
+    if not (os.environ.get("EVENKEEL_INSIDE") or (TOP / "build/toolroot").exists()):
         pytest.skip("there is no tool root: 'make toolroot' creates it")
     enter = str(TOP / "toolroot/enter")
     found = {}
