@@ -31,6 +31,10 @@ MEASURE_SECONDS = 24
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 PLAYER_WEIGHT = f"cat {APPS}/evenkeel-player.service/io.weight"
 LOADER_WEIGHT = f"cat {APPS}/evenkeel-loader.service/io.weight"
+# of each device that the app has touched
+LOADER_PERFORMANCE = (
+    f"grep ^$(cat /sys/block/nullb0/dev) {APPS}/evenkeel-loader.service/io.evenkeel.perf || :"
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +100,12 @@ def set_weight(page: Page, name: str, weight: str) -> None:
     row = page.locator(f'[data-app="{name}"]')
     row.locator("input[name=weight]").fill(weight)
     row.locator('[data-action="apply"]').click()
+
+
+def set_performance(page: Page, name: str, percent: str) -> None:
+    row = page.locator(f'[data-app="{name}"]')
+    row.locator("input[name=performance]").fill(percent)
+    row.locator('[data-action="regulate"]').click()
 
 
 def average(page: Page, seconds: float) -> dict[str, float]:
@@ -185,6 +195,42 @@ def test_the_json_twin_says_the_same(page: Page) -> None:
     twin = page.request.get("/apps.json").json()
     weights = {a["name"]: a["weight"] for a in twin["apps"]}
     assert weights == {"player": 400, "loader": 100}
+
+
+@pytest.mark.parametrize("percent", ["0", "101", "2.5", "fast", ""])
+def test_a_bad_performance_is_refused_and_changes_nothing(page: Page, board: Board, percent: str) -> None:
+    set_performance(page, "loader", percent)
+    answer = page.locator("#answer-loader .bad")
+    expect(answer).to_be_visible()
+    expect(answer).to_contain_text(percent or "performance")
+    expect(page.locator('[data-app="loader"] input[name=performance]')).to_have_value(percent)
+    expect(page.locator("#message-loader .bad")).to_have_count(0)
+    assert board.run(LOADER_PERFORMANCE) == ""
+    if percent == "101":
+        shoot(page, "apps-performance-refused")
+
+
+def test_a_performance_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
+    """What it does to rates is for a disk to show (tests/boot): the demo's null_blk limits its bandwidth by
+    taking no request for a while, not by taking time for one, and regulation divides the time of requests."""
+    row = page.locator('[data-app="loader"]')
+    set_performance(page, "loader", "10")
+    expect(row.locator('[data-field="performance"]')).to_have_attribute("data-value", "10")
+    expect(row.locator("#regulated-loader")).to_contain_text("in force")
+    expect(row.locator("#force-loader")).to_contain_text("rests while regulated")
+    assert board.run(LOADER_PERFORMANCE).split()[1] == "10"
+    expect(row.locator('[data-field="performance-used"]')).to_be_visible()
+    shoot(page, "apps-regulated")
+    twin = {each["name"]: each for each in page.request.get("/apps.json").json()["apps"]}
+    assert [twin[name]["performance"] for name in ("loader", "player")] == [10, 0]
+    assert twin["loader"]["performance_applied"]
+
+    row.locator('[data-action="off"]').click()
+    expect(row.locator('[data-field="performance"]')).to_have_attribute("data-value", "0")
+    expect(row.locator('[data-action="off"]')).to_be_hidden()
+    expect(row.locator('input[name="performance"]')).to_have_value("")
+    expect(row.locator("#force-loader")).to_contain_text("in force")
+    assert board.run(LOADER_PERFORMANCE) == ""
 
 
 def test_the_weight_outlives_the_unit(page: Page, board: Board) -> None:

@@ -72,6 +72,12 @@ class App:
     write_bps: float = 0.0  # bytes/s over the window
     share: float = 0.0  # 0..1 of the bytes of all listed apps
     p99_us: float = -1.0  # -1: no I/O in the window
+    performance: int = 0  # percent of each flash device, 0: by weight
+    performance_applied: bool = True  # what is set is in force, 0 too
+    performance_problem: str = ""  # why it could not be put in force, a sentence without its full stop
+    performance_used: float = -1.0  # 0..1 of it over the window, -1: no regulated I/O
+    performance_late: float = -1.0  # 0..1 of its requests, -1: none
+    performance_behind: bool = False  # the scheduler does not keep up
     stats: str = ""  # the app's own counters, JSON text
     window_s: float = 0.0
 
@@ -108,6 +114,12 @@ def app_from(fields: Mapping[str, Any]) -> App:
         write_bps=float(fields.get("write_bps", 0.0)),
         share=float(fields.get("share", 0.0)),
         p99_us=float(fields.get("p99_us", -1.0)),
+        performance=int(fields.get("performance", 0)),
+        performance_applied=bool(fields.get("performance_applied", True)),
+        performance_problem=str(fields.get("performance_problem", "")),
+        performance_used=float(fields.get("performance_used", -1.0)),
+        performance_late=float(fields.get("performance_late", -1.0)),
+        performance_behind=bool(fields.get("performance_behind", False)),
         stats=str(fields.get("stats", "")),
         window_s=float(fields.get("window_s", 0.0)),
     )
@@ -135,6 +147,8 @@ class Agent(Protocol):
     def list_apps(self) -> Sequence[App]: ...
 
     def set_weight(self, name: str, weight: int) -> App: ...
+
+    def set_performance(self, name: str, percent: int) -> App: ...
 
     def start_app(self, name: str) -> None: ...
 
@@ -180,6 +194,9 @@ class BusAgent:
 
     def set_weight(self, name: str, weight: int) -> App:
         return self._parsed(app_from, self._call("SetWeight", "su", [name, weight]))
+
+    def set_performance(self, name: str, percent: int) -> App:
+        return self._parsed(app_from, self._call("SetPerformance", "su", [name, percent]))
 
     def start_app(self, name: str) -> None:
         self._call("StartApp", "s", [name])

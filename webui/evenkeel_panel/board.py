@@ -33,7 +33,7 @@ class Board:
     """Guarantee: at most one question to the agent at a time, at most one per FRESH_S (DEAD_S
     after a failure), however many browsers poll; no reader sees a view older than that.
 
-    The names and weights last seen are kept through `remember`, called only when they change,
+    The names, weights and performances last seen are kept through `remember`, called only when they change,
     so that a panel that starts beside a dead agent still shows them.
     """
 
@@ -66,10 +66,16 @@ class Board:
 
     def set_weight(self, name: str, weight: int) -> App:
         """The app with its new weight; raises AgentError, and then nothing has changed."""
-        app = self._agent.set_weight(name, weight)
+        return self._changed(self._agent.set_weight(name, weight))
+
+    def set_performance(self, name: str, percent: int) -> App:
+        """The app with its new performance; raises AgentError, and then nothing has changed."""
+        return self._changed(self._agent.set_performance(name, percent))
+
+    def _changed(self, app: App) -> App:
         with self._lock:
             if self._view is not None and self._view.live:
-                apps = tuple(app if old.name == name else old for old in self._view.apps)
+                apps = tuple(app if old.name == app.name else old for old in self._view.apps)
                 self._view = dataclasses.replace(self._view, apps=apps)
                 self._keep(apps)
         return app
@@ -99,7 +105,7 @@ class Board:
 
     def _keep(self, apps: tuple[App, ...]) -> None:
         self._last = apps
-        text = json.dumps([[a.name, a.title, a.description, a.unit, a.weight] for a in apps])
+        text = json.dumps([[a.name, a.title, a.description, a.unit, a.weight, a.performance] for a in apps])
         if text != self._kept:
             if text != self._recall():
                 self._remember(text)
@@ -109,9 +115,17 @@ class Board:
 def _parse(text: str | None) -> tuple[App, ...]:
     try:
         rows = json.loads(text or "[]")
+        # an earlier panel kept no performance
         return tuple(
-            App(name=str(n), title=str(t), description=str(d), unit=str(u), weight=int(w))
-            for n, t, d, u, w in rows
+            App(
+                name=str(n),
+                title=str(t),
+                description=str(d),
+                unit=str(u),
+                weight=int(w),
+                performance=int(p[0]) if p else 0,
+            )
+            for n, t, d, u, w, *p in rows
         )
     except (ValueError, TypeError):
         return ()

@@ -54,6 +54,7 @@ class FakeAgent:
     )
     dead: str = ""  # the reason
     refuse: AgentRefused | None = None  # the answer to the next changes
+    obstacle: str = ""  # why no performance can be put in force, with {app} and {percent}
     moving: bool = False
     calls: list[str] = field(default_factory=list)
     stalls: int = 3
@@ -75,18 +76,52 @@ class FakeAgent:
         self._put(changed)
         return changed
 
+    def set_performance(self, name: str, percent: int) -> App:
+        self._answer(f"SetPerformance {name} {percent}")
+        app = self._change(name)
+        others = {a.name: a.performance for a in self.apps if a.name != name and a.performance}
+        if percent and percent + sum(others.values()) > 100:
+            have = ", ".join(f"{other} {theirs} %" for other, theirs in others.items())
+            left = 100 - sum(others.values())
+            raise AgentRefused(
+                "InvalidPerformance",
+                f"{percent} % for {name} is more than the {left} % that are left: {have}.",
+            )
+        runs = app.active_state == "active"
+        problem = self.obstacle.format(app=name, percent=percent) if percent and runs else ""
+        changed = replace(
+            app,
+            performance=percent,
+            performance_applied=not percent or (runs and not problem),
+            performance_problem=problem,
+            performance_used=-1.0,
+        )
+        self._put(changed)
+        return changed
+
     def start_app(self, name: str) -> None:
         self._answer(f"StartApp {name}")
-        self._put(replace(self._change(name), active_state="active", sub_state="running", applied=True))
-
-    def stop_app(self, name: str) -> None:
-        self._answer(f"StopApp {name}")
         self._put(
             replace(
                 self._change(name),
+                active_state="active",
+                sub_state="running",
+                applied=True,
+                performance_applied=True,
+            )
+        )
+
+    def stop_app(self, name: str) -> None:
+        self._answer(f"StopApp {name}")
+        app = self._change(name)
+        self._put(
+            replace(
+                app,
                 active_state="inactive",
                 sub_state="dead",
                 applied=False,
+                performance_applied=not app.performance,
+                performance_used=-1.0,
                 read_bps=0.0,
                 p99_us=-1.0,
             )
@@ -111,12 +146,19 @@ class FakeAgent:
     def _move(self) -> None:
         now = time.time()
         total = FLASH_BPS * (1 + 0.06 * math.sin(now / 7) + random.uniform(-0.03, 0.03))
-        wants = {a.name: a.weight if a.active_state == "active" else 0 for a in self.apps}
-        weights = sum(wants.values()) or 1
-        wobble = random.uniform(-0.01, 0.01) if sum(map(bool, wants.values())) > 1 else 0
+        runs = [app for app in self.apps if app.active_state == "active"]
+        fixed = {a.name: a.performance / 100 for a in runs if a.performance and a.performance_applied}
+        left = 1.0 - sum(fixed.values())
+        wants = {a.name: a.weight for a in runs if a.name not in fixed}
+        wobble = random.uniform(-0.01, 0.01) if len(wants) > 1 else 0
         moved = []
+        # what regulation leaves is moved only if somebody wants it
+        everything = sum(fixed.values()) + (left if wants else 0.0)
         for app in self.apps:
-            share = wants[app.name] / weights
+            part = fixed.get(app.name, wants.get(app.name, 0) / (sum(wants.values()) or 1) * left)
+            share = part / everything if everything else 0.0
+            regulated = app.name in fixed
+            behind = regulated and part >= 0.8
             share += share * (1 - share) * (wobble if app.name == "player" else -wobble)
             own = ""
             if app.name == "player" and share:
@@ -133,9 +175,14 @@ class FakeAgent:
             moved.append(
                 replace(
                     app,
-                    read_bps=total * share * 0.97,
-                    write_bps=total * share * 0.03,
+                    read_bps=total * everything * share * 0.97,
+                    write_bps=total * everything * share * 0.03,
                     share=share,
+                    performance_used=random.uniform(0.7, 0.8) + (0.22 if not behind else 0)
+                    if regulated
+                    else -1,
+                    performance_late=(0.62 if behind else 0.01) if regulated else -1,
+                    performance_behind=behind,
                     p99_us=(4200 / share * random.uniform(0.9, 1.2)) if share else -1.0,
                     stats=own,
                 )

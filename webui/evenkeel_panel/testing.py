@@ -47,5 +47,8 @@ class Browser:
         assert done.location == "/apps?changed=1"
         return self
 
+    def set_performance(self, name: str, percent: str, htmx: bool = True) -> TestResponse:
+        return self.post(f"/apps/{name}/performance", "/apps", htmx=htmx, performance=percent)
+
     def set_weight(self, name: str, weight: str, htmx: bool = True) -> TestResponse:
         return self.post(f"/apps/{name}/weight", "/apps", htmx=htmx, weight=weight)

@@ -10,7 +10,7 @@
   const news = document.getElementById("news");
   const rows = new Map(); // name → {element, times, values, plot, state}
 
-  // ---- weight: slider (logarithmic) ⇄ number ----
+  // ---- weight: slider (logarithmic) ⇄ number; performance: a number, or nothing ----
   const toWeight = (position) => {
     const exact = 10 ** (position * 4 / STEPS);
     const unit = 10 ** Math.max(0, Math.floor(Math.log10(exact) + 1e-9) - 1); // two significant digits
@@ -18,6 +18,22 @@
   };
   const toPosition = (weight) => Math.round(Math.log10(weight) * STEPS / 4);
   const valid = (text) => /^\s*[0-9]+\s*$/.test(text) && +text >= 1 && +text <= 10000;
+
+  const touch = (row, input) => {
+    input.removeAttribute("aria-invalid");
+    const changed = (each) => each.value.trim() !== each.dataset.known;
+    row.classList.toggle("edited", [...row.querySelectorAll("input.number")].some(changed));
+    input.classList.toggle("edited", changed(input));
+  };
+
+  const bindPerformance = (row) => {
+    const number = row.querySelector("input[name=performance]");
+    const off = row.querySelector("[data-action=off]");
+    const touched = () => touch(row, number);
+    const follow = () => { off.hidden = !number.dataset.known; }; // nothing to switch off: no button
+    number.addEventListener("input", touched);
+    return { number, follow, touched };
+  };
 
   const bind = (row) => {
     const number = row.querySelector("input[name=weight]");
@@ -27,10 +43,7 @@
       slider.value = toPosition(+number.value);
       slider.setAttribute("aria-valuetext", String(+number.value));
     };
-    const touched = () => {
-      number.removeAttribute("aria-invalid");
-      row.classList.toggle("edited", number.value.trim() !== number.dataset.known);
-    };
+    const touched = () => touch(row, number);
     slider.hidden = false;
     slider.addEventListener("input", () => {
       number.value = toWeight(+slider.value);
@@ -42,13 +55,21 @@
     return { number, follow, touched };
   };
 
-  // A weight that was set elsewhere shows up here, unless this one is being edited.
-  const take = (row, weight) => {
-    const { number, follow, touched } = row.form;
-    if (number.dataset.known === weight) return;
+  // What is in the figures, as it stands in the input: performance 0 is none.
+  const known = (row, field) => {
+    const value = row.element.querySelector(`[data-field=${field}]`).dataset.value;
+    return field === "performance" && value === "0" ? "" : value;
+  };
+
+  // A value that was set elsewhere shows up here, unless this one is being edited.
+  const take = (row, field) => {
+    const { number, follow, touched } = row.forms[field];
+    const value = known(row, field);
+    if (number.dataset.known === value) return;
     const untouched = number.value.trim() === number.dataset.known && document.activeElement !== number;
-    number.dataset.known = weight;
-    if (untouched) { number.value = weight; follow(); }
+    number.dataset.known = value;
+    if (untouched) number.value = value;
+    follow();
     touched();
   };
 
@@ -103,7 +124,8 @@
         row.element.querySelector("[data-when=running]").hidden = !runs;
         row.element.querySelector("[data-when=stopped]").hidden = runs || text === "unknown";
       }
-      take(row, row.element.querySelector("[data-field=weight]").dataset.value);
+      take(row, "weight");
+      take(row, "performance");
     }
     // An app came or went: the page is made anew, but not under somebody's hands.
     const names = document.getElementById("names").textContent.trim().split(/\s+/).filter(Boolean);
@@ -113,7 +135,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const element of document.querySelectorAll("[data-app]")) {
-      const row = { element, times: [], values: [], form: bind(element), spark: element.querySelector(".spark") };
+      const row = { element, times: [], values: [], forms: { weight: bind(element), performance: bindPerformance(element) }, spark: element.querySelector(".spark") };
       row.state = element.querySelector("[data-field=state]").textContent.trim();
       rows.set(element.dataset.app, row);
       draw(row);
@@ -149,24 +171,29 @@
       const app = elt.closest("[data-app]");
       if (!app) return;
       const row = rows.get(app.dataset.app);
+      const answer = (elt.matches(".weigh, .regulate") ? elt : app).querySelector(".answer");
       if (!xhr.status || [502, 504].includes(xhr.status) || xhr.status === 413) {
-        app.querySelector(".answer").innerHTML = '<p class="message bad">The panel does not answer. Try again in a moment.</p>';
+        answer.innerHTML = '<p class="message bad">The panel does not answer. Try again in a moment.</p>';
       }
       if (successful) { // good news goes by itself, a refusal stays until it is mended
-        const answer = app.querySelector(".answer");
         const message = answer.firstElementChild;
         setTimeout(() => { if (message && message.parentNode === answer) answer.replaceChildren(); }, 10000);
       }
-      if (!elt.matches(".weigh")) return;
+      const field = elt.matches(".weigh") ? "weight" : elt.matches(".regulate") ? "performance" : null;
+      if (!field) return;
+      const { number, follow, touched } = row.forms[field];
       if (successful) {
-        const known = app.querySelector("[data-field=weight]").dataset.value;
-        row.form.number.dataset.known = known;
-        row.form.number.value = known;
-        row.form.follow();
-        row.form.touched();
+        number.dataset.known = known(row, field);
+        number.value = number.dataset.known;
+        follow();
+        touched();
+        // the button that was pressed may be gone, and the focus must not be
+        if (event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
+          elt.querySelector("[data-action=regulate]").focus();
+        }
       } else {
-        row.form.number.setAttribute("aria-invalid", "true");
-        row.form.number.focus();
+        number.setAttribute("aria-invalid", "true");
+        number.focus();
       }
     });
   });

@@ -22,6 +22,12 @@ PLAYER = {
     "read_bps": Variant("d", 5e6),
     "share": Variant("d", 1.0),
     "p99_us": Variant("d", 1234.5),
+    "performance": Variant("u", 10),
+    "performance_applied": Variant("b", False),
+    "performance_problem": Variant("s", "why not"),
+    "performance_used": Variant("d", 0.5),
+    "performance_late": Variant("d", 0.25),
+    "performance_behind": Variant("b", True),
     "stats": Variant("s", ""),
     "from_the_future": Variant("as", ["ignored"]),
 }
@@ -52,6 +58,11 @@ def answer(message: Message) -> Message | bool | None:
         elif name != "player":
             return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
         return Message.new_method_return(message, "a{sv}", [changed])
+    if message.member == "SetPerformance":
+        name, percent = message.body
+        if name != "player":
+            return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
+        return Message.new_method_return(message, "a{sv}", [{**PLAYER, "performance": Variant("u", percent)}])
     return True  # StartApp, StopApp: handled, and never answered
 
 

@@ -145,6 +145,61 @@ def main() -> int:
         page.wait_for_timeout(300)
         shot(page, "toggled-desktop")
 
+        # a performance, beside the weight
+        page.reload()
+        percent = loader.locator("[name=performance]")
+        assert loader.locator("[data-action=off]").is_hidden()
+        percent.fill("15")
+        page.wait_for_timeout(2500)  # polls go on; what was typed stays
+        assert percent.input_value() == "15"
+        percent.press("Enter")  # the first button, not Off
+        loader.locator(".regulate .message.ok").wait_for()
+        assert loader.locator("[data-field=performance]").get_attribute("data-value") == "15"
+        loader.locator("[data-action=start]").click()
+        loader.locator("[data-action=stop]").wait_for()
+        loader.locator("[data-field=performance-used]").wait_for()
+        player.locator("[name=performance]").fill("90")
+        player.locator("[data-action=regulate]").click()
+        player.locator(".regulate .message.bad").wait_for()
+        assert player.locator("[name=performance]").get_attribute("aria-invalid") == "true"
+        assert player.locator(".weigh .message").count() == 0
+        for size, theme in (("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")):
+            each = pages[size, theme]
+            each.reload()
+            each.wait_for_timeout(3500)
+            shot(each, f"regulated-{size}-{theme}")
+        player.locator("[name=performance]").fill("90")
+        player.locator("[data-action=regulate]").click()
+        player.locator(".regulate .message.bad").wait_for()
+        shot(page, "regulated-refused-desktop-light")
+        player.locator("[name=performance]").fill("85")
+        player.locator("[data-action=regulate]").click()
+        player.locator("[data-field=performance-behind][data-value='1']").wait_for()
+        shot(page, "regulated-behind-desktop-light")
+        shot(pages["phone", "dark"], "regulated-behind-phone-dark")
+        # by keyboard: Off goes away with what it ends, the focus does not
+        loader.locator("[name=performance]").focus()
+        for _ in range(2):
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        loader.locator(".regulate .message.ok").wait_for()
+        assert loader.locator("[data-action=off]").is_hidden()
+        page.wait_for_timeout(1500)
+        assert page.evaluate("document.activeElement.dataset.action") == "regulate"
+        agent.obstacle = (
+            "performance {percent} % of {app} is not in force: only the scheduler evenkeel can do it, "
+            "and mmcblk0 has bfq"
+        )
+        loader.locator("[name=performance]").fill("10 %")
+        loader.locator("[data-action=regulate]").click()
+        loader.locator("[data-field=performance-problem]").wait_for()
+        shot(page, "regulated-not-in-force-desktop-light")
+        agent.obstacle = ""
+        for app in (player, loader):
+            app.locator("[data-action=off]").click()
+            app.locator(".regulate .message.ok").wait_for()
+            app.locator("[data-action=off]").wait_for(state="hidden")
+
         pages["phone", "light"].set_viewport_size({"width": 360, "height": 740})
         page.wait_for_timeout(300)
         shot(pages["phone", "light"], "apps-small-phone-light")

@@ -75,7 +75,16 @@ def test_calls_and_refusals(bus: Bus) -> None:
     assert (status.scheduler, status.slot, status.problems, status.uptime_s) == ("evenkeel", "B", ("one",), 7)
     player = agent.list_apps()[0]
     assert (player.name, player.weight, player.read_bps, player.p99_us) == ("player", 100, 5e6, 1234.5)
+    assert (player.performance, player.performance_applied, player.performance_problem) == (
+        10,
+        False,
+        "why not",
+    )
+    assert (player.performance_used, player.performance_late, player.performance_behind) == (0.5, 0.25, True)
     assert agent.set_weight("player", 400).weight == 400
+    assert agent.set_performance("player", 25).performance == 25
+    with pytest.raises(AgentRefused, match="There is no app 'nobody'"):
+        agent.set_performance("nobody", 25)
     with pytest.raises(AgentRefused, match="There is no app 'nobody'") as refused:
         agent.set_weight("nobody", 400)
     assert refused.value.kind == "UnknownApp"

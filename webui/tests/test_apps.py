@@ -159,9 +159,9 @@ def test_body_limit(admin: Browser) -> None:
 
 
 @pytest.mark.parametrize("htmx", [True, False])
-@pytest.mark.parametrize("verb", ["weight", "start", "stop"])
+@pytest.mark.parametrize("verb", ["weight", "performance", "start", "stop"])
 def test_unknown_app(admin: Browser, agent: FakeAgent, verb: str, htmx: bool) -> None:
-    answer = admin.post(f"/apps/nobody/{verb}", "/apps", htmx=htmx, weight="5")
+    answer = admin.post(f"/apps/nobody/{verb}", "/apps", htmx=htmx, weight="5", performance="5")
     assert answer.status_code == 404
     assert "There is no app “nobody” on this board. Nothing was changed." in answer.text
     assert {app.weight for app in agent.apps} == {100}
@@ -186,6 +186,183 @@ def test_start_and_stop(admin: Browser, agent: FakeAgent) -> None:
     assert agent.apps[0].active_state == "inactive"
     assert admin.post("/apps/player/start", "/apps").location == "/apps#app-player"
     assert agent.apps[0].active_state == "active"
+
+
+# ---- regulated performance ----
+
+
+@pytest.mark.parametrize("text", ["1", "10", "10%", " 10 % ", "010", "100"])
+def test_good_performance(admin: Browser, agent: FakeAgent, text: str) -> None:
+    answer = admin.set_performance("player", text)
+    percent = int(text.strip(" %"))
+    assert answer.status_code == 200
+    assert f"Performance {percent} % is in force." in answer.text
+    assert agent.apps[0].performance == percent
+    # the answer brings the new state along
+    assert f'data-field="performance" data-value="{percent}"' in answer.text
+
+
+BAD_PERFORMANCES = [
+    ("0", "0 is less than 1 %"),
+    ("0 %", "0 % is less than 1 %"),
+    ("-5", "-5 is less than 1 %"),
+    ("101", "101 is more than 100 %"),
+    ("101%", "101% is more than 100 %"),
+    ("9" * 40_000, "is more than 100 %"),
+    ("", "A performance is missing"),
+    (" % ", "A performance is missing"),
+    ("fast", "“fast” is not a number"),
+    ("1.5", "“1.5” is not a whole number"),
+    ("10 %%", "is not a number"),
+    ("٣", "is not a number"),
+    ("<b>5</b>", "“&lt;b&gt;5&lt;/b&gt;” is not a number"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD_PERFORMANCES)
+def test_bad_performance_is_named_and_changes_nothing(
+    admin: Browser, agent: FakeAgent, text: str, reason: str
+) -> None:
+    answer = admin.set_performance("player", text)
+    assert answer.status_code == 422
+    assert reason in answer.text
+    assert len(answer.text) < 300
+    assert not [call for call in agent.calls if call.startswith("SetPerformance")]
+
+
+def test_performance_without_javascript_keeps_what_was_typed_where_it_was_typed(admin: Browser) -> None:
+    answer = admin.set_performance("player", "101", htmx=False)
+    assert answer.status_code == 422
+    assert 'value="101" data-known=""' in answer.text
+    assert 'value="100" data-known="100"' in answer.text, "the weight is what it was"
+    assert answer.text.count('aria-invalid="true"') == 1
+    assert answer.text.count("101 is more than 100 %") == 1
+    message = answer.text.split('id="answer-player"')[1].split("</div>")[0]
+    assert "101 is more than 100 %" in message
+    done = admin.set_performance("player", "20", htmx=False)
+    assert (done.status_code, done.location) == (303, "/apps#app-player")
+    assert 'value="20" data-known="20"' in admin.get("/apps").text
+
+
+@pytest.mark.parametrize("text", ["off", " Off"])
+def test_off_may_be_typed(admin: Browser, agent: FakeAgent, text: str) -> None:
+    admin.set_performance("player", "10")
+    assert "By weight again." in admin.set_performance("player", text).text
+    assert agent.apps[0].performance == 0
+
+
+def test_off_ends_it_whatever_is_typed(admin: Browser, agent: FakeAgent) -> None:
+    assert '<button type="submit" name="off" value="1" data-action="off"' in admin.get("/apps").text
+    admin.set_performance("player", "10")
+    answer = admin.post("/apps/player/performance", "/apps", htmx=True, performance="x", off="1")
+    assert answer.status_code == 200
+    assert "By weight again." in answer.text
+    assert 'data-field="performance" data-value="0"' in answer.text
+    assert agent.apps[0].performance == 0
+
+
+def test_what_is_left_is_said_beside_the_field(admin: Browser, agent: FakeAgent) -> None:
+    admin.set_performance("loader", "60")
+    answer = admin.set_performance("player", "41")
+    assert answer.status_code == 422
+    wanted = "41 % for player is more than the 40 % that are left: loader 60 %. The performance stays off."
+    assert wanted in answer.text
+    admin.set_performance("player", "40")
+    assert "The performance stays 40 %." in admin.set_performance("player", "41").text
+
+
+def test_performance_that_cannot_be_put_in_force_says_why(
+    admin: Browser, agent: FakeAgent, panel: Panel
+) -> None:
+    agent.obstacle = "performance {percent} % of {app} is not in force: vda has bfq"
+    answer = admin.set_performance("player", "10")
+    assert answer.status_code == 200
+    wanted = "Performance 10 % is saved. Performance 10 % of player is not in force: vda has bfq."
+    assert f'<p class="message wait">{wanted}</p>' in answer.text
+    panel.board._expire()
+    page = admin.get("/apps").text
+    assert (
+        'data-field="performance-problem">Performance 10 % of player is not in force: vda has bfq.<' in page
+    )
+    assert "rests while regulated" not in page
+    twin = (admin.get("/apps.json").json or {})["apps"][0]
+    assert (twin["performance"], twin["performance_applied"], twin["performance_used"]) == (10, False, None)
+
+
+def test_performance_of_a_stopped_app_waits_for_its_start(admin: Browser, agent: FakeAgent) -> None:
+    agent.stop_app("player")
+    answer = admin.set_performance("player", "10")
+    assert "Performance 10 % is saved. It applies when Player starts." in answer.text
+    assert "applies when it starts" in admin.get("/apps").text
+
+
+def test_whether_the_scheduler_keeps_up_is_shown(admin: Browser, busy: FakeAgent, panel: Panel) -> None:
+    player, loader = busy.apps
+    used = {"performance": 10, "performance_used": 0.983, "performance_late": 0.01}
+    busy.apps = [replace(player, **used), loader]
+    page = admin.get("/apps").text
+    shown = figures(page)["player"]
+    assert (shown["performance"], shown["performance-used"], shown["performance-behind"]) == (
+        "10",
+        "0.983",
+        "0",
+    )
+    assert "scheduler keeps up" in page
+    assert "98 %" in page
+    # the weight says that it counts for nothing, and those of the others share what is left
+    assert "rests while regulated" in page
+    twin = (admin.get("/apps.json").json or {})["apps"]
+    assert [app["share_by_weight"] for app in twin] == [None, 0.25]
+    busy.apps = [
+        replace(player, **{**used, "performance_late": 0.62}, performance_behind=True),
+        loader,
+    ]
+    panel.board._expire()
+    page = admin.get("/apps").text
+    assert "scheduler is behind" in page
+    assert "62 % of the requests are late" in page
+
+
+def test_what_regulation_does_is_said_in_a_sentence(admin: Browser) -> None:
+    page = admin.get("/apps").text
+    said = "The app gets the same on idle and on busy flash: at most this share."
+    assert page.count(said) == 2
+    assert page.count('aria-describedby="hint-player answer-player"') == 1
+
+
+def test_refusals_of_performances(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    agent.refuse = AgentRefused("NotAuthorized", "The panel may not regulate.")
+    answer = admin.set_performance("player", "10")
+    assert answer.status_code == 403
+    assert "The panel may not regulate. The performance stays off." in answer.text
+    agent.refuse = None
+    admin.set_performance("player", "10")
+    kill(agent, panel)
+    answer = admin.set_performance("player", "20")
+    assert answer.status_code == 503
+    assert "it is not running. The performance stays 10 %." in answer.text
+    page = admin.get("/apps").text
+    assert 'data-field="performance" data-value="10"' in page, "the last known one"
+
+
+def test_silent_agent_leaves_the_performance_open(
+    admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(name: str, percent: int) -> App:
+        raise AgentUnreachable("The agent did not answer within 2 s.", asked=True)
+
+    monkeypatch.setattr(agent, "set_performance", silent)
+    answer = admin.set_performance("player", "5")
+    assert "Whether the performance is still off is not known." in answer.text
+
+
+def test_performances_are_in_the_audit(admin: Browser, panel: Panel) -> None:
+    admin.set_performance("player", "10")
+    admin.post("/apps/player/performance", "/apps", htmx=True, off="1")
+    assert panel.db.rows("SELECT action, detail FROM audit ORDER BY id")[-2:] == [
+        ("set-performance", "player 0 % -> 10 %"),
+        ("set-performance", "player 10 % -> 0 %"),
+    ]
 
 
 # ---- a dead agent ----
@@ -257,6 +434,9 @@ def test_weights_are_known_to_a_panel_started_beside_a_dead_agent(
     dead = FakeAgent(dead="gone")
     board = Board(dead, lambda: panel.db.setting("last_apps"), lambda text: None)
     assert [(app.name, app.weight) for app in board.view().apps] == [("player", 300), ("loader", 100)]
+    # and what a panel kept that knew nothing of performances
+    board = Board(dead, lambda: '[["player", "Player", "", "p.service", 300]]', lambda text: None)
+    assert [(app.name, app.weight, app.performance) for app in board.view().apps] == [("player", 300, 0)]
 
 
 def test_no_app_at_all(admin: Browser, agent: FakeAgent, panel: Panel) -> None:

@@ -3,7 +3,8 @@
 """What the agent does, without D-Bus around it: knows the apps, keeps their weights in force, measures them.
 
 Rules that hold throughout: no file is read and nothing is flushed on the event loop's own thread; whoever
-changes a weight, on disk or in systemd, holds _changing; unit states are only ever replaced as a whole.
+changes a weight, on disk or in systemd, holds _changing, and who changes a performance, on disk or in the
+kernel, _regulation.changing; unit states are only ever replaced as a whole.
 """
 
 import asyncio
@@ -12,18 +13,20 @@ import json
 import logging
 import os
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from . import health, recorder, registry, weight
+from . import health, performance, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .files import read_line, read_small
-from .interface import Failed, InvalidWeight, UnitNotFound, UnknownApp
+from .interface import Failed, InvalidPerformance, InvalidWeight, UnitNotFound, UnknownApp
 from .notify import Watchdog
 from .registry import App, Registry
+from .regulation import Regulation, read_perf
 from .sampler import Rates, Sampler
 from .settings import Settings
+from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
-from .weights import Weights, WeightsError
 
 STATS_LIMIT = 16 * 1024
 _log = logging.getLogger(__name__)
@@ -37,6 +40,9 @@ class AppState:
     weight: int
     unit: Unit
     applied: bool
+    performance: int
+    performance_applied: bool
+    performance_problem: str
     rates: Rates
     stats: str
 
@@ -55,6 +61,12 @@ class AppState:
             "write_bps": self.rates.write_bps,
             "share": self.rates.share,
             "p99_us": self.rates.p99_us,
+            "performance": self.performance,
+            "performance_applied": self.performance_applied,
+            "performance_problem": self.performance_problem,
+            "performance_used": self.rates.use.used,
+            "performance_late": self.rates.use.late,
+            "performance_behind": self.rates.use.behind,
             "stats": self.stats,
             "window_s": self.rates.window_s,
         }
@@ -76,6 +88,15 @@ def _io_weight(directory: str | None) -> str | None:
     return read_line(f"{directory}/io.weight")
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is read of one app for ListApps."""
+
+    io_weight: str | None
+    perf: str | None
+    stats: str
+
+
 class Agent:
     """Made by start(); belongs to one event loop."""
 
@@ -83,7 +104,8 @@ class Agent:
         self._settings = settings
         self._systemd = Systemd(bus, settings.call_timeout_s, self.wake)
         self._registry = Registry()
-        self._weights: Weights
+        self._weights: Store
+        self._regulation: Regulation
         self._sampler = Sampler(settings.window_s, settings.interval_s)
         self._changing = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -93,7 +115,7 @@ class Agent:
         self._systemd_problem = ""
         self._unapplied: dict[str, str] = {}  # by app: why its weight could not be put in force
         self._pending: set[str] = set()  # apps whose weight systemd has yet to be told
-        self._refreshing: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
         self._asked = self._answered = 0  # refreshes, so that a late answer does not undo a newer one
 
     async def start(self) -> None:
@@ -101,20 +123,24 @@ class Agent:
 
         Neither a damaged file nor a silent systemd keeps the agent from starting: they are its to report.
         """
-        self._weights = await asyncio.to_thread(Weights, self._settings.state_dir)
+        self._weights = await asyncio.to_thread(
+            Store, self._settings.state_dir, "weight", weight.problem, "default weights are in use"
+        )
+        self._regulation = await asyncio.to_thread(Regulation, self._settings)
         await self._systemd.watch_owner()
         await self.reload()
 
     async def reload(self) -> None:
-        """Read apps.d again. An app that has gone from it keeps its weight until the next boot."""
+        """Read apps.d again. An app that has gone from it keeps what it has until the next boot."""
         self._registry = await asyncio.to_thread(registry.load, self._settings.apps_dir)
         for problem in self._registry.problems:
             _log.warning("%s", problem)
-        if self._weights.problem:
-            _log.warning("%s", self._weights.problem)
+        for problem in filter(None, (self._weights.problem, self._regulation.problem)):
+            _log.warning("%s", problem)
         apps = self._registry.apps
         await self._systemd.watch_units(app.unit for app in apps.values())
         self._pending = set(apps)
+        self._regulation.forget(apps)
         await self._catch_up()
         self.wake()
 
@@ -126,19 +152,28 @@ class Agent:
 
     async def list_apps(self) -> list[AppState]:
         """All apps by name, with live unit states; with the last known ones when systemd takes too long."""
-        task = asyncio.create_task(self._refresh(cached=True))
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
-        await asyncio.wait((task,), timeout=self._settings.patience_s)
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
         apps = self._registry.apps
         contents = await asyncio.to_thread(self._read_apps, apps, dict(self._cgroups))
         rates = self._sampler.rates(apps)
         states = []
         for name, app in apps.items():
-            io_weight, stats = contents[name]
+            found = contents[name]
             value = self._weight(app)
-            applied = io_weight is not None and weight.in_force(io_weight, value)
-            states.append(AppState(app, value, self._unit(name), applied, rates[name], stats))
+            regulated = self._regulation.applied(name, found.perf)
+            states.append(
+                AppState(
+                    app,
+                    value,
+                    self._unit(name),
+                    applied=found.io_weight is not None and weight.in_force(found.io_weight, value),
+                    performance=self._regulation.get(name),
+                    performance_applied=regulated,
+                    performance_problem="" if regulated else self._regulation.obstacle(name),
+                    rates=rates[name],
+                    stats=found.stats,
+                )
+            )
         return states
 
     async def status(self) -> tuple[health.Board, list[str]]:
@@ -147,7 +182,8 @@ class Agent:
         board = await asyncio.to_thread(health.look, self._settings)
         problems = [*board.problems, *self._registry.problems]
         problems += await asyncio.to_thread(recorder.look, self._settings, self._recorder)
-        problems += [problem for problem in (self._weights.problem, self._systemd_problem) if problem]
+        kept = (self._weights.problem, self._regulation.problem, self._systemd_problem)
+        problems += filter(None, kept)
         problems += self._sampler.problems.values()
         for state in states:
             name = state.app.name
@@ -157,6 +193,10 @@ class Agent:
                 problems.append(self._unapplied[name])
             else:
                 # it may just have started: a problem only if it cannot be mended
+                self.wake()
+            if state.performance_problem and self._cgroups.get(name) is not None:
+                problems.append(state.performance_problem)
+            elif not state.performance_applied and self._cgroups.get(name) is not None:
                 self.wake()
         return board, problems
 
@@ -169,15 +209,39 @@ class Agent:
             before = self._weight(app)
             try:
                 await asyncio.to_thread(self._weights.save, name, value)
-            except WeightsError as error:
+            except StoreError as error:
                 raise Failed(f"the weight of {name} stays {before}: {error}") from error
             await self._put_in_force(app)
         if name in self._pending:
             self.wake()
-        for state in await self.list_apps():
-            if state.app.name == name:
-                return state
-        raise UnknownApp(f"app {name} has just been removed from apps.d")
+        return await self._state(name)
+
+    async def set_performance(self, name: str, percent: int) -> AppState:
+        """Keep PERCENT for the app NAME, then put it in force. On an AgentError nothing has changed."""
+        self._app(name)
+        if bad := performance.problem(percent):
+            raise InvalidPerformance(f"{bad} (app {name})")
+        regulation = self._regulation
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        async with regulation.changing:
+            others = {other: regulation.get(other) for other in self._registry.apps if other != name}
+            if percent and percent + sum(others.values()) > performance.MAX:
+                have = ", ".join(f"{other} {theirs} %" for other, theirs in others.items() if theirs)
+                left = performance.MAX - sum(others.values())
+                raise InvalidPerformance(
+                    f"{percent} % for {name} is more than the {max(left, 0)} % that are left: {have}"
+                )
+            before = regulation.get(name)
+            try:
+                await asyncio.to_thread(regulation.save, name, percent)
+            except StoreError as error:
+                stays = f"{before} %" if before else "off"
+                raise Failed(f"the performance of {name} stays {stays}: {error}") from error
+        # a busy board may take its time to start ek-regulate; what is kept comes into force in any case
+        await self._in_background(
+            regulation.enforce({name: self._cgroups.get(name)}), self._settings.settle_s
+        )
+        return await self._state(name)
 
     async def start_app(self, name: str) -> None:
         """Start the app's unit and wait for it, within the D-Bus clients' patience."""
@@ -215,9 +279,9 @@ class Agent:
             await asyncio.sleep(due_s - now_s)
 
     async def watch(self) -> None:
-        """Follow the units: learn of their cgroups, and put their weights in force when they start."""
+        """Follow the units: learn of their cgroups, and put in force what is kept for them when they start."""
         while True:
-            behind = self._pending or self._systemd_problem
+            behind = self._pending or self._systemd_problem or self._regulation.hindered
             patience_s = 5 * self._settings.interval_s if behind else self._settings.recheck_s
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), patience_s)
@@ -229,6 +293,7 @@ class Agent:
                 if app and content is not None and not weight.in_force(content, self._weight(app)):
                     async with self._changing:
                         await self._put_in_force(app)
+            await self._regulation.enforce({name: self._cgroups.get(name) for name in self._registry.apps})
             # one look for a burst of signals
             await asyncio.sleep(self._settings.interval_s / 5)
 
@@ -239,6 +304,12 @@ class Agent:
         if app is None:
             raise UnknownApp(f"there is no app {name!r:.80} in apps.d")
         return app
+
+    async def _state(self, name: str) -> AppState:
+        for state in await self.list_apps():
+            if state.app.name == name:
+                return state
+        raise UnknownApp(f"app {name} has just been removed from apps.d")
 
     def _unit(self, name: str) -> Unit:
         return self._units.get(name, UNKNOWN)
@@ -256,6 +327,13 @@ class Agent:
         async with self._changing:
             pending = [app for name, app in self._registry.apps.items() if name in self._pending]
             await asyncio.gather(*(self._set_io_weight(app) for app in pending))
+
+    async def _in_background(self, work: Coroutine[None, None, None], patience_s: float) -> None:
+        """Do WORK, and leave it to itself when it takes longer than PATIENCE_S."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await asyncio.wait((task,), timeout=patience_s)
 
     async def _refresh(self, *, cached: bool) -> None:
         """Learn unit states and cgroups from systemd; CACHED: a cgroup only where the state changed."""
@@ -347,8 +425,12 @@ class Agent:
         return {name: _io_weight(directory) for name, directory in cgroups.items()}
 
     @staticmethod
-    def _read_apps(apps: dict[str, App], cgroups: dict[str, str | None]) -> dict[str, tuple[str | None, str]]:
+    def _read_apps(apps: dict[str, App], cgroups: dict[str, str | None]) -> dict[str, Found]:
         return {
-            name: (_io_weight(cgroups.get(name)), own_counters(app.stats) if app.stats else "")
+            name: Found(
+                _io_weight(cgroups.get(name)),
+                read_perf(cgroups.get(name)),
+                own_counters(app.stats) if app.stats else "",
+            )
             for name, app in apps.items()
         }

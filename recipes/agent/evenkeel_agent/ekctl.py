@@ -14,7 +14,7 @@ from typing import Any
 
 from dbus_fast.unpack import unpack_variants
 
-from . import __version__, interface, probe, weight
+from . import __version__, interface, performance, probe, weight
 from .bus import Bus, CallError
 
 # longer than the agent waits for a unit
@@ -33,10 +33,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("status", parents=[common], help="is the board healthy, and what does it run")
-    verbs.add_parser("apps", parents=[common], help="the apps: weight, state, rates, latency")
+    verbs.add_parser("apps", parents=[common], help="the apps: weight, performance, state, rates, latency")
     show = verbs.add_parser("weight", parents=[common], help="show an app's weight, or set it")
     show.add_argument("app", metavar="APP")
     show.add_argument("weight", metavar="W", nargs="?", help=weight.RULE)
+    regulate = verbs.add_parser(
+        "performance",
+        parents=[common],
+        help="show an app's regulated performance, or set it",
+        description="An app with a regulated performance gets the same from flash whether it is idle or busy: at"
+        " most this part of each device. The others share by weight what is left.",
+    )
+    regulate.add_argument("app", metavar="APP")
+    regulate.add_argument(
+        "performance",
+        metavar="P%",
+        nargs="?",
+        help=f"{performance.RULE.replace('%', '%%')}, or off: by weight",
+    )
     for verb in ("start", "stop"):
         verbs.add_parser(verb, parents=[common], help=f"{verb} an app").add_argument("app", metavar="APP")
     find = verbs.add_parser("probe", parents=[common], help="find the flash channels of a disk; only reads")
@@ -108,6 +122,8 @@ async def run(given: argparse.Namespace) -> Any:
     if given.verb == "stop":
         await _call(address, "StopApp", given.app)
         return {"name": given.app, "stopped": True}
+    if given.verb == "performance":
+        return await _performance(address, given.app, given.performance)
     if given.weight is None:
         return await _find(address, given.app)
     value = weight.from_text(given.weight)
@@ -118,23 +134,35 @@ async def run(given: argparse.Namespace) -> Any:
     return await _call(address, "SetWeight", given.app, value)
 
 
+async def _performance(address: str | None, app: str, text: str | None) -> Any:
+    if text is None:
+        return await _find(address, app)
+    percent = performance.from_text(text)
+    if percent is None:
+        raise Refused(f"performance must be {performance.RULE}, or off, not {text!r}")
+    return await _call(address, "SetPerformance", app, percent)
+
+
 def _rate(bps: float) -> str:
     return f"{bps / 1e6:.1f}"
 
 
 def _table(apps: list[dict[str, Any]]) -> str:
-    rows = [("APP", "STATE", "WEIGHT", "IN FORCE", "READ MB/s", "WRITE MB/s", "SHARE", "P99 ms")]
+    rows = [("APP", "STATE", "WEIGHT", "PERF", "IN FORCE", "READ MB/s", "WRITE MB/s", "SHARE", "P99 ms")]
     for app in apps:
         p99 = "-" if app["p99_us"] < 0 else f"{app['p99_us'] / 1000:.1f}"
-        in_force = "yes" if app["applied"] else "no"
+        perf = f"{app['performance']}%" if app["performance"] else "-"
+        in_force = "yes" if app["applied"] and app["performance_applied"] else "no"
         share = f"{app['share'] * 100:.0f}%"
         rates = (_rate(app["read_bps"]), _rate(app["write_bps"]))
-        rows.append((app["name"], app["active_state"], str(app["weight"]), in_force, *rates, share, p99))
+        rows.append(
+            (app["name"], app["active_state"], str(app["weight"]), perf, in_force, *rates, share, p99)
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column in (0, 1, 3) else cell.rjust(width)
+            cell.ljust(width) if column in (0, 1, 4) else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
@@ -160,6 +188,22 @@ def _status(status: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _regulated(app: dict[str, Any]) -> str:
+    running = app["active_state"] in ("active", "reloading")
+    text = f"{app['name']} {app['performance']}%" if app["performance"] else f"{app['name']} off"
+    if not app["performance_applied"]:
+        note = app["performance_problem"] or "not in force yet" if running else "in force when the app starts"
+        return f"{text} ({note})"
+    if not app["performance"] or app["performance_used"] < 0:
+        return text
+    keeps = (
+        f"the scheduler is behind: {app['performance_late'] * 100:.0f}% of the requests are late"
+        if app["performance_behind"]
+        else "the scheduler keeps up"
+    )
+    return f"{text}, {app['performance_used'] * 100:.0f}% of it used; {keeps}"
+
+
 def _words(given: argparse.Namespace, answer: Any) -> str:
     if given.verb == "status":
         return _status(answer)
@@ -171,6 +215,8 @@ def _words(given: argparse.Namespace, answer: Any) -> str:
             "" if answer["applied"] else " (not in force)" if running else " (in force when the app starts)"
         )
         return f"{answer['name']} {answer['weight']}{note}"
+    if given.verb == "performance":
+        return _regulated(answer)
     if given.verb == "probe":
         return f"{answer['finding']}{'; applied' if answer['applied'] else ''}"
     return ""

@@ -16,9 +16,10 @@ OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A flash device; scheduler is the one in force."""
+    """A flash device; number is "MAJ:MIN", scheduler is the one in force."""
 
     name: str
+    number: str
     scheduler: str
     model: str
     size_bytes: int
@@ -78,7 +79,8 @@ def flash_devices(sys_block: str) -> list[Device]:
             continue
         if _is_flash(name, f"{base}/queue"):
             model = read_line(f"{base}/device/model") or read_line(f"{base}/device/name")
-            devices.append(Device(name, active_scheduler(scheduler), model, int(sectors) * 512))
+            number = read_line(f"{base}/dev")
+            devices.append(Device(name, number, active_scheduler(scheduler), model, int(sectors) * 512))
     return devices
 
 

@@ -7,6 +7,7 @@ NAME = "org.evenkeel.Agent1"
 PATH = "/org/evenkeel/Agent1"
 READ = "org.evenkeel.agent.read"
 SET_WEIGHT = "org.evenkeel.agent.set-weight"
+SET_PERFORMANCE = "org.evenkeel.agent.set-performance"
 CONTROL_APP = "org.evenkeel.agent.control-app"
 
 
@@ -27,6 +28,7 @@ METHODS = {
     "GetStatus": Method(READ, gives=(("status", "a{sv}"),)),
     "ListApps": Method(READ, gives=(("apps", "aa{sv}"),)),
     "SetWeight": Method(SET_WEIGHT, (("name", "s"), ("weight", "u")), (("app", "a{sv}"),)),
+    "SetPerformance": Method(SET_PERFORMANCE, (("name", "s"), ("percent", "u")), (("app", "a{sv}"),)),
     "StartApp": Method(CONTROL_APP, (("name", "s"),)),
     "StopApp": Method(CONTROL_APP, (("name", "s"),)),
 }
@@ -58,6 +60,12 @@ APP = {
     "write_bps": "d",
     "share": "d",
     "p99_us": "d",
+    "performance": "u",
+    "performance_applied": "b",
+    "performance_problem": "s",
+    "performance_used": "d",
+    "performance_late": "d",
+    "performance_behind": "b",
     "stats": "s",
     "window_s": "d",
 }
@@ -83,6 +91,10 @@ class UnknownApp(AgentError):
 
 class InvalidWeight(AgentError):
     kind = "InvalidWeight"
+
+
+class InvalidPerformance(AgentError):
+    kind = "InvalidPerformance"
 
 
 class NotAuthorized(AgentError):

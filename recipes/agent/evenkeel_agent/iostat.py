@@ -9,7 +9,8 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 BUCKETS = 200  # the last one also takes everything above it
-COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled"))
+PERF_COUNTERS = ("perf_ios", "perf_late", "perf_ideal_us", "perf_actual_us")  # of a regulated group only
+COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *PERF_COUNTERS))
 HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "wwait", "wserv", "wtotal"))
 
 Histogram = dict[int, int]  # bucket index -> number of requests

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .files import why
-from .iostat import DeviceStat, Histogram, StatError, parse, percentile
+from .iostat import PERF_COUNTERS, DeviceStat, Histogram, StatError, parse, percentile
+from .performance import Regulated, Use, use
 
 STAT_FILE = "io.evenkeel.stat"
 LATENCIES = ("rtotal", "wtotal")
@@ -40,6 +41,7 @@ class Step:
     rbytes: int = 0
     wbytes: int = 0
     latency: Histogram = field(default_factory=dict)
+    regulated: dict[str, Regulated] = field(default_factory=dict)  # by device; where it is not: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Rates:
     share: float = 0.0
     p99_us: float = -1.0
     window_s: float = 0.0
+    use: Use = field(default_factory=Use)  # of its regulated performance
 
 
 def _restarted(old: DeviceStat, new: DeviceStat) -> bool:
@@ -82,6 +85,11 @@ def step(old: Reading | None, new: Reading | None) -> Step:
             for index, count in device.histograms.get(key, {}).items():
                 if count != before.get(index, 0):
                     result.latency[index] = result.latency.get(index, 0) + count - before.get(index, 0)
+        regulated = Regulated(
+            *(device.counters.get(key, 0) - base.counters.get(key, 0) for key in PERF_COUNTERS)
+        )
+        if regulated.ios:
+            result.regulated[name] = regulated
     return result
 
 
@@ -133,11 +141,17 @@ class Sampler:
         return readings
 
     def add(self, now_s: float, readings: Mapping[str, Reading | None]) -> bool:
-        """Take READINGS, made at the monotonic time NOW_S, as the newest. Tells whether a cgroup has gone."""
-        gone = any(
-            reading is ABSENT and self._last.get(name, ABSENT) is not ABSENT
-            for name, reading in readings.items()
-        )
+        """Take READINGS, made at the monotonic time NOW_S, as the newest.
+
+        Tells whether a cgroup has gone, or evenkeel has come to a device or left it.
+        """
+        news = False
+        for name, reading in readings.items():
+            last = self._last.get(name, ABSENT)
+            if reading is ABSENT:
+                news |= last is not ABSENT
+            elif reading and last and last is not ABSENT:
+                news |= reading.devices.keys() != last.devices.keys()
         if self._last_s is not None and now_s > self._last_s:
             taken = {name: step(self._last.get(name), reading) for name, reading in readings.items()}
             self._steps.append((now_s - self._last_s, taken))
@@ -146,7 +160,7 @@ class Sampler:
                 self._steps.popleft()
         self._last_s = now_s
         self._last = dict(readings)
-        return gone
+        return news
 
     def _span(self) -> float:
         return sum(length for length, _ in self._steps)
@@ -162,6 +176,8 @@ class Sampler:
                     total.wbytes += part.wbytes
                     for index, count in part.latency.items():
                         total.latency[index] = total.latency.get(index, 0) + count
+                    for device, regulated in part.regulated.items():
+                        total.regulated.setdefault(device, Regulated()).add(regulated)
         everything = sum(total.rbytes + total.wbytes for total in sums.values())
         result = {}
         for name, total in sums.items():
@@ -172,5 +188,6 @@ class Sampler:
                 share=(total.rbytes + total.wbytes) / everything if everything else 0.0,
                 p99_us=-1.0 if p99 is None else float(p99),
                 window_s=span,
+                use=use(total.regulated.values(), span),
             )
         return result

@@ -11,10 +11,19 @@ from typing import Any
 
 from dbus_fast import Message, MessageFlag, MessageType, Variant
 
-from . import __version__, interface, polkit, weight
+from . import __version__, interface, performance, polkit, weight
 from .agent import Agent
 from .bus import Bus
-from .interface import APP, DEVICE, METHODS, STATUS, AgentError, InvalidWeight, NotAuthorized
+from .interface import (
+    APP,
+    DEVICE,
+    METHODS,
+    STATUS,
+    AgentError,
+    InvalidPerformance,
+    InvalidWeight,
+    NotAuthorized,
+)
 
 ERROR = "org.freedesktop.DBus.Error."
 # D-Bus lets one connection have 128 calls under way; nobody who is served needs as many
@@ -94,9 +103,12 @@ class Service:
         if no := await polkit.refusal(self._bus, sender, method.action, interactive, self._timeout_s):
             raise NotAuthorized(no)
         if message.signature != method.signature:
-            if member == "SetWeight" and len(message.body) == 2 and isinstance(message.body[0], str):
-                given = message.signature[1:]
-                raise InvalidWeight(f"weight must be {weight.RULE}, as D-Bus type u, not {given}")
+            if len(message.body) == 2 and isinstance(message.body[0], str):
+                given = f"as D-Bus type u, not {message.signature[1:]}"
+                if member == "SetWeight":
+                    raise InvalidWeight(f"weight must be {weight.RULE}, {given}")
+                if member == "SetPerformance":
+                    raise InvalidPerformance(f"performance must be {performance.RULE}, or 0, {given}")
             raise BadCall("InvalidArgs", f"{member} takes ({method.signature}), not ({message.signature}).")
         if member == "GetStatus":
             return [await self._status()]
@@ -106,6 +118,10 @@ class Service:
         if member == "SetWeight":
             state = await self._agent.set_weight(name, message.body[1])
             _log.info("weight of %s set to %d by %s", name, state.weight, sender)
+            return [variants(state.fields(), APP)]
+        if member == "SetPerformance":
+            state = await self._agent.set_performance(name, message.body[1])
+            _log.info("performance of %s set to %d %% by %s", name, state.performance, sender)
             return [variants(state.fields(), APP)]
         await (self._agent.start_app(name) if member == "StartApp" else self._agent.stop_app(name))
         _log.info("%s %s by %s", member, name, sender)

@@ -42,5 +42,10 @@ class Settings:
         return self.path("/sys/fs/cgroup")
 
     @property
+    def regulate_socket(self) -> str:
+        """Where ek-regulate takes orders."""
+        return self.path("/run/evenkeel/regulate")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

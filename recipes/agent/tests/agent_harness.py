@@ -5,6 +5,7 @@ The bus is a dbus-daemon with the system bus's default of denying, and with the 
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
@@ -116,6 +117,7 @@ class FakeSystemd(Fake):
         self.cgroup_root = cgroup_root
         self.units: dict[str, FakeUnit] = {}
         self.writes_weights = True
+        self.knows_perf = True  # the evenkeel that is loaded makes io.evenkeel.perf
         self._jobs = 0
 
     def add(self, name: str, active: bool = True) -> FakeUnit:
@@ -137,6 +139,8 @@ class FakeSystemd(Fake):
         directory.mkdir(parents=True)
         write(directory / "io.evenkeel.stat", "")
         write(directory / "io.weight", f"default {unit.weight or 100}\n")
+        if self.knows_perf:
+            write(directory / "io.evenkeel.perf", "")
         self.changed(name)
 
     def stop(self, name: str) -> None:
@@ -224,6 +228,64 @@ class FakePolkit(Fake):
         return "(bba{ss})", [[action in self.granted, False, {}]]
 
 
+class FakeRegulator:
+    """ek-regulate and the kernel behind it: PERCENT of each of DEVICES ("MAJ:MIN"), 100 % in all."""
+
+    def __init__(self, path: Path, cgroup_root: Path) -> None:
+        self._cgroup_root = cgroup_root
+        self.devices = {"259:0"}  # that evenkeel serves
+        self.orders: list[str] = []
+        self.refuses = 0  # errno of the next answers
+        self.frozen = False  # take orders, never answer
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._socket.bind(str(path))
+        self._socket.listen()
+        self._tasks = {asyncio.get_running_loop().create_task(self._accept())}
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            connection, _ = await loop.sock_accept(self._socket)
+            self._tasks.add(loop.create_task(self._serve(connection)))
+
+    async def _serve(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with connection:
+            while order := (await loop.sock_recv(connection, 4096)).decode():
+                self.orders.append(order)
+                if self.frozen:
+                    await asyncio.sleep(60)
+                await loop.sock_sendall(connection, str(self.refuses or self._set(order)).encode())
+
+    @staticmethod
+    def _lines(file: Path) -> dict[str, int]:
+        return {number: int(percent) for number, percent in map(str.split, file.read_text().splitlines())}
+
+    def _set(self, order: str) -> int:
+        number, percent, path = order.split(" ", 2)
+        file = self._cgroup_root / path.lstrip("/") / "io.evenkeel.perf"
+        if not file.exists():
+            return errno.ENOENT
+        if number not in self.devices:
+            return errno.EOPNOTSUPP
+        if int(percent) > 100:
+            return errno.ERANGE
+        groups = [other for other in self._cgroup_root.rglob("io.evenkeel.perf") if other != file]
+        if int(percent) and sum(self._lines(other).get(number, 0) for other in groups) + int(percent) > 100:
+            return errno.ENOSPC
+        lines = {**self._lines(file), number: int(percent)}
+        write(file, "".join(f"{number} {percent}\n" for number, percent in lines.items() if percent))
+        return 0
+
+
 def write(path: Path, text: str) -> None:
     """Replace the file in one step, as a kernel file changes: a reader never sees half of it."""
     new = path.with_name(path.name + ".write")
@@ -268,6 +330,7 @@ class Harness:
         self._buses: list[Bus] = []
         self.systemd: FakeSystemd
         self.polkit: FakePolkit
+        self.regulator: FakeRegulator
         self.client: Bus
         self.log = self.top / "log"
         # other users run ekctl too, and may not get at the source tree
@@ -276,11 +339,12 @@ class Harness:
         for path in (self.site, *self.site.rglob("*")):
             path.chmod(0o755)
 
-    def device(self, name: str, scheduler: str, rotational: str, model: str) -> None:
+    def device(self, name: str, scheduler: str, rotational: str, model: str, number: str = "259:0") -> None:
         base = self.root / "sys/block" / name
         (base / "queue").mkdir(parents=True, exist_ok=True)
         (base / "device").mkdir(exist_ok=True)
         (base / "size").write_text("2048\n")
+        (base / "dev").write_text(number + "\n")
         (base / "queue/scheduler").write_text(scheduler + "\n")
         (base / "queue/rotational").write_text(rotational + "\n")
         (base / "device/model").write_text(model + "   \n")
@@ -317,6 +381,7 @@ class Harness:
             assert await asyncio.to_thread(said.readline), "dbus-daemon did not start"
         await self.systemd_up()
         await self.polkit_up()
+        self.regulator_up()
         self.client = await self.connect()
         return self
 
@@ -332,14 +397,23 @@ class Harness:
             self.systemd.units = old.units
         assert await self.systemd.bus.own(systemd.NAME)
 
+    def regulator_up(self) -> None:
+        self.regulator = FakeRegulator(self.root / "run/evenkeel/regulate", self.cgroups)
+
     async def polkit_up(self) -> None:
         self.polkit = FakePolkit(await self.connect())
         if os.getuid():
-            self.polkit.granted = {interface.READ, interface.SET_WEIGHT, interface.CONTROL_APP}
+            self.polkit.granted = {
+                interface.READ,
+                interface.SET_WEIGHT,
+                interface.SET_PERFORMANCE,
+                interface.CONTROL_APP,
+            }
         assert await self.polkit.bus.own(FakePolkit.name)
 
     async def __aexit__(self, *_: object) -> None:
         await self.agent_down()
+        self.regulator.close()
         for bus in self._buses:
             bus.close()
         self.bus_down()
@@ -431,6 +505,10 @@ class Harness:
         )
         out, err = await process.communicate()
         return Answer(process.returncode or 0, out.decode(), err.decode())
+
+    def perf(self, unit: str) -> str:
+        """What is in force for the unit's cgroup."""
+        return (self.systemd.directory(unit) / "io.evenkeel.perf").read_text()
 
     def set_stat(self, unit: str, text: str) -> None:
         write(self.systemd.directory(unit) / "io.evenkeel.stat", text)

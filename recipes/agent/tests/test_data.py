@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from evenkeel_agent import interface
+from evenkeel_agent.settings import Settings
 
 ROOM = Path(__file__).resolve().parent.parent
 DATA = ROOM / "data"
 README = (ROOM / "README.md").read_text()
-ACTIONS = {interface.READ, interface.SET_WEIGHT, interface.CONTROL_APP}
+ACTIONS = {interface.READ, interface.SET_WEIGHT, interface.SET_PERFORMANCE, interface.CONTROL_APP}
 
 
 def rows(text: str) -> list[list[str]]:
@@ -68,12 +69,36 @@ def test_only_root_may_be_the_agent() -> None:
     assert not [p for p in policies if "context" in p.attrib], "apps' users must not get through"
 
 
-def test_systemd_accepts_the_unit_and_finds_it_safe(tmp_path: Path) -> None:
+def test_only_root_gives_orders_and_only_one_file_of_it_has_a_capability() -> None:
+    socket = (DATA / "evenkeel-regulate.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().regulate_socket}\n" in socket
+    assert "SocketMode=0600\n" in socket
+    held = {
+        path.name: re.findall(r"^CapabilityBoundingSet=(.*)$", path.read_text(), re.MULTILINE)
+        for path in DATA.glob("*.service")
+        if "[Service]" in path.read_text()
+    }
+    assert held == {"evenkeeld.service": [""], "evenkeel-regulate@.service": ["CAP_SYS_ADMIN"]}
+
+
+def test_what_confines_orders_to_the_cgroup_tree_is_not_taken_away() -> None:
+    """systemd's RestrictSUIDSGID= makes openat2() fail, for it cannot see what mode a file is to have."""
+    lines = (DATA / "evenkeel-regulate@.service").read_text().splitlines()
+    assert "RestrictSUIDSGID=yes" not in lines
+    assert "openat2" in (ROOM / "src/ek_regulate.c").read_text()
+
+
+@pytest.mark.parametrize("name", ["evenkeeld", "evenkeel-regulate@"])
+def test_systemd_accepts_the_unit_and_finds_it_safe(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    text = (DATA / "evenkeeld.service").read_text().replace("/usr/bin/evenkeeld", "/bin/true")
-    unit = tmp_path / "evenkeeld.service"
-    unit.write_text(text)
+    for path in DATA.glob("evenkeel*.*"):
+        text = re.sub(r"^ExecStart=.*", "ExecStart=/bin/true", path.read_text(), flags=re.MULTILINE)
+        (tmp_path / path.name).write_text(text)
+    unit = tmp_path / f"{name}.service"
+    if "@" in name:
+        # an instance, as the socket starts them
+        unit = unit.rename(tmp_path / f"{name}1.service")
     checked = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True
     )

@@ -26,6 +26,7 @@ async def test_verbs(board: Harness) -> None:
         "APP",
         "STATE",
         "WEIGHT",
+        "PERF",
         "IN",
         "FORCE",
         "READ",
@@ -36,8 +37,8 @@ async def test_verbs(board: Harness) -> None:
         "P99",
         "ms",
     ]
-    assert table[1].split() == ["loader", "inactive", "100", "no", "0.0", "0.0", "0%", "-"]
-    assert table[2].split() == ["player", "active", "100", "yes", "0.0", "0.0", "0%", "-"]
+    assert table[1].split() == ["loader", "inactive", "100", "-", "no", "0.0", "0.0", "0%", "-"]
+    assert table[2].split() == ["player", "active", "100", "-", "yes", "0.0", "0.0", "0%", "-"]
     assert [app["name"] for app in json.loads((await board.ekctl("apps", "--json")).out)] == [
         "loader",
         "player",

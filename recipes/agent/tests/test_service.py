@@ -58,7 +58,7 @@ async def test_status_names_what_is_amiss(board: Harness) -> None:
     (board.apps_d / "bad.toml").write_text("weight = 0")
     (board.apps_d / os.fsdecode(b"\xff.toml")).write_text("")
     (board.state / "weights.json").write_text("{")
-    (board.root / "run/evenkeel").mkdir()
+    (board.root / "run/evenkeel").mkdir(exist_ok=True)
     (board.root / "run/evenkeel/data-degraded").touch()
     credentials = board.top / "credentials"
     credentials.mkdir()
@@ -204,7 +204,7 @@ async def test_bad_calls_are_refused_and_change_nothing(board: Harness) -> None:
         assert error.name == ERROR + "InvalidWeight"
         assert "weight must be a whole number from 1 to 10000" in error.text
         assert reason in error.text
-    for member, *more in (("SetWeight", 5), ("StartApp",), ("StopApp",)):
+    for member, *more in (("SetWeight", 5), ("SetPerformance", 5), ("StartApp",), ("StopApp",)):
         for name in ("nobody", "", "../player", "x" * 5000):
             error = await board.refused(member, name, *more)
             assert error.name == ERROR + "UnknownApp"
@@ -451,14 +451,16 @@ async def test_who_may_do_what(board: Harness) -> None:
     assert board.polkit.calls == [], "root is not polkit's to judge"
 
     # a user whom the bus lets through is judged by polkit, verb by verb
+    every = {interface.READ, interface.SET_WEIGHT, interface.SET_PERFORMANCE, interface.CONTROL_APP}
     for verb, action in (
         (("status",), interface.READ),
         (("apps",), interface.READ),
         (("weight", "player", "5"), interface.SET_WEIGHT),
+        (("performance", "player", "5%"), interface.SET_PERFORMANCE),
         (("start", "player"), interface.CONTROL_APP),
         (("stop", "player"), interface.CONTROL_APP),
     ):
-        board.polkit.granted = {interface.READ, interface.SET_WEIGHT, interface.CONTROL_APP} - {action}
+        board.polkit.granted = every - {action}
         answer = await board.ekctl(*verb, user=PANEL)
         assert answer.status == 1
         assert answer.err == f"ekctl: user 1 is not authorized for {action}\n"
@@ -614,6 +616,7 @@ async def test_the_interface_describes_itself(board: Harness) -> None:
         "GetStatus": ["a{sv}"],
         "ListApps": ["aa{sv}"],
         "SetWeight": ["s", "u", "a{sv}"],
+        "SetPerformance": ["s", "u", "a{sv}"],
         "StartApp": ["s"],
         "StopApp": ["s"],
     }

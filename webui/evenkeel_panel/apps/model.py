@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..board import View
 
 WEIGHT_MIN, WEIGHT_MAX = 1, 10_000  # of cgroup v2's io.weight
+PERFORMANCE_MIN, PERFORMANCE_MAX = 1, 100  # percent, of io.evenkeel.perf
 MAX_STATS = 8
 MAX_STAT_TEXT = 40
 
@@ -44,14 +45,43 @@ def parse_weight(text: str) -> int:
     return int(digits)
 
 
+class BadPerformance(ValueError):
+    """str() says which value and why."""
+
+
+def parse_performance(text: str) -> int:
+    """1..100 of what a person typed, with or without a percent sign, 0 of "off"; raises BadPerformance."""
+    typed = text.strip()
+    if typed.lower() == "off":
+        return 0
+    shown = typed if len(typed) <= 20 else typed[:20] + "…"
+    rule = f"from {PERFORMANCE_MIN} to {PERFORMANCE_MAX} %"
+    number = typed.removesuffix("%").strip()
+    if not number:
+        raise BadPerformance(f"A performance is missing: enter a whole number {rule}.")
+    if not _INTEGER.fullmatch(number):
+        what = "is not a whole number" if _NUMBER.fullmatch(number) else "is not a number"
+        raise BadPerformance(f"“{shown}” {what}: a performance is a whole number {rule}.")
+    digits = number.lstrip("+-").lstrip("0") or "0"
+    negative = number.startswith("-")
+    if not negative and (len(digits) > len(str(PERFORMANCE_MAX)) or int(digits) > PERFORMANCE_MAX):
+        raise BadPerformance(f"{shown} is more than {PERFORMANCE_MAX} %, all that a device has.")
+    if negative or digits == "0":
+        raise BadPerformance(
+            f"{shown} is less than {PERFORMANCE_MIN} %, the least performance. “Off” lets the weight decide again."
+        )
+    return int(digits)
+
+
 def page_data(view: View) -> dict[str, Any]:
     """agent, board, totals and apps. Units are in the names: mbps is 10^6 bytes/s, share 0..1, p99_us µs.
 
     Without an agent every measured figure is None and the apps are the last known ones.
     """
     status = view.status
-    busy = sum(app.weight for app in view.apps if app.share > 0) if view.live else 0
-    apps = [_app(app, view.live, busy) for app in view.apps]
+    free = [app for app in view.apps if app.share > 0 and not _regulated(app)]
+    busy = sum(app.weight for app in free) if view.live else 0
+    apps = [_app(app, view.live, busy, sum(app.share for app in free)) for app in view.apps]
     total = sum(app.read_bps + app.write_bps for app in view.apps) / 1e6
     return {
         "agent": {"reachable": view.live, "reason": view.reason},
@@ -68,8 +98,14 @@ def page_data(view: View) -> dict[str, Any]:
     }
 
 
-def _app(app: App, live: bool, busy: int) -> dict[str, Any]:
+def _regulated(app: App) -> bool:
+    """Whether its weight counts for nothing now."""
+    return bool(app.performance) and app.performance_applied
+
+
+def _app(app: App, live: bool, busy: int, left: float) -> dict[str, Any]:
     moving = live and app.p99_us >= 0
+    measured = live and _regulated(app) and app.performance_used >= 0
     return {
         "name": app.name,
         "title": app.title,
@@ -84,9 +120,19 @@ def _app(app: App, live: bool, busy: int) -> dict[str, Any]:
         "read_mbps": round(app.read_bps / 1e6, 3) if live else None,
         "write_mbps": round(app.write_bps / 1e6, 3) if live else None,
         "share": round(app.share, 4) if live else None,
-        # of the apps that move data now, what the weights alone would give this one
-        "share_by_weight": round(app.weight / busy, 4) if live and app.share > 0 and busy else None,
+        # of the apps that move data now, what the weights alone would give this one of what regulation leaves
+        "share_by_weight": (
+            round(app.weight / busy * left, 4)
+            if live and app.share > 0 and busy and not _regulated(app)
+            else None
+        ),
         "p99_us": round(app.p99_us, 1) if moving else None,
+        "performance": app.performance,
+        "performance_applied": app.performance_applied if live else None,
+        "performance_problem": app.performance_problem if live else "",
+        "performance_used": round(app.performance_used, 4) if measured else None,
+        "performance_late": round(app.performance_late, 4) if measured else None,
+        "performance_behind": app.performance_behind if measured else None,
         "stats": _stats(app.stats) if live else {},
         "window_s": app.window_s if live else None,
     }

@@ -33,7 +33,14 @@ for _filter in (model.megabytes, model.percent, model.latency, model.stat_label,
     blueprint.add_app_template_filter(_filter)
 
 # what each refusal of the agent is in HTTP; anything else is 503, try again
-CODES = {"UnknownApp": 404, "InvalidWeight": 422, "NotAuthorized": 403, "UnitNotFound": 409, "Failed": 503}
+CODES = {
+    "UnknownApp": 404,
+    "InvalidWeight": 422,
+    "InvalidPerformance": 422,
+    "NotAuthorized": 403,
+    "UnitNotFound": 409,
+    "Failed": 503,
+}
 
 
 def data() -> dict[str, Any]:
@@ -87,6 +94,43 @@ def weight(name: str) -> BaseResponse:
     return _done(name, text)
 
 
+@blueprint.post("/apps/<name>/performance")
+def performance(name: str) -> BaseResponse:
+    """`performance` in percent, or `off`, the button beside it."""
+    app = _known(name)
+    typed = request.form.get("performance", "")
+    try:
+        wanted = 0 if "off" in request.form else model.parse_performance(typed)
+    except model.BadPerformance as error:
+        return _refused(app, 422, str(error), typed, "performance")
+    try:
+        changed = panel().board.set_performance(name, wanted)
+    except AgentError as error:
+        now = f"{app.performance} %" if app.performance else "off"
+        unsure = isinstance(error, AgentUnreachable) and error.asked
+        after = (
+            f"Whether the performance is still {now} is not known."
+            if unsure
+            else f"The performance stays {now}."
+        )
+        return _refused(app, _code(error), f"{_sentence(str(error))} {after}", typed, "performance")
+    panel().db.audit(g.user, client(), "set-performance", f"{name} {app.performance} % -> {wanted} %")
+    what = f"Performance {wanted} %" if wanted else "By weight again: that"
+    if changed.performance_applied:
+        text = f"{what} is in force." if wanted else "By weight again."
+    elif changed.performance_problem:
+        text = f"{what} is saved. {_sentence(changed.performance_problem)}"
+    elif changed.active_state == "active":
+        text = f"{what} is saved, and not in force yet."
+    else:
+        text = f"{what} is saved. It applies when {changed.title} starts."
+    return _done(name, text, "ok" if not changed.performance_problem else "wait")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 @blueprint.post("/apps/<name>/start")
 def start(name: str) -> BaseResponse:
     return _control(name, "start", panel().board.start_app, "is starting")
@@ -122,15 +166,15 @@ def _code(error: AgentError) -> int:
     return CODES.get(error.kind, 503) if isinstance(error, AgentRefused) else 503
 
 
-def _done(name: str, text: str) -> BaseResponse:
+def _done(name: str, text: str, kind: str = "ok") -> BaseResponse:
     if not by_htmx():
         return redirect(url_for("apps.page") + f"#app-{name}", 303)
-    return make_response(render_template("apps/done.html", **data(), text=text))
+    return make_response(render_template("apps/done.html", **data(), text=text, kind=kind))
 
 
-def _refused(app: App, code: int, text: str, typed: str | None) -> BaseResponse:
-    """The reason beside the input, which keeps what was typed. Without htmx, the page with both."""
+def _refused(app: App, code: int, text: str, typed: str | None, field: str = "weight") -> BaseResponse:
+    """The reason beside the input of FIELD, which keeps what was typed. Without htmx, the page with both."""
     if by_htmx():
         return make_response(render_template("message.html", kind="bad", text=text), code)
-    typed = None if typed is None else typed[:40]
-    return make_response(render_template("apps/page.html", **data(), refused={app.name: (text, typed)}), code)
+    refused = {app.name: (field, text, None if typed is None else typed[:40])}
+    return make_response(render_template("apps/page.html", **data(), refused=refused), code)

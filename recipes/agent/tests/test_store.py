@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store: values, damage, power cuts and full disks."""
+"""What is kept for apps: damage, power cuts and full disks."""
 
 import contextlib
 import json
@@ -13,64 +13,51 @@ from pathlib import Path
 
 import pytest
 from evenkeel_agent import weight
-from evenkeel_agent.weights import Weights, WeightsError
+from evenkeel_agent.store import Store, StoreError
 from hypothesis import given
 from hypothesis import strategies as st
 
 ROOM = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("value", [0, -1, 10001, 1 << 32, 1 << 64, True, 1.0, "1", None, [1]])
-def test_what_is_no_weight(value: object) -> None:
-    assert "a whole number from 1 to 10000" in str(weight.problem(value))
-
-
-def test_a_number_too_long_to_print_is_none_either() -> None:
-    assert "a far larger number" in str(weight.problem(10**5000))
-
-
-@pytest.mark.parametrize("value", [1, 100, 10000])
-def test_what_is_one(value: int) -> None:
-    assert weight.problem(value) is None
-
-
-@pytest.mark.parametrize("text", ["", "x", "-1", "+1", "1.0", " 1", "1_0", "٣", "0x1", "9" * 5000])
-def test_text_that_is_no_number(text: str) -> None:
-    assert weight.from_text(text) is None
-
-
-@pytest.mark.parametrize(
-    ("content", "result"),
-    [
-        ("default 200\n", True),
-        ("default 200\n259:0 200\n", True),
-        ("259:0 200\n", True),
-        ("default 100\n", False),
-        ("default 200\n259:0 100\n", False),
-        ("default 100\n259:0 200\n", False),
-        ("", False),
-        ("default\n", False),
-        ("200\n", False),
-        ("default 200 x\n", False),
-    ],
-)
-def test_in_force_is_what_the_cgroup_reads_back(content: str, result: bool) -> None:
-    assert weight.in_force(content, 200) is result
+def store_of(directory: Path) -> Store:
+    """As the agent has it for weights."""
+    return Store(str(directory), "weight", weight.problem, "defaults are in use")
 
 
 def test_weights_are_kept(tmp_path: Path) -> None:
-    store = Weights(str(tmp_path))
+    store = store_of(tmp_path)
     assert (store.get("a"), store.problem) == (None, "")
     store.save("a", 7)
     store.save("gone-app", 8)
-    again = Weights(str(tmp_path))
+    again = store_of(tmp_path)
     assert (again.get("a"), again.get("gone-app"), again.problem) == (7, 8, "")
     assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
     assert (tmp_path / "weights.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_is_taken_back_is_gone(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.save("a", 7)
+    store.save("b", 8)
+    store.save("a", None)
+    store.save("never", None)
+    assert (store.get("a"), store_of(tmp_path).get("a"), store_of(tmp_path).get("b")) == (None, None, 8)
+    assert json.loads((tmp_path / "weights.json").read_text()) == {"b": 8}
+
+
+def test_each_noun_has_a_file_and_words_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "performances.json").write_text("{")
+    store = Store(str(tmp_path), "performance", weight.problem, "nothing is regulated")
+    assert store.problem.startswith("the saved performances were damaged (")
+    assert store.problem.endswith("performances.json.corrupt; nothing is regulated")
+    assert store_of(tmp_path).problem == ""
+    with pytest.raises(StoreError, match="the performance cannot be saved in"):
+        Store(str(tmp_path / "none"), "performance", weight.problem, "").save("a", 5)
+
+
 def test_an_unchanged_weight_costs_no_write(tmp_path: Path) -> None:
-    store = Weights(str(tmp_path))
+    store = store_of(tmp_path)
     store.save("a", 7)
     before = (tmp_path / "weights.json").stat().st_ino
     store.save("a", 7)
@@ -100,17 +87,17 @@ DAMAGE = [
 def test_a_damaged_file_is_kept_aside_and_reported(tmp_path: Path, content: bytes) -> None:
     path, aside = tmp_path / "weights.json", tmp_path / "weights.json.corrupt"
     path.write_bytes(content)
-    store = Weights(str(tmp_path))
+    store = store_of(tmp_path)
     assert store.get("a") is None
     assert "damaged" in store.problem
     assert "\n" not in store.problem
     assert aside.read_bytes() == content
     assert not path.exists()
-    assert "damaged" in Weights(str(tmp_path)).problem, "a restart must not hide it"
+    assert "damaged" in store_of(tmp_path).problem, "a restart must not hide it"
     store.save("a", 5)
     assert store.problem == ""
-    assert Weights(str(tmp_path)).get("a") == 5
-    assert Weights(str(tmp_path)).problem == ""
+    assert store_of(tmp_path).get("a") == 5
+    assert store_of(tmp_path).problem == ""
     assert aside.read_bytes() == content
 
 
@@ -121,37 +108,38 @@ def test_any_file_is_read_or_kept_aside(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "weights.json")
         path.write_bytes(content)
-        store = Weights(directory)
+        store = store_of(Path(directory))
         assert bool(store.problem) != path.exists()
 
 
 def test_an_unreadable_file_is_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / "weights.json").mkdir()
-    store = Weights(str(tmp_path))
+    store = store_of(tmp_path)
     assert "not a regular file" in store.problem
-    with pytest.raises(WeightsError, match="Is a directory"):
+    with pytest.raises(StoreError, match="Is a directory"):
         store.save("a", 5)
     assert store.get("a") is None
     assert not (tmp_path / "weights.json.new").exists()
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match="No such file or directory"):
-        Weights(str(tmp_path / "none")).save("a", 5)
+    with pytest.raises(StoreError, match="No such file or directory"):
+        store_of(tmp_path / "none").save("a", 5)
 
 
 def test_the_store_does_not_follow_a_planted_link(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("keep")
     (tmp_path / "weights.json.new").symlink_to("victim")
-    with pytest.raises(WeightsError):
-        Weights(str(tmp_path)).save("a", 5)
+    with pytest.raises(StoreError):
+        store_of(tmp_path).save("a", 5)
     assert (tmp_path / "victim").read_text() == "keep"
 
 
 WRITER = """
 import sys
-from evenkeel_agent.weights import Weights
-store = Weights(sys.argv[1])
+from evenkeel_agent import weight
+from evenkeel_agent.store import Store
+store = Store(sys.argv[1], "weight", weight.problem, "")
 for n in range(1, 10001):
     for app in ("a", "b", "c"):
         store.save(app, n)
@@ -176,7 +164,7 @@ def test_kill_at_any_moment_leaves_a_whole_set(tmp_path: Path) -> None:
         said = max([said, *map(int, writer.stdout.read().split())])
         writer.wait()
         weights = json.loads((tmp_path / "weights.json").read_text())
-        store = Weights(str(tmp_path))
+        store = store_of(tmp_path)
         assert store.problem == ""
         assert weights["a"] >= weights["b"] >= weights["c"] >= weights["a"] - 1
         assert weights["c"] >= said, "what save() returned from is kept"
@@ -191,18 +179,18 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here (needs root)")
     try:
-        store = Weights(str(disk))
+        store = store_of(disk)
         store.save("a", 5)
         with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(b"x" * 4096)
-        with pytest.raises(WeightsError, match="No space left on device"):
+        with pytest.raises(StoreError, match="No space left on device"):
             store.save("a", 6)
         assert store.get("a") == 5
-        assert Weights(str(disk)).get("a") == 5
+        assert store_of(disk).get("a") == 5
         assert not (disk / "weights.json.new").exists()
         (disk / "filler").unlink()
         store.save("a", 6)
-        assert Weights(str(disk)).get("a") == 6
+        assert store_of(disk).get("a") == 6
     finally:
         subprocess.run(["umount", str(disk)], check=True)
