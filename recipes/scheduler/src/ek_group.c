@@ -444,6 +444,9 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	g->ios[dir]++;
 
 	ek_group_remove(ek, g, rq);
+	/* no longer its cost; for ek_perf_learn() */
+	if (unlikely(ek->perf.nr))
+		rq->fifo_time = ktime_get_ns();
 	g->served = jiffies;
 	if (unlikely(g->regulated)) {
 		atomic_inc(&ek->perf_in_flight);

@@ -217,18 +217,25 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 		ek_job_end(job);
 }
 
-/* A request of anybody's was completed at @now: how long did the device take? */
+/*
+ * A request of anybody's was completed at @now: how long did the device take?
+ * From when we gave it away, not from when the driver began with it: one that
+ * is told to come again later has been waiting for the device as well.
+ */
 void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 {
 	struct ek_perf *perf = &ek->perf;
-	u64 took = now - rq->io_start_time_ns;
+	/* of one that went before there was regulation only the latter is known */
+	u64 begin = rq->fifo_time < rq->start_time_ns ? rq->io_start_time_ns :
+							rq->fifo_time;
+	u64 took = now - begin;
 	/* its data are gone from it by now */
 	u32 bytes = rq->stats_sectors << SECTOR_SHIFT;
 	unsigned long flags;
 	int dir, size;
 	u64 *mean;
 
-	if (!rq->io_start_time_ns || now <= rq->io_start_time_ns || !bytes)
+	if (!begin || now <= begin || !bytes)
 		return;
 	spin_lock_irqsave(&perf->lock, flags);
 	/* another CPU's may be noted after a later one: then it took no time */

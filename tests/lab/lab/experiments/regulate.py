@@ -21,7 +21,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from lab.beside import fio_job
-from lab.model import Experiment, Figure, Output, flashsim
+from lab.model import Experiment, Figure, Output, flashsim, null_blk
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
@@ -225,9 +225,39 @@ def deep_queue(depth: int = 8) -> Experiment:
     )  # fmt: skip
 
 
+def push_back() -> Experiment:
+    """A device that is full tells the kernel to come again later: what is asked for is a part of that, too."""
+    device = null_blk(mbps=50, irqmode=1, hw_queue_depth=64)
+    load = (
+        "fio --name={0} --filename=/dev/nullb0 --direct=1 --ioengine=libaio --iodepth={1} --rw=randread --bs=128k --size=1g"
+        " --norandommap --time_based --ramp_time=3 --runtime=8 --eta=never --output-format=json --output=/tmp/{0}.json"
+    )
+    lines = [
+        "device", 'scheduler "$DEV"', "group r 100; group others 100",
+        f'echo "$(cat /sys/block/$DEV/dev) {SHARE}" > /cg/r/io.evenkeel.perf || fail "cannot regulate"',
+        f"in_group others {load.format('others', 8)} > /tmp/others.log 2>&1 & pid=$!",
+        f'in_group r {load.format("r", 2)} > /tmp/r.log 2>&1 || fail "fio failed: $(tail -n 1 /tmp/r.log)"',
+        'wait $pid || fail "fio failed: $(tail -n 1 /tmp/others.log)"',
+        "report r < /tmp/r.json; report others < /tmp/others.json",
+    ]  # fmt: skip
+
+    def figures(out: Output) -> list[Figure]:
+        r, others = (float(fio_job(out.results[g])["read"]["iops"]) for g in ("r", "others"))
+        return [
+            Figure("accuracy", round((r + others) * SHARE / 100 / r, 3), "", target=ON_TIME),
+            Figure("iops", round(r + others, 1), "IOPS", "higher"),
+        ]
+
+    return Experiment(
+        "regulate.push-back", f"null_blk limited to 50 MB/s by push-back: a group at {SHARE} %",
+        "\n".join(lines) + "\n", figures, device=device, peers=(), limit=100,
+    )  # fmt: skip
+
+
 # one script, so that one guest serves both
 EXPERIMENTS = [
     deep_queue(),
+    push_back(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
     Experiment(
