@@ -11,6 +11,19 @@
  * F = S + c/w, and v is the largest S dispatched so far. Two groups that both
  * always have requests then never differ in c/w by more than the sum of their
  * largest single requests c_max/w.
+ *
+ * Why: let v go from v1 to v2 meanwhile. A group's requests follow each other
+ * without gaps, each from its S to its F, and the least S goes first, so v never
+ * passes one that waits: all that start in [v1, v2) are dispatched, and none that
+ * starts after v2. Their spans cover [v1, v2] but for a part of the one that was
+ * begun before v1, and reach past v2 by a part of the last:
+ *
+ *	v2 - v1 - c_max/w <= sum of c/w <= v2 - v1 + c_max/w
+ *
+ * for either group; the difference of two such sums is at most c_max/w of one and
+ * of the other. A group that is awaited (ek_group.c) counts as one that has
+ * requests, but others may pass it by ahead_kb of cost before they wait for it,
+ * which adds ahead_kb/w of theirs, once: its own virtual time stays behind.
  */
 #ifndef EK_MATH_H
 #define EK_MATH_H

@@ -5,7 +5,7 @@
  *
  * A request's ideal time is 100/P times its service time (3), which is learned
  * for its direction and size from every completion: the least of completion -
- * issue and the interval between completions (4). It must not take longer, so
+ * dispatch and the interval between completions (4). It must not take longer, so
  * the requests of others in the device are limited (5, 6: ek_perf_cap()), and
  * those of regulated groups go first. It must not take less, so its completion
  * is held back until it is due, and what came late is carried over to the next.
