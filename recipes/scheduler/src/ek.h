@@ -107,7 +107,10 @@ struct ek_group {
 	u64 last_done;		/* ns: last completion, written without lock */
 	u32 think_us;		/* mean from last completion to next request */
 	bool thought;		/* a hold for this group's next request is open */
-	u64 came_bytes;		/* served of it when it last became active */
+	/* how much it takes: see ek_group_is_light() */
+	unsigned long came_at;	/* jiffies: begin of the period that counts */
+	u64 came_bytes;		/* served of it until then */
+	u64 came_before;	/* and in a second before that */
 
 	struct list_head waiters;	/* submitters that wait for a tag, in order */
 	struct list_head gate;		/* in ek_data.gate while there are waiters */

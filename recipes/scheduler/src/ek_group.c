@@ -74,21 +74,37 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 /* for how long a group that went is expected back */
 #define EK_RECENT	HZ
 
-/* so much between two of its comings, at most, is little; bytes */
-#define EK_LITTLE	SZ_1M
+/* so much in one to two seconds, at most, is little: 4 % of an eMMC; bytes */
+#define EK_LITTLE	(8 * SZ_1M)
+
+/*
+ * @g becomes active: does it come now and then for a little? Not in between two
+ * of its comings: a heavy one, too, looks idle for a moment when its submitter is
+ * kept from running, by another's 100 MB that are being pinned, say.
+ */
+static bool ek_group_is_light(struct ek_group *g)
+{
+	u64 bytes = g->bytes[0] + g->bytes[1], served = bytes - g->came_bytes;
+	unsigned long for_s = (jiffies - g->came_at) / HZ;
+
+	if (for_s) {
+		g->came_before = div_u64(served, min(for_s, 1UL << 30));
+		g->came_bytes = bytes;
+		g->came_at = jiffies;
+		served = 0;
+	}
+	return g->came_before + served < EK_LITTLE;
+}
 
 /* @g becomes active: what does that mean for how much may be in the device? */
 static void ek_group_came(struct ek_data *ek, struct ek_group *g)
 {
-	u64 bytes = g->bytes[0] + g->bytes[1];
-
 	/* two that take turns are never there together */
 	if (ek->nr_active > 1 || ek->last_active != g)
 		ek->shared = jiffies;
 	ek->last_active = g;
-	if (bytes - g->came_bytes < EK_LITTLE)
+	if (ek_group_is_light(g))
 		ek->light = jiffies;
-	g->came_bytes = bytes;
 }
 
 /* What may be in the device while nobody is owed service, in KiB of cost. */
