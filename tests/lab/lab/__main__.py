@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 
 from lab import bench, experiments, peers
@@ -47,7 +49,8 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
         kept = " (kept)" if outcome.cached else ""
         print(f"  {job.name}: {outcome.seconds:.0f} s of host time{kept}", flush=True)
 
-    run_all(lab, jobs, done, args.parallel)
+    # named twice, run once
+    run_all(lab, list({j.name: j for j in jobs}.values()), done, args.parallel)
     return 1 if failed or missed else 0
 
 
@@ -90,7 +93,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("lab: interrupted; what is finished is kept", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # who reads has enough, as in 'lab list | head'; Python would complain of it once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 if __name__ == "__main__":
+    # as ^C: guests end, and nothing stays behind
+    for ends in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ends, signal.default_int_handler)
     raise SystemExit(main())

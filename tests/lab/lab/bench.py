@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -106,11 +107,19 @@ def read(path: Path | str) -> list[Row]:
         listed = json.loads(Path(path).read_text())
     except OSError as error:
         raise LabError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LabError(f"{path} is not JSON: {error}") from error
     if not isinstance(listed, list):
         raise LabError(f"{path} is not a list of rows")
-    return [Row.from_json({k: v for k, v in r.items() if k not in ORIGIN}) for r in listed]
+    rows = []
+    for count, fields in enumerate(listed, 1):
+        if not isinstance(fields, dict):
+            raise LabError(f"{path}, row {count} is no object")
+        try:
+            rows.append(Row.from_json({k: v for k, v in fields.items() if k not in ORIGIN}))
+        except LabError as error:
+            raise LabError(f"{path}, row {count}: {error}") from None
+    return rows
 
 
 def compare(before: str, after: str) -> int:
@@ -147,7 +156,7 @@ def _curves(result: Result) -> dict[str, list[tuple[float, float]]]:
         return {}
     try:
         return result.job.experiment.curves(result.output)
-    except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+    except Exception as error:
         raise LabError(f"{result.job.name}: the guest's distributions cannot be read: {error!r}") from error
 
 
@@ -202,8 +211,21 @@ def write(
         out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             part = out / f"{name}.part"
-            part.write_text(text)
-            part.replace(out / name)
+            try:
+                part.write_text(text)
+                part.replace(out / name)
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot write to {out}: {error.strerror}") from error
+
+
+def _check_out(out: Path) -> None:
+    """Raises LabError when no file can be made there: known before the first guest, not after the last."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out) as probe:
+            probe.write(b"-")
     except OSError as error:
         raise LabError(f"cannot write to {out}: {error.strerror}") from error
 
@@ -217,7 +239,9 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         chosen = [e for e in chosen if e.clock == "virtual"]
     jobs = plan(chosen, quick=args.quick, deep=args.deep or bool(args.only), subject=subject)
     if not jobs:
-        raise LabError("nothing to run: none of the chosen experiments is part of the quick bench")
+        left = "is on the virtual clock" if not chosen else "is part of the quick bench"
+        raise LabError(f"nothing to run: none of the chosen experiments {left}")
+    _check_out(args.out)
     print(
         f"{len(jobs)} guests, {sum(j.experiment.clock == 'host' for j in jobs)} of them alone, on the host's clock",
         flush=True,

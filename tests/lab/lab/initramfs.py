@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from lab.model import LabError
 
@@ -39,6 +40,19 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
     and /init are executable. Raises LabError for what is not there, OSError when
     the disk refuses; then nothing is left.
     """
+    part = out.with_suffix(".part")
+    try:
+        with part.open("wb") as stream:
+            pack(stream, programs=programs, modules=modules, files=files)
+        os.replace(part, out)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def pack(
+    stream: IO[bytes], *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]
+) -> None:
+    """As build(), to a file that is open."""
     with tempfile.TemporaryDirectory(prefix="lab-initramfs-") as scratch:
         tree = Path(scratch)
         for d in ("bin", "dev", "proc", "sys", "tmp", "modules"):
@@ -72,16 +86,10 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
             ["find", ".", "-print0"], cwd=tree, capture_output=True, check=True
         ).stdout.split(b"\0")
         listing = b"\0".join(sorted(n for n in names if n)) + b"\0"
-        part = out.with_suffix(".part")
-        try:
-            with part.open("wb") as f:
-                packed = subprocess.run(
-                    ["cpio", "--null", "--create", "--format=newc", "--quiet", "--reproducible"],
-                    cwd=tree, input=listing, stdout=f, stderr=subprocess.PIPE, check=False,
-                )  # fmt: skip
-            if packed.returncode:
-                said = packed.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["cpio failed"]
-                raise OSError(errno.EIO, said[0])
-            os.replace(part, out)
-        finally:
-            part.unlink(missing_ok=True)
+        packed = subprocess.run(
+            ["cpio", "--null", "--create", "--format=newc", "--quiet", "--reproducible"],
+            cwd=tree, input=listing, stdout=stream, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+        if packed.returncode:
+            said = packed.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["cpio failed"]
+            raise OSError(errno.EIO, said[0])

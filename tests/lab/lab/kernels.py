@@ -12,7 +12,9 @@ from pathlib import Path
 from lab.model import LabError
 
 TOP = Path(__file__).resolve().parents[3]
+_IMAGE = "arch/x86/boot/bzImage"
 _VERSION = re.compile(r"\d+\.\d+")
+_VARIANT = re.compile(r"\w+")
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 
@@ -38,7 +40,7 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        built = self.build / self.variant / "arch/x86/boot/bzImage"
+        built = self.build / self.variant / _IMAGE
         return built if built.is_file() else self.build / "bzImage"
 
     def module(self, name: str) -> Path:
@@ -103,6 +105,9 @@ def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
             f"no kernel {version!r} below build/; there {'are' if built else 'is'} {', '.join(built) or 'none'}"
             f" ('make module KERNEL=VERSION' builds one)"
         )
-    if variant != "board" and not (kernel.build / variant).is_dir():
+    # without an image of its own, another variant's would boot under its name
+    if variant != "board" and not (
+        _VARIANT.fullmatch(variant) and (kernel.build / variant / _IMAGE).is_file()
+    ):
         raise LabError(f"kernel {version} has no variant {variant!r}")
     return kernel

@@ -47,6 +47,10 @@ class Figure:
     share_of: tuple[str, float] | None = None
 
 
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of results.json: a figure of one subject beside those of its peers.
@@ -94,12 +98,27 @@ class Row:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Row:
-        """The inverse of as_json(). Raises LabError when a field is missing or unknown."""
+        """The inverse of as_json(). Raises LabError when a field is missing, unknown or of another kind."""
         try:
             row = Row(**fields)
         except TypeError as error:
             raise LabError(f"not a row of results: {error}") from None
-        return Row(**{**fields, "target": tuple(row.target)}) if isinstance(row.target, list) else row
+        target, peers = row.target, row.peers
+        for name, right in {
+            **{n: isinstance(fields[n], str) for n in ("id", "unit", "kernel", "subject")},
+            "value": _number(row.value),
+            "better": row.better in (None, "lower", "higher"),
+            "target": target is None
+            or _number(target)
+            or (isinstance(target, list | tuple) and len(target) == 2 and all(map(_number, target))),
+            "paper": row.paper is None or _number(row.paper),
+            "clock": row.clock in ("virtual", "host"),
+            "must": isinstance(row.must, bool),
+            "peers": isinstance(peers, dict) and all(map(_number, peers.values())),
+        }.items():
+            if not right:
+                raise LabError(f"not a row of results: {name} is {fields[name]!r}")
+        return Row(**{**fields, "target": tuple(target)}) if isinstance(target, list) else row
 
 
 @dataclass(frozen=True)

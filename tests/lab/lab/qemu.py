@@ -12,10 +12,15 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from lab.kernels import digest
 from lab.model import LabError, Output
@@ -30,6 +35,14 @@ _RACE = re.compile(r"BUG: KCSAN: .*?\n(?:\[[^\n]*\] )?={20,}", re.DOTALL)
 OURS = re.compile(r"BUG: KCSAN: .*\[(?:evenkeel|flashsim)\]")
 # what a guest may write beside its archive and its drive: its serial log and its report
 ROOM_MB = 64
+
+
+# up to the next section
+_FAILED = re.compile(r"@@@ failed\r?\n(.*?)(?=^@@@ |\Z)", re.DOTALL | re.MULTILINE)
+# guests that run now, and whether more may start
+_guests: set[subprocess.Popen[str]] = set()
+_refused = False
+_guard = threading.Lock()
 
 
 class GuestError(LabError):
@@ -140,6 +153,18 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
+def _one_line(said: str) -> str:
+    """What a guest wrote, as part of a message: on one line, printable, not without end."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+    return line if len(line) <= 400 else f"{line[:400]}…"
+
+
+def failure(reported: str) -> str | None:
+    """Why the guest says that it failed; it may have begun to say so in the middle of another section's line."""
+    found = _FAILED.search(reported)
+    return None if found is None else _one_line(found[1]) or "a command failed without a word"
+
+
 def complaint(log: str) -> str | None:
     """The first line of a serial log in which the kernel reports a defect; of races only those with our modules."""
     log = _RACE.sub(lambda race: race[0] if OURS.search(race[0]) else "", log)
@@ -159,32 +184,68 @@ def need_room(path: Path, name: str, mb: float) -> None:
         raise LabError(f"{name}: the disk of {path} is full: {free:.0f} MB free, a guest needs {mb:.0f}")
 
 
-def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
-    """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end.
+@contextmanager
+def ending() -> Iterator[None]:
+    """End all guests, and start none until this is left."""
+    global _refused
+    with _guard:
+        _refused = True
+        for guest in _guests:
+            guest.kill()
+    try:
+        yield
+    finally:
+        with _guard:
+            _refused = False
 
-    `initramfs` loses its name at once: whatever ends the lab, it leaves no archive behind.
-    """
+
+def _started(argv: Sequence[str], fds: Sequence[int], name: str) -> subprocess.Popen[str]:
+    with _guard:
+        if _refused:
+            raise LabError(f"{name}: not started, as the lab ends")
+        guest = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", pass_fds=fds
+        )
+        _guests.add(guest)
+        return guest
+
+
+def _anew(path: Path) -> BinaryIO:
+    """An empty file; another lab that has one of this name open keeps its own."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        opened = part.open("w+b")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return opened
+
+
+def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
+    """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end, OSError."""
     version()
     workdir.mkdir(parents=True, exist_ok=True)
     need_room(workdir, name, ROOM_MB + machine.drive_mb)
-    serial, report, drive = (workdir / f"{name}.{x}" for x in ("serial.log", "report", "drive"))
-    for f in (serial, report):
-        f.unlink(missing_ok=True)
-    if machine.drive_mb:
-        try:
-            with drive.open("wb") as disk:
-                disk.truncate(machine.drive_mb << 20)
-        except OSError as error:
-            raise LabError(f"{name}: cannot write {drive}: {error.strerror}") from error
-    archive = os.open(initramfs, os.O_RDONLY)
-    initramfs.unlink()
-    # a lab that is killed leaves no emulator behind
-    argv = ["setpriv", "--pdeathsig", "KILL"]
-    argv += machine.command(Path(f"/proc/self/fd/{archive}"), serial, report, drive, append)
-    try:
-        with subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, pass_fds=(archive,)
-        ) as qemu:
+    serial = workdir / f"{name}.serial.log"
+    with ExitStack() as files:
+        archive = files.enter_context(initramfs.open("rb"))
+        console = files.enter_context(_anew(serial))
+        report = files.enter_context(_anew(workdir / f"{name}.report"))
+        # without a name: whatever ends the lab, it leaves no drive behind
+        drive = files.enter_context(tempfile.TemporaryFile(dir=workdir))
+        drive.truncate(machine.drive_mb << 20)
+        fds = [f.fileno() for f in (archive, console, report, drive)]
+        initrd, log_path, report_path, drive_path = (Path(f"/proc/self/fd/{fd}") for fd in fds)
+        # what a guest writes without end is not to fill the disk; a lab that is killed leaves no emulator behind
+        argv = [
+            "prlimit",
+            f"--fsize={max(ROOM_MB, machine.drive_mb) << 20}",
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+        ]
+        argv += machine.command(initrd, log_path, report_path, drive_path, append)
+        with _started(argv, fds, name) as qemu:
             try:
                 _, err = qemu.communicate(timeout=machine.timeout)
             except subprocess.TimeoutExpired:
@@ -194,21 +255,24 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
             finally:
                 if qemu.poll() is None:
                     qemu.kill()
-    finally:
-        os.close(archive)
-        drive.unlink(missing_ok=True)
-    log = serial.read_text(errors="replace") if serial.exists() else ""
+                with _guard:
+                    _guests.discard(qemu)
+        log, reported = (f.read().decode(errors="replace") for f in (console, report))
+    if qemu.returncode == -signal.SIGXFSZ:
+        raise GuestError(f"{name}: the guest wrote more than {ROOM_MB} MB of log or report; see {serial}")
     if qemu.returncode != 0:
         said = "; ".join(line.strip() for line in err.splitlines() if line.strip())[-400:]
         raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {said}; see {serial}")
     if line := complaint(log):
-        raise GuestError(f"{name}: the guest's kernel complained: {line}; see {serial}")
-    results = _sections(report.read_text(errors="replace") if report.exists() else "")
-    if failed := results.get("failed"):
-        raise GuestError(f"{name}: in the guest: {failed.strip()}; see {serial}")
+        raise GuestError(f"{name}: the guest's kernel complained: {_one_line(line)}; see {serial}")
+    results = _sections(reported)
+    if (failed := failure(reported)) is not None:
+        raise GuestError(f"{name}: in the guest: {failed}; see {serial}")
     if "end" not in results:
         # QEMU drops what it cannot write, without a word
         need_room(workdir, name, 1)
         last = log.strip().splitlines()[-1:] or ["(empty)"]
-        raise GuestError(f"{name}: the guest ended without a result; last line: {last[0]}; see {serial}")
+        raise GuestError(
+            f"{name}: the guest ended without a result; last line: {_one_line(last[0])}; see {serial}"
+        )
     return Output(results, log)

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ class Lab:
     """
 
     workdir: Path = TOP / "build/lab"
-    cache: Path = Path(os.environ.get("EVENKEEL_CACHE", TOP / "build/cache")) / "lab"
+    cache: Path = Path(os.environ.get("EVENKEEL_CACHE") or TOP / "build/cache") / "lab"
     loads: Path = TOP / "build/loads"
     recorder: Path = TOP / "build/recorder"
     extra: Mapping[str, Scheduler] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Result:
         """Raises LabError when the report is not what the experiment expects."""
         try:
             return self.job.experiment.figures(self.output)
-        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration) as error:
+        except Exception as error:
             raise LabError(f"{self.job.name}: the guest's report cannot be read: {error!r}") from error
 
 
@@ -124,18 +125,14 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         f"device() {{\n{e.device.setup if e.device else ':'}\n"
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
-    image.parent.mkdir(parents=True, exist_ok=True)
     # a guest's archive has up to 64 MB; the scratch folder that it is made from may be on the same disk
-    qemu.need_room(image.parent, job.name, 2 * 64 + qemu.ROOM_MB)
+    qemu.need_room(lab.workdir, job.name, 2 * 64 + qemu.ROOM_MB)
+    programs = [_program(lab, p) for p in e.programs]
     try:
-        initramfs.build(
-            image,
-            programs=[_program(lab, p) for p in e.programs],
-            modules=paths.values(),
-            files=files,
-        )
+        with image.open("wb") as stream:
+            initramfs.pack(stream, programs=programs, modules=paths.values(), files=files)
     except OSError as error:
-        raise LabError(f"{job.name}: cannot write {image}: {error.strerror}") from error
+        raise LabError(f"{job.name}: cannot write its archive to {lab.workdir}: {error.strerror}") from error
 
 
 # guests that run now, by the report that they are to leave
@@ -170,15 +167,16 @@ def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
 
 
 def _kept(job: Job, kept: Path) -> Result | None:
-    """The finished report; one that is damaged is dropped."""
+    """The finished report; one that is damaged counts as none, and the next takes its place."""
     if not kept.is_file():
         return None
     try:
         known = json.loads(kept.read_text())
-        return Result(job, Output(known["results"]), known["seconds"], True)
-    except (ValueError, KeyError):
-        kept.unlink()
+        result = Result(job, Output(known["results"]), float(known["seconds"]), True)
+        result.figures()
+    except (LookupError, ValueError, TypeError, RecursionError, OSError, LabError):
         return None
+    return result
 
 
 def _keep(result: Result, kept: Path) -> None:
@@ -188,8 +186,11 @@ def _keep(result: Result, kept: Path) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-        part.write_text(json.dumps(report))
-        part.replace(kept)
+        try:
+            part.write_text(json.dumps(report))
+            part.replace(kept)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise LabError(
             f"{result.job.name}: cannot keep the report in {kept.parent}: {error.strerror}"
@@ -207,6 +208,9 @@ def run(lab: Lab, job: Job) -> Result:
         if job.name in str(error):
             raise
         raise LabError(f"{job.name}: {error}") from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise LabError(f"{job.name}: {where}{error.strerror or error}") from error
 
 
 def _host() -> str:
@@ -220,7 +224,7 @@ def _key(machine: qemu.Machine, image: Path, append: str) -> str:
     """The hash of all that goes into a guest."""
     nowhere = Path("-")
     inputs = [
-        digest(image), digest(machine.kernel), qemu.version(), qemu.firmware(),
+        hashlib.sha256(image.read_bytes()).hexdigest(), digest(machine.kernel), qemu.version(), qemu.firmware(),
         *replace(machine, kernel=nowhere).command(nowhere, nowhere, nowhere, nowhere, append),
         str(machine.drive_mb), _host() if machine.icount_shift is None else "",
     ]  # fmt: skip
@@ -231,8 +235,10 @@ def _run(lab: Lab, job: Job) -> Result:
     e = job.experiment
     scheduler = schedulers.find(job.scheduler, lab.extra)
     kernel = kernels.find(job.kernel, lab.variant)
-    image = lab.workdir / f"{job.name}.cpio"
-    try:
+    lab.workdir.mkdir(parents=True, exist_ok=True)
+    # without a name: whatever ends the lab, it leaves no archive behind, and two labs have one each
+    with tempfile.TemporaryFile(dir=lab.workdir) as archive:
+        image = Path(f"/proc/self/fd/{archive.fileno()}")
         _archive(lab, job, kernel, scheduler, image)
         machine = qemu.Machine(
             kernel.image, e.memory, e.cpus, e.icount_shift if e.clock == "virtual" else None, e.timeout,
@@ -252,12 +258,11 @@ def _run(lab: Lab, job: Job) -> Result:
             return result
 
         return _shared(job, kept, produce)
-    finally:
-        image.unlink(missing_ok=True)
 
 
 def check(lab: Lab, jobs: Iterable[Job]) -> None:
-    """Are kernels, schedulers and presets there? Raises LabError that names the first job of which one is not."""
+    """Are emulator, kernels, schedulers and presets there? Raises LabError that names the first job of which one is not."""
+    qemu.version()
     seen: set[tuple[str, str]] = set()
     for job in jobs:
         try:
@@ -305,7 +310,10 @@ def run_all(
             for future in as_completed(futures):
                 take(futures[future], future.result())
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            # a guest that nobody waits for would run to its end first
+            with qemu.ending():
+                pool.shutdown()
             raise
     for job in timed(jobs):
         take(job, attempt(job))

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import re
 import subprocess
 import threading
@@ -13,6 +15,9 @@ from pathlib import Path
 from lab.kernels import TOP, Kernel, digest
 from lab.model import LabError
 
+_CAUSE = re.compile(r"\berror:|\bERROR:|undefined!|No space left")
+# make's and the module's
+_FILE = re.compile(r"[\w-]+\.c", re.ASCII)
 _ELEVATOR = re.compile(r'\.elevator_name\s*=\s*"([\w-]+)"')
 # two guests on one kernel may ask at the same time
 _building = threading.Lock()
@@ -67,6 +72,8 @@ def from_source(source: Path) -> Scheduler:
     """What is in a scheduler's source file. Raises LabError."""
     if not source.is_file():
         raise LabError(f"no scheduler source {source}")
+    if not _FILE.fullmatch(source.name):
+        raise LabError(f"{source.name!r} cannot name a module; letters, digits, _ and - can, and .c")
     names = _ELEVATOR.findall(source.read_text(errors="replace"))
     if len(names) != 1:
         raise LabError(f"{source} must set .elevator_name once, as a string; it does {len(names)} times")
@@ -78,15 +85,22 @@ def build(source: Path, kernel: Kernel) -> Path:
     objects = kernel.build / kernel.variant
     if not objects.is_dir():
         raise LabError(f"kernel {kernel.version} has no objects to build {source.name} against")
-    out = kernel.build / "peers" / f"{kernel.variant}-{source.stem}-{digest(source)[:12]}"
+    # the name of the objects' folder has what the kernel was made from
+    made_from = hashlib.sha256(f"{objects.resolve().name} {digest(source)}".encode()).hexdigest()[:12]
+    out = kernel.build / "peers" / f"{kernel.variant}-{source.stem}-{made_from}"
     module = out / f"{source.stem.replace('-', '_')}.ko"
-    with _building:
+    out.mkdir(parents=True, exist_ok=True)
+    with _building, (out / "lock").open("w") as lock:
+        # of another lab in this clone
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not module.is_file():
             tool = TOP / "recipes/kernel/build-module"
             done = subprocess.run(
                 [tool, source.resolve(), objects.resolve(), out], capture_output=True, text=True, check=False
             )
             if done.returncode or not module.is_file():
-                last = [x for x in (done.stderr + done.stdout).splitlines() if x.strip()][-8:]
-                raise LabError(f"{source} does not build against {kernel.version}:\n  " + "\n  ".join(last))
+                # the first error is the cause; make's own come last
+                said = [x.strip() for x in (done.stderr + done.stdout).splitlines() if x.strip()]
+                cause = next((x for x in said if _CAUSE.search(x)), said[-1] if said else "without a word")
+                raise LabError(f"{source} does not build against {kernel.version}: {cause}")
     return module

@@ -140,9 +140,10 @@ def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Gu
     assert runner.run(replace(lab, fresh=True), job("scale")).output.results == {"boot": "2"}
     assert runner.run(lab, job("cost")).output.results == {"boot": "2"}
     (kept,) = lab.cache.iterdir()
-    kept.write_text("{")
-    assert not runner.run(lab, job("cost")).cached
-    assert len(guests.booted) == 3
+    for boots, damaged in enumerate(("{", "", "[]", '{"results": {}, "seconds": 1}', '{"results": 1}'), 3):
+        kept.write_text(damaged)
+        assert not runner.run(lab, job("cost")).cached, damaged
+        assert len(guests.booted) == boots
 
 
 RACE = """[   12.0] ==================================================================

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users and guests do wrong, and that each ends in a LabError of one line. No guest is booted here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lab import bench, experiments, kernels, qemu, schedulers
+from lab.model import Experiment, Figure, LabError, Output, Row
+
+ROW = Row("fair.x.ratio", 2.0, "", None, (1.9, 2.1), None, "virtual", "6.12", "evenkeel").as_json()
+OK = Experiment("fair.mine", "", ":", lambda _: [])
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ([1], "row 1 is no object"),
+        ([ROW, {"id": "x"}], "row 2: not a row of results: "),
+        ([{**ROW, "value": "2"}], "row 1: not a row of results: value is '2'"),
+        ([{**ROW, "target": [1]}], "row 1: not a row of results: target is [1]"),
+        ([{**ROW, "peers": [1]}], "row 1: not a row of results: peers is [1]"),
+        ([{**ROW, "better": "more"}], "row 1: not a row of results: better is 'more'"),
+    ],
+)
+def test_what_is_no_row_is_named(tmp_path: Path, listed: object, said: str) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps([ROW]))
+    assert bench.read(file)[0].target == (1.9, 2.1)
+    file.write_text(json.dumps(listed))
+    with pytest.raises(LabError) as caught:
+        bench.read(file)
+    assert str(caught.value).startswith(f"{file}, {said}")
+
+
+def boom() -> object:
+    raise ValueError("'a b' cannot name a group")
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (lambda: SimpleNamespace(), "has no list EXPERIMENTS"),
+        (lambda: SimpleNamespace(EXPERIMENTS=[1]), "1 in EXPERIMENTS is no experiment"),
+        (lambda: SimpleNamespace(EXPERIMENTS=[OK, OK]), "has an experiment fair.mine already"),
+        (lambda: SimpleNamespace(EXPERIMENTS=[replace(OK, name="../x")]), "'../x' cannot name an experiment"),
+        (boom, "ValueError: 'a b' cannot name a group"),
+    ],
+)
+def test_an_experiment_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: Callable[[], object], said: str
+) -> None:
+    monkeypatch.setattr(importlib, "import_module", lambda _: module())
+    with pytest.raises(LabError, match=r"^experiments/\w+\.py(:| has no) ") as caught:
+        experiments.load()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reported", "why"),
+    [
+        ("@@@ kernel\n6.12\n@@@ end\n\n", None),
+        ("@@@ failed\nno device\n@@@ end\n\n", "no device"),
+        ("@@@ failed\n\n@@@ end\n\n", "a command failed without a word"),
+        ("@@@ x\nhalf a line@@@ failed\noops\n@@@ end\n\n", "oops"),
+        ("@@@ failed\na\n\x1b[1mb\n@@@ end\n\n", "a [1mb"),
+    ],
+)
+def test_a_guest_that_fails_is_understood(reported: str, why: str | None) -> None:
+    assert qemu.failure(reported) == why
+
+
+def test_no_other_kernel_boots_under_a_variants_name(tmp_path: Path) -> None:
+    build = tmp_path / "build/6.12"
+    (build / "module").mkdir(parents=True)
+    (build / "bzImage").touch()
+    kernels.find("6.12", top=tmp_path)
+    for variant in ("", "module", "debug", "../6.12"):
+        with pytest.raises(LabError, match=r"kernel 6\.12 has no variant"):
+            kernels.find("6.12", variant, top=tmp_path)
+    (build / "debug/arch/x86/boot").mkdir(parents=True)
+    (build / "debug/arch/x86/boot/bzImage").touch()
+    assert kernels.find("6.12", "debug", top=tmp_path).image.is_relative_to(build / "debug")
+
+
+def test_two_labs_write_files_of_one_name_and_each_reads_its_own(tmp_path: Path) -> None:
+    with qemu._anew(tmp_path / "report") as one, qemu._anew(tmp_path / "report") as other:
+        os.write(one.fileno(), b"one")
+        os.write(other.fileno(), b"other")
+        one.seek(0)
+        assert one.read() == b"one"
+    assert [p.name for p in tmp_path.iterdir()] == ["report"]
+
+
+def test_a_lab_that_ends_ends_its_guests_and_starts_none() -> None:
+    guest = qemu._started(["sleep", "100"], [], "x")
+    with qemu.ending():
+        assert guest.wait(10) < 0
+        with pytest.raises(LabError, match=r"^y: not started"):
+            qemu._started(["sleep", "100"], [], "y")
+    qemu._guests.discard(guest)
+    assert guest.communicate() == (None, "")
+
+
+@pytest.mark.parametrize("under", ["file", "file/below"])
+def test_a_place_that_cannot_be_written_is_known_before_the_first_guest(tmp_path: Path, under: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r"^cannot write to "):
+        bench._check_out(tmp_path / under)
+    bench._check_out(tmp_path / "new")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_source_that_does_not_build_is_one_line_with_the_first_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "board").mkdir()
+    source = tmp_path / "odd.c"
+    source.write_text('.elevator_name = "odd"')
+    text = (
+        "make: Entering\n/x/odd.c:3:1: error: no struct\n/x/odd.c:9:1: error: more\nmake: *** [all] Error 2\n"
+    )
+    monkeypatch.setattr(
+        subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=2, stdout="", stderr=text)
+    )
+    with pytest.raises(LabError) as caught:
+        schedulers.build(source, kernels.Kernel("6.12", tmp_path))
+    assert str(caught.value) == f"{source} does not build against 6.12: /x/odd.c:3:1: error: no struct"
+    odd = tmp_path / "my sched.c"
+    odd.write_text(source.read_text())
+    with pytest.raises(LabError, match="cannot name a module"):
+        schedulers.from_source(odd)
+
+
+def test_whatever_figures_raise_is_of_the_report() -> None:
+    from lab.runner import Job, Result
+
+    def figures(_: Output) -> list[Figure]:
+        raise NameError("nope")
+
+    with pytest.raises(LabError, match="report cannot be read: NameError"):
+        Result(Job(replace(OK, figures=figures), "6.12", "none"), Output({}), 1.0, False).figures()
