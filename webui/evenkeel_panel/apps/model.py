@@ -22,54 +22,45 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
 
 
-class BadWeight(ValueError):
+class BadNumber(ValueError):
     """str() says which value and why."""
 
 
 def parse_weight(text: str) -> int:
-    """1..10000 of what a person typed; raises BadWeight. Spaces around it are taken off, nothing else."""
-    typed = text.strip()
-    shown = typed if len(typed) <= 20 else typed[:20] + "…"
-    if not typed:
-        raise BadWeight(f"A weight is missing: enter a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}.")
-    if not _INTEGER.fullmatch(typed):
-        what = "is not a whole number" if _NUMBER.fullmatch(typed) else "is not a number"
-        raise BadWeight(f"“{shown}” {what}: a weight is a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}.")
-    digits = typed.lstrip("+-").lstrip("0") or "0"
-    negative = typed.startswith("-")
-    # Compared by length first: int() of a megabyte of digits is work, and Python refuses it.
-    if not negative and (len(digits) > len(str(WEIGHT_MAX)) or int(digits) > WEIGHT_MAX):
-        raise BadWeight(f"{shown} is more than {WEIGHT_MAX}, the largest weight.")
-    if negative or digits == "0":
-        raise BadWeight(f"{shown} is less than {WEIGHT_MIN}, the smallest weight.")
-    return int(digits)
-
-
-class BadPerformance(ValueError):
-    """str() says which value and why."""
+    """1..10000 of what a person typed; raises BadNumber. Spaces around it are taken off, nothing else."""
+    return _whole(
+        text.strip(), "weight", WEIGHT_MIN, WEIGHT_MAX, "", "the largest weight", "the smallest weight."
+    )
 
 
 def parse_performance(text: str) -> int:
-    """1..100 of what a person typed, with or without a percent sign, 0 of "off"; raises BadPerformance."""
+    """1..100 of what a person typed, with or without a percent sign, 0 of "off"; raises BadNumber."""
     typed = text.strip()
     if typed.lower() == "off":
         return 0
+    return _whole(
+        typed, "performance", PERFORMANCE_MIN, PERFORMANCE_MAX, " %", "all that a device has",
+        "the least performance. “Off” lets the weight decide again.",
+    )  # fmt: skip
+
+
+def _whole(typed: str, what: str, least: int, most: int, unit: str, largest: str, smallest: str) -> int:
+    """A whole number with or without its unit. `largest` and `smallest` say what the bounds are."""
     shown = typed if len(typed) <= 20 else typed[:20] + "…"
-    rule = f"from {PERFORMANCE_MIN} to {PERFORMANCE_MAX} %"
-    number = typed.removesuffix("%").strip()
+    rule = f"a whole number from {least} to {most}{unit}."
+    number = typed.removesuffix(unit.strip()).strip()
     if not number:
-        raise BadPerformance(f"A performance is missing: enter a whole number {rule}.")
+        raise BadNumber(f"A {what} is missing: enter {rule}")
     if not _INTEGER.fullmatch(number):
-        what = "is not a whole number" if _NUMBER.fullmatch(number) else "is not a number"
-        raise BadPerformance(f"“{shown}” {what}: a performance is a whole number {rule}.")
+        kind = "is not a whole number" if _NUMBER.fullmatch(number) else "is not a number"
+        raise BadNumber(f"“{shown}” {kind}: a {what} is {rule}")
     digits = number.lstrip("+-").lstrip("0") or "0"
     negative = number.startswith("-")
-    if not negative and (len(digits) > len(str(PERFORMANCE_MAX)) or int(digits) > PERFORMANCE_MAX):
-        raise BadPerformance(f"{shown} is more than {PERFORMANCE_MAX} %, all that a device has.")
+    # Compared by length first: int() of a megabyte of digits is work, and Python refuses it.
+    if not negative and (len(digits) > len(str(most)) or int(digits) > most):
+        raise BadNumber(f"{shown} is more than {most}{unit}, {largest}.")
     if negative or digits == "0":
-        raise BadPerformance(
-            f"{shown} is less than {PERFORMANCE_MIN} %, the least performance. “Off” lets the weight decide again."
-        )
+        raise BadNumber(f"{shown} is less than {least}{unit}, {smallest}")
     return int(digits)
 
 

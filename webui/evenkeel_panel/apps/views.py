@@ -72,26 +72,15 @@ def weight(name: str) -> BaseResponse:
     typed = request.form.get("weight", "")
     try:
         wanted = model.parse_weight(typed)
-    except model.BadWeight as error:
+    except model.BadNumber as error:
         return _refused(app, 422, str(error), typed)
     try:
         changed = panel().board.set_weight(name, wanted)
     except AgentError as error:
-        unsure = isinstance(error, AgentUnreachable) and error.asked
-        after = (
-            f"Whether the weight is still {app.weight} is not known."
-            if unsure
-            else f"The weight stays {app.weight}."
-        )
-        return _refused(app, _code(error), f"{error} {after}", typed)
+        text = f"{error} {_unchanged('weight', str(app.weight), error)}"
+        return _refused(app, _code(error), text, typed)
     panel().db.audit(g.user, client(), "set-weight", f"{name} {app.weight} -> {wanted}")
-    if changed.applied:
-        text = f"Weight {changed.weight} is in force."
-    elif changed.active_state == "active":
-        text = f"Weight {changed.weight} is saved, and not in force yet."
-    else:
-        text = f"Weight {changed.weight} is saved. It applies when {changed.title} starts."
-    return _done(name, text)
+    return _done(name, _saved(f"Weight {changed.weight}", changed, changed.applied))
 
 
 @blueprint.post("/apps/<name>/performance")
@@ -101,30 +90,35 @@ def performance(name: str) -> BaseResponse:
     typed = request.form.get("performance", "")
     try:
         wanted = 0 if "off" in request.form else model.parse_performance(typed)
-    except model.BadPerformance as error:
+    except model.BadNumber as error:
         return _refused(app, 422, str(error), typed, "performance")
     try:
         changed = panel().board.set_performance(name, wanted)
     except AgentError as error:
         now = f"{app.performance} %" if app.performance else "off"
-        unsure = isinstance(error, AgentUnreachable) and error.asked
-        after = (
-            f"Whether the performance is still {now} is not known."
-            if unsure
-            else f"The performance stays {now}."
-        )
-        return _refused(app, _code(error), f"{_sentence(str(error))} {after}", typed, "performance")
+        text = f"{_sentence(str(error))} {_unchanged('performance', now, error)}"
+        return _refused(app, _code(error), text, typed, "performance")
     panel().db.audit(g.user, client(), "set-performance", f"{name} {app.performance} % -> {wanted} %")
+    if not wanted and changed.performance_applied:
+        return _done(name, "By weight again.")
     what = f"Performance {wanted} %" if wanted else "By weight again: that"
-    if changed.performance_applied:
-        text = f"{what} is in force." if wanted else "By weight again."
-    elif changed.performance_problem:
-        text = f"{what} is saved. {_sentence(changed.performance_problem)}"
-    elif changed.active_state == "active":
-        text = f"{what} is saved, and not in force yet."
-    else:
-        text = f"{what} is saved. It applies when {changed.title} starts."
+    text = _saved(what, changed, changed.performance_applied, changed.performance_problem)
     return _done(name, text, "ok" if not changed.performance_problem else "wait")
+
+
+def _saved(what: str, app: App, applied: bool, problem: str = "") -> str:
+    if applied:
+        return f"{what} is in force."
+    if problem:
+        return f"{what} is saved. {_sentence(problem)}"
+    if app.active_state == "active":
+        return f"{what} is saved, and not in force yet."
+    return f"{what} is saved. It applies when {app.title} starts."
+
+
+def _unchanged(what: str, now: str, error: AgentError) -> str:
+    unsure = isinstance(error, AgentUnreachable) and error.asked
+    return f"Whether the {what} is still {now} is not known." if unsure else f"The {what} stays {now}."
 
 
 def _sentence(text: str) -> str:
