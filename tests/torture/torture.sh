@@ -55,6 +55,18 @@ stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$(
 rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 
 device
+# many at once on both CPUs, and little else: what is done for each request races most here
+step "small requests"
+group a 300; group b 100
+for g in a b; do job $g --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --iodepth_batch_complete_max=16; done
+n=$((SECONDS_TO_RUN / 3))
+while [ $n -gt 0 ]; do sleep 1; cat /cg/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null; n=$((n - 1)); done
+stop
+read -r small _ < /sys/block/nullb0/stat
+[ "$small" -gt 1000 ] || fail "only $small small requests; fio said: $(cat /tmp/fio.*)"
+step "$small small requests"
+idle "small requests"
+
 start
 (while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
 lost() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
