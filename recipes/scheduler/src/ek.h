@@ -406,10 +406,18 @@ void ek_window_measure(struct ek_data *ek, u64 now);
 /* ek_channel.c */
 bool ek_channel_on(struct ek_data *ek);
 u32 ek_rq_channel(struct ek_data *ek, struct request *rq);
-void ek_channel_note(struct ek_data *ek, struct request *rq);
 void ek_channels_changed(struct ek_data *ek);
 struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 				 u64 latest);
+void ek_channel_set(struct ek_data *ek, struct request *rq);
+
+/* @rq waits from now on, or has grown: remember where it is, if that matters. */
+static inline void ek_channel_note(struct ek_data *ek, struct request *rq)
+{
+	lockdep_assert_held(&ek->lock);
+	if (unlikely(ek->channels > 1))
+		ek_channel_set(ek, rq);
+}
 
 /* ek_perf.c */
 void ek_perf_init(struct ek_data *ek);
@@ -460,8 +468,16 @@ static inline bool ek_stash_left(struct ek_data *ek)
 }
 
 void ek_stash_clear(struct ek_data *ek);
-void ek_account(struct ek_group *g, struct request *rq, u64 now);
+void ek_account_request(struct ek_group *g, struct request *rq, u64 now);
 void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns);
+
+/* @rq of @g was completed at @now. Costs nothing until somebody looks. */
+static inline void ek_account(struct ek_group *g, struct request *rq, u64 now)
+{
+	if (unlikely(READ_ONCE(g->histograms)))
+		ek_account_request(g, rq, now);
+}
+
 int ek_cgroup_init(void);
 void ek_cgroup_exit(void);
 

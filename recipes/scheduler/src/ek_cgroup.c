@@ -225,12 +225,12 @@ void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns)
 			     [ek_bucket(div_u64(ns, 1000))]);
 }
 
-void ek_account(struct ek_group *g, struct request *rq, u64 now)
+void ek_account_request(struct ek_group *g, struct request *rq, u64 now)
 {
 	bool write = op_is_write(req_op(rq));
 	u64 start = rq->start_time_ns, issued = rq->io_start_time_ns;
 
-	if (!READ_ONCE(g->histograms) || issued < start || now < issued)
+	if (issued < start || now < issued)
 		return;
 	ek_account_ns(g, write, EK_HIST_WAIT, issued - start);
 	ek_account_ns(g, write, EK_HIST_SERVE, now - issued);
@@ -311,34 +311,33 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 {
 	struct ek_group *g = ek_pd_group(pd);
 	struct ek_data *ek = g->ek;
+	unsigned long flags;
 	int dir, hist;
-	u32 share;
 
 	if (READ_ONCE(g->histograms))
 		ek_time_requests(ek);
+	/* what belongs together as it is at one moment */
+	spin_lock_irqsave(&ek->lock, flags);
+	spin_lock(&ek->perf.lock);
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
 		   bdi_dev_name(pd->blkg->q->disk->bdi), ek_group_weight(g),
-		   READ_ONCE(g->bytes[0]), READ_ONCE(g->bytes[1]),
-		   READ_ONCE(g->ios[0]), READ_ONCE(g->ios[1]),
-		   READ_ONCE(g->merged[0]), READ_ONCE(g->merged[1]),
-		   READ_ONCE(g->throttled));
-	share = READ_ONCE(g->share);
+		   g->bytes[0], g->bytes[1], g->ios[0], g->ios[1],
+		   g->merged[0], g->merged[1], g->throttled);
 	seq_printf(sf, " share=%u.%02u tags=%d in_flight=%d rwindow=%u:%s wwindow=%u:%s",
-		   share >> EK_SHARE_SHIFT,
-		   (share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
+		   g->share >> EK_SHARE_SHIFT,
+		   (g->share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
 		   atomic_read(&g->held), atomic_read(&g->in_flight),
-		   READ_ONCE(ek->window[0].beside_kb),
-		   READ_ONCE(ek->window[0].why),
-		   READ_ONCE(ek->window[1].beside_kb),
-		   READ_ONCE(ek->window[1].why));
-	if (READ_ONCE(ek->channels) > 1 || READ_ONCE(g->reordered))
-		seq_printf(sf, " reordered=%llu", READ_ONCE(g->reordered));
-	if (READ_ONCE(g->perf) || READ_ONCE(g->perf_ios))
+		   ek->window[0].beside_kb, ek->window[0].why,
+		   ek->window[1].beside_kb, ek->window[1].why);
+	if (ek->channels > 1 || g->reordered)
+		seq_printf(sf, " reordered=%llu", g->reordered);
+	if (g->perf || g->perf_ios)
 		seq_printf(sf, " perf=%u perf_ios=%llu perf_late=%llu perf_ideal_us=%llu perf_actual_us=%llu",
-			   READ_ONCE(g->perf), READ_ONCE(g->perf_ios),
-			   READ_ONCE(g->perf_nr_late),
-			   div_u64(READ_ONCE(g->perf_ideal_ns), 1000),
-			   div_u64(READ_ONCE(g->perf_actual_ns), 1000));
+			   g->perf, g->perf_ios, g->perf_nr_late,
+			   div_u64(g->perf_ideal_ns, 1000),
+			   div_u64(g->perf_actual_ns, 1000));
+	spin_unlock(&ek->perf.lock);
+	spin_unlock_irqrestore(&ek->lock, flags);
 	for (dir = 0; dir < 2; dir++)
 		for (hist = 0; hist < EK_HISTS; hist++)
 			ek_show_histogram(sf, g, dir, hist);

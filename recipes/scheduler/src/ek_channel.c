@@ -35,11 +35,9 @@ u32 ek_rq_channel(struct ek_data *ek, struct request *rq)
 			     ek->chunk_kb, get_capacity(ek->q->disk));
 }
 
-/* @rq waits from now on, or has grown: remember where it is, if that matters. */
-void ek_channel_note(struct ek_data *ek, struct request *rq)
+void ek_channel_set(struct ek_data *ek, struct request *rq)
 {
-	lockdep_assert_held(&ek->lock);
-	if (unlikely(ek->channels > 1) && ek_rq_class(rq) == EK_READ)
+	if (ek_rq_class(rq) == EK_READ)
 		ek_rq_set_flight(rq, (struct ek_flight){
 			.channel = ek_rq_channel(ek, rq) });
 }

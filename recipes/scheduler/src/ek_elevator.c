@@ -260,8 +260,6 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	if (!in.kb)
 		return;
 	ek_rq_set_flight(rq, (struct ek_flight){});
-	if (unlikely(READ_ONCE(ek->sample) == rq))
-		WRITE_ONCE(ek->sample, NULL);
 	if (unlikely(in.channel != EK_CHANNEL_NONE))
 		atomic_dec(&ek->channel_flight[in.channel]);
 	atomic_sub(in.kb, &ek->in_flight_kb);
@@ -289,9 +287,21 @@ static void ek_sampled(struct ek_data *ek, u64 now)
 	u64 begin = READ_ONCE(ek->sample_at);
 	u32 us = now > begin ? min_t(u64, div_u64(now - begin, 1000),
 				     USEC_PER_SEC) : 0;
+	u32 old;
 
+	WRITE_ONCE(ek->sample, NULL);
 	us = max(us, 1U);
-	WRITE_ONCE(ek->small_us, ek->small_us ? ek_think(ek->small_us, us) : us);
+	old = READ_ONCE(ek->small_us);
+	WRITE_ONCE(ek->small_us, old ? ek_think(old, us) : us);
+}
+
+/* @rq left the device without having been served. */
+static void ek_returned(struct ek_data *ek, struct ek_group *g,
+			struct request *rq)
+{
+	if (READ_ONCE(ek->sample) == rq)
+		WRITE_ONCE(ek->sample, NULL);
+	ek_landed(ek, g, rq);
 }
 
 static void ek_completed_request(struct request *rq, u64 now)
@@ -319,7 +329,7 @@ static void ek_requeue_request(struct request *rq)
 	struct ek_group *g = ek_rq_group(rq);
 
 	if (g)
-		ek_landed(ek_queue_data(rq->q), g, rq);
+		ek_returned(ek_queue_data(rq->q), g, rq);
 }
 
 /* @rq is about to be freed, whether it was ever inserted or not. */
@@ -331,7 +341,8 @@ static void ek_finish_request(struct request *rq)
 	if (unlikely(rq->elv.icq))
 		ek_perf_complete(ek, rq, ktime_get_ns());
 	if (g) {
-		ek_landed(ek, g, rq);
+		if (unlikely(ek_rq_flight(rq).kb))
+			ek_returned(ek, g, rq);
 		rq->elv.priv[0] = NULL;
 		if (atomic_dec_and_test(&g->held))
 			ek_group_put(g);

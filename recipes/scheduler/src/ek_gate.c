@@ -208,7 +208,7 @@ void ek_gate_run(struct ek_data *ek)
 			return;
 		}
 		list_del(&w->node);
-		ek->nr_waiting--;
+		WRITE_ONCE(ek->nr_waiting, ek->nr_waiting - 1);
 		if (list_empty(&g->waiters))
 			list_del_init(&g->gate);
 		g->pending++;
@@ -252,10 +252,10 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 	u64 stale, took;
 	u32 waiting;
 
+	spin_lock_irq(&ek->lock);
 	w.turn = now;
 	if (op_is_write(opf))
 		w.turn += ek->read_lead_us * (u64)NSEC_PER_USEC;
-	spin_lock_irq(&ek->lock);
 	ek_group_arrive(ek, g, now);
 	if (list_empty(&g->waiters))
 		list_add_tail(&g->gate, &ek->gate);

@@ -63,10 +63,10 @@ void ek_group_update_share(struct ek_data *ek, struct ek_group *g)
 	lockdep_assert_held(&ek->lock);
 	/* one with submitters at the gate may be out of the race: regulated */
 	if (!g->active) {
-		g->share = g->share_node.weight << EK_SHARE_SHIFT;
+		WRITE_ONCE(g->share, g->share_node.weight << EK_SHARE_SHIFT);
 		return;
 	}
-	g->share = ek_node_share(&g->share_node);
+	WRITE_ONCE(g->share, ek_node_share(&g->share_node));
 	g->ahead = ek_vtime(ek->ahead_kb, g->share);
 	g->share_generation = ek->top.generation;
 }
@@ -125,7 +125,7 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 	g->active = true;
 	g->backlogged = g->queued;
 	g->vtime = ek_later(g->vtime, ek->vnow);
-	ek->nr_active++;
+	WRITE_ONCE(ek->nr_active, ek->nr_active + 1);
 	ek_group_came(ek, g);
 	ek_node_join(&ek->top, &g->share_node);
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
@@ -139,8 +139,9 @@ static void ek_group_deactivate(struct ek_data *ek, struct ek_group *g)
 	RB_CLEAR_NODE(&g->node);
 	g->active = false;
 	g->thought = false;
-	if (ek->nr_active-- > 1)
+	if (ek->nr_active > 1)
 		ek->shared = jiffies;
+	WRITE_ONCE(ek->nr_active, ek->nr_active - 1);
 	ek_node_leave(&ek->top, &g->share_node);
 	ek_group_put(g);
 }
@@ -172,7 +173,7 @@ void ek_group_set_weight(struct ek_group *g, u32 weight)
 	ek_node_set_weight(&ek->top, &g->share_node, weight);
 	/* until it is active, when its place in the tree counts as well */
 	if (!g->active)
-		g->share = weight << EK_SHARE_SHIFT;
+		WRITE_ONCE(g->share, weight << EK_SHARE_SHIFT);
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
@@ -231,7 +232,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	}
 	list_add_tail(&rq->queuelist, &g->fifo[ek_rq_class(rq)]);
 	ek_channel_note(ek, rq);
-	ek->nr_queued++;
+	WRITE_ONCE(ek->nr_queued, ek->nr_queued + 1);
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
 	g->queued_kb += cost;
 	/* merges change the request's size, not what was added */
@@ -246,7 +247,7 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	lockdep_assert_held(&ek->lock);
 	list_del_init(&rq->queuelist);
-	ek->nr_queued--;
+	WRITE_ONCE(ek->nr_queued, ek->nr_queued - 1);
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready - 1);
 	g->queued--;
 	g->queued_kb -= rq->fifo_time;
@@ -469,7 +470,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		ek_perf_expect(ek, g, rq);
 		return rq;
 	}
-	ek->vnow = ek_later(ek->vnow, g->vtime);
+	WRITE_ONCE(ek->vnow, ek_later(ek->vnow, g->vtime));
 	g->vtime += ek_vtime(cost, ek_group_share(ek, g));
 	if (ek->nr_active > 1)
 		ek_group_reposition(ek, g);
@@ -500,7 +501,7 @@ static struct request *ek_serve_starved(struct ek_data *ek)
 	rq = ek_group_first(ek, starved);
 	ek_serve(ek, starved, rq, ek_rq_cost_kb(ek, rq));
 	/* out of turn: its virtual time is not the system's */
-	ek->vnow = vnow;
+	WRITE_ONCE(ek->vnow, vnow);
 	return rq;
 }
 

@@ -104,7 +104,7 @@ static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 	list_del(&job->node);
 	/* a timer is late, too */
 	if (now > job->due && job->due == job->g->perf_free)
-		job->g->perf_late = now - job->due;
+		WRITE_ONCE(job->g->perf_late, now - job->due);
 	spin_unlock_irqrestore(&perf->lock, flags);
 	ek_job_end(job);
 	return HRTIMER_NORESTART;
@@ -132,7 +132,7 @@ static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
 	begin = ek_later(begin, g->perf_free);
 	job->due = begin + ideal;
 	WRITE_ONCE(g->perf_free, job->due);
-	g->perf_late = now > job->due ? now - job->due : 0;
+	WRITE_ONCE(g->perf_late, now > job->due ? now - job->due : 0);
 	g->perf_ios++;
 	g->perf_ideal_ns += ideal;
 	g->perf_actual_ns += max(now, job->due) - job->begin;
@@ -246,7 +246,8 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 	mean = &perf->mean[dir][size];
 	if (perf->samples[dir][size] < EK_PERF_SAMPLES)
 		perf->samples[dir][size]++;
-	*mean = ek_perf_mean(*mean, took, perf->samples[dir][size]);
+	WRITE_ONCE(*mean,
+		   ek_perf_mean(*mean, took, perf->samples[dir][size]));
 	spin_unlock_irqrestore(&perf->lock, flags);
 }
 
@@ -364,7 +365,7 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 		if (!g->perf) {
 			/* no longer: by weight, from here on */
 			list_del_init(&g->perf_ready);
-			g->regulated = false;
+			WRITE_ONCE(g->regulated, false);
 			ek_group_activate(ek, g);
 			continue;
 		}
@@ -447,10 +448,10 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 	} else {
 		if (!g->perf && percent) {
 			list_add_tail(&g->perf_node, &ek->perf.groups);
-			ek->perf.nr++;
+			WRITE_ONCE(ek->perf.nr, ek->perf.nr + 1);
 		} else if (g->perf && !percent) {
 			list_del_init(&g->perf_node);
-			ek->perf.nr--;
+			WRITE_ONCE(ek->perf.nr, ek->perf.nr - 1);
 		}
 		WRITE_ONCE(g->perf, percent);
 		/* the search begins anew, also what it goes by */

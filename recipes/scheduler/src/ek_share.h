@@ -47,12 +47,12 @@ static inline void ek_node_count(struct ek_top *top, struct ek_node *n,
 		n->sum += delta;
 		/* somebody else's part of this node's share has changed */
 		if (used && n->sum)
-			top->generation++;
+			WRITE_ONCE(top->generation, top->generation + 1);
 		if (used == !!n->sum)
 			return;
 		delta = used ? -(s64)n->weight : n->weight;
 	}
-	top->sum += delta;
+	WRITE_ONCE(top->sum, top->sum + delta);
 }
 
 /* The node's own work begins. */
@@ -62,7 +62,7 @@ static inline void ek_node_join(struct ek_top *top, struct ek_node *n)
 	ek_node_count(top, n, n->weight);
 	/* its share is computed anew even if nobody else's changed */
 	if (n->parent && n->parent->parent)
-		top->generation++;
+		WRITE_ONCE(top->generation, top->generation + 1);
 }
 
 /* The node's own work ends. */
@@ -77,21 +77,21 @@ static inline void ek_node_set_weight(struct ek_top *top, struct ek_node *n,
 {
 	s64 delta = (s64)weight - n->weight;
 
-	n->weight = weight;
+	WRITE_ONCE(n->weight, weight);
 	if (n->own) {
 		if (n->parent)
 			n->sum += delta;
 		else
-			top->sum += delta;
+			WRITE_ONCE(top->sum, top->sum + delta);
 	}
 	/* in use: it counts at the level above, too */
 	if (n->parent && n->sum) {
 		if (n->parent->parent)
 			n->parent->sum += delta;
 		else
-			top->sum += delta;
+			WRITE_ONCE(top->sum, top->sum + delta);
 	}
-	top->generation++;
+	WRITE_ONCE(top->generation, top->generation + 1);
 }
 
 #define EK_FRACTION_SHIFT	40

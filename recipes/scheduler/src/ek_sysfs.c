@@ -100,7 +100,7 @@ static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
 	ek_window_update(ek, ktime_get_ns());
 	ek_channels_changed(ek);
 	/* what groups keep for a while depends on it */
-	ek->top.generation++;
+	WRITE_ONCE(ek->top.generation, ek->top.generation + 1);
 	spin_unlock_irq(&ek->lock);
 	return count;
 }

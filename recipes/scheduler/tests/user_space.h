@@ -9,6 +9,8 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+/* marks what another thread reads without the lock; here is one only */
+#define WRITE_ONCE(x, v) ((x) = (v))
 #define div_u64(a, b) ((a) / (b))
 #define div64_u64(a, b) ((a) / (b))
 #define ilog2(v) (63 - __builtin_clzll(v))
