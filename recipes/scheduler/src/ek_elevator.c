@@ -196,10 +196,25 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	ek_group_add(ek, g, rq);
 }
 
+/*
+ * A request that comes alone, not from a plug, is dispatched by a worker as far
+ * as blk_mq_submit_bio() is concerned. That pays where the worker runs later,
+ * and then for many. In a kernel that can be preempted it runs at once, for this
+ * one: two context switches each, which cost more than all else about it. So
+ * it is dispatched here; the worker then finds nothing and is not even woken.
+ * Not by a task that is about to sleep: a driver's queue_rq() might.
+ */
+static bool ek_dispatch_here(struct list_head *list)
+{
+	return IS_ENABLED(CONFIG_PREEMPTION) && list_is_singular(list) &&
+	       task_is_running(current);
+}
+
 static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 			       struct list_head *list, blk_insert_t flags)
 {
 	struct ek_data *ek = ek_queue_data(hctx->queue);
+	bool here = ek_dispatch_here(list);
 	struct request *rq, *next;
 	LIST_HEAD(free);
 
@@ -219,6 +234,8 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 
 	if (!list_empty(&free))
 		blk_mq_free_requests(&free);
+	if (here)
+		blk_mq_run_hw_queue(hctx, false);
 }
 
 /* Dispatch and completion */
