@@ -9,16 +9,16 @@ mkdir -p /config && mount -t configfs config /config
 
 # two queues of four tags, requests that are requeued or lost now and then;
 # "cached": with a volatile cache, so that fsync() and O_SYNC are flushes, and
-# discards; "kept": the same, and none is lost
+# discards; "kept": the same, and none is lost; "plain": as without, and none is lost
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
-	if [ "${1-}" ]; then echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard; fi
+	case ${1-} in cached | kept) echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard ;; esac
 	echo 2 > $d/irqmode; echo 200000 > $d/completion_nsec
 	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 256 > $d/size
 	echo 20 > $d/requeue_inject/probability; echo -1 > $d/requeue_inject/times
 	echo 1000 > $d/requeue_inject/interval
-	[ "${1-}" = kept ] || { echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times; }
+	case ${1-} in kept | plain) ;; *) echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times ;; esac
 	echo 1 > $d/power
 	q=/sys/block/nullb0/queue
 	echo 1000 > $q/io_timeout
@@ -53,8 +53,9 @@ start() {
 step() { echo "torture: $*" > /dev/kmsg; }
 stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; }
 rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
+gone() { echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0; }
 
-device
+device plain
 # many at once on both CPUs, and little else: what is done for each request races most here
 step "small requests"
 group a 300; group b 100
@@ -66,7 +67,9 @@ read -r small _ < /sys/block/nullb0/stat
 [ "$small" -gt 1000 ] || fail "only $small small requests; fio said: $(cat /tmp/fio.*)"
 step "$small small requests"
 idle "small requests"
+gone
 
+device
 start
 (while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
 lost() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
@@ -139,7 +142,7 @@ step "hot unplug"
 kind=
 for i in 1 2 3; do
 	start "$kind"; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 2
-	echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
+	gone
 	stop
 	kind=cached
 	device $kind
@@ -148,7 +151,7 @@ idle "hot unplug"
 
 # what is read is what was written, whatever scheduler it went through
 step "data"
-echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0
+gone
 device kept
 echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.perf
 verify() { # GROUP MB FIO-OPTION...: 8 MB from there on
