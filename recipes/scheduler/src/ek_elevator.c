@@ -197,24 +197,24 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 }
 
 /*
- * A request that comes alone, not from a plug, is dispatched by a worker as far
- * as blk_mq_submit_bio() is concerned. That pays where the worker runs later,
- * and then for many. In a kernel that can be preempted it runs at once, for this
- * one: two context switches each, which cost more than all else about it. So
- * it is dispatched here; the worker then finds nothing and is not even woken.
- * Not by a task that is about to sleep: a driver's queue_rq() might.
+ * For a request that comes alone, not from a plug, blk_mq_submit_bio() sends a
+ * worker. In a kernel that can be preempted it runs at once: two context switches
+ * for one request. There it is dispatched here, and the worker is not even woken;
+ * but not by who is about to sleep, or may not, where queue_rq() might sleep.
  */
-static bool ek_dispatch_here(struct list_head *list)
+static bool ek_dispatch_here(struct blk_mq_hw_ctx *hctx, struct list_head *list)
 {
 	return IS_ENABLED(CONFIG_PREEMPTION) && list_is_singular(list) &&
-	       task_is_running(current);
+	       task_is_running(current) &&
+	       (!(hctx->flags & BLK_MQ_F_BLOCKING) ||
+		!(list_first_entry(list, struct request, queuelist)->cmd_flags & REQ_NOWAIT));
 }
 
 static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 			       struct list_head *list, blk_insert_t flags)
 {
 	struct ek_data *ek = ek_queue_data(hctx->queue);
-	bool here = ek_dispatch_here(list);
+	bool here = ek_dispatch_here(hctx, list);
 	struct request *rq, *next;
 	LIST_HEAD(free);
 
