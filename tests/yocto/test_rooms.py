@@ -102,6 +102,22 @@ def test_partitions_are_those_of_the_fast_image() -> None:
         assert f"{file}.ext4 {value_weak(classes, f'EVENKEEL_{variable}_MB')}M" in build
 
 
+@pytest.mark.parametrize("label", ["root", "bootstate", "recorder", "data"])
+def test_file_systems_are_those_of_the_fast_image(label: str) -> None:
+    """UUID and hash seed are fixed: the same files give the same bytes."""
+    build = (TOP / "recipes/image/build").read_text()
+    wanted = re.search(rf"^ext4\S* {label}\.ext4 \d+M (\S+)", build, re.MULTILINE)
+    assert wanted
+    uuid = wanted[1]
+    ours = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text() + recipe(
+        "evenkeel-bootloader"
+    ).read_text()
+    command = re.search(rf"(-L {label}\b(?:.*\\\n)*.*-U|-U) {uuid}\b(?:.*\\\n)*.*", ours)
+    assert command, f"nothing of ours has {uuid}"
+    assert f"-L {label}" in command[0]
+    assert ours.count(f"hash_seed={uuid}") == 1
+
+
 def value_weak(text: str, name: str) -> str:
     match = re.search(rf'^{name} \?= "([^"]*)"', text, re.MULTILINE)
     assert match, name
