@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import LAYER, TOP, Series
-from recipe_text import ROOMS, recipe
+from recipe_text import ROOMS, packages, recipe
 
 
 def value(text: str, name: str) -> str:
@@ -161,6 +161,24 @@ def test_what_python_imports_is_depended_on(series: Series, name: str, package: 
     wanted = {f"python3-{owner[module]}" for module in imports(TOP / folder) if module in owner}
     assert len(wanted) > 2
     assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
+
+
+def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
+    """With usrmerge and without."""
+    text = recipe("evenkeel-conf").read_text()
+    match = re.search(r"^do_install:append\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert match
+    for base in ("/usr/lib", "/lib"):
+        root = tmp_path / base.replace("/", "-")
+        (root / "usr/lib/udev/rules.d").mkdir(parents=True)
+        (root / "usr/lib/udev/rules.d/60-evenkeel.rules").touch()
+        values = {"D": str(root), "nonarch_libdir": "/usr/lib", "nonarch_base_libdir": base}
+        body = re.sub(r"\$\{(\w+)\}", lambda name, values=values: values[name[1]], match[1])
+        subprocess.run(["sh", "-eu", "-c", body], check=True)
+        found = [str(path.relative_to(root)) for path in root.rglob("*.rules")]
+        assert found == [f"{base[1:]}/udev/rules.d/60-evenkeel.rules"]
+        parts = packages(recipe("evenkeel-conf"), {"nonarch_base_libdir": base})
+        assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
 
 
 # --- the module's check of its kernel ----------------------------------------------
