@@ -55,5 +55,6 @@ RDEPENDS:python3-ek-recorder = "\
     python3-json \
     python3-tomllib \
 "
-# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb
-RRECOMMENDS:python3-ek-recorder = "evenkeel-loads"
+# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb;
+# no product that records wants programs that load its device unasked
+RSUGGESTS:python3-ek-recorder = "evenkeel-loads"
