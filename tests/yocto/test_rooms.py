@@ -195,7 +195,7 @@ def configure(tmp_path: Path, version: str, config: str) -> tuple[int, str]:
         "S": str(TOP / "recipes/scheduler/src"),
         "PN": "evenkeel-module",
         "KERNEL_VERSION": version,
-        "PREFERRED_PROVIDER_virtual/kernel": "linux-yocto",
+        "EVENKEEL_KERNEL": "linux-yocto",
         "EVENKEEL_KERNEL_OPTIONS": "CONFIG_64BIT CONFIG_BLK_CGROUP",
     }
     body = re.sub(r"\$\{([A-Z][\w/]*)\}", lambda name: values[name[1]], match[1])
