@@ -50,6 +50,7 @@ RDEPENDS:python3-ek-recorder = "\
     python3-core \
     python3-ctypes \
     python3-datetime \
+    python3-fcntl \
     python3-html \
     python3-io \
     python3-json \
