@@ -22,7 +22,7 @@ IMAGE_OVERHEAD_FACTOR = "1.0"
 # UUID and hash_seed as in recipes/image/build: the same files give the same bytes
 # nooelint: oelint.vars.specific
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
-    -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1"
+                       -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1"
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
 WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
