@@ -19,7 +19,6 @@ EVENKEEL_PROTOCOL ?= "https"
 EVENKEEL_BRANCH ?= "main"
 EVENKEEL_SRCREV ?= ""
 # the name is that of the SRC_URI below, and no override
-# nooelint: oelint.vars.specific
 SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 
 # scarthgap unpacks into WORKDIR
