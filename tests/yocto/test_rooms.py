@@ -82,6 +82,32 @@ def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     assert named == units
 
 
+# units of others that our preset enables, and whose package must be there; None: every systemd has it
+OTHERS = {
+    # another D-Bus may be the distribution's
+    "dbus-broker.service": None,
+    # OE-Core's util-linux has none: the board's, by PACKAGECONFIG
+    "fstrim.timer": None,
+    "nginx.service": ("evenkeel-webui", "nginx"),
+    "systemd-networkd.service": None,
+    "systemd-networkd.socket": None,
+}
+
+
+def test_units_that_the_preset_enables_are_there() -> None:
+    """OE-Core splits what Debian has in one package: a unit that is missing is enabled without a word."""
+    preset = (TOP / "recipes/image/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
+    enabled = set(re.findall(r"^enable (\S+)$", preset, re.MULTILINE))
+    others = {unit for unit in enabled if not unit.startswith(("evenkeel", "ek-"))}
+    assert others == OTHERS.keys()
+    board = recipe("evenkeel-board").read_text()
+    assert 'PACKAGECONFIG ??= "fstrim"' in board
+    assert 'PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"' in board
+    for owner in filter(None, OTHERS.values()):
+        name, package = owner
+        assert package in value(recipe(name).read_text(), "RDEPENDS:${PN}").split()
+
+
 def test_scripts_of_the_panel_are_those_of_the_lock_file() -> None:
     packages = json.loads((TOP / "webui/static-deps/package-lock.json").read_text())["packages"]
     text = recipe("evenkeel-webui").read_text()
