@@ -57,6 +57,13 @@ def test_files_of_kas_that_the_page_names_are_there() -> None:
     assert [name for name in named if not (TOP / name).is_file()] == []
 
 
+def test_masks_that_the_page_takes_away_are_there() -> None:
+    masked = (TOP / "recipes/image/masked-units").read_text().splitlines()
+    named = re.findall(r"\$\{sysconfdir\}/systemd/system/(\S+)", DOCS)
+    assert named
+    assert set(named) <= set(masked)
+
+
 def test_disk_image_is_written_by_its_one_name() -> None:
     """In the folder lie a link and what it points to: a pattern would take both."""
     lines = re.findall(r"^bmaptool copy .*$", DOCS, re.MULTILINE)
