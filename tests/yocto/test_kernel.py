@@ -72,6 +72,26 @@ def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert "no variant fast for x86" in done.stderr
 
 
+def fragments_of(feature: str) -> set[str]:
+    """The .cfg files of a feature of linux-yocto, with those that it includes."""
+    found: set[str] = set()
+    for line in (TOP / f"conf/kernel/{feature}.scc").read_text().splitlines():
+        match line.split():
+            case ["kconf", "hardware" | "non-hardware", name]:
+                found.add(name)
+            case ["include", name]:
+                found |= fragments_of(name.removesuffix(".scc"))
+    return found
+
+
+def test_features_of_linux_yocto_are_fragments_of_the_board() -> None:
+    """The scheduler's has nothing that a product would wonder at: no other schedulers, no test devices."""
+    board = re.search(r"^board x86: (.*)$", (TOP / "conf/kernel/variants").read_text(), re.MULTILINE)
+    assert board
+    assert fragments_of("evenkeel") == {"cgroup.cfg"}
+    assert fragments_of("evenkeel") < fragments_of("evenkeel-board") <= {f"{n}.cfg" for n in board[1].split()}
+
+
 @pytest.mark.parametrize(
     ("uris", "fragments"),
     [
