@@ -19,13 +19,15 @@ IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
-# nooelint: oelint.vars.specific
-EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file"
+# UUID and hash_seed as in recipes/image/build: the same files give the same bytes
+EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
+                       -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1"
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
 WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
-WKS_FILE = "evenkeel.wks.in"
-# nooelint: oelint.vars.specific
+# a name of its own, as machines set WKS_FILE for images of theirs
+EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
+WKS_FILE = "${EVENKEEL_WKS_FILE}"
 IMAGE_TYPEDEP:wic = "ext4"
 do_image_wic[depends] += "evenkeel-bootloader:do_deploy"
 

@@ -9,7 +9,7 @@
 #   EVENKEEL_GIT      for the layer alone: URL of the repository, as after git://
 #   EVENKEEL_PROTOCOL its protocol (https)
 #   EVENKEEL_BRANCH   its branch (main)
-#   EVENKEEL_SRCREV   its commit
+#   EVENKEEL_SRCREV   its commit, or ${AUTOREV}
 #
 # Sources are copied before they are built: nothing is written beside them.
 
@@ -18,6 +18,8 @@ EVENKEEL_GIT ?= ""
 EVENKEEL_PROTOCOL ?= "https"
 EVENKEEL_BRANCH ?= "main"
 EVENKEEL_SRCREV ?= ""
+# the name is that of the SRC_URI below, and no override
+SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 
 # scarthgap unpacks into WORKDIR
 EVENKEEL_UNPACKDIR = "${@d.getVar('UNPACKDIR') or d.getVar('WORKDIR')}"
@@ -35,8 +37,8 @@ def evenkeel_src_uri(d):
         paths = d.getVar('EVENKEEL_PATHS').split()
         return ' '.join('file://%s;subdir=evenkeel;destsuffix=evenkeel%s' % (path, more) for path in paths)
     if d.getVar('EVENKEEL_GIT'):
-        return 'git://%s;protocol=%s;branch=%s;rev=%s;name=evenkeel;destsuffix=evenkeel%s' % (
-            d.getVar('EVENKEEL_GIT'), d.getVar('EVENKEEL_PROTOCOL'), d.getVar('EVENKEEL_BRANCH'), d.getVar('EVENKEEL_SRCREV'), more)
+        return 'git://%s;protocol=%s;branch=%s;name=evenkeel;destsuffix=evenkeel%s' % (
+            d.getVar('EVENKEEL_GIT'), d.getVar('EVENKEEL_PROTOCOL'), d.getVar('EVENKEEL_BRANCH'), more)
     return ''
 
 FILESEXTRAPATHS:prepend := "${@d.getVar('EVENKEEL_SRC') + ':' if d.getVar('EVENKEEL_SRC') else ''}"
@@ -44,7 +46,10 @@ SRC_URI:prepend = "${@evenkeel_src_uri(d)} "
 
 python () {
     if d.getVar('EVENKEEL_SRC'):
-        if not os.path.isdir(os.path.join(d.getVar('EVENKEEL_SRC'), 'recipes')):
+        # so that a clone which comes later is seen
+        recipes = os.path.join(d.getVar('EVENKEEL_SRC'), 'recipes')
+        bb.parse.mark_dependency(d, recipes)
+        if not os.path.isdir(recipes):
             raise bb.parse.SkipRecipe('there is no source: EVENKEEL_SRC is %s, which has no folder recipes'
                                       % d.getVar('EVENKEEL_SRC'))
     elif not (d.getVar('EVENKEEL_GIT') and d.getVar('EVENKEEL_SRCREV')):

@@ -36,6 +36,7 @@ FOLDERS = {
     "sbindir": "/usr/sbin",
     "libdir": "/usr/lib",
     "nonarch_libdir": "/usr/lib",
+    "nonarch_base_libdir": "/usr/lib",
     "includedir": "/usr/include",
     "datadir": "/usr/share",
     "docdir": "/usr/share/doc",

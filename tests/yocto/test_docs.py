@@ -42,6 +42,36 @@ def test_page_has_the_three_steps() -> None:
     assert image == 'IMAGE_INSTALL:append = " packagegroup-evenkeel-scheduler"\n'
 
 
+def test_variables_of_the_page_are_the_layers() -> None:
+    """And one that a reader is to set can be set: not only by an append to our recipe."""
+    texts = [path.read_text() for path in LAYER.rglob("*") if path.is_file()]
+    for name in set(re.findall(r"\b(?:EVENKEEL|LINUX)_[A-Z0-9_]+\b", DOCS)):
+        assert any(re.search(rf"^{name} \?\??= ", text, re.MULTILINE) for text in texts) or any(
+            f"d.getVar('{name}')" in text for text in texts
+        ), name
+
+
+def test_files_of_kas_that_the_page_names_are_there() -> None:
+    named = set(re.findall(r"kas/[\w/-]+\.yml", DOCS))
+    assert len(named) > 5
+    assert [name for name in named if not (TOP / name).is_file()] == []
+
+
+def test_masks_that_the_page_takes_away_are_there() -> None:
+    masked = (TOP / "recipes/image/masked-units").read_text().splitlines()
+    named = re.findall(r"\$\{sysconfdir\}/systemd/system/(\S+)", DOCS)
+    assert named
+    assert set(named) <= set(masked)
+
+
+def test_disk_image_is_written_by_its_one_name() -> None:
+    """In the folder lie a link and what it points to: a pattern would take both."""
+    lines = re.findall(r"^bmaptool copy .*$", DOCS, re.MULTILINE)
+    assert lines
+    for line in lines:
+        assert "*" not in line
+
+
 @pytest.mark.parametrize("part", LAYERS)
 def test_page_says_what_a_part_needs(part: str) -> None:
     row = re.search(

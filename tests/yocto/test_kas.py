@@ -53,6 +53,19 @@ def test_there_is_a_file_for_each_machine() -> None:
     assert {path.stem for path in KAS.glob("*.yml")} == {*MACHINES, "scarthgap", "scarthgap.lock"}
 
 
+@pytest.mark.parametrize("machine", [name for name in MACHINES if name.startswith("qemu")])
+def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
+    """runqemu's own choice for a disk image is a SCSI disk, of which conf/kernel has no driver."""
+    local = "".join(merged(KAS / f"{machine}.yml")["local_conf_header"].values())
+    assert "hostfwd=tcp:127.0.0.1:8443-:443" in local
+    assert "CONFIG_VIRTIO_BLK=y" in (TOP / "conf/kernel/qemu.cfg").read_text().splitlines()
+    if machine == "qemux86-64":
+        assert 'QB_DRIVE_TYPE = "/dev/vda"' in local.splitlines()
+    else:
+        # the machine's QB_ROOTFS_OPT, a virtio disk, is for images without a kernel alone
+        assert 'QB_FSINFO = "wic:no-kernel-in-fs"' in local.splitlines()
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("option", ["dev", "debug-kernel", "fleet"])
 def test_every_layer_is_pinned(machine: str, option: str) -> None:

@@ -19,7 +19,7 @@ DEVELOPMENT = re.compile(r"/usr/include/.*|.*\.(a|pc)|/usr/lib/lib[^/]*\.so|/usr
 
 
 def options(name: str) -> list[str]:
-    """meson's options of the recipe; PACKAGECONFIG is empty by default."""
+    """meson's options of the recipe, with nothing of PACKAGECONFIG."""
     path = recipe(name)
     python = "evenkeel_python" in path.read_text()
     classes = [LAYER / "classes-recipe/evenkeel_python.bbclass"] if python else []

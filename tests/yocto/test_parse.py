@@ -126,7 +126,10 @@ def test_layer_alone_takes_its_source_from_git(series: Series, folder: Path, lon
     local = 'EVENKEEL_GIT = "git.example.com/evenkeel.git"\nEVENKEEL_SRCREV = "' + "0" * 39 + '1"\n'
     build = Build(folder / "lone", series, [series.oecore / "meta", lone_layer], local)
     variables = build.variables(next(lone_layer.rglob("evenkeel-module_*.bb")))
-    assert "git://git.example.com/evenkeel.git;protocol=https;branch=main;rev=0000" in variables["SRC_URI"]
+    assert (
+        "git://git.example.com/evenkeel.git;protocol=https;branch=main;name=evenkeel;" in variables["SRC_URI"]
+    )
+    assert variables["SRCREV_evenkeel"].startswith("0000")
     assert "file://recipes" not in variables["SRC_URI"]
     assert variables["S"].endswith("/evenkeel/recipes/scheduler/src")
 

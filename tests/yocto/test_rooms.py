@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import LAYER, TOP, Series
-from recipe_text import ROOMS, recipe
+from recipe_text import ROOMS, packages, recipe
 
 
 def value(text: str, name: str) -> str:
@@ -82,6 +82,32 @@ def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     assert named == units
 
 
+# units of others that our preset enables, and whose package must be there; None: every systemd has it
+OTHERS = {
+    # another D-Bus may be the distribution's
+    "dbus-broker.service": None,
+    # OE-Core's util-linux has none: the board's, by PACKAGECONFIG
+    "fstrim.timer": None,
+    "nginx.service": ("evenkeel-webui", "nginx"),
+    "systemd-networkd.service": None,
+    "systemd-networkd.socket": None,
+}
+
+
+def test_units_that_the_preset_enables_are_there() -> None:
+    """OE-Core splits what Debian has in one package: a unit that is missing is enabled without a word."""
+    preset = (TOP / "recipes/image/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
+    enabled = set(re.findall(r"^enable (\S+)$", preset, re.MULTILINE))
+    others = {unit for unit in enabled if not unit.startswith(("evenkeel", "ek-"))}
+    assert others == OTHERS.keys()
+    board = recipe("evenkeel-board").read_text()
+    assert 'PACKAGECONFIG ??= "fstrim"' in board
+    assert 'PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"' in board
+    for owner in filter(None, OTHERS.values()):
+        name, package = owner
+        assert package in value(recipe(name).read_text(), "RDEPENDS:${PN}").split()
+
+
 def test_scripts_of_the_panel_are_those_of_the_lock_file() -> None:
     packages = json.loads((TOP / "webui/static-deps/package-lock.json").read_text())["packages"]
     text = recipe("evenkeel-webui").read_text()
@@ -100,6 +126,22 @@ def test_partitions_are_those_of_the_fast_image() -> None:
     classes = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
     for variable, file in (("ROOT", "root"), ("RECORDER", "recorder"), ("DATA", "data")):
         assert f"{file}.ext4 {value_weak(classes, f'EVENKEEL_{variable}_MB')}M" in build
+
+
+@pytest.mark.parametrize("label", ["root", "bootstate", "recorder", "data"])
+def test_file_systems_are_those_of_the_fast_image(label: str) -> None:
+    """UUID and hash seed are fixed: the same files give the same bytes."""
+    build = (TOP / "recipes/image/build").read_text()
+    wanted = re.search(rf"^ext4\S* {label}\.ext4 \d+M (\S+)", build, re.MULTILINE)
+    assert wanted
+    uuid = wanted[1]
+    ours = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text() + recipe(
+        "evenkeel-bootloader"
+    ).read_text()
+    command = re.search(rf"(-L {label}\b(?:.*\\\n)*.*-U|-U) {uuid}\b(?:.*\\\n)*.*", ours)
+    assert command, f"nothing of ours has {uuid}"
+    assert f"-L {label}" in command[0]
+    assert ours.count(f"hash_seed={uuid}") == 1
 
 
 def value_weak(text: str, name: str) -> str:
@@ -123,7 +165,45 @@ def imports(folder: Path) -> set[str]:
     return found & sys.stdlib_module_names
 
 
-@pytest.mark.parametrize(
+# OE-Core splits Python's library into packages; of what our programs load, which package has it where
+# that is not python3-core, as in scarthgap. Later series have more in core.
+PARTS = {
+    "asyncio": "asyncio",
+    "concurrent": "asyncio",
+    "ctypes": "ctypes",
+    "datetime": "datetime",
+    "fcntl": "fcntl",
+    "hashlib": "crypt",
+    "hmac": "netclient",
+    "html": "html",
+    "json": "json",
+    "logging": "logging",
+    "random": "math",
+    "secrets": "netclient",
+    "socket": "io",
+    "sqlite3": "sqlite3",
+    "ssl": "io",
+    "tempfile": "io",
+    "tomllib": "tomllib",
+}
+CORE = {
+    *("__future__", "argparse", "collections", "contextlib", "dataclasses", "errno", "functools"),
+    *(
+        "importlib",
+        "ipaddress",
+        "itertools",
+        "math",
+        "os",
+        "pathlib",
+        "pwd",
+        "re",
+        "shutil",
+        "signal",
+        "stat",
+    ),
+    *("struct", "subprocess", "sys", "threading", "time", "types", "typing", "unicodedata", "zlib"),
+}
+PROGRAMS = pytest.mark.parametrize(
     ("name", "package", "folder"),
     [
         ("evenkeel-agent", "${PN}", "recipes/agent/evenkeel_agent"),
@@ -131,8 +211,23 @@ def imports(folder: Path) -> set[str]:
         ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/python/ek_recorder"),
     ],
 )
-def test_what_python_imports_is_depended_on(series: Series, name: str, package: str, folder: str) -> None:
-    """OE-Core splits Python's library into packages; its manifest says which module is where."""
+
+
+@PROGRAMS
+def test_what_python_imports_is_depended_on(name: str, package: str, folder: str) -> None:
+    loaded = imports(TOP / folder)
+    unknown = loaded - PARTS.keys() - CORE
+    assert not unknown, "python3-manifest.json of OE-Core says where: add it to PARTS or CORE"
+    wanted = {"python3-core", *(f"python3-{PARTS[module]}" for module in loaded & PARTS.keys())}
+    assert len(wanted) > 2
+    assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
+
+
+@PROGRAMS
+def test_what_python_imports_is_where_oe_core_has_it(
+    series: Series, name: str, package: str, folder: str
+) -> None:
+    """The same by the series' own list."""
     text = (series.oecore / "meta/recipes-devtools/python/python3/python3-manifest.json").read_text()
     manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     owner: dict[str, str] = {}
@@ -145,6 +240,24 @@ def test_what_python_imports_is_depended_on(series: Series, name: str, package: 
     wanted = {f"python3-{owner[module]}" for module in imports(TOP / folder) if module in owner}
     assert len(wanted) > 2
     assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
+
+
+def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
+    """With usrmerge and without."""
+    text = recipe("evenkeel-conf").read_text()
+    match = re.search(r"^do_install:append\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert match
+    for base in ("/usr/lib", "/lib"):
+        root = tmp_path / base.replace("/", "-")
+        (root / "usr/lib/udev/rules.d").mkdir(parents=True)
+        (root / "usr/lib/udev/rules.d/60-evenkeel.rules").touch()
+        values = {"D": str(root), "nonarch_libdir": "/usr/lib", "nonarch_base_libdir": base}
+        body = re.sub(r"\$\{(\w+)\}", lambda name, values=values: values[name[1]], match[1])
+        subprocess.run(["sh", "-eu", "-c", body], check=True)
+        found = [str(path.relative_to(root)) for path in root.rglob("*.rules")]
+        assert found == [f"{base[1:]}/udev/rules.d/60-evenkeel.rules"]
+        parts = packages(recipe("evenkeel-conf"), {"nonarch_base_libdir": base})
+        assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
 
 
 # --- the module's check of its kernel ----------------------------------------------
@@ -161,7 +274,7 @@ def configure(tmp_path: Path, version: str, config: str) -> tuple[int, str]:
         "S": str(TOP / "recipes/scheduler/src"),
         "PN": "evenkeel-module",
         "KERNEL_VERSION": version,
-        "PREFERRED_PROVIDER_virtual/kernel": "linux-yocto",
+        "EVENKEEL_KERNEL": "linux-yocto",
         "EVENKEEL_KERNEL_OPTIONS": "CONFIG_64BIT CONFIG_BLK_CGROUP",
     }
     body = re.sub(r"\$\{([A-Z][\w/]*)\}", lambda name: values[name[1]], match[1])

@@ -15,8 +15,11 @@ SRC_URI[sha256sum] = "f9e3e3d0c4acd0d1ffbfa729e17198dd1042f4d23c130ae160044fc930
 
 RDEPENDS:${PN} = "\
     python3-core \
+    python3-datetime \
     python3-flask \
+    python3-json \
     python3-limits \
+    python3-logging \
     python3-ordered-set \
     python3-rich \
     python3-typing-extensions \

@@ -14,7 +14,9 @@ SRC_URI[sha256sum] = "d602ceae5d6b71063d5f9338904e32d569efaa84a7dd0399cde7ca6ff1
 RDEPENDS:${PN} = "\
     python3-asyncio \
     python3-core \
+    python3-datetime \
     python3-deprecated \
+    python3-json \
     python3-packaging \
     python3-typing-extensions \
 "

@@ -5,6 +5,12 @@ DESCRIPTION = "\
     counts its tries, and the partition that keeps the choice. Deployed, not packaged. \
 "
 SECTION = "bootloaders"
+# the menu and the script are ours, the program is made of GRUB's modules
+LICENSE = "Apache-2.0 & GPL-3.0-only"
+LIC_FILES_CHKSUM = "\
+    file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
+    file://${COMMON_LICENSE_DIR}/GPL-3.0-only;md5=c79ff39f19dfec6d293b95dea7b07891 \
+"
 
 # grub-efi: its modules
 DEPENDS += "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"

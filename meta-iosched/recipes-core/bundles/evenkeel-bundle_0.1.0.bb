@@ -19,12 +19,15 @@ RAUC_SLOT_rootfs[fstype] = "ext4"
 RAUC_SLOT_rootfs[adaptive] = "block-hash-index"
 EVENKEEL_BUNDLE_IMAGE ?= "evenkeel-image"
 
-# Said before hours of building, and with the way out.
+# Said before hours of building, and with the way out. A key that comes later is
+# seen: the recipe is read again when the file appears, changes or goes.
 python () {
     for name in ('RAUC_KEY_FILE', 'RAUC_CERT_FILE'):
         path = d.getVar(name) or ''
         if path.startswith('pkcs11:'):
             continue
+        if path:
+            bb.parse.mark_dependency(d, path)
         if not path or not os.path.isfile(path):
             raise bb.parse.SkipRecipe(
                 'it must be signed, and %s %s. Set RAUC_KEY_FILE and RAUC_CERT_FILE in local.conf; to develop: '

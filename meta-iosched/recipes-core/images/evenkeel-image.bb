@@ -15,3 +15,5 @@ REQUIRED_DISTRO_FEATURES += "polkit evenkeel"
 EVENKEEL_INSTALL ?= "packagegroup-core-boot packagegroup-evenkeel packagegroup-evenkeel-demo"
 IMAGE_INSTALL = "${EVENKEEL_INSTALL} ${CORE_IMAGE_EXTRA_INSTALL}"
 IMAGE_LINGUAS = ""
+# the journal is what keeps messages: a second daemon would write them to the flash again
+BAD_RECOMMENDATIONS += "busybox-syslog"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Tools to look into an Evenkeel board"
 DESCRIPTION = "\
-    The flash model, block traces, system calls, and I/O of any kind. \
+    The flash model, block traces, system calls, I/O of any kind and as a board's apps do it. \
     For development images. \
 "
 
@@ -13,6 +13,7 @@ EVENKEEL_LAYERS = "openembedded-layer"
 
 RDEPENDS:${PN} = "\
     blktrace \
+    evenkeel-loads \
     fio \
     flashsim-module \
     strace \

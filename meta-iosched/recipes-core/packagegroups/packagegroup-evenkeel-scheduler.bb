@@ -3,12 +3,15 @@ SUMMARY = "The scheduler evenkeel, and the settings that go with it"
 DESCRIPTION = "\
     For a product that takes the scheduler alone: the module, the rule that chooses it for \
     flash devices, the slice of the apps, writeback sized for flash. Weights are systemd's IOWeight=. \
-    Needs no layer but core. \
+    Needs no layer but core. Without systemd there are evenkeel-module and evenkeel-conf-udev. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
-inherit packagegroup
+inherit packagegroup features_check
+
+# slice and weights are its
+REQUIRED_DISTRO_FEATURES = "systemd"
 
 RDEPENDS:${PN} = "\
     evenkeel-conf-slice \

@@ -14,5 +14,9 @@ inherit pypi python_setuptools_build_meta
 
 SRC_URI[sha256sum] = "bb89ceffa6c791807d1305ceb77dbfacc5aa499891d2c55661c6459651fc39e3"
 
+# it would ask the build machine whether the board has SSE2
+export ARGON2_CFFI_USE_SSE2 = "0"
+ARGON2_CFFI_USE_SSE2:x86-64 = "1"
+
 DEPENDS += "python3-cffi-native python3-setuptools-scm-native"
 RDEPENDS:${PN} = "python3-cffi python3-core"

@@ -44,11 +44,12 @@ RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 
 # Up to 126 polkit's recipe keeps this folder for polkitd alone, and packages
 # that share a folder must agree on it.
-inherit_defer ${@'' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'useradd'}
+EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains_any('LAYERSERIES_CORENAMES', 'scarthgap walnascar whinlatter', 'true', 'false', d)}"
+inherit_defer ${@'useradd' if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''}
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --no-create-home --user-group --home-dir ${sysconfdir}/polkit-1 --shell /bin/nologin polkitd"
 do_install:append() {
-    if ${@'false' if bb.utils.contains('LAYERSERIES_CORENAMES', 'wrynose', True, False, d) else 'true'}; then
+    if ${EVENKEEL_POLKIT_OWNS_RULES}; then
         chmod 700 ${D}${datadir}/polkit-1/rules.d
         chown polkitd:root ${D}${datadir}/polkit-1/rules.d
     fi

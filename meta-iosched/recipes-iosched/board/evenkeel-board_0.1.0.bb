@@ -21,6 +21,11 @@ EVENKEEL_PATHS = "\
 # base-files and netbase own these files; the image puts ours in their place
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
+# fstrim.timer, which the preset enables: OE-Core builds util-linux without its
+# units, because systemd needs util-linux to be built
+PACKAGECONFIG ??= "fstrim"
+PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
+
 FILES:${PN} += "\
     ${datadir}/evenkeel/etc \
     ${nonarch_libdir}/evenkeel \

@@ -47,8 +47,16 @@ PACKAGE_BEFORE_PN = "\
 "
 ALLOW_EMPTY:${PN} = "1"
 
+# udev, unlike systemd, is also there without usrmerge, and looks below /lib then
+do_install:append() {
+    if [ "${nonarch_base_libdir}" != "${nonarch_libdir}" ]; then
+        install -d ${D}${nonarch_base_libdir}
+        mv ${D}${nonarch_libdir}/udev ${D}${nonarch_base_libdir}/
+    fi
+}
+
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
-FILES:${PN}-udev = "${nonarch_libdir}/udev"
+FILES:${PN}-udev = "${nonarch_base_libdir}/udev"
 # not systemd_system_unitdir: without usrmerge that is below /lib
 FILES:${PN}-slice = "${nonarch_libdir}/systemd/system/evenkeel-apps.slice"
 FILES:${PN}-journald = "${nonarch_libdir}/systemd/journald.conf.d"

@@ -50,10 +50,12 @@ RDEPENDS:python3-ek-recorder = "\
     python3-core \
     python3-ctypes \
     python3-datetime \
+    python3-fcntl \
     python3-html \
     python3-io \
     python3-json \
     python3-tomllib \
 "
-# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb
-RRECOMMENDS:python3-ek-recorder = "evenkeel-loads"
+# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb;
+# no product that records wants programs that load its device unasked
+RSUGGESTS:python3-ek-recorder = "evenkeel-loads"

@@ -28,6 +28,14 @@ EVENKEEL_KERNEL_VARIANT ?= "board"
 EVENKEEL_PATHS = "conf/kernel recipes/kernel/fragment recipes/kernel/check-config"
 KERNEL_LOCALVERSION = "-evenkeel"
 
+# What a product adds: each .cfg that an append brings by SRC_URI, as for
+# linux-yocto. Its options win over those of conf/kernel.
+EVENKEEL_KERNEL_FRAGMENTS ?= "${@evenkeel_kernel_fragments(d)}"
+def evenkeel_kernel_fragments(d):
+    names = (url.split(';')[0] for url in d.getVar('SRC_URI').split())
+    return ' '.join('%s/%s' % (d.getVar('EVENKEEL_UNPACKDIR'), name[len('file://'):])
+                    for name in names if name.startswith('file://') and name.endswith('.cfg'))
+
 COMPATIBLE_HOST = "x86_64.*-linux"
 
 # As in recipes/kernel/build: nothing but the fragments, so that an option that
@@ -37,11 +45,18 @@ evenkeel_configure_kernel() {
     line=$(grep "^${EVENKEEL_KERNEL_VARIANT} x86:" ${EVENKEEL_S}/conf/kernel/variants) ||
         bbfatal "conf/kernel/variants has no variant ${EVENKEEL_KERNEL_VARIANT} for x86"
     mkdir -p ${B}/conf
+    : > ${B}/conf/product.sed
+    for name in ${EVENKEEL_KERNEL_FRAGMENTS}; do
+        sed -n -e 's|^\(CONFIG_[A-Za-z0-9_]*\)=.*|/^\1=/d|p' \
+            -e 's|^# \(CONFIG_[A-Za-z0-9_]*\) is not set$|/^\1=/d|p' $name >> ${B}/conf/product.sed
+    done
     fragments=
     for name in ${line#*:}; do
         ${EVENKEEL_S}/recipes/kernel/fragment ${LINUX_VERSION} ${EVENKEEL_S}/conf/kernel/$name.cfg > ${B}/conf/$name.cfg
+        sed -i -f ${B}/conf/product.sed ${B}/conf/$name.cfg
         fragments="$fragments ${B}/conf/$name.cfg"
     done
+    fragments="$fragments ${EVENKEEL_KERNEL_FRAGMENTS}"
     cat $fragments > ${B}/fragments
     KCONFIG_ALLCONFIG=${B}/fragments oe_runmake_call -C ${S} CC="${KERNEL_CC}" LD="${KERNEL_LD}" O=${B} allnoconfig
     ${EVENKEEL_S}/recipes/kernel/check-config ${B}/.config $fragments

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""linux-evenkeel's configuration: the fragments of a variant, and what a product adds to them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import TOP
+from recipe_text import recipe
+
+TEXT = recipe("linux-evenkeel").read_text()
+# Kconfig's part: of what it is told, the last holds
+KCONFIG = """\
+oe_runmake_call() { sed -n 's/^CONFIG_/&/p' "$KCONFIG_ALLCONFIG" | tac | awk -F= '!seen[$1]++' | grep -v '=n$' > B/.config; }
+bbfatal() { echo "ERROR: $*" >&2; exit 1; }
+"""
+
+
+def configure(work: Path, product: str = "", variant: str = "board") -> subprocess.CompletedProcess[str]:
+    """KERNEL_CONFIG_COMMAND with a fragment of a product's, in WORK; B/.config is what came out."""
+    match = re.search(r"^evenkeel_configure_kernel\(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
+    assert match
+    (work / "B").mkdir(exist_ok=True)
+    (work / "product.cfg").write_text(product)
+    values = {
+        "B": "B",
+        "EVENKEEL_S": str(TOP),
+        "EVENKEEL_KERNEL_FRAGMENTS": "product.cfg" if product else "",
+        "EVENKEEL_KERNEL_VARIANT": variant,
+        "LINUX_VERSION": "6.12.80",
+    }
+    body = re.sub(r"\$\{([A-Z_]+)\}", lambda name: values.get(name[1], ""), match[1])
+    return subprocess.run(["sh", "-e", "-c", KCONFIG + body], cwd=work, capture_output=True, text=True)
+
+
+def options(work: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in (work / "B/.config").read_text().splitlines())
+
+
+def test_product_adds_and_overrides(tmp_path: Path) -> None:
+    product = (
+        "CONFIG_USB_SERIAL=m\nCONFIG_MQ_IOSCHED_KYBER=y\n# CONFIG_IOSCHED_BFQ is not set\nCONFIG_IPV6=n\n"
+    )
+    done = configure(tmp_path, product)
+    assert done.returncode == 0, done.stderr
+    found = options(tmp_path)
+    assert found["CONFIG_USB_SERIAL"] == "m"
+    assert found["CONFIG_MQ_IOSCHED_KYBER"] == "y"
+    assert "CONFIG_IOSCHED_BFQ" not in found
+    assert "CONFIG_IPV6" not in found
+    # what the product says nothing about stays, a name that begins alike, too
+    assert found["CONFIG_BLK_CGROUP"] == "y"
+    assert "CONFIG_BLK_CGROUP_IOCOST" not in found
+    assert found["CONFIG_BFQ_GROUP_IOSCHED"] == "y"
+
+
+def test_option_that_does_not_survive_is_named(tmp_path: Path) -> None:
+    """Of the product, too: two lines that contradict each other."""
+    done = configure(tmp_path, "CONFIG_USB_SERIAL=m\nCONFIG_USB_SERIAL=y\n")
+    assert done.returncode == 1
+    assert "product.cfg asks for CONFIG_USB_SERIAL=m" in done.stderr
+
+
+def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    done = configure(tmp_path, variant="fast")
+    assert done.returncode == 1
+    assert "no variant fast for x86" in done.stderr
+
+
+def fragments_of(feature: str) -> set[str]:
+    """The .cfg files of a feature of linux-yocto, with those that it includes."""
+    found: set[str] = set()
+    for line in (TOP / f"conf/kernel/{feature}.scc").read_text().splitlines():
+        match line.split():
+            case ["kconf", "hardware" | "non-hardware", name]:
+                found.add(name)
+            case ["include", name]:
+                found |= fragments_of(name.removesuffix(".scc"))
+    return found
+
+
+def test_features_of_linux_yocto_are_fragments_of_the_board() -> None:
+    """The scheduler's has nothing that a product would wonder at: no other schedulers, no test devices."""
+    board = re.search(r"^board x86: (.*)$", (TOP / "conf/kernel/variants").read_text(), re.MULTILINE)
+    assert board
+    assert fragments_of("evenkeel") == {"cgroup.cfg"}
+    assert fragments_of("evenkeel") < fragments_of("evenkeel-board") <= {f"{n}.cfg" for n in board[1].split()}
+
+
+@pytest.mark.parametrize(
+    ("uris", "fragments"),
+    [
+        ("file://conf/kernel;subdir=evenkeel https://host/linux.tar.xz;name=linux", ""),
+        (
+            "https://host/a.cfg file://usb.cfg file://more/net.cfg;x=y file://fix.patch",
+            "U/usb.cfg U/more/net.cfg",
+        ),
+    ],
+)
+def test_fragments_of_an_append_are_found(uris: str, fragments: str) -> None:
+    match = re.search(r"^(def evenkeel_kernel_fragments.*?)^$", TEXT, re.MULTILINE | re.DOTALL)
+    assert match
+    scope: dict[str, object] = {}
+    exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # of our own recipe
+    variables = {"SRC_URI": uris, "EVENKEEL_UNPACKDIR": "U"}
+    function = scope["evenkeel_kernel_fragments"]
+    assert callable(function)
+    assert function(SimpleNamespace(getVar=variables.get)) == fragments

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recipe looks for on the build machine when it is read: it is read again when that comes.
+
+BitBake keeps what it read. A recipe that was skipped for a missing key would be skipped with the key
+there, unless it names the file as one that it depends on. The anonymous functions run here with
+stand-ins for BitBake's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import LAYER
+from recipe_text import recipe
+
+
+class Skipped(Exception):
+    pass
+
+
+def read(path: Path, values: dict[str, str]) -> tuple[str, list[str]]:
+    """Run the anonymous function of a recipe: why it is skipped ("" if it is not), and the files that it names."""
+    match = re.search(r"^python \(\) \{\n(.*?)^\}", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert match
+    named: list[str] = []
+    parse = SimpleNamespace(
+        SkipRecipe=Skipped, mark_dependency=lambda _, file: None if file in named else named.append(file)
+    )
+    scope = {"bb": SimpleNamespace(parse=parse), "d": SimpleNamespace(getVar=values.get), "os": os}
+    try:
+        exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # of our own recipes
+    except Skipped as skipped:
+        return str(skipped), named
+    return "", named
+
+
+BUNDLE = recipe("evenkeel-bundle")
+SOURCE = LAYER / "classes-recipe/evenkeel_src.bbclass"
+
+
+def test_bundle_waits_for_its_key(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    values = {"RAUC_KEY_FILE": str(key), "RAUC_CERT_FILE": str(certificate)}
+    why, named = read(BUNDLE, values)
+    assert f"RAUC_KEY_FILE is {key}, where there is no file" in why
+    assert named == [str(key)]
+    key.touch()
+    why, named = read(BUNDLE, values)
+    assert "RAUC_CERT_FILE" in why
+    certificate.touch()
+    assert read(BUNDLE, values) == ("", [str(key), str(certificate)])
+
+
+def test_bundle_without_a_key_or_with_one_in_a_token() -> None:
+    why, named = read(BUNDLE, {})
+    assert "RAUC_KEY_FILE is not set" in why
+    assert named == []
+    token = {"RAUC_KEY_FILE": "pkcs11:token=a", "RAUC_CERT_FILE": "pkcs11:token=a"}
+    assert read(BUNDLE, token) == ("", [])
+
+
+def test_recipes_wait_for_the_clone(tmp_path: Path) -> None:
+    why, named = read(SOURCE, {"EVENKEEL_SRC": str(tmp_path)})
+    assert "which has no folder recipes" in why
+    assert named == [str(tmp_path / "recipes")]
+    (tmp_path / "recipes").mkdir()
+    assert read(SOURCE, {"EVENKEEL_SRC": str(tmp_path)})[0] == ""
+
+
+@pytest.mark.parametrize("given", [{}, {"EVENKEEL_GIT": "host/repo.git"}, {"EVENKEEL_SRCREV": "0" * 40}])
+def test_recipes_without_source_say_so(given: dict[str, str]) -> None:
+    assert "set EVENKEEL_SRC to a clone of it, or EVENKEEL_GIT and EVENKEEL_SRCREV" in read(SOURCE, given)[0]
+
+
+def test_source_from_git_names_its_revision() -> None:
+    """SRCREV_name, not ;rev=: so that ${AUTOREV} works and build history sees it."""
+    text = SOURCE.read_text()
+    assert "name=evenkeel;" in text
+    assert 'SRCREV_evenkeel = "${EVENKEEL_SRCREV}"' in text
+    assert ";rev=" not in text

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts of the repository that recipes run get by with the programs that BitBake shows to a task."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import TOP, Series
+
+# HOSTTOOLS of OE-Core's bitbake.conf, as far as all series of the layer have them. The offline build
+# shows more, so it cannot find what is missing.
+HOSTTOOLS = """
+    [ ar as awk basename bash bunzip2 bzip2 cat chgrp chmod chown chrpath cmp comm cp cpio cpp cut date dd
+    diff diffstat dirname du echo egrep env expand expr false fgrep file find flock g++ gawk gcc getconf
+    getopt git grep gunzip gzip head hostname iconv id install ld ldd ln ls make md5sum mkdir mkfifo mknod
+    mktemp mv nm objcopy objdump od patch perl pr printf pwd python3 pzstd ranlib readelf readlink realpath
+    rm rmdir rpcgen sed seq sh sha1sum sha224sum sha256sum sha384sum sha512sum sleep sort split stat strings
+    strip tail tar tee test touch tr true truncate uname uniq unzstd wc wget which xargs zstd
+    """.split()  # noqa: SIM905
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A folder with BitBake's programs and no others, and stand-ins for GRUB's, which recipes depend on."""
+    folder = tmp_path / "hosttools"
+    folder.mkdir()
+    for name in HOSTTOOLS:
+        found = shutil.which(name)
+        if found:
+            (folder / name).symlink_to(found)
+    for name in ("grub-script-check", "grub-mkimage", "grub-editenv"):
+        (folder / name).write_text("#!/bin/sh\nexit 0\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run(path: Path, *command: str | Path) -> str:
+    done = subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "not found" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "console"), [("x86_64-efi", "ttyS0,115200"), ("arm64-efi", "ttyAMA0,115200")]
+)
+def test_boot_loader_is_made(path: Path, tmp_path: Path, form: str, console: str) -> None:
+    run(path, TOP / "recipes/image/boot-loader", form, tmp_path / "out", "/modules", console)
+    line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    assert line
+    words = line[1].split(" ")
+    assert words[:2] == ["root=PARTUUID=$uuid", "rauc.slot=$slot"]
+    assert f"console={console}" in words
+    assert "init=/usr/lib/evenkeel/preinit" in words
+    assert "" not in words
+
+
+def test_kernel_is_configured(path: Path, tmp_path: Path) -> None:
+    cgroup = TOP / "conf/kernel/cgroup.cfg"
+    fragment = tmp_path / "cgroup.cfg"
+    fragment.write_text(run(path, TOP / "recipes/kernel/fragment", "6.12.80", cgroup))
+    run(path, TOP / "recipes/kernel/check-config", fragment, fragment)
+
+
+def test_programs_are_those_of_oe_core(series: Series) -> None:
+    text = (series.oecore / "meta/conf/bitbake.conf").read_text()
+    first = re.search(r'^HOSTTOOLS \+= "(.*?)"', text, re.MULTILINE | re.DOTALL)
+    assert first
+    assert set(first[1].replace("\\\n", " ").split()) >= set(HOSTTOOLS)
