@@ -214,13 +214,13 @@ static int send_opened(struct session *s, const struct channel *c)
 
 static void on_bell(struct handler *h, uint32_t events)
 {
-	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
-	uint64_t count;
-
+	(void)h;
 	(void)events;
-	/* the turn that follows looks into the ring */
-	if (s->socket >= 0)
-		(void)!read(s->ring.eventfd, &count, sizeof(count));
+	/*
+   * The turn that follows looks into the ring. The bell is told by its edge and
+   * never read: its writer has the same open file, could make it block and
+   * empty it first.
+   */
 }
 
 static int open_ring(struct session *s, const struct channel *c, struct error *e)
@@ -230,7 +230,7 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 
 	if (ret)
 		return ret;
-	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN);
+	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 	if (ret) {
 		ring_close(&s->ring);
 		return set_errno(e, -ret, "watching a ring");

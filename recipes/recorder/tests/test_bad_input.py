@@ -117,6 +117,33 @@ def test_a_ring_that_cannot_be(pair: Board, head: int) -> None:
     assert pair.gaps("arm") == [(WRITER, 0)]
 
 
+def put(writer: RawWriter, slot: int, payload: bytes) -> None:
+    """As the library does, but for the bell."""
+    at = 4096 + slot % writer.slots * writer.stride
+    head = struct.pack("<2I2Qq", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0)
+    writer.ring[at : at + 32 + len(payload)] = head + payload
+    writer.ring[64:72] = struct.pack("<Q", slot + 1)
+
+
+def test_a_bell_that_could_block(pair: Board) -> None:
+    """The writer has the same open file: who reads it may find that it blocks, and that it is empty by then."""
+    waited = []
+    with pair.writer("arm", way=2) as writer:
+        os.set_blocking(writer.bell, True)
+        for slot in range(15):
+            # the recorder looks each 25 ms by itself
+            time.sleep(0.03)
+            put(writer, slot, b"x")
+            began = time.monotonic()
+            os.write(writer.bell, struct.pack("<Q", 1))
+            while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
+                time.sleep(0.0005)
+            waited.append(time.monotonic() - began)
+        os.set_blocking(writer.bell, False)
+        assert os.read(writer.bell, 8) == struct.pack("<Q", 15), "nobody but the writer may read it"
+    assert sorted(waited)[7] < 0.008, "each is heard"
+
+
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         # a slot that is begun, and one that is submitted before it
