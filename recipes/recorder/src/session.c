@@ -517,7 +517,8 @@ struct session *session_open(struct ingest *in, int socket)
 	s->on_bell.on_event = on_bell;
 	s->ingest = in;
 	s->socket = socket;
-	s->pid = peer.pid;
+	/* of another namespace: it is there, but has no number here */
+	s->pid = peer.pid > 0 ? peer.pid : -1;
 	s->since_ns = monotonic_ns();
 	s->ring.memfd = s->ring.eventfd = -1;
 	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {

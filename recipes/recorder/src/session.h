@@ -26,7 +26,7 @@ struct session {
 	bool leaving;			/* its writer has gone; what is in the ring waits for room */
 	struct ring ring;
 	uint64_t first;			/* sequence that its writer began with */
-	pid_t pid;
+	pid_t pid;			/* -1: not known here */
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* the channel that it wants has not been tried yet; NULL: none */
 	struct channel *wants;

@@ -332,6 +332,56 @@ def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
     board.stop()
 
 
+def test_a_name_that_is_no_text_leaves_the_statistics_as_they_are(board: Board) -> None:
+    board.channel("leg")
+    Path(os.fsdecode(os.fsencode(board.conf / "channels.d") + b"/x\xe9.conf")).write_text("record_size = 1\n")
+    board.start()
+    assert board.wait_state("leg", "recording")["reason"] == ""
+    assert board.stats("x\xe9")["state"] == "failed"
+    board.stop()
+
+
+def test_more_connections_than_descriptors(board: Board) -> None:
+    """It does not turn round and round over one that it cannot take; those that it has go on."""
+    board.channel("arm")
+    board.start("bash", "-c", 'ulimit -n 40; exec "$@"', "bash")
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    assert board.process
+    stat = Path(f"/proc/{board.process.pid}/stat")
+
+    def cpu_s() -> float:
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    with board.writer("arm") as writer, contextlib.ExitStack() as stack:
+        many = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(50)]
+        for s in many:
+            s.connect(str(board.socket))
+        time.sleep(0.5)
+        before = cpu_s()
+        time.sleep(1)
+        assert cpu_s() - before < 0.05
+        writer.submit(b"x")
+        assert writer.sync() == 0
+    # and when there is room again, it takes them
+    wait_for(lambda: opened(board, "arm")).close()
+    board.stop()
+    assert board.payloads("arm") == [b"x"]
+
+
+def test_a_writer_of_another_pid_namespace_is_the_only_one_too(board: Board) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a PID namespace needs root")
+    board.channel("arm")
+    board.start("unshare", "--pid", "--fork", "--kill-child", ready=False)
+    with wait_for(lambda: opened(board, "arm")) as writer:
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused
+        assert refused[0] == errno.EBUSY
+        writer.submit(b"x")
+        assert writer.sync() == 0
+
+
 def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:
     board.channel("arm", window="soon")
     board.channel("leg")
