@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -177,6 +179,36 @@ def test_a_stop_takes_what_was_submitted(board: Board) -> None:
     assert board.gaps("arm") == board.gaps("leg") == []
 
 
+def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo), record_size="10")
+    board.channel("leg")
+    board.start()
+    wait_for(fifo.is_fifo)
+    board.write("leg", b"x\n")
+    with subprocess.Popen(["sh", "-c", 'exec yes > "$1"', "sh", str(fifo)]) as endless:
+        try:
+            wait_for(lambda: board.stats("arm")["durable"] > 1000)
+            assert board.stop() < 3
+        finally:
+            endless.kill()
+    board.start()
+    board.stop()
+    assert board.payloads("leg") == [b"x"]
+    assert board.gaps("leg") == []
+
+
+def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo), record_size="10")
+    board.start()
+    wait_for(fifo.is_fifo)
+    fifo.write_bytes((b"x" * 11 + b"\n") * 1000)
+    wait_for(lambda: board.stats("arm")["lost"]["writer"] == 1000)
+    board.stop()
+    assert board.log.read_text().count("is longer than 10 bytes; it is lost") == 1
+
+
 def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> None:
     board.channel("arm")
     board.channel("leg", retain="512KiB")
@@ -223,6 +255,37 @@ def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
     # systemd's socket stays
     assert board.socket.exists()
     assert board.payloads("arm") == [b"x"]
+
+
+def test_who_waits_at_systemds_socket_is_told_that_the_configuration_is_none(board: Board) -> None:
+    """Else systemd starts it again for them, and again."""
+    board.configure(nonsense="1")
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent,
+    ):
+        listener.bind(str(board.socket))
+        listener.listen()
+        early.connect(str(board.socket))
+        early.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+        silent.connect(str(board.socket))
+        fd, run = listener.fileno(), [RECORDER, "run", "--config", str(board.conf)]
+        out = subprocess.run(
+            ["bash", "-c", f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{fd}', "bash", *run],
+            pass_fds=(fd,),
+            capture_output=True,
+            check=False,
+        )
+        assert out.returncode == 2
+        for client in (early, silent):
+            client.settimeout(5)
+            kind, code, why = struct.unpack("<Ii240s", client.recv(4096))
+            assert (kind, code) == (3, errno.EINVAL)
+            assert b"there is no recorder: " in why
+            assert b"nonsense = 1: no such key" in why
+            assert client.recv(4096) == b""
+        assert select.select([listener], [], [], 0)[0] == []
 
 
 def test_status(board: Board) -> None:
