@@ -14,12 +14,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client.h"
 #include "clock.h"
 #include "ek_recorder.h"
 #include "wire.h"
 
 /* for the recorder to answer that a channel is open: it may be starting */
 #define OPEN_TIMEOUT_MS 10000
+/* for one that stops to say that it has taken everything */
+#define LAST_WORDS_MS 2000
 /* a Unix socket takes messages that are this much smaller than its buffer */
 #define MESSAGE_COST 64u
 #define SEND_BUFFER  (4 << 20)
@@ -557,6 +560,16 @@ const struct ek_channel *ek_writer_channel(const struct ek_writer *w)
 uint64_t ek_writer_lost(const struct ek_writer *w)
 {
 	return w->lost;
+}
+
+bool client_in_order(struct ek_writer *w)
+{
+	struct pollfd poll_fd = { .fd = w->socket, .events = POLLIN };
+
+	/* it may still be taking what it was given; of one that was killed nothing more comes */
+	if (w->gone && !w->in_order && poll(&poll_fd, 1, LAST_WORDS_MS) > 0)
+		check_gone(w);
+	return w->in_order;
 }
 
 const char *ek_writer_error(const struct ek_writer *w)

@@ -93,6 +93,8 @@ static void discard(int fd)
 
 static void hang_up(struct session *s)
 {
+	/* nothing comes after what is discarded */
+	shutdown(s->socket, SHUT_RD);
 	discard(s->socket);
 	ingest_unwatch(s->ingest, s->socket);
 	close(s->socket);
@@ -141,6 +143,11 @@ void session_end(struct session *s, uint32_t code)
 		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
+	if (code == ESHUTDOWN && s->channel &&
+	    atomic_load(&s->channel->intake.overrun) == s->overrun)
+		send_refusal(s, ESHUTDOWN,
+			     "channel %s: the recorder was stopped, with all that was submitted",
+			     s->channel->config.name);
 	hang_up(s);
 }
 
@@ -441,7 +448,11 @@ static void on_socket(struct handler *h, uint32_t events)
 
 void session_drain(struct session *s)
 {
-	/* bounded: its writer may go on for ever */
+	/* what is sent from here on fails with its writer: all that was sent before
+   * is taken */
+	shutdown(s->socket, SHUT_RD);
+	if (s->channel)
+		s->overrun = atomic_load(&s->channel->intake.overrun);
 	for (int i = 0; i < DRAIN && s->socket >= 0; i++)
 		if (receive(s) != 1)
 			break;
