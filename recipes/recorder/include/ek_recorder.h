@@ -44,7 +44,8 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
  * Submit a record of @length bytes; both clocks are read here. -EMSGSIZE: larger
  * than declared, nothing was submitted; -EAGAIN: the recorder is behind, this
  * record is lost and will be told as lost; -EPIPE: the recorder has gone or has
- * closed the channel (a full or failing medium); open anew.
+ * closed the connection, and this record may not be taken; open anew. A medium that
+ * is full or fails is told by -EAGAIN and by a sync.
  */
 int ek_writer_submit(struct ek_writer *writer, const void *record, size_t length);
 

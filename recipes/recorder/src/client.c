@@ -14,15 +14,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "client.h"
 #include "clock.h"
 #include "ek_recorder.h"
 #include "wire.h"
 
 /* for the recorder to answer that a channel is open: it may be starting */
 #define OPEN_TIMEOUT_MS 10000
+/* for one that stops to say that it has taken everything */
+#define LAST_WORDS_MS 2000
 /* a Unix socket takes messages that are this much smaller than its buffer */
 #define MESSAGE_COST 64u
 #define SEND_BUFFER  (4 << 20)
+/* at most, until a recorder that takes nothing from its ring is asked whether it is there */
+#define TAKES_NOTHING (200 * NSEC_PER_MSEC)
 
 struct ek_writer {
 	struct ek_channel channel;
@@ -33,10 +38,14 @@ struct ek_writer {
 	size_t ring_size;
 	uint32_t slots, stride; /* our own copies */
 	uint64_t head;		/* slots filled */
-	uint64_t sequence;	/* of the next record */
+	uint64_t tail;		/* slots taken, as last seen */
+	uint64_t alive_ns; /* monotonic, when that moved, or the recorder was seen to be there */
+	uint64_t sequence; /* of the next record */
 	uint64_t lost;
 	uint64_t token; /* of the last sync */
+	int owed;	/* errno of what was lost, of a sync that was given up; 0: none */
 	bool gone;	/* the recorder has */
+	bool in_order;	/* and said that it has taken all that was submitted */
 	char error[256];
 };
 
@@ -98,6 +107,7 @@ static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, int me
 	}
 	w->slots = opened->slots;
 	w->stride = opened->stride;
+	w->alive_ns = monotonic_ns();
 	return 0;
 }
 
@@ -168,10 +178,13 @@ static int receive_answer(struct ek_writer *w)
 	if (n <= 0)
 		return say_gone(w);
 	head = CMSG_FIRSTHDR(&message);
-	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(fds)))
-		memcpy(fds, CMSG_DATA(head), sizeof(fds));
+	/* one of both, where the other finds no place in this process */
+	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len <= CMSG_LEN(sizeof(fds)))
+		memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
 	w->bell = fds[1];
-	ret = take_answer(w, &answer, (size_t)n, fds[0]);
+	ret = message.msg_flags & MSG_CTRUNC ?
+		      failed(w, EMFILE, "getting the ring: too many open files") :
+		      take_answer(w, &answer, (size_t)n, fds[0]);
 	if (fds[0] >= 0)
 		close(fds[0]);
 	return ret;
@@ -207,19 +220,44 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
 	return receive_answer(w);
 }
 
+union answer {
+	struct ekr_sync sync;
+	struct ekr_refused refused;
+};
+
+static bool is_refusal(const union answer *a, ssize_t n)
+{
+	return n == sizeof(a->refused) && a->refused.type == EKR_REFUSED;
+}
+
+/* the recorder's last words */
+static int say_last(struct ek_writer *w, const struct ekr_refused *refused)
+{
+	w->gone = true;
+	w->in_order = refused->error == ESHUTDOWN;
+	return failed(w, EPIPE, "%.*s", (int)sizeof(refused->why), refused->why);
+}
+
+/*
+ * An answer to a sync, which may have been given up. What it says of losses is not said
+ * again: the next one is owed it.
+ */
+static void take_late(struct ek_writer *w, const union answer *a, ssize_t n)
+{
+	if (n == sizeof(a->sync) && a->sync.type == EKR_SYNC && a->sync.error > 0 && w->owed != EIO)
+		w->owed = a->sync.error;
+}
+
 /* the recorder's last words, if it has closed the connection; -EAGAIN: it has not */
 static int check_gone(struct ek_writer *w)
 {
-	struct ekr_refused refused;
+	union answer answer;
 	ssize_t n;
 
-	do {
-		n = recv(w->socket, &refused, sizeof(refused), MSG_DONTWAIT);
-		/* answers to syncs that were given up */
-	} while (n > 0 && !(n == sizeof(refused) && refused.type == EKR_REFUSED));
-	if (n > 0) {
-		w->gone = true;
-		return failed(w, EPIPE, "%.*s", (int)sizeof(refused.why), refused.why);
+	while ((n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
+		if (is_refusal(&answer, n))
+			return say_last(w, &answer.refused);
+		take_late(w, &answer, n);
 	}
 	if (!n || (errno != EAGAIN && errno != EINTR))
 		return say_gone(w);
@@ -233,9 +271,14 @@ static int lose(struct ek_writer *w)
 	return failed(w, EAGAIN, "the recorder is behind: this record is lost");
 }
 
+static uint64_t taken(const struct ek_writer *w)
+{
+	return atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+}
+
 static uint64_t filled(const struct ek_writer *w)
 {
-	return w->head - atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+	return w->head - taken(w);
 }
 
 static struct ekr_slot *next_slot(const struct ek_writer *w)
@@ -247,6 +290,14 @@ static struct ekr_slot *next_slot(const struct ek_writer *w)
 static bool is_shut(const struct ek_writer *w)
 {
 	return atomic_load_explicit(&w->ring->closed, memory_order_seq_cst) != 0;
+}
+
+/* why it is, if the recorder has said so */
+static int say_shut(struct ek_writer *w)
+{
+	int ret = check_gone(w);
+
+	return ret == -EAGAIN ? say_gone(w) : ret;
 }
 
 static void ring_bell(const struct ek_writer *w)
@@ -261,12 +312,8 @@ int ek_writer_reserve(struct ek_writer *w, void **place)
 {
 	if (w->gone || w->way != EK_BY_RING || !w->ring)
 		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to reserve");
-	if (is_shut(w)) {
-		/* why, if it has said so */
-		int ret = check_gone(w);
-
-		return ret == -EAGAIN ? say_gone(w) : ret;
-	}
+	if (is_shut(w))
+		return say_shut(w);
 	if (filled(w) >= w->slots) {
 		/* a recorder that was killed has not shut its ring */
 		int ret = check_gone(w);
@@ -281,9 +328,32 @@ int ek_writer_reserve(struct ek_writer *w, void **place)
 	return 0;
 }
 
+/*
+ * A recorder that was killed shuts no ring. One that is there looks into it four times in
+ * a window: if for half of one it was not seen to take anything, a system call asks whether
+ * it is there. So what a dead one is given is younger than the window.
+ */
+static int check_alive(struct ek_writer *w, uint64_t tail, uint64_t now)
+{
+	uint64_t patience = w->channel.window_ns / 2;
+	int ret;
+
+	if (now - w->alive_ns < (patience < TAKES_NOTHING ? patience : TAKES_NOTHING)) {
+		if (tail != w->tail)
+			w->alive_ns = now;
+		w->tail = tail;
+		return 0;
+	}
+	w->tail = tail;
+	w->alive_ns = now;
+	ret = check_gone(w);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
 int ek_writer_commit(struct ek_writer *w, size_t length)
 {
 	struct ekr_slot *slot;
+	uint64_t now, tail;
 
 	if (w->gone || w->way != EK_BY_RING || !w->ring)
 		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to commit");
@@ -293,7 +363,7 @@ int ek_writer_commit(struct ek_writer *w, size_t length)
 	slot = next_slot(w);
 	slot->length = (uint32_t)length;
 	slot->sequence = w->sequence++;
-	slot->monotonic_ns = monotonic_ns();
+	slot->monotonic_ns = now = monotonic_ns();
 	slot->realtime_ns = realtime_ns();
 	w->head++;
 	/*
@@ -302,10 +372,11 @@ int ek_writer_commit(struct ek_writer *w, size_t length)
 	 */
 	atomic_store_explicit(&w->ring->head, w->head, memory_order_seq_cst);
 	if (is_shut(w))
-		return say_gone(w);
-	if (filled(w) == w->slots / 2)
+		return say_shut(w);
+	tail = taken(w);
+	if (w->head - tail == w->slots / 2)
 		ring_bell(w);
-	return 0;
+	return check_alive(w, tail, now);
 }
 
 static int submit_by_ring(struct ek_writer *w, const void *record, size_t length)
@@ -414,17 +485,14 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 {
 	uint64_t until =
 		monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
-	int ret;
+	int ret, lost;
 
 	if (w->gone || w->socket < 0)
 		return -EPIPE;
 	ret = send_sync(w, timeout_ms, until);
 	while (!ret) {
 		struct pollfd poll_fd = { .fd = w->socket, .events = POLLIN };
-		union {
-			struct ekr_sync sync;
-			struct ekr_refused refused;
-		} answer;
+		union answer answer;
 		ssize_t n;
 
 		ret = poll(&poll_fd, 1, left_ms(timeout_ms, until));
@@ -433,25 +501,22 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 			continue;
 		}
 		if (!ret)
-			return failed(w, ETIMEDOUT, "not everything is on the medium after %d ms",
-				      timeout_ms);
+			return failed(w, ETIMEDOUT, "not everything is on the medium yet");
 		ret = 0;
 		n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
-		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED) {
-			w->gone = true;
-			return failed(w, EPIPE, "%.*s", (int)sizeof(answer.refused.why),
-				      answer.refused.why);
-		}
+		if (is_refusal(&answer, n))
+			return say_last(w, &answer.refused);
 		if (n <= 0)
 			return say_gone(w);
+		take_late(w, &answer, n);
 		if (n != sizeof(answer.sync) || answer.sync.type != EKR_SYNC ||
 		    answer.sync.token != w->token)
 			continue;
-		if (answer.sync.error > 0)
-			return say_lost(w, answer.sync.error);
-		return 0;
+		lost = w->owed;
+		w->owed = 0;
+		return lost ? say_lost(w, lost) : 0;
 	}
 	return ret;
 }
@@ -469,7 +534,7 @@ int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 		int left = left_ms(timeout_ms, until), ret;
 
 		if (w->way == EK_BY_RING && (is_shut(w) || filled(w) < w->slots))
-			return is_shut(w) ? say_gone(w) : 0;
+			return is_shut(w) ? say_shut(w) : 0;
 		if (w->way == EK_BY_RING) {
 			ring_bell(w);
 			/* the recorder rings no bell of ours: that would cost it a call for each record */
@@ -483,8 +548,7 @@ int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 		if (ret > 0)
 			return 0;
 		if (!left_ms(timeout_ms, until))
-			return failed(w, ETIMEDOUT, "there was no room for a record within %d ms",
-				      timeout_ms);
+			return failed(w, ETIMEDOUT, "there is no room for a record yet");
 	}
 }
 
@@ -496,6 +560,16 @@ const struct ek_channel *ek_writer_channel(const struct ek_writer *w)
 uint64_t ek_writer_lost(const struct ek_writer *w)
 {
 	return w->lost;
+}
+
+bool client_in_order(struct ek_writer *w)
+{
+	struct pollfd poll_fd = { .fd = w->socket, .events = POLLIN };
+
+	/* it may still be taking what it was given; of one that was killed nothing more comes */
+	if (w->gone && !w->in_order && poll(&poll_fd, 1, LAST_WORDS_MS) > 0)
+		check_gone(w);
+	return w->in_order;
 }
 
 const char *ek_writer_error(const struct ek_writer *w)

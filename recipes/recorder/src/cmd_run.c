@@ -244,6 +244,7 @@ static int run(const char *dir)
 	ret = load_config(dir, &r.config, r.channels, &e);
 	if (ret < 0) {
 		log_error("%s", e.text);
+		listen_refuse(e.text);
 		return 2;
 	}
 	r.count = (unsigned int)ret;

@@ -2,7 +2,8 @@
 /*
  * ek-recorder write: what comes from standard input or a file becomes records of a
  * channel. What cannot wait is lost with a recorder that is behind (--no-wait);
- * else this waits for room, and so does whoever writes to it.
+ * else this waits for room, and so does whoever writes to it; also while the recorder
+ * is started anew. By ring a record may then be there twice: the one that met the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +13,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../common/units.h"
 #include "cli.h"
+#include "client.h"
+#include "clock.h"
 #include "commands.h"
 #include "ek_recorder.h"
 #include "wire.h"
+
+/* bytes that are read at once, if there are so many */
+#define READ_LEAST 65536u
+/* for somebody to listen again where the recorder was, and between two looks */
+#define REOPEN_PATIENCE (10 * NSEC_PER_SEC)
+#define REOPEN_PAUSE	(100 * NSEC_PER_MSEC)
 
 struct options {
 	const char *socket;
@@ -38,6 +48,7 @@ static const char help[] =
 	"  --no-wait      lose records when the recorder is behind instead of waiting\n"
 	"  --no-sync      end without waiting until all is on the medium\n"
 	"  --socket PATH  of the recorder (default " EKR_SOCKET ")\n\n"
+	"Waits while the recorder is restarted, but with --no-wait.\n"
 	"Status 1: it failed, or records were lost or left out; 2: wrong usage.\n";
 
 /* -1: go on; else the exit status */
@@ -88,25 +99,82 @@ static int parse(int argc, char **argv, struct options *o)
 	return -1;
 }
 
-/* 0: done or lost, both of which are counted by the library; 1: it is over */
-static int submit(struct ek_writer *w, const struct options *o, const void *record, size_t length)
-{
-	int ret = o->wait ? ek_writer_wait(w, -1) : 0;
+/* what is written to, and what became of it */
+struct writing {
+	const struct options *o;
+	struct ek_writer *w;
+	uint64_t lost;	   /* of writers before this one */
+	uint64_t too_long; /* lines */
+	size_t most;	   /* bytes of a record, when the channel was first opened */
+	bool gone; /* a recorder has gone other than in order, with what it had not written */
+};
 
-	if (!ret)
-		ret = ek_writer_submit(w, record, length);
-	if (!ret || ret == -EAGAIN)
-		return 0;
-	fprintf(stderr, "ek-recorder write: %s\n", ek_writer_error(w));
+static uint64_t lost(const struct writing *s)
+{
+	return s->lost + (s->w ? ek_writer_lost(s->w) : 0);
+}
+
+/*
+ * The recorder was stopped or has crashed, and is started again: whoever can wait does.
+ * Where nobody listens any more, not for long. 0, or a negative errno and the writer has
+ * the words.
+ */
+static int reopen(struct writing *s)
+{
+	const struct timespec pause = timespec_of(REOPEN_PAUSE);
+	const uint64_t until = monotonic_ns() + REOPEN_PATIENCE;
+	int ret;
+
+	s->gone |= !client_in_order(s->w);
+	s->lost += ek_writer_lost(s->w);
+	fprintf(stderr, "ek-recorder write: %s; waiting for it\n", ek_writer_error(s->w));
+	for (;;) {
+		ek_writer_close(s->w);
+		ret = ek_writer_open(&s->w, s->o->socket, s->o->channel, s->o->way);
+		if (!ret || !s->w)
+			return ret;
+		/* it listens, or systemd does for it, and it is not ready */
+		if (ret != -EPIPE && ret != -ETIMEDOUT && ret != -EAGAIN &&
+		    (ret != -ECONNREFUSED || monotonic_ns() > until))
+			return ret;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int say_failed(const struct writing *s)
+{
+	fprintf(stderr, "ek-recorder write: %s\n", s->w ? ek_writer_error(s->w) : "no memory");
 	return 1;
 }
 
-/* what is left in the buffer when the input ends is the last record */
-static int copy(struct ek_writer *w, const struct options *o, int fd, uint64_t *too_long)
+/* 0: done, lost or left out, which are counted; 1: it is over */
+static int submit(struct writing *s, const void *record, size_t length)
 {
-	size_t most = o->size ? (size_t)o->size : ek_writer_channel(w)->record_size;
-	unsigned char *buffer = malloc(most + 1);
-	size_t used = 0;
+	for (;;) {
+		int ret = s->o->wait ? ek_writer_wait(s->w, -1) : 0;
+
+		if (!ret)
+			ret = ek_writer_submit(s->w, record, length);
+		if (!ret || ret == -EAGAIN)
+			return 0;
+		/* the channel takes shorter ones since it was opened anew */
+		if (ret == -EMSGSIZE && !s->o->size) {
+			s->too_long++;
+			return 0;
+		}
+		if (ret != -EPIPE || !s->o->wait || reopen(s))
+			return say_failed(s);
+	}
+}
+
+/* what is left in the buffer when the input ends is the last record */
+static int copy(struct writing *s, int fd)
+{
+	const size_t most = s->o->size ? (size_t)s->o->size : s->most;
+	/* of a pipe at once what it has */
+	const size_t room = most + 1 > READ_LEAST ? most + 1 : READ_LEAST;
+	unsigned char *buffer = malloc(room);
+	size_t begin = 0, end = 0; /* of what is in it */
 	bool skipping = false;
 	int status = 0;
 
@@ -115,8 +183,12 @@ static int copy(struct ek_writer *w, const struct options *o, int fd, uint64_t *
 		return 1;
 	}
 	while (!status) {
-		ssize_t n = read(fd, buffer + used, most + 1 - used);
+		ssize_t n;
 
+		memmove(buffer, buffer + begin, end - begin);
+		end -= begin;
+		begin = 0;
+		n = read(fd, buffer + end, room - end);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
@@ -125,66 +197,69 @@ static int copy(struct ek_writer *w, const struct options *o, int fd, uint64_t *
 		}
 		if (n <= 0)
 			break;
-		used += (size_t)n;
-		while (!status && used) {
-			unsigned char *end = o->size ? NULL : memchr(buffer, '\n', used);
-			size_t length = end			? (size_t)(end - buffer) :
-					o->size && used >= most ? most :
-								  0;
-			size_t taken = end ? length + 1 : length;
+		end += (size_t)n;
+		while (!status && begin < end) {
+			const unsigned char *from = buffer + begin;
+			const size_t used = end - begin;
+			const unsigned char *feed = s->o->size ? NULL : memchr(from, '\n', used);
+			const size_t length = feed			 ? (size_t)(feed - from) :
+					      s->o->size && used >= most ? most :
+									   0;
 
-			if (!taken && used <= most && !skipping)
+			if (!feed && !length && used <= most && !skipping)
 				break;
-			if (!taken) {
+			if (!feed && !length) {
 				/* longer than a record, and its end is still to come */
-				*too_long += !skipping;
+				s->too_long += !skipping;
 				skipping = true;
-				used = 0;
+				begin = end;
 				break;
 			}
-			if (!skipping)
-				status = submit(w, o, buffer, length);
+			if (!skipping && length > most)
+				s->too_long++;
+			else if (!skipping)
+				status = submit(s, from, length);
 			skipping = false;
-			used -= taken;
-			memmove(buffer, buffer + taken, used);
+			begin += length + (feed ? 1 : 0);
 		}
 	}
-	if (!status && used && !skipping)
-		status = submit(w, o, buffer, used);
+	if (!status && begin < end && !skipping)
+		status = submit(s, buffer + begin, end - begin);
 	free(buffer);
 	return status;
 }
 
-static int run(struct ek_writer *w, const struct options *o, int fd)
+static int run(struct writing *s, int fd)
 {
-	uint64_t too_long = 0;
 	int status;
 
-	if (o->size > ek_writer_channel(w)->record_size) {
-		fprintf(stderr, "ek-recorder write: channel %s takes records of at most %u bytes\n",
-			o->channel, ek_writer_channel(w)->record_size);
+	s->most = ek_writer_channel(s->w)->record_size;
+	if (s->o->size > s->most) {
+		fprintf(stderr,
+			"ek-recorder write: channel %s takes records of at most %zu bytes\n",
+			s->o->channel, s->most);
 		return 1;
 	}
-	status = copy(w, o, fd, &too_long);
-	if (!status && o->sync && ek_writer_sync(w, -1)) {
-		fprintf(stderr, "ek-recorder write: %s\n", ek_writer_error(w));
-		status = 1;
-	}
-	if (too_long)
+	status = copy(s, fd);
+	if (!status && s->o->sync && ek_writer_sync(s->w, -1))
+		status = say_failed(s);
+	if (s->too_long)
 		fprintf(stderr,
 			"ek-recorder write: %" PRIu64
-			" lines were longer than %u bytes and left out\n",
-			too_long, ek_writer_channel(w)->record_size);
-	if (ek_writer_lost(w))
-		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n",
-			ek_writer_lost(w));
-	return status || too_long || ek_writer_lost(w) ? 1 : 0;
+			" lines were longer than %zu bytes and left out\n",
+			s->too_long, s->most);
+	if (lost(s))
+		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n", lost(s));
+	if (s->gone)
+		fputs("ek-recorder write: what the recorder had not written when it went is lost; a gap tells where\n",
+		      stderr);
+	return status || s->too_long || s->gone || lost(s) ? 1 : 0;
 }
 
 int cmd_write(int argc, char **argv)
 {
 	struct options o;
-	struct ek_writer *w;
+	struct writing s = { .o = &o };
 	int status = parse(argc, argv, &o), fd = STDIN_FILENO;
 
 	if (status >= 0)
@@ -195,12 +270,10 @@ int cmd_write(int argc, char **argv)
 		fprintf(stderr, "ek-recorder write: opening %s: %s\n", o.file, strerror(errno));
 		return 1;
 	}
-	if (ek_writer_open(&w, o.socket, o.channel, o.way)) {
-		fprintf(stderr, "ek-recorder write: %s\n", w ? ek_writer_error(w) : "no memory");
-		status = 1;
-	} else {
-		status = run(w, &o, fd);
-	}
-	ek_writer_close(w);
+	if (ek_writer_open(&s.w, o.socket, o.channel, o.way))
+		status = say_failed(&s);
+	else
+		status = run(&s, fd);
+	ek_writer_close(s.w);
 	return status;
 }

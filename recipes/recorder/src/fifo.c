@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include "log.h"
 
 #define RETRY (10 * NSEC_PER_SEC)
+/* between two messages of lines that are too long */
+#define QUIET (60 * NSEC_PER_SEC)
 /* reads before it is another's turn */
 #define FAIR 8
 
@@ -48,6 +51,19 @@ static void add(struct fifo *f, const unsigned char *from, size_t n)
 	f->used += n;
 }
 
+/* not each: a writer that knows no better has thousands a second, and the journal is on flash too */
+static void say_too_long(struct fifo *f)
+{
+	uint64_t now = monotonic_ns();
+
+	if (now < f->quiet_until_ns)
+		return;
+	f->quiet_until_ns = now + QUIET;
+	log_warning("channel %s: a line of %s is longer than %zu bytes; it is lost",
+		    f->channel->config.name, f->channel->config.fifo,
+		    (size_t)f->channel->config.record_size);
+}
+
 static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
 {
 	while (left) {
@@ -55,9 +71,7 @@ static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
 		size_t n = end ? (size_t)(end - from) : left;
 
 		if (!f->skipping && n > f->channel->config.record_size - f->used) {
-			log_warning("channel %s: a line of %s is longer than %zu bytes; it is lost",
-				    f->channel->config.name, f->channel->config.fifo,
-				    (size_t)f->channel->config.record_size);
+			say_too_long(f);
 			intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
 			f->skipping = true;
 			f->used = 0;
@@ -104,20 +118,24 @@ static void take_end(struct fifo *f)
 	intake_tell(&f->channel->intake);
 }
 
-/* 1: there may be more, 0: all writers have closed it, -EAGAIN: nothing for now */
-static int read_some(struct fifo *f)
+/* At most @most bytes: how many, 0: all writers have closed it, -EAGAIN: nothing for now */
+static ssize_t read_some(struct fifo *f, size_t most)
 {
-	ssize_t n = read(f->fd, f->ingest->message, f->ingest->message_size);
+	ssize_t n;
 
+	do {
+		n = read(f->fd, f->ingest->message,
+			 most < f->ingest->message_size ? most : f->ingest->message_size);
+	} while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return errno == EINTR ? 1 : -EAGAIN;
+		return -EAGAIN;
 	if (!n)
 		return 0;
 	if (f->channel->config.fifo_lines)
 		take_lines(f, f->ingest->message, (size_t)n);
 	else
 		take_fixed(f, f->ingest->message, (size_t)n);
-	return 1;
+	return n;
 }
 
 static int open_fifo(const struct fifo *f)
@@ -179,11 +197,11 @@ static void reopen(struct fifo *f)
 static void on_fifo(struct handler *h, uint32_t events)
 {
 	struct fifo *f = (struct fifo *)h;
-	int ret = 1;
+	ssize_t ret = 1;
 
 	(void)events;
-	for (int i = 0; i < FAIR && ret == 1; i++)
-		ret = read_some(f);
+	for (int i = 0; i < FAIR && ret > 0; i++)
+		ret = read_some(f, SIZE_MAX);
 	if (!ret) {
 		take_end(f);
 		reopen(f);
@@ -193,11 +211,18 @@ static void on_fifo(struct handler *h, uint32_t events)
 
 void fifo_end(struct fifo *f)
 {
-	int ret = 1;
+	int left = 0;
 
 	if (f->fd >= 0) {
-		while (ret == 1)
-			ret = read_some(f);
+		/* what is in it now: its writers may go on for ever */
+		ioctl(f->fd, FIONREAD, &left);
+		while (left > 0) {
+			ssize_t n = read_some(f, (size_t)left);
+
+			if (n <= 0)
+				break;
+			left -= (int)n;
+		}
 		take_end(f);
 		ingest_wake(f->ingest, f->channel);
 		ingest_unwatch(f->ingest, f->fd);

@@ -22,6 +22,8 @@
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
 #define GAP_WAITS (20 * NSEC_PER_MSEC)
+/* without descriptors or memory for one more connection */
+#define DEAF NSEC_PER_SEC
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
@@ -57,8 +59,14 @@ static void on_listener(struct handler *h, uint32_t events)
 	struct session *s;
 
 	(void)events;
-	if (fd < 0)
+	if (fd < 0) {
+		/* it waits, and would be told again at once and for ever */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			ingest_change(in, in->listener, h, 0);
+			in->deaf_until_ns = monotonic_ns() + DEAF;
+		}
 		return;
+	}
 	/* a session that is one too many is told when it says what it wants */
 	if (in->session_count >= SESSIONS_MAX + SESSIONS_REFUSED) {
 		close(fd);
@@ -136,6 +144,10 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 {
 	uint64_t until = now + IDLE;
 
+	if (in->deaf_until_ns && now >= in->deaf_until_ns) {
+		ingest_change(in, in->listener, &in->on_listener, EPOLLIN);
+		in->deaf_until_ns = 0;
+	}
 	for (unsigned int i = 0; i < in->count; i++) {
 		struct channel *c = &in->channels[i];
 

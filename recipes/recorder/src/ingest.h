@@ -37,6 +37,7 @@ struct ingest {
 	int listener;			/* the caller's */
 	int done_fd;			/* eventfd: something became durable, a channel was tried, or stop */
 	struct handler on_listener, on_done;
+	uint64_t deaf_until_ns;		/* monotonic, no connection is taken before; 0: they are */
 	struct session *sessions;	/* all connections, dead ones until the end of a turn */
 	unsigned int session_count;
 	struct fifo *fifos;		/* one for each channel */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
+
+#include "wire.h"
 
 static int take_inherited(int count, struct error *e)
 {
@@ -89,4 +92,30 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 	close(fd);
 	unlink(config->socket);
 	return ret;
+}
+
+void listen_refuse(const char *why)
+{
+	struct ekr_refused refused = { .type = EKR_REFUSED, .error = EINVAL };
+	int fd;
+
+	if (sd_listen_fds(0) != 1)
+		return;
+	fcntl(SD_LISTEN_FDS_START, F_SETFL, fcntl(SD_LISTEN_FDS_START, F_GETFL) | O_NONBLOCK);
+	snprintf(refused.why, sizeof(refused.why), "there is no recorder: %s", why);
+	/* bounded: they may come again at once */
+	for (int i = 0; i < SOMAXCONN; i++) {
+		char byte;
+
+		fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0)
+			return;
+		/* with messages unread the connection would be reset, and these words with
+     * it */
+		shutdown(fd, SHUT_RD);
+		while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
+			;
+		send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(fd);
+	}
 }

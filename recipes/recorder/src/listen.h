@@ -14,4 +14,10 @@
  */
 int listen_open(const struct recorder_config *config, bool *own, struct error *e);
 
+/*
+ * Tells those who wait at systemd's socket why there is no recorder: for one that waits
+ * systemd would start it again, at once and for ever.
+ */
+void listen_refuse(const char *why);
+
 #endif

@@ -62,8 +62,16 @@ void ring_close(struct ring *r)
 {
 	if (r->map && r->map != MAP_FAILED)
 		munmap(r->map, r->size);
-	if (r->memfd >= 0)
+	if (r->memfd >= 0) {
+		/*
+     * A writer may keep it: then its pages are given back, for they are counted
+     * as the recorder's. But for the first, by which it sees that the ring is
+     * shut.
+     */
+		fallocate(r->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, EKR_RING_DATA,
+			  (off_t)(r->size - EKR_RING_DATA));
 		close(r->memfd);
+	}
 	if (r->eventfd >= 0)
 		close(r->eventfd);
 	*r = (struct ring){ .memfd = -1, .eventfd = -1 };
@@ -103,5 +111,8 @@ bool ring_empty(const struct ring *r)
 
 void ring_shut(struct ring *r, uint32_t code)
 {
-	atomic_store_explicit(&r->map->closed, code, memory_order_release);
+	atomic_store_explicit(&r->map->closed, code, memory_order_relaxed);
+	/* before the look at `head` that follows: see the end of ek_writer_commit()
+   */
+	atomic_thread_fence(memory_order_seq_cst);
 }

@@ -37,7 +37,10 @@ void ring_close(struct ring *r);
 int ring_peek(struct ring *r, struct record *record);
 void ring_advance(struct ring *r);
 bool ring_empty(const struct ring *r);
-/* The recorder takes no more; @code is what the writer will see. */
+/*
+ * The recorder takes no more; @code is what the writer will see. A record that is
+ * submitted is there to be peeked at after this, or its writer sees @code.
+ */
 void ring_shut(struct ring *r, uint32_t code);
 
 #endif

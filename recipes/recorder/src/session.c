@@ -93,6 +93,8 @@ static void discard(int fd)
 
 static void hang_up(struct session *s)
 {
+	/* nothing comes after what is discarded */
+	shutdown(s->socket, SHUT_RD);
 	discard(s->socket);
 	ingest_unwatch(s->ingest, s->socket);
 	close(s->socket);
@@ -141,6 +143,11 @@ void session_end(struct session *s, uint32_t code)
 		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
+	if (code == ESHUTDOWN && s->channel &&
+	    atomic_load(&s->channel->intake.overrun) == s->overrun)
+		send_refusal(s, ESHUTDOWN,
+			     "channel %s: the recorder was stopped, with all that was submitted",
+			     s->channel->config.name);
 	hang_up(s);
 }
 
@@ -214,13 +221,13 @@ static int send_opened(struct session *s, const struct channel *c)
 
 static void on_bell(struct handler *h, uint32_t events)
 {
-	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
-	uint64_t count;
-
+	(void)h;
 	(void)events;
-	/* the turn that follows looks into the ring */
-	if (s->socket >= 0)
-		(void)!read(s->ring.eventfd, &count, sizeof(count));
+	/*
+   * The turn that follows looks into the ring. The bell is told by its edge and
+   * never read: its writer has the same open file, could make it block and
+   * empty it first.
+   */
 }
 
 static int open_ring(struct session *s, const struct channel *c, struct error *e)
@@ -230,7 +237,7 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 
 	if (ret)
 		return ret;
-	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN);
+	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 	if (ret) {
 		ring_close(&s->ring);
 		return set_errno(e, -ret, "watching a ring");
@@ -441,7 +448,11 @@ static void on_socket(struct handler *h, uint32_t events)
 
 void session_drain(struct session *s)
 {
-	/* bounded: its writer may go on for ever */
+	/* what is sent from here on fails with its writer: all that was sent before
+   * is taken */
+	shutdown(s->socket, SHUT_RD);
+	if (s->channel)
+		s->overrun = atomic_load(&s->channel->intake.overrun);
 	for (int i = 0; i < DRAIN && s->socket >= 0; i++)
 		if (receive(s) != 1)
 			break;
@@ -517,7 +528,8 @@ struct session *session_open(struct ingest *in, int socket)
 	s->on_bell.on_event = on_bell;
 	s->ingest = in;
 	s->socket = socket;
-	s->pid = peer.pid;
+	/* of another namespace: it is there, but has no number here */
+	s->pid = peer.pid > 0 ? peer.pid : -1;
 	s->since_ns = monotonic_ns();
 	s->ring.memfd = s->ring.eventfd = -1;
 	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {

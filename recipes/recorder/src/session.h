@@ -26,7 +26,7 @@ struct session {
 	bool leaving;			/* its writer has gone; what is in the ring waits for room */
 	struct ring ring;
 	uint64_t first;			/* sequence that its writer began with */
-	pid_t pid;
+	pid_t pid;			/* -1: not known here */
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* the channel that it wants has not been tried yet; NULL: none */
 	struct channel *wants;
@@ -37,6 +37,7 @@ struct session {
 	uint64_t sync_next;		/* sequence that its writer will go on with, as it says */
 	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
 	struct session_losses before;	/* when it was last told */
+	uint64_t overrun;		/* likewise lost, when the recorder began to stop */
 };
 
 /* Takes over a connected socket. NULL: no memory; then it is closed. */

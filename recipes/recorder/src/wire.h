@@ -11,7 +11,8 @@
  * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd.
  * The ring has fixed slots, one producer and one consumer. The recorder looks
  * into it by itself at least four times in a durability window; the writer
- * writes to the eventfd only when its record makes the ring half full.
+ * writes to the eventfd only when its record makes the ring half full. Nobody reads
+ * that: its edge is enough, and the writer could make a read block.
  *
  * The recorder believes nothing that it reads from the socket or the ring.
  */
@@ -53,7 +54,7 @@ struct ekr_opened {
 
 struct ekr_refused {
 	uint32_t type;			/* EKR_REFUSED */
-	int32_t error;			/* errno: ENOENT no such channel, EBUSY has a writer, EPROTO, ENOSPC, EROFS, EIO */
+	int32_t error;			/* errno: ENOENT no such channel, EBUSY has a writer, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
 	char why[240];			/* one sentence, names the channel (and the writer's process) */
 };
 

@@ -117,6 +117,33 @@ def test_a_ring_that_cannot_be(pair: Board, head: int) -> None:
     assert pair.gaps("arm") == [(WRITER, 0)]
 
 
+def put(writer: RawWriter, slot: int, payload: bytes) -> None:
+    """As the library does, but for the bell."""
+    at = 4096 + slot % writer.slots * writer.stride
+    head = struct.pack("<2I2Qq", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0)
+    writer.ring[at : at + 32 + len(payload)] = head + payload
+    writer.ring[64:72] = struct.pack("<Q", slot + 1)
+
+
+def test_a_bell_that_could_block(pair: Board) -> None:
+    """The writer has the same open file: who reads it may find that it blocks, and that it is empty by then."""
+    waited = []
+    with pair.writer("arm", way=2) as writer:
+        os.set_blocking(writer.bell, True)
+        for slot in range(15):
+            # the recorder looks each 25 ms by itself
+            time.sleep(0.03)
+            put(writer, slot, b"x")
+            began = time.monotonic()
+            os.write(writer.bell, struct.pack("<Q", 1))
+            while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
+                time.sleep(0.0005)
+            waited.append(time.monotonic() - began)
+        os.set_blocking(writer.bell, False)
+        assert os.read(writer.bell, 8) == struct.pack("<Q", 15), "nobody but the writer may read it"
+    assert sorted(waited)[7] < 0.008, "each is heard"
+
+
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         # a slot that is begun, and one that is submitted before it
@@ -303,6 +330,56 @@ def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
     assert "window = soon: not a time with a unit" in board.log.read_text()
     assert board.wait_state("arm", "failed")["reason"].endswith("such as 5ms, 2s or 7d")
     board.stop()
+
+
+def test_a_name_that_is_no_text_leaves_the_statistics_as_they_are(board: Board) -> None:
+    board.channel("leg")
+    Path(os.fsdecode(os.fsencode(board.conf / "channels.d") + b"/x\xe9.conf")).write_text("record_size = 1\n")
+    board.start()
+    assert board.wait_state("leg", "recording")["reason"] == ""
+    assert board.stats("x\xe9")["state"] == "failed"
+    board.stop()
+
+
+def test_more_connections_than_descriptors(board: Board) -> None:
+    """It does not turn round and round over one that it cannot take; those that it has go on."""
+    board.channel("arm")
+    board.start("bash", "-c", 'ulimit -n 40; exec "$@"', "bash")
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    assert board.process
+    stat = Path(f"/proc/{board.process.pid}/stat")
+
+    def cpu_s() -> float:
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    with board.writer("arm") as writer, contextlib.ExitStack() as stack:
+        many = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(50)]
+        for s in many:
+            s.connect(str(board.socket))
+        time.sleep(0.5)
+        before = cpu_s()
+        time.sleep(1)
+        assert cpu_s() - before < 0.05
+        writer.submit(b"x")
+        assert writer.sync() == 0
+    # and when there is room again, it takes them
+    wait_for(lambda: opened(board, "arm")).close()
+    board.stop()
+    assert board.payloads("arm") == [b"x"]
+
+
+def test_a_writer_of_another_pid_namespace_is_the_only_one_too(board: Board) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a PID namespace needs root")
+    board.channel("arm")
+    board.start("unshare", "--pid", "--fork", "--kill-child", ready=False)
+    with wait_for(lambda: opened(board, "arm")) as writer:
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused
+        assert refused[0] == errno.EBUSY
+        writer.submit(b"x")
+        assert writer.sync() == 0
 
 
 def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:

@@ -7,13 +7,14 @@ import array
 import errno
 import mmap
 import os
+import signal
 import socket
 import struct
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -210,6 +211,27 @@ def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
             writer.sync(timeout=0)
 
 
+def test_a_sync_without_end_is_ended_by_a_signal(recorder: FakeRecorder) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    recorder.answers = False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Writer("front", socket=recorder.path) as writer:
+            begin = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(KeyboardInterrupt):
+                writer.sync()
+            assert time.monotonic() - begin < 10
+            # it is as before
+            recorder.answers = True
+            assert writer.submit(b"x")
+            writer.sync()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def submit_for_a_while(writer: Writer) -> None:
     for _ in range(100):
         writer.submit(b"x")
@@ -223,6 +245,56 @@ def test_a_recorder_that_goes_is_told(recorder: FakeRecorder) -> None:
             submit_for_a_while(writer)
         with pytest.raises(RecorderGone):
             writer.sync(timeout=1)
+
+
+def test_a_recorder_that_was_killed_is_found_out_by_ring_too(recorder: FakeRecorder) -> None:
+    """It shuts no ring. Within half a window, and not when the ring is full, which may take minutes."""
+    given = 0
+
+    def submit(writer: Writer) -> None:
+        nonlocal given
+        while given < SLOTS:
+            given += writer.submit(b"x")
+            time.sleep(0.04)
+
+    with Writer("front", way="ring", socket=recorder.path) as writer:
+        assert writer.submit(b"x")
+        recorder.drain()
+        recorder.hang_up()
+        with pytest.raises(RecorderGone):
+            submit(writer)
+        assert given <= 3
+        with pytest.raises(RecorderGone):
+            writer.submit(b"x")
+
+
+def test_a_recorder_that_takes_nothing_for_a_while_is_still_there(recorder: FakeRecorder) -> None:
+    with Writer("front", way="ring", socket=recorder.path) as writer:
+        for _ in range(SLOTS):
+            assert writer.submit(b"x")
+            time.sleep(0.04)
+        writer.sync(timeout=10)
+        assert len(recorder.records) == SLOTS
+
+
+@pytest.mark.parametrize("between", [lambda w: None, lambda w: [w.submit(b"x") for _ in range(SLOTS + 1)]])
+def test_a_sync_that_was_given_up_does_not_hide_what_was_lost(
+    recorder: FakeRecorder, between: Callable[[Writer], object]
+) -> None:
+    """The recorder tells of a loss once, in the answer to a sync; the next one finds it."""
+    recorder.answers = False
+    with Writer("front", way="ring", socket=recorder.path) as writer:
+        with pytest.raises(SyncTimeout):
+            writer.sync(timeout=0.05)
+        assert recorder.connection
+        recorder.connection.send(struct.pack("<IiQQ", SYNC, errno.ENOBUFS, 1, 100))
+        recorder.answers = True
+        # a full ring looks at what the recorder has said
+        between(writer)
+        with pytest.raises(RecorderError, match="records were lost") as e:
+            writer.sync(timeout=10)
+        assert e.value.errno == errno.ENOBUFS
+        writer.sync(timeout=10)
 
 
 def test_no_recorder_is_not_taken_for_no_channel(tmp_path: Path) -> None:

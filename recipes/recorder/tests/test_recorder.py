@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import select
 import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +173,162 @@ def test_a_stop_takes_what_was_submitted(board: Board) -> None:
         ring_writer.stdin.close()
         assert ring_writer.wait(10) == 1
         assert ring_writer.stderr
-        assert b"the recorder has gone" in ring_writer.stderr.read()
+        assert b"the recorder was stopped, with all that was submitted" in ring_writer.stderr.read()
     assert board.payloads("arm") == [b"arm"]
     assert board.payloads("leg") == [b"leg"]
     board.start()
     board.stop()
     assert board.gaps("arm") == board.gaps("leg") == []
+
+
+def test_a_stop_loses_nothing_of_a_writer_that_goes_on(board: Board) -> None:
+    """What send() took is recorded; what comes too late fails with who sends it."""
+    board.channel("arm", record_size="16", buffer="64MiB")
+
+    def submit(writer: RawWriter) -> None:
+        while True:
+            writer.submit(b"%d" % writer.sequence)
+
+    for _ in range(5):
+        board.start()
+        board.wait_state("arm", "recording")
+        with board.writer("arm") as writer:
+            first = writer.sequence
+            end = threading.Timer(0.1, board.stop)
+            end.start()
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                submit(writer)
+            end.join()
+            # the one that failed has a number, and no place
+            assert board.records("arm")[-1].sequence + 2 == writer.sequence > first + 100
+    assert board.gaps("arm") == []
+
+
+@pytest.fixture
+def tool(board: Board) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """ek-recorder write arm, beside the test."""
+    tools: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str) -> subprocess.Popen[bytes]:
+        tools.append(
+            subprocess.Popen(
+                [RECORDER, "write", *options, "--socket", str(board.socket), "arm"],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        )
+        return tools[-1]
+
+    yield start
+    for process in tools:
+        process.kill()
+        process.communicate()
+
+
+def give(process: subprocess.Popen[bytes], lines: bytes) -> None:
+    assert process.stdin
+    process.stdin.write(lines)
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_the_tool_waits_for_a_recorder_that_is_restarted(
+    board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
+) -> None:
+    board.channel("arm")
+    board.start()
+    writer = tool(*way)
+    give(writer, b"one\n")
+    wait_for(lambda: board.stats("arm")["durable"] == 1)
+    board.stop()
+    give(writer, b"two\nthree\n")
+    time.sleep(0.3)
+    assert writer.poll() is None
+    board.start()
+    _, said = writer.communicate(timeout=20)
+    assert (writer.returncode, said) == (
+        0,
+        b"ek-recorder write: channel arm: the recorder was stopped, with all that was submitted; waiting for it\n",
+    )
+    board.stop()
+    assert board.payloads("arm") == [b"one", b"two", b"three"]
+    assert board.gaps("arm") == []
+
+
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_the_tool_says_that_a_recorder_was_killed(
+    board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
+) -> None:
+    board.channel("arm")
+    board.start()
+    writer = tool(*way)
+    give(writer, b"one\n")
+    wait_for(lambda: board.stats("arm")["durable"] == 1)
+    board.kill()
+    board.start()
+    give(writer, b"two\n")
+    _, said = writer.communicate(timeout=20)
+    assert writer.returncode == 1
+    assert said.decode().splitlines() == [
+        "ek-recorder write: the recorder has gone, or has closed the channel; open it anew; waiting for it",
+        "ek-recorder write: what the recorder had not written when it went is lost; a gap tells where",
+    ]
+    # who does not wait for room does not wait for a start either
+    unwilling = tool("--no-wait", *way)
+    give(unwilling, b"three\n")
+    wait_for(lambda: board.stats("arm")["durable"] == 2)
+    board.stop()
+    give(unwilling, b"four\n")
+    assert unwilling.wait(20) == 1
+    assert board.payloads("arm") == [b"one", b"two", b"three"]
+    assert board.gaps("arm") == [(RESTART, 0)]
+
+
+def test_the_tool_does_not_wait_for_ever_where_nobody_listens(
+    board: Board, tool: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    board.channel("arm")
+    board.start()
+    writer = tool()
+    give(writer, b"one\n")
+    wait_for(lambda: board.stats("arm")["durable"] == 1)
+    board.stop()
+    began = time.monotonic()
+    give(writer, b"two\n")
+    assert writer.wait(30) == 1
+    assert 9 < time.monotonic() - began < 20
+    assert writer.stderr
+    assert b"connecting to the recorder at" in writer.stderr.read()
+
+
+def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo), record_size="10")
+    board.channel("leg")
+    board.start()
+    wait_for(fifo.is_fifo)
+    board.write("leg", b"x\n")
+    with subprocess.Popen(["sh", "-c", 'exec yes > "$1"', "sh", str(fifo)]) as endless:
+        try:
+            wait_for(lambda: board.stats("arm")["durable"] > 1000)
+            assert board.stop() < 3
+        finally:
+            endless.kill()
+    board.start()
+    board.stop()
+    assert board.payloads("leg") == [b"x"]
+    assert board.gaps("leg") == []
+
+
+def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo), record_size="10")
+    board.start()
+    wait_for(fifo.is_fifo)
+    fifo.write_bytes((b"x" * 11 + b"\n") * 1000)
+    wait_for(lambda: board.stats("arm")["lost"]["writer"] == 1000)
+    board.stop()
+    assert board.log.read_text().count("is longer than 10 bytes; it is lost") == 1
 
 
 def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> None:
@@ -223,6 +377,37 @@ def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
     # systemd's socket stays
     assert board.socket.exists()
     assert board.payloads("arm") == [b"x"]
+
+
+def test_who_waits_at_systemds_socket_is_told_that_the_configuration_is_none(board: Board) -> None:
+    """Else systemd starts it again for them, and again."""
+    board.configure(nonsense="1")
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent,
+    ):
+        listener.bind(str(board.socket))
+        listener.listen()
+        early.connect(str(board.socket))
+        early.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+        silent.connect(str(board.socket))
+        fd, run = listener.fileno(), [RECORDER, "run", "--config", str(board.conf)]
+        out = subprocess.run(
+            ["bash", "-c", f'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&{fd}', "bash", *run],
+            pass_fds=(fd,),
+            capture_output=True,
+            check=False,
+        )
+        assert out.returncode == 2
+        for client in (early, silent):
+            client.settimeout(5)
+            kind, code, why = struct.unpack("<Ii240s", client.recv(4096))
+            assert (kind, code) == (3, errno.EINVAL)
+            assert b"there is no recorder: " in why
+            assert b"nonsense = 1: no such key" in why
+            assert client.recv(4096) == b""
+        assert select.select([listener], [], [], 0)[0] == []
 
 
 def test_status(board: Board) -> None:

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "clock.h"
 #include "ring.h"
 
 #define SIZE 100u
@@ -133,6 +137,88 @@ static void noise(void **state)
 	ring_close(&r);
 }
 
+static void a_writer_that_keeps_it_keeps_a_page(void **state)
+{
+	struct error e;
+	struct ring r;
+	struct stat st;
+	int kept;
+
+	(void)state;
+	assert_int_equal(ring_open(&r, SIZE, 1024, &e), 0);
+	kept = dup(r.memfd);
+	memset(r.map, 1, r.size);
+	ring_shut(&r, EPIPE);
+	ring_close(&r);
+	assert_int_equal(fstat(kept, &st), 0);
+	assert_int_equal(st.st_blocks * 512, sysconf(_SC_PAGESIZE));
+	/* and in that, why the recorder takes no more */
+	assert_int_equal(pread(kept, &e.code, sizeof(e.code), offsetof(struct ekr_ring, closed)),
+			 sizeof(e.code));
+	assert_int_equal(e.code, EPIPE);
+	close(kept);
+}
+
+/* the rounds of both threads begin together */
+struct race {
+	struct ring ring;
+	_Atomic unsigned int round[2];
+	bool told; /* the writer saw that the ring is shut */
+	bool over;
+};
+
+static void meet(struct race *race, unsigned int who, unsigned int round)
+{
+	atomic_store(&race->round[who], round);
+	for (unsigned int i = 1; atomic_load(&race->round[!who]) < round; i++)
+		if (i % 4096 == 0)
+			sched_yield();
+}
+
+/* as the end of ek_writer_commit() */
+static void *write_last(void *arg)
+{
+	struct race *race = arg;
+	struct ekr_ring *map = race->ring.map;
+
+	for (unsigned int i = 0; !race->over; i++) {
+		meet(race, 0, 2 * i + 1);
+		atomic_store_explicit(&map->head, 1, memory_order_seq_cst);
+		race->told = atomic_load_explicit(&map->closed, memory_order_seq_cst) != 0;
+		meet(race, 0, 2 * i + 2);
+	}
+	return NULL;
+}
+
+/* on one CPU nothing is at the same time, and this cannot fail */
+static void the_last_record_is_seen_or_its_writer_told(void **state)
+{
+	struct race race = { 0 };
+	uint64_t until = monotonic_ns() + 300 * NSEC_PER_MSEC;
+	unsigned int unseen = 0;
+	pthread_t writer;
+	struct error e;
+
+	(void)state;
+	assert_int_equal(ring_open(&race.ring, SIZE, 16, &e), 0);
+	assert_int_equal(pthread_create(&writer, NULL, write_last, &race), 0);
+	for (unsigned int i = 0; !race.over; i++) {
+		bool seen;
+
+		atomic_store(&race.ring.map->head, 0);
+		atomic_store(&race.ring.map->closed, 0);
+		meet(&race, 1, 2 * i + 1);
+		ring_shut(&race.ring, ESHUTDOWN);
+		seen = !ring_empty(&race.ring);
+		race.over = monotonic_ns() > until;
+		meet(&race, 1, 2 * i + 2);
+		unseen += !seen && !race.told;
+	}
+	pthread_join(writer, NULL);
+	assert_int_equal(unseen, 0);
+	ring_close(&race.ring);
+}
+
 static void slots_hold_the_time(void **state)
 {
 	(void)state;
@@ -151,6 +237,8 @@ int main(void)
 		cmocka_unit_test(the_writer_cannot_cut_it),
 		cmocka_unit_test(what_cannot_be_is_told),
 		cmocka_unit_test(noise),
+		cmocka_unit_test(a_writer_that_keeps_it_keeps_a_page),
+		cmocka_unit_test(the_last_record_is_seen_or_its_writer_told),
 		cmocka_unit_test(slots_hold_the_time),
 	};
 

@@ -24,7 +24,7 @@ class RecordTooLarge(RecorderError):
 
 
 class RecorderGone(RecorderError):
-    """The recorder is not there, has gone, or has closed the channel (a full or failing medium)."""
+    """The recorder is not there, has gone, or has closed the connection; open anew."""
 
 
 class SyncTimeout(RecorderError, TimeoutError):

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from errno import EAGAIN, ENOMEM
+from errno import EAGAIN, ENOMEM, ETIMEDOUT
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from .errors import error
 
 _WAYS = {"socket": 1, "ring": 2}
+# the longest time in the library, in which Python takes no signal
+_PIECE_S = 0.5
 
 
 class _CChannel(ctypes.Structure):
@@ -60,9 +65,9 @@ def _library() -> ctypes.CDLL:
     return lib
 
 
-def _milliseconds(timeout: float | None) -> int:
+def _milliseconds(timeout: float) -> int:
     # rounded up: a short timeout is not none
-    return -1 if timeout is None else min(max(0, -int(-timeout * 1000 // 1)), 2**31 - 1)
+    return max(0, -int(-timeout * 1000 // 1))
 
 
 class Writer:
@@ -128,19 +133,27 @@ class Writer:
             self._check(result)
         return True
 
+    def _wait_for(self, call: Callable[[ctypes.c_void_p, int], int], timeout: float | None) -> None:
+        """In pieces: between them Python takes signals, and Ctrl-C ends it also where a medium hangs."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        with self._lock:
+            while True:
+                result = call(self._open(), _milliseconds(min(_PIECE_S, until - time.monotonic())))
+                if result != -ETIMEDOUT or time.monotonic() >= until:
+                    break
+            self._check(result)
+
     def sync(self, timeout: float | None = None) -> None:
         """Wait until all that was submitted is on the medium, at most so many seconds.
 
         Raises SyncTimeout; RecorderError with errno ENOBUFS or EIO: it is, but for records that were lost since
         the last time, because there was no room for them or because the medium did not take them.
         """
-        with self._lock:
-            self._check(self._lib.ek_writer_sync(self._open(), _milliseconds(timeout)))
+        self._wait_for(self._lib.ek_writer_sync, timeout)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the next record will find a place, at most so many seconds. Raises SyncTimeout."""
-        with self._lock:
-            self._check(self._lib.ek_writer_wait(self._open(), _milliseconds(timeout)))
+        self._wait_for(self._lib.ek_writer_wait, timeout)
 
     def close(self) -> None:
         """Let the channel go; once more does no harm."""
