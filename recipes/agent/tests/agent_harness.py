@@ -482,7 +482,7 @@ class Harness:
     async def apps(self) -> dict[str, dict[str, Any]]:
         return {app["name"]: app for app in await self.call("ListApps")}
 
-    async def until(self, condition: Any, seconds: float = 5.0) -> Any:
+    async def until(self, condition: Any, seconds: float = 20.0) -> Any:
         """Wait for the coroutine function CONDITION to return something true."""
         for _ in range(int(seconds / 0.05)):
             if result := await condition():
