@@ -172,6 +172,17 @@ def flusher_off() -> Iterator[None]:
 # --- programs -------------------------------------------------------------------------------
 
 
+def at_work(process: subprocess.Popen[str]) -> None:
+    """Wait until it is past its beginning: it then ends at SIGTERM with a report. What has ended is left to report()."""
+    end = time.monotonic() + PATIENCE_S
+    while process.poll() is None and time.monotonic() < end:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        caught = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:"))
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 def report(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
     """The JSON object that it ends with. Raises BoardError with what it said instead."""
     out, error = process.communicate()
@@ -240,6 +251,8 @@ class Bench:
             running = [
                 (w, stack.enter_context(started(self._disturb, "--json", w, self._at / w))) for w in what
             ]
+            for _, process in running:
+                at_work(process)
             yield
             for name, process in running:
                 process.send_signal(signal.SIGTERM)
