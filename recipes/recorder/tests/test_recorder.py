@@ -231,15 +231,22 @@ def give(process: subprocess.Popen[bytes], lines: bytes) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_the_tool_waits_for_a_recorder_that_is_restarted(
+def with_one_record(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
-) -> None:
+) -> subprocess.Popen[bytes]:
     board.channel("arm")
     board.start()
     writer = tool(*way)
     give(writer, b"one\n")
     wait_for(lambda: board.stats("arm")["durable"] == 1)
+    return writer
+
+
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+def test_the_tool_waits_for_a_recorder_that_is_restarted(
+    board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
+) -> None:
+    writer = with_one_record(board, tool, way)
     board.stop()
     give(writer, b"two\nthree\n")
     time.sleep(0.3)
@@ -259,11 +266,7 @@ def test_the_tool_waits_for_a_recorder_that_is_restarted(
 def test_the_tool_says_that_a_recorder_was_killed(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
 ) -> None:
-    board.channel("arm")
-    board.start()
-    writer = tool(*way)
-    give(writer, b"one\n")
-    wait_for(lambda: board.stats("arm")["durable"] == 1)
+    writer = with_one_record(board, tool, way)
     board.kill()
     board.start()
     give(writer, b"two\n")
