@@ -110,8 +110,7 @@ void listen_refuse(const char *why)
 		fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
-		/* with messages unread the connection would be reset, and these words with
-     * it */
+		/* with messages unread the connection would be reset, and these words lost */
 		shutdown(fd, SHUT_RD);
 		while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
 			;

@@ -64,10 +64,10 @@ void ring_close(struct ring *r)
 		munmap(r->map, r->size);
 	if (r->memfd >= 0) {
 		/*
-     * A writer may keep it: then its pages are given back, for they are counted
-     * as the recorder's. But for the first, by which it sees that the ring is
-     * shut.
-     */
+		 * A writer may keep it: then its pages are given back, for they are counted
+		 * as the recorder's. But for the first, by which it sees that the ring is
+		 * shut.
+		 */
 		fallocate(r->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, EKR_RING_DATA,
 			  (off_t)(r->size - EKR_RING_DATA));
 		close(r->memfd);

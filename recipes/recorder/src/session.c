@@ -224,10 +224,10 @@ static void on_bell(struct handler *h, uint32_t events)
 	(void)h;
 	(void)events;
 	/*
-   * The turn that follows looks into the ring. The bell is told by its edge and
-   * never read: its writer has the same open file, could make it block and
-   * empty it first.
-   */
+	 * The turn that follows looks into the ring. The bell is told by its edge and
+	 * never read: its writer has the same open file, could make it block and
+	 * empty it first.
+	 */
 }
 
 static int open_ring(struct session *s, const struct channel *c, struct error *e)
@@ -448,8 +448,7 @@ static void on_socket(struct handler *h, uint32_t events)
 
 void session_drain(struct session *s)
 {
-	/* what is sent from here on fails with its writer: all that was sent before
-   * is taken */
+	/* what is sent from here on fails with its writer: all that was before is taken */
 	shutdown(s->socket, SHUT_RD);
 	if (s->channel)
 		s->overrun = atomic_load(&s->channel->intake.overrun);

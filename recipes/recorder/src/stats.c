@@ -17,8 +17,7 @@ static void print_text(FILE *to, const char *text)
 	for (; *text; text++) {
 		if (*text == '"' || *text == '\\')
 			fprintf(to, "\\%c", *text);
-		/* also what is no ASCII: a name that a file has may be no UTF-8, and all of
-     * this no JSON */
+		/* also what is no ASCII: a file's name may be no UTF-8, and all of this no JSON */
 		else if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
 			fprintf(to, "\\u%04x", (unsigned char)*text);
 		else
