@@ -112,7 +112,6 @@ bool ring_empty(const struct ring *r)
 void ring_shut(struct ring *r, uint32_t code)
 {
 	atomic_store_explicit(&r->map->closed, code, memory_order_relaxed);
-	/* before the look at `head` that follows: see the end of ek_writer_commit()
-   */
+	/* before the look at `head` that follows: see the end of ek_writer_commit() */
 	atomic_thread_fence(memory_order_seq_cst);
 }
