@@ -283,6 +283,7 @@ def run_all(
 ) -> list[Result]:
     """Run jobs, those on the virtual clock `parallel` at a time (default: one a CPU), others alone.
 
+    Those that may take longest begin first, so that none runs alone at the end.
     `done` hears of each as it ends, in the caller's thread. What fails is
     reported there and missing from the list, which is in the order of `jobs`.
     Raises LabError before the first guest when one of them cannot run at all.
@@ -304,8 +305,9 @@ def run_all(
     def timed(wanted: Iterable[Job]) -> list[Job]:
         return [j for j in wanted if j.experiment.clock == "host"]
 
+    long_first = sorted(jobs, key=lambda job: -job.experiment.timeout)
     with ThreadPoolExecutor(parallel or len(os.sched_getaffinity(0))) as pool:
-        futures = {pool.submit(attempt, j): j for j in jobs if j.experiment.clock == "virtual"}
+        futures = {pool.submit(attempt, j): j for j in long_first if j.experiment.clock == "virtual"}
         try:
             for future in as_completed(futures):
                 take(futures[future], future.result())

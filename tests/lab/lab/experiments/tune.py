@@ -306,6 +306,11 @@ _DEFAULT = {
 }
 # not in conf/, or not any more: the value that is tried, and why it is not set
 TRIED = {
+    "vm.dirty_background_bytes": (
+        "16777216",
+        "The kernel's 10 % of memory are more than our `vm.dirty_bytes`; it then takes half of that, 32 MiB. Half as"
+        " much buys nothing.",
+    ),
     "lazytime": (
         "lazytime",
         "Since Linux 6.1 ext4 counts i_version with each write() that changes a time stamp, so that the inode is dirty"

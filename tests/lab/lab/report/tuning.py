@@ -47,8 +47,6 @@ METRICS = {
 NOTES = {
     "commit": "Measured is the value of `/data`; that of `/recorder` costs a power cut nothing, for the recorder syncs"
     " what it needs.",
-    "vm.dirty_background_bytes": "10 % of memory are more than `vm.dirty_bytes`; the kernel then takes half of that, 32 MiB."
-    " So this is 16 MiB against 32.",
 }
 
 
