@@ -136,7 +136,12 @@ def test_a_guest_that_fails_is_not_booted_for_the_others(
 
 def test_guests_that_may_take_longest_begin_first(lab: Lab, guests: Guests) -> None:
     guests.release.set()
-    jobs = [job("short", "1"), job("long", "2", timeout=900), job("longer", "3", timeout=1800), job("last", "4")]
+    jobs = [
+        job("short", "1"),
+        job("long", "2", timeout=900),
+        job("longer", "3", timeout=1800),
+        job("last", "4"),
+    ]
     results = run_all(lab, jobs, lambda j, o: None, 1)
     assert guests.booted == [j.name for j in (jobs[2], jobs[1], jobs[0], jobs[3])]
     assert [r.job for r in results] == jobs

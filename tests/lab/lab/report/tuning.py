@@ -34,6 +34,8 @@ below 1 %. *Left in memory* is how long a change of those who do not sync can be
 | hot pages, overwrite 100 files, rename 4 files a second | for 30 to 60 s small changes: 64 pages; 100 files; new names |
 | data, metadata | one change on a quiet board, until the device is given it |
 | read 1000 files, walk 4000 files, read again 64m | files read once; a tree walked, a file read after a large one |
+| buffered read, appstart, randwrite qd128 | alone: a file read through the cache; 400 small files; 128 random writes at once |
+| stream on … | one process reads 4 MB at a time, direct, from a card that takes one command at a time; measured once |
 | light beside … | random reads of 4 KiB, 500 a second, beside a load; times from when each was planned |
 """
 
