@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import configparser
 import fnmatch
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -254,19 +256,88 @@ def mkfs_options(name: str) -> list[str]:
     return [word for line in lines if not line.startswith("#") for word in line.split()]
 
 
-def test_recorder_partition_is_made_as_it_says(tmp_path: Path) -> None:
-    if not (shutil.which("mke2fs") and shutil.which("dumpe2fs")):
-        pytest.skip("mke2fs is missing (package e2fsprogs)")
-    image = tmp_path / "recorder.ext4"
-    command = ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(image), "640M"]
-    subprocess.run(command, check=True)
+def superblock(image: Path) -> dict[str, str]:
     out = subprocess.run(["dumpe2fs", "-h", str(image)], capture_output=True, text=True, check=True).stdout
-    found = {key: value.strip() for key, _, value in (line.partition(":") for line in out.splitlines())}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in out.splitlines())}
+
+
+needs_mke2fs = pytest.mark.skipif(
+    not (shutil.which("mke2fs") and shutil.which("dumpe2fs")),
+    reason="mke2fs is missing (package e2fsprogs)",
+)
+
+
+# below 512 MiB mke2fs has other defaults
+@needs_mke2fs
+@pytest.mark.parametrize("mib", [128, 640])
+def test_recorder_partition_is_made_as_it_says(tmp_path: Path, mib: int) -> None:
+    image = tmp_path / "recorder.ext4"
+    command = ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(image), f"{mib}M"]
+    subprocess.run(command, check=True)
+    found = superblock(image)
     assert {"has_journal", "extent"} <= set(found["Filesystem features"].split())
+    # EKR_BLOCK of recipes/recorder/src/format.h: no two of the recorder's share one
+    assert found["Block size"] == "4096"
     assert found["Reserved block count"] == "0"
-    assert found["Inode count"] == str((640 << 20) // (256 << 10))
+    assert found["Inode count"] == str((mib << 20) // (256 << 10))
     assert found["Inode size"] == "256"
     assert found["Total journal size"] == "4096k"
+
+
+FAST_IMAGE = CONF.parent / "recipes/image/build"
+YOCTO_IMAGE = CONF.parent / "meta-iosched/classes-recipe/evenkeel_image.bbclass"
+
+
+def made_by_the_fast_image(rootfs: Path, image: Path, mib: int) -> None:
+    text = FAST_IMAGE.read_text()
+    function = re.search(r"^ext4_of_conf\(\) \{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
+    call = re.search(r"^ext4_of_conf recorder\.ext4 \S+ (\S+) (recorder)$", text, re.MULTILINE)
+    assert function
+    assert call
+    script = f"set -eu\n{function[0]}\next4_of_conf {image.name} {mib}M {call[1]} {call[2]}"
+    env = {"PATH": os.environ["PATH"], "tree": str(rootfs), "work": str(rootfs), "images": str(image.parent)}
+    subprocess.run(["sh", "-c", script], env=env, check=True)
+
+
+def made_by_yocto(rootfs: Path, image: Path, mib: int) -> None:
+    command = re.search(
+        r"^ +sed [^\n]*\\\n[^\n]*mkfs/recorder \|\n.*?_RECORDER_MB\}M$",
+        YOCTO_IMAGE.read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert command
+    env = {
+        "PATH": os.environ["PATH"],
+        "IMAGE_ROOTFS": str(rootfs),
+        "nonarch_libdir": "/usr/lib",
+        "EVENKEEL_PARTITIONS": str(image.parent),
+        "EVENKEEL_RECORDER_MB": str(mib),
+    }
+    subprocess.run(["sh", "-euc", command[0]], env=env, check=True)
+
+
+@needs_mke2fs
+@pytest.mark.parametrize("make", [made_by_the_fast_image, made_by_yocto])
+def test_both_images_make_the_recorders_partition_with_these_options(
+    tmp_path: Path, make: Callable[[Path, Path, int], None]
+) -> None:
+    """Each builder's own command, with a root that has the installed file: another file system than by hand is red."""
+    installed = tmp_path / "rootfs/usr/lib/evenkeel"
+    installed.mkdir(parents=True)
+    shutil.copytree(CONF / "mkfs", installed / "mkfs")
+    image, by_hand = tmp_path / "recorder.ext4", tmp_path / "by-hand.ext4"
+    make(tmp_path / "rootfs", image, 128)
+    subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(by_hand), "128M"], check=True
+    )
+    # the label, numbers and times are the builder's
+    own = re.compile("UUID|Hash Seed|created|write time|volume name|Checksum|checksum|Lifetime")
+    expected, found = (
+        {key: value for key, value in superblock(path).items() if not own.search(key)}
+        for path in (by_hand, image)
+    )
+    assert found == expected
+    assert superblock(image)["Filesystem volume name"] == "recorder"
 
 
 def test_recorder_partition_belongs_to_the_recorder() -> None:
