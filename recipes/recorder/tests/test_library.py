@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libek-recorder as programs find it: it exports what its header declares, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).resolve().parent.parent
+LIBRARY = Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0"
+
+
+def declared() -> set[str]:
+    header = (ROOM / "include/ek_recorder.h").read_text()
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    return set(re.findall(r"(\w+)\([^()]*\);", code))
+
+
+def exported() -> dict[str, str]:
+    """Names and the versions that they have."""
+    if not shutil.which("nm"):
+        pytest.skip("nm is missing (package binutils)")
+    out = subprocess.run(
+        ["nm", "--dynamic", "--defined-only", "--with-symbol-versions", str(LIBRARY)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    symbols = [line.split() for line in out.splitlines()]
+    # of type A are the versions themselves
+    return {
+        name: version
+        for _, kind, both in symbols
+        if kind != "A"
+        for name, _, version in [both.partition("@@")]
+    }
+
+
+def test_it_exports_what_its_header_declares() -> None:
+    assert len(declared()) == 10
+    assert set(exported()) == declared()
+
+
+def test_what_is_exported_is_named_with_its_version() -> None:
+    """A wildcard would make each new function with the prefix a part of the first version."""
+    text = (ROOM / "src/libek-recorder.map").read_text()
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    named = {
+        symbol: node
+        for node, symbols in re.findall(r"(\w+) \{\s*global:(.*?)(?:local:|\})", code, re.DOTALL)
+        for symbol in symbols.replace(";", " ").split()
+    }
+    assert not any("*" in name for name in named)
+    assert named == exported()
