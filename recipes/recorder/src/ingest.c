@@ -159,15 +159,14 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		ingest_wake(in, c);
 	}
 	for (struct session *s = in->sessions; s; s = s->next) {
+		uint64_t due;
+
 		session_turn(s, now);
 		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
-		if (s->socket >= 0 && s->by_ring) {
-			uint64_t next = now + session_interval(&s->channel->config);
-
-			if (next < until)
-				until = next;
-		}
+		due = session_due(s, now);
+		if (due < until)
+			until = due;
 	}
 	remove_dead(in);
 	return until;

@@ -104,6 +104,19 @@ void ring_advance(struct ring *r)
 	atomic_store_explicit(&r->map->tail, ++r->tail, memory_order_release);
 }
 
+bool ring_rung(struct ring *r, uint64_t now)
+{
+	uint64_t least = now - RING_BELLS * RING_BELL_TIME;
+
+	r->rung_ns = (r->rung_ns < least ? least : r->rung_ns) + RING_BELL_TIME;
+	return r->rung_ns < now;
+}
+
+bool ring_may_ring(const struct ring *r, uint64_t now)
+{
+	return now >= r->rung_ns + RING_BELLS / 2 * RING_BELL_TIME;
+}
+
 bool ring_empty(const struct ring *r)
 {
 	return atomic_load_explicit(&r->map->head, memory_order_acquire) == r->tail;

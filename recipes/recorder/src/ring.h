@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "batch.h"
+#include "clock.h"
 #include "error.h"
 #include "wire.h"
 
@@ -22,6 +23,7 @@ struct ring {
 	int eventfd;		/* the writer's bell */
 	uint32_t slots, stride, record_size;	/* our own copies */
 	uint64_t tail;		/* likewise */
+	uint64_t rung_ns;	/* monotonic, until when the bell has rung all that it may */
 };
 
 /* Slots that hold what comes in @ns at this period, within reason; a power of two. */
@@ -36,6 +38,18 @@ void ring_close(struct ring *r);
  */
 int ring_peek(struct ring *r, struct record *record);
 void ring_advance(struct ring *r);
+
+/*
+ * A bell makes the recorder look. It may ring once in a RING_BELL_TIME, and RING_BELLS
+ * times at once: a writer that fills its ring as fast as it can is heard.
+ */
+#define RING_BELL_TIME NSEC_PER_MSEC
+#define RING_BELLS     64
+/* It has rung. False: too often, and should not be listened to until: */
+bool ring_rung(struct ring *r, uint64_t now_ns);
+/* half of what it may ring at once has come back. */
+bool ring_may_ring(const struct ring *r, uint64_t now_ns);
+
 bool ring_empty(const struct ring *r);
 /*
  * The recorder takes no more; @code is what the writer will see. A record that is

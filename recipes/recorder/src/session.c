@@ -18,6 +18,9 @@
 #define INTERVAL_LEAST NSEC_PER_MSEC
 /* a ring holds what comes in this time: a recorder that is late by less loses nothing */
 #define RING_TIME (400 * NSEC_PER_MSEC)
+/* words of writers that break the protocol, in: */
+#define SAY	 10
+#define SAY_TIME (60 * NSEC_PER_SEC)
 /* messages of one connection before it is another's turn */
 #define FAIR 64
 /* messages that are still taken of one connection at the end: more than its socket holds */
@@ -25,7 +28,8 @@
 /* for a channel that is being opened; a writer waits 10 s for its answer */
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
-uint64_t session_interval(const struct channel_config *config)
+/* how often a ring of this channel has to be looked into, ns */
+static uint64_t interval(const struct channel_config *config)
 {
 	uint64_t ns = config->window_ns / 4;
 	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns, RING_TIME);
@@ -34,6 +38,13 @@ uint64_t session_interval(const struct channel_config *config)
 	if (config->period_ns && slots / 4 * config->period_ns < ns)
 		ns = slots / 4 * config->period_ns;
 	return ns > INTERVAL_MOST ? INTERVAL_MOST : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
+}
+
+uint64_t session_due(const struct session *s, uint64_t now)
+{
+	if (s->socket < 0 || !s->by_ring)
+		return UINT64_MAX;
+	return now + (s->deaf ? RING_BELL_TIME : interval(&s->channel->config));
 }
 
 static struct session_losses losses(struct channel *c)
@@ -219,15 +230,30 @@ static int send_opened(struct session *s, const struct channel *c)
 	return sendmsg(s->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/*
+ * The turn that follows looks into the ring. The bell is told by its edge and
+ * never read: its writer has the same open file, could make it block and
+ * empty it first.
+ */
 static void on_bell(struct handler *h, uint32_t events)
 {
-	(void)h;
+	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
+
 	(void)events;
-	/*
-	 * The turn that follows looks into the ring. The bell is told by its edge and
-	 * never read: its writer has the same open file, could make it block and
-	 * empty it first.
-	 */
+	if (ring_rung(&s->ring, monotonic_ns()))
+		return;
+	/* its ring is looked into each RING_BELL_TIME instead */
+	s->deaf = true;
+	ingest_change(s->ingest, s->ring.eventfd, h, 0);
+}
+
+/* then it is told once that it has been rung, whether that was long ago or not */
+static void hear_again(struct session *s, uint64_t now)
+{
+	if (!s->deaf || !ring_may_ring(&s->ring, now))
+		return;
+	s->deaf = false;
+	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
 static int open_ring(struct session *s, const struct channel *c, struct error *e)
@@ -496,6 +522,7 @@ void session_turn(struct session *s, uint64_t now)
 		answer_open(s);
 	if (s->socket < 0 || !s->channel)
 		return;
+	hear_again(s, now);
 	if (s->by_ring && take_ring(s, false) == -EPROTO) {
 		drop_broken(s, "left a ring that cannot be");
 		return;

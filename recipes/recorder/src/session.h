@@ -25,6 +25,7 @@ struct session {
 	bool paused;			/* its socket is not read: the channel has no room */
 	bool leaving;			/* its writer has gone; what is in the ring waits for room */
 	struct ring ring;
+	bool deaf;			/* its bell is not heard: it has rung too often */
 	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;			/* -1: not known here */
 	uint64_t since_ns;		/* monotonic, when it connected */
@@ -50,7 +51,7 @@ void session_end(struct session *s, uint32_t code);
 void session_drain(struct session *s);
 void session_free(struct session *s);
 
-/* How often a ring of this channel has to be looked into, ns. */
-uint64_t session_interval(const struct channel_config *config);
+/* When its ring has to be looked into again, monotonic; UINT64_MAX: by nothing but events. */
+uint64_t session_due(const struct session *s, uint64_t now_ns);
 
 #endif

@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -125,23 +126,55 @@ def put(writer: RawWriter, slot: int, payload: bytes) -> None:
     writer.ring[64:72] = struct.pack("<Q", slot + 1)
 
 
+def heard_after(writer: RawWriter, slot: int) -> float:
+    """How long until a record by whose submission the bell is rung is taken, s."""
+    # the recorder looks each 25 ms by itself
+    time.sleep(0.03)
+    put(writer, slot, b"x")
+    began = time.monotonic()
+    os.write(writer.bell, struct.pack("<Q", 1))
+    while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
+        time.sleep(0.0005)
+    return time.monotonic() - began
+
+
 def test_a_bell_that_could_block(pair: Board) -> None:
     """The writer has the same open file: who reads it may find that it blocks, and that it is empty by then."""
-    waited = []
     with pair.writer("arm", way=2) as writer:
         os.set_blocking(writer.bell, True)
-        for slot in range(15):
-            # the recorder looks each 25 ms by itself
-            time.sleep(0.03)
-            put(writer, slot, b"x")
-            began = time.monotonic()
-            os.write(writer.bell, struct.pack("<Q", 1))
-            while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
-                time.sleep(0.0005)
-            waited.append(time.monotonic() - began)
+        waited = [heard_after(writer, slot) for slot in range(15)]
         os.set_blocking(writer.bell, False)
         assert os.read(writer.bell, 8) == struct.pack("<Q", 15), "nobody but the writer may read it"
     assert sorted(waited)[7] < 0.008, "each is heard"
+
+
+RINGS = "import os, sys\nwhile True: os.write(int(sys.argv[1]), (1).to_bytes(8, 'little'))"
+
+
+def test_a_bell_that_is_rung_without_end(board: Board) -> None:
+    """It keeps the recorder from nothing, and is heard again when it has come to its senses."""
+    board.channel("arm")
+    board.channel("leg")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == board.stats("leg")["segments"] == 5)
+    assert board.process
+    with board.writer("arm", way=2) as arm, board.writer("leg") as leg:
+        with subprocess.Popen([sys.executable, "-c", RINGS, str(arm.bell)], pass_fds=(arm.bell,)) as ringer:
+            wait_for(lambda: cpu_ticks(ringer) > 5)
+            began = time.monotonic()
+            while time.monotonic() < began + 1:
+                leg.submit(b"leg")
+                assert leg.sync() == 0
+                time.sleep(0.05)
+            put(arm, 0, b"rings")
+            # 25 ms is how often it would be looked into by itself
+            wait_for(lambda: struct.unpack_from("<Q", arm.ring, 128)[0] == 1, 1)
+            ringer.kill()
+        time.sleep(0.1)
+        waited = [heard_after(arm, slot) for slot in range(1, 16)]
+    board.stop()
+    assert sorted(waited)[7] < 0.008, "each is heard again"
+    assert board.gaps("leg") == board.gaps("arm") == []
 
 
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:

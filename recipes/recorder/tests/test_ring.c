@@ -159,6 +159,38 @@ static void a_writer_that_keeps_it_keeps_a_page(void **state)
 	close(kept);
 }
 
+static void a_bell_is_heard_as_often_as_it_may_ring(void **state)
+{
+	uint64_t now = 100 * NSEC_PER_SEC;
+	struct ring r = { 0 };
+	unsigned int heard = 0;
+	bool deaf = false;
+
+	(void)state;
+	/* at once, and whatever it did before */
+	for (unsigned int i = 0; i < RING_BELLS - 1; i++)
+		assert_true(ring_rung(&r, now));
+	assert_false(ring_rung(&r, now));
+	assert_false(ring_may_ring(&r, now));
+	now += RING_BELLS / 2 * RING_BELL_TIME;
+	assert_false(ring_may_ring(&r, now - 1));
+	assert_true(ring_may_ring(&r, now));
+	/* one that the recorder hears by listening again does no harm */
+	assert_true(ring_rung(&r, now));
+	/* once in its time, for ever */
+	for (unsigned int i = 0; i < 10000; i++)
+		assert_true(ring_rung(&r, now += RING_BELL_TIME));
+	/* and without end, for a second: no more than that and what it has at once */
+	for (uint64_t end = now + NSEC_PER_SEC; now < end; now += 1000) {
+		deaf = deaf && !ring_may_ring(&r, now);
+		if (deaf)
+			continue;
+		heard++;
+		deaf = !ring_rung(&r, now);
+	}
+	assert_in_range(heard, 900, 1000 + RING_BELLS);
+}
+
 /* the rounds of both threads begin together */
 struct race {
 	struct ring ring;
@@ -238,6 +270,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_is_told),
 		cmocka_unit_test(noise),
 		cmocka_unit_test(a_writer_that_keeps_it_keeps_a_page),
+		cmocka_unit_test(a_bell_is_heard_as_often_as_it_may_ring),
 		cmocka_unit_test(the_last_record_is_seen_or_its_writer_told),
 		cmocka_unit_test(slots_hold_the_time),
 	};
