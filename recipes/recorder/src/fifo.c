@@ -14,7 +14,7 @@
 #include "log.h"
 
 #define RETRY (10 * NSEC_PER_SEC)
-/* between two messages of lines that are too long */
+/* between two messages of what a writer does wrong */
 #define QUIET (60 * NSEC_PER_SEC)
 /* reads before it is another's turn */
 #define FAIR 8
@@ -52,16 +52,14 @@ static void add(struct fifo *f, const unsigned char *from, size_t n)
 }
 
 /* not each: a writer that knows no better has thousands a second, and the journal is on flash too */
-static void say_too_long(struct fifo *f)
+static bool may_say(struct fifo *f)
 {
 	uint64_t now = monotonic_ns();
 
 	if (now < f->quiet_until_ns)
-		return;
+		return false;
 	f->quiet_until_ns = now + QUIET;
-	log_warning("channel %s: a line of %s is longer than %zu bytes; it is lost",
-		    f->channel->config.name, f->channel->config.fifo,
-		    (size_t)f->channel->config.record_size);
+	return true;
 }
 
 static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
@@ -71,7 +69,11 @@ static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
 		size_t n = end ? (size_t)(end - from) : left;
 
 		if (!f->skipping && n > f->channel->config.record_size - f->used) {
-			say_too_long(f);
+			if (may_say(f))
+				log_warning(
+					"channel %s: a line of %s is longer than %zu bytes; it is lost",
+					f->channel->config.name, f->channel->config.fifo,
+					(size_t)f->channel->config.record_size);
 			intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
 			f->skipping = true;
 			f->used = 0;
@@ -109,8 +111,10 @@ static void take_end(struct fifo *f)
 	if (f->used && f->channel->config.fifo_lines) {
 		take_record(f);
 	} else if (f->used) {
-		log_warning("channel %s: the writer of %s left a record of %zu bytes; it is lost",
-			    f->channel->config.name, f->channel->config.fifo, f->used);
+		if (may_say(f))
+			log_warning(
+				"channel %s: the writer of %s left a record of %zu bytes; it is lost",
+				f->channel->config.name, f->channel->config.fifo, f->used);
 		intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
 		f->used = 0;
 	}

@@ -24,7 +24,7 @@ struct fifo {
 	bool skipping;		/* the rest of a line that is too long */
 	uint64_t retry_ns;	/* monotonic, open it not before */
 	int said;		/* errno that was last logged */
-	uint64_t quiet_until_ns;	/* monotonic, no word of lines that are too long before */
+	uint64_t quiet_until_ns;	/* monotonic, no word before of what its writer does wrong */
 };
 
 int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error *e);

@@ -40,6 +40,8 @@ struct ingest {
 	uint64_t deaf_until_ns;		/* monotonic, no connection is taken before; 0: they are */
 	struct session *sessions;	/* all connections, dead ones until the end of a turn */
 	unsigned int session_count;
+	unsigned int said;		/* words of writers that break the protocol, up to: */
+	uint64_t said_until_ns;		/* monotonic */
 	struct fifo *fifos;		/* one for each channel */
 	unsigned char *message;		/* the largest message, and one byte to tell longer ones */
 	size_t message_size;

@@ -118,12 +118,29 @@ static void hang_up(struct session *s)
 		atomic_store(&s->channel->writer, 0);
 }
 
+/* who breaks the protocol may come again at once, and for ever; the journal is on flash too */
+static bool may_say(struct ingest *in)
+{
+	uint64_t now = monotonic_ns();
+
+	if (now >= in->said_until_ns) {
+		if (in->said > SAY)
+			log_warning("%u more connections were closed for what their writers did",
+				    in->said - SAY);
+		in->said = 0;
+		in->said_until_ns = now + SAY_TIME;
+	}
+	return in->said++ < SAY;
+}
+
 /* the writer's fault: what it had submitted and is in order stays recorded */
 static void drop_broken(struct session *s, const char *why)
 {
 	const char *name = s->channel ? s->channel->config.name : "-";
 
-	log_warning("channel %s: process %d %s; its connection is closed", name, (int)s->pid, why);
+	if (may_say(s->ingest))
+		log_warning("channel %s: process %d %s; its connection is closed", name,
+			    (int)s->pid, why);
 	send_refusal(s, EPROTO, "channel %s: this writer %s", name, why);
 	if (s->by_ring)
 		ring_shut(&s->ring, EPROTO);

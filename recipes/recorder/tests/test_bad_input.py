@@ -81,6 +81,13 @@ def test_a_record_without_a_head(pair: Board) -> None:
     sent_and_refused(pair, "without a head", lambda w: w.socket.send(struct.pack("<I", 4)))
 
 
+def test_who_comes_again_and_again_with_what_cannot_be_does_not_fill_the_journal(pair: Board) -> None:
+    for _ in range(200):
+        refused = RawWriter(pair.socket, "arm", version=2).refused
+        assert refused
+    assert pair.log.read_text().count("its connection is closed") == 10
+
+
 def test_the_tool_leaves_out_lines_that_are_too_long(pair: Board) -> None:
     said = pair.write("arm", b"one\n" + b"x" * 5000 + b"\ntwo\n", status=1)
     assert "1 lines were longer than 1000 bytes and left out" in said

@@ -323,6 +323,37 @@ def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> No
     assert board.gaps("leg") == []
 
 
+def test_a_fifo_may_have_several_writers(board: Board) -> None:
+    """Their lines are taken as they come, and the end of one is not that of the others."""
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo))
+    board.start()
+    wait_for(fifo.is_fifo)
+    with fifo.open("wb", buffering=0) as one, fifo.open("wb", buffering=0) as two:
+        for n in range(50):
+            one.write(b"one %d\n" % n)
+            two.write(b"two %d\n" % n)
+        one.close()
+        two.write(b"the last\n")
+        wait_for(lambda: board.stats("arm")["durable"] == 101)
+    board.stop()
+    lines = [b"%s %d" % (who, n) for n in range(50) for who in (b"one", b"two")]
+    assert board.payloads("arm") == [*lines, b"the last"]
+    assert board.gaps("arm") == []
+
+
+def test_what_writers_of_a_fifo_do_wrong_does_not_fill_the_journal(board: Board) -> None:
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo), framing="fixed", record_size="10")
+    board.start()
+    wait_for(fifo.is_fifo)
+    for n in range(1, 6):
+        fifo.write_bytes(b"torn")
+        wait_for(lambda n=n: board.stats("arm")["lost"]["writer"] == n)
+    board.stop()
+    assert board.log.read_text().count("left a record of 4 bytes; it is lost") == 1
+
+
 def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
