@@ -21,8 +21,8 @@
 
 /* for the recorder to answer that a channel is open: it may be starting */
 #define OPEN_TIMEOUT_MS 10000
-/* for one that stops to say that it has taken everything */
-#define LAST_WORDS_MS 2000
+/* for one that stops to say whether all is on the medium; systemd kills it after this */
+#define LAST_WORDS_MS 10000
 /* a Unix socket takes messages that are this much smaller than its buffer */
 #define MESSAGE_COST 64u
 #define SEND_BUFFER  (4 << 20)

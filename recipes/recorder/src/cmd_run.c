@@ -29,8 +29,6 @@
 
 /* a loop that has not turned for this long hangs: they turn each second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
-/* for what is still to be written when the recorder is stopped */
-#define STOP_TIME (1500 * NSEC_PER_MSEC)
 /* it has started when its channels are open, or after this; systemd would wait 90 s */
 #define START_TIME (20 * NSEC_PER_SEC)
 #define START_POLL (10 * NSEC_PER_MSEC)
@@ -171,12 +169,14 @@ static void each_second(struct recorder *r)
 
 static void stop(struct recorder *r)
 {
+	const uint64_t began = monotonic_ns();
 	bool ended;
 
 	sd_notify(0, "STOPPING=1");
 	prepare_ask_to_stop(&r->prepare);
-	ingest_stop(&r->ingest);
-	ended = storage_stop(&r->storage, monotonic_ns() + STOP_TIME);
+	ingest_stop(&r->ingest, began);
+	ended = storage_stop(&r->storage, began);
+	ingest_part(&r->ingest);
 	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
 		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });

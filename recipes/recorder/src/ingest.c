@@ -3,6 +3,7 @@
 #include "ingest.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,6 +25,8 @@
 #define GAP_WAITS (20 * NSEC_PER_MSEC)
 /* without descriptors or memory for one more connection */
 #define DEAF NSEC_PER_SEC
+/* at a stop, until it is asked whether the medium is given up; what is written ends the wait */
+#define ROOM_POLL_MS 20
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
@@ -203,7 +206,41 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
 }
 
-void ingest_stop(struct ingest *in)
+/* what is left with the writers, as far as there is room or, with @drop, all; true: nothing is left */
+static bool take_rest(struct ingest *in, bool drop)
+{
+	bool all = true;
+
+	for (unsigned int i = 0; i < in->count; i++) {
+		struct channel *c = &in->channels[i];
+		bool rest = false;
+
+		if (!atomic_load(&c->open))
+			continue;
+		for (struct session *s = in->sessions; s; s = s->next)
+			if (s->channel == c && !session_drain(s, drop))
+				rest = true;
+		if (!intake_tell(&c->intake))
+			rest = true;
+		/* what it has is written at once: it need not wait for another one's medium */
+		if (!rest)
+			atomic_store(&c->store.stopping, true);
+		all &= !rest;
+	}
+	storage_wake(in->storage);
+	return all;
+}
+
+static void wait_for_room(struct ingest *in)
+{
+	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
+	uint64_t count;
+
+	poll(&written, 1, ROOM_POLL_MS);
+	(void)!read(in->done_fd, &count, sizeof(count));
+}
+
+void ingest_stop(struct ingest *in, uint64_t began)
 {
 	uint64_t one = 1;
 
@@ -212,15 +249,23 @@ void ingest_stop(struct ingest *in)
 	pthread_join(in->thread, NULL);
 	/* from here on this thread has what was the ingest thread's */
 	for (struct session *s = in->sessions; s; s = s->next)
-		session_drain(s);
-	remove_dead(in);
-	for (unsigned int i = 0; i < in->count; i++) {
+		session_shut(s);
+	for (unsigned int i = 0; i < in->count; i++)
 		fifo_end(&in->fifos[i]);
-		if (atomic_load(&in->channels[i].open)) {
-			intake_tell(&in->channels[i].intake);
-			ingest_wake(in, &in->channels[i]);
+	while (!take_rest(in, false)) {
+		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
+			take_rest(in, true);
+			return;
 		}
+		wait_for_room(in);
 	}
+}
+
+void ingest_part(struct ingest *in)
+{
+	for (struct session *s = in->sessions; s; s = s->next)
+		session_part(s);
+	remove_dead(in);
 }
 
 void ingest_close(struct ingest *in)

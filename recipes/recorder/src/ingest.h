@@ -53,8 +53,14 @@ struct ingest {
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e);
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
-/* Takes what has been submitted so far, closes all connections and ends the thread. */
-void ingest_stop(struct ingest *in);
+/*
+ * Ends the thread; from here on nothing can be submitted. Takes what has been, as the
+ * medium makes room for it, until storage gives up a stop that began at @began_ns
+ * (monotonic): then what finds no room is lost, and a gap tells it.
+ */
+void ingest_stop(struct ingest *in, uint64_t began_ns);
+/* Tells writers what became of it and closes all connections: when storage has stopped. */
+void ingest_part(struct ingest *in);
 void ingest_close(struct ingest *in);
 
 /* For sessions and FIFOs. */

@@ -77,9 +77,14 @@ void ring_close(struct ring *r)
 	*r = (struct ring){ .memfd = -1, .eventfd = -1 };
 }
 
+static uint64_t filled_to(const struct ring *r)
+{
+	return r->shut ? r->end : atomic_load_explicit(&r->map->head, memory_order_acquire);
+}
+
 int ring_peek(struct ring *r, struct record *record)
 {
-	uint64_t head = atomic_load_explicit(&r->map->head, memory_order_acquire);
+	uint64_t head = filled_to(r);
 	const struct ekr_slot *slot =
 		(const struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA +
 					  (r->tail % r->slots) * r->stride);
@@ -119,7 +124,7 @@ bool ring_may_ring(const struct ring *r, uint64_t now)
 
 bool ring_empty(const struct ring *r)
 {
-	return atomic_load_explicit(&r->map->head, memory_order_acquire) == r->tail;
+	return filled_to(r) == r->tail;
 }
 
 void ring_shut(struct ring *r, uint32_t code)
@@ -127,4 +132,7 @@ void ring_shut(struct ring *r, uint32_t code)
 	atomic_store_explicit(&r->map->closed, code, memory_order_relaxed);
 	/* before the look at `head` that follows: see the end of ek_writer_commit() */
 	atomic_thread_fence(memory_order_seq_cst);
+	if (!r->shut)
+		r->end = atomic_load_explicit(&r->map->head, memory_order_acquire);
+	r->shut = true;
 }

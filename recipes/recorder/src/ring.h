@@ -24,6 +24,8 @@ struct ring {
 	uint32_t slots, stride, record_size;	/* our own copies */
 	uint64_t tail;		/* likewise */
 	uint64_t rung_ns;	/* monotonic, until when the bell has rung all that it may */
+	bool shut;		/* and then the last record that is taken is the one before: */
+	uint64_t end;
 };
 
 /* Slots that hold what comes in @ns at this period, within reason; a power of two. */
@@ -53,7 +55,8 @@ bool ring_may_ring(const struct ring *r, uint64_t now_ns);
 bool ring_empty(const struct ring *r);
 /*
  * The recorder takes no more; @code is what the writer will see. A record that is
- * submitted is there to be peeked at after this, or its writer sees @code.
+ * submitted is there to be peeked at after this, or its writer sees @code. What a
+ * writer that does not look adds later is not: a ring that is shut gets empty.
  */
 void ring_shut(struct ring *r, uint32_t code);
 

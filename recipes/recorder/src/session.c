@@ -152,6 +152,14 @@ static void drop_broken(struct session *s, const char *why)
 	hang_up(s);
 }
 
+/* of a ring that is empty: the last ones that found no place are followed by none that would tell */
+static void expect_all(struct session *s)
+{
+	intake_expect(&s->channel->intake,
+		      s->first + s->ring.tail +
+			      atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed));
+}
+
 void session_end(struct session *s, uint32_t code)
 {
 	if (s->socket < 0)
@@ -163,19 +171,10 @@ void session_end(struct session *s, uint32_t code)
 			drop_broken(s, "left a ring that cannot be");
 			return;
 		}
-		/* the last ones that found no place are followed by none that would tell */
-		intake_expect(&s->channel->intake,
-			      s->first + s->ring.tail +
-				      atomic_load_explicit(&s->ring.map->lost,
-							   memory_order_relaxed));
+		expect_all(s);
 		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
-	if (code == ESHUTDOWN && s->channel &&
-	    atomic_load(&s->channel->intake.overrun) == s->overrun)
-		send_refusal(s, ESHUTDOWN,
-			     "channel %s: the recorder was stopped, with all that was submitted",
-			     s->channel->config.name);
 	hang_up(s);
 }
 
@@ -489,16 +488,65 @@ static void on_socket(struct handler *h, uint32_t events)
 		leave(s);
 }
 
-void session_drain(struct session *s)
+void session_shut(struct session *s)
 {
+	if (s->socket < 0)
+		return;
 	/* what is sent from here on fails with its writer: all that was before is taken */
 	shutdown(s->socket, SHUT_RD);
-	if (s->channel)
-		s->overrun = atomic_load(&s->channel->intake.overrun);
-	for (int i = 0; i < DRAIN && s->socket >= 0; i++)
-		if (receive(s) != 1)
-			break;
-	session_end(s, ESHUTDOWN);
+	/* who has asked for its channel and was not heard yet gets it, and is told with the others */
+	if (!s->channel && !s->wants)
+		receive(s);
+	if (s->socket < 0 || !s->channel)
+		return;
+	if (s->by_ring)
+		ring_shut(&s->ring, ESHUTDOWN);
+	s->at_stop = losses(s->channel);
+}
+
+bool session_drain(struct session *s, bool drop)
+{
+	int ret = 1;
+
+	for (int i = 0; i < DRAIN && s->socket >= 0 && ret == 1; i++) {
+		if (!drop && !has_room(s))
+			return false;
+		ret = receive(s);
+	}
+	if (s->socket < 0 || !s->by_ring)
+		return s->socket < 0 || ret != 1;
+	if (take_ring(s, drop) == -EPROTO) {
+		drop_broken(s, "left a ring that cannot be");
+		return true;
+	}
+	if (!ring_empty(&s->ring))
+		return false;
+	expect_all(s);
+	return true;
+}
+
+void session_part(struct session *s)
+{
+	struct channel *c = s->channel;
+	struct session_losses now;
+
+	if (s->socket < 0)
+		return;
+	if (c) {
+		now = losses(c);
+		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
+		    now.failed == s->at_stop.failed)
+			send_refusal(
+				s, ESHUTDOWN,
+				"channel %s: the recorder was stopped, with all that was submitted",
+				c->config.name);
+		else
+			send_refusal(
+				s, EIO,
+				"channel %s: the recorder was stopped before the medium had all that was submitted",
+				c->config.name);
+	}
+	hang_up(s);
 }
 
 /* everything it submitted is durable, or is known to be lost */

@@ -38,7 +38,7 @@ struct session {
 	uint64_t sync_next;		/* sequence that its writer will go on with, as it says */
 	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
 	struct session_losses before;	/* when it was last told */
-	uint64_t overrun;		/* likewise lost, when the recorder began to stop */
+	struct session_losses at_stop;	/* when the recorder began to stop */
 };
 
 /* Takes over a connected socket. NULL: no memory; then it is closed. */
@@ -47,9 +47,16 @@ struct session *session_open(struct ingest *in, int socket);
 void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */
 void session_end(struct session *s, uint32_t code);
-/* The same, of what is in its socket too: when the recorder stops. */
-void session_drain(struct session *s);
 void session_free(struct session *s);
+
+/*
+ * When the recorder stops: first nothing more can be submitted; then what was is taken
+ * as far as there is room, or with @drop all, and true says that nothing is left; at
+ * last, when no record will be written any more, its writer is told what became of it.
+ */
+void session_shut(struct session *s);
+bool session_drain(struct session *s, bool drop);
+void session_part(struct session *s);
 
 /* When its ring has to be looked into again, monotonic; UINT64_MAX: by nothing but events. */
 uint64_t session_due(const struct session *s, uint64_t now_ns);

@@ -132,19 +132,27 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 		chain->result = result;
 	if (--chain->waiting)
 		return;
+	if (!chain->result)
+		atomic_store(&s->took_ns, now);
 	store_done(s->stores[i], now, chain->result);
 	(void)!write(s->done_fd, &one, sizeof(one));
+}
+
+uint64_t storage_stop_by(struct storage *s, uint64_t began_ns)
+{
+	return store_stop_by(began_ns, atomic_load(&s->took_ns));
 }
 
 /* true: everything that can be written has been */
 static bool drained(struct storage *s, uint64_t now)
 {
-	if (now >= atomic_load(&s->stop_by_ns))
+	uint64_t by = storage_stop_by(s, s->stop_began_ns);
+
+	if (now >= by)
 		return true;
 	for (unsigned int i = 0; i < s->count; i++)
 		if (s->chains[i].waiting ||
-		    (!store_idle(s->stores[i]) &&
-		     store_due(s->stores[i], now) < atomic_load(&s->stop_by_ns)))
+		    (!store_idle(s->stores[i]) && store_due(s->stores[i], now) < by))
 			return false;
 	return true;
 }
@@ -252,9 +260,9 @@ int storage_start(struct storage *s, struct store *const *stores, unsigned int c
 	return thread_start(&s->thread, "storage", priority, run, s, e);
 }
 
-bool storage_stop(struct storage *s, uint64_t by_ns)
+bool storage_stop(struct storage *s, uint64_t began_ns)
 {
-	atomic_store(&s->stop_by_ns, by_ns);
+	s->stop_began_ns = began_ns;
 	for (unsigned int i = 0; i < s->count; i++)
 		atomic_store(&s->stores[i]->stopping, true);
 	atomic_store(&s->stop, true);

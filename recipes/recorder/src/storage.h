@@ -37,8 +37,9 @@ struct storage {
 	pthread_t thread;
 	int wake_fd;				/* eventfd: look at the stores */
 	int done_fd;				/* eventfd: something has become durable; the caller's */
-	atomic_bool stop;			/* end when all is written, or at: */
-	_Atomic uint64_t stop_by_ns;
+	_Atomic uint64_t took_ns;		/* when a medium last took something, monotonic */
+	atomic_bool stop;			/* end when all is written, or given up */
+	uint64_t stop_began_ns;			/* monotonic; once @stop */
 	sem_t ended;				/* nothing more is begun */
 	bool hangs;				/* but something is under way; once @ended */
 	_Atomic uint64_t alive_ns;		/* when the loop last turned, monotonic */
@@ -48,11 +49,13 @@ struct storage {
 int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
 		  int priority, struct error *e);
 void storage_wake(struct storage *s);
+/* When a stop that began at @began_ns gives up what is not written by then, as it stands now; monotonic. */
+uint64_t storage_stop_by(struct storage *s, uint64_t began_ns);
 /*
- * Writes what there is, until @by_ns (monotonic) at most, and ends the thread.
- * False: a medium hangs, and what the thread uses must stay: the kernel does not
- * let a thread end whose I/O is under way.
+ * Writes what there is, or gives it up, and ends the thread; @began_ns: of the whole
+ * stop, monotonic. False: a medium hangs, and what the thread uses must stay: the
+ * kernel does not let a thread end whose I/O is under way.
  */
-bool storage_stop(struct storage *s, uint64_t by_ns);
+bool storage_stop(struct storage *s, uint64_t began_ns);
 
 #endif

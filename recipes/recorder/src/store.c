@@ -528,6 +528,13 @@ out:
 	return due;
 }
 
+uint64_t store_stop_by(uint64_t began, uint64_t took)
+{
+	uint64_t by = (took > began ? took : began) + STORE_STOP_TIME;
+
+	return by < began + STORE_STOP_MOST ? by : began + STORE_STOP_MOST;
+}
+
 bool store_idle(struct store *s)
 {
 	bool idle, full;

@@ -132,4 +132,13 @@ uint64_t store_due(struct store *s, uint64_t now_ns);
 /* All that was taken is on the medium. */
 bool store_idle(struct store *s);
 
+/*
+ * When a stop that began at @began_ns gives up what is not written yet, if a medium last
+ * took something at @took_ns; all monotonic. One that takes nothing is waited for as long
+ * as a slow card needs for one batch; one that does, for the buffer that is behind it.
+ */
+#define STORE_STOP_TIME (1500 * NSEC_PER_MSEC)
+#define STORE_STOP_MOST (5 * NSEC_PER_SEC)	/* the marks that follow may take 4 s, systemd waits 10 s */
+uint64_t store_stop_by(uint64_t began_ns, uint64_t took_ns);
+
 #endif

@@ -79,10 +79,9 @@ def recording(directory: Path) -> list[Record]:
         if generation:
             uses.append((generation, first, data))
     uses.sort(key=lambda use: use[0])
-    firsts = [first for _, first, _ in uses[1:]]
-    return [
-        r for (_, _, data), below in zip(uses, [*firsts, None], strict=True) for r in _segment(data, below)
-    ]
+    # what the next use begins with; nothing of it after the newest
+    below = [first for _, first, _ in uses[1:]] + [None] if uses else []
+    return [r for (_, _, data), end in zip(uses, below, strict=True) for r in _segment(data, end)]
 
 
 def complete(records: list[Record]) -> None:

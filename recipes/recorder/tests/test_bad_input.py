@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from board import FAILED, OVERRUN, RECORDER, SYNC, WRITER, Board, RawWriter, complete, wait_for
+from board import FAILED, OVERRUN, RECORDER, RESTART, SYNC, WRITER, Board, RawWriter, complete, wait_for
 
 Mount = Callable[[Path, int], None]
 
@@ -700,6 +700,73 @@ def test_what_a_writer_has_left_waits_for_room_too(board: Board, ext4: Mount, wa
     board.stop()
     assert len(board.payloads("arm")) == left
     assert board.gaps("arm") == []
+
+
+@pytest.mark.parametrize("way", [1, 2])
+def test_a_stop_while_the_medium_is_behind_takes_what_was_submitted(
+    board: Board, ext4: Mount, way: int
+) -> None:
+    """More than the buffer holds; leg, which has its medium, waits for nothing."""
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", buffer="192KiB", writeout="64KiB", retain="4MiB")
+    board.channel("leg", window="10s")
+    board.start()
+    assert board.process
+    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    with board.writer("arm", way=way) as arm, board.writer("leg") as leg:
+        leg.submit(b"leg")
+        with frozen(at):
+            left = fill_ring(arm) if way == 2 else fill_socket(arm)
+            assert left * 1032 > 192 << 10
+            wait_for(lambda: board.stats("arm")["backlog"] > 150_000)
+            board.process.terminate()
+            if way == 2:
+                # from when it is shut nothing is taken: a writer that goes on holds up no stop
+                wait_for(lambda: struct.unpack_from("<I", arm.ring, 136)[0] == errno.ESHUTDOWN, 5)
+                arm.ring[64:72] = struct.pack("<Q", left + 10)
+            wait_for(lambda: board.payloads("leg") == [b"leg"], 1)
+            # still within what a medium that takes nothing is waited for
+            time.sleep(0.5)
+            assert board.process.poll() is None
+        assert board.process.wait(10) == 0
+        for writer in (arm, leg):
+            code, words = writer.last_words()
+            assert code == errno.ESHUTDOWN
+            assert words.endswith("the recorder was stopped, with all that was submitted")
+    assert len(board.payloads("arm")) == left
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == board.gaps("leg") == []
+
+
+def test_a_stop_does_not_wait_for_a_medium_that_takes_nothing(board: Board, ext4: Mount) -> None:
+    """What finds no room is lost, its writer is told so, and so is a reader."""
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", buffer="192KiB", writeout="64KiB", retain="4MiB")
+    board.channel("leg")
+    board.start()
+    assert board.process
+    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    with board.writer("arm", way=2) as arm, board.writer("leg") as leg:
+        leg.submit(b"leg")
+        with frozen(at):
+            left = fill_ring(arm)
+            wait_for(lambda: board.stats("arm")["backlog"] > 150_000)
+            began = time.monotonic()
+            board.process.terminate()
+            assert leg.last_words()[0] == errno.ESHUTDOWN
+            code, words = arm.last_words()
+            assert code == errno.EIO
+            assert "stopped before the medium had all" in words
+            assert 1 < time.monotonic() - began < 4
+        board.process.wait(10)
+    assert 0 < len(board.payloads("arm")) < left
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == [(RESTART, 0)]
+    assert board.gaps("leg") == []
 
 
 def test_a_medium_that_hangs_at_the_start_holds_up_its_channels_only(board: Board, ext4: Mount) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -352,6 +353,24 @@ def test_what_writers_of_a_fifo_do_wrong_does_not_fill_the_journal(board: Board)
         wait_for(lambda n=n: board.stats("arm")["lost"]["writer"] == n)
     board.stop()
     assert board.log.read_text().count("left a record of 4 bytes; it is lost") == 1
+
+
+ROOM = Path(__file__).parent.parent
+
+
+def source(file: str, pattern: str) -> float:
+    found = re.search(pattern, (ROOM / file).read_text())
+    assert found, f"{file} has no {pattern}"
+    return float(found[1])
+
+
+def test_systemd_and_writers_wait_for_a_stop_as_long_as_it_may_take() -> None:
+    unit = source("units/ek-recorder.service", r"\nTimeoutStopSec=(\d+)\n")
+    write = source("src/store.h", r"STORE_STOP_MOST \((\d+) \* NSEC_PER_SEC\)")
+    marks = source("src/prepare.c", r"END_TIME \((\d+) \* NSEC_PER_SEC\)")
+    words = source("src/client.c", r"LAST_WORDS_MS (\d+)\n")
+    assert write + marks < unit
+    assert write * 1000 < words <= unit * 1000
 
 
 def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:

@@ -191,6 +191,32 @@ static void a_bell_is_heard_as_often_as_it_may_ring(void **state)
 	assert_in_range(heard, 900, 1000 + RING_BELLS);
 }
 
+/* else a writer that does not look, or what is left of one, could go on for ever */
+static void a_ring_that_is_shut_gets_empty(void **state)
+{
+	struct record record;
+	struct ring r;
+	struct error e;
+
+	(void)state;
+	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
+	submit(&r, 0);
+	submit(&r, 1);
+	ring_shut(&r, EPIPE);
+	submit(&r, 2);
+	/* and that it is shut once more changes nothing */
+	ring_shut(&r, ESHUTDOWN);
+	for (uint64_t i = 0; i < 2; i++) {
+		assert_false(ring_empty(&r));
+		assert_int_equal(ring_peek(&r, &record), 1);
+		assert_int_equal(record.sequence, i);
+		ring_advance(&r);
+	}
+	assert_true(ring_empty(&r));
+	assert_int_equal(ring_peek(&r, &record), 0);
+	ring_close(&r);
+}
+
 /* the rounds of both threads begin together */
 struct race {
 	struct ring ring;
@@ -239,6 +265,7 @@ static void the_last_record_is_seen_or_its_writer_told(void **state)
 
 		atomic_store(&race.ring.map->head, 0);
 		atomic_store(&race.ring.map->closed, 0);
+		race.ring.shut = false;
 		meet(&race, 1, 2 * i + 1);
 		ring_shut(&race.ring, ESHUTDOWN);
 		seen = !ring_empty(&race.ring);
@@ -271,6 +298,7 @@ int main(void)
 		cmocka_unit_test(noise),
 		cmocka_unit_test(a_writer_that_keeps_it_keeps_a_page),
 		cmocka_unit_test(a_bell_is_heard_as_often_as_it_may_ring),
+		cmocka_unit_test(a_ring_that_is_shut_gets_empty),
 		cmocka_unit_test(the_last_record_is_seen_or_its_writer_told),
 		cmocka_unit_test(slots_hold_the_time),
 	};

@@ -513,6 +513,21 @@ static void power_cuts_of_a_failing_medium(void **state)
 		one_life(seed, 10, seed % 3 == 0);
 }
 
+static void a_stop_goes_on_as_long_as_a_medium_takes_something(void **state)
+{
+	const uint64_t began = 100 * NSEC_PER_SEC;
+
+	(void)state;
+	/* whatever it took before */
+	assert_int_equal(store_stop_by(began, 0), began + STORE_STOP_TIME);
+	assert_int_equal(store_stop_by(began, began - 1), began + STORE_STOP_TIME);
+	assert_int_equal(store_stop_by(began, began + NSEC_PER_SEC),
+			 began + NSEC_PER_SEC + STORE_STOP_TIME);
+	/* and not for ever */
+	assert_int_equal(store_stop_by(began, began + 4 * NSEC_PER_SEC), began + STORE_STOP_MOST);
+	assert_int_equal(store_stop_by(began, began + 60 * NSEC_PER_SEC), began + STORE_STOP_MOST);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -525,6 +540,7 @@ int main(void)
 		TEST(cached_flushes_once_a_window),
 		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
 		TEST(what_is_too_old_is_forgotten),
+		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
 		cmocka_unit_test(power_cuts),
 		cmocka_unit_test(power_cuts_of_a_failing_medium),
 	};
