@@ -118,7 +118,8 @@ static int open_directory(const struct recorder_config *config, const char *name
 /* the segments of a directory while they are looked into */
 struct found {
 	struct recovered_segment segments[SEGMENTS_MAX];
-	int fds[SEGMENTS_MAX]; /* for reading, in the order of segments */
+	int fds[SEGMENTS_MAX];	   /* for reading, in the order of segments */
+	bool usable[SEGMENTS_MAX]; /* a file of the right size, and not given back */
 	struct recovered r;
 	bool fresh; /* there is none, not even one that was begun */
 };
@@ -139,21 +140,28 @@ static ssize_t read_found(void *ctx, uint32_t index, void *to, size_t length, ui
 	return -1;
 }
 
-static int list_segments(struct channel *c, struct found *f, struct error *e)
+/* NULL, and errno says why */
+static DIR *list(const struct channel *c)
 {
 	int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = again < 0 ? NULL : fdopendir(again);
+
+	if (!dir && again >= 0)
+		close(again);
+	return dir;
+}
+
+static int list_segments(struct channel *c, struct found *f, struct error *e)
+{
+	DIR *dir = list(c);
 	struct dirent *entry;
 	bool more = false;
 	uint32_t index;
 	int ret;
 
 	f->fresh = true;
-	if (!dir) {
-		if (again >= 0)
-			close(again);
+	if (!dir)
 		return set_errno(e, errno, "listing the segments");
-	}
 	while ((errno = 0, entry = readdir(dir))) {
 		int fd;
 
@@ -215,6 +223,92 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 	return 0;
 }
 
+/* how many can be used; of the others it is told why not */
+static size_t find_usable(const struct channel *c, struct found *f)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < f->r.count; i++) {
+		struct stat st;
+
+		f->usable[i] = !fstat(f->fds[i], &st) && S_ISREG(st.st_mode) &&
+			       (uint64_t)st.st_size == c->config.segment;
+		count += f->usable[i];
+		if (!f->usable[i])
+			log_warning("channel %s: %08u.seg is not a file of %" PRIu64
+				    " bytes; it is not used",
+				    c->config.name, f->segments[i].index, c->config.segment);
+	}
+	return count;
+}
+
+/* the oldest use goes first, of those that were never used the last that was made; the newest stays */
+static size_t to_give_back(const struct found *f)
+{
+	size_t found = f->r.count;
+
+	for (size_t i = 0; i < f->r.count; i++) {
+		const struct recovered_segment *s = &f->segments[i], *o = &f->segments[found];
+
+		if (f->usable[i] && s != f->r.newest &&
+		    (found == f->r.count || s->head.generation < o->head.generation ||
+		     (s->head.generation == o->head.generation && s->index > o->index)))
+			found = i;
+	}
+	return found;
+}
+
+/*
+ * What the channel has beyond `retain`, which was more when they were made: who lowers
+ * it wants the room for something else. Oldest first, and one after the other: a power
+ * cut leaves a recording that lacks its beginning, and the next start goes on.
+ */
+static void give_back(struct channel *c, struct found *f)
+{
+	size_t count = find_usable(c, f), before = count;
+	char name[SEGMENT_NAME];
+
+	while (count > c->config.segments) {
+		size_t i = to_give_back(f);
+
+		segment_name(name, f->segments[i].index);
+		if (unlinkat(c->directory, name, 0)) {
+			log_warning("channel %s: giving back %s: %s; it is used on", c->config.name,
+				    name, strerror(errno));
+			break;
+		}
+		f->usable[i] = false;
+		count--;
+	}
+	if (count == before)
+		return;
+	/* else the journal gives the room to others minutes later */
+	if (fsync(c->directory))
+		log_warning("channel %s: giving back segments: %s", c->config.name,
+			    strerror(errno));
+	log_info("channel %s: it retains less than before: %zu segments of %" PRIu64
+		 " bytes were given back",
+		 c->config.name, before - count, c->config.segment);
+}
+
+/* one that is made next is made anew; nobody comes for any other */
+static void remove_unfinished(const struct channel *c)
+{
+	bool more = atomic_load(&c->made) < c->config.segments;
+	DIR *dir = list(c);
+	struct dirent *entry;
+	uint32_t index;
+
+	while (dir && (entry = readdir(dir)))
+		if (segment_unfinished(entry->d_name, &index) &&
+		    !(more && index == c->next_index) && unlinkat(c->directory, entry->d_name, 0))
+			log_warning(
+				"channel %s: removing %s, of which the making was cut short: %s",
+				c->config.name, entry->d_name, strerror(errno));
+	if (dir)
+		closedir(dir);
+}
+
 static void add_segments(struct channel *c, const struct found *f, bool reuse_newest)
 {
 	for (size_t i = 0; i < f->r.count; i++) {
@@ -225,15 +319,9 @@ static void add_segments(struct channel *c, const struct found *f, bool reuse_ne
 			.opened_realtime_ns = s->head.realtime_ns,
 		};
 		struct error e;
-		struct stat st;
 
-		if (fstat(f->fds[i], &st) || !S_ISREG(st.st_mode) ||
-		    (uint64_t)st.st_size != c->config.segment) {
-			log_warning("channel %s: %08u.seg is not a file of %" PRIu64
-				    " bytes; it is not used",
-				    c->config.name, s->index, c->config.segment);
+		if (!f->usable[i])
 			continue;
-		}
 		if (s->problem)
 			log_warning(
 				"channel %s: the head of %08u.seg: %s; the segment will be used anew",
@@ -266,7 +354,7 @@ static bool same_terms(const struct ekr_segment_head *head, const struct channel
 }
 
 /* begins where the recording ended, and tells a gap if that was not in order */
-static int go_on(struct channel *c, const struct found *f, struct error *e)
+static int go_on(struct channel *c, struct found *f, struct error *e)
 {
 	const struct recovered *r = &f->r;
 	bool in_order, reuse = r->newest && r->only_restarts;
@@ -296,7 +384,9 @@ static int go_on(struct channel *c, const struct found *f, struct error *e)
 	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size,
 		    in_order && !f->fresh ? m.next_sequence : r->next_sequence);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
+	give_back(c, f);
 	add_segments(c, f, reuse && !in_order);
+	remove_unfinished(c);
 	if (in_order && r->newest && same_boot(&r->newest->head, boot.bytes) &&
 	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);

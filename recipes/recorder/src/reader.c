@@ -259,7 +259,7 @@ static void leave(struct reader *r)
 static int overwritten(struct reader *r, struct reader_event *e)
 {
 	begin_event(r, e, READER_OVERWRITTEN);
-	set_reason(e, "taken into use anew while it was read");
+	set_reason(e, "taken into use anew, or given back, while it was read");
 	/* what is not there was not lost, but older than what is kept */
 	r->any = false;
 	leave(r);
@@ -312,6 +312,9 @@ static int enter(struct reader *r, struct reader_event *e)
 	r->offset = EKR_BLOCK;
 	r->in_batch = r->use_any = r->repeats = false;
 	err = reader_file_open(&r->file, r->dir, r->use.file);
+	/* the channel retains less since its recorder was started */
+	if (err == -ENOENT)
+		return overwritten(r, e);
 	if (err) {
 		begin_event(r, e, READER_DAMAGE);
 		set_reason(e, "cannot be opened: %s", strerror(-err));

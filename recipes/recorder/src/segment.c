@@ -12,6 +12,9 @@
 
 _Static_assert(sizeof(struct ekr_segment_head) == 160, "no holes");
 
+/* behind the name of a segment that is being made */
+#define TEMPORARY ".new"
+
 void segment_name(char name[SEGMENT_NAME], uint32_t index)
 {
 	snprintf(name, SEGMENT_NAME, "%08u.seg", index % 100000000);
@@ -27,6 +30,17 @@ bool segment_index(const char *name, uint32_t *index)
 		n = n * 10 + (uint32_t)(name[i] - '0');
 	*index = n;
 	return true;
+}
+
+bool segment_unfinished(const char *name, uint32_t *index)
+{
+	char whole[SEGMENT_NAME];
+	size_t length = strlen(name);
+
+	if (length != 16 || strcmp(name + 12, TEMPORARY) != 0)
+		return false;
+	snprintf(whole, sizeof(whole), "%.12s", name);
+	return segment_index(whole, index);
 }
 
 /* with the crc field as zeros */
@@ -103,7 +117,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	int fd, ret = 0;
 
 	segment_name(name, head->index);
-	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
 	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
 		return set_errno(e, errno, "removing %s of an earlier start", temporary);
 	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);

@@ -16,6 +16,8 @@
 void segment_name(char name[SEGMENT_NAME], uint32_t index);
 /* The index in such a name; false: it is none. */
 bool segment_index(const char *name, uint32_t *index);
+/* The same of one that is being made, or was when the power was cut. */
+bool segment_unfinished(const char *name, uint32_t *index);
 
 /* @block begins with its struct, filled but for magic, version and CRC; the rest is zeros. */
 void segment_seal_head(unsigned char block[EKR_BLOCK]);

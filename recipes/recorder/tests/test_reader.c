@@ -649,6 +649,37 @@ static void a_segment_that_is_taken_anew_is_told(void **state)
 	recording_end(&rec);
 }
 
+/* the recorder was started with less to retain */
+static void a_segment_that_is_given_back_is_told(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+	struct reader_event e;
+	char path[256];
+	struct reader *r;
+
+	(void)state;
+	six_uses(&rec);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	/* in the middle of the oldest one, the next two go */
+	assert_int_equal(reader_next(r, &e), 0);
+	note(&seen, &e);
+	for (size_t i = 1; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", rec.directory, reader_uses(r)->use[i].file);
+		assert_int_equal(unlink(path), 0);
+	}
+	drain(r, &seen);
+	assert_int_equal(seen.counts.of[READER_OVERWRITTEN], 2);
+	assert_int_equal(seen.counts.of[READER_RECORD], 70);
+	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
+				 seen.counts.of[READER_MISSING],
+			 0);
+	assert_int_equal(seen.counts.last_sequence, 209);
+	reader_close(r);
+	recording_end(&rec);
+}
+
 static void following_gives_each_record_once(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
@@ -984,6 +1015,7 @@ int main(void)
 		cmocka_unit_test(a_segment_that_was_cut_is_read_up_to_there),
 		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
 		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),
+		cmocka_unit_test(a_segment_that_is_given_back_is_told),
 		cmocka_unit_test(following_gives_each_record_once),
 		cmocka_unit_test(following_finds_segments_that_are_made_later),
 		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),

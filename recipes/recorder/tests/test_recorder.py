@@ -403,6 +403,70 @@ def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> Non
     assert board.gaps("arm") == []
 
 
+def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
+    def segments() -> set[Path]:
+        return set((board.directory / "arm").glob("*.seg"))
+
+    def numbers() -> list[int]:
+        return [r.sequence for r in board.records("arm")]
+
+    def retain(size: str, count: int) -> None:
+        board.channel("arm", record_size="16KiB", writeout="64KiB", retain=size)
+        board.start()
+        wait_for(lambda: board.stats("arm")["segments"] == count)
+        assert board.stats("arm")["segments_wanted"] == count
+
+    retain("2MiB", 9)
+    board.write("arm", os.urandom(1 << 20), "--size", "16384")
+    board.stop()
+    made = segments()
+    # those that are used, the oldest first
+    used = sorted((use, path) for path in made if (use := struct.unpack_from("<Q", path.read_bytes(), 72)[0]))
+    assert len(used) > 4
+    assert numbers() == list(range(64))
+    # three segments less the one in use: these, of which the oldest was used last but two
+    retain("512KiB", 3)
+    assert segments() == {path for _, path in used[-3:]}
+    assert 0 < numbers()[0] < numbers()[-1] == 63
+    assert numbers() == list(range(numbers()[0], 64))
+    assert "6 segments of 262144 bytes were given back" in board.log.read_text()
+    # it goes on in order, and as before when more is wanted again
+    board.write("arm", b"x" * 1000)
+    board.stop()
+    retain("1MiB", 5)
+    board.stop()
+    assert {path for _, path in used[-3:]} < segments()
+    assert numbers()[-1] == 64
+    assert board.gaps("arm") == []
+
+
+def test_a_segment_that_a_crash_left_unfinished_is_removed(board: Board) -> None:
+    board.channel("arm", retain="512KiB")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 3)
+    board.stop()
+    # 3 is what would be made next, and is not wanted; 7 is of a time when there were more
+    for index in (3, 7):
+        (board.directory / "arm" / f"{index:08}.seg.new").write_bytes(bytes(65536))
+    others = [board.directory / "arm" / name for name in ("notes.new", "1.seg.new", "stopped.new")]
+    for other in others:
+        other.write_text("somebody's own")
+    board.start()
+    assert not list((board.directory / "arm").glob("????????.seg.new"))
+    # and one that is wanted is made anew
+    board.stop()
+    (board.directory / "arm" / "00000003.seg.new").write_bytes(b"x" * 65536)
+    board.channel("arm", retain="768KiB")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 4)
+    assert not list((board.directory / "arm").glob("????????.seg.new"))
+    board.write("arm", b"x\n")
+    board.stop()
+    assert [other.exists() for other in others[:2]] == [True, True]
+    assert board.payloads("arm") == [b"x"]
+    assert board.gaps("arm") == []
+
+
 def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
     board.channel("arm")
     heard: list[str] = []
