@@ -17,12 +17,16 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 	b->memory = mmap(NULL, b->count * chunk_size, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (!b->chunks || b->memory == MAP_FAILED) {
+		/* all memory is locked as it is taken: mmap() has this errno of its own for too much of it */
+		bool locked = b->chunks && errno == EAGAIN;
+
 		free(b->chunks);
 		if (b->memory != MAP_FAILED)
 			munmap(b->memory, b->count * chunk_size);
 		*b = (struct buffer){ 0 };
-		return set_error(e, ENOMEM, "getting %zu bytes for the buffer: no memory",
-				 (size_t)(count > 3 ? count : 3) * chunk_size);
+		return set_error(e, ENOMEM, "getting %zu bytes for the buffer: %s",
+				 (size_t)(count > 3 ? count : 3) * chunk_size,
+				 locked ? "more than may be locked (LimitMEMLOCK=)" : "no memory");
 	}
 	for (unsigned int i = b->count; i-- > 0;) {
 		b->chunks[i].data = b->memory + i * chunk_size;

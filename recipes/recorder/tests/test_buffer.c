@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -107,12 +113,48 @@ static void too_much_memory_is_an_error(void **state)
 	buffer_close(&b);
 }
 
+/* 0: it was told; 2: it cannot be tried here. Of a process of its own. */
+static int open_with_little_that_may_be_locked(void)
+{
+	const struct rlimit least = { 65536, 65536 };
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = { 0 };
+	struct buffer b;
+	struct error e;
+
+	/* once before: whatever the C library gets for itself it has then */
+	if (buffer_open(&b, 65536, 1 << 20, &e))
+		return 2;
+	buffer_close(&b);
+	/* by their numbers: the sanitizers keep mlockall() from the kernel */
+	if (syscall(SYS_capset, &head, none) || setrlimit(RLIMIT_MEMLOCK, &least) ||
+	    syscall(SYS_mlockall, MCL_FUTURE))
+		return 2;
+	return buffer_open(&b, 65536, 1 << 20, &e) == -ENOMEM && strstr(e.text, "LimitMEMLOCK=") ?
+		       0 :
+		       1;
+}
+
+static void more_than_may_be_locked_is_told_as_that(void **state)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	(void)state;
+	if (!child)
+		_exit(open_with_little_that_may_be_locked());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(full_chunks_come_out_in_order_and_all_of_it_is_used),
 		cmocka_unit_test(what_is_being_filled_can_be_taken),
 		cmocka_unit_test(too_much_memory_is_an_error),
+		cmocka_unit_test(more_than_may_be_locked_is_told_as_that),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,6 +373,11 @@ def test_systemd_and_writers_wait_for_a_stop_as_long_as_it_may_take() -> None:
     assert write * 1000 < words <= unit * 1000
 
 
+def test_a_crash_writes_no_core() -> None:
+    """Of locked buffers, to the same flash, while nobody records."""
+    assert source("units/ek-recorder.service", r"\nLimitCORE=(\d+)\n") == 0
+
+
 def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
