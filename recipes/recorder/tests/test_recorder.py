@@ -445,6 +445,36 @@ def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
     assert board.gaps("arm") == []
 
 
+def test_what_is_older_than_is_retained_is_forgotten_on_the_medium(board: Board) -> None:
+    terms = {"record_size": "16KiB", "writeout": "64KiB", "retain": "2MiB"}
+    board.channel("arm", **terms)
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 9)
+    board.write("arm", os.urandom(1 << 20), "--size", "16384")
+    board.stop()
+    assert [r.sequence for r in board.records("arm")] == list(range(64))
+    time.sleep(1.1)
+    board.channel("arm", **terms, retain_time="1s")
+    board.start()
+
+    def heads() -> int:
+        """Segments with a use that counts."""
+        files = (board.directory / "arm").glob("*.seg")
+        return sum(struct.unpack_from("<Q", f.read_bytes(), 72)[0] > 0 for f in files)
+
+    # what stays is the one in use, and the one before, which may end in it
+    wait_for(lambda: heads() <= 2)
+    board.write("arm", b"x\n")
+    board.stop()
+    numbers = [r.sequence for r in board.records("arm")]
+    assert 32 < numbers[0] < 64
+    assert numbers == list(range(numbers[0], 65))
+    assert len(list((board.directory / "arm").glob("*.seg"))) == 9
+    verify = [RECORDER, "verify", "--directory", str(board.directory), "arm"]
+    out = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out
+
+
 def test_a_segment_that_a_crash_left_unfinished_is_removed(board: Board) -> None:
     board.channel("arm", retain="512KiB")
     board.start()

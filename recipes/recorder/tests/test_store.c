@@ -442,6 +442,33 @@ static void what_is_too_old_is_forgotten(void **state)
 	config.retain_ns = 0;
 }
 
+/* of which the monotonic clock says nothing */
+static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(void **state)
+{
+	uint64_t now = monotonic_ns();
+	int64_t opened = 0;
+	struct segment gone;
+
+	(void)state;
+	config.retain_ns = 60 * NSEC_PER_SEC;
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	for (int i = 0; i < 40; i++) {
+		submit(now, 600);
+		assert_int_equal(write_out(now), 0);
+	}
+	for (unsigned int i = 0; i < rec.store.count; i++) {
+		rec.store.segments[i].opened_ns = 0;
+		if (rec.store.segments[i].opened_realtime_ns > opened)
+			opened = rec.store.segments[i].opened_realtime_ns;
+	}
+	/* a board without a battery begins in 1970, and what cannot be told stays */
+	assert_false(store_expire(&rec.store, now + 3600 * NSEC_PER_SEC, 0, &gone));
+	assert_false(store_expire(&rec.store, now, opened + 59 * (int64_t)NSEC_PER_SEC, &gone));
+	assert_true(store_expire(&rec.store, now, opened + 61 * (int64_t)NSEC_PER_SEC, &gone));
+	assert_true(gone.generation < rec.store.generation);
+	config.retain_ns = 0;
+}
+
 /*
  * A recording of random records, with failing steps or without, through several
  * starts, each ended by a power cut in the middle of a chain.
@@ -540,6 +567,7 @@ int main(void)
 		TEST(cached_flushes_once_a_window),
 		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
 		TEST(what_is_too_old_is_forgotten),
+		TEST(what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time),
 		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
 		cmocka_unit_test(power_cuts),
 		cmocka_unit_test(power_cuts_of_a_failing_medium),
