@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import select
 import signal
 import socket
@@ -738,6 +739,50 @@ def test_a_stop_while_the_medium_is_behind_takes_what_was_submitted(
     board.start()
     board.stop()
     assert board.gaps("arm") == board.gaps("leg") == []
+
+
+def written_bytes(process: subprocess.Popen[bytes]) -> int:
+    """What it has given to media so far."""
+    found = re.search(r"^write_bytes: (\d+)$", Path(f"/proc/{process.pid}/io").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def test_a_stop_goes_on_as_long_as_a_slow_medium_takes_something(board: Board, ext4: Mount) -> None:
+    """A card that hangs again and again, each time for less than it is waited for, and takes some in between."""
+    at = board.directory / "arm"
+    ext4(at, 96)
+    sizes = {
+        "record_size": "64KiB",
+        "writeout": "2MiB",
+        "buffer": "32MiB",
+        "retain": "48MiB",
+        "segment": "8MiB",
+    }
+    board.channel("arm", **sizes)
+    board.start()
+    assert board.process
+    wait_for(lambda: board.stats("arm")["segments"] == 7)
+    data = os.urandom(24 << 20)
+    with frozen(at):
+        board.write("arm", data, "--ring", "--no-sync", "--size", "65536")
+        wait_for(lambda: board.stats("arm")["backlog"] > 24 << 20)
+        began = time.monotonic()
+        board.process.terminate()
+        for _ in range(3):
+            time.sleep(0.7)
+            before = written_bytes(board.process)
+            subprocess.run(["fsfreeze", "-u", str(at)], check=True)
+            wait_for(lambda before=before: written_bytes(board.process) > before, 1)
+            # returns when what is under way has ended
+            subprocess.run(["fsfreeze", "-f", str(at)], check=True)
+        # one that takes nothing would not be waited for so long
+        assert time.monotonic() - began > 2
+    assert board.process.wait(10) == 0
+    assert b"".join(board.payloads("arm")) == data
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == []
 
 
 def test_a_stop_does_not_wait_for_a_medium_that_takes_nothing(board: Board, ext4: Mount) -> None:
