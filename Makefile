@@ -42,6 +42,7 @@ fragments = $(patsubst %,conf/kernel/%.cfg,$(shell sed -n 's/^$(1) [a-z0-9]*://p
 kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins,$(PIN) $(variant))
 
 ENTER := $(TOP)/toolroot/enter
+TOOLROOT := $(B)/toolroot
 # a stage prints its name when it begins and its time when it ends; one that
 # says how many MB it writes refuses to begin without them
 define stage
@@ -51,6 +52,9 @@ stage_name="$(1)"; stage_begin=$$SECONDS; echo "=== $$stage_name"; mkdir -p $(B)
 trap 'code=$$?; echo "--- $$stage_name: $$((SECONDS - stage_begin)) s$$([ $$code = 0 ] || echo ", failed")" | tee -a $(B)/stages.log; exit $$code' EXIT
 endef
 
+.PHONY: FORCE
+FORCE:
+
 .PHONY: help
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target about; do printf '  make %-9s %s\n' "$$target" "$$about"; done
@@ -58,16 +62,19 @@ help: ## this list
 # --- the tool root ---------------------------------------------------------
 
 .PHONY: toolroot
-toolroot: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the Debian tree that everything is built in
-	@ln -sfnT $(EVENKEEL_TOOLROOT) $(B)/toolroot
+toolroot: $(TOOLROOT) ## the Debian tree that everything is built in
 
+# what needs the tree asks for the link, by which toolroot/enter finds it where make did not call it
+$(TOOLROOT): $(if $(filter $(EVENKEEL_TOOLROOT),$(shell readlink $(TOOLROOT))),,FORCE) | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@mkdir -p $(@D)
+	ln -sfnT $(EVENKEEL_TOOLROOT) $@
 $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
 	@$(call stage,tool root,4000)
 	toolroot/create $(EVENKEEL_TOOLROOT)
 
 # --- kernels and modules ---------------------------------------------------
 
-$(SOURCE)/Makefile: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(SOURCE)/Makefile: | $(TOOLROOT)
 	@$(call stage,kernel source,2500)
 	rm -rf $(SOURCE).part; mkdir -p $(SOURCE).part
 	tar=/usr/src/linux-source-$(KERNEL).tar.xz
@@ -98,8 +105,6 @@ $(eval $(call kernel_rule,board,))
 $(eval $(call kernel_rule,debug,-debug))
 $(eval $(call kernel_rule,kcsan,-kcsan))
 $(eval $(call kernel_rule,uml,-uml))
-.PHONY: FORCE
-FORCE:
 
 # our modules: NAME ROOM; each is built in a folder of its own and ends up as build/VERSION/module-VARIANT/NAME.ko
 room_sources = $(shell find $(1)/src $(1)/tests -name '*.[ch]' -o -name Kbuild 2> /dev/null | LC_ALL=C sort) recipes/kernel/build-module
@@ -130,7 +135,7 @@ module: $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage ## the scheduler and the 
 else
 # a kernel of Debian's: nothing is built, and our modules have no source to be built against
 UNPACKED := $(C)/kernel-$(KERNEL)-$(call hash,recipes/kernel/unpack,$(PIN))
-$(UNPACKED)/bzImage: | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(UNPACKED)/bzImage: | $(TOOLROOT)
 	@$(call stage,kernel $(KERNEL),500)
 	toolroot/fetch-package $(PIN) $(UNPACKED).deb
 	$(ENTER) recipes/kernel/unpack $(UNPACKED).deb/*.deb $(UNPACKED)
@@ -153,11 +158,11 @@ IMAGE_SOURCES := $(shell find recipes/image/rootfs -type f) $(addprefix recipes/
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/packages recipes/image/build-root).tar
 IMAGE := $(B)/image/evenkeel-x86_64.img
 
-$(ROOT_TAR): | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(ROOT_TAR): | $(TOOLROOT)
 	@$(call stage,Debian root of the image,1000)
 	$(ENTER) recipes/image/build-root $@
 
-$(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/package-lock.json | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(B)/webui/vendor/package-lock.json: webui/fetch-static webui/static-deps/package-lock.json | $(TOOLROOT)
 	@$(call stage,scripts of the panel)
 	$(ENTER) webui/fetch-static $(@D)
 	touch $@
@@ -207,20 +212,20 @@ LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $
 # the kernels of the full bench beside 6.12
 BENCH_KERNELS := 7.3
 
-$(LOADS)/ek-player: $(wildcard recipes/common/*.[ch]) $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(LOADS)/ek-player: $(wildcard recipes/common/*.[ch]) $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(TOOLROOT)
 	@$(call stage,loads)
 	[ -e $(LOADS)/build.ninja ] || $(ENTER) meson setup $(LOADS) recipes/loads --prefix=/usr > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	$(ENTER) meson compile -C $(LOADS) > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	touch $@
 
-$(RECORDER)/ek-recorder: $(wildcard recipes/common/*.[ch]) $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(RECORDER)/ek-recorder: $(wildcard recipes/common/*.[ch]) $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(TOOLROOT)
 	@$(call stage,recorder)
 	[ -e $(RECORDER)/build.ninja ] || $(ENTER) meson setup $(RECORDER) recipes/recorder --prefix=/usr -Dtests=disabled > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	$(ENTER) meson compile -C $(RECORDER) > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	touch $@
 
 # of the agent's room, where it is part of ekctl
-$(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+$(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build | $(TOOLROOT)
 	@$(call stage,ek-pairs)
 	[ -e $(B)/agent/build.ninja ] || $(ENTER) meson setup $(B)/agent recipes/agent --prefix=/usr > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
 	$(ENTER) meson compile -C $(B)/agent > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
@@ -248,15 +253,15 @@ test: ## all of it; each stage also by its name: lint unit kunit lab torture boo
 	echo "=== stages"; cat $(B)/stages.log; echo "all tests in $$(((SECONDS - begin) / 60)) min"
 	echo "stages: 7 passed, 0 failed"
 
-lint: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(SOURCE)/Makefile $(K)/board/built
+lint: $(TOOLROOT) $(SOURCE)/Makefile $(K)/board/built
 	@$(call stage,lint)
 	$(ENTER) tests/lint $(SOURCE) $(K)/board
-unit: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot $(B)/webui/vendor/package-lock.json
+unit: $(TOOLROOT) $(B)/webui/vendor/package-lock.json
 	@$(call stage,unit tests)
 	$(PYTEST) --hypothesis-profile=ci --ignore recipes/loads --ignore recipes/demo --ignore recipes/recorder conf recipes webui tests/lab/tests tests/flashsim/tests
 	$(ENTER) tests/meson recipes/loads recipes/demo recipes/recorder
 	$(PYTEST) tests/yocto
-fuzz: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## the property tests with new examples each time, FUZZ times (default 20)
+fuzz: $(TOOLROOT) ## the property tests with new examples each time, FUZZ times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
 kunit: $(K)/module-uml/evenkeel.ko $(K)/module-uml/flashsim.ko
 	@$(call stage,KUnit)
@@ -285,7 +290,7 @@ yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [META
 	$(YOCTO) PATH="$$PATH:/usr/sbin" $(B)/yocto-venv/bin/pytest -q tests/yocto
 
 .PHONY: format clean
-format: $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot ## bring all code into its form
+format: $(TOOLROOT) ## bring all code into its form
 	@$(ENTER) tests/format $(SOURCE)
 clean: ## drop what is built, keep the cache
 	@find $(B) -mindepth 1 -maxdepth 1 -not -path $(C) -exec rm -rf {} +
