@@ -25,7 +25,7 @@ _building = threading.Lock()
 
 @dataclass(frozen=True)
 class Scheduler:
-    """`module` is loaded first when there is one; `settings` go to queue/iosched/.
+    """`module`, by its file's name, is loaded first when there is one; `settings` go to queue/iosched/.
 
     With `source`, a file that the caller named, the module is built from it for
     each kernel; else it is looked up with the kernel's.
@@ -77,7 +77,7 @@ def from_source(source: Path) -> Scheduler:
     names = _ELEVATOR.findall(source.read_text(errors="replace"))
     if len(names) != 1:
         raise LabError(f"{source} must set .elevator_name once, as a string; it does {len(names)} times")
-    return Scheduler(names[0], names[0], source.stem.replace("-", "_"), source=source)
+    return Scheduler(names[0], names[0], source.stem, source=source)
 
 
 def build(source: Path, kernel: Kernel) -> Path:
@@ -88,7 +88,8 @@ def build(source: Path, kernel: Kernel) -> Path:
     # the name of the objects' folder has what the kernel was made from
     made_from = hashlib.sha256(f"{objects.resolve().name} {digest(source)}".encode()).hexdigest()[:12]
     out = kernel.build / "peers" / f"{kernel.variant}-{source.stem}-{made_from}"
-    module = out / f"{source.stem.replace('-', '_')}.ko"
+    # the file keeps a `-`, which is `_` in the module's name once it is loaded
+    module = out / f"{source.stem}.ko"
     out.mkdir(parents=True, exist_ok=True)
     with _building, (out / "lock").open("w") as lock:
         # of another lab in this clone

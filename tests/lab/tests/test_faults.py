@@ -144,6 +144,20 @@ def test_a_source_that_does_not_build_is_one_line_with_the_first_error(
         schedulers.from_source(odd)
 
 
+def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
+    """kbuild keeps it in the file's name, by which the guest loads it."""
+    objects = kernels.TOP / "build/6.12/board"
+    if not (objects / ".config").is_file():
+        pytest.skip(f"no kernel in {objects} to build against; 'make module' brings one")
+    (tmp_path / "board").symlink_to(objects.resolve())
+    source = tmp_path / "my-fifo.c"
+    source.write_text((kernels.TOP / "tests/lab/peers/fifo.c").read_text())
+    module = schedulers.build(source, kernels.Kernel("6.12", tmp_path))
+    scheduler = schedulers.from_source(source)
+    assert (module.is_file(), module.stem, scheduler.module) == (True, "my-fifo", "my-fifo")
+    assert scheduler.elevator == "fifo"
+
+
 def test_whatever_figures_raise_is_of_the_report() -> None:
     from lab.runner import Job, Result
 
