@@ -43,6 +43,11 @@ class Kernel:
         built = self.build / self.variant / _IMAGE
         return built if built.is_file() else self.build / "bzImage"
 
+    @property
+    def is_binary(self) -> bool:
+        """A kernel of Debian's, unpacked as it is: nothing can be built against it."""
+        return (self.build / "modules").is_dir() and not (self.build / self.variant).is_dir()
+
     def module(self, name: str) -> Path:
         """A kernel module's file by name: ours first, then the kernel's own. Raises LabError."""
         if self.variant == "board":
@@ -55,6 +60,10 @@ class Kernel:
         for path in [*ours, *theirs]:
             if path.is_file():
                 return path
+        if self.is_binary:
+            raise LabError(
+                f"kernel {self.version} has no module {name}.ko: it is Debian's binary, for which none of ours are built"
+            )
         raise LabError(
             f"kernel {self.version} has no module {name}.ko; 'make module KERNEL={self.version}' builds ours"
         )
@@ -103,7 +112,7 @@ def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
         )
         raise LabError(
             f"no kernel {version!r} below build/; there {'are' if built else 'is'} {', '.join(built) or 'none'}"
-            f" ('make module KERNEL=VERSION' builds one)"
+            f" ('make module KERNEL=VERSION' builds one; 5.10 is Debian's binary: 'make kernel KERNEL=5.10')"
         )
     # without an image of its own, another variant's would boot under its name
     if variant != "board" and not (

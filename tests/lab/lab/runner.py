@@ -97,12 +97,16 @@ def _check_preset(experiment: Experiment) -> None:
             raise LabError(f"no flash preset {found.group(1)!r}; there are {', '.join(presets)}")
 
 
+def _wanted(experiment: Experiment) -> list[str]:
+    """Kernel modules, by name, whatever the scheduler."""
+    return [*(experiment.device.modules if experiment.device else ()), *experiment.modules]
+
+
 def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path) -> None:
     """Write the guest's initramfs."""
     e = job.experiment
     _check_preset(e)
-    wanted = [*(e.device.modules if e.device else ()), *e.modules]
-    needs = kernel.with_needs(wanted)
+    needs = kernel.with_needs(_wanted(e))
     files = {
         "/init": (Path(__file__).parent / "guest.sh").read_text(),
         "/experiment.sh": e.script,
@@ -261,19 +265,25 @@ def _run(lab: Lab, job: Job) -> Result:
 
 
 def check(lab: Lab, jobs: Iterable[Job]) -> None:
-    """Are emulator, kernels, schedulers and presets there? Raises LabError that names the first job of which one is not."""
+    """Are emulator, kernels, their modules, schedulers and presets there?
+
+    Raises LabError that names the first job of which one is not.
+    """
     qemu.version()
     seen: set[tuple[str, str]] = set()
     for job in jobs:
         try:
             _check_preset(job.experiment)
-            if (job.kernel, job.scheduler) in seen:
-                continue
-            seen.add((job.kernel, job.scheduler))
             kernel = kernels.find(job.kernel, lab.variant)
             scheduler = schedulers.find(job.scheduler, lab.extra)
-            if scheduler.source:
+            own = [scheduler.module] if scheduler.module and not scheduler.source else []
+            for module in [*_wanted(job.experiment), *own]:
+                if (job.kernel, module) not in seen:
+                    kernel.with_needs([module])
+                    seen.add((job.kernel, module))
+            if scheduler.source and (job.kernel, scheduler.source.name) not in seen:
                 schedulers.build(scheduler.source, kernel)
+                seen.add((job.kernel, scheduler.source.name))
         except LabError as error:
             raise LabError(f"{job.name}: {error}") from error
 

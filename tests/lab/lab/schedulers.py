@@ -83,6 +83,8 @@ def from_source(source: Path) -> Scheduler:
 def build(source: Path, kernel: Kernel) -> Path:
     """The module of a source file for a kernel that was built here. Raises LabError."""
     objects = kernel.build / kernel.variant
+    if kernel.is_binary:
+        raise LabError(f"kernel {kernel.version} is Debian's binary: {source.name} cannot be built for it")
     if not objects.is_dir():
         raise LabError(f"kernel {kernel.version} has no objects to build {source.name} against")
     # the name of the objects' folder has what the kernel was made from

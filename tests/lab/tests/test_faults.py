@@ -17,8 +17,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import bench, experiments, kernels, qemu, schedulers
-from lab.model import Experiment, Figure, LabError, Output, Row
+from lab import bench, experiments, kernels, qemu, runner, schedulers
+from lab.model import Device, Experiment, Figure, LabError, Output, Row, flashsim
 
 ROW = Row("fair.x.ratio", 2.0, "", None, (1.9, 2.1), None, "virtual", "6.12", "evenkeel").as_json()
 OK = Experiment("fair.mine", "", ":", lambda _: [])
@@ -158,11 +158,44 @@ def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
     assert scheduler.elevator == "fifo"
 
 
-def test_whatever_figures_raise_is_of_the_report() -> None:
-    from lab.runner import Job, Result
+def unpacked(tmp_path: Path) -> kernels.Kernel:
+    """As `make kernel KERNEL=5.10` leaves one."""
+    (tmp_path / "modules/kernel/block").mkdir(parents=True)
+    (tmp_path / "modules/kernel/block/bfq.ko").write_bytes(b"\0depends=\0")
+    (tmp_path / "bzImage").touch()
+    return kernels.Kernel("5.10", tmp_path)
 
+
+@pytest.mark.parametrize(
+    ("scheduler", "device", "said"),
+    [
+        ("evenkeel", None, "evenkeel.ko: it is Debian's binary, for which none of ours are built"),
+        ("bfq", flashsim("pipe"), "flashsim.ko: it is Debian's binary, for which none of ours are built"),
+        ("odd", None, "kernel 5.10 is Debian's binary: odd.c cannot be built for it"),
+    ],
+)
+def test_what_a_binary_kernel_cannot_have_is_told_before_any_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, device: Device | None, said: str
+) -> None:
+    kernel = unpacked(tmp_path)
+    monkeypatch.setattr(kernels, "find", lambda *_: kernel)
+    monkeypatch.setattr(qemu, "version", lambda: "an emulator")
+    odd = schedulers.Scheduler("odd", "odd", "odd", source=tmp_path / "odd.c")
+    (tmp_path / "odd.c").touch()
+    lab = runner.Lab(workdir=tmp_path, cache=tmp_path, extra={"odd": odd})
+    runner.check(lab, [runner.Job(OK, "5.10", "bfq")])
+    with pytest.raises(LabError) as caught:
+        runner.run_all(lab, [runner.Job(replace(OK, device=device), "5.10", scheduler)], lambda *_: None)
+    assert str(caught.value).startswith(f"fair.mine-5.10-{scheduler}: kernel 5.10 ")
+    assert said in str(caught.value)
+    assert "'make module" not in str(caught.value)
+
+
+def test_whatever_figures_raise_is_of_the_report() -> None:
     def figures(_: Output) -> list[Figure]:
         raise NameError("nope")
 
     with pytest.raises(LabError, match="report cannot be read: NameError"):
-        Result(Job(replace(OK, figures=figures), "6.12", "none"), Output({}), 1.0, False).figures()
+        runner.Result(
+            runner.Job(replace(OK, figures=figures), "6.12", "none"), Output({}), 1.0, False
+        ).figures()
