@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lab import experiments, peers, provenance, settings
+from lab import experiments, peers, provenance, settings, sight
 from lab.experiments import tune
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
@@ -106,7 +106,8 @@ def read(path: Path | str) -> list[Row]:
     try:
         listed = json.loads(Path(path).read_text())
     except OSError as error:
-        raise LabError(f"cannot read {path}: {error.strerror}") from error
+        hint = sight.hint(path) if isinstance(error, FileNotFoundError) else ""
+        raise LabError(f"cannot read {path}: {error.strerror}{hint}") from error
     except (ValueError, RecursionError) as error:
         raise LabError(f"{path} is not JSON: {error}") from error
     if not isinstance(listed, list):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab import sight
 from lab.kernels import TOP, Kernel, digest
 from lab.model import LabError
 
@@ -71,7 +72,7 @@ def find(name: str, extra: Mapping[str, Scheduler] | None = None) -> Scheduler:
 def from_source(source: Path) -> Scheduler:
     """What is in a scheduler's source file. Raises LabError."""
     if not source.is_file():
-        raise LabError(f"no scheduler source {source}")
+        raise LabError(f"no scheduler source {source}{sight.hint(source)}")
     if not _FILE.fullmatch(source.name):
         raise LabError(f"{source.name!r} cannot name a module; letters, digits, _ and - can, and .c")
     names = _ELEVATOR.findall(source.read_text(errors="replace"))

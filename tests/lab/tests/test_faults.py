@@ -17,7 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import bench, experiments, kernels, qemu, runner, schedulers
+from lab import bench, experiments, kernels, qemu, runner, schedulers, sight
 from lab.model import Device, Experiment, Figure, LabError, Output, Row, flashsim
 
 ROW = Row("fair.x.ratio", 2.0, "", None, (1.9, 2.1), None, "virtual", "6.12", "evenkeel").as_json()
@@ -189,6 +189,30 @@ def test_what_a_binary_kernel_cannot_have_is_told_before_any_guest(
     assert str(caught.value).startswith(f"fair.mine-5.10-{scheduler}: kernel 5.10 ")
     assert said in str(caught.value)
     assert "'make module" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shown", ["", "/elsewhere:{}"])
+def test_a_file_that_the_tool_root_hides_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    monkeypatch.setenv("EVENKEEL_INSIDE", "/a/tool/root")
+    monkeypatch.setenv("EVENKEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("EVENKEEL_SHOW", shown.format(tmp_path))
+    hidden = [
+        (schedulers.from_source, tmp_path / "x.c"),
+        (bench.read, tmp_path / "results.json"),
+    ]
+    for use, path in hidden:
+        with pytest.raises(LabError) as caught:
+            use(path)
+        assert str(path) in str(caught.value)
+        assert ("name its folder in EVENKEEL_SHOW" in str(caught.value)) == (not shown)
+    for place in (tmp_path / "cache", kernels.TOP / "build"):
+        with pytest.raises(LabError) as caught:
+            bench.read(place / "absent.json")
+        assert "EVENKEEL_SHOW" not in str(caught.value)
+    monkeypatch.delenv("EVENKEEL_INSIDE")
+    assert sight.hint(tmp_path) == ""
 
 
 def test_whatever_figures_raise_is_of_the_report() -> None:
