@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.model import Device, Experiment, Figure, Output
+from lab.model import Device, Experiment, Figure, LabError, Output
 
 _GROUP = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)*", re.ASCII)
 # part of a shell variable's name
@@ -131,12 +131,25 @@ def _counters(text: str) -> tuple[float, list[list[int]]]:
     return float(lines[0]), sorted(table)
 
 
-def served(out: Output) -> Served:
-    """The difference of the two counter reports."""
+def between(out: Output) -> Served:
+    """The difference of the two counter reports, whatever it is."""
     t0, before = _counters(out.results["begin"])
     t1, after = _counters(out.results["end_"])
     pairs = list(zip(before, after, strict=True))
     return Served(t1 - t0, [b[2] - a[2] for a, b in pairs], [b[5] - a[5] for a, b in pairs])
+
+
+def served(out: Output) -> Served:
+    """What was counted in the window. A group may get nothing; raises LabError when all together did."""
+    found = between(out)
+    need_any(sum(found.read) + sum(found.written), found.seconds)
+    return found
+
+
+def need_any(total: float, seconds: float) -> None:
+    """Raises LabError for a window without any I/O: a scheduler that hangs, not one that is slow."""
+    if not total:
+        raise LabError(f"nobody was served in the window of {seconds:.0f} s")
 
 
 def fio_job(text: str) -> dict[str, Any]:

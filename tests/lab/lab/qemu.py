@@ -221,12 +221,17 @@ def _anew(path: Path) -> BinaryIO:
     return opened
 
 
+def serial_log(workdir: Path, name: str) -> Path:
+    """What the console of a guest of this name said last."""
+    return workdir / f"{name}.serial.log"
+
+
 def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
     """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end, OSError."""
     version()
     workdir.mkdir(parents=True, exist_ok=True)
     need_room(workdir, name, ROOM_MB + machine.drive_mb)
-    serial = workdir / f"{name}.serial.log"
+    serial = serial_log(workdir, name)
     with ExitStack() as files:
         archive = files.enter_context(initramfs.open("rb"))
         console = files.enter_context(_anew(serial))

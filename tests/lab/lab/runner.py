@@ -71,6 +71,8 @@ class Result:
         """Raises LabError when the report is not what the experiment expects."""
         try:
             return self.job.experiment.figures(self.output)
+        except LabError as error:
+            raise LabError(f"{self.job.name}: {error}") from error
         except Exception as error:
             raise LabError(f"{self.job.name}: the guest's report cannot be read: {error!r}") from error
 
@@ -257,7 +259,10 @@ def _run(lab: Lab, job: Job) -> Result:
             output = qemu.run(machine, image, lab.workdir, job.name, e.append)
             result = Result(job, output, time.monotonic() - begin, False)
             # a report that cannot be read is not worth keeping
-            result.figures()
+            try:
+                result.figures()
+            except LabError as error:
+                raise LabError(f"{error}; see {qemu.serial_log(lab.workdir, job.name)}") from error
             _keep(result, kept)
             return result
 

@@ -13,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lab import experiments
 from lab.beside import Load, script
 from lab.experiments import fair, tree
-from lab.model import Output
+from lab.model import LabError, Output
 
 NESTED = {"a": 200, "a/x": 100, "a/y": 300, "b": 100}
 LOADS = [Load("x", "a/x", "true"), Load("y", "a/y", "true"), Load("b", "b", "true")]
@@ -107,6 +108,18 @@ def test_a_tree_that_counts_each_leaf_by_itself_is_told() -> None:
     assert [f.value for f in figures] == [120, 120, 60, 250]
 
 
+@pytest.mark.parametrize("name", ["fair.read.1m.qd1.depth64", "fair.shares.3-2", "fair.tree", "fair.trim"])
+def test_a_window_in_which_nobody_was_served_is_no_result(name: str) -> None:
+    with pytest.raises(LabError, match="nobody was served in the window of 2 s"):
+        experiments.load()[name].figures(_served(0, 0))
+
+
+def test_a_group_that_gets_nothing_is_a_figure() -> None:
+    (e,) = (e for e in fair.EXPERIMENTS if e.name == "fair.read.1m.qd1.depth64")
+    assert [f.value for f in e.figures(_served(0, 100))] == [0, 50]
+    assert [f.value for f in e.figures(_served(100, 0))] == [50000, 50]
+
+
 def test_the_papers_shares_are_over_their_weights() -> None:
     (split,) = (e for e in fair.EXPERIMENTS if e.name == "fair.shares.3-2")
     figures = split.figures(_served(294, 200))
@@ -136,6 +149,9 @@ def test_large_blocks_are_counted_each_second() -> None:
     got = {f.metric: f.value for f in large.figures(Output({**results, "end_": results[f"at{n}"]}))}
     assert got["ratio-worst-1s"] == 20
     assert got["ratio"] == pytest.approx(2, abs=0.2)
+    # a second in which nobody is served is one of the window's
+    results["at2"] = results["at1"].replace("1\n", "2\n", 1)
+    assert large.figures(Output({**results, "end_": results[f"at{n}"]}))
     assert (
         large.script.index("counters begin")
         < large.script.index("counters at$i")
@@ -152,3 +168,5 @@ def test_5_10_is_counted_by_request_and_second() -> None:
     assert (got["ratio-least"], got["ratio"]) == (1.833, 2.053)
     with pytest.raises(ValueError, match="1 seconds were traced, not 19"):
         e.figures(Output({"seconds": "1 1"}))
+    with pytest.raises(LabError, match="nobody was served in the window of 19 s"):
+        e.figures(Output({"seconds": "\n".join(["0 0"] * 19)}))

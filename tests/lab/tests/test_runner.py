@@ -159,6 +159,21 @@ def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Gu
         assert len(guests.booted) == boots
 
 
+def test_figures_that_are_none_name_experiment_and_log_and_are_not_kept(lab: Lab, guests: Guests) -> None:
+    guests.release.set()
+
+    def figures(_: Output) -> list[Figure]:
+        raise LabError("nobody was served")
+
+    silent = replace(job("fair.mine"), experiment=Experiment("fair.mine", "", ":", figures))
+    with pytest.raises(LabError) as caught:
+        runner.run(lab, silent)
+    assert str(caught.value) == (
+        f"fair.mine-6.12-none: nobody was served; see {lab.workdir}/fair.mine-6.12-none.serial.log"
+    )
+    assert not lab.cache.exists()
+
+
 RACE = """[   12.0] ==================================================================
 [   12.0] BUG: KCSAN: data-race in blk_mq_get_tag / {there}{module}
 [   12.0]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from lab.beside import beside, fio, script, served
+from lab.beside import beside, between, fio, need_any, script, served
 from lab.model import Clock, Device, Experiment, Figure, Output, flashsim, null_blk_by_configfs, virtio
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
@@ -75,7 +75,9 @@ def each_second(e: Experiment, seconds: int) -> Experiment:
 
     def figures(out: Output) -> list[Figure]:
         names = ["begin", *(f"at{i + 1}" for i in range(seconds))]
-        seen = [served(Output({"begin": out.results[a], "end_": out.results[b]})) for a, b in pairwise(names)]
+        seen = [
+            between(Output({"begin": out.results[a], "end_": out.results[b]})) for a, b in pairwise(names)
+        ]
         ratios = [s.mbps(0) / max(s.mbps(1), 1e-3) for s in seen]
         return [*e.figures(out), Figure("ratio-worst-1s", round(worst(ratios), 2))]
 
@@ -189,6 +191,7 @@ def by_request(
         rows = [tuple(map(int, line.split())) for line in out.results["seconds"].splitlines()]
         if len(rows) != seconds - 1:
             raise ValueError(f"{len(rows)} seconds were traced, not {seconds - 1}")
+        need_any(sum(map(sum, rows)), len(rows))
 
         def ratio(part: list[tuple[int, ...]]) -> float:
             return sum(r[0] for r in part) / max(sum(r[1] for r in part), 1)
