@@ -41,9 +41,8 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
         promised = job.scheduler == bench.first(job.experiment, subject)
         for f in outcome.figures():
             row = bench.row(job, f)
-            verdict = {True: "ok", False: "MISSED" if row.must and promised else "open", None: ""}[
-                row.holds()
-            ]
+            verdict = {True: "ok", False: "MISSED" if row.must else "open", None: ""}[row.holds()]
+            verdict = verdict if promised else ""
             missed += verdict == "MISSED"
             print(f"{row.id:52} {job.kernel:5} {job.scheduler:14} {row.value:>12} {row.unit:6} {verdict}")
         kept = " (kept)" if outcome.cached else ""
