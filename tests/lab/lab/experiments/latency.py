@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does a light reader wait beside a heavy load? Issue 5's latency rows, and the start of an application.
+"""How long does a light reader wait beside a heavy load, and how long does an application take to start there?
 
 4 KiB random reads of a group of weight 100 beside 100 MB I/Os, four at a time,
 of another of weight 100, on `emmc51`. The bound is twice the time of one
