@@ -32,7 +32,11 @@ ORIGIN = ("release", "revision", "qemu", "made")
 def options(parser: argparse.ArgumentParser) -> None:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--quick", action="store_true", help="the part that runs in under 10 minutes")
-    part.add_argument("--deep", action="store_true", help="what takes long, too: an hour more")
+    part.add_argument(
+        "--deep",
+        action="store_true",
+        help="and what takes long: hours of recording (the guest's), power cuts, other numbers of groups",
+    )
     parser.add_argument("--out", type=Path, default=TOP / "build/bench", help="default %(default)s")
     parser.add_argument("--only", action="append", metavar="PATTERN", help="only these experiments")
     parser.add_argument(
