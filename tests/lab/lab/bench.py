@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from lab import experiments, peers, provenance, settings, sight
@@ -23,7 +24,7 @@ from lab.report import tuning as tuning_page
 from lab.report.rows import Wanted
 from lab.report.verdict import Verdict
 from lab.report.verdict import judge as judge_shapes
-from lab.runner import Job, Result, run_all
+from lab.runner import Job, Result, run_all, utc
 
 # what each row of results.json says of where it comes from, beside the row itself
 ORIGIN = ("release", "revision", "qemu", "made")
@@ -44,11 +45,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def row(job: Job, f: Figure) -> Row:
+def row(job: Job, f: Figure, measured: str | None = None) -> Row:
     """A figure as a row of its own, without peers."""
     return Row(
         f"{job.experiment.name}.{f.metric}", f.value, f.unit, f.better, f.target, f.paper,
-        job.experiment.clock, job.kernel, job.scheduler, f.must,
+        job.experiment.clock, job.kernel, job.scheduler, f.must, measured=measured,
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
     for result in results:
         promised = first(result.job.experiment, subject)
         for f in result.figures():
-            r = row(result.job, f)
+            r = row(result.job, f, result.measured)
             if result.job.scheduler == promised:
                 own[r.id, r.kernel] = r
                 if f.share_of:
@@ -163,6 +164,13 @@ def _curves(result: Result) -> dict[str, list[tuple[float, float]]]:
         return result.job.experiment.curves(result.output)
     except Exception as error:
         raise LabError(f"{result.job.name}: the guest's distributions cannot be read: {error!r}") from error
+
+
+def older(results: Iterable[Result], made: str) -> dict[str, str]:
+    """For the page: when the oldest guest ran, if that is not of the day before `made` or later."""
+    oldest = min((r.measured for r in results if r.measured), default=made)
+    before = datetime.fromisoformat(made) - timedelta(days=1)
+    return {"the oldest ran": oldest} if datetime.fromisoformat(oldest) < before else {}
 
 
 def checked(outcome: Result | LabError) -> Result | LabError:
@@ -277,13 +285,14 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     origin = {
         "revision": provenance.revision(),
         "qemu": provenance.emulator(),
-        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "made": utc(time.time()),
     }
     ran = {j.kernel: release for j in jobs if (release := sound.get(j.name))}
     meta = {
         **origin,
         "part": "quick" if args.quick else "deep" if args.deep else "full",
         "guests": f"{len(results)} of {len(jobs)}",
+        **older(results, origin["made"]),
         "guests ran for": f"{guest_seconds / 60:.1f} min in all",
         "kernels": ", ".join(sorted({ran.get(r.kernel, r.kernel) for r in rows})),
         "cores": str(os.cpu_count()),

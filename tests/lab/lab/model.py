@@ -56,7 +56,9 @@ class Row:
     """A line of results.json: a figure of one subject beside those of its peers.
 
     `id` is `topic.case….metric`; `subject` is whose value `value` is; a peer
-    that could not be measured is absent.
+    that could not be measured is absent. `measured` is when the subject's guest
+    began (UTC), which may be long before the file was written; rows of files
+    without it have None.
     """
 
     id: str
@@ -70,6 +72,7 @@ class Row:
     subject: str
     must: bool = False
     peers: dict[str, float] = field(default_factory=dict)
+    measured: str | None = None
 
     def holds(self) -> bool | None:
         """Is the target met? None without a target."""
@@ -90,7 +93,7 @@ class Row:
         peers = {n: round(100 * v / base, 2) for n, v in self.peers.items()}
         return Row(
             f"{self.id}-of-{peer}", round(100 * self.value / base, 2), "%", "higher", least, None,
-            self.clock, self.kernel, self.subject, self.must, peers,
+            self.clock, self.kernel, self.subject, self.must, peers, self.measured,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -114,6 +117,7 @@ class Row:
             "paper": row.paper is None or _number(row.paper),
             "clock": row.clock in ("virtual", "host"),
             "must": isinstance(row.must, bool),
+            "measured": isinstance(row.measured, str | None),
             "peers": isinstance(peers, dict) and all(map(_number, peers.values())),
         }.items():
             if not right:

@@ -60,12 +60,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """`seconds` of host time that the guest took when it ran; `cached`: it did not run now."""
+    """`seconds` of host time that the guest took when it ran; `cached`: it did not run now, but at `measured` (UTC)."""
 
     job: Job
     output: Output
     seconds: float
     cached: bool
+    measured: str | None = None
 
     def figures(self) -> list[Figure]:
         """Raises LabError when the report is not what the experiment expects."""
@@ -158,7 +159,7 @@ def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
             first = other.result()
         except LabError as error:
             raise LabError(f"{job.name}, the same guest as {error}") from error
-        return Result(job, first.output, first.seconds, True)
+        return replace(first, job=job, cached=True)
     try:
         result = produce()
     except BaseException as error:
@@ -172,13 +173,21 @@ def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
             del _running[kept]
 
 
+def utc(seconds: float) -> str:
+    """A moment as results.json has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 def _kept(job: Job, kept: Path) -> Result | None:
     """The finished report; one that is damaged counts as none, and the next takes its place."""
     if not kept.is_file():
         return None
     try:
         known = json.loads(kept.read_text())
-        result = Result(job, Output(known["results"]), float(known["seconds"]), True)
+        output, seconds = Output(known["results"]), float(known["seconds"])
+        # reports did not always say when
+        measured = str(known.get("measured") or utc(kept.stat().st_mtime))
+        result = Result(job, output, seconds, True, measured)
         result.figures()
     except (LookupError, ValueError, TypeError, RecursionError, OSError, LabError):
         return None
@@ -187,7 +196,8 @@ def _kept(job: Job, kept: Path) -> Result | None:
 
 def _keep(result: Result, kept: Path) -> None:
     report = {
-        "name": result.job.name, "seconds": round(result.seconds, 1), "results": dict(result.output.results),
+        "name": result.job.name, "seconds": round(result.seconds, 1), "measured": result.measured,
+        "results": dict(result.output.results),
     }  # fmt: skip
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -255,9 +265,9 @@ def _run(lab: Lab, job: Job) -> Result:
         def produce() -> Result:
             if not lab.fresh and (known := _kept(job, kept)):
                 return known
-            begin = time.monotonic()
+            begin, measured = time.monotonic(), utc(time.time())
             output = qemu.run(machine, image, lab.workdir, job.name, e.append)
-            result = Result(job, output, time.monotonic() - begin, False)
+            result = Result(job, output, time.monotonic() - begin, False, measured)
             # a report that cannot be read is not worth keeping
             try:
                 result.figures()

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import bench, experiments
-from lab.model import Experiment, Figure, Output, Row
+from lab.model import Experiment, Figure, LabError, Output, Row
 from lab.runner import Job, Result
 
 
@@ -23,8 +23,8 @@ def figures(out: Output) -> list[Figure]:
 MINE = Experiment("fair.mine", "for tests", ":", figures)
 
 
-def result(scheduler: str, total: float, kernel: str = "6.12") -> Result:
-    return Result(Job(MINE, kernel, scheduler), Output({"total": str(total)}), 1.0, False)
+def result(scheduler: str, total: float, kernel: str = "6.12", measured: str | None = None) -> Result:
+    return Result(Job(MINE, kernel, scheduler), Output({"total": str(total)}), 1.0, False, measured)
 
 
 def test_a_share_of_a_peer_is_a_row_with_a_target() -> None:
@@ -64,6 +64,31 @@ def test_a_share_is_of_the_same_kernel() -> None:
 def test_another_subject_is_held_against_the_same_share() -> None:
     rows = bench.merge([result("fifo", 110), result("none", 220)], "fifo")
     assert (rows[-1].id, rows[-1].subject, rows[-1].value) == ("fair.mine.total-of-none", "fifo", 50)
+
+
+OLD, NEW = "2026-01-01T23:59:59Z", "2026-01-03T00:00:00Z"
+
+
+def test_a_row_says_when_its_subject_was_measured() -> None:
+    rows = bench.merge([result("evenkeel", 218, measured=OLD), result("none", 220, measured=NEW)])
+    assert [r.measured for r in rows] == [OLD] * 3
+    assert [Row.from_json(r.as_json()) for r in rows] == rows
+    # of a file of before
+    fields = rows[0].as_json()
+    del fields["measured"]
+    assert Row.from_json(fields).measured is None
+    with pytest.raises(LabError, match="measured is 5"):
+        Row.from_json({**fields, "measured": 5})
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [(OLD, {"the oldest ran": OLD}), ("2026-01-02T00:00:00Z", {}), (NEW, {}), (None, {})],
+)
+def test_the_page_tells_when_a_guest_is_older_than_a_day(measured: str | None, told: dict[str, str]) -> None:
+    results = [result("evenkeel", 1, measured=NEW), result("none", 1, measured=measured)]
+    assert bench.older(results, NEW) == told
+    assert bench.older([], NEW) == {}
 
 
 def test_fairness_is_measured_beside_none() -> None:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -172,6 +175,23 @@ def test_figures_that_are_none_name_experiment_and_log_and_are_not_kept(lab: Lab
         f"fair.mine-6.12-none: nobody was served; see {lab.workdir}/fair.mine-6.12-none.serial.log"
     )
     assert not lab.cache.exists()
+
+
+def test_a_kept_report_is_not_said_to_be_of_today(lab: Lab, guests: Guests) -> None:
+    guests.release.set()
+    begin = runner.utc(time.time())
+    first = runner.run(lab, job("cost"))
+    assert first.measured is not None
+    assert begin <= first.measured <= runner.utc(time.time())
+    (kept,) = lab.cache.iterdir()
+    report = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**report, "measured": "2026-01-02T03:04:05Z"}))
+    assert runner.run(lab, job("cost")).measured == "2026-01-02T03:04:05Z"
+    # as reports were kept before they said so
+    del report["measured"]
+    kept.write_text(json.dumps(report))
+    os.utime(kept, (86400, 86400))
+    assert runner.run(lab, job("scale")).measured == "1970-01-02T00:00:00Z"
 
 
 RACE = """[   12.0] ==================================================================
