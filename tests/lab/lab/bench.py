@@ -47,9 +47,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def row(job: Job, f: Figure, measured: str | None = None) -> Row:
     """A figure as a row of its own, without peers."""
+    e = job.experiment
+    whose = e.figures_of if e.figures_of and job.scheduler == e.subject else job.scheduler
     return Row(
-        f"{job.experiment.name}.{f.metric}", f.value, f.unit, f.better, f.target, f.paper,
-        job.experiment.clock, job.kernel, job.scheduler, f.must, measured=measured,
+        f"{e.name}.{f.metric}", f.value, f.unit, f.better, f.target, f.paper,
+        e.clock, job.kernel, whose, f.must, measured=measured,
     )  # fmt: skip
 
 

@@ -188,10 +188,10 @@ def virtio(mb: int = 8192, **throttle: int) -> Device:
 class Experiment:
     """`script` is run by the guest's /init (see guest.sh for its helpers); `figures` reads the report.
 
-    `subject` is the scheduler whose figures the rows carry, `peers` those that
-    are measured beside it on the first of `kernels`, the versions of the full
-    bench, and `later_peers` those on the others. With
-    `quick`, the experiment is part of the quick bench too, on the first of its
+    `subject` is the scheduler whose figures the rows carry, under the name `figures_of` where
+    they are of something that runs on it; `peers` are those that are measured
+    beside it on the first of `kernels`, the versions of the full bench, and
+    `later_peers` those on the others. With `quick`, the experiment is part of the quick bench too, on the first of its
     kernels, with the peers named there; with `deep`, only of the deep one, or
     where it is asked for by name: it takes long, or is one more of a kind. `programs` and `modules` are what the
     script needs beside busybox, the device's modules and the scheduler; `files`
@@ -207,6 +207,7 @@ class Experiment:
     figures: Callable[[Output], list[Figure]]
     device: Device | None = None
     subject: str = "evenkeel"
+    figures_of: str | None = None
     peers: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
     kernels: tuple[str, ...] = ("6.12",)
     later_peers: tuple[str, ...] = ("none", "bfq")

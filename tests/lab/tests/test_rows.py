@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def test_a_share_is_of_the_same_kernel() -> None:
 def test_another_subject_is_held_against_the_same_share() -> None:
     rows = bench.merge([result("fifo", 110), result("none", 220)], "fifo")
     assert (rows[-1].id, rows[-1].subject, rows[-1].value) == ("fair.mine.total-of-none", "fifo", 50)
+
+
+def test_figures_of_what_runs_on_a_scheduler_carry_its_name() -> None:
+    mine = replace(MINE, subject="none", figures_of="ek-recorder")
+    rows = bench.merge([replace(result(s, 1), job=Job(mine, "6.12", s)) for s in ("none", "bfq")])
+    assert [(r.subject, list(r.peers)) for r in rows] == [("ek-recorder", ["bfq"])] * 2
+    known = experiments.load().values()
+    assert {e.figures_of for e in known if e.name.startswith("rec.ek.")} == {"ek-recorder"}
 
 
 OLD, NEW = "2026-01-01T23:59:59Z", "2026-01-03T00:00:00Z"

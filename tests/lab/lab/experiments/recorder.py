@@ -234,7 +234,7 @@ def beside(name: str, case: Case) -> Experiment:
         + (f", beside {' and '.join(case.beside)}" if case.beside else "") + f", {case.preset}",
         script(case), lambda out: figures(case, out),
         device=flashsim(case.preset, slices=1, capacity_mb=PARTITION, memory_backed=1),
-        subject="none", peers=(), quick=name in QUICK, deep=name not in FULL, memory=1536,
+        subject="none", figures_of="ek-recorder", peers=(), quick=name in QUICK, deep=name not in FULL, memory=1536,
         timeout=1800 if "read" in case.beside else 900,
         programs=("mkfs.ext4", "ek-recorder", *(("ek-disturb",) if case.beside else ())),
         files=configuration(case.backend),
@@ -337,7 +337,7 @@ def power_cuts(name: str, backend: str, seed: int) -> Experiment:
         f"rec.ek.powercut-{name}", f"{CUTS} power cuts while 16 KB each 5 ms are recorded, {backend}",
         HELPERS + MOUNTED + CUT.replace("@CUTS@", str(CUTS)).replace("@SEED@", str(seed)), cut_figures,
         device=removable("emmc50-slow", capacity_mb=1024, memory_backed=1),
-        subject="none", peers=(), deep=True, memory=1536, timeout=900, limit=900,
+        subject="none", figures_of="ek-recorder", peers=(), deep=True, memory=1536, timeout=900, limit=900,
         programs=("mkfs.ext4", "ek-recorder"),
         files=configuration(backend, retain="16MiB", segment="4MiB", window=f"{WINDOW_MS}ms"),
     )  # fmt: skip
@@ -379,7 +379,7 @@ def restart(preset: str) -> Experiment:
         f"rec.ek.restart-{preset}", f"a start after a crash, segments of 1 GiB, {preset}",
         HELPERS + MOUNTED + RESTART, restart_figures,
         device=flashsim(preset, slices=1, capacity_mb=4096, memory_backed=1),
-        subject="none", peers=(), deep=True, memory=2560, timeout=900,
+        subject="none", figures_of="ek-recorder", peers=(), deep=True, memory=2560, timeout=900,
         programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="1GiB", segment="1GiB"),
     )  # fmt: skip
 
@@ -429,7 +429,7 @@ EXPERIMENTS = [
         "rec.ek.hours", "three hours of the guest's clock, 16 KB each 500 ms by ring",
         HELPERS + MOUNTED + HOURS, hours_figures,
         device=flashsim("emmc50-slow", slices=1, capacity_mb=1024, memory_backed=1),
-        subject="none", peers=(), deep=True, memory=1024, limit=12000, timeout=1800,
+        subject="none", figures_of="ek-recorder", peers=(), deep=True, memory=1024, limit=12000, timeout=1800,
         programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="16MiB", segment="1MiB"),
     ),
 ]  # fmt: skip
