@@ -248,6 +248,32 @@ def test_cost_is_what_a_scheduler_adds() -> None:
     assert "evenkeel 10,400, bfq 13,000" in text
 
 
+@pytest.mark.parametrize(
+    ("value", "peer", "shown"),
+    [
+        (9999, 9999.4, "9,999 us"),
+        (126513.5, 1, "126.5 ms"),
+        (2324, 34744, "2.324 ms"),
+        (math.inf, 9.0, "∞ us"),
+    ],
+)
+def test_long_times_are_told_in_ms(value: float, peer: float, shown: str) -> None:
+    one = row(
+        "stall.x.longest", value, unit="us", better="lower", target=1000, paper=5000, peers={"bfq": peer}
+    )
+    text = drawn([one, row("stall.x.other_us", 50000, unit="us")]).said()
+    number_, unit = shown.split()
+    assert f"{shown}, target ≤ {'1' if unit == 'ms' else '1,000'}" in text
+    assert f"longest, {unit}: evenkeel {number_}" in text
+    assert f"paper {'5' if unit == 'ms' else '5,000'} " in text
+    # its name says the unit
+    assert "50,000 us" in text
+    # those that are drawn together have one unit
+    rows = [row(f"latency.x.{p}", v, unit="us") for p, v in (("p50", 200), ("p99", 4000), ("max", value))]
+    text = drawn(rows, curves={("latency.x", "6.12"): {"evenkeel": [(200.0, 0.5), (value, 1.0)]}}).said()
+    assert ("latency, ms" in text) == (value > 10000 and math.isfinite(value))
+
+
 def test_the_subject_comes_first_and_stands_out() -> None:
     svg = Bars("t", "y", {"bfq": 1.0, "evenkeel": 2.0}, "evenkeel").draw(Palette())
     assert re.findall(r'class="bar ([^"]*)"', svg) == ["c0 subject", "c1"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from lab.model import Row, Target
 
@@ -40,6 +41,8 @@ PARAMETERS = {
     "nr": "nr_requests {}",
     "tags": "{} tags",
 }
+# from here on, milliseconds
+LONG_US = 10_000
 WORDS = {"g1": "1 cgroup", "cpu1": "1 CPU", "cpus1": "1 CPU"}
 
 
@@ -114,6 +117,31 @@ def number(value: float) -> str:
         text = f"{size:.{max(0, 3 - math.floor(math.log10(size)))}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
     return f"−{text}" if value < 0 else text
+
+
+def readable(rows: Sequence[Row]) -> tuple[float, list[Row]]:
+    """(factor, rows) as a reader wants those that are shown together: microseconds as ms where one has five digits.
+
+    A metric that says its unit by its name (`mean_us`) keeps it.
+    """
+    values = [abs(v) for r in rows for v in (r.value, *r.peers.values()) if math.isfinite(v)]
+    fixed = any(r.unit not in ("us", "µs") or r.id.endswith("_us") for r in rows)
+    if fixed or max(values, default=0.0) < LONG_US:
+        return 1.0, list(rows)
+    return 1e-3, [_times(r, 1e-3, "ms") for r in rows]
+
+
+def _times(row: Row, factor: float, unit: str) -> Row:
+    target = row.target
+    match target:
+        case (low, high):
+            target = (low * factor, high * factor)
+        case float() | int() as bound:
+            target = bound * factor
+    return replace(
+        row, value=row.value * factor, unit=unit, target=target, paper=None if row.paper is None else row.paper * factor,
+        peers={n: v * factor for n, v in row.peers.items()},
+    )  # fmt: skip
 
 
 def with_unit(value: float, unit: str) -> str:

@@ -151,6 +151,11 @@ def _summary(
     return el("section", *parts, id="summary")
 
 
+def _each_readable(rows: Iterable[Row]) -> list[Row]:
+    """Rows that each stand for themselves."""
+    return [readable for r in rows for readable in names.readable([r])[1]]
+
+
 def _figures(rows: Sequence[Row]) -> str:
     return "1 figure" if len(rows) == 1 else f"{len(rows)} figures"
 
@@ -163,7 +168,7 @@ def _list(css: str, heading: str, rows: Sequence[Row]) -> Markup | None:
            el("code", r.id),
            el("span", f"{with_unit(r.value, r.unit)}, target {names.wanted(r)}", class_="figure"),
            el("small", f"{r.subject}, {r.kernel}"))
-        for r in sorted(rows, key=_order)
+        for r in _each_readable(sorted(rows, key=_order))
     ]  # fmt: skip
     listed = el("ul", *items, class_=f"targets {css}")
     # what must hold is never folded away
@@ -214,7 +219,7 @@ def _topic(topic: str, anchor: str, rows: Sequence[Row], palette: Palette, curve
     plots = _Plots()
     rest = _percentile_plots(rows, plots, palette, curves)
     rest = _sweeps(rest, plots, palette)
-    plots.bars += [_bar(r, palette) for r in rest]
+    plots.bars += [_bar(r, palette) for r in _each_readable(rest)]
     first = plots.lines[0][0] if plots.lines else ""
     others = [p for metric, p in plots.lines if metric != first]
     more = _grid(others)
@@ -281,8 +286,10 @@ def _percentile_plots(rows: Sequence[Row], plots: _Plots, palette: Palette, curv
         if known is None and len(several) < FEWEST_PERCENTILES:
             continue
         drawn |= {id(row) for row in several}
+        factor, several = names.readable(several)
+        unit = several[0].unit
         heading = names.title(case) or "latency"
-        series = known if known is not None else _joined(several)
+        series = _joined(several) if known is None else _scaled(known, factor)
         legend = key(_systems(series, subject), palette, subject)
         title = f"{heading}, {kernel}"
         plot = Percentiles(title, unit, series, subject, curve=known is not None).draw(palette)
@@ -294,6 +301,10 @@ def _percentile_plots(rows: Sequence[Row], plots: _Plots, palette: Palette, curv
         plot = Percentiles(f"{heading}, {kernel}", "µs", known, subject, curve=True).draw(palette)
         plots.percentiles.append(_figure(plot, heading, kernel, "", key(list(known), palette, subject)))
     return [r for r in rows if id(r) not in drawn]
+
+
+def _scaled(series: Mapping[str, Sequence[Point]], factor: float) -> dict[str, list[Point]]:
+    return {name: [(x * factor, share) for x, share in points] for name, points in series.items()}
 
 
 def _joined(rows: Sequence[Row]) -> dict[str, list[Point]]:
@@ -398,14 +409,17 @@ def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
     # all ratios, then all totals, so that like stands beside like
     for metric in dict.fromkeys(sorted((s.metric for s in sweeps), key=lambda m: m != "ratio")):
         shared = extent if metric == "ratio" else ()
-        for sweep, found in sweeps.items():
+        for sweep, measured in sweeps.items():
             if sweep.metric != metric or sweep in family:
                 continue
+            _, rows_ = names.readable([r for _, r in measured])
+            found = [(x, r) for (x, _), r in zip(measured, rows_, strict=True)]
             series: dict[str, list[Point]] = {}
             for x, row in found:
                 for system, y in _values(row).items():
                     series.setdefault(system, []).append((x, y))
-            plots.lines.append((metric, sweep.figure(series, found, palette, shared)))
+            unit = rows_[0].unit
+            plots.lines.append((metric, replace(sweep, unit=unit).figure(series, found, palette, shared)))
         for common in dict.fromkeys(c for s, (c, _) in family.items() if s.metric == metric):
             members = {name: sweeps[s] for s, (c, name) in family.items() if c == common}
             named = {n: [(x, r.value) for x, r in found] for n, found in members.items()}
@@ -492,7 +506,7 @@ def _table(by_topic: Mapping[str, Sequence[Row]], anchors: Mapping[str, str]) ->
 
 def _rows(rows: Sequence[Row]) -> Markup:
     head = el("thead", el("tr", *(el("th", c, scope="col") for c in COLUMNS)))
-    return el("table", head, el("tbody", *(_row(r) for r in rows)), class_="rows")
+    return el("table", head, el("tbody", *(_row(r) for r in _each_readable(rows))), class_="rows")
 
 
 def _row(row: Row) -> Markup:
