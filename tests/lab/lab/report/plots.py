@@ -17,8 +17,8 @@ from lab.report.markup import Markup, el, join
 from lab.report.names import number, target_text, with_unit
 
 WIDTH = 360
-# mean advance of the page's font at 11 px, for what must fit
-LETTER = 6.1
+# mean advance of the page's font at 12 px, for what must fit
+LETTER = 6.65
 
 # series that have a colour of their own wherever they appear: index into
 # page.css's palette; others take the next free one
@@ -108,7 +108,7 @@ class Lines:
     extent: Sequence[float] = ()
 
     def draw(self, palette: Palette) -> Markup:
-        left, right, top, bottom, height = 46.0, 264.0, 24.0, 196.0, 236
+        left, right, top, bottom, height = 50.0, 250.0, 24.0, 196.0, 236
         series = {n: finite(p) for n, p in self.series.items()}
         paper = finite(self.paper)
         bounds = [
@@ -209,7 +209,7 @@ class Percentiles:
     MAXIMUM = 4.0
 
     def draw(self, palette: Palette) -> Markup:
-        left, right, top, bottom, height = 46.0, 346.0, 26.0, 190.0, 230
+        left, right, top, bottom, height = 50.0, 346.0, 26.0, 190.0, 230
         # a zero has no place on a logarithmic axis: it is drawn at the left edge
         series = {n: sorted(finite(p), key=lambda v: (v[1], v[0])) for n, p in self.series.items()}
         values = [x for points in series.values() for x, _ in points]
@@ -278,7 +278,7 @@ class Bars:
     paper: float | None = None
 
     ROW = 19
-    LABEL = 98.0
+    LABEL = 106.0
 
     def draw(self, palette: Palette) -> Markup:
         names = sorted(self.values, key=lambda n: n != self.subject)
@@ -290,7 +290,7 @@ class Bars:
         marks = [v for v in (*bounds, self.paper) if v is not None and math.isfinite(v)]
         shown = [v for v in self.values.values() if math.isfinite(v)] + marks
         # room for the text behind the longest bar
-        room = max((len(t) for t in texts.values()), default=0) * LETTER + 10
+        room = max((len(t) for t in texts.values()), default=0) * LETTER + 14
         below = room if min(shown, default=0.0) < 0 else 0.0
         to_x = scale.linear(shown, self.LABEL + below, WIDTH - room, zero=True, pad=0.0)
         zero = to_x(0.0)
@@ -417,7 +417,7 @@ def _few(ticks: Sequence[float], to_x: scale.Scale) -> list[float]:
 
 def _labels(labels: Sequence[tuple[float, str, str]], x: float, top: float, bottom: float) -> Markup:
     """The names of lines at their ends, moved apart where they would cover each other."""
-    step = 12.5
+    step = 13.5
     placed = sorted(labels)
     ys = [y for y, _, _ in placed]
     for i in range(1, len(ys)):
