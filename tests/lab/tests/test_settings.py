@@ -170,6 +170,21 @@ def test_each_draw_counts_as_one_value() -> None:
     }  # fmt: skip
 
 
+def test_a_walk_is_told_in_parts_of_a_millisecond() -> None:
+    reports = {
+        "cold": "61890",
+        "warm": "25515",
+        "after": "30933",
+        "short": "84348",
+        "inodes": "4046",
+        "again": "285665",
+    }
+    out = Output({f"{name}-ours1": text for name, text in reports.items()})
+    assert [(value, unit) for _, value, unit, _ in tune.TREE.figures(out, "ours1")] == [
+        (61.89, "ms"), (25.515, "ms"), (30.933, "ms"), (84.348, "ms"), (4046, ""), (285.665, "ms"),
+    ]  # fmt: skip
+
+
 def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
     """A mount(8) that knows an option less would else show that it buys nothing."""
     experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.lazytime"]
