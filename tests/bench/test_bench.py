@@ -274,7 +274,9 @@ def test_results_are_as_the_contract_says(quick: tuple[subprocess.CompletedProce
         assert {"id", "value", "unit", "better", "target", "paper", "peers", "clock", "kernel"} <= set(r)
         assert r["clock"] in ("virtual", "host")
         assert r["release"].startswith(r["kernel"])
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", r["made"])
+        for moment in ("made", "measured"):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", r[moment])
+        assert r["measured"] <= r["made"]
         assert r["revision"]
         assert r["qemu"][0].isdigit()
     assert os.environ.get("EVENKEEL_INSIDE"), "the lab runs in the tool root"
