@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import settings
 from lab.experiments import tune
+from lab.kernels import TOP
 from lab.model import LabError, Output, Row
 from lab.report import tuning
 
@@ -196,3 +197,11 @@ def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
 def test_what_is_tried_is_not_set() -> None:
     assert not {s.name for s in settings.read()} & set(tune.TRIED)
     assert set(tune.TRIED) <= set(settings.DEFAULTS) & set(tune.CASE)
+
+
+def test_the_page_of_the_docs_is_of_the_values_that_are_set() -> None:
+    """It is made from a bench's rows by hand (`lab tuning`): a value that is changed, or goes, has to be measured anew."""
+    page = (TOP / "docs/tuning.md").read_text()
+    table = re.findall(r"^\| `([^`]+)` \| ([^ |]+)", page, re.M)
+    assert table == [(s.name, s.ours.split()[0]) for s in settings.read()]
+    assert set(re.findall(r"^## `([^`]+)`: not set$", page, re.M)) == set(tune.TRIED)
