@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import LAYER, Build, Series, tail
+from conftest import LAYER, PRODUCT, Build, Series, tail
 
 CHECK_SECONDS = 3600
 
 
 def test_layer_is_compatible(series: Series, folder: Path) -> None:
-    """yocto-check-layer, core alone: nothing changes for who merely adds the layer."""
-    build = Build(folder / "check", series, [series.oecore / "meta"])
+    """yocto-check-layer with core alone, not set up for us: nothing changes for who merely adds the layer."""
+    build = Build(folder / "check", series, [series.oecore / "meta"], what=PRODUCT)
     done = build.run("yocto-check-layer", "--no-auto-dependency", str(LAYER), timeout=CHECK_SECONDS)
     assert done.returncode == 0, tail(done.stdout, 80)
     assert "PASS" in done.stdout
@@ -25,7 +25,7 @@ def test_layer_is_compatible(series: Series, folder: Path) -> None:
 def test_layer_is_compatible_beside_what_the_image_needs(series: Series, folder: Path) -> None:
     """The same with the layers to whose recipes ours appends."""
     series.needs("METAOE")
-    build = Build(folder / "check", series, [series.oecore / "meta"])
+    build = Build(folder / "check", series, [series.oecore / "meta"], what=PRODUCT)
     beside = [str(layer) for layer in series.layers()[1:-1]]
     command = ["yocto-check-layer", "--no-auto-dependency", str(LAYER), "--additional-layers", *beside]
     done = build.run(*command, timeout=CHECK_SECONDS)
