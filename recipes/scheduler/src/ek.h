@@ -187,9 +187,12 @@ struct ek_perf {
 	spinlock_t lock;	/* all below: see above */
 	struct list_head jobs;		/* requests that are complete and held back */
 	bool stopping;
-	u64 last_done;			/* ns: last completion of anybody's request */
+	u64 busy_since;			/* ns: written under ek_data.lock */
+	u64 last_done;			/* ns: last completion, 0: of none yet */
 	u64 mean[2][EK_SIZES];		/* ns: service time */
 	u32 samples[2][EK_SIZES];	/* that it is the mean of; 0: not known */
+	bool searching;			/* for the first cap that is too much */
+	s32 owed;			/* permille: off the aim, not yet answered */
 	u32 round;			/* regulated completions since the last look */
 	u64 round_ideal;		/* ns: their sums */
 	u64 round_actual;

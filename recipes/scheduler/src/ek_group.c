@@ -436,11 +436,14 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	atomic_inc(&g->in_flight);
 	if (unlikely(ek_rq_erases(rq)))
 		atomic_inc(&g->erasing);
-	if (atomic_inc_return(&ek->in_flight) == 1 &&
-	    time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb) {
-		ek->sampled = jiffies;
-		WRITE_ONCE(ek->sample_at, ktime_get_ns());
-		WRITE_ONCE(ek->sample, rq);
+	if (atomic_inc_return(&ek->in_flight) == 1) {
+		if (time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb) {
+			ek->sampled = jiffies;
+			WRITE_ONCE(ek->sample_at, ktime_get_ns());
+			WRITE_ONCE(ek->sample, rq);
+		}
+		if (unlikely(ek->perf.nr))
+			WRITE_ONCE(ek->perf.busy_since, ktime_get_ns());
 	}
 	atomic_add(cost, &ek->in_flight_kb);
 	if (unlikely(ek->channels > 1)) {
@@ -461,9 +464,6 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	g->ios[dir]++;
 
 	ek_group_remove(ek, g, rq);
-	/* no longer its cost; for ek_perf_learn() */
-	if (unlikely(ek->perf.nr))
-		rq->fifo_time = ktime_get_ns();
 	g->served = jiffies;
 	if (unlikely(g->regulated)) {
 		atomic_inc(&ek->perf_in_flight);

@@ -4,8 +4,8 @@
  * by a device of its own that is 100/P times slower (the third paper, S3).
  *
  * A request's ideal time is 100/P times its service time (3), which is learned
- * for its direction and size from every completion: the least of completion -
- * dispatch and the interval between completions (4). It must not take longer, so
+ * for its direction and size from every completion: the time since the one
+ * before it, or since the device was idle (4). It must not take longer, so
  * the requests of others in the device are limited (5, 6: ek_perf_cap()), and
  * those of regulated groups go first. It must not take less, so its completion
  * is held back until it is due, and what came late is carried over to the next.
@@ -32,8 +32,9 @@
 /* a group counts for the cap for this long after its last request */
 #define EK_PERF_RECENT	HZ
 
-/* regulated completions between two looks at how long they took */
+/* regulated completions between two looks at how long they took; at first */
 #define EK_PERF_ROUND	64
+#define EK_PERF_ROUND_FIRST	16
 
 /* the longest time without a look at whether the queue is being frozen */
 #define EK_PERF_LOOK_NS	(50 * NSEC_PER_MSEC)
@@ -44,6 +45,9 @@
  */
 #define EK_PERF_AIM	1012
 #define EK_PERF_BONUS	128
+
+/* what is remembered of it, in permille: of some rounds */
+#define EK_PERF_OWED	64
 
 /* what is made up for, in ideal times */
 #define EK_PERF_CARRY	4
@@ -219,35 +223,31 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 
 /*
  * A request of anybody's was completed at @now: how long did the device take?
- * From when we gave it away, not from when the driver began with it: one that
- * is told to come again later has been waiting for the device as well.
+ * Since the completion before it, or since it had anything to do again: S3 (4),
+ * which takes the time since the dispatch of this very request for the latter.
+ * But a device that is busy goes on with another while we are about to dispatch.
  */
 void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 {
 	struct ek_perf *perf = &ek->perf;
-	/* of one that went before there was regulation only the latter is known */
-	u64 begin = rq->fifo_time < rq->start_time_ns ? rq->io_start_time_ns :
-							rq->fifo_time;
-	u64 took = now - begin;
 	/* its data are gone from it by now */
 	u32 bytes = rq->stats_sectors << SECTOR_SHIFT;
+	int dir = op_is_write(req_op(rq));
+	int size = ek_size_class(bytes);
 	unsigned long flags;
-	int dir, size;
-	u64 *mean;
+	u64 begin, *mean;
 
-	if (!begin || now <= begin || !bytes)
-		return;
 	spin_lock_irqsave(&perf->lock, flags);
+	begin = max(perf->last_done, READ_ONCE(perf->busy_since));
 	/* another CPU's may be noted after a later one: then it took no time */
-	took = min(took, now > perf->last_done ? now - perf->last_done : 0);
+	if (perf->last_done && bytes) {
+		mean = &perf->mean[dir][size];
+		if (perf->samples[dir][size] < EK_PERF_SAMPLES)
+			perf->samples[dir][size]++;
+		WRITE_ONCE(*mean, ek_perf_mean(*mean, now > begin ? now - begin : 0,
+					       perf->samples[dir][size]));
+	}
 	perf->last_done = max(perf->last_done, now);
-	dir = op_is_write(req_op(rq));
-	size = ek_size_class(bytes);
-	mean = &perf->mean[dir][size];
-	if (perf->samples[dir][size] < EK_PERF_SAMPLES)
-		perf->samples[dir][size]++;
-	WRITE_ONCE(*mean,
-		   ek_perf_mean(*mean, took, perf->samples[dir][size]));
 	spin_unlock_irqrestore(&perf->lock, flags);
 }
 
@@ -284,21 +284,30 @@ static void ek_perf_cap(struct ek_data *ek)
 /*
  * The cap gives way while regulated requests are on time, and draws back else:
  * by a step for each 0.2 % that they are off what is aimed at, over some of the
- * last rounds, since what one of them is late the next makes up for.
+ * last rounds, since what one of them is late the next makes up for. Not by many
+ * at once; the rest is remembered, since some are much too late and none much
+ * too early: else the aim would be met by half of the rounds and not on average.
  */
 static void ek_perf_adapt(struct ek_perf *perf)
 {
 	unsigned long flags;
-	s32 off;
+	s32 off, step;
 
 	spin_lock_irqsave(&perf->lock, flags);
-	if (perf->round >= EK_PERF_ROUND) {
+	if (perf->round >=
+	    (perf->searching ? EK_PERF_ROUND_FIRST : EK_PERF_ROUND)) {
 		perf->sum_ideal += perf->round_ideal - perf->sum_ideal / 4;
 		perf->sum_actual += perf->round_actual - perf->sum_actual / 4;
 		off = EK_PERF_AIM - (s32)ek_permille(perf->sum_actual,
 						     perf->sum_ideal);
-		perf->bonus = clamp(perf->bonus + clamp(off / 2, -4, 4),
-				    -EK_PERF_BONUS, EK_PERF_BONUS);
+		/* there is room until one is late for the first time */
+		perf->searching &= off > 0;
+		perf->owed = clamp(perf->owed + off, -EK_PERF_OWED,
+				   EK_PERF_OWED);
+		step = clamp(perf->owed / 2, -4, 4);
+		perf->owed -= 2 * step;
+		perf->bonus = clamp(perf->bonus + step, -EK_PERF_BONUS,
+				    EK_PERF_BONUS);
 		perf->round = 0;
 		perf->round_ideal = 0;
 		perf->round_actual = 0;
@@ -438,9 +447,11 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 	struct ek_group *other;
 	unsigned long flags;
 	u32 sum = percent;
+	bool first;
 	int ret = 0;
 
 	spin_lock_irqsave(&ek->lock, flags);
+	first = !ek->perf.nr;
 	list_for_each_entry(other, &ek->perf.groups, perf_node)
 		sum += other == g ? 0 : other->perf;
 	if (percent && sum > 100) {
@@ -457,6 +468,11 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 		/* the search begins anew, also what it goes by */
 		ek->perf.bonus = 0;
 		spin_lock(&ek->perf.lock);
+		ek->perf.searching = true;
+		ek->perf.owed = 0;
+		/* nobody noted it before */
+		if (first)
+			ek->perf.last_done = 0;
 		ek->perf.sum_ideal = 0;
 		ek->perf.sum_actual = 0;
 		spin_unlock(&ek->perf.lock);

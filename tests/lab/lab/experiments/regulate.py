@@ -18,6 +18,7 @@ process is served at these caps needs a scheduler that regulates.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from lab.beside import fio_job
@@ -120,9 +121,9 @@ serve() {
 		pids="$pids $!"
 		i=$((i + 1))
 	done
-	# fio's own ends are not sharp: what the device does is counted in the middle
-	sleep $((RAMP + RUNTIME / 4)); count > /tmp/count
-	sleep $((RUNTIME / 2)); count >> /tmp/count
+	# what the device does is counted while all run: they do not begin and end at one moment
+	sleep $((RAMP + EDGE)); count > /tmp/count
+	sleep $((RUNTIME - 2 * EDGE)); count >> /tmp/count
 	report "$1.count" < /tmp/count
 	for pid in $pids; do wait $pid || fail "fio failed in $1: $(cat /tmp/*.log | tail -n 1)"; done
 	pids=
@@ -174,8 +175,10 @@ def accuracy(out: Output, name: str, n: int, depth: int = 1) -> float:
 
 def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) -> Experiment:
     """A guest for each n: one for all would run for a quarter of an hour."""
+    edge = math.ceil(runtime / 15)
     lines = [
-        "uname -r | report kernel", f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} pids=", SERVE,
+        "uname -r | report kernel",
+        f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} EDGE={edge} pids=", SERVE,
         *(f"serve {bs} {n} {bs} 0 1" for bs in SIZES),
     ]  # fmt: skip
     if n == 4:
@@ -209,7 +212,8 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
 def deep_queue(depth: int = 8) -> Experiment:
     """A regulated group whose queue never runs empty."""
     lines = [
-        "uname -r | report kernel", "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 pids=", SERVE,
+        "uname -r | report kernel",
+        "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE,
         *(f"serve {bs} 2 {bs} 0 {depth}" for bs in ("8k", "32k")),
     ]  # fmt: skip
 
