@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import LAYER, TOP, Series
@@ -258,6 +259,44 @@ def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
         assert found == [f"{base[1:]}/udev/rules.d/60-evenkeel.rules"]
         parts = packages(recipe("evenkeel-conf"), {"nonarch_base_libdir": base})
         assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
+
+
+def console(consoles: str) -> object:
+    """EVENKEEL_CONSOLE of a machine with these SERIAL_CONSOLES."""
+    text = (LAYER / "classes-recipe/evenkeel_console.bbclass").read_text()
+    match = re.search(r"^(def evenkeel_console.*)", text, re.MULTILINE | re.DOTALL)
+    assert match
+    scope: dict[str, object] = {}
+    exec(match[1], scope)  # noqa: S102  # of our own class
+    function = scope["evenkeel_console"]
+    assert callable(function)
+    return function(SimpleNamespace(getVar={"SERIAL_CONSOLES": consoles}.get))
+
+
+@pytest.mark.parametrize(
+    ("consoles", "kernel", "unit"),
+    [
+        ("115200;ttyAMA0 115200;hvc0", "ttyAMA0,115200", "/dev/ttyAMA0"),
+        ("1500000;ttyS2", "ttyS2,1500000", "/dev/ttyS2"),
+        # a machine that names none: as for x86-64
+        ("", "", "/dev/ttyS0"),
+    ],
+)
+def test_console_is_the_machines(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
+    """The kernel's, and that of the shell which tests ask for."""
+    assert console(consoles) == kernel
+    name = "usr/lib/systemd/system/evenkeel-console.service"
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text((TOP / "recipes/image/rootfs" / name).read_text())
+    match = re.search(
+        r"^do_install:append\(\) \{\n(.*?)^\}", recipe("evenkeel-board").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert match
+    body = match[1].replace("${@d.getVar('EVENKEEL_CONSOLE').partition(',')[0]}", kernel.partition(",")[0])
+    values = {"D": str(tmp_path), "systemd_system_unitdir": "/usr/lib/systemd/system"}
+    body = re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], body)
+    subprocess.run(["sh", "-eu", "-c", body], check=True)
+    assert f"\nTTYPath={unit}\n" in (tmp_path / name).read_text()
 
 
 # --- the module's check of its kernel ----------------------------------------------

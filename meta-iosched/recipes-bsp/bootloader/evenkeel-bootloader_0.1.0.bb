@@ -15,7 +15,7 @@ LIC_FILES_CHKSUM = "\
 # grub-efi: its modules
 DEPENDS += "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"
 
-inherit evenkeel_room deploy nopackages
+inherit evenkeel_room evenkeel_console deploy nopackages
 
 EVENKEEL_ROOM = "recipes/image"
 EVENKEEL_PATHS = "\
@@ -24,15 +24,7 @@ EVENKEEL_PATHS = "\
     recipes/image/grub.cfg \
     LICENSES \
 "
-PACKAGE_ARCH = "${MACHINE_ARCH}"
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
-
-# the kernel's serial console: that of the machine where it names one
-EVENKEEL_CONSOLE ?= "${@evenkeel_console(d)}"
-def evenkeel_console(d):
-    first = ((d.getVar('SERIAL_CONSOLES') or '').split() or [''])[0]
-    speed, _, port = first.partition(';')
-    return '%s,%s' % (port, speed) if port else ''
 
 GRUB_FORMAT:x86-64 = "x86_64-efi"
 GRUB_FORMAT:aarch64 = "arm64-efi"

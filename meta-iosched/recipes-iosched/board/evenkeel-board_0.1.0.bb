@@ -6,7 +6,7 @@ DESCRIPTION = "\
     its own does not want it. \
 "
 
-inherit evenkeel_room meson allarch features_check
+inherit evenkeel_room evenkeel_console meson features_check
 
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
 EVENKEEL_ROOM = "recipes/image"
@@ -25,6 +25,12 @@ EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 # units, because systemd needs util-linux to be built
 PACKAGECONFIG ??= "fstrim"
 PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
+
+# the tests' shell is where the kernel's console is
+do_install:append() {
+    port="${@d.getVar('EVENKEEL_CONSOLE').partition(',')[0]}"
+    [ -z "$port" ] || sed -i "s|^TTYPath=.*|TTYPath=/dev/$port|" ${D}${systemd_system_unitdir}/evenkeel-console.service
+}
 
 FILES:${PN} += "\
     ${datadir}/evenkeel/etc \

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# The kernel's serial console, PORT,SPEED: the first that the machine names, or
+# what EVENKEEL_CONSOLE says. A recipe that hangs on it is the machine's.
+PACKAGE_ARCH = "${MACHINE_ARCH}"
+
+EVENKEEL_CONSOLE ?= "${@evenkeel_console(d)}"
+def evenkeel_console(d):
+    first = ((d.getVar('SERIAL_CONSOLES') or '').split() or [''])[0]
+    speed, _, port = first.partition(';')
+    return '%s,%s' % (port, speed) if port else ''
