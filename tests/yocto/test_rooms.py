@@ -261,6 +261,23 @@ def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
         assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
 
 
+def test_recipe_for_all_machines_hangs_on_none() -> None:
+    """What an allarch recipe depends on is part of its hash, so that each machine would build it anew.
+
+    Only package groups are excepted (OE-Core, lib/oe/sstatesig.py).
+    """
+    seen = 0
+    for path in LAYER.rglob("*.bb"):
+        text = path.read_text()
+        if not re.search(r"^inherit .*\ballarch\b", text, re.MULTILINE):
+            continue
+        seen += 1
+        own = set(packages(path).files)
+        for words in re.findall(r'^R(?:DEPENDS|RECOMMENDS):\S+ \+?= "([^"]*)"', text, re.MULTILINE):
+            assert set(words.split()) - {"\\", "${PACKAGE_BEFORE_PN}"} <= own, path.name
+    assert seen
+
+
 def console(consoles: str) -> object:
     """EVENKEEL_CONSOLE of a machine with these SERIAL_CONSOLES."""
     text = (LAYER / "classes-recipe/evenkeel_console.bbclass").read_text()

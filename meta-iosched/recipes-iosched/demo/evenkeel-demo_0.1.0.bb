@@ -5,7 +5,7 @@ DESCRIPTION = "\
     system credential evenkeel.demo. \
 "
 
-inherit evenkeel_room evenkeel_layers meson allarch useradd features_check
+inherit evenkeel_room evenkeel_layers meson useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
