@@ -49,7 +49,18 @@ evenkeel_make_partitions() {
             ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
 }
 
-do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') and d.getVar('INITRAMFS_IMAGE_BUNDLE') != '1' else ''}"
+do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') else ''}"
+
+# Said before hours of building. A machine whose boot loader is U-Boot alone often has another.
+EVENKEEL_KERNEL_TYPES = "bzImage Image"
+python () {
+    names = ('KERNEL_IMAGETYPE', 'KERNEL_ALT_IMAGETYPE', 'KERNEL_IMAGETYPES')
+    types = ' '.join(d.getVar(name) or '' for name in names).split()
+    if types and not set(types) & set(d.getVar('EVENKEEL_KERNEL_TYPES').split()):
+        raise bb.parse.SkipRecipe('GRUB loads a bzImage or an Image, and the kernel of %s is a %s: '
+                                  'KERNEL_IMAGETYPES:append = " Image" makes that, too'
+                                  % (d.getVar('MACHINE'), types[0]))
+}
 
 # After the package manager's data base in /var was read for the last time, and
 # before times of files are made reproducible.
@@ -62,13 +73,23 @@ evenkeel_settle_rootfs() {
     ln -sf /proc/self/mounts ${IMAGE_ROOTFS}${sysconfdir}/mtab
 
     # the name that the boot loader knows, whatever the type and version
-    kernel=$(cd ${IMAGE_ROOTFS}/boot && ls ${KERNEL_IMAGETYPE}-* | head -n 1)
-    [ -n "$kernel" ] || bbfatal "the image has no ${KERNEL_IMAGETYPE} in /boot: install kernel-image"
+    kernel=
+    for type in ${EVENKEEL_KERNEL_TYPES}; do
+        [ -n "$kernel" ] || kernel=$(cd ${IMAGE_ROOTFS}/boot && ls | sed -n "/^$type-/{p;q}")
+    done
+    [ -n "$kernel" ] || bbfatal "the image has none of ${EVENKEEL_KERNEL_TYPES} in /boot: install kernel-image"
     ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
 
-    # an initramfs, where the machine's kernel needs one to find its medium
-    if [ -n "${INITRAMFS_IMAGE}" ] && [ "${INITRAMFS_IMAGE_BUNDLE}" != 1 ]; then
-        install -m 0644 ${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.${INITRAMFS_FSTYPES} ${IMAGE_ROOTFS}/boot/initrd
+    # An initramfs, where the machine's kernel needs one to find its medium. Also
+    # where it is bundled: the kernel that is packaged is the one without it.
+    if [ -n "${INITRAMFS_IMAGE}" ]; then
+        initrd=
+        for type in ${INITRAMFS_FSTYPES}; do
+            file=${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.$type
+            if [ -z "$initrd" ] && [ -e $file ]; then initrd=$file; fi
+        done
+        [ -n "$initrd" ] || bbfatal "there is no ${INITRAMFS_IMAGE} of a type in INITRAMFS_FSTYPES (${INITRAMFS_FSTYPES}) in ${DEPLOY_DIR_IMAGE}"
+        install -m 0644 $initrd ${IMAGE_ROOTFS}/boot/initrd
     fi
 
     # mount points; what preinit and fstab mount is nowhere else created
