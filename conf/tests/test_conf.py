@@ -19,7 +19,7 @@ import pytest
 
 CONF = Path(__file__).resolve().parent.parent
 RULES = CONF / "udev/rules.d/60-evenkeel.rules"
-SYSCTL = CONF / "sysctl.d/60-evenkeel.conf"
+SYSCTL = sorted((CONF / "sysctl.d").glob("*.conf"))
 UNITS = sorted(p for p in (CONF / "systemd").rglob("*") if p.is_file())
 
 
@@ -33,12 +33,12 @@ class Setting:
     optional: bool
 
 
-def sysctls() -> list[Setting]:
-    """Settings in order; a comment holds for the lines up to the next blank line or comment."""
+def sysctls(*files: Path) -> list[Setting]:
+    """Settings in order, by default of all files; a comment holds for the lines up to the next blank line or comment."""
     found: list[Setting] = []
     comment: list[str] = []
     after_setting = False
-    for line in SYSCTL.read_text().splitlines():
+    for line in [line for path in files or SYSCTL for line in ["", *path.read_text().splitlines()]]:
         if line.startswith("#"):
             if after_setting:
                 comment = []
@@ -65,6 +65,13 @@ def test_every_sysctl_has_a_reason(setting: Setting) -> None:
 def test_no_sysctl_twice() -> None:
     keys = [s.key for s in sysctls()]
     assert len(keys) == len(set(keys))
+
+
+def test_what_goes_with_the_scheduler_is_about_writing_back() -> None:
+    """A product that takes the scheduler alone gets this file, and keeps its own ways with panics and attackers."""
+    keys = {s.key.partition(".")[0] for s in sysctls(CONF / "sysctl.d/60-evenkeel.conf")}
+    assert keys == {"vm"}
+    assert "vm" not in {s.key.partition(".")[0] for s in sysctls(CONF / "sysctl.d/60-evenkeel-board.conf")}
 
 
 def test_writeback_limits_fit_each_other() -> None:

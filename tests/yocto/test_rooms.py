@@ -261,6 +261,16 @@ def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
         assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
 
 
+def test_scheduler_alone_brings_no_settings_but_its_own() -> None:
+    """How a product panics, and what it hides from whom, is its own."""
+    group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel-scheduler.bb"
+    taken = set(value(group.read_text(), "RDEPENDS:${PN}").split())
+    parts = packages(recipe("evenkeel-conf"))
+    for path in (TOP / "conf/sysctl.d").iterdir():
+        owner = parts.owner(f"/usr/lib/sysctl.d/{path.name}")
+        assert (owner in taken) == (path.name == "60-evenkeel.conf"), (path.name, owner)
+
+
 def test_recipe_for_all_machines_hangs_on_none() -> None:
     """What an allarch recipe depends on is part of its hash, so that each machine would build it anew.
 

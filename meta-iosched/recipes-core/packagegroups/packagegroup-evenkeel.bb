@@ -35,6 +35,7 @@ RDEPENDS:${PN}-board = "\
     e2fsprogs-mke2fs \
     evenkeel-board \
     evenkeel-conf-fstab \
+    evenkeel-conf-hardening \
     evenkeel-conf-journald \
     evenkeel-conf-mkfs \
     evenkeel-conf-network \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "How a board with flash storage is set up"
-SUMMARY:${PN}-sysctl = "Writeback sized for flash, reboot on panic, hardening"
+SUMMARY:${PN}-sysctl = "Writeback sized for flash"
+SUMMARY:${PN}-hardening = "Reboot on panic, and what others must not see or do"
 SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
 SUMMARY:${PN}-slice = "The slice of a board's apps, with I/O and memory accounting"
 SUMMARY:${PN}-journald = "A journal that flash can bear"
@@ -35,6 +36,7 @@ EVENKEEL_PATHS = "\
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
 PACKAGE_BEFORE_PN = "\
+    ${PN}-hardening \
     ${PN}-sysctl \
     ${PN}-udev \
     ${PN}-slice \
@@ -55,6 +57,7 @@ do_install:append() {
     fi
 }
 
+FILES:${PN}-hardening = "${nonarch_libdir}/sysctl.d/60-evenkeel-board.conf"
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_base_libdir}/udev"
 # not systemd_system_unitdir: without usrmerge that is below /lib
