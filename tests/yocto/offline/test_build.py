@@ -25,7 +25,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def build(tree: Path) -> tuple[int, str]:
+def run(tree: Path, *more: str) -> subprocess.CompletedProcess[str]:
     names = {
         "root": "root",
         "oecore": "oecore",
@@ -34,8 +34,12 @@ def build(tree: Path) -> tuple[int, str]:
         "vendor": "vendor",
     }
     options = [word for option, name in names.items() for word in (f"--{option}", str(tree / name))]
-    command = [sys.executable, str(HERE / "build"), *options, "--out", str(tree / "out")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(HERE / "build"), *options, "--out", str(tree / "out"), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def build(tree: Path) -> tuple[int, str]:
+    ended = run(tree)
     return ended.returncode, ended.stderr.strip()
 
 
@@ -67,3 +71,19 @@ def test_a_tree_that_was_not_made(tree: Path) -> None:
     written = (tree / "out/conf/local.conf").read_text()
     assert 'BB_ALLOWED_NETWORKS = "mirror.example"' in written
     assert (tree / "out/vendor/htmx-2.0.11.min.js").resolve() == tree / "vendor/htmx.min.js"
+
+
+@pytest.mark.parametrize(
+    ("more", "targets"),
+    [
+        ([], "evenkeel-image flashsim-module"),
+        (["--metarauc", "metarauc"], "evenkeel-image flashsim-module evenkeel-bundle"),
+        (["evenkeel-image-dev"], "evenkeel-image-dev"),
+    ],
+)
+def test_what_is_built(tree: Path, more: list[str], targets: str) -> None:
+    """Both modules, the image, and with meta-rauc the bundle; or what was asked for."""
+    (tree / "metarauc/conf").mkdir(parents=True)
+    (tree / "metarauc/conf/layer.conf").touch()
+    ended = run(tree, *(str(tree / word) if word == "metarauc" else word for word in more))
+    assert f"bitbake {targets}: " in ended.stdout, ended.stderr
