@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
@@ -62,6 +63,38 @@ def test_masks_that_the_page_takes_away_are_there() -> None:
     named = re.findall(r"\$\{sysconfdir\}/systemd/system/(\S+)", DOCS)
     assert named
     assert set(named) <= set(masked)
+
+
+def test_recorder_alone_is_mounted_and_made_as_ours_is() -> None:
+    line = re.search(r"^PARTLABEL=recorder .*$", DOCS, re.MULTILINE)
+    assert line
+    assert line[0] in (TOP / "conf/fstab").read_text().splitlines()
+    command = re.search(r"^grep -v '\^#' .*mkfs/recorder.*$", DOCS, re.MULTILINE)
+    assert command
+    assert command[0] in (TOP / "conf/mkfs/recorder").read_text()
+
+
+def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:
+    """In this order: what could boot half written is not to be booted."""
+    code = next(block for block in blocks(section("Update in the field")) if "grub-editenv" in block)
+    state = {"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
+    seen = []
+    for line in code.splitlines():
+        words = shlex.split(line)
+        if words[0] == "grub-editenv":
+            assert words[1:3] == ["/bootstate/grubenv", "set"]
+            changed = dict(word.split("=") for word in words[3:])
+            assert changed.keys() <= state.keys()
+            state |= changed
+        elif words[0] == "dd":
+            assert state["B_OK"] == "0"
+            label = next(word for word in words if word.startswith("of=")).rpartition("/")[2]
+            assert f"--part-name {label} " in (LAYER / "files/wic/evenkeel.wks.in").read_text()
+        seen.append(words[0])
+    assert seen == ["mount", "grub-editenv", "dd", "grub-editenv", "umount", "systemctl"]
+    assert state == {"ORDER": "B A", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
+    menu = (TOP / "recipes/image/grub.cfg").read_text()
+    assert f'load_env --file "$state" {" ".join(state)}' in menu
 
 
 def test_disk_image_is_written_by_its_one_name() -> None:

@@ -66,6 +66,17 @@ def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
         assert 'QB_FSINFO = "wic:no-kernel-in-fs"' in local.splitlines()
 
 
+def test_way_in_without_a_password_is_of_the_development_image_alone() -> None:
+    """Whatever else is built with it: kas adds options to each other."""
+    (local,) = load(KAS / "include/dev.yml")["local_conf_header"].values()
+    settings = [line for line in local.splitlines() if not line.startswith("#")]
+    assert settings
+    for line in settings:
+        assert line.startswith("IMAGE_FEATURES:append:pn-evenkeel-image-dev = ")
+    for path in {*FILES} - {KAS / "include/dev.yml"}:
+        assert not re.search("ssh-server|empty-root|allow-(empty|root)|debug-tweaks", path.read_text()), path
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("option", ["dev", "debug-kernel", "fleet"])
 def test_every_layer_is_pinned(machine: str, option: str) -> None:
