@@ -347,6 +347,17 @@ def test_both_images_make_the_recorders_partition_with_these_options(
     assert superblock(image)["Filesystem volume name"] == "recorder"
 
 
+@pytest.mark.parametrize(
+    ("interface", "ours"),
+    [("enp1s0", True), ("end0", True), ("eth0", True), ("br0", False), ("veth1a2b", False), ("lo", False)],
+)
+def test_wired_interfaces_and_no_others_are_ours(interface: str, ours: bool) -> None:
+    text = (CONF / "systemd/network/60-wired.network").read_text()
+    match = re.search(r"^Name=(.*)$", text, re.MULTILINE)
+    assert match
+    assert any(fnmatch.fnmatchcase(interface, pattern) for pattern in match[1].split()) == ours
+
+
 def test_recorder_partition_belongs_to_the_recorder() -> None:
     users = (CONF.parent / "recipes/recorder/units/ek-recorder.sysusers").read_text()
     owner = re.search(r"^u\s+ek-recorder\s+(\d+):ek-record\s", users, re.MULTILINE)
