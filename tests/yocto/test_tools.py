@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOP, Series
+from recipe_text import recipe
 
 # HOSTTOOLS of OE-Core's bitbake.conf, as far as all series of the layer have them. The offline build
 # shows more, so it cannot find what is missing.
@@ -57,6 +58,35 @@ def test_boot_loader_is_made(path: Path, tmp_path: Path, form: str, console: str
     assert f"console={console}" in words
     assert "init=/usr/lib/evenkeel/preinit" in words
     assert "" not in words
+
+
+@pytest.mark.parametrize("initramfs", ["", "core-image-initramfs-boot"])
+def test_initramfs_that_does_not_find_the_root_starts_again(
+    path: Path, tmp_path: Path, initramfs: str
+) -> None:
+    """Or the slot that cannot be booted would be the last."""
+    run(path, TOP / "recipes/image/boot-loader", "arm64-efi", tmp_path / "boot")
+    match = re.search(
+        r'^    if \[ -n "\$\{INITRAMFS_IMAGE\}" \]; then\n.*?^    fi$',
+        recipe("evenkeel-bootloader").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert match
+    body = match[0].replace("${INITRAMFS_IMAGE}", initramfs).replace("${B}", str(tmp_path))
+    run(path, "sh", "-e", "-c", body)
+    line = re.search(r"^if linux .*$", (tmp_path / "boot/grub.cfg").read_text(), re.MULTILINE)
+    assert line
+    words = line[0].split()
+    assert "rootwait" in words
+    assert ({"roottimeout=60", "init_fatal_reboot"} <= set(words)) == bool(initramfs)
+
+
+def test_initramfs_knows_these_words(series: Series) -> None:
+    folder = series.oecore / "meta/recipes-core/initrdscripts/initramfs-framework"
+    assert "bootparam_roottimeout" in (folder / "rootfs").read_text()
+    # scarthgap's can only stand still, or give a shell
+    if series.name != "scarthgap":
+        assert "bootparam_init_fatal_reboot" in (folder / "init").read_text()
 
 
 def test_kernel_is_configured(path: Path, tmp_path: Path) -> None:

@@ -36,6 +36,12 @@ do_compile() {
     rm -rf ${B}/boot ${B}/state
     mkdir -p ${B}/boot ${B}/state
     ${S}/boot-loader ${GRUB_FORMAT} ${B}/boot ${STAGING_LIBDIR}/grub/${GRUB_FORMAT} ${EVENKEEL_CONSOLE}
+    # OE-Core's initramfs waits 5 s for the root, and then stands still for ever:
+    # the board would neither start again nor change the slot
+    if [ -n "${INITRAMFS_IMAGE}" ]; then
+        sed -i 's| rootwait | rootwait roottimeout=60 init_fatal_reboot |' ${B}/boot/grub.cfg
+        grep -q init_fatal_reboot ${B}/boot/grub.cfg
+    fi
     mv ${B}/boot/grubenv ${B}/state/
     find ${B}/boot ${B}/state -exec touch -d @${SOURCE_DATE_EPOCH} {} +
 
