@@ -769,15 +769,16 @@ def test_a_stop_goes_on_as_long_as_a_slow_medium_takes_something(board: Board, e
         wait_for(lambda: board.stats("arm")["backlog"] > 24 << 20)
         began = time.monotonic()
         board.process.terminate()
-        for _ in range(3):
-            time.sleep(0.7)
+        for _ in range(2):
+            time.sleep(0.9)
             before = written_bytes(board.process)
             subprocess.run(["fsfreeze", "-u", str(at)], check=True)
-            wait_for(lambda before=before: written_bytes(board.process) > before, 1)
+            # beside other loads it may be some time; all of the stop has 5 s
+            wait_for(lambda before=before: written_bytes(board.process) > before, 2)
             # returns when what is under way has ended
             subprocess.run(["fsfreeze", "-f", str(at)], check=True)
-        # one that takes nothing would not be waited for so long
-        assert time.monotonic() - began > 2
+        # one that takes nothing is waited for 1.5 s
+        assert time.monotonic() - began > 1.7
     assert board.process.wait(10) == 0
     assert b"".join(board.payloads("arm")) == data
     board.start()
