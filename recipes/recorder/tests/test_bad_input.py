@@ -769,16 +769,18 @@ def test_a_stop_goes_on_as_long_as_a_slow_medium_takes_something(board: Board, e
         wait_for(lambda: board.stats("arm")["backlog"] > 24 << 20)
         began = time.monotonic()
         board.process.terminate()
-        for _ in range(2):
-            time.sleep(0.9)
+        for _ in range(3):
+            time.sleep(0.7)
             before = written_bytes(board.process)
             subprocess.run(["fsfreeze", "-u", str(at)], check=True)
-            # beside other loads it may be some time; all of the stop has 5 s
-            wait_for(lambda before=before: written_bytes(board.process) > before, 2)
+            # looked at without a pause: in 20 ms a fast machine takes all that there is
+            limit = time.monotonic() + 2
+            while written_bytes(board.process) <= before:
+                assert time.monotonic() < limit, "the medium works again and takes nothing"
             # returns when what is under way has ended
             subprocess.run(["fsfreeze", "-f", str(at)], check=True)
         # one that takes nothing is waited for 1.5 s
-        assert time.monotonic() - began > 1.7
+        assert time.monotonic() - began > 2
     assert board.process.wait(10) == 0
     assert b"".join(board.payloads("arm")) == data
     board.start()
