@@ -209,25 +209,27 @@ yocto-image: $(BITBAKE_ROOT)/etc/evenkeel-toolroot $(ROOT_TAR) $(B)/webui/vendor
 LOADS := $(B)/loads
 RECORDER := $(B)/recorder
 LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
+# the same bytes wherever the clone lies: what a guest reports is kept under their hash
+MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup
 # the kernels of the full bench beside 6.12
 BENCH_KERNELS := 7.3
 
 $(LOADS)/ek-player: $(wildcard recipes/common/*.[ch]) $(shell find recipes/loads -name meson.build -o -path '*/src/*.[ch]') | $(TOOLROOT)
 	@$(call stage,loads)
-	[ -e $(LOADS)/build.ninja ] || $(ENTER) meson setup $(LOADS) recipes/loads --prefix=/usr > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
+	[ -e $(LOADS)/build.ninja ] || $(MESON_SETUP) $(LOADS) recipes/loads --prefix=/usr > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	$(ENTER) meson compile -C $(LOADS) > $(B)/loads.log || { cat $(B)/loads.log; exit 1; }
 	touch $@
 
 $(RECORDER)/ek-recorder: $(wildcard recipes/common/*.[ch]) $(shell find recipes/recorder -name meson.build -o -path '*/src/*' -type f -o -path '*/include/*.h') | $(TOOLROOT)
 	@$(call stage,recorder)
-	[ -e $(RECORDER)/build.ninja ] || $(ENTER) meson setup $(RECORDER) recipes/recorder --prefix=/usr -Dtests=disabled > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
+	[ -e $(RECORDER)/build.ninja ] || $(MESON_SETUP) $(RECORDER) recipes/recorder --prefix=/usr -Dtests=disabled > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	$(ENTER) meson compile -C $(RECORDER) > $(B)/recorder.log || { cat $(B)/recorder.log; exit 1; }
 	touch $@
 
 # of the agent's room, where it is part of ekctl
 $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build | $(TOOLROOT)
 	@$(call stage,ek-pairs)
-	[ -e $(B)/agent/build.ninja ] || $(ENTER) meson setup $(B)/agent recipes/agent --prefix=/usr > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
+	[ -e $(B)/agent/build.ninja ] || $(MESON_SETUP) $(B)/agent recipes/agent --prefix=/usr > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
 	$(ENTER) meson compile -C $(B)/agent > $(B)/agent.log || { cat $(B)/agent.log; exit 1; }
 	mkdir -p $(LOADS)
 	cp $(B)/agent/ek-pairs $@
