@@ -135,6 +135,8 @@ def test_it_may_do_little(board: Board) -> None:
     assert [int(value, 16) for key, value in status.items() if key.startswith("Cap")] == [0] * 5
     assert (status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("1", "2")
     assert board.run(f"ps -o user:32= -p {pid}") == "ek-recorder"
+    # nothing of it is ever read from a medium again
+    assert int(status["VmLck"].split()[0]) >= int(status["VmRSS"].split()[0])
     # nothing of the board is writable to it but its partition, its /tmp and its folder in /run
     mounts = board.run(f"cat /proc/{pid}/mounts")
     writable = {line.split()[1] for line in mounts.splitlines() if "rw" in line.split()[3].split(",")}

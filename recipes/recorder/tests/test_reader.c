@@ -126,6 +126,14 @@ static void batches(struct recording *rec, unsigned int count, unsigned int each
 	}
 }
 
+static void intact_up_to(uint64_t sequence)
+{
+	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
+				 seen.counts.of[READER_MISSING],
+			 0);
+	assert_int_equal(seen.counts.last_sequence, sequence);
+}
+
 /* four segments, a batch of two blocks each, used six times: two were recycled */
 static void six_uses(struct recording *rec)
 {
@@ -640,11 +648,8 @@ static void a_segment_that_is_taken_anew_is_told(void **state)
 	for (size_t i = 0; i < seen.count; i++)
 		told |= seen.event[i].kind == READER_OVERWRITTEN;
 	assert_true(told);
-	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
-				 seen.counts.of[READER_MISSING],
-			 0);
-	/* what is in the two newest that it knew */
-	assert_int_equal(seen.counts.last_sequence, 209);
+	/* the last is in the two newest that it knew */
+	intact_up_to(209);
 	reader_close(r);
 	recording_end(&rec);
 }
@@ -672,10 +677,7 @@ static void a_segment_that_is_given_back_is_told(void **state)
 	drain(r, &seen);
 	assert_int_equal(seen.counts.of[READER_OVERWRITTEN], 2);
 	assert_int_equal(seen.counts.of[READER_RECORD], 70);
-	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
-				 seen.counts.of[READER_MISSING],
-			 0);
-	assert_int_equal(seen.counts.last_sequence, 209);
+	intact_up_to(209);
 	reader_close(r);
 	recording_end(&rec);
 }

@@ -418,18 +418,24 @@ static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
 	store_close(&s);
 }
 
-static void what_is_too_old_is_forgotten(void **state)
+/* of which a minute is to be kept */
+static void use_some_segments(uint64_t now)
 {
-	uint64_t now = monotonic_ns();
-	struct segment gone;
-
-	(void)state;
 	config.retain_ns = 60 * NSEC_PER_SEC;
 	atomic_store(&rec.store.wanted_to, UINT64_MAX);
 	for (int i = 0; i < 40; i++) {
 		submit(now, 600);
 		assert_int_equal(write_out(now), 0);
 	}
+}
+
+static void what_is_too_old_is_forgotten(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct segment gone;
+
+	(void)state;
+	use_some_segments(now);
 	assert_true(rec.store.generation >= 3);
 	assert_false(store_expire(&rec.store, now + 59 * NSEC_PER_SEC, realtime_ns(), &gone));
 	assert_true(store_expire(&rec.store, now + 61 * NSEC_PER_SEC, 0, &gone));
@@ -450,12 +456,7 @@ static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(voi
 	struct segment gone;
 
 	(void)state;
-	config.retain_ns = 60 * NSEC_PER_SEC;
-	atomic_store(&rec.store.wanted_to, UINT64_MAX);
-	for (int i = 0; i < 40; i++) {
-		submit(now, 600);
-		assert_int_equal(write_out(now), 0);
-	}
+	use_some_segments(now);
 	for (unsigned int i = 0; i < rec.store.count; i++) {
 		rec.store.segments[i].opened_ns = 0;
 		if (rec.store.segments[i].opened_realtime_ns > opened)
