@@ -43,7 +43,7 @@
  * Actual over ideal time that is aimed at, in permille, and how far the search
  * for the cap goes from where it began.
  */
-#define EK_PERF_AIM	1012
+#define EK_PERF_AIM	1014
 #define EK_PERF_BONUS	128
 
 /* what is remembered of it, in permille: of some rounds */
