@@ -54,6 +54,13 @@ def test_linux_yocto_gets_our_options(build: Build) -> None:
     variables = alone.variables("linux-yocto")
     assert "conf/kernel/evenkeel.scc" in variables["KERNEL_FEATURES"].split()
     assert "file://conf/kernel;" in variables["SRC_URI"]
+    # what builds it anew is that folder, and not the repository which it lies in
+    flag = ("--flag", "file-checksums", "--value")
+    fragments = alone.run("bitbake-getvar", "--recipe", "linux-yocto", *flag, "do_kernel_metadata")
+    assert fragments.returncode == 0, tail(fragments.stdout)
+    if build.series.metarauc:
+        assert f"{build.series.metarauc}/" in fragments.stdout
+    assert f"{TOP}:True" not in fragments.stdout
 
 
 def test_scheduler_needs_no_layer_but_core(series: Series, folder: Path) -> None:
