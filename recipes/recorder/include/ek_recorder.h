@@ -36,7 +36,8 @@ struct ek_channel {
  * -ENOENT: no such channel; -EBUSY: it has a writer; -EINVAL: a bad name or way;
  * -ECONNREFUSED and others of connect(): no recorder. ek_writer_error() tells
  * the recorder's own words. *@writer is set also on failure, if there is memory
- * for it, so that they can be read; ek_writer_close() it in any case.
+ * for it, so that they can be read; ek_writer_close() it in any case. All else with
+ * one that failed is -EPIPE.
  */
 int ek_writer_open(struct ek_writer **writer, const char *socket, const char *channel, enum ek_way way);
 

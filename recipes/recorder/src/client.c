@@ -44,7 +44,7 @@ struct ek_writer {
 	uint64_t lost;
 	uint64_t token; /* of the last sync */
 	int owed;	/* errno of what was lost, of a sync that was given up; 0: none */
-	bool gone;	/* the recorder has */
+	bool gone;	/* the recorder has, or there never was a channel */
 	bool in_order;	/* and said that it has taken all that was submitted */
 	char error[256];
 };
@@ -190,20 +190,14 @@ static int receive_answer(struct ek_writer *w)
 	return ret;
 }
 
-int ek_writer_open(struct ek_writer **writer, const char *socket, const char *channel,
-		   enum ek_way way)
+static int open_channel(struct ek_writer *w, const char *socket, const char *channel,
+			enum ek_way way)
 {
 	struct ekr_open open = { .type = EKR_OPEN,
 				 .version = EKR_WIRE_VERSION,
 				 .way = (uint32_t)way };
-	struct ek_writer *w = calloc(1, sizeof(*w));
 	int ret;
 
-	*writer = w;
-	if (!w)
-		return -ENOMEM;
-	w->way = way;
-	w->socket = w->bell = -1;
 	if (way != EK_BY_SOCKET && way != EK_BY_RING)
 		return failed(w, EINVAL, "there is no way %d to the recorder", (int)way);
 	if (!channel || !*channel || strlen(channel) > EKR_NAME_MAX)
@@ -218,6 +212,23 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
 		return failed(w, errno, "asking the recorder for channel %s: %s", channel,
 			      strerror(errno));
 	return receive_answer(w);
+}
+
+int ek_writer_open(struct ek_writer **writer, const char *socket, const char *channel,
+		   enum ek_way way)
+{
+	struct ek_writer *w = calloc(1, sizeof(*w));
+	int ret;
+
+	*writer = w;
+	if (!w)
+		return -ENOMEM;
+	w->way = way;
+	w->socket = w->bell = -1;
+	ret = open_channel(w, socket, channel, way);
+	/* it has no ring or no socket; its words stay those of the failure */
+	w->gone = ret != 0;
+	return ret;
 }
 
 union answer {
@@ -310,7 +321,7 @@ static void ring_bell(const struct ek_writer *w)
 
 int ek_writer_reserve(struct ek_writer *w, void **place)
 {
-	if (w->gone || w->way != EK_BY_RING || !w->ring)
+	if (w->gone || w->way != EK_BY_RING)
 		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to reserve");
 	if (is_shut(w))
 		return say_shut(w);
@@ -355,7 +366,7 @@ int ek_writer_commit(struct ek_writer *w, size_t length)
 	struct ekr_slot *slot;
 	uint64_t now, tail;
 
-	if (w->gone || w->way != EK_BY_RING || !w->ring)
+	if (w->gone || w->way != EK_BY_RING)
 		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to commit");
 	if (length > w->channel.record_size)
 		return failed(w, EMSGSIZE, "a record of %zu bytes; the channel takes %u", length,
@@ -424,7 +435,7 @@ static int submit_by_socket(struct ek_writer *w, const void *record, size_t leng
 
 int ek_writer_submit(struct ek_writer *w, const void *record, size_t length)
 {
-	if (w->gone || w->socket < 0)
+	if (w->gone)
 		return -EPIPE;
 	if (length > w->channel.record_size)
 		return failed(w, EMSGSIZE, "a record of %zu bytes; the channel takes %u", length,
@@ -487,7 +498,7 @@ int ek_writer_sync(struct ek_writer *w, int timeout_ms)
 		monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
 	int ret, lost;
 
-	if (w->gone || w->socket < 0)
+	if (w->gone)
 		return -EPIPE;
 	ret = send_sync(w, timeout_ms, until);
 	while (!ret) {
@@ -526,7 +537,7 @@ int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 	uint64_t until =
 		monotonic_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * NSEC_PER_MSEC;
 
-	if (w->gone || w->socket < 0)
+	if (w->gone)
 		return -EPIPE;
 	for (;;) {
 		struct pollfd poll_fd = { .fd = w->socket,

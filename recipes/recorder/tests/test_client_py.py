@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import errno
 import mmap
 import os
@@ -37,6 +38,7 @@ from ek_recorder import (
     Writer,
     read,
 )
+from ek_recorder.writer import _library
 from read_harness import BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
 
 OPEN, OPENED, REFUSED, RECORD, SYNC = 1, 2, 3, 4, 5
@@ -198,6 +200,31 @@ def test_no_recorder(disk: Path) -> None:
         Writer("front", socket=str(disk / "none"))
     with pytest.raises(ValueError, match="way must be"):
         Writer("front", way="pigeon")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("way", [1, 2, 3])
+@pytest.mark.parametrize("name", [b"none", b""])
+def test_a_writer_that_could_not_be_opened_is_one_that_has_gone(
+    recorder: FakeRecorder, name: bytes, way: int
+) -> None:
+    lib = _library()
+    handle = ctypes.c_void_p()
+    assert lib.ek_writer_open(ctypes.byref(handle), recorder.path.encode(), name, way) < 0
+    words = lib.ek_writer_error(handle)
+    assert words
+    place = ctypes.c_void_p()
+    # what Python does not use has no types yet
+    for call, *more in (
+        (lib.ek_writer_wait, 10),
+        (lib.ek_writer_submit, b"x", 1),
+        (lib.ek_writer_submit, b"", 0),
+        (lib.ek_writer_reserve, ctypes.byref(place)),
+        (lib.ek_writer_commit, ctypes.c_size_t(0)),
+        (lib.ek_writer_sync, 10),
+    ):
+        assert call(handle, *more) == -errno.EPIPE
+    assert (lib.ek_writer_error(handle), lib.ek_writer_lost(handle)) == (words, 0)
+    lib.ek_writer_close(handle)
 
 
 def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
