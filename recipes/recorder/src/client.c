@@ -45,6 +45,7 @@ struct ek_writer {
 	uint64_t token; /* of the last sync */
 	int owed;	/* errno of what was lost, of a sync that was given up; 0: none */
 	bool gone;	/* the recorder has, or there never was a channel */
+	bool said_why;	/* its last words */
 	bool in_order;	/* and said that it has taken all that was submitted */
 	char error[256];
 };
@@ -244,7 +245,7 @@ static bool is_refusal(const union answer *a, ssize_t n)
 /* the recorder's last words */
 static int say_last(struct ek_writer *w, const struct ekr_refused *refused)
 {
-	w->gone = true;
+	w->gone = w->said_why = true;
 	w->in_order = refused->error == ESHUTDOWN;
 	return failed(w, EPIPE, "%.*s", (int)sizeof(refused->why), refused->why);
 }
@@ -578,7 +579,7 @@ bool client_in_order(struct ek_writer *w)
 	struct pollfd poll_fd = { .fd = w->socket, .events = POLLIN };
 
 	/* it may still be taking what it was given; of one that was killed nothing more comes */
-	if (w->gone && !w->in_order && poll(&poll_fd, 1, LAST_WORDS_MS) > 0)
+	if (w->gone && !w->said_why && poll(&poll_fd, 1, LAST_WORDS_MS) > 0)
 		check_gone(w);
 	return w->in_order;
 }

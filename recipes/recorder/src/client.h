@@ -9,7 +9,7 @@
 
 /*
  * After -EPIPE: the recorder was stopped in order, and has taken all that was submitted.
- * Waits for it to say so, at most 2 s.
+ * Waits for it to say so, at most 10 s.
  */
 bool client_in_order(struct ek_writer *writer);
 

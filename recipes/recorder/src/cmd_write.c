@@ -229,6 +229,17 @@ static int copy(struct writing *s, int fd)
 	return status;
 }
 
+/*
+ * Until all is on the medium. A recorder that is stopped meanwhile and says that it has taken
+ * all of it is as good: whoever gave it again would have it twice.
+ */
+static int finish(struct writing *s)
+{
+	int ret = ek_writer_sync(s->w, -1);
+
+	return !ret || (ret == -EPIPE && client_in_order(s->w)) ? 0 : say_failed(s);
+}
+
 static int run(struct writing *s, int fd)
 {
 	int status;
@@ -241,8 +252,8 @@ static int run(struct writing *s, int fd)
 		return 1;
 	}
 	status = copy(s, fd);
-	if (!status && s->o->sync && ek_writer_sync(s->w, -1))
-		status = say_failed(s);
+	if (!status && s->o->sync)
+		status = finish(s);
 	if (s->too_long)
 		fprintf(stderr,
 			"ek-recorder write: %" PRIu64

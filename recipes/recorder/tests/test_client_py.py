@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -57,6 +58,7 @@ class FakeRecorder(threading.Thread):
         self.listener.bind(self.path)
         self.listener.listen()
         self.answers = True  # to a sync
+        self.last_words: tuple[int, bytes] | None = None  # instead of an answer to a sync
         self.asked: tuple[int, bytes] = (0, b"")
         self.records: list[tuple[int, bytes]] = []
         self.ring: mmap.mmap | None = None
@@ -112,6 +114,11 @@ class FakeRecorder(threading.Thread):
                 _, length, sequence, _, _ = struct.unpack_from("<IIQQq", message)
                 assert len(message) == 32 + length
                 self.records.append((sequence, message[32:]))
+            elif kind == SYNC and self.last_words:
+                self.drain()
+                if self.last_words[1]:
+                    connection.send(struct.pack("<Ii240s", REFUSED, *self.last_words))
+                return
             elif kind == SYNC and self.answers:
                 self.drain()
                 connection.send(message)
@@ -225,6 +232,40 @@ def test_a_writer_that_could_not_be_opened_is_one_that_has_gone(
         assert call(handle, *more) == -errno.EPIPE
     assert (lib.ek_writer_error(handle), lib.ek_writer_lost(handle)) == (words, 0)
     lib.ek_writer_close(handle)
+
+
+@pytest.mark.parametrize("way", [[], ["--ring"]])
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        ((errno.ESHUTDOWN, b"stopped, with all"), 0, ""),
+        (
+            (errno.EIO, b"stopped before the medium had all"),
+            1,
+            "ek-recorder write: stopped before the medium had all\n",
+        ),
+        (
+            (0, b""),
+            1,
+            "ek-recorder write: the recorder has gone, or has closed the channel; open it anew\n",
+        ),
+    ],
+)
+def test_the_tool_ends_well_with_a_recorder_that_was_stopped_with_all(
+    recorder: FakeRecorder, way: list[str], words: tuple[int, bytes], status: int, says: str
+) -> None:
+    """A script that was told of a failure would give it all again."""
+    recorder.last_words = words
+    out = subprocess.run(
+        [RECORDER, "write", "--socket", recorder.path, *way, "front"],
+        input="one\ntwo\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (out.returncode, out.stderr) == (status, says)
+    assert [record for _, record in recorder.records] == [b"one", b"two"]
 
 
 def test_sync_ends_in_time(recorder: FakeRecorder) -> None:

@@ -172,9 +172,10 @@ def test_a_stop_takes_what_was_submitted(board: Board) -> None:
         wait_for(lambda: board.stats("arm")["records"] == 1)
         assert board.stop() < 2
         ring_writer.stdin.close()
-        assert ring_writer.wait(10) == 1
+        # nothing is lost, which is all that it has to tell
+        assert ring_writer.wait(10) == 0
         assert ring_writer.stderr
-        assert b"the recorder was stopped, with all that was submitted" in ring_writer.stderr.read()
+        assert ring_writer.stderr.read() == b""
     assert board.payloads("arm") == [b"arm"]
     assert board.payloads("leg") == [b"leg"]
     board.start()
