@@ -27,6 +27,7 @@ static const struct unit sizes[] = {
 	{ "T", UINT64_C(1) << 40 },
 	{ "TiB", UINT64_C(1) << 40 },
 	{ "kB", UINT64_C(1000) },
+	{ "KB", UINT64_C(1000) },
 	{ "MB", UINT64_C(1000000) },
 	{ "GB", UINT64_C(1000000000) },
 	{ "TB", UINT64_C(1000000000000) },

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 bool parse_number(const char *text, uint64_t *n);	/* whole, no unit */
-bool parse_bytes(const char *text, uint64_t *bytes);	/* B, KiB MiB GiB TiB or K k M G T, kB MB GB TB, or none */
+bool parse_bytes(const char *text, uint64_t *bytes);	/* B, KiB MiB GiB TiB or K k M G T, kB (or KB) MB GB TB, or none */
 bool parse_duration(const char *text, uint64_t *ns);	/* ns us ms s min h d; a unit is needed, but for 0 */
 bool parse_seconds(const char *text, uint64_t *ns);	/* the same, but without a unit it is seconds */
 

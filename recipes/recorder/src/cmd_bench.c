@@ -445,8 +445,8 @@ int cmd_bench(int argc, char **argv)
 	struct options o;
 	struct ek_writer *w;
 	struct error e;
-	char path[256];
-	int status;
+	char path[PATH_MAX];
+	int status, ret;
 
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--paper"))
@@ -454,8 +454,10 @@ int cmd_bench(int argc, char **argv)
 	status = parse(argc, argv, &o);
 	if (status >= 0)
 		return status;
-	snprintf(path, sizeof(path), "%.200s/recorder.conf", o.config);
-	if (config_recorder(path, &o.recorder, &e) == -EINVAL) {
+	ret = config_file(path, o.config, "recorder.conf", &e);
+	if (!ret)
+		ret = config_recorder(path, &o.recorder, &e);
+	if (ret && ret != -ENOENT) {
 		fprintf(stderr, "ek-recorder bench: %s\n", e.text);
 		return 2;
 	}

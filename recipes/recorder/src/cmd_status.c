@@ -114,16 +114,24 @@ int cmd_status(int argc, char **argv)
 	const char *dir = CONFIG_DIR;
 	struct recorder_config config;
 	struct error e;
-	char path[256];
+	char path[PATH_MAX];
 	bool json = false;
-	int status = cli_config(argc, argv, help, &dir, &json);
+	int status = cli_config(argc, argv, help, &dir, &json), ret;
 
 	if (status >= 0)
 		return status;
-	snprintf(path, sizeof(path), "%.200s/recorder.conf", dir);
-	if (config_recorder(path, &config, &e) == -EINVAL) {
+	ret = config_file(path, dir, "recorder.conf", &e);
+	if (!ret)
+		ret = config_recorder(path, &config, &e);
+	if (ret && ret != -ENOENT) {
 		fprintf(stderr, "ek-recorder status: %s\n", e.text);
 		return 2;
+	}
+	if (!*config.statistics) {
+		fprintf(stderr,
+			"ek-recorder status: %s: statistics is empty: the recorder writes none\n",
+			path);
+		return 1;
 	}
 	return json ? copy_out(config.statistics) : print(config.statistics);
 }

@@ -2,6 +2,7 @@
 /* The configuration: tables of keys, and what follows from their values. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <ini.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
 
 #define MIB	  (UINT64_C(1) << 20)
 #define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
+/* of a path in a message: the reason behind it finds a place too */
+#define SHOWN 120
 
 enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, CHOICE, BUFFER };
 
@@ -28,7 +31,7 @@ struct key {
 };
 
 struct parse {
-	const char *path;
+	const char *path; /* as it is shown */
 	struct key *keys;
 	struct error *error; /* the first one stays */
 };
@@ -38,6 +41,33 @@ static int bad(struct parse *p, const char *key, const char *value, const char *
 	if (!p->error->code)
 		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
 	return 0;
+}
+
+/* @n as one would write it; @kind: DURATION or BYTES, others are numbers */
+static const char *in_units(char text[32], enum kind kind, uint64_t n)
+{
+	static const struct unit {
+		uint64_t factor;
+		const char *name;
+	} times[] = { { 86400 * NSEC_PER_SEC, "d" },
+		      { 3600 * NSEC_PER_SEC, "h" },
+		      { 60 * NSEC_PER_SEC, "min" },
+		      { NSEC_PER_SEC, "s" },
+		      { NSEC_PER_MSEC, "ms" },
+		      { 1000, "us" },
+		      { 1, "ns" } },
+	  sizes[] = { { MIB << 20, "TiB" },
+		      { MIB << 10, "GiB" },
+		      { MIB, "MiB" },
+		      { 1024, "KiB" },
+		      { 1, "" } },
+	  one[] = { { 1, "" } };
+	const struct unit *unit = kind == DURATION ? times : kind == BYTES ? sizes : one;
+
+	while (unit->factor > 1 && (!n || n % unit->factor))
+		unit++;
+	snprintf(text, 32, "%llu%s", (unsigned long long)(n / unit->factor), unit->name);
+	return text;
 }
 
 static int put_text(struct parse *p, const struct key *k, const char *value, size_t room)
@@ -74,10 +104,22 @@ struct amount {
 	uint64_t ns; /* not 0: instead of bytes */
 };
 
+static int put_amount(struct parse *p, const struct key *k, const char *value)
+{
+	struct amount *to = k->to;
+
+	*to = (struct amount){ 0 };
+	if (!parse_bytes(value, &to->bytes) && !parse_duration(value, &to->ns))
+		return bad(p, k->name, value, "neither a size such as 8MiB nor a time such as 4s");
+	if (!to->bytes && !to->ns)
+		return bad(p, k->name, value, "must not be 0; without the key it is 4s, or 4MiB");
+	return 1;
+}
+
 static int put_number(struct parse *p, const struct key *k, const char *value)
 {
 	uint64_t n = 0;
-	char why[96];
+	char why[96], least[32], most[32];
 
 	switch (k->kind) {
 	case BYTES:
@@ -89,21 +131,18 @@ static int put_number(struct parse *p, const struct key *k, const char *value)
 			return bad(p, k->name, value,
 				   "not a time with a unit, such as 5ms, 2s or 7d");
 		break;
-	case BUFFER:
-		*(struct amount *)k->to = (struct amount){ 0 };
-		if (parse_bytes(value, &((struct amount *)k->to)->bytes) ||
-		    parse_duration(value, &((struct amount *)k->to)->ns))
-			return 1;
-		return bad(p, k->name, value, "neither a size such as 8MiB nor a time such as 4s");
 	default:
 		if (!parse_number(value, &n))
 			return bad(p, k->name, value, "not a whole number");
 	}
+	in_units(least, k->kind, k->least);
+	in_units(most, k->kind, k->most);
+	if (n < k->least && k->most == INT64_MAX) {
+		snprintf(why, sizeof(why), "less than %s", least);
+		return bad(p, k->name, value, why);
+	}
 	if (n < k->least || n > k->most) {
-		const char *unit = k->kind == DURATION ? " ns" : k->kind == BYTES ? " bytes" : "";
-
-		snprintf(why, sizeof(why), "not from %llu to %llu%s", (unsigned long long)k->least,
-			 (unsigned long long)k->most, unit);
+		snprintf(why, sizeof(why), "not from %s to %s", least, most);
 		return bad(p, k->name, value, why);
 	}
 	*(uint64_t *)k->to = n;
@@ -133,29 +172,89 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	case YES_NO:
 	case CHOICE:
 		return put_choice(p, k, value);
+	case BUFFER:
+		return put_amount(p, k, value);
 	default:
 		return put_number(p, k, value);
 	}
 }
 
-static int parse_file(const char *path, struct key *keys, struct error *e)
+/* what inih reads from */
+struct lines {
+	FILE *file;
+	int count;
+	int too_long; /* the number of the line that is; 0: none */
+	int error;    /* errno of reading */
+};
+
+/*
+ * inih's reader. It takes a line that begins with blanks for more of the value before, and
+ * has no room for long ones: it gets none of these blanks, and of a comment only the end.
+ */
+static char *next_line(char *line, int room, void *from)
 {
-	struct parse p = { .path = path, .keys = keys, .error = e };
-	FILE *f = fopen(path, "re");
+	struct lines *l = from;
+	int length = 0, c;
+	bool comment;
+
+	l->count++;
+	do {
+		c = getc(l->file);
+	} while (c != '\n' && isspace(c));
+	comment = c == '#' || c == ';';
+	for (; c != EOF; c = getc(l->file)) {
+		if (comment && c != '\n')
+			continue;
+		if (length == room - 1) {
+			l->too_long = l->count;
+			return NULL;
+		}
+		line[length++] = (char)c;
+		if (c == '\n')
+			break;
+	}
+	if (ferror(l->file))
+		l->error = errno;
+	line[length] = '\0';
+	return length ? line : NULL;
+}
+
+/* of a long path the end, which has the file's name */
+static const char *show(const char *path, char shown[SHOWN + 1])
+{
+	const size_t length = strlen(path);
+
+	if (length <= SHOWN)
+		return path;
+	snprintf(shown, SHOWN + 1, "...%s", path + length - (SHOWN - 3));
+	return shown;
+}
+
+static int parse_file(const char *path, const char *shown, struct key *keys, struct error *e)
+{
+	struct parse p = { .path = shown, .keys = keys, .error = e };
+	struct lines l = { .file = fopen(path, "re") };
 	int line;
 
 	e->code = 0;
-	if (!f)
-		return set_errno(e, errno, "reading %s", path);
-	line = ini_parse_file(f, on_key, &p);
-	if (ferror(f) && !e->code)
-		set_errno(e, EIO, "reading %s", path);
-	fclose(f);
+	if (!l.file)
+		return set_errno(e, errno, "reading %s", shown);
+	line = ini_parse_stream(next_line, &l, on_key, &p);
+	fclose(l.file);
+	if (l.error && !e->code)
+		set_errno(e, l.error, "reading %s", shown);
 	if (line && !e->code)
-		set_error(e, EINVAL,
-			  "%s: line %d is not KEY = VALUE, or longer than 198 characters", path,
-			  line);
+		set_error(e, EINVAL, "%s: line %d is not KEY = VALUE", shown, line);
+	if (l.too_long && !e->code)
+		set_error(e, EINVAL, "%s: line %d is too long", shown, l.too_long);
 	return e->code ? -e->code : 0;
+}
+
+int config_file(char path[PATH_MAX], const char *dir, const char *name, struct error *e)
+{
+	if (snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX)
+		return 0;
+	return set_errno(e, ENAMETOOLONG, "reading %.100s...", dir);
 }
 
 int config_recorder(const char *path, struct recorder_config *c, struct error *e)
@@ -172,6 +271,8 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 		{ .name = "statistics", .kind = PATH, .to = c->statistics },
 		{ 0 },
 	};
+	char long_path[SHOWN + 1];
+	const char *shown = show(path, long_path);
 	int ret;
 
 	*c = (struct recorder_config){
@@ -181,11 +282,11 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 		.statistics = "/run/ek-recorder/stats.json",
 		.mountpoint = true,
 	};
-	ret = parse_file(path, keys, e);
+	ret = parse_file(path, shown, keys, e);
 	if (!ret && !*c->directory)
-		return set_error(e, EINVAL, "%s: directory: must not be empty", path);
+		return set_error(e, EINVAL, "%s: directory: must not be empty", shown);
 	if (!ret && !*c->socket)
-		return set_error(e, EINVAL, "%s: socket: must not be empty", path);
+		return set_error(e, EINVAL, "%s: socket: must not be empty", shown);
 	return ret;
 }
 
@@ -236,6 +337,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		    struct error *e)
 {
 	uint64_t one = record_bytes((uint32_t)c->record_size) + GAP_BYTES;
+	char size[32];
 
 	if (!c->record_size)
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
@@ -254,15 +356,13 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		c->segment = clamp(c->retain / 16, 2 * c->writeout + EKR_BLOCK, 16 * MIB);
 	c->segment = whole_blocks(c->segment);
 	if (c->segment < EKR_BLOCK + c->writeout)
-		return set_error(e, EINVAL,
-				 "%s: segment: must hold its head and a batch, %llu bytes", path,
-				 (unsigned long long)(EKR_BLOCK + c->writeout));
+		return set_error(e, EINVAL, "%s: segment: must hold its head and a batch, %s", path,
+				 in_units(size, BYTES, EKR_BLOCK + c->writeout));
 	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
 		return set_error(
 			e, EINVAL,
-			"%s: segment: with backend = cached at most %llu bytes, for a start "
-			"reads all of one",
-			path, (unsigned long long)CACHED_SEGMENT_MAX);
+			"%s: segment: with backend = cached at most %s, for a start reads all of one",
+			path, in_units(size, BYTES, CACHED_SEGMENT_MAX));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(
@@ -337,12 +437,14 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		{ 0 },
 	};
 	/* clang-format on */
+	char long_path[SHOWN + 1];
+	const char *shown = show(path, long_path);
 	int ret;
 
 	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC, .ring = true };
-	ret = take_name(path, c, e);
+	ret = take_name(shown, c, e);
 	if (!ret)
-		ret = parse_file(path, keys, e);
+		ret = parse_file(path, shown, keys, e);
 	c->fifo_lines = !fixed;
-	return ret ? ret : complete(path, c, &buffer, e);
+	return ret ? ret : complete(shown, c, &buffer, e);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The configuration: DIR/recorder.conf, and one DIR/channels.d/NAME.conf for each
- * channel. Lines of KEY = VALUE; '#' begins a comment line. README.md has the
- * reference. An error names file, key, value and why.
+ * channel. Lines of KEY = VALUE, with blanks before them or not; '#' begins a
+ * comment line. README.md has the reference. An error names file, key, value and why.
  */
 #ifndef EKR_CONFIG_H
 #define EKR_CONFIG_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,7 +47,9 @@ struct channel_config {
 	bool ring;			/* writers may use one */
 };
 
-/* -ENOENT: no such file, then it has the defaults; -EINVAL. */
+/* Makes DIR/NAME; -ENAMETOOLONG. */
+int config_file(char path[PATH_MAX], const char *dir, const char *name, struct error *e);
+/* -ENOENT: no such file, then it has the defaults; -EINVAL, and errors of open() and read(). */
 int config_recorder(const char *path, struct recorder_config *c, struct error *e);
 /* -EINVAL, and errors of open() and read(). The name is that of the file. */
 int config_channel(const char *path, struct channel_config *c, struct error *e);

@@ -32,11 +32,11 @@ static void load_channel(const char *dir, const char *file, struct channel *chan
 			 unsigned int count)
 {
 	struct channel *c = &channels[count];
-	char path[512];
+	char path[PATH_MAX];
 
 	*c = (struct channel){ .directory = -1 };
-	snprintf(path, sizeof(path), "%.200s/channels.d/%s", dir, file);
-	config_channel(path, &c->config, &c->broken);
+	if (!config_file(path, dir, file, &c->broken))
+		config_channel(path, &c->config, &c->broken);
 	check_fifo(channels, count);
 	/* the name of the file, where that is none */
 	if (!*c->config.name)
@@ -51,21 +51,24 @@ int load_config(const char *dir, struct recorder_config *config,
 		struct channel channels[CHANNELS_MAX], struct error *e)
 {
 	struct dirent **files;
-	char path[512];
+	char path[PATH_MAX];
 	int ret, found, count = 0;
 
-	snprintf(path, sizeof(path), "%.200s/recorder.conf", dir);
-	ret = config_recorder(path, config, e);
+	ret = config_file(path, dir, "recorder.conf", e);
+	if (!ret)
+		ret = config_recorder(path, config, e);
 	if (ret && ret != -ENOENT)
 		return ret;
 	e->code = 0;
-	snprintf(path, sizeof(path), "%.200s/channels.d", dir);
+	ret = config_file(path, dir, "channels.d", e);
+	if (ret)
+		return ret;
 	found = scandir(path, &files, ends_in_conf, alphasort);
 	if (found < 0)
-		return set_errno(e, errno, "reading %s", path);
+		return set_errno(e, errno, "reading %.150s/channels.d", dir);
 	for (int i = 0; i < found; i++) {
 		if (count < (int)CHANNELS_MAX)
-			load_channel(dir, files[i]->d_name, channels, (unsigned int)count++);
+			load_channel(path, files[i]->d_name, channels, (unsigned int)count++);
 		else
 			log_error("%s/%s: more than %u channels; it is left out", path,
 				  files[i]->d_name, CHANNELS_MAX);

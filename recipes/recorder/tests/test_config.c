@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -96,9 +98,8 @@ static void mistakes_are_told(void **state)
 	} some[] = {
 		{ "retain = 1Q\n", "arm.conf: retain = 1Q: not a size" },
 		{ "period = 5\n", "arm.conf: period = 5: not a time with a unit" },
-		{ "window = 1ms\n", "arm.conf: window = 1ms: not from 10000000 to" },
-		{ "record_size = 2MiB\n",
-		  "arm.conf: record_size = 2MiB: not from 1 to 1048576 bytes" },
+		{ "window = 1ms\n", "arm.conf: window = 1ms: not from 10ms to 1h" },
+		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: not from 1 to 1MiB" },
 		{ "colour = red\n", "arm.conf: colour = red: no such key" },
 		{ "ring = maybe\n", "arm.conf: ring = maybe: neither yes nor no" },
 		{ "backend = direkt\n", "arm.conf: backend = direkt: neither cached nor direct" },
@@ -111,9 +112,17 @@ static void mistakes_are_told(void **state)
 		{ "retain = 1MiB\n", "arm.conf: record_size is missing" },
 		{ "record_size = 1\n", "arm.conf: retain is missing" },
 		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n",
-		  "arm.conf: segment: must hold" },
+		  "arm.conf: segment: must hold its head and a batch, 1032KiB" },
+		{ "period = 1ns\n", "arm.conf: period = 1ns: not from 1us to 1d" },
+		{ "retain = 1KB\n", "arm.conf: retain = 1KB: not from 4KiB to 64TiB" },
+		{ "retain_time = 1ms\n", "arm.conf: retain_time = 1ms: less than 1s" },
+		{ "buffer = 0\n", "arm.conf: buffer = 0: must not be 0; without the key" },
+		{ "buffer = 0s\n", "arm.conf: buffer = 0s: must not be 0" },
+		{ "buffer = much\n", "arm.conf: buffer = much: neither a size" },
+		{ "ring = no\n  ring = yes\n", "arm.conf: ring = yes: the key is there twice" },
+		{ "ring = no\n\n  nonsense\n", "arm.conf: line 3 is not KEY = VALUE" },
 		{ "record_size = 1\nretain = 1GiB\nsegment = 256MiB\nbackend = cached\n",
-		  "arm.conf: segment: with backend = cached at most 134217728 bytes" },
+		  "arm.conf: segment: with backend = cached at most 128MiB, for" },
 		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n",
 		  "arm.conf: segment: retain would be more" },
 		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n",
@@ -133,6 +142,73 @@ static void mistakes_are_told(void **state)
 	assert_int_equal(config_channel("/nonexistent/arm.conf", &c, &e), -ENOENT);
 	assert_int_equal(config_channel(file("Arm.conf", "ring = no\n"), &c, &e), -EINVAL);
 	assert_non_null(strstr(e.text, "not NAME.conf"));
+}
+
+static void lines_are_as_people_write_them(void **state)
+{
+	struct channel_config c;
+	struct error e;
+	char content[4096];
+
+	(void)state;
+	assert_int_equal(
+		channel(" # blanks before it\n\t\n  record_size = 1KB\n\tretain = 400KB\r\n"
+			"   ; and no line end at the last\n \v\f segment=256KiB",
+			&c, &e),
+		0);
+	assert_int_equal(c.record_size, 1000);
+	assert_int_equal(c.retain, 400000);
+	assert_int_equal(c.segment, 256 << 10);
+	/* a comment of any length, with what would be a key where a piece of it ended */
+	for (int length = 150; length < 3000; length++) {
+		snprintf(content, sizeof(content),
+			 "record_size = 1\n%s#%*s retain = 1GiB\nretain = 1MiB\n#%*s",
+			 length % 2 ? "" : "  ", length, "nonsense", length, "x");
+		assert_int_equal(channel(content, &c, &e), 0);
+		assert_int_equal(c.retain, 1 << 20);
+	}
+	/* nothing else is, and is cut nowhere */
+	for (int length = 1; length < 1000; length++) {
+		snprintf(content, sizeof(content), "record_size = 1\nretain =%*s\nring = no\n",
+			 length, "8192");
+		assert_int_equal(channel(content, &c, &e), length < 191 ? 0 : -EINVAL);
+		if (e.code)
+			assert_non_null(strstr(e.text, "arm.conf: line 2 is too long"));
+		else
+			assert_true(c.retain == 8192 && !c.ring);
+	}
+}
+
+/* more than any message has room for; what cannot be is told, and nothing is cut */
+static void long_paths(void **state)
+{
+	char deep[PATH_MAX], path[PATH_MAX], too_long[PATH_MAX + 100];
+	struct channel_config c;
+	struct error e;
+	FILE *f;
+
+	(void)state;
+	snprintf(deep, sizeof(deep), "%s/%0120d", dir, 0);
+	assert_int_equal(mkdir(deep, 0700), 0);
+	snprintf(deep + strlen(deep), sizeof(deep) - strlen(deep), "/%0120d", 0);
+	assert_int_equal(mkdir(deep, 0700), 0);
+	assert_int_equal(config_file(path, deep, "arm.conf", &e), 0);
+	assert_int_equal(config_channel(path, &c, &e), -ENOENT);
+	assert_non_null(strstr(e.text, "0/arm.conf: No such file or directory"));
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs("retain = 1Q\n", f);
+	fclose(f);
+	assert_int_equal(config_channel(path, &c, &e), -EINVAL);
+	assert_non_null(strstr(e.text, "0/arm.conf: retain = 1Q: not a size"));
+	assert_string_equal(c.name, "arm");
+	unlink(path);
+	rmdir(deep);
+	*strrchr(deep, '/') = '\0';
+	rmdir(deep);
+	snprintf(too_long, sizeof(too_long), "/%0*d", PATH_MAX - 2, 0);
+	assert_int_equal(config_file(path, too_long, "a", &e), -ENAMETOOLONG);
+	assert_non_null(strstr(e.text, "File name too long"));
 }
 
 static void names(void **state)
@@ -170,6 +246,10 @@ static void the_recorder_itself(void **state)
 	assert_int_equal(config_recorder(file("recorder.conf", "priority = -1\n"), &c, &e),
 			 -EINVAL);
 	assert_non_null(strstr(e.text, "priority = -1: not a whole number"));
+	assert_int_equal(config_recorder(file("recorder.conf", "priority = 99\n"), &c, &e),
+			 -EINVAL);
+	assert_non_null(strstr(e.text, "priority = 99: not from 0 to 98"));
+	assert_int_equal(config_recorder(dir, &c, &e), -EISDIR);
 }
 
 static void noise_is_an_error_or_not_but_no_more(void **state)
@@ -217,6 +297,8 @@ int main(void)
 		cmocka_unit_test(values_are_taken),
 		cmocka_unit_test(defaults_fit_each_other),
 		cmocka_unit_test(mistakes_are_told),
+		cmocka_unit_test(lines_are_as_people_write_them),
+		cmocka_unit_test(long_paths),
 		cmocka_unit_test(names),
 		cmocka_unit_test(the_recorder_itself),
 		cmocka_unit_test(noise_is_an_error_or_not_but_no_more),

@@ -584,6 +584,46 @@ def test_status(board: Board) -> None:
     board.kill()
 
 
+def status_says(conf: Path) -> tuple[int, str]:
+    out = subprocess.run(
+        [RECORDER, "status", "--config", str(conf)], capture_output=True, text=True, check=False
+    )
+    assert out.stdout == ""
+    return out.returncode, out.stderr
+
+
+def test_status_of_a_configuration_that_does_not_say_where(board: Board) -> None:
+    """It is not looked for where the default is: there may be another recorder's."""
+    board.configure(statistics="")
+    conf = board.conf / "recorder.conf"
+    assert status_says(board.conf) == (
+        1,
+        f"ek-recorder status: {conf}: statistics is empty: the recorder writes none\n",
+    )
+    conf.unlink()
+    conf.symlink_to(conf)
+    status, says = status_says(board.conf)
+    assert (status, says.count("\n")) == (2, 1)
+    assert says.endswith("recorder.conf: Too many levels of symbolic links\n")
+    assert status_says(Path(f"/{'d' * 4095}"))[0] == 2
+
+
+def test_a_folder_with_a_long_path(board: Board) -> None:
+    deep = board.top / ("d" * 200) / ("e" * 200)
+    deep.parent.mkdir()
+    board.channel("arm")
+    board.conf.rename(deep)
+    board.conf = deep
+    board.start()
+    board.wait_state("arm", "recording")
+    out = subprocess.run(
+        [RECORDER, "status", "--config", str(deep)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "arm" in out
+    assert bench(board, "--writes", "1", "--record", "64", status=(0, 1))["writes"] == 1
+    board.stop()
+
+
 def test_its_threads_do_not_preempt_writers_as_they_wake(board: Board) -> None:
     board.channel("arm")
     board.start()
