@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import RECORDER, RESTART, Board, RawWriter, complete, wait_for
+from board import BUILD, RECORDER, RESTART, Board, RawWriter, complete, wait_for
 
 LINES = [b"line %d" % n for n in range(500)]
 
@@ -622,6 +622,25 @@ def test_a_folder_with_a_long_path(board: Board) -> None:
     assert "arm" in out
     assert bench(board, "--writes", "1", "--record", "64", status=(0, 1))["writes"] == 1
     board.stop()
+
+
+def test_by_hand_as_its_readme_says(board: Board) -> None:
+    text = (Path(__file__).resolve().parent.parent / "README.md").read_text()
+    script = text.partition("## By hand")[2].partition("```sh\n")[2].partition("```")[0]
+    # under the sanitizers it takes longer to start, and is waited for
+    script = f"trap 'kill $! || :' EXIT\n{script.replace('sleep 2', 'sleep 5')}wait $!\n"
+    out = subprocess.run(
+        ["sh", "-ec", script],
+        cwd=board.top,
+        env={**os.environ, "PATH": f"{BUILD.absolute()}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert out.returncode == 0, out.stderr
+    lines = [line.split() for line in out.stdout.splitlines()]
+    assert [line[:2] for line in lines] == [["channel", "state"], ["can0", "recording"], ["1000"]]
 
 
 def test_its_threads_do_not_preempt_writers_as_they_wake(board: Board) -> None:
