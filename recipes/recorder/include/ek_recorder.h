@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Give records to ek-recorder. A call that submits never waits for the medium,
- * and by ring makes no system call but to wake the recorder when the ring is
- * half full.
+ * Give records to ek-recorder. A call that submits never waits for the medium.
+ *
+ * By ring it makes no system call but two, which wait for nothing. One wakes the
+ * recorder when the ring is half full. One asks whether it is still there, if it was
+ * not seen to take anything for half a window, at most 200 ms; it is looked at with
+ * each record, so where that long is between two, each asks. A record that finds no
+ * place in the ring makes both.
  *
  * A writer belongs to one thread at a time. All functions return 0 (or what
  * they say) or a negative errno.

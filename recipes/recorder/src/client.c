@@ -341,9 +341,10 @@ int ek_writer_reserve(struct ek_writer *w, void **place)
 }
 
 /*
- * A recorder that was killed shuts no ring. One that is there looks into it four times in
- * a window: if for half of one it was not seen to take anything, a system call asks whether
- * it is there. So what a dead one is given is younger than the window.
+ * A recorder that was killed shuts no ring. One that is there looks into it at least four
+ * times in a window: if for half of one it was not seen to take anything, a system call asks
+ * whether it is there. So what a dead one is given is younger than the window. It is seen
+ * with a record only: where that long is between two, each asks.
  */
 static int check_alive(struct ek_writer *w, uint64_t tail, uint64_t now)
 {
