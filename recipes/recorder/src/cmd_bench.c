@@ -415,6 +415,12 @@ static int prepare(const struct options *o)
  */
 static int paper(int argc, char **argv)
 {
+	static char run[] =
+		"import importlib.util, runpy, sys\n"
+		"if not importlib.util.find_spec('ek_recorder'):\n"
+		"    sys.exit('ek-recorder bench: --paper needs the Python package ek_recorder, and python3 has it"
+		" only where the recorder is installed')\n"
+		"runpy.run_module('ek_recorder.bench', run_name='__main__', alter_sys=True)\n";
 	char self[PATH_MAX] = "";
 	char **args = calloc((size_t)argc + 8, sizeof(*args));
 	int n = 0;
@@ -427,8 +433,8 @@ static int paper(int argc, char **argv)
 	args[n++] = "python3";
 	/* not from the folder that it is started in, nor from what the environment says */
 	args[n++] = "-I";
-	args[n++] = "-m";
-	args[n++] = "ek_recorder.bench";
+	args[n++] = "-c";
+	args[n++] = run;
 	args[n++] = "--recorder";
 	args[n++] = self;
 	for (int i = 1; i < argc; i++)

@@ -23,21 +23,24 @@ static const struct command {
 	  "how long a writer waits, and how long until records are on the medium" },
 };
 
-static int usage(FILE *to, int status)
+static void usage(FILE *to)
 {
 	fputs("Usage: ek-recorder COMMAND [OPTION...]\n\n", to);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		fprintf(to, "  %-8s  %s\n", commands[i].name, commands[i].about);
 	fputs("\nEach COMMAND has --help.\n", to);
-	return status;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc < 2)
-		return usage(stderr, 2);
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		return usage(stdout, fflush(stdout) ? 1 : 0);
+	if (argc < 2) {
+		usage(stderr);
+		return 2;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+		usage(stdout);
+		return fflush(stdout) ? 1 : 0;
+	}
 	if (!strcmp(argv[1], "--version")) {
 		puts("ek-recorder " EKR_VERSION);
 		return fflush(stdout) ? 1 : 0;

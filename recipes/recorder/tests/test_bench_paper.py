@@ -99,6 +99,33 @@ def calls(tmp_path: Path) -> list[list[str]]:
     return [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
 
 
+def test_a_build_folder_says_where_it_works() -> None:
+    if not subprocess.run(
+        ["python3", "-I", "-c", "import ek_recorder"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("the recorder is installed here")
+    out = subprocess.run([RECORDER, "bench", "--paper"], capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stdout) == (1, "")
+    assert out.stderr == (
+        "ek-recorder bench: --paper needs the Python package ek_recorder, and python3 has it only where the recorder"
+        " is installed\n"
+    )
+
+
+def test_the_program_runs_it(tmp_path: Path, at: Path) -> None:
+    python = tmp_path / "bin/python3"
+    # -I, without which this package is found here
+    python.write_text(f'#!/bin/sh\n[ "$1" = -I ] && shift\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    for more, status in ((["--help"], 0), (["--sets", "0"], 2), (["--cases", "x"], 2)):
+        out = subprocess.run(
+            [RECORDER, "bench", "--paper", *more], capture_output=True, text=True, check=False
+        )
+        assert out.returncode == status
+        assert "ek-recorder bench" in (out.stderr if status else out.stdout)
+    assert not out.stdout
+
+
 def test_the_paper_is_whole() -> None:
     cases = paper.cases()
     assert len(cases) == 14

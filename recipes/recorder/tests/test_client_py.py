@@ -268,6 +268,13 @@ def test_the_tool_ends_well_with_a_recorder_that_was_stopped_with_all(
     assert [record for _, record in recorder.records] == [b"one", b"two"]
 
 
+def test_a_name_ends_where_it_ends(recorder: FakeRecorder) -> None:
+    for name, path in (("front\0back", recorder.path), ("front", recorder.path + "\0")):
+        with pytest.raises(ValueError, match="null"):
+            Writer(name, socket=path)
+    assert recorder.asked == (0, b"")
+
+
 def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
     recorder.answers = False
     with Writer("front", socket=recorder.path) as writer:

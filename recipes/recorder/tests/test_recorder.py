@@ -779,6 +779,17 @@ def test_wrong_usage_is_told_in_one_line(args: list[str], status: int, says: str
     assert out.stderr.count("\n") == 1 or not args
 
 
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["-h"], ["--version"]]
+    + [[command, "--help"] for command in ("run", "init", "status", "write", "bench")],
+)
+def test_help_that_nobody_gets_is_a_failure(args: list[str]) -> None:
+    assert subprocess.run([RECORDER, *args], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    with Path("/dev/full").open("w") as full:
+        assert subprocess.run([RECORDER, *args], stdout=full, check=False).returncode == 1
+
+
 def test_signals_end_it(board: Board) -> None:
     board.channel("arm")
     board.start()

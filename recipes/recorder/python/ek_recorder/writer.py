@@ -80,14 +80,19 @@ class Writer:
     def __init__(
         self, channel: str, way: Literal["socket", "ring"] = "socket", socket: str | None = None
     ) -> None:
-        """Become it. Raises ChannelNotFound, ChannelBusy, RecorderGone, RecorderError."""
+        """Become it. Raises ChannelNotFound, ChannelBusy, RecorderGone, RecorderError; ValueError: a way or name
+        that cannot be.
+        """
         self._handle: ctypes.c_void_p | None = None
         if way not in _WAYS:
             raise ValueError(f"way must be 'socket' or 'ring', not {way!r}")
+        path = None if socket is None else os.fsencode(socket)
+        # for C it would be the name up to there
+        if "\0" in channel or b"\0" in (path or b""):
+            raise ValueError("embedded null character")
         self._lib = _library()
         self._lock = threading.Lock()
         handle = ctypes.c_void_p()
-        path = None if socket is None else os.fsencode(socket)
         result = self._lib.ek_writer_open(ctypes.byref(handle), path, channel.encode(), _WAYS[way])
         if not handle:
             raise MemoryError if result == -ENOMEM else error(-result, "")
