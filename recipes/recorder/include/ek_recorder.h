@@ -67,6 +67,7 @@ int ek_writer_commit(struct ek_writer *writer, size_t length);
  * Wait until all that was submitted is on the medium, at most @timeout_ms (-1: for
  * ever). -ETIMEDOUT; -ENOBUFS: it is, but for records that were lost since the last
  * time because there was no room for them; -EIO: for such that the medium did not take.
+ * -EPIPE: the recorder went before it answered; ek_writer_error() tells whether with all.
  */
 int ek_writer_sync(struct ek_writer *writer, int timeout_ms);
 

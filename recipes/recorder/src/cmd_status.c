@@ -106,8 +106,10 @@ static int print(const char *path)
 }
 #endif
 
-static const char help[] = "Usage: ek-recorder status [--json] [--config DIR]\n\n"
-			   "Status 1: the recorder does not run; 2: wrong usage.\n";
+static const char help[] =
+	"Usage: ek-recorder status [--json] [--config DIR]\n\n"
+	"Status 1: the recorder does not run, or writes no statistics; 2: wrong usage, or\n"
+	"recorder.conf cannot be read.\n";
 
 int cmd_status(int argc, char **argv)
 {
