@@ -23,6 +23,8 @@
 #define POLLS_PER_LIST 600
 /* looks at the end of the newest segment, which may be in the middle of being written: a second */
 #define LOOKS 11
+/* records and ends of batches at the beginning of a use that are looked at, for the first that is no gap */
+#define OPENING 8
 /* clocks that differ by less between two heads were not set in between, but slewed */
 #define SLEW_NS ((int64_t)(2 * NSEC_PER_SEC))
 
@@ -112,10 +114,7 @@ static bool steady(const struct reader_use *a, const struct reader_use *b)
 	return same_boot(a, b) && jump < SLEW_NS && -jump < SLEW_NS;
 }
 
-/*
- * All records of a use were submitted before the next use began. They may be
- * older than the head of their own use, but not than that of the one before.
- */
+/* All records of a use were submitted before the next use began. */
 static bool all_before(const struct reader_use *u, const struct reader_use *next,
 		       const struct reader_time *from)
 {
@@ -126,36 +125,77 @@ static bool all_before(const struct reader_use *u, const struct reader_use *next
 	return steady(u, next) && (__int128)next->head.realtime_ns + SLEW_NS < from->ns;
 }
 
-static bool all_after(const struct reader_use *u, const struct reader_use *before,
-		      const struct reader_time *to)
-{
-	if (!before || !to->set)
-		return false;
-	if (to->monotonic)
-		return same_boot(before, u) && (__int128)before->head.monotonic_ns > to->ns;
-	return steady(before, u) && (__int128)before->head.realtime_ns - SLEW_NS > to->ns;
-}
-
 static bool of_newest_boot(const struct reader *r, const struct reader_use *u)
 {
 	return u->rescued || !memcmp(u->head.boot_id, r->boot, sizeof(r->boot));
 }
 
-static const struct reader_use *neighbour(const struct reader *r, size_t i, bool next)
+static const struct reader_use *next_use(const struct reader *r, size_t i)
 {
-	const struct reader_use *u;
+	const struct reader_use *u = i + 1 < r->uses.count ? &r->uses.use[i + 1] : NULL;
 
-	if (next ? i + 1 >= r->uses.count : !i)
-		return NULL;
-	u = &r->uses.use[next ? i + 1 : i - 1];
-	return u->used && !u->rescued ? u : NULL;
+	return u && u->used && !u->rescued ? u : NULL;
+}
+
+/*
+ * The first record of a use that is no gap: a gap is dated when it was told, and
+ * what follows it may have been submitted before. False: it is not found at once.
+ */
+static bool first_record(struct reader *r, const struct reader_use *u, struct ekr_record_head *h)
+{
+	const unsigned char *payload;
+	uint64_t at = EKR_BLOCK;
+	bool found = false;
+	int err;
+
+	r->heads.ahead = EKR_BLOCK;
+	if (reader_file_open(&r->heads, r->dir, u->file))
+		return false;
+	for (int i = 0; i < OPENING && !found; i++) {
+		enum reader_verdict v = reader_look(&r->heads, &u->head, at, h, &payload, &err);
+
+		if (v == READER_VALID) {
+			found = !(h->flags & EKR_RECORD_GAP);
+			at += (sizeof(*h) + h->length + 7) / 8 * 8;
+		} else if (v == READER_ZEROS && at % EKR_BLOCK) {
+			/* the next batch */
+			at = (at / EKR_BLOCK + 1) * EKR_BLOCK;
+		} else {
+			break;
+		}
+	}
+	reader_file_close(&r->heads);
+	return found;
+}
+
+/*
+ * The head does not tell: after a pause of the medium the records of several uses
+ * may be older than the heads of all of them. But the recorder dates records in
+ * the order of their numbers, so that no later one is older than the first.
+ */
+static bool all_after(struct reader *r, const struct reader_use *u, const struct reader_use *next)
+{
+	const struct reader_time *to = &r->options.range.to;
+	struct ekr_record_head first;
+	__int128 jump;
+
+	if (!to->set || u->rescued)
+		return false;
+	if (to->monotonic)
+		return (__int128)u->head.monotonic_ns > to->ns && first_record(r, u, &first) &&
+		       (__int128)first.monotonic_ns > to->ns;
+	/* the clock was not set from the first record to the last */
+	if (!next || !steady(u, next) || u->head.realtime_ns <= to->ns ||
+	    !first_record(r, u, &first))
+		return false;
+	jump = (__int128)first.realtime_ns - (__int128)first.monotonic_ns - clock_offset(u);
+	return jump < SLEW_NS && -jump < SLEW_NS && (__int128)first.realtime_ns - SLEW_NS > to->ns;
 }
 
 /* no record of it is in the range: it need not be read */
-static bool outside(const struct reader *r, size_t i)
+static bool outside(struct reader *r, size_t i)
 {
-	const struct reader_use *u = &r->uses.use[i], *next = neighbour(r, i, true),
-				*before = neighbour(r, i, false);
+	const struct reader_use *u = &r->uses.use[i], *next = next_use(r, i);
 	const struct reader_range *range = &r->options.range;
 
 	if (next && next->head.first_sequence <= range->first &&
@@ -167,7 +207,7 @@ static bool outside(const struct reader *r, size_t i)
 	     (range->to.set && range->to.monotonic)) &&
 	    !of_newest_boot(r, u))
 		return true;
-	return all_before(u, next, &range->from) || all_after(u, before, &range->to);
+	return all_before(u, next, &range->from) || all_after(r, u, next);
 }
 
 static bool in_time(const struct reader_time *t, const struct ekr_record_head *h, bool from)

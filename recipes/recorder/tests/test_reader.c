@@ -901,6 +901,92 @@ static void a_clock_that_jumps_hides_nothing(void **state)
 	recording_end(&rec);
 }
 
+static struct reader_time since_boot(uint64_t ns)
+{
+	return (struct reader_time){ .set = true, .monotonic = true, .ns = (int64_t)ns };
+}
+
+static struct reader_time real_time(int64_t ns)
+{
+	return (struct reader_time){ .set = true, .ns = ns };
+}
+
+/*
+ * The medium paused for a minute: what was submitted in it is then written into
+ * three segments at once, whose heads are all younger than their records.
+ */
+static void records_older_than_the_heads_before_them_are_in_the_range(void **state)
+{
+	const uint64_t minute = 60 * UINT64_C(1000000000);
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 8, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 7, 5, RECORD);
+	for (int i = 0; i < 3; i++) {
+		rec.monotonic_ns += minute;
+		rec.realtime_ns += (int64_t)minute;
+		recording_use(&rec);
+		rec.monotonic_ns -= minute;
+		rec.realtime_ns -= (int64_t)minute;
+		/* dated when it was told, not as what comes after it */
+		if (i == 1) {
+			rec.monotonic_ns += minute;
+			rec.realtime_ns += (int64_t)minute;
+			recording_gap(&rec, EKR_GAP_FAILED, 0, 1);
+			recording_flush(&rec);
+			rec.monotonic_ns -= minute + RECORDING_STEP;
+			rec.realtime_ns -= (int64_t)minute + RECORDING_STEP;
+		}
+		batches(&rec, 6, 5, RECORD);
+	}
+	rec.monotonic_ns += 2 * minute;
+	rec.realtime_ns += 2 * (int64_t)minute;
+	for (int i = 0; i < 2; i++) {
+		recording_use(&rec);
+		batches(&rec, 7, 5, RECORD);
+	}
+	/* 125 records, and the sequence of the gap */
+	options.range.to = since_boot(1000000000 + minute / 2);
+	read_with(&rec, &options, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 125);
+	assert_int_equal(seen.counts.last_sequence, 125);
+	options.range.to = real_time(RECORDING_START + (int64_t)minute / 2);
+	read_with(&rec, &options, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 125);
+	/* in the middle of what was written late */
+	options.range.to = since_boot(1000000000 + 99 * RECORDING_STEP);
+	read_with(&rec, &options, &seen);
+	assert_int_equal(seen.counts.of[READER_RECORD], 100);
+	recording_end(&rec);
+}
+
+/* also by hours, in the one segment whose head was written before */
+static void a_clock_that_is_set_back_far_hides_nothing(void **state)
+{
+	const int64_t hour = INT64_C(3600000000000);
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 8, SIZE, RECORD);
+	for (int i = 0; i < 6; i++) {
+		recording_use(&rec);
+		batches(&rec, 3, 5, RECORD);
+		if (i == 2)
+			rec.realtime_ns -= 24 * hour;
+		batches(&rec, 4, 5, RECORD);
+		rec.monotonic_ns += (uint64_t)hour;
+		rec.realtime_ns += hour;
+	}
+	options.range.to = real_time(RECORDING_START - 1);
+	read_with(&rec, &options, &seen);
+	are(&seen, 85, 209);
+	recording_end(&rec);
+}
+
 /* --- hostile input ------------------------------------------------------------------ */
 
 static uint64_t noise(uint64_t *state)
@@ -1025,6 +1111,8 @@ int main(void)
 		cmocka_unit_test(a_range_gives_what_is_in_it),
 		cmocka_unit_test(the_heads_say_which_segments_need_not_be_read),
 		cmocka_unit_test(a_clock_that_jumps_hides_nothing),
+		cmocka_unit_test(records_older_than_the_heads_before_them_are_in_the_range),
+		cmocka_unit_test(a_clock_that_is_set_back_far_hides_nothing),
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(a_missing_directory_is_an_error_with_words),
 	};
