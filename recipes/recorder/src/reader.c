@@ -17,10 +17,17 @@
 #include "error.h"
 
 /*
- * Polls at the end between two looks at all heads. In between, only that of the
- * next segment in turn is read, unless the directory has changed.
+ * Polls at the end between two looks at all heads of a channel that is full. In
+ * between, only that of the next segment in turn is read, unless the directory
+ * has changed.
  */
 #define POLLS_PER_LIST 600
+/*
+ * Between two looks at all heads while there are segments that were never used:
+ * the recorder may take any of them. Of many, fewer per second.
+ */
+#define LIST_NS	       NSEC_PER_SEC
+#define HEADS_PER_LIST 64
 /* looks at the end of the newest segment, which may be in the middle of being written: a second */
 #define LOOKS 11
 /* records and ends of batches at the beginning of a use that are looked at, for the first that is no gap */
@@ -42,7 +49,8 @@ struct reader {
 	bool waiting;		 /* at the end of the newest, when following */
 	bool silent;		 /* passing over what was there before */
 	unsigned int polls;	 /* at the end, since all heads were read */
-	struct timespec changed; /* the directory, when they were */
+	uint64_t listed_ns;	 /* when they were; CLOCK_MONOTONIC */
+	struct timespec changed; /* the directory, before that */
 	uint8_t boot[16];	 /* the newest: whose monotonic clock a range means */
 
 	uint64_t offset;       /* of the next record */
@@ -376,17 +384,29 @@ static bool directory_changed(const struct reader *r)
 	       st.st_mtim.tv_nsec != r->changed.tv_nsec;
 }
 
+/* Time for another look at all heads because any unused segment may have been taken. */
+static bool list_due(const struct reader *r)
+{
+	const uint64_t lists = 1 + r->uses.count / HEADS_PER_LIST;
+	bool unused = false;
+
+	for (size_t i = 0; i < r->uses.count && !unused; i++)
+		unused = !r->uses.use[i].used && !r->uses.use[i].damage;
+	return unused && monotonic_ns() - r->listed_ns >= lists * LIST_NS;
+}
+
 /* All heads, and what the directory was like before they were read. */
-static int list(struct reader *r, struct reader_uses *uses)
+static int list(struct reader *r, struct reader_uses *uses, uint64_t seen)
 {
 	struct stat st;
 	int err;
 
 	if (fstat(r->dir, &st))
 		return -errno;
-	err = reader_uses_read(uses, r->dir, &r->heads);
+	err = reader_uses_read(uses, r->dir, &r->heads, seen);
 	if (!err)
 		r->changed = st.st_mtim;
+	r->listed_ns = monotonic_ns();
 	return err;
 }
 
@@ -395,7 +415,7 @@ static int list_again(struct reader *r)
 {
 	const uint64_t seen = r->open || r->use.used ? r->use.head.generation : 0;
 	struct reader_uses uses = { 0 };
-	int err = list(r, &uses);
+	int err = list(r, &uses, seen);
 
 	r->polls = 0;
 	if (err) {
@@ -428,7 +448,7 @@ static int newer_use(struct reader *r)
 		if (!r->uses.use[i].damage)
 			turn = &r->uses.use[i];
 	r->heads.ahead = EKR_BLOCK;
-	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r)) {
+	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r) && !list_due(r)) {
 		if (reader_file_open(&r->heads, r->dir, turn->file) ||
 		    reader_head_read(&r->heads, turn->file, &now))
 			return 0;
@@ -874,7 +894,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 		err = reader_file_init(&r->heads, &r->pace);
 	if (err)
 		return set_errno(&r->error, -err, "getting memory to read %s", directory);
-	err = list(r, &r->uses);
+	err = list(r, &r->uses, 0);
 	if (err)
 		return set_errno(&r->error, -err, "reading the heads of the segments of %s",
 				 directory);

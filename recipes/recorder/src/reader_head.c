@@ -229,7 +229,7 @@ static void doubt(struct reader_uses *uses)
 	}
 }
 
-int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f)
+static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 {
 	size_t room = 0, ahead = f->ahead;
 	struct dirent *entry;
@@ -278,6 +278,60 @@ int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f)
 		qsort(uses->use, uses->count, sizeof(*uses->use), by_generation);
 	doubt(uses);
 	return err;
+}
+
+/*
+ * Of the uses after @seen, the first before which one is not there that began after
+ * @known: its segment's head was perhaps read just before it began. count: none.
+ */
+static size_t behind_hole(const struct reader_uses *uses, uint64_t seen, uint64_t known)
+{
+	uint64_t before = seen;
+
+	for (size_t i = 0; i < uses->count; i++) {
+		const uint64_t generation = uses->use[i].head.generation;
+
+		if (!uses->use[i].used || generation <= seen)
+			continue;
+		if (before && generation - 1 > (before > known ? before : known))
+			return i;
+		before = generation;
+	}
+	return uses->count;
+}
+
+static uint64_t newest(const struct reader_uses *uses)
+{
+	uint64_t generation = 0;
+
+	for (size_t i = 0; i < uses->count; i++)
+		if (uses->use[i].used && uses->use[i].head.generation > generation)
+			generation = uses->use[i].head.generation;
+	return generation;
+}
+
+int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f, uint64_t seen)
+{
+	uint64_t known;
+	int err = read_heads(uses, dir, f);
+
+	if (err || behind_hole(uses, seen, seen) == uses->count)
+		return err;
+	/* what is not there now, and began before this, is not there at all */
+	known = newest(uses);
+	reader_uses_free(uses);
+	err = read_heads(uses, dir, f);
+	if (err)
+		return err;
+	for (size_t i = behind_hole(uses, seen, known); i < uses->count; i++) {
+		if (!uses->use[i].used)
+			continue;
+		uses->use[i].used = false;
+		uses->use[i].head.generation = 0;
+	}
+	if (uses->count)
+		qsort(uses->use, uses->count, sizeof(*uses->use), by_generation);
+	return 0;
 }
 
 void reader_uses_free(struct reader_uses *uses)

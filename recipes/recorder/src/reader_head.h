@@ -61,8 +61,13 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 /*
  * All segments in directory @dir. Heads that cannot be read or are doubtful
  * have `damage`. 0 or a negative errno; @uses is to be freed in any case.
+ *
+ * Heads are read one by one while the recorder goes on. Its generations are
+ * consecutive: if one after @seen (0: after the oldest) is left out, all are read
+ * once more. What has begun behind one that is left out still counts as never
+ * used: another reading shows both.
  */
-int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f);
+int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f, uint64_t seen);
 void reader_uses_free(struct reader_uses *uses);
 
 #endif /* EKR_READER_HEAD_H */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,17 +24,38 @@
 /* The medium cannot read what overlaps this block; 0: it can. */
 static uint64_t bad_block;
 
+/* What happens as soon as a segment's head was read, once; given the segment's file. */
+static void (*after_head)(unsigned int index);
+
+static void head_was_read(int fd)
+{
+	void (*now)(unsigned int index) = after_head;
+	char link[64], path[256];
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path) - 1);
+	assert_true(length > 0);
+	path[length] = '\0';
+	after_head = NULL;
+	now((unsigned int)strtoul(strrchr(path, '/') + 1, NULL, 10));
+}
+
 ssize_t __real_pread64(int fd, void *to, size_t length, off_t offset);
 ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset);
 ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset)
 {
 	const uint64_t begin = (uint64_t)offset;
+	ssize_t n;
 
 	if (bad_block && begin < bad_block + EKR_BLOCK && begin + length > bad_block) {
 		errno = EIO;
 		return -1;
 	}
-	return __real_pread64(fd, to, length, offset);
+	n = __real_pread64(fd, to, length, offset);
+	if (after_head && !offset)
+		head_was_read(fd);
+	return n;
 }
 
 /* All events of a reading, without the payloads, which are compared at once. */
@@ -736,6 +759,128 @@ static void following_finds_segments_that_are_made_later(void **state)
 	recording_end(&rec);
 }
 
+/* the recorder may take any of those that were never used */
+static void following_sees_within_a_second_which_unused_segment_is_taken(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	struct recording rec;
+	struct reader *r;
+
+	(void)state;
+	recording_begin(&rec, 5, SIZE, RECORD);
+	recording_use(&rec);
+	batches(&rec, 2, 5, RECORD);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
+	drain(r, &seen);
+	for (unsigned int next = 4; next > 2; next--) {
+		rec.head.index = next - 1;
+		recording_use(&rec);
+		batches(&rec, 2, 5, RECORD);
+		/* these looks alone would not be enough for one at all heads */
+		for (int i = 0; i < 200 && seen.counts.last_sequence < rec.sequence - 1; i++) {
+			nanosleep(&pause, NULL);
+			drain(r, &seen);
+		}
+		are(&seen, 0, rec.sequence - 1);
+	}
+	reader_close(r);
+	recording_end(&rec);
+}
+
+/* six segments that are used in the order in which their directory is read */
+static struct {
+	struct recording rec;
+	unsigned int order[6];
+	unsigned int next; /* in it */
+} listed;
+
+static void use_next(void)
+{
+	struct recording *rec = &listed.rec;
+
+	rec->head.index = (listed.order[listed.next++ % 6] + 5) % 6;
+	recording_use(rec);
+	batches(rec, 2, 5, RECORD);
+}
+
+static void begin_listed(void)
+{
+	struct recording *rec = &listed.rec;
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *d;
+
+	recording_begin(rec, 6, SIZE, RECORD);
+	d = opendir(rec->directory);
+	assert_non_null(d);
+	while ((entry = readdir(d)) != NULL)
+		if (reader_is_segment(entry->d_name) && n < 6)
+			listed.order[n++] = (unsigned int)strtoul(entry->d_name, NULL, 10);
+	closedir(d);
+	assert_int_equal(n, 6);
+	listed.next = 0;
+	for (int i = 0; i < 7; i++)
+		use_next();
+}
+
+/* of the two, the head of the first was just read, and that of the second not yet */
+static void two_begin(unsigned int index)
+{
+	if (index != listed.order[listed.next % 6]) {
+		after_head = two_begin;
+		return;
+	}
+	use_next();
+	use_next();
+}
+
+static void nothing_is_passed_over_that_began_while_heads_were_read(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL };
+	struct reader *r;
+
+	(void)state;
+	begin_listed();
+	after_head = two_begin;
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	assert_null(after_head);
+	drain(r, &seen);
+	are(&seen, 30, 89);
+	reader_close(r);
+	recording_end(&listed.rec);
+}
+
+static void following_passes_over_nothing_that_began_while_heads_were_read(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	struct reader *r;
+	char made[64];
+
+	(void)state;
+	begin_listed();
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	drain(r, &seen);
+	/* so that it looks at all heads */
+	snprintf(made, sizeof(made), "%s/made", listed.rec.directory);
+	assert_int_equal(mkdir(made, 0700), 0);
+	after_head = two_begin;
+	drain(r, &seen);
+	assert_null(after_head);
+	are(&seen, 10, 89);
+	/* once more: also where the newest is the last in that order */
+	assert_int_equal(rmdir(made), 0);
+	after_head = two_begin;
+	drain(r, &seen);
+	assert_null(after_head);
+	are(&seen, 10, 109);
+	reader_close(r);
+	recording_end(&listed.rec);
+}
+
 static void following_from_the_end_gives_only_what_is_new(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL,
@@ -1106,6 +1251,9 @@ int main(void)
 		cmocka_unit_test(a_segment_that_is_given_back_is_told),
 		cmocka_unit_test(following_gives_each_record_once),
 		cmocka_unit_test(following_finds_segments_that_are_made_later),
+		cmocka_unit_test(following_sees_within_a_second_which_unused_segment_is_taken),
+		cmocka_unit_test(nothing_is_passed_over_that_began_while_heads_were_read),
+		cmocka_unit_test(following_passes_over_nothing_that_began_while_heads_were_read),
 		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
 		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
 		cmocka_unit_test(a_range_gives_what_is_in_it),
