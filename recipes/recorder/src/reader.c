@@ -62,7 +62,8 @@ struct reader {
 	bool repeats;	       /* what this use begins with was given already */
 
 	uint64_t last;	     /* sequence of the last record, of all uses */
-	bool any, in_range;  /* there was one; it was in the range */
+	bool any;	     /* there was one; then: */
+	bool before, after;  /* it is older than the range; younger */
 	const char *because; /* why sequences may be missing before the next record */
 
 	struct reader_event held; /* comes after the one that was given */
@@ -145,15 +146,30 @@ static const struct reader_use *next_use(const struct reader *r, size_t i)
 	return u && u->used && !u->rescued ? u : NULL;
 }
 
+/* the first sequence that a record accounts for */
+static uint64_t first_of(const struct ekr_record_head *h, const unsigned char *payload)
+{
+	struct ekr_gap gap;
+
+	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
+		return h->sequence;
+	memcpy(&gap, payload, sizeof(gap));
+	if (!gap.count_lost)
+		return h->sequence;
+	return gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + 1;
+}
+
 /*
  * The first record of a use that is no gap: a gap is dated when it was told, and
- * what follows it may have been submitted before. False: it is not found at once.
+ * what follows it may have been submitted before. @first: the first sequence that
+ * the use accounts for. False: it is not found at once.
  */
-static bool first_record(struct reader *r, const struct reader_use *u, struct ekr_record_head *h)
+static bool first_record(struct reader *r, const struct reader_use *u, struct ekr_record_head *h,
+			 uint64_t *first)
 {
 	const unsigned char *payload;
 	uint64_t at = EKR_BLOCK;
-	bool found = false;
+	bool found = false, any = false;
 	int err;
 
 	r->heads.ahead = EKR_BLOCK;
@@ -164,6 +180,9 @@ static bool first_record(struct reader *r, const struct reader_use *u, struct ek
 
 		if (v == READER_VALID) {
 			found = !(h->flags & EKR_RECORD_GAP);
+			if (!any)
+				*first = first_of(h, payload);
+			any = true;
 			at += (sizeof(*h) + h->length + 7) / 8 * 8;
 		} else if (v == READER_ZEROS && at % EKR_BLOCK) {
 			/* the next batch */
@@ -184,20 +203,31 @@ static bool first_record(struct reader *r, const struct reader_use *u, struct ek
 static bool all_after(struct reader *r, const struct reader_use *u, const struct reader_use *next)
 {
 	const struct reader_time *to = &r->options.range.to;
-	struct ekr_record_head first;
+	const struct ekr_segment_head *head = &u->head;
+	struct ekr_record_head h;
+	uint64_t first;
 	__int128 jump;
 
-	if (!to->set || u->rescued)
+	/* of those that most likely are not, the first record need not be read */
+	if (!to->set || u->rescued ||
+	    (to->monotonic ? (__int128)head->monotonic_ns : head->realtime_ns) <= to->ns)
 		return false;
-	if (to->monotonic)
-		return (__int128)u->head.monotonic_ns > to->ns && first_record(r, u, &first) &&
-		       (__int128)first.monotonic_ns > to->ns;
-	/* the clock was not set from the first record to the last */
-	if (!next || !steady(u, next) || u->head.realtime_ns <= to->ns ||
-	    !first_record(r, u, &first))
+	if (!to->monotonic && !(next && steady(u, next)))
 		return false;
-	jump = (__int128)first.realtime_ns - (__int128)first.monotonic_ns - clock_offset(u);
-	return jump < SLEW_NS && -jump < SLEW_NS && (__int128)first.realtime_ns - SLEW_NS > to->ns;
+	if (!first_record(r, u, &h, &first))
+		return false;
+	if (to->monotonic) {
+		if ((__int128)h.monotonic_ns <= to->ns)
+			return false;
+	} else {
+		/* nor may the clock have been set since the first record */
+		jump = (__int128)h.realtime_ns - (__int128)h.monotonic_ns - clock_offset(u);
+		if (jump >= SLEW_NS || -jump >= SLEW_NS ||
+		    (__int128)h.realtime_ns - SLEW_NS <= to->ns)
+			return false;
+	}
+	/* what is left out before it may be in the range: that is told with it */
+	return !r->any || r->after || first <= r->last || first - r->last == 1;
 }
 
 /* no record of it is in the range: it need not be read */
@@ -209,8 +239,9 @@ static bool outside(struct reader *r, size_t i)
 	if (next && next->head.first_sequence <= range->first &&
 	    next->head.first_sequence > u->head.first_sequence)
 		return true;
+	/* what is left out before it may be in the range: its first record tells */
 	if (!u->rescued && u->head.first_sequence > range->last)
-		return true;
+		return !r->any || r->last >= range->last;
 	if (((range->from.set && range->from.monotonic) ||
 	     (range->to.set && range->to.monotonic)) &&
 	    !of_newest_boot(r, u))
@@ -225,13 +256,22 @@ static bool in_time(const struct reader_time *t, const struct ekr_record_head *h
 	return !t->set || (from ? ns >= t->ns : ns <= t->ns);
 }
 
+/* older than the range, by its time */
+static bool too_old(const struct reader *r, const struct ekr_record_head *h)
+{
+	const struct reader_time *from = &r->options.range.from;
+
+	return !in_time(from, h, true) ||
+	       (from->set && from->monotonic && !of_newest_boot(r, &r->use));
+}
+
 /* @first: the first sequence that a gap speaks of, else that of the record */
 static bool inside(const struct reader *r, const struct ekr_record_head *h, uint64_t first)
 {
 	const struct reader_range *range = &r->options.range;
 
-	return h->sequence >= range->first && first <= range->last &&
-	       in_time(&range->from, h, true) && in_time(&range->to, h, false);
+	return h->sequence >= range->first && first <= range->last && !too_old(r, h) &&
+	       in_time(&range->to, h, false);
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -692,19 +732,6 @@ static int doubtful(struct reader *r, uint64_t length, struct reader_event *e)
 	return give(r, e);
 }
 
-/* the first sequence that a record accounts for */
-static uint64_t first_of(const struct ekr_record_head *h, const unsigned char *payload)
-{
-	struct ekr_gap gap;
-
-	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
-		return h->sequence;
-	memcpy(&gap, payload, sizeof(gap));
-	if (!gap.count_lost)
-		return h->sequence;
-	return gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + 1;
-}
-
 /*
  * Within a use no number is left out. So a jump where a batch begins is the only
  * sign of a batch before it whose end did not reach the medium: what was there,
@@ -717,6 +744,24 @@ static bool cut_short(const struct reader *r, const struct ekr_record_head *h,
 	       first_of(h, payload) > r->use_last + 1;
 }
 
+/*
+ * Sequences between the last record and @h, which accounts for those from @first on,
+ * that are not there and that nothing tells of: @from..@to of them are in the range.
+ * Their times are between those of the two, so that all may be in it, or none is.
+ */
+static bool missing_before(const struct reader *r, const struct ekr_record_head *h, uint64_t first,
+			   uint64_t *from, uint64_t *to)
+{
+	const struct reader_range *range = &r->options.range;
+
+	if (!r->any || first <= r->last || (r->before && too_old(r, h)) ||
+	    (r->after && !in_time(&range->to, h, false)))
+		return false;
+	*from = r->last + 1 > range->first ? r->last + 1 : range->first;
+	*to = first - 1 < range->last ? first - 1 : range->last;
+	return *from <= *to;
+}
+
 /* a record that holds; 1: there is an event, 0: go on */
 static int record(struct reader *r, const struct ekr_record_head *h, const unsigned char *payload,
 		  struct reader_event *e)
@@ -724,8 +769,8 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	const uint64_t whole = (sizeof(*h) + h->length + 7) / 8 * 8;
 	const bool at_block = r->offset % EKR_BLOCK == 0, is_gap = h->flags & EKR_RECORD_GAP;
 	struct ekr_gap gap = { 0 };
-	uint64_t first;
-	bool in_range;
+	uint64_t first, from, to;
+	bool in_range, missing;
 
 	begin_event(r, e, READER_DAMAGE);
 	if (r->in_batch && h->batch != r->batch && (!at_block || h->batch < r->batch)) {
@@ -770,9 +815,6 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 		return 0;
 	}
 
-	in_range = inside(r, h, first) &&
-		   (!(r->options.range.from.set && r->options.range.from.monotonic) ||
-		    of_newest_boot(r, &r->use));
 	begin_event(r, e, is_gap ? READER_GAP : READER_RECORD);
 	e->sequence = h->sequence;
 	e->first = first;
@@ -782,24 +824,27 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	e->length = h->length;
 	e->gap = gap;
 	r->offset += whole;
-	/* nothing says where these are; a gap that is full may cover them */
-	if (r->any && gap.count_lost != UINT32_MAX && first > r->last && first - r->last > 1 &&
-	    in_range && r->in_range) {
+	in_range = inside(r, h, first);
+	/* a gap that is full may cover them */
+	missing = gap.count_lost != UINT32_MAX && missing_before(r, h, first, &from, &to);
+	if (missing) {
 		r->held = *e;
-		r->holding = !r->silent;
+		r->holding = in_range && !r->silent;
 		begin_event(r, e, READER_MISSING);
-		e->first = r->last + 1;
-		e->sequence = first - 1;
+		e->first = from;
+		e->sequence = to;
 		if (r->because)
 			set_reason(e, "%s", r->because);
 	}
 	r->because = NULL;
 	r->any = true;
 	r->last = h->sequence;
-	r->in_range = in_range;
-	if (!in_range)
-		return 0;
-	return give(r, e);
+	r->before = too_old(r, h);
+	r->after = !in_time(&r->options.range.to, h, false);
+	/* within a use sequences grow */
+	if (first > r->options.range.last)
+		leave(r);
+	return missing || in_range ? give(r, e) : 0;
 }
 
 /* after the last record of a batch: zeros up to the end of the block */

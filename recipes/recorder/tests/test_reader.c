@@ -1046,6 +1046,94 @@ static void a_clock_that_jumps_hides_nothing(void **state)
 	recording_end(&rec);
 }
 
+static void forget(const struct recording *rec, unsigned int index)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%08u.seg", rec->directory, index);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* ten records each, a minute apart; 20..29 are not there */
+static void without_the_third(struct recording *rec)
+{
+	recording_begin(rec, 8, SIZE, RECORD);
+	for (int i = 0; i < 6; i++) {
+		recording_use(rec);
+		batches(rec, 2, 5, RECORD);
+		rec->realtime_ns += INT64_C(60000000000);
+		rec->monotonic_ns += UINT64_C(60000000000);
+	}
+	forget(rec, 2);
+}
+
+/* what of the missing ones is in the range is told, wherever it begins and ends */
+static void a_range_that_ends_in_what_is_missing_tells_it(void **state)
+{
+	static const struct {
+		uint64_t first, last, records, missing_first, missing_last;
+	} cases[] = {
+		{ 22, 25, 0, 22, 25 },	{ 20, 29, 0, 20, 29 },	       { 20, 20, 0, 20, 20 },
+		{ 29, 29, 0, 29, 29 },	{ 15, 25, 5, 20, 25 },	       { 25, 35, 6, 25, 29 },
+		{ 15, 35, 11, 20, 29 }, { 0, UINT64_MAX, 50, 20, 29 },
+	};
+	struct reader_options options = { .range = READER_ALL };
+	const struct reader_event *e;
+	struct recording rec;
+
+	(void)state;
+	without_the_third(&rec);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		options.range.first = cases[i].first;
+		options.range.last = cases[i].last;
+		read_with(&rec, &options, &seen);
+		e = only(&seen, READER_MISSING);
+		assert_int_equal(e->first, cases[i].missing_first);
+		assert_int_equal(e->sequence, cases[i].missing_last);
+		assert_int_equal(seen.counts.of[READER_RECORD], cases[i].records);
+	}
+	/* right beside it, nothing is missing */
+	options.range.first = 10;
+	options.range.last = 19;
+	read_with(&rec, &options, &seen);
+	are(&seen, 10, 19);
+	options.range.first = 30;
+	options.range.last = 59;
+	read_with(&rec, &options, &seen);
+	are(&seen, 30, 59);
+	recording_end(&rec);
+}
+
+/* which of them are in the range is not known: all that may be are told */
+static void a_time_in_what_is_missing_tells_it(void **state)
+{
+	const int64_t second = INT64_C(1000000000);
+	static const struct {
+		int64_t from, to;
+		uint64_t records, missing;
+	} cases[] = {
+		{ 65, 150, 0, 10 }, { 50, 130, 10, 10 }, { 130, 190, 10, 10 },
+		{ 10, 50, 0, 0 },   { 50, 60, 10, 10 },	 { 185, 400, 20, 0 },
+	};
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	without_the_third(&rec);
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+		const int64_t begin = i % 2 ? second : RECORDING_START;
+
+		options.range.from = (struct reader_time){ .set = true, .monotonic = i % 2 };
+		options.range.to = options.range.from;
+		options.range.from.ns = begin + cases[i / 2].from * second;
+		options.range.to.ns = begin + cases[i / 2].to * second + second / 2;
+		read_with(&rec, &options, &seen);
+		assert_int_equal(seen.counts.of[READER_RECORD], cases[i / 2].records);
+		assert_int_equal(seen.counts.missing, cases[i / 2].missing);
+	}
+	recording_end(&rec);
+}
+
 static struct reader_time since_boot(uint64_t ns)
 {
 	return (struct reader_time){ .set = true, .monotonic = true, .ns = (int64_t)ns };
@@ -1259,6 +1347,8 @@ int main(void)
 		cmocka_unit_test(a_range_gives_what_is_in_it),
 		cmocka_unit_test(the_heads_say_which_segments_need_not_be_read),
 		cmocka_unit_test(a_clock_that_jumps_hides_nothing),
+		cmocka_unit_test(a_range_that_ends_in_what_is_missing_tells_it),
+		cmocka_unit_test(a_time_in_what_is_missing_tells_it),
 		cmocka_unit_test(records_older_than_the_heads_before_them_are_in_the_range),
 		cmocka_unit_test(a_clock_that_is_set_back_far_hides_nothing),
 		cmocka_unit_test(random_damage),
