@@ -43,11 +43,12 @@ static const char *set(void *to, int option, const char *value)
 	return NULL;
 }
 
-/* What the heads say; the last record is found by reading the newest segment. */
-static void look(struct listing *l, const struct reader *r)
+/* What the heads and the first record say; the last one is found by reading the newest segment. */
+static void look(struct listing *l, struct reader *r)
 {
 	const struct reader_uses *uses = reader_uses(r);
 	const struct reader_use *oldest = NULL;
+	struct ekr_record_head first;
 	bool damaged = false;
 
 	l->segments = uses->count;
@@ -64,7 +65,9 @@ static void look(struct listing *l, const struct reader *r)
 	l->state = damaged ? "damaged" : l->used ? "ok" : "empty";
 	if (oldest) {
 		l->first = oldest->head.first_sequence;
-		l->first_ns = oldest->head.realtime_ns;
+		/* a head may be younger than its records */
+		l->first_ns = reader_oldest(r, &first) ? first.realtime_ns :
+							 oldest->head.realtime_ns;
 	}
 }
 
@@ -158,7 +161,8 @@ int cmd_ls(int argc, char **argv)
 	struct reader_cli cli = {
 		.command = "ls",
 		.usage = "[CHANNEL...]",
-		.about = "Lists channels, from the heads of their segments and the newest one.",
+		.about =
+			"Lists channels, from the heads of their segments, the oldest record and the newest ones.",
 		.help = "  --json              one object\n"
 			"  --count             read all of it: records and gaps are exact\n",
 		.own = own,

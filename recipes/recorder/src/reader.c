@@ -43,6 +43,7 @@ struct reader {
 	struct reader_file heads; /* for a look at heads beside it */
 	struct reader_uses uses;
 	size_t next;		 /* in uses: the one to read after this */
+	size_t begin;		 /* with newest_only: the one that reading began with */
 	struct reader_use use;	 /* that is read, if `open` */
 	bool open;		 /* there is a use that is read */
 	bool told_head;		 /* the damage of the next use's head was given */
@@ -858,6 +859,28 @@ static bool batch_ends(struct reader *r)
 	return !*bytes && !memcmp(bytes, bytes + 1, rest - 1);
 }
 
+/*
+ * The newest use may hold no record yet, as after a crash. Reading begins anew
+ * one earlier, and what was read is read again: what is void there depends on
+ * what comes after it.
+ */
+static bool begin_earlier(struct reader *r)
+{
+	size_t i = r->begin;
+
+	if (!r->options.newest_only || r->counts.any)
+		return false;
+	do {
+		if (!i)
+			return false;
+	} while (!r->uses.use[--i].used);
+	r->begin = r->next = i;
+	r->any = r->told_head = false;
+	r->because = NULL;
+	r->counts = (struct reader_counts){ 0 };
+	return true;
+}
+
 /* --- the interface -------------------------------------------------------------------- */
 
 int reader_next(struct reader *r, struct reader_event *e)
@@ -884,7 +907,7 @@ int reader_next(struct reader *r, struct reader_event *e)
 			return -EINTR;
 		if (!r->open) {
 			if (r->next >= r->uses.count) {
-				err = r->options.follow ? newer_use(r) : 0;
+				err = r->options.follow ? newer_use(r) : begin_earlier(r);
 				if (err <= 0)
 					goto end;
 			}
@@ -947,6 +970,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	if ((options->from_end || options->newest_only) && r->uses.count &&
 	    r->uses.use[r->uses.count - 1].used)
 		r->next = r->uses.count - 1;
+	r->begin = r->next;
 	r->silent = options->from_end;
 	return 0;
 }
@@ -983,6 +1007,16 @@ const struct reader_use *reader_newest(const struct reader *r)
 	const struct reader_use *u = r->uses.count ? &r->uses.use[r->uses.count - 1] : NULL;
 
 	return u && u->used ? u : NULL;
+}
+
+bool reader_oldest(struct reader *r, struct ekr_record_head *h)
+{
+	uint64_t first;
+
+	for (size_t i = 0; i < r->uses.count; i++)
+		if (r->uses.use[i].used && first_record(r, &r->uses.use[i], h, &first))
+			return true;
+	return false;
 }
 
 const struct ekr_segment_head *reader_channel(const struct reader *r)

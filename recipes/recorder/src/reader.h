@@ -62,7 +62,7 @@ struct reader_options {
 	uint64_t again_ns;		/* what seems half written is looked at again after so long; 0: nobody is recording */
 	bool follow;			/* READER_END is for now: call again later */
 	bool from_end;			/* only what comes after now; with follow */
-	bool newest_only;		/* only the segment that was used last */
+	bool newest_only;		/* from the newest segment on that has a record; not with follow */
 	const volatile sig_atomic_t *stop;	/* not 0: reader_next() returns -EINTR; may be NULL */
 };
 
@@ -95,6 +95,9 @@ const struct reader_uses *reader_uses(const struct reader *reader);
 const struct ekr_segment_head *reader_channel(const struct reader *reader);
 /* NULL, or the newest use. */
 const struct reader_use *reader_newest(const struct reader *reader);
+
+/* The oldest record where segments begin, also outside the range: false, there is none. */
+bool reader_oldest(struct reader *reader, struct ekr_record_head *head);
 
 const char *reader_kind_name(enum reader_kind kind);
 const char *reader_gap_name(uint32_t reason);

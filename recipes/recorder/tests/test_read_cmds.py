@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from read_harness import BLOCK, BUILD, FAILED, OVERRUN, RECORDER, START, STEP, Recording, run, told
+from read_harness import BLOCK, BUILD, FAILED, OVERRUN, RECORDER, RESTART, START, STEP, Recording, run, told
 
 
 @pytest.fixture
@@ -329,6 +329,35 @@ def test_ls(channel: Recording) -> None:
     text = run("ls", "--directory", channel.path.parent).stdout.decode().splitlines()
     assert [line.split()[0] for line in text] == ["CHANNEL", "can0", "front-camera"]
     assert "2026-09-21T14:13:20Z" in text[2]
+
+
+def test_ls_after_a_crash(channel: Recording) -> None:
+    """The newest segments hold what the starts told, and no record yet."""
+    for _ in range(2):
+        channel.use()
+        channel.gap(RESTART, 0)
+        channel.flush()
+    (row,) = told("ls", channel.path, status=0)["channels"]
+    assert (row["first_sequence"], row["last_sequence"]) == (120, 179)
+    assert row["last"] == "2026-09-21T14:13:20.895000000Z"
+    channel.use()
+    channel.use()
+    (row,) = told("ls", channel.path, status=0)["channels"]
+    assert "last" not in row
+
+
+def test_ls_counts_from_the_first_record(disk: Path) -> None:
+    """The segment was opened when the medium went on: its records are older."""
+    rec = Recording(disk / "can0")
+    rec.realtime += 3600 * 10**9
+    rec.use()
+    rec.realtime = START
+    rec.gap(RESTART, 0)
+    rec.realtime = START
+    rec.batch_of(b"first", b"last")
+    (row,) = told("ls", rec.path, status=0)["channels"]
+    assert row["first"] == "2026-09-21T14:13:20.000000000Z"
+    assert row["last"] == "2026-09-21T14:13:20.005000000Z"
 
 
 # --- export -------------------------------------------------------------------
