@@ -131,6 +131,12 @@ int cmd_verify(int argc, char **argv)
 	count = reader_cli_all(&cli, &paths);
 	if (count < 0)
 		return 2;
+	/* what a medium that is not mounted looks like */
+	if (!count) {
+		reader_cli_say(&cli, "there is no channel in %s", cli.directory);
+		reader_cli_free(paths, count);
+		return 2;
+	}
 	if (json)
 		fputs("{\"channels\":[", stdout);
 	for (int i = 0; i < count; i++) {

@@ -289,6 +289,15 @@ def test_verify_all_channels(channel: Recording) -> None:
     assert [c["clean"] for c in result["channels"]] == [True, False]
 
 
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_verify_of_nothing_is_not_clean(disk: Path, options: list[str]) -> None:
+    """A directory on which the medium is not mounted."""
+    (disk / "lost+found").mkdir()
+    out = run("verify", *options, "--directory", disk)
+    assert (out.returncode, out.stdout) == (2, b"")
+    assert out.stderr.decode() == f"ek-recorder verify: there is no channel in {disk}\n"
+
+
 def test_a_torn_end_is_no_damage(channel: Recording) -> None:
     channel.add(b"whole")
     channel.add(b"x" * 900)
