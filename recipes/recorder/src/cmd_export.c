@@ -290,6 +290,9 @@ int cmd_export(int argc, char **argv)
 	}
 	/* so that nothing half written is left behind */
 	reader_cli_catch(&cli);
+	/* nor when nobody reads what is told of gaps; on standard output it still ends the export */
+	if (strcmp(x.output, "-") != 0)
+		signal(SIGPIPE, SIG_IGN);
 	path = reader_cli_path(&cli, cli.channels[0]);
 	status = path ? export(&cli, &x, path) : 2;
 	free(path);

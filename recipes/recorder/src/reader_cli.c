@@ -271,10 +271,13 @@ static void on_signal(int sig)
 
 void reader_cli_catch(struct reader_cli *cli)
 {
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = { .sa_handler = on_signal }, old;
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+	/* nohup's stays as it is */
+	if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &sa, NULL);
 	cli->options.stop = &reader_cli_stop;
 }
 

@@ -62,7 +62,7 @@ void reader_cli_free(char **paths, int count);
 /* Opens it; NULL: it could not (and that was said). */
 struct reader *reader_cli_open(const struct reader_cli *cli, const char *path);
 
-/* SIGINT and SIGTERM end reader_next() from now on, by options.stop. */
+/* SIGINT, SIGTERM and SIGHUP end reader_next() from now on, by options.stop. */
 void reader_cli_catch(struct reader_cli *cli);
 extern volatile sig_atomic_t reader_cli_stop;
 

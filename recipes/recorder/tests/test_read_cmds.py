@@ -477,16 +477,41 @@ def test_export_does_not_replace_unless_told(channel: Recording, disk: Path) -> 
     assert sorted(p.name for p in disk.iterdir()) == ["front-camera", "link.csv", "out.csv"]
 
 
-def test_export_that_is_interrupted_leaves_nothing(channel: Recording, disk: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_export_that_is_interrupted_leaves_nothing(
+    channel: Recording, disk: Path, how: signal.Signals
+) -> None:
     with subprocess.Popen(
         [RECORDER, "export", channel.path, "--rate", "64KiB", "-o", disk / "out.csv"], stderr=subprocess.PIPE
     ) as proc:
         time.sleep(1)
-        proc.send_signal(signal.SIGTERM)
+        proc.send_signal(how)
         _, err = proc.communicate(timeout=20)
     assert proc.returncode == 2
     assert b"interrupted" in err
     assert [p.name for p in disk.iterdir()] == ["front-camera"]
+
+
+def test_export_goes_on_when_it_is_told_to_ignore_a_hangup(channel: Recording, disk: Path) -> None:
+    command = ["nohup", RECORDER, "export", channel.path, "--rate", "256KiB", "-o", disk / "out.csv"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as proc:
+        time.sleep(0.5)
+        proc.send_signal(signal.SIGHUP)
+        assert proc.wait(20) == 0
+    assert sorted(p.name for p in disk.iterdir()) == ["front-camera", "out.csv"]
+
+
+def test_export_does_not_need_a_reader_of_what_it_tells(channel: Recording, disk: Path) -> None:
+    damage(channel)
+    read, write = os.pipe()
+    os.close(read)
+    out = subprocess.run(
+        [RECORDER, "export", channel.path, "-o", disk / "out.csv"], stderr=write, timeout=20, check=False
+    )
+    os.close(write)
+    assert out.returncode == 1
+    assert sorted(p.name for p in disk.iterdir()) == ["front-camera", "out.csv"]
+    assert len((disk / "out.csv").read_text().splitlines()) == 1 + 110 + 2
 
 
 # --- wrong usage --------------------------------------------------------------
