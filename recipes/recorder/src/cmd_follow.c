@@ -54,7 +54,7 @@ static int follow(struct reader_cli *cli, const struct follow *f, const char *pa
 				err = -errno;
 				break;
 			}
-			if (!pause_for(f->every))
+			if (reader_over(r) || !pause_for(f->every))
 				break;
 			continue;
 		}
@@ -82,7 +82,7 @@ int cmd_follow(int argc, char **argv)
 		.usage = "CHANNEL",
 		.about =
 			"Prints the records of a channel as they are written, from now on or from --from,\n"
-			"until it is interrupted or nobody reads. Status as of cat.",
+			"until its end has passed, it is interrupted or nobody reads. Status as of cat.",
 		.help = lines,
 		.own = own,
 		.set = set,

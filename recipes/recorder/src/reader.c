@@ -32,6 +32,8 @@
 #define LOOKS 11
 /* records and ends of batches at the beginning of a use that are looked at, for the first that is no gap */
 #define OPENING 8
+/* what was submitted so long before, and the window, is on the medium unless that makes a long pause */
+#define LATE_NS ((__int128)(10 * NSEC_PER_SEC))
 /* clocks that differ by less between two heads were not set in between, but slewed */
 #define SLEW_NS ((int64_t)(2 * NSEC_PER_SEC))
 
@@ -45,6 +47,7 @@ struct reader {
 	size_t next;		 /* in uses: the one to read after this */
 	size_t begin;		 /* with newest_only: the one that reading began with */
 	struct reader_use use;	 /* that is read, if `open` */
+	uint64_t seen;		 /* generation of the last that was read or passed over */
 	bool open;		 /* there is a use that is read */
 	bool told_head;		 /* the damage of the next use's head was given */
 	bool waiting;		 /* at the end of the newest, when following */
@@ -65,6 +68,7 @@ struct reader {
 	uint64_t last;	     /* sequence of the last record, of all uses */
 	bool any;	     /* there was one; then: */
 	bool before, after;  /* it is older than the range; younger */
+	bool past;	     /* what was seen last is at the end of the range, or behind it */
 	const char *because; /* why sequences may be missing before the next record */
 
 	struct reader_event held; /* comes after the one that was given */
@@ -232,7 +236,7 @@ static bool all_after(struct reader *r, const struct reader_use *u, const struct
 }
 
 /* no record of it is in the range: it need not be read */
-static bool outside(struct reader *r, size_t i)
+static bool outside(const struct reader *r, size_t i)
 {
 	const struct reader_use *u = &r->uses.use[i], *next = next_use(r, i);
 	const struct reader_range *range = &r->options.range;
@@ -240,14 +244,23 @@ static bool outside(struct reader *r, size_t i)
 	if (next && next->head.first_sequence <= range->first &&
 	    next->head.first_sequence > u->head.first_sequence)
 		return true;
-	/* what is left out before it may be in the range: its first record tells */
-	if (!u->rescued && u->head.first_sequence > range->last)
-		return !r->any || r->last >= range->last;
 	if (((range->from.set && range->from.monotonic) ||
 	     (range->to.set && range->to.monotonic)) &&
 	    !of_newest_boot(r, u))
 		return true;
-	return all_before(u, next, &range->from) || all_after(r, u, next);
+	return all_before(u, next, &range->from);
+}
+
+/* it lies behind the range: it need not be read */
+static bool behind(struct reader *r, size_t i)
+{
+	const struct reader_use *u = &r->uses.use[i];
+	const struct reader_range *range = &r->options.range;
+
+	/* what is left out before it may be in the range: its first record tells */
+	if (!u->rescued && u->head.first_sequence > range->last)
+		return !r->any || r->last >= range->last;
+	return all_after(r, u, next_use(r, i));
 }
 
 static bool in_time(const struct reader_time *t, const struct ekr_record_head *h, bool from)
@@ -372,6 +385,7 @@ static bool recycled(struct reader *r)
 static int enter(struct reader *r, struct reader_event *e)
 {
 	const struct reader_use *u = &r->uses.use[r->next];
+	bool passed;
 	int err;
 
 	if (u->damage && !r->told_head) {
@@ -391,7 +405,11 @@ static int enter(struct reader *r, struct reader_event *e)
 		r->next++;
 		return 0;
 	}
-	if (outside(r, r->next)) {
+	passed = outside(r, r->next);
+	if (!passed)
+		passed = r->past = behind(r, r->next);
+	r->seen = u->head.generation;
+	if (passed) {
 		r->next++;
 		r->any = false;
 		return 0;
@@ -451,12 +469,11 @@ static int list(struct reader *r, struct reader_uses *uses, uint64_t seen)
 	return err;
 }
 
-/* All heads once more. 1: there are newer uses than the last one that was read. */
+/* All heads once more. 1: there are newer uses than the last one that was read or passed over. */
 static int list_again(struct reader *r)
 {
-	const uint64_t seen = r->open || r->use.used ? r->use.head.generation : 0;
 	struct reader_uses uses = { 0 };
-	int err = list(r, &uses, seen);
+	int err = list(r, &uses, r->seen);
 
 	r->polls = 0;
 	if (err) {
@@ -467,7 +484,7 @@ static int list_again(struct reader *r)
 	r->uses = uses;
 	r->next = uses.count;
 	while (r->next && uses.use[r->next - 1].used &&
-	       uses.use[r->next - 1].head.generation > seen)
+	       uses.use[r->next - 1].head.generation > r->seen)
 		r->next--;
 	r->told_head = false;
 	find_boot(r);
@@ -493,7 +510,7 @@ static int newer_use(struct reader *r)
 		if (reader_file_open(&r->heads, r->dir, turn->file) ||
 		    reader_head_read(&r->heads, turn->file, &now))
 			return 0;
-		if (now.damage || now.head.generation <= r->use.head.generation)
+		if (now.damage || now.head.generation <= r->seen)
 			return 0;
 	}
 	return list_again(r);
@@ -842,6 +859,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	r->last = h->sequence;
 	r->before = too_old(r, h);
 	r->after = !in_time(&r->options.range.to, h, false);
+	r->past = r->after || h->sequence >= r->options.range.last;
 	/* within a use sequences grow */
 	if (first > r->options.range.last)
 		leave(r);
@@ -1007,6 +1025,40 @@ const struct reader_use *reader_newest(const struct reader *r)
 	const struct reader_use *u = r->uses.count ? &r->uses.use[r->uses.count - 1] : NULL;
 
 	return u && u->used ? u : NULL;
+}
+
+/* the monotonic clock that the range means is that of this machine, now */
+static bool of_this_boot(const struct reader *r)
+{
+	char text[64] = "";
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	unsigned int byte;
+	const char *c = text;
+
+	if (!f)
+		return false;
+	if (!fgets(text, sizeof(text), f))
+		*text = '\0';
+	fclose(f);
+	for (size_t i = 0; i < sizeof(r->boot); i++, c += 2) {
+		c += *c == '-';
+		if (sscanf(c, "%2x", &byte) != 1 || byte != r->boot[i])
+			return false;
+	}
+	return true;
+}
+
+bool reader_over(const struct reader *r)
+{
+	const struct reader_time *to = &r->options.range.to;
+	const struct ekr_segment_head *head = reader_channel(r);
+	const __int128 late = LATE_NS + (head ? head->window_ns : 0);
+
+	if (r->past || !to->set)
+		return r->past;
+	if (to->monotonic)
+		return monotonic_ns() > to->ns + late && of_this_boot(r);
+	return realtime_ns() > to->ns + late;
 }
 
 bool reader_oldest(struct reader *r, struct ekr_record_head *h)

@@ -96,6 +96,12 @@ const struct ekr_segment_head *reader_channel(const struct reader *reader);
 /* NULL, or the newest use. */
 const struct reader_use *reader_newest(const struct reader *reader);
 
+/*
+ * After READER_END when following: nothing more of the range will come, because
+ * what is behind it was seen, or its time has passed some seconds ago.
+ */
+bool reader_over(const struct reader *reader);
+
 /* The oldest record where segments begin, also outside the range: false, there is none. */
 bool reader_oldest(struct reader *reader, struct ekr_record_head *head);
 

@@ -49,6 +49,7 @@ class Recording:
     sequence: int = 0
     monotonic: int = 1_000_000_000
     realtime: int = START
+    boot: bytes = b"boot id"
     offset: int = BLOCK
     open: bytearray = field(default_factory=bytearray)
 
@@ -75,7 +76,7 @@ class Recording:
                 self.record_size,
                 STEP,
                 200_000_000,
-                b"boot id",
+                self.boot,
                 self.realtime,
                 self.monotonic,
             ).ljust(BLOCK, b"\0")

@@ -427,8 +427,26 @@ def test_read_says_what_is_not_there(channel: Recording) -> None:
 
 
 def test_read_what_is_not_there_at_all(disk: Path) -> None:
-    with pytest.raises(RecorderError, match="No such file or directory"):
+    with pytest.raises(ChannelNotFound, match="No such file or directory") as found:
         next(read(str(disk / "none"), program=RECORDER))
+    assert found.value.errno == errno.ENOENT
+    with pytest.raises(ChannelNotFound):
+        next(read("none", directory=disk, program=RECORDER))
+    # a directory without a segment is one that is being made, or none of the recorder's
+    (disk / "empty").mkdir()
+    with pytest.raises(RecorderError, match="no segment") as other:
+        next(read("empty", directory=disk, program=RECORDER))
+    assert not isinstance(other.value, ChannelNotFound)
+    assert other.value.errno == errno.EIO
+
+
+def test_follow_until_the_end(channel: Recording) -> None:
+    events = list(read(str(channel.path), sequences=(28, 29), follow=True, program=RECORDER))
+    assert [e.sequence for e in events if isinstance(e, Record)] == [28, 29]
+    begin = datetime.fromtimestamp(START // 10**9, UTC)
+    end = begin + timedelta(milliseconds=20)
+    events = list(read(str(channel.path), start=begin, end=end, follow=True, program=RECORDER))
+    assert [e.sequence for e in events if isinstance(e, Record)] == [0, 1, 2, 3, 4]
 
 
 def test_follow_until_enough(channel: Recording) -> None:

@@ -215,6 +215,64 @@ def test_follow_begins_at_the_end(channel: Recording) -> None:
         assert proc.wait(20) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "first", "last"),
+    [
+        # what is not kept any more, in the middle, and what was written last
+        (["--sequences", "1..3"], 0, -1),
+        (["--sequences", "170..175"], 170, 175),
+        (["--sequences", "170..179"], 170, 179),
+        (["--from", "boot+1.5s", "--to", "boot+1.55s"], 100, 110),
+        (["--from", "2026-09-21T14:13:20.5Z", "--to", "2026-09-21T14:13:20.55Z"], 100, 110),
+        (["--to", "boot+1.55s"], 0, -1),
+        # there is nothing behind it, but the clock says so
+        (["--to", "-1min"], 0, -1),
+        (["--from", "2026-09-21T00:00:00Z", "--to", "-1min"], 60, 179),
+    ],
+)
+def test_follow_ends_where_its_end_has_passed(
+    channel: Recording, options: list[str], first: int, last: int
+) -> None:
+    out = run("follow", "--lines", *options, channel.path, limit=20)
+    assert (out.returncode, out.stderr) == (0, b"")
+    assert out.stdout.splitlines() == [payload(i) for i in range(first, last + 1)]
+
+
+def test_follow_ends_with_the_last_of_its_sequences(channel: Recording) -> None:
+    with follow("--sequences", "178..181", channel.path) as proc:
+        try:
+            assert lines(proc, 2) == [payload(178), payload(179)]
+            channel.batch_of(payload(180))
+            assert lines(proc, 1) == [payload(180)]
+            channel.batch_of(payload(181), payload(182))
+            assert lines(proc, 1) == [payload(181)]
+            assert proc.wait(20) == 0
+        finally:
+            proc.kill()
+
+
+def test_follow_ends_by_the_clock_of_this_boot_only(disk: Path) -> None:
+    boot = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", ""))
+    rec = Recording(disk / "can0", boot=boot, monotonic=1_000_000)
+    rec.use()
+    rec.batch_of(b"a")
+    # the clock is behind boot+1s by more than what may still be on its way
+    assert time.monotonic() > 15
+    with follow("--from", "boot+0s", "--to", "boot+1s", rec.path) as proc:
+        assert proc.communicate(timeout=20)[0] == b"a\n"
+        assert proc.returncode == 0
+    other = Recording(disk / "can1", monotonic=1_000_000)
+    other.use()
+    other.batch_of(b"a")
+    with follow("--from", "boot+0s", "--to", "boot+1s", other.path) as proc:
+        try:
+            assert lines(proc, 1) == [b"a"]
+            with pytest.raises(subprocess.TimeoutExpired):
+                proc.wait(1)
+        finally:
+            proc.kill()
+
+
 def test_follow_ends_when_nobody_reads(channel: Recording) -> None:
     with follow(channel.path) as proc:
         assert proc.stdout

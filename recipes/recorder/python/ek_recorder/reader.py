@@ -9,13 +9,18 @@ import subprocess
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
+from errno import EIO, ENOENT
+from pathlib import Path
 from typing import IO, Literal, cast
 
-from .errors import RecorderError
+from .errors import error
 
 # struct reader_frame
 _FRAME = struct.Struct("<IIQQQq")
 _KINDS = {2: "gap", 3: "missing", 4: "damage", 5: "torn", 6: "overwritten"}
+
+# of ek-recorder, without --directory
+_DIRECTORY = "/recorder"
 
 Kind = Literal["gap", "missing", "damage", "torn", "overwritten"]
 
@@ -46,6 +51,10 @@ def _when(time: datetime | str) -> str:
     return time.isoformat()
 
 
+def _path(channel: str, directory: str | os.PathLike[str] | None) -> Path:
+    return Path(channel) if "/" in channel else Path(directory or _DIRECTORY, channel)
+
+
 def _exactly(stream: IO[bytes], length: int) -> bytes:
     data = stream.read(length)
     if len(data) != length:
@@ -67,8 +76,9 @@ def read(
 
     channel: a name, or the path of its directory with a '/'. start and end: a
     datetime with a zone, or text as for `ek-recorder cat --from`. sequences: first
-    and last, both in the range. follow: goes on for ever, from now or from start.
-    Raises RecorderError if it cannot be read at all.
+    and last, both in the range. follow: goes on with what is written, from now or
+    from start; until the end has passed, if there is one. Raises ChannelNotFound, or
+    RecorderError if it cannot be read at all.
     """
     command = [program, "follow" if follow else "cat", "--framed"]
     if directory is not None:
@@ -97,6 +107,9 @@ def read(
             # framed, only what ended it is on standard error, and that is short
             words = proc.stderr.read().decode(errors="replace").strip()
             if proc.wait() not in (0, 1):
-                raise RecorderError(0, words or f"{program} ended with status {proc.returncode}")
+                raise error(
+                    EIO if _path(channel, directory).is_dir() else ENOENT,
+                    words or f"{program} ended with status {proc.returncode}",
+                )
         finally:
             proc.terminate()
