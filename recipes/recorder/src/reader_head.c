@@ -287,13 +287,16 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 static size_t behind_hole(const struct reader_uses *uses, uint64_t seen, uint64_t known)
 {
 	uint64_t before = seen;
+	bool full = !seen;
 
 	for (size_t i = 0; i < uses->count; i++) {
 		const uint64_t generation = uses->use[i].head.generation;
 
+		/* nothing was overwritten yet: the oldest is the first */
+		full = full && (uses->use[i].used || uses->use[i].damage);
 		if (!uses->use[i].used || generation <= seen)
 			continue;
-		if (before && generation - 1 > (before > known ? before : known))
+		if ((before || !full) && generation - 1 > (before > known ? before : known))
 			return i;
 		before = generation;
 	}

@@ -63,8 +63,8 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
  * have `damage`. 0 or a negative errno; @uses is to be freed in any case.
  *
  * Heads are read one by one while the recorder goes on. Its generations are
- * consecutive: if one after @seen (0: after the oldest) is left out, all are read
- * once more. What has begun behind one that is left out still counts as never
+ * consecutive: if one after @seen is left out (0: after the oldest that a full
+ * channel has), all are read once more. What has begun behind one that is left out still counts as never
  * used: another reading shows both.
  */
 int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f, uint64_t seen);

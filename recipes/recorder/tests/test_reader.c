@@ -805,7 +805,7 @@ static void use_next(void)
 	batches(rec, 2, 5, RECORD);
 }
 
-static void begin_listed(void)
+static void begin_listed(int uses)
 {
 	struct recording *rec = &listed.rec;
 	struct dirent *entry;
@@ -821,7 +821,7 @@ static void begin_listed(void)
 	closedir(d);
 	assert_int_equal(n, 6);
 	listed.next = 0;
-	for (int i = 0; i < 7; i++)
+	while (uses--)
 		use_next();
 }
 
@@ -842,7 +842,7 @@ static void nothing_is_passed_over_that_began_while_heads_were_read(void **state
 	struct reader *r;
 
 	(void)state;
-	begin_listed();
+	begin_listed(7);
 	after_head = two_begin;
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
@@ -860,7 +860,7 @@ static void following_passes_over_nothing_that_began_while_heads_were_read(void 
 	char made[64];
 
 	(void)state;
-	begin_listed();
+	begin_listed(7);
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
 	drain(r, &seen);
@@ -877,6 +877,37 @@ static void following_passes_over_nothing_that_began_while_heads_were_read(void 
 	drain(r, &seen);
 	assert_null(after_head);
 	are(&seen, 10, 109);
+	reader_close(r);
+	recording_end(&listed.rec);
+}
+
+static void the_first_uses_are_not_passed_over_either(void **state)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	struct reader *r;
+
+	(void)state;
+	begin_listed(0);
+	memset(&seen, 0, sizeof(seen));
+	after_head = two_begin;
+	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	assert_null(after_head);
+	drain(r, &seen);
+	are(&seen, 0, 19);
+	reader_close(r);
+	recording_end(&listed.rec);
+
+	begin_listed(0);
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	drain(r, &seen);
+	nanosleep(&second, NULL);
+	after_head = two_begin;
+	drain(r, &seen);
+	assert_null(after_head);
+	drain(r, &seen);
+	are(&seen, 0, 19);
 	reader_close(r);
 	recording_end(&listed.rec);
 }
@@ -1342,6 +1373,7 @@ int main(void)
 		cmocka_unit_test(following_sees_within_a_second_which_unused_segment_is_taken),
 		cmocka_unit_test(nothing_is_passed_over_that_began_while_heads_were_read),
 		cmocka_unit_test(following_passes_over_nothing_that_began_while_heads_were_read),
+		cmocka_unit_test(the_first_uses_are_not_passed_over_either),
 		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
 		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
 		cmocka_unit_test(a_range_gives_what_is_in_it),
