@@ -163,6 +163,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	if (!dir)
 		return set_errno(e, errno, "listing the segments");
 	while ((errno = 0, entry = readdir(dir))) {
+		struct stat st;
 		int fd;
 
 		if (strstr(entry->d_name, ".seg"))
@@ -185,6 +186,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 			continue;
 		}
 		f->fds[f->r.count] = fd;
+		f->segments[f->r.count].size = fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
 		f->segments[f->r.count++].index = index;
 	}
 	/* half a list would be taken for a recording that has lost the rest */
@@ -199,7 +201,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 /* the size of what is there already is that of what will be made */
 static int settle_size(struct channel *c, const struct found *f, struct error *e)
 {
-	uint64_t size = f->r.newest ? f->r.newest->head.size : 0;
+	uint64_t size = f->r.valid ? f->r.valid->head.size : 0;
 
 	for (size_t i = 0; i < f->r.count && !size; i++)
 		size = f->segments[i].head.size;
@@ -324,8 +326,9 @@ static void add_segments(struct channel *c, const struct found *f, bool reuse_ne
 			continue;
 		if (s->problem)
 			log_warning(
-				"channel %s: the head of %08u.seg: %s; the segment will be used anew",
-				c->config.name, s->index, s->problem);
+				"channel %s: the head of %08u.seg: %s; the segment will be used anew%s",
+				c->config.name, s->index, s->problem,
+				s->head.generation ? " when it is its turn" : "");
 		if (reuse_newest && s == f->r.newest)
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))
@@ -353,12 +356,21 @@ static bool same_terms(const struct ekr_segment_head *head, const struct channel
 	       !(head->flags & EKR_SEGMENT_CACHED) == !config->cached;
 }
 
+/* what is damaged may have been newer than all that was found: the mark of a stop knows; one that is noise does not */
+static void after_mark(const struct marker *m, bool in_order, uint64_t *generation, uint64_t *next)
+{
+	if (m->generation > *generation && m->generation - *generation <= UINT32_MAX)
+		*generation = m->generation;
+	if (m->next_sequence > *next && (in_order || m->next_sequence - *next <= UINT32_MAX))
+		*next = m->next_sequence;
+}
+
 /* begins where the recording ended, and tells a gap if that was not in order */
 static int go_on(struct channel *c, struct found *f, struct error *e)
 {
 	const struct recovered *r = &f->r;
 	bool in_order, reuse = r->newest && r->only_restarts;
-	uint64_t generation = r->newest ? r->newest->head.generation : 0;
+	uint64_t generation = r->generation, next = r->next_sequence;
 	struct marker m = { 0 };
 	sd_id128_t boot;
 	int ret = marker_take(c->directory, &m, e);
@@ -367,27 +379,27 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 		return ret;
 	/* a recording that is not there has not been stopped either */
 	in_order = f->fresh;
-	if (!ret)
-		in_order = m.generation == generation && m.end == r->end &&
-			   m.batches == r->batches && m.next_sequence >= r->next_sequence &&
-			   !r->damaged;
+	if (ret)
+		m = (struct marker){ 0 };
+	else
+		in_order = m.generation == (r->newest ? r->newest->head.generation : 0) &&
+			   m.end == r->end && m.batches == r->batches &&
+			   m.next_sequence >= r->next_sequence && !r->damaged;
 	c->in_order = in_order;
 	c->found = m;
+	after_mark(&m, in_order, &generation, &next);
 	if (sd_id128_get_boot(&boot))
 		memset(&boot, 0, sizeof(boot));
-	if (r->newest)
-		memcpy(c->id, r->newest->head.channel_id, sizeof(c->id));
-	else if (f->r.count && !f->segments[0].problem)
-		memcpy(c->id, f->segments[0].head.channel_id, sizeof(c->id));
+	if (r->valid)
+		memcpy(c->id, r->valid->head.channel_id, sizeof(c->id));
 	else if (getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id))
 		return set_errno(e, errno, "getting a random number for the channel");
-	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size,
-		    in_order && !f->fresh ? m.next_sequence : r->next_sequence);
+	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size, next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	give_back(c, f);
 	add_segments(c, f, reuse && !in_order);
 	remove_unfinished(c);
-	if (in_order && r->newest && same_boot(&r->newest->head, boot.bytes) &&
+	if (in_order && r->newest && !r->newest->problem && same_boot(&r->newest->head, boot.bytes) &&
 	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
 	if (!in_order) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "batch.h"
+#include "config.h"
 #include "segment.h"
 
 /* how far behind a break a later batch is looked for: there is one begun in it, even if one is damaged */
@@ -223,6 +224,66 @@ static void scan_segment(struct scan *s)
 	scan_from(s, EKR_BLOCK);
 }
 
+/*
+ * What the records of a segment tell of its use, where its head is none. An earlier use
+ * has left lower generations; of the cached backend ahead of those of this use, too.
+ */
+static void rescue(const struct medium *m, struct recovered_segment *segment, unsigned char *buffer)
+{
+	struct recovered_segment guess = {
+		.head = { .size = segment->size / EKR_BLOCK * EKR_BLOCK,
+			  .record_size = EKR_RECORD_MAX },
+		.index = segment->index,
+	};
+	struct scan s = { .medium = m, .segment = &guess, .buffer = buffer };
+
+	for (uint64_t pos = EKR_BLOCK; pos < guess.head.size && pos < EKR_BLOCK + LOOK_AHEAD;
+	     pos += EKR_BLOCK) {
+		const struct ekr_record_head *head;
+
+		if (pos < s.at || pos + EKR_BLOCK > s.at + s.length)
+			read_blocks(&s, pos, PROBE);
+		if (!s.length)
+			return;
+		head = (const struct ekr_record_head *)(buffer + (pos - s.at));
+		if (head->magic != EKR_RECORD_MAGIC ||
+		    head->generation <= segment->head.generation)
+			continue;
+		if (s.at != pos)
+			read_blocks(&s, pos, PROBE);
+		head = (const struct ekr_record_head *)buffer;
+		guess.head.generation = head->generation;
+		if (!s.length || !record_in(&s, 0))
+			continue;
+		guess.head.first_sequence = first_of(head);
+		guess.head.realtime_ns = head->realtime_ns;
+		guess.head.monotonic_ns = head->monotonic_ns;
+		segment->head = guess.head;
+	}
+}
+
+/* those that have none of their own: when it is known that the others are ours */
+static void rescue_heads(const struct medium *m, struct recovered *r, unsigned char *buffer)
+{
+	bool unknown = false;
+
+	for (size_t i = 0; i < r->count; i++) {
+		struct recovered_segment *s = &r->segments[i];
+
+		if (!s->problem)
+			continue;
+		rescue(m, s, buffer);
+		unknown |= !s->head.generation;
+		if (s->head.generation &&
+		    (!r->newest || s->head.generation > r->newest->head.generation))
+			r->newest = s;
+	}
+	r->generation = r->newest ? r->newest->head.generation : 0;
+	/* it may have been the newest, and some of its records may be there all the same */
+	if (unknown)
+		r->generation += SEGMENTS_MAX;
+}
+
 static int read_heads(const struct medium *m, const char *name, struct recovered *r,
 		      unsigned char *buffer, struct error *e)
 {
@@ -248,6 +309,7 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 		    (!r->newest || s->head.generation > r->newest->head.generation))
 			r->newest = s;
 	}
+	r->valid = r->newest;
 	for (size_t i = 0; i < r->count; i++) {
 		const struct recovered_segment *s = &r->segments[i];
 
@@ -257,7 +319,11 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 			return set_error(e, EINVAL,
 					 "segment %08u.seg is of another recording; take it away",
 					 s->index);
+		/* never used: it tells what a channel is whose used ones are all damaged */
+		if (!s->problem && !r->valid)
+			r->valid = s;
 	}
+	rescue_heads(m, r, buffer);
 	return 0;
 }
 
@@ -300,7 +366,8 @@ int recover(const struct medium *medium, const char *name, struct recovered *r,
 		r->end = scan.end;
 		r->batches = scan.expected;
 		r->damaged = scan.broken;
-		r->only_restarts = !scan.other;
+		/* of one without a head it is not known what else there was */
+		r->only_restarts = !scan.other && !s->problem;
 	}
 	r->any = scan.any;
 	r->last_sequence = scan.last_sequence;

@@ -9,6 +9,9 @@
  * with number n proves that all before n were durable, and a break in one of
  * them is damage behind which the search goes on; a break in the last one is
  * where the power was cut. Of the cached backend the first break is the end.
+ *
+ * A segment whose head is damaged still has its records, and these tell its use:
+ * no generation is given again while records of it may be there.
  */
 #ifndef EKR_RECOVER_H
 #define EKR_RECOVER_H
@@ -25,8 +28,9 @@
 #define RECOVER_BUFFER	EKR_BATCH_MAX
 
 struct recovered_segment {
-	struct ekr_segment_head head;	/* of generation 0 if it is not valid */
-	uint32_t index;
+	struct ekr_segment_head head;	/* made up if it is not valid; of generation 0 if no record tells one */
+	uint32_t index;			/* the caller's */
+	uint64_t size;			/* of the file, bytes; the caller's */
 	const char *problem;		/* of the head, NULL: none */
 };
 
@@ -34,6 +38,8 @@ struct recovered {
 	struct recovered_segment *segments;	/* by index; the caller's */
 	size_t count;
 	const struct recovered_segment *newest;	/* NULL: none was ever used */
+	const struct recovered_segment *valid;	/* the newest of those whose head is; NULL: there is none */
+	uint64_t generation;		/* none that was ever used is greater */
 	bool any;			/* there is a last record: */
 	uint64_t last_sequence;
 	int64_t last_realtime_ns;
@@ -51,7 +57,7 @@ struct medium {
 };
 
 /*
- * @r: segments with their index, count; the rest is filled. -EINVAL: a segment is
+ * @r: segments with their index and size, count; the rest is filled. -EINVAL: a segment is
  * of another channel than @name or another recording.
  */
 int recover(const struct medium *medium, const char *name, struct recovered *r,

@@ -470,6 +470,45 @@ def test_two_recorders(board: Board) -> None:
     board.write("arm", b"x\n")
 
 
+@pytest.mark.parametrize("damage", ["head", "head and records"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_damaged_newest_head_makes_no_old_records_new(board: Board, damage: str, killed: bool) -> None:
+    """Its generation is not given to another segment again, in which the batches of that one would count."""
+    board.channel("small", record_size="256", retain="400KiB", segment="132KiB", window="200ms")
+    directory = board.directory / "small"
+    board.start()
+    wait_for(lambda: board.stats("small")["segments"] == 5)
+    with board.writer("small") as writer:
+        for n in range(150):
+            writer.submit(b"old %d" % n)
+            assert writer.sync() == 0
+    if killed:
+        board.kill()
+    else:
+        board.stop()
+    used = {f: struct.unpack_from("<Q", f.read_bytes(), 72)[0] for f in directory.glob("*.seg")}
+    newest = max(used, key=lambda f: used[f])
+    assert used[newest] == 5
+    with newest.open("r+b") as f:
+        f.seek(200)
+        f.write(b"\xff" if damage == "head" else b"\xff" * (132 * 1024 - 200))
+    board.start()
+    for n in range(3):
+        board.write("small", b"new %d\n" % n)
+    board.stop()
+    heads = [struct.unpack_from("<Q", f.read_bytes(), 72)[0] for f in directory.glob("*.seg")]
+    assert len(set(heads)) == 5
+    payloads = board.payloads("small")
+    olds = [p for p in payloads if p.startswith(b"old")]
+    assert payloads == olds + [b"new 0", b"new 1", b"new 2"]
+    assert olds == sorted(olds, key=lambda p: int(p.split()[1]))
+    records = [r for r in board.records("small") if r.payload.startswith(b"new")]
+    # no number is given twice where the records that had them are there
+    if damage == "head" or not killed:
+        assert records[0].sequence >= 150
+    assert [r.sequence for r in records] == sorted(r.sequence for r in records)
+
+
 def test_a_missing_directory_is_waited_for(board: Board) -> None:
     board.channel("arm")
     board.directory.rmdir()

@@ -47,8 +47,10 @@ static int look(struct recovered *r, struct error *e)
 {
 	struct medium medium = test_medium_read(&flash);
 
-	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++)
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
 		segments[i].index = i;
+		segments[i].size = MEDIUM_SIZE;
+	}
 	*r = (struct recovered){ .segments = segments, .count = MEDIUM_SEGMENTS };
 	return recover(&medium, "arm", r, scratch, e);
 }
@@ -157,11 +159,77 @@ static void a_head_that_is_none_is_told(void **state)
 	flash.unreadable[3] = true;
 	memcpy(flash.cache[4], flash.cache[0], EKR_BLOCK);
 	r = found();
-	assert_int_equal(r.last_sequence, 59);
+	/* its records are there all the same, and numbers go on behind them */
+	assert_int_equal(r.last_sequence, 119);
 	assert_string_equal(segments[1].problem, "bad CRC");
 	assert_string_equal(segments[3].problem, "cannot be read");
 	assert_string_equal(segments[4].problem, "another file's index");
 	assert_null(segments[2].problem);
+}
+
+/* no use may get its generation again: what it has left would be taken for records of that one */
+static void the_newest_is_known_without_its_head(void **state)
+{
+	struct recovered r;
+
+	(void)state;
+	use(0, 1, 0, 3);
+	use(1, 2, 60, 6);
+	use(2, 3, 180, 3);
+	flash.cache[2][80] ^= 1;
+	r = found();
+	assert_int_equal(r.generation, 3);
+	assert_int_equal(r.newest->index, 2);
+	assert_int_equal(r.valid->index, 1);
+	assert_string_equal(segments[2].problem, "bad CRC");
+	assert_int_equal(segments[2].head.generation, 3);
+	assert_int_equal(segments[2].head.size, MEDIUM_SIZE);
+	assert_int_equal(r.last_sequence, 239);
+	assert_int_equal(r.next_sequence, 240);
+	assert_int_equal(r.end, 4 * EKR_BLOCK);
+	assert_int_equal(r.batches, 3);
+	assert_false(r.damaged || r.only_restarts);
+	/* with what follows it, and whatever an earlier use has left in the first block */
+	set_up(NULL);
+	use(2, 1, 0, 1);
+	memcpy(scratch, flash.cache[2] + EKR_BLOCK, EKR_BLOCK);
+	use(2, 7, 180, 4);
+	memcpy(flash.cache[2] + EKR_BLOCK, scratch, EKR_BLOCK);
+	memset(flash.cache[2], 0xff, EKR_BLOCK);
+	use(1, 6, 60, 6);
+	r = found();
+	assert_int_equal(r.generation, 7);
+	assert_int_equal(r.next_sequence, 260);
+	/* one that is older stays older */
+	set_up(NULL);
+	use(0, 1, 0, 3);
+	use(1, 2, 60, 3);
+	flash.cache[0][80] ^= 1;
+	r = found();
+	assert_int_equal(r.newest->index, 1);
+	assert_int_equal(r.generation, 2);
+	assert_int_equal(segments[0].head.generation, 1);
+	assert_int_equal(r.next_sequence, 120);
+}
+
+static void where_nothing_tells_a_use_it_may_have_been_any(void **state)
+{
+	struct recovered r;
+
+	(void)state;
+	use(0, 1, 0, 3);
+	flash.unreadable[3] = true;
+	r = found();
+	assert_int_equal(r.newest->index, 0);
+	assert_int_equal(r.generation, 1 + SEGMENTS_MAX);
+	assert_int_equal(r.next_sequence, 60);
+	/* with none at all */
+	set_up(NULL);
+	memset(flash.cache, 0xff, sizeof(flash.cache));
+	r = found();
+	assert_null(r.newest);
+	assert_null(r.valid);
+	assert_int_equal(r.generation, SEGMENTS_MAX);
 }
 
 static void what_is_not_ours_is_refused(void **state)
@@ -377,6 +445,8 @@ int main(void)
 		cmocka_unit_test_setup(behind_damage_it_goes_on, set_up),
 		cmocka_unit_test_setup(a_torn_last_batch_counts_up_to_the_tear, set_up),
 		cmocka_unit_test_setup(a_head_that_is_none_is_told, set_up),
+		cmocka_unit_test_setup(the_newest_is_known_without_its_head, set_up),
+		cmocka_unit_test_setup(where_nothing_tells_a_use_it_may_have_been_any, set_up),
 		cmocka_unit_test_setup(what_is_not_ours_is_refused, set_up),
 		cmocka_unit_test(of_a_long_segment_only_the_end_is_read),
 		cmocka_unit_test(a_long_segment_with_damage),

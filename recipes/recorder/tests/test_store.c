@@ -50,14 +50,16 @@ static struct recovered open_recorder(void)
 	struct recovered r = { .segments = segments, .count = MEDIUM_SEGMENTS };
 	struct error e;
 
-	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++)
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
 		segments[i].index = i;
+		segments[i].size = MEDIUM_SIZE;
+	}
 	memset(&rec, 0, sizeof(rec));
 	assert_int_equal(recover(&medium, "arm", &r, scratch, &e), 0);
 	assert_int_equal(buffer_open(&rec.buffer, config.writeout, config.buffer, &e), 0);
 	assert_int_equal(store_open(&rec.store, &config, &rec.buffer, &e), 0);
 	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
-	store_set(&rec.store, r.newest ? r.newest->head.generation : 0, r.next_sequence, id, boot);
+	store_set(&rec.store, r.generation, r.next_sequence, id, boot);
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
 		struct segment s = { .index = i,
 				     .fd = (int)i,
