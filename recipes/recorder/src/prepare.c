@@ -399,8 +399,8 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 	give_back(c, f);
 	add_segments(c, f, reuse && !in_order);
 	remove_unfinished(c);
-	if (in_order && r->newest && !r->newest->problem && same_boot(&r->newest->head, boot.bytes) &&
-	    same_terms(&r->newest->head, &c->config))
+	if (in_order && r->newest && !r->newest->problem &&
+	    same_boot(&r->newest->head, boot.bytes) && same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
 	if (!in_order) {
 		/* ahead of everything that this start records */

@@ -246,8 +246,7 @@ static void rescue(const struct medium *m, struct recovered_segment *segment, un
 		if (!s.length)
 			return;
 		head = (const struct ekr_record_head *)(buffer + (pos - s.at));
-		if (head->magic != EKR_RECORD_MAGIC ||
-		    head->generation <= segment->head.generation)
+		if (head->magic != EKR_RECORD_MAGIC || head->generation <= segment->head.generation)
 			continue;
 		if (s.at != pos)
 			read_blocks(&s, pos, PROBE);

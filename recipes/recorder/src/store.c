@@ -250,14 +250,19 @@ static struct chunk *choose(struct store *s, uint64_t now)
 	return buffer_take(s->buffer, in_haste(s) || now >= write_by(s, oldest));
 }
 
-/* the oldest use goes; that of a segment that was never used is 0 */
+static bool is_older(const struct segment *a, const struct segment *b)
+{
+	return a->generation != b->generation ? a->generation < b->generation : a->index < b->index;
+}
+
+/* the oldest use goes; that of segments that were never used is 0, and these go by their index */
 static void next_segment(struct store *s)
 {
 	unsigned int oldest = s->count;
 
 	for (unsigned int i = 0; i < s->count; i++)
-		if (i != s->current && (oldest == s->count ||
-					s->segments[i].generation < s->segments[oldest].generation))
+		if (i != s->current &&
+		    (oldest == s->count || is_older(&s->segments[i], &s->segments[oldest])))
 			oldest = i;
 	s->current = oldest;
 }

@@ -500,7 +500,7 @@ def test_a_damaged_newest_head_makes_no_old_records_new(board: Board, damage: st
     assert len(set(heads)) == 5
     payloads = board.payloads("small")
     olds = [p for p in payloads if p.startswith(b"old")]
-    assert payloads == olds + [b"new 0", b"new 1", b"new 2"]
+    assert payloads == [*olds, b"new 0", b"new 1", b"new 2"]
     assert olds == sorted(olds, key=lambda p: int(p.split()[1]))
     records = [r for r in board.records("small") if r.payload.startswith(b"new")]
     # no number is given twice where the records that had them are there

@@ -420,6 +420,26 @@ static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
 	store_close(&s);
 }
 
+/* so that a reader that follows knows which one is next, in whatever order a directory gave them */
+static void segments_that_were_never_used_are_used_in_the_order_of_their_index(void **state)
+{
+	uint64_t now = monotonic_ns();
+
+	(void)state;
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
+		rec.store.segments[i].index = (i * 5 + 3) % MEDIUM_SEGMENTS;
+		rec.store.segments[i].fd = (int)rec.store.segments[i].index;
+	}
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
+		do {
+			submit(now, 600);
+			assert_int_equal(write_out(now), 0);
+		} while (rec.store.generation <= i);
+		assert_int_equal(rec.store.segments[rec.store.current].index, i);
+	}
+}
+
 /* of which a minute is to be kept */
 static void use_some_segments(uint64_t now)
 {
@@ -569,6 +589,7 @@ int main(void)
 		TEST(a_medium_that_hangs_is_told_as_long_as_it_does),
 		TEST(cached_flushes_once_a_window),
 		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
+		TEST(segments_that_were_never_used_are_used_in_the_order_of_their_index),
 		TEST(what_is_too_old_is_forgotten),
 		TEST(what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time),
 		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
