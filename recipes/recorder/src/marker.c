@@ -7,34 +7,55 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "format.h"
+
 #define NAME "stopped"
-#define NEW  "stopped.new"
+#define ROOM "started"
 #define FORM "generation %" PRIu64 " end %" PRIu64 " batches %" PRIu64 " next %" PRIu64 "\n"
 #define SCAN "generation %" SCNu64 " end %" SCNu64 " batches %" SCNu64 " next %" SCNu64 "%n"
 
-int marker_write(int directory, const struct marker *m, struct error *e)
+/* of the room for it, from the beginning, and what is not there yet is made */
+static int write_block(int directory, const char block[EKR_BLOCK], struct error *e)
 {
-	char line[160];
-	int length = snprintf(line, sizeof(line), FORM, m->generation, m->end, m->batches,
-			      m->next_sequence);
-	int fd =
-		openat(directory, NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
 	ssize_t n;
+	int code;
 
 	if (fd < 0)
 		return set_errno(e, errno, "creating the mark of an orderly stop");
-	n = write(fd, line, (size_t)length);
-	if (n != length || fsync(fd)) {
-		int code = n >= 0 && n != length ? ENOSPC : errno;
-
-		close(fd);
-		unlinkat(directory, NEW, 0);
-		return set_errno(e, code, "writing the mark of an orderly stop");
-	}
+	n = pwrite(fd, block, EKR_BLOCK, 0);
+	code = n < 0 ? errno : n != EKR_BLOCK ? ENOSPC : fsync(fd) ? errno : 0;
 	close(fd);
-	if (renameat(directory, NEW, directory, NAME) || fsync(directory))
+	return code ? set_errno(e, code, "writing the mark of an orderly stop") : 0;
+}
+
+int marker_make(int directory, struct error *e)
+{
+	static const char zeros[EKR_BLOCK];
+	struct stat st;
+	int ret;
+
+	if (!fstatat(directory, ROOM, &st, AT_SYMLINK_NOFOLLOW) && st.st_size >= EKR_BLOCK)
+		return 0;
+	ret = write_block(directory, zeros, e);
+	if (!ret && fsync(directory))
+		ret = set_errno(e, errno, "naming the mark of an orderly stop");
+	return ret;
+}
+
+int marker_write(int directory, const struct marker *m, struct error *e)
+{
+	char block[EKR_BLOCK] = "";
+	int ret;
+
+	snprintf(block, sizeof(block), FORM, m->generation, m->end, m->batches, m->next_sequence);
+	ret = write_block(directory, block, e);
+	if (ret)
+		return ret;
+	if (renameat(directory, ROOM, directory, NAME) || fsync(directory))
 		return set_errno(e, errno, "naming the mark of an orderly stop");
 	return 0;
 }
@@ -52,8 +73,8 @@ int marker_take(int directory, struct marker *m, struct error *e)
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
-	if (unlinkat(directory, NAME, 0) || fsync(directory))
-		return set_errno(e, errno, "removing the mark of an orderly stop");
+	if (renameat(directory, NAME, directory, ROOM) || fsync(directory))
+		return set_errno(e, errno, "taking the mark of an orderly stop");
 	if (n < 0 ||
 	    sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) !=
 		    4 ||

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NAME/stopped: a line that an orderly stop leaves, and that the next start takes
- * away before it records. It says where the recording ended, so that it counts
- * only for exactly that recording.
+ * before it records. It says where the recording ended, so that it counts only for
+ * exactly that recording.
+ *
+ * Between a start and a stop its file is there as NAME/started, one block that has
+ * been written: a stop overwrites and renames it, and needs no room for that on a
+ * partition that is full. Behind the line are zeros.
  */
 #ifndef EKR_MARKER_H
 #define EKR_MARKER_H
@@ -18,8 +22,10 @@ struct marker {
 	uint64_t next_sequence;
 };
 
+/* The room for it. */
+int marker_make(int directory, struct error *e);
 int marker_write(int directory, const struct marker *m, struct error *e);
-/* Reads and removes it, durably. -ENOENT: there is none, or it is not one. */
+/* Reads it, and durably it is none any more. -ENOENT: there is none, or it is not one. */
 int marker_take(int directory, struct marker *m, struct error *e);
 
 #endif

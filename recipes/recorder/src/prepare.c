@@ -377,6 +377,8 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 
 	if (ret && ret != -ENOENT)
 		return ret;
+	/* ahead of the segments, which may take all the room that there is; without it the stop tries again */
+	marker_make(c->directory, &(struct error){ 0 });
 	/* a recording that is not there has not been stopped either */
 	in_order = f->fresh;
 	if (ret)

@@ -563,6 +563,25 @@ def test_a_full_partition(board: Board, ext4: Mount) -> None:
     board.stop()
 
 
+def test_an_orderly_stop_needs_no_room(board: Board, ext4: Mount) -> None:
+    ext4(board.directory, 16)
+    board.channel("arm")
+    for n in range(2):
+        board.start()
+        wait_for(lambda: board.stats("arm")["segments"] == 5)
+        for size in (65536, 512):
+            with (board.directory / f"others-{n}-{size}").open("wb", buffering=0) as f:
+                with contextlib.suppress(OSError):
+                    while True:
+                        f.write(bytes(size))
+        board.write("arm", b"%d\n" % n)
+        board.stop()
+        assert (board.directory / "arm" / "stopped").exists()
+    assert board.payloads("arm") == [b"0", b"1"]
+    assert board.gaps("arm") == []
+    assert "orderly stop" not in board.log.read_text()
+
+
 def test_a_medium_that_hangs_holds_up_its_channel_only(board: Board, ext4: Mount) -> None:
     ext4(board.directory / "arm", 16)
     board.channel("arm", buffer="256KiB", writeout="64KiB", retain="4MiB")
