@@ -125,9 +125,10 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	return 0;
 }
 
-static void remove_dead(struct ingest *in)
+static bool remove_dead(struct ingest *in)
 {
 	struct session **at = &in->sessions;
+	bool any = false;
 
 	while (*at) {
 		struct session *s = *at;
@@ -139,7 +140,9 @@ static void remove_dead(struct ingest *in)
 		*at = s->next;
 		in->session_count--;
 		session_free(s);
+		any = true;
 	}
+	return any;
 }
 
 /* what is to be done whatever the events were; returns when it is to be done again */
@@ -171,8 +174,8 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		if (due < until)
 			until = due;
 	}
-	remove_dead(in);
-	return until;
+	/* somebody may have waited for its channel */
+	return remove_dead(in) ? now : until;
 }
 
 static void *run(void *arg)

@@ -25,7 +25,7 @@
 #define FAIR 64
 /* messages that are still taken of one connection at the end: more than its socket holds */
 #define DRAIN 10000
-/* for a channel that is being opened; a writer waits 10 s for its answer */
+/* for a channel that is being opened, or that another has left; a writer waits 10 s for its answer */
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
 /* how often a ring of this channel has to be looked into, ns */
@@ -186,8 +186,16 @@ static struct channel *find_channel(const struct ingest *in, const char *name)
 	return NULL;
 }
 
-/* 0, or errno with the reason, why it cannot have the channel now */
-static int why_not(struct channel *c, uint32_t way, char why[240])
+static bool waits_for_room(const struct ingest *in, const struct channel *c)
+{
+	for (const struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c && s->socket >= 0 && s->gone)
+			return true;
+	return false;
+}
+
+/* 0, or errno with the reason, why it cannot have the channel now; EAGAIN: not yet */
+static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
 {
 	struct error reason = c->broken;
 	pid_t writer = atomic_load(&c->writer);
@@ -203,7 +211,12 @@ static int why_not(struct channel *c, uint32_t way, char why[240])
 	else if (*c->config.fifo)
 		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name,
 			 c->config.fifo);
-	else if (writer)
+	else if (writer && waits_for_room(in, c)) {
+		snprintf(why, 240,
+			 "channel %s: the medium has not yet taken what process %d has left",
+			 c->config.name, (int)writer);
+		return EAGAIN;
+	} else if (writer)
 		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
 			 (int)writer);
 	else if (way == EKR_BY_RING && !c->config.ring)
@@ -288,15 +301,17 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 	return 0;
 }
 
-/* it gets the channel that it wants, or is told why not */
-static void answer_open(struct session *s)
+/* it gets the channel that it wants, or is told why not; where that may end soon it waits */
+static void answer_open(struct session *s, uint64_t now)
 {
 	struct channel *c = s->wants;
 	uint32_t way = s->wants_way;
 	struct error e;
 	char why[240];
-	int code = why_not(c, way, why);
+	int code = why_not(s->ingest, c, way, why);
 
+	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
+		return;
 	s->wants = NULL;
 	if (!code && s->ingest->session_count > SESSIONS_MAX) {
 		code = EBUSY;
@@ -344,8 +359,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 	s->wants = c;
 	s->wants_way = open.way;
 	/* at a start it waits for its own channel, and for no other */
-	if (c->broken.code || atomic_load(&c->tried))
-		answer_open(s);
+	answer_open(s, monotonic_ns());
 }
 
 static void take_record(struct session *s, const unsigned char *message, size_t length)
@@ -472,7 +486,7 @@ static void on_socket(struct handler *h, uint32_t events)
 	struct session *s = (struct session *)h;
 	int ret = 1;
 
-	(void)events;
+	s->gone |= events & EPOLLHUP;
 	if (s->paused || s->leaving)
 		return;
 	for (int i = 0; i < FAIR && s->socket >= 0 && ret == 1 && !s->paused; i++) {
@@ -582,9 +596,8 @@ static void answer_sync(struct session *s)
 
 void session_turn(struct session *s, uint64_t now)
 {
-	if (s->socket >= 0 && s->wants &&
-	    (atomic_load(&s->wants->tried) || now - s->since_ns > OPEN_PATIENCE))
-		answer_open(s);
+	if (s->socket >= 0 && s->wants)
+		answer_open(s, now);
 	if (s->socket < 0 || !s->channel)
 		return;
 	hear_again(s, now);

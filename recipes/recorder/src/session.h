@@ -23,13 +23,14 @@ struct session {
 	int socket;			/* -1: dead */
 	bool by_ring;
 	bool paused;			/* its socket is not read: the channel has no room */
-	bool leaving;			/* its writer has gone; what is in the ring waits for room */
+	bool gone;			/* its writer has; what it left in ring or socket may wait for room */
+	bool leaving;			/* it has, and what is in the ring does */
 	struct ring ring;
 	bool deaf;			/* its bell is not heard: it has rung too often */
 	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;			/* -1: not known here */
 	uint64_t since_ns;		/* monotonic, when it connected */
-	/* the channel that it wants has not been tried yet; NULL: none */
+	/* the channel that it waits for; NULL: none */
 	struct channel *wants;
 	uint32_t wants_way;		/* enum ekr_way */
 	/* EKR_SYNC that is to be answered */

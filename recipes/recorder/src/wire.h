@@ -54,7 +54,7 @@ struct ekr_opened {
 
 struct ekr_refused {
 	uint32_t type;			/* EKR_REFUSED */
-	int32_t error;			/* errno: ENOENT no such channel, EBUSY has a writer, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
+	int32_t error;			/* errno: ENOENT no such channel, EBUSY has a writer, EAGAIN not yet, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
 	char why[240];			/* one sentence, names the channel (and the writer's process) */
 };
 

@@ -570,10 +570,10 @@ def test_an_orderly_stop_needs_no_room(board: Board, ext4: Mount) -> None:
         board.start()
         wait_for(lambda: board.stats("arm")["segments"] == 5)
         for size in (65536, 512):
-            with (board.directory / f"others-{n}-{size}").open("wb", buffering=0) as f:
-                with contextlib.suppress(OSError):
-                    while True:
-                        f.write(bytes(size))
+            others = board.directory / f"others-{n}-{size}"
+            with others.open("wb", buffering=0) as f, contextlib.suppress(OSError):
+                while True:
+                    f.write(bytes(size))
         board.write("arm", b"%d\n" % n)
         board.stop()
         assert (board.directory / "arm" / "stopped").exists()
@@ -721,10 +721,10 @@ def fill_ring(writer: RawWriter) -> int:
     return writer.slots
 
 
-def fill_socket(writer: RawWriter) -> int:
+def fill_socket(writer: RawWriter, patience: float = 2) -> int:
     """Until the recorder has not read for so long that it has no room."""
     n = 0
-    while select.select([], [writer.socket], [], 2)[1]:
+    while select.select([], [writer.socket], [], patience)[1]:
         writer.submit(b"x" * 1000)
         n += 1
     return n
@@ -749,19 +749,39 @@ def test_what_a_writer_has_left_waits_for_room_too(board: Board, ext4: Mount, wa
             left = fill_ring(writer) if way == 2 else fill_socket(writer)
             assert left * 1032 > 192 << 10
             wait_for(lambda: board.stats("arm")["backlog"] > 150_000)
-        # it has gone, and the channel is its own until all is taken
-        refused = RawWriter(board.socket, "arm").refused
-        assert refused
-        assert refused[0] == errno.EBUSY
+        # it has gone, and the channel is its own until all is taken: who comes next waits, as for one that opens
+        waiting = subprocess.Popen(
+            [RECORDER, "write", "--socket", str(board.socket), "arm"], stdin=subprocess.PIPE
+        )
         # nor is the connection that was closed looked at all the time
         before = cpu_ticks(board.process)
         time.sleep(1)
         assert cpu_ticks(board.process) - before <= 10
-    with wait_for(lambda: opened(board, "arm")) as again:
-        assert again.sequence == left
+        assert board.stats("arm")["writer"] == os.getpid()
+    waiting.communicate(b"next\n", 10)
+    assert waiting.returncode == 0
     board.stop()
-    assert len(board.payloads("arm")) == left
+    assert len(board.payloads("arm")) == left + 1
+    assert board.payloads("arm")[left] == b"next"
     assert board.gaps("arm") == []
+
+
+@pytest.mark.parametrize("way", [1, 2])
+def test_who_waits_too_long_for_what_another_has_left_is_told(board: Board, ext4: Mount, way: int) -> None:
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", buffer="192KiB", writeout="64KiB", retain="4MiB")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    # a medium that hangs for 10 s is a reason of its own
+    with board.writer("arm", way=way) as writer, frozen(at):
+        fill_ring(writer) if way == 2 else fill_socket(writer, 0.3)
+        second = RawWriter(board.socket, "arm").refused
+        assert second == (errno.EBUSY, f"channel arm: process {os.getpid()} is its writer")
+        writer.close()
+        refused = RawWriter(board.socket, "arm").refused
+        said = f"channel arm: the medium has not yet taken what process {os.getpid()} has left"
+        assert refused == (errno.EAGAIN, said)
 
 
 @pytest.mark.parametrize("way", [1, 2])
