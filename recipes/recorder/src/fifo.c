@@ -163,9 +163,21 @@ static int open_fifo(const struct fifo *f)
 	return fd;
 }
 
+bool fifo_amiss(struct channel *c, struct error *why)
+{
+	int code = atomic_load(&c->no_fifo);
+
+	if (code)
+		set_error(why, code, "opening the FIFO %s: %s; trying again each 10 s",
+			  c->config.fifo,
+			  code == EEXIST ? "there is something else" : strerror(code));
+	return code;
+}
+
 void fifo_turn(struct fifo *f, uint64_t now)
 {
-	int fd;
+	struct error why;
+	int fd, before;
 
 	if (!f->partial || f->fd >= 0 || now < f->retry_ns || !atomic_load(&f->channel->open))
 		return;
@@ -176,11 +188,9 @@ void fifo_turn(struct fifo *f, uint64_t now)
 	}
 	f->fd = fd < 0 ? -1 : fd;
 	f->retry_ns = now + RETRY;
-	if (fd < 0 && f->said != fd)
-		log_error("channel %s: opening the FIFO %s: %s; trying again each 10 s",
-			  f->channel->config.name, f->channel->config.fifo,
-			  fd == -EEXIST ? "there is something else" : strerror(-fd));
-	f->said = fd < 0 ? fd : 0;
+	before = atomic_exchange(&f->channel->no_fifo, fd < 0 ? -fd : 0);
+	if (fifo_amiss(f->channel, &why) && why.code != before)
+		log_error("channel %s: %s", f->channel->config.name, why.text);
 }
 
 /*

@@ -23,14 +23,15 @@ struct fifo {
 	size_t used;		/* of it */
 	bool skipping;		/* the rest of a line that is too long */
 	uint64_t retry_ns;	/* monotonic, open it not before */
-	int said;		/* errno that was last logged */
 	uint64_t quiet_until_ns;	/* monotonic, no word before of what its writer does wrong */
 };
 
 int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error *e);
-/* Opens it when its channel is open: on each turn of the loop. */
+/* Opens it when its channel is open: on each turn of the loop. What fails is the channel's no_fifo. */
 void fifo_turn(struct fifo *f, uint64_t now_ns);
 /* Takes what is there and closes it. */
 void fifo_end(struct fifo *f);
+/* Why a channel's FIFO is not open; false: it is, or there is none. */
+bool fifo_amiss(struct channel *c, struct error *why);
 
 #endif

@@ -306,6 +306,23 @@ def test_the_tool_does_not_wait_for_ever_where_nobody_listens(
     assert b"connecting to the recorder at" in writer.stderr.read()
 
 
+def test_a_fifo_that_cannot_be_opened_is_shown(board: Board) -> None:
+    """Nothing can be recorded in its channel: nobody else may write to it."""
+    fifo = board.top / "later" / "fifo"
+    board.channel("arm", fifo=str(fifo))
+    board.channel("leg", fifo="/dev/null")
+    board.start()
+    arm = board.wait_state("arm", "failed")
+    assert arm["reason"] == f"opening the FIFO {fifo}: No such file or directory; trying again each 10 s"
+    leg = board.wait_state("leg", "failed")
+    assert leg["reason"] == "opening the FIFO /dev/null: there is something else; trying again each 10 s"
+    fifo.parent.mkdir()
+    assert board.wait_state("arm", "recording")["reason"] == ""
+    fifo.write_text("x\n")
+    board.stop()
+    assert board.payloads("arm") == [b"x"]
+
+
 def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
