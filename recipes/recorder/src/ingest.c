@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -55,6 +56,21 @@ void ingest_wake(struct ingest *in, struct channel *c)
 	c->intake.wake = false;
 }
 
+/* there is one too many: who has said nothing for the longest time goes, or @newest, which is the first in the list */
+static void make_room(struct session *newest)
+{
+	struct session *goes = newest;
+	char why[160];
+
+	for (struct session *s = newest->next; s; s = s->next)
+		if (session_undecided(s))
+			goes = s;
+	snprintf(why, sizeof(why), "the recorder has all the %u connections that it takes%s",
+		 SESSIONS_MAX,
+		 goes == newest ? "" : "; this one had opened no channel for the longest time");
+	session_refuse(goes, why);
+}
+
 static void on_listener(struct handler *h, uint32_t events)
 {
 	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_listener));
@@ -70,17 +86,13 @@ static void on_listener(struct handler *h, uint32_t events)
 		}
 		return;
 	}
-	/* a session that is one too many is told when it says what it wants */
-	if (in->session_count >= SESSIONS_MAX + SESSIONS_REFUSED) {
-		close(fd);
-		return;
-	}
 	s = session_open(in, fd);
 	if (!s)
 		return;
 	s->next = in->sessions;
 	in->sessions = s;
-	in->session_count++;
+	if (++in->session_count > SESSIONS_MAX)
+		make_room(s);
 }
 
 static void on_done(struct handler *h, uint32_t events)

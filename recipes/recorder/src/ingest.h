@@ -17,8 +17,7 @@
 #include "error.h"
 #include "storage.h"
 
-#define SESSIONS_MAX	 128u
-#define SESSIONS_REFUSED 16u /* that may be connected beyond, to be told so */
+#define SESSIONS_MAX 128u /* connections; README.md says so */
 
 /* What epoll tells about: embedded in what it belongs to. */
 struct handler {

@@ -301,6 +301,20 @@ static int open_ring(struct session *s, const struct channel *c, struct error *e
 	return 0;
 }
 
+bool session_undecided(const struct session *s)
+{
+	char byte;
+
+	return s->socket >= 0 && !s->channel && !s->wants &&
+	       recv(s->socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0;
+}
+
+void session_refuse(struct session *s, const char *why)
+{
+	send_refusal(s, EBUSY, "%s", why);
+	hang_up(s);
+}
+
 /* it gets the channel that it wants, or is told why not; where that may end soon it waits */
 static void answer_open(struct session *s, uint64_t now)
 {
@@ -313,12 +327,6 @@ static void answer_open(struct session *s, uint64_t now)
 	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
 		return;
 	s->wants = NULL;
-	if (!code && s->ingest->session_count > SESSIONS_MAX) {
-		code = EBUSY;
-		snprintf(why, sizeof(why),
-			 "channel %s: the recorder has all the connections that it takes",
-			 c->config.name);
-	}
 	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
 		code = e.code;
 		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);

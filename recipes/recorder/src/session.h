@@ -44,6 +44,10 @@ struct session {
 
 /* Takes over a connected socket. NULL: no memory; then it is closed. */
 struct session *session_open(struct ingest *in, int socket);
+/* It has not said what it wants, nor is that about to be heard. */
+bool session_undecided(const struct session *s);
+/* There are too many connections. */
+void session_refuse(struct session *s, const char *why);
 /* Looks into the ring, answers an open or a sync, reads its socket again: on each turn of the loop. */
 void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */

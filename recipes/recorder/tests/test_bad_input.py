@@ -20,7 +20,19 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from board import FAILED, OVERRUN, RECORDER, RESTART, SYNC, WRITER, Board, RawWriter, complete, wait_for
+from board import (
+    FAILED,
+    OVERRUN,
+    RECORDER,
+    REFUSED,
+    RESTART,
+    SYNC,
+    WRITER,
+    Board,
+    RawWriter,
+    complete,
+    wait_for,
+)
 
 Mount = Callable[[Path, int], None]
 
@@ -261,18 +273,44 @@ def test_a_client_that_stops_reading(pair: Board) -> None:
         wait_for(lambda: pair.stats("arm")["durable"] == 1)
 
 
-def test_a_client_that_says_nothing(pair: Board) -> None:
-    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(128)]
-    for s in silent:
-        s.connect(str(pair.socket))
-    # one place is leg's
-    refused = RawWriter(pair.socket, "arm").refused
-    assert refused == (errno.EBUSY, "channel arm: the recorder has all the connections that it takes")
-    for s in silent:
-        s.close()
-    wait_for(lambda: opened(pair, "arm")).close()
-    wait_for(lambda: pair.stats("arm")["writer"] == 0)
-    pair.write("arm", b"x\n")
+def test_clients_that_say_nothing_give_way(pair: Board) -> None:
+    """Who has opened a channel keeps it; the others go when there are too many, first who waits longest."""
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(400)
+        ]
+        for s in silent:
+            s.connect(str(pair.socket))
+        began = time.monotonic()
+        pair.write("arm", b"x\n")
+        assert time.monotonic() - began < 5
+        answer = silent[0].recv(4096)
+        assert struct.unpack_from("<2I", answer) == (REFUSED, errno.EBUSY)
+        assert answer[8:].split(b"\0")[0] == (
+            b"the recorder has all the 128 connections that it takes; this one had opened no channel for the longest time"
+        )
+        assert silent[0].recv(4096) == b""
+        # no more than have to
+        assert not select.select(silent[300:], [], [], 0)[0]
+    assert pair.payloads("arm") == [b"x"]
+
+
+def test_a_connection_too_many_is_told_so(board: Board, ext4: Mount) -> None:
+    """None of them can give way: each has said what it wants, and waits for it."""
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", retain="4MiB")
+    with contextlib.ExitStack() as stack, frozen(at):
+        board.start(ready=False)
+        wanting = [
+            stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(128)
+        ]
+        for s in wanting:
+            s.connect(str(board.socket))
+            s.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused == (errno.EBUSY, "the recorder has all the 128 connections that it takes")
+        assert not select.select(wanting, [], [], 0)[0]
 
 
 @contextlib.contextmanager
