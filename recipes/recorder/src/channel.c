@@ -49,7 +49,7 @@ void channel_mark_stopped(struct channel *c)
 		.next_sequence = c->intake.next_sequence,
 	};
 	/* nothing was written since the start: the recording ends where that found its end */
-	if (s->current >= s->count)
+	if (s->current >= s->count && !s->counts.batches)
 		m = c->found;
 	if (marker_write(c->directory, &m, &e))
 		log_warning("channel %s: %s; the next start will tell a gap", c->config.name,

@@ -28,6 +28,9 @@
 
 #define ZEROS ((size_t)1 << 20)
 #define RETRY (10 * NSEC_PER_SEC)
+/* for a batch that is being written to a segment that is not there any more */
+#define DROP_PAUSE (10 * NSEC_PER_MSEC)
+#define DROP_TRIES 20
 /* for a piece of a segment that is being made, and for marks, on a medium that is busy; systemd waits 10 s */
 #define END_TIME (4 * NSEC_PER_SEC)
 
@@ -668,6 +671,74 @@ static void make_segments(struct keeper *k)
 			  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
 }
 
+/* to that which has its name now: somebody has removed the one that it was */
+static void return_to_directory(struct keeper *k)
+{
+	struct channel *c = k->channel;
+	struct stat st;
+	struct error e;
+	int fd;
+
+	if (fstat(c->directory, &st) || st.st_nlink)
+		return;
+	fd = open_directory(k->prepare->config, c->config.name, &e);
+	if (fd < 0) {
+		store_fail(&c->store, &e);
+		return;
+	}
+	close(c->directory);
+	c->directory = fd;
+	marker_make(c->directory, &e);
+}
+
+/* what cannot be looked at is as it was */
+static bool is_whole(const struct channel *c, const struct segment *s)
+{
+	struct stat st;
+
+	return fstat(s->fd, &st) || (st.st_nlink && (uint64_t)st.st_size == c->config.segment);
+}
+
+static bool drop(struct channel *c, const struct segment *s)
+{
+	const struct timespec pause = timespec_of(DROP_PAUSE);
+
+	for (int i = 0; i < DROP_TRIES; i++) {
+		if (store_drop(&c->store, s->index)) {
+			close(s->fd);
+			atomic_fetch_sub(&c->made, 1);
+			return true;
+		}
+		nanosleep(&pause, NULL);
+	}
+	/* it is written without an end: the next time */
+	return false;
+}
+
+/* segments whose files somebody has removed or cut short: what is written there nobody will read */
+static void drop_damaged(struct keeper *k)
+{
+	struct channel *c = k->channel;
+	unsigned int i = 0, count = 0;
+	struct segment s;
+	struct error e;
+
+	while (store_segment(&c->store, i, &s)) {
+		if (is_whole(c, &s) || !drop(c, &s))
+			i++;
+		else
+			count++;
+	}
+	if (!count)
+		return;
+	set_error(&e, ENOENT,
+		  "%u segments were removed or cut short, with what they held; they are made anew",
+		  count);
+	log_error("channel %s: %s", c->config.name, e.text);
+	store_fail(&c->store, &e);
+	return_to_directory(k);
+}
+
 static void pause_until(struct prepare *p, uint64_t until)
 {
 	const struct timespec ts = timespec_of(until);
@@ -709,6 +780,7 @@ static void *run(void *arg)
 		if (!atomic_load(&k->channel->open))
 			try_to_open(k);
 		if (atomic_load(&k->channel->open)) {
+			drop_damaged(k);
 			make_segments(k);
 			expire(k->channel);
 		}

@@ -2,7 +2,8 @@
 /*
  * A thread for each channel. It does all that the channel's medium may hold up,
  * but for the records: opens the directory and finds what is in it, makes the
- * segments that are missing, at idle I/O priority but for the first two, forgets
+ * segments that are missing, at idle I/O priority but for the first two, looks
+ * each 10 s whether their files are still what they were, forgets
  * what is older than is retained by time, and in the end leaves the mark of an
  * orderly stop. So a medium that hangs holds up its own channels only. What fails
  * is tried again each 10 s.

@@ -131,6 +131,16 @@ static bool is_expired(const struct store *s, unsigned int i, uint64_t now, int6
 	       (uint64_t)(now_realtime - next->opened_realtime_ns) > s->config->retain_ns;
 }
 
+/* the last one gets its place */
+static void take_out(struct store *s, unsigned int i)
+{
+	s->segments[i] = s->segments[--s->count];
+	if (s->current == s->count)
+		s->current = i;
+	else if (s->current > s->count)
+		s->current = s->count;
+}
+
 bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct segment *gone)
 {
 	bool found = false;
@@ -141,11 +151,7 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 		if (!is_expired(s, i, now, now_realtime))
 			continue;
 		*gone = s->segments[i];
-		s->segments[i] = s->segments[--s->count];
-		if (s->current == s->count)
-			s->current = i;
-		else if (s->current > s->count)
-			s->current = s->count;
+		take_out(s, i);
 		found = true;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -168,6 +174,53 @@ static void move_all(struct chunk **from, struct chunk ***from_end, struct chunk
 	*to_end = *from_end;
 	*from = NULL;
 	*from_end = from;
+}
+
+/* in their order: ahead of what already waits to be written again */
+static void write_again(struct store *s)
+{
+	move_all(&s->again, &s->again_end, &s->unflushed_end);
+	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
+}
+
+bool store_segment(struct store *s, unsigned int i, struct segment *segment)
+{
+	bool there;
+
+	pthread_mutex_lock(&s->lock);
+	there = i < s->count;
+	if (there)
+		*segment = s->segments[i];
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
+bool store_drop(struct store *s, uint32_t index)
+{
+	bool dropped = false;
+	unsigned int i = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (i < s->count && s->segments[i].index != index)
+		i++;
+	if (i == s->count)
+		goto out;
+	if (i == s->current) {
+		/* full: what comes next begins another one */
+		s->offset = s->config->segment;
+		if (s->busy)
+			goto out;
+		write_again(s);
+		s->current = s->count;
+		s->offset = 0;
+	}
+	take_out(s, i);
+	if (s->count < 2 && s->state == STORE_RECORDING)
+		s->state = STORE_PREPARING;
+	dropped = true;
+out:
+	pthread_mutex_unlock(&s->lock);
+	return dropped;
 }
 
 static struct chunk *pop(struct chunk **list, struct chunk ***end)
@@ -435,9 +488,7 @@ static void failed(struct store *s, uint64_t now, int code)
 	/* what was written and not flushed may be lost too: the flush has told so only once */
 	if (s->writing)
 		push(&s->unflushed_end, s->writing);
-	/* in their order: ahead of what already waits to be written again */
-	move_all(&s->again, &s->again_end, &s->unflushed_end);
-	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
+	write_again(s);
 	set_errno(&s->reason, code, "writing segment %08u.seg",
 		  s->current < s->count ? s->segments[s->current].index : 0);
 	if (s->failures < UINT32_MAX)

@@ -119,6 +119,14 @@ void store_fail(struct store *s, const struct error *why);
  */
 bool store_expire(struct store *s, uint64_t now_ns, int64_t now_realtime_ns, struct segment *gone);
 
+/* The one at place @i; false: there is none any more. */
+bool store_segment(struct store *s, unsigned int i, struct segment *segment);
+/*
+ * Uses a segment no more: its file is not what it was; the caller owns its fd then.
+ * False: not yet, it is being written; nothing more will be.
+ */
+bool store_drop(struct store *s, uint32_t index);
+
 /* What is to be done now; false: nothing. Then store_done() must follow when it is. */
 bool store_next(struct store *s, uint64_t now_ns, struct store_write *w);
 /* @result: 0 or -errno of what failed first. True: durable_to may have changed. */

@@ -481,6 +481,53 @@ def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:
     assert board.payloads("leg") == [b"x"]
 
 
+def test_segments_that_go_under_a_running_recorder_are_made_anew(board: Board) -> None:
+    directories = {
+        name: board.directory / name for name in ("removed", "with-directory", "cut-short", "idle")
+    }
+    for name in directories:
+        board.channel(name)
+    board.start()
+    wait_for(lambda: all(board.stats(name)["segments"] == 5 for name in directories))
+    with contextlib.ExitStack() as stack:
+        writers = {name: stack.enter_context(board.writer(name)) for name in directories if name != "idle"}
+        for writer in writers.values():
+            writer.submit(b"before")
+            assert writer.sync() == 0
+        for name, directory in directories.items():
+            for seg in directory.glob("*.seg"):
+                if name == "cut-short":
+                    os.truncate(seg, 20000)
+                else:
+                    seg.unlink()
+        (directories["with-directory"] / "started").unlink()
+        directories["with-directory"].rmdir()
+        wait_for(lambda: board.log.read_text().count("5 segments were removed or cut short") == 4, 12)
+        for writer in writers.values():
+            writer.submit(b"after")
+            assert writer.sync() == 0
+
+        # as long as they are missing it has the reason
+        def whole() -> bool:
+            stats = [board.stats(name) for name in directories]
+            return all((s["segments"], s["state"], s["reason"]) == (5, "recording", "") for s in stats)
+
+        time.sleep(1.1)
+        wait_for(whole)
+    board.stop()
+    for name, directory in directories.items():
+        assert len([seg for seg in directory.glob("*.seg") if seg.stat().st_size == 256 << 10]) == 5
+        assert board.payloads(name) == (
+            [] if name == "idle" else [b"before", b"after"] if name == "cut-short" else [b"after"]
+        )
+    board.start()
+    for name in directories:
+        with board.writer(name) as writer:
+            assert writer.sequence == (0 if name == "idle" else 2)
+    board.stop()
+    assert all(board.gaps(name) == [] for name in directories)
+
+
 def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
     board.configure(priority="high")
     out = subprocess.run(

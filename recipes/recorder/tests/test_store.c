@@ -440,6 +440,83 @@ static void segments_that_were_never_used_are_used_in_the_order_of_their_index(v
 	}
 }
 
+static void a_segment_that_is_gone_is_used_no_more(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct segment segment;
+	struct store_write w;
+	struct seen seen;
+	uint32_t gone;
+
+	(void)state;
+	atomic_store(&rec.store.wanted_to, UINT64_MAX);
+	submit(now, 10);
+	assert_int_equal(write_out(now), 0);
+	gone = rec.store.segments[rec.store.current].index;
+	assert_true(store_segment(&rec.store, rec.store.current, &segment));
+	assert_int_equal(segment.index, gone);
+	assert_false(store_segment(&rec.store, MEDIUM_SEGMENTS, &segment));
+	/* not while it is written, but no later batch goes there */
+	submit(now, 10);
+	assert_true(store_next(&rec.store, now, &w));
+	assert_int_equal(w.fd, (int)gone);
+	assert_false(store_drop(&rec.store, gone));
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	submit(now, 10);
+	assert_true(store_next(&rec.store, now, &w));
+	assert_int_not_equal(w.fd, (int)gone);
+	assert_non_null(w.head);
+	assert_true(store_drop(&rec.store, gone));
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	assert_int_equal(rec.store.count, MEDIUM_SEGMENTS - 1);
+	assert_int_equal(rec.store.durable_to, 3);
+	/* the one in use, while nothing is written */
+	gone = rec.store.segments[rec.store.current].index;
+	assert_true(store_drop(&rec.store, gone));
+	for (int i = 0; i < 3; i++) {
+		submit(now, 10);
+		assert_int_equal(write_out(now), 0);
+		assert_int_not_equal(rec.store.segments[rec.store.current].index, gone);
+	}
+	assert_int_equal(rec.store.counts.errors, 0);
+	see_all(&seen);
+	assert_int_equal(seen.count, 6);
+	assert_complete(&seen);
+	/* down to one: it does not record until there are two again */
+	while (rec.store.count > 1)
+		assert_true(store_drop(&rec.store, rec.store.segments[0].index));
+	assert_int_equal(rec.store.state, STORE_PREPARING);
+	submit(now, 10);
+	assert_int_equal(write_out(now), 1);
+	segment = (struct segment){ .index = 5, .fd = 5 };
+	assert_int_equal(store_add(&rec.store, &segment), 0);
+	assert_int_equal(write_out(now), 0);
+	assert_int_equal(rec.store.durable_to, 7);
+}
+
+/* what was written there and not flushed is written again */
+static void a_cached_segment_that_is_gone_costs_what_was_flushed_only(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct store_write w;
+
+	(void)state;
+	config.cached = true;
+	for (int i = 0; i < 13; i++)
+		submit(now, 600);
+	assert_true(store_next(&rec.store, now, &w));
+	assert_false(w.flush);
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	assert_true(store_drop(&rec.store, (uint32_t)w.fd));
+	now = rec.intake.last_ns + WINDOW / 2;
+	while (store_next(&rec.store, now, &w))
+		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	assert_int_equal(rec.store.durable_to, 13);
+	assert_int_equal(rec.store.counts.durable, 13);
+	assert_int_equal(rec.store.counts.batches, 3);
+	assert_true(store_idle(&rec.store));
+}
+
 /* of which a minute is to be kept */
 static void use_some_segments(uint64_t now)
 {
@@ -590,6 +667,8 @@ int main(void)
 		TEST(cached_flushes_once_a_window),
 		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
 		TEST(segments_that_were_never_used_are_used_in_the_order_of_their_index),
+		TEST(a_segment_that_is_gone_is_used_no_more),
+		TEST(a_cached_segment_that_is_gone_costs_what_was_flushed_only),
 		TEST(what_is_too_old_is_forgotten),
 		TEST(what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time),
 		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
