@@ -10,6 +10,7 @@
 #ifndef EKR_CHANNEL_H
 #define EKR_CHANNEL_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +25,7 @@
 
 struct channel {
 	struct channel_config config;	/* until open its thread may change segment and segments (store.lock) */
+	char file[NAME_MAX + 1];	/* its file, without .conf: what it is called where its name is none */
 	struct error broken;		/* why the configuration is none; code 0: it is fine */
 	struct buffer buffer;
 	struct store store;

@@ -143,7 +143,7 @@ static void tell_status(struct recorder *r)
 
 		recording += !strcmp(state, "recording");
 		if (reason.code && !*amiss)
-			snprintf(amiss, sizeof(amiss), "; %s: %.120s", r->channels[i].config.name,
+			snprintf(amiss, sizeof(amiss), "; %.40s: %.120s", r->channels[i].file,
 				 reason.text);
 	}
 	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, r->count, amiss);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -105,10 +106,10 @@ static void take_fixed(struct fifo *f, const unsigned char *from, size_t left)
 	}
 }
 
-/* all who had it open for writing have closed it */
-static void take_end(struct fifo *f)
+/* @closed: all who had it open for writing have closed it, else the end of a record may still come */
+static void take_end(struct fifo *f, bool closed)
 {
-	if (f->used && f->channel->config.fifo_lines) {
+	if (f->used && f->channel->config.fifo_lines && closed) {
 		take_record(f);
 	} else if (f->used) {
 		if (may_say(f))
@@ -217,10 +218,17 @@ static void on_fifo(struct handler *h, uint32_t events)
 	for (int i = 0; i < FAIR && ret > 0; i++)
 		ret = read_some(f, SIZE_MAX);
 	if (!ret) {
-		take_end(f);
+		take_end(f, true);
 		reopen(f);
 	}
 	ingest_wake(f->ingest, f->channel);
+}
+
+static bool is_closed(const struct fifo *f)
+{
+	struct pollfd writers = { .fd = f->fd, .events = POLLIN };
+
+	return poll(&writers, 1, 0) > 0 && writers.revents == POLLHUP;
 }
 
 void fifo_end(struct fifo *f)
@@ -237,7 +245,7 @@ void fifo_end(struct fifo *f)
 				break;
 			left -= (int)n;
 		}
-		take_end(f);
+		take_end(f, is_closed(f));
 		ingest_wake(f->ingest, f->channel);
 		ingest_unwatch(f->ingest, f->fd);
 		close(f->fd);

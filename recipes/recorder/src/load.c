@@ -38,11 +38,7 @@ static void load_channel(const char *dir, const char *file, struct channel *chan
 	if (!config_file(path, dir, file, &c->broken))
 		config_channel(path, &c->config, &c->broken);
 	check_fifo(channels, count);
-	/* the name of the file, where that is none */
-	if (!*c->config.name)
-		snprintf(c->config.name, sizeof(c->config.name), "%.*s",
-			 (int)(strlen(file) - 5 < EKR_NAME_MAX ? strlen(file) - 5 : EKR_NAME_MAX),
-			 file);
+	snprintf(c->file, sizeof(c->file), "%.*s", (int)strlen(file) - 5, file);
 	if (c->broken.code)
 		log_error("%s; the channel is left out", c->broken.text);
 }

@@ -128,7 +128,7 @@ void stats_print(FILE *to, struct channel *channels, unsigned int count)
 		VERSION, (int)getpid(), monotonic_ns());
 	for (unsigned int i = 0; i < count; i++) {
 		fputs(i ? ",\n" : "\n", to);
-		print_text(to, channels[i].config.name);
+		print_text(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);
 	}

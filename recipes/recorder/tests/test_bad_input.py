@@ -420,6 +420,22 @@ def test_a_name_that_is_no_text_leaves_the_statistics_as_they_are(board: Board) 
     board.stop()
 
 
+def test_a_name_that_is_too_long_is_not_taken_for_that_of_another(board: Board) -> None:
+    good, bad = "a" * 32, "a" * 32 + "-x"
+    # ahead of the good one in the order of names, too
+    for name in (good, bad, "a" * 33):
+        board.channel(name)
+    board.start()
+    board.wait_state(good, "recording")
+    text = (board.top / "stats.json").read_text()
+    assert re.findall('"(a+[^"]*)":', text) == sorted([good, bad, "a" * 33], key=lambda name: f"{name}.conf")
+    for name in (bad, "a" * 33):
+        assert "not NAME.conf" in board.wait_state(name, "failed")["reason"]
+    board.write(good, b"x\n")
+    board.stop()
+    assert board.payloads(good) == [b"x"]
+
+
 def test_more_connections_than_descriptors(board: Board) -> None:
     """It does not turn round and round over one that it cannot take; those that it has go on."""
     board.channel("arm")

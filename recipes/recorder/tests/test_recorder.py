@@ -323,6 +323,31 @@ def test_a_fifo_that_cannot_be_opened_is_shown(board: Board) -> None:
     assert board.payloads("arm") == [b"x"]
 
 
+def test_a_line_that_a_stop_tears_is_lost_and_told(board: Board) -> None:
+    """Its writer is still there, and the rest of it comes with the next start: a record of its own."""
+    fifo = board.top / "fifo"
+    board.channel("arm", fifo=str(fifo))
+    board.start()
+    wait_for(fifo.is_fifo)
+    writer = os.open(fifo, os.O_RDWR)
+    try:
+        os.write(writer, b"whole\nHALF-")
+        wait_for(lambda: board.stats("arm")["records"] == 1)
+        board.stop()
+        assert board.stats("arm")["lost"]["writer"] == 1
+        os.write(writer, b"rest\n")
+        board.start()
+        wait_for(lambda: board.stats("arm")["durable"] == 1)
+    finally:
+        os.close(writer)
+    # but a last line without an end is one where all have closed it
+    fifo.write_text("no end")
+    board.stop()
+    assert board.payloads("arm") == [b"whole", b"rest", b"no end"]
+    assert board.gaps("arm") == [(4, 1)]
+    complete(board.records("arm"))
+
+
 def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
