@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,8 @@
 #define INTERVAL_LEAST NSEC_PER_MSEC
 /* a ring holds what comes in this time: a recorder that is late by less loses nothing */
 #define RING_TIME (400 * NSEC_PER_MSEC)
+/* a record that finds no place costs its writer a system call: they do not come faster than that, ns */
+#define LOSS_TIME 100
 /* words of writers that break the protocol, in: */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
@@ -152,12 +155,21 @@ static void drop_broken(struct session *s, const char *why)
 	hang_up(s);
 }
 
-/* of a ring that is empty: the last ones that found no place are followed by none that would tell */
-static void expect_all(struct session *s)
+/*
+ * Of a ring that is empty: the last ones that found no place are followed by none that
+ * would tell. -EPROTO: more than can have been given since the last one that did.
+ */
+static int expect_all(struct session *s)
 {
-	intake_expect(&s->channel->intake,
-		      s->first + s->ring.tail +
-			      atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed));
+	struct intake *in = &s->channel->intake;
+	uint64_t next = s->first + s->ring.tail +
+			atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed);
+
+	if (next > in->next_sequence &&
+	    next - in->next_sequence > (monotonic_ns() - in->last_ns) / LOSS_TIME)
+		return -EPROTO;
+	intake_expect(in, next);
+	return 0;
 }
 
 void session_end(struct session *s, uint32_t code)
@@ -167,11 +179,10 @@ void session_end(struct session *s, uint32_t code)
 	if (s->by_ring) {
 		/* first shut, then emptied: nothing slips in between unseen, but what is being written */
 		ring_shut(&s->ring, code);
-		if (take_ring(s, true) == -EPROTO) {
+		if (take_ring(s, true) == -EPROTO || expect_all(s) == -EPROTO) {
 			drop_broken(s, "left a ring that cannot be");
 			return;
 		}
-		expect_all(s);
 		intake_tell(&s->channel->intake);
 		ingest_wake(s->ingest, s->channel);
 	}
@@ -444,6 +455,14 @@ static bool has_room(struct session *s)
 	return !s->channel || s->by_ring || intake_has_room(&s->channel->intake);
 }
 
+/* else it was a message without anything: both are told alike */
+static bool has_ended(int fd)
+{
+	struct pollfd end = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&end, 1, 0) != 0;
+}
+
 /* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be more */
 static int receive(struct session *s)
 {
@@ -455,7 +474,7 @@ static int receive(struct session *s)
 	/* a reset is of what we sent and it did not read: what it sent before is still here */
 	if (n < 0)
 		return errno == EINTR || errno == ECONNRESET ? 1 : errno == EAGAIN ? -EAGAIN : 0;
-	if (!n)
+	if (!n && has_ended(s->socket))
 		return 0;
 	if (head.msg_flags & MSG_TRUNC)
 		drop_broken(s, "sent a record larger than declared");
@@ -543,7 +562,8 @@ bool session_drain(struct session *s, bool drop)
 	}
 	if (!ring_empty(&s->ring))
 		return false;
-	expect_all(s);
+	if (expect_all(s) == -EPROTO)
+		drop_broken(s, "left a ring that cannot be");
 	return true;
 }
 

@@ -94,6 +94,26 @@ def test_a_record_without_a_head(pair: Board) -> None:
     sent_and_refused(pair, "without a head", lambda w: w.socket.send(struct.pack("<I", 4)))
 
 
+def test_a_message_without_anything(pair: Board) -> None:
+    """It looks like the end of a connection."""
+    sent_and_refused(pair, "a message that is none", lambda w: w.socket.send(b""))
+
+
+def test_a_ring_that_has_lost_more_than_can_be(pair: Board) -> None:
+    with pair.writer("arm", way=2) as writer:
+        put(writer, 0, b"good")
+        os.write(writer.bell, struct.pack("<Q", 1))
+        wait_for(lambda: struct.unpack_from("<Q", writer.ring, 128)[0] == 1)
+        # in less than the time that as many attempts take
+        writer.ring[72:80] = struct.pack("<Q", 2**32 - 10)
+    with wait_for(lambda: opened(pair, "arm")) as writer:
+        assert writer.sequence == 2
+    wait_for(lambda: pair.stats("arm")["lost"]["writer"] == 1)
+    assert pair.stats("arm")["lost"]["overrun"] == 0
+    wait_for(lambda: pair.gaps("arm") == [(WRITER, 0)])
+    assert pair.payloads("arm") == [b"good"]
+
+
 def test_who_comes_again_and_again_with_what_cannot_be_does_not_fill_the_journal(pair: Board) -> None:
     for _ in range(200):
         refused = RawWriter(pair.socket, "arm", version=2).refused
