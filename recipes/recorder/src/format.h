@@ -54,7 +54,7 @@ struct ekr_segment_head {
 	uint32_t crc;			/* of the whole block */
 	uint8_t channel_id[16];		/* random, the same in all segments of a channel */
 	char name[EKR_NAME_MAX + 8];	/* of the channel, padded with zeros */
-	uint64_t generation;		/* of this use, from 1, one more than that of any other segment; 0: never used */
+	uint64_t generation;		/* of this use, from 1, greater than that of any other segment; 0: never used */
 	uint64_t first_sequence;	/* of the first record that was written in this use */
 	uint64_t size;			/* bytes of the file, a multiple of EKR_BLOCK */
 	uint32_t index;			/* the number in the file's name */

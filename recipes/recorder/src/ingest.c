@@ -56,7 +56,7 @@ void ingest_wake(struct ingest *in, struct channel *c)
 	c->intake.wake = false;
 }
 
-/* there is one too many: who has said nothing for the longest time goes, or @newest, which is the first in the list */
+/* one too many: who has said nothing for the longest time goes, or @newest, first in the list */
 static void make_room(struct session *newest)
 {
 	struct session *goes = newest;

@@ -359,7 +359,7 @@ static bool same_terms(const struct ekr_segment_head *head, const struct channel
 	       !(head->flags & EKR_SEGMENT_CACHED) == !config->cached;
 }
 
-/* what is damaged may have been newer than all that was found: the mark of a stop knows; one that is noise does not */
+/* what is damaged may have been newer than all that was found: a mark, unless it is noise, knows */
 static void after_mark(const struct marker *m, bool in_order, uint64_t *generation, uint64_t *next)
 {
 	if (m->generation > *generation && m->generation - *generation <= UINT32_MAX)
