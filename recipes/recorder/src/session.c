@@ -576,8 +576,9 @@ void session_part(struct session *s)
 		return;
 	if (c) {
 		now = losses(c);
+		/* nor was anything lost since it was told; what found no room it knows itself */
 		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
-		    now.failed == s->at_stop.failed)
+		    now.failed == s->before.failed)
 			send_refusal(
 				s, ESHUTDOWN,
 				"channel %s: the recorder was stopped, with all that was submitted",

@@ -1160,8 +1160,12 @@ def test_a_medium_that_became_read_only(board: Board, ext4: Mount) -> None:
     assert FAILED not in [reason for reason, _ in board.gaps("leg")]
 
 
-def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount) -> None:
-    """Writes into blocks that the file system has, but the medium below it has not: they fail until there is room."""
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount, asks: bool) -> None:
+    """Writes into blocks that the file system has, but the medium below it has not: they fail until there is room.
+
+    Who asks is told; who never asked is told by an orderly stop.
+    """
     pool = board.top / "pool"
     pool.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12M", "tmpfs", str(pool)], check=True)
@@ -1174,7 +1178,7 @@ def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount) -> None:
         subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", str(image)], check=True)
         subprocess.run(["mount", "-o", "loop,noatime", str(image), str(at)], check=True)
         try:
-            fails_and_recovers(board, image, pool)
+            fails_and_recovers(board, image, pool, asks)
         finally:
             board.kill()
             subprocess.run(["umount", str(at)], check=True)
@@ -1182,7 +1186,7 @@ def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount) -> None:
         subprocess.run(["umount", str(pool)], check=True)
 
 
-def fails_and_recovers(board: Board, image: Path, pool: Path) -> None:
+def fails_and_recovers(board: Board, image: Path, pool: Path, asks: bool) -> None:
     board.channel("arm", retain="2MiB")
     board.start()
     board.wait_state("arm", "recording")
@@ -1224,7 +1228,14 @@ def fails_and_recovers(board: Board, image: Path, pool: Path) -> None:
         (pool / "other").unlink()
         board.wait_state("arm", "recording")
         arm.submit(b"after")
-        assert arm.sync() == errno.EIO
+        if asks:
+            assert arm.sync() == errno.EIO
+        else:
+            wait_for(lambda: board.stats("arm")["backlog"] == 0)
+            assert board.process
+            board.process.terminate()
+            code, words = arm.last_words()
+            assert code == errno.EIO, words
     board.stop()
     records = board.records("arm")
     complete(records)
