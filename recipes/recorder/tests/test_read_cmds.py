@@ -539,9 +539,9 @@ def test_export_does_not_replace_unless_told(channel: Recording, disk: Path) -> 
 def test_export_that_is_interrupted_leaves_nothing(
     channel: Recording, disk: Path, how: signal.Signals
 ) -> None:
-    with subprocess.Popen(
-        [RECORDER, "export", channel.path, "--rate", "64KiB", "-o", disk / "out.csv"], stderr=subprocess.PIPE
-    ) as proc:
+    # whoever runs these tests may be under nohup
+    command = ["env", "--default-signal=HUP", RECORDER, "export", channel.path, "--rate", "64KiB"]
+    with subprocess.Popen([*command, "-o", disk / "out.csv"], stderr=subprocess.PIPE) as proc:
         time.sleep(1)
         proc.send_signal(how)
         _, err = proc.communicate(timeout=20)
