@@ -183,6 +183,7 @@ struct ek_perf {
 	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
 	u32 cap;		/* in force: requests of others in the device */
 	s32 bonus;		/* what was learned: cap - rule */
+	bool held;		/* others were, since the last look */
 
 	spinlock_t lock;	/* all below: see above */
 	struct list_head jobs;		/* requests that are complete and held back */

@@ -287,6 +287,7 @@ static void ek_perf_cap(struct ek_data *ek)
  * last rounds, since what one of them is late the next makes up for. Not by many
  * at once; the rest is remembered, since some are much too late and none much
  * too early: else the aim would be met by half of the rounds and not on average.
+ * Where nobody was held more room changes nothing, and to take it back would last.
  */
 static void ek_perf_adapt(struct ek_perf *perf)
 {
@@ -304,6 +305,9 @@ static void ek_perf_adapt(struct ek_perf *perf)
 		perf->searching &= off > 0;
 		perf->owed = clamp(perf->owed + off, -EK_PERF_OWED,
 				   EK_PERF_OWED);
+		if (!perf->held)
+			perf->owed = min(perf->owed, 0);
+		perf->held = false;
 		step = clamp(perf->owed / 2, -4, 4);
 		perf->owed -= 2 * step;
 		perf->bonus = clamp(perf->bonus + step, -EK_PERF_BONUS,
@@ -413,7 +417,7 @@ void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
  * regulated one late? The device may serve all that is in it before it, and does
  * not tell the order. Never full of nothing.
  */
-bool ek_perf_full(struct ek_data *ek, u32 flight)
+static bool ek_perf_too_many(struct ek_data *ek, u32 flight)
 {
 	u32 own = atomic_read(&ek->perf_in_flight);
 	struct ek_group *g;
@@ -438,6 +442,15 @@ bool ek_perf_full(struct ek_data *ek, u32 flight)
 		    (s64)(now - g->perf_due) > -after * (s64)g->perf_mean)
 			return true;
 	return false;
+}
+
+/* The same, and it is noted that the cap mattered. */
+bool ek_perf_full(struct ek_data *ek, u32 flight)
+{
+	bool full = ek_perf_too_many(ek, flight);
+
+	ek->perf.held |= full;
+	return full;
 }
 
 /* @percent of the device for @g, 0: by weight. -ENOSPC: more than there is. */
