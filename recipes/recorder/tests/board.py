@@ -90,6 +90,15 @@ def complete(records: list[Record]) -> None:
         assert r.sequence - before.sequence == ((r.gap[1] or 1) if r.gap else 1), (before.sequence, r)
 
 
+def unmount(at: Path) -> None:
+    """io_uring lets go of its files a moment after the process has ended."""
+
+    def done() -> bool:
+        return subprocess.run(["umount", str(at)], capture_output=True, check=False).returncode == 0
+
+    wait_for(done)
+
+
 class RawWriter:
     """Speaks wire.h by hand, so that it can also break it."""
 

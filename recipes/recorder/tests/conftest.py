@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from board import BUILD, Board
+from board import BUILD, Board, unmount
 
 
 @pytest.fixture
@@ -51,4 +51,4 @@ def ext4(board: Board) -> Iterator[Callable[[Path, int], None]]:
         subprocess.run(["fsfreeze", "-u", str(at)], capture_output=True, check=False)
     board.kill()
     for at in reversed(mounted):
-        subprocess.run(["umount", str(at)], check=True)
+        unmount(at)

@@ -31,6 +31,7 @@ from board import (
     Board,
     RawWriter,
     complete,
+    unmount,
     wait_for,
 )
 
@@ -1181,9 +1182,9 @@ def test_a_medium_that_fills_up_from_below(board: Board, ext4: Mount, asks: bool
             fails_and_recovers(board, image, pool, asks)
         finally:
             board.kill()
-            subprocess.run(["umount", str(at)], check=True)
+            unmount(at)
     finally:
-        subprocess.run(["umount", str(pool)], check=True)
+        unmount(pool)
 
 
 def fails_and_recovers(board: Board, image: Path, pool: Path, asks: bool) -> None:
