@@ -36,10 +36,11 @@ ifeq ($(or $(PIN),$(filter 6.12,$(KERNEL))),)
 $(error no kernel '$(KERNEL)'; there are 6.12 and, in toolroot/kernels, $(shell awk '!/^\043/ { print $$1 }' toolroot/kernels))
 endif
 BINARY := $(findstring linux-image-,$(PIN))
-SOURCE := $(C)/linux-$(KERNEL)-$(if $(PIN),$(call hash,,$(PIN)),$(call hash,toolroot/pins))
+PATCHES := $(sort $(wildcard recipes/kernel/patches/$(KERNEL)/*.patch))
+SOURCE := $(C)/linux-$(KERNEL)-$(if $(PIN),$(call hash,$(PATCHES),$(PIN)),$(call hash,toolroot/pins $(PATCHES)))
 variant = $(shell sed -n '/^$(1) /p' conf/kernel/variants)
 fragments = $(patsubst %,conf/kernel/%.cfg,$(shell sed -n 's/^$(1) [a-z0-9]*://p' conf/kernel/variants))
-kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins,$(PIN) $(variant))
+kdir = $(C)/kernel-$(1)-$(KERNEL)-$(call hash,conf/kernel/renamed $(fragments) $(addprefix recipes/kernel/,build fragment check-config) toolroot/pins $(PATCHES),$(PIN) $(variant))
 
 ENTER := $(TOP)/toolroot/enter
 TOOLROOT := $(B)/toolroot
@@ -83,6 +84,8 @@ $(SOURCE)/Makefile: | $(TOOLROOT)
 		$(ENTER) dpkg-deb -x $(SOURCE).deb/*.deb $(SOURCE).deb; tar=$(SOURCE).deb$$tar
 	fi
 	$(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf $$tar
+	# not as part of the clone that the cache may lie in: there git skips what is ignored
+	for patch in $(PATCHES); do $(ENTER) env GIT_CEILING_DIRECTORIES=$(C) git -C $(SOURCE).part apply $(TOP)/$$patch; done
 	rm -rf $(SOURCE).deb
 	rm -rf $(SOURCE); mv $(SOURCE).part $(SOURCE)
 

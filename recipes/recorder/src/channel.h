@@ -30,7 +30,7 @@ struct channel {
 	struct buffer buffer;
 	struct store store;
 	struct intake intake;		/* the ingest thread's once open */
-	int directory;			/* locked; -1: not open */
+	int directory;			/* locked; -1: not open; of the keeper's thread while that runs */
 	uint8_t id[16];			/* in all segments */
 	uint32_t next_index;		/* of the next segment that is made */
 	_Atomic uint32_t made;		/* segments that are ready */
