@@ -182,7 +182,7 @@ struct ek_perf {
 	u32 nr;			/* groups */
 	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
 	u32 cap;		/* in force: requests of others in the device */
-	s32 bonus;		/* what was learned: cap - rule */
+	struct ek_search search;	/* what was learned: cap - rule */
 	bool held;		/* others were, since the last look */
 
 	spinlock_t lock;	/* all below: see above */
@@ -192,13 +192,9 @@ struct ek_perf {
 	u64 last_done;			/* ns: last completion, 0: of none yet */
 	u64 mean[2][EK_SIZES];		/* ns: service time */
 	u32 samples[2][EK_SIZES];	/* that it is the mean of; 0: not known */
-	bool searching;			/* for the first cap that is too much */
-	s32 owed;			/* permille: off the aim, not yet answered */
 	u32 round;			/* regulated completions since the last look */
 	u64 round_ideal;		/* ns: their sums */
 	u64 round_actual;
-	u64 sum_ideal;			/* ns: and those of the last rounds, fading */
-	u64 sum_actual;
 };
 
 /*

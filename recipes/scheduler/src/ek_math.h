@@ -187,7 +187,7 @@ static inline u64 ek_perf_ideal(u64 mean, u32 percent)
 /* @actual over @ideal in permille, 0 to 10000; of nothing: 1000 */
 static inline u32 ek_permille(u64 actual, u64 ideal)
 {
-	/* the sums of a few rounds of EK_PERF_IDEAL_MAX each: below 2^42 */
+	/* the sum of a round of EK_PERF_IDEAL_MAX each: below 2^42 */
 	return ideal ? min_t(u64, div64_u64(actual * 1000, ideal), 10000) : 1000;
 }
 
@@ -200,6 +200,53 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 	u32 whole = 100 / percent;
 
 	return whole > others + 2 ? whole - others - 1 : 1;
+}
+
+/* Actual over ideal time that the search aims at, in permille. */
+#define EK_PERF_AIM	1014
+/* how far it goes from where it began, and at once */
+#define EK_SEARCH_RANGE	128
+#define EK_SEARCH_STEP	4
+/*
+ * What a step answers, in permille. A step changes a round's time by some 5, and
+ * the round after it as well, since what was late is made up for: with 4 and less
+ * the cap swings between much too many and far too few and never settles.
+ */
+#define EK_SEARCH_GAIN	16
+/* and what is remembered of a round that was much too slow */
+#define EK_SEARCH_OWED	(32 * EK_SEARCH_GAIN)
+
+/* The search for how many requests of others there is room for beside S3's cap. */
+struct ek_search {
+	s32 bonus;	/* what was found so far: cap - rule */
+	s32 owed;	/* permille: off the aim, not yet answered */
+	bool first;	/* no round was too slow yet */
+};
+
+/*
+ * A round took @permille of its ideal time; others were @held. The cap gives way
+ * while regulated requests are on time, and draws back else. What a step does not
+ * answer is remembered, since some are much too late and none much too early: else
+ * the aim would be met by half of the rounds and not on average. Where nobody was
+ * held more room changes nothing, and to take it back would last.
+ */
+static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
+{
+	s32 off = EK_PERF_AIM - (s32)permille;
+	s32 step;
+
+	s->first &= off > 0;
+	if (!held)
+		off = min_t(s32, off, 0);
+	s->owed = clamp_t(s32, s->owed + off, -EK_SEARCH_OWED, EK_SEARCH_OWED);
+	step = clamp_t(s32, s->owed / EK_SEARCH_GAIN, -EK_SEARCH_STEP,
+		       held ? EK_SEARCH_STEP : 0);
+	/* quickly to where it is about right */
+	if (s->first && held)
+		step = EK_SEARCH_STEP;
+	s->owed = s->first ? 0 : s->owed - EK_SEARCH_GAIN * step;
+	s->bonus = clamp_t(s32, s->bonus + step, -EK_SEARCH_RANGE,
+			   EK_SEARCH_RANGE);
 }
 
 /* The histogram bucket for a latency of @us microseconds. */

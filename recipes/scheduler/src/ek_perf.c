@@ -17,7 +17,7 @@
  *  - The paper's cap is where the search for the right one begins. While
  *    regulated requests are on time there is room for more of the others, and
  *    when service times vary so much that what is late cannot be made up for,
- *    there is less: the cap follows the accuracy (ek_perf_adapt()).
+ *    there is less: the cap follows the accuracy (ek_search_round()).
  *
  * What is held back are bios: the request is complete, and its tag free. Each
  * bio of a request that is inserted gets one more count of what remains of it,
@@ -38,16 +38,6 @@
 
 /* the longest time without a look at whether the queue is being frozen */
 #define EK_PERF_LOOK_NS	(50 * NSEC_PER_MSEC)
-
-/*
- * Actual over ideal time that is aimed at, in permille, and how far the search
- * for the cap goes from where it began.
- */
-#define EK_PERF_AIM	1014
-#define EK_PERF_BONUS	128
-
-/* what is remembered of it, in permille: of some rounds */
-#define EK_PERF_OWED	64
 
 /* what is made up for, in ideal times */
 #define EK_PERF_CARRY	4
@@ -278,46 +268,27 @@ static void ek_perf_cap(struct ek_data *ek)
 	if (cap == U32_MAX)
 		perf->cap = cap;
 	else
-		perf->cap = ek->perf_cap ?: max((s32)cap + perf->bonus, 1);
+		perf->cap = ek->perf_cap ?: max((s32)cap + perf->search.bonus, 1);
 }
 
-/*
- * The cap gives way while regulated requests are on time, and draws back else:
- * by a step for each 0.2 % that they are off what is aimed at, over some of the
- * last rounds, since what one of them is late the next makes up for. Not by many
- * at once; the rest is remembered, since some are much too late and none much
- * too early: else the aim would be met by half of the rounds and not on average.
- * Where nobody was held more room changes nothing, and to take it back would last.
- */
+/* The cap follows how long the last round of regulated requests took. */
 static void ek_perf_adapt(struct ek_perf *perf)
 {
+	struct ek_search *s = &perf->search;
 	unsigned long flags;
-	s32 off, step;
 
 	spin_lock_irqsave(&perf->lock, flags);
-	if (perf->round >=
-	    (perf->searching ? EK_PERF_ROUND_FIRST : EK_PERF_ROUND)) {
-		perf->sum_ideal += perf->round_ideal - perf->sum_ideal / 4;
-		perf->sum_actual += perf->round_actual - perf->sum_actual / 4;
-		off = EK_PERF_AIM - (s32)ek_permille(perf->sum_actual,
-						     perf->sum_ideal);
-		/* there is room until one is late for the first time */
-		perf->searching &= off > 0;
-		perf->owed = clamp(perf->owed + off, -EK_PERF_OWED,
-				   EK_PERF_OWED);
-		if (!perf->held)
-			perf->owed = min(perf->owed, 0);
+	if (perf->round >= (s->first ? EK_PERF_ROUND_FIRST : EK_PERF_ROUND)) {
+		ek_search_round(s,
+				ek_permille(perf->round_actual, perf->round_ideal),
+				perf->held);
 		perf->held = false;
-		step = clamp(perf->owed / 2, -4, 4);
-		perf->owed -= 2 * step;
-		perf->bonus = clamp(perf->bonus + step, -EK_PERF_BONUS,
-				    EK_PERF_BONUS);
 		perf->round = 0;
 		perf->round_ideal = 0;
 		perf->round_actual = 0;
 	}
 	spin_unlock_irqrestore(&perf->lock, flags);
-	perf->bonus = max(perf->bonus, 1 - (s32)min(perf->rule, 1000U));
+	s->bonus = max(s->bonus, 1 - (s32)min(perf->rule, 1000U));
 }
 
 /* Once a jiffy, under ek_data.lock. */
@@ -436,7 +407,7 @@ static bool ek_perf_too_many(struct ek_data *ek, u32 flight)
 	 * How many are not served before it in spite of that was learned; more
 	 * than there are when it may be late, and be made up for.
 	 */
-	after = (s64)flight + 1 - ek->perf.bonus;
+	after = (s64)flight + 1 - ek->perf.search.bonus;
 	list_for_each_entry(g, &ek->perf.groups, perf_node)
 		if (g->regulated && atomic_read(&g->in_flight) &&
 		    (s64)(now - g->perf_due) > -after * (s64)g->perf_mean)
@@ -478,16 +449,15 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 			WRITE_ONCE(ek->perf.nr, ek->perf.nr - 1);
 		}
 		WRITE_ONCE(g->perf, percent);
-		/* the search begins anew, also what it goes by */
-		ek->perf.bonus = 0;
+		/* the search begins anew */
+		ek->perf.search = (struct ek_search){ .first = true };
 		spin_lock(&ek->perf.lock);
-		ek->perf.searching = true;
-		ek->perf.owed = 0;
+		ek->perf.round = 0;
+		ek->perf.round_ideal = 0;
+		ek->perf.round_actual = 0;
 		/* nobody noted it before */
 		if (first)
 			ek->perf.last_done = 0;
-		ek->perf.sum_ideal = 0;
-		ek->perf.sum_actual = 0;
 		spin_unlock(&ek->perf.lock);
 		ek_perf_cap(ek);
 	}

@@ -267,7 +267,7 @@ static int ek_state_show(void *data, struct seq_file *m)
 		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
 	seq_printf(m, "perf_groups %u\nperf_cap %d\nperf_rule %d\nperf_bonus %d\nperf_in_flight %d\nperf_tags %d\n",
 		   ek->perf.nr, (s32)ek->perf.cap, (s32)ek->perf.rule,
-		   ek->perf.bonus, atomic_read(&ek->perf_in_flight),
+		   ek->perf.search.bonus, atomic_read(&ek->perf_in_flight),
 		   atomic_read(&ek->perf_tags));
 	ek_show_service(m, &ek->perf);
 	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\nnowait_limited %u\n",

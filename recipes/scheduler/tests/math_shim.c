@@ -20,3 +20,9 @@ EXPORT(u64, ek_perf_ideal, (u64 mean, u32 percent), (mean, percent))
 EXPORT(u32, ek_permille, (u64 actual, u64 ideal), (actual, ideal))
 EXPORT(u32, ek_perf_allowed, (u32 percent, u32 others), (percent, others))
 EXPORT(u32, ek_window_kb, (u32 rate, u32 us, u32 floor_kb), (rate, us, floor_kb))
+
+void shim_ek_search_round(struct ek_search *s, u32 permille, bool held);
+void shim_ek_search_round(struct ek_search *s, u32 permille, bool held)
+{
+	ek_search_round(s, permille, held);
+}

@@ -18,6 +18,12 @@ u64 = st.integers(0, 2**64 - 1)
 weights = st.integers(1, 10000)
 
 
+class Search(ctypes.Structure):
+    """struct ek_search"""
+
+    _fields_ = (("bonus", ctypes.c_int32), ("owed", ctypes.c_int32), ("first", ctypes.c_bool))
+
+
 @pytest.fixture(scope="session")
 def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     lib = user_space("math")
@@ -39,6 +45,7 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_perf_ideal", c64, (c64, c32)),
         ("ek_permille", c32, (c64, c64)),
         ("ek_perf_allowed", c32, (c32, c32)),
+        ("ek_search_round", None, (ctypes.POINTER(Search), c32, flag)),
     ):
         function = lib[f"shim_{name}"]
         function.restype, function.argtypes = result, args
@@ -169,6 +176,57 @@ def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
             assert abs(mean - sum(samples[:nr]) / nr) <= nr
         else:
             assert mean <= before + 64 * before / min(nr, 256) + 1, "one that hung counts for 64 at most"
+
+
+AIM = 1014
+
+
+def rounds(ek: ctypes.CDLL, room: int, slope: float, lag: int, count: int) -> list[tuple[int, float]]:
+    """The search on a device that has room for `room` requests beyond the rule, as (bonus, permille) a round.
+
+    Each request more takes `slope` permille, fewer than there is room for gain nothing below 1000;
+    what a round was is seen in the `lag` rounds after it as well, since what is late is made up for.
+    """
+    search = Search(first=True)
+    seen: list[tuple[int, float]] = []
+    recent = [0] * (lag + 1)
+    for _ in range(count):
+        recent = [*recent[1:], search.bonus]
+        bonus = sum(recent) / len(recent)
+        permille = max(1000.0, AIM + slope * (bonus - room))
+        seen.append((search.bonus, permille))
+        ek.ek_search_round(search, round(permille), True)
+    return seen
+
+
+@given(room=st.integers(-20, 100), slope=st.floats(0.5, 6), lag=st.integers(0, 2))
+def test_the_search_settles_where_the_aim_is(ek: ctypes.CDLL, room: int, slope: float, lag: int) -> None:
+    settled = rounds(ek, room, slope, lag, 400)[200:]
+    found = [bonus for bonus, _ in settled]
+    assert max(found) - min(found) <= 2
+    assert abs(sum(permille for _, permille in settled) / len(settled) - AIM) <= 1.5
+
+
+@given(outcomes=st.lists(st.tuples(st.integers(0, 10000), st.booleans()), max_size=300))
+def test_the_search_stays_in_range_and_never_goes_up_where_nobody_is_held(
+    ek: ctypes.CDLL, outcomes: list[tuple[int, bool]]
+) -> None:
+    search = Search(first=True)
+    for permille, held in outcomes:
+        before = search.bonus
+        ek.ek_search_round(search, permille, held)
+        assert abs(search.bonus) <= 128
+        assert abs(search.bonus - before) <= 4
+        assert held or search.bonus <= before
+
+
+def test_the_search_remembers_what_one_step_does_not_answer(ek: ctypes.CDLL) -> None:
+    search = Search(bonus=50)
+    ek.ek_search_round(search, AIM + 160, True)
+    assert search.bonus == 46
+    for _ in range(10):
+        ek.ek_search_round(search, AIM, True)
+    assert search.bonus == 40
 
 
 @pytest.mark.parametrize(

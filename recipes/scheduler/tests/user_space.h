@@ -9,6 +9,7 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+typedef int32_t s32;
 /* marks what another thread reads without the lock; here is one only */
 #define WRITE_ONCE(x, v) ((x) = (v))
 #define div_u64(a, b) ((a) / (b))
@@ -16,5 +17,6 @@ typedef uint32_t u32;
 #define ilog2(v) (63 - __builtin_clzll(v))
 #define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))
 #define max_t(t, a, b) ((t)(a) > (t)(b) ? (t)(a) : (t)(b))
+#define clamp_t(t, v, low, high) min_t(t, max_t(t, v, low), high)
 
 #endif /* EK_USER_SPACE_H */
