@@ -116,6 +116,13 @@ static u32 ek_window_room(struct ek_data *ek, struct ek_window *w)
 							    w->light_kb;
 }
 
+/* What the largest request of @g, which is active, spans of virtual time. */
+static u64 ek_group_most(struct ek_data *ek, struct ek_group *g)
+{
+	return ek_vtime(queue_max_sectors(ek->q) / 2 + ek->request_kb,
+			ek_group_share(ek, g));
+}
+
 /* Without effect on one that is active. */
 void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 {
@@ -124,10 +131,10 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 		return;
 	g->active = true;
 	g->backlogged = g->queued;
-	g->vtime = ek_later(g->vtime, ek->vnow);
 	WRITE_ONCE(ek->nr_active, ek->nr_active + 1);
 	ek_group_came(ek, g);
 	ek_node_join(&ek->top, &g->share_node);
+	g->vtime = ek_bounded(g->vtime, ek->vnow, ek_group_most(ek, g));
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
 	ek_group_get(g);
 }
@@ -500,8 +507,12 @@ static struct request *ek_serve_starved(struct ek_data *ek)
 	ek->nr_starved++;
 	rq = ek_group_first(ek, starved);
 	ek_serve(ek, starved, rq, ek_rq_cost_kb(ek, rq));
-	/* out of turn: its virtual time is not the system's */
+	/* out of turn: its virtual time is not the system's, nor a debt */
 	WRITE_ONCE(ek->vnow, vnow);
+	if (ek_before(vnow, starved->vtime))
+		starved->vtime = ek_bounded(starved->vtime, vnow,
+					    ek_group_most(ek, starved));
+	ek_group_move(ek, starved, starved->backlogged);
 	return rq;
 }
 

@@ -145,6 +145,20 @@ static inline bool ek_perf_may_hold(u32 held, u32 all, u32 tags)
 	return 4 * (u64)held < tags && 2 * (u64)all < tags;
 }
 
+/*
+ * Where a group goes on whose virtual time is @vtime while the system's is @vnow:
+ * not behind that, for what it did not ask for it is not owed, and at most @most
+ * ahead, which its largest request spans. By itself it is never further: each
+ * starts at what became @vnow. But one that is served out of turn, since it would
+ * starve, takes more than its share and must not pay for that later; and for one
+ * that was idle while @vnow went around, behind looks like ahead.
+ */
+static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
+{
+	return ek_before(vtime, vnow) ? vnow :
+					vnow + min_t(u64, vtime - vnow, most);
+}
+
 /* Service times are learned by size: powers of two from 512 bytes to 16 MiB. */
 #define EK_SIZES	16
 
@@ -203,7 +217,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 }
 
 /* Actual over ideal time that the search aims at, in permille. */
-#define EK_PERF_AIM	1014
+#define EK_PERF_AIM	1016
 /* how far it goes from where it began, and at once */
 #define EK_SEARCH_RANGE	128
 #define EK_SEARCH_STEP	4

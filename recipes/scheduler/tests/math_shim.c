@@ -6,6 +6,7 @@
 
 EXPORT(bool, ek_before, (u64 a, u64 b), (a, b))
 EXPORT(u64, ek_later, (u64 a, u64 b), (a, b))
+EXPORT(u64, ek_bounded, (u64 vtime, u64 vnow, u64 most), (vtime, vnow, most))
 EXPORT(u32, ek_cost_kb, (u32 bytes, u32 request_kb), (bytes, request_kb))
 EXPORT(u64, ek_vtime, (u64 cost_kb, u32 share), (cost_kb, share))
 EXPORT(bool, ek_may_hold, (u32 held, u32 tags, u32 share, u64 sum, bool async), (held, tags, share, sum, async))
