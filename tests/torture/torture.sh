@@ -8,12 +8,15 @@ load evenkeel
 mkdir -p /config && mount -t configfs config /config
 
 # two queues of four tags, requests that are requeued or lost now and then;
-# "cached": with a volatile cache, so that fsync() and O_SYNC are flushes, and
-# discards; "kept": the same, and none is lost; "plain": as without, and none is lost
+# "cached": with a volatile cache, so that fsync() is a flush, and discards;
+# "flushed": the same, and what is to last is flushed after it was written, as
+# virtio and SATA disks have it; "kept": as cached, and none is lost; "plain": as
+# without, and none is lost
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
-	case ${1-} in cached | kept) echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard ;; esac
+	case ${1-} in cached | flushed | kept) echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard ;; esac
+	case ${1-} in flushed) echo 0 > $d/fua ;; esac
 	echo 2 > $d/irqmode; echo 200000 > $d/completion_nsec
 	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 256 > $d/size
 	echo 20 > $d/requeue_inject/probability; echo -1 > $d/requeue_inject/times
@@ -69,52 +72,59 @@ step "$small small requests"
 idle "small requests"
 gone
 
-device
-start
-(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
+rounds=0 switches=0 backstops=0 ios=0
 lost() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
-rounds=0 switches=0 backstops=0 end=$(($(cut -d. -f1 /proc/uptime) + SECONDS_TO_RUN))
-while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
-	rounds=$((rounds + 1))
+mixed() { # KIND SECONDS
+	device $1
+	start "$1"
+	(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
+	end=$(($(cut -d. -f1 /proc/uptime) + $2))
+	while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
+		rounds=$((rounds + 1))
+		backstops=$((backstops + $(lost)))
+		for s in none mq-deadline evenkeel; do
+			echo $s > $q/scheduler || fail "cannot switch to $s"
+			switches=$((switches + 1))
+			usleep 100000
+		done
+		for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
+		for g in a b c p p/x p/y; do rand 1 10000 > /cg/$g/io.weight; done
+		echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.perf
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.perf
+		# 16 MiB at a time: bios that are split, parts of which are held back
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.perf
+		echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
+		echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
+		echo "$(rand 0 20000)" > $q/iosched/read_lead_us
+		echo "$(rand 100 10000)" > $q/iosched/window_us
+		echo "$(rand 0 4096)" > $q/iosched/split_read_kb
+		echo 0 > $q/iosched/split_read_kb
+		echo "$(rand 0 64)" > $q/iosched/split_write_kb
+		echo "$(rand 0 2000)" > $q/iosched/think_max_us
+		echo "$(rand 0 1024)" > $q/iosched/ahead_kb; echo "$(rand 1 64)" > $q/iosched/request_kb
+		echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/perf_cap
+		cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
+		# a weight for a device that the cgroup has not used yet
+		mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
+		# a cgroup that goes away while its requests are in the queue
+		group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.perf || :
+		(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=256m --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
+		n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
+	done 2>> /tmp/errors
+	step "load ends"
+	kill $reader
+	for g in p/x b c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
+	stop
+	idle "the load${1:+, $1}"
+	ios=$((ios + $(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })))
 	backstops=$((backstops + $(lost)))
-	for s in none mq-deadline evenkeel; do
-		echo $s > $q/scheduler || fail "cannot switch to $s"
-		switches=$((switches + 1))
-		usleep 100000
-	done
-	for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
-	for g in a b c p p/x p/y; do rand 1 10000 > /cg/$g/io.weight; done
-	echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
-	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.perf
-	echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.perf
-	# 16 MiB at a time: bios that are split, parts of which are held back
-	echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.perf
-	echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
-	echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
-	echo "$(rand 0 20000)" > $q/iosched/read_lead_us
-	echo "$(rand 100 10000)" > $q/iosched/window_us
-	echo "$(rand 0 4096)" > $q/iosched/split_read_kb
-	echo 0 > $q/iosched/split_read_kb
-	echo "$(rand 0 64)" > $q/iosched/split_write_kb
-	echo "$(rand 0 2000)" > $q/iosched/think_max_us
-	echo "$(rand 0 1024)" > $q/iosched/ahead_kb; echo "$(rand 1 64)" > $q/iosched/request_kb
-	echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/perf_cap
-	cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
-	# a weight for a device that the cgroup has not used yet
-	mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
-	# a cgroup that goes away while its requests are in the queue
-	group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.perf || :
-	(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=256m --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
-	n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
-done 2> /tmp/errors
-step "load ends"
-kill $reader
-for g in p/x b c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
-stop
-idle "the load"; step "bad input"
-ios=$(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })
+}
+mixed flushed $((SECONDS_TO_RUN / 2))
+gone
+mixed "" $((SECONDS_TO_RUN - SECONDS_TO_RUN / 2))
 cat /tmp/fio.* | report fio
-backstops=$((backstops + $(lost)))
+step "bad input"
 
 # what is out of range is refused and changes nothing
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
@@ -123,6 +133,16 @@ for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/
 echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
 refuse /cg/b/io.evenkeel.perf "$(cat /sys/block/nullb0/dev) 41"
 echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
+# what a removed cgroup asked for is free, though what it wrote keeps it from going
+exec 9< /dev/nullb0
+group w 100
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.perf || fail "60 % refused"
+(exec sh -c 'echo $$ > /cg/w/cgroup.procs && exec dd if=/dev/zero of=/dev/nullb0 bs=1M count=16 conv=notrunc' > /dev/null 2>&1)
+rmdir /cg/w || fail "cgroup w does not go: $(cat /cg/w/cgroup.procs)"
+group w 100
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.perf || fail "a cgroup that was removed keeps its 60 %"
+rmdir /cg/w
+exec 9<&-
 for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
 for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/iosched/split_write_kb "$v"; done
 refuse $q/iosched/starve_ms 60001
@@ -144,7 +164,7 @@ for i in 1 2 3; do
 	start "$kind"; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 2
 	gone
 	stop
-	kind=cached
+	case $kind in cached) kind=flushed ;; *) kind=cached ;; esac
 	device $kind
 done
 idle "hot unplug"

@@ -93,6 +93,7 @@ EK_FS_ATTR(map_miss_us);
 EK_FS_ATTR(map_cache);
 EK_FS_ATTR(map_region_mb);
 EK_FS_ATTR(buffer_kb);
+EK_FS_ATTR(fua);
 EK_FS_ATTR(suspend_us);
 EK_FS_ATTR(slc_kb);
 EK_FS_ATTR(t_prog_slc_us);
@@ -288,6 +289,7 @@ static struct configfs_attribute *ek_fs_attrs[] = {
 	&ek_fs_attr_map_cache,
 	&ek_fs_attr_map_region_mb,
 	&ek_fs_attr_buffer_kb,
+	&ek_fs_attr_fua,
 	&ek_fs_attr_suspend_us,
 	&ek_fs_attr_slc_kb,
 	&ek_fs_attr_t_prog_slc_us,

@@ -47,7 +47,7 @@ static void ek_fs_limits(const struct ek_flash_params *p, struct queue_limits *l
 		lim->discard_granularity = SZ_4K;
 	}
 	if (p->buffer_kb)
-		lim->features |= BLK_FEAT_WRITE_CACHE | BLK_FEAT_FUA;
+		lim->features |= BLK_FEAT_WRITE_CACHE | (p->fua ? BLK_FEAT_FUA : 0);
 }
 
 /* Create the disk. Returns 0 or a negative error; what was wrong is in the log. */

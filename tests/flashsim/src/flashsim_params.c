@@ -42,6 +42,7 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(map_region_mb, 1, 65536, 4, NULL,
 		    "addresses that one part of the mapping table covers"),
 	EK_FS_PARAM(buffer_kb, 0, 65536, 0, NULL, "volatile write buffer; 0: write-through"),
+	EK_FS_PARAM(fua, 0, 1, 1, NULL, "0: it cannot write past its buffer, only flush it"),
 	EK_FS_PARAM(suspend_us, 0, 10000, 0, NULL,
 		    "cost of suspending a program for a read; 0: the read waits"),
 	EK_FS_PARAM(slc_kb, 0, 1073741824, 0, NULL, "fast cache for writes; 0: none"),

@@ -78,6 +78,7 @@ struct ek_flash_params {
 	u32 map_cache;
 	u32 map_region_mb;
 	u32 buffer_kb;
+	u32 fua;
 	u32 suspend_us;
 	u32 slc_kb;
 	u32 t_prog_slc_us;
