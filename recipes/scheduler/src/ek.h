@@ -99,11 +99,13 @@ struct ek_group {
 	u32 queued;
 	u32 queued_kb;		/* estimate at insertion, for the gate */
 	struct list_head fifo[EK_CLASSES];
+	u32 awaiting_flush;	/* of @queued: each flush waits for these */
 	u32 sync_streak;	/* others dispatched past a waiting EK_WRITE_ASYNC */
 	unsigned long served;	/* jiffies: last dispatch, or begin of the queue */
 
 	atomic_t in_flight;	/* dispatched, not completed: any context */
 	atomic_t erasing;	/* of those, the ones that move no data */
+	atomic_t flushing;	/* tags whose data are written, and not yet flushed */
 	u64 last_done;		/* ns: last completion, written without lock */
 	u32 think_us;		/* mean from last completion to next request */
 	bool thought;		/* a hold for this group's next request is open */
@@ -225,6 +227,7 @@ struct ek_data {
 	/* incremented under lock before dispatch, decremented at completion */
 	atomic_t in_flight;
 	atomic_t in_flight_kb;
+	atomic_t erasing;	/* of @in_flight: those that move no data */
 	bool idled;		/* the device had nothing to do; any context */
 	bool timing;		/* times are taken; any context */
 
@@ -232,6 +235,7 @@ struct ek_data {
 	u64 slice_begin;	/* ns */
 	u64 slice_kb[2];	/* ek_window.sent_kb at its begin */
 	u32 slice_flight_kb;
+	bool slice_erased;	/* and there were some that move no data */
 
 	/*
 	 * How long the device takes for a small request when it has no other,
@@ -332,6 +336,15 @@ static inline bool ek_rq_erases(struct request *rq)
 	default:
 		return false;
 	}
+}
+
+/*
+ * Each flush of anybody waits for @rq, data that one is to follow, from its
+ * submission on: on a device with a cache that cannot write past it.
+ */
+static inline bool ek_rq_awaits_flush(struct request *rq)
+{
+	return rq->rq_flags & RQF_FLUSH_SEQ;
 }
 
 static inline u32 ek_rq_cost_kb(struct ek_data *ek, struct request *rq)
@@ -447,6 +460,15 @@ static inline bool ek_gate_open(struct ek_data *ek)
 	return !READ_ONCE(ek->nr_waiting) &&
 	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS <
 	       READ_ONCE(ek->q->nr_requests);
+}
+
+/* Of @wanted tags for one that is alone, as many as leave a quarter to who comes. */
+static inline u32 ek_gate_left(struct ek_data *ek, u32 wanted)
+{
+	s32 left = READ_ONCE(ek->q->nr_requests) * 3 / 4 -
+		   atomic_read(&ek->tags_used);
+
+	return clamp_t(s32, left, 1, wanted);
 }
 
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf);

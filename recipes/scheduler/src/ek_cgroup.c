@@ -494,8 +494,9 @@ static ssize_t ek_perf_write(struct kernfs_open_file *of, char *buf,
 	if (ret)
 		goto out;
 	g = ek_blkg_group(ctx.blkg);
-	ek_time_requests(g->ek);
 	ret = ek_perf_set(g, percent);
+	if (!ret)
+		ek_time_requests(g->ek);
 out:
 	ek_blkg_conf_end(&ctx);
 	return ret ?: nbytes;

@@ -50,6 +50,8 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 			data->nr_tags = ek_batch(data->nr_tags,
 						 READ_ONCE(ek->q->nr_requests),
 						 num_online_cpus());
+		else if (data->nr_tags > 1)
+			data->nr_tags = ek_gate_left(ek, data->nr_tags);
 		return;
 	}
 	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
@@ -283,8 +285,10 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 	if (unlikely(READ_ONCE(g->regulated)))
 		atomic_dec(&ek->perf_in_flight);
 	/* before it is known to have left: see ek_group_expected() */
-	if (unlikely(ek_rq_erases(rq)))
+	if (unlikely(ek_rq_erases(rq))) {
+		atomic_dec(&ek->erasing);
 		atomic_dec(&g->erasing);
+	}
 	/* with nothing in the device it may change: see ek_perf_enter() */
 	smp_mb__before_atomic();
 	atomic_dec(&g->in_flight);
@@ -349,21 +353,13 @@ static void ek_requeue_request(struct request *rq)
 		ek_returned(ek_queue_data(rq->q), g, rq);
 }
 
-/* @rq is about to be freed, whether it was ever inserted or not. */
-static void ek_finish_request(struct request *rq)
+/* The tag of @rq, which is of @g or of nobody, is free. Any context. */
+static void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
+			 struct request *rq)
 {
-	struct ek_data *ek = ek_queue_data(rq->q);
-	struct ek_group *g = ek_rq_group(rq);
-
-	if (unlikely(rq->elv.icq))
-		ek_perf_complete(ek, rq, ktime_get_ns());
-	if (g) {
-		if (unlikely(ek_rq_flight(rq).kb))
-			ek_returned(ek, g, rq);
-		rq->elv.priv[0] = NULL;
-		if (atomic_dec_and_test(&g->held))
-			ek_group_put(g);
-	}
+	rq->elv.priv[0] = NULL;
+	if (g && atomic_dec_and_test(&g->held))
+		ek_group_put(g);
 	atomic_dec(&ek->tags_used);
 	/* pairs with the barrier in ek_gate_admit() */
 	smp_mb__after_atomic();
@@ -371,10 +367,49 @@ static void ek_finish_request(struct request *rq)
 		ek_gate_kick(ek);
 }
 
+/* The flush after the data of @rq is done, too. Under the flush queue's lock. */
+static enum rq_end_io_ret ek_flush_ended(struct request *rq, blk_status_t error)
+{
+	struct ek_group *g = ek_rq_group(rq);
+
+	if (g)
+		atomic_dec(&g->flushing);
+	ek_tag_freed(ek_queue_data(rq->q), g, rq);
+	return RQ_END_IO_FREE;
+}
+
+/*
+ * @rq is about to be freed, whether it was ever inserted or not; or its data are
+ * written, and it waits with its tag for the flush that makes them last, which
+ * the core tells nobody: then it is us who ends it.
+ */
+static void ek_finish_request(struct request *rq)
+{
+	struct ek_data *ek = ek_queue_data(rq->q);
+	struct ek_group *g = ek_rq_group(rq);
+
+	if (unlikely(rq->elv.icq))
+		ek_perf_complete(ek, rq, ktime_get_ns());
+	if (g && unlikely(ek_rq_flight(rq).kb))
+		ek_returned(ek, g, rq);
+	if (unlikely(rq->rq_flags & RQF_FLUSH_SEQ) && !rq->flush.saved_end_io) {
+		rq->flush.saved_end_io = ek_flush_ended;
+		if (g)
+			atomic_inc(&g->flushing);
+	} else {
+		ek_tag_freed(ek, g, rq);
+	}
+}
+
 static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 {
 	struct ek_data *ek = container_of(timer, struct ek_data, hold_timer);
 
+	/*
+	 * Who saw the timer armed for earlier did not arm it: what he wrote before
+	 * must not be undone, and who waits be seen, after this has begun.
+	 */
+	smp_mb();
 	if (READ_ONCE(ek->nr_waiting))
 		ek_gate_kick(ek);
 	WRITE_ONCE(ek->on_hold, false);

@@ -125,7 +125,7 @@ static struct ek_waiter *ek_gate_first(struct ek_data *ek, struct ek_group *g,
 static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 				      u64 *until)
 {
-	struct ek_waiter *w, *best = NULL, *perf = NULL;
+	struct ek_waiter *w, *best = NULL, *perf = NULL, *starved = NULL;
 	u64 vtime, best_vtime = 0;
 	struct ek_group *g;
 
@@ -140,8 +140,11 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 						     EK_GRANT_STALE_NS);
 			continue;
 		}
-		if (ek_gate_starved(ek, w))
-			return w;
+		if (ek_gate_starved(ek, w)) {
+			if (!starved || time_before(w->since, starved->since))
+				starved = w;
+			continue;
+		}
 		/* those hold few, and no weight says whose turn it is */
 		if (unlikely(ek_group_is_perf(g))) {
 			perf = perf ?: w;
@@ -153,7 +156,7 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 			best_vtime = vtime;
 		}
 	}
-	return perf ?: best;
+	return starved ?: perf ?: best;
 }
 
 /* Let in as many waiters as there are tags for. */

@@ -19,6 +19,13 @@
 /* what is added to twice the mean think time, for its spread; us */
 #define EK_THINK_SLACK_US	100
 
+/* so many requests that move no data may be in the device: it does little else then */
+#define EK_ERASES	2
+
+/* how long, in ms, data wait here that everybody's flushes wait for */
+#define EK_FLUSH_SMALL_MS	20U
+#define EK_FLUSH_LARGE_MS	100U
+
 void ek_group_init(struct ek_group *g, struct ek_data *ek,
 		   struct ek_group *parent)
 {
@@ -238,6 +245,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 		g->queued++;
 	}
 	list_add_tail(&rq->queuelist, &g->fifo[ek_rq_class(rq)]);
+	g->awaiting_flush += ek_rq_awaits_flush(rq);
 	ek_channel_note(ek, rq);
 	WRITE_ONCE(ek->nr_queued, ek->nr_queued + 1);
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
@@ -257,6 +265,7 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	WRITE_ONCE(ek->nr_queued, ek->nr_queued - 1);
 	WRITE_ONCE(ek->nr_ready, ek->nr_ready - 1);
 	g->queued--;
+	g->awaiting_flush -= ek_rq_awaits_flush(rq);
 	g->queued_kb -= rq->fifo_time;
 	if (unlikely(g->regulated) && !g->queued)
 		list_del_init(&g->perf_ready);
@@ -278,6 +287,16 @@ static struct ek_group *ek_first_backlogged(struct ek_data *ek)
 		ek_group_move(ek, g, false);
 	}
 	return NULL;
+}
+
+/*
+ * Is @g in the middle of something that others must not wait for? Its submitters
+ * do for a tag, or for a flush, which itself may wait for what would be held back.
+ * It stays active: it has its share of the tags.
+ */
+static bool ek_group_is_stuck(struct ek_group *g)
+{
+	return !list_empty(&g->waiters) || atomic_read(&g->flushing);
 }
 
 /*
@@ -307,7 +326,7 @@ static bool ek_group_expected(struct ek_data *ek, struct ek_group *g, u64 now,
 		g->pending = 0;
 	}
 	/* it cannot come without a tag, and none is about to be freed */
-	if (!list_empty(&g->waiters))
+	if (ek_group_is_stuck(g))
 		return false;
 	if (g->think_us > ek->think_max_us)
 		return false;
@@ -336,10 +355,8 @@ struct ek_group *ek_group_awaited(struct ek_data *ek, u64 now, u64 *until)
 	while ((g = ek_node_group(rb_first_cached(&ek->awaited)))) {
 		if (ek_group_expected(ek, g, now, until))
 			return g;
-		if (!list_empty(&g->waiters)) {
-			/* stays active, but nothing can be gained by waiting */
+		if (ek_group_is_stuck(g))
 			return NULL;
-		}
 		ek_group_deactivate(ek, g);
 	}
 	return NULL;
@@ -362,7 +379,7 @@ void ek_groups_prune(struct ek_data *ek, u64 now)
 		struct ek_group *g = ek_node_group(node);
 
 		next = rb_next(node);
-		if (list_empty(&g->waiters) &&
+		if (!ek_group_is_stuck(g) &&
 		    !ek_group_expected(ek, g, now, &until))
 			ek_group_deactivate(ek, g);
 	}
@@ -432,6 +449,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 				struct request *rq, u32 cost)
 {
 	struct ek_flight in = { .kb = cost, .channel = EK_CHANNEL_NONE };
+	bool erases = ek_rq_erases(rq);
 	int dir = op_is_write(req_op(rq));
 
 	if (ek_rq_class(rq) == EK_WRITE_ASYNC)
@@ -441,10 +459,16 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 
 	/* before it leaves the queue: the group must not look idle between */
 	atomic_inc(&g->in_flight);
-	if (unlikely(ek_rq_erases(rq)))
+	if (unlikely(erases)) {
 		atomic_inc(&g->erasing);
+		atomic_inc(&ek->erasing);
+		ek->slice_erased = true;
+		/* it takes no part of the window */
+		in.kb = 1;
+	}
 	if (atomic_inc_return(&ek->in_flight) == 1) {
-		if (time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb) {
+		if (time_after(jiffies, ek->sampled) && cost <= ek->ahead_kb &&
+		    !erases) {
 			ek->sampled = jiffies;
 			WRITE_ONCE(ek->sample_at, ktime_get_ns());
 			WRITE_ONCE(ek->sample, rq);
@@ -452,7 +476,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		if (unlikely(ek->perf.nr))
 			WRITE_ONCE(ek->perf.busy_since, ktime_get_ns());
 	}
-	atomic_add(cost, &ek->in_flight_kb);
+	atomic_add(in.kb, &ek->in_flight_kb);
 	if (unlikely(ek->channels > 1)) {
 		in.channel = ek_rq_channel(ek, rq);
 		ek_debug_warn(ek_rq_class(rq) == EK_READ &&
@@ -464,9 +488,9 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 					       &g->fifo[EK_READ]);
 	}
 	ek_rq_set_flight(rq, in);
-	ek->window[dir].sent_kb += cost;
+	ek->window[dir].sent_kb += in.kb;
 	trace_ek_dispatch(ek, g, rq, cost);
-	if (likely(!ek_rq_erases(rq)))
+	if (likely(!erases))
 		g->bytes[dir] += blk_rq_bytes(rq);
 	g->ios[dir]++;
 
@@ -484,22 +508,48 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	return rq;
 }
 
-/* A group whose requests wait for longer than any should, at whatever weight. */
-static struct request *ek_serve_starved(struct ek_data *ek)
+/*
+ * For how many jiffies has @g, which has requests, waited too long? Where flushes
+ * wait for one of them, sooner: a small one for itself, which costs nobody much; a
+ * large one for its group, which else would have no weight.
+ */
+static long ek_group_overdue(struct ek_data *ek, struct ek_group *g, u64 now)
 {
-	unsigned long since = jiffies - msecs_to_jiffies(ek->starve_ms);
+	u32 ms = ek->starve_ms;
+	struct request *write;
+	u64 age;
+
+	if (unlikely(g->awaiting_flush)) {
+		write = list_first_entry(&g->fifo[EK_WRITE_SYNC],
+					 struct request, queuelist);
+		if (ek_rq_cost_kb(ek, write) <= ek->ahead_kb) {
+			age = now - min(now, write->start_time_ns);
+			return nsecs_to_jiffies(age) -
+			       msecs_to_jiffies(min(ms, EK_FLUSH_SMALL_MS));
+		}
+		ms = min(ms, EK_FLUSH_LARGE_MS);
+	}
+	return jiffies - g->served - msecs_to_jiffies(ms);
+}
+
+/* A group whose requests wait for longer than any should, at whatever weight. */
+static struct request *ek_serve_starved(struct ek_data *ek, u64 now)
+{
 	struct ek_group *g, *starved = NULL;
 	struct request *rq;
 	struct rb_node *node;
 	u64 vnow = ek->vnow;
+	long over, most = 0;
 
 	for (node = rb_first_cached(&ek->backlogged); node;
 	     node = rb_next(node)) {
 		g = ek_node_group(node);
-		if (g->queued && !g->regulated &&
-		    time_before(g->served, since)) {
+		if (!g->queued || g->regulated)
+			continue;
+		over = ek_group_overdue(ek, g, now);
+		if (over > most) {
 			starved = g;
-			since = g->served;
+			most = over;
 		}
 	}
 	if (!starved)
@@ -516,6 +566,34 @@ static struct request *ek_serve_starved(struct ek_data *ek)
 	return rq;
 }
 
+/*
+ * The first backlogged group, and in @first its request to serve next. With
+ * EK_ERASES in the device that is none of those that move no data: on an eMMC a
+ * discard is a command that all others wait for, however many it was given at
+ * once. NULL in @first: there are only such.
+ */
+static struct ek_group *ek_first_ready(struct ek_data *ek,
+				       struct request **first)
+{
+	struct ek_group *g = ek_first_backlogged(ek), *h;
+	struct rb_node *node;
+
+	*first = g ? ek_group_first(ek, g) : NULL;
+	if (!g || likely(!ek_rq_erases(*first)) ||
+	    atomic_read(&ek->erasing) < EK_ERASES)
+		return g;
+	for (node = rb_next(&g->node); node; node = rb_next(node)) {
+		h = ek_node_group(node);
+		if (!h->queued)
+			continue;
+		*first = ek_group_first(ek, h);
+		if (!ek_rq_erases(*first))
+			return h;
+	}
+	*first = NULL;
+	return g;
+}
+
 /* What is looked at once a jiffy, not once a request. */
 static struct request *ek_look_around(struct ek_data *ek)
 {
@@ -526,7 +604,7 @@ static struct request *ek_look_around(struct ek_data *ek)
 	ek_groups_prune(ek, now);
 	if (ek->perf.nr)
 		ek_perf_tick(ek);
-	return ek_serve_starved(ek);
+	return ek_serve_starved(ek, now);
 }
 
 /* The earliest wins: all that waits is looked at again when it fires. */
@@ -592,8 +670,8 @@ again:
 			return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
 		}
 	}
-	g = ek_first_backlogged(ek);
-	if (unlikely(!g))
+	g = ek_first_ready(ek, &rq);
+	if (unlikely(!rq))
 		goto hold;
 	if (unlikely(ek->perf.nr)) {
 		/* one that is to be regulated begins with nothing in the device */
@@ -606,7 +684,6 @@ again:
 		if (ek_perf_full(ek, flight))
 			goto hold;
 	}
-	rq = ek_group_first(ek, g);
 	cost = ek_rq_cost_kb(ek, rq);
 	window = &ek->window[op_is_write(req_op(rq))];
 	if (ek->nr_active == 1) {

@@ -230,7 +230,7 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 	spin_lock_irqsave(&perf->lock, flags);
 	begin = max(perf->last_done, READ_ONCE(perf->busy_since));
 	/* another CPU's may be noted after a later one: then it took no time */
-	if (perf->last_done && bytes) {
+	if (perf->last_done && bytes && !ek_rq_erases(rq)) {
 		mean = &perf->mean[dir][size];
 		if (perf->samples[dir][size] < EK_PERF_SAMPLES)
 			perf->samples[dir][size]++;
@@ -353,8 +353,11 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 			ek_group_activate(ek, g);
 			continue;
 		}
-		/* who freezes the queue waits for all that is in it */
-		at = READ_ONCE(ek->q->mq_freeze_depth) ?
+		/*
+		 * Who freezes the queue waits for all that is in it, and a flush
+		 * for data that one follows: not to be on time, but to be done.
+		 */
+		at = READ_ONCE(ek->q->mq_freeze_depth) || g->awaiting_flush ?
 		     0 : READ_ONCE(g->perf_free);
 		if (at > now) {
 			/* look again now and then whether that is so */
@@ -424,21 +427,43 @@ bool ek_perf_full(struct ek_data *ek, u32 flight)
 	return full;
 }
 
-/* @percent of the device for @g, 0: by weight. -ENOSPC: more than there is. */
+/*
+ * Is the cgroup of @g removed? What was written in it may keep its policy data
+ * for long, while another of its name has come. Under queue_lock: while the blkg
+ * is online it holds its cgroup.
+ */
+static bool ek_group_is_gone(struct ek_group *g)
+{
+	return !g->pd.online || css_is_dying(&g->pd.blkg->blkcg->css);
+}
+
+/* What all but @g ask for, in percent. Under queue_lock. */
+static u32 ek_perf_of_others(struct ek_data *ek, struct ek_group *g)
+{
+	struct ek_group *other;
+	u32 sum = 0;
+
+	lockdep_assert_held(&ek->q->queue_lock);
+	list_for_each_entry(other, &ek->perf.groups, perf_node)
+		if (other != g && !ek_group_is_gone(other))
+			sum += other->perf;
+	return sum;
+}
+
+/*
+ * @percent of the device for @g, 0: by weight. -ENOSPC: more than there is.
+ * Under queue_lock, but to set it to 0.
+ */
 int ek_perf_set(struct ek_group *g, u32 percent)
 {
 	struct ek_data *ek = g->ek;
-	struct ek_group *other;
 	unsigned long flags;
-	u32 sum = percent;
 	bool first;
 	int ret = 0;
 
 	spin_lock_irqsave(&ek->lock, flags);
 	first = !ek->perf.nr;
-	list_for_each_entry(other, &ek->perf.groups, perf_node)
-		sum += other == g ? 0 : other->perf;
-	if (percent && sum > 100) {
+	if (percent && ek_perf_of_others(ek, g) + percent > 100) {
 		ret = -ENOSPC;
 	} else {
 		if (!g->perf && percent) {

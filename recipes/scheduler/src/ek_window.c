@@ -96,7 +96,8 @@ void ek_window_measure(struct ek_data *ek, u64 now)
 		w = &ek->window[0];
 	else if (sent[1] > 8 * sent[0])
 		w = &ek->window[1];
-	if (w && !idled) {
+	/* nor does one in which it was busy with what moves no data */
+	if (w && !idled && !ek->slice_erased) {
 		served = sent[0] + sent[1] + ek->slice_flight_kb - flight;
 		served = min_t(u64, div64_u64(served * NSEC_PER_MSEC, took),
 			       1U << 30);
@@ -106,5 +107,6 @@ void ek_window_measure(struct ek_data *ek, u64 now)
 	ek->slice_kb[0] = ek->window[0].sent_kb;
 	ek->slice_kb[1] = ek->window[1].sent_kb;
 	ek->slice_flight_kb = flight;
+	ek->slice_erased = atomic_read(&ek->erasing);
 	ek_window_update(ek, now);
 }
