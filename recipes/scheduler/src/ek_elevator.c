@@ -368,7 +368,7 @@ static void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
 }
 
 /* The flush after the data of @rq is done, too. Under the flush queue's lock. */
-static enum rq_end_io_ret ek_flush_ended(struct request *rq, blk_status_t error)
+static enum rq_end_io_ret ek_flush_ended(struct request *rq)
 {
 	struct ek_group *g = ek_rq_group(rq);
 
@@ -377,6 +377,21 @@ static enum rq_end_io_ret ek_flush_ended(struct request *rq, blk_status_t error)
 	ek_tag_freed(ek_queue_data(rq->q), g, rq);
 	return RQ_END_IO_FREE;
 }
+
+#ifdef EK_END_IO_OF_BATCH
+static enum rq_end_io_ret ek_flush_end_io(struct request *rq,
+					  blk_status_t error,
+					  const struct io_comp_batch *batch)
+{
+	return ek_flush_ended(rq);
+}
+#else
+static enum rq_end_io_ret ek_flush_end_io(struct request *rq,
+					  blk_status_t error)
+{
+	return ek_flush_ended(rq);
+}
+#endif
 
 /*
  * @rq is about to be freed, whether it was ever inserted or not; or its data are
@@ -393,7 +408,7 @@ static void ek_finish_request(struct request *rq)
 	if (g && unlikely(ek_rq_flight(rq).kb))
 		ek_returned(ek, g, rq);
 	if (unlikely(rq->rq_flags & RQF_FLUSH_SEQ) && !rq->flush.saved_end_io) {
-		rq->flush.saved_end_io = ek_flush_ended;
+		rq->flush.saved_end_io = ek_flush_end_io;
 		if (g)
 			atomic_inc(&g->flushing);
 	} else {
