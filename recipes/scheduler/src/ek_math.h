@@ -217,7 +217,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 }
 
 /* Actual over ideal time that the search aims at, in permille. */
-#define EK_PERF_AIM	1016
+#define EK_PERF_AIM	1014
 /* how far it goes from where it began, and at once */
 #define EK_SEARCH_RANGE	128
 #define EK_SEARCH_STEP	4
@@ -234,7 +234,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 struct ek_search {
 	s32 bonus;	/* what was found so far: cap - rule */
 	s32 owed;	/* permille: off the aim, not yet answered */
-	bool first;	/* no round was too slow yet */
+	bool first;	/* no round was much too slow yet */
 };
 
 /*
@@ -249,7 +249,7 @@ static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
 	s32 off = EK_PERF_AIM - (s32)permille;
 	s32 step;
 
-	s->first &= off > 0;
+	s->first &= off > -EK_SEARCH_GAIN;
 	if (!held)
 		off = min_t(s32, off, 0);
 	s->owed = clamp_t(s32, s->owed + off, -EK_SEARCH_OWED, EK_SEARCH_OWED);

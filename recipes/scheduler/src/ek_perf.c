@@ -33,7 +33,7 @@
 #define EK_PERF_RECENT	HZ
 
 /* regulated completions between two looks at how long they took; at first */
-#define EK_PERF_ROUND	64
+#define EK_PERF_ROUND	32
 #define EK_PERF_ROUND_FIRST	16
 
 /* the longest time without a look at whether the queue is being frozen */
