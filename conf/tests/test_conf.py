@@ -307,12 +307,12 @@ def made_by_the_fast_image(rootfs: Path, image: Path, mib: int) -> None:
 
 
 def made_by_yocto(rootfs: Path, image: Path, mib: int) -> None:
-    command = re.search(
-        r"^ +sed [^\n]*\\\n[^\n]*mkfs/recorder \|\n.*?_RECORDER_MB\}M$",
+    commands = re.search(
+        r"^    options=\$\{IMAGE_ROOTFS\}[^\n]*mkfs/recorder\n.*?(?=^\}$)",
         YOCTO_IMAGE.read_text(),
         re.MULTILINE | re.DOTALL,
     )
-    assert command
+    assert commands
     env = {
         "PATH": os.environ["PATH"],
         "IMAGE_ROOTFS": str(rootfs),
@@ -320,7 +320,7 @@ def made_by_yocto(rootfs: Path, image: Path, mib: int) -> None:
         "EVENKEEL_PARTITIONS": str(image.parent),
         "EVENKEEL_RECORDER_MB": str(mib),
     }
-    subprocess.run(["sh", "-euc", command[0]], env=env, check=True)
+    subprocess.run(["sh", "-euc", commands[0]], env=env, check=True)
 
 
 @needs_mke2fs

@@ -42,11 +42,16 @@ evenkeel_make_partitions() {
     mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
-    # the options are conf's; mke2fs takes one -E only
-    sed -e '/^#/d' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' \
-        ${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder |
+    # The options are conf's; mke2fs takes one -E only. root_perms is new in e2fsprogs
+    # 1.47.1, and scarthgap has 1.47.0: the mode is set afterwards, in every series alike
+    options=${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder
+    mode=$(sed -n 's/^-E .*,root_perms=\([0-7]*\).*/\1/p' $options)
+    sed -e '/^#/d' -e 's/,root_perms=[0-7]*//' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' $options |
         xargs mke2fs -q -t ext4 -U e7e2ee10-0000-4000-8000-0000000000f3 -L recorder \
             ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
+    # debugfs succeeds whatever happened
+    debugfs -w -R "set_inode_field <2> mode 04$mode" ${EVENKEEL_PARTITIONS}/recorder.ext4
+    debugfs -R 'stat <2>' ${EVENKEEL_PARTITIONS}/recorder.ext4 | grep -q "Mode:  $mode "
 }
 
 do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') else ''}"

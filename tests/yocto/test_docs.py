@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_recorder_alone_is_mounted_and_made_as_ours_is() -> None:
     command = re.search(r"^grep -v '\^#' .*mkfs/recorder.*$", DOCS, re.MULTILINE)
     assert command
     assert command[0] in (TOP / "conf/mkfs/recorder").read_text()
+
+
+def test_recorders_partition_is_made_where_e2fsprogs_is_old() -> None:
+    """Without the one option that e2fsprogs 1.47.0 lacks, and with all others."""
+    command = re.search(
+        r"^sed .*mkfs/recorder \| xargs mke2fs .*$", section("Into a product in ten minutes"), re.MULTILINE
+    )
+    assert command
+    file = TOP / "conf/mkfs/recorder"
+    assert command[0] in file.read_text()
+    program = command[0].partition(" | ")[0].replace("/usr/lib/evenkeel/mkfs/recorder", str(file))
+    done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True)
+    every = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+    assert every[-1].endswith(",root_perms=0750")
+    assert done.stdout.split() == " ".join(every).removesuffix(",root_perms=0750").split()
 
 
 def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:

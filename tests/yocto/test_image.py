@@ -1,23 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the class of our images puts into a root file system beside packages."""
+"""What the class of our images puts into a root file system beside packages, and the partitions beside it."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import LAYER
+from conftest import LAYER, TOP
 
 TEXT = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
+
+# e2fsprogs 1.47.0, which scarthgap has, as far as that differs from the later ones that are installed here
+OLD_E2FSPROGS = """\
+#!/bin/sh
+case " $* " in *root_perms*) echo "Bad option(s) specified: root_perms" >&2; exit 1 ;; esac
+exec {program} "$@"
+"""
+
+
+@pytest.fixture(params=["installed", "1.47.0"])
+def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """An environment with a mke2fs of today and with one of scarthgap's."""
+    programs = {name: shutil.which(name) for name in ("mke2fs", "debugfs", "e2fsck")}
+    if not all(programs.values()):
+        pytest.skip("needs mke2fs, debugfs and e2fsck (e2fsprogs)")
+    path = os.environ["PATH"]
+    if request.param == "1.47.0":
+        old = tmp_path / "bin"
+        old.mkdir()
+        for name, program in programs.items():
+            (old / name).write_text(OLD_E2FSPROGS.format(program=program))
+            (old / name).chmod(0o755)
+        path = f"{old}:{path}"
+    return {"PATH": path}
+
+
+def shell_function(name: str) -> str:
+    match = re.search(rf"^{name}\(\) \{{\n(.*?)^\}}", TEXT, re.MULTILINE | re.DOTALL)
+    assert match
+    return match[1]
+
+
+def make_partitions(work: Path, environment: dict[str, str]) -> Path:
+    """evenkeel_make_partitions for a root with the installed options; the folder of the partitions."""
+    options = work / "root/usr/lib/evenkeel/mkfs/recorder"
+    options.parent.mkdir(parents=True)
+    shutil.copy(TOP / "conf/mkfs/recorder", options)
+    values = {
+        "EVENKEEL_DATA_MB": "32",
+        "EVENKEEL_PARTITIONS": str(work / "partitions"),
+        "EVENKEEL_RECORDER_MB": "32",
+        "IMAGE_LINK_NAME": "image",
+        "IMAGE_ROOTFS": str(work / "root"),
+        "IMGDEPLOYDIR": str(work),
+        "nonarch_libdir": "/usr/lib",
+    }
+    body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], shell_function("evenkeel_make_partitions"))
+    subprocess.run(["sh", "-e", "-c", body], env=environment, check=True)
+    return work / "partitions"
+
+
+def test_recorders_partition_is_the_recorders_with_any_e2fsprogs(
+    tmp_path: Path, e2fsprogs: dict[str, str]
+) -> None:
+    """scarthgap's does not know root_perms, of which its mke2fs dies."""
+    image = make_partitions(tmp_path, e2fsprogs) / "recorder.ext4"
+    root = subprocess.run(["debugfs", "-R", "stat <2>", image], capture_output=True, text=True, check=True)
+    found = dict(re.findall(r"(\w+): +(\w+)", root.stdout))
+    assert (found["Type"], found["Mode"], found["User"], found["Group"]) == (
+        "directory",
+        "0750",
+        "900",
+        "900",
+    )
+    check = subprocess.run(["e2fsck", "-fn", image], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout
 
 
 def settle(work: Path, boot: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     """evenkeel_settle_rootfs on WORK/root with these files in /boot."""
-    match = re.search(r"^evenkeel_settle_rootfs\(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
-    assert match
     root = work / "root"
     for folder in ("boot", "etc", "usr/lib/tmpfiles.d", "usr/share/evenkeel/etc", "var/lib/thing"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -40,7 +106,7 @@ def settle(work: Path, boot: list[str], **more: str) -> subprocess.CompletedProc
         "sysconfdir": "/etc",
         **more,
     }
-    body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], match[1])
+    body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], shell_function("evenkeel_settle_rootfs"))
     script = f'bbfatal() {{ echo "ERROR: $*" >&2; exit 1; }}\n{body}'
     return subprocess.run(["sh", "-e", "-c", script], capture_output=True, text=True)
 
