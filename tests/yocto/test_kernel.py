@@ -72,6 +72,25 @@ def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert "no variant fast for x86" in done.stderr
 
 
+def offered() -> set[str]:
+    """Variants that the recipe and the files of kas name for an image."""
+    texts = [TEXT, *(path.read_text() for path in (TOP / "kas").rglob("*.yml"))]
+    named = {name for text in texts for name in re.findall(r'EVENKEEL_KERNEL_VARIANT \??= "(.*)"', text)}
+    comment = re.search(r"^# a line of conf/kernel/variants;.*\n(?:#.*\n)*", TEXT, re.MULTILINE)
+    assert comment
+    return named | set(re.findall(r"\bboard\b[a-z-]*", comment[0]))
+
+
+def test_variant_for_an_image_has_what_booting_one_needs() -> None:
+    """All that the board's has: systemd needs Unix sockets, and without flash there is no root."""
+    lines = (TOP / "conf/kernel/variants").read_text().splitlines()
+    variants = {line.partition(" ")[0]: line.partition(":")[2].split() for line in lines if line[0] != "#"}
+    assert offered() == {"board", "board-debug"}
+    for name in offered():
+        assert set(variants["board"]) <= set(variants[name]), name
+    assert set(variants["board-debug"]) - set(variants["board"]) == {"debug"}
+
+
 def fragments_of(feature: str) -> set[str]:
     """The .cfg files of a feature of linux-yocto, with those that it includes."""
     found: set[str] = set()

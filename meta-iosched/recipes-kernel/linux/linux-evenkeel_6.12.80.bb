@@ -23,7 +23,8 @@ SRC_URI += "${LINUX_URI}"
 SRC_URI[linux.sha256sum] = "${LINUX_SHA256SUM}"
 S = "${EVENKEEL_UNPACKDIR}/linux-${LINUX_VERSION}"
 
-# a line of conf/kernel/variants: board, or debug (KASAN, lockdep)
+# a line of conf/kernel/variants; of those an image can be booted with board and
+# board-debug (KASAN, lockdep)
 EVENKEEL_KERNEL_VARIANT ?= "board"
 EVENKEEL_PATHS = "conf/kernel recipes/kernel/fragment recipes/kernel/check-config"
 KERNEL_LOCALVERSION = "-evenkeel"
