@@ -128,6 +128,7 @@ def test_services_run_as_who_they_should(board: Board) -> None:
 
     assert users("evenkeeld.service") == {"root"}
     assert users("evenkeel-panel.service") == {"evenkeel-panel"}
+    assert board.run("id -u evenkeel-panel; id -g evenkeel-panel").split() == ["901", "901"]
     assert users("nginx.service") == {"root", "www-data"}
     assert users("systemd-networkd.service") == {"systemd-network"}
 

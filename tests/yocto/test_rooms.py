@@ -63,6 +63,26 @@ def test_users_are_those_of_sysusers(name: str, sysusers: str) -> None:
     assert seen, sysusers
 
 
+def test_users_whose_files_outlive_the_image_have_numbers_that_stay() -> None:
+    """Another image would give them others, and its services could not open the files."""
+    users: dict[str, str] = {}
+    owners: set[str] = set()
+    for room in ROOMS.values():
+        for path in (TOP / room).rglob("*.sysusers"):
+            users |= re.findall(r"^u!?\s+(\S+)\s+(\S+)", path.read_text(), re.MULTILINE)
+        for path in (TOP / room).rglob("*.tmpfiles"):
+            owners |= set(re.findall(r"^[a-zA-Z-]+\s+/\S+\s+\S+\s+(\S+)", path.read_text(), re.MULTILINE))
+        for path in [*(TOP / room).rglob("*.service"), *(TOP / room).rglob("*.service.in")]:
+            unit = path.read_text()
+            if re.search(r"^(Logs|State)Directory=", unit, re.MULTILINE):
+                owners |= set(re.findall(r"^User=(.*)$", unit, re.MULTILINE))
+    lasting = owners - {"root"}
+    assert lasting == {"ek-recorder", "evenkeel-panel"}
+    numbers = [users[name].partition(":")[0] for name in lasting]
+    assert all(number.isdecimal() for number in numbers), users
+    assert len(set(numbers)) == len(numbers)
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     """SYSTEMD_SERVICE has each unit with an [Install] section, but the board's: presets enable those."""

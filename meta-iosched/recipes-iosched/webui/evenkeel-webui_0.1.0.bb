@@ -43,10 +43,12 @@ do_configure:prepend() {
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-firstboot.service evenkeel-panel.service evenkeel-panel.socket"
 
-# as in the room's sysusers.d file
+# Numbers that stay, as in the room's sysusers.d file: panel.db outlives the
+# image that gave its owner its number.
 USERADD_PACKAGES = "${PN}"
+GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel"
 USERADD_PARAM:${PN} = "\
-    --system --user-group --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
+    --system --uid 901 --gid evenkeel-panel --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
     --shell ${sbindir}/nologin --comment 'Evenkeel web panel' evenkeel-panel \
 "
 
