@@ -21,7 +21,7 @@ from manifest import Manifest, lines, read, read_tree
 FAST_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
 # what is not the same, and why
 DIFFERENT = {
-    # 126 and before: polkit's recipe keeps the folder for polkitd; Debian's does not
+    # scarthgap's polkit recipe keeps the folder for polkitd; Debian's package does not
     "usr/share/polkit-1/rules.d",
 }
 

@@ -308,6 +308,39 @@ def test_recipe_for_all_machines_hangs_on_none() -> None:
     assert seen
 
 
+def owns_rules(series: str) -> bool:
+    """Whether evenkeel-agent keeps the folder of polkit's rules for polkitd in a series."""
+    match = re.search(
+        r'^EVENKEEL_POLKIT_OWNS_RULES = "\$\{@(.*)\}"$', recipe("evenkeel-agent").read_text(), re.MULTILINE
+    )
+    assert match
+
+    def contains(variable: str, words: str, yes: str, no: str, _: object) -> str:
+        assert variable == "LAYERSERIES_CORENAMES"
+        return yes if set(words.split()) <= {series} else no
+
+    bb = SimpleNamespace(utils=SimpleNamespace(contains=contains))
+    return {"true": True, "false": False}[eval(match[1], {"bb": bb, "d": None})]  # noqa: S307  # of our own recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "owns"), [("scarthgap", True), ("walnascar", False), ("whinlatter", False), ("wrynose", False)]
+)
+def test_folder_of_rules_is_polkits_as_its_recipe_has_it(name: str, owns: bool) -> None:
+    """Both packages have the folder: rpm refuses two owners of it, and the later of two modes would win."""
+    assert owns_rules(name) == owns
+
+
+def test_folder_of_rules_is_as_the_series_has_it(series: Series) -> None:
+    series.needs("METAOE")
+    assert series.metaoe
+    (polkit,) = (series.metaoe / "meta-oe/recipes-extended/polkit").glob("polkit_*.bb")
+    kept = re.search(
+        r"^\s*chown polkitd:root \$\{D\}/?\$\{datadir\}/polkit-1/rules.d$", polkit.read_text(), re.MULTILINE
+    )
+    assert owns_rules(series.name) == bool(kept)
+
+
 def console(consoles: str) -> object:
     """EVENKEEL_CONSOLE of a machine with these SERIAL_CONSOLES."""
     text = (LAYER / "classes-recipe/evenkeel_console.bbclass").read_text()

@@ -42,9 +42,9 @@ RDEPENDS:${PN} = "\
 # without the module it still answers, and reports that it is missing
 RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 
-# Up to 126 polkit's recipe keeps this folder for polkitd alone, and packages
-# that share a folder must agree on it.
-EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains_any('LAYERSERIES_CORENAMES', 'scarthgap walnascar whinlatter', 'true', 'false', d)}"
+# scarthgap's polkit recipe keeps this folder for polkitd alone, and packages
+# that share a folder must agree on it; later ones leave it to root, and readable.
+EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'true', 'false', d)}"
 inherit_defer ${@'useradd' if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''}
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "--system --no-create-home --user-group --home-dir ${sysconfdir}/polkit-1 --shell /bin/nologin polkitd"
