@@ -9,3 +9,12 @@ LIC_FILES_CHKSUM ?= "file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef9638
 
 EVENKEEL_PATHS ?= "${EVENKEEL_ROOM} LICENSES"
 S = "${EVENKEEL_S}/${EVENKEEL_ROOM}"
+
+# Files of a clone have the time of its checkout, and the youngest would be the time of what is built: the
+# same files would give other bytes in each clone. A commit that is fetched has a time of its own. This is
+# after OE-Core's own search, and not SOURCE_DATE_EPOCH itself, which is a distribution's to set.
+do_unpack[postfuncs] += "evenkeel_source_date_epoch"
+python evenkeel_source_date_epoch() {
+    if d.getVar('EVENKEEL_SRC'):
+        oe.reproducible.epochfile_write(int(d.getVar('SOURCE_DATE_EPOCH_FALLBACK')), d.getVar('SDE_FILE'), d)
+}

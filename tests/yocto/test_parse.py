@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -170,3 +171,23 @@ def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder
     with (source / "conf/sysctl.d/60-evenkeel.conf").open("a") as sysctls:
         sysctls.write("# changed\n")
     assert signature() != first
+
+
+def test_same_files_are_built_with_the_same_time(series: Series, folder: Path) -> None:
+    """Whenever they were checked out: what is built of them has the same bytes in each clone."""
+    source = folder / "clone"
+    build = Build(folder / "core", series, [series.oecore / "meta", LAYER], f'EVENKEEL_SRC = "{source}"\n')
+    epochs = "tmp*/work/*/evenkeel-conf/*/source-date-epoch/__source_date_epoch.txt"
+    recipe = next(LAYER.rglob("evenkeel-conf_*.bb"))
+    found = []
+    for checked_out in (1_600_000_000, 1_700_000_000):
+        shutil.rmtree(source, ignore_errors=True)
+        for name in ("LICENSES", "conf", "recipes/scheduler"):
+            shutil.copytree(TOP / name, source / name)
+        for path in source.rglob("*"):
+            os.utime(path, (checked_out, checked_out))
+        done = build.run("bitbake", "-b", str(recipe), "-f", "-c", "unpack")
+        assert done.returncode == 0, tail(done.stdout)
+        found.append([path.read_text() for path in build.path.glob(epochs)])
+    assert len(found[0]) == 1
+    assert found[0] == found[1]

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -339,6 +340,22 @@ def test_folder_of_rules_is_as_the_series_has_it(series: Series) -> None:
         r"^\s*chown polkitd:root \$\{D\}/?\$\{datadir\}/polkit-1/rules.d$", polkit.read_text(), re.MULTILINE
     )
     assert owns_rules(series.name) == bool(kept)
+
+
+@pytest.mark.parametrize("clone", ["/home/me/evenkeel", ""])
+def test_time_of_what_is_built_is_not_that_of_a_checkout(clone: str) -> None:
+    """A commit that was fetched keeps its own, which OE-Core has found."""
+    text = (LAYER / "classes-recipe/evenkeel_room.bbclass").read_text()
+    assert 'do_unpack[postfuncs] += "evenkeel_source_date_epoch"' in text
+    match = re.search(r"^python evenkeel_source_date_epoch\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert match
+    written: list[tuple[int, str]] = []
+    oe = SimpleNamespace(
+        reproducible=SimpleNamespace(epochfile_write=lambda time, file, _: written.append((time, file)))
+    )
+    values = {"EVENKEEL_SRC": clone, "SDE_FILE": "epoch.txt", "SOURCE_DATE_EPOCH_FALLBACK": "1302044400"}
+    exec(textwrap.dedent(match[1]), {"oe": oe, "d": SimpleNamespace(getVar=values.get)})  # noqa: S102  # of our own class
+    assert written == ([(1302044400, "epoch.txt")] if clone else [])
 
 
 def console(consoles: str) -> object:
