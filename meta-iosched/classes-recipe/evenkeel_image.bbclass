@@ -19,9 +19,22 @@ IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
-# UUID and hash_seed as in recipes/image/build: the same files give the same bytes
+# UUID and hash_seed as in recipes/image/build: the same files give the same bytes.
+# What is lazy about inode tables would hang on the kernel of who builds
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
-                       -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1"
+                       -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1,lazy_itable_init=0"
+# mke2fs and debugfs know SOURCE_DATE_EPOCH since 1.47.1 (scarthgap has 1.47.0), and
+# e2fsck does not: the same time by the names that they know
+export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
+export E2FSCK_TIME = "${SOURCE_DATE_EPOCH}"
+# The times of access and change of each file, of which whoever reads the tree moves
+# the one, and nobody can set the other: mke2fs caps them since 1.47.1, and copies them
+# before. It takes a second, so that all series do it alike
+IMAGE_CMD:append:ext4 = " ; evenkeel_settle_times"
+evenkeel_settle_times() {
+    find ${IMAGE_ROOTFS} -printf 'set_inode_field "/%P" atime @${SOURCE_DATE_EPOCH}\nset_inode_field "/%P" ctime @${SOURCE_DATE_EPOCH}\n' |
+        debugfs -w -f - ${IMGDEPLOYDIR}/${IMAGE_NAME}.ext4 > /dev/null
+}
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
 WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"

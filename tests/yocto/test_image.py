@@ -7,28 +7,34 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from conftest import LAYER, TOP
+from recipe_text import recipe
 
 TEXT = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
+
+# a time that is long ago, as OE-Core's SOURCE_DATE_EPOCH_FALLBACK is
+EPOCH = "1302044400"
 
 # e2fsprogs 1.47.0, which scarthgap has, as far as that differs from the later ones that are installed here
 OLD_E2FSPROGS = """\
 #!/bin/sh
 case " $* " in *root_perms*) echo "Bad option(s) specified: root_perms" >&2; exit 1 ;; esac
+unset SOURCE_DATE_EPOCH
 exec {program} "$@"
 """
 
 
 @pytest.fixture(params=["installed", "1.47.0"])
 def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """An environment with a mke2fs of today and with one of scarthgap's."""
-    programs = {name: shutil.which(name) for name in ("mke2fs", "debugfs", "e2fsck")}
+    """An environment as BitBake has it, with a mke2fs of today and with one of scarthgap's."""
+    programs = {name: shutil.which(name) for name in ("mke2fs", "mkfs.ext4", "fsck.ext4", "debugfs")}
     if not all(programs.values()):
-        pytest.skip("needs mke2fs, debugfs and e2fsck (e2fsprogs)")
+        pytest.skip("needs mke2fs, fsck.ext4 and debugfs (e2fsprogs)")
     path = os.environ["PATH"]
     if request.param == "1.47.0":
         old = tmp_path / "bin"
@@ -37,11 +43,18 @@ def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
             (old / name).write_text(OLD_E2FSPROGS.format(program=program))
             (old / name).chmod(0o755)
         path = f"{old}:{path}"
-    return {"PATH": path}
+    return {"PATH": path, "SOURCE_DATE_EPOCH": EPOCH}
 
 
-def shell_function(name: str) -> str:
-    match = re.search(rf"^{name}\(\) \{{\n(.*?)^\}}", TEXT, re.MULTILINE | re.DOTALL)
+def exported(text: str) -> dict[str, str]:
+    """What a class or recipe exports, all of it a time."""
+    found = dict(re.findall(r'^export (\w+) = "(.*)"$', text, re.MULTILINE))
+    assert set(found.values()) <= {"${SOURCE_DATE_EPOCH}"}
+    return dict.fromkeys(found, EPOCH)
+
+
+def shell_function(name: str, text: str = TEXT) -> str:
+    match = re.search(rf"^{name}\(\) \{{\n(.*?)^\}}", text, re.MULTILINE | re.DOTALL)
     assert match
     return match[1]
 
@@ -61,8 +74,72 @@ def make_partitions(work: Path, environment: dict[str, str]) -> Path:
         "nonarch_libdir": "/usr/lib",
     }
     body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], shell_function("evenkeel_make_partitions"))
-    subprocess.run(["sh", "-e", "-c", body], env=environment, check=True)
+    subprocess.run(["sh", "-e", "-c", body], env=environment | exported(TEXT), check=True)
     return work / "partitions"
+
+
+def make_root(work: Path, environment: dict[str, str]) -> Path:
+    """What OE-Core does for IMAGE_CMD:ext4 (oe_mkext234fs), with our options and our append."""
+    options = re.search(r'^EXTRA_IMAGECMD:ext4 = "((?:[^"\\]|\\\n)*)"', TEXT, re.MULTILINE)
+    append = re.search(r'^IMAGE_CMD:append:ext4 = "(.*)"$', TEXT, re.MULTILINE)
+    tree = work / "tree"
+    (tree / "a folder").mkdir(parents=True)
+    (tree / "a folder/a file").write_text("content\n")
+    (tree / "link").symlink_to("a folder/a file")
+    for path in (tree, *tree.rglob("*")):
+        # as the image's last step leaves the times; somebody reads some of it afterwards
+        read = 0 if path.name == "tree" else int(time.time())
+        os.utime(path, (read or int(EPOCH) + 9, int(EPOCH) + 9), follow_symlinks=False)
+    values = {
+        "IMAGE_ROOTFS": str(tree),
+        "IMGDEPLOYDIR": str(work),
+        "IMAGE_NAME": "root",
+        "SOURCE_DATE_EPOCH": EPOCH,
+    }
+    assert options
+    script = f"""
+        evenkeel_settle_times() {{
+            {shell_function("evenkeel_settle_times") if append else ":"}
+        }}
+        dd if=/dev/zero of=${{IMGDEPLOYDIR}}/${{IMAGE_NAME}}.ext4 seek=32768 count=0 bs=1024
+        mkfs.ext4 -F {options[1].replace(chr(92) + chr(10), " ")} ${{IMGDEPLOYDIR}}/${{IMAGE_NAME}}.ext4 -d ${{IMAGE_ROOTFS}}
+        fsck.ext4 -pvfD ${{IMGDEPLOYDIR}}/${{IMAGE_NAME}}.ext4 || [ $? -le 3 ] {append[1] if append else ""}
+    """
+    body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], script)
+    subprocess.run(["sh", "-e", "-c", body], env=environment | exported(TEXT), check=True)
+    return work / "root.ext4"
+
+
+def make_bootstate(work: Path, environment: dict[str, str]) -> Path:
+    """The boot loader's partition, by the recipe's own commands."""
+    text = recipe("evenkeel-bootloader").read_text()
+    body = shell_function("do_compile", text)
+    (work / "state").mkdir()
+    (work / "state/grubenv").write_text("# GRUB Environment Block\n")
+    body = body[body.index("    mke2fs ") :].replace("${B}", str(work))
+    subprocess.run(["sh", "-e", "-c", body], env=environment | exported(text), check=True)
+    return work / "bootstate.ext4"
+
+
+def make_all(work: Path, environment: dict[str, str]) -> list[Path]:
+    work.mkdir()
+    root, bootstate = make_root(work, environment), make_bootstate(work, environment)
+    partitions = make_partitions(work, environment)
+    return [root, bootstate, partitions / "recorder.ext4", partitions / "data.ext4"]
+
+
+def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str]) -> None:
+    """An hour later, too; a second is enough to see it."""
+    once = make_all(tmp_path / "once", e2fsprogs)
+    time.sleep(1.1)
+    again = make_all(tmp_path / "again", e2fsprogs)
+    different = []
+    for first, second in zip(once, again, strict=True):
+        if subprocess.run(["cmp", "-s", first, second]).returncode:
+            different.append(first.name)
+        check = subprocess.run(["fsck.ext4", "-fn", first], capture_output=True, text=True)
+        assert check.returncode == 0, check.stdout
+    assert different == []
 
 
 def test_recorders_partition_is_the_recorders_with_any_e2fsprogs(
@@ -78,7 +155,7 @@ def test_recorders_partition_is_the_recorders_with_any_e2fsprogs(
         "900",
         "900",
     )
-    check = subprocess.run(["e2fsck", "-fn", image], capture_output=True, text=True)
+    check = subprocess.run(["fsck.ext4", "-fn", image], capture_output=True, text=True)
     assert check.returncode == 0, check.stdout
 
 

@@ -29,6 +29,9 @@ COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 GRUB_FORMAT:x86-64 = "x86_64-efi"
 GRUB_FORMAT:aarch64 = "arm64-efi"
 
+# as mke2fs and debugfs before 1.47.1 know SOURCE_DATE_EPOCH
+export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
+
 do_configure[noexec] = "1"
 do_install[noexec] = "1"
 
