@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # An image with Evenkeel's partitions: two read-only slots, bootstate, recorder,
 # data. For a product's own image: inherit it beside core-image and install
-# packagegroup-evenkeel-board. Sizes in MiB; together they end below what a
-# "4 GB" eMMC has.
+# packagegroup-evenkeel, or of it packagegroup-evenkeel-board and -panel: a slot is
+# confirmed when agent, panel and web server run. Sizes in MiB; together they end
+# below what a "4 GB" eMMC has.
 EVENKEEL_ROOT_MB ?= "640"
 EVENKEEL_RECORDER_MB ?= "640"
 EVENKEEL_DATA_MB ?= "1536"
@@ -84,6 +85,19 @@ python () {
 # before times of files are made reproducible.
 IMAGE_PREPROCESS_COMMAND:prepend = "evenkeel_settle_rootfs "
 evenkeel_settle_rootfs() {
+    # A slot that is never confirmed boots three times, and then the board goes back: an
+    # image without what the confirmation asks for is told here. Not where the product
+    # has the unit replaced or masked; a drop-in could not take a Requisite= away
+    good=evenkeel-slot-good.service
+    units=${IMAGE_ROOTFS}${systemd_system_unitdir}
+    own=${IMAGE_ROOTFS}${sysconfdir}/systemd/system
+    [ -e $units/$good ] || bbfatal "the image has no evenkeel-board: install packagegroup-evenkeel, or packagegroup-evenkeel-board and packagegroup-evenkeel-panel"
+    if [ ! -e $own/$good ] && [ ! -L $own/$good ]; then
+        for unit in $(sed -n 's/^Requisite=//p' $units/$good); do
+            [ -e $units/$unit ] || [ -e $own/$unit ] || bbfatal "the image has no $unit, without which $good confirms no slot: install packagegroup-evenkeel-panel, or change what it asks for (docs/yocto.md)"
+        done
+    fi
+
     # files that base-files and netbase own on other images
     for file in fstab hostname hosts; do
         install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import pytest
 from conftest import LAYER, TOP
 from recipe_text import recipe
 
+DOCS = (TOP / "docs/yocto.md").read_text()
 TEXT = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
 
 # a time that is long ago, as OE-Core's SOURCE_DATE_EPOCH_FALLBACK is
@@ -159,11 +161,21 @@ def test_recorders_partition_is_the_recorders_with_any_e2fsprogs(
     assert check.returncode == 0, check.stdout
 
 
-def settle(work: Path, boot: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    """evenkeel_settle_rootfs on WORK/root with these files in /boot."""
+UNITS = "usr/lib/systemd/system"
+GOOD = "evenkeel-slot-good.service"
+PANEL = ["evenkeeld.service", "evenkeel-panel.service", "nginx.service"]
+
+
+def settle(
+    work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), **more: str
+) -> subprocess.CompletedProcess[str]:
+    """evenkeel_settle_rootfs on WORK/root with these files in /boot, and these units."""
     root = work / "root"
-    for folder in ("boot", "etc", "usr/lib/tmpfiles.d", "usr/share/evenkeel/etc", "var/lib/thing"):
+    for folder in ("boot", "etc", "usr/lib/tmpfiles.d", "usr/share/evenkeel/etc", UNITS, "var/lib/thing"):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    for name in units:
+        ours = TOP / "recipes/image/rootfs" / UNITS / name
+        (root / UNITS / name).write_text(ours.read_text() if ours.exists() else "[Unit]\n")
     for name in ("fstab", "hostname", "hosts"):
         (root / "usr/share/evenkeel/etc" / name).write_text("ours\n")
     for name in boot:
@@ -181,6 +193,7 @@ def settle(work: Path, boot: list[str], **more: str) -> subprocess.CompletedProc
         "localstatedir": "/var",
         "nonarch_libdir": "/usr/lib",
         "sysconfdir": "/etc",
+        "systemd_system_unitdir": f"/{UNITS}",
         **more,
     }
     body = re.sub(r"\$\{(\w+)\}", lambda name: values[name[1]], shell_function("evenkeel_settle_rootfs"))
@@ -234,6 +247,61 @@ def test_initramfs_that_was_not_made_is_named(tmp_path: Path) -> None:
 def test_without_an_initramfs_there_is_none(tmp_path: Path) -> None:
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     assert not (tmp_path / "root/boot/initrd").exists()
+
+
+@pytest.mark.parametrize("missing", PANEL)
+def test_image_whose_slot_is_never_confirmed_is_told_so(tmp_path: Path, missing: str) -> None:
+    """packagegroup-evenkeel-board alone is not enough: the board would go back to the other slot."""
+    units = [GOOD, *(unit for unit in PANEL if unit != missing)]
+    done = settle(tmp_path, ["bzImage-6.12.80"], units)
+    assert done.returncode == 1
+    assert f"the image has no {missing}" in done.stderr
+    assert "install packagegroup-evenkeel-panel" in done.stderr
+
+
+def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
+    """By what docs/yocto.md says, and by a unit of its own; a drop-in could only add to what is asked for."""
+    append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
+    assert append
+    settle(tmp_path, ["bzImage-6.12.80"], [GOOD])
+    ours = tmp_path / "root" / UNITS / GOOD
+    text = ours.read_text()
+    command = append[0].replace("${D}${systemd_system_unitdir}", str(ours.parent))
+    subprocess.run(["sh", "-e", "-c", command], check=True)
+    assert ours.read_text() != text
+    changed = settle(tmp_path, ["bzImage-6.12.80"], [])
+    assert "the image has no my-product.service" in changed.stderr
+    changed = settle(tmp_path, ["bzImage-6.12.80"], ["my-product.service"])
+    assert changed.returncode == 0, changed.stderr
+
+    ours.write_text(text)
+    assert settle(tmp_path, ["bzImage-6.12.80"], []).returncode == 1
+    masked = tmp_path / "root/etc/systemd/system" / GOOD
+    masked.parent.mkdir(parents=True)
+    masked.symlink_to("/dev/null")
+    done = settle(tmp_path, ["bzImage-6.12.80"], [])
+    assert done.returncode == 0, done.stderr
+
+
+def test_image_without_what_boots_it_is_told_so(tmp_path: Path) -> None:
+    done = settle(tmp_path, ["bzImage-6.12.80"], [])
+    assert done.returncode == 1
+    assert "install packagegroup-evenkeel" in done.stderr
+
+
+def test_what_confirms_a_slot_is_in_the_groups_that_the_class_names() -> None:
+    """Board and panel; a unit that slot-good asks for has a package there."""
+    asked = re.search(
+        r"^Requisite=(.*)$", (TOP / "recipes/image/rootfs" / UNITS / GOOD).read_text(), re.MULTILINE
+    )
+    assert asked
+    assert asked[1].split() == PANEL
+    group = (LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb").read_text()
+    panel = re.search(r'^RDEPENDS:\$\{PN\}-panel = "(.*)"$', group, re.MULTILINE)
+    assert panel
+    # nginx is the panel's
+    assert {"evenkeel-agent", "evenkeel-webui"} <= set(panel[1].split())
+    assert "packagegroup-evenkeel-board and -panel" in TEXT
 
 
 def test_var_is_empty_and_made_anew_by_tmpfiles(tmp_path: Path) -> None:

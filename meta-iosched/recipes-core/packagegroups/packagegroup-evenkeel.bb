@@ -2,10 +2,11 @@
 SUMMARY = "Evenkeel, by what a product may want of it"
 SUMMARY:${PN} = "All that runs on an Evenkeel board"
 SUMMARY:${PN}-panel = "The panel and the agent behind it"
-SUMMARY:${PN}-board = "What an image with Evenkeel's partitions needs"
+SUMMARY:${PN}-board = "What an image with Evenkeel's partitions needs beside the panel"
 SUMMARY:${PN}-demo = "A player and a loader on one device"
 DESCRIPTION = "\
-    All of the appliance, or parts of it: the panel, what an image of ours needs, and the demo. \
+    All of the appliance, or parts of it: the panel, what an image of ours needs beside it \
+    (where the panel runs, a slot is confirmed), and the demo. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
