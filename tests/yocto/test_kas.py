@@ -90,6 +90,17 @@ def test_every_layer_is_pinned(machine: str, option: str) -> None:
                 assert re.fullmatch(r"[0-9a-f]{40}", pinned[name]["commit"]), name
 
 
+def test_checkout_that_the_docs_name_brings_every_tree_that_the_tests_want() -> None:
+    """Also meta-yocto, which has the boards' machines; QEMU's machines are core's."""
+    docs = (TOP / "docs/yocto.md").read_text()
+    command = re.search(r"`kas checkout (\S+)`", docs)
+    wanted = re.search(r"^DIR are trees of (.*?) of one series", docs, re.MULTILINE | re.DOTALL)
+    assert command
+    assert wanted
+    brought = {name for file in command[1].split(":") for name in merged(TOP / file)["repos"]}
+    assert set(re.split(r",\s|\sand\s", wanted[1])) == brought - {"evenkeel"}
+
+
 def test_locked_revisions_are_those_that_were_tested(series: Series) -> None:
     """The trees that this run was given are the ones that kas would fetch."""
     if series.name not in ("scarthgap", "wrynose"):
