@@ -26,7 +26,10 @@
 #define GAP_WAITS (20 * NSEC_PER_MSEC)
 /* without descriptors or memory for one more connection */
 #define DEAF NSEC_PER_SEC
-/* at a stop, until it is asked whether the medium is given up; what is written ends the wait */
+/* one line in: */
+#define BEHIND_SAY_TIME (60 * NSEC_PER_SEC)
+/* at a stop, until it is asked whether the medium is given up; what is written
+ * ends the wait */
 #define ROOM_POLL_MS 20
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
@@ -71,19 +74,42 @@ static void make_room(struct session *newest)
 	session_refuse(goes, why);
 }
 
+/* who connects waits, and would be told of again at once and for ever */
+static void be_deaf(struct ingest *in, uint64_t now)
+{
+	ingest_change(in, in->listener, &in->on_listener, 0);
+	in->deaf_until_ns = now + DEAF;
+}
+
+/* a new connection may bring more descriptors that do not close: there is an end to them */
+static bool too_far_behind(struct ingest *in, uint64_t now)
+{
+	if (!closer_behind(&in->closer))
+		return false;
+	if (!in->behind_said_ns || now - in->behind_said_ns >= BEHIND_SAY_TIME) {
+		log_warning(
+			"descriptors that writers sent do not close; new connections wait until they do");
+		in->behind_said_ns = now;
+	}
+	return true;
+}
+
 static void on_listener(struct handler *h, uint32_t events)
 {
 	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_listener));
-	int fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	uint64_t now = monotonic_ns();
 	struct session *s;
+	int fd;
 
 	(void)events;
+	if (too_far_behind(in, now)) {
+		be_deaf(in, now);
+		return;
+	}
+	fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
-		/* it waits, and would be told again at once and for ever */
-		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-			ingest_change(in, in->listener, h, 0);
-			in->deaf_until_ns = monotonic_ns() + DEAF;
-		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			be_deaf(in, now);
 		return;
 	}
 	s = session_open(in, fd);
@@ -216,6 +242,10 @@ static void *run(void *arg)
 
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e)
 {
+	int ret = closer_start(&in->closer, e);
+
+	if (ret)
+		return ret;
 	in->storage = storage;
 	atomic_store(&in->alive_ns, monotonic_ns());
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
@@ -285,6 +315,7 @@ void ingest_part(struct ingest *in)
 
 void ingest_close(struct ingest *in)
 {
+	closer_end(&in->closer);
 	close(in->epoll);
 	close(in->done_fd);
 	free(in->message);

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 
 #include "channel.h"
+#include "closer.h"
 #include "error.h"
 #include "storage.h"
 
@@ -41,6 +42,8 @@ struct ingest {
 	unsigned int session_count;
 	unsigned int said;		/* words of writers that break the protocol, up to: */
 	uint64_t said_until_ns;		/* monotonic */
+	struct closer closer;		/* of descriptors that writers sent */
+	uint64_t behind_said_ns;	/* monotonic, when it was last told that it is behind; 0: never */
 	struct fifo *fifos;		/* one for each channel */
 	unsigned char *message;		/* the largest message, and one byte to tell longer ones */
 	size_t message_size;

@@ -95,23 +95,72 @@ static int take_ring(struct session *s, bool drop)
 	return ret == -EPROTO ? ret : 0;
 }
 
-/* what is closed with messages unread resets the connection, and our last words with it */
-static void discard(int fd)
+enum coming {
+	COMES_NOTHING, /* the end, or nothing yet */
+	COMES_MESSAGE,
+	COMES_DESCRIPTORS, /* a message with these */
+};
+
+/*
+ * What a socket would give next, which stays there: descriptors that are received, also
+ * if they are thrown away, may take long to be closed. From here on each message comes
+ * with its sender's credentials: without them one that is empty looks like the end.
+ */
+static enum coming what_comes(int fd)
 {
+	union {
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
+	char byte;
+	struct iovec piece = { &byte, sizeof(byte) };
+	struct msghdr head = {
+		.msg_iov = &piece,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t n;
+
+	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int));
+	n = recvmsg(fd, &head, MSG_DONTWAIT | MSG_PEEK);
+	/* a reset is told once, and what was sent before it comes after that */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(fd, &head, MSG_DONTWAIT | MSG_PEEK);
+	if (n < 0 || !head.msg_controllen)
+		return COMES_NOTHING;
+	/* the credentials are ahead of these, and have all the room */
+	return head.msg_flags & MSG_CTRUNC ? COMES_DESCRIPTORS : COMES_MESSAGE;
+}
+
+/*
+ * What is closed with messages unread resets the connection, and our last words with
+ * it. False: there still are some.
+ */
+static bool discard(int fd)
+{
+	enum coming next;
 	char byte;
 
-	for (int i = 0; i < DRAIN; i++)
-		if (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) <= 0)
-			return;
+	for (int i = 0; i < DRAIN; i++) {
+		next = what_comes(fd);
+		if (next != COMES_MESSAGE)
+			return next == COMES_NOTHING;
+		recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
+	}
+	return false;
 }
 
 static void hang_up(struct session *s)
 {
 	/* nothing comes after what is discarded */
 	shutdown(s->socket, SHUT_RD);
-	discard(s->socket);
 	ingest_unwatch(s->ingest, s->socket);
-	close(s->socket);
+	/* else what is left, descriptors perhaps, is closed with it */
+	if (discard(s->socket))
+		close(s->socket);
+	else
+		closer_give(&s->ingest->closer, &s->socket, 1);
 	s->socket = -1;
 	if (s->by_ring) {
 		ingest_unwatch(s->ingest, s->ring.eventfd);
@@ -463,17 +512,61 @@ static bool has_ended(int fd)
 	return poll(&end, 1, 0) != 0;
 }
 
-/* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be more */
+/* those that came with a message go where they hold up nobody; false: there were none */
+static bool take_descriptors(struct session *s, struct msghdr *head)
+{
+	/* there were more than this process may have */
+	bool any = head->msg_flags & MSG_CTRUNC;
+	int fds[CLOSER_BATCH];
+	unsigned int count;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(head); c; c = CMSG_NXTHDR(head, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (unsigned int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+		closer_give(&s->ingest->closer, fds, count);
+		any = true;
+	}
+	return any;
+}
+
+/* -EAGAIN: nothing more for now; 0: the other end has closed; 1: there may be
+ * more */
 static int receive(struct session *s)
 {
+	/*
+	 * Room for all the descriptors that a message can bring: those without are closed
+	 * by the kernel before recvmsg() returns, however long that takes. The credentials
+	 * are those of what_comes().
+	 */
+	union {
+		char bytes[CMSG_SPACE(CLOSER_BATCH * sizeof(int)) +
+			   CMSG_SPACE(sizeof(struct ucred))];
+		struct cmsghdr align;
+	} control;
 	struct iovec piece = { s->ingest->message, s->ingest->message_size };
-	struct msghdr head = { .msg_iov = &piece, .msg_iovlen = 1 };
-	/* no control buffer: descriptors that are sent are closed by the kernel */
-	ssize_t n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct msghdr head = {
+		.msg_iov = &piece,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t n;
 
-	/* a reset is of what we sent and it did not read: what it sent before is still here */
+	if (closer_behind(&s->ingest->closer) && what_comes(s->socket) == COMES_DESCRIPTORS) {
+		drop_broken(s, "sent descriptors");
+		return 1;
+	}
+	n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	/* a reset is of what we sent and it did not read: what it sent before is
+   * still here */
 	if (n < 0)
 		return errno == EINTR || errno == ECONNRESET ? 1 : errno == EAGAIN ? -EAGAIN : 0;
+	if (take_descriptors(s, &head)) {
+		drop_broken(s, "sent descriptors");
+		return 1;
+	}
 	if (!n && has_ended(s->socket))
 		return 0;
 	if (head.msg_flags & MSG_TRUNC)
@@ -652,8 +745,9 @@ struct session *session_open(struct ingest *in, int socket)
 	struct ucred peer = { 0 };
 	socklen_t length = sizeof(peer);
 
+	/* it may have sent descriptors already, which are closed with it */
 	if (!s) {
-		close(socket);
+		closer_give(&in->closer, &socket, 1);
 		return NULL;
 	}
 	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
@@ -666,7 +760,7 @@ struct session *session_open(struct ingest *in, int socket)
 	s->since_ns = monotonic_ns();
 	s->ring.memfd = s->ring.eventfd = -1;
 	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {
-		close(socket);
+		closer_give(&in->closer, &socket, 1);
 		free(s);
 		return NULL;
 	}

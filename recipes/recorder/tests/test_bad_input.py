@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import os
@@ -22,7 +23,9 @@ from typing import IO
 import pytest
 from board import (
     FAILED,
+    OPEN,
     OVERRUN,
+    RECORD,
     RECORDER,
     REFUSED,
     RESTART,
@@ -128,20 +131,124 @@ def test_the_tool_leaves_out_lines_that_are_too_long(pair: Board) -> None:
     assert pair.payloads("arm") == [b"one", b"two"]
 
 
-def test_descriptors_that_nobody_asked_for(pair: Board) -> None:
-    with pair.writer("arm") as writer:
-        head = struct.pack("<2I2Qq", 4, 1, 0, 0, 0)
-        for n in range(50):
-            with contextlib.ExitStack() as stack:
-                fds = [stack.enter_context(Path("/dev/null").open("rb")).fileno() for _ in range(8)]
-                writer.socket.sendmsg(
-                    [head[:8] + struct.pack("<Q", n) + head[16:] + b"x"],
-                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("<8i", *fds))],
-                )
-        writer.sequence = 50
+def lingering(stack: contextlib.ExitStack, seconds: int) -> socket.socket:
+    """To close its last descriptor takes that long: it has sent what nobody reads."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = stack.enter_context(socket.create_connection(server.getsockname()))
+        stack.enter_context(server.accept()[0])
+    sender.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sender.send(bytes(65536))
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    return sender
+
+
+def send_with(to: socket.socket, *fds: int) -> None:
+    """A record that would be a channel's first but for these."""
+    record = struct.pack("<2I2Qq", RECORD, 1, 0, time.monotonic_ns(), 0) + b"x"
+    to.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
+def settled(board: Board) -> None:
+    """No segment is being made any more."""
+    wait_for(lambda: all(s["segments"] == 5 for s in board.statistics()["channels"].values()))  # type: ignore[index]
+
+
+def descriptors(board: Board) -> int:
+    assert board.process
+    return len(list(Path(f"/proc/{board.process.pid}/fd").iterdir()))
+
+
+def in_time(writer: RawWriter) -> bool:
+    """It waits for no other channel's: in all for less than a second."""
+    began = time.monotonic()
+    while time.monotonic() < began + 0.5:
+        writer.submit(b"x")
         assert writer.sync() == 0
-        assert pair.process
-        assert len(list(Path(f"/proc/{pair.process.pid}/fd").iterdir())) < 60
+    return time.monotonic() < began + 1
+
+
+def test_descriptors_that_nobody_asked_for(pair: Board) -> None:
+    settled(pair)
+    before = descriptors(pair)
+    with Path("/dev/null").open("rb") as null:
+        for count in (1, 8, 253):
+            with pair.writer("arm") as writer:
+                send_with(writer.socket, *[null.fileno()] * count)
+                assert writer.last_words() == (errno.EPROTO, "channel arm: this writer sent descriptors")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unknown:
+            unknown.connect(str(pair.socket))
+            send_with(unknown, null.fileno())
+            assert b"this writer sent descriptors" in unknown.recv(4096)
+    wait_for(lambda: descriptors(pair) <= before)
+    with pair.writer("arm") as writer:
+        assert writer.sequence == 3
+        assert writer.sync() == 0
+    assert pair.payloads("arm") == []
+    assert pair.gaps("arm") == [(WRITER, 0)] * 3
+
+
+@pytest.mark.parametrize("ahead", [[], [b"none"], [b"none", b""], [b"", b"", b"end"]])
+def test_a_descriptor_that_takes_long_to_be_closed(board: Board, ahead: list[bytes]) -> None:
+    """Whoever lets go of the last one waits: no other channel's writer does, nor a stop."""
+    board.channel("arm")
+    board.channel("leg")
+    board.start()
+    settled(board)
+    assert board.process
+    with contextlib.ExitStack() as stack, board.writer("leg") as leg, board.writer("arm") as arm:
+        board.process.send_signal(signal.SIGSTOP)
+        with lingering(stack, 20) as slow:
+            for message in ahead[:2]:
+                arm.socket.send(message)
+            send_with(arm.socket, slow.fileno())
+        if ahead[2:]:
+            arm.close()
+        board.process.send_signal(signal.SIGCONT)
+        assert in_time(leg)
+        with board.writer("arm") as again:
+            again.submit(b"x")
+            assert again.sync() == 0
+        assert board.stop() < 2
+    assert board.gaps("leg") == []
+
+
+def test_descriptors_that_take_long_to_be_closed_do_not_pile_up(board: Board) -> None:
+    """Who is connected is heard on, or cut off; no one else comes until they are closed."""
+    board.channel("leg")
+    board.start()
+    settled(board)
+    assert board.process
+    with contextlib.ExitStack() as stack:
+        leg = stack.enter_context(board.writer("leg"))
+        many = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(100)]
+        for s in many:
+            s.connect(str(board.socket))
+        null = stack.enter_context(Path("/dev/null").open("rb")).fileno()
+        assert in_time(leg)
+        before = descriptors(board)
+        board.process.send_signal(signal.SIGSTOP)
+        with lingering(stack, 6) as slow:
+            send_with(many[0], slow.fileno())
+        board.process.send_signal(signal.SIGCONT)
+        began = time.monotonic()
+        for s in many[1:]:
+            send_with(s, *[null] * 253)
+        assert in_time(leg)
+        assert 200 < descriptors(board) - before <= 253
+        late = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        late.connect(str(board.socket))
+        late.send(struct.pack("<3I36s", OPEN, 1, 1, b"none"))
+        assert in_time(leg)
+        assert not select.select([late], [], [], 0)[0]
+        late.settimeout(10)
+        assert struct.unpack_from("<2I", late.recv(4096)) == (REFUSED, errno.ENOENT)
+        assert time.monotonic() > began + 5
+        wait_for(lambda: descriptors(board) < before)
+    board.stop()
+    assert board.gaps("leg") == []
+    assert board.log.read_text().count("descriptors that writers sent do not close") == 1
 
 
 @pytest.mark.parametrize("head", [17, 1 << 63, (1 << 64) - 1])

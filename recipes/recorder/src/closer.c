@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Closes descriptors that a writer sent. */
+#include "closer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "ingest.h"
+#include "thread.h"
+
+/*
+ * A batch but one, the batch that makes it be behind, and the sockets of all
+ * connections, with the one that is refused: an empty pipe takes this at once.
+ */
+_Static_assert((2 * CLOSER_BATCH + SESSIONS_MAX + 1) * sizeof(int) <= PIPE_BUF,
+	       "giving never waits");
+
+static void *run(void *arg)
+{
+	struct closer *c = arg;
+	int from = c->from, fd;
+
+	/* what is given is written whole, so that no piece of a number is read */
+	while (read(from, &fd, sizeof(fd)) == (ssize_t)sizeof(fd)) {
+		close(fd);
+		atomic_fetch_sub(&c->pending, 1);
+	}
+	close(from);
+	return NULL;
+}
+
+int closer_start(struct closer *c, struct error *e)
+{
+	pthread_t thread;
+	int ends[2], ret;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return set_errno(e, errno, "making a pipe");
+	*c = (struct closer){ .from = ends[0], .to = ends[1] };
+	ret = thread_start(&thread, "closer", 0, run, c, e);
+	if (ret) {
+		close(ends[0]);
+		close(ends[1]);
+		return ret;
+	}
+	pthread_detach(thread);
+	return 0;
+}
+
+bool closer_behind(struct closer *c)
+{
+	return atomic_load_explicit(&c->pending, memory_order_relaxed) >= CLOSER_BATCH;
+}
+
+void closer_give(struct closer *c, const int *fds, unsigned int count)
+{
+	atomic_fetch_add(&c->pending, count);
+	(void)!write(c->to, fds, count * sizeof(*fds));
+}
+
+void closer_end(struct closer *c)
+{
+	close(c->to);
+}
