@@ -637,6 +637,25 @@ static bool newest_cached(const struct reader *r)
 	return r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
 }
 
+/*
+ * A record that stands at the offset by now: it was being written, or was when its
+ * block was read. So many looks, the first of them at once if @now.
+ */
+static bool there_by_now(struct reader *r, int looks, bool now)
+{
+	struct ekr_record_head h;
+	const unsigned char *payload;
+	int err;
+
+	for (; looks && !stopping(r) && (now || reader_file_again(&r->file)); looks--) {
+		now = false;
+		reader_file_drop(&r->file);
+		if (look_at(r, r->offset, &h, &payload, &err) == READER_VALID)
+			return true;
+	}
+	return false;
+}
+
 #define READER_STOP 2
 
 /* Following, and there is no more in the newest use: is there a newer one by now? */
@@ -665,6 +684,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	const bool at_block = r->offset % EKR_BLOCK == 0;
 	const bool quiet = at_block &&
 			   (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
+	const bool newest = r->next >= r->uses.count;
 	uint64_t found, written;
 	bool behind;
 	int newer;
@@ -678,26 +698,22 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 		r->waiting = true;
 		return newer < 0 ? newer : READER_STOP;
 	}
-	if (r->options.follow && r->next >= r->uses.count)
+	if (r->options.follow && newest)
 		return wait_for_more(r);
 	r->waiting = false;
 	/* spares reading the rest of it; the newest is not taken before there is a newer one */
 	if (recycled(r))
 		return overwritten(r, e);
-	if (!quiet && v != READER_IO && r->next >= r->uses.count) {
-		/* perhaps it is being written */
-		struct ekr_record_head again;
-		const unsigned char *payload;
-
-		for (int i = 1; i < LOOKS && !stopping(r) && reader_file_again(&r->file); i++) {
-			reader_file_drop(&r->file);
-			if (look_at(r, r->offset, &again, &payload, &err) == READER_VALID)
-				return 0;
-		}
-	}
+	if (!quiet && v != READER_IO && newest && there_by_now(r, LOOKS - 1, false))
+		return 0;
 	begin_event(r, e, READER_DAMAGE);
 	explain(e, v, h, &r->use, err);
 	found = find_record(r, r->offset, &written);
+	if (stopping(r))
+		return -EINTR;
+	/* what was found came while the rest was read, and what is ahead of it did, too */
+	if (found && newest && there_by_now(r, quiet ? LOOKS : 1, true))
+		return 0;
 	if (stopping(r))
 		return -EINTR;
 	behind = found && newest_cached(r);

@@ -41,6 +41,12 @@ static void head_was_read(int fd)
 	now((unsigned int)strtoul(strrchr(path, '/') + 1, NULL, 10));
 }
 
+/* What happens before the first read from here on, and before the second after that; 0: nothing. */
+static uint64_t growing_from;
+static int growing_reads;
+static void grow(void);
+static void grown(void);
+
 ssize_t __real_pread64(int fd, void *to, size_t length, off_t offset);
 ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset);
 ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset)
@@ -51,6 +57,12 @@ ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset)
 	if (bad_block && begin < bad_block + EKR_BLOCK && begin + length > bad_block) {
 		errno = EIO;
 		return -1;
+	}
+	if (growing_from && begin >= growing_from) {
+		growing_from = 0;
+		grow();
+	} else if (growing_reads && !--growing_reads) {
+		grown();
 	}
 	n = __real_pread64(fd, to, length, offset);
 	if (after_head && !offset)
@@ -703,6 +715,62 @@ static void a_segment_that_is_given_back_is_told(void **state)
 	intact_up_to(209);
 	reader_close(r);
 	recording_end(&rec);
+}
+
+static struct {
+	struct recording rec;
+	bool torn; /* the first block of the batch comes last */
+	uint64_t at;
+	unsigned char block[EKR_BLOCK];
+} growing;
+
+/* a batch of more than is read at once, and one more */
+static void grow(void)
+{
+	const unsigned char zeros[EKR_BLOCK] = { 0 };
+	struct recording *rec = &growing.rec;
+
+	growing.at = rec->offset;
+	for (int i = 0; i < 300; i++)
+		recording_add(rec, RECORD);
+	recording_flush(rec);
+	if (growing.torn) {
+		recording_peek(rec, 0, growing.at, growing.block, EKR_BLOCK);
+		recording_poke(rec, 0, growing.at, zeros, EKR_BLOCK);
+		growing_reads = 3;
+	} else {
+		recording_add(rec, RECORD);
+		recording_flush(rec);
+	}
+}
+
+/* what is torn was looked at once more in between */
+static void grown(void)
+{
+	recording_poke(&growing.rec, 0, growing.at, growing.block, EKR_BLOCK);
+}
+
+/* The rest of the newest segment is read piece by piece, and batches come between two of them. */
+static void batches_that_come_while_the_rest_is_read_are_no_damage(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .again_ns = 1000000 };
+	struct recording *rec = &growing.rec;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		recording_begin(rec, 3, 1 << 20, RECORD);
+		rec->head.flags = i & 1 ? EKR_SEGMENT_CACHED : 0;
+		growing.torn = i & 2;
+		recording_use(rec);
+		for (int n = 0; n < 10; n++)
+			recording_add(rec, RECORD);
+		recording_flush(rec);
+		growing_from = READER_AHEAD;
+		read_with(rec, &options, &seen);
+		assert_int_equal(growing_from + (uint64_t)growing_reads, 0);
+		are(&seen, 0, growing.torn ? 309 : 310);
+		recording_end(rec);
+	}
 }
 
 static void following_gives_each_record_once(void **state)
@@ -1368,6 +1436,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
 		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),
 		cmocka_unit_test(a_segment_that_is_given_back_is_told),
+		cmocka_unit_test(batches_that_come_while_the_rest_is_read_are_no_damage),
 		cmocka_unit_test(following_gives_each_record_once),
 		cmocka_unit_test(following_finds_segments_that_are_made_later),
 		cmocka_unit_test(following_sees_within_a_second_which_unused_segment_is_taken),
