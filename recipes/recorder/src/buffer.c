@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "memory.h"
+
 int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error *e)
 {
 	size_t count = (bytes + chunk_size - 1) / chunk_size;
@@ -14,8 +16,7 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 	*b = (struct buffer){ .chunk_size = chunk_size,
 			      .count = count > 3 ? (unsigned int)count : 3 };
 	b->chunks = calloc(b->count, sizeof(*b->chunks));
-	b->memory = mmap(NULL, b->count * chunk_size, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	b->memory = memory_map(b->count * chunk_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	if (!b->chunks || b->memory == MAP_FAILED) {
 		/* all memory is locked as it is taken: mmap() has this errno of its own for too much of it */
 		bool locked = b->chunks && errno == EAGAIN;

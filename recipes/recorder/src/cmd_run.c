@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "listen.h"
 #include "load.h"
 #include "log.h"
+#include "memory.h"
 #include "prepare.h"
 #include "stats.h"
 #include "storage.h"
@@ -63,10 +63,7 @@ static void set_limits(void)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	/* a page that has to be read back is a record that is late */
-	if (mlockall(MCL_CURRENT | MCL_FUTURE))
-		log_warning("locking memory: %s; going on with memory that may be paged out",
-			    strerror(errno));
+	memory_lock();
 }
 
 static int open_channels(struct recorder *r, struct error *e)

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory.h"
+
 #define SLOTS_LEAST 16u
 #define BYTES_MOST  (UINT64_C(32) << 20)
 
@@ -46,7 +48,7 @@ int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error
 		ring_close(r);
 		return -e->code;
 	}
-	r->map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->memfd, 0);
+	r->map = memory_map(size, MAP_SHARED, r->memfd);
 	if (r->map == MAP_FAILED) {
 		set_errno(e, errno, "mapping a ring of %zu bytes", size);
 		ring_close(r);

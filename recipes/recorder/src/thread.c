@@ -2,8 +2,11 @@
 /* Threads. */
 #include "thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
+
+#include "memory.h"
 
 #define STACK (128u * 1024)
 
@@ -25,6 +28,9 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(thread, &attr, run, arg);
+	/* its stack is locked, too */
+	if (ret == EAGAIN && memory_unlock())
+		ret = pthread_create(thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (ret)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "buffer.h"
+#include "memory.h"
 
 static unsigned char payload[1000];
 
@@ -113,8 +114,8 @@ static void too_much_memory_is_an_error(void **state)
 	buffer_close(&b);
 }
 
-/* 0: it was told; 2: it cannot be tried here. Of a process of its own. */
-static int open_with_little_that_may_be_locked(void)
+/* 0: it was told, or @lifted; 2: it cannot be tried here. Of a process of its own. */
+static int open_with_little_that_may_be_locked(bool lifted)
 {
 	const struct rlimit least = { 65536, 65536 };
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -126,26 +127,42 @@ static int open_with_little_that_may_be_locked(void)
 	if (buffer_open(&b, 65536, 1 << 20, &e))
 		return 2;
 	buffer_close(&b);
+	if (lifted)
+		memory_lock();
 	/* by their numbers: the sanitizers keep mlockall() from the kernel */
 	if (syscall(SYS_capset, &head, none) || setrlimit(RLIMIT_MEMLOCK, &least) ||
 	    syscall(SYS_mlockall, MCL_FUTURE))
 		return 2;
+	if (lifted)
+		return buffer_open(&b, 65536, 1 << 20, &e) ? 1 : 0;
 	return buffer_open(&b, 65536, 1 << 20, &e) == -ENOMEM && strstr(e.text, "LimitMEMLOCK=") ?
 		       0 :
 		       1;
 }
 
-static void more_than_may_be_locked_is_told_as_that(void **state)
+static void in_a_child(bool lifted)
 {
 	pid_t child = fork();
 	int status = -1;
 
-	(void)state;
 	if (!child)
-		_exit(open_with_little_that_may_be_locked());
+		_exit(open_with_little_that_may_be_locked(lifted));
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* by whoever has locked it, not memory.h */
+static void more_than_may_be_locked_is_told_as_that(void **state)
+{
+	(void)state;
+	in_a_child(false);
+}
+
+static void where_not_all_may_be_locked_nothing_is(void **state)
+{
+	(void)state;
+	in_a_child(true);
 }
 
 int main(void)
@@ -155,6 +172,7 @@ int main(void)
 		cmocka_unit_test(what_is_being_filled_can_be_taken),
 		cmocka_unit_test(too_much_memory_is_an_error),
 		cmocka_unit_test(more_than_may_be_locked_is_told_as_that),
+		cmocka_unit_test(where_not_all_may_be_locked_nothing_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

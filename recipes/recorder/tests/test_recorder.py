@@ -666,13 +666,18 @@ def test_a_folder_with_a_long_path(board: Board) -> None:
     board.stop()
 
 
-def test_by_hand_as_its_readme_says(board: Board) -> None:
+@pytest.mark.parametrize("little", [False, True])
+def test_by_hand_as_its_readme_says(board: Board, little: bool) -> None:
+    """As any user: also with no more memory that may be locked than others than root have."""
+    limit = ["prlimit", "--memlock=8388608"]
+    if os.geteuid() == 0:
+        limit = ["setpriv", "--bounding-set=-ipc_lock", *limit]
     text = (Path(__file__).resolve().parent.parent / "README.md").read_text()
     script = text.partition("## By hand")[2].partition("```sh\n")[2].partition("```")[0]
     # under the sanitizers it takes longer to start, and is waited for
     script = f"trap 'kill $! || :' EXIT\n{script.replace('sleep 2', 'sleep 5')}wait $!\n"
     out = subprocess.run(
-        ["sh", "-ec", script],
+        [*(limit if little else []), "sh", "-ec", script],
         cwd=board.top,
         env={**os.environ, "PATH": f"{BUILD.absolute()}:{os.environ['PATH']}"},
         capture_output=True,
