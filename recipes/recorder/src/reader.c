@@ -39,7 +39,8 @@
 
 struct reader {
 	struct reader_options options;
-	int dir; /* the channel's directory */
+	char *path; /* of the channel's directory */
+	int dir;    /* it */
 	struct reader_pace pace;
 	struct reader_file file;  /* the segment that is read */
 	struct reader_file heads; /* for a look at heads beside it */
@@ -358,14 +359,19 @@ static void leave(struct reader *r)
 }
 
 /* what was there is gone: the next records are not those that come after it */
-static int overwritten(struct reader *r, struct reader_event *e)
+static int gone(struct reader *r, struct reader_event *e, const char *why)
 {
 	begin_event(r, e, READER_OVERWRITTEN);
-	set_reason(e, "taken into use anew, or given back, while it was read");
+	set_reason(e, "%s", why);
 	/* what is not there was not lost, but older than what is kept */
 	r->any = false;
 	leave(r);
 	return give(r, e);
+}
+
+static int overwritten(struct reader *r, struct reader_event *e)
+{
+	return gone(r, e, "taken into use anew, or given back, while it was read");
 }
 
 /* The head of the open use is no longer the one that it was read with; or it cannot be told. */
@@ -489,6 +495,31 @@ static int list_again(struct reader *r)
 	r->told_head = false;
 	find_boot(r);
 	return r->next < uses.count;
+}
+
+/*
+ * At the end of what there is: its path may lead to another directory by now, as the
+ * recorder makes one anew that was removed. 1: there is an event, 0: go on, negative
+ * errno.
+ */
+static int begin_anew(struct reader *r, struct reader_event *e)
+{
+	struct stat was, is;
+	int dir, err, told;
+
+	/* the one that is open keeps its number */
+	if (fstat(r->dir, &was) || stat(r->path, &is) ||
+	    (is.st_dev == was.st_dev && is.st_ino == was.st_ino))
+		return 0;
+	dir = open(r->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return 0;
+	close(r->dir);
+	r->dir = dir;
+	told = gone(r, e, "the channel's directory was removed or moved, and made anew");
+	r->seen = r->before_first = 0;
+	err = list_again(r);
+	return err < 0 ? err : told;
 }
 
 /*
@@ -968,8 +999,10 @@ int reader_next(struct reader *r, struct reader_event *e)
 			return err < 0 ? err : 0;
 	}
 end:
-	if (err < 0)
-		return err;
+	if (err >= 0 && r->options.follow)
+		err = begin_anew(r, e);
+	if (err)
+		return err < 0 ? err : 0;
 	r->silent = false;
 	memset(e, 0, sizeof(*e));
 	e->kind = READER_END;
@@ -988,6 +1021,10 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->file.fd = r->heads.fd = -1;
 	r->pace.rate = options->rate;
 	r->pace.again_ns = options->again_ns;
+	r->dir = -1;
+	r->path = strdup(directory);
+	if (!r->path)
+		return set_errno(&r->error, ENOMEM, "getting memory to read %s", directory);
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return set_errno(&r->error, errno, "opening the recording %s", directory);
@@ -1018,6 +1055,7 @@ void reader_close(struct reader *r)
 	reader_file_free(&r->heads);
 	if (r->dir >= 0)
 		close(r->dir);
+	free(r->path);
 	free(r);
 }
 

@@ -980,6 +980,53 @@ static void the_first_uses_are_not_passed_over_either(void **state)
 	recording_end(&listed.rec);
 }
 
+/* with numbers that begin anew, and also after what came last in the one that is gone */
+static void following_goes_on_in_a_directory_that_was_made_anew(void **state)
+{
+	const struct reader_options options = { .range = READER_ALL, .follow = true };
+	struct recording was, is;
+	struct reader *r;
+	char away[64];
+
+	(void)state;
+	recording_begin(&was, 3, SIZE, RECORD);
+	recording_begin(&is, 3, SIZE, RECORD);
+	for (int i = 0; i < 3; i++) {
+		recording_use(&was);
+		batches(&was, 2, 5, RECORD);
+	}
+	memset(&seen, 0, sizeof(seen));
+	assert_int_equal(reader_open(&r, was.directory, &options), 0);
+	drain(r, &seen);
+	are(&seen, 0, 29);
+	recording_add(&was, 100);
+	recording_flush(&was);
+	snprintf(away, sizeof(away), "%s-away", was.directory);
+	assert_int_equal(rename(was.directory, away), 0);
+	memset(&seen, 0, sizeof(seen));
+	drain(r, &seen);
+	are(&seen, 30, 30);
+	memset(&seen, 0, sizeof(seen));
+	drain(r, &seen);
+	assert_int_equal(seen.count, 0);
+	recording_use(&is);
+	batches(&is, 1, 5, RECORD);
+	assert_int_equal(rename(is.directory, was.directory), 0);
+	drain(r, &seen);
+	assert_int_equal(seen.count, 6);
+	assert_int_equal(only(&seen, READER_OVERWRITTEN), &seen.event[0]);
+	assert_int_equal(seen.event[1].sequence, 0);
+	assert_int_equal(seen.event[5].sequence, 4);
+	memset(&seen, 0, sizeof(seen));
+	drain(r, &seen);
+	assert_int_equal(seen.count, 0);
+	reader_close(r);
+	assert_int_equal(rename(was.directory, is.directory), 0);
+	assert_int_equal(rename(away, was.directory), 0);
+	recording_end(&was);
+	recording_end(&is);
+}
+
 static void following_from_the_end_gives_only_what_is_new(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL,
@@ -1443,6 +1490,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_passed_over_that_began_while_heads_were_read),
 		cmocka_unit_test(following_passes_over_nothing_that_began_while_heads_were_read),
 		cmocka_unit_test(the_first_uses_are_not_passed_over_either),
+		cmocka_unit_test(following_goes_on_in_a_directory_that_was_made_anew),
 		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
 		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
 		cmocka_unit_test(a_range_gives_what_is_in_it),
