@@ -39,6 +39,7 @@ struct ek_channel {
  * Become the writer of a channel. @socket: NULL for the board's own.
  * -ENOENT: no such channel; -EBUSY: it has a writer; -EAGAIN: not yet, after 8 s: it
  * is being opened, or the medium has not taken what a writer left; -EINVAL: a bad name or way;
+ * -ENODEV, -EIO, -ENOSPC and others: the channel cannot record, for the reason that `status` shows;
  * -ECONNREFUSED and others of connect(): no recorder. ek_writer_error() tells
  * the recorder's own words. *@writer is set also on failure, if there is memory
  * for it, so that they can be read; ek_writer_close() it in any case. All else with

@@ -254,6 +254,12 @@ static bool waits_for_room(const struct ingest *in, const struct channel *c)
 	return false;
 }
 
+/* as a writer is told it: ENOENT is a channel that there is not, EBUSY one that has a writer */
+static int code_of(const struct error *reason)
+{
+	return reason->code == ENOENT ? ENODEV : reason->code == EBUSY ? EIO : reason->code;
+}
+
 /* 0, or errno with the reason, why it cannot have the channel now; EAGAIN: not yet */
 static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
 {
@@ -283,7 +289,7 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 		snprintf(why, 240, "channel %s: it takes no ring (ring = no)", c->config.name);
 	else
 		return 0;
-	return reason.code ? reason.code : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
+	return reason.code ? code_of(&reason) : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
 }
 
 static int send_opened(struct session *s, const struct channel *c)

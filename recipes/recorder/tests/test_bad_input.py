@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import select
@@ -744,13 +745,28 @@ def test_a_missing_directory_is_waited_for(board: Board) -> None:
     board.start()
     refused = RawWriter(board.socket, "arm").refused
     assert refused
-    assert refused[0] == errno.ENOENT
+    # that would be a channel that there is not
+    assert refused[0] == errno.ENODEV
     assert f"opening {board.directory}: No such file" in refused[1]
     board.directory.mkdir()
     board.wait_state("arm", "recording")
     board.write("arm", b"x\n")
     board.stop()
     assert board.payloads("arm") == [b"x"]
+
+
+def test_a_directory_that_another_has_is_no_other_writer(board: Board) -> None:
+    directory = board.directory / "arm"
+    directory.mkdir()
+    board.channel("arm")
+    fd = os.open(directory, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    board.start()
+    refused = RawWriter(board.socket, "arm").refused
+    os.close(fd)
+    assert refused
+    assert refused[0] == errno.EIO
+    assert "another recorder has it" in refused[1]
 
 
 def test_nothing_is_recorded_where_nothing_is_mounted(board: Board) -> None:
