@@ -129,15 +129,13 @@ static bool steady(const struct reader_use *a, const struct reader_use *b)
 	return same_boot(a, b) && jump < SLEW_NS && -jump < SLEW_NS;
 }
 
-/* All records of a use were submitted before the next use began. */
-static bool all_before(const struct reader_use *u, const struct reader_use *next,
-		       const struct reader_time *from)
+/* nor was it set from the use's first record to its head, which may have come long after that */
+static bool steady_since(const struct ekr_record_head *first, const struct reader_use *u)
 {
-	if (!next || !from->set)
-		return false;
-	if (from->monotonic)
-		return same_boot(u, next) && (__int128)next->head.monotonic_ns < from->ns;
-	return steady(u, next) && (__int128)next->head.realtime_ns + SLEW_NS < from->ns;
+	__int128 jump =
+		(__int128)first->realtime_ns - (__int128)first->monotonic_ns - clock_offset(u);
+
+	return jump < SLEW_NS && -jump < SLEW_NS;
 }
 
 static bool of_newest_boot(const struct reader *r, const struct reader_use *u)
@@ -201,6 +199,21 @@ static bool first_record(struct reader *r, const struct reader_use *u, struct ek
 	return found;
 }
 
+/* All records of a use were submitted before the next use began. */
+static bool all_before(struct reader *r, const struct reader_use *u, const struct reader_use *next)
+{
+	const struct reader_time *from = &r->options.range.from;
+	struct ekr_record_head h;
+	uint64_t first;
+
+	if (!next || !from->set)
+		return false;
+	if (from->monotonic)
+		return same_boot(u, next) && (__int128)next->head.monotonic_ns < from->ns;
+	return steady(u, next) && (__int128)next->head.realtime_ns + SLEW_NS < from->ns &&
+	       first_record(r, u, &h, &first) && steady_since(&h, u);
+}
+
 /*
  * The head does not tell: after a pause of the medium the records of several uses
  * may be older than the heads of all of them. But the recorder dates records in
@@ -212,7 +225,6 @@ static bool all_after(struct reader *r, const struct reader_use *u, const struct
 	const struct ekr_segment_head *head = &u->head;
 	struct ekr_record_head h;
 	uint64_t first;
-	__int128 jump;
 
 	/* of those that most likely are not, the first record need not be read */
 	if (!to->set || u->rescued ||
@@ -226,10 +238,7 @@ static bool all_after(struct reader *r, const struct reader_use *u, const struct
 		if ((__int128)h.monotonic_ns <= to->ns)
 			return false;
 	} else {
-		/* nor may the clock have been set since the first record */
-		jump = (__int128)h.realtime_ns - (__int128)h.monotonic_ns - clock_offset(u);
-		if (jump >= SLEW_NS || -jump >= SLEW_NS ||
-		    (__int128)h.realtime_ns - SLEW_NS <= to->ns)
+		if (!steady_since(&h, u) || (__int128)h.realtime_ns - SLEW_NS <= to->ns)
 			return false;
 	}
 	/* what is left out before it may be in the range: that is told with it */
@@ -237,7 +246,7 @@ static bool all_after(struct reader *r, const struct reader_use *u, const struct
 }
 
 /* no record of it is in the range: it need not be read */
-static bool outside(const struct reader *r, size_t i)
+static bool outside(struct reader *r, size_t i)
 {
 	const struct reader_use *u = &r->uses.use[i], *next = next_use(r, i);
 	const struct reader_range *range = &r->options.range;
@@ -249,7 +258,7 @@ static bool outside(const struct reader *r, size_t i)
 	     (range->to.set && range->to.monotonic)) &&
 	    !of_newest_boot(r, u))
 		return true;
-	return all_before(u, next, &range->from);
+	return all_before(r, u, next);
 }
 
 /* it lies behind the range: it need not be read */

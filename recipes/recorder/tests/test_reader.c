@@ -1366,6 +1366,33 @@ static void a_clock_that_is_set_back_far_hides_nothing(void **state)
 	recording_end(&rec);
 }
 
+/* the clock was an hour ahead when the first records were submitted, and right when their head was written */
+static void a_clock_that_is_set_back_before_the_head_hides_nothing(void **state)
+{
+	const int64_t hour = INT64_C(3600000000000);
+	struct reader_options options = { .range = READER_ALL };
+	struct recording rec;
+
+	(void)state;
+	recording_begin(&rec, 4, SIZE, RECORD);
+	rec.monotonic_ns += 400000000;
+	rec.realtime_ns += 400000000;
+	recording_use(&rec);
+	rec.monotonic_ns -= 400000000;
+	rec.realtime_ns += hour - 400000000;
+	batches(&rec, 1, 10, RECORD);
+	rec.realtime_ns -= hour;
+	batches(&rec, 1, 10, RECORD);
+	rec.monotonic_ns += 10000000000;
+	rec.realtime_ns += 10000000000;
+	recording_use(&rec);
+	batches(&rec, 1, 10, RECORD);
+	options.range.from = real_time(RECORDING_START + hour);
+	read_with(&rec, &options, &seen);
+	are(&seen, 0, 9);
+	recording_end(&rec);
+}
+
 /* --- hostile input ------------------------------------------------------------------ */
 
 static uint64_t noise(uint64_t *state)
@@ -1500,6 +1527,7 @@ int main(void)
 		cmocka_unit_test(a_time_in_what_is_missing_tells_it),
 		cmocka_unit_test(records_older_than_the_heads_before_them_are_in_the_range),
 		cmocka_unit_test(a_clock_that_is_set_back_far_hides_nothing),
+		cmocka_unit_test(a_clock_that_is_set_back_before_the_head_hides_nothing),
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(a_missing_directory_is_an_error_with_words),
 	};
