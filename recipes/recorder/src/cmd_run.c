@@ -123,10 +123,12 @@ static int start(struct recorder *r, struct error *e)
  */
 static bool healthy(const struct recorder *r)
 {
+	uint64_t ingest = atomic_load(&r->ingest.alive_ns);
+	uint64_t storage = atomic_load(&r->storage.alive_ns);
+	/* not before: these may be of this moment */
 	uint64_t now = monotonic_ns();
 
-	return now - atomic_load(&r->ingest.alive_ns) < LOOP_HANGS &&
-	       now - atomic_load(&r->storage.alive_ns) < LOOP_HANGS;
+	return now - ingest < LOOP_HANGS && now - storage < LOOP_HANGS;
 }
 
 static void tell_status(struct recorder *r)

@@ -67,7 +67,7 @@ static uint64_t load(_Atomic uint64_t *counter)
 static void print_counts(FILE *to, struct channel *c)
 {
 	static struct store_counts counts; /* large; only one thread prints */
-	uint64_t generation, segments, segment, now = monotonic_ns();
+	uint64_t generation, segments, segment, now;
 
 	pthread_mutex_lock(&c->store.lock);
 	counts = c->store.counts;
@@ -75,6 +75,8 @@ static void print_counts(FILE *to, struct channel *c)
 	segments = c->config.segments;
 	segment = c->config.segment;
 	pthread_mutex_unlock(&c->store.lock);
+	/* not before: what was counted is older */
+	now = monotonic_ns();
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
 	fprintf(to,

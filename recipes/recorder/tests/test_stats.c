@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "fifo.h"
+#include "stats.h"
+
+static sem_t asked, held;
+
+/* None of these channels has one; it is asked ahead of the counts, and these are held from then on. */
+bool fifo_amiss(struct channel *c, struct error *why)
+{
+	(void)c;
+	(void)why;
+	sem_post(&asked);
+	sem_wait(&held);
+	return false;
+}
+
+static void begin(struct channel *c)
+{
+	*c = (struct channel){ .file = "arm" };
+	pthread_mutex_init(&c->store.lock, NULL);
+	pthread_mutex_init(&c->buffer.lock, NULL);
+	sem_init(&asked, 0, 0);
+	sem_init(&held, 0, 0);
+}
+
+static void end(struct channel *c)
+{
+	pthread_mutex_destroy(&c->store.lock);
+	pthread_mutex_destroy(&c->buffer.lock);
+}
+
+static char *text;
+static size_t length;
+
+static void *print(void *arg)
+{
+	FILE *to = open_memstream(&text, &length);
+
+	assert_non_null(to);
+	stats_print(to, arg, 1);
+	fclose(to);
+	return NULL;
+}
+
+static void a_sync_while_it_waits_for_the_counts_was_just_now(void **state)
+{
+	const struct timespec pause = { .tv_nsec = 100000000 };
+	struct channel c;
+	pthread_t printer;
+	const char *at;
+
+	(void)state;
+	begin(&c);
+	assert_int_equal(pthread_create(&printer, NULL, print, &c), 0);
+	sem_wait(&asked);
+	pthread_mutex_lock(&c.store.lock);
+	sem_post(&held);
+	/* until it waits */
+	nanosleep(&pause, NULL);
+	c.store.counts.synced_ns = monotonic_ns();
+	pthread_mutex_unlock(&c.store.lock);
+	assert_int_equal(pthread_join(printer, NULL), 0);
+	at = strstr(text, "\"synced_ms_ago\":");
+	assert_non_null(at);
+	/* it is not negative, which would be the largest of all */
+	assert_true(strtoull(strchr(at, ':') + 1, NULL, 10) < 60000);
+	free(text);
+	end(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sync_while_it_waits_for_the_counts_was_just_now),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
