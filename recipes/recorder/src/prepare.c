@@ -616,6 +616,9 @@ static void expire(struct channel *c)
 	while (store_expire(&c->store, monotonic_ns(), realtime_ns(), &gone)) {
 		struct ekr_segment_head head = empty_head(c, gone.index);
 
+		log_info("channel %s: segment %08u.seg, generation %" PRIu64
+			 ", is older than retain_time and is forgotten",
+			 c->config.name, gone.index, gone.generation);
 		memcpy(block, &head, sizeof(head));
 		segment_seal_head(block);
 		if (pwrite(gone.fd, block, EKR_BLOCK, 0) != EKR_BLOCK || fdatasync(gone.fd))

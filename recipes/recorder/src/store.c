@@ -16,6 +16,8 @@
 #define BACKOFF_MOST  (10 * NSEC_PER_SEC)
 /* attempts in a segment before another one is spent on finding a place that works: 10 min */
 #define STAY 64
+/* uptime from which the real time is believed: a clock that is wrong at a boot is put right by then */
+#define CLOCK_SETTLES (600 * NSEC_PER_SEC)
 
 int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
 	       struct error *e)
@@ -110,25 +112,54 @@ void store_fail(struct store *s, const struct error *why)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* records of @i are older than the next use that began after its own */
-static bool is_expired(const struct store *s, unsigned int i, uint64_t now, int64_t now_realtime)
+/* The oldest use; count: there is none that another one has followed. */
+static unsigned int oldest_use(const struct store *s)
 {
-	const struct segment *next = NULL;
+	unsigned int oldest = s->count;
 
-	for (unsigned int j = 0; j < s->count; j++) {
-		const struct segment *n = &s->segments[j];
+	for (unsigned int i = 0; i < s->count; i++)
+		if (s->segments[i].generation &&
+		    (oldest == s->count ||
+		     s->segments[i].generation < s->segments[oldest].generation))
+			oldest = i;
+	return oldest == s->current ? s->count : oldest;
+}
 
-		if (n->generation > s->segments[i].generation &&
-		    (!next || n->generation < next->generation))
-			next = n;
+/* the earlier of two uses, where there are two */
+static const struct segment *earlier(const struct segment *a, const struct segment *b)
+{
+	return !a || b->generation < a->generation ? b : a;
+}
+
+/*
+ * The records of the oldest use, @at, are older than any later one. Of those the first of
+ * this boot is known to have begun then, by a clock that does not jump. Of earlier boots the
+ * real time may be anything: one that is ahead of now is not believed, nor one that is behind
+ * @at's own, whose clock was not set: what follows them tells. So a clock that was wrong for a
+ * while makes a use look younger than it is, and the older ones no older.
+ */
+static bool is_expired(const struct store *s, unsigned int at, uint64_t now, int64_t now_realtime)
+{
+	const struct segment *timed = NULL, *dated = NULL, *old = &s->segments[at];
+	const uint64_t most = s->config->retain_ns;
+
+	for (unsigned int i = 0; i < s->count; i++) {
+		const struct segment *n = &s->segments[i];
+		int64_t opened = n->opened_realtime_ns;
+
+		if (n->generation <= old->generation)
+			continue;
+		if (n->opened_ns)
+			timed = earlier(timed, n);
+		else if (opened <= now_realtime && (opened >= old->opened_realtime_ns ||
+						    old->opened_realtime_ns > now_realtime))
+			dated = earlier(dated, n);
 	}
-	if (!s->config->retain_ns || !next || !s->segments[i].generation || i == s->current)
-		return false;
-	/* of this boot: by the clock that does not jump */
-	if (next->opened_ns)
-		return now - next->opened_ns > s->config->retain_ns;
-	return now_realtime > next->opened_realtime_ns &&
-	       (uint64_t)(now_realtime - next->opened_realtime_ns) > s->config->retain_ns;
+	/* @now may have been read before a use began */
+	if (timed && now > timed->opened_ns && now - timed->opened_ns > most)
+		return true;
+	return dated && (!timed || dated->generation < timed->generation) && now >= CLOCK_SETTLES &&
+	       (uint64_t)now_realtime - (uint64_t)dated->opened_realtime_ns > most;
 }
 
 /* the last one gets its place */
@@ -144,15 +175,17 @@ static void take_out(struct store *s, unsigned int i)
 bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct segment *gone)
 {
 	bool found = false;
+	unsigned int i;
 
 	pthread_mutex_lock(&s->lock);
 	/* two are always left to record in */
-	for (unsigned int i = 0; i < s->count && !found && s->count > 2 && !s->busy; i++) {
-		if (!is_expired(s, i, now, now_realtime))
-			continue;
+	if (s->config->retain_ns && s->count > 2 && !s->busy) {
+		i = oldest_use(s);
+		found = i < s->count && is_expired(s, i, now, now_realtime);
+	}
+	if (found) {
 		*gone = s->segments[i];
 		take_out(s, i);
-		found = true;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return found;

@@ -114,8 +114,10 @@ void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t b
 void store_fail(struct store *s, const struct error *why);
 
 /*
- * Forgets a segment whose records are all older than the channel retains by time,
- * and returns it; the caller owns its fd then. false: there is none.
+ * Forgets the oldest use of a segment if its records are all older than the channel retains
+ * by time, and returns that segment; the caller owns its fd then. false: there is none. Times
+ * are CLOCK_MONOTONIC, which begins with the boot, and CLOCK_REALTIME, which counts for uses of
+ * earlier boots once the boot is 10 min old. A use whose age cannot be told from that stays.
  */
 bool store_expire(struct store *s, uint64_t now_ns, int64_t now_realtime_ns, struct segment *gone);
 

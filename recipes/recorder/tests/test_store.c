@@ -221,6 +221,7 @@ static int set_up(void **state)
 {
 	(void)state;
 	config.cached = false;
+	config.retain_ns = 0;
 	test_medium_make(&flash, "arm", id);
 	open_recorder();
 	return 0;
@@ -556,6 +557,8 @@ static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(voi
 
 	(void)state;
 	use_some_segments(now);
+	/* the boot has lasted */
+	now += 600 * NSEC_PER_SEC;
 	for (unsigned int i = 0; i < rec.store.count; i++) {
 		rec.store.segments[i].opened_ns = 0;
 		if (rec.store.segments[i].opened_realtime_ns > opened)
@@ -567,6 +570,100 @@ static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(voi
 	assert_true(store_expire(&rec.store, now, opened + 61 * (int64_t)NSEC_PER_SEC, &gone));
 	assert_true(gone.generation < rec.store.generation);
 	config.retain_ns = 0;
+}
+
+/* what an hour is kept of; each is in another segment, in this order */
+static void find_uses(const struct segment *uses, unsigned int count)
+{
+	config.retain_ns = 3600 * NSEC_PER_SEC;
+	rec.store.current = rec.store.count;
+	for (unsigned int i = 0; i < count; i++) {
+		rec.store.segments[i] = uses[i];
+		rec.store.segments[i].generation = i + 1;
+		rec.store.segments[i].index = i;
+	}
+}
+
+/* how many uses are forgotten then, seconds from when; they have to be the oldest */
+static unsigned int forgotten(uint64_t uptime_s, int64_t realtime_s)
+{
+	struct segment gone;
+	uint64_t last = 0;
+	unsigned int count = 0;
+
+	while (store_expire(&rec.store, uptime_s * NSEC_PER_SEC, realtime_s * (int64_t)NSEC_PER_SEC,
+			    &gone)) {
+		assert_true(gone.generation > last);
+		last = gone.generation;
+		gone.generation = 0;
+		assert_int_equal(store_add(&rec.store, &gone), 0);
+		count++;
+	}
+	return count;
+}
+
+#define DATE	 INT64_C(1790000000)
+#define DATED(s) { .opened_realtime_ns = (DATE + (s)) * (int64_t)NSEC_PER_SEC }
+#define TIMED(s) { .opened_ns = (s) * NSEC_PER_SEC, .opened_realtime_ns = INT64_MAX }
+#define YEARS	 (INT64_C(10) * 365 * 86400)
+#define LASTED	 7200
+
+static void a_clock_that_was_not_set_makes_nothing_old(void **state)
+{
+	/* three uses of a boot, two before the clock of the next one was set, two with it */
+	const struct segment uses[] = {
+		DATED(0), DATED(1), DATED(2), DATED(-YEARS), DATED(1 - YEARS), DATED(9), DATED(10),
+	};
+
+	(void)state;
+	rec.store.count = 4;
+	find_uses(uses, 4);
+	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
+	rec.store.count = 6;
+	find_uses(uses, 6);
+	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
+	assert_int_equal(forgotten(LASTED, DATE + 1 + 3600), 0);
+	assert_int_equal(forgotten(LASTED, DATE + 2 + 3600), 1);
+	/* the last with a good clock, and what was after it, are older than what came then */
+	assert_int_equal(forgotten(LASTED, DATE + 9 + 3600), 1);
+	assert_int_equal(forgotten(LASTED, DATE + 10 + 3600), 3);
+	assert_int_equal(forgotten(LASTED, DATE + YEARS), 0);
+}
+
+static void a_clock_that_was_ahead_makes_nothing_old_and_nothing_young(void **state)
+{
+	const struct segment uses[] = { DATED(0), DATED(1), DATED(YEARS), DATED(3), DATED(4) };
+	const struct segment before[] = { DATED(0), DATED(YEARS), DATED(-YEARS), TIMED(1000) };
+
+	(void)state;
+	rec.store.count = 5;
+	find_uses(uses, 5);
+	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
+	assert_int_equal(forgotten(LASTED, DATE + 2 + 3600), 1);
+	assert_int_equal(forgotten(LASTED, DATE + 4 + 3600), 2);
+	assert_int_equal(forgotten(LASTED, DATE + 5 + 3600), 1);
+	/* whatever clocks say: all of earlier boots was before the first use of this one */
+	rec.store.count = 4;
+	find_uses(before, 4);
+	assert_int_equal(forgotten(1000 + 3600, 0), 0);
+	assert_int_equal(forgotten(1000 + 3601, 0), 3);
+	/* ahead now: until it is put right */
+	rec.store.count = 4;
+	find_uses(uses, 4);
+	assert_int_equal(forgotten(599, DATE + 2 * YEARS), 0);
+	assert_int_equal(forgotten(600, DATE + 3 + 3600), 1);
+}
+
+static void a_look_that_began_before_a_use_did_forgets_nothing(void **state)
+{
+	const struct segment uses[] = { TIMED(1000), TIMED(2000), TIMED(3000) };
+
+	(void)state;
+	rec.store.count = 3;
+	find_uses(uses, 3);
+	assert_int_equal(forgotten(1999, DATE), 0);
+	assert_int_equal(forgotten(2000 + 3600, DATE), 0);
+	assert_int_equal(forgotten(2001 + 3600, DATE), 1);
 }
 
 /*
@@ -671,6 +768,9 @@ int main(void)
 		TEST(a_cached_segment_that_is_gone_costs_what_was_flushed_only),
 		TEST(what_is_too_old_is_forgotten),
 		TEST(what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time),
+		TEST(a_clock_that_was_not_set_makes_nothing_old),
+		TEST(a_clock_that_was_ahead_makes_nothing_old_and_nothing_young),
+		TEST(a_look_that_began_before_a_use_did_forgets_nothing),
 		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
 		cmocka_unit_test(power_cuts),
 		cmocka_unit_test(power_cuts_of_a_failing_medium),
