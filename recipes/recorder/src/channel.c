@@ -43,7 +43,9 @@ void channel_mark_stopped(struct channel *c)
 	if (!atomic_load(&c->open))
 		return;
 	m = (struct marker){
-		.generation = s->generation,
+		/* beside a segment that tells nothing the greatest may be one that no segment has */
+		.generation = s->current < s->count ? s->segments[s->current].generation :
+						      s->generation,
 		.end = s->offset,
 		.batches = s->batch,
 		.next_sequence = c->intake.next_sequence,

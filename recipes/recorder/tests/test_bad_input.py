@@ -739,6 +739,23 @@ def test_a_damaged_newest_head_makes_no_old_records_new(board: Board, damage: st
     assert [r.sequence for r in records] == sorted(r.sequence for r in records)
 
 
+def test_orderly_stops_beside_a_segment_that_tells_nothing_are_orderly(board: Board) -> None:
+    """It may have been used since: the next use gets a greater generation, but the segment in use keeps its own."""
+    board.channel("arm")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    board.write("arm", b"0\n")
+    board.stop()
+    (board.directory / "arm" / "00000004.seg").write_bytes(bytes(4096))
+    for n in range(1, 5):
+        board.start()
+        board.write("arm", b"%d\n" % n)
+        board.stop()
+    assert board.payloads("arm") == [b"%d" % n for n in range(5)]
+    assert board.gaps("arm") == []
+    assert "not stopped in order" not in board.log.read_text()
+
+
 def test_a_missing_directory_is_waited_for(board: Board) -> None:
     board.channel("arm")
     board.directory.rmdir()
