@@ -674,8 +674,11 @@ static void make_segments(struct keeper *k)
 			  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
 }
 
-/* to that which has its name now: somebody has removed the one that it was */
-static void return_to_directory(struct keeper *k)
+/*
+ * To that which has its name now, if somebody has removed the one that it was; tried in each
+ * round until there is one. False: there is none.
+ */
+static bool return_to_directory(struct keeper *k)
 {
 	struct channel *c = k->channel;
 	struct stat st;
@@ -683,15 +686,18 @@ static void return_to_directory(struct keeper *k)
 	int fd;
 
 	if (fstat(c->directory, &st) || st.st_nlink)
-		return;
+		return true;
 	fd = open_directory(k->prepare->config, c->config.name, &e);
 	if (fd < 0) {
+		if (is_new(k, &e))
+			log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
 		store_fail(&c->store, &e);
-		return;
+		return false;
 	}
 	close(c->directory);
 	c->directory = fd;
 	marker_make(c->directory, &e);
+	return true;
 }
 
 /* what cannot be looked at is as it was */
@@ -739,7 +745,6 @@ static void drop_damaged(struct keeper *k)
 		  count);
 	log_error("channel %s: %s", c->config.name, e.text);
 	store_fail(&c->store, &e);
-	return_to_directory(k);
 }
 
 static void pause_until(struct prepare *p, uint64_t until)
@@ -784,7 +789,8 @@ static void *run(void *arg)
 			try_to_open(k);
 		if (atomic_load(&k->channel->open)) {
 			drop_damaged(k);
-			make_segments(k);
+			if (return_to_directory(k))
+				make_segments(k);
 			expire(k->channel);
 		}
 		pause_until(p, began + RETRY);

@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -671,6 +672,24 @@ def test_segments_that_go_under_a_running_recorder_are_made_anew(board: Board) -
             assert writer.sequence == (0 if name == "idle" else 2)
     board.stop()
     assert all(board.gaps(name) == [] for name in directories)
+
+
+def test_a_directory_that_is_removed_for_longer_is_made_anew(board: Board) -> None:
+    """With the one above it: it cannot be made anew before that is back."""
+    board.channel("arm")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    shutil.rmtree(board.directory)
+    reason = board.wait_state("arm", "failed")["reason"]
+    board.directory.mkdir()
+    wait_for(lambda: board.stats("arm")["segments"] == 5, 12)
+    assert f"opening {board.directory}: No such file" in reason
+    board.write("arm", b"x\n")
+    board.stop()
+    assert board.payloads("arm") == [b"x"]
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == []
 
 
 def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
