@@ -40,7 +40,7 @@ void channel_mark_stopped(struct channel *c)
 	struct marker m;
 	struct error e;
 
-	if (!atomic_load(&c->open))
+	if (!atomic_load(&c->open) || c->directory < 0)
 		return;
 	m = (struct marker){
 		/* beside a segment that tells nothing the greatest may be one that no segment has */
@@ -50,9 +50,11 @@ void channel_mark_stopped(struct channel *c)
 		.batches = s->batch,
 		.next_sequence = c->intake.next_sequence,
 	};
-	/* nothing was written since the start: the recording ends where that found its end */
-	if (s->current >= s->count && !s->counts.batches)
+	/* nothing was written since its end was found: there it ends still */
+	if (s->current >= s->count && s->counts.batches == c->found_after) {
 		m = c->found;
+		m.next_sequence = c->intake.next_sequence;
+	}
 	if (marker_write(c->directory, &m, &e))
 		log_warning("channel %s: %s; the next start will tell a gap", c->config.name,
 			    e.text);

@@ -30,7 +30,7 @@ struct channel {
 	struct buffer buffer;
 	struct store store;
 	struct intake intake;		/* the ingest thread's once open */
-	int directory;			/* locked; -1: not open; of the keeper's thread while that runs */
+	int directory;			/* locked; -1: not open, or not there any more; of the keeper's thread while that runs */
 	uint8_t id[16];			/* in all segments */
 	uint32_t next_index;		/* of the next segment that is made */
 	_Atomic uint32_t made;		/* segments that are ready */
@@ -39,7 +39,8 @@ struct channel {
 	_Atomic pid_t writer;		/* who has it, 0: nobody */
 	_Atomic int no_fifo;		/* errno: why its FIFO is not open; 0: it is, or there is none */
 	bool in_order;			/* what was found had been stopped in order */
-	struct marker found;		/* and this said so; zeros: there was nothing */
+	struct marker found;		/* and this said so, or where a directory ends that came in its place; zeros: there was nothing */
+	uint64_t found_after;		/* batches that had been written by then */
 };
 
 /* Memory and locks; a channel whose configuration is none gets no memory. */

@@ -66,6 +66,11 @@ void prepare_close(struct prepare *p)
 	pthread_cond_destroy(&p->changed);
 }
 
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 /* the directory of all channels; nothing must fill up the disk that it should be mounted on */
 static int open_base(const struct recorder_config *config, struct error *e)
 {
@@ -376,8 +381,10 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 	uint64_t generation = r->generation, next = r->next_sequence;
 	struct marker m = { 0 };
 	sd_id128_t boot;
-	int ret = marker_take(c->directory, &m, e);
+	int ret = settle_size(c, f, e);
 
+	if (!ret)
+		ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
 	/* ahead of the segments, which may take all the room that there is; without it the stop tries again */
@@ -423,6 +430,44 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 	if (r->damaged)
 		log_warning("channel %s: segment %08u.seg is damaged; 'verify' tells where",
 			    c->config.name, r->newest->index);
+	return 0;
+}
+
+/*
+ * While it records: its name leads to another directory than before. What is found there is
+ * gone on with if it is this recording, as of a medium that was mounted again, or of a copy that
+ * was put back; what another one has left, or a recorder that came later, is not touched.
+ */
+static int come_back(struct channel *c, struct found *f, struct error *e)
+{
+	const struct recovered *r = &f->r;
+	struct marker m;
+	int ret;
+
+	if (r->count &&
+	    (!r->valid || memcmp(r->valid->head.channel_id, c->id, sizeof(c->id)) != 0 ||
+	     r->valid->head.size != c->config.segment ||
+	     (r->newest && r->newest->head.generation > c->store.generation)))
+		return set_error(e, EINVAL,
+				 "another recording lies in its directory now; take it away, or "
+				 "start the recorder again");
+	ret = marker_take(c->directory, &m, e);
+	if (ret && ret != -ENOENT)
+		return ret;
+	marker_make(c->directory, e);
+	/* all that was written is on the medium or waits to be written again: it ends where this one does */
+	c->found = (struct marker){ 0 };
+	if (r->newest)
+		c->found = (struct marker){ .generation = r->newest->head.generation,
+					    .end = r->end,
+					    .batches = r->batches };
+	c->found_after = c->store.counts.batches;
+	store_pass(&c->store, r->generation);
+	give_back(c, f);
+	add_segments(c, f, false);
+	remove_unfinished(c);
+	if (atomic_load(&c->made) >= c->config.segments)
+		store_fail(&c->store, &(struct error){ 0 });
 	return 0;
 }
 
@@ -480,7 +525,10 @@ static void end_turn(struct keeper *k)
 
 /* --- opening a channel --------------------------------------------------------------- */
 
-static int look_into(struct channel *c, struct error *e)
+/* what is done with what is found in the channel's directory: go_on() or come_back() */
+typedef int going(struct channel *c, struct found *f, struct error *e);
+
+static int look_into(struct channel *c, going *go, struct error *e)
 {
 	struct found *f = calloc(1, sizeof(*f));
 	struct medium medium = { .read = read_found, .ctx = f };
@@ -498,9 +546,7 @@ static int look_into(struct channel *c, struct error *e)
 	if (!ret)
 		ret = recover(&medium, c->config.name, &f->r, buffer, e);
 	if (!ret)
-		ret = settle_size(c, f, e);
-	if (!ret)
-		ret = go_on(c, f, e);
+		ret = go(c, f, e);
 	for (size_t i = 0; f && i < f->r.count; i++)
 		close(f->fds[i]);
 	if (buffer != MAP_FAILED)
@@ -521,7 +567,7 @@ static int check_writable(const struct channel *c, struct error *e)
 
 /* @k: takes its turn on the medium; NULL: there are no others */
 static int open_channel(const struct recorder_config *config, struct channel *c, struct keeper *k,
-			struct error *e)
+			going *go, struct error *e)
 {
 	struct stat st;
 	int ret = open_directory(config, c->config.name, e);
@@ -540,7 +586,7 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 	if (!ret) {
 		ret = check_writable(c, e);
 		if (!ret)
-			ret = look_into(c, e);
+			ret = look_into(c, go, e);
 		if (k)
 			end_turn(k);
 	}
@@ -555,7 +601,7 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 
 int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
 {
-	return open_channel(p->config, c, NULL, e);
+	return open_channel(p->config, c, NULL, go_on, e);
 }
 
 /* --- its segments ------------------------------------------------------------------- */
@@ -646,7 +692,7 @@ static void try_to_open(struct keeper *k)
 	struct channel *c = k->channel;
 	uint64_t one = 1;
 	struct error e;
-	int ret = open_channel(k->prepare->config, c, k, &e);
+	int ret = open_channel(k->prepare->config, c, k, go_on, &e);
 
 	if (!ret)
 		atomic_store(&c->open, true);
@@ -674,38 +720,20 @@ static void make_segments(struct keeper *k)
 			  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
 }
 
-/*
- * To that which has its name now, if somebody has removed the one that it was; tried in each
- * round until there is one. False: there is none.
- */
-static bool return_to_directory(struct keeper *k)
-{
-	struct channel *c = k->channel;
-	struct stat st;
-	struct error e;
-	int fd;
-
-	if (fstat(c->directory, &st) || st.st_nlink)
-		return true;
-	fd = open_directory(k->prepare->config, c->config.name, &e);
-	if (fd < 0) {
-		if (is_new(k, &e))
-			log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
-		store_fail(&c->store, &e);
-		return false;
-	}
-	close(c->directory);
-	c->directory = fd;
-	marker_make(c->directory, &e);
-	return true;
-}
-
 /* what cannot be looked at is as it was */
 static bool is_whole(const struct channel *c, const struct segment *s)
 {
-	struct stat st;
+	struct stat st, named;
+	char name[SEGMENT_NAME];
 
-	return fstat(s->fd, &st) || (st.st_nlink && (uint64_t)st.st_size == c->config.segment);
+	if (fstat(s->fd, &st))
+		return true;
+	if (!st.st_nlink || (uint64_t)st.st_size != c->config.segment)
+		return false;
+	segment_name(name, s->index);
+	if (fstatat(c->directory, name, &named, AT_SYMLINK_NOFOLLOW))
+		return errno != ENOENT;
+	return same_file(&st, &named);
 }
 
 static bool drop(struct channel *c, const struct segment *s)
@@ -724,7 +752,10 @@ static bool drop(struct channel *c, const struct segment *s)
 	return false;
 }
 
-/* segments whose files somebody has removed or cut short: what is written there nobody will read */
+/*
+ * Segments whose files somebody has removed, moved or cut short: what is written there nobody
+ * will read, or somebody has put it away to keep it.
+ */
 static void drop_damaged(struct keeper *k)
 {
 	struct channel *c = k->channel;
@@ -745,6 +776,65 @@ static void drop_damaged(struct keeper *k)
 		  count);
 	log_error("channel %s: %s", c->config.name, e.text);
 	store_fail(&c->store, &e);
+}
+
+/* its name leads to another directory than the one that it has, or to none; what cannot be looked at is as it was */
+static bool is_elsewhere(const struct recorder_config *config, const struct channel *c)
+{
+	struct stat here, there;
+	struct error e = { 0 };
+	int base;
+
+	if (fstat(c->directory, &here))
+		return false;
+	base = open_base(config, &e);
+	if (base >= 0) {
+		if (fstatat(base, c->config.name, &there, AT_SYMLINK_NOFOLLOW))
+			e.code = errno;
+		close(base);
+	}
+	/* ENODEV: nothing is mounted there any more */
+	return e.code ? e.code == ENOENT || e.code == ENOTDIR || e.code == ENODEV :
+			!same_file(&here, &there);
+}
+
+/*
+ * To the one that has its name now, if somebody has removed it, moved it away or unmounted it:
+ * nothing more is written to where it was. Tried in each round until there is one. False: there
+ * is none.
+ */
+static bool return_to_directory(struct keeper *k)
+{
+	struct channel *c = k->channel;
+	const struct recorder_config *config = k->prepare->config;
+	struct segment s;
+	struct error e;
+	int ret;
+
+	if (c->directory >= 0) {
+		if (!is_elsewhere(config, c))
+			return true;
+		while (store_segment(&c->store, 0, &s))
+			if (!drop(c, &s))
+				return false;
+		/* else it would hold up that it is unmounted, and that a recorder goes on there */
+		close(c->directory);
+		c->directory = -1;
+		set_error(&e, ENOENT,
+			  "%s/%s was removed, moved away or unmounted, with what it held",
+			  config->directory, c->config.name);
+		log_error("channel %s: %s", c->config.name, e.text);
+		store_fail(&c->store, &e);
+	}
+	ret = open_channel(config, c, k, come_back, &e);
+	if (!ret) {
+		log_info("channel %s: it goes on in %s/%s", c->config.name, config->directory,
+			 c->config.name);
+		k->said[0] = '\0';
+	} else if (ret != -ECANCELED && is_new(k, &e)) {
+		log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
+	}
+	return !ret;
 }
 
 static void pause_until(struct prepare *p, uint64_t until)

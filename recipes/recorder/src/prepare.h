@@ -3,7 +3,7 @@
  * A thread for each channel. It does all that the channel's medium may hold up,
  * but for the records: opens the directory and finds what is in it, makes the
  * segments that are missing, at idle I/O priority but for the first two, looks
- * each 10 s whether their files are still what they were, forgets
+ * each 10 s whether directory and files are still what their names lead to, forgets
  * what is older than is retained by time, and in the end leaves the mark of an
  * orderly stop. So a medium that hangs holds up its own channels only. What fails
  * is tried again each 10 s.

@@ -100,6 +100,14 @@ void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t b
 	pthread_mutex_unlock(&s->lock);
 }
 
+void store_pass(struct store *s, uint64_t generation)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->generation < generation)
+		s->generation = generation;
+	pthread_mutex_unlock(&s->lock);
+}
+
 void store_fail(struct store *s, const struct error *why)
 {
 	pthread_mutex_lock(&s->lock);

@@ -110,6 +110,8 @@ void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
 int store_add(struct store *s, const struct segment *segment);
 /* Goes on in a segment that was added, behind what an orderly stop left there. */
 void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch);
+/* No use gets a generation up to this one any more. */
+void store_pass(struct store *s, uint64_t generation);
 /* The channel cannot be opened, or not all of it; code 0: it is whole. */
 void store_fail(struct store *s, const struct error *why);
 

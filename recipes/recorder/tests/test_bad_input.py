@@ -692,6 +692,97 @@ def test_a_directory_that_is_removed_for_longer_is_made_anew(board: Board) -> No
     assert board.gaps("arm") == []
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {f.name: f.read_bytes() for f in directory.iterdir()}
+
+
+def test_what_is_moved_away_is_not_recorded_over(board: Board) -> None:
+    """To keep it: a directory, another of which a copy or something else takes the place, or a segment."""
+    names = ("moved", "copied", "replaced", "renamed")
+    directories = {name: board.directory / name for name in names}
+    saved = {name: board.top / name for name in names}
+    for name in names:
+        board.channel(name)
+    # a recording of another channel of that name
+    board.start()
+    wait_for(lambda: all(board.stats(name)["segments"] == 5 for name in names))
+    board.write("replaced", b"other\n")
+    board.stop()
+    other = board.top / "other"
+    directories["replaced"].rename(other)
+    board.start()
+    wait_for(lambda: all(board.stats(name)["segments"] == 5 for name in names))
+    with contextlib.ExitStack() as stack:
+        writers = {name: stack.enter_context(board.writer(name)) for name in names}
+        for writer in writers.values():
+            writer.submit(b"before")
+            assert writer.sync() == 0
+        for name in names[:3]:
+            directories[name].rename(saved[name])
+        shutil.copytree(saved["copied"], directories["copied"])
+        other.rename(directories["replaced"])
+        saved["renamed"].mkdir()
+        (directories["renamed"] / "00000000.seg").rename(saved["renamed"] / "00000000.seg")
+        kept = {name: contents(saved[name]) for name in names}
+        theirs = contents(directories["replaced"])
+        said = "another recording lies in its directory now"
+        wait_for(lambda: said in board.stats("replaced")["reason"], 12)
+        goes_on = ("moved", "copied", "renamed")
+
+        def whole() -> bool:
+            stats = [board.stats(name) for name in goes_on]
+            return all((s["segments"], s["reason"]) == (5, "") for s in stats)
+
+        wait_for(whole)
+        for name in goes_on:
+            writers[name].submit(b"after")
+            assert writers[name].sync() == 0
+        assert contents(directories["replaced"]) == theirs
+        # and when that is taken away, it goes on
+        directories["replaced"].rename(board.top / "taken away")
+        writers["replaced"].submit(b"after")
+        wait_for(lambda: board.stats("replaced")["segments"] == 5, 12)
+        assert writers["replaced"].sync() == 0
+    board.stop()
+    for name in names:
+        assert contents(saved[name]) == kept[name]
+        assert board.payloads(name) == ([b"before"] if name == "copied" else []) + [b"after"]
+        assert len(list(directories[name].glob("*.seg"))) == 5
+    assert contents(board.top / "taken away") == theirs
+    board.start()
+    board.stop()
+    assert all(board.gaps(name) == [] for name in names)
+
+
+def test_a_medium_that_is_mounted_again_is_gone_on_with(board: Board, ext4: Mount) -> None:
+    """It is free as soon as the recorder has seen that it is unmounted; meanwhile nothing else is written to."""
+    ext4(board.directory, 16)
+    board.configure(mountpoint="yes")
+    board.channel("arm")
+    board.channel("idle")
+    board.start()
+    wait_for(lambda: all(board.stats(name)["segments"] == 5 for name in ("arm", "idle")))
+    board.write("arm", b"before\n")
+    subprocess.run(["umount", "-l", str(board.directory)], check=True)
+    for name in ("arm", "idle"):
+        assert "nothing is mounted there" in board.wait_state(name, "failed")["reason"]
+    assert list(board.directory.iterdir()) == []
+    image = board.top / f"{board.directory.name}.img"
+    wait_for(
+        lambda: not subprocess.run(["losetup", "-j", str(image)], capture_output=True, check=True).stdout
+    )
+    subprocess.run(["mount", "-o", "loop,noatime", str(image), str(board.directory)], check=True)
+    for name in ("arm", "idle"):
+        assert board.wait_state(name, "recording")["segments"] == 5
+    board.stop()
+    board.start()
+    board.write("arm", b"after\n")
+    board.stop()
+    assert board.payloads("arm") == [b"before", b"after"]
+    assert all(len(list((board.directory / name).glob("*.seg"))) == 5 for name in ("arm", "idle"))
+    assert board.gaps("arm") == board.gaps("idle") == []
+
+
 def test_a_bad_recorder_conf_is_one_line(board: Board) -> None:
     board.configure(priority="high")
     out = subprocess.run(
