@@ -34,6 +34,8 @@ struct channel {
 	uint8_t id[16];			/* in all segments */
 	uint32_t next_index;		/* of the next segment that is made */
 	_Atomic uint32_t made;		/* segments that are ready */
+	uint32_t closed;		/* that are there but cannot be opened: none is made for them; as next_index the keeper's */
+	struct error less;		/* and why not; code 0: there are none */
 	atomic_bool tried;		/* to open it, once */
 	atomic_bool open;
 	_Atomic pid_t writer;		/* who has it, 0: nobody */

@@ -126,11 +126,27 @@ static int open_directory(const struct recorder_config *config, const char *name
 /* the segments of a directory while they are looked into */
 struct found {
 	struct recovered_segment segments[SEGMENTS_MAX];
-	int fds[SEGMENTS_MAX];	   /* for reading, in the order of segments */
+	int fds[SEGMENTS_MAX];	   /* for reading, in the order of segments; -1: it cannot be */
+	int writes[SEGMENTS_MAX];  /* for writing; -1: it cannot be, or not yet */
 	bool usable[SEGMENTS_MAX]; /* a file of the right size, and not given back */
+	uint32_t closed;	   /* files that cannot be opened for reading or for writing */
+	struct error why;	   /* not, the last of them */
 	struct recovered r;
 	bool fresh; /* there is none, not even one that was begun */
 };
+
+/* want of what this process may have, and no fault of the file: another try may find it */
+static bool is_want(int code)
+{
+	return code == EMFILE || code == ENFILE || code == ENOMEM;
+}
+
+/* a file that is there all the same: nothing takes its place, and it is told when all are known */
+static void note_closed(struct found *f, const struct error *why)
+{
+	f->closed++;
+	f->why = *why;
+}
 
 static ssize_t read_found(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
 {
@@ -172,6 +188,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		return set_errno(e, errno, "listing the segments");
 	while ((errno = 0, entry = readdir(dir))) {
 		struct stat st;
+		struct error why;
 		int fd;
 
 		if (strstr(entry->d_name, ".seg"))
@@ -188,13 +205,22 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		/* past the page cache: nobody else wants it, and it may be what a write has bypassed */
 		fd = openat(c->directory, entry->d_name,
 			    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
-		if (fd < 0) {
-			log_warning("channel %s: opening %s: %s; it is not used", c->config.name,
-				    entry->d_name, strerror(errno));
+		/* removed since it was listed */
+		if (fd < 0 && errno == ENOENT)
 			continue;
+		if (fd < 0) {
+			set_errno(&why, errno, "opening %s", entry->d_name);
+			if (is_want(why.code)) {
+				closedir(dir);
+				*e = why;
+				return -e->code;
+			}
+			note_closed(f, &why);
 		}
+		/* also if it is closed: it may have been the newest */
 		f->fds[f->r.count] = fd;
-		f->segments[f->r.count].size = fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
+		f->writes[f->r.count] = -1;
+		f->segments[f->r.count].size = fd < 0 || fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
 		f->segments[f->r.count++].index = index;
 	}
 	/* half a list would be taken for a recording that has lost the rest */
@@ -233,22 +259,53 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 	return 0;
 }
 
-/* how many can be used; of the others it is told why not */
-static size_t find_usable(const struct channel *c, struct found *f)
+/*
+ * Which can be used; of the others it is told why not. All are open before anything is
+ * changed: what is short of descriptors leaves the channel as it is.
+ */
+static int open_usable(const struct channel *c, struct found *f, struct error *e)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < f->r.count; i++) {
+		struct error why;
 		struct stat st;
 
-		f->usable[i] = !fstat(f->fds[i], &st) && S_ISREG(st.st_mode) &&
-			       (uint64_t)st.st_size == c->config.segment;
-		count += f->usable[i];
-		if (!f->usable[i])
+		if (f->fds[i] < 0)
+			continue;
+		if (fstat(f->fds[i], &st) || !S_ISREG(st.st_mode) ||
+		    (uint64_t)st.st_size != c->config.segment) {
 			log_warning("channel %s: %08u.seg is not a file of %" PRIu64
 				    " bytes; it is not used",
 				    c->config.name, f->segments[i].index, c->config.segment);
+			continue;
+		}
+		f->writes[i] =
+			segment_open(c->directory, f->segments[i].index, !c->config.cached, &why);
+		f->usable[i] = f->writes[i] >= 0;
+		count += f->usable[i];
+		if (f->usable[i])
+			continue;
+		if (is_want(why.code)) {
+			*e = why;
+			return -e->code;
+		}
+		if (why.code != ENOENT)
+			note_closed(f, &why);
 	}
+	/* with those that may still be made there would not be two to record in */
+	if (f->closed && count < 2 && f->closed + 2 > c->config.segments)
+		return set_error(e, f->why.code, "%u of its segments are there, but %s", f->closed,
+				 f->why.text);
+	return 0;
+}
+
+static size_t count_usable(const struct found *f)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < f->r.count; i++)
+		count += f->usable[i];
 	return count;
 }
 
@@ -275,7 +332,7 @@ static size_t to_give_back(const struct found *f)
  */
 static void give_back(struct channel *c, struct found *f)
 {
-	size_t count = find_usable(c, f), before = count;
+	size_t count = count_usable(f), before = count;
 	char name[SEGMENT_NAME];
 
 	while (count > c->config.segments) {
@@ -301,10 +358,16 @@ static void give_back(struct channel *c, struct found *f)
 		 c->config.name, before - count, c->config.segment);
 }
 
+/* segments that can be made */
+static bool lacks(const struct channel *c)
+{
+	return atomic_load(&c->made) + c->closed < c->config.segments;
+}
+
 /* one that is made next is made anew; nobody comes for any other */
 static void remove_unfinished(const struct channel *c)
 {
-	bool more = atomic_load(&c->made) < c->config.segments;
+	bool more = lacks(c);
 	DIR *dir = list(c);
 	struct dirent *entry;
 	uint32_t index;
@@ -319,16 +382,17 @@ static void remove_unfinished(const struct channel *c)
 		closedir(dir);
 }
 
-static void add_segments(struct channel *c, const struct found *f, bool reuse_newest)
+static void add_segments(struct channel *c, struct found *f, bool reuse_newest)
 {
+	c->closed = f->closed;
 	for (size_t i = 0; i < f->r.count; i++) {
 		const struct recovered_segment *s = &f->segments[i];
 		struct segment segment = {
 			.index = s->index,
 			.generation = s->head.generation,
 			.opened_realtime_ns = s->head.realtime_ns,
+			.fd = f->writes[i],
 		};
-		struct error e;
 
 		if (!f->usable[i])
 			continue;
@@ -341,14 +405,26 @@ static void add_segments(struct channel *c, const struct found *f, bool reuse_ne
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))
 			segment.opened_ns = s->head.monotonic_ns;
-		segment.fd = segment_open(c->directory, s->index, !c->config.cached, &e);
-		if (segment.fd < 0) {
-			log_warning("channel %s: %s; it is not used", c->config.name, e.text);
-			continue;
-		}
 		store_add(&c->store, &segment);
+		f->writes[i] = -1;
 		atomic_fetch_add(&c->made, 1);
 	}
+}
+
+/* why it has less segments than it should, if it has all that can be made */
+static void tell_closed(struct channel *c, const struct found *f)
+{
+	struct error e = { 0 };
+
+	if (f->closed) {
+		set_error(&e, f->why.code,
+			  "%u segments are there, but not used, and none takes their place: %s",
+			  f->closed, f->why.text);
+		log_warning("channel %s: %s", c->config.name, e.text);
+	}
+	c->less = e;
+	if (f->closed || !lacks(c))
+		store_fail(&c->store, &e);
 }
 
 static bool same_boot(const struct ekr_segment_head *head, const uint8_t boot_id[16])
@@ -384,7 +460,10 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 	int ret = settle_size(c, f, e);
 
 	if (!ret)
-		ret = marker_take(c->directory, &m, e);
+		ret = open_usable(c, f, e);
+	if (ret)
+		return ret;
+	ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
 	/* ahead of the segments, which may take all the room that there is; without it the stop tries again */
@@ -410,6 +489,7 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	give_back(c, f);
 	add_segments(c, f, reuse && !in_order);
+	tell_closed(c, f);
 	remove_unfinished(c);
 	if (in_order && r->newest && !r->newest->problem &&
 	    same_boot(&r->newest->head, boot.bytes) && same_terms(&r->newest->head, &c->config))
@@ -451,6 +531,9 @@ static int come_back(struct channel *c, struct found *f, struct error *e)
 		return set_error(e, EINVAL,
 				 "another recording lies in its directory now; take it away, or "
 				 "start the recorder again");
+	ret = open_usable(c, f, e);
+	if (ret)
+		return ret;
 	ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
@@ -465,9 +548,8 @@ static int come_back(struct channel *c, struct found *f, struct error *e)
 	store_pass(&c->store, r->generation);
 	give_back(c, f);
 	add_segments(c, f, false);
+	tell_closed(c, f);
 	remove_unfinished(c);
-	if (atomic_load(&c->made) >= c->config.segments)
-		store_fail(&c->store, &(struct error){ 0 });
 	return 0;
 }
 
@@ -547,8 +629,12 @@ static int look_into(struct channel *c, going *go, struct error *e)
 		ret = recover(&medium, c->config.name, &f->r, buffer, e);
 	if (!ret)
 		ret = go(c, f, e);
-	for (size_t i = 0; f && i < f->r.count; i++)
-		close(f->fds[i]);
+	for (size_t i = 0; f && i < f->r.count; i++) {
+		if (f->fds[i] >= 0)
+			close(f->fds[i]);
+		if (f->writes[i] >= 0)
+			close(f->writes[i]);
+	}
 	if (buffer != MAP_FAILED)
 		munmap(buffer, RECOVER_BUFFER);
 	free(f);
@@ -633,7 +719,7 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 	struct segment segment = { .index = head.index };
 	int ret;
 
-	if (atomic_load(&c->made) >= c->config.segments)
+	if (!lacks(c))
 		return 1;
 	io_priority(atomic_load(&c->made) < 2 ? IOPRIO_CLASS_NONE : IOPRIO_CLASS_IDLE);
 	ret = segment_make(c->directory, &head, p->zeros, ZEROS, &p->stop, e);
@@ -645,8 +731,9 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 	if (!ret) {
 		c->next_index++;
 		store_add(&c->store, &segment);
-		if (atomic_fetch_add(&c->made, 1) + 1 == c->config.segments)
-			store_fail(&c->store, &(struct error){ 0 });
+		atomic_fetch_add(&c->made, 1);
+		if (!lacks(c))
+			store_fail(&c->store, &c->less);
 	} else if (ret != -ECANCELED) {
 		store_fail(&c->store, e);
 	}
@@ -710,7 +797,7 @@ static void make_segments(struct keeper *k)
 	struct error e;
 	int ret = 0;
 
-	while (!ret && atomic_load(&c->made) < c->config.segments && take_turn(k)) {
+	while (!ret && lacks(c) && take_turn(k)) {
 		ret = prepare_segment(k->prepare, c, &e);
 		end_turn(k);
 	}

@@ -866,6 +866,94 @@ def test_orderly_stops_beside_a_segment_that_tells_nothing_are_orderly(board: Bo
     assert "not stopped in order" not in board.log.read_text()
 
 
+def start_without_privilege(board: Board) -> None:
+    """As root, to whom files of others are closed: the folders above may be closed to anyone else."""
+    if os.geteuid() != 0:
+        pytest.skip("files of another user need root")
+    caps = "-dac_override,-dac_read_search"
+    board.start("setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}")
+
+
+def use_segments(board: Board, count: int) -> list[Path]:
+    """Of arm, in the order in which they were used."""
+    with board.writer("arm") as writer:
+        for _ in range(200 * count):
+            writer.submit(bytes(1000))
+        assert writer.sync() == 0
+
+    def generation(f: Path) -> int:
+        return int(struct.unpack_from("<Q", f.read_bytes(), 72)[0])
+
+    used = {f: generation(f) for f in (board.directory / "arm").glob("*.seg")}
+    return sorted((f for f in used if used[f]), key=lambda f: used[f])
+
+
+def test_segments_that_cannot_be_opened_keep_their_use_and_their_place(board: Board) -> None:
+    """As of a copy that somebody else has put back, after a crash; when they can be opened again, all is there."""
+    board.channel("arm")
+    start_without_privilege(board)
+    wait_for(lambda: board.stats("arm")["segments"] == 5)
+    used = use_segments(board, 3)
+    newest = struct.unpack_from("<Q", used[-1].read_bytes(), 72)[0]
+    board.kill()
+    for f, mode in zip(used[-2:], (0o444, 0o400), strict=True):
+        os.chown(f, 65534, 65534)
+        f.chmod(mode)
+    start_without_privilege(board)
+    stats = board.wait_state("arm", "recording")
+    assert stats["segments"] == 3
+    assert stats["reason"] == (
+        "2 segments are there, but not used, and none takes their place: "
+        f"opening segment {used[-2].name}: Permission denied"
+    )
+    # one that goes is made anew, and the reason stays
+    (set((board.directory / "arm").glob("*.seg")) - set(used)).pop().unlink()
+    wait_for(lambda: "removed or cut short" in board.log.read_text(), 12)
+    wait_for(lambda: board.stats("arm")["segments"] == 3)
+    wait_for(lambda: board.stats("arm")["reason"] == stats["reason"])
+    board.write("arm", b"new\n")
+    board.stop()
+    files = list((board.directory / "arm").glob("*.seg"))
+    assert len(files) == 5
+    heads = [struct.unpack_from("<Q", f.read_bytes(), 72)[0] for f in files]
+    assert sorted(heads)[-1] > newest
+    assert len({g for g in heads if g}) == len([g for g in heads if g])
+    # none can be opened: nothing is made beside them
+    for f in files:
+        os.chown(f, 65534, 65534)
+        f.chmod(0o400)
+    start_without_privilege(board)
+    assert "5 of its segments are there, but opening" in board.wait_state("arm", "failed")["reason"]
+    for f in files:
+        f.chmod(0o666)
+    board.wait_state("arm", "recording")
+    board.stop()
+    assert sorted((board.directory / "arm").glob("*.seg")) == sorted(files)
+    assert board.payloads("arm")[-1] == b"new"
+
+
+def test_a_start_without_enough_descriptors_leaves_the_recording_as_it_is(board: Board) -> None:
+    board.channel("arm", retain="4MiB", segment="132KiB")
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 33)
+    use_segments(board, 3)
+    board.stop()
+    before = contents(board.directory / "arm")
+    # for all of them to be read, and not for all to be written
+    for limit in (30, 60):
+        board.start("bash", "-c", f'ulimit -n {limit}; exec "$@"', "bash")
+        reason = board.wait_state("arm", "failed")["reason"]
+        assert "Too many open files" in reason
+        board.stop()
+        assert contents(board.directory / "arm") == before
+    board.start()
+    assert board.wait_state("arm", "recording")["segments"] == 33
+    board.write("arm", b"new\n")
+    board.stop()
+    assert board.payloads("arm")[-1] == b"new"
+    assert board.gaps("arm") == []
+
+
 def test_a_missing_directory_is_waited_for(board: Board) -> None:
     board.channel("arm")
     board.directory.rmdir()
