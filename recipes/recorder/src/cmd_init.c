@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ek-recorder init: makes what a recorder would make, and waits for it. */
 #include <errno.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "channel.h"
 #include "cli.h"
@@ -33,6 +36,19 @@ static int make(struct prepare *p, struct channel *c, struct error *e)
 	return prepare_leave(c, e);
 }
 
+/* whose recorder is to open what is made: files of root's are closed to it */
+static int become_owner(const char *directory, struct error *e)
+{
+	struct stat st;
+
+	/* one that is not there is told by what opens it */
+	if (geteuid() || stat(directory, &st) || !st.st_uid)
+		return 0;
+	if (setgroups(0, NULL) || setgid(st.st_gid) || setuid(st.st_uid))
+		return set_errno(e, errno, "becoming the owner of %s", directory);
+	return 0;
+}
+
 static int init(const char *dir)
 {
 	static struct channel channels[CHANNELS_MAX];
@@ -49,6 +65,10 @@ static int init(const char *dir)
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	if (become_owner(config.directory, &e)) {
+		log_error("%s", e.text);
+		return 1;
 	}
 	if (prepare_open(&prepare, &config, channels, (unsigned int)count, &e)) {
 		log_error("%s", e.text);
@@ -74,7 +94,8 @@ static int init(const char *dir)
 static const char help[] =
 	"Usage: ek-recorder init [--config DIR]\n\n"
 	"Checks the configuration, makes the segments of all channels that are missing,\n"
-	"and ends. Status 1: a channel has none; 2: the configuration is none.\n";
+	"and ends. By root they are made as the owner of the directory in which they are.\n"
+	"Status 1: a channel has none; 2: the configuration is none.\n";
 
 int cmd_init(int argc, char **argv)
 {

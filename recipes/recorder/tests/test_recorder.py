@@ -8,6 +8,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -449,6 +450,32 @@ def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> Non
     board.start()
     board.stop()
     assert board.gaps("arm") == []
+
+
+def test_init_by_root_makes_what_the_owner_of_the_directory_can_open(board: Board) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    # the folders above it may be closed to other users
+    board.configure(directory="/mnt")
+    board.channel("arm")
+    os.chown(board.directory, 65534, 65533)
+    bind = f"mount --bind {shlex.quote(str(board.directory))} /mnt"
+    done = subprocess.run(
+        [
+            *("unshare", "--mount", "sh", "-c", f'{bind} || exit 77; exec "$@"', "sh"),
+            *(RECORDER, "init", "--config", str(board.conf)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"no bind mounts here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    made = [board.directory / "arm", *(board.directory / "arm").iterdir()]
+    # five segments and the mark
+    assert len(made) == 7
+    assert {(f.stat().st_uid, f.stat().st_gid) for f in made} == {(65534, 65533)}
 
 
 def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
