@@ -38,6 +38,25 @@ def wait_for(what: Callable[[], Any], limit: float = 20) -> Any:
     return result
 
 
+@contextlib.contextmanager
+def frozen(at: Path) -> Iterator[None]:
+    """A medium that hangs: what would change it does not end."""
+    subprocess.run(["fsfreeze", "-f", str(at)], check=True)
+    try:
+        yield
+    except BaseException:
+        # thawed already where it failed in between: what failed is to be told, not that
+        subprocess.run(["fsfreeze", "-u", str(at)], check=False)
+        raise
+    subprocess.run(["fsfreeze", "-u", str(at)], check=True)
+
+
+def cpu_ticks(process: subprocess.Popen[bytes]) -> int:
+    # fields 14 and 15 of proc_pid_stat(5)
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 @dataclass
 class Record:
     sequence: int
@@ -239,6 +258,18 @@ class Board:
         self.process.terminate()
         assert self.process.wait(10) == 0, self.log.read_text()
         return time.monotonic() - began
+
+    def pause(self) -> None:
+        """None of its threads runs until SIGCONT; the signal alone reaches them some time after it was sent."""
+        assert self.process
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        # field 3 of proc_pid_stat(5)
+        wait_for(
+            lambda: all(
+                (t / "stat").read_text().rpartition(")")[2].split()[0] == "T" for t in tasks.iterdir()
+            )
+        )
 
     def kill(self) -> None:
         if self.process and self.process.poll() is None:

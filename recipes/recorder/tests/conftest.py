@@ -27,6 +27,22 @@ def board() -> Iterator[Board]:
 
 
 @pytest.fixture
+def pair(board: Board) -> Iterator[Board]:
+    """Two channels; whatever happens to arm, leg records to the end."""
+    board.channel("arm")
+    board.channel("leg")
+    board.start()
+    with board.writer("leg") as leg:
+        leg.submit(b"before")
+        yield board
+        leg.submit(b"after")
+        assert leg.sync() == 0
+    board.stop()
+    assert board.payloads("leg") == [b"before", b"after"]
+    assert board.gaps("leg") == []
+
+
+@pytest.fixture
 def ext4(board: Board) -> Iterator[Callable[[Path, int], None]]:
     """Mounts a new file system of so many MiB at a path."""
     if os.geteuid() != 0:
