@@ -323,6 +323,21 @@ def test_whether_the_scheduler_keeps_up_is_shown(admin: Browser, busy: FakeAgent
     assert "62 % of the requests are late" in page
 
 
+def test_a_weight_rests_until_regulation_is_really_off(
+    admin: Browser, agent: FakeAgent, panel: Panel
+) -> None:
+    player, loader = agent.apps
+    agent.apps = [replace(player, performance=0, performance_applied=False), loader]
+    page = admin.get("/apps").text
+    assert "still regulated" in page
+    assert page.count("rests while regulated") == 1
+    agent.apps = [replace(player, performance=0, performance_applied=True), loader]
+    panel.board._expire()
+    page = admin.get("/apps").text
+    assert "still regulated" not in page
+    assert "rests while regulated" not in page
+
+
 def test_what_regulation_does_is_said_in_a_sentence(admin: Browser) -> None:
     page = admin.get("/apps").text
     said = "The app gets the same on idle and on busy flash: at most this share."
