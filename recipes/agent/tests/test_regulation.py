@@ -238,7 +238,7 @@ async def test_what_the_kernel_refuses_is_said(board: Harness) -> None:
 @on_board
 async def test_without_the_writer_the_rest_works(board: Harness) -> None:
     board.app("player")
-    await board.agent_up("--call-timeout", "1", "--settle", "0.2")
+    await board.agent_up("--call-timeout", "3", "--settle", "0.2")
     board.regulator.close()
     app = await board.call("SetPerformance", "player", 10)
     assert (app["performance"], app["performance_applied"]) == (10, False)
@@ -253,10 +253,10 @@ async def test_without_the_writer_the_rest_works(board: Harness) -> None:
     before = loop.time()
     assert not (await board.call("SetPerformance", "player", 20))["performance_applied"]
     assert (await board.call("SetWeight", "player", 300))["applied"]
-    assert loop.time() - before < 0.9
+    assert loop.time() - before < 2.7
 
     async def said() -> bool:
-        return any("ek-regulate did not answer within 1 s" in problem for problem in await problems(board))
+        return any("ek-regulate did not answer within 3 s" in problem for problem in await problems(board))
 
     await board.until(said)
     board.regulator.close()

@@ -23,7 +23,7 @@ TWO = (1.96, 2.04)
 FLUSH_MS = 100
 
 
-def dsync(name: str, about: str, device: Device) -> Experiment:
+def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Experiment:
     """2:1, writes of 100 MB with O_DSYNC: the large writes of the first paper, made durable one by one."""
 
     def figures(out: Output) -> list[Figure]:
@@ -35,7 +35,8 @@ def dsync(name: str, about: str, device: Device) -> Experiment:
 
     return beside(
         name, about, device=device,
-        groups={"a": 200, "b": 100}, settle=4, seconds=20, peers=("none", "bfq"), figures=figures,
+        groups={"a": 200, "b": 100}, settle=4, seconds=20, peers=("none",) if deep else ("none", "bfq"),
+        figures=figures, deep=deep,
         loads=[
             fio(g, rw="write", bs="100m", slice_=i, device=device, extra="--sync=dsync")
             for i, g in enumerate("ab")
@@ -76,8 +77,8 @@ def flush() -> Experiment:
     return beside(
         "latency.flush.beside.dsync",
         "fsync beside 4 KiB writes with O_DSYNC of a group of weight 1 and 512 KiB reads of one of weight 10000",
-        device=FLUSHED, groups={"h": 10000, "l": 1, "f": 100}, settle=2, seconds=6, peers=("none", "bfq"),
-        figures=figures,
+        device=FLUSHED, groups={"h": 10000, "l": 1, "f": 100}, settle=2, seconds=6, peers=(), figures=figures,
+        deep=True,
         loads=[
             fio("h", rw="read", bs="512k", qd=32, slice_=0, device=FLUSHED),
             fio("l", rw="randwrite", bs="4k", qd=4, slice_=1, device=FLUSHED, extra="--sync=dsync"),
@@ -98,7 +99,8 @@ def read_beside_trim() -> Experiment:
 
     return beside(
         "latency.beside.trim", "4 KiB reads beside discards of 64 MiB, 512 KiB a command", device=DEVICE,
-        groups={"r": 100, "t": 100}, settle=1, seconds=4, peers=("none", "mq-deadline"), figures=figures,
+        groups={"r": 100, "t": 100}, settle=1, seconds=4, peers=("none",), figures=figures,
+        deep=True,
         prepare='echo 524288 > "/sys/block/$DEV/queue/discard_max_bytes" || fail "discards cannot be limited"',
         loads=[
             fio("r", rw="randread", bs="4k", slice_=0, device=DEVICE, runtime=6),
@@ -109,6 +111,6 @@ def read_beside_trim() -> Experiment:
 
 EXPERIMENTS = [
     dsync("fair.dsync.write.100m", "2:1, direct writes of 100 MB with O_DSYNC", DEVICE),
-    dsync("fair.dsync.flushed.write.100m", "2:1, direct writes of 100 MB with O_DSYNC, no FUA", FLUSHED),
+    dsync("fair.dsync.flushed.write.100m", "2:1, direct writes of 100 MB with O_DSYNC, no FUA", FLUSHED, deep=True),
     trim(), flush(), read_beside_trim(),
 ]  # fmt: skip
