@@ -234,7 +234,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 struct ek_search {
 	s32 bonus;	/* what was found so far: cap - rule */
 	s32 owed;	/* permille: off the aim, not yet answered */
-	bool first;	/* no round was much too slow yet */
+	bool first;	/* rounds have not been too slow yet */
 };
 
 /*
@@ -249,16 +249,21 @@ static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
 	s32 off = EK_PERF_AIM - (s32)permille;
 	s32 step;
 
-	s->first &= off > -EK_SEARCH_GAIN;
 	if (!held)
 		off = min_t(s32, off, 0);
 	s->owed = clamp_t(s32, s->owed + off, -EK_SEARCH_OWED, EK_SEARCH_OWED);
-	step = clamp_t(s32, s->owed / EK_SEARCH_GAIN, -EK_SEARCH_STEP,
-		       held ? EK_SEARCH_STEP : 0);
-	/* quickly to where it is about right */
-	if (s->first && held)
-		step = EK_SEARCH_STEP;
-	s->owed = s->first ? 0 : s->owed - EK_SEARCH_GAIN * step;
+	if (s->first) {
+		/* quickly to where it is about right: until rounds were too slow by a step */
+		s->owed = min_t(s32, s->owed, 0);
+		s->first = s->owed > -EK_SEARCH_GAIN;
+	}
+	if (s->first) {
+		step = off > 0 ? EK_SEARCH_STEP : 0;
+	} else {
+		step = clamp_t(s32, s->owed / EK_SEARCH_GAIN, -EK_SEARCH_STEP,
+			       held ? EK_SEARCH_STEP : 0);
+		s->owed -= EK_SEARCH_GAIN * step;
+	}
 	s->bonus = clamp_t(s32, s->bonus + step, -EK_SEARCH_RANGE,
 			   EK_SEARCH_RANGE);
 }
