@@ -192,8 +192,8 @@ struct ek_perf {
 	bool stopping;
 	u64 busy_since;			/* ns: written under ek_data.lock */
 	u64 last_done;			/* ns: last completion, 0: of none yet */
-	u64 mean[2][EK_SIZES];		/* ns: service time */
-	u32 samples[2][EK_SIZES];	/* that it is the mean of; 0: not known */
+	unsigned long flushes;		/* of the device, at that completion */
+	struct ek_service service[2][EK_SIZES];	/* [op_is_write] */
 	u32 round;			/* regulated completions since the last look */
 	u64 round_ideal;		/* ns: their sums */
 	u64 round_actual;

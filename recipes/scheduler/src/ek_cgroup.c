@@ -306,21 +306,16 @@ static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 		seq_puts(sf, "-");
 }
 
-static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
-			  int off)
+/* What belongs together as it is at one moment. Under queue_lock. */
+static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 {
-	struct ek_group *g = ek_pd_group(pd);
 	struct ek_data *ek = g->ek;
-	unsigned long flags;
-	int dir, hist;
 
-	if (READ_ONCE(g->histograms))
-		ek_time_requests(ek);
-	/* what belongs together as it is at one moment */
-	spin_lock_irqsave(&ek->lock, flags);
+	lockdep_assert_held(&ek->q->queue_lock);
+	spin_lock(&ek->lock);
 	spin_lock(&ek->perf.lock);
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
-		   bdi_dev_name(pd->blkg->q->disk->bdi), ek_group_weight(g),
+		   bdi_dev_name(ek->q->disk->bdi), ek_group_weight(g),
 		   g->bytes[0], g->bytes[1], g->ios[0], g->ios[1],
 		   g->merged[0], g->merged[1], g->throttled);
 	seq_printf(sf, " share=%u.%02u tags=%d in_flight=%d rwindow=%u:%s wwindow=%u:%s",
@@ -337,19 +332,44 @@ static u64 ek_prfill_stat(struct seq_file *sf, struct blkg_policy_data *pd,
 			   div_u64(g->perf_ideal_ns, 1000),
 			   div_u64(g->perf_actual_ns, 1000));
 	spin_unlock(&ek->perf.lock);
-	spin_unlock_irqrestore(&ek->lock, flags);
-	for (dir = 0; dir < 2; dir++)
-		for (hist = 0; hist < EK_HISTS; hist++)
-			ek_show_histogram(sf, g, dir, hist);
-	seq_putc(sf, '\n');
-	return 0;
+	spin_unlock(&ek->lock);
 }
 
+/*
+ * A line for each device. blkcg_print_blkgs() would have interrupts off for all
+ * of it, and to add up histograms takes long.
+ */
 static int ek_stat_show(struct seq_file *sf, void *v)
 {
-	ek_alloc_histograms(css_to_blkcg(seq_css(sf)));
-	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_stat,
-			  &ek_policy, 0, false);
+	struct blkcg *blkcg = css_to_blkcg(seq_css(sf));
+	struct blkcg_gq *blkg;
+	struct ek_group *g;
+	int dir, hist;
+
+	ek_alloc_histograms(blkcg);
+	rcu_read_lock();
+	hlist_for_each_entry_rcu(blkg, &blkcg->blkg_list, blkcg_node) {
+		spin_lock_irq(&blkg->q->queue_lock);
+		g = NULL;
+		if (test_bit(ek_policy.plid, blkg->q->blkcg_pols))
+			g = ek_blkg_group(blkg);
+		if (g) {
+			/* until it is printed: the queue may lose its policy */
+			ek_group_get(g);
+			if (READ_ONCE(g->histograms))
+				ek_time_requests(g->ek);
+			ek_show_counters(sf, g);
+		}
+		spin_unlock_irq(&blkg->q->queue_lock);
+		if (!g)
+			continue;
+		for (dir = 0; dir < 2; dir++)
+			for (hist = 0; hist < EK_HISTS; hist++)
+				ek_show_histogram(sf, g, dir, hist);
+		seq_putc(sf, '\n');
+		ek_group_put(g);
+	}
+	rcu_read_unlock();
 	return 0;
 }
 

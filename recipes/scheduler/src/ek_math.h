@@ -189,6 +189,37 @@ static inline u64 ek_perf_mean(u64 mean, u64 sample, u32 nr)
 				  (s64)div_u64(step, nr));
 }
 
+/* What the device takes for requests of one size and direction. */
+struct ek_service {
+	u64 mean;	/* ns; 0: not known yet */
+	u32 nr;		/* that it is the mean of, no flush among them */
+};
+
+/* as long as it is of fewer, those count that a flush fell into */
+#define EK_SERVICE_FEW	16
+
+/*
+ * One more request took @ns. If its cache was flushed meanwhile (@flushed) that
+ * is the flush's time, for the greater part, and says nothing of such requests;
+ * but it is better than not to know at all.
+ */
+static inline void ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
+{
+	u32 nr;
+
+	if (!flushed) {
+		s->nr = min_t(u32, s->nr + 1, EK_PERF_SAMPLES);
+		nr = s->nr;
+	} else if (!s->mean) {
+		nr = 1;
+	} else if (s->nr < EK_SERVICE_FEW) {
+		nr = EK_SERVICE_FEW;
+	} else {
+		return;
+	}
+	WRITE_ONCE(s->mean, ek_perf_mean(s->mean, ns, nr));
+}
+
 /* However slow a device is asked for: nobody shall think that it hangs. */
 #define EK_PERF_IDEAL_MAX	(5 * 1000000000ULL)
 

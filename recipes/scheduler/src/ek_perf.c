@@ -18,6 +18,8 @@
  *    regulated requests are on time there is room for more of the others, and
  *    when service times vary so much that what is late cannot be made up for,
  *    there is less: the cap follows the accuracy (ek_search_round()).
+ *  - What takes long because the device's cache was flushed is not learned from:
+ *    each fsync() of anybody's would make a regulated group slower for long.
  *
  * What is held back are bios: the request is complete, and its tag free. Each
  * bio of a request that is inserted gets one more count of what remains of it,
@@ -27,7 +29,10 @@
 #include "ek.h"
 #include "ek_trace.h"
 
+#include <linux/part_stat.h>
 #include <linux/slab.h>
+
+#include "blk.h"
 
 /* a group counts for the cap for this long after its last request */
 #define EK_PERF_RECENT	HZ
@@ -111,7 +116,7 @@ static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
 {
 	struct ek_group *g = job->g;
-	u64 mean = perf->mean[job->write][ek_size_class(job->bytes)];
+	u64 mean = perf->service[job->write][ek_size_class(job->bytes)].mean;
 	u32 percent = READ_ONCE(g->perf);
 	u64 begin = job->begin;
 	u64 ideal;
@@ -212,6 +217,22 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 }
 
 /*
+ * Was the device's cache flushed since the last call, or is it now? No flush
+ * passes through here. Under ek_perf.lock.
+ */
+static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
+{
+	struct blk_flush_queue *fq = rq->mq_hctx->fq;
+	unsigned long flushes = part_stat_read(rq->q->disk->part0,
+					       ios[STAT_FLUSH]);
+	bool any = flushes != perf->flushes;
+
+	perf->flushes = flushes;
+	/* bits under a lock of its own; it matters little just when it is seen */
+	return any || data_race(fq->flush_pending_idx != fq->flush_running_idx);
+}
+
+/*
  * A request of anybody's was completed at @now: how long did the device take?
  * Since the completion before it, or since it had anything to do again: S3 (4),
  * which takes the time since the dispatch of this very request for the latter.
@@ -225,18 +246,16 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 	int dir = op_is_write(req_op(rq));
 	int size = ek_size_class(bytes);
 	unsigned long flags;
-	u64 begin, *mean;
+	bool flushed;
+	u64 begin;
 
 	spin_lock_irqsave(&perf->lock, flags);
 	begin = max(perf->last_done, READ_ONCE(perf->busy_since));
+	flushed = ek_perf_flushed(perf, rq);
 	/* another CPU's may be noted after a later one: then it took no time */
-	if (perf->last_done && bytes && !ek_rq_erases(rq)) {
-		mean = &perf->mean[dir][size];
-		if (perf->samples[dir][size] < EK_PERF_SAMPLES)
-			perf->samples[dir][size]++;
-		WRITE_ONCE(*mean, ek_perf_mean(*mean, now > begin ? now - begin : 0,
-					       perf->samples[dir][size]));
-	}
+	if (perf->last_done && bytes && !ek_rq_erases(rq))
+		ek_service_learn(&perf->service[dir][size],
+				 now > begin ? now - begin : 0, flushed);
 	perf->last_done = max(perf->last_done, now);
 	spin_unlock_irqrestore(&perf->lock, flags);
 }
@@ -376,7 +395,8 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	int size = ek_size_class(blk_rq_bytes(rq));
-	u64 mean = READ_ONCE(ek->perf.mean[op_is_write(req_op(rq))][size]);
+	int dir = op_is_write(req_op(rq));
+	u64 mean = READ_ONCE(ek->perf.service[dir][size].mean);
 	u64 begin = ek_later(rq->start_time_ns - READ_ONCE(g->perf_late),
 			     READ_ONCE(g->perf_free));
 

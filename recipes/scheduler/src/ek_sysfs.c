@@ -226,10 +226,10 @@ static void ek_show_service(struct seq_file *m, struct ek_perf *perf)
 	spin_lock(&perf->lock);
 	for (dir = 0; dir < 2; dir++)
 		for (size = 0; size < EK_SIZES; size++)
-			if (perf->samples[dir][size])
+			if (perf->service[dir][size].mean)
 				seq_printf(m, "perf_service_%s_%u %llu\n",
 					   names[dir], 512 << size,
-					   perf->mean[dir][size]);
+					   perf->service[dir][size].mean);
 	spin_unlock(&perf->lock);
 }
 

@@ -27,3 +27,9 @@ void shim_ek_search_round(struct ek_search *s, u32 permille, bool held)
 {
 	ek_search_round(s, permille, held);
 }
+
+void shim_ek_service_learn(struct ek_service *s, u64 ns, bool flushed);
+void shim_ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
+{
+	ek_service_learn(s, ns, flushed);
+}

@@ -24,6 +24,12 @@ class Search(ctypes.Structure):
     _fields_ = (("bonus", ctypes.c_int32), ("owed", ctypes.c_int32), ("first", ctypes.c_bool))
 
 
+class Service(ctypes.Structure):
+    """struct ek_service"""
+
+    _fields_ = (("mean", ctypes.c_uint64), ("nr", ctypes.c_uint32))
+
+
 @pytest.fixture(scope="session")
 def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
     lib = user_space("math")
@@ -46,6 +52,7 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_perf_ideal", c64, (c64, c32)),
         ("ek_permille", c32, (c64, c64)),
         ("ek_perf_allowed", c32, (c32, c32)),
+        ("ek_service_learn", None, (ctypes.POINTER(Service), c64, flag)),
         ("ek_search_round", None, (ctypes.POINTER(Search), c32, flag)),
     ):
         function = lib[f"shim_{name}"]
@@ -206,6 +213,38 @@ def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
             assert abs(mean - sum(samples[:nr]) / nr) <= nr
         else:
             assert mean <= before + 64 * before / min(nr, 256) + 1, "one that hung counts for 64 at most"
+
+
+@given(
+    before=st.lists(st.integers(1, 2**40), max_size=40),
+    clean=st.lists(
+        st.tuples(st.integers(1, 2**40), st.lists(st.integers(1, 2**40), max_size=3)), max_size=300
+    ),
+)
+def test_a_service_time_is_of_requests_without_a_flush_as_soon_as_there_are_some(
+    ek: ctypes.CDLL, before: list[int], clean: list[tuple[int, list[int]]]
+) -> None:
+    service = Service()
+    for ns in before:
+        ek.ek_service_learn(service, ns, True)
+    if before:
+        assert service.nr == 0
+        assert service.mean >= min(before), "better than not to know"
+    seen = [*before]
+    for nr, (ns, flushed) in enumerate(clean, 1):
+        expected = ek.ek_perf_mean(service.mean, ns, min(nr, 256))
+        ek.ek_service_learn(service, ns, False)
+        assert (service.mean, service.nr) == (expected, min(nr, 256))
+        if nr == 1:
+            assert service.mean == ns, "nothing is left of those before it"
+        seen += [ns, *flushed]
+        for other in flushed:
+            known = service.mean
+            ek.ek_service_learn(service, other, True)
+            assert service.nr == min(nr, 256)
+            if nr >= 16:
+                assert service.mean == known, "a flush says nothing of reads"
+        assert min(seen) - 1 <= service.mean <= max(seen) + 1
 
 
 AIM = 1016

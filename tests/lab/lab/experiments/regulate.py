@@ -209,23 +209,74 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
     )  # fmt: skip
 
 
-def deep_queue(depth: int = 8) -> Experiment:
+# A reader, alone and not regulated; then at half of the device beside an app that flushes the device's cache after
+# each write, before the scheduler knows what such a read takes; alone, from which it learns that; and beside it again.
+FLUSHES = """
+flushes() {
+	load flashsim $PRESET
+	scheduler "$DEV"
+	group others 100
+	group r 100
+	job="--filename=/dev/$DEV --direct=1 --ioengine=psync --bs=4k --size=1g --norandommap --time_based
+		--ramp_time=1 --runtime=8 --eta=never --output-format=json"
+	for name in alone first quiet r; do
+		pid=
+		case $name in first|r)
+			in_group others fio --name=others $job --rw=randwrite --offset=2g --fsync=1 --output=/tmp/others.$name.json \
+				> /tmp/others.log 2>&1 & pid=$!
+		esac
+		in_group r fio --name=r $job --rw=randread --output=/tmp/$name.json > /tmp/r.log 2>&1 || fail "fio: $(tail -n 1 /tmp/r.log)"
+		[ -z "$pid" ] || wait $pid || fail "fio: $(tail -n 1 /tmp/others.log)"
+		echo "$(cat "/sys/block/$DEV/dev") 50" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+	done
+	for name in alone first r others.r; do report $name < /tmp/$name.json; done
+	echo none > "/sys/block/$DEV/queue/scheduler"
+	rmmod flashsim || fail 'flashsim does not unload'
+	rmdir /cg/r /cg/others
+}
+"""
+
+# one guest for both rows that follow
+DEPTH = 8
+BESIDE = "\n".join([
+    "uname -r | report kernel",
+    "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE, FLUSHES,
+    *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes",
+]) + "\n"  # fmt: skip
+
+
+def deep_queue() -> Experiment:
     """A regulated group whose queue never runs empty."""
-    lines = [
-        "uname -r | report kernel",
-        "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE,
-        *(f"serve {bs} 2 {bs} 0 {depth}" for bs in ("8k", "32k")),
-    ]  # fmt: skip
 
     def figures(out: Output) -> list[Figure]:
         return [
-            Figure(f"{bs}.accuracy", round(accuracy(out, bs, 2, depth), 3), "", target=ON_TIME)
+            Figure(f"{bs}.accuracy", round(accuracy(out, bs, 2, DEPTH), 3), "", target=ON_TIME)
             for bs in ("8k", "32k")
         ]
 
     return Experiment(
-        "regulate.deep-queue", f"emmc51: two of 10 processes at {SHARE} %, {depth} reads outstanding each",
-        "\n".join(lines) + "\n", figures, device=flashsim("emmc51"), peers=(), limit=200,
+        "regulate.deep-queue", f"emmc51: two of 10 processes at {SHARE} %, {DEPTH} reads outstanding each",
+        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
+    )  # fmt: skip
+
+
+def beside_flushes() -> Experiment:
+    """A flush does not pass through the scheduler, and its time is no request's service."""
+
+    def figures(out: Output) -> list[Figure]:
+        alone, first, known = (
+            float(fio_job(out.results[name])["read"]["lat_ns"]["mean"]) for name in ("alone", "first", "r")
+        )
+        flushes = float(fio_job(out.results["others.r"])["write"]["iops"])
+        return [
+            Figure("accuracy", round(known / alone / 2, 3), "", target=ON_TIME, must=True),
+            Figure("first.accuracy", round(first / alone / 2, 3), "", target=ON_TIME),
+            Figure("flushes", round(flushes), "1/s", "higher"),
+        ]
+
+    return Experiment(
+        "regulate.beside.flushes", "emmc51: a reader at 50 % beside an app that flushes after each write",
+        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
     )  # fmt: skip
 
 
@@ -261,6 +312,7 @@ def push_back() -> Experiment:
 # one script, so that one guest serves both
 EXPERIMENTS = [
     deep_queue(),
+    beside_flushes(),
     push_back(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
