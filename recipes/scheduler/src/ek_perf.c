@@ -223,12 +223,14 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
 {
 	struct blk_flush_queue *fq = rq->mq_hctx->fq;
-	unsigned long flushes = part_stat_read(rq->q->disk->part0,
-					       ios[STAT_FLUSH]);
-	bool any = flushes != perf->flushes;
+	unsigned long flushes;
+	bool any;
 
+	/* each CPU's, and bits under another lock: it matters little just when they are seen */
+	flushes = data_race(part_stat_read(rq->q->disk->part0,
+					   ios[STAT_FLUSH]));
+	any = flushes != perf->flushes;
 	perf->flushes = flushes;
-	/* bits under a lock of its own; it matters little just when it is seen */
 	return any || data_race(fq->flush_pending_idx != fq->flush_running_idx);
 }
 
