@@ -284,7 +284,8 @@ boot: $(IMAGE)
 	$(PYTEST) tests/boot
 browser: $(IMAGE)
 	@$(call stage,browser)
-	$(PYTEST) -s tests/browser
+	# a browser that no longer answers has no time limit of its own: then it is told where pytest waits
+	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser
 
 # OE-Core and BitBake are the reader's: several series separated by colons
 YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" METAYOCTO="$(METAYOCTO)" YOCTO_IMAGE="$(or $(YOCTO_IMAGE),$(wildcard $(BITBAKE_IMAGE)))"
