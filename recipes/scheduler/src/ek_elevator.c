@@ -411,6 +411,9 @@ static void ek_finish_request(struct request *rq)
 		rq->flush.saved_end_io = ek_flush_end_io;
 		if (g)
 			atomic_inc(&g->flushing);
+		/* the gate may have waited for its completion: ek_landed() has a barrier */
+		if (READ_ONCE(ek->nr_waiting))
+			ek_gate_kick(ek);
 	} else {
 		ek_tag_freed(ek, g, rq);
 	}

@@ -22,8 +22,12 @@
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 
-/* a waiter looks by itself after this long, should a wake-up be lost */
+/*
+ * A waiter looks by itself after this long, should a wake-up be lost; and who
+ * frees a tag has this long to say so: it may wait for the lock.
+ */
 #define EK_GATE_BACKSTOP	(HZ / 4)
+#define EK_GATE_GRACE		(HZ / 50 + 1)
 
 /* an admitted submitter takes its tag within this; else it went elsewhere */
 #define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
@@ -98,6 +102,14 @@ static bool ek_gate_starved(struct ek_data *ek, struct ek_waiter *w)
 			  w->since + msecs_to_jiffies(ek->starve_ms));
 }
 
+/* In how many ns that will be so for one that waits since @since. */
+static u64 ek_gate_starves_in(struct ek_data *ek, unsigned long since)
+{
+	long left = since + msecs_to_jiffies(ek->starve_ms) + 1 - jiffies;
+
+	return left > 0 ? (u64)jiffies_to_usecs(left) * NSEC_PER_USEC : 0;
+}
+
 /*
  * The first waiter of @g for which its share has room, or NULL. That for
  * asynchronous requests is smaller: one that waits for it keeps no synchronous
@@ -120,19 +132,23 @@ static struct ek_waiter *ek_gate_first(struct ek_data *ek, struct ek_group *g,
 
 /*
  * The waiter to let in next, or NULL. @until gets the time in ns when that may
- * change though nothing else happens, or is left alone.
+ * change though nothing else happens, or is left alone; @since that in jiffies
+ * since when the first of those waits who may be let in.
  */
 static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
-				      u64 *until)
+				      u64 *until, unsigned long *since)
 {
 	struct ek_waiter *w, *best = NULL, *perf = NULL, *starved = NULL;
 	u64 vtime, best_vtime = 0;
 	struct ek_group *g;
 
+	*since = jiffies;
 	list_for_each_entry(g, &ek->gate, gate) {
 		/* admitted, but its request went another way */
 		if (g->pending && now >= g->pending_since + EK_GRANT_STALE_NS)
 			g->pending = 0;
+		/* others may have come or gone */
+		ek_group_share(ek, g);
 		w = ek_gate_first(ek, g, tags);
 		if (!w) {
 			if (g->pending)
@@ -140,6 +156,8 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 						     EK_GRANT_STALE_NS);
 			continue;
 		}
+		if (time_before(w->since, *since))
+			*since = w->since;
 		if (ek_gate_starved(ek, w)) {
 			if (!starved || time_before(w->since, starved->since))
 				starved = w;
@@ -159,65 +177,79 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 	return starved ?: perf ?: best;
 }
 
+/*
+ * Is there a tag for somebody? For whom, or NULL: then, where time alone may
+ * change that, the timer looks again.
+ */
+static struct ek_waiter *ek_gate_choose(struct ek_data *ek)
+{
+	u64 now = ktime_get_ns(), stale = ek->granted_at + EK_GRANT_STALE_NS;
+	int granted = atomic_read(&ek->granted), free;
+	u64 change = U64_MAX, until;
+	struct ek_group *g, *lead;
+	u32 tags = ek_tags(ek);
+	unsigned long since;
+	struct ek_waiter *w;
+
+	if (granted && now >= stale) {
+		atomic_set(&ek->granted, 0);
+		granted = 0;
+		ek->nr_stale_grants++;
+	}
+	free = (int)tags - atomic_read(&ek->tags_used) - granted;
+	if (free <= 0) {
+		/* who was admitted may be kept from running for long */
+		if (granted)
+			ek_hold_arm(ek, now, stale);
+		return NULL;
+	}
+	w = ek_gate_next(ek, tags, now, &change, &since);
+	if (!w) {
+		if (change != U64_MAX)
+			ek_hold_arm(ek, now, change);
+		return NULL;
+	}
+	g = w->g;
+	/*
+	 * The last tag is kept for a group that is ahead of these and
+	 * about to ask; else it would find none and lose its turn.
+	 */
+	lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
+	if (lead && lead != g && list_empty(&lead->waiters) &&
+	    !ek_group_is_perf(g) && !ek_gate_starved(ek, w) &&
+	    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
+	    (until || atomic_read(&ek->in_flight))) {
+		ek->nr_gate_holds++;
+		if (until)
+			lead->thought = true;
+		/* a device that does not answer must not stop the starvation guard */
+		change = now + ek_gate_starves_in(ek, since);
+		ek_hold_arm(ek, now, until ? min(until, change) : change);
+		return NULL;
+	}
+	return w;
+}
+
 /* Let in as many waiters as there are tags for. */
 void ek_gate_run(struct ek_data *ek)
 {
-	u32 tags = ek_tags(ek);
-	struct ek_group *g, *lead;
-	u64 now, until, stale;
 	struct ek_waiter *w;
-	int free, granted;
+	struct ek_group *g;
 
 	lockdep_assert_held(&ek->lock);
 	while (ek->nr_waiting) {
-		now = ktime_get_ns();
-		stale = ek->granted_at + EK_GRANT_STALE_NS;
-		granted = atomic_read(&ek->granted);
-		if (granted && now >= stale) {
-			atomic_set(&ek->granted, 0);
-			granted = 0;
-			ek->nr_stale_grants++;
-		}
-		free = (int)tags - atomic_read(&ek->tags_used) - granted;
-		if (free <= 0) {
-			/* who was admitted may be kept from running for long */
-			if (granted)
-				ek_hold_arm(ek, now, stale);
+		w = ek_gate_choose(ek);
+		if (!w)
 			return;
-		}
-		until = U64_MAX;
-		w = ek_gate_next(ek, tags, now, &until);
-		if (!w) {
-			if (until != U64_MAX)
-				ek_hold_arm(ek, now, until);
-			return;
-		}
 		g = w->g;
-		/*
-		 * The last tag is kept for a group that is ahead of these and
-		 * about to ask; else it would find none and lose its turn.
-		 */
-		lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
-		if (lead && lead != g && list_empty(&lead->waiters) &&
-		    !ek_group_is_perf(g) &&
-		    !ek_gate_starved(ek, w) &&
-		    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
-		    (until || atomic_read(&ek->in_flight))) {
-			ek->nr_gate_holds++;
-			if (until) {
-				lead->thought = true;
-				ek_hold_arm(ek, now, until);
-			}
-			return;
-		}
 		list_del(&w->node);
 		WRITE_ONCE(ek->nr_waiting, ek->nr_waiting - 1);
 		if (list_empty(&g->waiters))
 			list_del_init(&g->gate);
 		g->pending++;
-		g->pending_since = now;
+		g->pending_since = ktime_get_ns();
 		atomic_inc(&ek->granted);
-		ek->granted_at = now;
+		ek->granted_at = g->pending_since;
 		w->admitted = true;
 		wake_up_process(w->task);
 	}
@@ -252,7 +284,7 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 	};
 	u64 now = ktime_get_ns();
 	bool waited = false, overslept = false;
-	u64 stale, took;
+	u64 stale = 0, took;
 	u32 waiting;
 
 	spin_lock_irq(&ek->lock);
@@ -272,9 +304,8 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 
 		set_current_state(TASK_UNINTERRUPTIBLE);
 		waiting = ek->nr_waiting;
-		stale = ek->nr_stale_grants;
 		ek_gate_run(ek);
-		/* there was a tag for somebody, and nobody had said so */
+		/* there was a tag for somebody, and nobody has said so */
 		if (overslept && ek->nr_waiting < waiting &&
 		    ek->nr_stale_grants == stale)
 			ek->nr_gate_backstops++;
@@ -291,7 +322,16 @@ void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 		spin_lock_irq(&ek->lock);
 		if (w.admitted)
 			break;
-		overslept = !left;
+		stale = ek->nr_stale_grants;
+		overslept = !left && ek_gate_choose(ek);
+		if (overslept) {
+			set_current_state(TASK_UNINTERRUPTIBLE);
+			spin_unlock_irq(&ek->lock);
+			io_schedule_timeout(EK_GATE_GRACE);
+			spin_lock_irq(&ek->lock);
+			if (w.admitted)
+				break;
+		}
 	}
 	__set_current_state(TASK_RUNNING);
 	if (waited) {

@@ -188,6 +188,8 @@ void ek_group_set_weight(struct ek_group *g, u32 weight)
 	/* until it is active, when its place in the tree counts as well */
 	if (!g->active)
 		WRITE_ONCE(g->share, weight << EK_SHARE_SHIFT);
+	if (ek->nr_waiting)
+		ek_gate_run(ek);
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
@@ -602,6 +604,9 @@ static struct request *ek_look_around(struct ek_data *ek)
 	ek->tick = jiffies;
 	ek_window_measure(ek, now);
 	ek_groups_prune(ek, now);
+	/* the shares of those that stay grew */
+	if (ek->nr_waiting)
+		ek_gate_run(ek);
 	if (ek->perf.nr)
 		ek_perf_tick(ek);
 	return ek_serve_starved(ek, now);

@@ -507,6 +507,9 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 			ek->perf.last_done = 0;
 		spin_unlock(&ek->perf.lock);
 		ek_perf_cap(ek);
+		/* who is regulated holds other tags than who is not */
+		if (ek->nr_waiting)
+			ek_gate_run(ek);
 	}
 	spin_unlock_irqrestore(&ek->lock, flags);
 	return ret;
