@@ -225,7 +225,8 @@ flushes() {
 			in_group others fio --name=others $job --rw=randwrite --offset=2g --fsync=1 --output=/tmp/others.$name.json \
 				> /tmp/others.log 2>&1 & pid=$!
 		esac
-		in_group r fio --name=r $job --rw=randread --output=/tmp/$name.json > /tmp/r.log 2>&1 || fail "fio: $(tail -n 1 /tmp/r.log)"
+		in_group r fio --name=r $job --rw=randread --output=/tmp/$name.json > /tmp/r.log 2>&1 \\
+			|| fail "fio: $(tail -n 1 /tmp/r.log)"
 		[ -z "$pid" ] || wait $pid || fail "fio: $(tail -n 1 /tmp/others.log)"
 		echo "$(cat "/sys/block/$DEV/dev") 50" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
 	done
