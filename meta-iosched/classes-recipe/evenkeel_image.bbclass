@@ -132,11 +132,14 @@ evenkeel_settle_rootfs() {
     : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
 
     # /var starts empty, on the first boot as after an update that brings a new
-    # package: systemd-tmpfiles makes what packages would have put there.
-    (
-        cd ${IMAGE_ROOTFS}${localstatedir}
-        find . -mindepth 1 -type d -printf 'd ${localstatedir}/%P %#m %U %G -\n'
-        find . -mindepth 1 -type l -printf 'L ${localstatedir}/%P - - - - %l\n'
-    ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
-    find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
+    # package: systemd-tmpfiles makes what packages would have put there. do_image may
+    # run again on the same root file system, where all that is done already.
+    if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
+        (
+            cd ${IMAGE_ROOTFS}${localstatedir}
+            find . -mindepth 1 -type d -printf 'd ${localstatedir}/%P %#m %U %G -\n'
+            find . -mindepth 1 -type l -printf 'L ${localstatedir}/%P - - - - %l\n'
+        ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
+        find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
+    fi
 }

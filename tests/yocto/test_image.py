@@ -167,11 +167,18 @@ PANEL = ["evenkeeld.service", "evenkeel-panel.service", "nginx.service"]
 
 
 def settle(
-    work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), **more: str
+    work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), *, var: bool = True, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """evenkeel_settle_rootfs on WORK/root with these files in /boot, and these units."""
     root = work / "root"
-    for folder in ("boot", "etc", "usr/lib/tmpfiles.d", "usr/share/evenkeel/etc", UNITS, "var/lib/thing"):
+    for folder in (
+        "boot",
+        "etc",
+        "usr/lib/tmpfiles.d",
+        "usr/share/evenkeel/etc",
+        UNITS,
+        *(["var/lib/thing"] if var else []),
+    ):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for name in units:
         ours = TOP / "recipes/image/rootfs" / UNITS / name
@@ -221,6 +228,17 @@ def test_kernel_that_grub_cannot_load_is_none(tmp_path: Path) -> None:
     done = settle(tmp_path, ["Image.gz-6.18.39", "fitImage-6.18.39"])
     assert done.returncode == 1
     assert "the image has none of bzImage Image in /boot: install kernel-image" in done.stderr
+
+
+def test_what_packages_have_in_var_is_made_on_the_board(tmp_path: Path) -> None:
+    """Also when the image is made again of the same root file system: /var is empty by then."""
+    made = tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf"
+    assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
+    once = made.read_text()
+    assert "d /var/lib/thing 0755 " in once
+    assert list((tmp_path / "root/var").iterdir()) == []
+    assert settle(tmp_path, ["bzImage-6.12.80"], var=False).returncode == 0
+    assert made.read_text() == once
 
 
 @pytest.mark.parametrize("bundled", ["", "1"])

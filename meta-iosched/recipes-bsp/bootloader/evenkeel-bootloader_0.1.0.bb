@@ -35,6 +35,9 @@ export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
 do_configure[noexec] = "1"
 do_install[noexec] = "1"
 
+# scarthgap's initramfs-framework knows init_fatal_sh alone
+EVENKEEL_INITRAMFS_REBOOTS = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'false', 'true', d)}"
+
 do_compile() {
     rm -rf ${B}/boot ${B}/state
     mkdir -p ${B}/boot ${B}/state
@@ -44,6 +47,7 @@ do_compile() {
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         sed -i 's| rootwait | rootwait roottimeout=60 init_fatal_reboot |' ${B}/boot/grub.cfg
         grep -q init_fatal_reboot ${B}/boot/grub.cfg
+        ${EVENKEEL_INITRAMFS_REBOOTS} || bbwarn "${INITRAMFS_IMAGE}: an initramfs of this series does not start the board again when its root does not appear, so that the other slot is not tried. Give initramfs-framework the init of a later series (init_fatal_reboot), or build the medium's driver into the kernel."
     fi
     mv ${B}/boot/grubenv ${B}/state/
     find ${B}/boot ${B}/state -exec touch -d @${SOURCE_DATE_EPOCH} {} +

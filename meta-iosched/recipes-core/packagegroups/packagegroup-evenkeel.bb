@@ -47,6 +47,9 @@ RDEPENDS:${PN}-board = "\
     less \
     mmc-utils \
     procps \
+    ${EVENKEEL_NETWORKD} \
 "
+# a package of its own since walnascar, which systemd only recommends
+EVENKEEL_NETWORKD = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', '', 'systemd-networkd', d)}"
 
 RDEPENDS:${PN}-demo = "evenkeel-demo"

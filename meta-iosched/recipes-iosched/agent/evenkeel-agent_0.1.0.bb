@@ -38,6 +38,7 @@ RDEPENDS:${PN} = "\
     python3-logging \
     python3-math \
     python3-tomllib \
+    python3-xml \
 "
 # without the module it still answers, and reports that it is missing
 RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"

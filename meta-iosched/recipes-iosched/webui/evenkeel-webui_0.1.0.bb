@@ -80,4 +80,5 @@ RDEPENDS:${PN} = "\
     python3-logging \
     python3-netclient \
     python3-sqlite3 \
+    python3-xml \
 "

@@ -480,7 +480,7 @@ bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async);
 /* ek_cgroup.c */
 extern struct blkcg_policy ek_policy;
 struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio);
-struct ek_group *ek_current_group(struct ek_data *ek);
+struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf);
 void ek_stash_bio(struct ek_data *ek, struct bio *bio);
 
 /* Is there one on this CPU that a request did not take? */

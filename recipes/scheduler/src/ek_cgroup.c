@@ -186,8 +186,8 @@ void ek_stash_clear(struct ek_data *ek)
 	}
 }
 
-/* The group that the submitter asks a tag for, with a reference. */
-struct ek_group *ek_current_group(struct ek_data *ek)
+/* The group of the submitter, or of the bio that it submits for, with a reference. */
+static struct ek_group *ek_submitting_group(struct ek_data *ek)
 {
 	struct ek_group *g = NULL;
 	struct ek_stash *stash;
@@ -211,6 +211,22 @@ struct ek_group *ek_current_group(struct ek_data *ek)
 	}
 	rcu_read_unlock();
 	return g;
+}
+
+/*
+ * The group that the submitter asks a tag for, with a reference: the one of which
+ * ek_bio_group() will have the request be.
+ */
+struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf)
+{
+	struct ek_group *g = ek_submitting_group(ek), *root;
+
+	if (likely(!READ_ONCE(g->perf)) || !(opf & (REQ_META | REQ_SWAP)))
+		return g;
+	root = ek_blkg_group(ek->q->root_blkg);
+	ek_group_get(root);
+	ek_group_put(g);
+	return root;
 }
 
 /* Statistics */

@@ -56,7 +56,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	}
 	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
 		data->nr_tags = 1;
-	g = ek_current_group(ek);
+	g = ek_current_group(ek, opf);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
 		/* must not sleep: -EAGAIN, as soon as one such request is in */
 		if (!ek_gate_fits(ek, g, async)) {
@@ -224,6 +224,9 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 	    !(flags & BLK_MQ_INSERT_AT_HEAD))
 		list_for_each_entry(rq, list, queuelist)
 			ek_perf_hook(ek, rq);
+	/* once it is inserted it may complete, and with it the last hold on us */
+	if (here)
+		percpu_ref_get(&hctx->queue->q_usage_counter);
 	spin_lock_irq(&ek->lock);
 	list_for_each_entry_safe(rq, next, list, queuelist) {
 		list_del_init(&rq->queuelist);
@@ -236,8 +239,12 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 
 	if (!list_empty(&free))
 		blk_mq_free_requests(&free);
-	if (here)
+	if (here) {
+		struct request_queue *q = hctx->queue;
+
 		blk_mq_run_hw_queue(hctx, false);
+		percpu_ref_put(&q->q_usage_counter);
+	}
 }
 
 /* Dispatch and completion */

@@ -165,7 +165,8 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 		}
 		/* those hold few, and no weight says whose turn it is */
 		if (unlikely(ek_group_is_perf(g))) {
-			perf = perf ?: w;
+			if (!perf || time_before(w->since, perf->since))
+				perf = w;
 			continue;
 		}
 		vtime = ek_gate_vtime(ek, g);

@@ -353,6 +353,24 @@ void ek_perf_convert(struct ek_data *ek, struct ek_group *g)
 }
 
 /*
+ * Does one wait in @g that is the next of its kind, and the last CPU of its
+ * hardware queue is being taken away? Who does so waits for it.
+ */
+static bool ek_perf_hurries(struct ek_group *g)
+{
+	struct request *rq;
+	int i;
+
+	for (i = 0; i < EK_CLASSES; i++) {
+		rq = list_first_entry_or_null(&g->fifo[i], struct request,
+					      queuelist);
+		if (rq && test_bit(BLK_MQ_S_INACTIVE, &rq->mq_hctx->state))
+			return true;
+	}
+	return false;
+}
+
+/*
  * The regulated group that may be served now: one request at a time, each when
  * the one before it is due, higher performance first, then in order of arrival.
  * NULL: none; @until gets the time in ns when one may be, or 0.
@@ -378,8 +396,8 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 		 * Who freezes the queue waits for all that is in it, and a flush
 		 * for data that one follows: not to be on time, but to be done.
 		 */
-		at = READ_ONCE(ek->q->mq_freeze_depth) || g->awaiting_flush ?
-		     0 : READ_ONCE(g->perf_free);
+		at = READ_ONCE(ek->q->mq_freeze_depth) || g->awaiting_flush ||
+		     ek_perf_hurries(g) ? 0 : READ_ONCE(g->perf_free);
 		if (at > now) {
 			/* look again now and then whether that is so */
 			at = min(at, now + EK_PERF_LOOK_NS);

@@ -237,12 +237,35 @@ flushes() {
 }
 """
 
-# one guest for both rows that follow
+# As on a USB disk: the device takes one request, and there are two to be scheduled. Who is regulated would have both.
+FEW = """
+few() {
+	load flashsim $PRESET,depth=1,active=1
+	scheduler "$DEV"
+	report tags < "/sys/block/$DEV/queue/nr_requests"
+	group others 100
+	group r 100
+	echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+	job="--filename=/dev/$DEV --direct=1 --rw=randread --bs=4k --size=1g --norandommap --time_based --ramp_time=1 --runtime=8
+		--eta=never --output-format=json"
+	in_group others fio --name=others $job --ioengine=psync --offset=2g --output=/tmp/few.others.json \\
+		> /tmp/others.log 2>&1 & pid=$!
+	in_group r fio --name=r $job --ioengine=libaio --iodepth=4 --output=/tmp/few.r.json > /tmp/r.log 2>&1 \\
+		|| fail "fio: $(tail -n 1 /tmp/r.log)"
+	wait $pid || fail "fio: $(tail -n 1 /tmp/others.log)"
+	report few.r < /tmp/few.r.json; report few.others < /tmp/few.others.json
+	echo none > "/sys/block/$DEV/queue/scheduler"
+	rmmod flashsim || fail 'flashsim does not unload'
+	rmdir /cg/r /cg/others
+}
+""".replace("SHARE", str(SHARE))
+
+# one guest for the rows that follow
 DEPTH = 8
 BESIDE = "\n".join([
     "uname -r | report kernel",
-    "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE, FLUSHES,
-    *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes",
+    "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE, FLUSHES, FEW,
+    *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes", "few",
 ]) + "\n"  # fmt: skip
 
 
@@ -281,6 +304,26 @@ def beside_flushes() -> Experiment:
     )  # fmt: skip
 
 
+def two_tags() -> Experiment:
+    """What others get beside a regulated group whose queue never runs empty, on a device with two tags."""
+
+    def figures(out: Output) -> list[Figure]:
+        if int(out.results["tags"]) != 2:
+            raise ValueError(f"the device has {out.results['tags'].strip()} tags, not 2")
+        r, others = (float(fio_job(out.results[f"few.{g}"])["read"]["iops"]) for g in ("r", "others"))
+        return [
+            Figure(
+                "others.share", round(100 * others / (r + others), 1), "%", "higher", target=85.0, must=True
+            ),
+            Figure("iops", round(r + others), "IOPS", "higher"),
+        ]
+
+    return Experiment(
+        "regulate.two-tags", f"emmc51 that takes one request: a group at {SHARE} %, 4 outstanding, beside a reader",
+        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
+    )  # fmt: skip
+
+
 def push_back() -> Experiment:
     """A device that is full tells the kernel to come again later: what is asked for is a part of that, too."""
     device = null_blk(mbps=50, irqmode=1, hw_queue_depth=64)
@@ -314,6 +357,7 @@ def push_back() -> Experiment:
 EXPERIMENTS = [
     deep_queue(),
     beside_flushes(),
+    two_tags(),
     push_back(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
