@@ -226,11 +226,12 @@ static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
 	unsigned long flushes;
 	bool any;
 
-	/* each CPU's, and bits under another lock: it matters little just when they are seen */
+	/* other CPUs count, and it matters little just when that is seen */
 	flushes = data_race(part_stat_read(rq->q->disk->part0,
 					   ios[STAT_FLUSH]));
 	any = flushes != perf->flushes;
 	perf->flushes = flushes;
+	/* nor these bits, which are under a lock of their own */
 	return any || data_race(fq->flush_pending_idx != fq->flush_running_idx);
 }
 
