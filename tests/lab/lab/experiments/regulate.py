@@ -260,67 +260,47 @@ few() {
 }
 """.replace("SHARE", str(SHARE))
 
-# one guest for the rows that follow
 DEPTH = 8
-BESIDE = "\n".join([
+CORNERS = "\n".join([
     "uname -r | report kernel",
     "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE, FLUSHES, FEW,
     *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes", "few",
 ]) + "\n"  # fmt: skip
 
 
-def deep_queue() -> Experiment:
-    """A regulated group whose queue never runs empty."""
-
-    def figures(out: Output) -> list[Figure]:
-        return [
-            Figure(f"{bs}.accuracy", round(accuracy(out, bs, 2, DEPTH), 3), "", target=ON_TIME)
-            for bs in ("8k", "32k")
-        ]
-
-    return Experiment(
-        "regulate.deep-queue", f"emmc51: two of 10 processes at {SHARE} %, {DEPTH} reads outstanding each",
-        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
-    )  # fmt: skip
-
-
-def beside_flushes() -> Experiment:
-    """A flush does not pass through the scheduler, and its time is no request's service."""
+def corners() -> Experiment:
+    """Where it is hard: queues that never run empty, flushes, which no scheduler sees, and a device with two tags."""
 
     def figures(out: Output) -> list[Figure]:
         alone, first, known = (
             float(fio_job(out.results[name])["read"]["lat_ns"]["mean"]) for name in ("alone", "first", "r")
         )
         flushes = float(fio_job(out.results["others.r"])["write"]["iops"])
-        return [
-            Figure("accuracy", round(known / alone / 2, 3), "", target=ON_TIME, must=True),
-            Figure("first.accuracy", round(first / alone / 2, 3), "", target=ON_TIME),
-            Figure("flushes", round(flushes), "1/s", "higher"),
-        ]
-
-    return Experiment(
-        "regulate.beside.flushes", "emmc51: a reader at 50 % beside an app that flushes after each write",
-        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
-    )  # fmt: skip
-
-
-def two_tags() -> Experiment:
-    """What others get beside a regulated group whose queue never runs empty, on a device with two tags."""
-
-    def figures(out: Output) -> list[Figure]:
         if int(out.results["tags"]) != 2:
             raise ValueError(f"the device has {out.results['tags'].strip()} tags, not 2")
         r, others = (float(fio_job(out.results[f"few.{g}"])["read"]["iops"]) for g in ("r", "others"))
         return [
-            Figure(
-                "others.share", round(100 * others / (r + others), 1), "%", "higher", target=85.0, must=True
+            *(
+                Figure(f"deep-queue.{bs}.accuracy", round(accuracy(out, bs, 2, DEPTH), 3), "", target=ON_TIME)
+                for bs in ("8k", "32k")
             ),
-            Figure("iops", round(r + others), "IOPS", "higher"),
+            Figure("flushes.accuracy", round(known / alone / 2, 3), "", target=ON_TIME, must=True),
+            Figure("flushes.first.accuracy", round(first / alone / 2, 3), "", target=ON_TIME),
+            Figure("flushes.rate", round(flushes), "1/s", "higher"),
+            Figure(
+                "two-tags.others.share",
+                round(100 * others / (r + others), 1),
+                "%",
+                "higher",
+                target=85.0,
+                must=True,
+            ),
+            Figure("two-tags.iops", round(r + others), "IOPS", "higher"),
         ]
 
     return Experiment(
-        "regulate.two-tags", f"emmc51 that takes one request: a group at {SHARE} %, 4 outstanding, beside a reader",
-        BESIDE, figures, device=flashsim("emmc51"), peers=(), limit=300,
+        "regulate.corners", "emmc51: regulated readers with deep queues, beside flushes, and where there are two tags",
+        CORNERS, figures, device=flashsim("emmc51"), peers=(), limit=300,
     )  # fmt: skip
 
 
@@ -355,9 +335,7 @@ def push_back() -> Experiment:
 
 # one script, so that one guest serves both
 EXPERIMENTS = [
-    deep_queue(),
-    beside_flushes(),
-    two_tags(),
+    corners(),
     push_back(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
