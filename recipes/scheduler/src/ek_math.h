@@ -134,16 +134,18 @@ static inline u32 ek_batch(u32 wanted, u32 tags, u32 cpus)
 
 /*
  * May a regulated group that holds @held of @tags, and all such groups @all (of
- * those that are inserted), take one more? Each may have two, and more up to a
- * quarter, while all of them have less than half: their queues do not move by
- * weight, and must not shut out the others. One of them may always have one.
+ * those that are inserted), take one more? Each may have one while that leaves
+ * one to others; a second while all of them have less than half; and then up to
+ * a quarter. Their queues do not move by weight, and must not shut out the others.
  */
 static inline bool ek_perf_may_hold(u32 held, u32 all, u32 tags)
 {
 	all = max_t(u32, held, all);
+	if (!held)
+		return !all || all + 1 < tags;
 	if (held >= 2 && 4 * (u64)held >= tags)
 		return false;
-	return !all || 2 * ((u64)all + 1) <= tags;
+	return 2 * ((u64)all + 1) <= tags;
 }
 
 /*

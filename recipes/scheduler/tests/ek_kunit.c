@@ -46,11 +46,18 @@ static void ek_test_hold(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(86, 128, 200, 300, false));
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(42, 128, 100, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(43, 128, 100, 300, false));
-	/* regulated: a quarter each, half together, two in any case */
+	/* regulated: a quarter each, half together, and one in nearly any case */
 	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(31, 63, 128));
 	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(32, 32, 128));
 	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(2, 64, 128));
-	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(1, 128, 128));
+	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(1, 63, 128));
+	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(1, 64, 128));
+	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(0, 126, 128));
+	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(0, 127, 128));
+	/* a USB disk has two */
+	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(0, 0, 2));
+	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(0, 1, 2));
+	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(1, 1, 2));
 }
 
 static void ek_test_buckets(struct kunit *test)
