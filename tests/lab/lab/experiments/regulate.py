@@ -23,6 +23,7 @@ from itertools import pairwise
 
 from lab.beside import fio_job
 from lab.model import Experiment, Figure, Output, flashsim, null_blk
+from lab.onfs import PROGRAMS
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
@@ -260,16 +261,59 @@ few() {
 }
 """.replace("SHARE", str(SHARE))
 
+# A regulated app makes folders, alone and beside its own queue of reads, in a file system whose journal is short of
+# space: who needs some writes blocks of the file system back, with a lock held for which others wait.
+METADATA = """
+metadata() {
+	load flashsim $PRESET,memory_backed=1
+	echo none > "/sys/block/$DEV/queue/scheduler"
+	mkfs.ext4 -q -F -b 1024 -N 32768 -J size=1 -E lazy_itable_init=0,lazy_journal_init=1,nodiscard "/dev/$DEV" \
+		> /tmp/mkfs 2>&1 || fail "mkfs.ext4: $(tail -n 1 /tmp/mkfs)"
+	mkdir -p /m
+	mount -t ext4 -o noatime "/dev/$DEV" /m || fail 'cannot mount ext4'
+	scheduler "$DEV"
+	group r 100
+	for name in alone r; do
+		mkdir /m/$name
+		sync
+		pid=
+		if [ $name = r ]; then
+			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+			in_group r fio --name=r --filename=/dev/$DEV --direct=1 --ioengine=libaio --iodepth=128 --rw=randread --bs=4k \
+				--size=1g --norandommap --time_based --runtime=36000 --eta=never > /tmp/r.log 2>&1 & pid=$!
+			sleep 3
+			grep -q . "/proc/$pid/stat" || fail "fio: $(tail -n 1 /tmp/r.log)"
+		fi
+		count > /tmp/metadata.$name
+		in_group r sh -c 'i=0; while [ $i -lt 2000 ]; do mkdir $0/$i || exit 1; i=$((i + 1)); done' /m/$name \
+			|| fail 'cannot make folders'
+		count >> /tmp/metadata.$name
+		[ -z "$pid" ] || { echo 1 > /cg/r/cgroup.kill; wait $pid; }
+		report metadata.$name < /tmp/metadata.$name
+	done
+	umount /m || fail 'cannot unmount'
+	echo none > "/sys/block/$DEV/queue/scheduler"
+	rmmod flashsim || fail 'flashsim does not unload'
+	rmdir /cg/r
+}
+""".replace("SHARE", str(SHARE))
+
 DEPTH = 8
 CORNERS = "\n".join([
     "uname -r | report kernel",
-    "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=", SERVE, FLUSHES, FEW,
-    *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes", "few",
+    "PRESET='preset=emmc51 set=capacity_mb=65536' SPAN=1024 RAMP=1 RUNTIME=8 EDGE=1 pids=",
+    SERVE, FLUSHES, FEW, METADATA,
+    *(f"serve {bs} 2 {bs} 0 {DEPTH}" for bs in ("8k", "32k")), "flushes", "few", "metadata",
 ]) + "\n"  # fmt: skip
 
 
 def corners() -> Experiment:
-    """Where it is hard: queues that never run empty, flushes, which no scheduler sees, and a device with two tags."""
+    """Where it is hard: queues that never run empty, flushes, which no scheduler sees, two tags, a file system's blocks."""
+
+    def made(out: Output, name: str) -> float:
+        """Seconds that all folders took."""
+        begin, end = (int(line.split()[0]) for line in out.results[f"metadata.{name}"].splitlines())
+        return (end - begin) / 1e9
 
     def figures(out: Output) -> list[Figure]:
         alone, first, known = (
@@ -279,6 +323,7 @@ def corners() -> Experiment:
         if int(out.results["tags"]) != 2:
             raise ValueError(f"the device has {out.results['tags'].strip()} tags, not 2")
         r, others = (float(fio_job(out.results[f"few.{g}"])["read"]["iops"]) for g in ("r", "others"))
+        quiet, busy = made(out, "alone"), made(out, "r")
         return [
             *(
                 Figure(f"deep-queue.{bs}.accuracy", round(accuracy(out, bs, 2, DEPTH), 3), "", target=ON_TIME)
@@ -296,11 +341,13 @@ def corners() -> Experiment:
                 must=True,
             ),
             Figure("two-tags.iops", round(r + others), "IOPS", "higher"),
+            Figure("metadata.times-alone", round(busy / quiet, 2), "", "lower", target=1.25, must=True),
+            Figure("metadata.alone", round(quiet, 2), "s", "lower"),
         ]
 
     return Experiment(
-        "regulate.corners", "emmc51: regulated readers with deep queues, beside flushes, and where there are two tags",
-        CORNERS, figures, device=flashsim("emmc51"), peers=(), limit=300,
+        "regulate.corners", "emmc51: regulated: deep queues, beside flushes, with two tags, and a file system's blocks",
+        CORNERS, figures, device=flashsim("emmc51"), peers=(), limit=300, programs=PROGRAMS,
     )  # fmt: skip
 
 
