@@ -775,33 +775,45 @@ def test_a_medium_that_hangs_at_the_start_holds_up_its_channels_only(board: Boar
         assert (board.payloads(channel), board.gaps(channel)) == ([b"x", b"y"], [])
 
 
-def test_a_stop_while_the_medium_of_an_idle_channel_hangs_marks_the_others(board: Board, ext4: Mount) -> None:
-    """Its mark cannot be written; that of those behind it in the alphabet is."""
+def arm_on_its_own_medium(board: Board, ext4: Mount) -> Path:
+    """A recorder with channel arm, all of whose segments are made, on a medium of 16 MiB, and leg on another."""
     at = board.directory / "arm"
     ext4(at, 16)
     board.channel("arm", retain="4MiB")
     board.channel("leg")
     board.start()
     wait_for(lambda: board.stats("arm")["segments"] == 17)
-    board.write("leg", b"x\n")
+    return at
+
+
+def stop_marks_leg(board: Board, seconds: float) -> None:
+    """Told to stop, the recorder notes for leg that it did, though arm's medium hangs."""
     assert board.process
-    with frozen(at):
-        board.process.terminate()
-        wait_for((board.directory / "leg" / "stopped").exists, 3)
-    board.process.wait(10)
+    board.process.terminate()
+    wait_for((board.directory / "leg" / "stopped").exists, seconds)
+
+
+def leg_goes_on(board: Board) -> None:
+    """After the next start leg has what was written before and after it, without a gap."""
     board.start()
     board.write("leg", b"y\n")
     board.stop()
     assert (board.payloads("leg"), board.gaps("leg")) == ([b"x", b"y"], [])
 
 
+def test_a_stop_while_the_medium_of_an_idle_channel_hangs_marks_the_others(board: Board, ext4: Mount) -> None:
+    """Its mark cannot be written; that of those behind it in the alphabet is."""
+    at = arm_on_its_own_medium(board, ext4)
+    board.write("leg", b"x\n")
+    with frozen(at):
+        stop_marks_leg(board, 3)
+    assert board.process
+    board.process.wait(10)
+    leg_goes_on(board)
+
+
 def test_a_medium_that_is_read_only_at_the_start_is_left_as_it_is(board: Board, ext4: Mount) -> None:
-    at = board.directory / "arm"
-    ext4(at, 16)
-    board.channel("arm", retain="4MiB")
-    board.channel("leg")
-    board.start()
-    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    at = arm_on_its_own_medium(board, ext4)
     board.write("arm", b"before\n")
     # without a mark: nothing else would have to be written at the start
     board.kill()
@@ -835,26 +847,17 @@ def test_what_a_client_sent_before_it_was_closed_unread_is_recorded(pair: Board)
 
 
 def test_a_stop_while_a_medium_hangs_marks_the_others(board: Board, ext4: Mount) -> None:
-    ext4(board.directory / "arm", 16)
-    board.channel("arm", retain="4MiB")
-    board.channel("leg")
-    board.start()
-    wait_for(lambda: board.stats("arm")["segments"] == 17)
+    at = arm_on_its_own_medium(board, ext4)
     board.write("leg", b"x\n")
     with board.writer("arm") as arm:
         arm.submit(b"hangs")
-        subprocess.run(["fsfreeze", "-f", str(board.directory / "arm")], check=True)
-        arm.submit(b"too")
-        time.sleep(0.5)
+        with frozen(at):
+            arm.submit(b"too")
+            time.sleep(0.5)
+            stop_marks_leg(board, 5)
         assert board.process
-        board.process.terminate()
-        wait_for((board.directory / "leg" / "stopped").exists, 5)
-        subprocess.run(["fsfreeze", "-u", str(board.directory / "arm")], check=True)
         board.process.wait(10)
-    board.start()
-    board.write("leg", b"y\n")
-    board.stop()
-    assert (board.payloads("leg"), board.gaps("leg")) == ([b"x", b"y"], [])
+    leg_goes_on(board)
 
 
 def test_a_medium_that_became_read_only(board: Board, ext4: Mount) -> None:

@@ -372,18 +372,27 @@ static void a_medium_that_hangs_is_told_as_long_as_it_does(void **state)
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 }
 
-static void cached_flushes_once_a_window(void **state)
+/* 13 records in the device's cache at @now, and not flushed; returns their write */
+static struct store_write cached_and_not_flushed(uint64_t now)
 {
-	uint64_t now = monotonic_ns();
 	struct store_write w;
 
-	(void)state;
 	config.cached = true;
 	for (int i = 0; i < 13; i++)
 		submit(now, 600);
 	assert_true(store_next(&rec.store, now, &w));
 	assert_false(w.flush);
 	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	return w;
+}
+
+static void cached_flushes_once_a_window(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct store_write w;
+
+	(void)state;
+	cached_and_not_flushed(now);
 	/* written, and not counted on */
 	assert_int_equal(rec.store.durable_to, 0);
 	assert_false(store_idle(&rec.store));
@@ -502,12 +511,7 @@ static void a_cached_segment_that_is_gone_costs_what_was_flushed_only(void **sta
 	struct store_write w;
 
 	(void)state;
-	config.cached = true;
-	for (int i = 0; i < 13; i++)
-		submit(now, 600);
-	assert_true(store_next(&rec.store, now, &w));
-	assert_false(w.flush);
-	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	w = cached_and_not_flushed(now);
 	assert_true(store_drop(&rec.store, (uint32_t)w.fd));
 	now = rec.intake.last_ns + WINDOW / 2;
 	while (store_next(&rec.store, now, &w))
