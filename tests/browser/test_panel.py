@@ -240,6 +240,27 @@ def test_a_performance_reaches_the_disk_and_off_ends_it(page: Page, board: Board
     assert board.run(LOADER_PERFORMANCE) == ""
 
 
+def test_a_button_stays_under_the_pointer_that_presses_it(page: Page, board: Board) -> None:
+    """A banner that comes meanwhile moves nothing until it is released: else the press would be lost."""
+    row = page.locator('[data-app="loader"]')
+    row.locator("input[name=weight]").fill("60")
+    button = row.locator('[data-action="apply"]')
+    button.hover()
+    page.mouse.down()
+    before = button.bounding_box()
+    try:
+        board.run("systemctl mask --runtime --now evenkeeld.service")
+        # some answers to the page's question, which say so
+        page.wait_for_timeout(6000)
+        assert button.bounding_box() == before
+        expect(page.locator('[data-banner="agent"]')).to_have_count(0)
+    finally:
+        board.run("systemctl unmask --runtime evenkeeld.service && systemctl start evenkeeld.service")
+    page.wait_for_timeout(3000)
+    page.mouse.up()
+    expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "60")
+
+
 def test_the_weight_outlives_the_unit(page: Page, board: Board) -> None:
     """A unit that does not run keeps its weight, and gets it when it starts."""
     row = page.locator('[data-app="loader"]')

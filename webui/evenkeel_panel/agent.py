@@ -2,9 +2,9 @@
 """What the panel asks of the agent, and how over D-Bus.
 
 `Agent` is the interface that the pages use; `BusAgent` speaks it to
-org.evenkeel.Agent1 on the system bus. Every call ends within `TIMEOUT_S` plus
-the time to connect, with a value or with an `AgentError`; nothing else leaves
-this module.
+org.evenkeel.Agent1 on the system bus. Every call ends within `TIMEOUT_S`, or
+`DEED_TIMEOUT_S` where it changes something, plus the time to connect, with a
+value or with an `AgentError`; nothing else leaves this module.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ INTERFACE = "org.evenkeel.Agent1"
 ERROR_PREFIX = "org.evenkeel.Agent1.Error."
 
 TIMEOUT_S = 2.0  # a person looks at a page that waits for this
+# who pressed a button waits longer: a busy board takes seconds to ask polkit, to sync a file, and to stop an app.
+# The page waits for 20 s (apps/page.html).
+DEED_TIMEOUT_S = 8.0
+DEEDS = {"SetWeight", "SetPerformance", "StartApp", "StopApp"}
 
 
 class AgentError(Exception):
@@ -173,14 +177,27 @@ class BusAgent:
     needs no restart of the panel. Calls are plain messages: no introspection,
     which would cost a round trip and an XML parser. They do not ask the bus
     to start the agent: starting it is systemd's business.
+
+    A connection on which a call was not answered is not used again, but ends
+    with the last of its calls: the agent asks polkit about who called, and would
+    refuse what somebody who has left asked for.
     """
 
-    def __init__(self, address: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        deed_timeout_s: float = DEED_TIMEOUT_S,
+    ) -> None:
         self._address = address  # None: the system bus
         self._timeout_s = timeout_s
+        self._deed_timeout_s = deed_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start = threading.Lock()
-        self._bus: MessageBus | None = None  # touched by the loop's thread only
+        # these are touched by the loop's thread only
+        self._bus: MessageBus | None = None
+        self._under_way: dict[MessageBus, int] = {}  # calls
+        self._connecting = asyncio.Lock()
         self._end: asyncio.Task[None] | None = None
 
     def status(self) -> Status:
@@ -216,10 +233,13 @@ class BusAgent:
         future = asyncio.run_coroutine_threadsafe(self._ask(member, signature, body or []), loop)
         try:
             # _ask has its own limits; this one is for a loop that is stuck itself
-            return future.result(self._timeout_s * 2 + 1)
+            return future.result(self._limit(member) + 2 * self._timeout_s + 1)
         except concurrent.futures.TimeoutError:
             future.cancel()
             raise AgentUnreachable("The agent does not answer.", asked=True) from None
+
+    def _limit(self, member: str) -> float:
+        return self._deed_timeout_s if member in DEEDS else self._timeout_s
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._start:
@@ -232,11 +252,25 @@ class BusAgent:
         from dbus_fast import BusType
         from dbus_fast.aio import MessageBus
 
-        if self._bus is None or not self._bus.connected:
-            bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
-            self._bus = await asyncio.wait_for(bus.connect(), self._timeout_s)
-            self._end = asyncio.create_task(_ended(bus))
-        return self._bus
+        async with self._connecting:
+            if self._bus is None or not self._bus.connected:
+                bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
+                self._bus = await asyncio.wait_for(bus.connect(), self._timeout_s)
+                self._end = asyncio.create_task(_closed(bus))
+            return self._bus
+
+    def _leave(self, bus: MessageBus) -> None:
+        """The next call makes a new connection."""
+        if self._bus is bus:
+            self._bus = None
+
+    def _ended(self, bus: MessageBus) -> None:
+        """A call of this connection."""
+        self._under_way[bus] -= 1
+        if not self._under_way[bus]:
+            del self._under_way[bus]
+            if bus is not self._bus:
+                bus.disconnect()
 
     async def _ask(self, member: str, signature: str, body: list[Any]) -> Any:
         from dbus_fast import Message, MessageFlag, MessageType, unpack_variants
@@ -245,7 +279,6 @@ class BusAgent:
             bus = await self._connected()
         except Exception as error:  # whatever a broken bus makes of it, the page has to stay up
             log.debug("no connection to the bus", exc_info=True)
-            self._bus = None
             raise AgentUnreachable(f"The message bus cannot be reached: {_reason(error)}.") from error
         message = Message(
             destination=NAME,
@@ -256,19 +289,20 @@ class BusAgent:
             body=body,
             flags=MessageFlag.NO_AUTOSTART,
         )
+        limit_s = self._limit(member)
+        self._under_way[bus] = self._under_way.get(bus, 0) + 1
         try:
-            reply = await asyncio.wait_for(bus.call(message), self._timeout_s)
+            reply = await asyncio.wait_for(bus.call(message), limit_s)
         except TimeoutError:
-            # A connection that died silently looks the same: make a new one next time.
-            bus.disconnect()
-            self._bus = None
-            raise AgentUnreachable(
-                f"The agent did not answer within {self._timeout_s:g} s.", asked=True
-            ) from None
+            # a connection that died silently looks the same
+            self._leave(bus)
+            raise AgentUnreachable(f"The agent did not answer within {limit_s:g} s.", asked=True) from None
         except Exception as error:
             log.debug("%s failed", member, exc_info=True)
-            self._bus = None
+            self._leave(bus)
             raise AgentUnreachable(f"The agent cannot be asked: {_reason(error)}.", asked=True) from error
+        finally:
+            self._ended(bus)
         if reply is None:
             raise AgentUnreachable("The agent gave no answer.")
         if reply.message_type == MessageType.ERROR:
@@ -284,7 +318,7 @@ class BusAgent:
         return unpack_variants(reply.body[0]) if reply.body else None
 
 
-async def _ended(bus: MessageBus) -> None:
+async def _closed(bus: MessageBus) -> None:
     """Takes the error that ends a connection; the next call finds it gone and makes a new one."""
     try:
         await bus.wait_for_disconnect()  # type: ignore[no-untyped-call,unused-ignore]
@@ -295,5 +329,7 @@ async def _ended(bus: MessageBus) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it did not answer in time"
+    if isinstance(error, EOFError):
+        return "the connection to the message bus ended"
     text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]

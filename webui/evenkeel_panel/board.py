@@ -81,12 +81,17 @@ class Board:
         return app
 
     def start_app(self, name: str) -> None:
-        self._agent.start_app(name)
-        self._expire()
+        self._control(self._agent.start_app, name)
 
     def stop_app(self, name: str) -> None:
-        self._agent.stop_app(name)
-        self._expire()
+        self._control(self._agent.stop_app, name)
+
+    def _control(self, act: Callable[[str], None], name: str) -> None:
+        try:
+            act(name)
+        finally:
+            # also where it failed: the next to look sees what came of it
+            self._expire()
 
     def _expire(self) -> None:
         with self._lock:

@@ -160,6 +160,18 @@
     setInterval(tick, 1000);
     document.addEventListener("visibilitychange", tick);
 
+    // Nothing moves under a button that is being pressed, or the press would be lost: figures come with the next answer.
+    let pressed = false;
+    document.addEventListener("pointerdown", (event) => { pressed = Boolean(event.target.closest("button, input, a")); }, true);
+    for (const released of ["pointerup", "pointercancel", "dragend"]) {
+      document.addEventListener(released, () => { pressed = false; }, true);
+    }
+    // released outside the window
+    document.addEventListener("pointermove", (event) => { pressed &&= event.buttons !== 0; }, true);
+    document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
+      if (pressed) event.detail.shouldSwap = false;
+    });
+
     document.body.addEventListener("htmx:afterRequest", (event) => {
       const { elt, xhr } = event.detail;
       const successful = xhr.status >= 200 && xhr.status < 300;

@@ -43,6 +43,24 @@ STATUS = {
 }
 
 
+bus: MessageBus
+tasks: set[asyncio.Task[None]] = set()
+
+
+async def answer_later(message: Message) -> None:
+    """As the agent does while polkit takes its time: who has left meanwhile may do nothing."""
+    await asyncio.sleep(1)
+    asked = await bus.call(
+        Message(
+            destination="org.freedesktop.DBus", path="/org/freedesktop/DBus", interface="org.freedesktop.DBus",
+            member="NameHasOwner", signature="s", body=[message.sender],
+        )
+    )  # fmt: skip
+    if asked and asked.body[0]:
+        PLAYER["weight"] = Variant("u", message.body[1])
+        await bus.send(Message.new_method_return(message, "a{sv}", [PLAYER]))
+
+
 def answer(message: Message) -> Message | bool | None:
     if message.interface != NAME or message.message_type != MessageType.METHOD_CALL:
         return None
@@ -52,6 +70,9 @@ def answer(message: Message) -> Message | bool | None:
         return Message.new_method_return(message, "aa{sv}", [[PLAYER]])
     if message.member == "SetWeight":
         name, weight = message.body
+        if name == "later":
+            tasks.add(asyncio.get_running_loop().create_task(answer_later(message)))
+            return True
         changed: dict[str, Any] = {**PLAYER, "weight": Variant("u", weight)}
         if name == "garbled":
             changed["weight"] = Variant("s", "heavy")
@@ -67,6 +88,7 @@ def answer(message: Message) -> Message | bool | None:
 
 
 async def main() -> None:
+    global bus  # answer() is called with the message alone
     bus = await MessageBus(bus_address=sys.argv[1]).connect()
     bus.add_message_handler(answer)
     await bus.request_name(NAME)

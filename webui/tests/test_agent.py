@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,13 +93,28 @@ def test_calls_and_refusals(bus: Bus) -> None:
 
 def test_hanging_agent_costs_the_time_out_and_no_more(bus: Bus) -> None:
     bus.start_agent()
-    agent = BusAgent(bus.address, timeout_s=0.5)
+    agent = BusAgent(bus.address, timeout_s=0.2, deed_timeout_s=0.5)
     start = time.monotonic()
     with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.5 s") as lost:
         agent.start_app("sleepy")
     assert time.monotonic() - start < 2
     assert lost.value.asked
     assert agent.list_apps()
+
+
+def test_a_call_without_an_answer_ends_no_other(bus: Bus) -> None:
+    """A weight that is under way while a look or a stop is given up comes into force."""
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=0.2, deed_timeout_s=5)
+    with ThreadPoolExecutor(1) as elsewhere:
+        weight = elsewhere.submit(agent.set_weight, "later", 7)
+        time.sleep(0.3)
+        with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.2 s"):
+            agent._call("Sleep")
+        assert agent.list_apps()[0].weight == 100
+        assert weight.result().weight == 7
+    assert agent.list_apps()[0].weight == 7
+    assert list(agent._under_way) == []
 
 
 def test_agent_that_comes_late_goes_and_comes_back(bus: Bus) -> None:

@@ -432,6 +432,26 @@ def test_silent_agent_leaves_it_open(
     assert "Whether the weight is still 100 is not known." in admin.set_weight("player", "5").text
 
 
+@pytest.mark.parametrize("verb", ["start", "stop"])
+def test_an_app_that_takes_long_is_no_failure(
+    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The agent waits for systemd's job, and answers others meanwhile."""
+
+    def silent(name: str) -> None:
+        raise AgentUnreachable("The agent did not answer within 8 s.", asked=True)
+
+    monkeypatch.setattr(agent, f"{verb}_app", silent)
+    answer = admin.post(f"/apps/player/{verb}", "/apps", htmx=True)
+    assert answer.status_code == 200
+    assert f'<p class="message wait">Player takes long to {verb}.</p>' in answer.text
+    assert panel.db.rows("SELECT action, detail FROM audit ORDER BY id")[-1] == (f"{verb}-app", "player")
+    agent.dead = "The agent does not answer: it is not running."
+    answer = admin.post(f"/apps/player/{verb}", "/apps", htmx=True)
+    assert answer.status_code == 503
+    assert "did not answer within 8 s" in answer.text
+
+
 def test_agent_that_comes_back(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     kill(agent, panel)
     admin.get("/apps")

@@ -137,12 +137,16 @@ def stop(name: str) -> BaseResponse:
 
 def _control(name: str, verb: str, act: Callable[[str], None], doing: str) -> BaseResponse:
     app = _known(name)
+    text, kind = f"{app.title} {doing}.", "ok"
     try:
         act(name)
     except AgentError as error:
-        return _refused(app, _code(error), str(error), None)
+        # who was asked and answers others waits for the unit
+        if not (isinstance(error, AgentUnreachable) and error.asked and panel().board.view().live):
+            return _refused(app, _code(error), str(error), None)
+        text, kind = f"{app.title} takes long to {verb}.", "wait"
     panel().db.audit(g.user, client(), f"{verb}-app", name)
-    return _done(name, f"{app.title} {doing}.")
+    return _done(name, text, kind)
 
 
 def _known(name: str) -> App:
