@@ -14,7 +14,7 @@ MAX = 100
 RULE = f"a whole number of percent from {MIN} to {MAX}"
 
 # Times a request may take longer than its ideal time before the scheduler is said to be behind. It aims at
-# 1.016; what one request is late the next makes up for, so late ones alone mean nothing.
+# 1.014; what one request is late the next makes up for, so late ones alone mean nothing.
 SLOW = 1.05
 # and the part of requests that must be late, or a burst that waits for its own requests would look the same
 LATE = 0.1

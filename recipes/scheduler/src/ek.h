@@ -182,6 +182,7 @@ struct ek_perf {
 	struct list_head groups;	/* by ek_group.perf_node */
 	struct list_head ready;		/* by ek_group.perf_ready, in order of arrival */
 	u32 nr;			/* groups */
+	u64 until;		/* ns: see ek_perf_first() */
 	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
 	u32 cap;		/* in force: requests of others in the device */
 	struct ek_search search;	/* what was learned: cap - rule */
@@ -255,6 +256,7 @@ struct ek_data {
 	atomic_t perf_tags;	/* tags that they hold; any context */
 
 	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
+	u64 hold_until;		/* ns: when to give up whom ek_group_owed() has just named */
 	struct hrtimer hold_timer;	/* ends a hold for a thinking group */
 
 	/* the gate: scheduler tags */
@@ -328,6 +330,9 @@ static inline enum ek_class ek_rq_class(struct request *rq)
 /* Does @rq name blocks, perhaps gigabytes of them, but move none? */
 static inline bool ek_rq_erases(struct request *rq)
 {
+	/* nearly all */
+	if (likely(req_op(rq) == REQ_OP_READ || req_op(rq) == REQ_OP_WRITE))
+		return false;
 	switch (req_op(rq)) {
 	case REQ_OP_DISCARD:
 	case REQ_OP_SECURE_ERASE:
@@ -441,7 +446,7 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now);
 void ek_perf_tick(struct ek_data *ek);
 void ek_perf_convert(struct ek_data *ek, struct ek_group *g);
 void ek_perf_enter(struct ek_data *ek, struct ek_group *g);
-struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until);
+struct ek_group *ek_perf_first(struct ek_data *ek);
 void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
 bool ek_perf_full(struct ek_data *ek, u32 flight);
 int ek_perf_set(struct ek_group *g, u32 percent);

@@ -29,31 +29,13 @@ static bool ek_is_urgent(blk_opf_t opf)
 	return opf & REQ_SWAP || (opf & REQ_META && !op_is_write(opf));
 }
 
-static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
+/* Tags are few: whoever has his share of them waits. */
+static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
+				     struct blk_mq_alloc_data *data)
 {
-	struct ek_data *ek = ek_queue_data(data->q);
 	bool async = !op_is_sync(opf);
 	struct ek_group *g;
 
-	/*
-	 * The flush machinery holds these back; they may never be inserted.
-	 * Those that are only to be on the medium when they are done (REQ_FUA)
-	 * come like any other.
-	 */
-	if (opf & REQ_PREFLUSH)
-		return;
-	if (ek_is_urgent(opf))
-		return;
-	if (ek_gate_open(ek)) {
-		/* a batch passes with one look: of half the tags, one for each CPU */
-		if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
-			data->nr_tags = ek_batch(data->nr_tags,
-						 READ_ONCE(ek->q->nr_requests),
-						 num_online_cpus());
-		else if (data->nr_tags > 1)
-			data->nr_tags = ek_gate_left(ek, data->nr_tags);
-		return;
-	}
 	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
 		data->nr_tags = 1;
 	g = ek_current_group(ek, opf);
@@ -68,6 +50,34 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 		data->nr_tags = 1;
 	}
 	ek_group_put(g);
+}
+
+static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
+{
+	struct ek_data *ek = ek_queue_data(data->q);
+
+	/*
+	 * The flush machinery holds these back; they may never be inserted.
+	 * Those that are only to be on the medium when they are done (REQ_FUA)
+	 * come like any other.
+	 */
+	if (opf & REQ_PREFLUSH)
+		return;
+	if (ek_is_urgent(opf))
+		return;
+	if (unlikely(!ek_gate_open(ek))) {
+		ek_limit_closed(ek, opf, data);
+		return;
+	}
+	if (data->nr_tags <= 1)
+		return;
+	/* a batch passes with one look: of half the tags, one for each CPU */
+	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
+		data->nr_tags = ek_batch(data->nr_tags,
+					 READ_ONCE(ek->q->nr_requests),
+					 num_online_cpus());
+	else
+		data->nr_tags = ek_gate_left(ek, data->nr_tags);
 }
 
 static void ek_prepare_request(struct request *rq)
@@ -85,28 +95,34 @@ static void ek_prepare_request(struct request *rq)
 
 /* Merging */
 
-static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
-			 unsigned int nr_segs)
+static noinline bool ek_bio_merge_queued(struct ek_data *ek, struct bio *bio,
+					 unsigned int nr_segs)
 {
-	struct ek_data *ek = ek_queue_data(q);
 	struct request *free = NULL;
-	bool merged = false;
+	bool merged;
 
-	/* one that is just being queued is not worth the lock */
-	if (!READ_ONCE(ek->nr_queued))
-		goto out;
 	spin_lock_irq(&ek->lock);
-	merged = blk_mq_sched_try_merge(q, bio, nr_segs, &free);
+	merged = blk_mq_sched_try_merge(ek->q, bio, nr_segs, &free);
 	if (merged)
 		ek_bio_group(ek, bio)->merged[op_is_write(bio_op(bio))]++;
 	spin_unlock_irq(&ek->lock);
 
 	if (free)
 		blk_mq_free_request(free);
-out:
-	if (!merged && (!ek_gate_open(ek) || ek_stash_left(ek)))
-		ek_stash_bio(ek, bio);
 	return merged;
+}
+
+static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
+			 unsigned int nr_segs)
+{
+	struct ek_data *ek = ek_queue_data(q);
+
+	/* one that is just being queued is not worth the lock */
+	if (READ_ONCE(ek->nr_queued) && ek_bio_merge_queued(ek, bio, nr_segs))
+		return true;
+	if (unlikely(!ek_gate_open(ek) || ek_stash_left(ek)))
+		ek_stash_bio(ek, bio);
+	return false;
 }
 
 /* A synchronous bio must not wait as part of an asynchronous request. */
@@ -332,6 +348,22 @@ static void ek_returned(struct ek_data *ek, struct ek_group *g,
 	ek_landed(ek, g, rq);
 }
 
+/* Somebody wants to know of @rq when it was completed. */
+static noinline void ek_completed_watched(struct ek_data *ek,
+					  struct ek_group *g,
+					  struct request *rq, u64 now)
+{
+	ek_account(g, rq, now);
+	if (READ_ONCE(ek->sample) == rq)
+		ek_sampled(ek, now);
+	if (READ_ONCE(ek->perf.nr))
+		ek_perf_learn(ek, rq, now);
+	/* before its group may send the next, which is due after it */
+	if (rq->elv.icq)
+		ek_perf_complete(ek, rq, now);
+	ek_landed(ek, g, rq);
+}
+
 static void ek_completed_request(struct request *rq, u64 now)
 {
 	struct ek_data *ek = ek_queue_data(rq->q);
@@ -339,16 +371,12 @@ static void ek_completed_request(struct request *rq, u64 now)
 
 	if (!g)
 		return;
-	ek_account(g, rq, now);
 	WRITE_ONCE(g->last_done, now);
-	if (unlikely(READ_ONCE(ek->sample) == rq))
-		ek_sampled(ek, now);
-	if (unlikely(READ_ONCE(ek->perf.nr)))
-		ek_perf_learn(ek, rq, now);
-	/* before its group may send the next, which is due after it */
-	if (unlikely(rq->elv.icq))
-		ek_perf_complete(ek, rq, now);
-	ek_landed(ek, g, rq);
+	if (unlikely(READ_ONCE(g->histograms) || READ_ONCE(ek->sample) == rq ||
+		     READ_ONCE(ek->perf.nr) || rq->elv.icq))
+		ek_completed_watched(ek, g, rq, now);
+	else
+		ek_landed(ek, g, rq);
 }
 
 /* The driver gives @rq back; it comes again through ek_insert_requests(). */
@@ -361,8 +389,8 @@ static void ek_requeue_request(struct request *rq)
 }
 
 /* The tag of @rq, which is of @g or of nobody, is free. Any context. */
-static void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
-			 struct request *rq)
+static inline void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
+				struct request *rq)
 {
 	rq->elv.priv[0] = NULL;
 	if (g && atomic_dec_and_test(&g->held))

@@ -117,7 +117,7 @@ static void ek_group_came(struct ek_data *ek, struct ek_group *g)
 /* What may be in the device while nobody is owed service, in KiB of cost. */
 static u32 ek_window_room(struct ek_data *ek, struct ek_window *w)
 {
-	if (time_after(jiffies, ek->shared + EK_RECENT) && ek->nr_active == 1)
+	if (ek->nr_active == 1 && time_after(jiffies, ek->shared + EK_RECENT))
 		return w->alone_kb;
 	return time_after(jiffies, ek->light + EK_RECENT) ? w->beside_kb :
 							    w->light_kb;
@@ -214,14 +214,21 @@ static void ek_group_learn(struct ek_data *ek, struct ek_group *g, u64 us)
 	g->thought = false;
 }
 
-/* The next request of @g is here at @now: how long did it think? */
-void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
+/* ek_group_arrive(), without a call for each request */
+static inline void ek_group_came_back(struct ek_data *ek, struct ek_group *g,
+				      u64 now)
 {
 	u64 done = READ_ONCE(g->last_done);
 
 	if (!atomic_read(&g->in_flight) && !g->queued && !g->pending &&
 	    list_empty(&g->waiters) && done && now > done)
 		ek_group_learn(ek, g, div_u64(now - done, 1000));
+}
+
+/* The next request of @g is here at @now: how long did it think? */
+void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
+{
+	ek_group_came_back(ek, g, now);
 }
 
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
@@ -231,7 +238,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	lockdep_assert_held(&ek->lock);
 	if (!g->queued) {
 		/* one that came through the gate was noted there */
-		ek_group_arrive(ek, g, rq->start_time_ns);
+		ek_group_came_back(ek, g, rq->start_time_ns);
 		if (unlikely(g->perf || g->regulated))
 			ek_perf_enter(ek, g);
 		g->queued = 1;
@@ -259,8 +266,9 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	WRITE_ONCE(ek->on_hold, false);
 }
 
-/* Take @rq out of its group's queue. */
-void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
+/* ek_group_remove(), likewise */
+static inline void ek_group_take(struct ek_data *ek, struct ek_group *g,
+				 struct request *rq)
 {
 	lockdep_assert_held(&ek->lock);
 	list_del_init(&rq->queuelist);
@@ -271,6 +279,12 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	g->queued_kb -= rq->fifo_time;
 	if (unlikely(g->regulated) && !g->queued)
 		list_del_init(&g->perf_ready);
+}
+
+/* Take @rq out of its group's queue. */
+void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
+{
+	ek_group_take(ek, g, rq);
 }
 
 /*
@@ -391,27 +405,25 @@ void ek_groups_prune(struct ek_data *ek, u64 now)
  * The awaited group that is owed more than may be postponed if @g is served
  * now, or NULL. What it is owed below @ahead_kb it gets later: its virtual time
  * stays behind and it is served first from then on, so the lag grows by that
- * once and not with time.
+ * once and not with time. ek_data.hold_until is then when to give it up, as
+ * ek_group_expected() says.
  */
-static struct ek_group *ek_group_owed(struct ek_data *ek, struct ek_group *g,
-				      u64 *until)
+static struct ek_group *ek_group_owed(struct ek_data *ek, struct ek_group *g)
 {
 	struct ek_group *lead = ek_node_group(rb_first_cached(&ek->awaited));
 
-	*until = 0;
 	if (!lead || !ek_before(lead->vtime, g->vtime))
 		return NULL;
 	ek_group_share(ek, lead);
 	if (!ek_before(lead->vtime + lead->ahead, g->vtime))
 		return NULL;
 	/* the first may leave */
-	lead = ek_group_awaited(ek, ktime_get_ns(), until);
+	lead = ek_group_awaited(ek, ktime_get_ns(), &ek->hold_until);
 	if (lead && ek_before(lead->vtime, g->vtime)) {
 		ek_group_share(ek, lead);
 		if (ek_before(lead->vtime + lead->ahead, g->vtime))
 			return lead;
 	}
-	*until = 0;
 	return NULL;
 }
 
@@ -496,7 +508,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		g->bytes[dir] += blk_rq_bytes(rq);
 	g->ios[dir]++;
 
-	ek_group_remove(ek, g, rq);
+	ek_group_take(ek, g, rq);
 	g->served = jiffies;
 	if (unlikely(g->regulated)) {
 		atomic_inc(&ek->perf_in_flight);
@@ -669,11 +681,12 @@ again:
 	kb = atomic_read(&ek->in_flight_kb);
 	/* those are few, and what they ask for is kept free for them */
 	if (unlikely(!list_empty(&ek->perf.ready))) {
-		g = ek_perf_first(ek, &perf_until);
+		g = ek_perf_first(ek);
 		if (g) {
 			rq = ek_group_first(ek, g);
 			return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
 		}
+		perf_until = ek->perf.until;
 	}
 	g = ek_first_ready(ek, &rq);
 	if (unlikely(!rq))
@@ -694,7 +707,9 @@ again:
 	if (ek->nr_active == 1) {
 		room = ek_window_room(ek, window);
 	} else {
-		lead = ek_group_owed(ek, g, &until);
+		lead = ek_group_owed(ek, g);
+		if (lead)
+			until = ek->hold_until;
 		if (!lead)
 			room = ek_window_room(ek, window);
 		else if (flight || ek_done_before(ek, lead))

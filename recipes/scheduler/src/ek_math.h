@@ -251,7 +251,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 }
 
 /* Actual over ideal time that the search aims at, in permille. */
-#define EK_PERF_AIM	1016
+#define EK_PERF_AIM	1014
 /* how far it goes from where it began, and at once */
 #define EK_SEARCH_RANGE	128
 #define EK_SEARCH_STEP	4

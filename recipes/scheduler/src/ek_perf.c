@@ -374,14 +374,14 @@ static bool ek_perf_hurries(struct ek_group *g)
 /*
  * The regulated group that may be served now: one request at a time, each when
  * the one before it is due, higher performance first, then in order of arrival.
- * NULL: none; @until gets the time in ns when one may be, or 0.
+ * NULL: none; ek_perf.until is the time in ns when one may be, or 0.
  */
-struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
+struct ek_group *ek_perf_first(struct ek_data *ek)
 {
 	struct ek_group *g, *next, *best = NULL;
 	u64 now, at;
 
-	*until = 0;
+	ek->perf.until = 0;
 	now = ktime_get_ns();
 	list_for_each_entry_safe(g, next, &ek->perf.ready, perf_ready) {
 		if (atomic_read(&g->in_flight))
@@ -402,8 +402,8 @@ struct ek_group *ek_perf_first(struct ek_data *ek, u64 *until)
 		if (at > now) {
 			/* look again now and then whether that is so */
 			at = min(at, now + EK_PERF_LOOK_NS);
-			if (!*until || at < *until)
-				*until = at;
+			if (!ek->perf.until || at < ek->perf.until)
+				ek->perf.until = at;
 			continue;
 		}
 		if (!best || g->perf > best->perf)

@@ -254,7 +254,7 @@ def test_a_service_time_is_of_requests_without_a_flush_as_soon_as_there_are_some
         assert min(seen) - 1 <= service.mean <= max(seen) + 1
 
 
-AIM = 1016
+AIM = 1014
 
 
 def rounds(ek: ctypes.CDLL, room: int, slope: float, lag: int, count: int) -> list[tuple[int, float]]:
