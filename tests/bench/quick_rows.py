@@ -56,7 +56,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "rec.ek.bgall": (*RECORDS, "quiet-max", "times-quiet"),
     "rec.ek.quiet": (*RECORDS, "p9999", "spread"),
     "regulate.curve": tuple(f"cap{cap}.{metric}" for cap in (1, 2, 4, 5, 6, 7, 8) for metric in ("iops", "mean_us")),
-    "scale.2cpu": ("iops", "ratio"),
+    "scale.2cpu": ("iops", "ratio", "one-group.ratio"),
     "stall.buffered.write.100m": PLAYER,
     "stall.direct.read.100m": PLAYER,
     "tune.dirty_bytes": tuple(

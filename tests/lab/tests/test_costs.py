@@ -60,8 +60,11 @@ def test_a_phase_that_hardly_ran_is_refused() -> None:
 
 
 def test_scale_is_relative_to_mq_deadline() -> None:
-    out = Output({"none": "8000000 1000", "mq-deadline": "9000000 1000", "own": "10000000 1000"})
-    assert _values("scale.2cpu", scale, out) == {"iops": 100000, "ratio": 0.9}
+    out = Output({
+        "none": "8000000 1000", "mq-deadline": "9000000 1000", "own": "10000000 1000",
+        "mq-deadline-one-group": "9900000 1000", "own-one-group": "9000000 1000",
+    })  # fmt: skip
+    assert _values("scale.2cpu", scale, out) == {"iops": 100000, "ratio": 0.9, "one-group.ratio": 1.1}
 
 
 def test_channel_compares_with_none_in_its_own_guest() -> None:
