@@ -32,10 +32,17 @@ ROOT_ID := $(call hash,toolroot/packages toolroot/pins toolroot/preferences tool
 export EVENKEEL_TOOLROOT := $(C)/toolroot-$(ROOT_ID)
 # a kernel that toolroot/kernels pins: SUITE PACKAGE VERSION SHA256; 6.12 is in the tool root
 PIN := $(shell awk '$$1 == "$(KERNEL)" { print $$2, $$3, $$4, $$5 }' toolroot/kernels)
+BINARY := $(findstring linux-image-,$(PIN))
+# what is asked for and has to do with a kernel
+KERNEL_GOALS := $(filter-out help toolroot stop unit fuzz yocto yocto-image format clean,$(or $(MAKECMDGOALS),help))
+ifneq ($(KERNEL_GOALS),)
 ifeq ($(or $(PIN),$(filter 6.12,$(KERNEL))),)
 $(error no kernel '$(KERNEL)'; there are 6.12 and, in toolroot/kernels, $(shell awk '!/^\043/ { print $$1 }' toolroot/kernels))
 endif
-BINARY := $(findstring linux-image-,$(PIN))
+ifneq ($(and $(BINARY),$(filter-out kernel,$(KERNEL_GOALS))),)
+$(error $(KERNEL) is a binary kernel of Debian's, there to be measured by 'make bench'; it has no source that our modules could be built against. 'make kernel KERNEL=$(KERNEL)' fetches it)
+endif
+endif
 PATCHES := $(sort $(wildcard recipes/kernel/patches/$(KERNEL)/*.patch))
 SOURCE := $(C)/linux-$(KERNEL)-$(if $(PIN),$(call hash,$(PATCHES),$(PIN)),$(call hash,toolroot/pins $(PATCHES)))
 variant = $(shell sed -n '/^$(1) /p' conf/kernel/variants)
@@ -58,7 +65,11 @@ FORCE:
 
 .PHONY: help
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target about; do printf '  make %-9s %s\n' "$$target" "$$about"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target about; do printf '  make %-12s %s\n' "$$target" "$$about"; done
+	printf '%s\n' '' 'In the environment or after make:' \
+		'  EVENKEEL_CACHE=DIR  where what is expensive to build is kept (default build/cache); clones may share it' \
+		'  EVENKEEL_PORT=N     the port of the panel on 127.0.0.1 (default 8443)' \
+		'  FRESH=1             a demo on a new board: what the last one wrote is dropped'
 
 # --- the tool root ---------------------------------------------------------
 
@@ -147,9 +158,6 @@ $(K)/bzImage: $(UNPACKED)/bzImage $(if $(filter $(UNPACKED)/modules,$(shell read
 	@mkdir -p $(K)
 	ln -sfnT $(UNPACKED)/modules $(K)/modules
 	cp $< $@
-module:
-	@echo "make module: $(KERNEL) is a binary kernel, without the source that modules need; 'make kernel KERNEL=$(KERNEL)' fetches it" >&2
-	exit 2
 endif
 
 # --- the image -------------------------------------------------------------
@@ -175,13 +183,19 @@ $(IMAGE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(ROOM_SOURCES) $(IMAGE_SOUR
 	$(ENTER) recipes/image/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko \
 		--room conf --room recipes/image --room recipes/agent --room recipes/recorder:tests=disabled --room recipes/loads:experiments=false --room recipes/demo --room webui:vendor=$(B)/webui/vendor --out $(@D)
 
-.PHONY: image demo stop flash
+.PHONY: image demo stop flash flash-check flash-image
 image: $(IMAGE) ## the disk image: build/image/evenkeel-x86_64.img
+	@echo "image: $(IMAGE:$(TOP)/%=%) ($$(($$(stat -c %s $(IMAGE)) >> 20)) MiB); 'make flash DEV=/dev/sdX' writes it to a medium"
 demo: $(IMAGE) ## boot it in QEMU and print the panel's address (DETACH=1: return then)
 	@exec recipes/image/demo $(if $(DETACH),--detach)
 stop: ## end a detached demo
 	@recipes/image/stop
-flash: $(IMAGE) ## write the image to a medium: make flash DEV=/dev/sdX
+# apart, for a recipe that names $(MAKE) is run by make -n, too
+flash-check:
+	@recipes/image/flash --check "$(DEV)"
+flash-image: flash-check
+	@$(MAKE) --no-print-directory image
+flash: flash-image ## write the image to a medium: make flash DEV=/dev/sdX
 	@recipes/image/flash "$(DEV)"
 
 # --- the same image, by BitBake --------------------------------------------
@@ -299,4 +313,7 @@ yocto: ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [META
 format: $(TOOLROOT) ## bring all code into its form
 	@$(ENTER) tests/format $(SOURCE)
 clean: ## drop what is built, keep the cache
-	@find $(B) -mindepth 1 -maxdepth 1 -not -path $(C) -exec rm -rf {} +
+	@for lock in $(B)/*/lock "$${EVENKEEL_RUN:-$(B)/run}/lock"; do
+		EVENKEEL_RUN="$${lock%/lock}" recipes/image/stop --check || { echo "make clean: nothing was dropped" >&2; exit 1; }
+	done
+	[ ! -d $(B) ] || find $(B) -mindepth 1 -maxdepth 1 -not -path $(C) -exec rm -rf {} +

@@ -87,7 +87,7 @@ class Board:
     def power_button(self) -> bool:
         """True if the board shut itself down."""
         assert self.qemu is not None
-        by_itself = self.machine.power_down(self.qemu.pid)
+        by_itself = self.machine.power_down()
         self._gone()
         return by_itself
 

@@ -41,6 +41,7 @@ MEDIUM_BYTES = 4 << 30
 # A session of the demo writes its logs, the databases and the loader's file.
 NEEDED_BYTES = 1 << 30
 SHUTDOWN_SECONDS = 40
+PRESS_SECONDS = 5
 
 
 class VmError(Exception):
@@ -52,7 +53,8 @@ class Options:
     """How one machine is started.
 
     port: on 127.0.0.1, forwarded to the board's 443 (None: no network card)
-    credentials: system credentials, passed as SMBIOS strings
+    credentials: system credentials NAME=VALUE, passed as SMBIOS strings, or to
+        an eMMC boot by its kernel's command line
     emmc: the board's disk is an eMMC and QEMU hands over the kernel, as
         Debian's OVMF cannot read one
     fresh: start from the built image again, forgetting what was written
@@ -94,21 +96,40 @@ class Machine:
         """What was noted about the running machine; None when none runs."""
         try:
             with (self.run / "lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # shared: two that ask at once do not take each other for a machine
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return None
         except BlockingIOError:
-            try:
-                noted: dict[str, Any] = json.loads((self.run / "demo.json").read_text())
-            except (OSError, ValueError):
-                noted = {}
-            return noted
+            return self.noted()
         return None
 
-    def note(self, state: dict[str, Any]) -> None:
+    def noted(self) -> dict[str, Any]:
+        """The last note, also of a machine that has ended; empty when there is none."""
+        try:
+            note = json.loads((self.run / "demo.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return note if isinstance(note, dict) else {}
+
+    def note(self, **news: Any) -> None:
+        """Add to the note; what others added stays."""
+        state = {**self.noted(), **news}
         temporary = self.run / "demo.json.new"
         temporary.write_text(json.dumps(state) + "\n")
         temporary.replace(self.run / "demo.json")
+
+    def already(self, noted: dict[str, Any]) -> str:
+        """What to tell somebody who wants to start a second one."""
+        who = f"pid {noted['pid']}" if "pid" in noted else f"in {self.run}"
+        url = noted.get("url", "none")
+        if url == "none":
+            where = f"one runs already ({who})"
+        elif noted.get("up", True):
+            where = f"one runs already: {url} ({who})"
+        else:
+            where = f"one is booting already ({who}), {url} will answer"
+        return f"{where}; 'make stop' ends it"
 
     # -- start ----------------------------------------------------------------
 
@@ -127,13 +148,14 @@ class Machine:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise VmError(f"a machine already runs in {self.run}") from None
+                raise VmError(self.already(self.state() or {})) from None
             for name in ("qmp.sock", "serial.sock", "demo.json"):
                 (self.run / name).unlink(missing_ok=True)
+            self.note(up=False)
             self._prepare_disk(options)
             arguments = [*self._accelerator(), *self._arguments(options)]
             with self.qemu_log.open("wb") as log:
-                return subprocess.Popen(
+                qemu = subprocess.Popen(
                     enter("qemu-system-x86_64", *arguments),
                     cwd=self.run,
                     stdin=subprocess.DEVNULL,
@@ -142,6 +164,8 @@ class Machine:
                     start_new_session=True,
                     pass_fds=(lock,),
                 )
+            self.note(pid=qemu.pid)
+            return qemu
         finally:
             os.close(lock)
 
@@ -149,11 +173,14 @@ class Machine:
         """The board writes to an overlay: the built image stays as it was built."""
         disk = self.run / ("emmc.img" if options.emmc else "disk.qcow2")
         built = self.image.stat()
+        kept = disk.exists() and not options.fresh
         stamp = f"{self.image} {built.st_size} {built.st_mtime_ns}\n"
         made_from = self.run / (disk.name + ".from")
         # A new image is a new board; the same image goes on where it was.
-        if not options.fresh and disk.exists() and made_from.exists() and made_from.read_text() == stamp:
+        if kept and made_from.exists() and made_from.read_text() == stamp:
             return
+        if kept:
+            print("  the image is another one: what the board had written before is dropped", flush=True)
         made_from.unlink(missing_ok=True)
         disk.unlink(missing_ok=True)
         if options.emmc:
@@ -175,14 +202,19 @@ class Machine:
         args += ["-qmp", "unix:qmp.sock,server=on,wait=off"]
         args += ["-chardev", "socket,id=serial,path=serial.sock,server=on,wait=off,logfile=serial.log"]
         args += ["-serial", "chardev:serial"]
-        for credential in options.credentials:
-            args += ["-smbios", f"type=11,value=io.systemd.credential:{credential}"]
         if options.emmc:
+            # as an owner without QEMU passes them, in grub.cfg (docs/install.md)
+            given = [
+                f"systemd.set_credential={credential.replace('=', ':', 1)}"
+                for credential in options.credentials
+            ]
             args += ["-kernel", os.path.relpath(self.image.parent / "vmlinuz", self.run)]
-            args += ["-append", kernel_arguments(options.slot)]
+            args += ["-append", " ".join([kernel_arguments(options.slot), *given])]
             args += ["-drive", "if=none,id=disk,file=emmc.img,format=raw,cache=writeback"]
             args += ["-device", "sdhci-pci", "-device", "emmc,drive=disk"]
         else:
+            for credential in options.credentials:
+                args += ["-smbios", f"type=11,value=io.systemd.credential:{credential}"]
             firmware = "/usr/share/OVMF/OVMF_CODE_4M.fd"
             args += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={firmware}"]
             args += ["-drive", "if=pflash,unit=1,format=raw,file=vars.fd"]
@@ -239,7 +271,7 @@ class Machine:
         return link
 
     def qmp(self, command: str) -> None:
-        with self.connect("qmp.sock") as link, link.makefile("rw") as stream:
+        with self.connect("qmp.sock", timeout=3) as link, link.makefile("rw") as stream:
             stream.readline()
             for name in ("qmp_capabilities", command):
                 stream.write(json.dumps({"execute": name}) + "\n")
@@ -254,20 +286,26 @@ class Machine:
 
     # -- end ------------------------------------------------------------------
 
-    def power_down(self, pid: int | None, limit: float = SHUTDOWN_SECONDS) -> bool:
+    def power_down(self, limit: float = SHUTDOWN_SECONDS) -> bool:
         """Press the power button, wait, and pull the plug after limit seconds.
 
-        True if the board went down by itself.
+        True if the board went down by itself. If not, state() says whether it is gone at all.
         """
-        with contextlib.suppress(OSError):
-            self.qmp("system_powerdown")
-        if self._gone_within(limit):
-            return True
+        end = time.monotonic() + limit
+        while True:
+            # again and again: a board that is booting does not yet hear the button
+            with contextlib.suppress(OSError):
+                self.qmp("system_powerdown")
+            left = end - time.monotonic()
+            if self._gone_within(max(0, min(left, PRESS_SECONDS))):
+                return True
+            if left <= PRESS_SECONDS:
+                break
         with contextlib.suppress(OSError):
             self.qmp("quit")
-        if not self._gone_within(5) and pid is not None:
+        if not self._gone_within(5) and (pid := self.noted().get("pid")) is not None:
             # the lock is held, so the noted process is still the machine's
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
             self._gone_within(5)
         return False

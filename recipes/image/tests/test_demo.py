@@ -2,13 +2,19 @@
 """What `make demo`, `make stop` and `make flash` say to a person who cannot have what they asked for."""
 
 import fcntl
+import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,10 +42,21 @@ def test_a_busy_port_is_named_with_a_way_out(run_dir: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         out = call("demo", run_dir, EVENKEEL_PORT=str(port))
-    assert out.returncode == 1
-    assert str(port) in out.stderr
-    assert f"EVENKEEL_PORT={port + 1}" in out.stderr
-    assert "Traceback" not in out.stderr
+        assert out.returncode == 1
+        assert f"port {port} on" in out.stderr
+        way_out = re.search(r"another one is free: EVENKEEL_PORT=(\d+)$", out.stderr)
+        assert way_out, out.stderr
+        with socket.socket() as proposed:
+            proposed.bind(("127.0.0.1", int(way_out[1])))
+
+
+def test_the_last_port_is_not_followed_by_one_that_does_not_exist(run_dir: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 65535))
+        out = call("demo", run_dir, EVENKEEL_PORT="65535")
+    proposed = re.search(r"EVENKEEL_PORT=(\d+)$", out.stderr)
+    assert proposed, out.stderr
+    assert 1024 <= int(proposed[1]) < 65535
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "https", "-1"])
@@ -49,17 +66,82 @@ def test_what_is_no_port_is_refused(run_dir: Path, port: str) -> None:
     assert f"EVENKEEL_PORT={port} is not a port" in out.stderr
 
 
-def test_a_second_demo_says_which_one_runs(run_dir: Path) -> None:
-    run_dir.mkdir()
-    state = {"pid": 4711, "port": 8443, "url": "https://127.0.0.1:8443/"}
-    (run_dir / "demo.json").write_text(json.dumps(state))
-    with (run_dir / "lock").open("w") as lock:
+@contextmanager
+def running(run: Path, **state: object) -> Iterator[None]:
+    """A machine that holds its lock and does nothing else."""
+    run.mkdir(parents=True)
+    if state:
+        (run / "demo.json").write_text(json.dumps(state))
+    with (run / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+URL = "https://127.0.0.1:8443/"
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({"pid": 4711, "url": URL, "up": True}, f"one runs already: {URL} (pid 4711)"),
+        ({"pid": 4711, "url": URL, "up": False}, f"one is booting already (pid 4711), {URL} will answer"),
+        ({"pid": 4711, "url": "none"}, "one runs already (pid 4711)"),
+        ({}, "one runs already (in "),
+    ],
+)
+def test_a_second_demo_says_which_one_runs(run_dir: Path, state: dict[str, object], says: str) -> None:
+    with running(run_dir, **state):
         out = call("demo", run_dir)
     assert out.returncode == 1
-    assert "https://127.0.0.1:8443/" in out.stderr
-    assert "4711" in out.stderr
-    assert "make stop" in out.stderr
+    assert says in out.stderr
+    assert "'make stop' ends it" in out.stderr
+
+
+def test_stop_does_not_claim_an_end_that_was_none(run_dir: Path) -> None:
+    with running(run_dir):
+        out = call("stop", run_dir, "--within", "0")
+    assert out.returncode == 1
+    assert "the board still runs" in out.stderr
+
+
+def make(*goals: str) -> subprocess.CompletedProcess[str]:
+    # of a make that runs these tests
+    own = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
+    return subprocess.run(
+        ["make", "-C", TOP, "--no-print-directory", *goals],
+        env=own, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["run", "test-boot"])
+def test_clean_spares_a_board_that_runs(tmp_path: Path, name: str) -> None:
+    build = tmp_path / "build"
+    goals = ("clean", f"B={build}", f"EVENKEEL_CACHE={build / 'cache'}")
+    with running(build / name, pid=4711, url=URL, up=True):
+        (build / name / "disk.qcow2").touch()
+        out = make(*goals)
+        assert out.returncode != 0
+        assert URL in out.stderr
+        assert "make stop" in out.stderr
+        assert (build / name / "disk.qcow2").exists()
+    (build / "cache").mkdir()
+    out = make(*goals)
+    assert (out.returncode, out.stderr) == (0, "")
+    assert [path.name for path in build.iterdir()] == ["cache"]
+
+
+@pytest.mark.parametrize(
+    ("goal", "kernel", "says"),
+    [
+        ("image", "9.9", "no kernel '9.9'; there are 6.12 and"),
+        ("demo", "5.10", "5.10 is a binary kernel"),
+        ("help", "9.9", ""),
+    ],
+)
+def test_a_kernel_that_cannot_be_had_is_refused_where_it_matters(goal: str, kernel: str, says: str) -> None:
+    out = make(goal, f"KERNEL={kernel}")
+    assert (out.returncode != 0) == bool(says)
+    assert says in out.stderr
 
 
 def test_a_stale_note_is_not_a_running_demo(run_dir: Path) -> None:
@@ -72,9 +154,108 @@ def test_a_stale_note_is_not_a_running_demo(run_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("device", "says"),
-    [("", "say which medium"), ("/dev/null", "not a block device"), ("/nonexistent", "not a block device")],
+    [
+        ("", "say which medium"),
+        ("/dev/null", "not a block device"),
+        ("/nonexistent", "there is no /nonexistent"),
+    ],
 )
-def test_flash_refuses_what_is_no_medium(run_dir: Path, device: str, says: str) -> None:
-    out = call("flash", run_dir, device)
+@pytest.mark.parametrize("first", [(), ("--check",)])
+def test_flash_refuses_what_is_no_medium(
+    run_dir: Path, first: tuple[str, ...], device: str, says: str
+) -> None:
+    out = call("flash", run_dir, *first, device)
     assert out.returncode == 1
     assert says in out.stderr
+
+
+@pytest.fixture
+def medium(tmp_path: Path) -> Iterator[str]:
+    """A loop device of 1 MiB."""
+    backing = tmp_path / "medium"
+    backing.write_bytes(bytes(1 << 20))
+    made = subprocess.run(
+        ["losetup", "--find", "--show", backing], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip(f"no loop device to be had here: {made.stderr.strip()}")
+    yield made.stdout.strip()
+    subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
+
+
+def test_a_medium_is_looked_at_before_there_is_an_image(run_dir: Path, medium: str) -> None:
+    out = call("flash", run_dir, "--check", medium)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
+    out = call("flash", run_dir, medium)
+    assert out.returncode == 1
+    assert "has 1 MiB, the image needs" in out.stderr or "there is no image" in out.stderr
+
+
+def test_flash_looks_at_the_medium_before_it_builds(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    out = make("flash", "DEV=/dev/null", f"B={build}", f"EVENKEEL_CACHE={build / 'cache'}")
+    assert out.returncode != 0
+    assert "/dev/null is not a block device" in out.stderr
+    assert not build.exists()
+
+
+def test_a_dry_run_of_flash_does_nothing(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    out = make("-n", "flash", "DEV=/dev/null", f"B={build}", f"EVENKEEL_CACHE={build / 'cache'}")
+    assert "is not a block device" not in out.stderr
+    assert not build.exists()
+
+
+@pytest.fixture
+def machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(IMAGE))
+    import vm
+
+    monkeypatch.setattr(vm, "PRESS_SECONDS", 0.3)
+    return vm.Machine(run_dir)
+
+
+def test_what_one_notes_another_does_not_undo(machine: Any) -> None:
+    machine.run.mkdir()
+    machine.note(pid=4711, up=False)
+    machine.note(stopped=True)
+    machine.note(up=True)
+    assert machine.noted() == {"pid": 4711, "up": True, "stopped": True}
+
+
+def test_a_board_that_does_not_hear_the_button_is_pressed_again(machine: Any) -> None:
+    """As while it boots: QEMU passes on the first two presses to nobody."""
+    presses = []
+    with running(machine.run), socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(machine.run / "qmp.sock"))
+        door.listen()
+
+        def serve() -> None:
+            while len(presses) < 3:
+                link, _ = door.accept()
+                with link, link.makefile("rw") as stream:
+                    stream.write("{}\n")
+                    stream.flush()
+                    for line in stream:
+                        presses.extend([line] if "system_powerdown" in line else [])
+                        stream.write("{}\n")
+                        stream.flush()
+            (machine.run / "lock").rename(machine.run / "gone")
+
+        board = threading.Thread(target=serve)
+        board.start()
+        assert machine.power_down(limit=20)
+        board.join()
+    assert len(presses) == 3
+
+
+def test_a_demo_that_was_stopped_says_so(machine: Any) -> None:
+    loader = SourceFileLoader("demo", str(IMAGE / "demo"))
+    demo = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
+    loader.exec_module(demo)
+    machine.run.mkdir()
+    machine.note(stopped=True)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with pytest.raises(demo.VmError, match="'make stop' ended the board"):
+        demo.wait_for_panel(machine, ended, "https://127.0.0.1:1/")
