@@ -4,6 +4,7 @@
 The tests go through one board's life in the order in which they stand here.
 """
 
+import http.client
 import sys
 from pathlib import Path
 
@@ -163,6 +164,16 @@ def test_healthz_names_scheduler_kernel_slot(board: Board) -> None:
     assert health["scheduler"] == "evenkeel"
     assert health["slot"] == "A"
     assert health["kernel"] == board.run("uname -r")
+
+
+def test_plain_http_on_the_tls_port_is_sent_to_the_same_port_with_tls(board: Board) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=20)
+    connection.request("GET", "/login?next=1")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"]) == (
+        308,
+        f"https://127.0.0.1:{board.port}/login?next=1",
+    )
 
 
 def test_demo_stays_off_without_its_credential(board: Board) -> None:
