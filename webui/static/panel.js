@@ -149,64 +149,75 @@
       for (const row of rows.values()) row.plot.redraw(false);
     });
 
+    // Nothing moves under a button that is being pressed, or the press would be lost: it waits for the release.
+    let pressed = false;
+    const held = [];
+    const still = (change) => { if (pressed) held.push(change); else change(); };
+    const release = () => {
+      pressed = false;
+      setTimeout(() => { while (!pressed && held.length) held.shift()(); }); // after the click
+    };
+    document.addEventListener("pointerdown", (event) => { pressed = Boolean(event.target.closest("button, input, a")); }, true);
+    for (const released of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(released, release, true);
+    // released outside the window
+    document.addEventListener("pointermove", (event) => { if (pressed && !event.buttons) release(); }, true);
+    document.body.addEventListener("htmx:beforeSwap", (event) => {
+      const { shouldSwap, target, serverResponse, requestConfig } = event.detail;
+      if (!pressed || !shouldSwap) return;
+      event.detail.shouldSwap = false;
+      // figures come again with the next answer
+      if (requestConfig.elt !== poll) held.push(() => htmx.swap(target, serverResponse, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }));
+    });
+
     // said once; a reload must not say it again
     const changed = document.getElementById("changed");
     if (changed) {
       history.replaceState(null, "", location.pathname);
-      setTimeout(() => changed.remove(), 10000);
+      setTimeout(() => still(() => changed.remove()), 10000);
     }
 
     const tick = () => { if (!document.hidden) htmx.trigger(poll, "tick"); };
     setInterval(tick, 1000);
     document.addEventListener("visibilitychange", tick);
 
-    // Nothing moves under a button that is being pressed, or the press would be lost: figures come with the next answer.
-    let pressed = false;
-    document.addEventListener("pointerdown", (event) => { pressed = Boolean(event.target.closest("button, input, a")); }, true);
-    for (const released of ["pointerup", "pointercancel", "dragend"]) {
-      document.addEventListener(released, () => { pressed = false; }, true);
-    }
-    // released outside the window
-    document.addEventListener("pointermove", (event) => { pressed &&= event.buttons !== 0; }, true);
-    document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
-      if (pressed) event.detail.shouldSwap = false;
-    });
-
     document.body.addEventListener("htmx:afterRequest", (event) => {
       const { elt, xhr } = event.detail;
       const successful = xhr.status >= 200 && xhr.status < 300;
       if (elt === poll) {
+        if (pressed) return;
         offline.hidden = successful || xhr.status === 401;
         if (successful) { settle(); note(Date.now() / 1000); }
         return;
       }
       const app = elt.closest("[data-app]");
       if (!app) return;
-      const row = rows.get(app.dataset.app);
-      const answer = (elt.matches(".weigh, .regulate") ? elt : app).querySelector(".answer");
-      if (!xhr.status || [502, 504].includes(xhr.status) || xhr.status === 413) {
-        answer.innerHTML = '<p class="message bad">The panel does not answer. Try again in a moment.</p>';
-      }
-      if (successful) { // good news goes by itself, a refusal stays until it is mended
-        const message = answer.firstElementChild;
-        setTimeout(() => { if (message && message.parentNode === answer) answer.replaceChildren(); }, 10000);
-      }
-      const field = elt.matches(".weigh") ? "weight" : elt.matches(".regulate") ? "performance" : null;
-      if (!field) return;
-      const { number, follow, touched } = row.forms[field];
-      if (successful) {
-        number.dataset.known = known(row, field);
-        number.value = number.dataset.known;
-        follow();
-        touched();
-        // the button that was pressed may be gone, and the focus must not be
-        if (event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
-          elt.querySelector("[data-action=regulate]").focus();
+      still(() => {
+        const row = rows.get(app.dataset.app);
+        const answer = (elt.matches(".weigh, .regulate") ? elt : app).querySelector(".answer");
+        if (!xhr.status || [502, 504].includes(xhr.status) || xhr.status === 413) {
+          answer.innerHTML = '<p class="message bad">The panel does not answer. Try again in a moment.</p>';
         }
-      } else {
-        number.setAttribute("aria-invalid", "true");
-        number.focus();
-      }
+        if (successful) { // good news goes by itself, a refusal stays until it is mended
+          const message = answer.firstElementChild;
+          setTimeout(() => still(() => { if (message && message.parentNode === answer) answer.replaceChildren(); }), 10000);
+        }
+        const field = elt.matches(".weigh") ? "weight" : elt.matches(".regulate") ? "performance" : null;
+        if (!field) return;
+        const { number, follow, touched } = row.forms[field];
+        if (successful) {
+          number.dataset.known = known(row, field);
+          number.value = number.dataset.known;
+          follow();
+          touched();
+          // the button that was pressed may be gone, and the focus must not be
+          if (event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
+            elt.querySelector("[data-action=regulate]").focus();
+          }
+        } else {
+          number.setAttribute("aria-invalid", "true");
+          number.focus();
+        }
+      });
     });
   });
 })();
