@@ -376,6 +376,10 @@ class Agent:
 
     async def _set_io_weight(self, app: App) -> str:
         """Hand the app's weight to systemd; returns why that failed, or ""."""
+        if await self._waits_for_a_device(app):
+            # told now, systemd would refuse the app its device when it starts; watch() sees to it then
+            self._pending.discard(app.name)
+            return ""
         try:
             await self._systemd.set_io_weight(app.unit, self._weight(app))
         except CallError as error:
@@ -388,6 +392,17 @@ class Agent:
             return str(error)
         self._pending.discard(app.name)
         return ""
+
+    async def _waits_for_a_device(self, app: App) -> bool:
+        """Whether the app is stopped and may open a device that is not there yet."""
+        if self._unit(app.name).live:
+            return False
+        try:
+            devices = await self._systemd.device_paths(app.unit)
+        except CallError:
+            return False
+        files = [self._settings.path(device) for device in devices]
+        return not await asyncio.to_thread(lambda: all(map(os.path.exists, files)))
 
     async def _put_in_force(self, app: App) -> None:
         """Hand the weight to systemd and see that it arrives; what hinders it is kept for status()."""

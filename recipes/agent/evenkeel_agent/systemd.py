@@ -134,8 +134,20 @@ class Systemd:
         kind = unit.rpartition(".")[2].capitalize()
         return str(await self._get(unit, f"{NAME}.{kind}", "ControlGroup"))
 
+    async def device_paths(self, unit: str) -> list[str]:
+        """The files that UNIT's DeviceAllow= names. Raises CallError, also where that kind of unit has none."""
+        kind = unit.rpartition(".")[2].capitalize()
+        allowed = await self._get(unit, f"{NAME}.{kind}", "DeviceAllow")
+        if not isinstance(allowed, list):
+            raise CallError(NAME, "systemd answered DeviceAllow in an unknown way")
+        return [entry[0] for entry in allowed if entry[0].startswith("/")]
+
     async def set_io_weight(self, unit: str, weight: int) -> None:
-        """Set IOWeight= until the next boot, for a stopped unit too. Raises CallError."""
+        """Set IOWeight= until the next boot, for a stopped unit too. Raises CallError.
+
+        It makes a stopped unit's cgroup, with the list of the devices that may be opened there as they are
+        just now, and the unit's start takes both as they stand.
+        """
         properties = [["IOWeight", Variant("t", weight)]]
         await self._manager("SetUnitProperties", "sba(sv)", [unit, True, properties])
 

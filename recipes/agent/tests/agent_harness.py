@@ -68,6 +68,7 @@ class FakeUnit:
     weight: int | None = None  # IOWeight= as last set, it outlives a stop
     condition: bool = True
     result: str = "done"  # of the next job
+    devices: tuple[str, ...] = ()  # of DeviceAllow=
     refuses: str = ""  # error text of SetUnitProperties
 
 
@@ -178,6 +179,9 @@ class FakeSystemd(Fake):
             unit = self.units[name]
             value = {
                 "ControlGroup": Variant("s", unit.cgroup),
+                "DeviceAllow": Variant(
+                    "a(ss)", [["char-rtc", "r"], *([path, "rw"] for path in unit.devices)]
+                ),
                 "ConditionResult": Variant("b", unit.condition),
                 "ConditionTimestampMonotonic": Variant("t", 1),
             }[body[1]]
