@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the offline build refuses, and says why, before BitBake starts."""
 
+import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,23 @@ def tree(tmp_path: Path) -> Path:
         ("bitbake/bin/bitbake", ""),
         ("root/etc/apt/sources.list", "deb http://mirror.example/debian trixie main\n"),
         ("vendor/htmx.min.js", "//\n"),
-        ("debian.tar", ""),
     ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(text)
+    debian_root(tmp_path, (HERE / "debian.lock").read_text())
     return tmp_path
+
+
+def debian_root(tree: Path, lock: str) -> None:
+    """TREE/debian.tar, with dpkg's list of what LOCK names."""
+    pairs = [line.split() for line in lock.splitlines() if line and not line.startswith("#")]
+    status = "".join(
+        f"Package: {name}\nStatus: install ok installed\nVersion: {version}\n\n" for name, version in pairs
+    )
+    with tarfile.open(tree / "debian.tar", "w") as tar:
+        entry = tarfile.TarInfo("./var/lib/dpkg/status")
+        entry.size = len(status)
+        tar.addfile(entry, io.BytesIO(status.encode()))
 
 
 def run(tree: Path, *more: str) -> subprocess.CompletedProcess[str]:
@@ -71,6 +85,37 @@ def test_a_tree_that_was_not_made(tree: Path) -> None:
     written = (tree / "out/conf/local.conf").read_text()
     assert 'BB_ALLOWED_NETWORKS = "mirror.example"' in written
     assert (tree / "out/vendor/htmx-2.0.11.min.js").resolve() == tree / "vendor/htmx.min.js"
+
+
+def test_an_archive_that_moved_on_is_told_and_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A security update would else end every build until somebody wrote the lock anew."""
+    was = (HERE / "debian.lock").read_text()
+    last = was.splitlines()[-1]
+    name = last.split()[0]
+    status, said = build(tree)
+    assert "debian.lock" not in said
+    kept = tree / "out/conf/debian.lock"
+    assert kept.read_text() == was
+
+    moved = was.replace(f"{last}\n", f"{name} 9999\nzz-another 1\n")
+    debian_root(tree, moved)
+    status, said = build(tree)
+    assert "is not what debian.lock says" in said
+    assert said.splitlines()[0].endswith(f" anew): {last}, now {name} 9999, now zz-another 1")
+    assert kept.read_text() == moved
+    assert f'EVENKEEL_DEBIAN_LOCK = "{kept}"' in (tree / "out/conf/local.conf").read_text()
+
+    monkeypatch.setenv("EVENKEEL_STRICT", "1")
+    status, said = build(tree)
+    assert status == 1
+    assert said.endswith(f"{last}, now {name} 9999, now zz-another 1")
+
+
+def test_no_debian_root(tree: Path) -> None:
+    (tree / "debian.tar").write_text("")
+    status, said = build(tree)
+    assert status == 1
+    assert f"build: {tree}/debian.tar is no Debian root: its list of packages cannot be read" in said
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@
 #                       (recipes/image/build-root). It is taken whole and then
 #                       divided as dpkg has it, because maintainer scripts have
 #                       run in it: users, alternatives, byte code.
-# EVENKEEL_DEBIAN_LOCK  its packages and their versions; others are refused
+# EVENKEEL_DEBIAN_LOCK  its packages and their versions, as 'lock' writes them
 # The -dev packages are those of the tree in which BitBake runs, which has the
 # compiler, too.
 SUMMARY = "Debian's packages: third-party run-time, and the target's libraries"
@@ -16,8 +16,6 @@ LICENSE = "CLOSED"
 S = "${UNPACKDIR}"
 INHIBIT_DEFAULT_DEPS = "1"
 require debian-names.inc
-
-EVENKEEL_DEBIAN_LOCK ?= "${EVENKEEL_OFFLINE_LAYER}/../debian.lock"
 
 DEBIAN_DEV = "libc6-dev linux-libc-dev libcrypt-dev libstdc++-14-dev libgcc-14-dev \
     libaio-dev liburing-dev libisal-dev libinih-dev libsystemd-dev libcap-dev zlib1g-dev libzstd-dev \
@@ -121,7 +119,7 @@ python debian_split() {
                 provides.setdefault(alias, name)
     if found != locked:
         differ = sorted(set(found.items()) ^ set(locked.items()))
-        bb.fatal("the Debian root is not what debian.lock says: " + ", ".join("%s %s" % pair for pair in differ))
+        bb.fatal("the Debian root is not what EVENKEEL_DEBIAN_LOCK says: " + ", ".join("%s %s" % pair for pair in differ))
 
     def real(path):
         """Where a path of the lists is with / merged into /usr."""
