@@ -150,6 +150,12 @@ def test_the_first_password_must_be_changed(page: Page, board: Board) -> None:
     assert board.try_run("test -e /var/lib/evenkeel-panel/first-password")[0] == 1
 
 
+def test_the_apps_run_at_their_first_start(board: Board) -> None:
+    """The agent weighs them before their device is there, which must not keep them from opening it."""
+    assert board.run("systemctl show -P NRestarts evenkeel-player evenkeel-loader").split() == ["0", "0"]
+    assert board.run("systemctl is-active evenkeel-player evenkeel-loader").split() == ["active", "active"]
+
+
 @pytest.mark.parametrize("weight", ["0", "10001", "-5", "1.5", "heavy", ""])
 def test_a_bad_weight_is_refused_and_changes_nothing(page: Page, board: Board, weight: str) -> None:
     before = board.run(PLAYER_WEIGHT)
