@@ -13,6 +13,11 @@ REQUIRED_DISTRO_FEATURES += "systemd usrmerge"
 
 IMAGE_FEATURES += "read-only-rootfs"
 
+# the journal is what keeps messages: a second daemon would write them to the flash again
+# (apt knows what is not to be installed, not what is not recommended)
+BAD_RECOMMENDATIONS += "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else 'busybox-syslog'}"
+PACKAGE_EXCLUDE += "${@'busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
+
 # a slot: what an update writes. GRUB reads it (the two options), nobody writes
 # to it (no journal), and one that does not fit fails here and not on the board
 IMAGE_FSTYPES = "ext4 wic wic.bmap"
@@ -42,8 +47,11 @@ WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
 # a name of its own, as machines set WKS_FILE for images of theirs
 EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
 WKS_FILE = "${EVENKEEL_WKS_FILE}"
-IMAGE_TYPEDEP:wic = "ext4"
-do_image_wic[depends] += "evenkeel-bootloader:do_deploy"
+WKS_FILES = "${EVENKEEL_WKS_FILE}"
+# each partition is a file that is there: no boot loaders nor tools of other file systems
+WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"
+IMAGE_TYPEDEP:append:wic = " ext4"
+do_image_wic[depends] += "evenkeel-bootloader:do_deploy e2fsprogs-native:do_populate_sysroot"
 
 # partitions that are empty on a new board
 EVENKEEL_PARTITIONS = "${WORKDIR}/evenkeel-partitions"
@@ -52,7 +60,7 @@ do_image_wic[vardeps] += "EVENKEEL_ROOT_MB EVENKEEL_RECORDER_MB EVENKEEL_DATA_MB
 evenkeel_make_partitions() {
     rm -rf ${EVENKEEL_PARTITIONS}
     mkdir -p ${EVENKEEL_PARTITIONS}
-    ln -s ${IMGDEPLOYDIR}/${IMAGE_LINK_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
+    ln -s ${IMGDEPLOYDIR}/${IMAGE_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
     mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
@@ -68,11 +76,24 @@ evenkeel_make_partitions() {
     debugfs -R 'stat <2>' ${EVENKEEL_PARTITIONS}/recorder.ext4 | grep -q "Mode:  $mode "
 }
 
-do_rootfs[depends] += "${@'%s:do_image_complete' % d.getVar('INITRAMFS_IMAGE') if d.getVar('INITRAMFS_IMAGE') else ''}"
-
-# Said before hours of building. A machine whose boot loader is U-Boot alone often has another.
+# an initramfs may be built by a configuration of its own, as the kernel's class has it
+EVENKEEL_INITRAMFS = "${@d.getVar('INITRAMFS_DEPLOY_DIR_IMAGE') or d.getVar('DEPLOY_DIR_IMAGE')}/${INITRAMFS_IMAGE_NAME}"
+# What is wrong is said before hours of building. A machine whose boot loader is U-Boot alone often has another.
 EVENKEEL_KERNEL_TYPES = "bzImage Image"
 python () {
+    initramfs, other = d.getVar('INITRAMFS_IMAGE'), d.getVar('INITRAMFS_MULTICONFIG')
+    if initramfs and other:
+        here = d.getVar('BB_CURRENT_MC')
+        d.appendVarFlag('do_rootfs', 'mcdepends', ' mc:%s:%s:%s:do_image_complete'
+                        % ('' if here == 'default' else here, other, initramfs))
+    elif initramfs:
+        d.appendVarFlag('do_rootfs', 'depends', ' %s:do_image_complete' % initramfs)
+    if d.getVar('PARSE_ALL_RECIPES'):
+        return
+    if (d.getVar('WKS_FILES') or '').split() != [d.getVar('EVENKEEL_WKS_FILE')]:
+        raise bb.parse.SkipRecipe('its partitions are those of EVENKEEL_WKS_FILE, %s, and WKS_FILES is %s: the machine sets that '
+                                  'by an override, which WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}" in local.conf wins over'
+                                  % (d.getVar('EVENKEEL_WKS_FILE'), d.getVar('WKS_FILES')))
     names = ('KERNEL_IMAGETYPE', 'KERNEL_ALT_IMAGETYPE', 'KERNEL_IMAGETYPES')
     types = ' '.join(d.getVar(name) or '' for name in names).split()
     if types and not set(types) & set(d.getVar('EVENKEEL_KERNEL_TYPES').split()):
@@ -117,10 +138,10 @@ evenkeel_settle_rootfs() {
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         initrd=
         for type in ${INITRAMFS_FSTYPES}; do
-            file=${DEPLOY_DIR_IMAGE}/${INITRAMFS_IMAGE}${IMAGE_MACHINE_SUFFIX}.$type
+            file=${EVENKEEL_INITRAMFS}.$type
             if [ -z "$initrd" ] && [ -e $file ]; then initrd=$file; fi
         done
-        [ -n "$initrd" ] || bbfatal "there is no ${INITRAMFS_IMAGE} of a type in INITRAMFS_FSTYPES (${INITRAMFS_FSTYPES}) in ${DEPLOY_DIR_IMAGE}"
+        [ -n "$initrd" ] || bbfatal "there is no ${INITRAMFS_IMAGE} of a type in INITRAMFS_FSTYPES (${INITRAMFS_FSTYPES}): ${EVENKEEL_INITRAMFS}.*"
         install -m 0644 $initrd ${IMAGE_ROOTFS}/boot/initrd
     fi
 
@@ -132,11 +153,19 @@ evenkeel_settle_rootfs() {
     : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
 
     # /var starts empty, on the first boot as after an update that brings a new
-    # package: systemd-tmpfiles makes what packages would have put there. do_image may
+    # package: systemd-tmpfiles makes what packages would have put there, files as copies
+    # of those below factory, where the board has none. do_image may
     # run again on the same root file system, where all that is done already.
     if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
         (
             cd ${IMAGE_ROOTFS}${localstatedir}
+            # of this build, and no board's
+            for folder in cache log tmp volatile lib/apt lib/dnf lib/dpkg lib/opkg lib/rpm; do
+                [ ! -d $folder ] || find $folder/ -type f -delete
+            done
+            install -d ${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
+            find . -mindepth 1 -type f | cpio -pdm --quiet ${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
+            find . -mindepth 1 -type f -printf 'C ${localstatedir}/%P %#m %U %G -\n'
             find . -mindepth 1 -type d -printf 'd ${localstatedir}/%P %#m %U %G -\n'
             find . -mindepth 1 -type l -printf 'L ${localstatedir}/%P - - - - %l\n'
         ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf

@@ -7,7 +7,8 @@
 EVENKEEL_LAYERS ?= ""
 
 python () {
-    if bb.utils.to_boolean(d.getVar('EVENKEEL_SKIP_LAYER_CHECK'), False):
+    # an index of layers wants all of them, as features_check has it
+    if d.getVar('PARSE_ALL_RECIPES') or bb.utils.to_boolean(d.getVar('EVENKEEL_SKIP_LAYER_CHECK'), False):
         return
     # collection: what the layer's folder is called
     called = {'openembedded-layer': 'meta-oe', 'webserver': 'meta-webserver', 'rauc': 'meta-rauc'}

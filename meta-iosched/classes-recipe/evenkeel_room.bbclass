@@ -7,6 +7,11 @@ SECTION ?= "base"
 LICENSE ?= "Apache-2.0"
 LIC_FILES_CHKSUM ?= "file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57"
 
+# of a commit that is fetched, packages are told apart by it (as any recipe of a git repository)
+PV:append = "${@'' if d.getVar('EVENKEEL_SRC') else '+git'}"
+# no program of the target runs while a room is built: no QEMU is wanted for it
+EXEWRAPPER_ENABLED = "False"
+
 EVENKEEL_PATHS ?= "${EVENKEEL_ROOM} LICENSES"
 S = "${EVENKEEL_S}/${EVENKEEL_ROOM}"
 

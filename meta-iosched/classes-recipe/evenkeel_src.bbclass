@@ -52,7 +52,7 @@ python () {
         if not os.path.isdir(recipes):
             raise bb.parse.SkipRecipe('there is no source: EVENKEEL_SRC is %s, which has no folder recipes'
                                       % d.getVar('EVENKEEL_SRC'))
-    elif not (d.getVar('EVENKEEL_GIT') and d.getVar('EVENKEEL_SRCREV')):
+    elif not d.getVar('PARSE_ALL_RECIPES') and not (d.getVar('EVENKEEL_GIT') and d.getVar('EVENKEEL_SRCREV')):
         raise bb.parse.SkipRecipe('there is no source: the layer does not lie in its repository, so set '
                                   'EVENKEEL_SRC to a clone of it, or EVENKEEL_GIT and EVENKEEL_SRCREV')
 }

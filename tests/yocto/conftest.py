@@ -120,8 +120,6 @@ class Build:
         shared = self.path.parent / "shared"
         shared.mkdir(exist_ok=True)
         more = f'DL_DIR = "{shared}/downloads"\nSSTATE_DIR = "{shared}/sstate"\n'
-        if self.what == APPLIANCE and self.series.name == "scarthgap":
-            more += 'PREFERRED_VERSION_nginx = "1.26%"\n'
         (conf / "local.conf").write_text(LOCAL_CONF + self.what + more + self.local)
         if os.geteuid() == 0:
             subprocess.run(["chown", "-R", BUILD_USER, self.path, shared], check=True)

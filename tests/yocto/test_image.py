@@ -70,7 +70,7 @@ def make_partitions(work: Path, environment: dict[str, str]) -> Path:
         "EVENKEEL_DATA_MB": "32",
         "EVENKEEL_PARTITIONS": str(work / "partitions"),
         "EVENKEEL_RECORDER_MB": "32",
-        "IMAGE_LINK_NAME": "image",
+        "IMAGE_NAME": "image",
         "IMAGE_ROOTFS": str(work / "root"),
         "IMGDEPLOYDIR": str(work),
         "nonarch_libdir": "/usr/lib",
@@ -191,9 +191,8 @@ def settle(
     assert types
     values = {
         "IMAGE_ROOTFS": str(root),
-        "DEPLOY_DIR_IMAGE": str(work),
+        "EVENKEEL_INITRAMFS": str(work / "initramfs-board"),
         "EVENKEEL_KERNEL_TYPES": types[1],
-        "IMAGE_MACHINE_SUFFIX": "-board",
         "INITRAMFS_FSTYPES": "cpio.gz",
         "INITRAMFS_IMAGE": "",
         "datadir": "/usr/share",
@@ -239,6 +238,26 @@ def test_what_packages_have_in_var_is_made_on_the_board(tmp_path: Path) -> None:
     assert list((tmp_path / "root/var").iterdir()) == []
     assert settle(tmp_path, ["bzImage-6.12.80"], var=False).returncode == 0
     assert made.read_text() == once
+
+
+def test_files_that_packages_have_in_var_are_copied_on_the_board(tmp_path: Path) -> None:
+    """What a package brings, with its mode; not what the build itself left there."""
+    thing = tmp_path / "root/var/lib/thing/seed.db"
+    for file in (thing, tmp_path / "root/var/lib/opkg/info/thing.list", tmp_path / "root/var/log/build.log"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("seed")
+    thing.chmod(0o640)
+    done = settle(tmp_path, ["bzImage-6.12.80"])
+    assert done.returncode == 0, done.stderr
+    factory = tmp_path / "root/usr/share/factory/var"
+    kept = factory / "lib/thing/seed.db"
+    assert kept.read_text() == "seed"
+    assert kept.stat().st_mode & 0o7777 == 0o640
+    assert [path for path in factory.rglob("*") if path.is_file()] == [kept]
+    lines = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
+    copied = [line.split() for line in lines if line.startswith("C")]
+    assert copied == [["C", "/var/lib/thing/seed.db", "0640", str(os.getuid()), str(os.getgid()), "-"]]
+    assert list((tmp_path / "root/var").iterdir()) == []
 
 
 @pytest.mark.parametrize("bundled", ["", "1"])
@@ -344,22 +363,55 @@ def test_var_is_empty_and_made_anew_by_tmpfiles(tmp_path: Path) -> None:
 def test_machine_whose_kernel_grub_cannot_load_is_told_so(
     primary: str | None, types: str | None, said: str | None
 ) -> None:
-    found = re.search(r"^python \(\) \{\n(.*?GRUB loads.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
-    assert found
     values = {
         "KERNEL_IMAGETYPE": primary,
         "KERNEL_IMAGETYPES": types,
         "EVENKEEL_KERNEL_TYPES": "bzImage Image",
         "MACHINE": "board",
     }
-    bb = SimpleNamespace(parse=SimpleNamespace(SkipRecipe=ValueError))
-    code = f"def check(bb, d):\n{found[1]}"
-    scope: dict[str, object] = {}
-    exec(code, scope)  # noqa: S102  # of our own class
-    check = scope["check"]
-    assert callable(check)
     if said is None:
-        check(bb, SimpleNamespace(getVar=values.get))
+        when_read(values)
     else:
         with pytest.raises(ValueError, match=re.escape(said)):
-            check(bb, SimpleNamespace(getVar=values.get))
+            when_read(values)
+
+
+def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
+    """Runs the class's anonymous function; the flags that it sets, by task."""
+    found = re.search(r"^python \(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
+    assert found
+    flags: dict[str, dict[str, str]] = {}
+
+    def append(task: str, flag: str, value: str) -> None:
+        flags.setdefault(task, {})[flag] = value
+
+    bb = SimpleNamespace(parse=SimpleNamespace(SkipRecipe=ValueError))
+    values = {"WKS_FILES": "evenkeel.wks.in", "EVENKEEL_WKS_FILE": "evenkeel.wks.in", **values}
+    scope: dict[str, object] = {}
+    exec(f"def run(bb, d):\n{found[1]}", scope)  # noqa: S102  # of our own class
+    run = scope["run"]
+    assert callable(run)
+    run(bb, SimpleNamespace(getVar=values.get, appendVarFlag=append))
+    return flags
+
+
+def test_machine_that_insists_on_other_partitions_is_told_so() -> None:
+    with pytest.raises(ValueError, match=re.escape("evenkeel.wks.in, and WKS_FILES is bsp.wks")):
+        when_read({"WKS_FILES": "bsp.wks"})
+    assert when_read({"WKS_FILES": "bsp.wks", "PARSE_ALL_RECIPES": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "flags"),
+    [
+        ({}, {}),
+        ({"INITRAMFS_IMAGE": "small"}, {"depends": " small:do_image_complete"}),
+        (
+            {"INITRAMFS_IMAGE": "small", "INITRAMFS_MULTICONFIG": "tiny", "BB_CURRENT_MC": "default"},
+            {"mcdepends": " mc::tiny:small:do_image_complete"},
+        ),
+    ],
+)
+def test_initramfs_is_built_before_the_slot(values: dict[str, str | None], flags: dict[str, str]) -> None:
+    """By this configuration, or by the one of its own that the kernel's class knows."""
+    assert when_read(values) == ({"do_rootfs": flags} if flags else {})

@@ -48,6 +48,13 @@ def test_images_run_dry(build: Build) -> None:
     assert re.search(r"Attempted \d+ tasks .* all succeeded", output), tail(output)
 
 
+def test_nginx_is_one_that_can_serve_the_panel(build: Build) -> None:
+    """meta-webserver of scarthgap prefers an earlier one."""
+    build.series.needs("METAOE")
+    version = build.variables("nginx")["PV"]
+    assert tuple(map(int, version.split("."))) >= (1, 25, 1)
+
+
 def test_linux_yocto_gets_our_options(build: Build) -> None:
     """Only with the distro feature: without it nothing changes, see test_layer_check."""
     local = 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n'

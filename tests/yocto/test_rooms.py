@@ -380,13 +380,22 @@ def console(consoles: str) -> object:
     [
         ("115200;ttyAMA0 115200;hvc0", "ttyAMA0,115200", "/dev/ttyAMA0"),
         ("1500000;ttyS2", "ttyS2,1500000", "/dev/ttyS2"),
-        # a machine that names none: as for x86-64
-        ("", "", "/dev/ttyS0"),
+        # a machine that names none: its firmware says which
+        ("", "none", "/dev/console"),
     ],
 )
 def test_console_is_the_machines(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
     """The kernel's, and that of the shell which tests ask for."""
     assert console(consoles) == kernel
+    expect_shell_on(tmp_path, kernel, unit)
+
+
+def test_several_consoles_end_with_the_boards_own(tmp_path: Path) -> None:
+    expect_shell_on(tmp_path, "tty0 ttymxc1,115200", "/dev/ttymxc1")
+
+
+def expect_shell_on(tmp_path: Path, consoles: str, unit: str) -> None:
+    """What evenkeel-board makes of EVENKEEL_CONSOLE."""
     name = "usr/lib/systemd/system/evenkeel-console.service"
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text((TOP / "recipes/image/rootfs" / name).read_text())
@@ -394,7 +403,10 @@ def test_console_is_the_machines(tmp_path: Path, consoles: str, kernel: str, uni
         r"^do_install:append\(\) \{\n(.*?)^\}", recipe("evenkeel-board").read_text(), re.MULTILINE | re.DOTALL
     )
     assert match
-    body = match[1].replace("${@d.getVar('EVENKEEL_CONSOLE').partition(',')[0]}", kernel.partition(",")[0])
+    inline = re.search(r"\$\{@(.*?)\}", match[1])
+    assert inline
+    port = eval(inline[1], {"d": SimpleNamespace(getVar={"EVENKEEL_CONSOLE": consoles}.get)})  # noqa: S307  # of our own recipe
+    body = match[1].replace(inline[0], port)
     values = {"D": str(tmp_path), "systemd_system_unitdir": "/usr/lib/systemd/system"}
     body = re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], body)
     subprocess.run(["sh", "-eu", "-c", body], check=True)

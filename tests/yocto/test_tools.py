@@ -60,6 +60,24 @@ def test_boot_loader_is_made(path: Path, tmp_path: Path, form: str, console: str
     assert "" not in words
 
 
+@pytest.mark.parametrize(
+    ("console", "words"),
+    [
+        ("tty0 ttymxc1,115200", ["console=tty0", "console=ttymxc1,115200"]),
+        ("none", []),
+    ],
+)
+def test_boot_loader_names_as_many_consoles_as_it_is_told(
+    path: Path, tmp_path: Path, console: str, words: list[str]
+) -> None:
+    """And none where the firmware says which."""
+    run(path, TOP / "recipes/image/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
+    line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    assert line
+    assert [word for word in line[1].split(" ") if word.startswith("console=")] == words
+    assert "" not in line[1].split(" ")
+
+
 @pytest.mark.parametrize("initramfs", ["", "core-image-initramfs-boot"])
 def test_initramfs_that_does_not_find_the_root_starts_again(
     path: Path, tmp_path: Path, initramfs: str

@@ -41,7 +41,7 @@ EVENKEEL_INITRAMFS_REBOOTS = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'sca
 do_compile() {
     rm -rf ${B}/boot ${B}/state
     mkdir -p ${B}/boot ${B}/state
-    ${S}/boot-loader ${GRUB_FORMAT} ${B}/boot ${STAGING_LIBDIR}/grub/${GRUB_FORMAT} ${EVENKEEL_CONSOLE}
+    ${S}/boot-loader ${GRUB_FORMAT} ${B}/boot ${STAGING_LIBDIR}/grub/${GRUB_FORMAT} "${EVENKEEL_CONSOLE}"
     # OE-Core's initramfs waits 5 s for the root, and then stands still for ever:
     # the board would neither start again nor change the slot
     if [ -n "${INITRAMFS_IMAGE}" ]; then

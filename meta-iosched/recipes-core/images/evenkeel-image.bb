@@ -15,7 +15,3 @@ REQUIRED_DISTRO_FEATURES += "polkit evenkeel"
 EVENKEEL_INSTALL ?= "packagegroup-core-boot packagegroup-evenkeel packagegroup-evenkeel-demo"
 IMAGE_INSTALL = "${EVENKEEL_INSTALL} ${CORE_IMAGE_EXTRA_INSTALL}"
 IMAGE_LINGUAS = ""
-# the journal is what keeps messages: a second daemon would write them to the flash again
-# (apt knows what is not to be installed, not what is not recommended)
-BAD_RECOMMENDATIONS += "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else 'busybox-syslog'}"
-PACKAGE_EXCLUDE += "${@'busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"

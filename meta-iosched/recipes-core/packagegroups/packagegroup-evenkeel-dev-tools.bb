@@ -9,6 +9,10 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers
 
+# as flashsim-module
+EXCLUDE_FROM_WORLD = "1"
+COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
+
 EVENKEEL_LAYERS = "openembedded-layer"
 
 RDEPENDS:${PN} = "\

@@ -4,6 +4,9 @@ DESCRIPTION = "For a product that takes the recorder alone."
 
 inherit packagegroup evenkeel_layers features_check
 
+# isa-l's
+COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
+
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 

@@ -10,6 +10,10 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup features_check
 
+# as the module, and without it nothing of a world
+EXCLUDE_FROM_WORLD = "1"
+COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
+
 # slice and weights are its
 REQUIRED_DISTRO_FEATURES = "systemd"
 

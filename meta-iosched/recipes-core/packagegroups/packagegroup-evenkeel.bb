@@ -13,6 +13,9 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers features_check
 
+# the scheduler's, and of the machines that it is for those that isa-l and GRUB are for, too
+EXCLUDE_FROM_WORLD = "1"
+COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
 
@@ -33,6 +36,7 @@ RDEPENDS:${PN} = "\
 RDEPENDS:${PN}-panel = "evenkeel-agent evenkeel-conf-apps evenkeel-webui"
 
 RDEPENDS:${PN}-board = "\
+    ${EVENKEEL_NETWORKD} \
     e2fsprogs-mke2fs \
     evenkeel-board \
     evenkeel-conf-fstab \
@@ -47,7 +51,6 @@ RDEPENDS:${PN}-board = "\
     less \
     mmc-utils \
     procps \
-    ${EVENKEEL_NETWORKD} \
 "
 # a package of its own since walnascar, which systemd only recommends
 EVENKEEL_NETWORKD = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', '', 'systemd-networkd', d)}"

@@ -12,6 +12,9 @@ LIC_FILES_CHKSUM = "\
 
 inherit pypi python_setuptools_build_meta
 
+# the library, by the name that it has in the data base of vulnerabilities
+CVE_PRODUCT:append = " argon2"
+
 SRC_URI[sha256sum] = "bb89ceffa6c791807d1305ceb77dbfacc5aa499891d2c55661c6459651fc39e3"
 
 # it would ask the build machine whether the board has SSE2

@@ -8,6 +8,8 @@ DESCRIPTION = "\
 
 inherit evenkeel_room evenkeel_console meson features_check
 
+# where evenkeel-bootloader is made
+COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
 EVENKEEL_ROOM = "recipes/image"
 # not what builds the fast image
@@ -28,8 +30,9 @@ PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
 
 # the tests' shell is where the kernel's console is
 do_install:append() {
-    port="${@d.getVar('EVENKEEL_CONSOLE').partition(',')[0]}"
-    [ -z "$port" ] || sed -i "s|^TTYPath=.*|TTYPath=/dev/$port|" ${D}${systemd_system_unitdir}/evenkeel-console.service
+    port="${@d.getVar('EVENKEEL_CONSOLE').split()[-1].partition(',')[0]}"
+    [ "$port" != none ] || port=console
+    sed -i "s|^TTYPath=.*|TTYPath=/dev/$port|" ${D}${systemd_system_unitdir}/evenkeel-console.service
 }
 
 FILES:${PN} += "\

@@ -11,6 +11,8 @@ SECTION = "admin"
 
 inherit evenkeel_room evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
 
+# isa-l's
+COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 EVENKEEL_ROOM = "recipes/recorder"

@@ -6,12 +6,12 @@ DESCRIPTION = "\
     and a password, which it prints on the console. \
 "
 SECTION = "net"
-# htmx: 0BSD, uPlot: MIT
+# htmx: 0BSD, uPlot: MIT, each with its text beside it
 LICENSE = "Apache-2.0 & 0BSD & MIT"
 LIC_FILES_CHKSUM = "\
     file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
-    file://${COMMON_LICENSE_DIR}/0BSD;md5=f667a3c3830a55a17ec3067709f4526c \
-    file://${COMMON_LICENSE_DIR}/MIT;md5=0835ade698e0bcf8506ecda2f7b4f302 \
+    file://${EVENKEEL_UNPACKDIR}/htmx-${HTMX_VERSION}.LICENSE;md5=c77e5d4278133d7e3ce7ec8b86a6a6dd \
+    file://${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.LICENSE;md5=e6317ce4dbbe5c9f1c6946e3aba62296 \
 "
 
 inherit evenkeel_room evenkeel_layers evenkeel_python systemd useradd features_check
@@ -24,11 +24,17 @@ EVENKEEL_ROOM = "webui"
 # What its pages load in the browser; versions as in webui/static-deps.
 HTMX_VERSION = "2.0.11"
 UPLOT_VERSION = "1.6.32"
+# they are in the data base of vulnerabilities by their own names
+CVE_PRODUCT = "evenkeel-webui htmx uplot"
 SRC_URI += "\
+    https://raw.githubusercontent.com/bigskysoftware/htmx/v${HTMX_VERSION}/LICENSE;name=htmxlicense;downloadfilename=htmx-${HTMX_VERSION}.LICENSE \
+    https://raw.githubusercontent.com/leeoniya/uPlot/${UPLOT_VERSION}/LICENSE;name=uplotlicense;downloadfilename=uPlot-${UPLOT_VERSION}.LICENSE \
     https://raw.githubusercontent.com/bigskysoftware/htmx/v${HTMX_VERSION}/dist/htmx.min.js;name=htmx;downloadfilename=htmx-${HTMX_VERSION}.min.js \
     https://raw.githubusercontent.com/leeoniya/uPlot/${UPLOT_VERSION}/dist/uPlot.iife.min.js;name=uplot;downloadfilename=uPlot-${UPLOT_VERSION}.iife.min.js \
     https://raw.githubusercontent.com/leeoniya/uPlot/${UPLOT_VERSION}/dist/uPlot.min.css;name=uplotcss;downloadfilename=uPlot-${UPLOT_VERSION}.min.css \
 "
+SRC_URI[htmxlicense.sha256sum] = "d3d2456f76414f2456104660ebd65aff1c04cd7966b942bdabd63f3cdb316a38"
+SRC_URI[uplotlicense.sha256sum] = "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd"
 SRC_URI[htmx.sha256sum] = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
 SRC_URI[uplot.sha256sum] = "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"
 SRC_URI[uplotcss.sha256sum] = "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"
@@ -36,6 +42,8 @@ SRC_URI[uplotcss.sha256sum] = "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f
 EXTRA_OEMESON += "-Dvendor=${B}/vendor"
 do_configure:prepend() {
     mkdir -p ${B}/vendor
+    cp ${EVENKEEL_UNPACKDIR}/htmx-${HTMX_VERSION}.LICENSE ${B}/vendor/htmx.LICENSE
+    cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.LICENSE ${B}/vendor/uPlot.LICENSE
     cp ${EVENKEEL_UNPACKDIR}/htmx-${HTMX_VERSION}.min.js ${B}/vendor/htmx.min.js
     cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.iife.min.js ${B}/vendor/uPlot.iife.min.js
     cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.min.css ${B}/vendor/uPlot.min.css
