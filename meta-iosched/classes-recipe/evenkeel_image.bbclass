@@ -15,8 +15,8 @@ IMAGE_FEATURES += "read-only-rootfs"
 
 # the journal is what keeps messages: a second daemon would write them to the flash again
 # (apt knows what is not to be installed, not what is not recommended)
-BAD_RECOMMENDATIONS += "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else 'busybox-syslog'}"
-PACKAGE_EXCLUDE += "${@'busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
+BAD_RECOMMENDATIONS:append = "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ' busybox-syslog'}"
+PACKAGE_EXCLUDE:append = "${@' busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
 
 # a slot: what an update writes. GRUB reads it (the two options), nobody writes
 # to it (no journal), and one that does not fit fails here and not on the board
