@@ -314,11 +314,9 @@ def test_recipe_for_all_machines_hangs_on_none() -> None:
     assert seen
 
 
-def owns_rules(series: str) -> bool:
-    """Whether evenkeel-agent keeps the folder of polkit's rules for polkitd in a series."""
-    match = re.search(
-        r'^EVENKEEL_POLKIT_OWNS_RULES = "\$\{@(.*)\}"$', recipe("evenkeel-agent").read_text(), re.MULTILINE
-    )
+def in_series(series: str, file: Path, variable: str) -> str:
+    """A VARIABLE of a recipe that hangs on the series."""
+    match = re.search(rf'^{variable} = "\$\{{@(.*)\}}"$', file.read_text(), re.MULTILINE)
     assert match
 
     def contains(variable: str, words: str, yes: str, no: str, _: object) -> str:
@@ -326,7 +324,12 @@ def owns_rules(series: str) -> bool:
         return yes if set(words.split()) <= {series} else no
 
     bb = SimpleNamespace(utils=SimpleNamespace(contains=contains))
-    return {"true": True, "false": False}[eval(match[1], {"bb": bb, "d": None})]  # noqa: S307  # of our own recipe
+    return str(eval(match[1], {"bb": bb, "d": None}))  # noqa: S307  # of our own recipe
+
+
+def owns_rules(series: str) -> bool:
+    """Whether evenkeel-agent keeps the folder of polkit's rules for polkitd in a series."""
+    return {"true": True, "false": False}[in_series(series, recipe("evenkeel-agent"), "EVENKEEL_POLKIT_OWNS_RULES")]
 
 
 @pytest.mark.parametrize(
@@ -335,6 +338,15 @@ def owns_rules(series: str) -> bool:
 def test_folder_of_rules_is_polkits_as_its_recipe_has_it(name: str, owns: bool) -> None:
     """Both packages have the folder: rpm refuses two owners of it, and the later of two modes would win."""
     assert owns_rules(name) == owns
+
+
+def test_networkd_is_named_where_it_is_a_package(series: Series) -> None:
+    """systemd only recommends it, and a product may build without recommendations."""
+    (systemd,) = (series.oecore / "meta/recipes-core/systemd").glob("systemd_*.bb")
+    apart = bool(re.search(r"^FILES:\$\{PN\}-networkd", systemd.read_text(), re.MULTILINE))
+    group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb"
+    named = in_series(series.name, group, "EVENKEEL_NETWORKD")
+    assert named == ("systemd-networkd" if apart else "")
 
 
 def test_folder_of_rules_is_as_the_series_has_it(series: Series) -> None:

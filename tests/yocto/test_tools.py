@@ -78,9 +78,10 @@ def test_boot_loader_names_as_many_consoles_as_it_is_told(
     assert "" not in line[1].split(" ")
 
 
-@pytest.mark.parametrize("initramfs", ["", "core-image-initramfs-boot"])
+@pytest.mark.parametrize("reboots", ["true", "false"])
+@pytest.mark.parametrize("initramfs", ["", "small"])
 def test_initramfs_that_does_not_find_the_root_starts_again(
-    path: Path, tmp_path: Path, initramfs: str
+    path: Path, tmp_path: Path, initramfs: str, reboots: str
 ) -> None:
     """Or the slot that cannot be booted would be the last."""
     run(path, TOP / "recipes/image/boot-loader", "arm64-efi", tmp_path / "boot")
@@ -91,7 +92,12 @@ def test_initramfs_that_does_not_find_the_root_starts_again(
     )
     assert match
     body = match[0].replace("${INITRAMFS_IMAGE}", initramfs).replace("${B}", str(tmp_path))
-    run(path, "sh", "-e", "-c", body)
+    body = body.replace("${EVENKEEL_INITRAMFS_REBOOTS}", reboots)
+    said = run(path, "sh", "-e", "-c", f'bbwarn() {{ echo "WARNING: $*"; }}\n{body}')
+    # of a series whose initramfs does not know the word
+    assert ("WARNING: small: an initramfs of this series does not start" in said) == bool(
+        initramfs and reboots == "false"
+    )
     line = re.search(r"^if linux .*$", (tmp_path / "boot/grub.cfg").read_text(), re.MULTILINE)
     assert line
     words = line[0].split()
