@@ -50,7 +50,9 @@ WKS_FILE = "${EVENKEEL_WKS_FILE}"
 WKS_FILES = "${EVENKEEL_WKS_FILE}"
 # each partition is a file that is there: no boot loaders nor tools of other file systems
 WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"
-IMAGE_TYPEDEP:append:wic = " ext4"
+# wic is no override: image.bbclass reads a variable of that name, to which what a machine has is kept
+# nooelint: oelint.vars.overrideappend
+IMAGE_TYPEDEP:wic:append = " ext4"
 do_image_wic[depends] += "evenkeel-bootloader:do_deploy e2fsprogs-native:do_populate_sysroot"
 
 # partitions that are empty on a new board

@@ -40,6 +40,9 @@ def test_image_resolves(build: Build, image: str) -> None:
     found = recipes_of(build)
     assert found >= OURS | {image}
     assert ("flashsim-module" in found) == (image == "evenkeel-image-dev")
+    # the slots are copies of a file system that is finished
+    tasks = (build.path / "task-depends.dot").read_text()
+    assert f'"{image}.do_image_wic" -> "{image}.do_image_ext4"' in tasks
 
 
 def test_images_run_dry(build: Build) -> None:
