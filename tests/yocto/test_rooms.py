@@ -329,7 +329,9 @@ def in_series(series: str, file: Path, variable: str) -> str:
 
 def owns_rules(series: str) -> bool:
     """Whether evenkeel-agent keeps the folder of polkit's rules for polkitd in a series."""
-    return {"true": True, "false": False}[in_series(series, recipe("evenkeel-agent"), "EVENKEEL_POLKIT_OWNS_RULES")]
+    return {"true": True, "false": False}[
+        in_series(series, recipe("evenkeel-agent"), "EVENKEEL_POLKIT_OWNS_RULES")
+    ]
 
 
 @pytest.mark.parametrize(

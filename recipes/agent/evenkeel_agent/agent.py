@@ -16,7 +16,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from . import health, performance, recorder, registry, weight
+from . import devices, health, performance, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .files import read_line, read_small
 from .interface import Failed, InvalidPerformance, InvalidWeight, UnitNotFound, UnknownApp
@@ -398,11 +398,10 @@ class Agent:
         if self._unit(app.name).live:
             return False
         try:
-            devices = await self._systemd.device_paths(app.unit)
+            allowed = await self._systemd.devices(app.unit)
         except CallError:
             return False
-        files = [self._settings.path(device) for device in devices]
-        return not await asyncio.to_thread(lambda: all(map(os.path.exists, files)))
+        return bool(await asyncio.to_thread(devices.missing, allowed, self._settings))
 
     async def _put_in_force(self, app: App) -> None:
         """Hand the weight to systemd and see that it arrives; what hinders it is kept for status()."""

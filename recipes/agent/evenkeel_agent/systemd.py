@@ -134,13 +134,13 @@ class Systemd:
         kind = unit.rpartition(".")[2].capitalize()
         return str(await self._get(unit, f"{NAME}.{kind}", "ControlGroup"))
 
-    async def device_paths(self, unit: str) -> list[str]:
-        """The files that UNIT's DeviceAllow= names. Raises CallError, also where that kind of unit has none."""
+    async def devices(self, unit: str) -> list[str]:
+        """What UNIT's DeviceAllow= names. Raises CallError, also where that kind of unit has none."""
         kind = unit.rpartition(".")[2].capitalize()
         allowed = await self._get(unit, f"{NAME}.{kind}", "DeviceAllow")
         if not isinstance(allowed, list):
             raise CallError(NAME, "systemd answered DeviceAllow in an unknown way")
-        return [entry[0] for entry in allowed if entry[0].startswith("/")]
+        return [entry[0] for entry in allowed]
 
     async def set_io_weight(self, unit: str, weight: int) -> None:
         """Set IOWeight= until the next boot, for a stopped unit too. Raises CallError.
