@@ -7,7 +7,9 @@ trees, separated by colons: one test then runs for each series. Without them a t
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -122,7 +124,7 @@ class Build:
         more = f'DL_DIR = "{shared}/downloads"\nSSTATE_DIR = "{shared}/sstate"\n'
         (conf / "local.conf").write_text(LOCAL_CONF + self.what + more + self.local)
         if os.geteuid() == 0:
-            subprocess.run(["chown", "-R", BUILD_USER, self.path, shared], check=True)
+            give_away(self.path, shared)
 
     def run(self, *command: str, timeout: float = PARSE_SECONDS) -> subprocess.CompletedProcess[str]:
         """A program of BitBake's or OE-Core's, as a user who may run it; output and errors in stdout."""
@@ -200,6 +202,19 @@ class Build:
         assert re.search(r'^PN="', output, re.MULTILINE), tail(output)
         pairs = re.findall(r'^(?:export )?([^\s#="]+)="((?:[^"\\]|\\.)*)"$', output, re.MULTILINE)
         return {name: value.replace("\\\n", " ") for name, value in pairs}
+
+
+def give_away(*folders: Path) -> None:
+    """To BUILD_USER what is root's there; a server of BitBake's that is ending may take files of its own away meanwhile."""
+    user = pwd.getpwnam(BUILD_USER).pw_uid
+    for folder in folders:
+        os.chown(folder, user, -1)
+        for at, folders_in_it, files in os.walk(folder):
+            for name in (*folders_in_it, *files):
+                with contextlib.suppress(FileNotFoundError):
+                    path = Path(at, name)
+                    if path.lstat().st_uid == 0:
+                        os.chown(path, user, -1, follow_symlinks=False)
 
 
 def tail(text: str, lines: int = 40) -> str:
