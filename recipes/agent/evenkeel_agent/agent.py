@@ -16,7 +16,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from . import devices, health, performance, recorder, registry, weight
+from . import health, performance, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .files import read_line, read_small
 from .interface import Failed, InvalidPerformance, InvalidWeight, UnitNotFound, UnknownApp
@@ -376,11 +376,10 @@ class Agent:
 
     async def _set_io_weight(self, app: App) -> str:
         """Hand the app's weight to systemd; returns why that failed, or ""."""
-        if await self._waits_for_a_device(app):
-            # told now, systemd would refuse the app its device when it starts; watch() sees to it then
-            self._pending.discard(app.name)
-            return ""
         try:
+            if await self._is_weighed_at_its_start(app):
+                self._pending.discard(app.name)
+                return ""
             await self._systemd.set_io_weight(app.unit, self._weight(app))
         except CallError as error:
             if error.name == NO_SUCH_UNIT:
@@ -393,21 +392,33 @@ class Agent:
         self._pending.discard(app.name)
         return ""
 
-    async def _waits_for_a_device(self, app: App) -> bool:
-        """Whether the app is stopped and may open a device that is not there yet."""
-        if self._unit(app.name).live:
+    async def _is_weighed_at_its_start(self, app: App) -> bool:
+        """Whether systemd is told the app's weight only when it runs, as watch() does. Raises CallError.
+
+        Told of a stopped unit, systemd makes its cgroup, with the devices of DeviceAllow= as they are just then, and
+        the start takes both as they stand: an app whose device comes later, or again under another number, may not
+        open it. What there is cannot be seen from here (PrivateDevices=).
+        """
+        if self._unit(app.name).has_processes:
             return False
         try:
             allowed = await self._systemd.devices(app.unit)
-        except CallError:
+        except CallError as error:
+            if error.name == NO_REPLY:
+                raise
             return False
-        return bool(await asyncio.to_thread(devices.missing, allowed, self._settings))
+        # of ProtectClock=, in many a unit
+        return any(name != "char-rtc" for name in allowed)
 
     async def _put_in_force(self, app: App) -> None:
         """Hand the weight to systemd and see that it arrives; what hinders it is kept for status()."""
+        before = self._unit(app.name)
         refused = await self._set_io_weight(app)
         if not refused:
             await self._refresh(cached=True)
+            if self._unit(app.name).has_processes and not before.has_processes:
+                # it has just started
+                refused = await self._set_io_weight(app)
         value = self._weight(app)
         deadline_s = time.monotonic() + self._settings.settle_s
         pause_s = 0.02

@@ -36,6 +36,11 @@ class Unit:
         return self.active_state in LIVE
 
     @property
+    def has_processes(self) -> bool:
+        """Whether it runs: between two restarts a unit is live, and its cgroup has gone."""
+        return self.live and not self.sub_state.startswith("auto-restart")
+
+    @property
     def exists(self) -> bool:
         return self.load_state != "not-found"
 

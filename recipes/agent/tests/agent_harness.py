@@ -175,8 +175,9 @@ class FakeSystemd(Fake):
                 rows.append([name, "", unit.load, unit.active, unit.sub, "", path, 0, "", "/"])
             return "a(ssssssouso)", [rows]
         if member == "Get":
-            name = next(name for name in self.units if systemd.object_path(name) == message.path)
-            unit = self.units[name]
+            paths = {systemd.object_path(name): unit for name, unit in self.units.items()}
+            # systemd answers for a unit that it cannot find, too
+            unit = paths.get(str(message.path)) or FakeUnit("not-found", "inactive", "dead")
             value = {
                 "ControlGroup": Variant("s", unit.cgroup),
                 "DeviceAllow": Variant(
