@@ -150,20 +150,42 @@
     });
 
     // Nothing moves under a button that is being pressed, or the press would be lost: it waits for the release.
-    let pressed = false;
+    const CLICK_MS = 350; // after a touch the click may come as late
+    let pressed = null; // the pointer that does
+    let ending = 0;
     const held = [];
-    const still = (change) => { if (pressed) held.push(change); else change(); };
-    const release = () => {
-      pressed = false;
-      setTimeout(() => { while (!pressed && held.length) held.shift()(); }); // after the click
+    const busy = () => pressed !== null || held.length > 0;
+    const still = (change) => { if (busy()) held.push(change); else change(); };
+    const flush = () => {
+      if (pressed !== null || !held.length) return;
+      try { held.shift()(); } finally { flush(); }
     };
-    document.addEventListener("pointerdown", (event) => { pressed = Boolean(event.target.closest("button, input, a")); }, true);
-    for (const released of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(released, release, true);
+    const release = () => {
+      clearTimeout(ending);
+      pressed = null;
+      setTimeout(flush); // after the click
+    };
+    document.addEventListener("pointerdown", (event) => {
+      if (pressed !== null && event.pointerId !== pressed) return; // a second finger
+      clearTimeout(ending);
+      pressed = event.target.closest("button, input, a") ? event.pointerId : null;
+      if (pressed === null) setTimeout(flush);
+    }, true);
+    document.addEventListener("pointerup", (event) => {
+      if (event.pointerId !== pressed) return;
+      if (event.pointerType === "mouse") release(); // its click is part of the same event
+      else ending = setTimeout(release, CLICK_MS);
+    }, true);
+    document.addEventListener("click", () => { if (pressed !== null) release(); }, true);
+    document.addEventListener("pointercancel", (event) => { if (event.pointerId === pressed) release(); }, true);
+    document.addEventListener("dragend", release, true);
     // released outside the window
-    document.addEventListener("pointermove", (event) => { if (pressed && !event.buttons) release(); }, true);
+    document.addEventListener("pointermove", (event) => {
+      if (event.pointerId === pressed && event.pointerType === "mouse" && !event.buttons) release();
+    }, true);
     document.body.addEventListener("htmx:beforeSwap", (event) => {
       const { shouldSwap, target, serverResponse, requestConfig } = event.detail;
-      if (!pressed || !shouldSwap) return;
+      if (!busy() || !shouldSwap) return;
       event.detail.shouldSwap = false;
       // figures come again with the next answer
       if (requestConfig.elt !== poll) held.push(() => htmx.swap(target, serverResponse, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }));
@@ -184,7 +206,7 @@
       const { elt, xhr } = event.detail;
       const successful = xhr.status >= 200 && xhr.status < 300;
       if (elt === poll) {
-        if (pressed) return;
+        if (busy()) return;
         offline.hidden = successful || xhr.status === 401;
         if (successful) { settle(); note(Date.now() / 1000); }
         return;
@@ -204,18 +226,20 @@
         const field = elt.matches(".weigh") ? "weight" : elt.matches(".regulate") ? "performance" : null;
         if (!field) return;
         const { number, follow, touched } = row.forms[field];
+        // nobody who has gone on to another field is called back
+        const free = document.activeElement === document.body || elt.contains(document.activeElement);
         if (successful) {
           number.dataset.known = known(row, field);
           number.value = number.dataset.known;
           follow();
           touched();
           // the button that was pressed may be gone, and the focus must not be
-          if (event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
+          if (free && event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
             elt.querySelector("[data-action=regulate]").focus();
           }
         } else {
           number.setAttribute("aria-invalid", "true");
-          number.focus();
+          if (free) number.focus();
         }
       });
     });

@@ -100,6 +100,46 @@ def edited(page: Page) -> Locator:
     return loader(page, "[data-action=apply]")
 
 
+def test_a_finger_presses_what_it_touched(page: Page, agent: FakeAgent, edited: Locator) -> None:
+    """After a touch the click comes later than the release, and until then nothing moves, either."""
+    edited.scroll_into_view_if_needed()
+    before = place(edited)
+    touch = page.context.new_cdp_session(page)
+    point = {"x": before["x"] + before["width"] / 2, "y": before["y"] + before["height"] / 2}
+    page.evaluate(
+        """() => { window.seen = [];
+        for (const name of ["pointerdown", "pointerup", "click"])
+            document.addEventListener(name, (event) => seen.push(`${event.type} ${event.pointerType}`)); }"""
+    )
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
+    agent.dead = "The agent does not answer: it is not running."
+    answered(page)
+    assert place(edited) == before
+    agent.dead = ""
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_function("seen.includes('click touch')")
+    assert page.evaluate("seen[0]") == "pointerdown touch"
+    page.clock.run_for(1)
+    expect(loader(page, ".weigh .message")).to_be_visible()
+    assert "SetWeight loader 60" in agent.calls
+
+
+def test_a_finger_that_slides_off_holds_nothing_up(page: Page, agent: FakeAgent, edited: Locator) -> None:
+    edited.scroll_into_view_if_needed()
+    at = place(edited)
+    touch = page.context.new_cdp_session(page)
+    point = {"x": at["x"] + at["width"] / 2, "y": at["y"] + at["height"] / 2}
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
+    far = {"x": 10.0, "y": 10.0}
+    touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [far]})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.clock.run_for(400)
+    agent.dead = "The agent does not answer: it is not running."
+    answered(page)
+    expect(page.locator("[data-banner=agent]")).to_be_visible()
+    assert "SetWeight loader 60" not in agent.calls
+
+
 def test_a_banner_waits_until_a_pressed_button_is_released(
     page: Page, agent: FakeAgent, edited: Locator
 ) -> None:
