@@ -47,7 +47,8 @@ WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
 # a name of its own, as machines set WKS_FILE for images of theirs
 EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
 WKS_FILE = "${EVENKEEL_WKS_FILE}"
-WKS_FILES = "${EVENKEEL_WKS_FILE}"
+# whatever the machine has, with overrides of its own
+WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}"
 # each partition is a file that is there: no boot loaders nor tools of other file systems
 WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"
 # wic is no override: image.bbclass reads a variable of that name, to which what a machine has is kept
@@ -62,7 +63,7 @@ do_image_wic[vardeps] += "EVENKEEL_ROOT_MB EVENKEEL_RECORDER_MB EVENKEEL_DATA_MB
 evenkeel_make_partitions() {
     rm -rf ${EVENKEEL_PARTITIONS}
     mkdir -p ${EVENKEEL_PARTITIONS}
-    ln -s ${IMGDEPLOYDIR}/${IMAGE_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
+    ln -s ${IMGDEPLOYDIR}/${IMAGE_LINK_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
     mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
@@ -92,10 +93,6 @@ python () {
         d.appendVarFlag('do_rootfs', 'depends', ' %s:do_image_complete' % initramfs)
     if d.getVar('PARSE_ALL_RECIPES'):
         return
-    if (d.getVar('WKS_FILES') or '').split() != [d.getVar('EVENKEEL_WKS_FILE')]:
-        raise bb.parse.SkipRecipe('its partitions are those of EVENKEEL_WKS_FILE, %s, and WKS_FILES is %s: the machine sets that '
-                                  'by an override, which WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}" in local.conf wins over'
-                                  % (d.getVar('EVENKEEL_WKS_FILE'), d.getVar('WKS_FILES')))
     names = ('KERNEL_IMAGETYPE', 'KERNEL_ALT_IMAGETYPE', 'KERNEL_IMAGETYPES')
     types = ' '.join(d.getVar(name) or '' for name in names).split()
     if types and not set(types) & set(d.getVar('EVENKEEL_KERNEL_TYPES').split()):
@@ -159,18 +156,26 @@ evenkeel_settle_rootfs() {
     # of those below factory, where the board has none. do_image may
     # run again on the same root file system, where all that is done already.
     if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
+        made=${WORKDIR}/evenkeel-var.conf
+        factory=${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
         (
             cd ${IMAGE_ROOTFS}${localstatedir}
-            # of this build, and no board's
-            for folder in cache log tmp volatile lib/apt lib/dnf lib/dpkg lib/opkg lib/rpm; do
-                [ ! -d $folder ] || find $folder/ -type f -delete
-            done
-            install -d ${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
-            find . -mindepth 1 -type f | cpio -pdm --quiet ${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
-            find . -mindepth 1 -type f -printf 'C ${localstatedir}/%P %#m %U %G -\n'
+            odd=$(find . -name '*[[:space:]%]*' | head -n 1)
+            [ -z "$odd" ] || bbfatal "${localstatedir}/$odd: tmpfiles.d cannot name a file with a space or a percent sign"
+            # of this build, and no board's. From here, so that no link leads anywhere else
+            find . -type f '(' -path './cache/*' -o -path './log/*' -o -path './tmp/*' -o -path './volatile/*' \
+                -o -path './lib/apt/*' -o -path './lib/dnf/*' -o -path './lib/dpkg/*' -o -path './lib/opkg/*' -o -path './lib/rpm/*' ')' -delete
+            if [ -n "$(find . -type f | head -n 1)" ]; then
+                # whoever may not read a folder in /var may not read its copy
+                install -d -m 0700 $factory
+                find . -type f > $made.files
+                cpio -pdm --quiet $factory < $made.files
+            fi
+            find . -type f -printf 'C ${localstatedir}/%P %#m %U %G -\n'
             find . -mindepth 1 -type d -printf 'd ${localstatedir}/%P %#m %U %G -\n'
             find . -mindepth 1 -type l -printf 'L ${localstatedir}/%P - - - - %l\n'
-        ) | sort > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
+        ) > $made
+        sort $made > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
         find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
     fi
 }

@@ -70,7 +70,7 @@ def make_partitions(work: Path, environment: dict[str, str]) -> Path:
         "EVENKEEL_DATA_MB": "32",
         "EVENKEEL_PARTITIONS": str(work / "partitions"),
         "EVENKEEL_RECORDER_MB": "32",
-        "IMAGE_NAME": "image",
+        "IMAGE_LINK_NAME": "image",
         "IMAGE_ROOTFS": str(work / "root"),
         "IMGDEPLOYDIR": str(work),
         "nonarch_libdir": "/usr/lib",
@@ -195,6 +195,7 @@ def settle(
         "EVENKEEL_KERNEL_TYPES": types[1],
         "INITRAMFS_FSTYPES": "cpio.gz",
         "INITRAMFS_IMAGE": "",
+        "WORKDIR": str(work),
         "datadir": "/usr/share",
         "localstatedir": "/var",
         "nonarch_libdir": "/usr/lib",
@@ -253,11 +254,49 @@ def test_files_that_packages_have_in_var_are_copied_on_the_board(tmp_path: Path)
     kept = factory / "lib/thing/seed.db"
     assert kept.read_text() == "seed"
     assert kept.stat().st_mode & 0o7777 == 0o640
+    # apps may not read there what they may not in /var
+    assert factory.stat().st_mode & 0o7777 == 0o700
     assert [path for path in factory.rglob("*") if path.is_file()] == [kept]
     lines = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
     copied = [line.split() for line in lines if line.startswith("C")]
     assert copied == [["C", "/var/lib/thing/seed.db", "0640", str(os.getuid()), str(os.getgid()), "-"]]
     assert list((tmp_path / "root/var").iterdir()) == []
+
+
+def test_links_of_var_lead_nobody_out_of_the_image(tmp_path: Path) -> None:
+    """On the board /var/tmp may be a link to /tmp; here that is the build machine's."""
+    outside = tmp_path / "outside/precious"
+    outside.parent.mkdir()
+    outside.write_text("precious")
+    (tmp_path / "root/var").mkdir(parents=True)
+    for name in ("tmp", "log", "lib"):
+        (tmp_path / "root/var" / name).symlink_to(outside.parent)
+    done = settle(tmp_path, ["bzImage-6.12.80"], var=False)
+    assert done.returncode == 0, done.stderr
+    assert outside.read_text() == "precious"
+    lines = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
+    assert f"L /var/tmp - - - - {outside.parent}" in lines
+    assert not (tmp_path / "root/usr/share/factory").exists()
+
+
+def test_what_cannot_be_copied_ends_the_build(tmp_path: Path) -> None:
+    """Without the lines for tmpfiles the board would have no folders in /var."""
+    seed = tmp_path / "root/var/lib/thing/seed"
+    seed.parent.mkdir(parents=True)
+    seed.write_text("seed")
+    (tmp_path / "root/usr/share/factory").mkdir(parents=True)
+    (tmp_path / "root/usr/share/factory/var").write_text("in the way")
+    assert settle(tmp_path, ["bzImage-6.12.80"]).returncode != 0
+    assert seed.exists()
+
+
+def test_name_that_tmpfiles_cannot_have_is_told(tmp_path: Path) -> None:
+    odd = tmp_path / "root/var/lib/thing/100 %"
+    odd.parent.mkdir(parents=True)
+    odd.write_text("odd")
+    done = settle(tmp_path, ["bzImage-6.12.80"])
+    assert done.returncode != 0
+    assert "100 %: tmpfiles.d cannot name a file with a space" in done.stderr
 
 
 @pytest.mark.parametrize("bundled", ["", "1"])
@@ -386,19 +425,12 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
         flags.setdefault(task, {})[flag] = value
 
     bb = SimpleNamespace(parse=SimpleNamespace(SkipRecipe=ValueError))
-    values = {"WKS_FILES": "evenkeel.wks.in", "EVENKEEL_WKS_FILE": "evenkeel.wks.in", **values}
     scope: dict[str, object] = {}
     exec(f"def run(bb, d):\n{found[1]}", scope)  # noqa: S102  # of our own class
     run = scope["run"]
     assert callable(run)
     run(bb, SimpleNamespace(getVar=values.get, appendVarFlag=append))
     return flags
-
-
-def test_machine_that_insists_on_other_partitions_is_told_so() -> None:
-    with pytest.raises(ValueError, match=re.escape("evenkeel.wks.in, and WKS_FILES is bsp.wks")):
-        when_read({"WKS_FILES": "bsp.wks"})
-    assert when_read({"WKS_FILES": "bsp.wks", "PARSE_ALL_RECIPES": "1"}) == {}
 
 
 @pytest.mark.parametrize(

@@ -377,7 +377,7 @@ def test_time_of_what_is_built_is_not_that_of_a_checkout(clone: str) -> None:
     assert written == ([(1302044400, "epoch.txt")] if clone else [])
 
 
-def console(consoles: str) -> object:
+def console(consoles: str, arch: str) -> object:
     """EVENKEEL_CONSOLE of a machine with these SERIAL_CONSOLES."""
     text = (LAYER / "classes-recipe/evenkeel_console.bbclass").read_text()
     match = re.search(r"^(def evenkeel_console.*)", text, re.MULTILINE | re.DOTALL)
@@ -386,7 +386,7 @@ def console(consoles: str) -> object:
     exec(match[1], scope)  # noqa: S102  # of our own class
     function = scope["evenkeel_console"]
     assert callable(function)
-    return function(SimpleNamespace(getVar={"SERIAL_CONSOLES": consoles}.get))
+    return function(SimpleNamespace(getVar={"SERIAL_CONSOLES": consoles, "TARGET_ARCH": arch}.get))
 
 
 @pytest.mark.parametrize(
@@ -400,12 +400,21 @@ def console(consoles: str) -> object:
 )
 def test_console_is_the_machines(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
     """The kernel's, and that of the shell which tests ask for."""
-    assert console(consoles) == kernel
+    assert console(consoles, "aarch64") == kernel
     expect_shell_on(tmp_path, kernel, unit)
+
+
+def test_console_of_an_x86_machine_that_names_none() -> None:
+    """Its kernel does not ask the firmware."""
+    assert console("", "x86_64") == "ttyS0,115200"
 
 
 def test_several_consoles_end_with_the_boards_own(tmp_path: Path) -> None:
     expect_shell_on(tmp_path, "tty0 ttymxc1,115200", "/dev/ttymxc1")
+
+
+def test_console_that_is_set_to_nothing_is_the_kernels_own(tmp_path: Path) -> None:
+    expect_shell_on(tmp_path, "", "/dev/console")
 
 
 def expect_shell_on(tmp_path: Path, consoles: str, unit: str) -> None:

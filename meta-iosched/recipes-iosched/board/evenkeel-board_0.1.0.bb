@@ -30,7 +30,7 @@ PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
 
 # the tests' shell is where the kernel's console is
 do_install:append() {
-    port="${@d.getVar('EVENKEEL_CONSOLE').split()[-1].partition(',')[0]}"
+    port="${@((d.getVar('EVENKEEL_CONSOLE') or '').split() or ['none'])[-1].partition(',')[0]}"
     [ "$port" != none ] || port=console
     sed -i "s|^TTYPath=.*|TTYPath=/dev/$port|" ${D}${systemd_system_unitdir}/evenkeel-console.service
 }
