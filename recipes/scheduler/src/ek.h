@@ -7,7 +7,7 @@
  *   ek_gate.c    which group gets the next scheduler tag
  *   ek_window.c  how much may be in the device
  *   ek_channel.c  which of a group's reads, by flash channel
- *   ek_perf.c    regulated performance: completions that are held back
+ *   ek_fixed.c    fixed share: completions that are held back
  *   ek_cgroup.c  groups as a blkcg policy; io.weight, io.evenkeel.stat
  *   ek_trace.h   tracepoints
  *   ek_sysfs.c   tunables in queue/iosched, state in debugfs
@@ -128,24 +128,24 @@ struct ek_group {
 	u64 reordered;		/* reads taken before older ones for their channel */
 
 	/*
-	 * Regulated performance. @perf is what is asked for in percent, 0: none;
+	 * Fixed share. @fixed is what is asked for in percent, 0: none;
 	 * @regulated whether the requests that are here now are served that way:
 	 * then the group is in none of the trees.
 	 */
-	u32 perf;
+	u32 fixed;
 	bool regulated;
-	struct list_head perf_node;	/* in ek_perf.groups if @perf */
-	struct list_head perf_ready;	/* in ek_perf.ready if @regulated and @queued */
-	unsigned long perf_used;	/* jiffies: last request */
-	u64 perf_due;		/* ns: when the one in the device has to be done */
-	u64 perf_mean;		/* ns: and its service time */
-	/* under ek_perf.lock */
-	u64 perf_free;		/* ns: when the slower device is done with the last one */
-	u64 perf_late;		/* ns: what the last one came too late */
-	u64 perf_ios;
-	u64 perf_nr_late;
-	u64 perf_ideal_ns;	/* sums: their ratio is the accuracy */
-	u64 perf_actual_ns;
+	struct list_head fixed_node;	/* in ek_fixed.groups if @fixed */
+	struct list_head fixed_ready;	/* in ek_fixed.ready if @regulated and @queued */
+	unsigned long fixed_used;	/* jiffies: last request */
+	u64 fixed_due;		/* ns: when the one in the device has to be done */
+	u64 fixed_mean;		/* ns: and its service time */
+	/* under ek_fixed.lock */
+	u64 fixed_free;		/* ns: when the slower device is done with the last one */
+	u64 fixed_late;		/* ns: what the last one came too late */
+	u64 fixed_ios;
+	u64 fixed_nr_late;
+	u64 fixed_ideal_ns;	/* sums: their ratio is the accuracy */
+	u64 fixed_actual_ns;
 
 	struct ek_histograms __percpu *histograms;	/* NULL until looked at */
 };
@@ -178,11 +178,11 @@ struct ek_window {
  * ek_data.lock, the rest under @lock, which is taken from any context, nests
  * inside ek_data.lock and has nothing but the timers' locks inside.
  */
-struct ek_perf {
-	struct list_head groups;	/* by ek_group.perf_node */
-	struct list_head ready;		/* by ek_group.perf_ready, in order of arrival */
+struct ek_fixed {
+	struct list_head groups;	/* by ek_group.fixed_node */
+	struct list_head ready;		/* by ek_group.fixed_ready, in order of arrival */
 	u32 nr;			/* groups */
-	u64 until;		/* ns: see ek_perf_first() */
+	u64 until;		/* ns: see ek_fixed_first() */
 	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
 	u32 cap;		/* in force: requests of others in the device */
 	struct ek_search search;	/* what was learned: cap - rule */
@@ -220,7 +220,7 @@ struct ek_data {
 	u32 nr_active;
 	struct ek_group *last_active;	/* that became so last; not to be looked at */
 	unsigned long shared;		/* jiffies: last time that there were two, */
-	unsigned long light;		/* and that a light one came: ek_group_came() */
+	unsigned long light;		/* and that a light one came: ek_group_became_active() */
 	u32 nr_queued;			/* in groups */
 	u32 nr_ready;			/* those and @dispatch */
 	unsigned long tick;		/* jiffies of the last look around */
@@ -251,9 +251,9 @@ struct ek_data {
 	/* see ek_channel.c; in the device, as in_flight */
 	atomic_t channel_flight[EK_CHANNELS_MAX];
 
-	struct ek_perf perf;
-	atomic_t perf_in_flight;	/* of @in_flight, those of regulated groups */
-	atomic_t perf_tags;	/* tags that they hold; any context */
+	struct ek_fixed fixed;
+	atomic_t fixed_in_flight;	/* of @in_flight, those of regulated groups */
+	atomic_t fixed_tags;	/* tags that they hold; any context */
 
 	bool on_hold;		/* dispatch waits for an awaited group: see ek_next() */
 	u64 hold_until;		/* ns: when to give up whom ek_group_owed() has just named */
@@ -273,7 +273,7 @@ struct ek_data {
 	u32 request_kb;
 	u32 think_max_us;
 	u32 starve_ms;
-	u32 perf_cap;
+	u32 fixed_cap;
 	u32 read_lead_us;
 	u32 channels;
 	u32 chunk_kb;
@@ -292,7 +292,7 @@ struct ek_data {
 /*
  * What we keep with a request: priv[0] the group that it is accounted to, from
  * insertion until it is freed; priv[1] its cost while it is in the device; and
- * in the place for an io_cq, of which we have none, an ek_job: see ek_perf.c.
+ * in the place for an io_cq, of which we have none, an ek_job: see ek_fixed.c.
  */
 static inline struct ek_group *ek_rq_group(struct request *rq)
 {
@@ -398,9 +398,9 @@ static inline u32 ek_group_weight(struct ek_group *g)
 }
 
 /* Served by regulation, or about to be. Racy without lock. */
-static inline bool ek_group_is_perf(struct ek_group *g)
+static inline bool ek_group_is_fixed(struct ek_group *g)
 {
-	return READ_ONCE(g->perf) || READ_ONCE(g->regulated);
+	return READ_ONCE(g->fixed) || READ_ONCE(g->regulated);
 }
 
 void ek_group_update_share(struct ek_data *ek, struct ek_group *g);
@@ -437,19 +437,19 @@ static inline void ek_channel_note(struct ek_data *ek, struct request *rq)
 		ek_channel_set(ek, rq);
 }
 
-/* ek_perf.c */
-void ek_perf_init(struct ek_data *ek);
-void ek_perf_stop(struct ek_data *ek);
-void ek_perf_hook(struct ek_data *ek, struct request *rq);
-void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now);
-void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now);
-void ek_perf_tick(struct ek_data *ek);
-void ek_perf_convert(struct ek_data *ek, struct ek_group *g);
-void ek_perf_enter(struct ek_data *ek, struct ek_group *g);
-struct ek_group *ek_perf_first(struct ek_data *ek);
-void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
-bool ek_perf_full(struct ek_data *ek, u32 flight);
-int ek_perf_set(struct ek_group *g, u32 percent);
+/* ek_fixed.c */
+void ek_fixed_init(struct ek_data *ek);
+void ek_fixed_stop(struct ek_data *ek);
+void ek_fixed_hook(struct ek_data *ek, struct request *rq);
+void ek_fixed_complete(struct ek_data *ek, struct request *rq, u64 now);
+void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now);
+void ek_fixed_tick(struct ek_data *ek);
+void ek_fixed_convert(struct ek_data *ek, struct ek_group *g);
+void ek_fixed_enter(struct ek_data *ek, struct ek_group *g);
+struct ek_group *ek_fixed_first(struct ek_data *ek);
+void ek_fixed_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
+bool ek_fixed_full(struct ek_data *ek, u32 flight);
+int ek_fixed_set(struct ek_group *g, u32 percent);
 
 /* ek_gate.c */
 /* below this many tags free, each is asked for by name */

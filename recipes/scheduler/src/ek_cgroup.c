@@ -111,8 +111,8 @@ static void ek_pd_free(struct blkg_policy_data *pd)
 	struct ek_group *g = ek_pd_group(pd);
 
 	/* nobody can set it again; one that was never set has no queue yet */
-	if (g->perf)
-		ek_perf_set(g, 0);
+	if (g->fixed)
+		ek_fixed_set(g, 0);
 	ek_group_put(g);
 }
 
@@ -129,7 +129,7 @@ struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
 
 	if (bio && bio->bi_blkg && bio->bi_blkg->q == ek->q)
 		g = ek_blkg_group(bio->bi_blkg);
-	if (g && unlikely(READ_ONCE(g->perf)) && bio_issue_as_root_blkg(bio))
+	if (g && unlikely(READ_ONCE(g->fixed)) && bio_issue_as_root_blkg(bio))
 		g = NULL;
 	return g ?: ek_blkg_group(ek->q->root_blkg);
 }
@@ -221,7 +221,7 @@ struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf)
 {
 	struct ek_group *g = ek_submitting_group(ek), *root;
 
-	if (likely(!READ_ONCE(g->perf)) || !(opf & (REQ_META | REQ_SWAP)))
+	if (likely(!READ_ONCE(g->fixed)) || !(opf & (REQ_META | REQ_SWAP)))
 		return g;
 	root = ek_blkg_group(ek->q->root_blkg);
 	ek_group_get(root);
@@ -329,7 +329,7 @@ static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 
 	lockdep_assert_held(&ek->q->queue_lock);
 	spin_lock(&ek->lock);
-	spin_lock(&ek->perf.lock);
+	spin_lock(&ek->fixed.lock);
 	seq_printf(sf, "%s weight=%u rbytes=%llu wbytes=%llu rios=%llu wios=%llu rmerged=%llu wmerged=%llu throttled=%llu",
 		   bdi_dev_name(ek->q->disk->bdi), ek_group_weight(g),
 		   g->bytes[0], g->bytes[1], g->ios[0], g->ios[1],
@@ -342,12 +342,12 @@ static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 		   ek->window[1].beside_kb, ek->window[1].why);
 	if (ek->channels > 1 || g->reordered)
 		seq_printf(sf, " reordered=%llu", g->reordered);
-	if (g->perf || g->perf_ios)
-		seq_printf(sf, " perf=%u perf_ios=%llu perf_late=%llu perf_ideal_us=%llu perf_actual_us=%llu",
-			   g->perf, g->perf_ios, g->perf_nr_late,
-			   div_u64(g->perf_ideal_ns, 1000),
-			   div_u64(g->perf_actual_ns, 1000));
-	spin_unlock(&ek->perf.lock);
+	if (g->fixed || g->fixed_ios)
+		seq_printf(sf, " fixed=%u fixed_ios=%llu fixed_late=%llu fixed_ideal_us=%llu fixed_actual_us=%llu",
+			   g->fixed, g->fixed_ios, g->fixed_nr_late,
+			   div_u64(g->fixed_ideal_ns, 1000),
+			   div_u64(g->fixed_actual_ns, 1000));
+	spin_unlock(&ek->fixed.lock);
 	spin_unlock(&ek->lock);
 }
 
@@ -484,13 +484,13 @@ out:
 	return ret ?: nbytes;
 }
 
-/* Regulated performance */
+/* Fixed share */
 
-static u64 ek_prfill_perf(struct seq_file *sf, struct blkg_policy_data *pd,
-			  int off)
+static u64 ek_prfill_fixed(struct seq_file *sf, struct blkg_policy_data *pd,
+			   int off)
 {
 	struct ek_group *g = ek_pd_group(pd);
-	u32 percent = READ_ONCE(g->perf);
+	u32 percent = READ_ONCE(g->fixed);
 
 	if (percent)
 		seq_printf(sf, "%s %u\n", bdi_dev_name(pd->blkg->q->disk->bdi),
@@ -498,16 +498,16 @@ static u64 ek_prfill_perf(struct seq_file *sf, struct blkg_policy_data *pd,
 	return 0;
 }
 
-static int ek_perf_show(struct seq_file *sf, void *v)
+static int ek_fixed_show(struct seq_file *sf, void *v)
 {
-	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_perf,
+	blkcg_print_blkgs(sf, css_to_blkcg(seq_css(sf)), ek_prfill_fixed,
 			  &ek_policy, 0, false);
 	return 0;
 }
 
 /* "MAJ:MIN PERCENT", 0: by weight again */
-static ssize_t ek_perf_write(struct kernfs_open_file *of, char *buf,
-			     size_t nbytes, loff_t off)
+static ssize_t ek_fixed_write(struct kernfs_open_file *of, char *buf,
+			      size_t nbytes, loff_t off)
 {
 	struct blkcg *blkcg = css_to_blkcg(of_css(of));
 	struct blkg_conf_ctx ctx;
@@ -530,7 +530,7 @@ static ssize_t ek_perf_write(struct kernfs_open_file *of, char *buf,
 	if (ret)
 		goto out;
 	g = ek_blkg_group(ctx.blkg);
-	ret = ek_perf_set(g, percent);
+	ret = ek_fixed_set(g, percent);
 	if (!ret)
 		ek_time_requests(g->ek);
 out:
@@ -546,10 +546,10 @@ static struct cftype ek_files[] = {
 		.write = ek_weight_write,
 	},
 	{
-		.name = "evenkeel.perf",
+		.name = "evenkeel.fixed",
 		.flags = CFTYPE_NOT_ON_ROOT,
-		.seq_show = ek_perf_show,
-		.write = ek_perf_write,
+		.seq_show = ek_fixed_show,
+		.write = ek_fixed_write,
 	},
 	{
 		.name = "evenkeel.stat",

@@ -56,7 +56,7 @@ void ek_channels_changed(struct ek_data *ek)
 		list_for_each_entry(rq, &g->fifo[EK_READ], queuelist)
 			ek_channel_note(ek, rq);
 	}
-	list_for_each_entry(g, &ek->perf.ready, perf_ready)
+	list_for_each_entry(g, &ek->fixed.ready, fixed_ready)
 		list_for_each_entry(rq, &g->fifo[EK_READ], queuelist)
 			ek_channel_note(ek, rq);
 }

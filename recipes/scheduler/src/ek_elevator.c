@@ -36,7 +36,7 @@ static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
 	bool async = !op_is_sync(opf);
 	struct ek_group *g;
 
-	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
+	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->fixed.nr))
 		data->nr_tags = 1;
 	g = ek_current_group(ek, opf);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
@@ -72,7 +72,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (data->nr_tags <= 1)
 		return;
 	/* a batch passes with one look: of half the tags, one for each CPU */
-	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->perf.nr))
+	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->fixed.nr))
 		data->nr_tags = ek_batch(data->nr_tags,
 					 READ_ONCE(ek->q->nr_requests),
 					 num_online_cpus());
@@ -132,7 +132,7 @@ static bool ek_allow_merge(struct request_queue *q, struct request *rq,
 	struct ek_group *g = ek_rq_group(rq);
 
 	/* nor one that is not held back as part of one that is */
-	if (g && ek_group_is_perf(g))
+	if (g && ek_group_is_fixed(g))
 		return false;
 	return op_is_sync(rq->cmd_flags) == op_is_sync(bio->bi_opf);
 }
@@ -196,7 +196,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	 * Not discards: the core merges several of them in a row without
 	 * requests_merged(), and would free one that is still queued here.
 	 */
-	if (ek->nr_queued && !READ_ONCE(g->perf) && !blk_discard_mergable(rq) &&
+	if (ek->nr_queued && !READ_ONCE(g->fixed) && !blk_discard_mergable(rq) &&
 	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		g->merged[op_is_write(req_op(rq))]++;
 		g->pending = 0;
@@ -206,7 +206,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	if (atomic_inc_return(&g->held) == 1)
 		ek_group_get(g);
 	rq->elv.priv[0] = g;
-	if (rq_mergeable(rq) && !READ_ONCE(g->perf)) {
+	if (rq_mergeable(rq) && !READ_ONCE(g->fixed)) {
 		elv_rqhash_add(q, rq);
 		if (!q->last_merge)
 			q->last_merge = rq;
@@ -236,10 +236,10 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 	struct request *rq, *next;
 	LIST_HEAD(free);
 
-	if (unlikely(READ_ONCE(ek->perf.nr)) &&
+	if (unlikely(READ_ONCE(ek->fixed.nr)) &&
 	    !(flags & BLK_MQ_INSERT_AT_HEAD))
 		list_for_each_entry(rq, list, queuelist)
-			ek_perf_hook(ek, rq);
+			ek_fixed_hook(ek, rq);
 	/* once it is inserted it may complete, and with it the last hold on us */
 	if (here)
 		percpu_ref_get(&hctx->queue->q_usage_counter);
@@ -294,8 +294,8 @@ static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
 }
 
 /* @rq left the device, done or not. Any context. */
-static void ek_landed(struct ek_data *ek, struct ek_group *g,
-		      struct request *rq)
+static void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
+			      struct request *rq)
 {
 	struct ek_flight in = ek_rq_flight(rq);
 
@@ -306,13 +306,13 @@ static void ek_landed(struct ek_data *ek, struct ek_group *g,
 		atomic_dec(&ek->channel_flight[in.channel]);
 	atomic_sub(in.kb, &ek->in_flight_kb);
 	if (unlikely(READ_ONCE(g->regulated)))
-		atomic_dec(&ek->perf_in_flight);
+		atomic_dec(&ek->fixed_in_flight);
 	/* before it is known to have left: see ek_group_expected() */
 	if (unlikely(ek_rq_erases(rq))) {
 		atomic_dec(&ek->erasing);
 		atomic_dec(&g->erasing);
 	}
-	/* with nothing in the device it may change: see ek_perf_enter() */
+	/* with nothing in the device it may change: see ek_fixed_enter() */
 	smp_mb__before_atomic();
 	atomic_dec(&g->in_flight);
 	if (atomic_dec_and_test(&ek->in_flight))
@@ -340,28 +340,28 @@ static void ek_sampled(struct ek_data *ek, u64 now)
 }
 
 /* @rq left the device without having been served. */
-static void ek_returned(struct ek_data *ek, struct ek_group *g,
-			struct request *rq)
+static void ek_rq_unserved(struct ek_data *ek, struct ek_group *g,
+			   struct request *rq)
 {
 	if (READ_ONCE(ek->sample) == rq)
 		WRITE_ONCE(ek->sample, NULL);
-	ek_landed(ek, g, rq);
+	ek_rq_left_device(ek, g, rq);
 }
 
 /* Somebody wants to know of @rq when it was completed. */
-static noinline void ek_completed_watched(struct ek_data *ek,
-					  struct ek_group *g,
-					  struct request *rq, u64 now)
+static noinline void ek_completed_measured(struct ek_data *ek,
+					   struct ek_group *g,
+					   struct request *rq, u64 now)
 {
 	ek_account(g, rq, now);
 	if (READ_ONCE(ek->sample) == rq)
 		ek_sampled(ek, now);
-	if (READ_ONCE(ek->perf.nr))
-		ek_perf_learn(ek, rq, now);
+	if (READ_ONCE(ek->fixed.nr))
+		ek_fixed_learn(ek, rq, now);
 	/* before its group may send the next, which is due after it */
 	if (rq->elv.icq)
-		ek_perf_complete(ek, rq, now);
-	ek_landed(ek, g, rq);
+		ek_fixed_complete(ek, rq, now);
+	ek_rq_left_device(ek, g, rq);
 }
 
 static void ek_completed_request(struct request *rq, u64 now)
@@ -373,10 +373,10 @@ static void ek_completed_request(struct request *rq, u64 now)
 		return;
 	WRITE_ONCE(g->last_done, now);
 	if (unlikely(READ_ONCE(g->histograms) || READ_ONCE(ek->sample) == rq ||
-		     READ_ONCE(ek->perf.nr) || rq->elv.icq))
-		ek_completed_watched(ek, g, rq, now);
+		     READ_ONCE(ek->fixed.nr) || rq->elv.icq))
+		ek_completed_measured(ek, g, rq, now);
 	else
-		ek_landed(ek, g, rq);
+		ek_rq_left_device(ek, g, rq);
 }
 
 /* The driver gives @rq back; it comes again through ek_insert_requests(). */
@@ -385,7 +385,7 @@ static void ek_requeue_request(struct request *rq)
 	struct ek_group *g = ek_rq_group(rq);
 
 	if (g)
-		ek_returned(ek_queue_data(rq->q), g, rq);
+		ek_rq_unserved(ek_queue_data(rq->q), g, rq);
 }
 
 /* The tag of @rq, which is of @g or of nobody, is free. Any context. */
@@ -439,14 +439,14 @@ static void ek_finish_request(struct request *rq)
 	struct ek_group *g = ek_rq_group(rq);
 
 	if (unlikely(rq->elv.icq))
-		ek_perf_complete(ek, rq, ktime_get_ns());
+		ek_fixed_complete(ek, rq, ktime_get_ns());
 	if (g && unlikely(ek_rq_flight(rq).kb))
-		ek_returned(ek, g, rq);
+		ek_rq_unserved(ek, g, rq);
 	if (unlikely(rq->rq_flags & RQF_FLUSH_SEQ) && !rq->flush.saved_end_io) {
 		rq->flush.saved_end_io = ek_flush_end_io;
 		if (g)
 			atomic_inc(&g->flushing);
-		/* the gate may have waited for its completion: ek_landed() has a barrier */
+		/* the gate may have waited for its completion: ek_rq_left_device() has a barrier */
 		if (READ_ONCE(ek->nr_waiting))
 			ek_gate_kick(ek);
 	} else {
@@ -500,7 +500,7 @@ static void *ek_alloc_data(struct request_queue *q)
 	ek->shared = jiffies;
 	ek->light = jiffies;
 	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired, HRTIMER_MODE_REL);
-	ek_perf_init(ek);
+	ek_fixed_init(ek);
 	ek_tunables_init(ek);
 	return ek;
 }
@@ -537,10 +537,10 @@ static void ek_stop(struct elevator_queue *e)
 	struct ek_data *ek = e->elevator_data;
 	int channel = 0, i;
 
-	ek_perf_stop(ek);
+	ek_fixed_stop(ek);
 	hrtimer_cancel(&ek->hold_timer);
 	WARN_ON_ONCE(ek->nr_queued || ek->nr_ready || ek->nr_waiting ||
-		     !list_empty(&ek->dispatch) || !list_empty(&ek->perf.ready));
+		     !list_empty(&ek->dispatch) || !list_empty(&ek->fixed.ready));
 	WARN_ONCE(atomic_read(&ek->tags_used) || atomic_read(&ek->in_flight) ||
 		  atomic_read(&ek->in_flight_kb),
 		  "evenkeel: leaked: %d tags, %d in flight, %d KiB\n",
@@ -548,8 +548,8 @@ static void ek_stop(struct elevator_queue *e)
 		  atomic_read(&ek->in_flight_kb));
 	for (i = 0; i < EK_CHANNELS_MAX; i++)
 		channel |= atomic_read(&ek->channel_flight[i]);
-	WARN_ON_ONCE(channel || atomic_read(&ek->perf_tags) ||
-		     atomic_read(&ek->perf_in_flight));
+	WARN_ON_ONCE(channel || atomic_read(&ek->fixed_tags) ||
+		     atomic_read(&ek->fixed_in_flight));
 	ek_groups_clear(ek);
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);

@@ -9,7 +9,7 @@
  * the tags by weight (ek_may_hold()), and when tags are short, submitters wait
  * here and are let in by the virtual time that their group will have reached,
  * not in the order in which they fell asleep. Regulated groups, whose queues do
- * not move by weight, may hold a number of their own (ek_perf_may_hold()) and,
+ * not move by weight, may hold a number of their own (ek_fixed_may_hold()) and,
  * as long as they hold no more, are let in before the others.
  *
  * limit_depth may sleep: it runs where the block layer itself sleeps for a tag,
@@ -51,8 +51,8 @@ static u32 ek_tags(struct ek_data *ek)
 static bool ek_gate_has_share(struct ek_data *ek, struct ek_group *g, u32 held,
 			      u32 tags, bool async)
 {
-	if (unlikely(ek_group_is_perf(g)))
-		return ek_perf_may_hold(held, atomic_read(&ek->perf_tags),
+	if (unlikely(ek_group_is_fixed(g)))
+		return ek_fixed_may_hold(held, atomic_read(&ek->fixed_tags),
 					tags);
 	/* of one that is not active the last known, or its weight */
 	return ek_may_hold(held, tags, READ_ONCE(g->share),
@@ -138,7 +138,7 @@ static struct ek_waiter *ek_gate_first(struct ek_data *ek, struct ek_group *g,
 static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 				      u64 *until, unsigned long *since)
 {
-	struct ek_waiter *w, *best = NULL, *perf = NULL, *starved = NULL;
+	struct ek_waiter *w, *best = NULL, *fixed = NULL, *starved = NULL;
 	u64 vtime, best_vtime = 0;
 	struct ek_group *g;
 
@@ -164,9 +164,9 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 			continue;
 		}
 		/* those hold few, and no weight says whose turn it is */
-		if (unlikely(ek_group_is_perf(g))) {
-			if (!perf || time_before(w->since, perf->since))
-				perf = w;
+		if (unlikely(ek_group_is_fixed(g))) {
+			if (!fixed || time_before(w->since, fixed->since))
+				fixed = w;
 			continue;
 		}
 		vtime = ek_gate_vtime(ek, g);
@@ -175,7 +175,7 @@ static struct ek_waiter *ek_gate_next(struct ek_data *ek, u32 tags, u64 now,
 			best_vtime = vtime;
 		}
 	}
-	return starved ?: perf ?: best;
+	return starved ?: fixed ?: best;
 }
 
 /*
@@ -217,7 +217,7 @@ static struct ek_waiter *ek_gate_choose(struct ek_data *ek)
 	 */
 	lead = free == 1 ? ek_group_awaited(ek, now, &until) : NULL;
 	if (lead && lead != g && list_empty(&lead->waiters) &&
-	    !ek_group_is_perf(g) && !ek_gate_starved(ek, w) &&
+	    !ek_group_is_fixed(g) && !ek_gate_starved(ek, w) &&
 	    ek_before(ek_gate_vtime(ek, lead), ek_gate_vtime(ek, g)) &&
 	    (until || atomic_read(&ek->in_flight))) {
 		ek->nr_gate_holds++;

@@ -44,8 +44,8 @@ void ek_group_init(struct ek_group *g, struct ek_data *ek,
 	for (i = 0; i < EK_CLASSES; i++)
 		INIT_LIST_HEAD(&g->fifo[i]);
 	INIT_LIST_HEAD(&g->waiters);
-	INIT_LIST_HEAD(&g->perf_node);
-	INIT_LIST_HEAD(&g->perf_ready);
+	INIT_LIST_HEAD(&g->fixed_node);
+	INIT_LIST_HEAD(&g->fixed_ready);
 	INIT_LIST_HEAD(&g->gate);
 }
 
@@ -104,7 +104,7 @@ static bool ek_group_is_light(struct ek_group *g)
 }
 
 /* @g becomes active: what does that mean for how much may be in the device? */
-static void ek_group_came(struct ek_data *ek, struct ek_group *g)
+static void ek_group_became_active(struct ek_data *ek, struct ek_group *g)
 {
 	/* two that take turns are never there together */
 	if (ek->nr_active > 1 || ek->last_active != g)
@@ -139,7 +139,7 @@ void ek_group_activate(struct ek_data *ek, struct ek_group *g)
 	g->active = true;
 	g->backlogged = g->queued;
 	WRITE_ONCE(ek->nr_active, ek->nr_active + 1);
-	ek_group_came(ek, g);
+	ek_group_became_active(ek, g);
 	ek_node_join(&ek->top, &g->share_node);
 	g->vtime = ek_bounded(g->vtime, ek->vnow, ek_group_most(ek, g));
 	rb_add_cached(&g->node, ek_tree(ek, g), ek_node_before);
@@ -215,8 +215,8 @@ static void ek_group_learn(struct ek_data *ek, struct ek_group *g, u64 us)
 }
 
 /* ek_group_arrive(), without a call for each request */
-static inline void ek_group_came_back(struct ek_data *ek, struct ek_group *g,
-				      u64 now)
+static inline void ek_group_think_sample(struct ek_data *ek, struct ek_group *g,
+					 u64 now)
 {
 	u64 done = READ_ONCE(g->last_done);
 
@@ -228,7 +228,7 @@ static inline void ek_group_came_back(struct ek_data *ek, struct ek_group *g,
 /* The next request of @g is here at @now: how long did it think? */
 void ek_group_arrive(struct ek_data *ek, struct ek_group *g, u64 now)
 {
-	ek_group_came_back(ek, g, now);
+	ek_group_think_sample(ek, g, now);
 }
 
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
@@ -238,14 +238,14 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	lockdep_assert_held(&ek->lock);
 	if (!g->queued) {
 		/* one that came through the gate was noted there */
-		ek_group_came_back(ek, g, rq->start_time_ns);
-		if (unlikely(g->perf || g->regulated))
-			ek_perf_enter(ek, g);
+		ek_group_think_sample(ek, g, rq->start_time_ns);
+		if (unlikely(g->fixed || g->regulated))
+			ek_fixed_enter(ek, g);
 		g->queued = 1;
 		g->queued_kb = 0;
 		g->served = jiffies;
 		if (unlikely(g->regulated))
-			list_add_tail(&g->perf_ready, &ek->perf.ready);
+			list_add_tail(&g->fixed_ready, &ek->fixed.ready);
 		else if (!g->active)
 			ek_group_activate(ek, g);
 		else if (!g->backlogged)
@@ -278,7 +278,7 @@ static inline void ek_group_take(struct ek_data *ek, struct ek_group *g,
 	g->awaiting_flush -= ek_rq_awaits_flush(rq);
 	g->queued_kb -= rq->fifo_time;
 	if (unlikely(g->regulated) && !g->queued)
-		list_del_init(&g->perf_ready);
+		list_del_init(&g->fixed_ready);
 }
 
 /* Take @rq out of its group's queue. */
@@ -487,8 +487,8 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 			WRITE_ONCE(ek->sample_at, ktime_get_ns());
 			WRITE_ONCE(ek->sample, rq);
 		}
-		if (unlikely(ek->perf.nr))
-			WRITE_ONCE(ek->perf.busy_since, ktime_get_ns());
+		if (unlikely(ek->fixed.nr))
+			WRITE_ONCE(ek->fixed.busy_since, ktime_get_ns());
 	}
 	atomic_add(in.kb, &ek->in_flight_kb);
 	if (unlikely(ek->channels > 1)) {
@@ -511,8 +511,8 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	ek_group_take(ek, g, rq);
 	g->served = jiffies;
 	if (unlikely(g->regulated)) {
-		atomic_inc(&ek->perf_in_flight);
-		ek_perf_expect(ek, g, rq);
+		atomic_inc(&ek->fixed_in_flight);
+		ek_fixed_expect(ek, g, rq);
 		return rq;
 	}
 	WRITE_ONCE(ek->vnow, ek_later(ek->vnow, g->vtime));
@@ -609,7 +609,7 @@ static struct ek_group *ek_first_ready(struct ek_data *ek,
 }
 
 /* What is looked at once a jiffy, not once a request. */
-static struct request *ek_look_around(struct ek_data *ek)
+static struct request *ek_periodic_work(struct ek_data *ek)
 {
 	u64 now = ktime_get_ns();
 
@@ -619,8 +619,8 @@ static struct request *ek_look_around(struct ek_data *ek)
 	/* the shares of those that stay grew */
 	if (ek->nr_waiting)
 		ek_gate_run(ek);
-	if (ek->perf.nr)
-		ek_perf_tick(ek);
+	if (ek->fixed.nr)
+		ek_fixed_tick(ek);
 	return ek_serve_starved(ek, now);
 }
 
@@ -661,45 +661,45 @@ struct request *ek_next(struct ek_data *ek)
 	u32 flight, kb, cost, room;
 	struct ek_group *g, *lead;
 	struct ek_window *window;
-	u64 now, until, perf_until;
+	u64 now, until, fixed_until;
 	struct request *rq;
 
 	lockdep_assert_held(&ek->lock);
 	if (!ek->nr_queued)
 		return NULL;
 	if (time_after(jiffies, ek->tick)) {
-		rq = ek_look_around(ek);
+		rq = ek_periodic_work(ek);
 		if (rq)
 			return rq;
 	}
 again:
 	lead = NULL;
 	until = 0;
-	perf_until = 0;
-	/* before what each group has there: ek_landed() counts that down first */
+	fixed_until = 0;
+	/* before what each group has there: ek_rq_left_device() counts that down first */
 	flight = atomic_read_acquire(&ek->in_flight);
 	kb = atomic_read(&ek->in_flight_kb);
 	/* those are few, and what they ask for is kept free for them */
-	if (unlikely(!list_empty(&ek->perf.ready))) {
-		g = ek_perf_first(ek);
+	if (unlikely(!list_empty(&ek->fixed.ready))) {
+		g = ek_fixed_first(ek);
 		if (g) {
 			rq = ek_group_first(ek, g);
 			return ek_serve(ek, g, rq, ek_rq_cost_kb(ek, rq));
 		}
-		perf_until = ek->perf.until;
+		fixed_until = ek->fixed.until;
 	}
 	g = ek_first_ready(ek, &rq);
 	if (unlikely(!rq))
 		goto hold;
-	if (unlikely(ek->perf.nr)) {
+	if (unlikely(ek->fixed.nr)) {
 		/* one that is to be regulated begins with nothing in the device */
-		if (g->perf && !g->regulated) {
+		if (g->fixed && !g->regulated) {
 			if (atomic_read(&g->in_flight))
 				goto hold;
-			ek_perf_convert(ek, g);
+			ek_fixed_convert(ek, g);
 			goto again;
 		}
-		if (ek_perf_full(ek, flight))
+		if (ek_fixed_full(ek, flight))
 			goto hold;
 	}
 	cost = ek_rq_cost_kb(ek, rq);
@@ -724,7 +724,7 @@ again:
 		return ek_serve(ek, g, rq, cost);
 hold:
 	WRITE_ONCE(ek->on_hold, true);
-	/* pairs with the barrier in ek_landed() */
+	/* pairs with the barrier in ek_rq_left_device() */
 	smp_mb();
 	if (atomic_read(&ek->in_flight) != flight) {
 		WRITE_ONCE(ek->on_hold, false);
@@ -737,8 +737,8 @@ hold:
 		lead->thought = true;
 	else
 		until = now + (ek->starve_ms + 10) * (u64)NSEC_PER_MSEC;
-	if (perf_until && perf_until < until)
-		until = perf_until;
+	if (fixed_until && fixed_until < until)
+		until = fixed_until;
 	trace_ek_hold(ek, lead, until);
 	ek_hold_arm(ek, now, until);
 	return NULL;

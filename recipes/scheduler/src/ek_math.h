@@ -138,7 +138,7 @@ static inline u32 ek_batch(u32 wanted, u32 tags, u32 cpus)
  * one to others; a second while all of them have less than half; and then up to
  * a quarter. Their queues do not move by weight, and must not shut out the others.
  */
-static inline bool ek_perf_may_hold(u32 held, u32 all, u32 tags)
+static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 {
 	all = max_t(u32, held, all);
 	if (!held)
@@ -171,23 +171,23 @@ static inline u32 ek_size_class(u32 bytes)
 }
 
 /* A service time is the mean over about so many requests. */
-#define EK_PERF_SAMPLES	256
+#define EK_FIXED_SAMPLES	256
 
 /*
  * Mean service time in ns (below 2^50) with @sample as the @nr th one, counted
- * from 1: the mean of all at first, of the last EK_PERF_SAMPLES in the end. Few
+ * from 1: the mean of all at first, of the last EK_FIXED_SAMPLES in the end. Few
  * would not do: requests that come at a steady pace find the device in a slow
  * phase more often than its mean over requests says. One that hangs until it
  * times out counts no more than others that are slow.
  */
-static inline u64 ek_perf_mean(u64 mean, u64 sample, u32 nr)
+static inline u64 ek_fixed_mean(u64 mean, u64 sample, u32 nr)
 {
 	s64 step;
 
 	if (nr > 16)
 		sample = min_t(u64, sample, 64 * mean + 1);
 	step = (s64)(sample - mean);
-	nr = min_t(u32, nr, EK_PERF_SAMPLES);
+	nr = min_t(u32, nr, EK_FIXED_SAMPLES);
 	return mean + (step < 0 ? -(s64)div_u64(-step, nr) :
 				  (s64)div_u64(step, nr));
 }
@@ -211,7 +211,7 @@ static inline void ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
 	u32 nr;
 
 	if (!flushed) {
-		s->nr = min_t(u32, s->nr + 1, EK_PERF_SAMPLES);
+		s->nr = min_t(u32, s->nr + 1, EK_FIXED_SAMPLES);
 		nr = s->nr;
 	} else if (!s->mean) {
 		nr = 1;
@@ -220,22 +220,22 @@ static inline void ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
 	} else {
 		return;
 	}
-	WRITE_ONCE(s->mean, ek_perf_mean(s->mean, ns, nr));
+	WRITE_ONCE(s->mean, ek_fixed_mean(s->mean, ns, nr));
 }
 
 /* However slow a device is asked for: nobody shall think that it hangs. */
-#define EK_PERF_IDEAL_MAX	(5 * 1000000000ULL)
+#define EK_FIXED_IDEAL_MAX	(5 * 1000000000ULL)
 
 /* S3 (3): how long a request with service time @mean takes at @percent. */
-static inline u64 ek_perf_ideal(u64 mean, u32 percent)
+static inline u64 ek_fixed_ideal(u64 mean, u32 percent)
 {
-	return min_t(u64, div_u64(mean * 100, percent), EK_PERF_IDEAL_MAX);
+	return min_t(u64, div_u64(mean * 100, percent), EK_FIXED_IDEAL_MAX);
 }
 
 /* @actual over @ideal in permille, 0 to 10000; of nothing: 1000 */
 static inline u32 ek_permille(u64 actual, u64 ideal)
 {
-	/* the sum of a round of EK_PERF_IDEAL_MAX each: below 2^42 */
+	/* the sum of a round of EK_FIXED_IDEAL_MAX each: below 2^42 */
 	return ideal ? min_t(u64, div64_u64(actual * 1000, ideal), 10000) : 1000;
 }
 
@@ -243,7 +243,7 @@ static inline u32 ek_permille(u64 actual, u64 ideal)
  * S3 (5) and (6): as many requests may be in the device for one that is served
  * at @percent, beside @others that are served at no less, to be on time.
  */
-static inline u32 ek_perf_allowed(u32 percent, u32 others)
+static inline u32 ek_fixed_allowed(u32 percent, u32 others)
 {
 	u32 whole = 100 / percent;
 
@@ -251,7 +251,7 @@ static inline u32 ek_perf_allowed(u32 percent, u32 others)
 }
 
 /* Actual over ideal time that the search aims at, in permille. */
-#define EK_PERF_AIM	1014
+#define EK_FIXED_AIM	1014
 /* how far it goes from where it began, and at once */
 #define EK_SEARCH_RANGE	128
 #define EK_SEARCH_STEP	4
@@ -280,7 +280,7 @@ struct ek_search {
  */
 static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
 {
-	s32 off = EK_PERF_AIM - (s32)permille;
+	s32 off = EK_FIXED_AIM - (s32)permille;
 	s32 step;
 
 	if (!held)

@@ -19,7 +19,7 @@ struct ek_tunable {
 
 enum {
 	EK_window_us, EK_split_read_kb, EK_split_write_kb, EK_ahead_kb,
-	EK_request_kb, EK_think_max_us, EK_starve_ms, EK_perf_cap,
+	EK_request_kb, EK_think_max_us, EK_starve_ms, EK_fixed_cap,
 	EK_read_lead_us, EK_channels, EK_chunk_kb,
 };
 
@@ -52,7 +52,7 @@ static const struct ek_tunable ek_tunables[] = {
 	/* a group with requests is served at least this often, at any weight */
 	EK_TUNABLE(starve_ms, starve_ms, 2000, 10, 60000),
 	/* requests of others beside regulated ones; 0: found by measuring */
-	EK_TUNABLE(perf_cap, perf_cap, 0, 0, 10000),
+	EK_TUNABLE(fixed_cap, fixed_cap, 0, 0, 10000),
 	/*
 	 * By how much a synchronous write may be passed by reads of its group:
 	 * about what is in the device at once, so that a read waits for no write
@@ -122,7 +122,7 @@ EK_ATTR(ahead_kb);
 EK_ATTR(request_kb);
 EK_ATTR(think_max_us);
 EK_ATTR(starve_ms);
-EK_ATTR(perf_cap);
+EK_ATTR(fixed_cap);
 EK_ATTR(read_lead_us);
 EK_ATTR(channels);
 EK_ATTR(chunk_kb);
@@ -138,7 +138,7 @@ struct elv_fs_entry ek_attrs[] = {
 	EK_ATTR(request_kb),
 	EK_ATTR(think_max_us),
 	EK_ATTR(starve_ms),
-	EK_ATTR(perf_cap),
+	EK_ATTR(fixed_cap),
 	EK_ATTR(read_lead_us),
 	EK_ATTR(channels),
 	EK_ATTR(chunk_kb),
@@ -176,8 +176,8 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   g->cgroup, ek_group_weight(g), share >> EK_SHARE_SHIFT,
 		   (share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
 		   (s64)(g->vtime - ek->vnow), g->queued, g->queued_kb);
-	if (g->perf || g->regulated)
-		seq_printf(m, " perf=%u", g->perf);
+	if (g->fixed || g->regulated)
+		seq_printf(m, " fixed=%u", g->fixed);
 	seq_printf(m, " in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
 		   atomic_read(&g->in_flight), atomic_read(&g->held),
 		   g->pending, (int)list_count_nodes(&g->waiters), g->think_us,
@@ -201,7 +201,7 @@ static int ek_groups_show(void *data, struct seq_file *m)
 		for (n = rb_first_cached(trees[i]); n; n = rb_next(n))
 			ek_show_group(m, ek,
 				      rb_entry(n, struct ek_group, node));
-	list_for_each_entry(g, &ek->perf.groups, perf_node)
+	list_for_each_entry(g, &ek->fixed.groups, fixed_node)
 		if (g->regulated)
 			ek_show_group(m, ek, g);
 	spin_unlock_irq(&ek->lock);
@@ -218,19 +218,19 @@ static void ek_show_window(struct seq_file *m, const char *name,
 }
 
 /* Service times that were learned, by size from 512 bytes. */
-static void ek_show_service(struct seq_file *m, struct ek_perf *perf)
+static void ek_show_service(struct seq_file *m, struct ek_fixed *fixed)
 {
 	static const char * const names[2] = { "read", "write" };
 	int dir, size;
 
-	spin_lock(&perf->lock);
+	spin_lock(&fixed->lock);
 	for (dir = 0; dir < 2; dir++)
 		for (size = 0; size < EK_SIZES; size++)
-			if (perf->service[dir][size].mean)
-				seq_printf(m, "perf_service_%s_%u %llu\n",
+			if (fixed->service[dir][size].mean)
+				seq_printf(m, "fixed_service_%s_%u %llu\n",
 					   names[dir], 512 << size,
-					   perf->service[dir][size].mean);
-	spin_unlock(&perf->lock);
+					   fixed->service[dir][size].mean);
+	spin_unlock(&fixed->lock);
 }
 
 /* Requests in the device on each channel, if that is looked at. */
@@ -265,11 +265,11 @@ static int ek_state_show(void *data, struct seq_file *m)
 	ek_show_channels(m, ek);
 	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
 		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
-	seq_printf(m, "perf_groups %u\nperf_cap %d\nperf_rule %d\nperf_bonus %d\nperf_in_flight %d\nperf_tags %d\n",
-		   ek->perf.nr, (s32)ek->perf.cap, (s32)ek->perf.rule,
-		   ek->perf.search.bonus, atomic_read(&ek->perf_in_flight),
-		   atomic_read(&ek->perf_tags));
-	ek_show_service(m, &ek->perf);
+	seq_printf(m, "fixed_groups %u\nfixed_cap %d\nfixed_rule %d\nfixed_bonus %d\nfixed_in_flight %d\nfixed_tags %d\n",
+		   ek->fixed.nr, (s32)ek->fixed.cap, (s32)ek->fixed.rule,
+		   ek->fixed.search.bonus, atomic_read(&ek->fixed_in_flight),
+		   atomic_read(&ek->fixed_tags));
+	ek_show_service(m, &ek->fixed);
 	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\nnowait_limited %u\n",
 		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
 		   ek->nr_stale_grants,

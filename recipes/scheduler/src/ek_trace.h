@@ -102,7 +102,7 @@ TRACE_EVENT(ek_gate,
 );
 
 /* A request of a regulated group is complete: due is when its bios are, or were to be. */
-TRACE_EVENT(ek_regulate,
+TRACE_EVENT(ek_fixed,
 	    TP_PROTO(struct ek_data *ek, struct ek_group *g, u64 begin, u64 now,
 		     u64 due),
 	    TP_ARGS(ek, g, begin, now, due),
@@ -118,7 +118,7 @@ TRACE_EVENT(ek_regulate,
 		__entry->cgroup = g->cgroup;
 		__entry->took = now - begin;
 		__entry->early = due - now;
-		__entry->cap = ek->perf.cap;
+		__entry->cap = ek->fixed.cap;
 	    ),
 	    TP_printk("%d:%d cgroup=%llu took=%llu early=%lld cap=%d",
 		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,

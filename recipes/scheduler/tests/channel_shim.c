@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The inline functions of ek_channel.h as symbols, for test_channel.py. */
+/* Exports the inline functions of ek_channel.h as symbols, for test_channel.py. */
 #include "../src/ek_channel.h"
 
 u32 shim_channel_of(u64 sector, u32 bytes, u32 channels, u32 chunk_kb, u64 capacity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: the arithmetic of evenkeel as the kernel compiles it. */
+/* KUnit: tests the arithmetic of evenkeel as the kernel compiles it. */
 #include <kunit/test.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -21,7 +21,7 @@ static void ek_test_cost(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ek_cost_kb(0, 16), 16U);
 	KUNIT_EXPECT_EQ(test, ek_cost_kb(512, 16), 17U);
 	KUNIT_EXPECT_EQ(test, ek_cost_kb(524288, 16), 528U);
-	/* the largest request there can be, at the smallest weight */
+	/* the largest possible request at the smallest weight */
 	KUNIT_EXPECT_EQ(test,
 			ek_vtime(ek_cost_kb(UINT_MAX - 1023, 0), EK_SHARE_ONE),
 			(u64)(UINT_MAX / 1024) << EK_VSHIFT);
@@ -31,7 +31,7 @@ static void ek_test_hold(struct kunit *test)
 {
 	u32 tags, held;
 
-	/* never all, however alone; the async share is smaller */
+	/* a group that is alone still leaves tags; async requests get fewer than sync ones */
 	for (tags = 1; tags <= 1024; tags++) {
 		for (held = 0; ek_may_hold(held, tags, 100, 100, false);)
 			held++;
@@ -41,23 +41,23 @@ static void ek_test_hold(struct kunit *test)
 			KUNIT_EXPECT_LT(test, held, tags);
 		KUNIT_EXPECT_FALSE(test, ek_may_hold(held, tags, 100, 100, true));
 	}
-	/* 2:1 on 128 tags */
+	/* weights 2:1 on 128 tags */
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(85, 128, 200, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(86, 128, 200, 300, false));
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(42, 128, 100, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(43, 128, 100, 300, false));
-	/* regulated: a quarter each, half together, and one in nearly any case */
-	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(31, 63, 128));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(32, 32, 128));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(2, 64, 128));
-	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(1, 63, 128));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(1, 64, 128));
-	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(0, 126, 128));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(0, 127, 128));
-	/* a USB disk has two */
-	KUNIT_EXPECT_TRUE(test, ek_perf_may_hold(0, 0, 2));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(0, 1, 2));
-	KUNIT_EXPECT_FALSE(test, ek_perf_may_hold(1, 1, 2));
+	/* fixed shares: at most a quarter each and half in total, but nearly always one each */
+	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(31, 63, 128));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(32, 32, 128));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(2, 64, 128));
+	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(1, 63, 128));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(1, 64, 128));
+	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(0, 126, 128));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(0, 127, 128));
+	/* with two tags in all, as on a USB disk */
+	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(0, 0, 2));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(0, 1, 2));
+	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(1, 1, 2));
 }
 
 static void ek_test_buckets(struct kunit *test)
@@ -110,7 +110,10 @@ static void ek_test_lag_is_bounded(struct kunit *test)
 	}
 }
 
-/* Two levels: shares below a node add up to its weight, and go back to others. */
+/*
+ * Two levels: the shares below a node add up to its weight. When a child leaves,
+ * its share goes to the others.
+ */
 static void ek_test_shares(struct kunit *test)
 {
 	struct ek_node root = { .weight = 100 };
@@ -149,14 +152,14 @@ static void ek_test_channels(struct kunit *test)
 	static const unsigned char waiting[] = { 2, EK_CHANNEL_NONE, 1, 0, 1 };
 	u32 load[EK_CHANNELS_MAX] = { 1, 0, 3 };
 
-	/* 16 KiB each in turn over 8; the fifth part of five ranges */
+	/* chunks of 16 KiB in turn on 8 channels; then the last of five equal ranges */
 	KUNIT_EXPECT_EQ(test, ek_channel_of(32 * 9 + 31, 512, 8, 16, 0), 1U);
 	KUNIT_EXPECT_EQ(test, ek_channel_of(31, 1024, 8, 16, 0), 64U);
 	KUNIT_EXPECT_EQ(test, ek_channel_of(99, 512, 5, 0, 100), 4U);
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 2U);
 	load[1] = 2;
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 3U);
-	/* what spans channels is not passed */
+	/* an oldest request that spans channels is next */
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting + 1, 4, load), 0U);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The inline functions of ek_math.h as symbols, for test_math.py. */
+/* Exports the inline functions of ek_math.h as symbols, for test_math.py. */
 #include "../src/ek_math.h"
 
 #define EXPORT(ret, name, params, args) ret shim_##name params; ret shim_##name params { return name args; }
@@ -11,15 +11,15 @@ EXPORT(u32, ek_cost_kb, (u32 bytes, u32 request_kb), (bytes, request_kb))
 EXPORT(u64, ek_vtime, (u64 cost_kb, u32 share), (cost_kb, share))
 EXPORT(bool, ek_may_hold, (u32 held, u32 tags, u32 share, u64 sum, bool async), (held, tags, share, sum, async))
 EXPORT(u32, ek_batch, (u32 wanted, u32 tags, u32 cpus), (wanted, tags, cpus))
-EXPORT(bool, ek_perf_may_hold, (u32 held, u32 all, u32 tags), (held, all, tags))
+EXPORT(bool, ek_fixed_may_hold, (u32 held, u32 all, u32 tags), (held, all, tags))
 EXPORT(u32, ek_bucket, (u64 us), (us))
 EXPORT(u64, ek_bucket_max, (u32 bucket), (bucket))
 EXPORT(u32, ek_think, (u32 mean, u32 sample), (mean, sample))
 EXPORT(u32, ek_size_class, (u32 bytes), (bytes))
-EXPORT(u64, ek_perf_mean, (u64 mean, u64 sample, u32 nr), (mean, sample, nr))
-EXPORT(u64, ek_perf_ideal, (u64 mean, u32 percent), (mean, percent))
+EXPORT(u64, ek_fixed_mean, (u64 mean, u64 sample, u32 nr), (mean, sample, nr))
+EXPORT(u64, ek_fixed_ideal, (u64 mean, u32 percent), (mean, percent))
 EXPORT(u32, ek_permille, (u64 actual, u64 ideal), (actual, ideal))
-EXPORT(u32, ek_perf_allowed, (u32 percent, u32 others), (percent, others))
+EXPORT(u32, ek_fixed_allowed, (u32 percent, u32 others), (percent, others))
 EXPORT(u32, ek_window_kb, (u32 rate, u32 us, u32 floor_kb), (rate, us, floor_kb))
 
 void shim_ek_search_round(struct ek_search *s, u32 permille, bool held);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ek_share.h on a small tree of numbered nodes, for test_share.py. Node 0 is the root cgroup. */
+/* ek_share.h on a small tree of numbered nodes, for test_share.py; node 0 is the root cgroup. */
 #include "../src/ek_share.h"
 
 #define NODES 16

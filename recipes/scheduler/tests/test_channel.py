@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Property tests of the map of channels and the choice among them, against their definitions."""
+"""Property tests against the definitions: which channel an address is on, and which request is next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ channels = st.integers(1, MOST)
 
 
 @given(sector=sectors, length=lengths, n=channels, chunk=st.integers(1, 1 << 20), capacity=sectors)
-def test_chunks_are_on_channels_in_turn(
+def test_chunks_alternate_between_the_channels(
     channel: ctypes.CDLL, sector: int, length: int, n: int, chunk: int, capacity: int
 ) -> None:
     first, last = sector // (2 * chunk), (sector + length // 512 - 1) // (2 * chunk)
@@ -51,7 +51,7 @@ def test_ranges_are_equal_and_cover_the_device(
     assert got < n or got == NONE
 
 
-def test_a_device_without_a_size_or_a_request_without_data_is_on_some_channel(channel: ctypes.CDLL) -> None:
+def test_devices_without_size_and_requests_without_data_get_a_valid_channel(channel: ctypes.CDLL) -> None:
     assert channel.shim_channel_of(0, 0, 8, 0, 0) == 0
     assert channel.shim_channel_of(2**50, 512, 8, 0, 0) == 7
     assert channel.shim_channel_of(32, 0, 8, 16, 0) == 1
@@ -81,10 +81,10 @@ def test_the_oldest_on_the_least_loaded_channel_is_next(
 
 
 @given(n=st.integers(2, 16), depth=st.integers(1, 4), order=st.randoms(use_true_random=False))
-def test_with_enough_to_choose_from_all_channels_get_as_much(
+def test_a_full_device_has_the_same_load_on_every_channel(
     channel: ctypes.CDLL, n: int, depth: int, order: object
 ) -> None:
-    """A full device has `depth` on each channel, if as many wait for each."""
+    """If `depth` requests wait for each channel, a full device has `depth` requests on each."""
     waiting = [c for c in range(n) for _ in range(depth)]
     order.shuffle(waiting)  # type: ignore[attr-defined]
     load = [0] * MOST

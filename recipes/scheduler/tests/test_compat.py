@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What compat.h makes of a kernel: refused with the reason, or where its weights are."""
+"""compat.h refuses an unsuitable kernel with the reason, and adapts to the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ GOOD = ("CONFIG_BLK_CGROUP=1", "CONFIG_64BIT=1")
 
 
 def preprocess(tmp_path: Path, version: tuple[int, int], *options: str) -> tuple[int, str]:
-    """Status and macros of compat.h on a kernel of that version and options, whose other headers are empty."""
+    """Preprocess compat.h for a kernel with that version and options; its other headers are empty.
+
+    Returns the exit status and the output: all macros, or the error.
+    """
     headers = tmp_path / "linux"
     (headers / "sched").mkdir(parents=True)
     (headers / "version.h").write_text(
@@ -41,33 +44,33 @@ def test_weights_are_where_systemd_writes_them(tmp_path: Path) -> None:
     assert '#define EK_WEIGHT_FILE "weight"' in macros
 
 
-def test_beside_iocost_weights_have_a_file_of_their_own(tmp_path: Path) -> None:
+def test_on_a_kernel_with_iocost_weights_have_their_own_file(tmp_path: Path) -> None:
     status, macros = preprocess(tmp_path, (6, 12), *GOOD, "CONFIG_BLK_CGROUP_IOCOST=1")
     assert status == 0, macros
     assert '#define EK_WEIGHT_FILE "evenkeel.weight"' in macros
 
 
 @pytest.mark.parametrize(
-    ("version", "options", "says"),
+    ("version", "options", "reason"),
     [
         ((6, 11), GOOD, "needs Linux 6.12 or later"),
         ((6, 12), GOOD[1:], "needs CONFIG_BLK_CGROUP=y"),
         ((6, 12), GOOD[:1], "needs a 64-bit kernel"),
     ],
 )
-def test_a_kernel_that_will_not_do_is_refused(
-    tmp_path: Path, version: tuple[int, int], options: tuple[str, ...], says: str
+def test_an_unsuitable_kernel_is_refused(
+    tmp_path: Path, version: tuple[int, int], options: tuple[str, ...], reason: str
 ) -> None:
-    status, said = preprocess(tmp_path, version, *options)
+    status, output = preprocess(tmp_path, version, *options)
     assert status != 0
-    assert says in said
+    assert reason in output
 
 
 @pytest.mark.parametrize(
     ("version", "given", "outlives"),
     [((6, 12), (), False), ((6, 15), (), False), ((6, 16), (), True), ((6, 14), ("EK_GIVEN_QUEUE",), True)],
 )
-def test_a_reader_of_debugfs_takes_the_lock_where_the_files_outlive_the_elevator(
+def test_debugfs_files_may_outlive_the_elevator_on_newer_kernels(
     tmp_path: Path, version: tuple[int, int], given: tuple[str, ...], outlives: bool
 ) -> None:
     status, macros = preprocess(tmp_path, version, *GOOD, *given)
@@ -76,7 +79,7 @@ def test_a_reader_of_debugfs_takes_the_lock_where_the_files_outlive_the_elevator
 
 
 @pytest.mark.parametrize(
-    ("text", "asks"),
+    ("text", "macros"),
     [
         # 6.12
         (
@@ -100,11 +103,11 @@ def test_a_reader_of_debugfs_takes_the_lock_where_the_files_outlive_the_elevator
         ),
     ],
 )
-def test_kbuild_sees_what_a_kernel_asks(tmp_path: Path, text: str, asks: set[str]) -> None:
+def test_kbuild_detects_the_elevator_interface(tmp_path: Path, text: str, macros: set[str]) -> None:
     (tmp_path / "block").mkdir()
     (tmp_path / "block/elevator.h").write_text(text)
     makefile = f"srctree := {tmp_path}\ninclude {SOURCE}/Kbuild\nall:\n\t@echo $(ccflags-y)\n"
     done = subprocess.run(
         ["make", "-s", "-f", "-", "all"], input=makefile, capture_output=True, text=True, check=True
     )
-    assert {word.removeprefix("-D") for word in done.stdout.split() if word.startswith("-D")} == asks
+    assert {word.removeprefix("-D") for word in done.stdout.split() if word.startswith("-D")} == macros

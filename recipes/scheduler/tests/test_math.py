@@ -42,16 +42,16 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_vtime", c64, (c64, c32)),
         ("ek_may_hold", flag, (c32, c32, c32, c64, flag)),
         ("ek_batch", c32, (c32, c32, c32)),
-        ("ek_perf_may_hold", flag, (c32, c32, c32)),
+        ("ek_fixed_may_hold", flag, (c32, c32, c32)),
         ("ek_bucket", c32, (c64,)),
         ("ek_bucket_max", c64, (c32,)),
         ("ek_think", c32, (c32, c32)),
         ("ek_window_kb", c32, (c32, c32, c32)),
         ("ek_size_class", c32, (c32,)),
-        ("ek_perf_mean", c64, (c64, c64, c32)),
-        ("ek_perf_ideal", c64, (c64, c32)),
+        ("ek_fixed_mean", c64, (c64, c64, c32)),
+        ("ek_fixed_ideal", c64, (c64, c32)),
         ("ek_permille", c32, (c64, c64)),
-        ("ek_perf_allowed", c32, (c32, c32)),
+        ("ek_fixed_allowed", c32, (c32, c32)),
         ("ek_service_learn", None, (ctypes.POINTER(Service), c64, flag)),
         ("ek_search_round", None, (ctypes.POINTER(Search), c32, flag)),
     ):
@@ -69,7 +69,7 @@ def test_a_latency_is_in_the_range_of_its_bucket(ek: ctypes.CDLL, us: int) -> No
         assert us <= ek.ek_bucket_max(bucket)
     if bucket > 0:
         assert us > ek.ek_bucket_max(bucket - 1)
-    # one eighth of its power of two: at most 12.5 % wide
+    # a bucket is an eighth of its power of two, so at most 12.5 % wide
     if us >= 8 and bucket < BUCKETS - 1:
         assert ek.ek_bucket_max(bucket) - ek.ek_bucket_max(bucket - 1) <= us / 8
 
@@ -90,13 +90,15 @@ def test_more_weight_never_costs_more_virtual_time(
     low, high = sorted((weight, heavier))
     assert ek.ek_vtime(cost, high * ONE) <= ek.ek_vtime(cost, low * ONE)
     assert ek.ek_vtime(cost, weight * ONE) == (cost << 24) // weight
-    # the smallest share there is, of the largest cost
+    # the largest cost at the smallest share
     assert ek.ek_vtime(2**24 - 1, 1) == (2**24 - 1) << 40
 
 
 @given(tags=st.integers(1, 10240), shares=st.lists(weights, min_size=2, max_size=8))
-def test_shares_of_tags_leave_room(ek: ctypes.CDLL, tags: int, shares: list[int]) -> None:
-    """No group can hold all tags when it could matter, and each gets at least what its weight says."""
+def test_each_group_gets_its_share_of_tags_and_none_gets_all(
+    ek: ctypes.CDLL, tags: int, shares: list[int]
+) -> None:
+    """With four tags or more, no group can hold all. Each group gets at least its share by weight."""
     total = sum(shares)
     for weight in shares:
         held = 0
@@ -107,29 +109,31 @@ def test_shares_of_tags_leave_room(ek: ctypes.CDLL, tags: int, shares: list[int]
             assert held <= tags - tags // 4
         assert held >= min(tags * weight // total, tags - tags // 4)
         assert not ek.ek_may_hold(held, tags, weight * ONE, total * ONE, True), (
-            "asynchronous ones never get more"
+            "asynchronous requests never get more tags"
         )
 
 
 @given(tags=st.integers(1, 10240), order=st.lists(st.integers(0, 7), max_size=200))
-def test_regulated_groups_hold_one_each_and_more_up_to_half_of_the_tags(
+def test_groups_with_a_fixed_share_hold_one_tag_each_and_more_up_to_half_of_all(
     ek: ctypes.CDLL, tags: int, order: list[int]
 ) -> None:
     held = [0] * 8
     for g in order * 10:
-        if ek.ek_perf_may_hold(held[g], sum(held), tags):
+        if ek.ek_fixed_may_hold(held[g], sum(held), tags):
             held[g] += 1
             assert held[g] <= max(2, (tags + 3) // 4)
-        assert sum(held) <= max(tags - 1, 1), "one is for who is not regulated"
+        assert sum(held) <= max(tags - 1, 1), "one tag is left for groups without a fixed share"
         if max(held) > 1:
-            assert sum(n for n in held if n > 1) <= tags // 2, "beyond the first they have half"
-        if sum(held) < tags - 1:
-            assert all(ek.ek_perf_may_hold(0, sum(held), tags) for n in held if n == 0), (
-                "the first is not refused"
+            assert sum(n for n in held if n > 1) <= tags // 2, (
+                "groups with more than one tag hold at most half of all"
             )
-    assert ek.ek_perf_may_hold(0, 0, tags)
-    assert ek.ek_perf_may_hold(1, 1, tags) == (tags >= 4)
-    assert ek.ek_perf_may_hold(2, 2, 12)
+        if sum(held) < tags - 1:
+            assert all(ek.ek_fixed_may_hold(0, sum(held), tags) for n in held if n == 0), (
+                "a group may take its first tag"
+            )
+    assert ek.ek_fixed_may_hold(0, 0, tags)
+    assert ek.ek_fixed_may_hold(1, 1, tags) == (tags >= 4)
+    assert ek.ek_fixed_may_hold(2, 2, 12)
 
 
 @given(
@@ -157,7 +161,7 @@ def test_the_lag_between_backlogged_groups_is_bounded(
 
 
 @given(vnow=u64, away=u64, most=st.integers(0, 2**56))
-def test_a_group_comes_back_neither_behind_nor_far_ahead_however_long_it_was_idle(
+def test_virtual_time_of_a_group_that_was_idle_is_bounded(
     ek: ctypes.CDLL, vnow: int, away: int, most: int
 ) -> None:
     vtime = ek.ek_bounded((vnow - away) % 2**64, vnow, most)
@@ -168,10 +172,10 @@ def test_a_group_comes_back_neither_behind_nor_far_ahead_however_long_it_was_idl
 
 @given(weight=st.integers(1, 100), heavy=st.integers(1000, 10000), minutes=st.integers(1, 60))
 @settings(max_examples=10, deadline=None)
-def test_what_is_served_out_of_turn_is_no_debt(
+def test_requests_served_out_of_turn_do_not_accumulate_as_a_debt(
     ek: ctypes.CDLL, weight: int, heavy: int, minutes: int
 ) -> None:
-    """A 10 MB/s card, 528 KiB a request: 20 requests a second, one of them every 2 s for who would starve."""
+    """A 10 MB/s card serves 20 requests of 528 KiB a second; every 2 s, one of the starving light group."""
     most = ek.ek_vtime(528, weight * ONE)
     light, other, vnow = 0, 0, 0
     for i in range(minutes * 60 * 20):
@@ -181,7 +185,8 @@ def test_what_is_served_out_of_turn_is_no_debt(
             vnow, light = light, light + most
         else:
             vnow, other = other, other + ek.ek_vtime(528, heavy * ONE)
-    # the heavy one goes, and a third of the light one's weight comes
+    # A group that becomes active starts at vnow. It can delay the light group by at most one request of that
+    # group, in virtual time.
     assert light - vnow <= most
 
 
@@ -194,7 +199,7 @@ def test_the_think_time_stays_between_its_samples(ek: ctypes.CDLL, samples: list
 
 
 @given(rate=u32, us=st.integers(100, 10**6), floor=st.integers(0, 2**22))
-def test_a_window_is_what_is_served_in_its_time_and_never_less_than_its_floor(
+def test_the_window_is_rate_times_duration_and_at_least_its_floor(
     ek: ctypes.CDLL, rate: int, us: int, floor: int
 ) -> None:
     assert ek.ek_window_kb(rate, us, floor) == max(min(rate * us // 1000, 2**30), floor)
@@ -209,17 +214,19 @@ def test_a_size_is_in_the_class_of_its_power_of_two(ek: ctypes.CDLL, size: int) 
 
 
 @given(samples=st.lists(st.integers(0, 2**40), min_size=1, max_size=300))
-def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
+def test_the_service_time_starts_as_the_mean_and_stays_between_its_samples(
     ek: ctypes.CDLL, samples: list[int]
 ) -> None:
     mean = 0
     for nr, sample in enumerate(samples, 1):
-        before, mean = mean, ek.ek_perf_mean(mean, sample, nr)
+        before, mean = mean, ek.ek_fixed_mean(mean, sample, nr)
         assert min(samples) - 1 <= mean <= max(samples) + 1
         if nr <= 16:
             assert abs(mean - sum(samples[:nr]) / nr) <= nr
         else:
-            assert mean <= before + 64 * before / min(nr, 256) + 1, "one that hung counts for 64 at most"
+            assert mean <= before + 64 * before / min(nr, 256) + 1, (
+                "a request that hung counts as 64 mean times at most"
+            )
 
 
 @given(
@@ -228,7 +235,7 @@ def test_the_service_time_is_the_mean_at_first_and_stays_between_its_samples(
         st.tuples(st.integers(1, 2**40), st.lists(st.integers(1, 2**40), max_size=3)), max_size=300
     ),
 )
-def test_a_service_time_is_of_requests_without_a_flush_as_soon_as_there_are_some(
+def test_requests_during_a_flush_count_only_while_few_others_are_known(
     ek: ctypes.CDLL, before: list[int], clean: list[tuple[int, list[int]]]
 ) -> None:
     service = Service()
@@ -236,32 +243,33 @@ def test_a_service_time_is_of_requests_without_a_flush_as_soon_as_there_are_some
         ek.ek_service_learn(service, ns, True)
     if before:
         assert service.nr == 0
-        assert service.mean >= min(before), "better than not to know"
+        assert service.mean >= min(before), "an estimate from requests during a flush is better than none"
     seen = [*before]
     for nr, (ns, flushed) in enumerate(clean, 1):
-        expected = ek.ek_perf_mean(service.mean, ns, min(nr, 256))
+        expected = ek.ek_fixed_mean(service.mean, ns, min(nr, 256))
         ek.ek_service_learn(service, ns, False)
         assert (service.mean, service.nr) == (expected, min(nr, 256))
         if nr == 1:
-            assert service.mean == ns, "nothing is left of those before it"
+            assert service.mean == ns, "the first request without a flush replaces the estimate"
         seen += [ns, *flushed]
         for other in flushed:
             known = service.mean
             ek.ek_service_learn(service, other, True)
             assert service.nr == min(nr, 256)
             if nr >= 16:
-                assert service.mean == known, "a flush says nothing of reads"
+                assert service.mean == known, "requests during a flush no longer count"
         assert min(seen) - 1 <= service.mean <= max(seen) + 1
 
 
 AIM = 1014
 
 
-def rounds(ek: ctypes.CDLL, room: int, slope: float, lag: int, count: int) -> list[tuple[int, float]]:
-    """The search on a device that has room for `room` requests beyond the rule, as (bonus, permille) a round.
+def rounds(ek: ctypes.CDLL, spare: int, slope: float, lag: int, count: int) -> list[tuple[int, float]]:
+    """Simulate the search on a device that can take `spare` requests more than the rule allows.
 
-    Each request more takes `slope` permille, fewer than there is room for gain nothing below 1000;
-    what a round was is seen in the `lag` rounds after it as well, since what is late is made up for.
+    With that bonus, a round takes AIM permille of its ideal time. Each further request adds `slope`
+    permille, each missing one saves as much, down to 1000. A bonus also affects the `lag` rounds after its
+    own, because the scheduler makes up for late requests. Returns (bonus, permille) of each round.
     """
     search = Search(first=True)
     seen: list[tuple[int, float]] = []
@@ -269,22 +277,22 @@ def rounds(ek: ctypes.CDLL, room: int, slope: float, lag: int, count: int) -> li
     for _ in range(count):
         recent = [*recent[1:], search.bonus]
         bonus = sum(recent) / len(recent)
-        permille = max(1000.0, AIM + slope * (bonus - room))
+        permille = max(1000.0, AIM + slope * (bonus - spare))
         seen.append((search.bonus, permille))
         ek.ek_search_round(search, round(permille), True)
     return seen
 
 
-@given(room=st.integers(-20, 100), slope=st.floats(0.5, 6), lag=st.integers(0, 2))
-def test_the_search_settles_where_the_aim_is(ek: ctypes.CDLL, room: int, slope: float, lag: int) -> None:
-    settled = rounds(ek, room, slope, lag, 400)[200:]
+@given(spare=st.integers(-20, 100), slope=st.floats(0.5, 6), lag=st.integers(0, 2))
+def test_the_search_settles_at_its_aim(ek: ctypes.CDLL, spare: int, slope: float, lag: int) -> None:
+    settled = rounds(ek, spare, slope, lag, 400)[200:]
     found = [bonus for bonus, _ in settled]
     assert max(found) - min(found) <= 2
     assert abs(sum(permille for _, permille in settled) / len(settled) - AIM) <= 1.5
 
 
 @given(outcomes=st.lists(st.tuples(st.integers(0, 10000), st.booleans()), max_size=300))
-def test_the_search_stays_in_range_and_never_goes_up_where_nobody_is_held(
+def test_the_search_stays_in_range_and_never_rises_if_no_request_was_held_back(
     ek: ctypes.CDLL, outcomes: list[tuple[int, bool]]
 ) -> None:
     search = Search(first=True)
@@ -296,7 +304,7 @@ def test_the_search_stays_in_range_and_never_goes_up_where_nobody_is_held(
         assert held or search.bonus <= before
 
 
-def test_the_search_remembers_what_one_step_does_not_answer(ek: ctypes.CDLL) -> None:
+def test_the_search_carries_over_what_one_step_cannot_correct(ek: ctypes.CDLL) -> None:
     search = Search(bonus=50)
     ek.ek_search_round(search, AIM + 160, True)
     assert search.bonus == 46
@@ -307,16 +315,17 @@ def test_the_search_remembers_what_one_step_does_not_answer(ek: ctypes.CDLL) -> 
 
 @pytest.mark.parametrize(
     ("percent", "others", "allowed"),
-    # the paper's cases: 20 % alone, two at 10 %, four, five; never none
+    # Cases of Nagao et al., *Implementation and Evaluation of I/O Performance Regulating Method to Suppress
+    # Decrease in I/O Throughput*: one group at 20 %; two, four and five at 10 %. Then the limits: at least 1.
     [(20, 0, 4), (10, 1, 8), (10, 3, 6), (10, 4, 5), (100, 0, 1), (50, 1, 1), (1, 0, 99)],
 )
-def test_the_cap_is_the_papers(ek: ctypes.CDLL, percent: int, others: int, allowed: int) -> None:
-    assert ek.ek_perf_allowed(percent, others) == allowed
+def test_the_cap_is_that_of_the_paper(ek: ctypes.CDLL, percent: int, others: int, allowed: int) -> None:
+    assert ek.ek_fixed_allowed(percent, others) == allowed
 
 
 @given(mean=st.integers(1, 2**50), percent=st.integers(1, 100))
 def test_the_ideal_time_is_that_of_a_slower_device(ek: ctypes.CDLL, mean: int, percent: int) -> None:
-    assert ek.ek_perf_ideal(mean, percent) == min(mean * 100 // percent, 5 * 10**9)
+    assert ek.ek_fixed_ideal(mean, percent) == min(mean * 100 // percent, 5 * 10**9)
 
 
 @given(actual=st.integers(0, 2**42), ideal=st.integers(0, 2**42))
@@ -325,7 +334,7 @@ def test_the_accuracy_is_a_ratio_in_permille(ek: ctypes.CDLL, actual: int, ideal
 
 
 @given(wanted=st.integers(1, 64), tags=st.integers(1, 10240), cpus=st.integers(1, 512))
-def test_batches_of_all_cpus_are_a_quarter_of_the_tags(
+def test_the_batches_of_all_cpus_take_at_most_a_quarter_of_the_tags(
     ek: ctypes.CDLL, wanted: int, tags: int, cpus: int
 ) -> None:
     batch = ek.ek_batch(wanted, tags, cpus)

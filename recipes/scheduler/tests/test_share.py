@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Property tests of shares in a tree of groups against the definition, in exact fractions."""
+"""Property tests of the shares in a tree of groups, compared with the definition in exact fractions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tree(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
 
 
 class Model:
-    """The definition, computed from scratch each time."""
+    """The definition of shares, computed from scratch each time."""
 
     def __init__(self, parents: list[int], weights: list[int]) -> None:
         self.parent: list[int | None] = [None, *parents]
@@ -39,7 +39,7 @@ class Model:
         return self.own[n] or any(self.used(c) for c in self.children(n))
 
     def level(self, n: int) -> int:
-        """The weights in use directly below n."""
+        """The sum of the weights in use directly below n."""
         below = sum(self.weight[c] for c in self.children(n) if self.used(c))
         return below + (self.weight[n] if self.own[n] else 0)
 
@@ -71,7 +71,7 @@ steps = st.lists(
     shape=([0, 0, 0, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4], [33, *[1] * 7, 5, *[1] * 6]),
     todo=[("work", 9, 1), ("work", 15, 1)],
 )
-def test_shares_are_what_the_tree_says_after_any_change(
+def test_shares_match_the_definition_after_any_change(
     tree: ctypes.CDLL, shape: tuple[list[int], list[int]], todo: list[tuple[str, int, int]]
 ) -> None:
     parents, start = shape
@@ -91,7 +91,7 @@ def test_shares_are_what_the_tree_says_after_any_change(
         else:
             model.own[n] = True
             tree.shim_join(n)
-            # a group computes its share anew when it begins, if its place is not at the top
+            # a group below the top level computes its share again when it joins
             if model.parent[n] not in (None, 0):
                 known.pop(n, None)
         assert tree.shim_top_sum() == model.top()
@@ -101,10 +101,10 @@ def test_shares_are_what_the_tree_says_after_any_change(
                 continue
             exact = model.share(i) * ONE
             got = tree.shim_share(i)
-            # right but for the last place, whatever the weights on the way up
+            # correct except for the last place, whatever the weights on the way up
             assert abs(got - exact) <= Fraction(101, 100), f"node {i}"
             total += got
-            # who kept the share of this generation may go on using it
+            # a group may keep its share while the generation is the same
             if i in known and known[i][0] == tree.shim_generation():
                 assert known[i][1] == got, f"node {i}: the share changed, the generation did not"
             known[i] = (tree.shim_generation(), got)
@@ -114,7 +114,9 @@ def test_shares_are_what_the_tree_says_after_any_change(
         if own:
             tree.shim_leave(n)
     assert tree.shim_top_sum() == 0
-    assert all(tree.shim_node_sum(n) == 0 for n in range(NODES)), "counted in and out alike"
+    assert all(tree.shim_node_sum(n) == 0 for n in range(NODES)), (
+        "a join or leave was counted in one direction only"
+    )
 
 
 def test_a_child_divides_its_parents_share(tree: ctypes.CDLL) -> None:
@@ -130,7 +132,7 @@ def test_a_child_divides_its_parents_share(tree: ctypes.CDLL) -> None:
     assert [tree.shim_share(n) / ONE for n in (2, 4)] == [200, 100]
 
 
-def test_in_a_flat_hierarchy_shares_are_weights_whoever_is_in_use(tree: ctypes.CDLL) -> None:
+def test_in_a_flat_hierarchy_shares_equal_weights_whichever_groups_are_in_use(tree: ctypes.CDLL) -> None:
     tree.shim_reset()
     tree.shim_node(1, 0, 200)
     tree.shim_node(2, 0, 1)
@@ -139,4 +141,4 @@ def test_in_a_flat_hierarchy_shares_are_weights_whoever_is_in_use(tree: ctypes.C
     tree.shim_join(2)
     tree.shim_join(0)
     assert [tree.shim_share(n) / ONE for n in (0, 1, 2)] == [100, 200, 1]
-    assert tree.shim_generation() == before, "nobody has to compute anything again"
+    assert tree.shim_generation() == before, "no group has to compute its share again"

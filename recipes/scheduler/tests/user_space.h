@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What ek_math.h takes from the kernel, for user space. */
+/* User-space definitions of everything that ek_math.h uses from the kernel. */
 #ifndef EK_USER_SPACE_H
 #define EK_USER_SPACE_H
 
@@ -10,7 +10,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
 typedef int32_t s32;
-/* marks what another thread reads without the lock; here is one only */
+/* the kernel marks variables that other threads read without the lock; the tests have one thread */
 #define WRITE_ONCE(x, v) ((x) = (v))
 #define div_u64(a, b) ((a) / (b))
 #define div64_u64(a, b) ((a) / (b))

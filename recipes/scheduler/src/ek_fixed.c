@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Regulated performance: a cgroup that asks for P % of the device is served as
+ * Fixed share: a cgroup that asks for P % of the device is served as
  * by a device of its own that is 100/P times slower (the third paper, S3).
  *
  * A request's ideal time is 100/P times its service time (3), which is learned
  * for its direction and size from every completion: the time since the one
  * before it, or since the device was idle (4). It must not take longer, so
- * the requests of others in the device are limited (5, 6: ek_perf_cap()), and
+ * the requests of others in the device are limited (5, 6: ek_fixed_cap()), and
  * those of regulated groups go first. It must not take less, so its completion
  * is held back until it is due, and what came late is carried over to the next.
  *
@@ -35,17 +35,17 @@
 #include "blk.h"
 
 /* a group counts for the cap for this long after its last request */
-#define EK_PERF_RECENT	HZ
+#define EK_FIXED_RECENT	HZ
 
 /* regulated completions between two looks at how long they took; at first */
-#define EK_PERF_ROUND	32
-#define EK_PERF_ROUND_FIRST	16
+#define EK_FIXED_ROUND	32
+#define EK_FIXED_ROUND_FIRST	16
 
 /* the longest time without a look at whether the queue is being frozen */
-#define EK_PERF_LOOK_NS	(50 * NSEC_PER_MSEC)
+#define EK_FIXED_LOOK_NS	(50 * NSEC_PER_MSEC)
 
 /* what is made up for, in ideal times */
-#define EK_PERF_CARRY	4
+#define EK_FIXED_CARRY	4
 
 /*
  * One request of a regulated group. It belongs to the request until that is
@@ -53,7 +53,7 @@
  */
 struct ek_job {
 	struct ek_group *g;	/* a reference */
-	struct list_head node;	/* in ek_perf.jobs while held back; under ek_perf.lock */
+	struct list_head node;	/* in ek_fixed.jobs while held back; under ek_fixed.lock */
 	struct hrtimer timer;
 	struct rcu_head rcu;
 	u64 begin;		/* ns: when the request was allocated */
@@ -95,51 +95,51 @@ static void ek_job_end(struct ek_job *job)
 static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 {
 	struct ek_job *job = container_of(timer, struct ek_job, timer);
-	struct ek_perf *perf = &job->g->ek->perf;
+	struct ek_fixed *fixed = &job->g->ek->fixed;
 	u64 now = ktime_get_ns();
 	unsigned long flags;
 
-	spin_lock_irqsave(&perf->lock, flags);
+	spin_lock_irqsave(&fixed->lock, flags);
 	list_del(&job->node);
 	/* a timer is late, too */
-	if (now > job->due && job->due == job->g->perf_free)
-		WRITE_ONCE(job->g->perf_late, now - job->due);
-	spin_unlock_irqrestore(&perf->lock, flags);
+	if (now > job->due && job->due == job->g->fixed_free)
+		WRITE_ONCE(job->g->fixed_late, now - job->due);
+	spin_unlock_irqrestore(&fixed->lock, flags);
 	ek_job_end(job);
 	return HRTIMER_NORESTART;
 }
 
 /*
- * The request is complete at @now: when is it due? Under ek_perf.lock, in the
+ * The request is complete at @now: when is it due? Under ek_fixed.lock, in the
  * order of completion.
  */
-static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
+static void ek_job_schedule(struct ek_fixed *fixed, struct ek_job *job, u64 now)
 {
 	struct ek_group *g = job->g;
-	u64 mean = perf->service[job->write][ek_size_class(job->bytes)].mean;
-	u32 percent = READ_ONCE(g->perf);
+	u64 mean = fixed->service[job->write][ek_size_class(job->bytes)].mean;
+	u32 percent = READ_ONCE(g->fixed);
 	u64 begin = job->begin;
 	u64 ideal;
 
 	job->due = now;
 	/* nothing is known of such requests yet, or it was set free meanwhile */
-	if (!mean || !percent || perf->stopping)
+	if (!mean || !percent || fixed->stopping)
 		return;
-	ideal = ek_perf_ideal(mean, percent);
+	ideal = ek_fixed_ideal(mean, percent);
 	/* what the last one came too late is made up for */
-	begin -= min(g->perf_late, EK_PERF_CARRY * ideal);
-	begin = ek_later(begin, g->perf_free);
+	begin -= min(g->fixed_late, EK_FIXED_CARRY * ideal);
+	begin = ek_later(begin, g->fixed_free);
 	job->due = begin + ideal;
-	WRITE_ONCE(g->perf_free, job->due);
-	WRITE_ONCE(g->perf_late, now > job->due ? now - job->due : 0);
-	g->perf_ios++;
-	g->perf_ideal_ns += ideal;
-	g->perf_actual_ns += max(now, job->due) - job->begin;
-	if (g->perf_late > ideal / 64)
-		g->perf_nr_late++;
-	perf->round++;
-	perf->round_ideal += ideal;
-	perf->round_actual += max(now, job->due) - job->begin;
+	WRITE_ONCE(g->fixed_free, job->due);
+	WRITE_ONCE(g->fixed_late, now > job->due ? now - job->due : 0);
+	g->fixed_ios++;
+	g->fixed_ideal_ns += ideal;
+	g->fixed_actual_ns += max(now, job->due) - job->begin;
+	if (g->fixed_late > ideal / 64)
+		g->fixed_nr_late++;
+	fixed->round++;
+	fixed->round_ideal += ideal;
+	fixed->round_actual += max(now, job->due) - job->begin;
 }
 
 /*
@@ -147,7 +147,7 @@ static void ek_job_schedule(struct ek_perf *perf, struct ek_job *job, u64 now)
  * for us. Process or softirq context, without locks. Without memory it is not
  * regulated, which is better than to fail it.
  */
-void ek_perf_hook(struct ek_data *ek, struct request *rq)
+void ek_fixed_hook(struct ek_data *ek, struct request *rq)
 {
 	struct ek_group *g;
 	struct ek_job *job;
@@ -159,7 +159,7 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 	    (rq->cmd_flags & REQ_POLLED))
 		return;
 	g = ek_bio_group(ek, rq->bio);
-	if (!READ_ONCE(g->perf) || !READ_ONCE(g->regulated))
+	if (!READ_ONCE(g->fixed) || !READ_ONCE(g->regulated))
 		return;
 	__rq_for_each_bio(bio, rq)
 		nr++;
@@ -179,17 +179,17 @@ void ek_perf_hook(struct ek_data *ek, struct request *rq)
 		job->bios[nr++] = bio;
 	}
 	ek_rq_set_job(rq, job);
-	atomic_inc(&ek->perf_tags);
+	atomic_inc(&ek->fixed_tags);
 }
 
 /*
  * @rq is complete at @now, and its bios but for what we hold, or it is freed
  * without that. Any context, without locks.
  */
-void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
+void ek_fixed_complete(struct ek_data *ek, struct request *rq, u64 now)
 {
 	struct ek_job *job = ek_rq_job(rq);
-	struct ek_perf *perf = &ek->perf;
+	struct ek_fixed *fixed = &ek->fixed;
 	bool held = true;
 	unsigned long flags;
 	u32 i;
@@ -197,30 +197,30 @@ void ek_perf_complete(struct ek_data *ek, struct request *rq, u64 now)
 	if (!job)
 		return;
 	ek_rq_set_job(rq, NULL);
-	atomic_dec(&ek->perf_tags);
+	atomic_dec(&ek->fixed_tags);
 	for (i = 0; i < job->nr; i++)
 		held &= !job->bios[i]->bi_status;
-	spin_lock_irqsave(&perf->lock, flags);
-	ek_job_schedule(perf, job, now);
+	spin_lock_irqsave(&fixed->lock, flags);
+	ek_job_schedule(fixed, job, now);
 	ek_account_ns(job->g, job->write, EK_HIST_TOTAL,
 		      max(now, job->due) - job->begin);
-	trace_ek_regulate(ek, job->g, job->begin, now, job->due);
+	trace_ek_fixed(ek, job->g, job->begin, now, job->due);
 	held &= now < job->due;
 	if (held) {
-		list_add_tail(&job->node, &perf->jobs);
+		list_add_tail(&job->node, &fixed->jobs);
 		hrtimer_start(&job->timer, ns_to_ktime(job->due),
 			      HRTIMER_MODE_ABS_SOFT);
 	}
-	spin_unlock_irqrestore(&perf->lock, flags);
+	spin_unlock_irqrestore(&fixed->lock, flags);
 	if (!held)
 		ek_job_end(job);
 }
 
 /*
  * Was the device's cache flushed since the last call, or is it now? No flush
- * passes through here. Under ek_perf.lock.
+ * passes through here. Under ek_fixed.lock.
  */
-static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
+static bool ek_fixed_flushed(struct ek_fixed *fixed, struct request *rq)
 {
 	struct blk_flush_queue *fq = rq->mq_hctx->fq;
 	unsigned long flushes;
@@ -229,8 +229,8 @@ static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
 	/* other CPUs count, and it matters little just when that is seen */
 	flushes = data_race(part_stat_read(rq->q->disk->part0,
 					   ios[STAT_FLUSH]));
-	any = flushes != perf->flushes;
-	perf->flushes = flushes;
+	any = flushes != fixed->flushes;
+	fixed->flushes = flushes;
 	/* nor these bits, which are under a lock of their own */
 	return any || data_race(fq->flush_pending_idx != fq->flush_running_idx);
 }
@@ -241,9 +241,9 @@ static bool ek_perf_flushed(struct ek_perf *perf, struct request *rq)
  * which takes the time since the dispatch of this very request for the latter.
  * But a device that is busy goes on with another while we are about to dispatch.
  */
-void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
+void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now)
 {
-	struct ek_perf *perf = &ek->perf;
+	struct ek_fixed *fixed = &ek->fixed;
 	/* its data are gone from it by now */
 	u32 bytes = rq->stats_sectors << SECTOR_SHIFT;
 	int dir = op_is_write(req_op(rq));
@@ -252,73 +252,73 @@ void ek_perf_learn(struct ek_data *ek, struct request *rq, u64 now)
 	bool flushed;
 	u64 begin;
 
-	spin_lock_irqsave(&perf->lock, flags);
-	begin = max(perf->last_done, READ_ONCE(perf->busy_since));
-	flushed = ek_perf_flushed(perf, rq);
+	spin_lock_irqsave(&fixed->lock, flags);
+	begin = max(fixed->last_done, READ_ONCE(fixed->busy_since));
+	flushed = ek_fixed_flushed(fixed, rq);
 	/* another CPU's may be noted after a later one: then it took no time */
-	if (perf->last_done && bytes && !ek_rq_erases(rq))
-		ek_service_learn(&perf->service[dir][size],
+	if (fixed->last_done && bytes && !ek_rq_erases(rq))
+		ek_service_learn(&fixed->service[dir][size],
 				 now > begin ? now - begin : 0, flushed);
-	perf->last_done = max(perf->last_done, now);
-	spin_unlock_irqrestore(&perf->lock, flags);
+	fixed->last_done = max(fixed->last_done, now);
+	spin_unlock_irqrestore(&fixed->lock, flags);
 }
 
 /* Does @g use what it asked for? Its queue may never run empty. */
-static bool ek_perf_recent(struct ek_group *g)
+static bool ek_fixed_recent(struct ek_group *g)
 {
 	return g->queued || atomic_read(&g->in_flight) ||
-	       !time_after(jiffies, g->perf_used + EK_PERF_RECENT);
+	       !time_after(jiffies, g->fixed_used + EK_FIXED_RECENT);
 }
 
 /* As many requests of others may be in the device: (5) and (6), and what was learned. */
-static void ek_perf_cap(struct ek_data *ek)
+static void ek_fixed_cap(struct ek_data *ek)
 {
-	struct ek_perf *perf = &ek->perf;
+	struct ek_fixed *fixed = &ek->fixed;
 	struct ek_group *g, *h;
 	u32 cap = U32_MAX, others;
 
-	list_for_each_entry(g, &perf->groups, perf_node) {
-		if (!ek_perf_recent(g))
+	list_for_each_entry(g, &fixed->groups, fixed_node) {
+		if (!ek_fixed_recent(g))
 			continue;
 		others = 0;
-		list_for_each_entry(h, &perf->groups, perf_node)
-			others += h != g && h->perf >= g->perf &&
-				  ek_perf_recent(h);
-		cap = min(cap, ek_perf_allowed(g->perf, others));
+		list_for_each_entry(h, &fixed->groups, fixed_node)
+			others += h != g && h->fixed >= g->fixed &&
+				  ek_fixed_recent(h);
+		cap = min(cap, ek_fixed_allowed(g->fixed, others));
 	}
-	perf->rule = cap;
+	fixed->rule = cap;
 	if (cap == U32_MAX)
-		perf->cap = cap;
+		fixed->cap = cap;
 	else
-		perf->cap = ek->perf_cap ?: max((s32)cap + perf->search.bonus, 1);
+		fixed->cap = ek->fixed_cap ?: max((s32)cap + fixed->search.bonus, 1);
 }
 
 /* The cap follows how long the last round of regulated requests took. */
-static void ek_perf_adapt(struct ek_perf *perf)
+static void ek_fixed_adapt(struct ek_fixed *fixed)
 {
-	struct ek_search *s = &perf->search;
+	struct ek_search *s = &fixed->search;
 	unsigned long flags;
 
-	spin_lock_irqsave(&perf->lock, flags);
-	if (perf->round >= (s->first ? EK_PERF_ROUND_FIRST : EK_PERF_ROUND)) {
+	spin_lock_irqsave(&fixed->lock, flags);
+	if (fixed->round >= (s->first ? EK_FIXED_ROUND_FIRST : EK_FIXED_ROUND)) {
 		ek_search_round(s,
-				ek_permille(perf->round_actual, perf->round_ideal),
-				perf->held);
-		perf->held = false;
-		perf->round = 0;
-		perf->round_ideal = 0;
-		perf->round_actual = 0;
+				ek_permille(fixed->round_actual, fixed->round_ideal),
+				fixed->held);
+		fixed->held = false;
+		fixed->round = 0;
+		fixed->round_ideal = 0;
+		fixed->round_actual = 0;
 	}
-	spin_unlock_irqrestore(&perf->lock, flags);
-	s->bonus = max(s->bonus, 1 - (s32)min(perf->rule, 1000U));
+	spin_unlock_irqrestore(&fixed->lock, flags);
+	s->bonus = max(s->bonus, 1 - (s32)min(fixed->rule, 1000U));
 }
 
 /* Once a jiffy, under ek_data.lock. */
-void ek_perf_tick(struct ek_data *ek)
+void ek_fixed_tick(struct ek_data *ek)
 {
 	lockdep_assert_held(&ek->lock);
-	ek_perf_adapt(&ek->perf);
-	ek_perf_cap(ek);
+	ek_fixed_adapt(&ek->fixed);
+	ek_fixed_cap(ek);
 }
 
 /*
@@ -326,38 +326,38 @@ void ek_perf_tick(struct ek_data *ek)
  * Only between two of its requests, or weights and regulation would both count
  * some of them.
  */
-void ek_perf_enter(struct ek_data *ek, struct ek_group *g)
+void ek_fixed_enter(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
-	if (g->regulated != !!g->perf && !g->pending &&
+	if (g->regulated != !!g->fixed && !g->pending &&
 	    list_empty(&g->waiters) && !atomic_read(&g->in_flight)) {
 		if (g->active)
 			ek_group_retire(ek, g);
-		WRITE_ONCE(g->regulated, g->perf);
+		WRITE_ONCE(g->regulated, g->fixed);
 	}
 	if (!g->regulated)
 		return;
-	g->perf_used = jiffies;
-	if (ek->perf.cap == U32_MAX)
-		ek_perf_cap(ek);
+	g->fixed_used = jiffies;
+	if (ek->fixed.cap == U32_MAX)
+		ek_fixed_cap(ek);
 }
 
 /* @g has requests, none in the device, and is regulated from now on. */
-void ek_perf_convert(struct ek_data *ek, struct ek_group *g)
+void ek_fixed_convert(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
 	ek_group_retire(ek, g);
 	WRITE_ONCE(g->regulated, true);
-	list_add_tail(&g->perf_ready, &ek->perf.ready);
-	g->perf_used = jiffies;
-	ek_perf_cap(ek);
+	list_add_tail(&g->fixed_ready, &ek->fixed.ready);
+	g->fixed_used = jiffies;
+	ek_fixed_cap(ek);
 }
 
 /*
  * Does one wait in @g that is the next of its kind, and the last CPU of its
  * hardware queue is being taken away? Who does so waits for it.
  */
-static bool ek_perf_hurries(struct ek_group *g)
+static bool ek_fixed_cpu_leaves(struct ek_group *g)
 {
 	struct request *rq;
 	int i;
@@ -373,22 +373,22 @@ static bool ek_perf_hurries(struct ek_group *g)
 
 /*
  * The regulated group that may be served now: one request at a time, each when
- * the one before it is due, higher performance first, then in order of arrival.
- * NULL: none; ek_perf.until is the time in ns when one may be, or 0.
+ * the one before it is due, higher fixed share first, then in order of arrival.
+ * NULL: none; ek_fixed.until is the time in ns when one may be, or 0.
  */
-struct ek_group *ek_perf_first(struct ek_data *ek)
+struct ek_group *ek_fixed_first(struct ek_data *ek)
 {
 	struct ek_group *g, *next, *best = NULL;
 	u64 now, at;
 
-	ek->perf.until = 0;
+	ek->fixed.until = 0;
 	now = ktime_get_ns();
-	list_for_each_entry_safe(g, next, &ek->perf.ready, perf_ready) {
+	list_for_each_entry_safe(g, next, &ek->fixed.ready, fixed_ready) {
 		if (atomic_read(&g->in_flight))
 			continue;
-		if (!g->perf) {
+		if (!g->fixed) {
 			/* no longer: by weight, from here on */
-			list_del_init(&g->perf_ready);
+			list_del_init(&g->fixed_ready);
 			WRITE_ONCE(g->regulated, false);
 			ek_group_activate(ek, g);
 			continue;
@@ -398,33 +398,33 @@ struct ek_group *ek_perf_first(struct ek_data *ek)
 		 * for data that one follows: not to be on time, but to be done.
 		 */
 		at = READ_ONCE(ek->q->mq_freeze_depth) || g->awaiting_flush ||
-		     ek_perf_hurries(g) ? 0 : READ_ONCE(g->perf_free);
+		     ek_fixed_cpu_leaves(g) ? 0 : READ_ONCE(g->fixed_free);
 		if (at > now) {
 			/* look again now and then whether that is so */
-			at = min(at, now + EK_PERF_LOOK_NS);
-			if (!ek->perf.until || at < ek->perf.until)
-				ek->perf.until = at;
+			at = min(at, now + EK_FIXED_LOOK_NS);
+			if (!ek->fixed.until || at < ek->fixed.until)
+				ek->fixed.until = at;
 			continue;
 		}
-		if (!best || g->perf > best->perf)
+		if (!best || g->fixed > best->fixed)
 			best = g;
 	}
 	return best;
 }
 
 /* @rq of @g, the only one of it, goes to the device: when has it to be done? */
-void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
+void ek_fixed_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	int size = ek_size_class(blk_rq_bytes(rq));
 	int dir = op_is_write(req_op(rq));
-	u64 mean = READ_ONCE(ek->perf.service[dir][size].mean);
-	u64 begin = ek_later(rq->start_time_ns - READ_ONCE(g->perf_late),
-			     READ_ONCE(g->perf_free));
+	u64 mean = READ_ONCE(ek->fixed.service[dir][size].mean);
+	u64 begin = ek_later(rq->start_time_ns - READ_ONCE(g->fixed_late),
+			     READ_ONCE(g->fixed_free));
 
 	lockdep_assert_held(&ek->lock);
-	g->perf_used = jiffies;
-	g->perf_mean = mean;
-	g->perf_due = begin + (g->perf ? ek_perf_ideal(mean, g->perf) : 0);
+	g->fixed_used = jiffies;
+	g->fixed_mean = mean;
+	g->fixed_due = begin + (g->fixed ? ek_fixed_ideal(mean, g->fixed) : 0);
 }
 
 /*
@@ -432,9 +432,9 @@ void ek_perf_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
  * regulated one late? The device may serve all that is in it before it, and does
  * not tell the order. Never full of nothing.
  */
-static bool ek_perf_too_many(struct ek_data *ek, u32 flight)
+static bool ek_fixed_too_many(struct ek_data *ek, u32 flight)
 {
-	u32 own = atomic_read(&ek->perf_in_flight);
+	u32 own = atomic_read(&ek->fixed_in_flight);
 	struct ek_group *g;
 	s64 after;
 	u64 now;
@@ -442,7 +442,7 @@ static bool ek_perf_too_many(struct ek_data *ek, u32 flight)
 	lockdep_assert_held(&ek->lock);
 	if (flight <= own)
 		return false;
-	if (flight - own >= ek->perf.cap)
+	if (flight - own >= ek->fixed.cap)
 		return true;
 	if (!own)
 		return false;
@@ -451,20 +451,20 @@ static bool ek_perf_too_many(struct ek_data *ek, u32 flight)
 	 * How many are not served before it in spite of that was learned; more
 	 * than there are when it may be late, and be made up for.
 	 */
-	after = (s64)flight + 1 - ek->perf.search.bonus;
-	list_for_each_entry(g, &ek->perf.groups, perf_node)
+	after = (s64)flight + 1 - ek->fixed.search.bonus;
+	list_for_each_entry(g, &ek->fixed.groups, fixed_node)
 		if (g->regulated && atomic_read(&g->in_flight) &&
-		    (s64)(now - g->perf_due) > -after * (s64)g->perf_mean)
+		    (s64)(now - g->fixed_due) > -after * (s64)g->fixed_mean)
 			return true;
 	return false;
 }
 
 /* The same, and it is noted that the cap mattered. */
-bool ek_perf_full(struct ek_data *ek, u32 flight)
+bool ek_fixed_full(struct ek_data *ek, u32 flight)
 {
-	bool full = ek_perf_too_many(ek, flight);
+	bool full = ek_fixed_too_many(ek, flight);
 
-	ek->perf.held |= full;
+	ek->fixed.held |= full;
 	return full;
 }
 
@@ -479,15 +479,15 @@ static bool ek_group_is_gone(struct ek_group *g)
 }
 
 /* What all but @g ask for, in percent. Under queue_lock. */
-static u32 ek_perf_of_others(struct ek_data *ek, struct ek_group *g)
+static u32 ek_fixed_others_percent(struct ek_data *ek, struct ek_group *g)
 {
 	struct ek_group *other;
 	u32 sum = 0;
 
 	lockdep_assert_held(&ek->q->queue_lock);
-	list_for_each_entry(other, &ek->perf.groups, perf_node)
+	list_for_each_entry(other, &ek->fixed.groups, fixed_node)
 		if (other != g && !ek_group_is_gone(other))
-			sum += other->perf;
+			sum += other->fixed;
 	return sum;
 }
 
@@ -495,7 +495,7 @@ static u32 ek_perf_of_others(struct ek_data *ek, struct ek_group *g)
  * @percent of the device for @g, 0: by weight. -ENOSPC: more than there is.
  * Under queue_lock, but to set it to 0.
  */
-int ek_perf_set(struct ek_group *g, u32 percent)
+int ek_fixed_set(struct ek_group *g, u32 percent)
 {
 	struct ek_data *ek = g->ek;
 	unsigned long flags;
@@ -503,29 +503,29 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 	int ret = 0;
 
 	spin_lock_irqsave(&ek->lock, flags);
-	first = !ek->perf.nr;
-	if (percent && ek_perf_of_others(ek, g) + percent > 100) {
+	first = !ek->fixed.nr;
+	if (percent && ek_fixed_others_percent(ek, g) + percent > 100) {
 		ret = -ENOSPC;
 	} else {
-		if (!g->perf && percent) {
-			list_add_tail(&g->perf_node, &ek->perf.groups);
-			WRITE_ONCE(ek->perf.nr, ek->perf.nr + 1);
-		} else if (g->perf && !percent) {
-			list_del_init(&g->perf_node);
-			WRITE_ONCE(ek->perf.nr, ek->perf.nr - 1);
+		if (!g->fixed && percent) {
+			list_add_tail(&g->fixed_node, &ek->fixed.groups);
+			WRITE_ONCE(ek->fixed.nr, ek->fixed.nr + 1);
+		} else if (g->fixed && !percent) {
+			list_del_init(&g->fixed_node);
+			WRITE_ONCE(ek->fixed.nr, ek->fixed.nr - 1);
 		}
-		WRITE_ONCE(g->perf, percent);
+		WRITE_ONCE(g->fixed, percent);
 		/* the search begins anew */
-		ek->perf.search = (struct ek_search){ .first = true };
-		spin_lock(&ek->perf.lock);
-		ek->perf.round = 0;
-		ek->perf.round_ideal = 0;
-		ek->perf.round_actual = 0;
+		ek->fixed.search = (struct ek_search){ .first = true };
+		spin_lock(&ek->fixed.lock);
+		ek->fixed.round = 0;
+		ek->fixed.round_ideal = 0;
+		ek->fixed.round_actual = 0;
 		/* nobody noted it before */
 		if (first)
-			ek->perf.last_done = 0;
-		spin_unlock(&ek->perf.lock);
-		ek_perf_cap(ek);
+			ek->fixed.last_done = 0;
+		spin_unlock(&ek->fixed.lock);
+		ek_fixed_cap(ek);
 		/* who is regulated holds other tags than who is not */
 		if (ek->nr_waiting)
 			ek_gate_run(ek);
@@ -534,16 +534,16 @@ int ek_perf_set(struct ek_group *g, u32 percent)
 	return ret;
 }
 
-void ek_perf_init(struct ek_data *ek)
+void ek_fixed_init(struct ek_data *ek)
 {
-	struct ek_perf *perf = &ek->perf;
+	struct ek_fixed *fixed = &ek->fixed;
 
-	spin_lock_init(&perf->lock);
-	INIT_LIST_HEAD(&perf->groups);
-	INIT_LIST_HEAD(&perf->ready);
-	INIT_LIST_HEAD(&perf->jobs);
-	perf->cap = U32_MAX;
-	perf->rule = U32_MAX;
+	spin_lock_init(&fixed->lock);
+	INIT_LIST_HEAD(&fixed->groups);
+	INIT_LIST_HEAD(&fixed->ready);
+	INIT_LIST_HEAD(&fixed->jobs);
+	fixed->cap = U32_MAX;
+	fixed->rule = U32_MAX;
 }
 
 /*
@@ -551,27 +551,27 @@ void ek_perf_init(struct ek_data *ek)
  * them have a timer, so that nothing else is waited for: what the freezing
  * itself keeps from being submitted may be another part of the same bio.
  */
-void ek_perf_stop(struct ek_data *ek)
+void ek_fixed_stop(struct ek_data *ek)
 {
-	struct ek_perf *perf = &ek->perf;
+	struct ek_fixed *fixed = &ek->fixed;
 	struct ek_job *job;
 
-	spin_lock_irq(&perf->lock);
-	perf->stopping = true;
-	while (!list_empty(&perf->jobs)) {
-		job = list_first_entry(&perf->jobs, struct ek_job, node);
+	spin_lock_irq(&fixed->lock);
+	fixed->stopping = true;
+	while (!list_empty(&fixed->jobs)) {
+		job = list_first_entry(&fixed->jobs, struct ek_job, node);
 		if (hrtimer_try_to_cancel(&job->timer) == 1) {
 			list_del(&job->node);
-			spin_unlock_irq(&perf->lock);
+			spin_unlock_irq(&fixed->lock);
 			ek_job_end(job);
 		} else {
 			/* it runs just now, and goes by itself */
-			spin_unlock_irq(&perf->lock);
+			spin_unlock_irq(&fixed->lock);
 			schedule_timeout_uninterruptible(1);
 		}
-		spin_lock_irq(&perf->lock);
+		spin_lock_irq(&fixed->lock);
 	}
-	spin_unlock_irq(&perf->lock);
+	spin_unlock_irq(&fixed->lock);
 	/* the last timer may still be on its way out of here */
 	synchronize_rcu();
 }
