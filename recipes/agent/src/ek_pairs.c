@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-pairs: how long reads take that are issued at once. `ekctl probe` plans
- * the reads and draws the conclusions; nothing is decided here.
+ * ek-pairs: measures how long reads take that are issued at once. `ekctl probe`
+ * chooses the reads and evaluates the times.
  *
- * Standard input has one line a measurement: one offset, or two, in bytes.
- * Standard output is one JSON object: "ns" has the time of each line, from
- * before it is submitted until all its reads are back. Lines are measured in
- * order, the next when the one before is over; with --seconds, those that
- * there is time for.
+ * Standard input has one line per measurement: one offset or two, in bytes.
+ * Standard output is one JSON object. Its "ns" is a list with the time of each
+ * line, from before the submission until all reads of the line have completed.
+ * Lines are measured in order, one after the other. With --seconds, the list ends
+ * when the time is over.
  *
- * It only reads. Both reads go down in one system call: io_submit() hands on
- * each at once as long as there are at most two, where io_uring would need a
- * kernel that allows it.
+ * It only reads. One system call submits both reads: io_submit() passes each of
+ * up to two on to the device at once. io_uring could do the same, but some
+ * kernels do not allow it.
  *
- * Exit status: 0, 1 (reading failed), 2 (wrong usage or bad input), with one line
- * on standard error.
+ * Exit status: 0, 1 (reading failed), 2 (wrong usage or bad input). On failure,
+ * standard error has one line.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,10 +34,10 @@
 #include <unistd.h>
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
-#define MOST_BYTES   (1U << 20)
-#define MOST_SECONDS 3600U
-/* 24 MB of memory; a probe has some ten thousand */
-#define MOST_LINES 1000000U
+#define MAX_BYTES    (1U << 20)
+#define MAX_SECONDS  3600U
+/* 24 MB of memory; a probe has some ten thousand lines */
+#define MAX_LINES 1000000U
 
 struct line {
 	uint64_t offset[2]; /* bytes */
@@ -51,9 +51,9 @@ struct plan {
 
 static const char usage[] =
 	"Usage: ek-pairs [--bytes N] [--seconds N] DEVICE < PLAN\n"
-	"Times direct reads that are issued at once; a line of PLAN is one offset or two.\n\n"
-	"  --bytes N    of each read (default 4096)\n"
-	"  --seconds N  measure no more lines after that time (default: all)\n";
+	"Measures direct reads that are issued at once. A line of PLAN has one offset or two.\n\n"
+	"  --bytes N    size of each read (default 4096)\n"
+	"  --seconds N  stop after this time (default: measure all lines)\n";
 
 static _Noreturn void fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -77,7 +77,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* a whole number at the beginning of text, which ends up behind it */
+/* Parse the whole number at the start of *text, and move *text behind it. */
 static bool number(const char **text, uint64_t *value)
 {
 	char *end;
@@ -90,13 +90,13 @@ static bool number(const char **text, uint64_t *value)
 	return !errno;
 }
 
-static unsigned int option(const char *name, const char *text, unsigned int most)
+static unsigned int option(const char *name, const char *text, unsigned int max)
 {
 	const char *at = text;
 	uint64_t value;
 
-	if (!number(&at, &value) || *at || !value || value > most)
-		fail(2, "--%s: '%s' is not a whole number from 1 to %u", name, text, most);
+	if (!number(&at, &value) || *at || !value || value > max)
+		fail(2, "--%s: '%s' is not a whole number from 1 to %u", name, text, max);
 	return (unsigned int)value;
 }
 
@@ -115,38 +115,40 @@ static bool parse_line(const char *text, struct line *line)
 	return false;
 }
 
-/* the lines of standard input, whose reads of `bytes` lie within `size` */
+/* Read standard input. Ends the program if a read of `bytes` would exceed `size`. */
 static struct plan read_plan(unsigned int bytes, uint64_t size)
 {
 	struct plan plan = { 0 };
-	size_t room = 0, length = 0;
+	size_t capacity = 0, length = 0;
 	char *text = NULL;
 
 	while (getline(&text, &length, stdin) > 0) {
 		struct line *line;
 
-		if (plan.count == MOST_LINES)
-			fail(2, "the plan has more than %u lines", MOST_LINES);
-		if (plan.count == room) {
-			room = room ? 2 * room : 1024;
-			plan.lines = reallocarray(plan.lines, room, sizeof(*plan.lines));
+		if (plan.count == MAX_LINES)
+			fail(2, "the plan has more than %u lines", MAX_LINES);
+		if (plan.count == capacity) {
+			capacity = capacity ? 2 * capacity : 1024;
+			plan.lines = reallocarray(plan.lines, capacity, sizeof(*plan.lines));
 			if (!plan.lines)
-				fail(1, "getting memory for the plan: %s", strerror(ENOMEM));
+				fail(1, "allocating memory for the plan failed: %s",
+				     strerror(ENOMEM));
 		}
 		line = &plan.lines[plan.count++];
 		if (!parse_line(text, line))
 			fail(2, "line %zu of the plan is not one or two offsets", plan.count);
 		for (unsigned int i = 0; i < line->reads; i++) {
 			if (line->offset[i] % bytes)
-				fail(2, "line %zu of the plan: %llu is no multiple of %u",
+				fail(2, "line %zu of the plan: %llu is not a multiple of %u",
 				     plan.count, (unsigned long long)line->offset[i], bytes);
 			if (size < bytes || line->offset[i] > size - bytes)
-				fail(2, "line %zu of the plan: %llu is beyond the end", plan.count,
-				     (unsigned long long)line->offset[i]);
+				fail(2,
+				     "line %zu of the plan: %llu is beyond the end of the device",
+				     plan.count, (unsigned long long)line->offset[i]);
 		}
 	}
 	if (ferror(stdin))
-		fail(1, "reading the plan: %s", strerror(errno));
+		fail(1, "reading the plan failed: %s", strerror(errno));
 	free(text);
 	return plan;
 }
@@ -157,23 +159,23 @@ static uint64_t size_of(int fd, const char *path)
 	uint64_t bytes;
 
 	if (fstat(fd, &st))
-		fail(1, "looking at %s: %s", path, strerror(errno));
+		fail(1, "examining %s failed: %s", path, strerror(errno));
 	if (S_ISREG(st.st_mode))
 		return (uint64_t)st.st_size;
 	if (!S_ISBLK(st.st_mode))
 		fail(2, "%s is neither a block device nor a file", path);
 	if (ioctl(fd, BLKGETSIZE64, &bytes))
-		fail(1, "asking %s for its size: %s", path, strerror(errno));
+		fail(1, "getting the size of %s failed: %s", path, strerror(errno));
 	return bytes;
 }
 
-/* ns from before the submission until all reads of the line are back */
+/* The time in ns from before the submission until all reads of the line have completed. */
 static uint64_t measure(io_context_t context, int fd, const char *path, const struct line *line,
 			unsigned char *memory, unsigned int bytes)
 {
 	struct iocb reads[2], *each[2] = { &reads[0], &reads[1] };
 	struct io_event events[2];
-	unsigned int back = 0;
+	unsigned int completed = 0;
 	uint64_t begin, end;
 	int ret;
 
@@ -183,27 +185,30 @@ static uint64_t measure(io_context_t context, int fd, const char *path, const st
 	begin = now_ns();
 	ret = io_submit(context, (long)line->reads, each);
 	if (ret < 0)
-		fail(1, "submitting reads of %s: %s", path, strerror(-ret));
-	/* fewer than asked for: the time would not be that of a pair */
+		fail(1, "submitting reads of %s failed: %s", path, strerror(-ret));
+	/* with one read only, the time would not be that of a pair */
 	if ((unsigned int)ret < line->reads)
-		fail(1, "submitting reads of %s: only %d of %u were taken", path, ret, line->reads);
-	while (back < line->reads) {
-		ret = io_getevents(context, (long)(line->reads - back), 2, events + back, NULL);
+		fail(1, "submitting reads of %s failed: the kernel accepted only %d of %u", path,
+		     ret, line->reads);
+	while (completed < line->reads) {
+		ret = io_getevents(context, (long)(line->reads - completed), 2, events + completed,
+				   NULL);
 		if (ret == -EINTR)
 			continue;
 		if (ret < 0)
-			fail(1, "waiting for %s: %s", path, strerror(-ret));
-		back += (unsigned int)ret;
+			fail(1, "waiting for reads of %s failed: %s", path, strerror(-ret));
+		completed += (unsigned int)ret;
 	}
 	end = now_ns();
-	for (unsigned int i = 0; i < back; i++) {
+	for (unsigned int i = 0; i < completed; i++) {
 		long long at = events[i].obj->u.c.offset;
 		long res = (long)events[i].res;
 
 		if (res < 0)
-			fail(1, "reading %s at %lld: %s", path, at, strerror((int)-res));
+			fail(1, "reading %s at %lld failed: %s", path, at, strerror((int)-res));
 		if (res != (long)bytes)
-			fail(1, "reading %s at %lld: only %ld bytes came back", path, at, res);
+			fail(1, "reading %s at %lld returned only %ld of %u bytes", path, at, res,
+			     bytes);
 	}
 	return end - begin;
 }
@@ -228,38 +233,38 @@ int main(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		switch (c) {
 		case 'b':
-			bytes = option("bytes", optarg, MOST_BYTES);
+			bytes = option("bytes", optarg, MAX_BYTES);
 			break;
 		case 's':
-			seconds = option("seconds", optarg, MOST_SECONDS);
+			seconds = option("seconds", optarg, MAX_SECONDS);
 			break;
 		case 'h':
 			fputs(usage, stdout);
 			return fflush(stdout) ? 1 : 0;
 		default:
-			fail(2, "%s: no such option, or its value is missing (see --help)",
+			fail(2, "%s is not an option, or its value is missing; see --help",
 			     argv[optind - 1]);
 		}
 	}
-	/* direct I/O wants sectors, and the buffers lie side by side */
+	/* direct I/O needs whole sectors, and both buffers are contiguous */
 	if (bytes % 512)
-		fail(2, "--bytes: %u is no multiple of 512", bytes);
+		fail(2, "--bytes: %u is not a multiple of 512", bytes);
 	if (argc - optind != 1)
-		fail(2, "give one device, not %d (see --help)", argc - optind);
+		fail(2, "expected one device, not %d; see --help", argc - optind);
 	path = argv[optind];
 	fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (fd < 0 && errno == EINVAL)
-		fail(2, "%s has no direct I/O", path);
+		fail(2, "%s does not support direct I/O", path);
 	if (fd < 0)
-		fail(1, "opening %s: %s", path, strerror(errno));
+		fail(1, "opening %s failed: %s", path, strerror(errno));
 	plan = read_plan(bytes, size_of(fd, path));
 	memory = mmap(NULL, 2 * (size_t)bytes, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED)
-		fail(1, "getting memory for two reads: %s", strerror(errno));
+		fail(1, "allocating memory for two reads failed: %s", strerror(errno));
 	ret = io_setup(2, &context);
 	if (ret < 0)
-		fail(1, "setting up asynchronous reads: %s", strerror(-ret));
+		fail(1, "setting up asynchronous I/O failed: %s", strerror(-ret));
 
 	stop = seconds ? now_ns() + seconds * NSEC_PER_SEC : UINT64_MAX;
 	printf("{\"bytes\":%u,\"ns\":[", bytes);
@@ -272,6 +277,6 @@ int main(int argc, char **argv)
 	close(fd);
 	free(plan.lines);
 	if (fflush(stdout))
-		fail(1, "writing the times: %s", strerror(errno));
+		fail(1, "writing the times failed: %s", strerror(errno));
 	return 0;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board without a board: the real evenkeeld on a private bus, with pretended systemd, polkit and cgroups.
+"""A board for tests: the real evenkeeld on a private bus, with a fake systemd, a fake polkit and fake cgroups.
 
-The bus is a dbus-daemon with the system bus's default of denying, and with the agent's own policy file.
+The bus is a dbus-daemon that denies by default, like the system bus, and reads the agent's policy file.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from dbus_fast.unpack import unpack_variants
 from evenkeel_agent import interface, systemd
 from evenkeel_agent.bus import Bus, CallError
 
-ROOM = Path(__file__).resolve().parent.parent
-PANEL = "daemon"  # stands in for evenkeel-panel, which only a board has
+COMPONENT = Path(__file__).resolve().parent.parent
+PANEL = "daemon"  # takes the place of the user evenkeel-panel, which exists only on a board
 STRANGER = "nobody"
 ERROR = interface.NAME + ".Error."
 
@@ -59,28 +59,28 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
 
 @dataclass
 class FakeUnit:
-    """A unit as the pretended systemd has it."""
+    """A unit of the fake systemd."""
 
     load: str = "loaded"
     active: str = "active"
     sub: str = "running"
     cgroup: str = ""
-    weight: int | None = None  # IOWeight= as last set, it outlives a stop
+    weight: int | None = None  # IOWeight= as last set; a stop does not reset it
     condition: bool = True
-    result: str = "done"  # of the next job
-    devices: tuple[str, ...] = ()  # of DeviceAllow=
-    refuses: str = ""  # error text of SetUnitProperties
+    result: str = "done"  # result of the next job
+    devices: tuple[str, ...] = ()  # DeviceAllow=
+    refuses: str = ""  # error text of SetUnitProperties; "": success
 
 
 class Fake:
-    """A service on the bus that answers by hand."""
+    """A fake service on the bus."""
 
     name = ""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.calls: list[tuple[str, list[Any]]] = []
-        self.frozen = False  # take calls, never answer
+        self.frozen = False  # accept calls, but do not answer
         self._tasks: set[asyncio.Task[None]] = set()
         bus.handle(self._receive)
 
@@ -109,7 +109,7 @@ class Fake:
 
 
 class FakeSystemd(Fake):
-    """What the agent uses of org.freedesktop.systemd1; a live unit has a cgroup directory below ROOT."""
+    """The part of org.freedesktop.systemd1 that the agent uses. A live unit has a directory below CGROUP_ROOT."""
 
     name = systemd.NAME
 
@@ -118,7 +118,7 @@ class FakeSystemd(Fake):
         self.cgroup_root = cgroup_root
         self.units: dict[str, FakeUnit] = {}
         self.writes_weights = True
-        self.knows_perf = True  # the evenkeel that is loaded makes io.evenkeel.perf
+        self.has_fixed = True  # the loaded evenkeel creates io.evenkeel.fixed
         self._jobs = 0
 
     def add(self, name: str, active: bool = True) -> FakeUnit:
@@ -140,8 +140,8 @@ class FakeSystemd(Fake):
         directory.mkdir(parents=True)
         write(directory / "io.evenkeel.stat", "")
         write(directory / "io.weight", f"default {unit.weight or 100}\n")
-        if self.knows_perf:
-            write(directory / "io.evenkeel.perf", "")
+        if self.has_fixed:
+            write(directory / "io.evenkeel.fixed", "")
         self.changed(name)
 
     def stop(self, name: str) -> None:
@@ -158,7 +158,7 @@ class FakeSystemd(Fake):
     def _missing(self, name: str) -> CallError:
         return CallError(systemd.NO_SUCH_UNIT, f"Unit {name} not found.")
 
-    def _weigh(self, name: str) -> None:
+    def _write_weight(self, name: str) -> None:
         unit = self.units[name]
         if unit.cgroup and self.writes_weights:
             write(self.directory(name) / "io.weight", f"default {unit.weight}\n")
@@ -176,7 +176,7 @@ class FakeSystemd(Fake):
             return "a(ssssssouso)", [rows]
         if member == "Get":
             paths = {systemd.object_path(name): unit for name, unit in self.units.items()}
-            # systemd answers for a unit that it cannot find, too
+            # systemd also answers for a unit that does not exist
             unit = paths.get(str(message.path)) or FakeUnit("not-found", "inactive", "dead")
             value = {
                 "ControlGroup": Variant("s", unit.cgroup),
@@ -196,8 +196,8 @@ class FakeSystemd(Fake):
             if unit.refuses:
                 raise CallError("org.freedesktop.DBus.Error.AccessDenied", unit.refuses)
             unit.weight = unpack_variants(body[2][0][1])
-            # systemd too writes the cgroup file after it has answered
-            asyncio.get_running_loop().call_later(0.03, self._weigh, name)
+            # like systemd, write the cgroup file after the answer
+            asyncio.get_running_loop().call_later(0.03, self._write_weight, name)
             return "", []
         if member in ("StartUnit", "StopUnit"):
             self._jobs += 1
@@ -217,7 +217,7 @@ class FakeSystemd(Fake):
 
 
 class FakePolkit(Fake):
-    """Grants the actions in GRANTED to whoever is asked about."""
+    """Allows the actions in GRANTED to every caller."""
 
     name = "org.freedesktop.PolicyKit1"
 
@@ -233,15 +233,15 @@ class FakePolkit(Fake):
         return "(bba{ss})", [[action in self.granted, False, {}]]
 
 
-class FakeRegulator:
-    """ek-regulate and the kernel behind it: PERCENT of each of DEVICES ("MAJ:MIN"), 100 % in all."""
+class FakeFixedShareHelper:
+    """ek-fixed-share and the kernel: accepts orders for DEVICES ("MAJ:MIN"), 100 % of each in total."""
 
     def __init__(self, path: Path, cgroup_root: Path) -> None:
         self._cgroup_root = cgroup_root
-        self.devices = {"259:0"}  # that evenkeel serves
+        self.devices = {"259:0"}  # the devices that evenkeel serves
         self.orders: list[str] = []
-        self.refuses = 0  # errno of the next answers
-        self.frozen = False  # take orders, never answer
+        self.refuses = 0  # errno of the next answers; 0: carry out the orders
+        self.frozen = False  # accept orders, but do not answer
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -276,14 +276,14 @@ class FakeRegulator:
 
     def _set(self, order: str) -> int:
         number, percent, path = order.split(" ", 2)
-        file = self._cgroup_root / path.lstrip("/") / "io.evenkeel.perf"
+        file = self._cgroup_root / path.lstrip("/") / "io.evenkeel.fixed"
         if not file.exists():
             return errno.ENOENT
         if number not in self.devices:
             return errno.EOPNOTSUPP
         if int(percent) > 100:
             return errno.ERANGE
-        groups = [other for other in self._cgroup_root.rglob("io.evenkeel.perf") if other != file]
+        groups = [other for other in self._cgroup_root.rglob("io.evenkeel.fixed") if other != file]
         if int(percent) and sum(self._lines(other).get(number, 0) for other in groups) + int(percent) > 100:
             return errno.ENOSPC
         lines = {**self._lines(file), number: int(percent)}
@@ -292,7 +292,7 @@ class FakeRegulator:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the file in one step, as a kernel file changes: a reader never sees half of it."""
+    """Replace the file in one step. Like with a kernel file, a reader never sees a part of the new text."""
     new = path.with_name(path.name + ".write")
     new.write_text(text)
     new.replace(path)
@@ -300,7 +300,7 @@ def write(path: Path, text: str) -> None:
 
 @dataclass
 class Answer:
-    """What ekctl did."""
+    """Exit status and output of ekctl."""
 
     status: int
     out: str
@@ -308,7 +308,7 @@ class Answer:
 
 
 class Harness:
-    """async with Harness() as board: ... ; board.agent_up() starts evenkeeld and waits until it is ready."""
+    """The board: `async with Harness() as board:`, then `await board.agent_up()` starts evenkeeld."""
 
     def __init__(self) -> None:
         self.top = Path(tempfile.mkdtemp(prefix="ek"))
@@ -335,12 +335,13 @@ class Harness:
         self._buses: list[Bus] = []
         self.systemd: FakeSystemd
         self.polkit: FakePolkit
-        self.regulator: FakeRegulator
+        self.helper: FakeFixedShareHelper
         self.client: Bus
         self.log = self.top / "log"
-        # other users run ekctl too, and may not get at the source tree
+        # The tests also run ekctl as other users, who may have no access to the source tree.
         self.site = self.top / "site"
-        shutil.copytree(ROOM / "evenkeel_agent", self.site / "evenkeel_agent")
+        shutil.copytree(COMPONENT / "src/evenkeel_agent", self.site / "evenkeel_agent")
+        shutil.copy(COMPONENT.parents[1] / "VERSION", self.site)
         for path in (self.site, *self.site.rglob("*")):
             path.chmod(0o755)
 
@@ -355,7 +356,7 @@ class Harness:
         (base / "device/model").write_text(model + "   \n")
 
     def app(self, name: str, weight: int = 100, active: bool = True, unit: str = "", stats: str = "") -> str:
-        """Lists an app whose unit systemd knows; returns the unit."""
+        """Add an app to apps.d and its unit to systemd. Returns the unit's name."""
         unit = unit or f"evenkeel-{name}.service"
         text = f'title = "{name.title()}"\nunit = "{unit}"\nweight = {weight}\n'
         (self.apps_d / f"{name}.toml").write_text(text + (f'stats = "{stats}"\n' if stats else ""))
@@ -363,7 +364,7 @@ class Harness:
         return unit
 
     async def __aenter__(self) -> Self:
-        policy = (ROOM / "data/org.evenkeel.Agent1.conf").read_text()
+        policy = (COMPONENT / "data/org.evenkeel.Agent1.conf").read_text()
         (self.top / "agent.conf").write_text(policy.replace("evenkeel-panel", PANEL))
         tester = ""
         if os.getuid():
@@ -380,13 +381,13 @@ class Harness:
             ],
             stdout=subprocess.PIPE,
         )
-        # the address is printed once it is listened on; the socket's file is there earlier
+        # dbus-daemon prints the address once it listens. The socket's file exists earlier.
         assert self._daemon.stdout
-        with self._daemon.stdout as said:
-            assert await asyncio.to_thread(said.readline), "dbus-daemon did not start"
+        with self._daemon.stdout as output:
+            assert await asyncio.to_thread(output.readline), "dbus-daemon did not start"
         await self.systemd_up()
         await self.polkit_up()
-        self.regulator_up()
+        self.helper_up()
         self.client = await self.connect()
         return self
 
@@ -402,23 +403,18 @@ class Harness:
             self.systemd.units = old.units
         assert await self.systemd.bus.own(systemd.NAME)
 
-    def regulator_up(self) -> None:
-        self.regulator = FakeRegulator(self.root / "run/evenkeel/regulate", self.cgroups)
+    def helper_up(self) -> None:
+        self.helper = FakeFixedShareHelper(self.root / "run/evenkeel/fixed-share", self.cgroups)
 
     async def polkit_up(self) -> None:
         self.polkit = FakePolkit(await self.connect())
         if os.getuid():
-            self.polkit.granted = {
-                interface.READ,
-                interface.SET_WEIGHT,
-                interface.SET_PERFORMANCE,
-                interface.CONTROL_APP,
-            }
+            self.polkit.granted = set(interface.ACTIONS)
         assert await self.polkit.bus.own(FakePolkit.name)
 
     async def __aexit__(self, *_: object) -> None:
         await self.agent_down()
-        self.regulator.close()
+        self.helper.close()
         for bus in self._buses:
             bus.close()
         self.bus_down()
@@ -431,8 +427,8 @@ class Harness:
             self._daemon = None
 
     async def agent_up(self, *options: str, wait: bool = True, **environment: str) -> None:
-        """Start evenkeeld with ten samples a second."""
-        given = ("--root", str(self.root), "--bus", self.address, "--interval", "0.1", "--window", "0.3")
+        """Start evenkeeld with ten samples per second. With WAIT, return when it is ready."""
+        always = ("--root", str(self.root), "--bus", self.address, "--interval", "0.1", "--window", "0.3")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
             path = self.top / "notify"
             path.unlink(missing_ok=True)
@@ -440,8 +436,13 @@ class Harness:
             notifications.setblocking(False)
             with self.log.open("ab") as log:
                 self._agent = subprocess.Popen(
-                    [sys.executable, "-m", "evenkeel_agent", *given, *options],
-                    env={**os.environ, "PYTHONPATH": str(ROOM), "NOTIFY_SOCKET": str(path), **environment},
+                    [sys.executable, "-m", "evenkeel_agent", *always, *options],
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": str(COMPONENT / "src"),
+                        "NOTIFY_SOCKET": str(path),
+                        **environment,
+                    },
                     stderr=log,
                 )
             if not wait:
@@ -458,7 +459,7 @@ class Harness:
         return await asyncio.to_thread(self.agent.wait, 20)
 
     async def agent_down(self, number: int = signal.SIGTERM) -> int:
-        """Stop evenkeeld; returns its exit status."""
+        """Stop evenkeeld. Returns its exit status."""
         if not self._agent:
             return 0
         if self._agent.poll() is None:
@@ -468,16 +469,16 @@ class Harness:
         return status
 
     async def call(self, member: str, *body: Any, signature: str | None = None) -> Any:
-        """Call the agent as this test's user."""
+        """Call the agent as the user that runs the test."""
         if signature is None:
-            signature = interface.METHODS[member].signature
+            signature = interface.METHODS[member].in_signature
         answer = await self.client.call(
             interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=25
         )
         return unpack_variants(answer[0]) if answer else None
 
     async def refused(self, member: str, *body: Any, signature: str | None = None) -> CallError:
-        """The error that this call ends in."""
+        """Make a call that must fail, and return the error."""
         try:
             answer = await self.call(member, *body, signature=signature)
         except CallError as error:
@@ -488,12 +489,12 @@ class Harness:
         return {app["name"]: app for app in await self.call("ListApps")}
 
     async def until(self, condition: Any, seconds: float = 20.0) -> Any:
-        """Wait for the coroutine function CONDITION to return something true."""
+        """Call the coroutine function CONDITION until it returns a true value, and return that."""
         for _ in range(int(seconds / 0.05)):
             if result := await condition():
                 return result
             await asyncio.sleep(0.05)
-        raise AssertionError(f"not within {seconds} s; the agent's log: {self.log.read_text()}")
+        raise AssertionError(f"timeout after {seconds} s; the agent's log: {self.log.read_text()}")
 
     async def ekctl(self, *arguments: str, user: str | None = None) -> Answer:
         process = await asyncio.create_subprocess_exec(
@@ -511,16 +512,16 @@ class Harness:
         out, err = await process.communicate()
         return Answer(process.returncode or 0, out.decode(), err.decode())
 
-    def perf(self, unit: str) -> str:
-        """What is in force for the unit's cgroup."""
-        return (self.systemd.directory(unit) / "io.evenkeel.perf").read_text()
+    def fixed(self, unit: str) -> str:
+        """The content of io.evenkeel.fixed in the unit's cgroup."""
+        return (self.systemd.directory(unit) / "io.evenkeel.fixed").read_text()
 
     def set_stat(self, unit: str, text: str) -> None:
         write(self.systemd.directory(unit) / "io.evenkeel.stat", text)
 
 
 def on_board(test: Callable[[Harness], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """Make TEST, which is given a board, a test of pytest; none takes long unless something hangs."""
+    """Turn TEST, which expects a board, into a test for pytest. The time limit ends a test that hangs."""
 
     async def limited() -> None:
         async with asyncio.timeout(60), Harness() as board:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The analysis of pairs of reads, on simulated devices whose map is known."""
+"""The evaluation of pairs of reads, on simulated devices whose map is known."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ US = 1000
 
 @dataclass(frozen=True)
 class Noise:
-    """`spread` of each time as a share of it, and how many are `late` by 100 us on average."""
+    """`spread`: relative standard deviation of the times. `late`: part of the times with a delay of 100 us on average."""
 
     spread: float = 0.02
     late: float = 0.02
@@ -39,10 +39,10 @@ def timed(
 
 
 def device(
-    meet: Callable[[int, int], bool], single: int = 100, apart: int = 110, together: int = 185
+    shares: Callable[[int, int], bool], single: int = 100, apart: int = 110, together: int = 185
 ) -> Callable[[Probe], float]:
-    """Times in us; a pair that meets takes longer."""
-    return lambda p: US * (single if p.b < 0 else together if meet(p.a, p.b) else apart)
+    """A device with these times in us: single reads, and pairs on different channels and on the same channel."""
+    return lambda p: US * (single if p.b < 0 else together if shares(p.a, p.b) else apart)
 
 
 def judged(
@@ -54,23 +54,23 @@ def judged(
 
 
 def found(m: Map, noise: Noise = USUAL, *, blocks: int = BLOCKS, seed: int = 1) -> Verdict:
-    return judged(device(m.meeting(blocks)), noise, blocks=blocks, seed=seed)
+    return judged(device(m.shares_channel(blocks)), noise, blocks=blocks, seed=seed)
 
 
 # --- the plan ----------------------------------------------------------------
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(channels.LEAST_BLOCKS, 1 << 28), st.integers(1, 4), st.integers(0, 1 << 32))
-def test_a_plan_stays_on_the_device_and_pairs_are_two_reads(blocks: int, samples: int, seed: int) -> None:
+@given(st.integers(channels.MIN_BLOCKS, 1 << 28), st.integers(1, 4), st.integers(0, 1 << 32))
+def test_a_plan_stays_on_the_device_and_pairs_are_two_requests(blocks: int, samples: int, seed: int) -> None:
     for p in channels.plan(blocks, samples, seed):
         assert 0 <= p.a < blocks
         assert -1 <= p.b < blocks
-        # neighbours would be merged into one request
+        # the kernel would merge neighbours into one request
         assert p.b < 0 or abs(p.a - p.b) > 1
 
 
-def test_each_measured_pair_comes_after_reads_close_by() -> None:
+def test_each_measured_pair_follows_reads_near_it() -> None:
     probes = channels.plan(BLOCKS, 2, 1)
     for warm, pair in zip(probes[::2], probes[1::2], strict=True):
         assert warm.kind == "warm"
@@ -79,27 +79,27 @@ def test_each_measured_pair_comes_after_reads_close_by() -> None:
         assert warm.b < 0 or warm.b // channels.WARM == pair.b // channels.WARM
 
 
-def test_a_seed_gives_the_same_plan_and_another_one_others() -> None:
+def test_the_seed_determines_the_plan() -> None:
     assert channels.plan(BLOCKS, 1, 7) == channels.plan(BLOCKS, 1, 7)
     first, second = ({p.a for p in channels.plan(BLOCKS, 1, seed)} for seed in (7, 8))
     assert len(first & second) < len(first) / 10
 
 
 def test_passes_are_one_after_the_other() -> None:
-    turns = [p.turn for p in channels.plan(BLOCKS, 1, 1)]
+    turns = [p.pass_number for p in channels.plan(BLOCKS, 1, 1)]
     assert turns == sorted(turns)
     assert set(turns) == {0, 1}
 
 
-def test_distances_have_a_multiple_of_each_period() -> None:
+def test_distances_have_two_multiples_of_each_usual_period() -> None:
     usual = channels.distances(BLOCKS)
     for kib in (4, 8, 16, 32, 64, 128, 256, 512, 1024):
-        for n in range(2, channels.MOST):
+        for n in range(2, channels.MAX_CHANNELS):
             period = kib // 4 * n
             assert sum(d % period == 0 for d in usual) >= 2, (kib, n)
 
 
-# --- maps that are there -----------------------------------------------------
+# --- devices with a map ------------------------------------------------------
 
 noises = st.sampled_from([QUIET, USUAL, LOUD])
 
@@ -127,17 +127,17 @@ def test_chunks_need_not_be_powers_of_two(m: Map) -> None:
     assert (got.kind, got.channels, got.chunk_kb) == ("stripes", m.stripes, m.chunk * 4)
 
 
-def test_of_ranges_with_stripes_inside_the_larger_number_is_told() -> None:
+def test_of_ranges_with_stripes_the_larger_number_of_channels_is_reported() -> None:
     got = found(Map(8, 2, 8))
-    assert (got.kind, got.channels, got.chunk_kb, got.inside) == ("ranges", 8, 0, Map(8, 2, 8))
-    assert "each works as 2 parts, 32 KiB each in turn" in got.sentence()
+    assert (got.kind, got.channels, got.chunk_kb, got.map) == ("ranges", 8, 0, Map(8, 2, 8))
+    assert "each has 2 parts, 32 KiB each in turn" in got.sentence()
     got = found(Map(4, 16, 2))
     assert (got.kind, got.channels, got.chunk_kb) == ("stripes", 16, 16)
-    assert "2 equal ranges" in got.sentence()
+    assert "in each of 2 equal ranges" in got.sentence()
 
 
-def test_of_dies_and_the_channels_that_they_share_what_costs_more_is_told() -> None:
-    die, channel = Map(4, 16).meeting(BLOCKS), Map(4, 8).meeting(BLOCKS)
+def test_dies_are_reported_if_they_cost_more_than_their_shared_channels() -> None:
+    die, channel = Map(4, 16).shares_channel(BLOCKS), Map(4, 8).shares_channel(BLOCKS)
 
     def ns(p: Probe) -> float:
         return US * (100 if p.b < 0 else 185 if die(p.a, p.b) else 125 if channel(p.a, p.b) else 110)
@@ -146,18 +146,18 @@ def test_of_dies_and_the_channels_that_they_share_what_costs_more_is_told() -> N
     assert (got.kind, got.channels, got.chunk_kb) == ("stripes", 16, 16)
 
 
-def test_a_page_that_is_read_once_for_two_reads_hides_no_stripes() -> None:
-    die = Map(4, 16).meeting(BLOCKS)
+def test_stripes_are_found_although_one_page_serves_two_reads() -> None:
+    die = Map(4, 16).shares_channel(BLOCKS)
     got = judged(device(lambda a, b: a // 4 != b // 4 and die(a, b)))
     assert (got.kind, got.channels, got.chunk_kb) == ("stripes", 16, 16)
 
 
 def test_a_small_device_is_enough() -> None:
-    got = found(Map(4, 8), blocks=channels.LEAST_BLOCKS)
+    got = found(Map(4, 8), blocks=channels.MIN_BLOCKS)
     assert (got.kind, got.channels, got.chunk_kb) == ("stripes", 8, 16)
 
 
-# --- maps that are not -------------------------------------------------------
+# --- devices without a map ---------------------------------------------------
 
 
 @settings(max_examples=8, deadline=None)
@@ -171,7 +171,9 @@ def test_noise_is_never_a_map(spread: float, late: float, apart: int, seed: int)
 @given(
     st.integers(1, 256), st.integers(2, 64), st.floats(0.1, 0.6), st.floats(0.1, 0.6), st.integers(0, 1 << 32)
 )
-def test_what_is_found_in_noise_is_right(chunk: int, n: int, spread: float, late: float, seed: int) -> None:
+def test_a_map_that_is_found_in_noise_is_correct(
+    chunk: int, n: int, spread: float, late: float, seed: int
+) -> None:
     got = found(Map(chunk, n), Noise(spread, late), seed=seed)
     assert not got.usable or (got.channels, got.chunk_kb) == (n, chunk * 4)
 
@@ -179,15 +181,15 @@ def test_what_is_found_in_noise_is_right(chunk: int, n: int, spread: float, late
 def test_pairs_that_never_collide() -> None:
     got = judged(device(lambda a, b: False, apart=150))
     assert (got.kind, got.channels, got.chunk_kb) == ("none", 1, 0)
-    assert got.sentence().startswith("no channels found: pairs never collide")
+    assert got.sentence().startswith("no channels found: pairs of reads never collide")
 
 
 def test_one_at_a_time() -> None:
     got = judged(device(lambda a, b: True, together=198))
     assert got.kind == "one"
-    assert got.sentence() == "the device takes one request at a time: nothing to find"
-    assert judged(device(Map(4, 16).meeting(BLOCKS)), tags=2).kind == "one"
-    assert judged(device(Map(4, 16).meeting(BLOCKS)), tags=3).kind == "stripes"
+    assert got.sentence() == "the device takes one request at a time, so it has no channels to choose from"
+    assert judged(device(Map(4, 16).shares_channel(BLOCKS)), tags=2).kind == "one"
+    assert judged(device(Map(4, 16).shares_channel(BLOCKS)), tags=3).kind == "stripes"
 
 
 def test_a_disk() -> None:
@@ -209,14 +211,14 @@ def test_a_map_that_is_not_by_address(n: int) -> None:
 
 
 def test_a_cached_mapping_table_is_no_map() -> None:
-    """A pair within 4 MiB needs one part of it, others two: what DRAM-less devices show."""
+    """A pair within 4 MiB needs one part of the table, other pairs need two, as on devices without DRAM."""
     got = judged(device(lambda a, b: a // 1024 != b // 1024, apart=150, together=190))
     assert not got.usable
 
 
 def test_a_mapping_table_whose_parts_displace_each_other_is_no_map() -> None:
-    """16 parts of 4 MiB, each with one place to be: a device with one request at a time, and one with more."""
-    conflict = Map(1024, 16).meeting(BLOCKS)
+    """The cache has 16 places, and each part of 4 MiB fits into one of them. With and without parallel requests."""
+    conflict = Map(1024, 16).shares_channel(BLOCKS)
 
     def displaced(a: int, b: int) -> bool:
         return a // 1024 != b // 1024 and conflict(a, b)
@@ -226,31 +228,31 @@ def test_a_mapping_table_whose_parts_displace_each_other_is_no_map() -> None:
 
 
 def test_a_map_that_changes_between_the_passes_is_not_sure() -> None:
-    first, second = Map(4, 16).meeting(BLOCKS), Map(4, 8).meeting(BLOCKS)
+    first, second = Map(4, 16).shares_channel(BLOCKS), Map(4, 8).shares_channel(BLOCKS)
     probes = channels.plan(BLOCKS, SAMPLES, 1)
-    times = timed(probes, lambda p: device(second if p.turn else first)(p))
+    times = timed(probes, lambda p: device(second if p.pass_number else first)(p))
     got = channels.verdict(probes, times, BLOCKS)
     assert got.kind == "unsure"
     assert got.sentence().startswith("not sure")
 
 
 @pytest.mark.parametrize("wrong", [Map(4, 32), Map(4, 8), Map(8, 8), Map(2, 32), Map(8, 16), Map(2, 16)])
-def test_what_is_nearly_right_is_not_sure(wrong: Map) -> None:
-    """Of 16 channels in 32, or half of each chunk, almost all pairs are said right: they do not meet."""
+def test_a_nearly_correct_map_is_not_sure(wrong: Map) -> None:
+    """Such a map predicts almost all pairs correctly, because most pairs are on different channels in both maps."""
     probes = channels.plan(BLOCKS, SAMPLES, 1)
-    seen, _ = channels._passes(probes, timed(probes, device(Map(4, 16).meeting(BLOCKS))))
+    seen, _ = channels._passes(probes, timed(probes, device(Map(4, 16).shares_channel(BLOCKS))))
     assert channels._sure(Map(4, 16), 147 * US, seen, BLOCKS) > 0.9
     assert channels._sure(wrong, 147 * US, seen, BLOCKS) < channels.ENOUGH / 2
 
 
 @settings(max_examples=8, deadline=None)
 @given(st.sampled_from([2, 4, 8, 16]), st.integers(2, 64), st.floats(0.25, 0.75))
-def test_stripes_that_do_not_begin_at_address_0_are_not_told(chunk: int, n: int, part: float) -> None:
+def test_stripes_that_do_not_begin_at_address_0_are_not_applied(chunk: int, n: int, part: float) -> None:
     offset = max(1, int(chunk * part))
-    assert not judged(device(Map(chunk, n, 1, offset).meeting(BLOCKS))).usable
+    assert not judged(device(Map(chunk, n, 1, offset).shares_channel(BLOCKS))).usable
 
 
-def test_other_load_is_said() -> None:
+def test_other_load_is_reported() -> None:
     assert "other load" not in found(Map(4, 8)).sentence()
     got = found(Map(4, 8), Noise(0.02, 0.4))
     assert got.slow > 0.1

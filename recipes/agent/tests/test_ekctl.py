@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, against the real agent."""
+"""ekctl with the real agent."""
 
 import json
 
@@ -7,7 +7,7 @@ from agent_harness import Harness, on_board
 
 
 @on_board
-async def test_verbs(board: Harness) -> None:
+async def test_commands(board: Harness) -> None:
     board.app("player")
     board.app("loader", active=False)
     await board.agent_up()
@@ -26,7 +26,7 @@ async def test_verbs(board: Harness) -> None:
         "APP",
         "STATE",
         "WEIGHT",
-        "PERF",
+        "FIXED",
         "IN",
         "FORCE",
         "READ",
@@ -84,7 +84,8 @@ async def test_refusals_are_one_line_and_status_1(board: Harness) -> None:
     await board.agent_down()
     answer = await board.ekctl("status")
     assert (answer.status, answer.out) == (1, "")
-    assert answer.err.startswith("ekctl: the agent (evenkeeld) does not answer: ")
+    assert answer.err.startswith("ekctl: the agent does not answer: ")
+    assert answer.err.endswith("; see 'systemctl status evenkeeld'\n")
     assert answer.err.count("\n") == 1
 
 

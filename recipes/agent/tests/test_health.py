@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices count as flash, and what is said about them."""
+"""Which devices count as flash, and the problems of the board."""
 
 from pathlib import Path
 
 import pytest
-from evenkeel_agent.health import active_scheduler, flash_devices, look, slot
+from evenkeel_agent.health import active_scheduler, flash_devices, inspect, slot
 from evenkeel_agent.settings import Settings
 
 
@@ -17,7 +17,7 @@ from evenkeel_agent.settings import Settings
         ("", "none"),
     ],
 )
-def test_the_active_scheduler_is_the_bracketed_one(line: str, name: str) -> None:
+def test_the_active_scheduler_is_in_brackets(line: str, name: str) -> None:
     assert active_scheduler(line) == name
 
 
@@ -31,7 +31,7 @@ def test_the_active_scheduler_is_the_bracketed_one(line: str, name: str) -> None
         ("", "unknown"),
     ],
 )
-def test_the_slot_is_on_the_command_line(cmdline: str, name: str) -> None:
+def test_the_slot_comes_from_the_kernel_command_line(cmdline: str, name: str) -> None:
     assert slot(cmdline) == name
 
 
@@ -43,7 +43,7 @@ def device(root: Path, name: str, rotational: str = "1", size: str = "8", schedu
     (base / "queue/scheduler").write_text(scheduler + "\n")
 
 
-def test_what_is_flash(tmp_path: Path) -> None:
+def test_flash_devices(tmp_path: Path) -> None:
     for name in ("mmcblk0", "nvme0n1", "vda", "nullb0"):
         device(tmp_path, name)
     device(tmp_path, "sda", rotational="0")
@@ -65,18 +65,22 @@ def test_what_is_flash(tmp_path: Path) -> None:
 
 def test_one_device_without_evenkeel_is_a_problem(tmp_path: Path) -> None:
     device(tmp_path, "vda", scheduler="none [evenkeel]")
-    board = look(Settings(root=str(tmp_path)))
+    board = inspect(Settings(root=str(tmp_path)))
     assert (board.scheduler, board.problems) == ("evenkeel", [])
     device(tmp_path, "vdb", scheduler="none [mq-deadline] evenkeel")
-    board = look(Settings(root=str(tmp_path)))
+    board = inspect(Settings(root=str(tmp_path)))
     assert board.scheduler == "mq-deadline"
-    assert board.problems == ["evenkeel is not active on vdb: its scheduler is mq-deadline"]
+    assert board.problems == [
+        "evenkeel is not active on vdb: its scheduler is mq-deadline;"
+        " run 'echo evenkeel > /sys/block/vdb/queue/scheduler'"
+    ]
 
 
-def test_a_board_that_shows_nothing(tmp_path: Path) -> None:
-    board = look(Settings(root=str(tmp_path)))
+def test_a_board_without_any_files(tmp_path: Path) -> None:
+    board = inspect(Settings(root=str(tmp_path)))
     assert (board.kernel, board.slot, board.uptime_s, board.demo) == ("unknown", "unknown", 0, False)
-    assert (board.scheduler, board.problems) == ("none", ["no flash device was found"])
+    assert board.scheduler == "none"
+    assert board.problems == ["no flash device was found; check that the kernel has its driver"]
 
 
 def test_data_in_memory_is_a_problem(tmp_path: Path) -> None:
@@ -84,12 +88,12 @@ def test_data_in_memory_is_a_problem(tmp_path: Path) -> None:
     marker = tmp_path / "run/evenkeel/data-degraded"
     marker.parent.mkdir(parents=True)
     marker.touch()
-    said = "the data partition is not in use: changes are lost at the next boot"
-    assert look(Settings(root=str(tmp_path))).problems == [said]
+    problem = "the data partition is not in use: changes are lost at the next boot"
+    assert inspect(Settings(root=str(tmp_path))).problems == [problem]
     marker.write_text("fsck failed\nmore\n")
-    assert "(fsck failed)" in look(Settings(root=str(tmp_path))).problems[0]
+    assert "(fsck failed)" in inspect(Settings(root=str(tmp_path))).problems[0]
 
 
-def test_the_demo_is_told_by_a_credential(tmp_path: Path) -> None:
+def test_a_credential_switches_the_demo_on(tmp_path: Path) -> None:
     (tmp_path / "evenkeel.demo").touch()
-    assert look(Settings(root=str(tmp_path), credentials=str(tmp_path))).demo
+    assert inspect(Settings(root=str(tmp_path), credentials=str(tmp_path))).demo

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bucket arithmetic against its definition, the parser against text of any kind."""
+"""Buckets match their definition, and the parser handles any text."""
 
 import contextlib
 import math
@@ -35,7 +35,7 @@ def test_known_upper_bounds(index: int, upper: int) -> None:
     assert bucket_upper(index) == upper
 
 
-def test_buckets_tile_the_latencies() -> None:
+def test_buckets_cover_all_latencies_without_overlap() -> None:
     lower = 0
     for index in range(BUCKETS - 1):
         assert bucket(lower) == index
@@ -44,7 +44,7 @@ def test_buckets_tile_the_latencies() -> None:
 
 
 @given(LATENCY)
-def test_the_upper_bound_is_near_and_not_below(latency_us: int) -> None:
+def test_the_upper_bound_is_at_most_one_eighth_above(latency_us: int) -> None:
     index = bucket(latency_us)
     assert index < BUCKETS
     if index < BUCKETS - 1:
@@ -52,7 +52,7 @@ def test_the_upper_bound_is_near_and_not_below(latency_us: int) -> None:
 
 
 @given(st.lists(LATENCY, min_size=1, max_size=300), st.sampled_from([50, 90, 99, 100]))
-def test_a_percentile_is_that_of_the_sorted_latencies(latencies: list[int], percent: int) -> None:
+def test_percentiles_match_sorted_latencies(latencies: list[int], percent: int) -> None:
     exact = sorted(latencies)[math.ceil(len(latencies) * percent / 100) - 1]
     assert percentile(Counter(map(bucket, latencies)), percent) == bucket_upper(bucket(exact))
 
@@ -78,7 +78,7 @@ def _text(histogram: dict[int, int]) -> str:
     ),
     st.sampled_from(["", " later=1:2,3", " flag", " depth=-1 x=y"]),
 )
-def test_what_the_kernel_writes_is_read_back(
+def test_parsing_returns_all_values(
     devices: dict[str, tuple[int, dict[str, int], dict[str, dict[int, int]]]], unknown: str
 ) -> None:
     lines = []
@@ -117,7 +117,7 @@ def test_only_the_wanted_histograms_are_read() -> None:
         "8:0 rbytes=1\n8:0 rbytes=2",
     ],
 )
-def test_what_the_kernel_would_not_write_is_refused(text: str) -> None:
+def test_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(StatError):
         parse(text)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ek-pairs, built under the sanitizers, on a file: what it measures, and what it refuses."""
+"""ek-pairs on a file, built with sanitizers: measurements and refusals."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOM = Path(__file__).resolve().parent.parent
+COMPONENT = Path(__file__).resolve().parent.parent
 MIB = 1 << 20
 
 
@@ -19,7 +19,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         ["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wshadow",
          "-Wmissing-prototypes", "-Wstrict-prototypes", "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=all", "-o", str(out), str(ROOM / "src/ek_pairs.c"), "-laio"],
+         "-fno-sanitize-recover=all", "-o", str(out), str(COMPONENT / "src/ek_pairs.c"), "-laio"],
         check=True,
     )  # fmt: skip
     return out
@@ -27,8 +27,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def file() -> Iterator[Path]:
-    """In the clone: a tmpfs may have no direct I/O."""
-    path = ROOM / f".test-pairs-{os.getpid()}"
+    """A file in the clone, because a tmpfs may not support direct I/O."""
+    path = COMPONENT / f".test-pairs-{os.getpid()}"
     path.write_bytes(bytes(MIB))
     yield path
     path.unlink()
@@ -38,9 +38,9 @@ def run(program: Path, *args: str | Path, plan: str = "") -> subprocess.Complete
     return subprocess.run([program, *args], input=plan, capture_output=True, text=True, timeout=30)
 
 
-def refused(done: subprocess.CompletedProcess[str], status: int, says: str) -> None:
+def refused(done: subprocess.CompletedProcess[str], status: int, message: str) -> None:
     assert (done.returncode, done.stdout) == (status, ""), done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
     assert done.stderr.startswith("ek-pairs: ")
     assert done.stderr.count("\n") == 1
 
@@ -60,7 +60,7 @@ def test_other_sizes_and_an_empty_plan(program: Path, file: Path) -> None:
     assert json.loads(run(program, file).stdout) == {"bytes": 4096, "ns": []}
 
 
-def test_it_ends_in_time(program: Path, file: Path) -> None:
+def test_it_keeps_its_time_limit(program: Path, file: Path) -> None:
     done = run(program, "--seconds", "1", file, plan="0 8192\n" * 1_000_000)
     assert done.returncode == 0
     assert 0 < len(json.loads(done.stdout)["ns"]) < 1_000_000
@@ -70,11 +70,11 @@ def test_it_does_not_write(program: Path, file: Path) -> None:
     before = (file.read_bytes(), file.stat().st_mtime_ns)
     run(program, file, plan="0 4096\n")
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
-    assert "O_RDONLY" in (ROOM / "src/ek_pairs.c").read_text()
+    assert "O_RDONLY" in (COMPONENT / "src/ek_pairs.c").read_text()
 
 
 @pytest.mark.parametrize(
-    ("plan", "says"),
+    ("plan", "message"),
     [
         ("\n", "line 1 of the plan is not one or two offsets"),
         ("0\nx\n", "line 2 of the plan is not one or two offsets"),
@@ -83,27 +83,27 @@ def test_it_does_not_write(program: Path, file: Path) -> None:
         ("0 \n", "not one or two offsets"),
         ("-4096\n", "not one or two offsets"),
         ("99999999999999999999999\n", "not one or two offsets"),
-        ("18446744073709547520\n", "is beyond the end"),
-        ("1048576\n", "line 1 of the plan: 1048576 is beyond the end"),
-        ("0 1\n", "line 1 of the plan: 1 is no multiple of 4096"),
+        ("18446744073709547520\n", "is beyond the end of the device"),
+        ("1048576\n", "line 1 of the plan: 1048576 is beyond the end of the device"),
+        ("0 1\n", "line 1 of the plan: 1 is not a multiple of 4096"),
     ],
 )
-def test_bad_plans(program: Path, file: Path, plan: str, says: str) -> None:
-    refused(run(program, file, plan=plan), 2, says)
+def test_bad_plans(program: Path, file: Path, plan: str, message: str) -> None:
+    refused(run(program, file, plan=plan), 2, message)
 
 
-def test_a_plan_without_end(program: Path, file: Path) -> None:
+def test_a_plan_that_is_too_long(program: Path, file: Path) -> None:
     refused(run(program, file, plan="0\n" * 1_000_001), 2, "more than 1000000 lines")
 
 
 def test_bad_usage(program: Path, file: Path) -> None:
-    refused(run(program), 2, "give one device, not 0")
-    refused(run(program, file, file), 2, "give one device, not 2")
-    refused(run(program, "--yaml", file), 2, "no such option")
+    refused(run(program), 2, "expected one device, not 0")
+    refused(run(program, file, file), 2, "expected one device, not 2")
+    refused(run(program, "--yaml", file), 2, "is not an option")
     refused(run(program, file, "--bytes"), 2, "its value is missing")
     for text in ("0", "-1", "1k", "", "1048577", "99999999999999999999999"):
         refused(run(program, "--bytes", text, file), 2, f"--bytes: '{text}' is not a whole number")
-    refused(run(program, "--bytes", "1000", file), 2, "--bytes: 1000 is no multiple of 512")
+    refused(run(program, "--bytes", "1000", file), 2, "--bytes: 1000 is not a multiple of 512")
     refused(
         run(program, "--seconds", "3601", file), 2, "--seconds: '3601' is not a whole number from 1 to 3600"
     )
@@ -111,7 +111,7 @@ def test_bad_usage(program: Path, file: Path) -> None:
 
 def test_devices_that_cannot_be_read(program: Path, tmp_path: Path) -> None:
     refused(run(program, tmp_path / "none", plan="0\n"), 1, "No such file or directory")
-    refused(run(program, tmp_path, plan="0\n"), 2, "has no direct I/O")
+    refused(run(program, tmp_path, plan="0\n"), 2, "does not support direct I/O")
     refused(run(program, "/dev/null", plan="0\n"), 2, "/dev/null ")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ekctl probe: disks of plain files in a pretended sysfs, timed by a pretended ek-pairs."""
+"""ekctl probe with a fake sysfs of plain files and a fake ek-pairs."""
 
 import json
 import os
@@ -14,23 +14,24 @@ from evenkeel_agent.channels import BLOCK
 from evenkeel_agent.probe import Places, ProbeError
 
 MIB = 1 << 20
-# times what the map in its first line says, in the given time a pair
+GUIDE = Path(__file__).resolve().parents[3] / "docs/howto/probe-flash-channels.md"
+# a fake ek-pairs: computes the times from a map and the time of a single read
 TOOL = """#!{python}
 import json, sys
-sys.path.insert(0, {room!r})
+sys.path.insert(0, {component!r})
 from evenkeel_agent.channels import Map
-meet = Map({map}).meeting({blocks})
+same_channel = Map({map}).shares_channel({blocks})
 ns = []
 for line in sys.stdin:
     at = [int(word) // 4096 for word in line.split()]
-    ns.append({single} if len(at) == 1 else {single} * 18 // 10 if meet(*at) else {single} * 11 // 10)
+    ns.append({single} if len(at) == 1 else {single} * 18 // 10 if same_channel(*at) else {single} * 11 // 10)
 {extra}
 print(json.dumps({{"bytes": 4096, "ns": ns}}))
 """
 
 
 class Board:
-    """A sysfs with one disk, 8:0, and its tool."""
+    """A fake sysfs with one disk, 8:0, and a fake ek-pairs."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -65,7 +66,7 @@ class Board:
         tool = Path(self.places.tool)
         tool.write_text(
             TOOL.format(
-                python=sys.executable, room=str(Path(probe.__file__).parents[1]), map=map_, blocks=self.blocks,
+                python=sys.executable, component=str(Path(probe.__file__).parents[1]), map=map_, blocks=self.blocks,
                 single=single, extra=extra,
             )
         )  # fmt: skip
@@ -90,7 +91,7 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     return made
 
 
-def test_what_is_found(board: Board) -> None:
+def test_the_result(board: Board) -> None:
     answer = board.run(seconds=60)
     assert answer["finding"] == "16 channels, 16 KiB each in turn (sure: 0.99)"
     assert (answer["channels"], answer["chunk_kb"], answer["sure"]) == (16, 16, 0.99)
@@ -101,40 +102,40 @@ def test_what_is_found(board: Board) -> None:
 
 
 def test_apply(board: Board) -> None:
-    assert board.run(seconds=20, told=True)["applied"] is True
+    assert board.run(seconds=20, apply_result=True)["applied"] is True
     assert (board.get("channels"), board.get("chunk_kb")) == ("16", "16")
     board.times("0, 1, 8")
-    answer = board.run(seconds=20, told=True)
+    answer = board.run(seconds=20, apply_result=True)
     assert (answer["kind"], answer["applied"]) == ("ranges", True)
     assert (board.get("channels"), board.get("chunk_kb")) == ("8", "0")
 
 
-def test_what_is_not_sure_is_not_applied(board: Board) -> None:
+def test_an_unusable_result_is_not_applied(board: Board) -> None:
     board.times("0, 1, 1")
     board.set("queue/iosched/channels", "7")
-    answer = board.run(seconds=20, told=True)
+    answer = board.run(seconds=20, apply_result=True)
     assert (answer["kind"], answer["usable"], answer["applied"]) == ("one", False, False)
     assert board.get("channels") == "7"
 
 
 def test_apply_needs_evenkeel(board: Board) -> None:
-    # told before anything is measured
+    # the refusal comes before the measurement
     Path(board.places.tool).unlink()
     board.set("queue/scheduler", "none [mq-deadline] evenkeel")
-    assert board.refused(told=True) == (
-        "--apply: evenkeel does not serve /dev/sda, its scheduler is mq-deadline"
+    assert board.refused(apply_result=True) == (
+        "--apply needs the scheduler evenkeel on /dev/sda, which has mq-deadline"
     )
     board.set("queue/scheduler", "[evenkeel]")
     (board.disk / "queue/iosched/channels").unlink()
-    assert "knows nothing of channels" in board.refused(told=True)
+    assert "has no tunable 'channels'" in board.refused(apply_result=True)
 
 
 def test_a_tunable_that_is_refused(board: Board) -> None:
     (board.disk / "queue/iosched/chunk_kb").unlink()
     (board.disk / "queue/iosched/chunk_kb").mkdir()
     board.set("queue/iosched/channels", "7")
-    assert "cannot set chunk_kb of /dev/sda to 16: " in board.refused(seconds=20, told=True)
-    # off is safe, half a map is not
+    assert "cannot set chunk_kb of /dev/sda to 16: " in board.refused(seconds=20, apply_result=True)
+    # channels are off: that is safe, and a half of a map is not
     assert board.get("channels") == "1"
 
 
@@ -144,12 +145,12 @@ def test_disks_that_need_no_measuring(board: Board) -> None:
     assert board.run()["finding"] == "a rotating disk: it has no channels"
     board.set("queue/rotational", "0")
     board.set("mq/0/nr_tags", "2")
-    assert board.run()["finding"] == "the device takes one request at a time: nothing to find"
+    assert board.run()["kind"] == "one"
 
 
-def test_what_is_no_disk(board: Board, tmp_path: Path) -> None:
-    assert board.refused("/dev/none") == "cannot look at /dev/none: No such file or directory"
-    assert board.refused("none") == "cannot look at /dev/none: No such file or directory"
+def test_paths_that_are_not_a_disk(board: Board, tmp_path: Path) -> None:
+    assert board.refused("/dev/none") == "cannot examine /dev/none: No such file or directory"
+    assert board.refused("none") == "cannot examine /dev/none: No such file or directory"
     file = tmp_path / "image"
     file.write_text("")
     assert board.refused(str(file)) == f"{file} is not a disk but a file"
@@ -157,33 +158,33 @@ def test_what_is_no_disk(board: Board, tmp_path: Path) -> None:
     assert board.refused("/dev/null") == "/dev/null is not a disk but something else"
     board.set("sda1/partition", "1")
     (board.top / "sys/dev/block/8:1").symlink_to(board.disk / "sda1")
-    assert board.refused("/dev/sda1") == "/dev/sda1 is a partition of sda: give that"
+    assert board.refused("/dev/sda1") == "/dev/sda1 is a partition; probe the whole disk, sda"
     board.set("slaves/sdb/size", "1")
-    assert board.refused() == "/dev/sda is made of other devices (sdb): give one of them"
+    assert board.refused() == "/dev/sda consists of other devices; probe one of them: sdb"
 
 
-def test_disks_that_do_not_fit(board: Board) -> None:
+def test_disks_that_cannot_be_probed(board: Board) -> None:
     board.set("size", str(63 * MIB // 512))
-    assert board.refused() == "/dev/sda is too small: 63 MiB, 64 are needed"
+    assert board.refused() == "/dev/sda is too small for a probe: it has 63 MiB, and 64 MiB are needed"
     board.set("size", "0")
-    assert "too small: 0 MiB" in board.refused()
+    assert "it has 0 MiB" in board.refused()
     board.set("size", str(64 * MIB // 512))
     board.set("queue/logical_block_size", "16384")
     assert "has sectors of 16384 bytes" in board.refused()
     (board.disk / "size").unlink()
-    assert "does not say how large" in board.refused()
+    assert "does not report the size" in board.refused()
 
 
 def test_root_is_needed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert board.refused() == "reading /dev/sda needs root"
+    assert board.refused() == "reading /dev/sda needs root; run ekctl as root"
 
 
 def test_too_slow_for_the_time(board: Board) -> None:
     board.times(single=3_000_000)
-    said = board.refused(seconds=5)
-    assert said.startswith("a pair of reads of /dev/sda takes 3")
-    assert "s are needed (--seconds)" in said
+    message = board.refused(seconds=5)
+    assert message.startswith("a pair of reads of /dev/sda takes 3")
+    assert "us; allow at least --seconds " in message
 
 
 def test_a_disk_that_becomes_busy(board: Board) -> None:
@@ -191,27 +192,27 @@ def test_a_disk_that_becomes_busy(board: Board) -> None:
     assert "only 1000 of " in board.refused(seconds=20)
 
 
-def test_others_are_counted(board: Board) -> None:
-    # both reads of the statistics come after the trial
+def test_requests_of_other_programs_are_counted(board: Board) -> None:
+    # the probe reads the statistics twice, both times after the trial
     stat = f"p = {str(board.disk / 'stat')!r}; n = 10 ** 6 if len(ns) > 1000 else 0"
     board.times(extra=f"{stat}; n and open(p, 'w').write(f'{{n}} 0 0 0 0 0 0 0 0 0 0')")
     answer = board.run(seconds=20)
     assert answer["others"] > 500_000
-    assert answer["finding"].endswith(f"; others made {answer['others']} requests meanwhile")
+    assert answer["finding"].endswith(f"; other programs made {answer['others']} requests meanwhile")
 
 
 @pytest.mark.parametrize(
-    ("extra", "says"),
+    ("extra", "message"),
     [
         ("sys.exit('ek-pairs: reading /dev/sda at 0: Input/output error')", "reading /dev/sda at 0: Input/output error"),
-        ("import os; os.kill(os.getpid(), 9)", "ek-pairs ended with status -9"),
-        ("print('{'); sys.exit(0)", "ek-pairs did not print times"),
-        ("print('[]'); sys.exit(0)", "ek-pairs did not print times"),
+        ("import os; os.kill(os.getpid(), 9)", "ek-pairs failed with status -9"),
+        ("print('{'); sys.exit(0)", "ek-pairs printed something other than times"),
+        ("print('[]'); sys.exit(0)", "ek-pairs printed something other than times"),
     ],
 )  # fmt: skip
-def test_a_tool_that_fails(board: Board, extra: str, says: str) -> None:
+def test_a_tool_that_fails(board: Board, extra: str, message: str) -> None:
     board.times(extra=extra)
-    assert says in board.refused()
+    assert message in board.refused()
 
 
 def test_no_tool(board: Board) -> None:
@@ -235,9 +236,12 @@ def test_the_command(
     assert ekctl.main(["probe", "/dev/sda", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "disk"
     assert ekctl.main(["probe", "/dev/sda", "--apply"]) == 1
-    assert capsys.readouterr() == ("a rotating disk: it has no channels\n", "ekctl: nothing was applied\n")
+    assert capsys.readouterr() == (
+        "a rotating disk: it has no channels\n",
+        "ekctl: nothing was applied, because the result is not usable\n",
+    )
     assert ekctl.main(["probe", "/dev/sdz"]) == 1
-    assert capsys.readouterr() == ("", "ekctl: cannot look at /dev/sdz: No such file or directory\n")
+    assert capsys.readouterr() == ("", "ekctl: cannot examine /dev/sdz: No such file or directory\n")
 
 
 @pytest.mark.parametrize(
@@ -252,8 +256,11 @@ def test_wrong_usage(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[s
     assert "usage: ekctl" in capsys.readouterr().err
 
 
-def test_the_answer_is_documented() -> None:
-    readme = (Path(probe.__file__).parents[1] / "README.md").read_text()
+@pytest.mark.skipif(not GUIDE.is_file(), reason="docs/howto is not part of this package")
+def test_the_guide_has_all_results(board: Board) -> None:
+    guide = GUIDE.read_text()
     for kind in ("stripes", "ranges", "none", "scattered", "one", "disk", "unsure"):
-        assert f"`{kind}`" in readme
-    assert f"{channels.ENOUGH}" in readme
+        assert f"`{kind}`" in guide
+    for field in board.run(seconds=10):
+        assert f"`{field}`" in guide
+    assert f"Below {channels.ENOUGH} " in guide

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about the recorder, by the states of its units and by its statistics."""
+"""The problems of the recorder, from the states of its units and from its statistics."""
 
 import json
 import time
 from pathlib import Path
 
 import pytest
-from evenkeel_agent.recorder import PARTITION, SERVICE, STATISTICS, look
+from evenkeel_agent.recorder import PARTITION, SERVICE, STATISTICS, inspect
 from evenkeel_agent.settings import Settings
 from evenkeel_agent.systemd import Unit
 
@@ -15,10 +15,10 @@ MOUNTED = Unit("loaded", "active", "mounted")
 
 
 def problems(root: Path, service: Unit = RUNNING, partition: Unit = MOUNTED) -> list[str]:
-    return look(Settings(root=str(root)), {SERVICE: service, PARTITION: partition})
+    return inspect(Settings(root=str(root)), {SERVICE: service, PARTITION: partition})
 
 
-def tell(root: Path, channels: object, age_s: float = 0.5) -> None:
+def write_statistics(root: Path, channels: object, age_s: float = 0.5) -> None:
     path = root / STATISTICS.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     written = time.monotonic_ns() - int(age_s * 1e9)
@@ -30,53 +30,61 @@ def channel(state: str = "recording", reason: str = "") -> dict[str, str]:
 
 
 def test_a_recorder_that_records_is_no_problem(tmp_path: Path) -> None:
-    tell(tmp_path, {"arm": channel(), "can0": channel("preparing")})
+    write_statistics(tmp_path, {"arm": channel(), "can0": channel("preparing")})
     assert problems(tmp_path) == []
 
 
-def test_neither_is_one_that_is_not_there_is_off_or_writes_no_statistics(tmp_path: Path) -> None:
-    assert look(Settings(root=str(tmp_path)), {}) == []
+def test_a_recorder_that_is_absent_off_or_without_statistics_is_no_problem(tmp_path: Path) -> None:
+    assert inspect(Settings(root=str(tmp_path)), {}) == []
     missing = Unit("not-found", "inactive", "dead")
     assert problems(tmp_path, missing, missing) == []
     assert problems(tmp_path) == []
-    tell(tmp_path, {"arm": channel("failed", "old news")}, age_s=3600)
+    write_statistics(tmp_path, {"arm": channel("failed", "old news")}, age_s=3600)
     assert problems(tmp_path, Unit("loaded", "inactive", "dead")) == []
 
 
 @pytest.mark.parametrize("state", ["inactive", "failed"])
 def test_a_partition_that_is_not_mounted(tmp_path: Path, state: str) -> None:
-    said = ["the recorder's partition is not mounted: nothing can be recorded"]
-    assert problems(tmp_path, partition=Unit("loaded", state, "dead")) == said
+    assert problems(tmp_path, partition=Unit("loaded", state, "dead")) == [
+        "the recorder's partition is not mounted, so nothing can be recorded;"
+        " see 'systemctl status recorder.mount'"
+    ]
 
 
 def test_a_recorder_that_failed(tmp_path: Path) -> None:
-    (said,) = problems(tmp_path, Unit("loaded", "failed", "failed"))
-    assert said.startswith("the recorder has failed, and nothing is recorded")
-    (said,) = problems(tmp_path, Unit("loaded", "activating", "auto-restart"))
-    assert said.startswith("the recorder has failed, and is started again")
+    (problem,) = problems(tmp_path, Unit("loaded", "failed", "failed"))
+    assert problem.startswith(
+        "the recorder has failed, so nothing is recorded; see 'journalctl -u ek-recorder"
+    )
+    (problem,) = problems(tmp_path, Unit("loaded", "activating", "auto-restart"))
+    assert problem.startswith(
+        "the recorder has failed, and systemd restarts it; see 'journalctl -u ek-recorder"
+    )
 
 
-def test_a_recorder_that_hangs(tmp_path: Path) -> None:
-    tell(tmp_path, {"arm": channel()}, age_s=60)
-    assert problems(tmp_path) == ["the recorder hangs: it has told nothing for 60 s"]
+def test_a_recorder_that_does_not_respond(tmp_path: Path) -> None:
+    write_statistics(tmp_path, {"arm": channel()}, age_s=60)
+    assert problems(tmp_path) == [
+        "the recorder has not responded for 60 s; restart it, or see 'journalctl -u ek-recorder.service'"
+    ]
 
 
-def test_channels_are_named_with_the_reason_that_they_share(tmp_path: Path) -> None:
+def test_channels_with_the_same_reason_are_one_problem(tmp_path: Path) -> None:
     channels = {
         "arm": channel("failed", "/recorder: nothing is mounted there"),
         "can0": channel(),
         "lidar": channel("failed", "/recorder: nothing is mounted there"),
         "log": channel("recording", "No space left on device"),
     }
-    tell(tmp_path, channels)
+    write_statistics(tmp_path, channels)
     assert problems(tmp_path) == [
-        "channel arm, lidar is not recorded: /recorder: nothing is mounted there",
-        "channel log lacks something: No space left on device",
+        "channels arm, lidar are not recorded: /recorder: nothing is mounted there",
+        "channel log is degraded: No space left on device",
     ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"channels": 1}', '{"channels": {"a": 1}}', "[" * 100_000])
-def test_statistics_that_are_none(tmp_path: Path, text: str) -> None:
-    tell(tmp_path, {})
+def test_invalid_statistics_are_ignored(tmp_path: Path, text: str) -> None:
+    write_statistics(tmp_path, {})
     (tmp_path / STATISTICS.lstrip("/")).write_text(text)
     assert problems(tmp_path) == []

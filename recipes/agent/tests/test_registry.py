@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""apps.d: what is taken, what is refused and how the refusal reads."""
+"""apps.d: accepted files, refused files, and the text of the refusals."""
 
 import os
 from pathlib import Path
@@ -70,7 +70,7 @@ def test_a_bad_file_is_refused_with_the_reason(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a_b", "a.b", "a" * 33, "é"])
 def test_bad_names(name: str) -> None:
-    with pytest.raises(AppError, match="the name must be"):
+    with pytest.raises(AppError, match="its name must be"):
         parse(name, GOOD.encode())
 
 
@@ -89,7 +89,7 @@ def test_one_bad_file_leaves_the_others(tmp_path: Path) -> None:
     assert registry.problems == [
         "apps.d/a.toml is ignored: weight must be a whole number from 1 to 10000, not 0",
         "apps.d/c.toml is ignored: unit b.service already belongs to the app b",
-        "apps.d/d.toml is ignored: not UTF-8 text",
+        "apps.d/d.toml is ignored: it is not UTF-8 text",
         "apps.d/e.toml is ignored: it cannot be read: not a regular file",
         "apps.d/f.toml is ignored: it cannot be read: longer than 65536 bytes",
         "apps.d/g.toml is ignored: it cannot be read: not a regular file",
@@ -97,11 +97,13 @@ def test_one_bad_file_leaves_the_others(tmp_path: Path) -> None:
     ]
 
 
-def test_no_directory_is_no_apps(tmp_path: Path) -> None:
+def test_without_a_directory_there_are_no_apps(tmp_path: Path) -> None:
     registry = load(str(tmp_path / "none"))
     assert (registry.apps, registry.problems) == ({}, [])
     (tmp_path / "file").write_text("")
-    assert load(str(tmp_path / "file")).problems == [f"{tmp_path}/file cannot be read: Not a directory"]
+    assert load(str(tmp_path / "file")).problems == [
+        f"{tmp_path}/file cannot be read, so no app is known: Not a directory"
+    ]
 
 
 @given(
@@ -128,6 +130,6 @@ def test_any_file_is_an_app_or_refused(content: bytes) -> None:
     assert type(app.weight) is int
 
 
-@pytest.mark.skipif(not CONF.is_dir(), reason="there is no conf/apps.d beside this room")
-def test_the_apps_of_this_repository_are_good() -> None:
+@pytest.mark.skipif(not CONF.is_dir(), reason="the folder conf/apps.d is not part of this package")
+def test_the_apps_of_this_repository_are_accepted() -> None:
     assert load(str(CONF)).problems == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window against a model, over counters that grow, start again, vanish and come back."""
+"""The sliding window, with counters that grow, restart, disappear and come back."""
 
 from pathlib import Path
 
@@ -28,24 +28,24 @@ def test_a_step_is_the_difference() -> None:
     [
         ABSENT,
         reading(identity=2, a=(1, 1, {})),  # another cgroup of the same name
-        reading(a=(500, 0, {})),  # the counters went back
-        reading(a=(1, 1, {9: 7})),  # so did a bucket
-        reading(b=(1000, 1000, {})),  # evenkeel was switched on for a device
+        reading(a=(500, 0, {})),  # a counter decreased
+        reading(a=(1, 1, {9: 7})),  # a bucket decreased
+        reading(b=(1000, 1000, {})),  # a device got evenkeel
     ],
 )
-def test_what_started_again_counts_from_zero(old: Reading) -> None:
+def test_restarted_counters_count_from_zero(old: Reading) -> None:
     s = step(old, reading(a=(300, 20, {9: 4})))
     assert (s.rbytes, s.wbytes, s.latency) == (300, 20, {9: 4})
 
 
-def test_what_is_not_known_is_not_counted() -> None:
+def test_a_failed_reading_gives_an_empty_step() -> None:
     for old, new in ((None, reading(a=(9, 9, {1: 1}))), (reading(a=(9, 9, {1: 1})), None)):
         assert step(old, new).rbytes == 0
     assert step(reading(a=(9, 9, {1: 1})), ABSENT).rbytes == 0
 
 
 @given(st.lists(st.tuples(st.floats(0.9, 1.1), st.integers(0, 10**9)), min_size=8, max_size=40))
-def test_the_rate_is_that_of_the_last_three_seconds(ticks: list[tuple[float, int]]) -> None:
+def test_rates_are_over_the_last_three_seconds(ticks: list[tuple[float, int]]) -> None:
     sampler = Sampler(3.0, 1.0)
     now = total = 0.0
     sampler.add(now, {"x": reading(a=(0, 0, {}))})
@@ -68,22 +68,22 @@ def test_shares_and_percentiles() -> None:
     assert (rates["x"].read_bps, rates["y"].write_bps) == (300.0, 100.0)
 
 
-def test_one_sample_is_no_rate() -> None:
+def test_one_sample_gives_no_rate() -> None:
     sampler = Sampler(3.0, 1.0)
     sampler.add(0, {"x": reading(a=(300, 0, {10: 98}))})
-    rates = sampler.rates(["x", "unheard-of"])
-    assert rates["x"] == rates["unheard-of"]
+    rates = sampler.rates(["x", "unknown"])
+    assert rates["x"] == rates["unknown"]
     assert (rates["x"].window_s, rates["x"].read_bps, rates["x"].p99_us) == (0.0, 0.0, -1.0)
 
 
-def test_a_late_sample_widens_the_window_and_not_the_rate() -> None:
+def test_a_late_sample_makes_the_window_longer_and_not_the_rate_higher() -> None:
     sampler = Sampler(3.0, 1.0)
     for now in (0, 1, 2, 3, 10):
         sampler.add(now, {"x": reading(a=(now * 100, 0, {}))})
     assert sampler.rates(["x"])["x"].read_bps == pytest.approx(100)
 
 
-def test_files_that_go_and_come_back(tmp_path: Path) -> None:
+def test_files_that_disappear_and_come_back(tmp_path: Path) -> None:
     group = tmp_path / "app.service"
     sampler = Sampler(3.0, 1.0)
     cgroups = {"x": str(group), "stopped": None}
@@ -101,8 +101,8 @@ def test_files_that_go_and_come_back(tmp_path: Path) -> None:
     assert sampler.rates(["x"])["x"].read_bps == 150
     (group / "io.evenkeel.stat").unlink()
     group.rmdir()
-    assert tick(3, None), "the agent must be told that a cgroup has gone"
-    assert not tick(4, None), "once"
+    assert tick(3, None), "the removal of a cgroup is reported"
+    assert not tick(4, None), "it is reported once"
     group.mkdir()
     tick(5, "8:0 rbytes=900 wbytes=0 rtotal=4:9 wtotal=-\n")
     assert sampler.rates(["x"])["x"].read_bps == 300

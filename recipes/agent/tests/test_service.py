@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real evenkeeld on a private bus: every verb, every error, restarts, kills, and life without others."""
+"""The real evenkeeld on a private bus: every method and error, restarts, kills, and absent or hanging services."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from agent_harness import ERROR, PANEL, STRANGER, Harness, on_board, write
-from evenkeel_agent import interface
+from evenkeel_agent import __version__, interface
 from evenkeel_agent.bus import CallError
 
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be other users too")
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
 
 
 def stat(rbytes: int, wbytes: int = 0, rtotal: str = "-") -> str:
@@ -32,7 +32,7 @@ async def test_status_of_a_healthy_board(board: Harness) -> None:
     assert set(status) == set(interface.STATUS)
     assert status["problems"] == []
     expected = {
-        "version": "0.1.0",
+        "version": __version__,
         "kernel": "6.12.1-evenkeel",
         "slot": "B",
         "scheduler": "evenkeel",
@@ -52,7 +52,7 @@ async def test_status_of_a_healthy_board(board: Harness) -> None:
 
 
 @on_board
-async def test_status_names_what_is_amiss(board: Harness) -> None:
+async def test_status_has_all_problems(board: Harness) -> None:
     board.app("player")
     board.device("vda", "none [mq-deadline]", "1", "")
     (board.apps_d / "bad.toml").write_text("weight = 0")
@@ -73,11 +73,11 @@ async def test_status_names_what_is_amiss(board: Harness) -> None:
     text = "\n".join(status["problems"])
     assert "evenkeel is not active on vda: its scheduler is mq-deadline" in text
     assert "apps.d/bad.toml is ignored: title is missing" in text
-    assert "apps.d/?.toml is ignored: the name must be" in text
+    assert "apps.d/?.toml is ignored: its name must be" in text
     assert "the saved weights were damaged" in text
     assert "the data partition is not in use" in text
     assert len(status["problems"]) == 5
-    assert list(await board.apps()) == ["player"], "the good app works all the same"
+    assert list(await board.apps()) == ["player"], "a bad file does not affect the other app"
 
 
 @on_board
@@ -105,7 +105,7 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
     assert (p["p99_us"], other["p99_us"]) == (143.0, -1.0)
     assert (p["active_state"], p["sub_state"], p["applied"]) == ("active", "running", True)
 
-    # the cgroup goes: so do its figures; it comes back: they start at nothing
+    # without the cgroup there are no rates; with a new cgroup they start at 0
     board.systemd.stop(player)
     await asyncio.sleep(1.0)
     p = (await board.apps())["player"]
@@ -119,7 +119,7 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
     await board.until(back)
     assert (await board.call("GetStatus"))["problems"] == []
 
-    # what the app says of itself is shown as is, if it is a JSON object in a file of its own
+    # the app's own counters are shown unchanged if they are a JSON object in a regular file
     assert (await board.apps())["player"]["stats"] == ""
     shown = {
         '{"stalls": 3}\n': '{"stalls": 3}',
@@ -141,14 +141,14 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
 
 
 @on_board
-async def test_a_weight_is_kept_and_in_force(board: Harness) -> None:
+async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
     player = board.app("player", weight=300)
     stopped = board.app("loader", weight=50, active=False)
     absent = board.app("ghost", active=False)
     del board.systemd.units[absent]
     await board.agent_up()
     units = board.systemd.units
-    assert (units[player].weight, units[stopped].weight) == (300, 50), "defaults are put in force too"
+    assert (units[player].weight, units[stopped].weight) == (300, 50), "weights of the files are applied too"
     assert (await board.apps())["ghost"]["sub_state"] == "not-found"
 
     app = await board.call("SetWeight", "player", 400)
@@ -158,33 +158,33 @@ async def test_a_weight_is_kept_and_in_force(board: Harness) -> None:
 
     app = await board.call("SetWeight", "loader", 10000)
     assert (app["weight"], app["applied"], app["active_state"]) == (10000, False, "inactive")
-    assert units[stopped].weight == 10000, "systemd knows it before the unit starts"
+    assert units[stopped].weight == 10000, "systemd has it before the unit starts"
     app = await board.call("SetWeight", "ghost", 1)
     assert (app["weight"], app["applied"]) == (1, False)
     saved = {"player": 400, "loader": 10000, "ghost": 1}
     assert json.loads((board.state / "weights.json").read_text()) == saved
 
-    # a unit that starts with another weight than ours gets ours
+    # the agent corrects the weight of a unit that starts with another one
     units[stopped].weight = 7
     board.systemd.start(stopped)
 
-    async def mended() -> bool:
+    async def corrected() -> bool:
         return bool((await board.apps())["loader"]["applied"])
 
-    await board.until(mended)
+    await board.until(corrected)
 
     for number in (signal.SIGTERM, signal.SIGKILL):
         await board.agent_down(number)
         units[player].weight = None
         await board.agent_up()
         assert {name: app["weight"] for name, app in (await board.apps()).items()} == saved
-        assert units[player].weight == 400, "put in force again before anybody is served"
+        assert units[player].weight == 400, "applied again before the agent answers calls"
     assert (await board.call("GetStatus"))["problems"] == []
 
 
 @on_board
-async def test_an_app_that_names_devices_is_weighed_when_it_runs(board: Harness) -> None:
-    """Weighed before, it gets a cgroup that knows the devices as they were then, and starts in that."""
+async def test_an_app_that_names_devices_gets_its_weight_when_it_runs(board: Harness) -> None:
+    """With a weight before its start, its cgroup would contain only the devices that exist at that moment."""
     loader = board.app("loader", weight=50, active=False)
     unit = board.systemd.units[loader]
     unit.devices = ("/dev/stick",)
@@ -193,7 +193,7 @@ async def test_an_app_that_names_devices_is_weighed_when_it_runs(board: Harness)
     app = await board.call("SetWeight", "loader", 60)
     assert (app["weight"], app["applied"]) == (60, False)
     assert unit.weight is None
-    # waiting to be restarted, it has no cgroup either
+    # while it waits for a restart, it has no cgroup either
     unit.active, unit.sub = "activating", "auto-restart"
     board.systemd.changed(loader)
     await board.call("SetWeight", "loader", 61)
@@ -202,10 +202,10 @@ async def test_an_app_that_names_devices_is_weighed_when_it_runs(board: Harness)
 
     board.systemd.start(loader)
 
-    async def weighed() -> bool:
+    async def applied() -> bool:
         return bool((await board.apps())["loader"]["applied"])
 
-    await board.until(weighed)
+    await board.until(applied)
     assert unit.weight == 61
 
 
@@ -231,7 +231,7 @@ async def test_bad_calls_are_refused_and_change_nothing(board: Harness) -> None:
         assert error.name == ERROR + "InvalidWeight"
         assert "weight must be a whole number from 1 to 10000" in error.text
         assert reason in error.text
-    for member, *more in (("SetWeight", 5), ("SetPerformance", 5), ("StartApp",), ("StopApp",)):
+    for member, *more in (("SetWeight", 5), ("SetFixedShare", 5), ("StartApp",), ("StopApp",)):
         for name in ("nobody", "", "../player", "x" * 5000):
             error = await board.refused(member, name, *more)
             assert error.name == ERROR + "UnknownApp"
@@ -263,19 +263,22 @@ async def test_starting_and_stopping(board: Harness) -> None:
     assert (await board.apps())["player"]["active_state"] == "active"
     for member, word in (("StartApp", "started"), ("StopApp", "stopped")):
         error = await board.refused(member, "ghost")
-        said = f"app ghost was not {word}: there is no unit evenkeel-ghost.service"
-        assert (error.name, error.text) == (ERROR + "UnitNotFound", said)
+        text = f"app ghost was not {word}: there is no unit evenkeel-ghost.service"
+        assert (error.name, error.text) == (ERROR + "UnitNotFound", text)
     unit = board.systemd.units[player]
     unit.result = "failed"
     error = await board.refused("StartApp", "player")
-    said = "app player was not started: the job for evenkeel-player.service ended as failed"
-    assert (error.name, error.text) == (ERROR + "Failed", said)
+    text = (
+        "app player was not started: the job for evenkeel-player.service ended as failed;"
+        " see 'journalctl -u evenkeel-player.service'"
+    )
+    assert (error.name, error.text) == (ERROR + "Failed", text)
     unit.result = "done"
     await board.call("StopApp", "player")
     unit.condition = False
     error = await board.refused("StartApp", "player")
-    said = "app player was not started: a condition in evenkeel-player.service is not met"
-    assert (error.name, error.text) == (ERROR + "Failed", said)
+    text = "app player was not started: a condition in evenkeel-player.service is not met"
+    assert (error.name, error.text) == (ERROR + "Failed", text)
 
 
 @on_board
@@ -322,7 +325,7 @@ async def test_concurrent_weights_end_in_one_state(board: Harness) -> None:
 @on_board
 async def test_kill_9_while_weights_are_set(board: Harness) -> None:
     board.app("player")
-    chance = random.Random(7)  # noqa: S311  when to kill
+    chance = random.Random(7)  # noqa: S311  chooses when to kill
     value = 0
     for _ in range(5):
         await board.agent_up()
@@ -334,13 +337,13 @@ async def test_kill_9_while_weights_are_set(board: Harness) -> None:
                 acknowledged = (await board.call("SetWeight", "player", value))["weight"]
         kill.cancel()
         await board.agent_ends()
-        kept = json.loads((board.state / "weights.json").read_text())["player"]
-        assert kept in (acknowledged, value)
+        saved = json.loads((board.state / "weights.json").read_text())["player"]
+        assert saved in (acknowledged, value)
         assert not (board.state / "weights.json.corrupt").exists()
 
 
 @on_board
-async def test_a_recorder_that_fails_is_told(board: Harness) -> None:
+async def test_a_failed_recorder_is_a_problem(board: Harness) -> None:
     board.systemd.add("ek-recorder.service")
     board.systemd.add("recorder.mount")
     await board.agent_up()
@@ -349,14 +352,14 @@ async def test_a_recorder_that_fails_is_told(board: Harness) -> None:
     board.systemd.units["recorder.mount"].active = "failed"
     status = await board.call("GetStatus")
     assert status["health"] == "degraded"
-    assert [problem.split(":")[0] for problem in status["problems"]] == [
-        "the recorder's partition is not mounted",
-        "the recorder has failed, and nothing is recorded",
+    assert [problem.split(";")[0] for problem in status["problems"]] == [
+        "the recorder's partition is not mounted, so nothing can be recorded",
+        "the recorder has failed, so nothing is recorded",
     ]
 
 
 @on_board
-async def test_without_systemd_the_agent_serves_and_says_so(board: Harness) -> None:
+async def test_without_systemd_the_agent_answers_and_reports_it(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up()
     assert (await board.apps())["player"]["active_state"] == "active"
@@ -367,24 +370,24 @@ async def test_without_systemd_the_agent_serves_and_says_so(board: Harness) -> N
         assert (await board.refused(member, "player")).name == ERROR + "Failed"
     status = await board.call("GetStatus")
     assert status["health"] == "degraded"
-    assert any("systemd cannot be asked about units" in problem for problem in status["problems"])
+    assert any("systemd does not report the state of units" in problem for problem in status["problems"])
     read = 5_000_000
 
     async def measured() -> bool:
         nonlocal read
-        read += 1_000_000  # goes on: on a busy machine one step is out of the window before anybody asks
+        read += 1_000_000  # each time: on a busy machine, one step leaves the window before the call
         board.set_stat(player, stat(read))
         return bool((await board.apps())["player"]["read_bps"] > 0)
 
     await board.until(measured)
 
-    # it comes back, and hears what it missed without being asked
+    # when systemd is back, the agent sends it the missing weight by itself
     await board.systemd_up()
 
-    async def caught_up() -> bool:
+    async def sent() -> bool:
         return board.systemd.units[player].weight == 250
 
-    await board.until(caught_up)
+    await board.until(sent)
 
     async def healthy() -> bool:
         return bool((await board.call("GetStatus"))["health"] == "ok")
@@ -394,7 +397,7 @@ async def test_without_systemd_the_agent_serves_and_says_so(board: Harness) -> N
 
 
 @on_board
-async def test_a_systemd_that_hangs_delays_nobody_for_long(board: Harness) -> None:
+async def test_a_hanging_systemd_does_not_delay_answers_for_long(board: Harness) -> None:
     board.app("player")
     await board.agent_up("--call-timeout", "1", "--patience", "0.2")
     await board.apps()
@@ -425,25 +428,25 @@ async def test_starting_while_systemd_is_absent(board: Harness) -> None:
     assert (await board.apps())["player"]["active_state"] == "unknown"
     await board.systemd_up()
 
-    async def told() -> bool:
+    async def sent() -> bool:
         return (board.systemd.units[player].weight, board.systemd.units[stopped].weight) == (70, 30)
 
-    await board.until(told)
+    await board.until(sent)
 
 
 @on_board
-async def test_a_weight_that_does_not_arrive_is_a_problem(board: Harness) -> None:
+async def test_a_weight_that_is_not_in_force_is_a_problem(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up("--settle", "0.2")
     board.systemd.writes_weights = False
     app = await board.call("SetWeight", "player", 250)
     assert (app["weight"], app["applied"]) == (250, False)
-    said = "weight 250 of player is not in force: its io.weight is 'default 100'"
-    assert (await board.call("GetStatus"))["problems"] == [said]
+    problem = "weight 250 of player is not in force: its io.weight is 'default 100'"
+    assert (await board.call("GetStatus"))["problems"] == [problem]
     (board.systemd.directory(player) / "io.weight").unlink()
     await board.call("SetWeight", "player", 260)
-    said = "weight 260 of player is not in force: its cgroup has no io.weight"
-    assert (await board.call("GetStatus"))["problems"] == [said]
+    problem = "weight 260 of player is not in force: its cgroup has no io.weight"
+    assert (await board.call("GetStatus"))["problems"] == [problem]
     board.systemd.units[player].refuses = "No."
     await board.call("SetWeight", "player", 270)
     assert (await board.call("GetStatus"))["problems"] == ["weight 270 of player is not in force: No"]
@@ -459,58 +462,57 @@ async def test_counters_that_cannot_be_read_are_a_problem(board: Harness) -> Non
     (board.systemd.directory(player) / "io.evenkeel.stat").unlink()
     await board.agent_up()
 
-    async def said() -> bool:
-        wanted = "io.evenkeel.stat of player cannot be read: No such file or directory"
-        return bool((await board.call("GetStatus"))["problems"] == [wanted])
+    async def reported() -> bool:
+        problem = "io.evenkeel.stat of player cannot be read: No such file or directory"
+        return bool((await board.call("GetStatus"))["problems"] == [problem])
 
-    await board.until(said)
+    await board.until(reported)
     board.set_stat(player, stat(1))
 
-    async def over() -> bool:
+    async def healthy() -> bool:
         return bool((await board.call("GetStatus"))["problems"] == [])
 
-    await board.until(over)
+    await board.until(healthy)
 
 
 @needs_root
 @on_board
-async def test_who_may_do_what(board: Harness) -> None:
+async def test_authorization(board: Harness) -> None:
     board.app("player")
     await board.agent_up()
     assert await board.call("ListApps")
-    assert board.polkit.calls == [], "root is not polkit's to judge"
+    assert board.polkit.calls == [], "root needs no decision of polkit"
 
-    # a user whom the bus lets through is judged by polkit, verb by verb
-    every = {interface.READ, interface.SET_WEIGHT, interface.SET_PERFORMANCE, interface.CONTROL_APP}
-    for verb, action in (
+    # for a user that the bus policy accepts, polkit decides on each method
+    for command, action in (
         (("status",), interface.READ),
         (("apps",), interface.READ),
         (("weight", "player", "5"), interface.SET_WEIGHT),
-        (("performance", "player", "5%"), interface.SET_PERFORMANCE),
+        (("fixed-share", "player", "5%"), interface.SET_FIXED_SHARE),
         (("start", "player"), interface.CONTROL_APP),
         (("stop", "player"), interface.CONTROL_APP),
     ):
-        board.polkit.granted = every - {action}
-        answer = await board.ekctl(*verb, user=PANEL)
+        board.polkit.granted = set(interface.ACTIONS) - {action}
+        answer = await board.ekctl(*command, user=PANEL)
         assert answer.status == 1
         assert answer.err == f"ekctl: user 1 is not authorized for {action}\n"
         board.polkit.granted = {action}
-        assert (await board.ekctl(*verb, user=PANEL)).status == 0
+        assert (await board.ekctl(*command, user=PANEL)).status == 0
     error = await board.ekctl("weight", "player", "0", user=PANEL)
-    assert "not authorized" in error.err, "nothing is told to who may not ask"
+    assert "not authorized" in error.err, "an unauthorized caller learns nothing about the value"
 
-    # an app's user does not get past the bus
+    # the bus policy refuses the user of an app
     answer = await board.ekctl("status", user=STRANGER)
     assert answer.status == 1
     assert "AccessDenied" in answer.err
     assert answer.err.count("\n") == 1
 
-    # without polkit root is served, nobody else
+    # without polkit, only root is served
     board.polkit.bus.close()
     assert await board.call("ListApps")
     answer = await board.ekctl("apps", user=PANEL)
     assert answer.status == 1
-    assert "is not authorized for org.evenkeel.agent.read: polkit cannot be asked" in answer.err
+    assert "is not authorized for org.evenkeel.agent.read: polkit did not decide" in answer.err
     await board.polkit_up()
     board.polkit.frozen = True
     await board.agent_down()
@@ -519,7 +521,7 @@ async def test_who_may_do_what(board: Harness) -> None:
 
 
 @on_board
-async def test_reload_takes_new_apps_and_drops_old_ones(board: Harness) -> None:
+async def test_a_reload_adds_new_apps_and_drops_removed_ones(board: Harness) -> None:
     board.app("player")
     await board.agent_up()
     loader = board.app("loader", weight=77)
@@ -531,10 +533,10 @@ async def test_reload_takes_new_apps_and_drops_old_ones(board: Harness) -> None:
 
     await board.until(reloaded)
 
-    async def told() -> bool:
+    async def sent() -> bool:
         return board.systemd.units[loader].weight == 77
 
-    await board.until(told)
+    await board.until(sent)
     assert (await board.refused("SetWeight", "player", 5)).name == ERROR + "UnknownApp"
 
 
@@ -565,14 +567,14 @@ async def test_idle_costs_no_calls(board: Harness) -> None:
     await asyncio.sleep(0.5)
     before = len(board.systemd.calls)
     await asyncio.sleep(1.5)
-    assert len(board.systemd.calls) == before, "fifteen samples, and systemd was not asked anything"
+    assert len(board.systemd.calls) == before, "fifteen samples without a call to systemd"
     asked = board.systemd.count("Get")
     await board.apps()
-    assert board.systemd.count("Get") == asked, "a cgroup stays where it is while its unit's state does"
+    assert board.systemd.count("Get") == asked, "no call for a cgroup while the unit's state is unchanged"
 
 
 @on_board
-async def test_the_watchdog_is_fed_by_samples_alone(board: Harness) -> None:
+async def test_only_samples_ping_the_watchdog(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up(wait=False, WATCHDOG_USEC="400000")
     import socket
@@ -589,7 +591,7 @@ async def test_the_watchdog_is_fed_by_samples_alone(board: Harness) -> None:
 
         await asyncio.to_thread(next_ping)
         await asyncio.to_thread(next_ping)
-        # a pipe in place of the counters: opening it blocks, as a dying device would
+        # a pipe instead of the counters: opening it blocks, like a failing device
         path = board.systemd.directory(player) / "io.evenkeel.stat"
         path.unlink()
         os.mkfifo(path)
@@ -601,13 +603,13 @@ async def test_the_watchdog_is_fed_by_samples_alone(board: Harness) -> None:
         sock.settimeout(1.0)
         with pytest.raises(TimeoutError):
             await asyncio.to_thread(sock.recv, 100)
-        # yet the bus is served
+        # calls are answered nevertheless
         assert (await board.apps())["player"]["active_state"] == "active"
         board.agent.kill()
 
 
 @on_board
-async def test_there_is_one_agent_on_a_bus(board: Harness) -> None:
+async def test_a_second_agent_on_the_bus_ends(board: Harness) -> None:
     await board.agent_up()
     first = board.agent
     await board.agent_up(wait=False)
@@ -630,7 +632,7 @@ async def test_the_agent_ends_with_its_bus(board: Harness) -> None:
 
 
 @on_board
-async def test_the_interface_describes_itself(board: Harness) -> None:
+async def test_introspection(board: Harness) -> None:
     await board.agent_up()
     name = "org.freedesktop.DBus.Introspectable"
     answer = await board.client.call(interface.NAME, interface.PATH, name, "Introspect", timeout_s=5)
@@ -643,10 +645,6 @@ async def test_the_interface_describes_itself(board: Harness) -> None:
         for method in described.methods
     }
     assert found == {
-        "GetStatus": ["a{sv}"],
-        "ListApps": ["aa{sv}"],
-        "SetWeight": ["s", "u", "a{sv}"],
-        "SetPerformance": ["s", "u", "a{sv}"],
-        "StartApp": ["s"],
-        "StopApp": ["s"],
+        name: [argument.signature for argument in (*method.inputs, *method.outputs)]
+        for name, method in interface.METHODS.items()
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept for apps: damage, power cuts and full disks."""
+"""Saved settings survive damaged files, power cuts and full disks."""
 
 import contextlib
 import json
@@ -17,15 +17,15 @@ from evenkeel_agent.store import Store, StoreError
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOM = Path(__file__).resolve().parent.parent
+COMPONENT = Path(__file__).resolve().parent.parent
 
 
 def store_of(directory: Path) -> Store:
-    """As the agent has it for weights."""
+    """A store as the agent creates it for weights."""
     return Store(str(directory), "weight", weight.problem, "defaults are in use")
 
 
-def test_weights_are_kept(tmp_path: Path) -> None:
+def test_weights_are_saved(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     assert (store.get("a"), store.problem) == (None, "")
     store.save("a", 7)
@@ -36,7 +36,7 @@ def test_weights_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "weights.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_taken_back_is_gone(tmp_path: Path) -> None:
+def test_a_removed_weight_is_gone(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     store.save("a", 7)
     store.save("b", 8)
@@ -46,14 +46,16 @@ def test_what_is_taken_back_is_gone(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "weights.json").read_text()) == {"b": 8}
 
 
-def test_each_noun_has_a_file_and_words_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "performances.json").write_text("{")
-    store = Store(str(tmp_path), "performance", weight.problem, "nothing is regulated")
-    assert store.problem.startswith("the saved performances were damaged (")
-    assert store.problem.endswith("performances.json.corrupt; nothing is regulated")
+def test_each_noun_has_its_own_file_and_messages(tmp_path: Path) -> None:
+    (tmp_path / "fixed-shares.json").write_text("{")
+    store = Store(str(tmp_path), "fixed share", weight.problem, "no app has a fixed share")
+    assert store.problem.startswith("the saved fixed shares were damaged (")
+    assert store.problem.endswith(
+        "fixed-shares.json.corrupt; no app has a fixed share; set the fixed shares again"
+    )
     assert store_of(tmp_path).problem == ""
-    with pytest.raises(StoreError, match="the performance cannot be saved in"):
-        Store(str(tmp_path / "none"), "performance", weight.problem, "").save("a", 5)
+    with pytest.raises(StoreError, match="the fixed share cannot be saved in"):
+        Store(str(tmp_path / "none"), "fixed share", weight.problem, "").save("a", 5)
 
 
 def test_an_unchanged_weight_costs_no_write(tmp_path: Path) -> None:
@@ -84,25 +86,25 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
-def test_a_damaged_file_is_kept_aside_and_reported(tmp_path: Path, content: bytes) -> None:
-    path, aside = tmp_path / "weights.json", tmp_path / "weights.json.corrupt"
+def test_a_damaged_file_is_renamed_and_reported(tmp_path: Path, content: bytes) -> None:
+    path, corrupt = tmp_path / "weights.json", tmp_path / "weights.json.corrupt"
     path.write_bytes(content)
     store = store_of(tmp_path)
     assert store.get("a") is None
     assert "damaged" in store.problem
     assert "\n" not in store.problem
-    assert aside.read_bytes() == content
+    assert corrupt.read_bytes() == content
     assert not path.exists()
-    assert "damaged" in store_of(tmp_path).problem, "a restart must not hide it"
+    assert "damaged" in store_of(tmp_path).problem, "a restart must not hide the problem"
     store.save("a", 5)
     assert store.problem == ""
     assert store_of(tmp_path).get("a") == 5
     assert store_of(tmp_path).problem == ""
-    assert aside.read_bytes() == content
+    assert corrupt.read_bytes() == content
 
 
 @given(st.one_of(st.binary(max_size=60), st.text(alphabet='{}[]":,a19.-etru ', max_size=40).map(str.encode)))
-def test_any_file_is_read_or_kept_aside(content: bytes) -> None:
+def test_any_file_is_read_or_renamed(content: bytes) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
@@ -112,7 +114,7 @@ def test_any_file_is_read_or_kept_aside(content: bytes) -> None:
         assert bool(store.problem) != path.exists()
 
 
-def test_an_unreadable_file_is_reported_and_left(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_and_not_renamed(tmp_path: Path) -> None:
     (tmp_path / "weights.json").mkdir()
     store = store_of(tmp_path)
     assert "not a regular file" in store.problem
@@ -147,27 +149,27 @@ for n in range(1, 10001):
 """
 
 
-def test_kill_at_any_moment_leaves_a_whole_set(tmp_path: Path) -> None:
-    chance = random.Random(5)  # noqa: S311  when to kill
+def test_kill_at_any_moment_leaves_a_complete_set(tmp_path: Path) -> None:
+    chance = random.Random(5)  # noqa: S311  chooses when to kill
     for _ in range(12):
         (tmp_path / "weights.json").unlink(missing_ok=True)
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOM)},
+            env={**os.environ, "PYTHONPATH": str(COMPONENT / "src")},
         )
         assert writer.stdout
-        said = int(writer.stdout.readline())
+        printed = int(writer.stdout.readline())
         time.sleep(chance.random() * 0.05)
         writer.send_signal(signal.SIGKILL)
-        said = max([said, *map(int, writer.stdout.read().split())])
+        printed = max([printed, *map(int, writer.stdout.read().split())])
         writer.wait()
         weights = json.loads((tmp_path / "weights.json").read_text())
         store = store_of(tmp_path)
         assert store.problem == ""
         assert weights["a"] >= weights["b"] >= weights["c"] >= weights["a"] - 1
-        assert weights["c"] >= said, "what save() returned from is kept"
+        assert weights["c"] >= printed, "a weight is on disk when save() returns"
 
 
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:

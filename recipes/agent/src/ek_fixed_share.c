@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ek-fixed-share: writes io.evenkeel.fixed for the agent, and nothing else.
+ *
+ * The kernel requires CAP_SYS_ADMIN to write this file. The agent must not have
+ * that capability, because it parses the input of many other programs. Standard
+ * input is a connection of the socket evenkeel-fixed-share.socket, which only
+ * root may open. A message is one order,
+ *
+ *	MAJ:MIN PERCENT /CGROUP
+ *
+ * with the path of the cgroup below the cgroup root. The answer is one message
+ * with a decimal errno, 0 for success. This program checks only the form of an
+ * order; the kernel checks its numbers.
+ *
+ * Invariant: whatever the message contains, this program writes only files named
+ * io.evenkeel.fixed below the cgroup root.
+ *
+ * Ends with the connection, or after IDLE_SECONDS without a message. Exit status:
+ * 0, 1 (standard input is not such a connection, or no cgroup root), 2 (wrong
+ * usage).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define FILE_NAME "io.evenkeel.fixed"
+#define DIGITS	  "0123456789"
+/* the kernel's limit for paths; systemd's are shorter */
+#define MESSAGE_BYTES 4096
+/* the agent sends all its orders at once */
+#define IDLE_SECONDS 30
+
+/*
+ * Split MESSAGE in place. *LINE becomes the text to write. PATH receives the path
+ * of the file relative to the cgroup root; it has space for FILE_NAME. Returns
+ * false if the message is not an order.
+ */
+static bool parse(char *message, const char **line, char *path)
+{
+	size_t major = strspn(message, DIGITS), minor, percent, device;
+	const char *cgroup;
+
+	if (!major || message[major] != ':')
+		return false;
+	minor = strspn(message + major + 1, DIGITS);
+	device = major + 1 + minor;
+	if (!minor || message[device] != ' ')
+		return false;
+	percent = strspn(message + device + 1, DIGITS);
+	if (!percent || message[device + 1 + percent] != ' ')
+		return false;
+	cgroup = message + device + 1 + percent + 1;
+	if (cgroup[0] != '/' || !cgroup[1])
+		return false;
+	message[device + 1 + percent] = '\0';
+	*line = message;
+	strcpy(path, cgroup + 1);
+	strcat(path, "/" FILE_NAME);
+	return true;
+}
+
+/* Write LINE to PATH below the directory ROOT. Returns 0 or an errno. */
+static int set(int root, const char *path, const char *line)
+{
+	/* the path cannot leave the tree by "..", by a symbolic link or by a mount */
+	struct open_how how = {
+		.flags = O_WRONLY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
+	};
+	size_t length = strlen(line);
+	int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	ssize_t written;
+	int result = 0;
+
+	if (fd < 0)
+		return errno;
+	written = write(fd, line, length);
+	if (written < 0)
+		result = errno;
+	else if ((size_t)written != length)
+		result = EIO;
+	close(fd);
+	return result;
+}
+
+static int serve(int root)
+{
+	/* one byte more than the limit, to detect a message that is too long */
+	char message[MESSAGE_BYTES + 1], path[MESSAGE_BYTES + sizeof("/" FILE_NAME)], answer[16];
+	const char *line;
+	ssize_t length;
+	int result;
+
+	for (;;) {
+		length = recv(STDIN_FILENO, message, sizeof(message), 0);
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length < 0 && (errno == EAGAIN || errno == ECONNRESET))
+			return 0;
+		if (length < 0) {
+			fprintf(stderr,
+				"ek-fixed-share: receiving from standard input failed: %s\n",
+				strerror(errno));
+			return 1;
+		}
+		if (!length)
+			return 0;
+		if (length > MESSAGE_BYTES) {
+			result = EMSGSIZE;
+		} else {
+			message[length] = '\0';
+			result = strlen(message) == (size_t)length && parse(message, &line, path) ?
+					 set(root, path, line) :
+					 EBADMSG;
+		}
+		snprintf(answer, sizeof(answer), "%d", result);
+		/* a failure is ignored: the agent has closed the connection */
+		send(STDIN_FILENO, answer, strlen(answer), MSG_NOSIGNAL);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *directory = argc > 1 ? argv[1] : "/sys/fs/cgroup";
+	struct timeval idle = { .tv_sec = IDLE_SECONDS };
+	int root;
+
+	if (argc > 2 || directory[0] != '/') {
+		fprintf(stderr, "Usage: ek-fixed-share [CGROUP_ROOT] < CONNECTION\n");
+		return 2;
+	}
+	if (setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle))) {
+		fprintf(stderr,
+			"ek-fixed-share: standard input is not a connection of evenkeel-fixed-share.socket: %s\n",
+			strerror(errno));
+		return 1;
+	}
+	root = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0) {
+		fprintf(stderr, "ek-fixed-share: cannot open %s: %s\n", directory, strerror(errno));
+		return 1;
+	}
+	return serve(root);
+}

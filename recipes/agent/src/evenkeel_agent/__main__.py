@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""evenkeeld: starts, serves and stops the agent. Exit status 0 after SIGTERM or SIGINT, else 1 with a reason."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from . import __version__, interface
+from .agent import Agent
+from .bus import Bus
+from .notify import notify, reloading
+from .service import Service
+from .settings import Settings
+
+_log = logging.getLogger("evenkeeld")
+
+
+class _Priority(logging.Formatter):
+    """Begins each line with its priority, which journald parses (sd-daemon(3))."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = 3 if record.levelno >= logging.ERROR else 4 if record.levelno >= logging.WARNING else 6
+        return "\n".join(f"<{level}>{line}" for line in super().format(record).splitlines())
+
+
+# option -> the end of its help text; the fields of Settings are named after the options
+DURATIONS = {
+    "interval": "between two samples",
+    "window": "over which rates and percentiles are computed",
+    "recheck": "between two checks of units and weights without a signal of a change",
+    "call-timeout": "to wait for systemd, polkit and ek-fixed-share",
+    "patience": "that ListApps waits for unit states",
+    "job-timeout": "that StartApp and StopApp wait for the unit",
+    "settle": "that systemd may take to write a weight",
+}
+
+
+def _settings(arguments: Sequence[str]) -> Settings:
+    parser = argparse.ArgumentParser(prog="evenkeeld", description="The agent of an Evenkeel board.")
+    parser.add_argument("--root", default="/", help="directory that replaces / in all paths (default: /)")
+    parser.add_argument("--bus", help="D-Bus address (default: the system bus)")
+    parser.add_argument("--version", action="version", version=__version__)
+    for option, what in DURATIONS.items():
+        parser.add_argument(f"--{option}", type=float, metavar="S", help=f"seconds {what}")
+    options = vars(parser.parse_args(arguments))
+    durations = {
+        f"{name}_s": options[name]
+        for name in (option.replace("-", "_") for option in DURATIONS)
+        if options[name] is not None
+    }
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    return Settings(root=options["root"], bus=options["bus"], credentials=credentials, **durations)
+
+
+async def _reload(agent: Agent) -> None:
+    reloading()
+    try:
+        await agent.reload()
+    except Exception:
+        _log.exception("the reload of apps.d failed; the agent continues with the apps that it has read")
+    notify("READY=1")
+
+
+async def serve(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit status."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        bus = await Bus.connect(settings.bus)
+    except OSError as error:
+        _log.error("%s", error)
+        return 1
+    agent = Agent(settings, bus)
+    Service(bus, agent, settings.call_timeout_s)
+    await agent.start()
+    if not await bus.own(interface.NAME):
+        _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
+        return 1
+    reloads: set[asyncio.Task[None]] = set()
+    loop.add_signal_handler(signal.SIGHUP, lambda: reloads.add(loop.create_task(_reload(agent))))
+    notify("READY=1")
+    stopping = loop.create_task(stop.wait())
+    closed = loop.create_task(bus.closed())
+    tasks = {stopping, closed, loop.create_task(agent.sample()), loop.create_task(agent.watch())}
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    if stopping in done:
+        notify("STOPPING=1")
+        bus.close()
+        return 0
+    if closed in done:
+        _log.error("the connection to D-Bus ended: %s", closed.result())
+        return 1
+    for task in done:
+        # An agent without this task would not do its work. systemd starts a new one.
+        _log.critical("the agent has a bug and ends", exc_info=task.exception())
+    return 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Priority("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("dbus_fast").setLevel(logging.CRITICAL)
+    return asyncio.run(serve(_settings(sys.argv[1:] if arguments is None else arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

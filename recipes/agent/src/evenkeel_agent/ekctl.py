@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ekctl: the agent's methods on the command line, and probe, which needs no agent.
+
+Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. With --json, ekctl
+prints the D-Bus answer as JSON. A probe that finds no channels is done; with --apply it has failed.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from dbus_fast.unpack import unpack_variants
+
+from . import __version__, fixed_share, interface, probe, weight
+from .bus import Bus, CallError
+
+# longer than the agent waits for a unit
+TIMEOUT_S = 30.0
+
+
+class Refused(Exception):
+    """Ends ekctl with status 1. The message is the line on stderr."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print the answer as JSON")
+    common.add_argument("--bus", default=argparse.SUPPRESS, help="D-Bus address (default: the system bus)")
+    parser = argparse.ArgumentParser(prog="ekctl", description="Shows and controls an Evenkeel board.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("status", parents=[common], help="show the health of the board, and what it runs")
+    commands.add_parser(
+        "apps", parents=[common], help="list the apps: weight, fixed share, state, rates, latency"
+    )
+    set_weight = commands.add_parser("weight", parents=[common], help="show or set the weight of an app")
+    set_weight.add_argument("app", metavar="APP")
+    set_weight.add_argument("weight", metavar="W", nargs="?", help=weight.RULE)
+    set_fixed_share = commands.add_parser(
+        "fixed-share",
+        parents=[common],
+        help="show or set the fixed share of an app",
+        description="An app with a fixed share gets the same part of each flash device, whether the device is"
+        " idle or busy. The other apps share the rest by weight.",
+    )
+    set_fixed_share.add_argument("app", metavar="APP")
+    set_fixed_share.add_argument(
+        "fixed_share",
+        metavar="P%",
+        nargs="?",
+        help=f"{fixed_share.RULE.replace('%', '%%')}, or off: the weight decides again",
+    )
+    for command in ("start", "stop"):
+        commands.add_parser(command, parents=[common], help=f"{command} an app").add_argument(
+            "app", metavar="APP"
+        )
+    find = commands.add_parser(
+        "probe", parents=[common], help="find the flash channels of a disk; it only reads the disk"
+    )
+    find.add_argument("device", metavar="DEVICE", help="a whole disk, for example /dev/mmcblk0")
+    find.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=probe.SECONDS,
+        metavar="N",
+        help=f"approximate time limit, 1 to {probe.MAX_SECONDS} (default {probe.SECONDS})",
+    )
+    find.add_argument(
+        "--apply",
+        action="store_true",
+        help="if the result is sure, set the tunables of evenkeel until the next boot",
+    )
+    return parser
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MAX_SECONDS}")
+    return int(text)
+
+
+async def _call(address: str | None, member: str, *body: Any) -> Any:
+    try:
+        bus = await Bus.connect(address)
+    except OSError as error:
+        raise Refused(str(error)) from error
+    try:
+        signature = interface.METHODS[member].in_signature
+        answer = await bus.call(
+            interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=TIMEOUT_S
+        )
+    except CallError as error:
+        kind = error.name.rpartition(".")[2]
+        if error.name.startswith(interface.NAME):
+            raise Refused(error.text) from error
+        if kind in ("ServiceUnknown", "NameHasNoOwner", "NoReply") or "Spawn" in error.name:
+            raise Refused(f"the agent does not answer: {error}; see 'systemctl status evenkeeld'") from error
+        raise Refused(f"{error} ({error.name})") from error
+    finally:
+        bus.close()
+    return unpack_variants(answer[0]) if answer else None
+
+
+async def _find(address: str | None, name: str) -> dict[str, Any]:
+    for app in await _call(address, "ListApps"):
+        if app["name"] == name:
+            found: dict[str, Any] = app
+            return found
+    raise Refused(f"there is no app {name!r} in apps.d; 'ekctl apps' lists the apps")
+
+
+async def run(options: argparse.Namespace) -> Any:
+    """Execute the command. Returns the answer that --json prints."""
+    address = getattr(options, "bus", None)
+    if options.command == "probe":
+        try:
+            return probe.run(options.device, seconds=options.seconds, apply_result=options.apply)
+        except probe.ProbeError as error:
+            raise Refused(str(error)) from error
+    if options.command == "status":
+        return await _call(address, "GetStatus")
+    if options.command == "apps":
+        return await _call(address, "ListApps")
+    if options.command == "start":
+        await _call(address, "StartApp", options.app)
+        return {"name": options.app, "started": True}
+    if options.command == "stop":
+        await _call(address, "StopApp", options.app)
+        return {"name": options.app, "stopped": True}
+    if options.command == "fixed-share":
+        return await _fixed_share(address, options.app, options.fixed_share)
+    if options.weight is None:
+        return await _find(address, options.app)
+    value = weight.from_text(options.weight)
+    if value is None:
+        raise Refused(f"weight must be {weight.RULE}, not {options.weight!r}")
+    if value >= 1 << 32:  # too large for D-Bus type u, so the agent cannot refuse it
+        raise Refused(str(weight.problem(value)))
+    return await _call(address, "SetWeight", options.app, value)
+
+
+async def _fixed_share(address: str | None, app: str, text: str | None) -> Any:
+    if text is None:
+        return await _find(address, app)
+    percent = fixed_share.from_text(text)
+    if percent is None:
+        raise Refused(f"fixed share must be {fixed_share.RULE}, or off, not {text!r}")
+    return await _call(address, "SetFixedShare", app, percent)
+
+
+def _rate(bps: float) -> str:
+    return f"{bps / 1e6:.1f}"
+
+
+def _apps_text(apps: list[dict[str, Any]]) -> str:
+    rows = [("APP", "STATE", "WEIGHT", "FIXED", "IN FORCE", "READ MB/s", "WRITE MB/s", "SHARE", "P99 ms")]
+    for app in apps:
+        p99 = "-" if app["p99_us"] < 0 else f"{app['p99_us'] / 1000:.1f}"
+        fixed = f"{app['fixed_share']}%" if app["fixed_share"] else "-"
+        in_force = "yes" if app["applied"] and app["fixed_share_applied"] else "no"
+        share = f"{app['share'] * 100:.0f}%"
+        rates = (_rate(app["read_bps"]), _rate(app["write_bps"]))
+        rows.append(
+            (app["name"], app["active_state"], str(app["weight"]), fixed, in_force, *rates, share, p99)
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column in (0, 1, 4) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _status_text(status: dict[str, Any]) -> str:
+    lines = [
+        f"health     {status['health']}",
+        *(f"           {problem}" for problem in status["problems"]),
+        f"scheduler  {status['scheduler']}",
+        f"kernel     {status['kernel']}",
+        f"slot       {status['slot']}",
+        f"version    {status['version']}",
+        f"demo       {'on' if status['demo'] else 'off'}",
+        f"up         {status['uptime_s']} s",
+    ]
+    for device in status["devices"]:
+        size = f"{device['size_bytes'] / 1e9:.1f} GB"
+        lines.append(
+            f"device     {' '.join((device['name'], device['scheduler'], size, device['model'])).rstrip()}"
+        )
+    return "\n".join(lines)
+
+
+def _fixed_share_text(app: dict[str, Any]) -> str:
+    running = app["active_state"] in ("active", "reloading")
+    text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
+    if not app["fixed_share_applied"]:
+        note = app["fixed_share_problem"] or "not in force yet" if running else "in force when the app starts"
+        return f"{text} ({note})"
+    if not app["fixed_share"] or app["fixed_share_used"] < 0:
+        return text
+    delivery = (
+        f"the scheduler is behind: {app['fixed_share_late'] * 100:.0f}% of the requests are late;"
+        " lower the fixed shares"
+        if app["fixed_share_behind"]
+        else "the scheduler keeps up"
+    )
+    return f"{text}, {app['fixed_share_used'] * 100:.0f}% of it used; {delivery}"
+
+
+def _text(options: argparse.Namespace, answer: Any) -> str:
+    if options.command == "status":
+        return _status_text(answer)
+    if options.command == "apps":
+        return _apps_text(answer) if answer else "no apps are listed in apps.d"
+    if options.command == "weight":
+        running = answer["active_state"] in ("active", "reloading")
+        note = (
+            "" if answer["applied"] else " (not in force)" if running else " (in force when the app starts)"
+        )
+        return f"{answer['name']} {answer['weight']}{note}"
+    if options.command == "fixed-share":
+        return _fixed_share_text(answer)
+    if options.command == "probe":
+        return f"{answer['finding']}{'; applied' if answer['applied'] else ''}"
+    return ""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        answer = asyncio.run(run(options))
+    except Refused as error:
+        print(f"ekctl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("ekctl: interrupted", file=sys.stderr)
+        return 130
+    text = json.dumps(answer, indent=1, ensure_ascii=False) if options.json else _text(options, answer)
+    if text:
+        print(text)
+    if options.command == "probe" and options.apply and not answer["applied"]:
+        print("ekctl: nothing was applied, because the result is not usable", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH110
+"""Applies the saved fixed shares of the apps, and checks that io.evenkeel.fixed has them.
+
+systemd has no property for this file, and the kernel requires CAP_SYS_ADMIN to write it. The agent has no
+capability. So it sends orders to ek-fixed-share, a program that can write this file and nothing else, and
+then reads the file. A socket unit starts one ek-fixed-share per connection.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from . import fixed_share
+from .files import read_line, why
+from .fixed_share import OFF
+from .health import SCHEDULER, Device, flash_devices
+from .settings import Settings
+from .store import Store
+
+FIXED_FILE = "io.evenkeel.fixed"
+_log = logging.getLogger(__name__)
+
+# errno of a failed order -> its meaning here; for other values the text of strerror() is used
+_REASONS = {
+    errno.ENOSPC: "all groups with a fixed share together would have more than 100 % of it",
+    errno.EPERM: "the kernel does not allow it (CAP_SYS_ADMIN is missing)",
+    errno.EOPNOTSUPP: f"{SCHEDULER} no longer serves it",
+    errno.ERANGE: "the kernel does not accept this percentage",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below the cgroup root."""
+
+    path: str
+    number: str
+    percent: int
+
+
+async def send_orders(socket_path: str, orders: Sequence[Order], timeout_s: float) -> list[str]:
+    """Send ORDERS to ek-fixed-share, one at a time. Returns for each why it failed, or ""."""
+    results: list[str] = []
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
+                connection.setblocking(False)
+                await loop.sock_connect(connection, socket_path)
+                for order in orders:
+                    text = f"{order.number} {order.percent} {order.path}"
+                    await loop.sock_sendall(connection, text.encode("utf-8", "surrogateescape"))
+                    answer = await loop.sock_recv(connection, 64)
+                    if not answer.isdigit():
+                        raise ConnectionError(errno.ECONNRESET, "it ended without an answer")
+                    number = int(answer)
+                    results.append(_REASONS.get(number) or os.strerror(number) if number else "")
+    except TimeoutError:
+        failed = f"ek-fixed-share did not answer within {timeout_s:g} s"
+    except OSError as error:
+        failed = f"ek-fixed-share cannot be reached at {socket_path}: {why(error)}"
+    else:
+        return results
+    return results + [failed] * (len(orders) - len(results))
+
+
+def read_fixed(directory: str | None) -> str | None:
+    """The content of io.evenkeel.fixed in the cgroup DIRECTORY; None without a cgroup or without the file."""
+    if directory is None or not os.path.exists(f"{directory}/{FIXED_FILE}"):
+        return None
+    return read_line(f"{directory}/{FIXED_FILE}")
+
+
+class FixedShareEnforcer:
+    """Saves fixed shares and applies them. Belongs to the agent's event loop.
+
+    Saved values apply to every flash device, OFF included: a value that another program wrote for a listed
+    app is removed. Apps without a cgroup are skipped. A caller of save() must hold `changing`; enforce()
+    acquires it.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Reads the saved values. Blocks."""
+        self._settings = settings
+        self._saved = Store(
+            settings.state_dir, "fixed share", fixed_share.problem, "no app has a fixed share"
+        )
+        self._devices: list[Device] = []  # the flash devices at the last check
+        self._problems: dict[str, str] = {}  # by app: why the saved value is not in force
+        self.changing = asyncio.Lock()
+
+    @property
+    def problem(self) -> str:
+        """Why the saved values are not in use; "" if they are."""
+        return self._saved.problem
+
+    def get(self, name: str) -> int:
+        """The saved percentage of NAME, or OFF."""
+        return self._saved.get(name) or OFF
+
+    def save(self, name: str, percent: int) -> None:
+        """Save PERCENT for NAME. Blocks for two flushes. On StoreError nothing has changed."""
+        self._saved.save(name, None if percent == OFF else percent)
+
+    def applied(self, name: str, content: str | None) -> bool:
+        """Whether CONTENT, from read_fixed(), has the saved value. Without a file only OFF is applied."""
+        percent = self.get(name)
+        if content is None:
+            return percent == OFF
+        return fixed_share.in_force(content, [device.number for device in self._devices], percent)
+
+    @property
+    def has_problems(self) -> bool:
+        """Whether a saved value could not be applied."""
+        return bool(self._problems)
+
+    def keep_problems(self, listed: Container[str]) -> None:
+        """Drop the problems of apps that are not in LISTED."""
+        self._problems = {name: text for name, text in self._problems.items() if name in listed}
+
+    def problem_of(self, name: str) -> str:
+        """Why the last attempt to apply the fixed share of NAME failed; "" if it succeeded."""
+        return self._problems.get(name, "")
+
+    async def enforce(self, cgroups: Mapping[str, str | None]) -> None:
+        """Apply the saved values of the apps in CGROUPS (directory by app). See problem_of() for failures."""
+        async with self.changing:
+            await self._enforce(cgroups)
+
+    async def _enforce(self, cgroups: Mapping[str, str | None]) -> None:
+        self._devices, contents = await asyncio.to_thread(self._read, cgroups)
+        served = [device for device in self._devices if device.scheduler == SCHEDULER]
+        orders: list[tuple[str, Device, Order]] = []
+        for name, content in contents.items():
+            percent = self.get(name)
+            for device in served:
+                if content is not None and not fixed_share.in_force(content, [device.number], percent):
+                    path = str(cgroups[name]).removeprefix(self._settings.cgroup_dir)
+                    orders.append((name, device, Order(path, device.number, percent)))
+        failed: dict[str, str] = {}
+        if orders:
+            # Lower percentages first: they may free what the higher ones need.
+            orders.sort(key=lambda order: order[2].percent)
+            results = await send_orders(
+                self._settings.fixed_share_socket,
+                [order for _, _, order in orders],
+                self._settings.call_timeout_s,
+            )
+            for (name, device, _), result in zip(orders, results, strict=True):
+                if result:
+                    failed.setdefault(name, f"{device.name}: {result}")
+            _, contents = await asyncio.to_thread(self._read, cgroups)
+        for name, directory in cgroups.items():
+            content = contents[name]
+            if directory is None or self.applied(name, content):
+                self._problems.pop(name, None)
+                continue
+            percent = self.get(name)
+            what = (
+                f"fixed share {percent} % of {name} is not in force"
+                if percent
+                else f"fixed share of {name} is still in force"
+            )
+            text = f"{what}: {failed.get(name) or self._reason(content)}"
+            if self._problems.get(name) != text:
+                _log.warning("%s", text)
+            self._problems[name] = text
+
+    def _reason(self, content: str | None) -> str:
+        """Why a saved value is not in force although no order failed."""
+        others = [device for device in self._devices if device.scheduler != SCHEDULER]
+        if others:
+            names = ", ".join(f"{device.name} has {device.scheduler}" for device in others)
+            return f"only the scheduler {SCHEDULER} can do it, and {names}"
+        if not self._devices:
+            return "no flash device was found"
+        if content is None:
+            return f"its cgroup has no {FIXED_FILE}: {SCHEDULER} is not loaded, or its version has no fixed shares"
+        return f"its {FIXED_FILE} is {content!r:.60}"
+
+    def _read(self, cgroups: Mapping[str, str | None]) -> tuple[list[Device], dict[str, str | None]]:
+        devices = flash_devices(self._settings.path("/sys/block"))
+        return devices, {name: read_fixed(directory) for name, directory in cgroups.items()}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH110, PTH208
+"""The state of the board, apart from the apps: its slot, its flash devices, and their problems."""
+
+import os
+from dataclasses import dataclass
+
+from .files import read_line
+from .settings import Settings
+
+SCHEDULER = "evenkeel"
+# flash, or a stand-in for it in a virtual machine, whatever queue/rotational says
+FLASH = ("mmcblk", "nvme", "vd", "nullb")
+# devices without a medium of their own, and devices that need no I/O scheduler
+OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A flash device. NUMBER is "MAJ:MIN", SCHEDULER the active one."""
+
+    name: str
+    number: str
+    scheduler: str
+    model: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    kernel: str
+    slot: str  # "A", "B" or "unknown"
+    uptime_s: int
+    demo: bool
+    devices: list[Device]
+    problems: list[str]
+
+    @property
+    def scheduler(self) -> str:
+        """evenkeel if it serves all flash devices, else the scheduler of the first device that it does not serve."""
+        others = [device.scheduler for device in self.devices if device.scheduler != SCHEDULER]
+        return others[0] if others else SCHEDULER if self.devices else "none"
+
+
+def active_scheduler(line: str) -> str:
+    """The active scheduler in the text of queue/scheduler, for example "none mq-deadline [evenkeel]"."""
+    _, _, rest = line.partition("[")
+    return rest.partition("]")[0] or line.strip() or "none"
+
+
+def slot(cmdline: str) -> str:
+    """The slot that the boot loader chose: its rauc.slot= on the kernel command line."""
+    for word in cmdline.split():
+        if word in ("rauc.slot=A", "rauc.slot=B"):
+            return word[-1]
+    return "unknown"
+
+
+def _is_flash(name: str, queue: str) -> bool:
+    if name.startswith(OTHER) or (name.startswith("mmcblk") and "boot" in name):
+        return False
+    return name.startswith(FLASH) or read_line(f"{queue}/rotational") == "0"
+
+
+def flash_devices(sys_block: str) -> list[Device]:
+    """The flash devices that have a medium, sorted by name."""
+    try:
+        names = sorted(os.listdir(sys_block))
+    except OSError:
+        return []
+    devices = []
+    for name in names:
+        base = f"{sys_block}/{name}"
+        sectors = read_line(f"{base}/size")
+        scheduler = read_line(f"{base}/queue/scheduler")
+        # "none" without brackets: a queue without requests, such as the head of an NVMe multipath device
+        if scheduler == "none" or read_line(f"{base}/hidden") == "1":
+            continue
+        if not sectors.isdigit() or int(sectors) == 0:
+            continue
+        if _is_flash(name, f"{base}/queue"):
+            model = read_line(f"{base}/device/model") or read_line(f"{base}/device/name")
+            number = read_line(f"{base}/dev")
+            devices.append(Device(name, number, active_scheduler(scheduler), model, int(sectors) * 512))
+    return devices
+
+
+def inspect(settings: Settings) -> Board:
+    """Read the state of the board. Blocks for some dozen small reads."""
+    devices = flash_devices(settings.path("/sys/block"))
+    problems = [
+        f"{SCHEDULER} is not active on {device.name}: its scheduler is {device.scheduler};"
+        f" run 'echo {SCHEDULER} > /sys/block/{device.name}/queue/scheduler'"
+        for device in devices
+        if device.scheduler != SCHEDULER
+    ]
+    if not devices:
+        problems.append("no flash device was found; check that the kernel has its driver")
+    marker = settings.path("/run/evenkeel/data-degraded")
+    if os.path.exists(marker):
+        reason = read_line(marker).partition("\n")[0]
+        because = f" ({reason})" if reason else ""
+        problems.append(f"the data partition is not in use{because}: changes are lost at the next boot")
+    uptime = read_line(settings.path("/proc/uptime")).partition(".")[0]
+    return Board(
+        kernel=read_line(settings.path("/proc/sys/kernel/osrelease")) or "unknown",
+        slot=slot(read_line(settings.path("/proc/cmdline"))),
+        uptime_s=int(uptime) if uptime.isdigit() else 0,
+        demo=os.path.exists(f"{settings.credentials_dir}/evenkeel.demo"),
+        devices=devices,
+        problems=problems,
+    )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parses io.evenkeel.stat and computes percentiles from its histograms. Pure functions.
+
+docs/reference/scheduler.md defines the format, the fields and the histogram buckets.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+BUCKETS = 200  # the last one also counts all larger latencies
+FIXED_COUNTERS = (
+    "fixed_ios",
+    "fixed_late",
+    "fixed_ideal_us",
+    "fixed_actual_us",
+)  # of groups with a fixed share only
+COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *FIXED_COUNTERS))
+HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "wwait", "wserv", "wtotal"))
+
+Histogram = dict[int, int]  # bucket index -> number of requests
+
+
+class StatError(ValueError):
+    """The text is not in the format of io.evenkeel.stat. The message says where."""
+
+
+@dataclass(slots=True)
+class DeviceStat:
+    """One line. Values that the line does not contain are 0 or empty."""
+
+    weight: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+
+
+def bucket(latency_us: int) -> int:
+    """The index of the bucket that counts a latency."""
+    if latency_us < 8:
+        return max(latency_us, 0)
+    e = latency_us.bit_length() - 1
+    return min((e - 2) * 8 + ((latency_us >> (e - 3)) & 7), BUCKETS - 1)
+
+
+def bucket_upper(index: int) -> int:
+    """The largest latency in µs of bucket INDEX."""
+    if index < 8:
+        return index
+    return ((8 + index % 8 + 1) << (index // 8 + 2 - 3)) - 1
+
+
+def percentile(histogram: Mapping[int, int], percent: int) -> int | None:
+    """The upper bound in µs of the bucket that contains the percentile (nearest rank); None without requests."""
+    total = sum(histogram.values())
+    if total <= 0:
+        return None
+    rank = max(1, -(-total * percent // 100))
+    for index in sorted(histogram):
+        rank -= histogram[index]
+        if rank <= 0:
+            return bucket_upper(index)
+    raise AssertionError("the rank is at most the total")
+
+
+def _number(text: str, what: str) -> int:
+    # int() also accepts signs, underscores and digits of other scripts, which the kernel does not write
+    if not (text.isascii() and text.isdigit() and len(text) <= 20):
+        raise StatError(f"{what} is {text!r:.40}, not a whole number")
+    return int(text)
+
+
+def _histogram(text: str, what: str) -> Histogram:
+    histogram: Histogram = {}
+    if text == "-":
+        return histogram
+    for pair in text.split(","):
+        left, colon, right = pair.partition(":")
+        index = _number(left, f"a bucket of {what}")
+        if not colon or index >= BUCKETS:
+            raise StatError(f"{what} contains {pair!r:.40}, which is not BUCKET:COUNT")
+        histogram[index] = histogram.get(index, 0) + _number(right, f"bucket {index} of {what}")
+    return histogram
+
+
+def _device(name: str) -> bool:
+    major, _, minor = name.partition(":")
+    return all(part.isascii() and part.isdigit() for part in (major, minor))
+
+
+def parse(text: str, histograms: Container[str] = HISTOGRAMS) -> dict[str, DeviceStat]:
+    """The lines of io.evenkeel.stat by device ("MAJ:MIN"), with only the histograms that HISTOGRAMS names.
+
+    Unknown keys are ignored, because newer kernels add some. A known key with a value that evenkeel never
+    writes raises StatError.
+    """
+    devices: dict[str, DeviceStat] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if not fields:
+            continue
+        name = fields[0]
+        if not _device(name):
+            raise StatError(f"a line starts with {name!r:.40}, not with a device number MAJ:MIN")
+        if name in devices:
+            raise StatError(f"device {name} has two lines")
+        device = devices[name] = DeviceStat()
+        for token in fields[1:]:
+            key, equals, value = token.partition("=")
+            if not equals:
+                continue
+            if key in COUNTERS:
+                device.counters[key] = _number(value, f"{key} of {name}")
+            elif key in HISTOGRAMS:
+                if key in histograms:
+                    device.histograms[key] = _histogram(value, f"{key} of {name}")
+            elif key == "weight":
+                device.weight = _number(value, f"weight of {name}")
+    return devices

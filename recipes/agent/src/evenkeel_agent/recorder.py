@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems of the recorder, from the state of its units and from the statistics that it writes each second.
+
+A recorder that is switched off is not a problem, and neither is one without channels.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+
+from .files import read_small
+from .settings import Settings
+from .systemd import UNKNOWN, Unit
+
+SERVICE = "ek-recorder.service"
+PARTITION = "recorder.mount"
+UNITS = (SERVICE, PARTITION)
+STATISTICS = "/run/ek-recorder/stats.json"
+STATISTICS_LIMIT = 1 << 20  # four times the size for 64 channels with full histograms
+SILENT_S = 10  # ten periods of the statistics; on a busy board they may be late
+
+
+def _statistics(path: str) -> dict[str, object]:
+    """{} if there are none: the recorder has just started, or is configured to write none."""
+    try:
+        found = json.loads(read_small(path, STATISTICS_LIMIT))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _channels(statistics: Mapping[str, object]) -> list[str]:
+    """A sentence for each reason, with the names of all channels to which it applies."""
+    channels = statistics.get("channels")
+    affected: dict[tuple[str, str], list[str]] = {}
+    for name, channel in channels.items() if isinstance(channels, dict) else ():
+        reason = channel.get("reason") if isinstance(channel, dict) else None
+        if reason:
+            state = "not recorded" if channel.get("state") == "failed" else "degraded"
+            affected.setdefault((state, str(reason)), []).append(name)
+    return [
+        f"{'channel' if len(names) == 1 else 'channels'} {', '.join(names)}"
+        f" {'is' if len(names) == 1 else 'are'} {state}: {reason}"
+        for (state, reason), names in affected.items()
+    ]
+
+
+def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[str]:
+    """The problems, one sentence each. UNITS: state of the units in UNITS that is known. Blocks for a read."""
+    problems = []
+    partition, service = units.get(PARTITION, UNKNOWN), units.get(SERVICE, UNKNOWN)
+    if partition.load_state == "loaded" and partition.active_state in ("inactive", "failed"):
+        problems.append(
+            "the recorder's partition is not mounted, so nothing can be recorded;"
+            f" see 'systemctl status {PARTITION}'"
+        )
+    if service.active_state == "failed":
+        problems.append(
+            f"the recorder has failed, so nothing is recorded; see 'journalctl -u {SERVICE}', then restart it"
+        )
+    elif service.sub_state.startswith("auto-restart"):
+        problems.append(f"the recorder has failed, and systemd restarts it; see 'journalctl -u {SERVICE}'")
+    elif service.active_state == "active":
+        statistics = _statistics(settings.path(STATISTICS))
+        written_ns = statistics.get("monotonic_ns")
+        silent_s = (time.monotonic_ns() - written_ns) / 1e9 if isinstance(written_ns, int) else 0.0
+        if silent_s > SILENT_S:
+            problems.append(
+                f"the recorder has not responded for {silent_s:.0f} s; restart it, or see 'journalctl -u {SERVICE}'"
+            )
+        problems += _channels(statistics)
+    return problems

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH112, PTH116
+"""Rates and latency percentiles of the apps over a sliding window, from cumulative counters.
+
+The agent reads each app's io.evenkeel.stat once a second. The difference between two readings is a step. The
+window consists of the newest steps that together last window_s.
+
+Counters restart at 0 when a unit's cgroup is created again or a device gets evenkeel. The new values then
+are the step, because all of it happened since the last reading. I/O between the last reading and the removal
+of a cgroup is lost: less than a second of it.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .files import why
+from .fixed_share import Counters, Usage, usage
+from .iostat import FIXED_COUNTERS, DeviceStat, Histogram, StatError, parse, percentile
+
+STAT_FILE = "io.evenkeel.stat"
+LATENCIES = ("rtotal", "wtotal")
+READ_SIZE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The counters of one cgroup at one moment. Identity 0: there was no cgroup."""
+
+    identity: int = 0  # inode of the cgroup's directory; a new cgroup of the same name has another one
+    devices: Mapping[str, DeviceStat] = field(default_factory=dict)
+    text: bytes = b""  # content of the file: the same text is not parsed again
+
+
+ABSENT = Reading()
+
+
+@dataclass(slots=True)
+class Step:
+    """I/O of an app between two readings. LATENCY contains reads and writes, from tag to completion."""
+
+    rbytes: int = 0
+    wbytes: int = 0
+    latency: Histogram = field(default_factory=dict)
+    fixed: dict[str, Counters] = field(default_factory=dict)  # by device, only with requests of a fixed share
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """An app over the window: bytes per second, its part of the bytes of all apps, p99 in µs (-1: no I/O)."""
+
+    read_bps: float = 0.0
+    write_bps: float = 0.0
+    share: float = 0.0
+    p99_us: float = -1.0
+    window_s: float = 0.0
+    fixed_share: Usage = field(default_factory=Usage)
+
+
+def _restarted(old: DeviceStat, new: DeviceStat) -> bool:
+    if any(new.counters.get(key, 0) < value for key, value in old.counters.items()):
+        return True
+    return any(
+        new.histograms.get(key, {}).get(index, 0) < count
+        for key, histogram in old.histograms.items()
+        for index, count in histogram.items()
+    )
+
+
+_ZERO = DeviceStat()
+
+
+def step(old: Reading | None, new: Reading | None) -> Step:
+    """The step from OLD to NEW. None stands for a failed reading; the step is then empty."""
+    result = Step()
+    if old is None or new is None or new is old:
+        return result
+    for name, device in new.devices.items():
+        base = old.devices.get(name, _ZERO) if old.identity == new.identity else _ZERO
+        if _restarted(base, device):
+            base = _ZERO
+        result.rbytes += device.counters.get("rbytes", 0) - base.counters.get("rbytes", 0)
+        result.wbytes += device.counters.get("wbytes", 0) - base.counters.get("wbytes", 0)
+        for key in LATENCIES:
+            before = base.histograms.get(key, {})
+            for index, count in device.histograms.get(key, {}).items():
+                if count != before.get(index, 0):
+                    result.latency[index] = result.latency.get(index, 0) + count - before.get(index, 0)
+        fixed = Counters(*(device.counters.get(key, 0) - base.counters.get(key, 0) for key in FIXED_COUNTERS))
+        if fixed.ios:
+            result.fixed[name] = fixed
+    return result
+
+
+class Sampler:
+    """Not thread-safe. read() may run in another thread as long as no other method is called meanwhile."""
+
+    def __init__(self, window_s: float, interval_s: float) -> None:
+        self._window_s = window_s
+        # Samples are a little late or early. With this tolerance, the number of steps stays the same.
+        self._slack_s = interval_s / 2
+        self._last: dict[str, Reading | None] = {}
+        self._last_s: float | None = None
+        self._steps: deque[tuple[float, dict[str, Step]]] = deque()
+        self.problems: dict[str, str] = {}  # by app: why its counters cannot be read
+
+    def _read_one(self, directory: str, last: Reading | None) -> Reading:
+        identity = os.stat(directory).st_ino
+        fd = os.open(f"{directory}/{STAT_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = b""
+            while chunk := os.read(fd, READ_SIZE):
+                text += chunk
+        finally:
+            os.close(fd)
+        if last is not None and last.identity == identity and last.text == text:
+            return last
+        return Reading(identity, parse(text.decode("ascii", "replace"), LATENCIES), text)
+
+    def read(self, cgroups: Mapping[str, str | None]) -> dict[str, Reading | None]:
+        """Read the counters in each app's cgroup directory; None: the app has no cgroup. Blocks."""
+        readings: dict[str, Reading | None] = {}
+        problems: dict[str, str] = {}
+        for name, directory in cgroups.items():
+            reading: Reading | None = ABSENT
+            if directory is not None:
+                try:
+                    reading = self._read_one(directory, self._last.get(name))
+                except OSError as error:
+                    # The cgroup may be removed at any moment, and then every call here fails.
+                    reading = None if os.path.isdir(directory) else ABSENT
+                    if reading is None:
+                        problems[name] = f"{STAT_FILE} of {name} cannot be read: {why(error)}"
+                except StatError as error:
+                    reading = None
+                    problems[name] = f"{STAT_FILE} of {name} has an unknown format: {error}"
+            readings[name] = reading
+        self.problems = problems
+        return readings
+
+    def add(self, now_s: float, readings: Mapping[str, Reading | None]) -> bool:
+        """Add READINGS, taken at the monotonic time NOW_S.
+
+        Returns whether a cgroup was removed, or a device got or lost evenkeel, since the last readings.
+        """
+        changed = False
+        for name, reading in readings.items():
+            last = self._last.get(name, ABSENT)
+            if reading is ABSENT:
+                changed |= last is not ABSENT
+            elif reading and last and last is not ABSENT:
+                changed |= reading.devices.keys() != last.devices.keys()
+        if self._last_s is not None and now_s > self._last_s:
+            steps = {name: step(self._last.get(name), reading) for name, reading in readings.items()}
+            self._steps.append((now_s - self._last_s, steps))
+            enough = self._window_s - self._slack_s
+            while self._span() - self._steps[0][0] >= enough:
+                self._steps.popleft()
+        self._last_s = now_s
+        self._last = dict(readings)
+        return changed
+
+    def _span(self) -> float:
+        return sum(length for length, _ in self._steps)
+
+    def rates(self, names: Iterable[str]) -> dict[str, Rates]:
+        """The rates of NAMES over the window. Their shares relate to the sum of all NAMES."""
+        span = self._span()
+        sums = {name: Step() for name in names}
+        for _, steps in self._steps:
+            for name, total in sums.items():
+                if part := steps.get(name):
+                    total.rbytes += part.rbytes
+                    total.wbytes += part.wbytes
+                    for index, count in part.latency.items():
+                        total.latency[index] = total.latency.get(index, 0) + count
+                    for device, counters in part.fixed.items():
+                        total.fixed.setdefault(device, Counters()).add(counters)
+        everything = sum(total.rbytes + total.wbytes for total in sums.values())
+        result = {}
+        for name, total in sums.items():
+            p99 = percentile(total.latency, 99)
+            result[name] = Rates(
+                read_bps=total.rbytes / span if span else 0.0,
+                write_bps=total.wbytes / span if span else 0.0,
+                share=(total.rbytes + total.wbytes) / everything if everything else 0.0,
+                p99_us=-1.0 if p99 is None else float(p99),
+                window_s=span,
+                fixed_share=usage(total.fixed.values(), span),
+            )
+        return result

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH118
+"""Paths and timeouts of the agent, in one object: tests replace all of them at once.
+
+Paths are plain strings, because the agent must start fast on a slow board and importing pathlib takes too
+long. This is why the modules that handle paths have a noqa line.
+"""
+
+import os.path
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The defaults are those of a board. Durations are in seconds."""
+
+    root: str = "/"  # prefix of every path below
+    bus: str | None = None  # D-Bus address; None: the system bus
+    credentials: str | None = None  # the unit's $CREDENTIALS_DIRECTORY
+    interval_s: float = 1.0  # time between two samples
+    window_s: float = 3.0  # rates and percentiles are computed over this time
+    recheck_s: float = 30.0  # time between two checks of units and weights without a signal of a change
+    call_timeout_s: float = 10.0  # on a slow board, PID 1 does not answer for seconds during a daemon-reload
+    patience_s: float = 2.0  # after this time ListApps returns the last known unit states
+    job_timeout_s: float = 20.0  # less than the 25 s after which D-Bus clients stop waiting
+    settle_s: float = 1.0  # systemd writes io.weight after it has answered, at most this much later
+
+    def path(self, absolute: str) -> str:
+        """The path ABSOLUTE below the root."""
+        return os.path.join(self.root, absolute.lstrip("/"))
+
+    @property
+    def apps_dir(self) -> str:
+        return self.path("/etc/evenkeel/apps.d")
+
+    @property
+    def state_dir(self) -> str:
+        return self.path("/var/lib/evenkeel")
+
+    @property
+    def cgroup_dir(self) -> str:
+        return self.path("/sys/fs/cgroup")
+
+    @property
+    def fixed_share_socket(self) -> str:
+        """The socket on which ek-fixed-share receives orders."""
+        return self.path("/run/evenkeel/fixed-share")
+
+    @property
+    def credentials_dir(self) -> str:
+        return self.credentials or self.path("/run/credentials/@system")

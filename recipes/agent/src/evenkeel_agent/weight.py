@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Weights: whole numbers from 1 to 10000, as the cgroup file io.weight accepts them."""
+
+MIN = 1
+MAX = 10000
+DEFAULT = 100
+RULE = f"a whole number from {MIN} to {MAX}"
+
+
+def problem(value: object) -> str | None:
+    """Why VALUE is not a weight, or None if it is one. A bool is refused, although Python counts it as an int."""
+    if type(value) is not int:
+        return f"weight must be {RULE}, not {value!r:.60}"
+    if not MIN <= value <= MAX:
+        # Python refuses to convert a huge number to text.
+        shown = str(value) if value.bit_length() <= 64 else "a far larger number"
+        return f"weight must be {RULE}, not {shown}"
+    return None
+
+
+def from_text(text: str) -> int | None:
+    """The number in TEXT if it consists of digits only, else None. The number may be out of range."""
+    if text.isascii() and text.isdigit() and len(text) <= 20:
+        return int(text)
+    return None
+
+
+def in_force(content: str, weight: int) -> bool:
+    """Whether an io.weight file with this CONTENT sets WEIGHT on every device.
+
+    Lines are "default W" and "MAJ:MIN W". A line for a device overrides the default on that device. If its
+    weight differs, WEIGHT is not in force.
+    """
+    found = False
+    for line in content.splitlines():
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 2 or from_text(fields[1]) != weight:
+            return False
+        found = True
+    return found
