@@ -1,16 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a visitor saw when a test failed: a screenshot, what the page said, and the board's journal."""
+"""A time limit for each test, and more in the report of a failed test.
+
+The report gets a screenshot, the messages on the page, and the board's journal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error, Page
+from playwright.sync_api import Browser, Error, Page
 
-SHOTS = Path(__file__).resolve().parents[2] / "build/screenshots"
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "webui/src"))
+
+from evenkeel_panel.testing import time_limit  # noqa: E402
+
+SHOTS = TOP / "build/screenshots"
+# the longest test needs about 90 s on a busy machine
+TEST_SECONDS = 300
 JOURNAL = "journalctl --no-pager -o short-precise -n 60 -u evenkeeld -u evenkeel-panel -u nginx -u 'evenkeel-*.service'"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "picture: the steps before the screenshot for tests/browser/picture")
+
+
+@pytest.fixture(autouse=True)
+def limited(browser: Browser) -> Iterator[None]:
+    """Kills a browser that hangs, so that the test fails."""
+    with time_limit(browser, TEST_SECONDS):
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
@@ -26,13 +48,13 @@ def pytest_runtest_makereport(
         SHOTS.mkdir(parents=True, exist_ok=True)
         shot = SHOTS / f"failed-{item.name}.png"
         page.screenshot(path=shot, full_page=True)
-        said = page.locator(".message, [role=alert]:visible").all_inner_texts()
-        report.sections.append(("page", f"{shot}\n" + "\n".join(said)))
+        messages = page.locator(".message, [role=alert]:visible").all_inner_texts()
+        report.sections.append(("page", f"{shot}\n" + "\n".join(messages)))
     except Error as error:
         report.sections.append(("page", str(error)))
     if board is not None:
         try:
             report.sections.append(("journal", board.run(JOURNAL)))  # type: ignore[attr-defined]
-        except Exception as error:  # the test's own failure is what is to be told
+        except Exception as error:  # must not hide the failure of the test
             report.sections.append(("journal", repr(error)))
     return report

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's page on a desktop and on a phone: nothing is wider than the window, every plot is drawn and can be read.
+"""The bench's page on a desktop and on a phone: nothing is wider than the window, and every plot is legible.
 
-The rows are made up, of every kind that a bench writes; so no guest is
-booted. Screenshots land in build/screenshots.
+The rows are invented, of every kind that a bench writes, so no guest is booted.
+Screenshots are written to build/screenshots.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from quick_rows import QUICK  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 DESKTOP, PHONE = (1280, 860), (390, 844)
-# of text in a plot as it is drawn, in CSS pixels: what a phone's reader can make out
+# the smallest text of a plot, in CSS pixels on the screen, that is legible on a phone
 LEAST_TEXT = 11.0
+# a case with a distribution: a curve besides its percentiles
+DISTRIBUTION = "latency.mixed.read"
 
 
 def row(id_: str, value: float, **more: Any) -> Row:
@@ -38,27 +40,27 @@ def row(id_: str, value: float, **more: Any) -> Row:
 
 
 def sample() -> str:
-    """A page as a full bench makes it."""
-    taken = {"fair.read", "fair.writ", "latency.b"}
+    """A page like that of a full bench."""
+    invented = ("fair.read.", "fair.write.", "latency.")
     rows = [
         row(f"{name}.{metric}", 10.0 + i, unit="us", better="lower", target=12, must=i % 7 == 0,
-            peers={"bfq": 20.0 + i, "mq-deadline": 17.5})
-        for name, metrics in QUICK.items() if name[:9] not in taken for i, metric in enumerate(metrics)
+            baselines={"bfq": 20.0 + i, "mq-deadline": 17.5})
+        for name, metrics in QUICK.items() if not name.startswith(invented) for i, metric in enumerate(metrics)
     ]  # fmt: skip
     rows += [
         row(f"fair.{direction}.{mb}m.qd{qd}.depth64.ratio", 2.0 - mb / 1e4, target=(1.94, 2.06), paper=1.9 - mb / 150,
-            peers={"bfq": 2 - mb / 90, "none": 1.0, "mq-deadline": 1.01, "kyber": 0.99}, kernel=kernel)
+            baselines={"bfq": 2 - mb / 90, "none": 1.0, "mq-deadline": 1.01, "kyber": 0.99}, kernel=kernel)
         for direction in ("read", "write") for qd in (1, 4) for kernel in ("6.12", "7.3")
         for mb in (1, 8, 30, 35, 40, 45, 50, 100)
     ]  # fmt: skip
     rows += [
-        row(f"latency.beside.read.{metric}", value, unit="us", better="lower", target=5000 if metric == "p99" else None,
-            must=True, peers={"bfq": 3.7 * value})
+        row(f"{DISTRIBUTION}.{metric}", value, unit="us", better="lower", target=5000 if metric == "p99" else None,
+            must=True, baselines={"bfq": 3.7 * value})
         for metric, value in (("p50", 180.0), ("p90", 900.0), ("p99", 2200.0), ("p999", 3900.0), ("max", 5100.0))
     ]  # fmt: skip
     shares = [1 - 10 ** (-4 * i / 40) for i in range(40)] + [1.0]
     curves = {
-        ("latency.beside.read", "6.12"): {
+        (DISTRIBUTION, "6.12"): {
             "evenkeel": [(150 * 1.09**i, share) for i, share in enumerate(shares)],
             "bfq": [(160 * 1.2**i, share) for i, share in enumerate(shares)],
         }
@@ -71,8 +73,8 @@ def sample() -> str:
             "made": "2026-01-01T00:00:00Z", "guests": "290 of 290",
         },
         verdicts=[
-            Verdict("S0 fall", "weights hold for small blocks", True, "read 1.96"),
-            Verdict("S1 who wins", long, False, long),
+            Verdict("fall of the ratio", "weights hold for small blocks", True, "read 1.96"),
+            Verdict("fastest setting", long, False, long),
             Verdict("channel order", "none wins", None, "channel.mixed-90-10.mbps (6.12, none) missing"),
         ],
         curves=curves,
@@ -96,12 +98,12 @@ def opened(request: pytest.FixtureRequest, browser: Browser, tmp_path: Path) -> 
     file.write_text(sample())
     context = browser.new_context(viewport={"width": width, "height": height}, has_touch=width < 500)
     page = context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda r: asked.append(r.url))
+    requested: list[str] = []
+    page.on("request", lambda r: requested.append(r.url))
     page.goto(file.as_uri())
     yield page, request.node.callspec.id
     context.close()
-    assert asked == [file.as_uri()], "the page asks for something else"
+    assert requested == [file.as_uri()], "the page must not load other files"
 
 
 def overflow(page: Page) -> int:
@@ -115,14 +117,14 @@ def test_nothing_is_wider_than_the_window(opened: tuple[Page, str]) -> None:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.screenshot(path=SHOTS / f"bench-{device}-{scheme}.png", full_page=True)
     assert overflow(page) <= 0
-    # and with all that was folded
+    # also with all folded parts open
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     page.emulate_media(color_scheme="light")
     assert overflow(page) <= 0
     page.screenshot(path=SHOTS / f"bench-{device}-unfolded.png", full_page=True)
 
 
-def test_plots_are_as_wide_as_their_place_and_can_be_read(opened: tuple[Page, str]) -> None:
+def test_plots_fit_and_their_text_is_legible(opened: tuple[Page, str]) -> None:
     page, _ = opened
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     plots = page.locator("svg.plot")
@@ -144,28 +146,28 @@ def test_plots_are_as_wide_as_their_place_and_can_be_read(opened: tuple[Page, st
         assert box["x"] + box["width"] <= window["width"]
 
 
-def test_no_text_of_a_plot_is_cut_off(opened: tuple[Page, str]) -> None:
+def test_text_of_plots_is_inside_the_plot(opened: tuple[Page, str]) -> None:
     page, _ = opened
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-    cut = page.evaluate(
+    outside = page.evaluate(
         """() => [...document.querySelectorAll("svg.plot text")].filter(text => {
             const box = text.getBBox(), whole = text.ownerSVGElement.viewBox.baseVal;
             return box.x < -1 || box.x + box.width > whole.width + 1 || box.y + box.height > whole.height + 1;
         }).map(text => text.textContent)"""
     )
-    assert sorted(set(cut)) == []
+    assert sorted(set(outside)) == []
 
 
-def test_the_distribution_is_drawn_once_with_a_line_each(opened: tuple[Page, str]) -> None:
+def test_distribution_has_one_line_per_scheduler(opened: tuple[Page, str]) -> None:
     page, _ = opened
-    figure = page.locator("figure", has_text="beside, read").filter(has=page.locator("ul.key"))
+    figure = page.locator("figure", has_text="mixed, read").filter(has=page.locator("ul.key"))
     assert figure.count() == 1
     assert figure.locator("path.line").count() == 2
-    # of 41 points, not of five percentiles
+    # the curve of 41 points, not the five percentiles
     assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == 40
 
 
-def test_what_was_not_judged_stands_out(opened: tuple[Page, str]) -> None:
+def test_missing_verdicts_are_highlighted(opened: tuple[Page, str]) -> None:
     page, _ = opened
     item = page.locator(".shapes li.missed")
     assert "Not judged: channel.mixed-90-10.mbps (6.12, none) missing" in item.inner_text()

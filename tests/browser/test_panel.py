@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A person at the panel of a booted board: logs in, moves a weight, and the I/O of real apps follows.
+"""A user at the panel of a booted board logs in and sets weights; the I/O of real apps follows.
 
-The steps are one visit, in order; each test goes on where the one before ended.
-Screenshots of every page land in build/screenshots.
+The tests are the steps of one visit. They run in order, and each continues where the previous one ended.
+Screenshots of every page are written to build/screenshots.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from boards import Board, power_on  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 PASSWORD = "a long enough one 42"  # noqa: S105
-# a page of an emulated board on two busy cores
+# a page of an emulated board on two busy cores may take this long
 PATIENCE_MS = 60_000
-# after a change of weights, until rates of the last 3 s show nothing of before
+# after a change of weights: the rates are over the last 3 s and must not include earlier I/O
 SETTLE_SECONDS = 12
 MEASURE_SECONDS = 24
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 PLAYER_WEIGHT = f"cat {APPS}/evenkeel-player.service/io.weight"
 LOADER_WEIGHT = f"cat {APPS}/evenkeel-loader.service/io.weight"
-# of each device that the app has touched
-LOADER_PERFORMANCE = (
-    f"grep ^$(cat /sys/block/nullb0/dev) {APPS}/evenkeel-loader.service/io.evenkeel.perf || :"
+# the line of the demo's disk, which exists once the app has used the disk
+LOADER_FIXED_SHARE = (
+    f"grep ^$(cat /sys/block/nullb0/dev) {APPS}/evenkeel-loader.service/io.evenkeel.fixed || :"
 )
 
 
@@ -70,11 +70,11 @@ def page(browser: Browser, board: Board) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page
     context.close()
-    assert errors == [], "the page's own scripts failed"
+    assert errors == [], "a script of the page failed"
 
 
 def shoot(page: Page, name: str) -> None:
-    """The page as a desktop and a phone see it, light and dark."""
+    """Screenshots at the size of a desktop and of a phone, light and dark."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     for width, height, device in ((1280, 860, "desktop"), (390, 844, "phone")):
         page.set_viewport_size({"width": width, "height": height})
@@ -85,13 +85,13 @@ def shoot(page: Page, name: str) -> None:
             overflow = page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
-            assert overflow <= 0, f"{name} on a {device} scrolls sideways by {overflow} px"
+            assert overflow <= 0, f"{name} on a {device} is {overflow} px wider than the window"
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1280, "height": 860})
 
 
 def app(page: Page, name: str, field: str) -> float | None:
-    """A live figure of an app as the page shows it."""
+    """A figure of an app on the page."""
     text = page.locator(f'[data-app="{name}"] [data-field="{field}"]').first.get_attribute("data-value")
     return None if text in (None, "") else float(text)
 
@@ -102,14 +102,14 @@ def set_weight(page: Page, name: str, weight: str) -> None:
     row.locator('[data-action="apply"]').click()
 
 
-def set_performance(page: Page, name: str, percent: str) -> None:
+def set_fixed_share(page: Page, name: str, percent: str) -> None:
     row = page.locator(f'[data-app="{name}"]')
-    row.locator("input[name=performance]").fill(percent)
-    row.locator('[data-action="regulate"]').click()
+    row.locator("input[name=fixed_share]").fill(percent)
+    row.locator('[data-action="apply-fixed-share"]').click()
 
 
 def average(page: Page, seconds: float) -> dict[str, float]:
-    """Mean MB/s of the two apps over a while, from the figures on the page."""
+    """Mean MB/s of both apps over `seconds`, from the figures on the page."""
     sums = {"player": 0.0, "loader": 0.0}
     count = 0
     end = time.monotonic() + seconds
@@ -120,11 +120,12 @@ def average(page: Page, seconds: float) -> dict[str, float]:
                 sums[name] += rate or 0.0
             count += 1
         page.wait_for_timeout(1000)
-    assert count >= seconds / 2, "the figures on the page stood still"
+    assert count >= seconds / 2, "the page did not get new figures"
     return {name: total / count for name, total in sums.items()}
 
 
-def test_log_in_with_a_wrong_password_is_refused(page: Page) -> None:
+@pytest.mark.picture
+def test_wrong_password_is_refused(page: Page) -> None:
     page.goto("/")
     expect(page).to_have_url(re.compile("/login"))
     shoot(page, "login")
@@ -134,11 +135,12 @@ def test_log_in_with_a_wrong_password_is_refused(page: Page) -> None:
     shoot(page, "login-refused")
 
 
-def test_the_first_password_must_be_changed(page: Page, board: Board) -> None:
+@pytest.mark.picture
+def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     page.locator("input[name=password]").fill(board.first_password())
     page.get_by_role("button", name="Log in").click()
     expect(page).to_have_url(re.compile("/password"))
-    # there is no way around it
+    # no other page can be opened first
     page.goto("/apps")
     expect(page).to_have_url(re.compile("/password"))
     shoot(page, "password")
@@ -150,31 +152,32 @@ def test_the_first_password_must_be_changed(page: Page, board: Board) -> None:
     assert board.try_run("test -e /var/lib/evenkeel-panel/first-password")[0] == 1
 
 
-def test_the_apps_run_at_their_first_start(board: Board) -> None:
-    """The agent weighs them before their device is there, which must not keep them from opening it."""
+def test_apps_run_at_their_first_start(board: Board) -> None:
+    """The agent sets their weights before their device exists. They must be able to open the device all the same."""
     assert board.run("systemctl show -P NRestarts evenkeel-player evenkeel-loader").split() == ["0", "0"]
     assert board.run("systemctl is-active evenkeel-player evenkeel-loader").split() == ["active", "active"]
 
 
 @pytest.mark.parametrize("weight", ["0", "10001", "-5", "1.5", "heavy", ""])
-def test_a_bad_weight_is_refused_and_changes_nothing(page: Page, board: Board, weight: str) -> None:
+def test_bad_weight_is_refused_and_changes_nothing(page: Page, board: Board, weight: str) -> None:
     before = board.run(PLAYER_WEIGHT)
     set_weight(page, "player", weight)
-    answer = page.locator("#message-player .bad")
+    answer = page.locator("#weight-message-player .bad")
     expect(answer).to_be_visible()
-    # it names what was wrong
+    # the message quotes the input
     expect(answer).to_contain_text(weight or "weight")
-    # what was typed is still there to be mended
+    # the field keeps the input, so that the user can correct it
     expect(page.locator('[data-app="player"] input[name=weight]')).to_have_value(weight)
     assert before == board.run(PLAYER_WEIGHT)
     if weight == "0":
         shoot(page, "apps-refused")
 
 
+@pytest.mark.picture
 def test_equal_weights_make_the_player_stall(page: Page) -> None:
     for name in ("player", "loader"):
         set_weight(page, name, "100")
-        expect(page.locator(f"#message-{name} .bad")).to_have_count(0)
+        expect(page.locator(f"#weight-message-{name} .bad")).to_have_count(0)
     page.wait_for_timeout(SETTLE_SECONDS * 1000)
     before = app(page, "player", "stalls") or 0
     rates = average(page, MEASURE_SECONDS)
@@ -183,7 +186,8 @@ def test_equal_weights_make_the_player_stall(page: Page) -> None:
     shoot(page, "apps-stalling")
 
 
-def test_four_to_one_reaches_the_disk_and_the_stalls_stop(page: Page, board: Board) -> None:
+@pytest.mark.picture
+def test_weights_of_four_to_one_reach_the_disk_and_end_the_stalls(page: Page, board: Board) -> None:
     set_weight(page, "player", "400")
     expect(page.locator('[data-app="player"] [data-field="weight"]')).to_have_attribute("data-value", "400")
     assert "400" in board.run(PLAYER_WEIGHT)
@@ -197,57 +201,57 @@ def test_four_to_one_reaches_the_disk_and_the_stalls_stop(page: Page, board: Boa
     shoot(page, "apps")
 
 
-def test_the_json_twin_says_the_same(page: Page) -> None:
-    twin = page.request.get("/apps.json").json()
-    weights = {a["name"]: a["weight"] for a in twin["apps"]}
+def test_json_has_the_same_weights(page: Page) -> None:
+    data = page.request.get("/apps.json").json()
+    weights = {a["name"]: a["weight"] for a in data["apps"]}
     assert weights == {"player": 400, "loader": 100}
 
 
 @pytest.mark.parametrize("percent", ["0", "101", "2.5", "fast", ""])
-def test_a_bad_performance_is_refused_and_changes_nothing(page: Page, board: Board, percent: str) -> None:
-    set_performance(page, "loader", percent)
-    answer = page.locator("#answer-loader .bad")
+def test_bad_fixed_share_is_refused_and_changes_nothing(page: Page, board: Board, percent: str) -> None:
+    set_fixed_share(page, "loader", percent)
+    answer = page.locator("#fixed-share-message-loader .bad")
     expect(answer).to_be_visible()
-    expect(answer).to_contain_text(percent or "performance")
-    expect(page.locator('[data-app="loader"] input[name=performance]')).to_have_value(percent)
-    expect(page.locator("#message-loader .bad")).to_have_count(0)
-    assert board.run(LOADER_PERFORMANCE) == ""
+    expect(answer).to_contain_text(percent or "fixed share")
+    expect(page.locator('[data-app="loader"] input[name=fixed_share]')).to_have_value(percent)
+    expect(page.locator("#weight-message-loader .bad")).to_have_count(0)
+    assert board.run(LOADER_FIXED_SHARE) == ""
     if percent == "101":
-        shoot(page, "apps-performance-refused")
+        shoot(page, "apps-fixed-share-refused")
 
 
-def test_a_performance_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
-    """The demo's null_blk limits its bandwidth by taking no request for a while: the loader gets its part of that."""
+def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
+    """The loader gets its part of the bandwidth, although the demo's null_blk limits it by pauses without requests."""
     row = page.locator('[data-app="loader"]')
-    set_performance(page, "loader", "10")
-    expect(row.locator('[data-field="performance"]')).to_have_attribute("data-value", "10")
-    expect(row.locator("#regulated-loader")).to_contain_text("in force")
-    expect(row.locator("#force-loader")).to_contain_text("rests while regulated")
-    assert board.run(LOADER_PERFORMANCE).split()[1] == "10"
-    expect(row.locator('[data-field="performance-used"]')).to_be_visible()
+    set_fixed_share(page, "loader", "10")
+    expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "10")
+    expect(row.locator("#fixed-share-status-loader")).to_contain_text("in force")
+    expect(row.locator("#weight-status-loader")).to_contain_text("no effect: fixed share")
+    assert board.run(LOADER_FIXED_SHARE).split()[1] == "10"
+    expect(row.locator('[data-field="fixed-share-used"]')).to_be_visible()
     page.wait_for_timeout(SETTLE_SECONDS * 1000)
     rates = average(page, MEASURE_SECONDS)
     part = rates["loader"] / sum(rates.values())
     print(
         f"player {rates['player']:.1f} MB/s, loader {rates['loader']:.1f} MB/s at 10 %, {100 * part:.1f} % of both"
     )
-    # the player does not take all of the rest
+    # more than 10 %, because the player does not use all of the rest
     assert 0.07 <= part <= 0.15, rates
-    shoot(page, "apps-regulated")
-    twin = {each["name"]: each for each in page.request.get("/apps.json").json()["apps"]}
-    assert [twin[name]["performance"] for name in ("loader", "player")] == [10, 0]
-    assert twin["loader"]["performance_applied"]
+    shoot(page, "apps-fixed-share")
+    data = {each["name"]: each for each in page.request.get("/apps.json").json()["apps"]}
+    assert [data[name]["fixed_share"] for name in ("loader", "player")] == [10, 0]
+    assert data["loader"]["fixed_share_applied"]
 
     row.locator('[data-action="off"]').click()
-    expect(row.locator('[data-field="performance"]')).to_have_attribute("data-value", "0")
+    expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "0")
     expect(row.locator('[data-action="off"]')).to_be_hidden()
-    expect(row.locator('input[name="performance"]')).to_have_value("")
-    expect(row.locator("#force-loader")).to_contain_text("in force")
-    assert board.run(LOADER_PERFORMANCE) == ""
+    expect(row.locator('input[name="fixed_share"]')).to_have_value("")
+    expect(row.locator("#weight-status-loader")).to_contain_text("in force")
+    assert board.run(LOADER_FIXED_SHARE) == ""
 
 
-def test_a_button_stays_under_the_pointer_that_presses_it(page: Page, board: Board) -> None:
-    """A banner that comes meanwhile moves nothing until it is released: else the press would be lost."""
+def test_pressed_button_does_not_move(page: Page, board: Board) -> None:
+    """A new banner appears only after the release. Otherwise the button would move, and the click would be lost."""
     row = page.locator('[data-app="loader"]')
     row.locator("input[name=weight]").fill("60")
     button = row.locator('[data-action="apply"]')
@@ -256,7 +260,7 @@ def test_a_button_stays_under_the_pointer_that_presses_it(page: Page, board: Boa
     before = button.bounding_box()
     try:
         board.run("systemctl mask --runtime --now evenkeeld.service")
-        # some answers to the page's question, which say so
+        # several polls whose answers contain the banner
         page.wait_for_timeout(6000)
         assert button.bounding_box() == before
         expect(page.locator('[data-banner="agent"]')).to_have_count(0)
@@ -267,14 +271,13 @@ def test_a_button_stays_under_the_pointer_that_presses_it(page: Page, board: Boa
     expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "60")
 
 
-def test_the_weight_outlives_the_unit(page: Page, board: Board) -> None:
-    """A unit that does not run keeps its weight, and gets it when it starts."""
+def test_weight_of_a_stopped_app_applies_when_it_starts(page: Page, board: Board) -> None:
     row = page.locator('[data-app="loader"]')
     row.locator('[data-action="stop"]').click()
     expect(row.locator('[data-field="state"]')).not_to_have_attribute("data-value", "active")
     set_weight(page, "loader", "50")
     expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "50")
-    expect(row).to_contain_text("applies when it starts")
+    expect(row).to_contain_text("applies at next start")
     shoot(page, "apps-stopped")
     row.locator('[data-action="start"]').click()
     expect(row.locator('[data-field="state"]')).to_have_attribute("data-value", "active")
@@ -282,7 +285,7 @@ def test_the_weight_outlives_the_unit(page: Page, board: Board) -> None:
     assert "50" in board.run(LOADER_WEIGHT)
 
 
-def test_a_dead_agent_is_said_and_the_panel_stays(page: Page, board: Board) -> None:
+def test_dead_agent_is_reported_and_the_panel_stays_up(page: Page, board: Board) -> None:
     board.run("systemctl mask --runtime --now evenkeeld.service")
     try:
         expect(page.locator('[data-banner="agent"]')).to_be_visible()

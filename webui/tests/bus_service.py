@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small org.evenkeel.Agent1 for test_agent.py: `bus_service.py ADDRESS`, prints a line when it is there."""
+"""A small org.evenkeel.Agent1 for test_agent.py: `bus_service.py ADDRESS`. Prints a line when it is ready."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PLAYER = {
     "read_bps": Variant("d", 5e6),
     "share": Variant("d", 1.0),
     "p99_us": Variant("d", 1234.5),
-    "performance": Variant("u", 10),
-    "performance_applied": Variant("b", False),
-    "performance_problem": Variant("s", "why not"),
-    "performance_used": Variant("d", 0.5),
-    "performance_late": Variant("d", 0.25),
-    "performance_behind": Variant("b", True),
+    "fixed_share": Variant("u", 10),
+    "fixed_share_applied": Variant("b", False),
+    "fixed_share_problem": Variant("s", "the reason"),
+    "fixed_share_used": Variant("d", 0.5),
+    "fixed_share_late": Variant("d", 0.25),
+    "fixed_share_behind": Variant("b", True),
     "stats": Variant("s", ""),
     "from_the_future": Variant("as", ["ignored"]),
 }
@@ -48,15 +48,15 @@ tasks: set[asyncio.Task[None]] = set()
 
 
 async def answer_later(message: Message) -> None:
-    """As the agent does while polkit takes its time: who has left meanwhile may do nothing."""
+    """Like the agent while polkit is slow: a caller that has disconnected meanwhile is refused."""
     await asyncio.sleep(1)
-    asked = await bus.call(
+    owned = await bus.call(
         Message(
             destination="org.freedesktop.DBus", path="/org/freedesktop/DBus", interface="org.freedesktop.DBus",
             member="NameHasOwner", signature="s", body=[message.sender],
         )
     )  # fmt: skip
-    if asked and asked.body[0]:
+    if owned and owned.body[0]:
         PLAYER["weight"] = Variant("u", message.body[1])
         await bus.send(Message.new_method_return(message, "a{sv}", [PLAYER]))
 
@@ -79,16 +79,16 @@ def answer(message: Message) -> Message | bool | None:
         elif name != "player":
             return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
         return Message.new_method_return(message, "a{sv}", [changed])
-    if message.member == "SetPerformance":
+    if message.member == "SetFixedShare":
         name, percent = message.body
         if name != "player":
             return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
-        return Message.new_method_return(message, "a{sv}", [{**PLAYER, "performance": Variant("u", percent)}])
-    return True  # StartApp, StopApp: handled, and never answered
+        return Message.new_method_return(message, "a{sv}", [{**PLAYER, "fixed_share": Variant("u", percent)}])
+    return True  # StartApp, StopApp and others: accepted, but never answered
 
 
 async def main() -> None:
-    global bus  # answer() is called with the message alone
+    global bus  # answer() gets no other argument than the message
     bus = await MessageBus(bus_address=sys.argv[1]).connect()
     bus.add_message_handler(answer)
     await bus.request_name(NAME)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A panel over a temporary state directory and an agent in this process."""
+"""Fixtures: a panel with a temporary state directory and a fake agent in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from evenkeel_panel.app import create_app
 from evenkeel_panel.auth.limits import limiter
 from evenkeel_panel.context import KEY, Panel
 from evenkeel_panel.fake_agent import FakeAgent
-from evenkeel_panel.testing import FIRST, ROOM, Browser
+from evenkeel_panel.testing import COMPONENT, FIRST, Browser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def agent() -> FakeAgent:
 @pytest.fixture
 def app(tmp_path: Path, agent: FakeAgent) -> Iterator[Flask]:
     (tmp_path / "first-password").write_text(FIRST + "\n")
-    app = create_app(tmp_path, ROOM / "static", agent)
+    app = create_app(tmp_path, COMPONENT / "src/static", agent)
     yield app
     limiter.reset()
 
@@ -51,5 +51,5 @@ def browser(app: Flask, tmp_path: Path) -> Browser:
 
 @pytest.fixture
 def admin(browser: Browser) -> Browser:
-    """A browser that has changed the first-boot password and is logged in."""
+    """A client that has changed the first-boot password and is logged in."""
     return browser.set_up()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Screenshots of every page and state: `python3 webui/tests/shots.py VENDOR OUT`.
 
-Needs Playwright and Debian's chromium; VENDOR is what webui/fetch-static wrote.
+Needs Playwright and Debian's chromium. VENDOR is the folder that webui/src/fetch-static has filled.
 
-It runs the panel with a make-believe agent, clicks through it, and fails when the browser reports
-an error: a breach of the content policy, a script that throws, a file that is not there.
+Runs the panel with a fake agent, visits all pages in all states, and writes screenshots into OUT.
+Fails if the browser reports an error (a violation of the content policy, an exception in a script,
+a missing file), or if a page is wider than its window.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from evenkeel_panel.agent import AgentRefused
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.fake_agent import FakeAgent
+from evenkeel_panel.testing import PASSWORD, time_limit
 from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore]
     ConsoleMessage,
     Page,
@@ -26,9 +30,9 @@ from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore
 )
 from werkzeug.serving import make_server
 
-PASSWORD = "sailing on an even keel"  # noqa: S105
+LIMIT_S = 300
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-# answers that a refused form is meant to give; the browser logs each
+# status codes of refused forms; the browser logs each as an error
 EXPECTED = ("401", "404", "422", "429", "503")
 
 
@@ -36,8 +40,8 @@ def main() -> int:
     vendor, out = Path(sys.argv[1]), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     agent = FakeAgent(moving=True)
-    complaints: list[str] = []
-    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
+    errors: list[str] = []
+    with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright, ExitStack() as stack:
         app = dev_app(Path(state), vendor, agent)
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -45,12 +49,13 @@ def main() -> int:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
+        stack.enter_context(time_limit(browser, LIMIT_S))
 
-        def heard(message: ConsoleMessage) -> None:
+        def on_console(message: ConsoleMessage) -> None:
             text = message.text
             known = text.startswith("Failed to load resource") and any(code in text for code in EXPECTED)
             if message.type in ("error", "warning") and not known:
-                complaints.append(text)
+                errors.append(text)
 
         def page_of(size: str, theme: str) -> Page:
             width, height = SIZES[size]
@@ -59,19 +64,20 @@ def main() -> int:
                 base_url=base, viewport={"width": width, "height": height}, color_scheme=scheme
             )
             page = context.new_page()
-            page.on("console", heard)
-            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("console", on_console)
+            page.on("pageerror", lambda error: errors.append(str(error)))
             return page
 
         def shot(page: Page, name: str) -> None:
+            page.wait_for_load_state()
             page.screenshot(path=out / f"{name}.png", full_page=True)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             wide += page.evaluate(
-                "Math.max(0, ...[...document.querySelectorAll('.app, .sheet, .bar')]"
+                "Math.max(0, ...[...document.querySelectorAll('.app, .card, .bar')]"
                 ".map((box) => box.scrollWidth - box.clientWidth))"
             )
             if wide > 0:
-                complaints.append(f"{name}: {wide} px too wide")
+                errors.append(f"{name}: {wide} px too wide")
 
         page = page_of("desktop", "light")
         page.goto("/login")
@@ -85,12 +91,12 @@ def main() -> int:
         page.fill("[name=current]", FIRST_PASSWORD)
         page.fill("[name=new]", PASSWORD)
         page.fill("[name=confirm]", PASSWORD + "s")
-        page.click(".sheet [type=submit]")
+        page.click(".card [type=submit]")
         shot(page, "password-wrong-desktop-light")
         page.fill("[name=current]", FIRST_PASSWORD)
         page.fill("[name=new]", PASSWORD)
         page.fill("[name=confirm]", PASSWORD)
-        page.click(".sheet [type=submit]")
+        page.click(".card [type=submit]")
         page.wait_for_url("**/apps?changed=1")
         shot(page, "changed-desktop-light")
 
@@ -109,7 +115,7 @@ def main() -> int:
         player = page.locator("[data-app=player]")
         loader = page.locator("[data-app=loader]")
         player.locator("[name=weight]").fill("400")
-        page.wait_for_timeout(2500)  # polls go on; what was typed stays
+        page.wait_for_timeout(2500)  # polls must not replace the input
         assert player.locator("[name=weight]").input_value() == "400"
         player.locator("[data-action=apply]").click()
         player.locator(".message.ok").wait_for()
@@ -144,60 +150,61 @@ def main() -> int:
         page.locator("[data-action=theme]").click()
         page.wait_for_timeout(300)
         shot(page, "toggled-desktop")
+        page.locator("[data-action=theme]").click()
 
-        # a performance, beside the weight
+        # a fixed share
         page.reload()
-        percent = loader.locator("[name=performance]")
+        percent = loader.locator("[name=fixed_share]")
         assert loader.locator("[data-action=off]").is_hidden()
         percent.fill("15")
-        page.wait_for_timeout(2500)  # polls go on; what was typed stays
+        page.wait_for_timeout(2500)  # polls must not replace the input
         assert percent.input_value() == "15"
-        percent.press("Enter")  # the first button, not Off
-        loader.locator(".regulate .message.ok").wait_for()
-        assert loader.locator("[data-field=performance]").get_attribute("data-value") == "15"
+        percent.press("Enter")  # must press Apply, not Off
+        loader.locator(".fixed-share-form .message.ok").wait_for()
+        assert loader.locator("[data-field=fixed_share]").get_attribute("data-value") == "15"
         loader.locator("[data-action=start]").click()
         loader.locator("[data-action=stop]").wait_for()
-        loader.locator("[data-field=performance-used]").wait_for()
-        player.locator("[name=performance]").fill("90")
-        player.locator("[data-action=regulate]").click()
-        player.locator(".regulate .message.bad").wait_for()
-        assert player.locator("[name=performance]").get_attribute("aria-invalid") == "true"
-        assert player.locator(".weigh .message").count() == 0
+        loader.locator("[data-field=fixed-share-used]").wait_for()
+        player.locator("[name=fixed_share]").fill("90")
+        player.locator("[data-action=apply-fixed-share]").click()
+        player.locator(".fixed-share-form .message.bad").wait_for()
+        assert player.locator("[name=fixed_share]").get_attribute("aria-invalid") == "true"
+        assert player.locator(".weight-form .message").count() == 0
         for size, theme in (("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")):
             each = pages[size, theme]
             each.reload()
             each.wait_for_timeout(3500)
-            shot(each, f"regulated-{size}-{theme}")
-        player.locator("[name=performance]").fill("90")
-        player.locator("[data-action=regulate]").click()
-        player.locator(".regulate .message.bad").wait_for()
-        shot(page, "regulated-refused-desktop-light")
-        player.locator("[name=performance]").fill("85")
-        player.locator("[data-action=regulate]").click()
-        player.locator("[data-field=performance-behind][data-value='1']").wait_for()
-        shot(page, "regulated-behind-desktop-light")
-        shot(pages["phone", "dark"], "regulated-behind-phone-dark")
-        # by keyboard: Off goes away with what it ends, the focus does not
-        loader.locator("[name=performance]").focus()
+            shot(each, f"fixed-share-{size}-{theme}")
+        player.locator("[name=fixed_share]").fill("90")
+        player.locator("[data-action=apply-fixed-share]").click()
+        player.locator(".fixed-share-form .message.bad").wait_for()
+        shot(page, "fixed-share-refused-desktop-light")
+        player.locator("[name=fixed_share]").fill("85")
+        player.locator("[data-action=apply-fixed-share]").click()
+        player.locator("[data-field=fixed-share-behind][data-value='1']").wait_for()
+        shot(page, "fixed-share-behind-desktop-light")
+        shot(pages["phone", "dark"], "fixed-share-behind-phone-dark")
+        # By keyboard: the button Off disappears, so the focus must move to another button.
+        loader.locator("[name=fixed_share]").focus()
         for _ in range(2):
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        loader.locator(".regulate .message.ok").wait_for()
+        loader.locator(".fixed-share-form .message.ok").wait_for()
         assert loader.locator("[data-action=off]").is_hidden()
         page.wait_for_timeout(1500)
-        assert page.evaluate("document.activeElement.dataset.action") == "regulate"
+        assert page.evaluate("document.activeElement.dataset.action") == "apply-fixed-share"
         agent.obstacle = (
-            "performance {percent} % of {app} is not in force: only the scheduler evenkeel can do it, "
+            "fixed share {percent} % of {app} is not in force: only the scheduler evenkeel can do it, "
             "and mmcblk0 has bfq"
         )
-        loader.locator("[name=performance]").fill("10 %")
-        loader.locator("[data-action=regulate]").click()
-        loader.locator("[data-field=performance-problem]").wait_for()
-        shot(page, "regulated-not-in-force-desktop-light")
+        loader.locator("[name=fixed_share]").fill("10 %")
+        loader.locator("[data-action=apply-fixed-share]").click()
+        loader.locator("[data-field=fixed-share-problem]").wait_for()
+        shot(page, "fixed-share-not-in-force-desktop-light")
         agent.obstacle = ""
         for app in (player, loader):
             app.locator("[data-action=off]").click()
-            app.locator(".regulate .message.ok").wait_for()
+            app.locator(".fixed-share-form .message.ok").wait_for()
             app.locator("[data-action=off]").wait_for(state="hidden")
 
         pages["phone", "light"].set_viewport_size({"width": 360, "height": 740})
@@ -211,13 +218,31 @@ def main() -> int:
         agent.dead = ""
         page.wait_for_timeout(3500)
         assert not page.locator("[data-banner=agent]").count()
-        page.goto("/nowhere")
-        shot(page, "error-desktop-light")
+        agent.board = replace(
+            agent.board,
+            health="degraded",
+            problems=(
+                "evenkeel is not active on mmcblk0: it has mq-deadline.",
+                "x.toml is ignored: weight is missing.",
+            ),
+        )
+        page.wait_for_timeout(2500)
+        for size in SIZES:
+            shot(pages[size, "light"], f"problems-{size}-light")
+        agent.apps = []
+        page.wait_for_timeout(2500)
+        for size in SIZES:
+            shot(pages[size, "light"], f"no-app-{size}-light")
+        for size in SIZES:
+            page = pages[size, "light"]
+            for path, name in (("/password", "change"), ("/nowhere", "error"), ("/static/down.html", "down")):
+                page.goto(path)
+                shot(page, f"{name}-{size}-light")
         browser.close()
         server.shutdown()
-    for complaint in complaints:
-        print(complaint, file=sys.stderr)
-    return 1 if complaints else 0
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":

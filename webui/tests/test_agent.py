@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The D-Bus client against an agent on a private bus."""
+"""The D-Bus client, with an agent on a private bus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_panel.agent import AgentRefused, AgentUnreachable, BusAgent
-from evenkeel_panel.testing import ROOM
+from evenkeel_panel.testing import COMPONENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Bus:
         self.daemon = self._start(["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"])
 
     def start_agent(self) -> None:
-        self.agent = self._start([sys.executable, str(ROOM / "tests/bus_service.py"), self.address])
+        self.agent = self._start([sys.executable, str(COMPONENT / "tests/bus_service.py"), self.address])
 
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -76,52 +76,52 @@ def test_calls_and_refusals(bus: Bus) -> None:
     assert (status.scheduler, status.slot, status.problems, status.uptime_s) == ("evenkeel", "B", ("one",), 7)
     player = agent.list_apps()[0]
     assert (player.name, player.weight, player.read_bps, player.p99_us) == ("player", 100, 5e6, 1234.5)
-    assert (player.performance, player.performance_applied, player.performance_problem) == (
+    assert (player.fixed_share, player.fixed_share_applied, player.fixed_share_problem) == (
         10,
         False,
-        "why not",
+        "the reason",
     )
-    assert (player.performance_used, player.performance_late, player.performance_behind) == (0.5, 0.25, True)
+    assert (player.fixed_share_used, player.fixed_share_late, player.fixed_share_behind) == (0.5, 0.25, True)
     assert agent.set_weight("player", 400).weight == 400
-    assert agent.set_performance("player", 25).performance == 25
+    assert agent.set_fixed_share("player", 25).fixed_share == 25
     with pytest.raises(AgentRefused, match="There is no app 'nobody'"):
-        agent.set_performance("nobody", 25)
+        agent.set_fixed_share("nobody", 25)
     with pytest.raises(AgentRefused, match="There is no app 'nobody'") as refused:
         agent.set_weight("nobody", 400)
     assert refused.value.kind == "UnknownApp"
 
 
-def test_hanging_agent_costs_the_time_out_and_no_more(bus: Bus) -> None:
+def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
     bus.start_agent()
-    agent = BusAgent(bus.address, timeout_s=0.2, deed_timeout_s=0.5)
+    agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=0.5)
     start = time.monotonic()
     with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.5 s") as lost:
         agent.start_app("sleepy")
     assert time.monotonic() - start < 2
-    assert lost.value.asked
+    assert lost.value.sent
     assert agent.list_apps()
 
 
-def test_a_call_without_an_answer_ends_no_other(bus: Bus) -> None:
-    """A weight that is under way while a look or a stop is given up comes into force."""
+def test_call_that_times_out_does_not_cancel_others(bus: Bus) -> None:
+    """A weight is set although another call times out meanwhile."""
     bus.start_agent()
-    agent = BusAgent(bus.address, timeout_s=0.2, deed_timeout_s=5)
-    with ThreadPoolExecutor(1) as elsewhere:
-        weight = elsewhere.submit(agent.set_weight, "later", 7)
+    agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=5)
+    with ThreadPoolExecutor(1) as pool:
+        weight = pool.submit(agent.set_weight, "later", 7)
         time.sleep(0.3)
         with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.2 s"):
             agent._call("Sleep")
         assert agent.list_apps()[0].weight == 100
         assert weight.result().weight == 7
     assert agent.list_apps()[0].weight == 7
-    assert list(agent._under_way) == []
+    assert agent._in_flight == {}
 
 
-def test_agent_that_comes_late_goes_and_comes_back(bus: Bus) -> None:
+def test_agent_starts_late_and_restarts(bus: Bus) -> None:
     agent = BusAgent(bus.address, timeout_s=2)
     with pytest.raises(AgentUnreachable, match="it is not running") as lost:
         agent.status()
-    assert not lost.value.asked
+    assert not lost.value.sent
     bus.start_agent()
     assert agent.status().kernel == "6.12"
     bus.stop(bus.agent)
@@ -131,7 +131,7 @@ def test_agent_that_comes_late_goes_and_comes_back(bus: Bus) -> None:
     assert agent.status().kernel == "6.12"
 
 
-def test_bus_that_goes_and_comes_back(bus: Bus) -> None:
+def test_bus_restarts(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=1)
     agent.status()
@@ -146,7 +146,7 @@ def test_bus_that_goes_and_comes_back(bus: Bus) -> None:
     assert agent.status().kernel == "6.12"
 
 
-def test_answer_without_sense(bus: Bus) -> None:
+def test_malformed_answer(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=1)
     with pytest.raises(AgentUnreachable, match="cannot be read"):

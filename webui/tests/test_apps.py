@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The apps page, its JSON twin, and every way to set a weight wrongly."""
+"""The apps page and /apps.json; good and bad weights and fixed shares; an agent that does not answer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from evenkeel_panel import __version__
 from evenkeel_panel.agent import AgentRefused, AgentUnreachable, App
 from evenkeel_panel.apps import model
 from evenkeel_panel.fake_agent import FakeAgent
@@ -36,7 +37,7 @@ def figures(html: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def busy(agent: FakeAgent) -> FakeAgent:
-    """Player 60 MB/s, loader 20 MB/s, weights 300:100."""
+    """Player 60 MB/s, loader 20 MB/s, weights 300 and 100."""
     player, loader = agent.apps
     stats = json.dumps({"state": "playing", "stalls": 3, "stall_ms": 420, "x": None, "deep": {"a": 1}})
     agent.apps = [
@@ -58,15 +59,15 @@ def test_page_shows_figures_weights_and_the_board(admin: Browser, busy: FakeAgen
     assert (player["state"], player["stalls"], player["stall_ms"]) == ("active", "3", "420")
     assert "12.3 ms" in page
     assert "1.20 s" in page
-    for text in ("evenkeel", "6.12.48-evenkeel", "in force", "by weight 75.0 %", "80.0"):
+    for text in ("evenkeel", "6.12.48-evenkeel", "in force", "expected 75.0 %", "80.0"):
         assert text in page
 
 
-def test_json_twin_has_the_same_figures(admin: Browser, busy: FakeAgent) -> None:
+def test_json_has_the_same_figures(admin: Browser, busy: FakeAgent) -> None:
     shown = figures(admin.get("/apps").text)
-    twin = admin.get("/apps.json").json
-    assert twin
-    assert list(shown) == [app["name"] for app in twin["apps"]]
+    data = admin.get("/apps.json").json
+    assert data
+    assert list(shown) == [app["name"] for app in data["apps"]]
     keys = {
         "mbps": "mbps",
         "read": "read_mbps",
@@ -75,16 +76,16 @@ def test_json_twin_has_the_same_figures(admin: Browser, busy: FakeAgent) -> None
         "p99": "p99_us",
         "weight": "weight",
     }
-    for app in twin["apps"]:
+    for app in data["apps"]:
         for field, key in keys.items():
             assert float(shown[app["name"]][field]) == app[key]
         for key, value in app["stats"].items():
             assert shown[app["name"]]["own-state" if key == "state" else key] == str(value)
-    assert twin["agent"] == {"reachable": True, "reason": ""}
-    assert twin["board"]["kernel"] == HEALTH["kernel"]
+    assert data["agent"] == {"reachable": True, "reason": ""}
+    assert data["board"]["kernel"] == HEALTH["kernel"]
 
 
-def test_rows_hold_figures_and_no_input(admin: Browser, busy: FakeAgent) -> None:
+def test_rows_contain_figures_and_no_input(admin: Browser, busy: FakeAgent) -> None:
     rows = admin.get("/apps/rows").text
     assert "<input" not in rows
     assert "<button" not in rows
@@ -99,7 +100,9 @@ def test_many_polls_ask_the_agent_once(admin: Browser, agent: FakeAgent) -> None
     for _ in range(5):
         admin.get("/apps/rows")
         admin.get("/healthz")
-    assert agent.calls.count("ListApps") <= 2  # the view lasts 0.9 s, five polls take less than two of them
+    assert (
+        agent.calls.count("ListApps") <= 2
+    )  # the view is cached for 0.9 s; five polls take less than twice that
 
 
 @pytest.mark.parametrize("text", ["1", "10000", " 400 ", "0100"])
@@ -108,7 +111,7 @@ def test_good_weight(admin: Browser, agent: FakeAgent, text: str) -> None:
     assert answer.status_code == 200
     assert f"Weight {int(text)} is in force." in answer.text
     assert agent.apps[0].weight == int(text)
-    # the answer brings the new figures along
+    # the answer includes the new figures
     assert f'data-field="weight" data-value="{int(text)}"' in answer.text
 
 
@@ -120,8 +123,8 @@ BAD_WEIGHTS = [
     ("10001", "10001 is more than 10000"),
     ("9" * 40, "is more than 10000"),
     ("9" * 40_000, "is more than 10000"),
-    ("", "A weight is missing"),
-    ("   ", "A weight is missing"),
+    ("", "The weight is missing. Enter a whole number from 1 to 10000."),
+    ("   ", "The weight is missing"),
     ("heavy", "“heavy” is not a number"),
     ("1.5", "“1.5” is not a whole number"),
     ("1e3", "“1e3” is not a whole number"),
@@ -133,7 +136,7 @@ BAD_WEIGHTS = [
 
 
 @pytest.mark.parametrize(("text", "reason"), BAD_WEIGHTS)
-def test_bad_weight_is_named_and_changes_nothing(
+def test_bad_weight_is_quoted_and_changes_nothing(
     admin: Browser, agent: FakeAgent, text: str, reason: str
 ) -> None:
     answer = admin.set_weight("player", text)
@@ -143,7 +146,7 @@ def test_bad_weight_is_named_and_changes_nothing(
     assert not [call for call in agent.calls if call.startswith("SetWeight")]
 
 
-def test_without_javascript_the_page_keeps_what_was_typed(admin: Browser) -> None:
+def test_without_javascript_the_page_keeps_the_input(admin: Browser) -> None:
     answer = admin.set_weight("player", "10001", htmx=False)
     assert answer.status_code == 422
     assert 'value="10001" data-known="100"' in answer.text
@@ -159,26 +162,26 @@ def test_body_limit(admin: Browser) -> None:
 
 
 @pytest.mark.parametrize("htmx", [True, False])
-@pytest.mark.parametrize("verb", ["weight", "performance", "start", "stop"])
-def test_unknown_app(admin: Browser, agent: FakeAgent, verb: str, htmx: bool) -> None:
-    answer = admin.post(f"/apps/nobody/{verb}", "/apps", htmx=htmx, weight="5", performance="5")
+@pytest.mark.parametrize("action", ["weight", "fixed-share", "start", "stop"])
+def test_unknown_app(admin: Browser, agent: FakeAgent, action: str, htmx: bool) -> None:
+    answer = admin.post(f"/apps/nobody/{action}", "/apps", htmx=htmx, weight="5", fixed_share="5")
     assert answer.status_code == 404
     assert "There is no app “nobody” on this board. Nothing was changed." in answer.text
     assert {app.weight for app in agent.apps} == {100}
 
 
-def test_weight_of_a_stopped_app_waits_for_its_start(admin: Browser, agent: FakeAgent) -> None:
+def test_weight_of_a_stopped_app_applies_when_it_starts(admin: Browser, agent: FakeAgent) -> None:
     agent.stop_app("player")
     answer = admin.set_weight("player", "400")
     assert "Weight 400 is saved. It applies when Player starts." in answer.text
-    assert "applies when it starts" in admin.get("/apps").text
+    assert "applies at next start" in admin.get("/apps").text
 
 
 def test_refusal_of_the_agent_is_shown(admin: Browser, agent: FakeAgent) -> None:
     agent.refuse = AgentRefused("NotAuthorized", "The panel may not set weights.")
     answer = admin.set_weight("player", "400")
     assert answer.status_code == 403
-    assert "The panel may not set weights. The weight stays 100." in answer.text
+    assert "The panel may not set weights. The weight is still 100." in answer.text
 
 
 def test_start_and_stop(admin: Browser, agent: FakeAgent) -> None:
@@ -188,29 +191,29 @@ def test_start_and_stop(admin: Browser, agent: FakeAgent) -> None:
     assert agent.apps[0].active_state == "active"
 
 
-# ---- regulated performance ----
+# ---- fixed share ----
 
 
 @pytest.mark.parametrize("text", ["1", "10", "10%", " 10 % ", "010", "100"])
-def test_good_performance(admin: Browser, agent: FakeAgent, text: str) -> None:
-    answer = admin.set_performance("player", text)
+def test_good_fixed_share(admin: Browser, agent: FakeAgent, text: str) -> None:
+    answer = admin.set_fixed_share("player", text)
     percent = int(text.strip(" %"))
     assert answer.status_code == 200
-    assert f"Performance {percent} % is in force." in answer.text
-    assert agent.apps[0].performance == percent
-    # the answer brings the new state along
-    assert f'data-field="performance" data-value="{percent}"' in answer.text
+    assert f"Fixed share {percent} % is in force." in answer.text
+    assert agent.apps[0].fixed_share == percent
+    # the answer includes the new state
+    assert f'data-field="fixed_share" data-value="{percent}"' in answer.text
 
 
-BAD_PERFORMANCES = [
+BAD_FIXED_SHARES = [
     ("0", "0 is less than 1 %"),
     ("0 %", "0 % is less than 1 %"),
     ("-5", "-5 is less than 1 %"),
     ("101", "101 is more than 100 %"),
     ("101%", "101% is more than 100 %"),
     ("9" * 40_000, "is more than 100 %"),
-    ("", "A performance is missing"),
-    (" % ", "A performance is missing"),
+    ("", "The fixed share is missing. Enter a whole number from 1 to 100 %, or “off”."),
+    (" % ", "The fixed share is missing"),
     ("fast", "“fast” is not a number"),
     ("1.5", "“1.5” is not a whole number"),
     ("10 %%", "is not a number"),
@@ -219,168 +222,168 @@ BAD_PERFORMANCES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "reason"), BAD_PERFORMANCES)
-def test_bad_performance_is_named_and_changes_nothing(
+@pytest.mark.parametrize(("text", "reason"), BAD_FIXED_SHARES)
+def test_bad_fixed_share_is_quoted_and_changes_nothing(
     admin: Browser, agent: FakeAgent, text: str, reason: str
 ) -> None:
-    answer = admin.set_performance("player", text)
+    answer = admin.set_fixed_share("player", text)
     assert answer.status_code == 422
     assert reason in answer.text
     assert len(answer.text) < 300
-    assert not [call for call in agent.calls if call.startswith("SetPerformance")]
+    assert not [call for call in agent.calls if call.startswith("SetFixedShare")]
 
 
-def test_performance_without_javascript_keeps_what_was_typed_where_it_was_typed(admin: Browser) -> None:
-    answer = admin.set_performance("player", "101", htmx=False)
+def test_without_javascript_the_fixed_share_keeps_its_input(admin: Browser) -> None:
+    answer = admin.set_fixed_share("player", "101", htmx=False)
     assert answer.status_code == 422
     assert 'value="101" data-known=""' in answer.text
-    assert 'value="100" data-known="100"' in answer.text, "the weight is what it was"
+    assert 'value="100" data-known="100"' in answer.text, "the weight must not change"
     assert answer.text.count('aria-invalid="true"') == 1
     assert answer.text.count("101 is more than 100 %") == 1
-    message = answer.text.split('id="answer-player"')[1].split("</div>")[0]
+    message = answer.text.split('id="fixed-share-message-player"')[1].split("</div>")[0]
     assert "101 is more than 100 %" in message
-    done = admin.set_performance("player", "20", htmx=False)
+    done = admin.set_fixed_share("player", "20", htmx=False)
     assert (done.status_code, done.location) == (303, "/apps#app-player")
     assert 'value="20" data-known="20"' in admin.get("/apps").text
 
 
 @pytest.mark.parametrize("text", ["off", " Off"])
 def test_off_may_be_typed(admin: Browser, agent: FakeAgent, text: str) -> None:
-    admin.set_performance("player", "10")
-    assert "By weight again." in admin.set_performance("player", text).text
-    assert agent.apps[0].performance == 0
+    admin.set_fixed_share("player", "10")
+    assert "The fixed share is off." in admin.set_fixed_share("player", text).text
+    assert agent.apps[0].fixed_share == 0
 
 
-def test_off_ends_it_whatever_is_typed(admin: Browser, agent: FakeAgent) -> None:
+def test_button_off_ignores_the_input(admin: Browser, agent: FakeAgent) -> None:
     assert '<button type="submit" name="off" value="1" data-action="off"' in admin.get("/apps").text
-    admin.set_performance("player", "10")
-    answer = admin.post("/apps/player/performance", "/apps", htmx=True, performance="x", off="1")
+    admin.set_fixed_share("player", "10")
+    answer = admin.post("/apps/player/fixed-share", "/apps", htmx=True, fixed_share="x", off="1")
     assert answer.status_code == 200
-    assert "By weight again." in answer.text
-    assert 'data-field="performance" data-value="0"' in answer.text
-    assert agent.apps[0].performance == 0
+    assert "The fixed share is off. The weight decides again." in answer.text
+    assert 'data-field="fixed_share" data-value="0"' in answer.text
+    assert agent.apps[0].fixed_share == 0
 
 
-def test_what_is_left_is_said_beside_the_field(admin: Browser, agent: FakeAgent) -> None:
-    admin.set_performance("loader", "60")
-    answer = admin.set_performance("player", "41")
+def test_refusal_names_the_remaining_share(admin: Browser, agent: FakeAgent) -> None:
+    admin.set_fixed_share("loader", "60")
+    answer = admin.set_fixed_share("player", "41")
     assert answer.status_code == 422
-    wanted = "41 % for player is more than the 40 % that are left: loader 60 %. The performance stays off."
-    assert wanted in answer.text
-    admin.set_performance("player", "40")
-    assert "The performance stays 40 %." in admin.set_performance("player", "41").text
+    assert "40 % that are left" in answer.text
+    assert "The fixed share is still off." in answer.text
+    admin.set_fixed_share("player", "40")
+    assert "The fixed share is still 40 %." in admin.set_fixed_share("player", "41").text
 
 
-def test_performance_that_cannot_be_put_in_force_says_why(
+def test_fixed_share_that_is_not_in_force_shows_the_reason(
     admin: Browser, agent: FakeAgent, panel: Panel
 ) -> None:
-    agent.obstacle = "performance {percent} % of {app} is not in force: vda has bfq"
-    answer = admin.set_performance("player", "10")
+    agent.obstacle = "fixed share {percent} % of {app} is not in force: vda has bfq"
+    answer = admin.set_fixed_share("player", "10")
     assert answer.status_code == 200
-    wanted = "Performance 10 % is saved. Performance 10 % of player is not in force: vda has bfq."
+    wanted = "Fixed share 10 % is saved. Fixed share 10 % of player is not in force: vda has bfq."
     assert f'<p class="message wait">{wanted}</p>' in answer.text
     panel.board._expire()
     page = admin.get("/apps").text
     assert (
-        'data-field="performance-problem">Performance 10 % of player is not in force: vda has bfq.<' in page
+        'data-field="fixed-share-problem">Fixed share 10 % of player is not in force: vda has bfq.<' in page
     )
-    assert "rests while regulated" not in page
-    twin = (admin.get("/apps.json").json or {})["apps"][0]
-    assert (twin["performance"], twin["performance_applied"], twin["performance_used"]) == (10, False, None)
+    assert "no effect: fixed share" not in page
+    data = (admin.get("/apps.json").json or {})["apps"][0]
+    assert (data["fixed_share"], data["fixed_share_applied"], data["fixed_share_used"]) == (10, False, None)
 
 
-def test_performance_of_a_stopped_app_waits_for_its_start(admin: Browser, agent: FakeAgent) -> None:
+def test_fixed_share_of_a_stopped_app_applies_when_it_starts(admin: Browser, agent: FakeAgent) -> None:
     agent.stop_app("player")
-    answer = admin.set_performance("player", "10")
-    assert "Performance 10 % is saved. It applies when Player starts." in answer.text
-    assert "applies when it starts" in admin.get("/apps").text
+    answer = admin.set_fixed_share("player", "10")
+    assert "Fixed share 10 % is saved. It applies when Player starts." in answer.text
+    assert "applies at next start" in admin.get("/apps").text
 
 
-def test_whether_the_scheduler_keeps_up_is_shown(admin: Browser, busy: FakeAgent, panel: Panel) -> None:
+def test_page_shows_whether_the_scheduler_keeps_up(admin: Browser, busy: FakeAgent, panel: Panel) -> None:
     player, loader = busy.apps
-    used = {"performance": 10, "performance_used": 0.983, "performance_late": 0.01}
+    used = {"fixed_share": 10, "fixed_share_used": 0.983, "fixed_share_late": 0.01}
     busy.apps = [replace(player, **used), loader]
     page = admin.get("/apps").text
     shown = figures(page)["player"]
-    assert (shown["performance"], shown["performance-used"], shown["performance-behind"]) == (
+    assert (shown["fixed_share"], shown["fixed-share-used"], shown["fixed-share-behind"]) == (
         "10",
         "0.983",
         "0",
     )
     assert "scheduler keeps up" in page
     assert "98 %" in page
-    # the weight says that it counts for nothing, and those of the others share what is left
-    assert "rests while regulated" in page
-    twin = (admin.get("/apps.json").json or {})["apps"]
-    assert [app["share_by_weight"] for app in twin] == [None, 0.25]
+    # the weight has no effect, and the weights of the other apps divide the rest
+    assert "no effect: fixed share" in page
+    data = (admin.get("/apps.json").json or {})["apps"]
+    assert [app["share_by_weight"] for app in data] == [None, 0.25]
     busy.apps = [
-        replace(player, **{**used, "performance_late": 0.62}, performance_behind=True),
+        replace(player, **{**used, "fixed_share_late": 0.62}, fixed_share_behind=True),
         loader,
     ]
     panel.board._expire()
     page = admin.get("/apps").text
-    assert "scheduler is behind" in page
+    assert "scheduler cannot keep up" in page
     assert "62 % of the requests are late" in page
 
 
-def test_a_weight_rests_until_regulation_is_really_off(
+def test_weight_has_no_effect_until_the_fixed_share_is_undone(
     admin: Browser, agent: FakeAgent, panel: Panel
 ) -> None:
     player, loader = agent.apps
-    agent.apps = [replace(player, performance=0, performance_applied=False), loader]
+    agent.apps = [replace(player, fixed_share=0, fixed_share_applied=False), loader]
     page = admin.get("/apps").text
-    assert "still regulated" in page
-    assert page.count("rests while regulated") == 1
-    agent.apps = [replace(player, performance=0, performance_applied=True), loader]
+    assert "still on" in page
+    assert page.count("no effect: fixed share") == 1
+    agent.apps = [replace(player, fixed_share=0, fixed_share_applied=True), loader]
     panel.board._expire()
     page = admin.get("/apps").text
-    assert "still regulated" not in page
-    assert "rests while regulated" not in page
+    assert "still on" not in page
+    assert "no effect: fixed share" not in page
 
 
-def test_what_regulation_does_is_said_in_a_sentence(admin: Browser) -> None:
+def test_fixed_share_has_a_hint(admin: Browser) -> None:
     page = admin.get("/apps").text
-    said = "The app gets the same on idle and on busy flash: at most this share."
-    assert page.count(said) == 2
-    assert page.count('aria-describedby="hint-player answer-player"') == 1
+    hint = "Same speed whether others are busy or not. Never more than this."
+    assert page.count(hint) == 2
+    assert page.count('aria-describedby="fixed-share-hint-player fixed-share-message-player"') == 1
 
 
-def test_refusals_of_performances(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
-    agent.refuse = AgentRefused("NotAuthorized", "The panel may not regulate.")
-    answer = admin.set_performance("player", "10")
+def test_refusals_of_fixed_share(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    agent.refuse = AgentRefused("NotAuthorized", "The panel may not set fixed shares.")
+    answer = admin.set_fixed_share("player", "10")
     assert answer.status_code == 403
-    assert "The panel may not regulate. The performance stays off." in answer.text
+    assert "The panel may not set fixed shares. The fixed share is still off." in answer.text
     agent.refuse = None
-    admin.set_performance("player", "10")
+    admin.set_fixed_share("player", "10")
     kill(agent, panel)
-    answer = admin.set_performance("player", "20")
+    answer = admin.set_fixed_share("player", "20")
     assert answer.status_code == 503
-    assert "it is not running. The performance stays 10 %." in answer.text
+    assert "it is not running. The fixed share is still 10 %." in answer.text
     page = admin.get("/apps").text
-    assert 'data-field="performance" data-value="10"' in page, "the last known one"
+    assert 'data-field="fixed_share" data-value="10"' in page, "the last known value"
 
 
-def test_silent_agent_leaves_the_performance_open(
+def test_fixed_share_without_an_answer_may_have_changed(
     admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(name: str, percent: int) -> App:
-        raise AgentUnreachable("The agent did not answer within 2 s.", asked=True)
+        raise AgentUnreachable("The agent did not answer within 2 s.", sent=True)
 
-    monkeypatch.setattr(agent, "set_performance", silent)
-    answer = admin.set_performance("player", "5")
-    assert "Whether the performance is still off is not known." in answer.text
+    monkeypatch.setattr(agent, "set_fixed_share", silent)
+    answer = admin.set_fixed_share("player", "5")
+    assert "The fixed share was off and may have changed." in answer.text
 
 
-def test_performances_are_in_the_audit(admin: Browser, panel: Panel) -> None:
-    admin.set_performance("player", "10")
-    admin.post("/apps/player/performance", "/apps", htmx=True, off="1")
+def test_fixed_shares_are_in_the_audit_log(admin: Browser, panel: Panel) -> None:
+    admin.set_fixed_share("player", "10")
+    admin.post("/apps/player/fixed-share", "/apps", htmx=True, off="1")
     assert panel.db.rows("SELECT action, detail FROM audit ORDER BY id")[-2:] == [
-        ("set-performance", "player 0 % -> 10 %"),
-        ("set-performance", "player 10 % -> 0 %"),
+        ("set-fixed-share", "player 0 % -> 10 %"),
+        ("set-fixed-share", "player 10 % -> 0 %"),
     ]
 
 
-# ---- a dead agent ----
+# ---- an agent that does not answer ----
 
 
 def kill(agent: FakeAgent, panel: Panel) -> None:
@@ -388,7 +391,7 @@ def kill(agent: FakeAgent, panel: Panel) -> None:
     panel.board._expire()
 
 
-def test_dead_agent_is_said_and_the_page_stays_up(admin: Browser, busy: FakeAgent, panel: Panel) -> None:
+def test_dead_agent_is_reported_and_the_page_stays_up(admin: Browser, busy: FakeAgent, panel: Panel) -> None:
     admin.get("/apps")
     kill(busy, panel)
     for path in ("/apps", "/apps/rows"):
@@ -407,52 +410,52 @@ def test_dead_agent_in_json(admin: Browser, busy: FakeAgent, panel: Panel) -> No
     kill(busy, panel)
     health = admin.get("/healthz")
     assert health.status_code == 503
-    assert health.json == {"health": "agent-unreachable", "reason": busy.dead, "version": "0.1.0"}
-    twin = admin.get("/apps.json")
-    assert twin.status_code == 503
-    assert twin.json
-    assert [(app["weight"], app["mbps"]) for app in twin.json["apps"]] == [(300, None), (100, None)]
+    assert health.json == {"health": "agent-unreachable", "reason": busy.dead, "version": __version__}
+    data = admin.get("/apps.json")
+    assert data.status_code == 503
+    assert data.json
+    assert [(app["weight"], app["mbps"]) for app in data.json["apps"]] == [(300, None), (100, None)]
 
 
-def test_dead_agent_refuses_weights_clearly(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+def test_dead_agent_cannot_set_a_weight(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     admin.get("/apps")
     kill(agent, panel)
     answer = admin.set_weight("player", "5")
     assert answer.status_code == 503
-    assert "it is not running. The weight stays 100." in answer.text
+    assert "it is not running. The weight is still 100." in answer.text
 
 
-def test_silent_agent_leaves_it_open(
+def test_weight_without_an_answer_may_have_changed(
     admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(name: str, weight: int) -> App:
-        raise AgentUnreachable("The agent did not answer within 2 s.", asked=True)
+        raise AgentUnreachable("The agent did not answer within 2 s.", sent=True)
 
     monkeypatch.setattr(agent, "set_weight", silent)
-    assert "Whether the weight is still 100 is not known." in admin.set_weight("player", "5").text
+    assert "The weight was 100 and may have changed." in admin.set_weight("player", "5").text
 
 
-@pytest.mark.parametrize("verb", ["start", "stop"])
-def test_an_app_that_takes_long_is_no_failure(
-    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch, verb: str
+@pytest.mark.parametrize("action", ["start", "stop"])
+def test_app_that_takes_long_is_no_failure(
+    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    """The agent waits for systemd's job, and answers others meanwhile."""
+    """The agent waits for systemd's job, and answers other calls meanwhile."""
 
     def silent(name: str) -> None:
-        raise AgentUnreachable("The agent did not answer within 8 s.", asked=True)
+        raise AgentUnreachable("The agent did not answer within 8 s.", sent=True)
 
-    monkeypatch.setattr(agent, f"{verb}_app", silent)
-    answer = admin.post(f"/apps/player/{verb}", "/apps", htmx=True)
+    monkeypatch.setattr(agent, f"{action}_app", silent)
+    answer = admin.post(f"/apps/player/{action}", "/apps", htmx=True)
     assert answer.status_code == 200
-    assert f'<p class="message wait">Player takes long to {verb}.</p>' in answer.text
-    assert panel.db.rows("SELECT action, detail FROM audit ORDER BY id")[-1] == (f"{verb}-app", "player")
+    assert f'<p class="message wait">Player takes a long time to {action}.' in answer.text
+    assert panel.db.rows("SELECT action, detail FROM audit ORDER BY id")[-1] == (f"{action}-app", "player")
     agent.dead = "The agent does not answer: it is not running."
-    answer = admin.post(f"/apps/player/{verb}", "/apps", htmx=True)
+    answer = admin.post(f"/apps/player/{action}", "/apps", htmx=True)
     assert answer.status_code == 503
     assert "did not answer within 8 s" in answer.text
 
 
-def test_agent_that_comes_back(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+def test_agent_recovers(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     kill(agent, panel)
     admin.get("/apps")
     agent.dead = ""
@@ -460,7 +463,7 @@ def test_agent_that_comes_back(admin: Browser, agent: FakeAgent, panel: Panel) -
     assert 'data-banner="agent"' not in admin.get("/apps").text
 
 
-def test_weights_are_known_to_a_panel_started_beside_a_dead_agent(
+def test_weights_are_known_to_a_panel_that_starts_while_the_agent_is_down(
     admin: Browser, busy: FakeAgent, panel: Panel
 ) -> None:
     from evenkeel_panel.board import Board
@@ -469,12 +472,12 @@ def test_weights_are_known_to_a_panel_started_beside_a_dead_agent(
     dead = FakeAgent(dead="gone")
     board = Board(dead, lambda: panel.db.setting("last_apps"), lambda text: None)
     assert [(app.name, app.weight) for app in board.view().apps] == [("player", 300), ("loader", 100)]
-    # and what a panel kept that knew nothing of performances
+    # and from the data of an earlier panel, without fixed shares
     board = Board(dead, lambda: '[["player", "Player", "", "p.service", 300]]', lambda text: None)
-    assert [(app.name, app.weight, app.performance) for app in board.view().apps] == [("player", 300, 0)]
+    assert [(app.name, app.weight, app.fixed_share) for app in board.view().apps] == [("player", 300, 0)]
 
 
-def test_no_app_at_all(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+def test_board_without_apps(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     agent.apps = []
     panel.board._expire()
     assert "/etc/evenkeel/apps.d" in admin.get("/apps").text
@@ -512,7 +515,7 @@ def test_latency(microseconds: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", '"x"', "null", '{"bad key": 1, "1x": 2}', "[" * 100_000])
-def test_senseless_stats_are_left_out(text: str) -> None:
+def test_invalid_stats_are_left_out(text: str) -> None:
     assert model._stats(text) == {}
 
 
@@ -531,7 +534,7 @@ def test_stats_are_bounded_and_escaped(admin: Browser, agent: FakeAgent, panel: 
 
 def test_labels() -> None:
     assert model.stat_label("stall_ms") == "Stall time"
-    assert model.stat_label("mbps") == "Its own rate"
+    assert model.stat_label("mbps") == "Reported rate"
     assert model.stat_value(10.5, "mbps") == "10.5 MB/s"
     assert model.stat_value(1234567, "read_bytes") == "1.2 MB"
     assert model.stat_value(420, "stall_ms") == "420 ms"

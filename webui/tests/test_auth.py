@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logging in, the forced change of the first-boot password, and what protects both."""
+"""Log-in, the forced change of the first-boot password, and the protection of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("path", ["/", "/apps", "/password"])
-def test_pages_ask_for_a_log_in(browser: Browser, path: str) -> None:
+def test_pages_require_log_in(browser: Browser, path: str) -> None:
     answer = browser.get(path)
     assert (answer.status_code, answer.location) == (302, "/login")
 
@@ -36,11 +36,11 @@ def test_first_log_in_can_only_change_the_password(browser: Browser) -> None:
     assert refused.location == "/password"
 
 
-def test_first_password_may_be_typed_sloppily(browser: Browser) -> None:
+def test_first_password_ignores_case_and_spaces(browser: Browser) -> None:
     assert browser.log_in(f" {FIRST.upper()} ").location == "/password"
 
 
-def test_change_makes_the_first_password_useless(browser: Browser) -> None:
+def test_change_ends_the_first_password(browser: Browser) -> None:
     browser.set_up()
     assert not (browser.state / "first-password").exists()
     browser.post("/logout", "/apps")
@@ -51,9 +51,9 @@ def test_change_makes_the_first_password_useless(browser: Browser) -> None:
 @pytest.mark.parametrize(
     ("new", "confirm", "reason"),
     [
-        ("short", "short", "at least 10 characters; this one has 5"),
-        (FIRST, FIRST, "has to differ"),
-        (FIRST.upper(), FIRST.upper(), "has to differ"),
+        ("short", "short", "at least 10 characters. This one has 5."),
+        (FIRST, FIRST, "must differ"),
+        (FIRST.upper(), FIRST.upper(), "must differ"),
         ("a fine password", "a fine passwort", "are not the same"),
         ("x" * 129, "x" * 129, "at most 128"),
         ("", "", "at least 10"),
@@ -76,20 +76,20 @@ def test_wrong_current_password(browser: Browser) -> None:
     assert "not the first-boot password" in answer.text
 
 
-def test_file_left_by_a_power_cut_opens_nothing(admin: Browser) -> None:
+def test_file_left_by_a_power_cut_has_no_effect(admin: Browser) -> None:
     (admin.state / "first-password").write_text(FIRST)
     admin.post("/logout", "/apps")
     assert admin.log_in(FIRST).status_code == 401
 
 
-def test_no_password_at_all_says_why(browser: Browser) -> None:
+def test_log_in_without_first_boot_explains_itself(browser: Browser) -> None:
     (browser.state / "first-password").unlink()
     answer = browser.log_in(FIRST)
     assert answer.status_code == 503
     assert "evenkeel-firstboot.service" in answer.text
 
 
-def test_log_out_ends_the_session_for_a_copied_cookie_too(admin: Browser) -> None:
+def test_log_out_also_ends_a_copied_cookie(admin: Browser) -> None:
     cookie = admin.client.get_cookie("evenkeel", "board")
     assert cookie
     assert admin.post("/logout", "/apps").location == "/login"
@@ -97,7 +97,7 @@ def test_log_out_ends_the_session_for_a_copied_cookie_too(admin: Browser) -> Non
     assert admin.get("/apps").location == "/login"
 
 
-def test_changing_the_password_logs_others_out(app: Flask, admin: Browser) -> None:
+def test_new_password_logs_out_others(app: Flask, admin: Browser) -> None:
     other = Browser(app.test_client(), admin.state)
     assert other.log_in().location == "/apps"
     new = "another fine password"
@@ -121,7 +121,7 @@ def test_polls_set_no_cookie(admin: Browser) -> None:
     assert "Set-Cookie" not in admin.get("/apps/rows").headers
 
 
-def test_sixth_wrong_password_is_refused_and_says_when(browser: Browser) -> None:
+def test_sixth_wrong_password_is_refused_with_a_time(browser: Browser) -> None:
     for _ in range(5):
         assert browser.log_in("wrong").status_code == 401
     answer = browser.log_in(FIRST)
@@ -130,13 +130,13 @@ def test_sixth_wrong_password_is_refused_and_says_when(browser: Browser) -> None
     assert 1 <= int(answer.headers["Retry-After"]) <= 61
 
 
-def test_right_passwords_are_not_counted(admin: Browser) -> None:
+def test_correct_passwords_do_not_count(admin: Browser) -> None:
     for _ in range(8):
         admin.post("/logout", "/apps")
         assert admin.log_in().location == "/apps"
 
 
-def test_changing_counts_wrong_passwords_too(admin: Browser) -> None:
+def test_wrong_passwords_count_on_the_password_page(admin: Browser) -> None:
     for _ in range(5):
         admin.post("/password", "/password", current="wrong", new=PASSWORD, confirm=PASSWORD)
     assert (
@@ -155,7 +155,7 @@ def test_limit_is_per_address(browser: Browser) -> None:
 @pytest.mark.parametrize(
     "path", ["/login", "/password", "/logout", "/apps/player/weight", "/apps/player/stop"]
 )
-def test_every_post_needs_the_token(admin: Browser, path: str) -> None:
+def test_every_post_needs_the_csrf_token(admin: Browser, path: str) -> None:
     answer = admin.client.post(path, base_url=BASE, data={"weight": "5", "password": PASSWORD})
     assert answer.status_code == 400
     assert "Nothing was changed" in answer.text

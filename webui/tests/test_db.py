@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""panel.db: versions, transactions, bounds."""
+"""panel.db: versions, transactions, limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_another_major_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_minor_version_opens(tmp_path: Path) -> None:
-    """After a roll-back, the older slot meets what the newer one added."""
+    """After a roll-back, the older slot opens a file to which the newer slot has added something."""
     path = tmp_path / "panel.db"
     Database(path).set_setting("a", "1")
     with sqlite3.connect(path) as connection:
@@ -40,7 +40,7 @@ def test_a_newer_minor_version_opens(tmp_path: Path) -> None:
     assert Database(path).setting("a") == "1"
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_write_is_rolled_back(tmp_path: Path) -> None:
     db = Database(tmp_path / "panel.db")
 
     def fail() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The panel's user, and the files that it owns from one image to the next, made by systemd's own programs."""
+"""The panel's user, and the owner of its files after an update; with systemd-sysusers and systemd-tmpfiles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-UNITS = Path(__file__).resolve().parents[1] / "systemd"
+UNITS = Path(__file__).resolve().parents[1] / "data/systemd"
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users: needs root"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, because it changes the owner of files"),
     pytest.mark.skipif(
         not (shutil.which("systemd-tmpfiles") and shutil.which("systemd-sysusers")),
         reason="needs systemd-tmpfiles and systemd-sysusers",
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 def boot(root: Path) -> None:
-    """Users as an image has them, files as each boot makes them."""
+    """Create the users as in an image, and the files as at each boot."""
     for program, file in (("systemd-sysusers", "sysusers"), ("systemd-tmpfiles --create", "tmpfiles")):
         command = [*program.split(), f"--root={root}", UNITS / f"evenkeel-panel.{file}"]
         subprocess.run(command, check=True)
@@ -40,14 +40,14 @@ def owner(path: Path) -> tuple[int, int]:
     return status.st_uid, status.st_gid
 
 
-def test_panel_has_a_number_that_stays(root: Path) -> None:
+def test_panel_has_a_fixed_number(root: Path) -> None:
     boot(root)
     assert "\nevenkeel-panel:x:901:901:" in (root / "etc/passwd").read_text()
     assert owner(root / "var/lib/evenkeel-panel") == (901, 901)
 
 
-def test_files_of_a_panel_with_another_number_are_taken_over(root: Path) -> None:
-    """An earlier image gave it any number. The folder alone would not do: panel.db could not be opened."""
+def test_files_of_a_panel_with_another_number_get_the_new_owner(root: Path) -> None:
+    """An earlier image may have used any number. Not only the folder, but also panel.db must change its owner."""
     state = root / "var/lib/evenkeel-panel"
     state.mkdir(parents=True)
     files = [state / name for name in ("panel.db", "panel.db-wal", "panel.db-shm", "first-password")]

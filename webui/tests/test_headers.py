@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every answer carries, and that pages keep to their own policy."""
+"""Security headers of every answer, and pages that comply with their own policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from evenkeel_panel.testing import ROOM, Browser
+from evenkeel_panel.testing import COMPONENT, Browser
 
 if TYPE_CHECKING:
     from evenkeel_panel.context import Panel
@@ -32,21 +32,21 @@ def test_headers(admin: Browser, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/password", "/apps", "/apps/rows", "/nowhere"])
-def test_pages_have_nothing_inline(admin: Browser, path: str) -> None:
+def test_pages_have_no_inline_script_or_style(admin: Browser, path: str) -> None:
     page = admin.get(path).text
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|hx-on|javascript:", page)
     assert not re.search(r'(src|href|action)="(https?:)?//', page)
 
 
-def test_own_static_files_need_nothing_inline() -> None:
-    assert "style=" not in (ROOM / "static/panel.js").read_text()
-    assert "eval" not in (ROOM / "static/panel.js").read_text()
+def test_scripts_need_no_inline_style_or_eval() -> None:
+    assert "style=" not in (COMPONENT / "src/static/panel.js").read_text()
+    assert "eval" not in (COMPONENT / "src/static/panel.js").read_text()
 
 
-def test_unknown_page_says_so(admin: Browser) -> None:
+def test_unknown_page(admin: Browser) -> None:
     answer = admin.get("/nowhere")
     assert answer.status_code == 404
-    assert "There is no page /nowhere here." in answer.text
+    assert "This panel has no page /nowhere." in answer.text
 
 
 def test_wrong_method(admin: Browser) -> None:
@@ -55,7 +55,7 @@ def test_wrong_method(admin: Browser) -> None:
     assert "POST" in answer.headers["Allow"]
 
 
-def test_an_error_shows_no_traceback(
+def test_internal_error_shows_no_traceback(
     admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> None:
@@ -66,4 +66,4 @@ def test_an_error_shows_no_traceback(
     answer = admin.get("/apps")
     assert answer.status_code == 500
     assert "secret detail" not in answer.text
-    assert "error of its own" in answer.text
+    assert "internal error" in answer.text

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page's own scripts do, in a browser, with a make-believe agent behind the panel."""
+"""The scripts of the apps page, in a real browser and with a fake agent."""
 
 from __future__ import annotations
 
 import re
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_panel import board
 from evenkeel_panel.auth.limits import limiter
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
-from evenkeel_panel.testing import ROOM
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from evenkeel_panel.testing import COMPONENT, PASSWORD, time_limit
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
@@ -21,27 +22,46 @@ if TYPE_CHECKING:
 
     from evenkeel_panel.fake_agent import FakeAgent
 
-PASSWORD = "sailing on an even keel"  # noqa: S105
-VENDOR = ROOM.parent / "build/webui/vendor"
-GONE_MS = 10_000  # good news goes by itself
+VENDOR = COMPONENT.parent / "build/webui/vendor"
+MESSAGE_MS = 10_000  # how long a success message stays
+# A test takes a few seconds; a busy machine may take this much longer.
+TEST_SECONDS = 90
+WAIT_MS = 20_000
 
 
-@pytest.fixture
-def page(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """The apps page, whose clock stands still: tests run it on. So low that it scrolls."""
-    # the panel's own clock is the host's
-    monkeypatch.setattr(board, "FRESH_S", 0)
-    server = make_server("127.0.0.1", 0, dev_app(tmp_path, VENDOR, agent), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser that is killed after TEST_SECONDS, so that a test cannot hang."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
-        context = browser.new_context(
-            base_url=f"http://127.0.0.1:{server.server_port}", viewport={"width": 1280, "height": 500}
-        )
+        with time_limit(browser, TEST_SECONDS):
+            yield browser
+            browser.close()
+
+
+@pytest.fixture
+def address(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a panel without cache: the tests stop the clock of the page, not that of the panel."""
+    if not (VENDOR / "package-lock.json").exists():
+        pytest.fail(f"htmx and uPlot are missing: run webui/src/fetch-static {VENDOR}", pytrace=False)
+    monkeypatch.setattr(board, "MAX_AGE_S", 0)
+    server = make_server("127.0.0.1", 0, dev_app(tmp_path, VENDOR, agent), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    limiter.reset()
+
+
+@pytest.fixture
+def page(address: str) -> Iterator[Page]:
+    """The apps page with a stopped clock, which the tests advance. The window is so low that the page scrolls."""
+    errors: list[str] = []
+    with chromium() as browser:
+        context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 500})
+        context.set_default_timeout(WAIT_MS)
         page = context.new_page()
-        errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto("/login")
         page.fill("[name=password]", FIRST_PASSWORD)
@@ -49,84 +69,90 @@ def page(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> I
         page.fill("[name=current]", FIRST_PASSWORD)
         for name in ("new", "confirm"):
             page.fill(f"[name={name}]", PASSWORD)
-        page.click(".sheet [type=submit]")
+        page.click(".card [type=submit]")
         page.wait_for_url("**/apps?changed=1")
         page.clock.install()
         page.goto("/apps")
         page.clock.pause_at(page.evaluate("Date.now()") + 1000)
         yield page
-        browser.close()
-    server.shutdown()
-    limiter.reset()
-    assert errors == [], "the page's own scripts failed"
+    assert errors == [], "a script of the page failed"
 
 
 def loader(page: Page, part: str) -> Locator:
     return page.locator('[data-app="loader"]').locator(part)
 
 
-def answered(page: Page, seconds: int = 1) -> None:
-    """That many times the page asks for figures and has its answer."""
-    for _ in range(seconds):
+def run_polls(page: Page, count: int = 1) -> None:
+    """Advance the clock until the page has polled `count` times and handled the answers."""
+    for _ in range(count):
         with page.expect_event("requestfinished", lambda request: request.url.endswith("/apps/rows")):
             page.clock.run_for(1000)
         page.clock.run_for(1)
 
 
 def press(page: Page, button: Locator) -> dict[str, float]:
+    """Press the mouse on a button, without release; returns the button's position."""
     button.hover()
     page.mouse.down()
-    return place(button)
+    return position(button)
 
 
-def place(button: Locator) -> dict[str, float]:
+def position(button: Locator) -> dict[str, float]:
     box = button.bounding_box()
     assert box is not None
     return {**box}
 
 
-def pressed_until_60_is_set(page: Page, agent: FakeAgent, before: dict[str, float]) -> None:
-    """The release does what the button says, and what waited for it comes."""
-    assert place(loader(page, "[data-action=apply]")) == before
+def release_sets_60(page: Page, agent: FakeAgent, before: dict[str, float]) -> None:
+    """The button has not moved, and its release sets the weight. Then the deferred changes appear."""
+    assert position(loader(page, "[data-action=apply]")) == before
     page.mouse.up()
     page.clock.run_for(1)
-    expect(loader(page, ".weigh .message")).to_be_visible()
+    expect(loader(page, ".weight-form .message")).to_be_visible()
     assert "SetWeight loader 60" in agent.calls
 
 
 @pytest.fixture
-def edited(page: Page) -> Locator:
+def apply(page: Page) -> Locator:
+    """The button that sets the loader's weight to 60."""
     loader(page, "[name=weight]").fill("60")
     return loader(page, "[data-action=apply]")
 
 
-def test_a_finger_presses_what_it_touched(page: Page, agent: FakeAgent, edited: Locator) -> None:
-    """After a touch the click comes later than the release, and until then nothing moves, either."""
-    edited.scroll_into_view_if_needed()
-    before = place(edited)
+def test_time_limit_ends_a_call_that_hangs() -> None:
+    with chromium() as browser:
+        page = browser.new_page()
+        with pytest.raises(TimeoutError, match="longer than 1 s"), time_limit(browser, 1):
+            page.evaluate("() => { for (;;); }")
+
+
+def test_touch_presses_the_button_under_the_finger(page: Page, agent: FakeAgent, apply: Locator) -> None:
+    """After a touch, the click comes later than the release. Nothing moves before the click."""
+    apply.scroll_into_view_if_needed()
+    before = position(apply)
     touch = page.context.new_cdp_session(page)
     point = {"x": before["x"] + before["width"] / 2, "y": before["y"] + before["height"] / 2}
     page.evaluate(
-        """() => { window.seen = [];
+        """() => { window.events = [];
         for (const name of ["pointerdown", "pointerup", "click"])
-            document.addEventListener(name, (event) => seen.push(`${event.type} ${event.pointerType}`)); }"""
+            document.addEventListener(name, (event) => events.push(`${event.type} ${event.pointerType}`)); }"""
     )
     touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
     agent.dead = "The agent does not answer: it is not running."
-    answered(page)
-    assert place(edited) == before
+    run_polls(page)
+    assert position(apply) == before
     agent.dead = ""
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    page.wait_for_function("seen.includes('click touch')")
-    assert page.evaluate("seen[0]") == "pointerdown touch"
+    page.wait_for_function("events.includes('click touch')")
+    assert page.evaluate("events[0]") == "pointerdown touch"
     page.clock.run_for(1)
-    expect(loader(page, ".weigh .message")).to_be_visible()
+    expect(loader(page, ".weight-form .message")).to_be_visible()
     assert "SetWeight loader 60" in agent.calls
 
 
-def test_a_finger_that_slides_off_holds_nothing_up(page: Page, agent: FakeAgent, edited: Locator) -> None:
-    edited.scroll_into_view_if_needed()
-    at = place(edited)
+def test_touch_that_slides_off_a_button_defers_nothing(page: Page, agent: FakeAgent, apply: Locator) -> None:
+    apply.scroll_into_view_if_needed()
+    at = position(apply)
     touch = page.context.new_cdp_session(page)
     point = {"x": at["x"] + at["width"] / 2, "y": at["y"] + at["height"] / 2}
     touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
@@ -135,79 +161,75 @@ def test_a_finger_that_slides_off_holds_nothing_up(page: Page, agent: FakeAgent,
     touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     page.clock.run_for(400)
     agent.dead = "The agent does not answer: it is not running."
-    answered(page)
+    run_polls(page)
     expect(page.locator("[data-banner=agent]")).to_be_visible()
     assert "SetWeight loader 60" not in agent.calls
 
 
-def test_a_banner_waits_until_a_pressed_button_is_released(
-    page: Page, agent: FakeAgent, edited: Locator
-) -> None:
-    before = press(page, edited)
+def test_banner_appears_after_the_release_of_a_button(page: Page, agent: FakeAgent, apply: Locator) -> None:
+    before = press(page, apply)
     agent.dead = "The agent does not answer: it is not running."
-    answered(page, 3)
+    run_polls(page, 3)
     expect(page.locator("[data-banner=agent]")).to_have_count(0)
     agent.dead = ""
-    pressed_until_60_is_set(page, agent, before)
+    release_sets_60(page, agent, before)
     agent.dead = "The agent does not answer: it is not running."
-    answered(page)
+    run_polls(page)
     expect(page.locator("[data-banner=agent]")).to_be_visible()
 
 
-def test_a_panel_that_does_not_answer_is_said_after_the_release(
-    page: Page, agent: FakeAgent, edited: Locator
+def test_unreachable_panel_is_reported_after_the_release(
+    page: Page, agent: FakeAgent, apply: Locator
 ) -> None:
-    before = press(page, edited)
+    before = press(page, apply)
     page.route("**/apps/rows", lambda route: route.abort())
     page.clock.run_for(3000)
     expect(page.locator("#offline")).to_be_hidden()
-    pressed_until_60_is_set(page, agent, before)
+    release_sets_60(page, agent, before)
     page.clock.run_for(1000)
     expect(page.locator("#offline")).to_be_visible()
 
 
-def test_good_news_stays_under_a_pressed_button_and_goes_after_the_release(
-    page: Page, agent: FakeAgent, edited: Locator
-) -> None:
-    """At the end of a page that scrolls, what goes below moves all that is above."""
-    loader(page, "[name=performance]").fill("10")
-    loader(page, "[data-action=regulate]").click()
-    news = loader(page, ".regulate .message.ok")
-    expect(news).to_be_visible()
+def test_success_message_disappears_after_the_release(page: Page, agent: FakeAgent, apply: Locator) -> None:
+    """At the end of a page that scrolls, a change below the button would move the button."""
+    loader(page, "[name=fixed_share]").fill("10")
+    loader(page, "[data-action=apply-fixed-share]").click()
+    message = loader(page, ".fixed-share-form .message.ok")
+    expect(message).to_be_visible()
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
-    before = press(page, edited)
-    page.clock.run_for(GONE_MS + 1)
-    expect(news).to_be_visible()
-    pressed_until_60_is_set(page, agent, before)
+    before = press(page, apply)
+    page.clock.run_for(MESSAGE_MS + 1)
+    expect(message).to_be_visible()
+    release_sets_60(page, agent, before)
     page.clock.run_for(1)
-    expect(news).to_have_count(0)
+    expect(message).to_have_count(0)
 
 
-def test_the_answer_to_another_button_waits_for_the_release(
-    page: Page, agent: FakeAgent, edited: Locator
+def test_answer_to_another_button_appears_after_the_release(
+    page: Page, agent: FakeAgent, apply: Locator
 ) -> None:
-    """It would stand above the pressed one. When it comes it is what was answered, once."""
+    """The answer would appear above the pressed button. It is shown once."""
     go_on = threading.Event()
     stop_app = agent.stop_app
 
-    def slowly(name: str) -> None:
+    def stop_slowly(name: str) -> None:
         go_on.wait(20)
         stop_app(name)
 
-    agent.stop_app = slowly  # type: ignore[method-assign]
+    agent.stop_app = stop_slowly  # type: ignore[method-assign]
     loader(page, "[data-action=stop]").click()
-    before = press(page, edited)
+    before = press(page, apply)
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/loader/stop")):
         go_on.set()
     page.clock.run_for(100)
-    expect(loader(page, ".weigh .message")).to_have_count(0)
-    assert place(edited) == before
-    # away from the button, and so no press
+    expect(loader(page, ".weight-form .message")).to_have_count(0)
+    assert position(apply) == before
+    # a release away from the button is no click
     page.mouse.move(5, 5)
     page.mouse.up()
     page.clock.run_for(1)
-    expect(loader(page, ".weigh .message")).to_have_text(re.compile("stop", re.IGNORECASE))
-    answered(page)
+    expect(loader(page, ".weight-form .message")).to_have_text(re.compile("stop", re.IGNORECASE))
+    run_polls(page)
     expect(loader(page, "[data-action=start]")).to_be_visible()
     assert "SetWeight loader 60" not in agent.calls
     expect(loader(page, "[name=weight]")).to_have_value("60")

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data of the apps page and of /apps.json: one dictionary for both."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+
+if TYPE_CHECKING:
+    from ..agent import App
+    from ..board import View
+
+WEIGHT_MIN, WEIGHT_MAX = 1, 10_000  # as in cgroup v2's io.weight
+FIXED_SHARE_MIN, FIXED_SHARE_MAX = 1, 100  # percent, as in io.evenkeel.fixed
+MAX_STATS = 8
+MAX_STAT_TEXT = 40
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class BadNumber(ValueError):
+    """str() names the value, the reason and the valid range."""
+
+
+def parse_weight(text: str) -> int:
+    """The weight 1..10000 that a user typed, with or without spaces around it; raises BadNumber."""
+    rule = f"Enter a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}."
+    return _whole(text.strip(), "weight", WEIGHT_MIN, WEIGHT_MAX, "", rule)
+
+
+def parse_fixed_share(text: str) -> int:
+    """The percentage 1..100 that a user typed, with or without a percent sign; 0 for "off". Raises BadNumber."""
+    typed = text.strip()
+    if typed.lower() == "off":
+        return 0
+    rule = f"Enter a whole number from {FIXED_SHARE_MIN} to {FIXED_SHARE_MAX} %, or “off”."
+    return _whole(typed, "fixed share", FIXED_SHARE_MIN, FIXED_SHARE_MAX, " %", rule)
+
+
+def _whole(typed: str, name: str, least: int, most: int, unit: str, rule: str) -> int:
+    """A whole number with or without its unit. `rule` tells the user what to enter."""
+    shown = typed if len(typed) <= 20 else typed[:20] + "…"
+    number = typed.removesuffix(unit.strip()).strip()
+    if not number:
+        raise BadNumber(f"The {name} is missing. {rule}")
+    if not _INTEGER.fullmatch(number):
+        kind = "is not a whole number" if _NUMBER.fullmatch(number) else "is not a number"
+        raise BadNumber(f"“{shown}” {kind}. {rule}")
+    digits = number.lstrip("+-").lstrip("0") or "0"
+    negative = number.startswith("-")
+    # Compare lengths first: int() of a megabyte of digits is slow, and Python refuses it.
+    if not negative and (len(digits) > len(str(most)) or int(digits) > most):
+        raise BadNumber(f"{shown} is more than {most}{unit}. {rule}")
+    if negative or digits == "0":
+        raise BadNumber(f"{shown} is less than {least}{unit}. {rule}")
+    return int(digits)
+
+
+def page_data(view: View) -> dict[str, Any]:
+    """agent, board, totals and apps. Units are in the names: mbps is 10^6 bytes/s, share 0..1, p99_us µs.
+
+    While the agent does not answer, every measured figure is None and the apps are the last known ones.
+    """
+    status = view.status
+    by_weight = [app for app in view.apps if app.share > 0 and not _fixed(app)]
+    weights = sum(app.weight for app in by_weight) if view.live else 0
+    apps = [_app(app, view.live, weights, sum(app.share for app in by_weight)) for app in view.apps]
+    total = sum(app.read_bps + app.write_bps for app in view.apps) / 1e6
+    return {
+        "agent": {"reachable": view.live, "reason": view.reason},
+        "board": {
+            "scheduler": status.scheduler if status else None,
+            "kernel": status.kernel if status else None,
+            "slot": status.slot if status else None,
+            "health": status.health if status else "agent-unreachable",
+            "problems": list(status.problems) if status else [],
+            "version": (status.version if status else "") or __version__,
+        },
+        "total_mbps": round(total, 3) if view.live else None,
+        "apps": apps,
+    }
+
+
+def _fixed(app: App) -> bool:
+    """Whether the app has a fixed share in force, so that its weight has no effect."""
+    return bool(app.fixed_share) and app.fixed_share_applied
+
+
+def _app(app: App, live: bool, weights: int, left: float) -> dict[str, Any]:
+    """`weights`: sum of the weights of the busy apps without a fixed share; `left`: their share of the bytes."""
+    busy = live and app.p99_us >= 0
+    measured = live and _fixed(app) and app.fixed_share_used >= 0
+    return {
+        "name": app.name,
+        "title": app.title,
+        "description": app.description,
+        "unit": app.unit,
+        "weight": app.weight,
+        "state": _state(app) if live else "unknown",
+        "active_state": app.active_state if live else None,
+        "sub_state": app.sub_state if live else None,
+        "applied": app.applied if live else None,
+        "mbps": round((app.read_bps + app.write_bps) / 1e6, 3) if live else None,
+        "read_mbps": round(app.read_bps / 1e6, 3) if live else None,
+        "write_mbps": round(app.write_bps / 1e6, 3) if live else None,
+        "share": round(app.share, 4) if live else None,
+        # the share that the weight promises now: of what the fixed shares leave, among the busy apps
+        "share_by_weight": (
+            round(app.weight / weights * left, 4)
+            if live and app.share > 0 and weights and not _fixed(app)
+            else None
+        ),
+        "p99_us": round(app.p99_us, 1) if busy else None,
+        "fixed_share": app.fixed_share,
+        "fixed_share_applied": app.fixed_share_applied if live else None,
+        "fixed_share_problem": app.fixed_share_problem if live else "",
+        "fixed_share_used": round(app.fixed_share_used, 4) if measured else None,
+        "fixed_share_late": round(app.fixed_share_late, 4) if measured else None,
+        "fixed_share_behind": app.fixed_share_behind if measured else None,
+        "stats": _stats(app.stats) if live else {},
+        "window_s": app.window_s if live else None,
+    }
+
+
+_STATES = {
+    "active": "running",
+    "reloading": "running",
+    "refreshing": "running",
+    "inactive": "stopped",
+    "maintenance": "stopped",
+    "activating": "starting",
+    "deactivating": "stopping",
+}
+
+
+def _state(app: App) -> str:
+    if app.sub_state == "not-found":
+        return "not installed"
+    return _STATES.get(app.active_state, app.active_state or "unknown")
+
+
+def _stats(text: str) -> dict[str, Any]:
+    """The counters that the app reports about itself. They are untrusted: what cannot be shown is left out."""
+    try:
+        loaded = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(loaded, dict):
+        return {}
+    stats: dict[str, Any] = {}
+    for key, value in loaded.items():
+        if len(stats) == MAX_STATS:
+            break
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,31}", key):
+            continue
+        if isinstance(value, str):
+            stats[key] = value[:MAX_STAT_TEXT]
+        elif isinstance(value, bool) or (
+            isinstance(value, (int, float)) and abs(value) < 1e18
+        ):  # no NaN, no inf
+            stats[key] = value
+    return stats
+
+
+# ---- template filters: figures as text ----
+
+
+def megabytes(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
+
+
+def percent(value: float | None) -> str:
+    return "—" if value is None else f"{value * 100:.1f}"
+
+
+def latency(microseconds: float | None) -> str:
+    """Three significant digits, which is the precision of the histogram's buckets."""
+    if microseconds is None:
+        return "—"
+    for limit, factor, unit in ((1e3, 1, "µs"), (1e6, 1e3, "ms"), (float("inf"), 1e6, "s")):
+        if microseconds < limit:
+            value = microseconds / factor
+            return f"{value:.{0 if value >= 100 or factor == 1 else 1 if value >= 10 else 2}f} {unit}"
+    return "—"
+
+
+_SUFFIXES = {"ms": "ms", "us": "µs", "s": "s", "mbps": "MB/s", "percent": "%"}
+
+
+def stat_label(key: str) -> str:
+    """`stall_ms` → `Stall time`. stat_value() shows the unit."""
+    if key == "mbps":
+        return "Reported rate"
+    words = key.split("_")
+    unit = words.pop() if len(words) > 1 and (words[-1] in _SUFFIXES or words[-1] == "bytes") else ""
+    if unit in ("ms", "us", "s") and words[-1] != "time":
+        words.append("time")
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def stat_value(value: object, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    last = key.rsplit("_", 1)[-1] if "_" in key or key == "mbps" else ""
+    if last == "bytes":
+        for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+            if abs(value) < limit:
+                return f"{value / factor:.{0 if factor == 1 else 1}f} {unit}"
+        return f"{value / 1e12:.1f} TB"
+    number = f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else f"{value:.4g}"
+    return f"{number} {_SUFFIXES[last]}" if last in _SUFFIXES else number

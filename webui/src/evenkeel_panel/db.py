@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""panel.db: the panel's own users, sessions, settings and audit trail (SQLite, WAL).
+
+This module needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+# PRAGMA user_version is MAJOR * 100 + minor. After a roll-back the older slot opens the same file.
+# So a minor step may only add things that an older panel does not read; another major is refused.
+SCHEMA = 100
+MIGRATIONS = {
+    100: """
+        CREATE TABLE users (
+            name TEXT PRIMARY KEY,
+            hash TEXT NOT NULL,          -- argon2id, encoded with its parameters
+            changed_at INTEGER NOT NULL  -- Unix seconds
+        ) STRICT;
+        CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,         -- SHA-256 of the token in the cookie
+            user TEXT NOT NULL,
+            created_at INTEGER NOT NULL
+        ) STRICT;
+        CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+        CREATE TABLE audit (
+            id INTEGER PRIMARY KEY,
+            at INTEGER NOT NULL,
+            user TEXT NOT NULL,          -- empty: not logged in
+            client TEXT NOT NULL,        -- IP address
+            action TEXT NOT NULL,
+            detail TEXT NOT NULL
+        ) STRICT;
+    """,
+}
+AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
+
+
+class SchemaError(Exception):
+    """panel.db has another major version than this panel."""
+
+
+class Database:
+    """One file, one connection per thread.
+
+    Each write is one short IMMEDIATE transaction that is synced before it returns. Writes are rare
+    (a log-in, a new weight), so durability is worth a few ms.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        # Mode 0600: SQLite gives its -wal and -shm files the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._migrate()
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+            connection.execute("PRAGMA synchronous = FULL")
+            self._local.connection = connection
+        return connection
+
+    def _migrate(self) -> None:
+        connection = self._connection()
+        connection.execute("PRAGMA journal_mode = WAL")
+        with self.write() as cursor:  # reads the version under the lock: two processes migrate once
+            version: int = cursor.execute("PRAGMA user_version").fetchone()[0]
+            if version and version // 100 != SCHEMA // 100:
+                raise SchemaError(
+                    f"{self.path} has schema {version}, but this panel reads {SCHEMA // 100}xx only."
+                    " Use the panel version that wrote it, or move the file away."
+                )
+            for step in sorted(MIGRATIONS):
+                if step > version:
+                    for statement in MIGRATIONS[step].split(";"):
+                        cursor.execute(statement)  # executescript() would commit first
+                    cursor.execute(f"PRAGMA user_version = {step}")
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Cursor]:
+        """A transaction. The end of the block commits it; an exception rolls it back."""
+        connection = self._connection()
+        cursor = connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+        finally:
+            cursor.close()
+
+    def one(self, sql: str, *parameters: Any) -> tuple[Any, ...] | None:
+        """The first row of a query."""
+        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
+        return row
+
+    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection().execute(sql, parameters).fetchall()
+
+    def setting(self, key: str) -> str | None:
+        row = self.one("SELECT value FROM settings WHERE key = ?", key)
+        return None if row is None else str(row[0])
+
+    def set_setting(self, key: str, value: str, *, only_new: bool = False) -> None:
+        insert = "INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO "
+        with self.write() as cursor:
+            cursor.execute(
+                insert + ("NOTHING" if only_new else "UPDATE SET value = excluded.value"), (key, value)
+            )
+
+    def audit(self, user: str, client: str, action: str, detail: str = "") -> None:
+        """Add a row. Never fails: on a full disk the action still succeeds, and the row goes to the journal."""
+        try:
+            with self.write() as cursor:
+                cursor.execute(
+                    "INSERT INTO audit (at, user, client, action, detail) VALUES (?, ?, ?, ?, ?)",
+                    (int(time.time()), user, client, action, detail[:200]),
+                )
+                cursor.execute("DELETE FROM audit WHERE id <= ?", ((cursor.lastrowid or 0) - AUDIT_ROWS,))
+        except sqlite3.Error as error:
+            log.warning(
+                "cannot write the audit log (%s); the entry is: %s %s %s %s",
+                error,
+                user,
+                client,
+                action,
+                detail,
+            )

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings for `gunicorn -c python:evenkeel_panel.gunicorn_conf`. systemd passes the listening socket."""
+
+wsgi_app = "evenkeel_panel.app:create_app()"
+# One worker, because its memory holds the cached view of the board, the log-in limits and the D-Bus
+# connection. Threads wait for the agent, SQLite or argon2; none computes for long.
+workers = 1
+worker_class = "gthread"
+threads = 4
+timeout = 60  # an emulated board needs seconds to import Flask
+graceful_timeout = 5
+keepalive = 0  # nginx makes a connection per request, which is cheap on a Unix socket
+# gunicorn 25.1 and later would listen for commands on a socket in the home folder, which is on flash.
+# The panel does not need it: systemd starts and stops the panel. Earlier versions ignore the setting.
+control_socket_disable = True
+worker_tmp_dir = "/dev/shm"  # noqa: S108  (the heartbeat file must not be on flash)
+limit_request_line = 2048
+limit_request_fields = 50
+accesslog = None  # a line per poll would wear the flash; the audit log records the actions
+errorlog = "-"
+loglevel = "warning"
+proc_name = "evenkeel-panel"

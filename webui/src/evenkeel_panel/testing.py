@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Helpers for the tests of this component and of tests/browser. Not installed on a board."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask.testing import FlaskClient
+    from playwright.sync_api import Browser as Chromium  # type: ignore[import-not-found,unused-ignore]
+    from werkzeug.test import TestResponse
+
+COMPONENT = Path(__file__).resolve().parents[2]
+FIRST = "abcd-efgh-jkmn"
+PASSWORD = "sailing on an even keel"  # noqa: S105
+BASE = "https://board"  # the session cookie is Secure
+
+
+@dataclass
+class Browser:
+    """A test client that sends forms as a browser does, with the CSRF token of the page."""
+
+    client: FlaskClient
+    state: Path
+
+    def get(self, path: str, **headers: str) -> TestResponse:
+        return self.client.get(path, base_url=BASE, headers=headers)
+
+    def post(self, path: str, page: str, htmx: bool = False, **fields: str) -> TestResponse:
+        """Send `fields` to `path` with the CSRF token in `page`."""
+        match = re.search(r'name="csrf_token" value="([^"]+)"', self.get(page).text)
+        assert match, f"{page} has no form"
+        headers = {"HX-Request": "true"} if htmx else {}
+        return self.client.post(
+            path, base_url=BASE, headers=headers, data={"csrf_token": match.group(1), **fields}
+        )
+
+    def log_in(self, password: str = PASSWORD) -> TestResponse:
+        return self.post("/login", "/login", password=password)
+
+    def set_up(self) -> Browser:
+        """Log in with the first-boot password and change it."""
+        assert self.log_in(FIRST).location == "/password"
+        done = self.post("/password", "/password", current=FIRST, new=PASSWORD, confirm=PASSWORD)
+        assert done.location == "/apps?changed=1"
+        return self
+
+    def set_weight(self, name: str, weight: str, htmx: bool = True) -> TestResponse:
+        return self.post(f"/apps/{name}/weight", "/apps", htmx=htmx, weight=weight)
+
+    def set_fixed_share(self, name: str, percent: str, htmx: bool = True) -> TestResponse:
+        return self.post(f"/apps/{name}/fixed-share", "/apps", htmx=htmx, fixed_share=percent)
+
+
+@contextmanager
+def time_limit(chromium: Chromium, seconds: float) -> Iterator[None]:
+    """Kill the browser and raise TimeoutError if the block takes longer than `seconds`.
+
+    Many calls of Playwright (evaluate, mouse, clock, CDP) wait for the browser without a time-out.
+    They raise an error once the browser is gone, so a test with a hanging browser fails instead of
+    waiting for ever.
+    """
+    session = chromium.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    pid = next(int(process["id"]) for process in processes if process["type"] == "browser")
+    expired = threading.Event()
+
+    def kill() -> None:
+        expired.set()
+        os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if expired.is_set():
+            raise TimeoutError(f"the browser was killed because the test took longer than {seconds:g} s")
