@@ -25,9 +25,9 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 		if (b->memory != MAP_FAILED)
 			munmap(b->memory, b->count * chunk_size);
 		*b = (struct buffer){ 0 };
-		return set_error(e, ENOMEM, "getting %zu bytes for the buffer: %s",
+		return set_error(e, ENOMEM, "allocating %zu bytes for the buffer: %s",
 				 (size_t)(count > 3 ? count : 3) * chunk_size,
-				 locked ? "more than may be locked (LimitMEMLOCK=)" : "no memory");
+				 locked ? "more than LimitMEMLOCK= allows" : "out of memory");
 	}
 	for (unsigned int i = b->count; i-- > 0;) {
 		b->chunks[i].data = b->memory + i * chunk_size;

@@ -56,6 +56,6 @@ void channel_mark_stopped(struct channel *c)
 		m.next_sequence = c->intake.next_sequence;
 	}
 	if (marker_write(c->directory, &m, &e))
-		log_warning("channel %s: %s; the next start will tell a gap", c->config.name,
+		log_warning("channel %s: %s; the next start will record a gap", c->config.name,
 			    e.text);
 }

@@ -31,7 +31,7 @@ int cli_config(int argc, char **argv, const char *help, const char **dir, bool *
 			return fflush(stdout) ? 1 : 0;
 		case 'j':
 			if (!json)
-				return cli_usage(argv[0], "it takes no --json", "");
+				return cli_usage(argv[0], "this command has no option --json", "");
 			*json = true;
 			break;
 		default:
@@ -40,7 +40,7 @@ int cli_config(int argc, char **argv, const char *help, const char **dir, bool *
 	}
 	if (optind == argc)
 		return -1;
-	fprintf(stderr, "ek-recorder %s: '%s' is one argument too many (see --help)\n", argv[0],
+	fprintf(stderr, "ek-recorder %s: unexpected argument '%s' (see --help)\n", argv[0],
 		argv[optind]);
 	return 2;
 }

@@ -65,7 +65,7 @@ static int failed(struct ek_writer *w, int code, const char *fmt, ...)
 static int say_gone(struct ek_writer *w)
 {
 	w->gone = true;
-	return failed(w, EPIPE, "the recorder has gone, or has closed the channel; open it anew");
+	return failed(w, EPIPE, "the recorder exited or closed the connection");
 }
 
 static int connect_to(struct ek_writer *w, const char *path)
@@ -79,7 +79,7 @@ static int connect_to(struct ek_writer *w, const char *path)
 	memcpy(address.sun_path, path, strlen(path));
 	w->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (w->socket < 0)
-		return failed(w, errno, "making a socket: %s", strerror(errno));
+		return failed(w, errno, "creating a socket: %s", strerror(errno));
 	/* as large as is allowed: each message in it is a record that is not lost */
 	setsockopt(w->socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	setsockopt(w->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -99,7 +99,7 @@ static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, int me
 	if (memfd < 0 || w->bell < 0 || !opened->slots ||
 	    opened->stride < sizeof(struct ekr_slot) + opened->record_size || fstat(memfd, &st) ||
 	    (size_t)st.st_size != w->ring_size)
-		return failed(w, EPROTO, "the recorder gave a ring that cannot be");
+		return failed(w, EPROTO, "the recorder sent an invalid ring");
 	w->ring = mmap(NULL, w->ring_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memfd,
 		       0);
 	if (w->ring == MAP_FAILED) {
@@ -119,11 +119,12 @@ static int check_socket(struct ek_writer *w)
 	socklen_t length = sizeof(size);
 
 	if (getsockopt(w->socket, SOL_SOCKET, SO_SNDBUF, &size, &length))
-		return failed(w, errno, "asking for the size of the socket: %s", strerror(errno));
+		return failed(w, errno, "reading the size of the socket's buffer: %s",
+			      strerror(errno));
 	if (sizeof(struct ekr_submit) + w->channel.record_size + MESSAGE_COST > (unsigned int)size)
 		return failed(
 			w, EMSGSIZE,
-			"records of %u bytes do not fit into a socket of %d bytes (net.core.wmem_max); a ring takes them",
+			"records of %u bytes do not fit into the socket's buffer of %d bytes; use a ring, or raise net.core.wmem_max",
 			w->channel.record_size, size);
 	return 0;
 }
@@ -139,7 +140,7 @@ static int take_answer(struct ek_writer *w, const void *message, size_t length, 
 	memcpy(&opened, message, length < sizeof(opened) ? length : sizeof(opened));
 	if (length != sizeof(opened) || opened.type != EKR_OPENED ||
 	    opened.record_size > EKR_RECORD_MAX)
-		return failed(w, EPROTO, "the recorder's answer is none");
+		return failed(w, EPROTO, "the recorder sent an invalid answer");
 	w->channel = (struct ek_channel){
 		.record_size = opened.record_size,
 		.period_ns = opened.period_ns,
@@ -184,7 +185,7 @@ static int receive_answer(struct ek_writer *w)
 		memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
 	w->bell = fds[1];
 	ret = message.msg_flags & MSG_CTRUNC ?
-		      failed(w, EMFILE, "getting the ring: too many open files") :
+		      failed(w, EMFILE, "receiving the ring: too many open files") :
 		      take_answer(w, &answer, (size_t)n, fds[0]);
 	if (fds[0] >= 0)
 		close(fds[0]);
@@ -200,7 +201,8 @@ static int open_channel(struct ek_writer *w, const char *socket, const char *cha
 	int ret;
 
 	if (way != EK_BY_SOCKET && way != EK_BY_RING)
-		return failed(w, EINVAL, "there is no way %d to the recorder", (int)way);
+		return failed(w, EINVAL, "invalid way %d; use EK_BY_SOCKET or EK_BY_RING",
+			      (int)way);
 	if (!channel || !*channel || strlen(channel) > EKR_NAME_MAX)
 		return failed(w, EINVAL, "the name of a channel has 1 to %u characters",
 			      EKR_NAME_MAX);
@@ -280,7 +282,7 @@ static int lose(struct ek_writer *w)
 {
 	w->sequence++;
 	w->lost++;
-	return failed(w, EAGAIN, "the recorder is behind: this record is lost");
+	return failed(w, EAGAIN, "the recorder cannot keep up: this record is lost");
 }
 
 static uint64_t taken(const struct ek_writer *w)
@@ -323,7 +325,7 @@ static void ring_bell(const struct ek_writer *w)
 int ek_writer_reserve(struct ek_writer *w, void **place)
 {
 	if (w->gone || w->way != EK_BY_RING)
-		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to reserve");
+		return w->gone ? -EPIPE : failed(w, EINVAL, "only a writer by ring can reserve");
 	if (is_shut(w))
 		return say_shut(w);
 	if (filled(w) >= w->slots) {
@@ -369,10 +371,10 @@ int ek_writer_commit(struct ek_writer *w, size_t length)
 	uint64_t now, tail;
 
 	if (w->gone || w->way != EK_BY_RING)
-		return w->gone ? -EPIPE : failed(w, EINVAL, "only a ring has places to commit");
+		return w->gone ? -EPIPE : failed(w, EINVAL, "only a writer by ring can commit");
 	if (length > w->channel.record_size)
-		return failed(w, EMSGSIZE, "a record of %zu bytes; the channel takes %u", length,
-			      w->channel.record_size);
+		return failed(w, EMSGSIZE, "the record has %zu bytes; the channel accepts up to %u",
+			      length, w->channel.record_size);
 	slot = next_slot(w);
 	slot->length = (uint32_t)length;
 	slot->sequence = w->sequence++;
@@ -440,8 +442,8 @@ int ek_writer_submit(struct ek_writer *w, const void *record, size_t length)
 	if (w->gone)
 		return -EPIPE;
 	if (length > w->channel.record_size)
-		return failed(w, EMSGSIZE, "a record of %zu bytes; the channel takes %u", length,
-			      w->channel.record_size);
+		return failed(w, EMSGSIZE, "the record has %zu bytes; the channel accepts up to %u",
+			      length, w->channel.record_size);
 	return w->way == EK_BY_RING ? submit_by_ring(w, record, length) :
 				      submit_by_socket(w, record, length);
 }
@@ -477,7 +479,7 @@ static int send_sync(struct ek_writer *w, int timeout_ms, uint64_t until)
 		/* the socket is full of records */
 		ret = left_ms(timeout_ms, until);
 		if (!ret)
-			return failed(w, ETIMEDOUT, "the recorder takes nothing");
+			return failed(w, ETIMEDOUT, "the recorder does not read its socket");
 		poll(&poll_fd, 1, ret);
 	}
 	/* the recorder empties the ring when it sees the message, and needs no bell */
@@ -489,8 +491,8 @@ static int say_lost(struct ek_writer *w, int code)
 	return failed(
 		w, code, "records were lost before this: %s",
 		code == ENOBUFS ?
-			"there was no room for them, they came faster than they were written" :
-		code == EIO ? "the medium did not take them" :
+			"there was no space, because records arrived faster than they were written" :
+		code == EIO ? "the medium failed to write them" :
 			      strerror(code));
 }
 
@@ -561,7 +563,7 @@ int ek_writer_wait(struct ek_writer *w, int timeout_ms)
 		if (ret > 0)
 			return 0;
 		if (!left_ms(timeout_ms, until))
-			return failed(w, ETIMEDOUT, "there is no room for a record yet");
+			return failed(w, ETIMEDOUT, "there is no space for a record yet");
 	}
 }
 

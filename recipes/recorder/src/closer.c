@@ -37,7 +37,7 @@ int closer_start(struct closer *c, struct error *e)
 	int ends[2], ret;
 
 	if (pipe2(ends, O_CLOEXEC))
-		return set_errno(e, errno, "making a pipe");
+		return set_errno(e, errno, "creating a pipe");
 	*c = (struct closer){ .from = ends[0], .to = ends[1] };
 	ret = thread_start(&thread, "closer", 0, run, c, e);
 	if (ret) {

@@ -23,7 +23,7 @@
 #include <systemd/sd-json.h>
 #endif
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "bench.h"
 #include "cli.h"
 #include "clock.h"
@@ -73,18 +73,18 @@ struct durable {
 static const char help[] =
 	"Usage: ek-recorder bench [OPTION...] CHANNEL\n"
 	"       ek-recorder bench --paper [OPTION...]    (see --paper --help)\n\n"
-	"Submits records to CHANNEL at a steady pace and measures how long each submission takes\n"
-	"and how long it is until they are on the medium. Of several sets, the worst is told.\n\n"
-	"  --ring           by shared memory instead of the socket\n"
+	"Submits records to CHANNEL at a steady pace. Measures how long each submission takes and\n"
+	"how long until the records are on the medium. Prints the worst of several sets.\n\n"
+	"  --ring           use shared memory instead of the socket\n"
 	"  --writes N       records in a set (default 10000)\n"
-	"  --sets N         sets (default 1)\n"
-	"  --record BYTES   (default: the channel's record_size)\n"
-	"  --every TIME     from one to the next (default: the channel's period, or 5ms)\n"
-	"  --priority N     SCHED_FIFO of the writer, as a control loop has (default: none)\n"
-	"  --check          read CHANNEL instead: is all of it as bench submitted it?\n"
-	"  --config DIR     of the recorder (default " CONFIG_DIR ")\n"
-	"  --json           one object\n\n"
-	"Status 1: it failed, or records were lost or late; 2: wrong usage.\n";
+	"  --sets N         number of sets (default 1)\n"
+	"  --record BYTES   size of a record (default: the channel's record_size)\n"
+	"  --every TIME     time between records (default: the channel's period, or 5ms)\n"
+	"  --priority N     run with SCHED_FIFO priority N, as a control loop does (default: none)\n"
+	"  --check          submit nothing; compare the records in CHANNEL with what bench submitted\n"
+	"  --config DIR     configuration of the recorder (default " CONFIG_DIR ")\n"
+	"  --json           print one JSON object\n\n"
+	"Exit status 1: it failed, or records were lost or late; 2: wrong usage.\n";
 
 static bool parse_count(const char *text, uint64_t most, uint64_t *to)
 {
@@ -121,28 +121,33 @@ static int parse(int argc, char **argv, struct options *o)
 			if (!parse_count(optarg, WRITES_MAX, &o->writes))
 				return cli_usage(
 					"bench",
-					"--writes: not a number from 1 to 100000000: ", optarg);
+					"--writes must be a number from 1 to 100000000, not ",
+					optarg);
 			break;
 		case 's':
 			if (!parse_count(optarg, SETS_MAX, &o->sets))
 				return cli_usage("bench",
-						 "--sets: not a number from 1 to 100: ", optarg);
+						 "--sets must be a number from 1 to 100, not ",
+						 optarg);
 			break;
 		case 'b':
 			if (!parse_bytes(optarg, &o->record) || o->record < BENCH_RECORD_MIN ||
 			    o->record > EKR_RECORD_MAX)
 				return cli_usage("bench",
-						 "--record: not a size from 64 to 1MiB: ", optarg);
+						 "--record must be a size from 64 to 1MiB, not ",
+						 optarg);
 			break;
 		case 'e':
 			if (!parse_duration(optarg, &o->every_ns) || !o->every_ns)
 				return cli_usage("bench",
-						 "--every: not a time, such as 5ms: ", optarg);
+						 "--every must be a time such as 5ms, not ",
+						 optarg);
 			break;
 		case 'p':
 			if (!parse_count(optarg, 99, &o->priority))
 				return cli_usage("bench",
-						 "--priority: not a number from 1 to 99: ", optarg);
+						 "--priority must be a number from 1 to 99, not ",
+						 optarg);
 			break;
 		case 'k':
 			o->check = true;
@@ -161,7 +166,7 @@ static int parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (argc - optind != 1)
-		return cli_usage("bench", "give a channel", "");
+		return cli_usage("bench", "expected CHANNEL", "");
 	o->channel = argv[optind];
 	return -1;
 }
@@ -312,16 +317,16 @@ static void print(const struct options *o, const struct set *sets, const struct 
 		lost += sets[k].lost;
 	}
 	if (!o->json) {
-		printf("%s, %" PRIu64 " bytes each %.3f ms, %" PRIu64 " writes, worst of %" PRIu64
+		printf("%s, %" PRIu64 " bytes every %.3f ms, %" PRIu64 " writes, worst of %" PRIu64
 		       " sets:\n"
 		       "submit   min %.1f, avg %.1f, median %.1f, p99 %.1f, p99.99 %.1f, max %.1f us\n"
-		       "late %" PRIu64 ", lost %" PRIu64 " of all sets\n",
+		       "all sets: late %" PRIu64 ", lost %" PRIu64 "\n",
 		       o->way == EK_BY_RING ? "ring" : "socket", o->record, us(o->every_ns) / 1e3,
 		       o->writes, o->sets, us(worst->min_ns), us(worst->sum_ns) / (double)o->writes,
 		       us(worst->p50_ns), us(worst->p99_ns), us(worst->p9999_ns), us(worst->max_ns),
 		       late, lost);
 		if (after->known)
-			printf("durable  p99 %.1f, max %.1f ms since the recorder began; %" PRIu64
+			printf("durable  p99 %.1f, max %.1f ms since the recorder started; %" PRIu64
 			       " later than the window, %" PRIu64 " lost\n",
 			       (double)after->p99_us / 1e3, (double)after->max_us / 1e3,
 			       after->late - before->late, after->lost - before->lost);
@@ -370,8 +375,8 @@ static int measure(struct ek_writer *w, struct options *o)
 	    o->record < BENCH_RECORD_MIN) {
 		fprintf(stderr, "ek-recorder bench: %s\n",
 			!sets || !took || !record ?
-				"no memory" :
-				"the channel does not take records of this size, or of 64 bytes");
+				"out of memory" :
+				"records must have at least 64 bytes and at most the channel's record_size");
 		ret = -1;
 	}
 	read_stats(o, 0, &before);
@@ -399,10 +404,10 @@ static int prepare(const struct options *o)
 	const struct sched_param param = { .sched_priority = (int)o->priority };
 
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
-		fprintf(stderr, "ek-recorder bench: locking memory: %s; going on without\n",
+		fprintf(stderr, "ek-recorder bench: locking memory: %s; continuing without\n",
 			strerror(errno));
 	if (o->priority && sched_setscheduler(0, SCHED_FIFO, &param)) {
-		fprintf(stderr, "ek-recorder bench: getting SCHED_FIFO %" PRIu64 ": %s\n",
+		fprintf(stderr, "ek-recorder bench: setting SCHED_FIFO priority %" PRIu64 ": %s\n",
 			o->priority, strerror(errno));
 		return 1;
 	}
@@ -418,7 +423,7 @@ static int paper(int argc, char **argv)
 	static char run[] =
 		"import importlib.util, runpy, sys\n"
 		"if not importlib.util.find_spec('ek_recorder'):\n"
-		"    sys.exit('ek-recorder bench: --paper needs the Python package ek_recorder, and python3 has it"
+		"    sys.exit('ek-recorder bench: --paper needs the Python package ek_recorder, which python3 finds"
 		" only where the recorder is installed')\n"
 		"runpy.run_module('ek_recorder.bench', run_name='__main__', alter_sys=True)\n";
 	char self[PATH_MAX] = "";
@@ -426,7 +431,8 @@ static int paper(int argc, char **argv)
 	int n = 0;
 
 	if (!args || readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) {
-		fprintf(stderr, "ek-recorder bench: looking for itself: %s\n", strerror(errno));
+		fprintf(stderr, "ek-recorder bench: finding the path of this program: %s\n",
+			strerror(errno));
 		free(args);
 		return 1;
 	}
@@ -468,13 +474,14 @@ int cmd_bench(int argc, char **argv)
 		return 2;
 	}
 	if (!config_name_ok(o.channel))
-		return cli_usage("bench", "not the name of a channel: ", o.channel);
+		return cli_usage("bench", "invalid name of a channel: ", o.channel);
 	if (o.check)
 		return bench_check(&o.recorder, o.channel);
 	if (prepare(&o))
 		return 1;
 	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way)) {
-		fprintf(stderr, "ek-recorder bench: %s\n", w ? ek_writer_error(w) : "no memory");
+		fprintf(stderr, "ek-recorder bench: %s\n",
+			w ? ek_writer_error(w) : "out of memory");
 		status = 1;
 	} else {
 		status = measure(w, &o);

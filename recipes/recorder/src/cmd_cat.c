@@ -14,8 +14,8 @@ int cmd_cat(int argc, char **argv)
 		.command = "cat",
 		.usage = "CHANNEL",
 		.about =
-			"Prints the records of a channel. Status 1: some are missing or damaged (told on\n"
-			"standard error); what the recorder itself told as a gap is no fault here.",
+			"Prints the records of a channel. Exit status 1: some are missing or damaged, which\n"
+			"standard error reports. A gap that the recorder recorded does not count.",
 		.help = reader_out_help,
 		.own = reader_out_options,
 		.set = reader_out_set,

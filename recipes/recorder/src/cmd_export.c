@@ -41,7 +41,7 @@ static const char *set(void *to, int option, const char *value)
 	case FORMAT:
 		x->csv = !strcmp(value, "csv");
 		x->format = true;
-		return x->csv || !strcmp(value, "mcap") ? NULL : "is none of mcap and csv";
+		return x->csv || !strcmp(value, "mcap") ? NULL : "is neither mcap nor csv";
 	case FORCE:
 		x->force = true;
 		return NULL;
@@ -49,17 +49,16 @@ static const char *set(void *to, int option, const char *value)
 		x->payload = !strcmp(value, "text") ? CSV_TEXT :
 			     !strcmp(value, "none") ? CSV_NONE :
 						      CSV_HEX;
-		return x->payload != CSV_HEX || !strcmp(value, "hex") ?
-			       NULL :
-			       "is none of hex, text and none";
+		return x->payload != CSV_HEX || !strcmp(value, "hex") ? NULL :
+									"is not hex, text or none";
 	case COMPRESS:
 		x->zstd = !strcmp(value, "zstd");
-		return x->zstd || !strcmp(value, "none") ? NULL : "is none of none and zstd";
+		return x->zstd || !strcmp(value, "none") ? NULL : "is neither none nor zstd";
 	case ENCODING:
 		x->encoding = value;
 		return NULL;
 	default:
-		return "is no option of this command";
+		return "is not accepted: this command has no such option";
 	}
 }
 
@@ -162,7 +161,8 @@ static FILE *create(const struct reader_cli *cli, const struct export *x, char *
 			return NULL;
 		}
 		if (!S_ISREG(st.st_mode)) {
-			reader_cli_say(cli, "%s is not a regular file: not replaced", x->output);
+			reader_cli_say(cli, "%s is not a regular file and is not replaced",
+				       x->output);
 			return NULL;
 		}
 	}
@@ -225,7 +225,7 @@ static int export(const struct reader_cli *cli, struct export *x, const char *pa
 		if (err == -EINTR)
 			reader_cli_say(cli, "interrupted: %s was not written", x->output);
 		else if (err < 0)
-			reader_cli_say(cli, "%s to %s: %s", path, x->output,
+			reader_cli_say(cli, "exporting %s to %s: %s", path, x->output,
 				       *reader_error(r) ? reader_error(r) : strerror(-err));
 		if (!out && err >= 0) {
 			int done = finish(cli, x, to, temporary);
@@ -258,14 +258,14 @@ int cmd_export(int argc, char **argv)
 		.command = "export",
 		.usage = "CHANNEL",
 		.about =
-			"Writes the records of a channel to a file. Status 1: some are missing or damaged;\n"
-			"the file says which, and so does standard error.",
-		.help = "  -o, --output FILE   written under another name first; - is standard output\n"
-			"  --format FORMAT     mcap or csv (default: as the name of FILE ends)\n"
-			"  --force             replace FILE\n"
-			"  --payload FORM      in CSV: hex (default), text or none\n"
-			"  --compress HOW      in MCAP: none (default) or zstd\n"
-			"  --encoding NAME     in MCAP: message encoding of the payloads (default: none)\n",
+			"Writes the records of a channel to a file. Exit status 1: some are missing or damaged;\n"
+			"the file and standard error report which.",
+		.help = "  -o, --output FILE   file to write; it appears when complete. - is standard output\n"
+			"  --format FORMAT     mcap or csv (default: the extension of FILE)\n"
+			"  --force             replace FILE if it exists\n"
+			"  --payload FORM      CSV only: hex (default), text or none\n"
+			"  --compress HOW      MCAP only: none (default) or zstd\n"
+			"  --encoding NAME     MCAP only: message encoding of the payloads (default: empty)\n",
 		.own = own,
 		.set = set,
 		.to = &x,
@@ -279,15 +279,17 @@ int cmd_export(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (!x.output) {
-		reader_cli_say(&cli, "give -o FILE (see --help)");
+		reader_cli_say(&cli, "expected -o FILE (see --help)");
 		return 2;
 	}
 	ending = strrchr(x.output, '.');
 	if (!x.format && ending)
 		x.csv = !strcmp(ending, ".csv");
 	if (!x.format && !x.csv && !(ending && !strcmp(ending, ".mcap"))) {
-		reader_cli_say(&cli, "give --format mcap or csv: the name %s does not tell",
-			       x.output);
+		reader_cli_say(
+			&cli,
+			"expected --format mcap or csv, because %s ends in neither .mcap nor .csv",
+			x.output);
 		return 2;
 	}
 	/* so that nothing half written is left behind */

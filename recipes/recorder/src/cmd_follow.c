@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "clock.h"
 #include "commands.h"
 #include "reader_out.h"
@@ -26,7 +26,7 @@ static const char *set(void *to, int option, const char *value)
 		return reader_out_set(&f->form, option, value);
 	if (!parse_duration(value, &f->every) || f->every < NSEC_PER_MSEC ||
 	    f->every > 3600 * NSEC_PER_SEC)
-		return "is no time from 1ms to 1h";
+		return "is not a time from 1ms to 1h";
 	return NULL;
 }
 
@@ -81,8 +81,9 @@ int cmd_follow(int argc, char **argv)
 		.command = "follow",
 		.usage = "CHANNEL",
 		.about =
-			"Prints the records of a channel as they are written, from now on or from --from,\n"
-			"until its end has passed, it is interrupted or nobody reads. Status as of cat.",
+			"Prints the records of a channel as they are written, from now on or from --from.\n"
+			"Exits when --to has passed, on a signal, or when its output is closed.\n"
+			"Exit status as for cat.",
 		.help = lines,
 		.own = own,
 		.set = set,
@@ -95,9 +96,10 @@ int cmd_follow(int argc, char **argv)
 
 	for (size_t i = 0; i + 2 < sizeof(own) / sizeof(*own) && reader_out_options[i].name; i++)
 		own[i + 1] = reader_out_options[i];
-	snprintf(lines, sizeof(lines),
-		 "%s  --every TIME        look for new records so often (default 100ms)\n",
-		 reader_out_help);
+	snprintf(
+		lines, sizeof(lines),
+		"%s  --every TIME        time between two checks for new records (default 100ms)\n",
+		reader_out_help);
 	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;

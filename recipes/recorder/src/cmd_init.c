@@ -45,7 +45,7 @@ static int become_owner(const char *directory, struct error *e)
 	if (geteuid() || stat(directory, &st) || !st.st_uid)
 		return 0;
 	if (setgroups(0, NULL) || setgid(st.st_gid) || setuid(st.st_uid))
-		return set_errno(e, errno, "becoming the owner of %s", directory);
+		return set_errno(e, errno, "switching to the owner of %s", directory);
 	return 0;
 }
 
@@ -93,9 +93,9 @@ static int init(const char *dir)
 
 static const char help[] =
 	"Usage: ek-recorder init [--config DIR]\n\n"
-	"Checks the configuration, makes the segments of all channels that are missing,\n"
-	"and ends. By root they are made as the owner of the directory in which they are.\n"
-	"Status 1: a channel has none; 2: the configuration is none.\n";
+	"Checks the configuration in DIR (default " CONFIG_DIR "), creates all missing segments,\n"
+	"and exits. If root runs it, the segments belong to the owner of the recorder's directory.\n"
+	"Exit status 1: a channel does not have its segments; 2: wrong usage or invalid configuration.\n";
 
 int cmd_init(int argc, char **argv)
 {

@@ -39,7 +39,7 @@ static const char *set(void *to, int option, const char *value)
 	else if (option == COUNT)
 		ls->count = true;
 	else
-		return "is no option of this command";
+		return "is not accepted: this command has no such option";
 	return NULL;
 }
 
@@ -162,9 +162,9 @@ int cmd_ls(int argc, char **argv)
 		.command = "ls",
 		.usage = "[CHANNEL...]",
 		.about =
-			"Lists channels, from the heads of their segments, the oldest record and the newest ones.",
-		.help = "  --json              one object\n"
-			"  --count             read all of it: records and gaps are exact\n",
+			"Lists channels. Reads the heads of their segments, the oldest record and the newest records.",
+		.help = "  --json              print one JSON object\n"
+			"  --count             read everything, so that records and gaps are exact\n",
 		.own = own,
 		.set = set,
 		.to = &ls,

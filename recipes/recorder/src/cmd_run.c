@@ -56,7 +56,7 @@ static void set_limits(void)
 	 * threads inherit it but those that have a priority.
 	 */
 	if (sched_setscheduler(0, SCHED_BATCH, &plain))
-		log_warning("becoming SCHED_BATCH: %s; writers by socket may wait for the recorder",
+		log_warning("setting SCHED_BATCH: %s; writers that use the socket may wait longer",
 			    strerror(errno));
 	/* each segment is an open file */
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
@@ -75,7 +75,7 @@ static int open_channels(struct recorder *r, struct error *e)
 		if (ret == -ENOMEM && !c->broken.code) {
 			/* the others may have what they need */
 			c->broken = *e;
-			log_error("channel %s: %s; the channel is left out", c->config.name,
+			log_error("channel %s: %s; the channel is not recorded", c->config.name,
 				  e->text);
 		} else if (ret) {
 			return ret;
@@ -159,7 +159,7 @@ static void each_second(struct recorder *r)
 			store_watch(&r->channels[i].store, now);
 	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, r->count, &e) &&
 	    said != e.code)
-		log_warning("%s; there are no statistics", e.text);
+		log_warning("%s; the statistics are not updated", e.text);
 	said = e.code;
 	tell_status(r);
 	if (healthy(r))
@@ -198,7 +198,7 @@ static bool has_started(const struct recorder *r, uint64_t now, uint64_t by)
 		return true;
 	if (now < by)
 		return false;
-	log_warning("opening the channels takes longer than %u s: does a medium hang?",
+	log_warning("some channels are not open after %u s; their medium may not respond",
 		    (unsigned int)(START_TIME / NSEC_PER_SEC));
 	return true;
 }
@@ -248,7 +248,7 @@ static int run(const char *dir)
 	}
 	r.count = (unsigned int)ret;
 	if (!r.count)
-		log_warning("%s/channels.d has no channel: there is nothing to record", dir);
+		log_warning("%s/channels.d has no channel; nothing is recorded", dir);
 	set_limits();
 	if (start(&r, &e)) {
 		log_error("%s", e.text);
@@ -261,8 +261,12 @@ static int run(const char *dir)
 	return 0;
 }
 
-static const char help[] = "Usage: ek-recorder run [--config DIR]\n\n"
-			   "Records all channels of DIR (default " CONFIG_DIR ") until SIGTERM.\n";
+static const char help[] =
+	"Usage: ek-recorder run [--config DIR]\n\n"
+	"Records all channels that DIR (default " CONFIG_DIR
+	") declares, until SIGTERM or SIGINT.\n"
+	"It then writes what was submitted, for up to 5 s, and exits.\n"
+	"Exit status 1: it could not start; 2: wrong usage or invalid configuration.\n";
 
 int cmd_run(int argc, char **argv)
 {

@@ -71,18 +71,20 @@ static int print_table(const char *path, sd_json_variant *all)
 	uint64_t then = number(all, "monotonic_ns"), now = monotonic_ns();
 
 	if (!channels || !sd_json_variant_is_object(channels)) {
-		fprintf(stderr, "ek-recorder status: %s has no channels in it\n", path);
+		fprintf(stderr,
+			"ek-recorder status: %s is not a statistics file: it has no channels\n",
+			path);
 		return 1;
 	}
 	printf("%-20s %-10s %10s %12s %8s %6s %9s %12s %12s\n", "channel", "state", "records",
-	       "bytes", "lost", "late", "backlog", "durable p99", "worst");
+	       "bytes", "lost", "late", "backlog", "durable p99", "durable max");
 	for (size_t i = 0; i + 1 < sd_json_variant_elements(channels); i += 2)
 		print_channel(sd_json_variant_string(sd_json_variant_by_index(channels, i)),
 			      sd_json_variant_by_index(channels, i + 1));
 	if (now > then && now - then < STALE)
 		return fflush(stdout) ? 1 : 0;
 	fprintf(stderr,
-		"ek-recorder status: this is not of now: the recorder does not run, or hangs\n");
+		"ek-recorder status: these figures are older than 10 s: the recorder is not running or does not respond\n");
 	return 1;
 }
 
@@ -108,8 +110,9 @@ static int print(const char *path)
 
 static const char help[] =
 	"Usage: ek-recorder status [--json] [--config DIR]\n\n"
-	"Status 1: the recorder does not run, or writes no statistics; 2: wrong usage, or\n"
-	"recorder.conf cannot be read.\n";
+	"Prints the state and the counters of each channel; with --json, all statistics.\n"
+	"Exit status 1: the recorder is not running or writes no statistics; 2: wrong usage, or\n"
+	"recorder.conf is invalid.\n";
 
 int cmd_status(int argc, char **argv)
 {
@@ -131,7 +134,7 @@ int cmd_status(int argc, char **argv)
 	}
 	if (!*config.statistics) {
 		fprintf(stderr,
-			"ek-recorder status: %s: statistics is empty: the recorder writes none\n",
+			"ek-recorder status: %s: statistics is empty, so the recorder writes none\n",
 			path);
 		return 1;
 	}

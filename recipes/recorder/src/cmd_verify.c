@@ -12,7 +12,7 @@ static const char *set(void *to, int option, const char *value)
 {
 	(void)value;
 	if (option != READER_OWN)
-		return "is no option of this command";
+		return "is not accepted: this command has no such option";
 	*(bool *)to = true;
 	return NULL;
 }
@@ -61,7 +61,7 @@ static void summary_json(const char *name, const struct reader *r)
 	}
 	printf(",\"gaps\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missing\":%" PRIu64
 	       ",\"damage\":%" PRIu64 ",\"torn\":%" PRIu64 ",\"overwritten\":%" PRIu64
-	       ",\"not_given\":%" PRIu64 "}",
+	       ",\"superseded\":%" PRIu64 "}",
 	       c->of[READER_GAP], c->lost, c->missing, c->of[READER_DAMAGE], c->of[READER_TORN],
 	       c->of[READER_OVERWRITTEN], c->not_given);
 }
@@ -80,7 +80,8 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 		if (json) {
 			fputs("],\"name\":", stdout);
 			reader_json_string(stdout, name);
-			fputs(",\"clean\":false,\"error\":\"it could not be read\"}", stdout);
+			fputs(",\"clean\":false,\"error\":\"the recording could not be read\"}",
+			      stdout);
 		}
 		return 2;
 	}
@@ -115,9 +116,9 @@ int cmd_verify(int argc, char **argv)
 		.command = "verify",
 		.usage = "[CHANNEL...]",
 		.about =
-			"Reads all that is recorded in these channels, or in all. Status 1: there are gaps,\n"
+			"Reads everything in these channels, or in all channels. Exit status 1: there are gaps,\n"
 			"missing records or damage.",
-		.help = "  --json              one object, with all events\n",
+		.help = "  --json              print one JSON object with all events\n",
 		.own = own,
 		.set = set,
 		.to = &json,
@@ -133,7 +134,8 @@ int cmd_verify(int argc, char **argv)
 		return 2;
 	/* what a medium that is not mounted looks like */
 	if (!count) {
-		reader_cli_say(&cli, "there is no channel in %s", cli.directory);
+		reader_cli_say(&cli, "there is no channel in %s; is the medium mounted?",
+			       cli.directory);
 		reader_cli_free(paths, count);
 		return 2;
 	}

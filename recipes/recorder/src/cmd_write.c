@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "cli.h"
 #include "client.h"
 #include "clock.h"
@@ -42,14 +42,14 @@ struct options {
 
 static const char help[] =
 	"Usage: ek-recorder write [OPTION...] CHANNEL [FILE]\n\n"
-	"Records each line of FILE or standard input, without its end, in CHANNEL.\n\n"
-	"  --size BYTES   records of so many bytes instead of lines; the last may be shorter\n"
-	"  --ring         by shared memory instead of the socket\n"
-	"  --no-wait      lose records when the recorder is behind instead of waiting\n"
-	"  --no-sync      end without waiting until all is on the medium\n"
-	"  --socket PATH  of the recorder (default " EKR_SOCKET ")\n\n"
-	"Waits while the recorder is restarted, but with --no-wait.\n"
-	"Status 1: it failed, or records were lost or left out; 2: wrong usage.\n";
+	"Records each line of FILE or standard input, without its line feed, in CHANNEL.\n\n"
+	"  --size BYTES   record blocks of BYTES instead of lines; the last may be shorter\n"
+	"  --ring         use shared memory instead of the socket\n"
+	"  --no-wait      lose records instead of waiting when the recorder cannot keep up\n"
+	"  --no-sync      exit without waiting until everything is on the medium\n"
+	"  --socket PATH  socket of the recorder (default " EKR_SOCKET ")\n\n"
+	"Without --no-wait it also waits while the recorder restarts.\n"
+	"Exit status 1: it failed, or records were lost or left out; 2: wrong usage.\n";
 
 /* -1: go on; else the exit status */
 static int parse(int argc, char **argv, struct options *o)
@@ -70,8 +70,8 @@ static int parse(int argc, char **argv, struct options *o)
 		switch (option) {
 		case 's':
 			if (!parse_bytes(optarg, &o->size) || !o->size || o->size > EKR_RECORD_MAX)
-				return cli_usage("write",
-						 "--size: not a size from 1 to 1MiB: ", optarg);
+				return cli_usage("write", "--size must be from 1 to 1MiB, not ",
+						 optarg);
 			break;
 		case 'r':
 			o->way = EK_BY_RING;
@@ -93,7 +93,7 @@ static int parse(int argc, char **argv, struct options *o)
 		}
 	}
 	if (argc - optind < 1 || argc - optind > 2)
-		return cli_usage("write", "give a channel, and a file or nothing", "");
+		return cli_usage("write", "expected CHANNEL and at most one FILE", "");
 	o->channel = argv[optind];
 	o->file = argc - optind == 2 ? argv[optind + 1] : NULL;
 	return -1;
@@ -127,7 +127,7 @@ static int reopen(struct writing *s)
 
 	s->gone |= !client_in_order(s->w);
 	s->lost += ek_writer_lost(s->w);
-	fprintf(stderr, "ek-recorder write: %s; waiting for it\n", ek_writer_error(s->w));
+	fprintf(stderr, "ek-recorder write: %s; waiting for the recorder\n", ek_writer_error(s->w));
 	for (;;) {
 		ek_writer_close(s->w);
 		ret = ek_writer_open(&s->w, s->o->socket, s->o->channel, s->o->way);
@@ -143,7 +143,7 @@ static int reopen(struct writing *s)
 
 static int say_failed(const struct writing *s)
 {
-	fprintf(stderr, "ek-recorder write: %s\n", s->w ? ek_writer_error(s->w) : "no memory");
+	fprintf(stderr, "ek-recorder write: %s\n", s->w ? ek_writer_error(s->w) : "out of memory");
 	return 1;
 }
 
@@ -179,7 +179,7 @@ static int copy(struct writing *s, int fd)
 	int status = 0;
 
 	if (!buffer) {
-		fputs("ek-recorder write: no memory\n", stderr);
+		fputs("ek-recorder write: out of memory\n", stderr);
 		return 1;
 	}
 	while (!status) {
@@ -192,7 +192,8 @@ static int copy(struct writing *s, int fd)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			fprintf(stderr, "ek-recorder write: reading: %s\n", strerror(errno));
+			fprintf(stderr, "ek-recorder write: reading the input: %s\n",
+				strerror(errno));
 			status = 1;
 		}
 		if (n <= 0)
@@ -247,7 +248,7 @@ static int run(struct writing *s, int fd)
 	s->most = ek_writer_channel(s->w)->record_size;
 	if (s->o->size > s->most) {
 		fprintf(stderr,
-			"ek-recorder write: channel %s takes records of at most %zu bytes\n",
+			"ek-recorder write: --size is too large: channel %s accepts records of up to %zu bytes\n",
 			s->o->channel, s->most);
 		return 1;
 	}
@@ -257,12 +258,12 @@ static int run(struct writing *s, int fd)
 	if (s->too_long)
 		fprintf(stderr,
 			"ek-recorder write: %" PRIu64
-			" lines were longer than %zu bytes and left out\n",
+			" lines were not recorded, because they are longer than %zu bytes\n",
 			s->too_long, s->most);
 	if (lost(s))
 		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n", lost(s));
 	if (s->gone)
-		fputs("ek-recorder write: what the recorder had not written when it went is lost; a gap tells where\n",
+		fputs("ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place\n",
 		      stderr);
 	return status || s->too_long || s->gone || lost(s) ? 1 : 0;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "batch.h"
 #include "clock.h"
 #include "wire.h"
@@ -75,11 +75,11 @@ static int put_text(struct parse *p, const struct key *k, const char *value, siz
 	char why[64];
 
 	if (strlen(value) >= room) {
-		snprintf(why, sizeof(why), "longer than %zu characters", room - 1);
+		snprintf(why, sizeof(why), "must not be longer than %zu characters", room - 1);
 		return bad(p, k->name, value, why);
 	}
 	if (k->kind == PATH && *value && *value != '/')
-		return bad(p, k->name, value, "not an absolute path");
+		return bad(p, k->name, value, "must be an absolute path");
 	snprintf(k->to, room, "%s", value);
 	return 1;
 }
@@ -94,7 +94,7 @@ static int put_choice(struct parse *p, const struct key *k, const char *value)
 			return 1;
 		}
 	}
-	snprintf(why, sizeof(why), "neither %s nor %s", k->choices[1], k->choices[0]);
+	snprintf(why, sizeof(why), "must be %s or %s", k->choices[1], k->choices[0]);
 	return bad(p, k->name, value, why);
 }
 
@@ -110,9 +110,10 @@ static int put_amount(struct parse *p, const struct key *k, const char *value)
 
 	*to = (struct amount){ 0 };
 	if (!parse_bytes(value, &to->bytes) && !parse_duration(value, &to->ns))
-		return bad(p, k->name, value, "neither a size such as 8MiB nor a time such as 4s");
+		return bad(p, k->name, value, "must be a size such as 8MiB or a time such as 4s");
 	if (!to->bytes && !to->ns)
-		return bad(p, k->name, value, "must not be 0; without the key it is 4s, or 4MiB");
+		return bad(p, k->name, value,
+			   "must not be 0; remove the key for the default (4s, or 4MiB)");
 	return 1;
 }
 
@@ -124,25 +125,26 @@ static int put_number(struct parse *p, const struct key *k, const char *value)
 	switch (k->kind) {
 	case BYTES:
 		if (!parse_bytes(value, &n))
-			return bad(p, k->name, value, "not a size such as 16384, 64KiB or 2MiB");
+			return bad(p, k->name, value,
+				   "must be a size such as 16384, 64KiB or 2MiB");
 		break;
 	case DURATION:
 		if (!parse_duration(value, &n))
 			return bad(p, k->name, value,
-				   "not a time with a unit, such as 5ms, 2s or 7d");
+				   "must be a time with a unit, such as 5ms, 2s or 7d");
 		break;
 	default:
 		if (!parse_number(value, &n))
-			return bad(p, k->name, value, "not a whole number");
+			return bad(p, k->name, value, "must be a whole number");
 	}
 	in_units(least, k->kind, k->least);
 	in_units(most, k->kind, k->most);
 	if (n < k->least && k->most == INT64_MAX) {
-		snprintf(why, sizeof(why), "less than %s", least);
+		snprintf(why, sizeof(why), "must be at least %s", least);
 		return bad(p, k->name, value, why);
 	}
 	if (n < k->least || n > k->most) {
-		snprintf(why, sizeof(why), "not from %s to %s", least, most);
+		snprintf(why, sizeof(why), "must be from %s to %s", least, most);
 		return bad(p, k->name, value, why);
 	}
 	*(uint64_t *)k->to = n;
@@ -156,13 +158,14 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	struct key *k = p->keys;
 
 	if (*section)
-		return bad(p, name, value, "there are no sections");
+		return bad(p, name, value,
+			   "sections are not supported; remove the line in brackets");
 	while (k->name && strcmp(k->name, name) != 0)
 		k++;
 	if (!k->name)
-		return bad(p, name, value, "no such key");
+		return bad(p, name, value, "unknown key");
 	if (k->set)
-		return bad(p, name, value, "the key is there twice");
+		return bad(p, name, value, "the key is given twice; remove one");
 	k->set = true;
 	switch (k->kind) {
 	case PATH:
@@ -244,7 +247,7 @@ static int parse_file(const char *path, const char *shown, struct key *keys, str
 	if (l.error && !e->code)
 		set_errno(e, l.error, "reading %s", shown);
 	if (line && !e->code)
-		set_error(e, EINVAL, "%s: line %d is not KEY = VALUE", shown, line);
+		set_error(e, EINVAL, "%s: line %d must be KEY = VALUE", shown, line);
 	if (l.too_long && !e->code)
 		set_error(e, EINVAL, "%s: line %d is too long", shown, l.too_long);
 	return e->code ? -e->code : 0;
@@ -310,9 +313,10 @@ static int take_name(const char *path, struct channel_config *c, struct error *e
 		c->name[length - 5] = '\0';
 	}
 	if (!config_name_ok(c->name))
-		return set_error(e, EINVAL,
-				 "%s: not NAME.conf with a NAME of 1 to %u of a-z, 0-9 and -", path,
-				 EKR_NAME_MAX);
+		return set_error(
+			e, EINVAL,
+			"%s: must be named NAME.conf, NAME being 1 to %u characters a-z, 0-9 or -",
+			path, EKR_NAME_MAX);
 	return 0;
 }
 
@@ -356,21 +360,24 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		c->segment = clamp(c->retain / 16, 2 * c->writeout + EKR_BLOCK, 16 * MIB);
 	c->segment = whole_blocks(c->segment);
 	if (c->segment < EKR_BLOCK + c->writeout)
-		return set_error(e, EINVAL, "%s: segment: must hold its head and a batch, %s", path,
-				 in_units(size, BYTES, EKR_BLOCK + c->writeout));
+		return set_error(e, EINVAL,
+				 "%s: segment: must be at least %s, to hold its head and a batch",
+				 path, in_units(size, BYTES, EKR_BLOCK + c->writeout));
 	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
 		return set_error(
 			e, EINVAL,
-			"%s: segment: with backend = cached at most %s, for a start reads all of one",
+			"%s: segment: must be at most %s with backend = cached, because a start reads all of it",
 			path, in_units(size, BYTES, CACHED_SEGMENT_MAX));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(
 			e, EINVAL,
-			"%s: segment: retain would be more than %u segments; larger ones are needed",
+			"%s: segment: too small, because retain would need more than %u segments",
 			path, SEGMENTS_MAX - 1);
 	if (buffer->ns && !c->period_ns)
-		return set_error(e, EINVAL, "%s: buffer: a time needs a period; give bytes", path);
+		return set_error(e, EINVAL,
+				 "%s: buffer: a time needs a period; set period, or give bytes",
+				 path);
 	if (buffer->ns)
 		c->buffer = bytes_in(c, buffer->ns, UINT64_C(1) << 32);
 	else if (buffer->bytes)
@@ -378,7 +385,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 	else
 		c->buffer = c->period_ns ? bytes_in(c, 4 * NSEC_PER_SEC, 64 * MIB) : 4 * MIB;
 	if (c->buffer > 1024 * MIB)
-		return set_error(e, EINVAL, "%s: buffer: more than 1 GiB", path);
+		return set_error(e, EINVAL, "%s: buffer: must be at most 1 GiB", path);
 	/* one is written, one is full, one is filled */
 	if (c->buffer < 3 * c->writeout)
 		c->buffer = 3 * c->writeout;

@@ -29,7 +29,7 @@ int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error
 	if (!*c->config.fifo || c->broken.code)
 		return 0;
 	f->partial = malloc(c->config.record_size);
-	return f->partial ? 0 : set_error(e, ENOMEM, "getting memory for a FIFO: no memory");
+	return f->partial ? 0 : set_error(e, ENOMEM, "allocating memory for a FIFO: out of memory");
 }
 
 static void take_record(struct fifo *f)
@@ -72,7 +72,7 @@ static void take_lines(struct fifo *f, const unsigned char *from, size_t left)
 		if (!f->skipping && n > f->channel->config.record_size - f->used) {
 			if (may_say(f))
 				log_warning(
-					"channel %s: a line of %s is longer than %zu bytes; it is lost",
+					"channel %s: a line from %s is longer than %zu bytes; it is lost",
 					f->channel->config.name, f->channel->config.fifo,
 					(size_t)f->channel->config.record_size);
 			intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
@@ -114,7 +114,7 @@ static void take_end(struct fifo *f, bool closed)
 	} else if (f->used) {
 		if (may_say(f))
 			log_warning(
-				"channel %s: the writer of %s left a record of %zu bytes; it is lost",
+				"channel %s: the writer of %s left an incomplete record of %zu bytes; it is lost",
 				f->channel->config.name, f->channel->config.fifo, f->used);
 		intake_lose(&f->channel->intake, EKR_GAP_WRITER, 1);
 		f->used = 0;
@@ -169,9 +169,9 @@ bool fifo_amiss(struct channel *c, struct error *why)
 	int code = atomic_load(&c->no_fifo);
 
 	if (code)
-		set_error(why, code, "opening the FIFO %s: %s; trying again each 10 s",
+		set_error(why, code, "opening the FIFO %s: %s; trying again every 10 s",
 			  c->config.fifo,
-			  code == EEXIST ? "there is something else" : strerror(code));
+			  code == EEXIST ? "the file exists and is not a FIFO" : strerror(code));
 	return code;
 }
 

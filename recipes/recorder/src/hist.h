@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Histogram of latencies in µs, log-linear with 8 buckets per power of two, as in
- * docs/interfaces.md. The caller keeps two threads from using one at a time.
+ * docs/reference/scheduler.md#histograms. The caller keeps two threads from using one at a time.
  */
 #ifndef EKR_HIST_H
 #define EKR_HIST_H

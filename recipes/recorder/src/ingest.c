@@ -68,9 +68,9 @@ static void make_room(struct session *newest)
 	for (struct session *s = newest->next; s; s = s->next)
 		if (session_undecided(s))
 			goes = s;
-	snprintf(why, sizeof(why), "the recorder has all the %u connections that it takes%s",
+	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
 		 SESSIONS_MAX,
-		 goes == newest ? "" : "; this one had opened no channel for the longest time");
+		 goes == newest ? "" : "; this one had waited longest without opening a channel");
 	session_refuse(goes, why);
 }
 
@@ -88,7 +88,7 @@ static bool too_far_behind(struct ingest *in, uint64_t now)
 		return false;
 	if (!in->behind_said_ns || now - in->behind_said_ns >= BEHIND_SAY_TIME) {
 		log_warning(
-			"descriptors that writers sent do not close; new connections wait until they do");
+			"file descriptors that writers sent are slow to close; new connections wait for that");
 		in->behind_said_ns = now;
 	}
 	return true;
@@ -148,7 +148,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
-		return set_errno(e, errno, "getting what the ingest thread needs");
+		return set_errno(e, errno, "setting up the ingest thread");
 	in->on_listener.on_event = on_listener;
 	in->on_done.on_event = on_done;
 	for (unsigned int i = 0; i < count; i++) {

@@ -21,9 +21,10 @@ static int take_inherited(int count, struct error *e)
 	int fd = SD_LISTEN_FDS_START;
 
 	if (count != 1 || sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0)
-		return set_error(e, EINVAL,
-				 "systemd gave %d sockets, not one that listens for SEQPACKET",
-				 count);
+		return set_error(
+			e, EINVAL,
+			"systemd passed %d sockets instead of one that listens for SEQPACKET",
+			count);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	return fd;
 }
@@ -37,7 +38,8 @@ static int clear_path(const struct sockaddr_un *address, struct error *e)
 	close(fd);
 	/* EAGAIN: so many wait for it that it may hang, but it is there */
 	if (!ret || ret == EAGAIN)
-		return set_error(e, EADDRINUSE, "a recorder listens at %s", address->sun_path);
+		return set_error(e, EADDRINUSE, "another recorder already listens at %s",
+				 address->sun_path);
 	if (ret == ECONNREFUSED && unlink(address->sun_path))
 		return set_errno(e, errno, "removing the old socket %s", address->sun_path);
 	return 0;
@@ -56,7 +58,8 @@ static int give_to_group(const struct recorder_config *config, struct error *e)
 		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group",
 				 config->group);
 	if (chown(config->socket, (uid_t)-1, group->gr_gid) || chmod(config->socket, 0660))
-		return set_errno(e, errno, "giving %s to group %s", config->socket, config->group);
+		return set_errno(e, errno, "changing the group of %s to %s", config->socket,
+				 config->group);
 	return 0;
 }
 
@@ -75,7 +78,7 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 		return ret;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return set_errno(e, errno, "making a socket");
+		return set_errno(e, errno, "creating a socket");
 	before = umask(0177);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
 	umask(before);
@@ -102,7 +105,7 @@ void listen_refuse(const char *why)
 	if (sd_listen_fds(0) != 1)
 		return;
 	fcntl(SD_LISTEN_FDS_START, F_SETFL, fcntl(SD_LISTEN_FDS_START, F_GETFL) | O_NONBLOCK);
-	snprintf(refused.why, sizeof(refused.why), "there is no recorder: %s", why);
+	snprintf(refused.why, sizeof(refused.why), "the recorder is not running: %s", why);
 	/* bounded: they may come again at once */
 	for (int i = 0; i < SOMAXCONN; i++) {
 		char byte;

@@ -24,8 +24,9 @@ static void check_fifo(struct channel *channels, unsigned int count)
 
 	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
 		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
-			set_error(&c->broken, EINVAL, "%s.conf: fifo = %s: channel %s has it",
-				  c->config.name, c->config.fifo, channels[i].config.name);
+			set_error(&c->broken, EINVAL,
+				  "%s.conf: fifo = %s: already used by channel %s", c->config.name,
+				  c->config.fifo, channels[i].config.name);
 }
 
 static void load_channel(const char *dir, const char *file, struct channel *channels,
@@ -40,7 +41,7 @@ static void load_channel(const char *dir, const char *file, struct channel *chan
 	check_fifo(channels, count);
 	snprintf(c->file, sizeof(c->file), "%.*s", (int)strlen(file) - 5, file);
 	if (c->broken.code)
-		log_error("%s; the channel is left out", c->broken.text);
+		log_error("%s; the channel is not recorded", c->broken.text);
 }
 
 int load_config(const char *dir, struct recorder_config *config,
@@ -66,8 +67,8 @@ int load_config(const char *dir, struct recorder_config *config,
 		if (count < (int)CHANNELS_MAX)
 			load_channel(path, files[i]->d_name, channels, (unsigned int)count++);
 		else
-			log_error("%s/%s: more than %u channels; it is left out", path,
-				  files[i]->d_name, CHANNELS_MAX);
+			log_error("%s/%s: not recorded, because there are more than %u channels",
+				  path, files[i]->d_name, CHANNELS_MAX);
 		free(files[i]);
 	}
 	free(files);

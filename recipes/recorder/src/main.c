@@ -10,17 +10,17 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *about;
 } commands[] = {
-	{ "run", cmd_run, "be the recorder" },
-	{ "init", cmd_init, "make or check the segments of all channels, and end" },
-	{ "status", cmd_status, "what the recorder is doing" },
-	{ "ls", cmd_ls, "which channels there are and what they hold" },
-	{ "cat", cmd_cat, "the records of a channel" },
-	{ "follow", cmd_follow, "the records of a channel as they are written" },
-	{ "verify", cmd_verify, "read all of it and say what is not as it should be" },
-	{ "export", cmd_export, "a channel, or a part of it, as MCAP or CSV" },
-	{ "write", cmd_write, "record what comes from standard input or a FIFO" },
+	{ "run", cmd_run, "run the recorder" },
+	{ "init", cmd_init, "create or check the segments of all channels, and exit" },
+	{ "status", cmd_status, "show the state of the running recorder" },
+	{ "ls", cmd_ls, "list the channels and what they hold" },
+	{ "cat", cmd_cat, "print the records of a channel" },
+	{ "follow", cmd_follow, "print the records of a channel as they are written" },
+	{ "verify", cmd_verify, "read everything and report what is missing or damaged" },
+	{ "export", cmd_export, "write a channel, or a part of it, as MCAP or CSV" },
+	{ "write", cmd_write, "record lines or blocks of standard input or a file" },
 	{ "bench", cmd_bench,
-	  "how long a writer waits, and how long until records are on the medium" },
+	  "measure how long a writer waits and how long until records are durable" },
 };
 
 static void usage(FILE *to)
@@ -28,7 +28,7 @@ static void usage(FILE *to)
 	fputs("Usage: ek-recorder COMMAND [OPTION...]\n\n", to);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		fprintf(to, "  %-8s  %s\n", commands[i].name, commands[i].about);
-	fputs("\nEach COMMAND has --help.\n", to);
+	fputs("\nRun 'ek-recorder COMMAND --help' for the options of a command.\n", to);
 }
 
 int main(int argc, char **argv)
@@ -48,6 +48,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
-	fprintf(stderr, "ek-recorder: no command '%s' (see --help)\n", argv[1]);
+	fprintf(stderr, "ek-recorder: unknown command '%s' (see --help)\n", argv[1]);
 	return 2;
 }

@@ -25,11 +25,11 @@ static int write_block(int directory, const char block[EKR_BLOCK], struct error 
 	int code;
 
 	if (fd < 0)
-		return set_errno(e, errno, "creating the mark of an orderly stop");
+		return set_errno(e, errno, "creating the clean-shutdown marker");
 	n = pwrite(fd, block, EKR_BLOCK, 0);
 	code = n < 0 ? errno : n != EKR_BLOCK ? ENOSPC : fsync(fd) ? errno : 0;
 	close(fd);
-	return code ? set_errno(e, code, "writing the mark of an orderly stop") : 0;
+	return code ? set_errno(e, code, "writing the clean-shutdown marker") : 0;
 }
 
 int marker_make(int directory, struct error *e)
@@ -42,7 +42,7 @@ int marker_make(int directory, struct error *e)
 		return 0;
 	ret = write_block(directory, zeros, e);
 	if (!ret && fsync(directory))
-		ret = set_errno(e, errno, "naming the mark of an orderly stop");
+		ret = set_errno(e, errno, "renaming the clean-shutdown marker");
 	return ret;
 }
 
@@ -56,7 +56,7 @@ int marker_write(int directory, const struct marker *m, struct error *e)
 	if (ret)
 		return ret;
 	if (renameat(directory, ROOM, directory, NAME) || fsync(directory))
-		return set_errno(e, errno, "naming the mark of an orderly stop");
+		return set_errno(e, errno, "renaming the clean-shutdown marker");
 	return 0;
 }
 
@@ -67,18 +67,18 @@ int marker_take(int directory, struct marker *m, struct error *e)
 	ssize_t n;
 
 	if (fd < 0 && errno == ENOENT)
-		return set_error(e, ENOENT, "there is no mark of an orderly stop");
+		return set_error(e, ENOENT, "there is no clean-shutdown marker");
 	if (fd < 0)
-		return set_errno(e, errno, "reading the mark of an orderly stop");
+		return set_errno(e, errno, "reading the clean-shutdown marker");
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
 	if (renameat(directory, NAME, directory, ROOM) || fsync(directory))
-		return set_errno(e, errno, "taking the mark of an orderly stop");
+		return set_errno(e, errno, "invalidating the clean-shutdown marker");
 	if (n < 0 ||
 	    sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) !=
 		    4 ||
 	    strcmp(line + used, "\n") != 0)
-		return set_error(e, ENOENT, "the mark of an orderly stop is none");
+		return set_error(e, ENOENT, "the clean-shutdown marker is invalid");
 	return 0;
 }

@@ -15,7 +15,7 @@ static atomic_bool locked, unlocked;
 
 static void tell(const char *why)
 {
-	log_warning("locking memory: %s; going on with memory that may be paged out", why);
+	log_warning("locking memory: %s; continuing with memory that may be paged out", why);
 }
 
 void memory_lock(void)
@@ -34,7 +34,7 @@ bool memory_unlock(void)
 	/* by its number: the sanitizers keep munlockall() from the kernel */
 	syscall(SYS_munlockall);
 	if (!atomic_exchange(&unlocked, true))
-		tell("more than may be locked (LimitMEMLOCK=)");
+		tell("more is needed than LimitMEMLOCK= allows");
 	return true;
 }
 

@@ -45,7 +45,7 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 	if (!p->zeros || !p->keepers) {
 		free(p->zeros);
 		free(p->keepers);
-		return set_error(e, ENOMEM, "getting memory to make segments: no memory");
+		return set_error(e, ENOMEM, "allocating memory to create segments: out of memory");
 	}
 	memset(p->zeros, 0, ZEROS);
 	for (unsigned int i = 0; i < count; i++)
@@ -82,9 +82,10 @@ static int open_base(const struct recorder_config *config, struct error *e)
 	if (!config->mountpoint)
 		return fd;
 	if (fstat(fd, &here) || fstatat(fd, "..", &above, 0)) {
-		set_errno(e, errno, "looking at %s", config->directory);
+		set_errno(e, errno, "examining %s", config->directory);
 	} else if (here.st_dev == above.st_dev && here.st_ino != above.st_ino) {
-		set_error(e, ENODEV, "%s: nothing is mounted there", config->directory);
+		set_error(e, ENODEV, "%s: nothing is mounted there; mount the recorder's partition",
+			  config->directory);
 	} else {
 		return fd;
 	}
@@ -101,7 +102,7 @@ static int open_directory(const struct recorder_config *config, const char *name
 	if (!mkdirat(base, name, 0750))
 		fsync(base);
 	else if (errno != EEXIST) {
-		set_errno(e, errno, "making %s/%s", config->directory, name);
+		set_errno(e, errno, "creating %s/%s", config->directory, name);
 		close(base);
 		return -e->code;
 	}
@@ -113,8 +114,8 @@ static int open_directory(const struct recorder_config *config, const char *name
 		return -e->code;
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			set_error(e, EBUSY, "%s/%s: another recorder has it", config->directory,
-				  name);
+			set_error(e, EBUSY, "%s/%s: another recorder is using it",
+				  config->directory, name);
 		else
 			set_errno(e, errno, "locking %s/%s", config->directory, name);
 		close(fd);
@@ -227,7 +228,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	ret = errno ? set_errno(e, errno, "listing the segments") : 0;
 	closedir(dir);
 	if (more)
-		log_warning("channel %s: more than %u segments; the others stay as they are",
+		log_warning("channel %s: more than %u segments; the others are not used",
 			    c->config.name, SEGMENTS_MAX);
 	return ret;
 }
@@ -243,11 +244,11 @@ static int settle_size(struct channel *c, const struct found *f, struct error *e
 		return 0;
 	if (size < EKR_BLOCK + c->config.writeout)
 		return set_error(e, EINVAL,
-				 "its segments of %" PRIu64
-				 " bytes are too small for a batch of %" PRIu64
+				 "its segments have %" PRIu64
+				 " bytes, too small for a batch of %" PRIu64
 				 "; remove them or lower writeout",
 				 size, c->config.writeout);
-	log_warning("channel %s: its segments have %" PRIu64 " bytes, and stay so: not %" PRIu64,
+	log_warning("channel %s: its segments keep %" PRIu64 " bytes instead of %" PRIu64,
 		    c->config.name, size, c->config.segment);
 	/* statistics tell both */
 	pthread_mutex_lock(&c->store.lock);
@@ -295,8 +296,8 @@ static int open_usable(const struct channel *c, struct found *f, struct error *e
 	}
 	/* with those that may still be made there would not be two to record in */
 	if (f->closed && count < 2 && f->closed + 2 > c->config.segments)
-		return set_error(e, f->why.code, "%u of its segments are there, but %s", f->closed,
-				 f->why.text);
+		return set_error(e, f->why.code, "%u of its segments exist but cannot be used: %s",
+				 f->closed, f->why.text);
 	return 0;
 }
 
@@ -340,7 +341,7 @@ static void give_back(struct channel *c, struct found *f)
 
 		segment_name(name, f->segments[i].index);
 		if (unlinkat(c->directory, name, 0)) {
-			log_warning("channel %s: giving back %s: %s; it is used on", c->config.name,
+			log_warning("channel %s: deleting %s: %s; it stays in use", c->config.name,
 				    name, strerror(errno));
 			break;
 		}
@@ -351,10 +352,10 @@ static void give_back(struct channel *c, struct found *f)
 		return;
 	/* else the journal gives the room to others minutes later */
 	if (fsync(c->directory))
-		log_warning("channel %s: giving back segments: %s", c->config.name,
+		log_warning("channel %s: flushing the deletion of segments: %s", c->config.name,
 			    strerror(errno));
-	log_info("channel %s: it retains less than before: %zu segments of %" PRIu64
-		 " bytes were given back",
+	log_info("channel %s: retain was lowered: the oldest %zu segments of %" PRIu64
+		 " bytes were deleted",
 		 c->config.name, before - count, c->config.segment);
 }
 
@@ -375,9 +376,8 @@ static void remove_unfinished(const struct channel *c)
 	while (dir && (entry = readdir(dir)))
 		if (segment_unfinished(entry->d_name, &index) &&
 		    !(more && index == c->next_index) && unlinkat(c->directory, entry->d_name, 0))
-			log_warning(
-				"channel %s: removing %s, of which the making was cut short: %s",
-				c->config.name, entry->d_name, strerror(errno));
+			log_warning("channel %s: removing the unfinished segment %s: %s",
+				    c->config.name, entry->d_name, strerror(errno));
 	if (dir)
 		closedir(dir);
 }
@@ -398,9 +398,9 @@ static void add_segments(struct channel *c, struct found *f, bool reuse_newest)
 			continue;
 		if (s->problem)
 			log_warning(
-				"channel %s: the head of %08u.seg: %s; the segment will be used anew%s",
+				"channel %s: the head of %08u.seg is invalid (%s); the segment will be reused%s",
 				c->config.name, s->index, s->problem,
-				s->head.generation ? " when it is its turn" : "");
+				s->head.generation ? " in its turn" : "");
 		if (reuse_newest && s == f->r.newest)
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))
@@ -418,7 +418,7 @@ static void tell_closed(struct channel *c, const struct found *f)
 
 	if (f->closed) {
 		set_error(&e, f->why.code,
-			  "%u segments are there, but not used, and none takes their place: %s",
+			  "%u segments cannot be used, and none is created in their place: %s",
 			  f->closed, f->why.text);
 		log_warning("channel %s: %s", c->config.name, e.text);
 	}
@@ -500,16 +500,17 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 		intake_tell(&c->intake);
 		if (r->any)
 			log_warning(
-				"channel %s: it was not stopped in order; its last record is %" PRIu64
-				", what was submitted later than that is missing",
+				"channel %s: it was not shut down cleanly; what was submitted after record %" PRIu64
+				" is lost",
 				c->config.name, r->last_sequence);
 		else
-			log_warning("channel %s: it was not stopped in order, and holds no record",
+			log_warning("channel %s: it was not shut down cleanly; it holds no record",
 				    c->config.name);
 	}
 	if (r->damaged)
-		log_warning("channel %s: segment %08u.seg is damaged; 'verify' tells where",
-			    c->config.name, r->newest->index);
+		log_warning(
+			"channel %s: segment %08u.seg is damaged; 'ek-recorder verify' shows where",
+			c->config.name, r->newest->index);
 	return 0;
 }
 
@@ -529,8 +530,8 @@ static int come_back(struct channel *c, struct found *f, struct error *e)
 	     r->valid->head.size != c->config.segment ||
 	     (r->newest && r->newest->head.generation > c->store.generation)))
 		return set_error(e, EINVAL,
-				 "another recording lies in its directory now; take it away, or "
-				 "start the recorder again");
+				 "its directory now holds another recording; remove that, or "
+				 "restart the recorder");
 	ret = open_usable(c, f, e);
 	if (ret)
 		return ret;
@@ -620,7 +621,7 @@ static int look_into(struct channel *c, going *go, struct error *e)
 	int ret = 0;
 
 	if (!f || buffer == MAP_FAILED)
-		ret = set_error(e, ENOMEM, "looking into the segments: no memory");
+		ret = set_error(e, ENOMEM, "reading the segments: out of memory");
 	if (!ret) {
 		f->r.segments = f->segments;
 		ret = list_segments(c, f, e);
@@ -647,7 +648,7 @@ static int check_writable(const struct channel *c, struct error *e)
 	struct statvfs fs;
 
 	if (fstatvfs(c->directory, &fs))
-		return set_errno(e, errno, "looking at its file system");
+		return set_errno(e, errno, "examining its file system");
 	return fs.f_flag & ST_RDONLY ? set_errno(e, EROFS, "opening it for recording") : 0;
 }
 
@@ -660,7 +661,7 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 
 	if (ret >= 0) {
 		c->directory = ret;
-		ret = fstat(ret, &st) ? set_errno(e, errno, "looking at its directory") : 0;
+		ret = fstat(ret, &st) ? set_errno(e, errno, "examining its directory") : 0;
 	}
 	if (!ret && k) {
 		pthread_mutex_lock(&k->prepare->lock);
@@ -749,14 +750,14 @@ static void expire(struct channel *c)
 	while (store_expire(&c->store, monotonic_ns(), realtime_ns(), &gone)) {
 		struct ekr_segment_head head = empty_head(c, gone.index);
 
-		log_info("channel %s: segment %08u.seg, generation %" PRIu64
-			 ", is older than retain_time and is forgotten",
+		log_info("channel %s: the records of segment %08u.seg, generation %" PRIu64
+			 ", are older than retain_time and are deleted",
 			 c->config.name, gone.index, gone.generation);
 		memcpy(block, &head, sizeof(head));
 		segment_seal_head(block);
 		if (pwrite(gone.fd, block, EKR_BLOCK, 0) != EKR_BLOCK || fdatasync(gone.fd))
-			log_warning("channel %s: forgetting segment %08u.seg: %s", c->config.name,
-				    gone.index, strerror(errno));
+			log_warning("channel %s: deleting the records of segment %08u.seg: %s",
+				    c->config.name, gone.index, strerror(errno));
 		/* the next one to be used, whether it is forgotten on the medium or not */
 		gone.generation = 0;
 		store_add(&c->store, &gone);
@@ -784,7 +785,7 @@ static void try_to_open(struct keeper *k)
 	if (!ret)
 		atomic_store(&c->open, true);
 	else if (ret != -ECANCELED && is_new(k, &e))
-		log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
+		log_error("channel %s: %s; trying again every 10 s", c->config.name, e.text);
 	atomic_store(&c->tried, true);
 	/* writers may wait for it */
 	if (k->prepare->tried_fd >= 0)
@@ -803,7 +804,7 @@ static void make_segments(struct keeper *k)
 	}
 	if (ret < 0 && ret != -ECANCELED && is_new(k, &e))
 		log_error("channel %s: %s; it has %u of %" PRIu64
-			  " segments, trying again each 10 s",
+			  " segments, trying again every 10 s",
 			  c->config.name, e.text, atomic_load(&c->made), c->config.segments);
 }
 
@@ -858,9 +859,10 @@ static void drop_damaged(struct keeper *k)
 	}
 	if (!count)
 		return;
-	set_error(&e, ENOENT,
-		  "%u segments were removed or cut short, with what they held; they are made anew",
-		  count);
+	set_error(
+		&e, ENOENT,
+		"%u segments were removed or truncated; their records are lost, and they are created again",
+		count);
 	log_error("channel %s: %s", c->config.name, e.text);
 	store_fail(&c->store, &e);
 }
@@ -907,19 +909,18 @@ static bool return_to_directory(struct keeper *k)
 		/* else it would hold up that it is unmounted, and that a recorder goes on there */
 		close(c->directory);
 		c->directory = -1;
-		set_error(&e, ENOENT,
-			  "%s/%s was removed, moved away or unmounted, with what it held",
+		set_error(&e, ENOENT, "%s/%s was removed, moved or unmounted, with its records",
 			  config->directory, c->config.name);
 		log_error("channel %s: %s", c->config.name, e.text);
 		store_fail(&c->store, &e);
 	}
 	ret = open_channel(config, c, k, come_back, &e);
 	if (!ret) {
-		log_info("channel %s: it goes on in %s/%s", c->config.name, config->directory,
-			 c->config.name);
+		log_info("channel %s: recording continues in %s/%s", c->config.name,
+			 config->directory, c->config.name);
 		k->said[0] = '\0';
 	} else if (ret != -ECANCELED && is_new(k, &e)) {
-		log_error("channel %s: %s; trying again each 10 s", c->config.name, e.text);
+		log_error("channel %s: %s; trying again every 10 s", c->config.name, e.text);
 	}
 	return !ret;
 }
@@ -950,7 +951,7 @@ static void mark(struct keeper *k)
 	if (store_idle(&c->store) && !c->intake.gap)
 		channel_mark_stopped(c);
 	else
-		log_warning("channel %s: stopped with %zu bytes that are not on the medium",
+		log_warning("channel %s: shut down with %zu bytes that were not written",
 			    c->config.name, buffer_backlog(&c->buffer));
 }
 

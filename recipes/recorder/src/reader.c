@@ -380,7 +380,7 @@ static int gone(struct reader *r, struct reader_event *e, const char *why)
 
 static int overwritten(struct reader *r, struct reader_event *e)
 {
-	return gone(r, e, "taken into use anew, or given back, while it was read");
+	return gone(r, e, "reused or deleted while it was read");
 }
 
 /* The head of the open use is no longer the one that it was read with; or it cannot be told. */
@@ -525,7 +525,7 @@ static int begin_anew(struct reader *r, struct reader_event *e)
 		return 0;
 	close(r->dir);
 	r->dir = dir;
-	told = gone(r, e, "the channel's directory was removed or moved, and made anew");
+	told = gone(r, e, "the channel's directory was replaced");
 	r->seen = r->before_first = 0;
 	err = list_again(r);
 	return err < 0 ? err : told;
@@ -590,7 +590,7 @@ static void explain(struct reader_event *e, enum reader_verdict v, const struct 
 			   h->generation, u->head.generation);
 		return;
 	case READER_BAD_LENGTH:
-		set_reason(e, "length %" PRIu32 " reaches beyond the %s", h->length,
+		set_reason(e, "length %" PRIu32 " exceeds the %s", h->length,
 			   h->length > u->head.record_size ? "largest record of the channel" :
 							     "end of the segment");
 		return;
@@ -788,7 +788,7 @@ static int end_of_cached(struct reader *r, struct reader_event *e)
 	if (recycled(r))
 		return overwritten(r, e);
 	e->kind = READER_TORN;
-	set_reason(e, "the batch before it was cut short");
+	set_reason(e, "the batch before it is incomplete");
 	e->extent = r->use.head.size - r->offset;
 	r->because = "damage";
 	leave(r);
@@ -856,16 +856,17 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 		if (newest_cached(r))
 			return end_of_cached(r, e);
 		if (!r->because)
-			r->because = "the batch before it was cut short";
+			r->because = "the batch before it is incomplete";
 	}
 	r->batch = h->batch;
 	r->in_batch = true;
 	if (h->flags & ~(uint32_t)EKR_RECORD_GAP) {
-		set_reason(e, "flags %" PRIx32 " that this program does not know", h->flags);
+		set_reason(e, "unknown flags %" PRIx32, h->flags);
 		return doubtful(r, whole, e);
 	}
 	if (is_gap ? h->length != sizeof(gap) : h->length > r->use.head.record_size) {
-		set_reason(e, "a %s of %" PRIu32 " bytes", is_gap ? "gap" : "record", h->length);
+		set_reason(e, "a %s with an invalid length of %" PRIu32 " bytes",
+			   is_gap ? "gap" : "record", h->length);
 		return doubtful(r, whole, e);
 	}
 	if (is_gap)
@@ -1033,7 +1034,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->dir = -1;
 	r->path = strdup(directory);
 	if (!r->path)
-		return set_errno(&r->error, ENOMEM, "getting memory to read %s", directory);
+		return set_errno(&r->error, ENOMEM, "allocating memory to read %s", directory);
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return set_errno(&r->error, errno, "opening the recording %s", directory);
@@ -1041,7 +1042,7 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	if (!err)
 		err = reader_file_init(&r->heads, &r->pace);
 	if (err)
-		return set_errno(&r->error, -err, "getting memory to read %s", directory);
+		return set_errno(&r->error, -err, "allocating memory to read %s", directory);
 	err = list(r, &r->uses, 0);
 	if (err)
 		return set_errno(&r->error, -err, "reading the heads of the segments of %s",

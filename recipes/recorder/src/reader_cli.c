@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "clock.h"
 
 #define MOST_OWN 12
@@ -36,14 +36,14 @@ static int help(const struct reader_cli *cli)
 	printf("Usage: ek-recorder %s [OPTION...] %s\n%s\n\n%s", cli->command, cli->usage,
 	       cli->about, cli->help);
 	if (cli->ranges)
-		fputs("  --from TIME         begin at 2026-11-21T10:00:00Z, -5min (before now) or boot+90s\n"
-		      "  --to TIME           end there\n"
-		      "  --sequences A..B    only these; either end may be left out\n",
+		fputs("  --from TIME         start at 2026-11-21T10:00:00Z, -5min (before now) or boot+90s\n"
+		      "  --to TIME           end at this time\n"
+		      "  --sequences A..B    only these sequences; A or B may be omitted\n",
 		      stdout);
-	printf("  --directory DIR     of the channels (default %s)\n"
-	       "  --rate BYTES        read at most so many bytes per second, such as 4MiB\n",
+	printf("  --directory DIR     directory of the channels (default %s)\n"
+	       "  --rate BYTES        read at most this many bytes per second, such as 4MiB\n",
 	       READER_DIRECTORY);
-	fputs("A CHANNEL is a name in that directory, or a path with a '/'.\n", stdout);
+	fputs("A CHANNEL is a name in this directory, or a path that contains a '/'.\n", stdout);
 	return fflush(stdout) ? 2 : 0;
 }
 
@@ -58,7 +58,7 @@ static const char *set(struct reader_cli *cli, int option, const char *value)
 	case RATE:
 		return parse_bytes(value, &cli->options.rate) && cli->options.rate ?
 			       NULL :
-			       "is no number of bytes such as 4MiB";
+			       "is not a number of bytes such as 4MiB";
 	case FROM:
 		return reader_parse_time(value, realtime_ns(), &range->from);
 	case TO:
@@ -105,15 +105,14 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 			return 2;
 		}
 		if (c == '?') {
-			reader_cli_say(cli,
-				       "there is no option %s, or it takes no value (see --help)",
+			reader_cli_say(cli, "unknown option %s, or it takes no value (see --help)",
 				       argv[optind - 1]);
 			return 2;
 		}
 		for (size_t i = 0; i < n; i++)
 			if (all[i].val == c)
 				name = all[i].name;
-		wrong = c == 'o' && !cli->own ? "is no option of this command" :
+		wrong = c == 'o' && !cli->own ? "is not accepted: this command has no such option" :
 						set(cli, c, optarg);
 		if (wrong) {
 			reader_cli_say(cli, "--%s: '%s' %s", name, optarg ? optarg : "", wrong);
@@ -123,7 +122,7 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 	cli->channels = argv + optind;
 	cli->count = argc - optind;
 	if (cli->most >= 0 && cli->count != cli->most) {
-		reader_cli_say(cli, "give %s (see --help)", cli->usage);
+		reader_cli_say(cli, "expected %s (see --help)", cli->usage);
 		return 2;
 	}
 	reader_file_idle();
@@ -146,7 +145,7 @@ char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 	if (!strchr(channel, '/') && !is_name(channel)) {
 		reader_cli_say(
 			cli,
-			"'%s' is no name of a channel (a-z, 0-9 and -, at most %u), and no path",
+			"'%s' is neither a path nor the name of a channel (a-z, 0-9 and -, at most %u)",
 			channel, EKR_NAME_MAX);
 		return NULL;
 	}
@@ -255,7 +254,7 @@ struct reader *reader_cli_open(const struct reader_cli *cli, const char *path)
 	if (!reader_open(&r, path, &cli->options)) {
 		if (reader_uses(r)->count)
 			return r;
-		reader_cli_say(cli, "%s: there is no segment of a recording", path);
+		reader_cli_say(cli, "%s: there are no segments of a recording", path);
 	} else {
 		reader_cli_say(cli, "%s", reader_error(r));
 	}
@@ -295,13 +294,12 @@ void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
 				e->gap.count_lost == UINT32_MAX ? " or more" : "", e->first,
 				e->sequence);
 		else
-			fprintf(to, "records lost, it is not known how many, at %" PRIu64,
-				e->sequence);
-		fprintf(to, " (%s), told at %s\n", reader_gap_name(e->gap.reason), when);
+			fprintf(to, "an unknown number of records lost, at %" PRIu64, e->sequence);
+		fprintf(to, " (%s), recorded at %s\n", reader_gap_name(e->gap.reason), when);
 		return;
 	case READER_MISSING:
-		fprintf(to, "%" PRIu64 "..%" PRIu64 " are not there%s%s\n", e->first, e->sequence,
-			*e->reason ? ": " : ", and nothing says why", e->reason);
+		fprintf(to, "records %" PRIu64 "..%" PRIu64 "%s%s\n", e->first, e->sequence,
+			*e->reason ? ": " : ", for an unknown reason", e->reason);
 		return;
 	default:
 		fprintf(to, "%s at %" PRIu64, e->file, e->offset);

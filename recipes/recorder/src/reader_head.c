@@ -37,13 +37,13 @@ const char *reader_head_check(const unsigned char block[EKR_BLOCK])
 	if (crc != h.crc)
 		return "head: bad CRC";
 	if (h.version != EKR_FORMAT_VERSION)
-		return "head: a version that this program does not know";
+		return "head: unknown format version";
 	if (h.size % EKR_BLOCK || h.size < 2 * EKR_BLOCK)
 		return "head: bad size";
 	if (h.record_size > EKR_RECORD_MAX)
 		return "head: bad record size";
 	if (h.name[sizeof(h.name) - 1])
-		return "head: the channel's name has no end";
+		return "head: the channel's name is not terminated";
 	return NULL;
 }
 
@@ -156,7 +156,7 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 	use->used = use->head.generation > 0;
 	if (use->head.index != strtoul(use->file, NULL, 10)) {
 		/* a copy: its records are those of the other */
-		use->damage = "head: of another segment than the file's name says";
+		use->damage = "head: its index does not match the name of the file";
 		use->used = false;
 	} else if (use->head.size != f->size) {
 		use->damage = use->head.size > f->size ? "the file is shorter than its head says" :
@@ -214,7 +214,7 @@ static void doubt(struct reader_uses *uses)
 		if (newest && !u->rescued && u->used &&
 		    memcmp(u->head.channel_id, newest->head.channel_id,
 			   sizeof(u->head.channel_id)) != 0) {
-			u->damage = "head: of another channel than the newest segment";
+			u->damage = "head: belongs to another channel than the newest segment";
 			u->used = false;
 		} else if (i && u->used && uses->use[i - 1].used &&
 			   uses->use[i - 1].head.generation == u->head.generation) {
@@ -222,7 +222,8 @@ static void doubt(struct reader_uses *uses)
 			u->used = false;
 		} else if (before && u->used &&
 			   u->head.first_sequence < before->head.first_sequence) {
-			u->damage = "head: its first sequence is lower than that of the use before";
+			u->damage =
+				"head: its first sequence is lower than that of the previous use";
 		}
 		if (u->used)
 			before = u;
@@ -264,7 +265,7 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 			memset(&use, 0, sizeof(use));
 			memcpy(use.file, entry->d_name, READER_NAME - 1);
 			use.damage = err == -EINVAL || err == -ELOOP ? "not a regular file" :
-				     err == -EACCES		     ? "may not be read" :
+				     err == -EACCES		     ? "no permission to read it" :
 								       "cannot be read";
 		}
 		err = add(uses, &room, &use);

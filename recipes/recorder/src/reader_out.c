@@ -16,15 +16,15 @@ const struct option reader_out_options[] = {
 };
 
 const char reader_out_help[] =
-	"  --lines             a line feed after each record\n"
-	"  --hex               a line each: sequence, time, payload in hex\n"
-	"  --framed            each with a head that has its length, sequence and times\n";
+	"  --lines             print a line feed after each record\n"
+	"  --hex               print a line for each record: sequence, time, payload in hex\n"
+	"  --framed            print each record after a head with its length, sequence and times\n";
 
 const char *reader_out_set(void *to, int option, const char *value)
 {
 	(void)value;
 	if (option < READER_OWN)
-		return "is no option of this command";
+		return "is not accepted: this command has no such option";
 	*(enum reader_form *)to = (enum reader_form)(option - READER_OWN);
 	return NULL;
 }

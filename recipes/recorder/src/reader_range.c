@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 #include "clock.h"
 
 #define SECOND ((int64_t)NSEC_PER_SEC)
@@ -83,7 +83,7 @@ const char *reader_parse_time(const char *text, int64_t now, struct reader_time 
 		return NULL;
 	if (*text == '-' && parse_duration(text + 1, &span)) {
 		if (__builtin_sub_overflow(now, (int64_t)span, &time->ns))
-			return "is before all time";
+			return "is too long ago";
 		return NULL;
 	}
 	if (!strncmp(text, "boot+", 5) && parse_duration(text + 5, &span)) {
@@ -93,7 +93,7 @@ const char *reader_parse_time(const char *text, int64_t now, struct reader_time 
 	}
 	if (parse_rfc3339(text, &time->ns))
 		return NULL;
-	return "is no time such as 2026-11-21T10:00:00Z, -5min, boot+90s or now";
+	return "is not a time such as 2026-11-21T10:00:00Z, -5min, boot+90s or now";
 }
 
 /* nothing at all leaves the value as it is */
@@ -113,7 +113,7 @@ static bool take_digits(const char **text, uint64_t *value)
 
 const char *reader_parse_sequences(const char *text, struct reader_range *range)
 {
-	static const char why[] = "is none of A..B, A.., ..B and A";
+	static const char why[] = "is not a range: use A..B, A.., ..B or A";
 	const char *c = text;
 
 	range->first = 0;

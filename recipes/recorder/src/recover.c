@@ -295,14 +295,14 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 					      segment_head_problem(buffer);
 		memcpy(&s->head, buffer, sizeof(s->head));
 		if (!s->problem && s->head.index != s->index)
-			s->problem = "another file's index";
+			s->problem = "index of another file";
 		if (s->problem) {
 			s->head = (struct ekr_segment_head){ 0 };
 			continue;
 		}
 		if (strcmp(s->head.name, name) != 0)
 			return set_error(e, EINVAL,
-					 "segment %08u.seg is of channel '%s'; take it away",
+					 "segment %08u.seg belongs to channel '%s'; remove it",
 					 s->index, s->head.name);
 		if (s->head.generation &&
 		    (!r->newest || s->head.generation > r->newest->head.generation))
@@ -316,7 +316,7 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 		    memcmp(s->head.channel_id, r->newest->head.channel_id,
 			   sizeof(s->head.channel_id)) != 0)
 			return set_error(e, EINVAL,
-					 "segment %08u.seg is of another recording; take it away",
+					 "segment %08u.seg belongs to another recording; remove it",
 					 s->index);
 		/* never used: it tells what a channel is whose used ones are all damaged */
 		if (!s->problem && !r->valid)

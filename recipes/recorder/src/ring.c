@@ -44,7 +44,7 @@ int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error
 	r->map = MAP_FAILED;
 	if (r->memfd < 0 || r->eventfd < 0 || ftruncate(r->memfd, (off_t)size) ||
 	    fcntl(r->memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
-		set_errno(e, errno, "making a ring of %zu bytes", size);
+		set_errno(e, errno, "creating a ring of %zu bytes", size);
 		ring_close(r);
 		return -e->code;
 	}

@@ -72,10 +72,10 @@ const char *segment_head_problem(const unsigned char block[EKR_BLOCK])
 	if (head->crc != head_crc(block))
 		return "bad CRC";
 	if (head->version != EKR_FORMAT_VERSION)
-		return "a version that this program does not know";
+		return "unknown format version";
 	if (!memchr(head->name, 0, EKR_NAME_MAX + 1) || head->record_size > EKR_RECORD_MAX ||
 	    head->size % EKR_BLOCK)
-		return "values that cannot be";
+		return "invalid values";
 	return NULL;
 }
 
@@ -119,7 +119,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	segment_name(name, head->index);
 	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
 	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
-		return set_errno(e, errno, "removing %s of an earlier start", temporary);
+		return set_errno(e, errno, "removing the unfinished %s", temporary);
 	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);
 	if (fd < 0)
 		return set_errno(e, errno, "creating %s", temporary);
@@ -136,7 +136,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	if (!ret)
 		return 0;
 	unlinkat(directory, temporary, 0);
-	return set_errno(e, -ret, "making segment %s of %llu bytes", name,
+	return set_errno(e, -ret, "creating segment %s of %llu bytes", name,
 			 (unsigned long long)head->size);
 }
 

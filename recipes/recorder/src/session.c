@@ -177,8 +177,9 @@ static bool may_say(struct ingest *in)
 
 	if (now >= in->said_until_ns) {
 		if (in->said > SAY)
-			log_warning("%u more connections were closed for what their writers did",
-				    in->said - SAY);
+			log_warning(
+				"%u more connections were closed, because their writers broke the protocol",
+				in->said - SAY);
 		in->said = 0;
 		in->said_until_ns = now + SAY_TIME;
 	}
@@ -229,7 +230,7 @@ void session_end(struct session *s, uint32_t code)
 		/* first shut, then emptied: nothing slips in between unseen, but what is being written */
 		ring_shut(&s->ring, code);
 		if (take_ring(s, true) == -EPROTO || expect_all(s) == -EPROTO) {
-			drop_broken(s, "left a ring that cannot be");
+			drop_broken(s, "left an invalid ring");
 			return;
 		}
 		intake_tell(&s->channel->intake);
@@ -278,15 +279,17 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name,
 			 c->config.fifo);
 	else if (writer && waits_for_room(in, c)) {
-		snprintf(why, 240,
-			 "channel %s: the medium has not yet taken what process %d has left",
-			 c->config.name, (int)writer);
+		snprintf(
+			why, 240,
+			"channel %s: the medium has not yet accepted the last records of process %d",
+			c->config.name, (int)writer);
 		return EAGAIN;
 	} else if (writer)
 		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
 			 (int)writer);
 	else if (way == EKR_BY_RING && !c->config.ring)
-		snprintf(why, 240, "channel %s: it takes no ring (ring = no)", c->config.name);
+		snprintf(why, 240, "channel %s: it accepts no ring (ring = no); use the socket",
+			 c->config.name);
 	else
 		return 0;
 	return reason.code ? code_of(&reason) : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
@@ -421,7 +424,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
 	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
 	    !memchr(open.name, 0, sizeof(open.name))) {
-		drop_broken(s, "does not speak version 1 of this protocol");
+		drop_broken(s, "does not speak version 1 of the protocol");
 		return;
 	}
 	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
@@ -442,7 +445,7 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 	struct record record;
 
 	if (length < sizeof(submit)) {
-		drop_broken(s, "sent a record without a head");
+		drop_broken(s, "sent a record without a header");
 		return;
 	}
 	memcpy(&submit, message, sizeof(submit));
@@ -454,13 +457,13 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		.length = submit.length,
 	};
 	if (s->by_ring)
-		drop_broken(s, "has a ring and sent a record");
+		drop_broken(s, "uses a ring, but sent a record by socket");
 	else if (submit.length > s->channel->config.record_size)
 		drop_broken(s, "sent a record larger than declared");
 	else if (submit.length != length - sizeof(submit))
-		drop_broken(s, "sent a record that is not as long as it says");
+		drop_broken(s, "sent a record with a wrong length field");
 	else if (intake_take(&s->channel->intake, &record, true) == -EPROTO)
-		drop_broken(s, "sent a record whose number cannot be");
+		drop_broken(s, "sent a record with an invalid sequence");
 }
 
 /* all that it submitted has come */
@@ -476,7 +479,7 @@ static void take_sync(struct session *s, const void *message, size_t length)
 	struct ekr_sync sync;
 
 	if (length != sizeof(sync)) {
-		drop_broken(s, "sent a message that is none");
+		drop_broken(s, "sent an invalid message");
 		return;
 	}
 	memcpy(&sync, message, sizeof(sync));
@@ -501,7 +504,7 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 	else if (s->channel && type == EKR_SYNC)
 		take_sync(s, message, length);
 	else
-		drop_broken(s, "sent a message that is none");
+		drop_broken(s, "sent an invalid message");
 }
 
 /* records by socket are taken; by ring they are not in the socket */
@@ -561,7 +564,7 @@ static int receive(struct session *s)
 	ssize_t n;
 
 	if (closer_behind(&s->ingest->closer) && what_comes(s->socket) == COMES_DESCRIPTORS) {
-		drop_broken(s, "sent descriptors");
+		drop_broken(s, "sent file descriptors");
 		return 1;
 	}
 	n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -570,7 +573,7 @@ static int receive(struct session *s)
 	if (n < 0)
 		return errno == EINTR || errno == ECONNRESET ? 1 : errno == EAGAIN ? -EAGAIN : 0;
 	if (take_descriptors(s, &head)) {
-		drop_broken(s, "sent descriptors");
+		drop_broken(s, "sent file descriptors");
 		return 1;
 	}
 	if (!n && has_ended(s->socket))
@@ -656,13 +659,13 @@ bool session_drain(struct session *s, bool drop)
 	if (s->socket < 0 || !s->by_ring)
 		return s->socket < 0 || ret != 1;
 	if (take_ring(s, drop) == -EPROTO) {
-		drop_broken(s, "left a ring that cannot be");
+		drop_broken(s, "left an invalid ring");
 		return true;
 	}
 	if (!ring_empty(&s->ring))
 		return false;
 	if (expect_all(s) == -EPROTO)
-		drop_broken(s, "left a ring that cannot be");
+		drop_broken(s, "left an invalid ring");
 	return true;
 }
 
@@ -680,12 +683,12 @@ void session_part(struct session *s)
 		    now.failed == s->before.failed)
 			send_refusal(
 				s, ESHUTDOWN,
-				"channel %s: the recorder was stopped, with all that was submitted",
+				"channel %s: the recorder was shut down and has written everything submitted",
 				c->config.name);
 		else
 			send_refusal(
 				s, EIO,
-				"channel %s: the recorder was stopped before the medium had all that was submitted",
+				"channel %s: the recorder was shut down before it could write everything submitted",
 				c->config.name);
 	}
 	hang_up(s);
@@ -730,7 +733,7 @@ void session_turn(struct session *s, uint64_t now)
 		return;
 	hear_again(s, now);
 	if (s->by_ring && take_ring(s, false) == -EPROTO) {
-		drop_broken(s, "left a ring that cannot be");
+		drop_broken(s, "left an invalid ring");
 		return;
 	}
 	if (s->leaving && ring_empty(&s->ring)) {

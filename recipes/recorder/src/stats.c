@@ -27,7 +27,7 @@ static void print_text(FILE *to, const char *text)
 	fputc('"', to);
 }
 
-/* sparse INDEX:COUNT pairs, as in docs/interfaces.md */
+/* sparse INDEX:COUNT pairs, as in docs/reference/scheduler.md#histograms */
 static void print_hist(FILE *to, const char *name, const struct hist *h)
 {
 	const char *between = "";

@@ -228,8 +228,9 @@ static void register_buffers(struct storage *s)
 		}
 	}
 	if (ret)
-		log_warning("registering buffers with io_uring: %s; going on without",
-			    strerror(-ret));
+		log_warning(
+			"registering buffers with io_uring: %s; continuing without, which is slower",
+			strerror(-ret));
 }
 
 int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
@@ -244,14 +245,14 @@ int storage_start(struct storage *s, struct store *const *stores, unsigned int c
 	s->registered = calloc(count + 1, sizeof(*s->registered));
 	s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!s->chains || !s->registered || s->wake_fd < 0)
-		return set_errno(e, errno, "getting what the storage thread needs");
+		return set_errno(e, errno, "setting up the storage thread");
 	ret = io_uring_queue_init((count + 1) * (STORAGE_STEPS + 1), &s->ring, IORING_SETUP_CLAMP);
 	if (ret)
 		return set_errno(e, -ret, "setting up io_uring");
 	ret = io_uring_register_iowq_max_workers(&s->ring, workers);
 	if (ret)
 		log_warning(
-			"setting the number of io_uring's workers: %s; going on with the kernel's",
+			"setting the number of io_uring workers: %s; continuing with the kernel's default",
 			strerror(-ret));
 	if (count)
 		register_buffers(s);

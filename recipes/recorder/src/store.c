@@ -30,7 +30,7 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	if (!s->segments || !s->head) {
 		free(s->segments);
 		free(s->head);
-		return set_error(e, ENOMEM, "getting memory for segments: no memory");
+		return set_error(e, ENOMEM, "allocating memory for segments: out of memory");
 	}
 	memset(s->head, 0, 2 * EKR_BLOCK);
 	s->gap.data = s->head + EKR_BLOCK;
@@ -474,7 +474,7 @@ static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 static void succeeded(struct store *s, uint64_t now)
 {
 	if (s->failures) {
-		log_info("channel %s: the medium takes records again", s->config->name);
+		log_info("channel %s: the medium accepts records again", s->config->name);
 		s->reason.code = 0;
 		s->state = STORE_RECORDING;
 	}
@@ -541,7 +541,7 @@ static void failed(struct store *s, uint64_t now, int code)
 	}
 	give_up(s);
 	if (s->failures == 2)
-		log_error("channel %s: %s, twice; records are lost until it works again",
+		log_error("channel %s: %s, twice in a row; records are lost until a write succeeds",
 			  s->config->name, s->reason.text);
 	s->state = STORE_FAILED;
 	for (unsigned int i = 2; i < s->failures && wait < BACKOFF_MOST; i++)
@@ -556,7 +556,7 @@ void store_watch(struct store *s, uint64_t now)
 	if (s->busy && !s->hangs && now > s->began_ns && now - s->began_ns >= STORE_HANGS) {
 		s->hangs = true;
 		log_error(
-			"channel %s: writing segment %08u.seg has not ended for %u s: the medium hangs",
+			"channel %s: writing segment %08u.seg has taken more than %u s: the medium does not respond",
 			s->config->name, s->segments[s->current].index,
 			(unsigned int)(STORE_HANGS / NSEC_PER_SEC));
 	}
@@ -575,7 +575,7 @@ enum store_state store_state(struct store *s, struct error *reason)
 		set_error(reason, EAGAIN, "it is not open yet");
 	if (s->hangs)
 		set_error(reason, ETIMEDOUT,
-			  "writing segment %08u.seg does not end: the medium hangs",
+			  "writing segment %08u.seg does not finish: the medium does not respond",
 			  s->segments[s->current].index);
 	pthread_mutex_unlock(&s->lock);
 	return state;
@@ -585,7 +585,7 @@ bool store_done(struct store *s, uint64_t now, int result)
 {
 	pthread_mutex_lock(&s->lock);
 	if (s->hangs)
-		log_info("channel %s: the medium answers again, after %u s", s->config->name,
+		log_info("channel %s: the medium responds again after %u s", s->config->name,
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
 	s->hangs = false;
 	hist_add(&s->counts.write, now - s->began_ns);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorder under test: its configuration, the process, a writer that may misbehave, and what is on the medium.
+"""A recorder under test: its configuration, its process, a writer that may misbehave, and a reader of the medium.
 
-EK_BUILD names the build directory; its disk also holds the recordings, because a tmpfs has no direct I/O.
+The environment variable EK_BUILD names the build directory. Recordings are on its disk, because a tmpfs has no direct I/O.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ OVERRUN, RESTART, FAILED, WRITER = range(1, 5)
 
 
 def wait_for(what: Callable[[], Any], limit: float = 20) -> Any:
-    """Until it is so; returns what it gave."""
+    """Call `what` until its result is true, and return the result."""
     end = time.monotonic() + limit
     while not (result := what()):
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, f"still not true after {limit} s"
         time.sleep(0.02)
     return result
 
 
 @contextlib.contextmanager
 def frozen(at: Path) -> Iterator[None]:
-    """A medium that hangs: what would change it does not end."""
+    """A medium that does not respond: writes to it block while the file system is frozen."""
     subprocess.run(["fsfreeze", "-f", str(at)], check=True)
     try:
         yield
     except BaseException:
-        # thawed already where it failed in between: what failed is to be told, not that
+        # the test may have thawed it already: report the first error, not this one
         subprocess.run(["fsfreeze", "-u", str(at)], check=False)
         raise
     subprocess.run(["fsfreeze", "-u", str(at)], check=True)
@@ -67,7 +67,7 @@ class Record:
 
 
 def _segment(data: bytes, below: int | None) -> Iterator[Record]:
-    """The records of one use, by the rules of format.h; CRCs are left to the tests in C."""
+    """Yield the records of one use of a segment by the rules of format.h. The tests in C check CRCs."""
     (generation,) = struct.unpack_from("<Q", data, 72)
     at, batch = BLOCK, 0
     while at + 56 <= len(data):
@@ -90,7 +90,7 @@ def _segment(data: bytes, below: int | None) -> Iterator[Record]:
 
 
 def recording(directory: Path) -> list[Record]:
-    """All records of a channel, in order."""
+    """Return all records of a channel in order."""
     uses = []
     for path in directory.glob("*.seg"):
         data = path.read_bytes()
@@ -98,28 +98,28 @@ def recording(directory: Path) -> list[Record]:
         if generation:
             uses.append((generation, first, data))
     uses.sort(key=lambda use: use[0])
-    # what the next use begins with; nothing of it after the newest
+    # a use ends at the first sequence of the next use; the newest use has no such limit
     below = [first for _, first, _ in uses[1:]] + [None] if uses else []
     return [r for (_, _, data), end in zip(uses, below, strict=True) for r in _segment(data, end)]
 
 
-def complete(records: list[Record]) -> None:
-    """Numbers grow by one, or by what a gap says."""
+def assert_contiguous(records: list[Record]) -> None:
+    """Sequences grow by one, or by the number of lost records that a gap reports."""
     for before, r in itertools.pairwise(records):
         assert r.sequence - before.sequence == ((r.gap[1] or 1) if r.gap else 1), (before.sequence, r)
 
 
 def unmount(at: Path) -> None:
-    """io_uring lets go of its files a moment after the process has ended."""
+    """Unmount, with retries: io_uring releases its files a moment after the process has exited."""
 
-    def done() -> bool:
+    def unmounted() -> bool:
         return subprocess.run(["umount", str(at)], capture_output=True, check=False).returncode == 0
 
-    wait_for(done)
+    wait_for(unmounted)
 
 
 class RawWriter:
-    """Speaks wire.h by hand, so that it can also break it."""
+    """A writer that implements wire.h itself, so that it can also violate it."""
 
     def __init__(self, path: Path, channel: str, way: int = 1, version: int = 1) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -160,7 +160,7 @@ class RawWriter:
         self.socket.send(head + payload)
 
     def submit_or_lose(self, payload: bytes) -> bool:
-        """As the library does: it does not wait, and what finds no room is lost by its number."""
+        """Submit without waiting, as the library does. Without space the record is lost, and its sequence is skipped."""
         self.socket.settimeout(0)
         try:
             self.submit(payload)
@@ -171,20 +171,20 @@ class RawWriter:
         return True
 
     def sync(self) -> int:
-        """0, or the errno that it was answered with."""
+        """Wait until everything is on the medium. Returns 0, or the errno in the answer."""
         self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence))
         answer = self.socket.recv(4096)
         kind, error, token, _ = struct.unpack("<IiQQ", answer)
         assert (kind, token) == (SYNC, 7)
         return int(error)
 
-    def last_words(self) -> tuple[int, str]:
-        """What it is told before the connection is closed."""
-        words = None
+    def reason_for_close(self) -> tuple[int, str]:
+        """Return errno and message that the recorder sends before it closes the connection."""
+        reason = None
         while answer := self.socket.recv(4096):
-            words = self._refusal(answer) or words
-        assert words
-        return words
+            reason = self._refusal(answer) or reason
+        assert reason
+        return reason
 
     def close(self) -> None:
         self.socket.close()
@@ -197,7 +197,7 @@ class RawWriter:
 
 
 class Board:
-    """A configuration and the recorder that runs with it."""
+    """A configuration directory, and the recorder that uses it."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -227,7 +227,7 @@ class Board:
         (self.conf / "channels.d" / f"{channel}.conf").write_text(text)
 
     def start(self, *prefix: str, ready: bool = True, **kwargs: Any) -> float:
-        """Returns how long it took until each channel has been tried (`ready`) or until it listens, s."""
+        """Start the recorder; returns the seconds until it tried to open each channel (`ready`), or until it listens."""
         began = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -240,7 +240,7 @@ class Board:
         return time.monotonic() - began
 
     def statistics(self) -> dict[str, Any] | None:
-        """Of this process; it writes none before it is ready."""
+        """Statistics of the running process; None: it has not written any yet, which it does once it is ready."""
         with contextlib.suppress(FileNotFoundError):
             stats: dict[str, Any] = json.loads((self.top / "stats.json").read_text())
             return stats if self.process and stats["pid"] == self.process.pid else None
@@ -252,7 +252,7 @@ class Board:
         return False
 
     def stop(self) -> float:
-        """Orderly; returns how long it took, s."""
+        """Shut down cleanly; returns how long that took, s."""
         assert self.process
         began = time.monotonic()
         self.process.terminate()
@@ -260,7 +260,7 @@ class Board:
         return time.monotonic() - began
 
     def pause(self) -> None:
-        """None of its threads runs until SIGCONT; the signal alone reaches them some time after it was sent."""
+        """Stop all threads until SIGCONT. Waits for each, because SIGSTOP takes effect some time after it was sent."""
         assert self.process
         self.process.send_signal(signal.SIGSTOP)
         tasks = Path(f"/proc/{self.process.pid}/task")
@@ -281,11 +281,11 @@ class Board:
         return result
 
     def wait_state(self, channel: str, state: str, limit: float = 20) -> dict[str, Any]:
-        def there() -> dict[str, Any] | None:
+        def in_state() -> dict[str, Any] | None:
             stats = self.stats(channel)
             return stats if stats["state"] == state else None
 
-        result: dict[str, Any] = wait_for(there, limit)
+        result: dict[str, Any] = wait_for(in_state, limit)
         return result
 
     def writer(self, channel: str, way: int = 1) -> RawWriter:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorder with its folder on the disk of the build directory."""
+"""Fixtures: recorders whose files are on the disk of the build directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def board() -> Iterator[Board]:
 
 @pytest.fixture
 def pair(board: Board) -> Iterator[Board]:
-    """Two channels; whatever happens to arm, leg records to the end."""
+    """A recorder with the channels arm and leg. Whatever the test does to arm, leg must record without a gap."""
     board.channel("arm")
     board.channel("leg")
     board.start()
@@ -44,7 +44,7 @@ def pair(board: Board) -> Iterator[Board]:
 
 @pytest.fixture
 def ext4(board: Board) -> Iterator[Callable[[Path, int], None]]:
-    """Mounts a new file system of so many MiB at a path."""
+    """A function that mounts a new ext4 file system at a path; the size is in MiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
     mounted: list[Path] = []
@@ -59,7 +59,7 @@ def ext4(board: Board) -> Iterator[Callable[[Path, int], None]]:
             ["mount", "-o", "loop,noatime", str(image), str(at)], capture_output=True, text=True, check=False
         )
         if done.returncode:
-            pytest.skip(f"no loop mounts here: {done.stderr.strip()}")
+            pytest.skip(f"loop mounts do not work here: {done.stderr.strip()}")
         mounted.append(at)
 
     yield mount

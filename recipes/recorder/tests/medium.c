@@ -7,7 +7,7 @@
 
 #include "segment.h"
 
-/* segments are told apart by their descriptor */
+/* the descriptor is the number of the segment */
 int test_medium_write(struct test_medium *m, const struct store_write *w, unsigned int steps)
 {
 	const unsigned int i = (unsigned int)w->fd;
@@ -28,7 +28,7 @@ int test_medium_write(struct test_medium *m, const struct store_write *w, unsign
 			memcpy(m->cache[i] + w->offset, w->data, w->length);
 		else
 			memcpy(m->flash[i], m->cache[i], MEDIUM_SIZE);
-		/* a step that was done may fail all the same */
+		/* a step may fail although it took effect */
 		if (bad)
 			return -EIO;
 	}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the reading commands share: recordings made by hand.
+"""Helpers for the tests of the reading commands: recordings written without the recorder.
 
-EK_BUILD names the build directory; recordings are on its disk, because a tmpfs
-has no direct I/O.
+The environment variable EK_BUILD names the build directory. Recordings are on its disk, because a tmpfs has no
+direct I/O.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def crc32c(data: bytes) -> int:
 
 @dataclass
 class Recording:
-    """A channel's directory as format.h says, written a second time from that page alone."""
+    """Writes a channel's directory: a second implementation of format.h, independent of the recorder's."""
 
     path: Path
     segments: int = 4
@@ -85,7 +85,7 @@ class Recording:
 
     @property
     def segment(self) -> Path:
-        """The one in use."""
+        """Path of the segment in use."""
         return self.path / f"{(self.generation - 1) % self.segments:08}.seg"
 
     def poke(self, offset: int, data: bytes, segment: Path | None = None) -> None:
@@ -94,7 +94,7 @@ class Recording:
             f.write(data)
 
     def use(self) -> None:
-        """The next segment in turn."""
+        """Start the next use: that of the next segment in turn."""
         self.generation += 1
         self.batch, self.offset = 0, BLOCK
         self.poke(0, self._head((self.generation - 1) % self.segments, self.generation))
@@ -128,7 +128,7 @@ class Recording:
         self._add(struct.pack("<II", reason, lost), 1, self.sequence - 1)
 
     def flush(self) -> None:
-        """What was added is a batch."""
+        """Write everything added so far as one batch."""
         batch = bytes(self.open) + bytes(-len(self.open) % BLOCK)
         self.poke(self.offset, batch)
         self.offset += len(batch)
@@ -145,8 +145,8 @@ def run(*args: str | Path, limit: float = 60) -> subprocess.CompletedProcess[byt
     return subprocess.run([RECORDER, *map(str, args)], capture_output=True, timeout=limit, check=False)
 
 
-def told(*args: str | Path, status: int) -> dict[str, Any]:
-    """Run a command with --json; it must end with this status and be one object."""
+def run_json(*args: str | Path, status: int) -> dict[str, Any]:
+    """Run a command with --json, check its exit status, and return the object that it prints."""
     out = run(*args, "--json")
     assert (out.returncode, out.stderr) == (status, b"")
     result: dict[str, Any] = json.loads(out.stdout)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Recordings for tests, written as format.h says. */
+/* Writes recordings for tests by the rules of format.h. */
 #include "recording.h"
 
 #include <fcntl.h>

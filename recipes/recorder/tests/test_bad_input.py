@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each line of the README's table of bad input: its outcome, and that the other channels go on."""
+"""Faults of writers and of the configuration, as listed in docs/reference/recorder.md, and that other channels go on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from board import (
     WRITER,
     Board,
     RawWriter,
-    complete,
+    assert_contiguous,
     cpu_ticks,
     frozen,
     wait_for,
@@ -39,58 +39,58 @@ from board import (
 Mount = Callable[[Path, int], None]
 
 
-def sent_and_refused(pair: Board, says: str, send: Callable[[RawWriter], object]) -> None:
-    """It is told why and loses the connection; what it submitted before is recorded, and then a gap."""
+def send_and_expect_refusal(pair: Board, reason: str, send: Callable[[RawWriter], object]) -> None:
+    """The writer gets the reason and loses its connection. Its earlier records are recorded, followed by a gap."""
     with pair.writer("arm") as writer:
         writer.submit(b"good")
         send(writer)
-        code, words = writer.last_words()
+        code, message = writer.reason_for_close()
         assert code == errno.EPROTO
-        assert says in words
+        assert reason in message
     with pair.writer("arm") as writer:
         assert writer.sequence == 2
         writer.submit(b"next")
         assert writer.sync() == 0
     assert pair.payloads("arm") == [b"good", b"next"]
     assert pair.gaps("arm") == [(WRITER, 0)]
-    complete(pair.records("arm"))
+    assert_contiguous(pair.records("arm"))
 
 
 def test_a_record_larger_than_declared(pair: Board) -> None:
-    sent_and_refused(pair, "larger than declared", lambda w: w.submit(b"x" * 1001))
+    send_and_expect_refusal(pair, "larger than declared", lambda w: w.submit(b"x" * 1001))
 
 
-def test_a_message_larger_than_any(pair: Board) -> None:
-    sent_and_refused(pair, "larger than declared", lambda w: w.submit(b"x" * 100_000))
+def test_a_message_larger_than_any_record(pair: Board) -> None:
+    send_and_expect_refusal(pair, "larger than declared", lambda w: w.submit(b"x" * 100_000))
 
 
-def test_a_record_that_lies_about_its_length(pair: Board) -> None:
-    sent_and_refused(pair, "not as long as it says", lambda w: w.submit(b"abc", length=4))
+def test_a_record_with_a_wrong_length_field(pair: Board) -> None:
+    send_and_expect_refusal(pair, "with a wrong length field", lambda w: w.submit(b"abc", length=4))
 
 
-def test_a_number_that_went_back(pair: Board) -> None:
-    sent_and_refused(pair, "whose number cannot be", lambda w: w.submit(b"x", sequence=0))
+def test_a_sequence_that_went_back(pair: Board) -> None:
+    send_and_expect_refusal(pair, "with an invalid sequence", lambda w: w.submit(b"x", sequence=0))
 
 
-def test_a_message_that_is_none(pair: Board) -> None:
-    sent_and_refused(pair, "a message that is none", lambda w: w.socket.send(struct.pack("<I", 99)))
+def test_a_message_of_unknown_type(pair: Board) -> None:
+    send_and_expect_refusal(pair, "an invalid message", lambda w: w.socket.send(struct.pack("<I", 99)))
 
 
-def test_a_record_without_a_head(pair: Board) -> None:
-    sent_and_refused(pair, "without a head", lambda w: w.socket.send(struct.pack("<I", 4)))
+def test_a_record_without_a_header(pair: Board) -> None:
+    send_and_expect_refusal(pair, "without a header", lambda w: w.socket.send(struct.pack("<I", 4)))
 
 
-def test_a_message_without_anything(pair: Board) -> None:
-    """It looks like the end of a connection."""
-    sent_and_refused(pair, "a message that is none", lambda w: w.socket.send(b""))
+def test_an_empty_message(pair: Board) -> None:
+    """It looks like the end of a connection, but is not."""
+    send_and_expect_refusal(pair, "an invalid message", lambda w: w.socket.send(b""))
 
 
-def test_a_ring_that_has_lost_more_than_can_be(pair: Board) -> None:
+def test_a_ring_with_an_implausible_loss_counter(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         put(writer, 0, b"good")
         os.write(writer.bell, struct.pack("<Q", 1))
         wait_for(lambda: struct.unpack_from("<Q", writer.ring, 128)[0] == 1)
-        # in less than the time that as many attempts take
+        # more losses than submissions are possible in this time
         writer.ring[72:80] = struct.pack("<Q", 2**32 - 10)
     with wait_for(lambda: opened(pair, "arm")) as writer:
         assert writer.sequence == 2
@@ -100,21 +100,21 @@ def test_a_ring_that_has_lost_more_than_can_be(pair: Board) -> None:
     assert pair.payloads("arm") == [b"good"]
 
 
-def test_who_comes_again_and_again_with_what_cannot_be_does_not_fill_the_journal(pair: Board) -> None:
+def test_protocol_violations_are_logged_ten_times_a_minute(pair: Board) -> None:
     for _ in range(200):
         refused = RawWriter(pair.socket, "arm", version=2).refused
         assert refused
     assert pair.log.read_text().count("its connection is closed") == 10
 
 
-def test_the_tool_leaves_out_lines_that_are_too_long(pair: Board) -> None:
-    said = pair.write("arm", b"one\n" + b"x" * 5000 + b"\ntwo\n", status=1)
-    assert "1 lines were longer than 1000 bytes and left out" in said
+def test_the_write_command_leaves_out_lines_that_are_too_long(pair: Board) -> None:
+    message = pair.write("arm", b"one\n" + b"x" * 5000 + b"\ntwo\n", status=1)
+    assert "1 lines were not recorded, because they are longer than 1000 bytes" in message
     assert pair.payloads("arm") == [b"one", b"two"]
 
 
 def lingering(stack: contextlib.ExitStack, seconds: int) -> socket.socket:
-    """To close its last descriptor takes that long: it has sent what nobody reads."""
+    """A socket whose last close() takes this long, because it has unsent data and lingers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         sender = stack.enter_context(socket.create_connection(server.getsockname()))
         stack.enter_context(server.accept()[0])
@@ -127,13 +127,13 @@ def lingering(stack: contextlib.ExitStack, seconds: int) -> socket.socket:
 
 
 def send_with(to: socket.socket, *fds: int) -> None:
-    """A record that would be a channel's first but for these."""
+    """Send a channel's first record together with file descriptors."""
     record = struct.pack("<2I2Qq", RECORD, 1, 0, time.monotonic_ns(), 0) + b"x"
     to.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
 
 
-def settled(board: Board) -> None:
-    """No segment is being made any more."""
+def wait_for_segments(board: Board) -> None:
+    """Until all channels have all their segments."""
     wait_for(lambda: all(s["segments"] == 5 for s in board.statistics()["channels"].values()))  # type: ignore[index]
 
 
@@ -142,8 +142,8 @@ def descriptors(board: Board) -> int:
     return len(list(Path(f"/proc/{board.process.pid}/fd").iterdir()))
 
 
-def in_time(writer: RawWriter) -> bool:
-    """It waits for no other channel's: in all for less than a second."""
+def is_not_delayed(writer: RawWriter) -> bool:
+    """Each sync of this writer is fast: other channels do not delay it."""
     began = time.monotonic()
     while time.monotonic() < began + 0.5:
         writer.submit(b"x")
@@ -151,18 +151,21 @@ def in_time(writer: RawWriter) -> bool:
     return time.monotonic() < began + 1
 
 
-def test_descriptors_that_nobody_asked_for(pair: Board) -> None:
-    settled(pair)
+def test_a_message_with_file_descriptors_is_refused(pair: Board) -> None:
+    wait_for_segments(pair)
     before = descriptors(pair)
     with Path("/dev/null").open("rb") as null:
         for count in (1, 8, 253):
             with pair.writer("arm") as writer:
                 send_with(writer.socket, *[null.fileno()] * count)
-                assert writer.last_words() == (errno.EPROTO, "channel arm: this writer sent descriptors")
+                assert writer.reason_for_close() == (
+                    errno.EPROTO,
+                    "channel arm: this writer sent file descriptors",
+                )
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unknown:
             unknown.connect(str(pair.socket))
             send_with(unknown, null.fileno())
-            assert b"this writer sent descriptors" in unknown.recv(4096)
+            assert b"this writer sent file descriptors" in unknown.recv(4096)
     wait_for(lambda: descriptors(pair) <= before)
     with pair.writer("arm") as writer:
         assert writer.sequence == 3
@@ -172,12 +175,12 @@ def test_descriptors_that_nobody_asked_for(pair: Board) -> None:
 
 
 @pytest.mark.parametrize("ahead", [[], [b"none"], [b"none", b""], [b"", b"", b"end"]])
-def test_a_descriptor_that_takes_long_to_be_closed(board: Board, ahead: list[bytes]) -> None:
-    """Whoever lets go of the last one waits: no other channel's writer does, nor a stop."""
+def test_a_file_descriptor_that_is_slow_to_close(board: Board, ahead: list[bytes]) -> None:
+    """close() blocks for the last reference. It delays neither writers of other channels nor a shutdown."""
     board.channel("arm")
     board.channel("leg")
     board.start()
-    settled(board)
+    wait_for_segments(board)
     assert board.process
     with contextlib.ExitStack() as stack, board.writer("leg") as leg, board.writer("arm") as arm:
         board.pause()
@@ -188,7 +191,7 @@ def test_a_descriptor_that_takes_long_to_be_closed(board: Board, ahead: list[byt
         if ahead[2:]:
             arm.close()
         board.process.send_signal(signal.SIGCONT)
-        assert in_time(leg)
+        assert is_not_delayed(leg)
         with board.writer("arm") as again:
             again.submit(b"x")
             assert again.sync() == 0
@@ -196,11 +199,11 @@ def test_a_descriptor_that_takes_long_to_be_closed(board: Board, ahead: list[byt
     assert board.gaps("leg") == []
 
 
-def test_descriptors_that_take_long_to_be_closed_do_not_pile_up(board: Board) -> None:
-    """Who is connected is heard on, or cut off; no one else comes until they are closed."""
+def test_file_descriptors_that_are_slow_to_close_do_not_accumulate(board: Board) -> None:
+    """Existing connections are served or closed. New ones wait until the descriptors are closed."""
     board.channel("leg")
     board.start()
-    settled(board)
+    wait_for_segments(board)
     assert board.process
     with contextlib.ExitStack() as stack:
         leg = stack.enter_context(board.writer("leg"))
@@ -208,7 +211,7 @@ def test_descriptors_that_take_long_to_be_closed_do_not_pile_up(board: Board) ->
         for s in many:
             s.connect(str(board.socket))
         null = stack.enter_context(Path("/dev/null").open("rb")).fileno()
-        assert in_time(leg)
+        assert is_not_delayed(leg)
         before = descriptors(board)
         board.pause()
         with lingering(stack, 6) as slow:
@@ -217,12 +220,12 @@ def test_descriptors_that_take_long_to_be_closed_do_not_pile_up(board: Board) ->
         began = time.monotonic()
         for s in many[1:]:
             send_with(s, *[null] * 253)
-        assert in_time(leg)
+        assert is_not_delayed(leg)
         assert 200 < descriptors(board) - before <= 253
         late = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         late.connect(str(board.socket))
         late.send(struct.pack("<3I36s", OPEN, 1, 1, b"none"))
-        assert in_time(leg)
+        assert is_not_delayed(leg)
         assert not select.select([late], [], [], 0)[0]
         late.settimeout(10)
         assert struct.unpack_from("<2I", late.recv(4096)) == (REFUSED, errno.ENOENT)
@@ -230,17 +233,17 @@ def test_descriptors_that_take_long_to_be_closed_do_not_pile_up(board: Board) ->
         wait_for(lambda: descriptors(board) < before)
     board.stop()
     assert board.gaps("leg") == []
-    assert board.log.read_text().count("descriptors that writers sent do not close") == 1
+    assert board.log.read_text().count("file descriptors that writers sent are slow to close") == 1
 
 
 @pytest.mark.parametrize("head", [17, 1 << 63, (1 << 64) - 1])
-def test_a_ring_that_cannot_be(pair: Board, head: int) -> None:
+def test_a_ring_with_an_invalid_head(pair: Board, head: int) -> None:
     with pair.writer("arm", way=2) as writer:
         assert writer.slots >= 16
         writer.ring[64:72] = struct.pack("<Q", head if head != 17 else writer.slots + 1)
         os.write(writer.bell, struct.pack("<Q", 1))
-        assert "left a ring that cannot be" in writer.last_words()[1]
-        # and it can see that nobody looks any more
+        assert "left an invalid ring" in writer.reason_for_close()[1]
+        # the ring itself also shows that it is closed
         assert struct.unpack_from("<I", writer.ring, 136)[0] == errno.EPROTO
     with pair.writer("arm") as writer:
         writer.submit(b"x")
@@ -249,16 +252,16 @@ def test_a_ring_that_cannot_be(pair: Board, head: int) -> None:
 
 
 def put(writer: RawWriter, slot: int, payload: bytes) -> None:
-    """As the library does, but for the bell."""
+    """Submit by ring as the library does, but without the doorbell."""
     at = 4096 + slot % writer.slots * writer.stride
     head = struct.pack("<2I2Qq", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0)
     writer.ring[at : at + 32 + len(payload)] = head + payload
     writer.ring[64:72] = struct.pack("<Q", slot + 1)
 
 
-def heard_after(writer: RawWriter, slot: int) -> float:
-    """How long until a record by whose submission the bell is rung is taken, s."""
-    # the recorder looks each 25 ms by itself
+def seconds_until_taken(writer: RawWriter, slot: int) -> float:
+    """Submit a record, ring the doorbell, and return how long the recorder takes to accept the record."""
+    # without a doorbell the recorder polls the ring every 25 ms
     time.sleep(0.03)
     put(writer, slot, b"x")
     began = time.monotonic()
@@ -268,28 +271,30 @@ def heard_after(writer: RawWriter, slot: int) -> float:
     return time.monotonic() - began
 
 
-def test_a_bell_that_could_block(pair: Board) -> None:
-    """The writer has the same open file: who reads it may find that it blocks, and that it is empty by then."""
+def test_a_doorbell_that_could_block(pair: Board) -> None:
+    """Writer and recorder share the open eventfd. The recorder never reads it, because the writer can make that block."""
     with pair.writer("arm", way=2) as writer:
         os.set_blocking(writer.bell, True)
-        waited = [heard_after(writer, slot) for slot in range(15)]
+        waited = [seconds_until_taken(writer, slot) for slot in range(15)]
         os.set_blocking(writer.bell, False)
-        assert os.read(writer.bell, 8) == struct.pack("<Q", 15), "nobody but the writer may read it"
-    assert sorted(waited)[7] < 0.008, "each is heard"
+        assert os.read(writer.bell, 8) == struct.pack("<Q", 15), "the recorder read the eventfd"
+    assert sorted(waited)[7] < 0.008, "the recorder does not react to each doorbell"
 
 
-RINGS = "import os, sys\nwhile True: os.write(int(sys.argv[1]), (1).to_bytes(8, 'little'))"
+RING_FOREVER = "import os, sys\nwhile True: os.write(int(sys.argv[1]), (1).to_bytes(8, 'little'))"
 
 
-def test_a_bell_that_is_rung_without_end(board: Board) -> None:
-    """It keeps the recorder from nothing, and is heard again when it has come to its senses."""
+def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
+    """It delays no other channel. Once the ringing stops, single doorbells work again."""
     board.channel("arm")
     board.channel("leg")
     board.start()
     wait_for(lambda: board.stats("arm")["segments"] == board.stats("leg")["segments"] == 5)
     assert board.process
     with board.writer("arm", way=2) as arm, board.writer("leg") as leg:
-        with subprocess.Popen([sys.executable, "-c", RINGS, str(arm.bell)], pass_fds=(arm.bell,)) as ringer:
+        with subprocess.Popen(
+            [sys.executable, "-c", RING_FOREVER, str(arm.bell)], pass_fds=(arm.bell,)
+        ) as ringer:
             wait_for(lambda: cpu_ticks(ringer) > 5)
             began = time.monotonic()
             while time.monotonic() < began + 1:
@@ -297,19 +302,19 @@ def test_a_bell_that_is_rung_without_end(board: Board) -> None:
                 assert leg.sync() == 0
                 time.sleep(0.05)
             put(arm, 0, b"rings")
-            # 25 ms is how often it would be looked into by itself
+            # the ring is polled meanwhile
             wait_for(lambda: struct.unpack_from("<Q", arm.ring, 128)[0] == 1, 1)
             ringer.kill()
         time.sleep(0.1)
-        waited = [heard_after(arm, slot) for slot in range(1, 16)]
+        waited = [seconds_until_taken(arm, slot) for slot in range(1, 16)]
     board.stop()
-    assert sorted(waited)[7] < 0.008, "each is heard again"
+    assert sorted(waited)[7] < 0.008, "the recorder does not react to each doorbell again"
     assert board.gaps("leg") == board.gaps("arm") == []
 
 
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
-        # a slot that is begun, and one that is submitted before it
+        # a submitted slot, and after it one that is only partly written
         writer.ring[4096 : 4096 + 32 + 4] = struct.pack("<2I2Qq", 4, 0, 0, time.monotonic_ns(), 0) + b"done"
         writer.ring[64:72] = struct.pack("<Q", 1)
         at = 4096 + writer.stride
@@ -348,8 +353,8 @@ def test_two_writers_on_one_channel(pair: Board) -> None:
     with pair.writer("arm") as writer:
         second = RawWriter(pair.socket, "arm")
         assert second.refused == (errno.EBUSY, f"channel arm: process {os.getpid()} is its writer")
-        said = pair.write("arm", b"x\n", status=1)
-        assert said == f"ek-recorder write: channel arm: process {os.getpid()} is its writer\n"
+        message = pair.write("arm", b"x\n", status=1)
+        assert message == f"ek-recorder write: channel arm: process {os.getpid()} is its writer\n"
         writer.submit(b"first")
         assert writer.sync() == 0
     pair.write("arm", b"second\n")
@@ -357,13 +362,13 @@ def test_two_writers_on_one_channel(pair: Board) -> None:
 
 
 @pytest.mark.parametrize("name", ["no-such", "../leg", "", "x" * 36, "ARM"])
-def test_a_channel_that_is_none(pair: Board, name: str) -> None:
+def test_an_unknown_or_invalid_channel_name(pair: Board, name: str) -> None:
     refused = RawWriter(pair.socket, name).refused
     assert refused
     assert refused[0] in (errno.ENOENT, errno.EPROTO)
 
 
-def test_another_version(pair: Board) -> None:
+def test_another_protocol_version(pair: Board) -> None:
     refused = RawWriter(pair.socket, "arm", version=2).refused
     assert refused
     assert "does not speak version 1" in refused[1]
@@ -383,8 +388,8 @@ def test_a_client_that_stops_reading(pair: Board) -> None:
         wait_for(lambda: pair.stats("arm")["durable"] == 1)
 
 
-def test_clients_that_say_nothing_give_way(pair: Board) -> None:
-    """Who has opened a channel keeps it; the others go when there are too many, first who waits longest."""
+def test_the_oldest_silent_connections_are_closed_at_the_limit(pair: Board) -> None:
+    """Connections that have opened a channel stay. Others are closed, the longest waiting first."""
     with contextlib.ExitStack() as stack:
         silent = [
             stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(400)
@@ -397,35 +402,35 @@ def test_clients_that_say_nothing_give_way(pair: Board) -> None:
         answer = silent[0].recv(4096)
         assert struct.unpack_from("<2I", answer) == (REFUSED, errno.EBUSY)
         assert answer[8:].split(b"\0")[0] == (
-            b"the recorder has all the 128 connections that it takes; this one had opened no channel for the longest time"
+            b"the recorder has 128 connections, which is its limit; this one had waited longest without opening a channel"
         )
         assert silent[0].recv(4096) == b""
-        # no more than have to
+        # no more connections than necessary were closed
         assert not select.select(silent[300:], [], [], 0)[0]
     assert pair.payloads("arm") == [b"x"]
 
 
-def test_a_connection_too_many_is_told_so(board: Board, ext4: Mount) -> None:
-    """None of them can give way: each has said what it wants, and waits for it."""
+def test_a_new_connection_is_refused_if_none_can_be_closed(board: Board, ext4: Mount) -> None:
+    """Each existing connection has asked for a channel and waits for the answer."""
     at = board.directory / "arm"
     ext4(at, 16)
     board.channel("arm", retain="4MiB")
     with contextlib.ExitStack() as stack, frozen(at):
         board.start(ready=False)
-        wanting = [
+        waiting = [
             stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(128)
         ]
-        for s in wanting:
+        for s in waiting:
             s.connect(str(board.socket))
             s.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
         refused = RawWriter(board.socket, "arm").refused
-        assert refused == (errno.EBUSY, "the recorder has all the 128 connections that it takes")
-        assert not select.select(wanting, [], [], 0)[0]
+        assert refused == (errno.EBUSY, "the recorder has 128 connections, which is its limit")
+        assert not select.select(waiting, [], [], 0)[0]
 
 
 @contextlib.contextmanager
-def behind(pair: Board, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """A writer that does not wait, and a recorder that stands still since it has the first of 15,001 records."""
+def paused_recorder(pair: Board, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """A writer with --no-wait, and a recorder that was paused after the first of 15,001 records."""
     with subprocess.Popen(
         [RECORDER, "write", *options, "--no-wait", "--socket", str(pair.socket), "arm"],
         stdin=subprocess.PIPE,
@@ -440,31 +445,31 @@ def behind(pair: Board, *options: str) -> Iterator[tuple[subprocess.Popen[bytes]
         for _ in range(15000):
             writer.stdin.write(b"x" * 900 + b"\n")
         writer.stdin.flush()
-        # it does not wait, so the pipe is empty soon
+        # the writer does not wait, so the pipe is empty soon
         time.sleep(0.3)
         yield writer, writer.stdin
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
-    """A writer that cannot wait loses records, and the recording says how many."""
+def test_a_recorder_that_cannot_keep_up(pair: Board, way: list[str]) -> None:
+    """A writer that cannot wait loses records, and a gap reports how many."""
     assert pair.process
-    with behind(pair, *way) as (writer, records_of):
+    with paused_recorder(pair, *way) as (writer, pipe):
         pair.process.send_signal(signal.SIGCONT)
         time.sleep(0.3)
-        records_of.write(b"last\n")
-        records_of.close()
+        pipe.write(b"last\n")
+        pipe.close()
         assert writer.wait(20) == 1
         assert writer.stderr
-        said = writer.stderr.read().decode()
-    lost = int(said.splitlines()[-1].split()[2])
-    assert said == (
-        "ek-recorder write: records were lost before this: there was no room for them, they came faster than they"
+        message = writer.stderr.read().decode()
+    lost = int(message.splitlines()[-1].split()[2])
+    assert message == (
+        "ek-recorder write: records were lost before this: there was no space, because records arrived faster than they"
         f" were written\nek-recorder write: {lost} records were lost\n"
     )
     assert lost > 100
 
-    # each is taken or told as lost
+    # each record was accepted or is reported as lost
     def all_are_accounted_for() -> bool:
         stats = pair.stats("arm")
         done = stats["records"] + stats["lost"]["overrun"] == 15002 and stats["durable"] == stats["records"]
@@ -472,19 +477,19 @@ def test_a_recorder_that_is_behind(pair: Board, way: list[str]) -> None:
 
     wait_for(all_are_accounted_for)
     records = pair.records("arm")
-    complete(records)
+    assert_contiguous(records)
     assert {reason for reason, _ in pair.gaps("arm")} == {OVERRUN}
     assert (records[-1].payload, records[-1].sequence) == (b"last", 15001)
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
 @pytest.mark.parametrize("sync", [[], ["--no-sync"]])
-def test_the_last_ones_that_are_lost_are_told_too(pair: Board, way: list[str], sync: list[str]) -> None:
+def test_losses_at_the_end_are_reported_too(pair: Board, way: list[str], sync: list[str]) -> None:
     assert pair.process
-    with behind(pair, *way, *sync) as (writer, records_of):
+    with paused_recorder(pair, *way, *sync) as (writer, pipe):
         if not sync:
             pair.process.send_signal(signal.SIGCONT)
-        records_of.close()
+        pipe.close()
         if sync and way:
             assert writer.wait(20) == 1
         pair.process.send_signal(signal.SIGCONT)
@@ -504,10 +509,10 @@ def test_a_clock_that_jumps(pair: Board) -> None:
     records = pair.records("arm")
     assert [r.realtime_ns for r in records] == jumps
     assert [r.monotonic_ns for r in records] == sorted(r.monotonic_ns for r in records)
-    complete(records)
+    assert_contiguous(records)
 
 
-def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
+def test_an_invalid_configuration_affects_no_other_channel(board: Board) -> None:
     board.channel("arm", window="soon")
     board.channel("leg")
     board.start()
@@ -515,13 +520,13 @@ def test_a_bad_configuration_leaves_the_others_alone(board: Board) -> None:
     refused = RawWriter(board.socket, "arm").refused
     assert refused
     assert refused[0] == errno.EINVAL
-    assert "window = soon: not a time" in refused[1]
-    assert "window = soon: not a time with a unit" in board.log.read_text()
+    assert "window = soon: must be a time" in refused[1]
+    assert "window = soon: must be a time with a unit" in board.log.read_text()
     assert board.wait_state("arm", "failed")["reason"].endswith("such as 5ms, 2s or 7d")
     board.stop()
 
 
-def test_a_name_that_is_no_text_leaves_the_statistics_as_they_are(board: Board) -> None:
+def test_a_file_name_that_is_not_utf8_keeps_the_statistics_valid_json(board: Board) -> None:
     board.channel("leg")
     Path(os.fsdecode(os.fsencode(board.conf / "channels.d") + b"/x\xe9.conf")).write_text("record_size = 1\n")
     board.start()
@@ -530,9 +535,9 @@ def test_a_name_that_is_no_text_leaves_the_statistics_as_they_are(board: Board) 
     board.stop()
 
 
-def test_a_name_that_is_too_long_is_not_taken_for_that_of_another(board: Board) -> None:
+def test_a_name_that_is_too_long_is_not_truncated_to_that_of_another_channel(board: Board) -> None:
     good, bad = "a" * 32, "a" * 32 + "-x"
-    # ahead of the good one in the order of names, too
+    # one of the invalid names sorts before the valid one
     for name in (good, bad, "a" * 33):
         board.channel(name)
     board.start()
@@ -540,14 +545,14 @@ def test_a_name_that_is_too_long_is_not_taken_for_that_of_another(board: Board) 
     text = (board.top / "stats.json").read_text()
     assert re.findall('"(a+[^"]*)":', text) == sorted([good, bad, "a" * 33], key=lambda name: f"{name}.conf")
     for name in (bad, "a" * 33):
-        assert "not NAME.conf" in board.wait_state(name, "failed")["reason"]
+        assert "must be named NAME.conf" in board.wait_state(name, "failed")["reason"]
     board.write(good, b"x\n")
     board.stop()
     assert board.payloads(good) == [b"x"]
 
 
-def test_more_connections_than_descriptors(board: Board) -> None:
-    """It does not turn round and round over one that it cannot take; those that it has go on."""
+def test_more_connections_than_file_descriptors(board: Board) -> None:
+    """The recorder does not busy-wait for a connection that it cannot accept. Existing connections go on."""
     board.channel("arm")
     board.start("bash", "-c", 'ulimit -n 40; exec "$@"', "bash")
     wait_for(lambda: board.stats("arm")["segments"] == 5)
@@ -568,13 +573,13 @@ def test_more_connections_than_descriptors(board: Board) -> None:
         assert cpu_s() - before < 0.05
         writer.submit(b"x")
         assert writer.sync() == 0
-    # and when there is room again, it takes them
+    # once descriptors are free, it accepts connections again
     wait_for(lambda: opened(board, "arm")).close()
     board.stop()
     assert board.payloads("arm") == [b"x"]
 
 
-def test_a_writer_of_another_pid_namespace_is_the_only_one_too(board: Board) -> None:
+def test_a_writer_of_another_pid_namespace_keeps_its_channel(board: Board) -> None:
     if os.geteuid() != 0:
         pytest.skip("a PID namespace needs root")
     board.channel("arm")
@@ -587,7 +592,7 @@ def test_a_writer_of_another_pid_namespace_is_the_only_one_too(board: Board) -> 
         assert writer.sync() == 0
 
 
-def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:
+def test_a_journal_that_does_not_read_delays_nothing(board: Board) -> None:
     board.channel("arm", window="soon")
     board.channel("leg")
     journal, stderr = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -600,7 +605,7 @@ def test_a_journal_that_does_not_read_holds_up_nothing(board: Board) -> None:
             while True:
                 stderr.send(b"x")
         stderr.setblocking(True)
-        # arm's configuration would be the first to be told
+        # the error in arm's configuration would be the first message
         board.start(stderr=stderr)
         board.write("leg", b"x\n")
         board.stop()

@@ -10,9 +10,9 @@
 
 #include "batch.h"
 
-#define ROOM (4 * EKR_BLOCK)
+#define MEMORY (4 * EKR_BLOCK)
 
-static unsigned char memory[ROOM] __attribute__((aligned(EKR_BLOCK)));
+static unsigned char memory[MEMORY] __attribute__((aligned(EKR_BLOCK)));
 
 static size_t fill(unsigned int records)
 {
@@ -31,7 +31,7 @@ static size_t fill(unsigned int records)
 	return used;
 }
 
-static void each_record_comes_back(void **state)
+static void records_are_read_back(void **state)
 {
 	size_t used = fill(50), at = 0, bytes = batch_seal(memory, used, 9, 3);
 
@@ -53,23 +53,22 @@ static void each_record_comes_back(void **state)
 	assert_int_equal(at, used);
 	for (; at < bytes; at++)
 		assert_int_equal(memory[at], 0);
-	/* beyond: untouched */
+	/* bytes after the batch are unchanged */
 	assert_int_equal(memory[bytes], 0xee);
 }
 
-static void sealed_anew_it_is_of_the_other_generation_only(void **state)
+static void sealing_again_replaces_the_generation(void **state)
 {
 	size_t used = fill(3);
 
 	(void)state;
 	batch_seal(memory, used, 1, 0);
 	batch_seal(memory, used, 2, 5);
-	assert_null(record_at(memory, ROOM, 1, 200));
-	assert_non_null(record_at(memory, ROOM, 2, 200));
+	assert_null(record_at(memory, MEMORY, 1, 200));
+	assert_non_null(record_at(memory, MEMORY, 2, 200));
 }
 
-/* any changed bit of head or payload makes it invalid */
-static void each_bit_counts(void **state)
+static void any_changed_bit_invalidates_a_record(void **state)
 {
 	const struct record r = { .payload = "0123456789", .length = 10 };
 	size_t used = batch_append(memory, &r);
@@ -86,8 +85,8 @@ static void each_bit_counts(void **state)
 	assert_null(record_at(memory, used - 8, 1, 10));
 }
 
-/* ASan sees a step beyond what is there */
-static void noise_is_no_record(void **state)
+/* AddressSanitizer detects reads beyond the bytes that are there */
+static void random_bytes_are_no_record(void **state)
 {
 	(void)state;
 	srandom(1);
@@ -110,10 +109,10 @@ static void noise_is_no_record(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_record_comes_back),
-		cmocka_unit_test(sealed_anew_it_is_of_the_other_generation_only),
-		cmocka_unit_test(each_bit_counts),
-		cmocka_unit_test(noise_is_no_record),
+		cmocka_unit_test(records_are_read_back),
+		cmocka_unit_test(sealing_again_replaces_the_generation),
+		cmocka_unit_test(any_changed_bit_invalidates_a_record),
+		cmocka_unit_test(random_bytes_are_no_record),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ek-recorder bench --paper`: what it shows of rows, when it refuses, and that nothing of it stays.
+"""`ek-recorder bench --paper`: its output, its refusals, and its cleanup.
 
-ek-writer and ek-disturb are stand-ins here that say what was asked of them; the recorder is the real one.
+ek-writer and ek-disturb are fakes that log how they were called. The recorder is the real one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src/python"))
 from board import BUILD, RECORDER, wait_for
 from ek_recorder.bench import board, boxplot, paper, rows
 from ek_recorder.bench.__main__ import main
 from ek_recorder.bench.table import table
 
-PACKAGES = Path(__file__).resolve().parents[1] / "python"
-# stand in for /proc/sys/vm, which is everybody's
+PACKAGES = Path(__file__).resolve().parents[1] / "src/python"
+# fake values for /proc/sys/vm, which belongs to the whole machine
 SYSCTLS = {
     "dirty_ratio": "20",
     "dirty_bytes": "0",
@@ -64,7 +64,7 @@ end()
 
 @pytest.fixture
 def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory for recordings on a disk, and stand-ins for the other programs."""
+    """A directory for recordings on a disk, with fakes of the other programs in PATH. Must be empty at the end."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name, text in (("ek-writer", WRITER), ("ek-disturb", DISTURB)):
@@ -92,14 +92,14 @@ def sysctls(tmp_path: Path) -> dict[str, str]:
 
 
 def parsed(svg: str) -> ET.Element:
-    return ET.fromstring(svg)  # noqa: S314  our own
+    return ET.fromstring(svg)  # noqa: S314  trusted input
 
 
 def calls(tmp_path: Path) -> list[list[str]]:
     return [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
 
 
-def test_a_build_folder_says_where_it_works() -> None:
+def test_it_reports_that_the_python_package_is_not_installed() -> None:
     if not subprocess.run(
         ["python3", "-I", "-c", "import ek_recorder"], capture_output=True, check=False
     ).returncode:
@@ -107,14 +107,14 @@ def test_a_build_folder_says_where_it_works() -> None:
     out = subprocess.run([RECORDER, "bench", "--paper"], capture_output=True, text=True, check=False)
     assert (out.returncode, out.stdout) == (1, "")
     assert out.stderr == (
-        "ek-recorder bench: --paper needs the Python package ek_recorder, and python3 has it only where the recorder"
+        "ek-recorder bench: --paper needs the Python package ek_recorder, which python3 finds only where the recorder"
         " is installed\n"
     )
 
 
-def test_the_program_runs_it(tmp_path: Path, at: Path) -> None:
+def test_the_program_runs_the_python_package(tmp_path: Path, at: Path) -> None:
     python = tmp_path / "bin/python3"
-    # -I, without which this package is found here
+    # drop -I, so that python3 finds the package by PYTHONPATH
     python.write_text(f'#!/bin/sh\n[ "$1" = -I ] && shift\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     for more, status in ((["--help"], 0), (["--sets", "0"], 2), (["--cases", "x"], 2)):
@@ -126,16 +126,16 @@ def test_the_program_runs_it(tmp_path: Path, at: Path) -> None:
     assert not out.stdout
 
 
-def test_the_paper_is_whole() -> None:
+def test_paper_toml_has_all_cases() -> None:
     cases = paper.cases()
     assert len(cases) == 14
     assert len([c for c in cases if c.reader_keeps]) == 2
     assert all(c.min < c.avg < c.max for c in cases)
-    assert {c.ours for c in cases} == {"quiet", "bgtrunc", "bgall", "read"}
+    assert {c.recorder_case for c in cases} == {"quiet", "bgtrunc", "bgall", "read"}
     assert next(c for c in cases if c.name == "wpre-sdata-fon-bgall").max == 121756
 
 
-def test_it_measures_and_shows_it_beside_the_paper(
+def test_it_measures_and_prints_the_papers_figures_next_to_it(
     at: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["--rows", str(tmp_path / "rows.json"), "--plot", str(tmp_path / "plot.svg")]
@@ -144,10 +144,10 @@ def test_it_measures_and_shows_it_beside_the_paper(
     lines = {
         line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(("NONE", "ALL-"))
     }
-    # the paper's, ours by write(), ours by the recorder
+    # the columns: the paper, write(), the recorder
     assert lines["NONE"][:6] == ["141", "259", "4,454", "10", "15", "100"]
     assert len(lines["ALL-BGALL"]) == 9
-    assert "the reader keeps 78 % (paper), 80 % beside write(), 80 % beside ek-recorder" in out
+    assert "a concurrent reader keeps 78 % (paper), 80 % with write(), 80 % with ek-recorder" in out
     found = rows.load(tmp_path / "rows.json")
     known = rows.values(found)
     assert known["rec.base.all-bgall.late"] == 2
@@ -155,23 +155,23 @@ def test_it_measures_and_shows_it_beside_the_paper(
     assert known["rec.ek.read.reader-keeps"] == 80
     assert {r["clock"] for r in found} == {"host"}
     parsed((tmp_path / "plot.svg").read_text())
-    asked = calls(tmp_path)
-    writers = [c for c in asked if c[0] == "writer"]
+    called = calls(tmp_path)
+    writers = [c for c in called if c[0] == "writer"]
     assert len(writers) == 6
     assert all(c[c.index("--writes") + 1] == "50" for c in writers)
     assert "append" in writers[0]
-    # both disturbers beside write() and beside the recorder
-    assert len([c for c in asked if c[0] == "disturb" and "allocate" in c]) == 2
+    # the background program ran once with write() and once with the recorder
+    assert len([c for c in called if c[0] == "disturb" and "allocate" in c]) == 2
 
 
 def test_the_flusher_is_stopped_for_its_cases_only(at: Path, tmp_path: Path) -> None:
     assert bench(at, "--writes", "5", "--sets", "1", "--cases", "none,all") == 0
     assert [c[1] for c in calls(tmp_path)] == ["1500", "300000"]
-    # of each pair the one that was in force; the kernel itself sets the other to 0
+    # of each pair, the value in force was restored; the real kernel then sets the other to 0
     assert sysctls(tmp_path) == {**SYSCTLS, "dirty_background_ratio": "100"}
 
 
-def test_the_flushers_settings_come_back(at: Path, tmp_path: Path) -> None:
+def test_the_flushers_settings_are_restored_after_an_interrupt(at: Path, tmp_path: Path) -> None:
     seen: dict[str, str] = {}
     with contextlib.suppress(KeyboardInterrupt), board.flusher_off():
         seen = sysctls(tmp_path)
@@ -182,11 +182,13 @@ def test_the_flushers_settings_come_back(at: Path, tmp_path: Path) -> None:
     assert sysctls(tmp_path)["dirty_expire_centisecs"] == "1500"
 
 
-def test_who_may_not_stop_it_is_told(at: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_without_the_flusher_are_skipped_if_not_permitted(
+    at: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "vm/dirty_expire_centisecs").unlink()
     assert bench(at, "--writes", "5", "--sets", "1", "--cases", "all") == 0
     out = capsys.readouterr()
-    assert "ALL: left out, for only root" in out.err
+    assert "ALL with write(): skipped, because only root" in out.err
     assert next(line for line in out.out.splitlines() if line.startswith("ALL ")).split()[4:7] == ["–"] * 3
 
 
@@ -197,18 +199,18 @@ def test_it_refuses_where_a_channel_is_recorded(at: Path, capsys: pytest.Capture
     status = bench(at, "--cases", "none")
     os.close(fd)
     (at / "arm").rmdir()
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert status == 2
-    assert "channel arm" in said
-    assert "systemctl stop ek-recorder.socket ek-recorder" in said
+    assert "channel arm" in message
+    assert "systemctl stop ek-recorder.socket ek-recorder" in message
 
 
-def test_it_refuses_where_there_is_no_room(
+def test_it_refuses_without_enough_space(
     at: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(board, "NEEDED_MIB", 1 << 40)
     assert main(["--directory", str(at), "--cases", "none"]) == 2
-    assert f"MiB free, and {1 << 40} are needed" in capsys.readouterr().err
+    assert f"MiB free, but {1 << 40} MiB are needed" in capsys.readouterr().err
 
 
 def test_it_refuses_where_the_partition_is_not_mounted(
@@ -220,31 +222,33 @@ def test_it_refuses_where_the_partition_is_not_mounted(
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
-        (["--cases", "nine"], "--cases: nine: none of none, all"),
-        (["--writes", "0"], "not a number from 1"),
-        (["--directory", "/nonexistent"], "is no directory"),
+        (["--cases", "nine"], "--cases: unknown case nine; use none, all"),
+        (["--writes", "0"], "must be a number from 1"),
+        (["--directory", "/nonexistent"], "is not a directory"),
         (["--from", "/nonexistent"], "No such file"),
     ],
 )
-def test_bad_input_is_one_line(at: Path, options: list[str], says: str) -> None:
+def test_wrong_options_are_reported_in_one_line(at: Path, options: list[str], message: str) -> None:
     out = subprocess.run(
         [sys.executable, "-m", "ek_recorder.bench", *options], capture_output=True, text=True, check=False
     )
     assert out.returncode in (1, 2)
-    assert says in out.stderr
+    assert message in out.stderr
     assert "Traceback" not in out.stderr
 
 
-def test_another_bench_is_refused_and_left_alone(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_bench_is_refused_and_does_not_touch_the_first(
+    at: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (at / board.FOLDER).mkdir()
     fd = os.open(at / board.FOLDER, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert bench(at, "--cases", "none") == 2
     os.close(fd)
     assert "another bench is running" in capsys.readouterr().err
-    # what a power cut has left is removed by the next one
+    # the next bench removes what a power cut left
     (at / board.FOLDER / "rec").write_bytes(b"x")
     assert bench(at, "--writes", "5", "--sets", "1", "--cases", "none") == 0
 
@@ -260,21 +264,21 @@ def test_an_interrupt_leaves_nothing(at: Path, tmp_path: Path, number: signal.Si
         text=True,
     ) as process:  # fmt: skip
         wait_for(lambda: len(list((at / board.FOLDER).glob("bench/*.seg"))) == board.SEGMENTS)
-        # its own recorder, the writer to it and two disturbers
+        # until its recorder and the background programs run
         wait_for((tmp_path / "calls").exists)
         time.sleep(0.3)
         process.send_signal(number)
         assert process.stderr
-        said = process.stderr.read()
-        assert process.wait(20) == 1, said
-    assert "nothing is left of it" in said
+        message = process.stderr.read()
+        assert process.wait(20) == 1, message
+    assert "interrupted; its files were removed" in message
     assert not (at / board.FOLDER).exists()
     running = subprocess.run(["pgrep", "-f", str(at)], capture_output=True, text=True, check=False).stdout
     assert running == ""
 
 
 def known() -> dict[str, float]:
-    """Of the lab: NONE and what stands beside it."""
+    """Figures of the lab: the case NONE, and the recorder's case to compare with."""
     box = {"min": 1.9, "p25": 1.9, "p50": 2.0, "p75": 2.1, "max": 5.9, "avg": 2.0}
     return {
         **{f"rec.ek.quiet.{m}": v for m, v in box.items()},
@@ -282,7 +286,7 @@ def known() -> dict[str, float]:
     }
 
 
-def test_what_was_not_measured_is_a_dash_and_not_drawn() -> None:
+def test_cases_that_were_not_measured_are_dashes_and_not_plotted() -> None:
     text = table(paper.cases(), known())
     assert len({len(line) for line in text.splitlines()[1:]}) == 1
     bgall = next(line for line in text.splitlines() if line.startswith("ALL-BGALL"))
@@ -290,14 +294,14 @@ def test_what_was_not_measured_is_a_dash_and_not_drawn() -> None:
     drawn = boxplot.draw(paper.cases(), known(), "a <title>", "about")
     tree = parsed(drawn)
     assert "ALL-BGALL" not in drawn
-    assert drawn.count('class="box"') == 1 + len([c for c in paper.cases() if c.ours == "quiet"])
+    assert drawn.count('class="box"') == 1 + len([c for c in paper.cases() if c.recorder_case == "quiet"])
     assert tree.findtext("{http://www.w3.org/2000/svg}title") == "a <title>"
-    with pytest.raises(ValueError, match="none was measured"):
+    with pytest.raises(ValueError, match="none of these cases was measured"):
         boxplot.draw(paper.cases(), {}, "", "")
 
 
-def test_all_that_is_drawn_is_in_the_picture() -> None:
-    """At the greatest the number stands on the other side."""
+def test_everything_plotted_lies_within_the_picture() -> None:
+    """The number next to the longest line goes to its left."""
     for most in (2.0, 99999.0, 1e6):
         drawn = boxplot.draw(paper.cases(), {**known(), "rec.ek.quiet.max": most}, "title", "about")
         for element in parsed(drawn).iter():
@@ -317,4 +321,4 @@ def test_rows_of_the_lab_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "5.9" in out.splitlines()[-1]
     path.write_text(json.dumps(other))
     assert main(["--from", str(path)]) == 2
-    assert "no row of the recorder" in capsys.readouterr().err
+    assert "no rows of the recorder" in capsys.readouterr().err

@@ -11,7 +11,7 @@
 
 static unsigned char record[16384 + 3];
 
-static void is_known_again(void **state)
+static void records_are_recognized(void **state)
 {
 	struct bench_head head;
 
@@ -25,8 +25,8 @@ static void is_known_again(void **state)
 	assert_false(bench_holds(record, BENCH_RECORD_MIN - 1, &head));
 }
 
-/* also in the bytes that are no whole word */
-static void each_bit_counts(void **state)
+/* also in trailing bytes that do not fill a word */
+static void any_changed_bit_is_detected(void **state)
 {
 	struct bench_head head;
 
@@ -35,16 +35,16 @@ static void each_bit_counts(void **state)
 	for (size_t bit = 0; bit < 8 * sizeof(record); bit++) {
 		record[bit / 8] ^= (unsigned char)(1u << bit % 8);
 		if (bench_holds(record, sizeof(record), &head))
-			fail_msg("bit %zu does not count", bit);
+			fail_msg("a change of bit %zu is not detected", bit);
 		record[bit / 8] ^= (unsigned char)(1u << bit % 8);
-		/* all of each word, or it would take as long as the square of the length */
+		/* only the first and last bytes: all of them would take quadratic time */
 		if (bit == 8 * 256)
 			bit = 8 * (sizeof(record) - 8) - 1;
 	}
 	assert_true(bench_holds(record, sizeof(record), &head));
 }
 
-static void half_of_another_is_none(void **state)
+static void a_mix_of_two_records_is_detected(void **state)
 {
 	static unsigned char other[sizeof(record)];
 	struct bench_head head;
@@ -64,9 +64,9 @@ static void half_of_another_is_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(is_known_again),
-		cmocka_unit_test(each_bit_counts),
-		cmocka_unit_test(half_of_another_is_none),
+		cmocka_unit_test(records_are_recognized),
+		cmocka_unit_test(any_changed_bit_is_detected),
+		cmocka_unit_test(a_mix_of_two_records_is_detected),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

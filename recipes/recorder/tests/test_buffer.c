@@ -31,8 +31,8 @@ static int put(struct buffer *b, uint64_t sequence, bool *wake)
 	return buffer_put(b, &r, sequence, wake);
 }
 
-/* 1056 bytes each: three in a chunk of 4096 */
-static void full_chunks_come_out_in_order_and_all_of_it_is_used(void **state)
+/* records of 1056 bytes: three fit into a chunk of 4096 */
+static void full_chunks_are_taken_in_order_and_reused(void **state)
 {
 	struct buffer b;
 	struct error e;
@@ -51,7 +51,7 @@ static void full_chunks_come_out_in_order_and_all_of_it_is_used(void **state)
 	assert_false(wake);
 	assert_null(buffer_take(&b, false));
 	assert_int_equal(put(&b, 3, &wake), 0);
-	/* a chunk is full */
+	/* the first chunk is full */
 	assert_true(wake);
 	for (uint64_t i = 4; i < 15; i++)
 		assert_int_equal(put(&b, i, &wake), 0);
@@ -70,13 +70,13 @@ static void full_chunks_come_out_in_order_and_all_of_it_is_used(void **state)
 		assert_int_equal(c->used, 3 * 1056);
 		assert_true((uintptr_t)c->data % EKR_BLOCK == 0);
 		buffer_release(&b, c);
-		/* what was given back is room again */
+		/* a released chunk can be filled again */
 		assert_int_equal(put(&b, 15 + i, &wake), 0);
 	}
 	buffer_close(&b);
 }
 
-static void what_is_being_filled_can_be_taken(void **state)
+static void a_partial_chunk_can_be_taken(void **state)
 {
 	struct buffer b;
 	struct error e;
@@ -84,7 +84,7 @@ static void what_is_being_filled_can_be_taken(void **state)
 	bool wake = false;
 
 	(void)state;
-	/* never less than three chunks */
+	/* at least three chunks */
 	assert_int_equal(buffer_open(&b, 4096, 1, &e), 0);
 	assert_int_equal(b.count, 3);
 	assert_null(buffer_take(&b, true));
@@ -94,7 +94,7 @@ static void what_is_being_filled_can_be_taken(void **state)
 	assert_null(buffer_take(&b, true));
 	wake = false;
 	assert_int_equal(put(&b, 6, &wake), 0);
-	/* it is the first again */
+	/* it is the first record of a new chunk */
 	assert_true(wake);
 	assert_int_equal(c->next_sequence, 6);
 	buffer_release(&b, c);
@@ -103,7 +103,7 @@ static void what_is_being_filled_can_be_taken(void **state)
 	buffer_close(&b);
 }
 
-static void too_much_memory_is_an_error(void **state)
+static void a_buffer_that_is_too_large_is_refused(void **state)
 {
 	struct buffer b;
 	struct error e;
@@ -114,8 +114,11 @@ static void too_much_memory_is_an_error(void **state)
 	buffer_close(&b);
 }
 
-/* 0: it was told, or @lifted; 2: it cannot be tried here. Of a process of its own. */
-static int open_with_little_that_may_be_locked(bool lifted)
+/*
+ * Runs in a process of its own. Returns 0 if opening failed with the right message or, with
+ * @may_unlock, succeeded; 2 if it cannot be tested here.
+ */
+static int open_with_a_low_memlock_limit(bool may_unlock)
 {
 	const struct rlimit least = { 65536, 65536 };
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -123,43 +126,43 @@ static int open_with_little_that_may_be_locked(bool lifted)
 	struct buffer b;
 	struct error e;
 
-	/* once before: whatever the C library gets for itself it has then */
+	/* open once before the limit is set, so that the C library has allocated its own memory */
 	if (buffer_open(&b, 65536, 1 << 20, &e))
 		return 2;
 	buffer_close(&b);
-	if (lifted)
+	if (may_unlock)
 		memory_lock();
-	/* by their numbers: the sanitizers keep mlockall() from the kernel */
+	/* raw system calls: the sanitizers intercept mlockall() */
 	if (syscall(SYS_capset, &head, none) || setrlimit(RLIMIT_MEMLOCK, &least) ||
 	    syscall(SYS_mlockall, MCL_FUTURE))
 		return 2;
-	if (lifted)
+	if (may_unlock)
 		return buffer_open(&b, 65536, 1 << 20, &e) ? 1 : 0;
 	return buffer_open(&b, 65536, 1 << 20, &e) == -ENOMEM && strstr(e.text, "LimitMEMLOCK=") ?
 		       0 :
 		       1;
 }
 
-static void in_a_child(bool lifted)
+static void in_a_child(bool may_unlock)
 {
 	pid_t child = fork();
 	int status = -1;
 
 	if (!child)
-		_exit(open_with_little_that_may_be_locked(lifted));
+		_exit(open_with_a_low_memlock_limit(may_unlock));
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* by whoever has locked it, not memory.h */
-static void more_than_may_be_locked_is_told_as_that(void **state)
+/* memory.h did not lock the memory, so it does not unlock it either */
+static void the_memlock_limit_is_named_in_the_error(void **state)
 {
 	(void)state;
 	in_a_child(false);
 }
 
-static void where_not_all_may_be_locked_nothing_is(void **state)
+static void memory_is_unlocked_if_the_limit_is_too_low(void **state)
 {
 	(void)state;
 	in_a_child(true);
@@ -168,11 +171,11 @@ static void where_not_all_may_be_locked_nothing_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(full_chunks_come_out_in_order_and_all_of_it_is_used),
-		cmocka_unit_test(what_is_being_filled_can_be_taken),
-		cmocka_unit_test(too_much_memory_is_an_error),
-		cmocka_unit_test(more_than_may_be_locked_is_told_as_that),
-		cmocka_unit_test(where_not_all_may_be_locked_nothing_is),
+		cmocka_unit_test(full_chunks_are_taken_in_order_and_reused),
+		cmocka_unit_test(a_partial_chunk_can_be_taken),
+		cmocka_unit_test(a_buffer_that_is_too_large_is_refused),
+		cmocka_unit_test(the_memlock_limit_is_named_in_the_error),
+		cmocka_unit_test(memory_is_unlocked_if_the_limit_is_too_low),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

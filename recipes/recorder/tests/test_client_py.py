@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python client: the writer against a recorder that speaks wire.h, the reader by the program."""
+"""The Python package: its writer against a fake recorder that implements wire.h, its reader with the real program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
 os.environ.setdefault(
     "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
 )
@@ -49,7 +49,7 @@ HEAD, LOST, TAIL, CLOSED = 64, 72, 128, 136
 
 
 class FakeRecorder(threading.Thread):
-    """One connection: what it was told is in `records`; by ring nothing is taken until drain()."""
+    """Serves one connection at a time. `records` has what it received; by ring that happens in drain() only."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(daemon=True)
@@ -57,8 +57,8 @@ class FakeRecorder(threading.Thread):
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(self.path)
         self.listener.listen()
-        self.answers = True  # to a sync
-        self.last_words: tuple[int, bytes] | None = None  # instead of an answer to a sync
+        self.answers = True  # whether it answers a sync
+        self.refusal: tuple[int, bytes] | None = None  # sent instead of the answer to a sync
         self.asked: tuple[int, bytes] = (0, b"")
         self.records: list[tuple[int, bytes]] = []
         self.ring: mmap.mmap | None = None
@@ -80,7 +80,7 @@ class FakeRecorder(threading.Thread):
         self.asked = (way, name.rstrip(b"\0"))
         refusals = {
             b"none": (errno.ENOENT, b"there is no channel none"),
-            b"busy": (errno.EBUSY, b"process 42 has it"),
+            b"busy": (errno.EBUSY, b"process 42 is its writer"),
         }
         if self.asked[1] in refusals:
             code, why = refusals[self.asked[1]]
@@ -114,10 +114,10 @@ class FakeRecorder(threading.Thread):
                 _, length, sequence, _, _ = struct.unpack_from("<IIQQq", message)
                 assert len(message) == 32 + length
                 self.records.append((sequence, message[32:]))
-            elif kind == SYNC and self.last_words:
+            elif kind == SYNC and self.refusal:
                 self.drain()
-                if self.last_words[1]:
-                    connection.send(struct.pack("<Ii240s", REFUSED, *self.last_words))
+                if self.refusal[1]:
+                    connection.send(struct.pack("<Ii240s", REFUSED, *self.refusal))
                 return
             elif kind == SYNC and self.answers:
                 self.drain()
@@ -147,7 +147,7 @@ def disk() -> Iterator[Path]:
 
 @pytest.fixture
 def recorder() -> Iterator[FakeRecorder]:
-    # the path of a socket is short
+    # in /tmp, because the path of a socket must be short
     with tempfile.TemporaryDirectory(prefix="ek-") as path:
         fake = FakeRecorder(Path(path) / "socket")
         yield fake
@@ -155,7 +155,7 @@ def recorder() -> Iterator[FakeRecorder]:
 
 
 @pytest.mark.parametrize("way", ["socket", "ring"])
-def test_records_arrive(recorder: FakeRecorder, way: str) -> None:
+def test_records_reach_the_recorder(recorder: FakeRecorder, way: str) -> None:
     with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
         assert (writer.channel.record_size, writer.channel.period_ns, writer.channel.window_ns) == (
             RECORD_SIZE,
@@ -172,19 +172,19 @@ def test_records_arrive(recorder: FakeRecorder, way: str) -> None:
         assert writer.lost == 0
 
 
-def test_a_full_ring_loses_and_counts(recorder: FakeRecorder) -> None:
+def test_a_full_ring_loses_records_and_counts_them(recorder: FakeRecorder) -> None:
     with Writer("front", way="ring", socket=recorder.path) as writer:
         assert [writer.submit(b"x") for _ in range(SLOTS + 3)] == [True] * SLOTS + [False] * 3
         assert writer.lost == 3
         writer.sync(timeout=10)
         assert writer.submit(b"after")
         writer.sync(timeout=10)
-        # the numbers of the lost ones are not used again
+        # the sequences of lost records are not used again
         assert recorder.records[-1] == (100 + SLOTS + 3, b"after")
 
 
 @pytest.mark.parametrize("way", ["socket", "ring"])
-def test_too_large_is_refused_and_nothing_is_submitted(recorder: FakeRecorder, way: str) -> None:
+def test_a_record_that_is_too_large_is_refused(recorder: FakeRecorder, way: str) -> None:
     with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
         with pytest.raises(RecordTooLarge) as e:
             writer.submit(b"x" * (RECORD_SIZE + 1))
@@ -194,15 +194,15 @@ def test_too_large_is_refused_and_nothing_is_submitted(recorder: FakeRecorder, w
         assert recorder.records == [(100, b"x" * RECORD_SIZE)]
 
 
-def test_the_recorders_own_words(recorder: FakeRecorder) -> None:
+def test_exceptions_have_the_recorders_message(recorder: FakeRecorder) -> None:
     with pytest.raises(ChannelNotFound, match="there is no channel none"):
         Writer("none", socket=recorder.path)
-    with pytest.raises(ChannelBusy, match="process 42 has it") as e:
+    with pytest.raises(ChannelBusy, match="process 42 is its writer") as e:
         Writer("busy", socket=recorder.path)
     assert e.value.errno == errno.EBUSY
 
 
-def test_no_recorder(disk: Path) -> None:
+def test_invalid_arguments(disk: Path) -> None:
     with pytest.raises(RecorderError, match="connecting to the recorder"):
         Writer("front", socket=str(disk / "none"))
     with pytest.raises(ValueError, match="way must be"):
@@ -211,16 +211,16 @@ def test_no_recorder(disk: Path) -> None:
 
 @pytest.mark.parametrize("way", [1, 2, 3])
 @pytest.mark.parametrize("name", [b"none", b""])
-def test_a_writer_that_could_not_be_opened_is_one_that_has_gone(
+def test_calls_with_a_writer_that_could_not_be_opened_fail(
     recorder: FakeRecorder, name: bytes, way: int
 ) -> None:
     lib = _library()
     handle = ctypes.c_void_p()
     assert lib.ek_writer_open(ctypes.byref(handle), recorder.path.encode(), name, way) < 0
-    words = lib.ek_writer_error(handle)
-    assert words
+    message = lib.ek_writer_error(handle)
+    assert message
     place = ctypes.c_void_p()
-    # what Python does not use has no types yet
+    # functions that the package does not use have no declared types
     for call, *more in (
         (lib.ek_writer_wait, 10),
         (lib.ek_writer_submit, b"x", 1),
@@ -230,32 +230,32 @@ def test_a_writer_that_could_not_be_opened_is_one_that_has_gone(
         (lib.ek_writer_sync, 10),
     ):
         assert call(handle, *more) == -errno.EPIPE
-    assert (lib.ek_writer_error(handle), lib.ek_writer_lost(handle)) == (words, 0)
+    assert (lib.ek_writer_error(handle), lib.ek_writer_lost(handle)) == (message, 0)
     lib.ek_writer_close(handle)
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("refusal", "status", "stderr"),
     [
-        ((errno.ESHUTDOWN, b"stopped, with all"), 0, ""),
+        ((errno.ESHUTDOWN, b"shut down, everything written"), 0, ""),
         (
-            (errno.EIO, b"stopped before the medium had all"),
+            (errno.EIO, b"shut down, not everything written"),
             1,
-            "ek-recorder write: stopped before the medium had all\n",
+            "ek-recorder write: shut down, not everything written\n",
         ),
         (
             (0, b""),
             1,
-            "ek-recorder write: the recorder has gone, or has closed the channel; open it anew\n",
+            "ek-recorder write: the recorder exited or closed the connection\n",
         ),
     ],
 )
-def test_the_tool_ends_well_with_a_recorder_that_was_stopped_with_all(
-    recorder: FakeRecorder, way: list[str], words: tuple[int, bytes], status: int, says: str
+def test_the_write_command_succeeds_if_the_recorder_shut_down_cleanly(
+    recorder: FakeRecorder, way: list[str], refusal: tuple[int, bytes], status: int, stderr: str
 ) -> None:
-    """A script that was told of a failure would give it all again."""
-    recorder.last_words = words
+    """After a failure a script would submit everything again, so status 0 matters."""
+    recorder.refusal = refusal
     out = subprocess.run(
         [RECORDER, "write", "--socket", recorder.path, *way, "front"],
         input="one\ntwo\n",
@@ -264,18 +264,18 @@ def test_the_tool_ends_well_with_a_recorder_that_was_stopped_with_all(
         timeout=30,
         check=False,
     )
-    assert (out.returncode, out.stderr) == (status, says)
+    assert (out.returncode, out.stderr) == (status, stderr)
     assert [record for _, record in recorder.records] == [b"one", b"two"]
 
 
-def test_a_name_ends_where_it_ends(recorder: FakeRecorder) -> None:
+def test_a_null_character_in_a_name_is_refused(recorder: FakeRecorder) -> None:
     for name, path in (("front\0back", recorder.path), ("front", recorder.path + "\0")):
         with pytest.raises(ValueError, match="null"):
             Writer(name, socket=path)
     assert recorder.asked == (0, b"")
 
 
-def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
+def test_sync_observes_its_timeout(recorder: FakeRecorder) -> None:
     recorder.answers = False
     with Writer("front", socket=recorder.path) as writer:
         begin = time.monotonic()
@@ -286,7 +286,7 @@ def test_sync_ends_in_time(recorder: FakeRecorder) -> None:
             writer.sync(timeout=0)
 
 
-def test_a_sync_without_end_is_ended_by_a_signal(recorder: FakeRecorder) -> None:
+def test_a_signal_interrupts_a_sync_without_timeout(recorder: FakeRecorder) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -299,7 +299,7 @@ def test_a_sync_without_end_is_ended_by_a_signal(recorder: FakeRecorder) -> None
             with pytest.raises(KeyboardInterrupt):
                 writer.sync()
             assert time.monotonic() - begin < 10
-            # it is as before
+            # the writer is still usable
             recorder.answers = True
             assert writer.submit(b"x")
             writer.sync()
@@ -313,7 +313,7 @@ def submit_for_a_while(writer: Writer) -> None:
         time.sleep(0.01)
 
 
-def test_a_recorder_that_goes_is_told(recorder: FakeRecorder) -> None:
+def test_a_closed_connection_raises_recorder_gone(recorder: FakeRecorder) -> None:
     with Writer("front", socket=recorder.path) as writer:
         recorder.hang_up()
         with pytest.raises(RecorderGone):
@@ -322,14 +322,14 @@ def test_a_recorder_that_goes_is_told(recorder: FakeRecorder) -> None:
             writer.sync(timeout=1)
 
 
-def test_a_recorder_that_was_killed_is_found_out_by_ring_too(recorder: FakeRecorder) -> None:
-    """It shuts no ring. Within half a window, and not when the ring is full, which may take minutes."""
-    given = 0
+def test_a_writer_by_ring_detects_a_killed_recorder(recorder: FakeRecorder) -> None:
+    """Within half a window. A killed recorder does not close the ring, and waiting for a full ring could take minutes."""
+    submitted = 0
 
     def submit(writer: Writer) -> None:
-        nonlocal given
-        while given < SLOTS:
-            given += writer.submit(b"x")
+        nonlocal submitted
+        while submitted < SLOTS:
+            submitted += writer.submit(b"x")
             time.sleep(0.04)
 
     with Writer("front", way="ring", socket=recorder.path) as writer:
@@ -338,12 +338,12 @@ def test_a_recorder_that_was_killed_is_found_out_by_ring_too(recorder: FakeRecor
         recorder.hang_up()
         with pytest.raises(RecorderGone):
             submit(writer)
-        assert given <= 3
+        assert submitted <= 3
         with pytest.raises(RecorderGone):
             writer.submit(b"x")
 
 
-def test_a_recorder_that_takes_nothing_for_a_while_is_still_there(recorder: FakeRecorder) -> None:
+def test_a_recorder_that_pauses_is_not_taken_for_a_killed_one(recorder: FakeRecorder) -> None:
     with Writer("front", way="ring", socket=recorder.path) as writer:
         for _ in range(SLOTS):
             assert writer.submit(b"x")
@@ -353,10 +353,10 @@ def test_a_recorder_that_takes_nothing_for_a_while_is_still_there(recorder: Fake
 
 
 @pytest.mark.parametrize("between", [lambda w: None, lambda w: [w.submit(b"x") for _ in range(SLOTS + 1)]])
-def test_a_sync_that_was_given_up_does_not_hide_what_was_lost(
+def test_a_loss_reported_after_a_sync_timed_out_is_raised_by_the_next_sync(
     recorder: FakeRecorder, between: Callable[[Writer], object]
 ) -> None:
-    """The recorder tells of a loss once, in the answer to a sync; the next one finds it."""
+    """The recorder reports a loss once, in the answer to a sync. The library keeps a late answer for the next sync."""
     recorder.answers = False
     with Writer("front", way="ring", socket=recorder.path) as writer:
         with pytest.raises(SyncTimeout):
@@ -364,7 +364,7 @@ def test_a_sync_that_was_given_up_does_not_hide_what_was_lost(
         assert recorder.connection
         recorder.connection.send(struct.pack("<IiQQ", SYNC, errno.ENOBUFS, 1, 100))
         recorder.answers = True
-        # a full ring looks at what the recorder has said
+        # with a full ring, a submission reads messages of the recorder
         between(writer)
         with pytest.raises(RecorderError, match="records were lost") as e:
             writer.sync(timeout=10)
@@ -372,12 +372,12 @@ def test_a_sync_that_was_given_up_does_not_hide_what_was_lost(
         writer.sync(timeout=10)
 
 
-def test_no_recorder_is_not_taken_for_no_channel(tmp_path: Path) -> None:
+def test_a_missing_socket_is_not_reported_as_a_missing_channel(tmp_path: Path) -> None:
     with pytest.raises(RecorderGone, match=r"connecting to the recorder at .*: No such file"):
         Writer("front", socket=tmp_path / "none")
 
 
-def test_a_closed_writer_says_so(recorder: FakeRecorder) -> None:
+def test_a_closed_writer_raises_value_error(recorder: FakeRecorder) -> None:
     writer = Writer("front", socket=recorder.path)
     writer.close()
     writer.close()
@@ -398,7 +398,7 @@ def channel(disk: Path) -> Recording:
     return rec
 
 
-def test_read(channel: Recording) -> None:
+def test_read_yields_all_records(channel: Recording) -> None:
     events = list(read("front", directory=channel.path.parent, program=RECORDER))
     assert events == [
         Record(i, START + i * STEP, 1_000_000_000 + i * STEP, f"record {i}".encode()) for i in range(30)
@@ -413,7 +413,7 @@ def test_read_a_range(channel: Recording) -> None:
         next(read("front", start=datetime(2026, 1, 1), program=RECORDER))
 
 
-def test_read_says_what_is_not_there(channel: Recording) -> None:
+def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None:
     channel.gap(OVERRUN, 5)
     channel.flush()
     channel.poke(2 * BLOCK + 60, b"\xff")
@@ -423,24 +423,24 @@ def test_read_says_what_is_not_there(channel: Recording) -> None:
         ("missing", 10, 19),
         ("gap", 30, 34),
     ]
-    assert "bad CRC" in others[0].words
+    assert "bad CRC" in others[0].message
 
 
-def test_read_what_is_not_there_at_all(disk: Path) -> None:
+def test_read_a_recording_that_does_not_exist(disk: Path) -> None:
     with pytest.raises(ChannelNotFound, match="No such file or directory") as found:
         next(read(str(disk / "none"), program=RECORDER))
     assert found.value.errno == errno.ENOENT
     with pytest.raises(ChannelNotFound):
         next(read("none", directory=disk, program=RECORDER))
-    # a directory without a segment is one that is being made, or none of the recorder's
+    # a directory without segments is a channel that is being created, or not the recorder's
     (disk / "empty").mkdir()
-    with pytest.raises(RecorderError, match="no segment") as other:
+    with pytest.raises(RecorderError, match="no segments") as other:
         next(read("empty", directory=disk, program=RECORDER))
     assert not isinstance(other.value, ChannelNotFound)
     assert other.value.errno == errno.EIO
 
 
-def test_follow_until_the_end(channel: Recording) -> None:
+def test_follow_stops_at_the_end_of_the_range(channel: Recording) -> None:
     events = list(read(str(channel.path), sequences=(28, 29), follow=True, program=RECORDER))
     assert [e.sequence for e in events if isinstance(e, Record)] == [28, 29]
     begin = datetime.fromtimestamp(START // 10**9, UTC)
@@ -449,7 +449,7 @@ def test_follow_until_the_end(channel: Recording) -> None:
     assert [e.sequence for e in events if isinstance(e, Record)] == [0, 1, 2, 3, 4]
 
 
-def test_follow_until_enough(channel: Recording) -> None:
+def test_follow_yields_new_records_until_closed(channel: Recording) -> None:
     events = read(str(channel.path), sequences=(28, None), follow=True, program=RECORDER)
     assert [e.sequence for e in (next(events), next(events)) if isinstance(e, Record)] == [28, 29]
     channel.batch_of(b"new")

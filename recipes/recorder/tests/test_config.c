@@ -35,7 +35,7 @@ static int channel(const char *content, struct channel_config *c, struct error *
 	return config_channel(file("arm.conf", content), c, e);
 }
 
-static void values_are_taken(void **state)
+static void values_are_parsed(void **state)
 {
 	struct channel_config c;
 	struct error e;
@@ -55,7 +55,7 @@ static void values_are_taken(void **state)
 	assert_int_equal(c.segment, 1 << 20);
 	assert_int_equal(c.segments, 65);
 	assert_int_equal(c.writeout, 256 << 10);
-	/* 400 records with their heads */
+	/* 400 records with their headers */
 	assert_int_equal(c.buffer, 400 * (16384 + 56));
 	assert_true(c.cached);
 	assert_false(c.ring);
@@ -63,7 +63,7 @@ static void values_are_taken(void **state)
 	assert_string_equal(c.fifo, "/run/arm");
 }
 
-static void defaults_fit_each_other(void **state)
+static void defaults_are_consistent(void **state)
 {
 	static const char *const some[] = {
 		"record_size = 1\nretain = 4096\n",
@@ -90,45 +90,44 @@ static void defaults_fit_each_other(void **state)
 	}
 }
 
-/* each names file, key, value and why */
-static void mistakes_are_told(void **state)
+static void errors_name_file_key_value_and_reason(void **state)
 {
 	static const struct {
-		const char *content, *says;
+		const char *content, *message;
 	} some[] = {
-		{ "retain = 1Q\n", "arm.conf: retain = 1Q: not a size" },
-		{ "period = 5\n", "arm.conf: period = 5: not a time with a unit" },
-		{ "window = 1ms\n", "arm.conf: window = 1ms: not from 10ms to 1h" },
-		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: not from 1 to 1MiB" },
-		{ "colour = red\n", "arm.conf: colour = red: no such key" },
-		{ "ring = maybe\n", "arm.conf: ring = maybe: neither yes nor no" },
-		{ "backend = direkt\n", "arm.conf: backend = direkt: neither cached nor direct" },
-		{ "fifo = here\n", "arm.conf: fifo = here: not an absolute path" },
-		{ "ring = no\nring = yes\n", "arm.conf: ring = yes: the key is there twice" },
-		{ "[channel]\nring = no\n", "arm.conf: ring = no: there are no sections" },
-		{ "nonsense\n", "arm.conf: line 1 is not KEY = VALUE" },
-		{ "ring = no\n\nnonsense\n", "arm.conf: line 3 is not" },
-		{ "=\n", "arm.conf:  = : no such key" },
+		{ "retain = 1Q\n", "arm.conf: retain = 1Q: must be a size" },
+		{ "period = 5\n", "arm.conf: period = 5: must be a time with a unit" },
+		{ "window = 1ms\n", "arm.conf: window = 1ms: must be from 10ms to 1h" },
+		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: must be from 1 to 1MiB" },
+		{ "colour = red\n", "arm.conf: colour = red: unknown key" },
+		{ "ring = maybe\n", "arm.conf: ring = maybe: must be yes or no" },
+		{ "backend = direkt\n", "arm.conf: backend = direkt: must be cached or direct" },
+		{ "fifo = here\n", "arm.conf: fifo = here: must be an absolute path" },
+		{ "ring = no\nring = yes\n", "arm.conf: ring = yes: the key is given twice" },
+		{ "[channel]\nring = no\n", "arm.conf: ring = no: sections are not supported" },
+		{ "nonsense\n", "arm.conf: line 1 must be KEY = VALUE" },
+		{ "ring = no\n\nnonsense\n", "arm.conf: line 3 must be" },
+		{ "=\n", "arm.conf:  = : unknown key" },
 		{ "retain = 1MiB\n", "arm.conf: record_size is missing" },
 		{ "record_size = 1\n", "arm.conf: retain is missing" },
 		{ "record_size = 1MiB\nretain = 1GiB\nsegment = 64KiB\n",
-		  "arm.conf: segment: must hold its head and a batch, 1032KiB" },
-		{ "period = 1ns\n", "arm.conf: period = 1ns: not from 1us to 1d" },
-		{ "retain = 1KB\n", "arm.conf: retain = 1KB: not from 4KiB to 64TiB" },
-		{ "retain_time = 1ms\n", "arm.conf: retain_time = 1ms: less than 1s" },
-		{ "buffer = 0\n", "arm.conf: buffer = 0: must not be 0; without the key" },
+		  "arm.conf: segment: must be at least 1032KiB" },
+		{ "period = 1ns\n", "arm.conf: period = 1ns: must be from 1us to 1d" },
+		{ "retain = 1KB\n", "arm.conf: retain = 1KB: must be from 4KiB to 64TiB" },
+		{ "retain_time = 1ms\n", "arm.conf: retain_time = 1ms: must be at least 1s" },
+		{ "buffer = 0\n", "arm.conf: buffer = 0: must not be 0; remove the key" },
 		{ "buffer = 0s\n", "arm.conf: buffer = 0s: must not be 0" },
-		{ "buffer = much\n", "arm.conf: buffer = much: neither a size" },
-		{ "ring = no\n  ring = yes\n", "arm.conf: ring = yes: the key is there twice" },
-		{ "ring = no\n\n  nonsense\n", "arm.conf: line 3 is not KEY = VALUE" },
+		{ "buffer = much\n", "arm.conf: buffer = much: must be a size" },
+		{ "ring = no\n  ring = yes\n", "arm.conf: ring = yes: the key is given twice" },
+		{ "ring = no\n\n  nonsense\n", "arm.conf: line 3 must be KEY = VALUE" },
 		{ "record_size = 1\nretain = 1GiB\nsegment = 256MiB\nbackend = cached\n",
-		  "arm.conf: segment: with backend = cached at most 128MiB, for" },
+		  "arm.conf: segment: must be at most 128MiB with backend = cached" },
 		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n",
-		  "arm.conf: segment: retain would be more" },
+		  "arm.conf: segment: too small, because retain would need" },
 		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n",
 		  "arm.conf: buffer: a time needs a period" },
 		{ "record_size = 1\nretain = 1MiB\nbuffer = 2GiB\n",
-		  "arm.conf: buffer: more than 1 GiB" },
+		  "arm.conf: buffer: must be at most 1 GiB" },
 	};
 	struct channel_config c;
 	struct error e;
@@ -136,15 +135,16 @@ static void mistakes_are_told(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(some) / sizeof(*some); i++) {
 		assert_int_equal(channel(some[i].content, &c, &e), -EINVAL);
-		if (!strstr(e.text, some[i].says))
-			fail_msg("'%s' says '%s', not '%s'", some[i].content, e.text, some[i].says);
+		if (!strstr(e.text, some[i].message))
+			fail_msg("'%s' gives '%s' instead of '%s'", some[i].content, e.text,
+				 some[i].message);
 	}
 	assert_int_equal(config_channel("/nonexistent/arm.conf", &c, &e), -ENOENT);
 	assert_int_equal(config_channel(file("Arm.conf", "ring = no\n"), &c, &e), -EINVAL);
-	assert_non_null(strstr(e.text, "not NAME.conf"));
+	assert_non_null(strstr(e.text, "must be named NAME.conf"));
 }
 
-static void lines_are_as_people_write_them(void **state)
+static void whitespace_comments_and_line_ends(void **state)
 {
 	struct channel_config c;
 	struct error e;
@@ -152,14 +152,14 @@ static void lines_are_as_people_write_them(void **state)
 
 	(void)state;
 	assert_int_equal(
-		channel(" # blanks before it\n\t\n  record_size = 1KB\n\tretain = 400KB\r\n"
+		channel(" # whitespace before it\n\t\n  record_size = 1KB\n\tretain = 400KB\r\n"
 			"   ; and no line end at the last\n \v\f segment=256KiB",
 			&c, &e),
 		0);
 	assert_int_equal(c.record_size, 1000);
 	assert_int_equal(c.retain, 400000);
 	assert_int_equal(c.segment, 256 << 10);
-	/* a comment of any length, with what would be a key where a piece of it ended */
+	/* a comment longer than the line buffer; its remainder must not be parsed as a key */
 	for (int length = 150; length < 3000; length++) {
 		snprintf(content, sizeof(content),
 			 "record_size = 1\n%s#%*s retain = 1GiB\nretain = 1MiB\n#%*s",
@@ -167,7 +167,7 @@ static void lines_are_as_people_write_them(void **state)
 		assert_int_equal(channel(content, &c, &e), 0);
 		assert_int_equal(c.retain, 1 << 20);
 	}
-	/* nothing else is, and is cut nowhere */
+	/* other lines that are too long are refused, not truncated */
 	for (int length = 1; length < 1000; length++) {
 		snprintf(content, sizeof(content), "record_size = 1\nretain =%*s\nring = no\n",
 			 length, "8192");
@@ -179,7 +179,7 @@ static void lines_are_as_people_write_them(void **state)
 	}
 }
 
-/* more than any message has room for; what cannot be is told, and nothing is cut */
+/* paths longer than a message: the message shows the end of the path, and the path itself is not truncated */
 static void long_paths(void **state)
 {
 	char deep[PATH_MAX], path[PATH_MAX], too_long[PATH_MAX + 100];
@@ -200,7 +200,7 @@ static void long_paths(void **state)
 	fputs("retain = 1Q\n", f);
 	fclose(f);
 	assert_int_equal(config_channel(path, &c, &e), -EINVAL);
-	assert_non_null(strstr(e.text, "0/arm.conf: retain = 1Q: not a size"));
+	assert_non_null(strstr(e.text, "0/arm.conf: retain = 1Q: must be a size"));
 	assert_string_equal(c.name, "arm");
 	unlink(path);
 	rmdir(deep);
@@ -211,7 +211,7 @@ static void long_paths(void **state)
 	assert_non_null(strstr(e.text, "File name too long"));
 }
 
-static void names(void **state)
+static void channel_names(void **state)
 {
 	(void)state;
 	assert_true(config_name_ok("a"));
@@ -225,7 +225,7 @@ static void names(void **state)
 	assert_false(config_name_ok("A"));
 }
 
-static void the_recorder_itself(void **state)
+static void recorder_conf(void **state)
 {
 	struct recorder_config c;
 	struct error e;
@@ -245,14 +245,14 @@ static void the_recorder_itself(void **state)
 			 -EINVAL);
 	assert_int_equal(config_recorder(file("recorder.conf", "priority = -1\n"), &c, &e),
 			 -EINVAL);
-	assert_non_null(strstr(e.text, "priority = -1: not a whole number"));
+	assert_non_null(strstr(e.text, "priority = -1: must be a whole number"));
 	assert_int_equal(config_recorder(file("recorder.conf", "priority = 99\n"), &c, &e),
 			 -EINVAL);
-	assert_non_null(strstr(e.text, "priority = 99: not from 0 to 98"));
+	assert_non_null(strstr(e.text, "priority = 99: must be from 0 to 98"));
 	assert_int_equal(config_recorder(dir, &c, &e), -EISDIR);
 }
 
-static void noise_is_an_error_or_not_but_no_more(void **state)
+static void random_input_does_not_crash(void **state)
 {
 	static const char letters[] = "=\n[]#; abrecord_size=1MiB\nretain=9GiB\t\xff";
 	struct channel_config c;
@@ -294,14 +294,14 @@ static int remove_dir(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values_are_taken),
-		cmocka_unit_test(defaults_fit_each_other),
-		cmocka_unit_test(mistakes_are_told),
-		cmocka_unit_test(lines_are_as_people_write_them),
+		cmocka_unit_test(values_are_parsed),
+		cmocka_unit_test(defaults_are_consistent),
+		cmocka_unit_test(errors_name_file_key_value_and_reason),
+		cmocka_unit_test(whitespace_comments_and_line_ends),
 		cmocka_unit_test(long_paths),
-		cmocka_unit_test(names),
-		cmocka_unit_test(the_recorder_itself),
-		cmocka_unit_test(noise_is_an_error_or_not_but_no_more),
+		cmocka_unit_test(channel_names),
+		cmocka_unit_test(recorder_conf),
+		cmocka_unit_test(random_input_does_not_crash),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

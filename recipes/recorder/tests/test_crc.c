@@ -9,7 +9,7 @@
 
 #include "crc.h"
 
-/* RFC 3720, B.4, and the check value of the polynomial */
+/* test vectors of RFC 3720, B.4, and the check value of the polynomial */
 static void known_values(void **state)
 {
 	unsigned char bytes[32];
@@ -26,7 +26,7 @@ static void known_values(void **state)
 	assert_int_equal(crc32c(0, bytes, sizeof(bytes)), 0x46dd794e);
 }
 
-static void pieces_are_the_whole(void **state)
+static void a_crc_can_be_computed_in_pieces(void **state)
 {
 	static const char text[] = "records back to back, then zeros";
 
@@ -40,7 +40,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_values),
-		cmocka_unit_test(pieces_are_the_whole),
+		cmocka_unit_test(a_crc_can_be_computed_in_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 
 #include "csv.h"
 
-static void is(enum csv_payload payload, const struct reader_event *e, const char *want)
+static void assert_line(enum csv_payload payload, const struct reader_event *e, const char *want)
 {
 	char *line = NULL;
 	size_t length;
@@ -38,15 +38,16 @@ static void records(void **state)
 	};
 
 	(void)state;
-	is(CSV_NONE, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,16,\n");
-	is(CSV_HEX, &e,
-	   "record,7,2026-09-21T14:13:20.000000005Z,42,16,612c2262225c0a09c3a9ff017feda080\n");
-	is(CSV_TEXT, &e,
-	   "record,7,2026-09-21T14:13:20.000000005Z,42,16,"
-	   "\"a,\"\"b\"\"\\\\\n\t\xc3\xa9\\xff\\x01\\x7f\\xed\\xa0\\x80\"\n");
+	assert_line(CSV_NONE, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,16,\n");
+	assert_line(
+		CSV_HEX, &e,
+		"record,7,2026-09-21T14:13:20.000000005Z,42,16,612c2262225c0a09c3a9ff017feda080\n");
+	assert_line(CSV_TEXT, &e,
+		    "record,7,2026-09-21T14:13:20.000000005Z,42,16,"
+		    "\"a,\"\"b\"\"\\\\\n\t\xc3\xa9\\xff\\x01\\x7f\\xed\\xa0\\x80\"\n");
 }
 
-static void what_is_no_record(void **state)
+static void gaps_missing_records_and_damage(void **state)
 {
 	struct reader_event e = {
 		.kind = READER_GAP,
@@ -56,18 +57,18 @@ static void what_is_no_record(void **state)
 	};
 
 	(void)state;
-	is(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,5,overrun\n");
+	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,5,overrun\n");
 	e.gap.count_lost = 0;
-	is(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,overrun\n");
+	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,overrun\n");
 	e = (struct reader_event){ .kind = READER_MISSING, .first = 3, .sequence = 4 };
-	is(CSV_TEXT, &e, "missing,4,,,2,\"\"\n");
+	assert_line(CSV_TEXT, &e, "missing,4,,,2,\"\"\n");
 	e = (struct reader_event){
 		.kind = READER_DAMAGE, .file = "00000001.seg", .offset = 8192, .reason = "bad CRC"
 	};
-	is(CSV_TEXT, &e, "damage,,,,,\"00000001.seg at 8192: bad CRC\"\n");
+	assert_line(CSV_TEXT, &e, "damage,,,,,\"00000001.seg at 8192: bad CRC\"\n");
 }
 
-static void a_full_medium_is_told(void **state)
+static void a_full_output_is_an_error(void **state)
 {
 	const struct reader_event e = { .kind = READER_MISSING };
 	FILE *full = fopen("/dev/full", "w");
@@ -85,8 +86,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records),
-		cmocka_unit_test(what_is_no_record),
-		cmocka_unit_test(a_full_medium_is_told),
+		cmocka_unit_test(gaps_missing_records_and_damage),
+		cmocka_unit_test(a_full_output_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "recording.h"
 
-/* as of FAT, for who has not mounted it */
+/* fails as on FAT for a user who did not mount it */
 int __wrap_fchmod(int fd, mode_t mode);
 int __wrap_fchmod(int fd, mode_t mode)
 {
@@ -23,7 +23,7 @@ int __wrap_fchmod(int fd, mode_t mode)
 	return -1;
 }
 
-static void a_file_system_without_modes_keeps_what_was_exported(void **state)
+static void export_to_a_file_system_without_file_modes(void **state)
 {
 	struct recording rec;
 	struct stat st;
@@ -47,7 +47,7 @@ static void a_file_system_without_modes_keeps_what_was_exported(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_system_without_modes_keeps_what_was_exported),
+		cmocka_unit_test(export_to_a_file_system_without_file_modes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

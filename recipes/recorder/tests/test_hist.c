@@ -9,8 +9,8 @@
 
 #include "hist.h"
 
-/* the rule of docs/interfaces.md: each value is in the first bucket whose upper bound is not below it */
-static void buckets_tile_all_times(void **state)
+/* each value is in the first bucket whose upper bound is not below it */
+static void buckets_cover_all_times_without_overlap(void **state)
 {
 	(void)state;
 	for (unsigned int i = 0; i + 1 < HIST_BUCKETS; i++) {
@@ -33,7 +33,7 @@ static void percentiles(void **state)
 		hist_add(&h, us * 1000 + 999);
 	assert_int_equal(h.count, 1000);
 	assert_int_equal(h.max_us, 1000);
-	/* at most 1/8 too high, never too low */
+	/* at most 1/8 above the exact value, never below it */
 	assert_in_range(hist_percentile(&h, 5000), 500, 563);
 	assert_in_range(hist_percentile(&h, 9900), 990, 1000);
 	assert_int_equal(hist_percentile(&h, 10000), 1000);
@@ -42,7 +42,7 @@ static void percentiles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(buckets_tile_all_times),
+		cmocka_unit_test(buckets_cover_all_times_without_overlap),
 		cmocka_unit_test(percentiles),
 	};
 

@@ -49,7 +49,7 @@ static int take(struct fixture *f, uint64_t sequence, uint32_t length, bool drop
 	return intake_take(&f->in, &r, drop);
 }
 
-/* the records of a chunk, from its first */
+/* record @n of a chunk */
 static const struct ekr_record_head *at(const struct chunk *c, unsigned int n)
 {
 	const unsigned char *p = c->data;
@@ -72,7 +72,7 @@ static void assert_gap(const struct ekr_record_head *head, uint32_t reason, uint
 	assert_int_equal(head->sequence, sequence);
 }
 
-static void a_jump_becomes_a_gap(void **state)
+static void a_skipped_sequence_becomes_a_gap(void **state)
 {
 	struct fixture *f = *state;
 	struct chunk *c;
@@ -88,7 +88,7 @@ static void a_jump_becomes_a_gap(void **state)
 	assert_int_equal(c->records, 2);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_sequences_and_lengths_are_refused(void **state)
 {
 	struct fixture *f = *state;
 
@@ -99,15 +99,15 @@ static void what_cannot_be_is_refused(void **state)
 	assert_int_equal(buffer_backlog(&f->buffer), 0);
 }
 
-/* three chunks of three records */
-static void an_overrun_is_told_when_there_is_room(void **state)
+/* the buffer holds three chunks of three records */
+static void an_overrun_is_recorded_once_there_is_space(void **state)
 {
 	struct fixture *f = *state;
 	struct chunk *c;
 
 	for (uint64_t i = 10; i < 19; i++)
 		assert_int_equal(take(f, i, sizeof(payload), true), 0);
-	/* kept by its writer, it may come again */
+	/* without @drop nothing is lost: the writer can submit it again */
 	assert_int_equal(take(f, 19, sizeof(payload), false), -ENOBUFS);
 	assert_int_equal(f->in.next_sequence, 19);
 	for (uint64_t i = 19; i < 24; i++)
@@ -118,19 +118,19 @@ static void an_overrun_is_told_when_there_is_room(void **state)
 	assert_int_equal(take(f, 24, 0, true), 0);
 	buffer_take(&f->buffer, true);
 	c = buffer_take(&f->buffer, true);
-	/* one gap, where it goes on */
+	/* one gap for all five, before the next record */
 	assert_int_equal(at(c, 2)->sequence, 18);
 	assert_gap(at(c, 3), EKR_GAP_OVERRUN, 5, 23);
 	assert_int_equal(at(c, 4)->sequence, 24);
 }
 
-static void a_gap_waits_for_room(void **state)
+static void a_gap_waits_for_space(void **state)
 {
 	struct fixture *f = *state;
 	uint64_t i = 10;
 	struct chunk *c;
 
-	/* no room even for a gap: 4096 = 3 * 1056 + 928 */
+	/* fill the buffer completely, so that not even a gap fits: 4096 = 3 * 1056 + 928 */
 	for (int n = 0; n < 3; n++) {
 		for (int k = 0; k < 3; k++)
 			assert_int_equal(take(f, i++, sizeof(payload), true), 0);
@@ -144,19 +144,19 @@ static void a_gap_waits_for_room(void **state)
 	assert_true(intake_tell(&f->in));
 	for (int n = 0; n < 3; n++)
 		c = buffer_take(&f->buffer, true);
-	/* the first reason, and a number for the other one */
+	/* one gap with the first reason; the loss of unknown length counts as one */
 	assert_gap(at(c, 0), EKR_GAP_OVERRUN, 2, i);
 	assert_int_equal(c->first, i - 1);
 	assert_int_equal(f->in.next_sequence, i + 1);
 }
 
-/* who asks first loses nothing, also if what comes makes a gap */
-static void room_is_for_a_record_and_its_gap(void **state)
+/* if intake_has_room() is true, the next record fits, even if a gap has to precede it */
+static void has_room_includes_space_for_a_gap(void **state)
 {
 	struct fixture *f = *state;
 	uint64_t sequence = 10;
 
-	/* leaves 1072 bytes of each chunk: a record takes 1056, with a gap 1120 */
+	/* leaves 1072 bytes of each chunk: a record needs 1056, with a gap 1120 */
 	for (int chunk = 0; chunk < 3; chunk++) {
 		assert_true(intake_has_room(&f->in));
 		assert_int_equal(take(f, sequence++, 1000, false), 0);
@@ -164,7 +164,7 @@ static void room_is_for_a_record_and_its_gap(void **state)
 		assert_int_equal(take(f, sequence++, 850, false), 0);
 		if (chunk < 2)
 			assert_true(intake_has_room(&f->in));
-		/* the rest of it is for small ones */
+		/* small records fill the rest of the chunk */
 		for (int i = 0; chunk < 2 && i < 16; i++)
 			assert_int_equal(take(f, sequence++, 8, false), 0);
 	}
@@ -175,7 +175,7 @@ static void room_is_for_a_record_and_its_gap(void **state)
 	assert_int_equal(take(f, sequence + 1, 1000, false), 0);
 }
 
-static void an_unknown_number_takes_one(void **state)
+static void a_gap_of_unknown_length_takes_one_sequence(void **state)
 {
 	struct fixture *f = *state;
 	struct chunk *c;
@@ -189,7 +189,7 @@ static void an_unknown_number_takes_one(void **state)
 	assert_int_equal(at(c, 1)->sequence, 11);
 }
 
-static void times_go_on(void **state)
+static void monotonic_times_never_decrease(void **state)
 {
 	struct fixture *f = *state;
 	uint64_t now = monotonic_ns();
@@ -199,14 +199,14 @@ static void times_go_on(void **state)
 	const struct record past = { .sequence = 11, .monotonic_ns = 1 };
 	struct chunk *c;
 
-	/* no record is older than its channel is open */
+	/* the earliest time is that at which the channel was opened */
 	assert_in_range(f->in.last_ns, 1, now);
 	assert_int_equal(intake_take(&f->in, &future, true), 0);
 	assert_int_equal(intake_take(&f->in, &past, true), 0);
 	c = buffer_take(&f->buffer, true);
 	assert_in_range(at(c, 0)->monotonic_ns, now, monotonic_ns());
 	assert_int_equal(at(c, 1)->monotonic_ns, at(c, 0)->monotonic_ns);
-	/* the other clock may jump, and is kept as it was */
+	/* the real-time clock may jump; its value is kept */
 	assert_int_equal(at(c, 0)->realtime_ns, -5);
 }
 
@@ -214,13 +214,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(a_jump_becomes_a_gap),
-		TEST(what_cannot_be_is_refused),
-		TEST(an_overrun_is_told_when_there_is_room),
-		TEST(a_gap_waits_for_room),
-		TEST(room_is_for_a_record_and_its_gap),
-		TEST(an_unknown_number_takes_one),
-		TEST(times_go_on),
+		TEST(a_skipped_sequence_becomes_a_gap),
+		TEST(invalid_sequences_and_lengths_are_refused),
+		TEST(an_overrun_is_recorded_once_there_is_space),
+		TEST(a_gap_waits_for_space),
+		TEST(has_room_includes_space_for_a_gap),
+		TEST(a_gap_of_unknown_length_takes_one_sequence),
+		TEST(monotonic_times_never_decrease),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libek-recorder as programs find it: it exports what its header declares, and nothing else."""
+"""libek-recorder as a program sees it: it exports exactly what its header declares."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-ROOM = Path(__file__).resolve().parent.parent
+COMPONENT = Path(__file__).resolve().parent.parent
 LIBRARY = Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0"
 
 
 def declared() -> set[str]:
-    header = (ROOM / "include/ek_recorder.h").read_text()
+    header = (COMPONENT / "src/include/ek_recorder.h").read_text()
     code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     return set(re.findall(r"(\w+)\([^()]*\);", code))
 
 
 def exported() -> dict[str, str]:
-    """Names and the versions that they have."""
+    """Return the exported symbols and their versions."""
     if not shutil.which("nm"):
-        pytest.skip("nm is missing (package binutils)")
+        pytest.skip("nm is not installed (package binutils)")
     out = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--with-symbol-versions", str(LIBRARY)],
         capture_output=True,
@@ -32,7 +32,7 @@ def exported() -> dict[str, str]:
         check=True,
     ).stdout
     symbols = [line.split() for line in out.splitlines()]
-    # of type A are the versions themselves
+    # symbols of type A are the versions themselves
     return {
         name: version
         for _, kind, both in symbols
@@ -41,14 +41,14 @@ def exported() -> dict[str, str]:
     }
 
 
-def test_it_exports_what_its_header_declares() -> None:
+def test_the_library_exports_what_its_header_declares() -> None:
     assert len(declared()) == 10
     assert set(exported()) == declared()
 
 
-def test_what_is_exported_is_named_with_its_version() -> None:
-    """A wildcard would make each new function with the prefix a part of the first version."""
-    text = (ROOM / "src/libek-recorder.map").read_text()
+def test_the_version_map_names_each_exported_function() -> None:
+    """With a wildcard, each new function with the prefix would silently join the first version."""
+    text = (COMPONENT / "src/libek-recorder.map").read_text()
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     named = {
         symbol: node

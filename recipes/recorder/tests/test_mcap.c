@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The bytes; that others can read them is tested by the reference reader in test_read_cmds.py. */
+/* The bytes of an MCAP file. test_read_cmds.py reads one with the reference implementation. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static void fill(FILE *to, bool zstd, unsigned int messages, size_t length)
 	free(payload);
 }
 
-/* opcodes in order, each record within the file, and both CRCs hold */
+/* opcodes are complete, each record lies within the file, and both CRCs are valid */
 static void one_layout(bool zstd)
 {
 	unsigned int count[256] = { 0 };
@@ -69,7 +69,7 @@ static void one_layout(bool zstd)
 		assert_true(at + 9 <= file + length);
 		assert_true(get64(at + 1) <= (uint64_t)(file + length - at - 9));
 		count[(unsigned char)*at]++;
-		/* the chunk's index says where the index of its messages is */
+		/* the chunk index has the offsets of the message index and of the chunk */
 		if (*at == 0x08) {
 			assert_int_equal(get32(at + 41), 10);
 			assert_int_equal(file[get64(at + 47)], 0x07);
@@ -83,7 +83,7 @@ static void one_layout(bool zstd)
 	assert_ptr_equal(at, file + length - sizeof(magic));
 	assert_int_equal(count[1], 1);
 	assert_int_equal(count[2], 1);
-	/* once in the data, once in the summary */
+	/* the channel is once in the data and once in the summary */
 	assert_int_equal(count[4], 2);
 	assert_int_equal(count[5], 0);
 	assert_int_equal(count[6], 3);
@@ -121,7 +121,7 @@ static void no_messages(void **state)
 	free(file);
 }
 
-static void a_full_medium_is_told(void **state)
+static void a_full_output_is_an_error(void **state)
 {
 	FILE *full = fopen("/dev/full", "w");
 	unsigned char payload[1000] = { 0 };
@@ -146,7 +146,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layout),
 		cmocka_unit_test(no_messages),
-		cmocka_unit_test(a_full_medium_is_told),
+		cmocka_unit_test(a_full_output_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ls, cat, follow, verify and export, on recordings that are made by hand."""
+"""The commands ls, cat, follow, verify and export, on recordings written without the recorder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,19 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from read_harness import BLOCK, BUILD, FAILED, OVERRUN, RECORDER, RESTART, START, STEP, Recording, run, told
+from read_harness import (
+    BLOCK,
+    BUILD,
+    FAILED,
+    OVERRUN,
+    RECORDER,
+    RESTART,
+    START,
+    STEP,
+    Recording,
+    run,
+    run_json,
+)
 
 
 @pytest.fixture
@@ -36,7 +48,7 @@ def payload(i: int) -> bytes:
 
 @pytest.fixture
 def channel(disk: Path) -> Recording:
-    """Six uses of four segments: sequences 60 to 179 are there, in batches of 10."""
+    """Six uses of four segments. Sequences 60 to 179 are retained, in batches of 10."""
     rec = Recording(disk / "front-camera")
     for _ in range(6):
         rec.use()
@@ -46,26 +58,26 @@ def channel(disk: Path) -> Recording:
 
 
 def damage(rec: Recording) -> None:
-    """The second batch of generation 5: sequences 130 to 139."""
+    """Damage the second batch of generation 5, sequences 130 to 139."""
     rec.poke(2 * BLOCK + 60, b"\xff", rec.path / "00000000.seg")
 
 
 # --- cat ----------------------------------------------------------------------
 
 
-def test_cat_gives_all_in_order(channel: Recording) -> None:
+def test_cat_prints_all_records_in_order(channel: Recording) -> None:
     out = run("cat", channel.path)
     assert (out.returncode, out.stderr) == (0, b"")
     assert out.stdout == b"".join(payload(i) for i in range(60, 180))
 
 
-def test_cat_by_name(channel: Recording) -> None:
+def test_cat_of_a_channel_by_name(channel: Recording) -> None:
     out = run("cat", "--directory", channel.path.parent, "--lines", "front-camera")
     assert (out.returncode, out.stderr) == (0, b"")
     assert out.stdout.splitlines() == [payload(i) for i in range(60, 180)]
 
 
-def test_cat_hex_says_when(channel: Recording) -> None:
+def test_cat_hex_prints_sequence_time_and_payload(channel: Recording) -> None:
     line = run("cat", "--hex", "--sequences", "61", channel.path).stdout
     assert line == b"61 2026-09-21T14:13:20.305000000Z " + payload(61).hex().encode() + b"\n"
 
@@ -81,7 +93,7 @@ def test_cat_hex_says_when(channel: Recording) -> None:
     ],
 )
 def test_ranges(channel: Recording, options: list[str]) -> None:
-    # "now" is after the recording only if the clock says so
+    # "now" is after the recording only if this machine's clock is
     if "now" in options and time.time_ns() < channel.realtime:
         options[options.index("now")] = "2030-01-01T00:00:00Z"
     out = run("cat", "--lines", *options, channel.path)
@@ -99,33 +111,33 @@ def test_relative_time(disk: Path) -> None:
     assert run("cat", "--to", "-5min", rec.path).stdout == b"old"
 
 
-def test_damage_is_told_and_the_rest_is_read(channel: Recording) -> None:
+def test_damage_is_reported_and_the_rest_is_read(channel: Recording) -> None:
     damage(channel)
     out = run("cat", "--lines", channel.path)
     assert out.returncode == 1
     assert out.stdout.splitlines() == [payload(i) for i in range(60, 180) if not 130 <= i <= 139]
     assert out.stderr.decode().splitlines() == [
         "front-camera: damage: 00000000.seg at 8192, 4096 bytes: bad CRC",
-        "front-camera: missing: 130..139 are not there: damage",
+        "front-camera: missing: records 130..139: damage",
     ]
 
 
-def test_a_gap_is_told_and_no_fault_of_the_medium(channel: Recording) -> None:
+def test_a_gap_is_reported_with_status_0(channel: Recording) -> None:
     channel.gap(OVERRUN, 7)
     channel.flush()
     out = run("cat", channel.path)
     assert out.returncode == 0
-    assert b"front-camera: gap: 7 records lost, 180..186 (overrun), told at 2026-" in out.stderr
+    assert b"front-camera: gap: 7 records lost, 180..186 (overrun), recorded at 2026-" in out.stderr
 
 
-def test_rate_bounds_what_is_read_per_second(channel: Recording) -> None:
+def test_rate_limits_the_bytes_read_per_second(channel: Recording) -> None:
     begin = time.monotonic()
     assert run("cat", "--rate", "512KiB", channel.path).returncode == 0
     # four segments of 64 KiB and their heads
     assert time.monotonic() - begin >= 0.4
 
 
-def test_a_reader_that_goes_away_ends_cat(channel: Recording) -> None:
+def test_a_closed_output_ends_cat(channel: Recording) -> None:
     read, write = os.pipe()
     os.close(read)
     out = subprocess.run(
@@ -135,7 +147,7 @@ def test_a_reader_that_goes_away_ends_cat(channel: Recording) -> None:
     assert out.returncode == -signal.SIGPIPE
 
 
-def test_a_full_medium_is_told(channel: Recording) -> None:
+def test_a_full_output_is_reported(channel: Recording) -> None:
     with Path("/dev/full").open("wb") as full:
         out = subprocess.run(
             [RECORDER, "cat", channel.path], stdout=full, stderr=subprocess.PIPE, timeout=20, check=False
@@ -148,7 +160,7 @@ def test_a_full_medium_is_told(channel: Recording) -> None:
 
 
 def frames(data: bytes) -> list[tuple[int, int, bytes]]:
-    """kind, sequence, payload"""
+    """Parse a framed stream into (kind, sequence, payload)."""
     found = []
     while data:
         length, kind, sequence, first, _monotonic, realtime = struct.unpack_from("<IIQQQq", data)
@@ -161,7 +173,7 @@ def frames(data: bytes) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def test_framed_loses_nothing(channel: Recording) -> None:
+def test_framed_has_records_and_everything_else(channel: Recording) -> None:
     damage(channel)
     out = run("cat", "--framed", channel.path)
     found = frames(out.stdout)
@@ -178,7 +190,7 @@ def lines(proc: subprocess.Popen[bytes], count: int, limit: float = 20) -> list[
         ready, _, _ = select.select([proc.stdout], [], [], end - time.monotonic())
         assert ready, f"only {data!r}"
         more = os.read(proc.stdout.fileno(), 65536)
-        assert more, "it ended"
+        assert more, "the command exited"
         data += more
     return data.splitlines()
 
@@ -189,7 +201,7 @@ def follow(*args: str | Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_follow_goes_on_through_recycled_segments(channel: Recording) -> None:
+def test_follow_continues_through_reused_segments(channel: Recording) -> None:
     with follow("--sequences", "170..", channel.path) as proc:
         try:
             assert lines(proc, 10) == [payload(i) for i in range(170, 180)]
@@ -203,10 +215,10 @@ def test_follow_goes_on_through_recycled_segments(channel: Recording) -> None:
         assert proc.wait(20) == 0
 
 
-def test_follow_begins_at_the_end(channel: Recording) -> None:
+def test_follow_starts_at_the_end(channel: Recording) -> None:
     with follow(channel.path) as proc:
         try:
-            # it must have seen the old end before there is more
+            # wait until it has reached the old end
             time.sleep(1)
             channel.batch_of(b"new")
             assert lines(proc, 1) == [b"new"]
@@ -218,19 +230,19 @@ def test_follow_begins_at_the_end(channel: Recording) -> None:
 @pytest.mark.parametrize(
     ("options", "first", "last"),
     [
-        # what is not kept any more, in the middle, and what was written last
+        # no longer retained; in the middle; the last records
         (["--sequences", "1..3"], 0, -1),
         (["--sequences", "170..175"], 170, 175),
         (["--sequences", "170..179"], 170, 179),
         (["--from", "boot+1.5s", "--to", "boot+1.55s"], 100, 110),
         (["--from", "2026-09-21T14:13:20.5Z", "--to", "2026-09-21T14:13:20.55Z"], 100, 110),
         (["--to", "boot+1.55s"], 0, -1),
-        # there is nothing behind it, but the clock says so
+        # no later record exists, but the time has passed
         (["--to", "-1min"], 0, -1),
         (["--from", "2026-09-21T00:00:00Z", "--to", "-1min"], 60, 179),
     ],
 )
-def test_follow_ends_where_its_end_has_passed(
+def test_follow_exits_once_the_end_of_its_range_has_passed(
     channel: Recording, options: list[str], first: int, last: int
 ) -> None:
     out = run("follow", "--lines", *options, channel.path, limit=20)
@@ -238,7 +250,7 @@ def test_follow_ends_where_its_end_has_passed(
     assert out.stdout.splitlines() == [payload(i) for i in range(first, last + 1)]
 
 
-def test_follow_ends_with_the_last_of_its_sequences(channel: Recording) -> None:
+def test_follow_exits_after_the_last_of_its_sequences(channel: Recording) -> None:
     with follow("--sequences", "178..181", channel.path) as proc:
         try:
             assert lines(proc, 2) == [payload(178), payload(179)]
@@ -251,12 +263,12 @@ def test_follow_ends_with_the_last_of_its_sequences(channel: Recording) -> None:
             proc.kill()
 
 
-def test_follow_ends_by_the_clock_of_this_boot_only(disk: Path) -> None:
+def test_follow_exits_by_the_monotonic_clock_of_this_boot_only(disk: Path) -> None:
     boot = bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", ""))
     rec = Recording(disk / "can0", boot=boot, monotonic=1_000_000)
     rec.use()
     rec.batch_of(b"a")
-    # the clock is behind boot+1s by more than what may still be on its way
+    # boot+1s has passed by more than the time for which follow waits for late records
     assert time.monotonic() > 15
     with follow("--from", "boot+0s", "--to", "boot+1s", rec.path) as proc:
         assert proc.communicate(timeout=20)[0] == b"a\n"
@@ -273,14 +285,14 @@ def test_follow_ends_by_the_clock_of_this_boot_only(disk: Path) -> None:
             proc.kill()
 
 
-def test_follow_ends_when_nobody_reads(channel: Recording) -> None:
+def test_follow_exits_when_its_output_is_closed(channel: Recording) -> None:
     with follow(channel.path) as proc:
         assert proc.stdout
         proc.stdout.close()
         assert proc.wait(20) == 0
 
 
-def test_follow_is_cheap_when_there_is_nothing(channel: Recording) -> None:
+def test_follow_reads_little_when_nothing_is_recorded(channel: Recording) -> None:
     def io(pid: int) -> int:
         text = Path(f"/proc/{pid}/io").read_text()
         return int(text.split("rchar:")[1].split()[0])
@@ -290,7 +302,7 @@ def test_follow_is_cheap_when_there_is_nothing(channel: Recording) -> None:
             time.sleep(1)
             before = io(proc.pid)
             time.sleep(1)
-            # at most 100 looks: the end, and the head of the next segment in turn
+            # at most 100 polls of two blocks: the end, and the head of the next segment in turn
             assert io(proc.pid) - before < 120 * 2 * BLOCK
         finally:
             proc.kill()
@@ -299,8 +311,8 @@ def test_follow_is_cheap_when_there_is_nothing(channel: Recording) -> None:
 # --- ls and verify ------------------------------------------------------------
 
 
-def test_verify_is_clean(channel: Recording) -> None:
-    (row,) = told("verify", channel.path, status=0)["channels"]
+def test_verify_of_a_complete_recording(channel: Recording) -> None:
+    (row,) = run_json("verify", channel.path, status=0)["channels"]
     assert row["clean"] is True
     assert row["events"] == []
     assert (row["records"], row["first_sequence"], row["last_sequence"]) == (120, 60, 179)
@@ -309,13 +321,13 @@ def test_verify_is_clean(channel: Recording) -> None:
     assert run("verify", channel.path).stdout.decode() == want
 
 
-def test_verify_tells_gaps_from_damage(channel: Recording) -> None:
+def test_verify_distinguishes_gaps_from_damage(channel: Recording) -> None:
     channel.gap(FAILED, 3)
     channel.flush()
-    (row,) = told("verify", channel.path, status=1)["channels"]
+    (row,) = run_json("verify", channel.path, status=1)["channels"]
     assert (row["gaps"], row["lost"], row["damage"], row["missing"], row["clean"]) == (1, 3, 0, 0, False)
     damage(channel)
-    result = told("verify", channel.path, status=1)
+    result = run_json("verify", channel.path, status=1)
     (row,) = result["channels"]
     assert (row["gaps"], row["lost"], row["damage"], row["missing"], row["torn"]) == (1, 3, 1, 10, 0)
     assert result["clean"] is False
@@ -335,39 +347,41 @@ def test_verify_all_channels(channel: Recording) -> None:
     other = Recording(channel.path.parent / "can0")
     other.use()
     other.batch_of(b"x")
-    # no channels: by its name, by its type, and without a segment
+    # these are no channels: because of the name, of the type, and without segments
     (channel.path.parent / "lost+found").mkdir()
     (channel.path.parent / "file").write_text("")
     (channel.path.parent / "making").mkdir()
     (channel.path.parent / "making/00000000.seg.new").write_text("")
-    result = told("verify", "--directory", channel.path.parent, status=0)
+    result = run_json("verify", "--directory", channel.path.parent, status=0)
     assert [c["name"] for c in result["channels"]] == ["can0", "front-camera"]
     damage(channel)
-    result = told("verify", "--directory", channel.path.parent, status=1)
+    result = run_json("verify", "--directory", channel.path.parent, status=1)
     assert [c["clean"] for c in result["channels"]] == [True, False]
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_verify_of_nothing_is_not_clean(disk: Path, options: list[str]) -> None:
-    """A directory on which the medium is not mounted."""
+    """For example a mount point without its medium."""
     (disk / "lost+found").mkdir()
     out = run("verify", *options, "--directory", disk)
     assert (out.returncode, out.stdout) == (2, b"")
-    assert out.stderr.decode() == f"ek-recorder verify: there is no channel in {disk}\n"
+    assert (
+        out.stderr.decode() == f"ek-recorder verify: there is no channel in {disk}; is the medium mounted?\n"
+    )
 
 
-def test_a_torn_end_is_no_damage(channel: Recording) -> None:
+def test_a_torn_last_batch_is_not_reported_as_damage(channel: Recording) -> None:
     channel.add(b"whole")
     channel.add(b"x" * 900)
     channel.open[-100:] = bytes(100)
     channel.flush()
-    (row,) = told("verify", channel.path, status=1)["channels"]
+    (row,) = run_json("verify", channel.path, status=1)["channels"]
     assert (row["torn"], row["damage"], row["missing"], row["records"]) == (1, 0, 0, 121)
 
 
-def test_ls(channel: Recording) -> None:
+def test_ls_lists_channels(channel: Recording) -> None:
     empty = Recording(channel.path.parent / "can0")
-    rows = told("ls", "--directory", channel.path.parent, status=0)["channels"]
+    rows = run_json("ls", "--directory", channel.path.parent, status=0)["channels"]
     assert [r["name"] for r in rows] == ["can0", "front-camera"]
     assert rows[0] == {
         "name": "can0",
@@ -391,7 +405,7 @@ def test_ls(channel: Recording) -> None:
     }
     channel.gap(OVERRUN, 5)
     channel.flush()
-    (row,) = told("ls", "--count", channel.path, status=0)["channels"]
+    (row,) = run_json("ls", "--count", channel.path, status=0)["channels"]
     assert (row["records"], row["gaps"], row["lost"]) == (120, 1, 5)
     text = run("ls", "--directory", channel.path.parent).stdout.decode().splitlines()
     assert [line.split()[0] for line in text] == ["CHANNEL", "can0", "front-camera"]
@@ -399,22 +413,22 @@ def test_ls(channel: Recording) -> None:
 
 
 def test_ls_after_a_crash(channel: Recording) -> None:
-    """The newest segments hold what the starts told, and no record yet."""
+    """The newest segments hold only gaps of restarts."""
     for _ in range(2):
         channel.use()
         channel.gap(RESTART, 0)
         channel.flush()
-    (row,) = told("ls", channel.path, status=0)["channels"]
+    (row,) = run_json("ls", channel.path, status=0)["channels"]
     assert (row["first_sequence"], row["last_sequence"]) == (120, 179)
     assert row["last"] == "2026-09-21T14:13:20.895000000Z"
     channel.use()
     channel.use()
-    (row,) = told("ls", channel.path, status=0)["channels"]
+    (row,) = run_json("ls", channel.path, status=0)["channels"]
     assert "last" not in row
 
 
-def test_ls_counts_from_the_first_record(disk: Path) -> None:
-    """The segment was opened when the medium went on: its records are older."""
+def test_ls_starts_at_the_time_of_the_first_record(disk: Path) -> None:
+    """After a stall of the medium, records are older than the head of their segment."""
     rec = Recording(disk / "can0")
     rec.realtime += 3600 * 10**9
     rec.use()
@@ -422,7 +436,7 @@ def test_ls_counts_from_the_first_record(disk: Path) -> None:
     rec.gap(RESTART, 0)
     rec.realtime = START
     rec.batch_of(b"first", b"last")
-    (row,) = told("ls", rec.path, status=0)["channels"]
+    (row,) = run_json("ls", rec.path, status=0)["channels"]
     assert row["first"] == "2026-09-21T14:13:20.000000000Z"
     assert row["last"] == "2026-09-21T14:13:20.005000000Z"
 
@@ -431,8 +445,10 @@ def test_ls_counts_from_the_first_record(disk: Path) -> None:
 
 
 def read_mcap(path: Path) -> tuple[Any, list[tuple[str, int, int, int, bytes]]]:
-    """The summary, and topic, sequence, log time, publish time and data of each message, by the reference reader."""
-    reader = pytest.importorskip("mcap.reader", reason="the tool root has no mcap (toolroot/python.txt)")
+    """Summary and messages (topic, sequence, log time, publish time, data), by the reference implementation."""
+    reader = pytest.importorskip(
+        "mcap.reader", reason="the Python package mcap is not installed (toolroot/python.txt)"
+    )
     with path.open("rb") as f:
         r = reader.make_reader(f, validate_crcs=True)
         messages = [
@@ -458,8 +474,10 @@ def test_export_mcap(channel: Recording, disk: Path, compress: str) -> None:
     assert topics["front-camera"].metadata["window_ns"] == "200000000"
 
 
-def test_export_mcap_of_many_chunks_is_read_by_its_index(disk: Path) -> None:
-    pytest.importorskip("mcap.reader", reason="the tool root has no mcap (toolroot/python.txt)")
+def test_export_mcap_with_several_chunks_has_a_valid_index(disk: Path) -> None:
+    pytest.importorskip(
+        "mcap.reader", reason="the Python package mcap is not installed (toolroot/python.txt)"
+    )
     from mcap.reader import SeekingReader
     from mcap.stream_reader import StreamReader
 
@@ -479,12 +497,12 @@ def test_export_mcap_of_many_chunks_is_read_by_its_index(disk: Path) -> None:
             for _, _, m in r.iter_messages(starting_at=START + 12 * STEP, ending_before=START + 15 * STEP)
         ]
         assert got == [12, 13, 14]
-    # and from front to back, record by record
+    # also readable as a stream
     with (disk / "out.mcap").open("rb") as f:
         assert sum(type(r).__name__ == "Message" for r in StreamReader(f, validate_crcs=True).records) == 20
 
 
-def test_export_mcap_tells_gaps_in_a_channel_of_their_own(channel: Recording, disk: Path) -> None:
+def test_export_mcap_has_gaps_in_a_separate_topic(channel: Recording, disk: Path) -> None:
     damage(channel)
     channel.gap(OVERRUN, 5)
     channel.flush()
@@ -520,7 +538,7 @@ def test_export_csv(channel: Recording, disk: Path) -> None:
     assert bytes.fromhex(rows[120]["payload"]) == awkward
 
 
-def test_export_does_not_replace_unless_told(channel: Recording, disk: Path) -> None:
+def test_export_replaces_a_file_only_with_force(channel: Recording, disk: Path) -> None:
     target = disk / "out.csv"
     target.write_text("mine")
     out = run("export", channel.path, "-o", target)
@@ -536,10 +554,8 @@ def test_export_does_not_replace_unless_told(channel: Recording, disk: Path) -> 
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_export_that_is_interrupted_leaves_nothing(
-    channel: Recording, disk: Path, how: signal.Signals
-) -> None:
-    # whoever runs these tests may be under nohup
+def test_an_interrupted_export_leaves_no_file(channel: Recording, disk: Path, how: signal.Signals) -> None:
+    # these tests may run under nohup, which ignores SIGHUP
     command = ["env", "--default-signal=HUP", RECORDER, "export", channel.path, "--rate", "64KiB"]
     with subprocess.Popen([*command, "-o", disk / "out.csv"], stderr=subprocess.PIPE) as proc:
         time.sleep(1)
@@ -550,7 +566,7 @@ def test_export_that_is_interrupted_leaves_nothing(
     assert [p.name for p in disk.iterdir()] == ["front-camera"]
 
 
-def test_export_goes_on_when_it_is_told_to_ignore_a_hangup(channel: Recording, disk: Path) -> None:
+def test_export_under_nohup_ignores_sighup(channel: Recording, disk: Path) -> None:
     command = ["nohup", RECORDER, "export", channel.path, "--rate", "256KiB", "-o", disk / "out.csv"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as proc:
         time.sleep(0.5)
@@ -559,7 +575,7 @@ def test_export_goes_on_when_it_is_told_to_ignore_a_hangup(channel: Recording, d
     assert sorted(p.name for p in disk.iterdir()) == ["front-camera", "out.csv"]
 
 
-def test_export_does_not_need_a_reader_of_what_it_tells(channel: Recording, disk: Path) -> None:
+def test_export_completes_if_its_standard_error_is_closed(channel: Recording, disk: Path) -> None:
     damage(channel)
     read, write = os.pipe()
     os.close(read)
@@ -576,30 +592,30 @@ def test_export_does_not_need_a_reader_of_what_it_tells(channel: Recording, disk
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
-        (["cat"], "give CHANNEL"),
-        (["cat", "a", "b"], "give CHANNEL"),
-        (["cat", "../x y", "--nonsense"], "there is no option --nonsense"),
-        (["cat", "UPPER"], "'UPPER' is no name of a channel"),
-        (["cat", "--from", "yesterday", "x"], "--from: 'yesterday' is no time"),
+        (["cat"], "expected CHANNEL"),
+        (["cat", "a", "b"], "expected CHANNEL"),
+        (["cat", "../x y", "--nonsense"], "unknown option --nonsense"),
+        (["cat", "UPPER"], "'UPPER' is neither a path nor the name of a channel"),
+        (["cat", "--from", "yesterday", "x"], "--from: 'yesterday' is not a time"),
         (["cat", "--sequences", "9..3", "x"], "--sequences: '9..3' ends before it begins"),
-        (["cat", "--rate", "0", "x"], "--rate: '0' is no number of bytes"),
-        (["cat", "-o", "f", "x"], "is no option of this command"),
+        (["cat", "--rate", "0", "x"], "--rate: '0' is not a number of bytes"),
+        (["cat", "-o", "f", "x"], "this command has no such option"),
         (["cat", "./no-such"], "opening the recording ./no-such: No such file or directory"),
-        (["cat", "."], "'.' is no name"),
-        (["cat", "./"], "there is no segment of a recording"),
+        (["cat", "."], "'.' is neither a path nor the name"),
+        (["cat", "./"], "there are no segments of a recording"),
         (["verify", "--directory", "/no/such"], "looking for channels in /no/such: No such file"),
-        (["export", "x"], "give -o FILE"),
-        (["export", "x", "-o", "f.txt"], "give --format mcap or csv"),
-        (["export", "x", "--format", "xml", "-o", "f"], "--format: 'xml' is none of mcap and csv"),
-        (["follow", "--every", "0", "x"], "--every: '0' is no time from 1ms to 1h"),
+        (["export", "x"], "expected -o FILE"),
+        (["export", "x", "-o", "f.txt"], "expected --format mcap or csv"),
+        (["export", "x", "--format", "xml", "-o", "f"], "--format: 'xml' is neither mcap nor csv"),
+        (["follow", "--every", "0", "x"], "--every: '0' is not a time from 1ms to 1h"),
     ],
 )
-def test_wrong_usage_is_one_line_and_status_2(args: list[str], says: str, disk: Path) -> None:
+def test_wrong_usage_is_one_line_and_status_2(args: list[str], message: str, disk: Path) -> None:
     out = subprocess.run([RECORDER, *args], capture_output=True, text=True, timeout=20, check=False, cwd=disk)
     assert (out.returncode, out.stdout) == (2, "")
-    assert says in out.stderr
+    assert message in out.stderr
     assert out.stderr.startswith(f"ek-recorder {args[0]}: ")
     assert out.stderr.count("\n") == 1
 

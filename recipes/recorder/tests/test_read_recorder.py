@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reading side and the Python client, with the recorder itself."""
+"""The reading commands and the Python package, with a running recorder."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "python"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
 os.environ.setdefault(
     "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
 )
 from ek_recorder import ChannelBusy, ChannelNotFound, Missing, Record, RecorderError, Writer, read
-from read_harness import BUILD, RECORDER, told
+from read_harness import BUILD, RECORDER, run_json
 
 SIZE = 4096
 
 
 class Daemon:
-    """A recorder of its own: its directory is on the disk of the build."""
+    """A recorder whose recordings are on the disk of the build directory."""
 
     def __init__(self, disk: Path, runtime: Path) -> None:
         self.directory = disk / "recorder"
@@ -48,13 +48,13 @@ class Daemon:
     def start(self) -> None:
         self.process = subprocess.Popen([RECORDER, "run", "--config", str(self.config)])
 
-    def end(self, how: signal.Signals) -> None:
+    def stop(self, how: signal.Signals) -> None:
         assert self.process
         self.process.send_signal(how)
         self.process.wait(20)
 
     def writer(self, way: str) -> Writer:
-        """As soon as the channel has segments."""
+        """Open the channel as soon as it has segments."""
         end = time.monotonic() + 30
         while True:
             try:
@@ -63,8 +63,8 @@ class Daemon:
                 raise
             except RecorderError:
                 assert self.process
-                assert self.process.poll() is None, "the recorder ended"
-                assert time.monotonic() < end, "the recorder has no channel"
+                assert self.process.poll() is None, "the recorder exited"
+                assert time.monotonic() < end, "the channel did not become available"
                 time.sleep(0.05)
 
 
@@ -95,7 +95,7 @@ def submit(writer: Writer, first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["socket", "ring"])
-def test_what_is_submitted_is_read(daemon: Daemon, way: str) -> None:
+def test_submitted_records_are_read_back(daemon: Daemon, way: str) -> None:
     with daemon.writer(way) as writer:
         with pytest.raises(ChannelBusy, match=str(os.getpid())):
             Writer("test", socket=daemon.socket)
@@ -106,13 +106,13 @@ def test_what_is_submitted_is_read(daemon: Daemon, way: str) -> None:
         events = list(read("test", directory=daemon.directory, program=RECORDER))
     assert [e.data for e in events if isinstance(e, Record)] == [payload(i) for i in range(2000)]
     assert not [e for e in events if isinstance(e, Missing)]
-    daemon.end(signal.SIGTERM)
-    (row,) = told("verify", "--directory", daemon.directory, status=0)["channels"]
+    daemon.stop(signal.SIGTERM)
+    (row,) = run_json("verify", "--directory", daemon.directory, status=0)["channels"]
     assert (row["records"], row["clean"]) == (2000, True)
 
 
 def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
-    """48 MB through 20 MB of segments: a follower that keeps up misses nothing."""
+    """48 MB are recorded in 20 MB of segments: a follower that keeps up misses nothing."""
     count = 24_000
     got: list[Record | Missing] = []
 
@@ -132,7 +132,7 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
         for first in range(0, count, 1000):
             submit(writer, first, 1000)
             writer.sync(20)
-            # as long as it is not more than a segment behind
+            # wait, so that the follower is never more than a segment behind
             end = time.monotonic() + 30
             while len(got) < first - 500 and time.monotonic() < end:
                 time.sleep(0.01)
@@ -141,18 +141,18 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
     assert [e for e in got if isinstance(e, Missing)] == []
     assert [e.sequence for e in got if isinstance(e, Record)] == list(range(count))
     assert all(e.data == payload(e.sequence) for e in got if isinstance(e, Record))
-    # and what is kept is whole while it is recorded
-    (row,) = told("verify", "--directory", daemon.directory, status=0)["channels"]
+    # the retained part is complete while recording continues
+    (row,) = run_json("verify", "--directory", daemon.directory, status=0)["channels"]
     assert row["last_sequence"] == count - 1
     assert row["records"] * 1600 > 8 << 20
 
 
-def test_after_a_kill_all_that_was_synced_is_there(daemon: Daemon) -> None:
+def test_a_kill_loses_no_synced_record(daemon: Daemon) -> None:
     writer = daemon.writer("socket")
     submit(writer, 0, 500)
     writer.sync(20)
     submit(writer, 500, 20)
-    daemon.end(signal.SIGKILL)
+    daemon.stop(signal.SIGKILL)
     writer.close()
     daemon.start()
     with daemon.writer("socket") as again:
@@ -162,5 +162,5 @@ def test_after_a_kill_all_that_was_synced_is_there(daemon: Daemon) -> None:
     records = [e for e in events if isinstance(e, Record)]
     assert [e.data for e in records[:500]] == [payload(i) for i in range(500)]
     assert records[-1].data == b"after"
-    # what is not there is told by the recorder, and nothing is damaged
+    # the recorder reports the loss by a gap, and nothing is damaged
     assert [e.kind for e in events if isinstance(e, Missing)] == ["gap"]

@@ -21,10 +21,10 @@
 #define RECORD 1000u
 #define MOST   4000
 
-/* The medium cannot read what overlaps this block; 0: it can. */
+/* Reads that overlap this block fail; 0: none. */
 static uint64_t bad_block;
 
-/* What happens as soon as a segment's head was read, once; given the segment's file. */
+/* Called once, as soon as the head of a segment was read; gets the index of the segment. */
 static void (*after_head)(unsigned int index);
 
 static void head_was_read(int fd)
@@ -41,7 +41,7 @@ static void head_was_read(int fd)
 	now((unsigned int)strtoul(strrchr(path, '/') + 1, NULL, 10));
 }
 
-/* What happens before the first read from here on, and before the second after that; 0: nothing. */
+/* grow() runs before the first read at or after this offset (0: never), grown() some reads later. */
 static uint64_t growing_from;
 static int growing_reads;
 static void grow(void);
@@ -70,7 +70,7 @@ ssize_t __wrap_pread64(int fd, void *to, size_t length, off_t offset)
 	return n;
 }
 
-/* All events of a reading, without the payloads, which are compared at once. */
+/* All events of one reading. Payloads are checked at once and not kept. */
 struct seen {
 	struct reader_event event[MOST];
 	size_t count;
@@ -79,7 +79,7 @@ struct seen {
 
 static struct seen seen;
 
-static void note(struct seen *s, const struct reader_event *e)
+static void take_event(struct seen *s, const struct reader_event *e)
 {
 	if (e->kind == READER_RECORD) {
 		unsigned char *want = malloc(e->length + 1);
@@ -100,7 +100,7 @@ static void drain(struct reader *r, struct seen *s)
 		assert_int_equal(reader_next(r, &e), 0);
 		if (e.kind == READER_END)
 			break;
-		note(s, &e);
+		take_event(s, &e);
 	}
 	s->counts = *reader_counts(r);
 }
@@ -123,8 +123,8 @@ static void read_all(const struct recording *rec, struct seen *s)
 	read_with(rec, &options, s);
 }
 
-/* records first..last in order, and nothing else */
-static void are(const struct seen *s, uint64_t first, uint64_t last)
+/* the events are the records first..last in order, and nothing else */
+static void assert_records(const struct seen *s, uint64_t first, uint64_t last)
 {
 	assert_int_equal(s->count, last - first + 1);
 	for (size_t i = 0; i < s->count; i++) {
@@ -161,7 +161,7 @@ static void batches(struct recording *rec, unsigned int count, unsigned int each
 	}
 }
 
-static void intact_up_to(uint64_t sequence)
+static void assert_intact_up_to(uint64_t sequence)
 {
 	assert_int_equal(seen.counts.of[READER_DAMAGE] + seen.counts.of[READER_TORN] +
 				 seen.counts.of[READER_MISSING],
@@ -169,7 +169,7 @@ static void intact_up_to(uint64_t sequence)
 	assert_int_equal(seen.counts.last_sequence, sequence);
 }
 
-/* four segments, a batch of two blocks each, used six times: two were recycled */
+/* four segments are used six times, with seven batches of two blocks each: two uses were overwritten */
 static void six_uses(struct recording *rec)
 {
 	recording_begin(rec, 4, SIZE, RECORD);
@@ -179,14 +179,14 @@ static void six_uses(struct recording *rec)
 	}
 }
 
-static void what_was_written_is_read_in_order(void **state)
+static void records_are_read_in_order(void **state)
 {
 	struct recording rec;
 
 	(void)state;
 	six_uses(&rec);
 	read_all(&rec, &seen);
-	are(&seen, 2 * 35, 6 * 35 - 1);
+	assert_records(&seen, 2 * 35, 6 * 35 - 1);
 	assert_int_equal(seen.counts.payload, 4 * 35 * RECORD);
 	assert_int_equal(seen.counts.first_sequence, 70);
 	assert_int_equal(seen.counts.last_ns, RECORDING_START + 209 * (int64_t)RECORDING_STEP);
@@ -200,7 +200,7 @@ static void records_of_every_length(void **state)
 	(void)state;
 	recording_begin(&rec, 2, SIZE, 4200);
 	recording_use(&rec);
-	/* also such that a batch ends exactly with its block */
+	/* also records with which a batch ends exactly at the end of its block */
 	batches(&rec, 1, 1, EKR_BLOCK - sizeof(struct ekr_record_head));
 	batches(&rec, 1, 3, 0);
 	batches(&rec, 1, 1, 4200);
@@ -209,11 +209,11 @@ static void records_of_every_length(void **state)
 		recording_add(&rec, i);
 	recording_flush(&rec);
 	read_all(&rec, &seen);
-	are(&seen, 0, 28);
+	assert_records(&seen, 0, 28);
 	recording_end(&rec);
 }
 
-/* less than a record's head is left in the block, and the next batch follows */
+/* also if the rest of the block is shorter than a record's header */
 static void a_batch_may_end_anywhere_in_a_block(void **state)
 {
 	struct recording rec;
@@ -224,7 +224,7 @@ static void a_batch_may_end_anywhere_in_a_block(void **state)
 	for (uint32_t left = 0; left <= 72; left += 8)
 		batches(&rec, 1, 1, EKR_BLOCK - sizeof(struct ekr_record_head) - left);
 	read_all(&rec, &seen);
-	are(&seen, 0, 9);
+	assert_records(&seen, 0, 9);
 	recording_end(&rec);
 }
 
@@ -240,7 +240,7 @@ static void the_largest_record_fills_a_segment(void **state)
 		batches(&rec, 1, 1, EKR_RECORD_MAX);
 	}
 	read_all(&rec, &seen);
-	are(&seen, 1, 2);
+	assert_records(&seen, 1, 2);
 	recording_end(&rec);
 }
 
@@ -292,7 +292,7 @@ static void a_flipped_bit_loses_the_rest_of_its_batch_only(void **state)
 	recording_end(&rec);
 }
 
-static void damage_is_told_apart(void **state)
+static void kinds_of_damage_are_distinguished(void **state)
 {
 	static const struct {
 		uint64_t at;
@@ -300,8 +300,7 @@ static void damage_is_told_apart(void **state)
 		const char *reason;
 	} cases[] = {
 		{ 0, 0xdeadbeef, "bad magic deadbeef" },
-		{ 8, 0x7fffffff,
-		  "length 2147483647 reaches beyond the largest record of the channel" },
+		{ 8, 0x7fffffff, "length 2147483647 exceeds the largest record of the channel" },
 		{ 8, 999, "bad CRC" },
 		{ 16, 2, "generation 2 in a segment of generation 4" },
 	};
@@ -311,7 +310,7 @@ static void damage_is_told_apart(void **state)
 	six_uses(&rec);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const uint64_t at = 5 * EKR_BLOCK + cases[i].at;
-		bool told = false;
+		bool reported = false;
 		uint32_t old;
 
 		recording_peek(&rec, 3, at, &old, sizeof(old));
@@ -321,9 +320,9 @@ static void damage_is_told_apart(void **state)
 			if (seen.event[k].kind == READER_DAMAGE) {
 				assert_string_equal(seen.event[k].reason, cases[i].reason);
 				assert_int_equal(seen.event[k].offset, 5 * EKR_BLOCK);
-				told = true;
+				reported = true;
 			}
-		assert_true(told);
+		assert_true(reported);
 		assert_int_equal(seen.counts.of[READER_RECORD], 135);
 		recording_poke(&rec, 3, at, &old, sizeof(old));
 	}
@@ -349,7 +348,7 @@ static void a_block_of_zeros_in_the_middle_is_damage(void **state)
 	recording_end(&rec);
 }
 
-static void a_torn_last_batch_is_no_damage(void **state)
+static void a_torn_last_batch_is_not_reported_as_damage(void **state)
 {
 	struct recording rec;
 	const struct reader_event *e;
@@ -357,7 +356,7 @@ static void a_torn_last_batch_is_no_damage(void **state)
 
 	(void)state;
 	six_uses(&rec);
-	/* the second block of the last batch was not written: what an earlier use left is there */
+	/* the second block of the last batch was not written: it still has data of an earlier use */
 	recording_peek(&rec, 1, 2 * EKR_BLOCK, old, sizeof(old));
 	recording_poke(&rec, 1, rec.offset - EKR_BLOCK, old, sizeof(old));
 	read_all(&rec, &seen);
@@ -369,7 +368,7 @@ static void a_torn_last_batch_is_no_damage(void **state)
 	recording_end(&rec);
 }
 
-static void after_a_stop_the_torn_batch_is_in_an_older_segment(void **state)
+static void a_torn_batch_in_an_older_segment_after_a_crash(void **state)
 {
 	static const unsigned char zeros[EKR_BLOCK];
 	struct recording rec;
@@ -379,7 +378,7 @@ static void after_a_stop_the_torn_batch_is_in_an_older_segment(void **state)
 	recording_use(&rec);
 	batches(&rec, 3, 5, RECORD);
 	recording_poke(&rec, 0, rec.offset - EKR_BLOCK, zeros, sizeof(zeros));
-	/* of the batch, three are there; the recorder goes on behind them */
+	/* three records of the batch are valid; the recorder continues after them */
 	rec.sequence = 13;
 	recording_use(&rec);
 	recording_gap(&rec, EKR_GAP_RESTART, 0, 1);
@@ -393,7 +392,7 @@ static void after_a_stop_the_torn_batch_is_in_an_older_segment(void **state)
 	recording_end(&rec);
 }
 
-static void what_a_later_use_makes_void_is_not_given(void **state)
+static void records_repeated_in_a_later_use_are_returned_once(void **state)
 {
 	struct recording rec;
 
@@ -401,20 +400,20 @@ static void what_a_later_use_makes_void_is_not_given(void **state)
 	recording_begin(&rec, 4, SIZE, RECORD);
 	recording_use(&rec);
 	batches(&rec, 4, 5, RECORD);
-	/* the last batch failed for the recorder, and is written again */
+	/* writing the last batch failed, so the recorder writes it again */
 	rec.sequence = 15;
 	recording_use(&rec);
 	batches(&rec, 4, 5, RECORD);
 	read_all(&rec, &seen);
-	are(&seen, 0, 34);
+	assert_records(&seen, 0, 34);
 	assert_int_equal(seen.counts.not_given, 5);
 	for (size_t i = 0; i < seen.count; i++)
 		assert_int_equal(seen.event[i].generation, i < 15 ? 1 : 2);
 	recording_end(&rec);
 }
 
-/* the medium took the third batch, but not the second: the recorder goes on behind the first */
-static void what_is_valid_behind_a_torn_batch_is_void(void **state)
+/* the medium has the third batch, but not the second: the recorder continued after the first */
+static void valid_records_after_a_torn_batch_are_void(void **state)
 {
 	static const unsigned char zeros[2 * EKR_BLOCK];
 	struct recording rec;
@@ -436,8 +435,8 @@ static void what_is_valid_behind_a_torn_batch_is_void(void **state)
 	recording_end(&rec);
 }
 
-/* the page cache writes in any order: what is behind a break does not count, nor is it damage */
-static void behind_a_break_of_a_cached_segment_nothing_counts(void **state)
+/* the page cache writes in any order: after an invalid batch nothing counts, but it is no damage either */
+static void nothing_counts_after_an_invalid_batch_of_a_cached_segment(void **state)
 {
 	static const unsigned char zeros[2 * EKR_BLOCK];
 	struct recording rec;
@@ -454,8 +453,8 @@ static void behind_a_break_of_a_cached_segment_nothing_counts(void **state)
 	recording_end(&rec);
 }
 
-/* three batches of eight records, a block each; of the second, only the first six sectors are there */
-static void cut_a_batch(struct recording *rec, uint32_t flags)
+/* three batches of eight records and one block; of the second only the first six sectors were written */
+static void lose_the_end_of_a_batch(struct recording *rec, uint32_t flags)
 {
 	static const unsigned char zeros[1024];
 
@@ -466,35 +465,35 @@ static void cut_a_batch(struct recording *rec, uint32_t flags)
 	recording_poke(rec, 0, 3 * EKR_BLOCK - sizeof(zeros), zeros, sizeof(zeros));
 }
 
-/* it looks like a batch of six records: only the numbers tell */
-static void a_batch_that_was_cut_short_is_missed(void **state)
+/* the rest looks like a batch of six records: only sequences show that some are missing */
+static void the_lost_end_of_a_batch_is_reported_as_missing(void **state)
 {
 	struct recording rec;
 
 	(void)state;
-	cut_a_batch(&rec, 0);
+	lose_the_end_of_a_batch(&rec, 0);
 	read_all(&rec, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 22);
 	assert_int_equal(only(&seen, READER_MISSING)->first, 14);
 	assert_int_equal(only(&seen, READER_MISSING)->sequence, 15);
 	assert_string_equal(only(&seen, READER_MISSING)->reason,
-			    "the batch before it was cut short");
+			    "the batch before it is incomplete");
 	recording_end(&rec);
 }
 
-static void behind_a_batch_that_was_cut_short_in_the_page_cache_nothing_counts(void **state)
+static void nothing_counts_after_the_lost_end_of_a_cached_batch(void **state)
 {
 	struct recording rec;
 
 	(void)state;
-	cut_a_batch(&rec, EKR_SEGMENT_CACHED);
+	lose_the_end_of_a_batch(&rec, EKR_SEGMENT_CACHED);
 	read_all(&rec, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 14);
 	assert_int_equal(only(&seen, READER_TORN)->offset, 3 * EKR_BLOCK);
 	recording_end(&rec);
 }
 
-static void gaps_say_what_is_missing_and_nothing_else_may_be(void **state)
+static void records_missing_without_a_gap_are_reported(void **state)
 {
 	struct recording rec;
 	const struct reader_event *e;
@@ -511,7 +510,7 @@ static void gaps_say_what_is_missing_and_nothing_else_may_be(void **state)
 	assert_int_equal(e->first, 5);
 	assert_int_equal(e->sequence, 16);
 	assert_int_equal(seen.counts.lost, 12);
-	/* one too few: sequence 22 is missing */
+	/* the gap reports one record too few: sequence 22 is missing */
 	recording_gap(&rec, EKR_GAP_FAILED, 3, 4);
 	batches(&rec, 1, 1, 4);
 	read_all(&rec, &seen);
@@ -521,7 +520,7 @@ static void gaps_say_what_is_missing_and_nothing_else_may_be(void **state)
 	recording_end(&rec);
 }
 
-static void without_its_head_a_segment_is_still_read(void **state)
+static void a_segment_without_a_valid_head_is_read(void **state)
 {
 	static const unsigned char noise[EKR_BLOCK] = "not a head";
 	struct recording rec;
@@ -539,7 +538,7 @@ static void without_its_head_a_segment_is_still_read(void **state)
 	recording_end(&rec);
 }
 
-static void a_head_is_believed_only_by_its_crc(void **state)
+static void a_head_with_an_invalid_crc_is_ignored(void **state)
 {
 	const uint64_t wrong = 77;
 	struct recording rec;
@@ -554,8 +553,8 @@ static void a_head_is_believed_only_by_its_crc(void **state)
 	recording_end(&rec);
 }
 
-/* a length that the channel allows, but for which there is no room */
-static void a_record_does_not_reach_beyond_its_segment(void **state)
+/* a length that the channel allows, but that exceeds the segment */
+static void a_length_beyond_the_end_of_the_segment(void **state)
 {
 	const uint32_t length = 4500;
 	struct recording rec;
@@ -569,11 +568,11 @@ static void a_record_does_not_reach_beyond_its_segment(void **state)
 	read_all(&rec, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 2);
 	assert_string_equal(only(&seen, READER_TORN)->reason,
-			    "length 4500 reaches beyond the end of the segment");
+			    "length 4500 exceeds the end of the segment");
 	recording_end(&rec);
 }
 
-static void a_bad_block_costs_only_its_batch(void **state)
+static void an_unreadable_block_loses_only_its_batch(void **state)
 {
 	struct recording rec;
 	const struct reader_event *e = NULL;
@@ -582,7 +581,7 @@ static void a_bad_block_costs_only_its_batch(void **state)
 	recording_begin(&rec, 2, SIZE, RECORD);
 	recording_use(&rec);
 	batches(&rec, 7, 5, RECORD);
-	/* the second one of the third batch: three records of it are before that */
+	/* the second block of the third batch: three of its records are before it */
 	bad_block = 6 * EKR_BLOCK;
 	read_all(&rec, &seen);
 	bad_block = 0;
@@ -597,7 +596,7 @@ static void a_bad_block_costs_only_its_batch(void **state)
 	recording_end(&rec);
 }
 
-static void a_segment_that_was_cut_is_read_up_to_there(void **state)
+static void a_truncated_segment_is_read_up_to_its_end(void **state)
 {
 	struct recording rec;
 	char path[64];
@@ -620,14 +619,14 @@ static void a_segment_that_was_cut_is_read_up_to_there(void **state)
 	recording_end(&rec);
 }
 
-static void what_is_no_segment_of_this_channel_is_not_read(void **state)
+static void files_that_are_no_segments_of_the_channel_are_not_read(void **state)
 {
 	struct recording rec, other;
 	char path[64];
 
 	(void)state;
 	six_uses(&rec);
-	/* a copy of segment 0 of another channel, one of our own, and things of other types */
+	/* a copy of segment 0 of another channel, a copy of one of its own segments, a FIFO, a link */
 	recording_begin(&other, 1, SIZE, RECORD);
 	other.head.channel_id[0] = 77;
 	recording_use(&other);
@@ -646,7 +645,7 @@ static void what_is_no_segment_of_this_channel_is_not_read(void **state)
 	assert_int_equal(seen.counts.of[READER_RECORD], 140);
 	assert_int_equal(seen.counts.of[READER_DAMAGE], 4);
 	assert_int_equal(seen.counts.of[READER_MISSING], 0);
-	/* nor what a link with the right name leads to */
+	/* a symbolic link with the name of a segment is not followed */
 	snprintf(path, sizeof(path), "%s/00000003.seg", rec.directory);
 	assert_int_equal(rename(path, "moved"), 0);
 	assert_int_equal(symlink("../moved", path), 0);
@@ -656,24 +655,24 @@ static void what_is_no_segment_of_this_channel_is_not_read(void **state)
 	recording_end(&rec);
 }
 
-/* --- while it is recorded --------------------------------------------------------- */
+/* --- while the recorder is recording ------------------------------------------------ */
 
-static void a_segment_that_is_taken_anew_is_told(void **state)
+static void reuse_of_a_segment_while_reading_is_reported(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL };
 	struct recording rec;
 	struct reader_event e;
 	struct reader *r;
-	bool told = false;
+	bool reported = false;
 
 	(void)state;
 	six_uses(&rec);
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
-	/* in the middle of the oldest one */
+	/* stop in the middle of the oldest use */
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(reader_next(r, &e), 0);
-		note(&seen, &e);
+		take_event(&seen, &e);
 	}
 	recording_use(&rec);
 	batches(&rec, 7, 5, RECORD);
@@ -681,16 +680,16 @@ static void a_segment_that_is_taken_anew_is_told(void **state)
 	batches(&rec, 7, 5, RECORD);
 	drain(r, &seen);
 	for (size_t i = 0; i < seen.count; i++)
-		told |= seen.event[i].kind == READER_OVERWRITTEN;
-	assert_true(told);
-	/* the last is in the two newest that it knew */
-	intact_up_to(209);
+		reported |= seen.event[i].kind == READER_OVERWRITTEN;
+	assert_true(reported);
+	/* the reader returns everything up to the newest use that it knew */
+	assert_intact_up_to(209);
 	reader_close(r);
 	recording_end(&rec);
 }
 
-/* the recorder was started with less to retain */
-static void a_segment_that_is_given_back_is_told(void **state)
+/* the recorder was restarted with a lower retain */
+static void deletion_of_a_segment_while_reading_is_reported(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL };
 	struct recording rec;
@@ -702,9 +701,9 @@ static void a_segment_that_is_given_back_is_told(void **state)
 	six_uses(&rec);
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
-	/* in the middle of the oldest one, the next two go */
+	/* in the middle of the oldest use, the next two are deleted */
 	assert_int_equal(reader_next(r, &e), 0);
-	note(&seen, &e);
+	take_event(&seen, &e);
 	for (size_t i = 1; i < 3; i++) {
 		snprintf(path, sizeof(path), "%s/%s", rec.directory, reader_uses(r)->use[i].file);
 		assert_int_equal(unlink(path), 0);
@@ -712,19 +711,19 @@ static void a_segment_that_is_given_back_is_told(void **state)
 	drain(r, &seen);
 	assert_int_equal(seen.counts.of[READER_OVERWRITTEN], 2);
 	assert_int_equal(seen.counts.of[READER_RECORD], 70);
-	intact_up_to(209);
+	assert_intact_up_to(209);
 	reader_close(r);
 	recording_end(&rec);
 }
 
 static struct {
 	struct recording rec;
-	bool torn; /* the first block of the batch comes last */
+	bool torn; /* the first block of the batch is written last */
 	uint64_t at;
 	unsigned char block[EKR_BLOCK];
 } growing;
 
-/* a batch of more than is read at once, and one more */
+/* write a batch larger than one read, and a second batch */
 static void grow(void)
 {
 	const unsigned char zeros[EKR_BLOCK] = { 0 };
@@ -744,14 +743,14 @@ static void grow(void)
 	}
 }
 
-/* what is torn was looked at once more in between */
+/* complete the torn batch after the reader saw it */
 static void grown(void)
 {
 	recording_poke(&growing.rec, 0, growing.at, growing.block, EKR_BLOCK);
 }
 
-/* The rest of the newest segment is read piece by piece, and batches come between two of them. */
-static void batches_that_come_while_the_rest_is_read_are_no_damage(void **state)
+/* the rest of the newest segment is read in pieces, and batches are written in between */
+static void batches_written_while_reading_are_not_reported_as_damage(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .again_ns = 1000000 };
 	struct recording *rec = &growing.rec;
@@ -768,12 +767,12 @@ static void batches_that_come_while_the_rest_is_read_are_no_damage(void **state)
 		growing_from = READER_AHEAD;
 		read_with(rec, &options, &seen);
 		assert_int_equal(growing_from + (uint64_t)growing_reads, 0);
-		are(&seen, 0, growing.torn ? 309 : 310);
+		assert_records(&seen, 0, growing.torn ? 309 : 310);
 		recording_end(rec);
 	}
 }
 
-static void following_gives_each_record_once(void **state)
+static void following_returns_each_record_once(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	struct recording rec;
@@ -787,7 +786,7 @@ static void following_gives_each_record_once(void **state)
 	for (int use = 0; use < 8; use++) {
 		recording_use(&rec);
 		drain(r, &seen);
-		/* a use may end before its segment does */
+		/* a use may end before the end of its segment */
 		for (int batch = 0; batch < 7 - use % 2; batch++) {
 			batches(&rec, 1, 5, RECORD);
 			drain(r, &seen);
@@ -795,13 +794,13 @@ static void following_gives_each_record_once(void **state)
 			assert_int_equal(seen.counts.last_sequence, rec.sequence - 1);
 		}
 	}
-	are(&seen, 0, rec.sequence - 1);
+	assert_records(&seen, 0, rec.sequence - 1);
 	reader_close(r);
 	recording_end(&rec);
 }
 
-/* segments are made in the background: the next one in turn was not there at first */
-static void following_finds_segments_that_are_made_later(void **state)
+/* segments are created in the background: the next one did not exist at first */
+static void following_finds_segments_created_later(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	struct recording rec;
@@ -822,13 +821,13 @@ static void following_finds_segments_that_are_made_later(void **state)
 	recording_use(&rec);
 	batches(&rec, 2, 5, RECORD);
 	drain(r, &seen);
-	are(&seen, 0, 19);
+	assert_records(&seen, 0, 19);
 	reader_close(r);
 	recording_end(&rec);
 }
 
-/* the recorder may take any of those that were never used */
-static void following_sees_within_a_second_which_unused_segment_is_taken(void **state)
+/* the recorder may use any segment that was never used */
+static void following_finds_the_next_segment_within_a_second(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -846,36 +845,36 @@ static void following_sees_within_a_second_which_unused_segment_is_taken(void **
 		rec.head.index = next - 1;
 		recording_use(&rec);
 		batches(&rec, 2, 5, RECORD);
-		/* these looks alone would not be enough for one at all heads */
+		/* fewer polls than after which all heads are read anyway */
 		for (int i = 0; i < 200 && seen.counts.last_sequence < rec.sequence - 1; i++) {
 			nanosleep(&pause, NULL);
 			drain(r, &seen);
 		}
-		are(&seen, 0, rec.sequence - 1);
+		assert_records(&seen, 0, rec.sequence - 1);
 	}
 	reader_close(r);
 	recording_end(&rec);
 }
 
-/* six segments that are used in the order in which their directory is read */
+/* six segments that are used in the order in which readdir() returns them */
 static struct {
 	struct recording rec;
 	unsigned int order[6];
-	unsigned int next; /* in it */
-} listed;
+	unsigned int next; /* index into order */
+} shuffled;
 
 static void use_next(void)
 {
-	struct recording *rec = &listed.rec;
+	struct recording *rec = &shuffled.rec;
 
-	rec->head.index = (listed.order[listed.next++ % 6] + 5) % 6;
+	rec->head.index = (shuffled.order[shuffled.next++ % 6] + 5) % 6;
 	recording_use(rec);
 	batches(rec, 2, 5, RECORD);
 }
 
-static void begin_listed(int uses)
+static void begin_shuffled(int uses)
 {
-	struct recording *rec = &listed.rec;
+	struct recording *rec = &shuffled.rec;
 	struct dirent *entry;
 	unsigned int n = 0;
 	DIR *d;
@@ -885,103 +884,103 @@ static void begin_listed(int uses)
 	assert_non_null(d);
 	while ((entry = readdir(d)) != NULL)
 		if (reader_is_segment(entry->d_name) && n < 6)
-			listed.order[n++] = (unsigned int)strtoul(entry->d_name, NULL, 10);
+			shuffled.order[n++] = (unsigned int)strtoul(entry->d_name, NULL, 10);
 	closedir(d);
 	assert_int_equal(n, 6);
-	listed.next = 0;
+	shuffled.next = 0;
 	while (uses--)
 		use_next();
 }
 
-/* of the two, the head of the first was just read, and that of the second not yet */
-static void two_begin(unsigned int index)
+/* start two uses, after the head of the first was read and before that of the second */
+static void start_two_uses(unsigned int index)
 {
-	if (index != listed.order[listed.next % 6]) {
-		after_head = two_begin;
+	if (index != shuffled.order[shuffled.next % 6]) {
+		after_head = start_two_uses;
 		return;
 	}
 	use_next();
 	use_next();
 }
 
-static void nothing_is_passed_over_that_began_while_heads_were_read(void **state)
+static void uses_that_start_while_heads_are_read_are_not_skipped(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL };
 	struct reader *r;
 
 	(void)state;
-	begin_listed(7);
-	after_head = two_begin;
+	begin_shuffled(7);
+	after_head = start_two_uses;
 	memset(&seen, 0, sizeof(seen));
-	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	assert_int_equal(reader_open(&r, shuffled.rec.directory, &options), 0);
 	assert_null(after_head);
 	drain(r, &seen);
-	are(&seen, 30, 89);
+	assert_records(&seen, 30, 89);
 	reader_close(r);
-	recording_end(&listed.rec);
+	recording_end(&shuffled.rec);
 }
 
-static void following_passes_over_nothing_that_began_while_heads_were_read(void **state)
+static void following_skips_no_use_that_starts_while_heads_are_read(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	struct reader *r;
 	char made[64];
 
 	(void)state;
-	begin_listed(7);
+	begin_shuffled(7);
 	memset(&seen, 0, sizeof(seen));
-	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	assert_int_equal(reader_open(&r, shuffled.rec.directory, &options), 0);
 	drain(r, &seen);
-	/* so that it looks at all heads */
-	snprintf(made, sizeof(made), "%s/made", listed.rec.directory);
+	/* a change of the directory makes it read all heads */
+	snprintf(made, sizeof(made), "%s/made", shuffled.rec.directory);
 	assert_int_equal(mkdir(made, 0700), 0);
-	after_head = two_begin;
+	after_head = start_two_uses;
 	drain(r, &seen);
 	assert_null(after_head);
-	are(&seen, 10, 89);
-	/* once more: also where the newest is the last in that order */
+	assert_records(&seen, 10, 89);
+	/* again, with the newest use last in that order */
 	assert_int_equal(rmdir(made), 0);
-	after_head = two_begin;
+	after_head = start_two_uses;
 	drain(r, &seen);
 	assert_null(after_head);
-	are(&seen, 10, 109);
+	assert_records(&seen, 10, 109);
 	reader_close(r);
-	recording_end(&listed.rec);
+	recording_end(&shuffled.rec);
 }
 
-static void the_first_uses_are_not_passed_over_either(void **state)
+static void the_first_uses_are_not_skipped(void **state)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	struct reader *r;
 
 	(void)state;
-	begin_listed(0);
+	begin_shuffled(0);
 	memset(&seen, 0, sizeof(seen));
-	after_head = two_begin;
-	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	after_head = start_two_uses;
+	assert_int_equal(reader_open(&r, shuffled.rec.directory, &options), 0);
 	assert_null(after_head);
 	drain(r, &seen);
-	are(&seen, 0, 19);
+	assert_records(&seen, 0, 19);
 	reader_close(r);
-	recording_end(&listed.rec);
+	recording_end(&shuffled.rec);
 
-	begin_listed(0);
+	begin_shuffled(0);
 	memset(&seen, 0, sizeof(seen));
-	assert_int_equal(reader_open(&r, listed.rec.directory, &options), 0);
+	assert_int_equal(reader_open(&r, shuffled.rec.directory, &options), 0);
 	drain(r, &seen);
 	nanosleep(&second, NULL);
-	after_head = two_begin;
+	after_head = start_two_uses;
 	drain(r, &seen);
 	assert_null(after_head);
 	drain(r, &seen);
-	are(&seen, 0, 19);
+	assert_records(&seen, 0, 19);
 	reader_close(r);
-	recording_end(&listed.rec);
+	recording_end(&shuffled.rec);
 }
 
-/* with numbers that begin anew, and also after what came last in the one that is gone */
-static void following_goes_on_in_a_directory_that_was_made_anew(void **state)
+/* sequences start again; the last records of the old directory are returned too */
+static void following_continues_in_a_replaced_directory(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	struct recording was, is;
@@ -998,14 +997,14 @@ static void following_goes_on_in_a_directory_that_was_made_anew(void **state)
 	memset(&seen, 0, sizeof(seen));
 	assert_int_equal(reader_open(&r, was.directory, &options), 0);
 	drain(r, &seen);
-	are(&seen, 0, 29);
+	assert_records(&seen, 0, 29);
 	recording_add(&was, 100);
 	recording_flush(&was);
 	snprintf(away, sizeof(away), "%s-away", was.directory);
 	assert_int_equal(rename(was.directory, away), 0);
 	memset(&seen, 0, sizeof(seen));
 	drain(r, &seen);
-	are(&seen, 30, 30);
+	assert_records(&seen, 30, 30);
 	memset(&seen, 0, sizeof(seen));
 	drain(r, &seen);
 	assert_int_equal(seen.count, 0);
@@ -1027,7 +1026,7 @@ static void following_goes_on_in_a_directory_that_was_made_anew(void **state)
 	recording_end(&is);
 }
 
-static void following_from_the_end_gives_only_what_is_new(void **state)
+static void following_from_the_end_returns_only_new_records(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL,
 						.follow = true,
@@ -1047,12 +1046,12 @@ static void following_from_the_end_gives_only_what_is_new(void **state)
 	assert_int_equal(seen.count, 0);
 	batches(&rec, 1, 5, RECORD);
 	drain(r, &seen);
-	are(&seen, 19, 23);
+	assert_records(&seen, 19, 23);
 	reader_close(r);
 	recording_end(&rec);
 }
 
-static void following_waits_for_a_batch_that_is_half_there(void **state)
+static void following_waits_for_a_batch_to_be_complete(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL, .follow = true };
 	unsigned char block[EKR_BLOCK];
@@ -1070,17 +1069,17 @@ static void following_waits_for_a_batch_that_is_half_there(void **state)
 	}
 	assert_int_equal(reader_open(&r, rec.directory, &options), 0);
 	drain(r, &seen);
-	are(&seen, 70, 207);
+	assert_records(&seen, 70, 207);
 	recording_poke(&rec, 1, rec.offset - EKR_BLOCK, block, sizeof(block));
 	drain(r, &seen);
-	are(&seen, 70, 209);
+	assert_records(&seen, 70, 209);
 	reader_close(r);
 	recording_end(&rec);
 }
 
 /* --- ranges ----------------------------------------------------------------------- */
 
-static void a_range_gives_what_is_in_it(void **state)
+static void a_range_selects_records_by_sequence_and_time(void **state)
 {
 	struct reader_options options = { .range = READER_ALL };
 	struct recording rec;
@@ -1090,7 +1089,7 @@ static void a_range_gives_what_is_in_it(void **state)
 	options.range.first = 100;
 	options.range.last = 150;
 	read_with(&rec, &options, &seen);
-	are(&seen, 100, 150);
+	assert_records(&seen, 100, 150);
 
 	options.range = READER_ALL;
 	options.range.from =
@@ -1098,7 +1097,7 @@ static void a_range_gives_what_is_in_it(void **state)
 	options.range.to =
 		(struct reader_time){ .set = true, .ns = RECORDING_START + 150 * RECORDING_STEP };
 	read_with(&rec, &options, &seen);
-	are(&seen, 100, 150);
+	assert_records(&seen, 100, 150);
 
 	options.range.from = (struct reader_time){
 		.set = true,
@@ -1109,7 +1108,7 @@ static void a_range_gives_what_is_in_it(void **state)
 						 .monotonic = true,
 						 .ns = 1000000000 + 150 * RECORDING_STEP };
 	read_with(&rec, &options, &seen);
-	are(&seen, 100, 150);
+	assert_records(&seen, 100, 150);
 
 	options.range.to.ns = options.range.from.ns - 1;
 	read_with(&rec, &options, &seen);
@@ -1135,8 +1134,8 @@ static uint64_t bytes_read(const struct recording *rec, const struct reader_opti
 	return after - before;
 }
 
-/* with hours between the segments, only those around the range are read */
-static void the_heads_say_which_segments_need_not_be_read(void **state)
+/* with hours between the segments, only those near the range are read */
+static void segments_outside_the_range_are_not_read(void **state)
 {
 	struct reader_options options = { .range = READER_ALL };
 	struct recording rec;
@@ -1153,7 +1152,7 @@ static void the_heads_say_which_segments_need_not_be_read(void **state)
 	all = bytes_read(&rec, &options);
 	options.range.first = options.range.last = 365;
 	part = bytes_read(&rec, &options);
-	are(&seen, 365, 365);
+	assert_records(&seen, 365, 365);
 	assert_true(part < all / 4);
 	options.range = READER_ALL;
 	options.range.from =
@@ -1162,12 +1161,12 @@ static void the_heads_say_which_segments_need_not_be_read(void **state)
 	options.range.to = options.range.from;
 	options.range.to.ns += INT64_C(3600000000000);
 	part = bytes_read(&rec, &options);
-	are(&seen, 350, 384);
+	assert_records(&seen, 350, 384);
 	assert_true(part < all / 3);
 	recording_end(&rec);
 }
 
-/* the clock was set back by a day in the middle of a segment: no record is passed over */
+/* the clock was set back by a day in the middle of a segment: no record is skipped */
 static void a_clock_that_jumps_hides_nothing(void **state)
 {
 	struct reader_options options = { .range = READER_ALL };
@@ -1184,15 +1183,15 @@ static void a_clock_that_jumps_hides_nothing(void **state)
 	}
 	options.range.to = (struct reader_time){ .set = true, .ns = RECORDING_START - 1 };
 	read_with(&rec, &options, &seen);
-	are(&seen, 85, 209);
+	assert_records(&seen, 85, 209);
 	options.range = READER_ALL;
 	options.range.from = (struct reader_time){ .set = true, .ns = RECORDING_START };
 	read_with(&rec, &options, &seen);
-	are(&seen, 0, 84);
+	assert_records(&seen, 0, 84);
 	recording_end(&rec);
 }
 
-static void forget(const struct recording *rec, unsigned int index)
+static void delete_segment(const struct recording *rec, unsigned int index)
 {
 	char path[64];
 
@@ -1200,7 +1199,7 @@ static void forget(const struct recording *rec, unsigned int index)
 	assert_int_equal(unlink(path), 0);
 }
 
-/* ten records each, a minute apart; 20..29 are not there */
+/* uses of ten records, a minute apart; records 20..29 are absent */
 static void without_the_third(struct recording *rec)
 {
 	recording_begin(rec, 8, SIZE, RECORD);
@@ -1210,11 +1209,11 @@ static void without_the_third(struct recording *rec)
 		rec->realtime_ns += INT64_C(60000000000);
 		rec->monotonic_ns += UINT64_C(60000000000);
 	}
-	forget(rec, 2);
+	delete_segment(rec, 2);
 }
 
-/* what of the missing ones is in the range is told, wherever it begins and ends */
-static void a_range_that_ends_in_what_is_missing_tells_it(void **state)
+/* missing sequences within the range are reported, wherever the range starts and ends */
+static void missing_sequences_in_a_range_are_reported(void **state)
 {
 	static const struct {
 		uint64_t first, last, records, missing_first, missing_last;
@@ -1238,20 +1237,20 @@ static void a_range_that_ends_in_what_is_missing_tells_it(void **state)
 		assert_int_equal(e->sequence, cases[i].missing_last);
 		assert_int_equal(seen.counts.of[READER_RECORD], cases[i].records);
 	}
-	/* right beside it, nothing is missing */
+	/* in the ranges before and after nothing is missing */
 	options.range.first = 10;
 	options.range.last = 19;
 	read_with(&rec, &options, &seen);
-	are(&seen, 10, 19);
+	assert_records(&seen, 10, 19);
 	options.range.first = 30;
 	options.range.last = 59;
 	read_with(&rec, &options, &seen);
-	are(&seen, 30, 59);
+	assert_records(&seen, 30, 59);
 	recording_end(&rec);
 }
 
-/* which of them are in the range is not known: all that may be are told */
-static void a_time_in_what_is_missing_tells_it(void **state)
+/* absent records have no time: all that may be in the range are reported */
+static void missing_records_that_may_be_in_a_time_range_are_reported(void **state)
 {
 	const int64_t second = INT64_C(1000000000);
 	static const struct {
@@ -1291,10 +1290,10 @@ static struct reader_time real_time(int64_t ns)
 }
 
 /*
- * The medium paused for a minute: what was submitted in it is then written into
- * three segments at once, whose heads are all younger than their records.
+ * The medium stalled for a minute. Records of that minute are then written into three
+ * segments at once, whose heads are younger than all their records.
  */
-static void records_older_than_the_heads_before_them_are_in_the_range(void **state)
+static void records_older_than_the_heads_before_them_are_found(void **state)
 {
 	const uint64_t minute = 60 * UINT64_C(1000000000);
 	struct reader_options options = { .range = READER_ALL };
@@ -1310,7 +1309,7 @@ static void records_older_than_the_heads_before_them_are_in_the_range(void **sta
 		recording_use(&rec);
 		rec.monotonic_ns -= minute;
 		rec.realtime_ns -= (int64_t)minute;
-		/* dated when it was told, not as what comes after it */
+		/* a gap has the time at which it was recorded, later than the records after it */
 		if (i == 1) {
 			rec.monotonic_ns += minute;
 			rec.realtime_ns += (int64_t)minute;
@@ -1327,7 +1326,7 @@ static void records_older_than_the_heads_before_them_are_in_the_range(void **sta
 		recording_use(&rec);
 		batches(&rec, 7, 5, RECORD);
 	}
-	/* 125 records, and the sequence of the gap */
+	/* 125 records; the gap takes one sequence */
 	options.range.to = since_boot(1000000000 + minute / 2);
 	read_with(&rec, &options, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 125);
@@ -1335,14 +1334,14 @@ static void records_older_than_the_heads_before_them_are_in_the_range(void **sta
 	options.range.to = real_time(RECORDING_START + (int64_t)minute / 2);
 	read_with(&rec, &options, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 125);
-	/* in the middle of what was written late */
+	/* a time within the records that were written late */
 	options.range.to = since_boot(1000000000 + 99 * RECORDING_STEP);
 	read_with(&rec, &options, &seen);
 	assert_int_equal(seen.counts.of[READER_RECORD], 100);
 	recording_end(&rec);
 }
 
-/* also by hours, in the one segment whose head was written before */
+/* the clock is set back by a day after the head of the segment was written */
 static void a_clock_that_is_set_back_far_hides_nothing(void **state)
 {
 	const int64_t hour = INT64_C(3600000000000);
@@ -1362,11 +1361,11 @@ static void a_clock_that_is_set_back_far_hides_nothing(void **state)
 	}
 	options.range.to = real_time(RECORDING_START - 1);
 	read_with(&rec, &options, &seen);
-	are(&seen, 85, 209);
+	assert_records(&seen, 85, 209);
 	recording_end(&rec);
 }
 
-/* the clock was an hour ahead when the first records were submitted, and right when their head was written */
+/* the clock was an hour ahead when the first records were submitted, and correct when their head was written */
 static void a_clock_that_is_set_back_before_the_head_hides_nothing(void **state)
 {
 	const int64_t hour = INT64_C(3600000000000);
@@ -1389,7 +1388,7 @@ static void a_clock_that_is_set_back_before_the_head_hides_nothing(void **state)
 	batches(&rec, 1, 10, RECORD);
 	options.range.from = real_time(RECORDING_START + hour);
 	read_with(&rec, &options, &seen);
-	are(&seen, 0, 9);
+	assert_records(&seen, 0, 9);
 	recording_end(&rec);
 }
 
@@ -1404,8 +1403,8 @@ static uint64_t noise(uint64_t *state)
 }
 
 /*
- * Whatever is changed: reading ends, stays within its memory, and each record
- * that is given is one that was written, in order.
+ * Whatever is damaged: reading ends, accesses only its own memory, and returns only records
+ * that were written, in order.
  */
 static void random_damage(void **state)
 {
@@ -1419,7 +1418,7 @@ static void random_damage(void **state)
 	for (unsigned int i = 0; i < 4; i++)
 		recording_peek(&rec, i, 0, image[i], SIZE);
 	for (int round = 0; round < 150; round++) {
-		uint64_t last = 0, given = 0;
+		uint64_t last = 0, returned = 0;
 		unsigned int changed = 0;
 		struct reader_event e;
 		struct reader *r;
@@ -1430,11 +1429,11 @@ static void random_damage(void **state)
 			uint64_t at = noise(&random) % SIZE, length = 1 + noise(&random) % 16;
 			unsigned char junk[2 * EKR_BLOCK];
 
-			/* the heads are where the decisions are made */
+			/* often in a header, because the reader's decisions depend on these */
 			if (noise(&random) % 2)
 				at = at / EKR_BLOCK * EKR_BLOCK + noise(&random) % 80;
 			if (noise(&random) % 4 == 0) {
-				/* blocks of another place: all their CRCs hold */
+				/* blocks from another place, with valid CRCs */
 				at = at / EKR_BLOCK * EKR_BLOCK;
 				length = at ? sizeof(junk) : EKR_BLOCK;
 				memcpy(junk, image[noise(&random) % 4] + at % (SIZE / 2),
@@ -1456,11 +1455,11 @@ static void random_damage(void **state)
 			assert_true(++events < 1000);
 			if (e.kind != READER_RECORD)
 				continue;
-			note(&(struct seen){ 0 }, &e);
+			take_event(&(struct seen){ 0 }, &e);
 			assert_true(e.sequence < 210);
-			assert_true(!given || e.sequence > last);
+			assert_true(!returned || e.sequence > last);
 			last = e.sequence;
-			given++;
+			returned++;
 		}
 		reader_close(r);
 		for (unsigned int i = 0; i < 4; i++)
@@ -1470,7 +1469,7 @@ static void random_damage(void **state)
 	recording_end(&rec);
 }
 
-static void a_missing_directory_is_an_error_with_words(void **state)
+static void a_missing_directory_is_an_error_with_a_message(void **state)
 {
 	const struct reader_options options = { .range = READER_ALL };
 	struct reader *r;
@@ -1485,51 +1484,50 @@ static void a_missing_directory_is_an_error_with_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_written_is_read_in_order),
+		cmocka_unit_test(records_are_read_in_order),
 		cmocka_unit_test(records_of_every_length),
 		cmocka_unit_test(a_batch_may_end_anywhere_in_a_block),
 		cmocka_unit_test(the_largest_record_fills_a_segment),
 		cmocka_unit_test(a_recording_without_records_is_empty),
 		cmocka_unit_test(a_flipped_bit_loses_the_rest_of_its_batch_only),
-		cmocka_unit_test(damage_is_told_apart),
+		cmocka_unit_test(kinds_of_damage_are_distinguished),
 		cmocka_unit_test(a_block_of_zeros_in_the_middle_is_damage),
-		cmocka_unit_test(a_torn_last_batch_is_no_damage),
-		cmocka_unit_test(after_a_stop_the_torn_batch_is_in_an_older_segment),
-		cmocka_unit_test(what_a_later_use_makes_void_is_not_given),
-		cmocka_unit_test(what_is_valid_behind_a_torn_batch_is_void),
-		cmocka_unit_test(behind_a_break_of_a_cached_segment_nothing_counts),
-		cmocka_unit_test(a_batch_that_was_cut_short_is_missed),
-		cmocka_unit_test(
-			behind_a_batch_that_was_cut_short_in_the_page_cache_nothing_counts),
-		cmocka_unit_test(gaps_say_what_is_missing_and_nothing_else_may_be),
-		cmocka_unit_test(without_its_head_a_segment_is_still_read),
-		cmocka_unit_test(a_head_is_believed_only_by_its_crc),
-		cmocka_unit_test(a_record_does_not_reach_beyond_its_segment),
-		cmocka_unit_test(a_bad_block_costs_only_its_batch),
-		cmocka_unit_test(a_segment_that_was_cut_is_read_up_to_there),
-		cmocka_unit_test(what_is_no_segment_of_this_channel_is_not_read),
-		cmocka_unit_test(a_segment_that_is_taken_anew_is_told),
-		cmocka_unit_test(a_segment_that_is_given_back_is_told),
-		cmocka_unit_test(batches_that_come_while_the_rest_is_read_are_no_damage),
-		cmocka_unit_test(following_gives_each_record_once),
-		cmocka_unit_test(following_finds_segments_that_are_made_later),
-		cmocka_unit_test(following_sees_within_a_second_which_unused_segment_is_taken),
-		cmocka_unit_test(nothing_is_passed_over_that_began_while_heads_were_read),
-		cmocka_unit_test(following_passes_over_nothing_that_began_while_heads_were_read),
-		cmocka_unit_test(the_first_uses_are_not_passed_over_either),
-		cmocka_unit_test(following_goes_on_in_a_directory_that_was_made_anew),
-		cmocka_unit_test(following_from_the_end_gives_only_what_is_new),
-		cmocka_unit_test(following_waits_for_a_batch_that_is_half_there),
-		cmocka_unit_test(a_range_gives_what_is_in_it),
-		cmocka_unit_test(the_heads_say_which_segments_need_not_be_read),
+		cmocka_unit_test(a_torn_last_batch_is_not_reported_as_damage),
+		cmocka_unit_test(a_torn_batch_in_an_older_segment_after_a_crash),
+		cmocka_unit_test(records_repeated_in_a_later_use_are_returned_once),
+		cmocka_unit_test(valid_records_after_a_torn_batch_are_void),
+		cmocka_unit_test(nothing_counts_after_an_invalid_batch_of_a_cached_segment),
+		cmocka_unit_test(the_lost_end_of_a_batch_is_reported_as_missing),
+		cmocka_unit_test(nothing_counts_after_the_lost_end_of_a_cached_batch),
+		cmocka_unit_test(records_missing_without_a_gap_are_reported),
+		cmocka_unit_test(a_segment_without_a_valid_head_is_read),
+		cmocka_unit_test(a_head_with_an_invalid_crc_is_ignored),
+		cmocka_unit_test(a_length_beyond_the_end_of_the_segment),
+		cmocka_unit_test(an_unreadable_block_loses_only_its_batch),
+		cmocka_unit_test(a_truncated_segment_is_read_up_to_its_end),
+		cmocka_unit_test(files_that_are_no_segments_of_the_channel_are_not_read),
+		cmocka_unit_test(reuse_of_a_segment_while_reading_is_reported),
+		cmocka_unit_test(deletion_of_a_segment_while_reading_is_reported),
+		cmocka_unit_test(batches_written_while_reading_are_not_reported_as_damage),
+		cmocka_unit_test(following_returns_each_record_once),
+		cmocka_unit_test(following_finds_segments_created_later),
+		cmocka_unit_test(following_finds_the_next_segment_within_a_second),
+		cmocka_unit_test(uses_that_start_while_heads_are_read_are_not_skipped),
+		cmocka_unit_test(following_skips_no_use_that_starts_while_heads_are_read),
+		cmocka_unit_test(the_first_uses_are_not_skipped),
+		cmocka_unit_test(following_continues_in_a_replaced_directory),
+		cmocka_unit_test(following_from_the_end_returns_only_new_records),
+		cmocka_unit_test(following_waits_for_a_batch_to_be_complete),
+		cmocka_unit_test(a_range_selects_records_by_sequence_and_time),
+		cmocka_unit_test(segments_outside_the_range_are_not_read),
 		cmocka_unit_test(a_clock_that_jumps_hides_nothing),
-		cmocka_unit_test(a_range_that_ends_in_what_is_missing_tells_it),
-		cmocka_unit_test(a_time_in_what_is_missing_tells_it),
-		cmocka_unit_test(records_older_than_the_heads_before_them_are_in_the_range),
+		cmocka_unit_test(missing_sequences_in_a_range_are_reported),
+		cmocka_unit_test(missing_records_that_may_be_in_a_time_range_are_reported),
+		cmocka_unit_test(records_older_than_the_heads_before_them_are_found),
 		cmocka_unit_test(a_clock_that_is_set_back_far_hides_nothing),
 		cmocka_unit_test(a_clock_that_is_set_back_before_the_head_hides_nothing),
 		cmocka_unit_test(random_damage),
-		cmocka_unit_test(a_missing_directory_is_an_error_with_words),
+		cmocka_unit_test(a_missing_directory_is_an_error_with_a_message),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

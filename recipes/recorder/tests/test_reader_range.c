@@ -64,7 +64,7 @@ static void times(void **state)
 	assert_int_equal(t.ns, 90 * INT64_C(1000000000));
 }
 
-static void what_is_formatted_is_parsed(void **state)
+static void formatted_times_are_parsed_back(void **state)
 {
 	static const int64_t all[] = {
 		0, -1, 1, NOW, NOW + 123456789, INT64_MIN, INT64_MAX, -INT64_C(1000000000)
@@ -113,7 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(times),
-		cmocka_unit_test(what_is_formatted_is_parsed),
+		cmocka_unit_test(formatted_times_are_parsed_back),
 		cmocka_unit_test(sequences),
 	};
 

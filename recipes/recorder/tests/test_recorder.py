@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ek-recorder as a process: what goes in comes out, in order, and what does not is told."""
+"""The program ek-recorder: records are read back in order, and losses are reported."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import BUILD, RECORDER, RESTART, Board, RawWriter, complete, wait_for
+from board import BUILD, RECORDER, RESTART, Board, RawWriter, assert_contiguous, wait_for
 
 LINES = [b"line %d" % n for n in range(500)]
 
 
 @pytest.mark.parametrize("backend", ["direct", "cached"])
 @pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_what_goes_in_comes_out(board: Board, way: list[str], backend: str) -> None:
+def test_records_are_read_back_in_order(board: Board, way: list[str], backend: str) -> None:
     board.channel("arm", backend=backend)
     board.start()
     board.write("arm", b"\n".join(LINES), *way)
-    # it is on the medium when the writer ends, whatever happens then
+    # the writer exits only when everything is on the medium, so a crash costs nothing
     board.kill()
     assert board.payloads("arm") == LINES
     records = board.records("arm")
-    complete(records)
+    assert_contiguous(records)
     assert [r.sequence for r in records] == list(range(500))
     assert records[0].monotonic_ns <= records[-1].monotonic_ns <= time.monotonic_ns()
     assert abs(records[-1].realtime_ns - time.time_ns()) < 60e9
 
 
-def test_fixed_size_and_binary(board: Board) -> None:
+def test_blocks_of_binary_data(board: Board) -> None:
     data = os.urandom(10_300)
     board.channel("arm")
     board.start()
@@ -51,7 +51,7 @@ def test_fixed_size_and_binary(board: Board) -> None:
     assert b"".join(board.payloads("arm")) == data
 
 
-def test_a_fifo_is_a_writer(board: Board) -> None:
+def test_records_by_fifo_as_lines_and_as_blocks(board: Board) -> None:
     fifos = {framing: board.top / f"{framing}.fifo" for framing in ("lines", "fixed")}
     for framing, fifo in fifos.items():
         board.channel(framing, fifo=str(fifo), framing=framing, record_size="10")
@@ -70,13 +70,13 @@ def test_a_fifo_is_a_writer(board: Board) -> None:
     board.stop()
     assert board.payloads("lines") == [b"one", b"two", b"three", b"no end"]
     assert board.payloads("fixed") == [b"0123456789"] * 3 + [b"abcdefghij"]
-    # a line that is too long, a record that is not whole: one lost each, by the writer
+    # one record lost in each channel because of its writer: a line that is too long, an incomplete block
     assert board.gaps("lines") == board.gaps("fixed") == [(4, 1)]
     for framing in fifos:
-        complete(board.records(framing))
+        assert_contiguous(board.records(framing))
 
 
-def test_segments_go_round_and_change_no_metadata(board: Board) -> None:
+def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     board.channel("arm", record_size="16KiB", retain="1MiB", segment="256KiB", writeout="64KiB")
     board.start()
     wait_for(lambda: board.stats("arm")["segments"] == 5)
@@ -86,9 +86,9 @@ def test_segments_go_round_and_change_no_metadata(board: Board) -> None:
     assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
     board.stop()
     records = board.records("arm")
-    complete(records)
+    assert_contiguous(records)
     assert records[-1].sequence == 319
-    # retain = 1 MiB, less what the ends of segments leave
+    # retain = 1 MiB, minus the unused ends of segments
     assert sum(len(r.payload) for r in records) > 700_000
     for f in files:
         after = f.stat()
@@ -102,7 +102,7 @@ def test_segments_go_round_and_change_no_metadata(board: Board) -> None:
         assert "unwritten" not in extents.stdout
 
 
-def test_an_orderly_restart_leaves_no_trace(board: Board) -> None:
+def test_a_clean_restart_leaves_no_gap(board: Board) -> None:
     board.channel("arm")
     for start in range(3):
         board.start()
@@ -113,14 +113,14 @@ def test_an_orderly_restart_leaves_no_trace(board: Board) -> None:
         assert board.stop() < 2
     assert board.payloads("arm") == [b"0", b"1", b"2"]
     assert board.gaps("arm") == []
-    # it goes on in the same segment
+    # recording continued in the same segment
     used = [
         f for f in (board.directory / "arm").glob("*.seg") if struct.unpack_from("<Q", f.read_bytes(), 72)[0]
     ]
     assert len(used) == 1
 
 
-def test_a_killed_recorder_tells_a_gap_and_goes_on(board: Board) -> None:
+def test_a_killed_recorder_writes_a_gap_and_continues(board: Board) -> None:
     board.channel("arm")
     for start in range(4):
         assert board.start() < 2
@@ -128,20 +128,20 @@ def test_a_killed_recorder_tells_a_gap_and_goes_on(board: Board) -> None:
             for n in range(100):
                 writer.submit(b"%d/%d" % (start, n))
             assert writer.sync() == 0
-            # within the window: may be there or not
+            # younger than the window: it may be lost
             writer.submit(b"maybe")
             board.kill()
     board.start()
     board.stop()
     records = board.records("arm")
-    complete(records)
+    assert_contiguous(records)
     assert [r.payload for r in records if not r.gap and r.payload != b"maybe"] == [
         b"%d/%d" % (start, n) for start in range(4) for n in range(100)
     ]
     assert board.gaps("arm") == [(RESTART, 0)] * 4
 
 
-def test_restarts_do_not_eat_the_recording(board: Board) -> None:
+def test_repeated_crashes_do_not_overwrite_the_recording(board: Board) -> None:
     board.channel("arm")
     board.start()
     board.write("arm", b"precious\n")
@@ -154,7 +154,7 @@ def test_restarts_do_not_eat_the_recording(board: Board) -> None:
     assert board.gaps("arm") == [(RESTART, 0)]
 
 
-def test_a_stop_takes_what_was_submitted(board: Board) -> None:
+def test_a_shutdown_writes_what_was_submitted(board: Board) -> None:
     board.channel("arm", window="10s", ring="yes")
     board.channel("leg", window="10s")
     board.start()
@@ -173,7 +173,7 @@ def test_a_stop_takes_what_was_submitted(board: Board) -> None:
         wait_for(lambda: board.stats("arm")["records"] == 1)
         assert board.stop() < 2
         ring_writer.stdin.close()
-        # nothing is lost, which is all that it has to tell
+        # nothing was lost, so it prints nothing
         assert ring_writer.wait(10) == 0
         assert ring_writer.stderr
         assert ring_writer.stderr.read() == b""
@@ -184,8 +184,8 @@ def test_a_stop_takes_what_was_submitted(board: Board) -> None:
     assert board.gaps("arm") == board.gaps("leg") == []
 
 
-def test_a_stop_loses_nothing_of_a_writer_that_goes_on(board: Board) -> None:
-    """What send() took is recorded; what comes too late fails with who sends it."""
+def test_a_shutdown_loses_no_record_that_send_accepted(board: Board) -> None:
+    """While a writer submits without pause: each record is recorded, or its send() fails."""
     board.channel("arm", record_size="16", buffer="64MiB")
 
     def submit(writer: RawWriter) -> None:
@@ -202,14 +202,14 @@ def test_a_stop_loses_nothing_of_a_writer_that_goes_on(board: Board) -> None:
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
                 submit(writer)
             end.join()
-            # the one that failed has a number, and no place
+            # the record whose send() failed used up a sequence, but is not recorded
             assert board.records("arm")[-1].sequence + 2 == writer.sequence > first + 100
     assert board.gaps("arm") == []
 
 
 @pytest.fixture
 def tool(board: Board) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """ek-recorder write arm, beside the test."""
+    """A function that runs `ek-recorder write arm` in the background."""
     tools: list[subprocess.Popen[bytes]] = []
 
     def start(*options: str) -> subprocess.Popen[bytes]:
@@ -228,37 +228,38 @@ def tool(board: Board) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-def give(process: subprocess.Popen[bytes], lines: bytes) -> None:
+def feed(process: subprocess.Popen[bytes], lines: bytes) -> None:
     assert process.stdin
     process.stdin.write(lines)
     process.stdin.flush()
 
 
-def with_one_record(
+def writer_with_one_record(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
 ) -> subprocess.Popen[bytes]:
     board.channel("arm")
     board.start()
     writer = tool(*way)
-    give(writer, b"one\n")
+    feed(writer, b"one\n")
     wait_for(lambda: board.stats("arm")["durable"] == 1)
     return writer
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_the_tool_waits_for_a_recorder_that_is_restarted(
+def test_the_write_command_waits_while_the_recorder_restarts(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
 ) -> None:
-    writer = with_one_record(board, tool, way)
+    writer = writer_with_one_record(board, tool, way)
     board.stop()
-    give(writer, b"two\nthree\n")
+    feed(writer, b"two\nthree\n")
     time.sleep(0.3)
     assert writer.poll() is None
     board.start()
-    _, said = writer.communicate(timeout=20)
-    assert (writer.returncode, said) == (
+    _, message = writer.communicate(timeout=20)
+    assert (writer.returncode, message) == (
         0,
-        b"ek-recorder write: channel arm: the recorder was stopped, with all that was submitted; waiting for it\n",
+        b"ek-recorder write: channel arm: the recorder was shut down and has written everything submitted;"
+        b" waiting for the recorder\n",
     )
     board.stop()
     assert board.payloads("arm") == [b"one", b"two", b"three"]
@@ -266,57 +267,60 @@ def test_the_tool_waits_for_a_recorder_that_is_restarted(
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_the_tool_says_that_a_recorder_was_killed(
+def test_the_write_command_reports_that_the_recorder_was_killed(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]], way: list[str]
 ) -> None:
-    writer = with_one_record(board, tool, way)
+    writer = writer_with_one_record(board, tool, way)
     board.kill()
     board.start()
-    give(writer, b"two\n")
-    _, said = writer.communicate(timeout=20)
+    feed(writer, b"two\n")
+    _, message = writer.communicate(timeout=20)
     assert writer.returncode == 1
-    assert said.decode().splitlines() == [
-        "ek-recorder write: the recorder has gone, or has closed the channel; open it anew; waiting for it",
-        "ek-recorder write: what the recorder had not written when it went is lost; a gap tells where",
+    assert message.decode().splitlines() == [
+        "ek-recorder write: the recorder exited or closed the connection; waiting for the recorder",
+        "ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place",
     ]
-    # who does not wait for room does not wait for a start either
-    unwilling = tool("--no-wait", *way)
-    give(unwilling, b"three\n")
+    # with --no-wait it does not wait for a start either
+    no_wait = tool("--no-wait", *way)
+    feed(no_wait, b"three\n")
     wait_for(lambda: board.stats("arm")["durable"] == 2)
     board.stop()
-    give(unwilling, b"four\n")
-    assert unwilling.wait(20) == 1
+    feed(no_wait, b"four\n")
+    assert no_wait.wait(20) == 1
     assert board.payloads("arm") == [b"one", b"two", b"three"]
     assert board.gaps("arm") == [(RESTART, 0)]
 
 
-def test_the_tool_does_not_wait_for_ever_where_nobody_listens(
+def test_the_write_command_gives_up_if_nobody_listens(
     board: Board, tool: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     board.channel("arm")
     board.start()
     writer = tool()
-    give(writer, b"one\n")
+    feed(writer, b"one\n")
     wait_for(lambda: board.stats("arm")["durable"] == 1)
     board.stop()
     began = time.monotonic()
-    give(writer, b"two\n")
+    feed(writer, b"two\n")
     assert writer.wait(30) == 1
     assert 9 < time.monotonic() - began < 20
     assert writer.stderr
     assert b"connecting to the recorder at" in writer.stderr.read()
 
 
-def test_a_fifo_that_cannot_be_opened_is_shown(board: Board) -> None:
-    """Nothing can be recorded in its channel: nobody else may write to it."""
+def test_a_channel_whose_fifo_cannot_be_opened_is_failed(board: Board) -> None:
+    """Nothing can be recorded in it, because such a channel accepts no other writers."""
     fifo = board.top / "later" / "fifo"
     board.channel("arm", fifo=str(fifo))
     board.channel("leg", fifo="/dev/null")
     board.start()
     arm = board.wait_state("arm", "failed")
-    assert arm["reason"] == f"opening the FIFO {fifo}: No such file or directory; trying again each 10 s"
+    assert arm["reason"] == f"opening the FIFO {fifo}: No such file or directory; trying again every 10 s"
     leg = board.wait_state("leg", "failed")
-    assert leg["reason"] == "opening the FIFO /dev/null: there is something else; trying again each 10 s"
+    assert (
+        leg["reason"]
+        == "opening the FIFO /dev/null: the file exists and is not a FIFO; trying again every 10 s"
+    )
     fifo.parent.mkdir()
     assert board.wait_state("arm", "recording")["reason"] == ""
     fifo.write_text("x\n")
@@ -324,8 +328,8 @@ def test_a_fifo_that_cannot_be_opened_is_shown(board: Board) -> None:
     assert board.payloads("arm") == [b"x"]
 
 
-def test_a_line_that_a_stop_tears_is_lost_and_told(board: Board) -> None:
-    """Its writer is still there, and the rest of it comes with the next start: a record of its own."""
+def test_a_line_torn_by_a_shutdown_is_lost_with_a_gap(board: Board) -> None:
+    """The writer keeps the FIFO open. The rest of the line becomes a record after the next start."""
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo))
     board.start()
@@ -341,15 +345,15 @@ def test_a_line_that_a_stop_tears_is_lost_and_told(board: Board) -> None:
         wait_for(lambda: board.stats("arm")["durable"] == 1)
     finally:
         os.close(writer)
-    # but a last line without an end is one where all have closed it
+    # without a line feed the last line counts once all writers have closed the FIFO
     fifo.write_text("no end")
     board.stop()
     assert board.payloads("arm") == [b"whole", b"rest", b"no end"]
     assert board.gaps("arm") == [(4, 1)]
-    complete(board.records("arm"))
+    assert_contiguous(board.records("arm"))
 
 
-def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
+def test_a_shutdown_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
     board.channel("leg")
@@ -369,7 +373,7 @@ def test_a_stop_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> No
 
 
 def test_a_fifo_may_have_several_writers(board: Board) -> None:
-    """Their lines are taken as they come, and the end of one is not that of the others."""
+    """Lines are recorded in order of arrival. One writer may close the FIFO while another continues."""
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo))
     board.start()
@@ -387,7 +391,7 @@ def test_a_fifo_may_have_several_writers(board: Board) -> None:
     assert board.gaps("arm") == []
 
 
-def test_what_writers_of_a_fifo_do_wrong_does_not_fill_the_journal(board: Board) -> None:
+def test_incomplete_fifo_records_are_logged_once_a_minute(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), framing="fixed", record_size="10")
     board.start()
@@ -396,33 +400,34 @@ def test_what_writers_of_a_fifo_do_wrong_does_not_fill_the_journal(board: Board)
         fifo.write_bytes(b"torn")
         wait_for(lambda n=n: board.stats("arm")["lost"]["writer"] == n)
     board.stop()
-    assert board.log.read_text().count("left a record of 4 bytes; it is lost") == 1
+    assert board.log.read_text().count("left an incomplete record of 4 bytes; it is lost") == 1
 
 
-ROOM = Path(__file__).parent.parent
+COMPONENT = Path(__file__).parent.parent
 
 
-def source(file: str, pattern: str) -> float:
-    found = re.search(pattern, (ROOM / file).read_text())
-    assert found, f"{file} has no {pattern}"
+def value_in(file: str, pattern: str) -> float:
+    """The number that the pattern finds in a file of the component."""
+    found = re.search(pattern, (COMPONENT / file).read_text())
+    assert found, f"{file} does not match {pattern}"
     return float(found[1])
 
 
-def test_systemd_and_writers_wait_for_a_stop_as_long_as_it_may_take() -> None:
-    unit = source("units/ek-recorder.service", r"\nTimeoutStopSec=(\d+)\n")
-    write = source("src/store.h", r"STORE_STOP_MOST \((\d+) \* NSEC_PER_SEC\)")
-    marks = source("src/prepare.c", r"END_TIME \((\d+) \* NSEC_PER_SEC\)")
-    words = source("src/client.c", r"LAST_WORDS_MS (\d+)\n")
-    assert write + marks < unit
-    assert write * 1000 < words <= unit * 1000
+def test_timeouts_of_systemd_and_of_writers_cover_the_longest_shutdown() -> None:
+    unit = value_in("data/ek-recorder.service", r"\nTimeoutStopSec=(\d+)\n")
+    write = value_in("src/store.h", r"STORE_STOP_MOST \((\d+) \* NSEC_PER_SEC\)")
+    markers = value_in("src/prepare.c", r"END_TIME \((\d+) \* NSEC_PER_SEC\)")
+    client = value_in("src/client.c", r"LAST_WORDS_MS (\d+)\n")
+    assert write + markers < unit
+    assert write * 1000 < client <= unit * 1000
 
 
-def test_a_crash_writes_no_core() -> None:
-    """Of locked buffers, to the same flash, while nobody records."""
-    assert source("units/ek-recorder.service", r"\nLimitCORE=(\d+)\n") == 0
+def test_a_crash_writes_no_core_dump() -> None:
+    """It would contain all locked buffers, and delay the next start by writing them to the same flash."""
+    assert value_in("data/ek-recorder.service", r"\nLimitCORE=(\d+)\n") == 0
 
 
-def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
+def test_lines_that_are_too_long_are_logged_once_a_minute(board: Board) -> None:
     fifo = board.top / "fifo"
     board.channel("arm", fifo=str(fifo), record_size="10")
     board.start()
@@ -433,7 +438,7 @@ def test_lines_that_are_too_long_do_not_fill_the_journal(board: Board) -> None:
     assert board.log.read_text().count("is longer than 10 bytes; it is lost") == 1
 
 
-def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> None:
+def test_init_creates_all_segments_and_a_clean_shutdown_marker(board: Board) -> None:
     board.channel("arm")
     board.channel("leg", retain="512KiB")
     out = subprocess.run(
@@ -452,10 +457,10 @@ def test_init_makes_all_segments_and_leaves_an_orderly_stop(board: Board) -> Non
     assert board.gaps("arm") == []
 
 
-def test_init_by_root_makes_what_the_owner_of_the_directory_can_open(board: Board) -> None:
+def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> None:
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
-    # the folders above it may be closed to other users
+    # other users may have no access to the parent folders
     board.configure(directory="/mnt")
     board.channel("arm")
     os.chown(board.directory, 65534, 65533)
@@ -470,15 +475,15 @@ def test_init_by_root_makes_what_the_owner_of_the_directory_can_open(board: Boar
         check=False,
     )
     if done.returncode == 77:
-        pytest.skip(f"no bind mounts here: {done.stderr.strip()}")
+        pytest.skip(f"bind mounts do not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    made = [board.directory / "arm", *(board.directory / "arm").iterdir()]
-    # five segments and the mark
-    assert len(made) == 7
-    assert {(f.stat().st_uid, f.stat().st_gid) for f in made} == {(65534, 65533)}
+    created = [board.directory / "arm", *(board.directory / "arm").iterdir()]
+    # the directory, five segments and the clean-shutdown marker
+    assert len(created) == 7
+    assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
 
-def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
+def test_a_lower_retain_deletes_the_oldest_segments(board: Board) -> None:
     def segments() -> set[Path]:
         return set((board.directory / "arm").glob("*.seg"))
 
@@ -494,18 +499,19 @@ def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
     retain("2MiB", 9)
     board.write("arm", os.urandom(1 << 20), "--size", "16384")
     board.stop()
-    made = segments()
-    # those that are used, the oldest first
-    used = sorted((use, path) for path in made if (use := struct.unpack_from("<Q", path.read_bytes(), 72)[0]))
+    # used segments, oldest first
+    used = sorted(
+        (use, path) for path in segments() if (use := struct.unpack_from("<Q", path.read_bytes(), 72)[0])
+    )
     assert len(used) > 4
     assert numbers() == list(range(64))
-    # three segments less the one in use: these, of which the oldest was used last but two
+    # the three newest segments remain
     retain("512KiB", 3)
     assert segments() == {path for _, path in used[-3:]}
     assert 0 < numbers()[0] < numbers()[-1] == 63
     assert numbers() == list(range(numbers()[0], 64))
-    assert "6 segments of 262144 bytes were given back" in board.log.read_text()
-    # it goes on in order, and as before when more is wanted again
+    assert "the oldest 6 segments of 262144 bytes were deleted" in board.log.read_text()
+    # recording continues without a gap, and a higher retain creates segments again
     board.write("arm", b"x" * 1000)
     board.stop()
     retain("1MiB", 5)
@@ -515,7 +521,7 @@ def test_who_retains_less_gets_the_oldest_segments_back(board: Board) -> None:
     assert board.gaps("arm") == []
 
 
-def test_what_is_older_than_is_retained_is_forgotten_on_the_medium(board: Board) -> None:
+def test_retain_time_deletes_old_records_on_the_medium(board: Board) -> None:
     terms = {"record_size": "16KiB", "writeout": "64KiB", "retain": "2MiB"}
     board.channel("arm", **terms)
     board.start()
@@ -528,11 +534,11 @@ def test_what_is_older_than_is_retained_is_forgotten_on_the_medium(board: Board)
     board.start()
 
     def heads() -> int:
-        """Segments with a use that counts."""
+        """Number of segments that hold records."""
         files = (board.directory / "arm").glob("*.seg")
         return sum(struct.unpack_from("<Q", f.read_bytes(), 72)[0] > 0 for f in files)
 
-    # what stays is the one in use, and the one before, which may end in it
+    # the segment in use remains, and perhaps the one before it
     wait_for(lambda: heads() <= 2)
     board.write("arm", b"x\n")
     board.stop()
@@ -545,20 +551,20 @@ def test_what_is_older_than_is_retained_is_forgotten_on_the_medium(board: Board)
     assert out.returncode == 0, out
 
 
-def test_a_segment_that_a_crash_left_unfinished_is_removed(board: Board) -> None:
+def test_unfinished_segments_of_a_crash_are_removed(board: Board) -> None:
     board.channel("arm", retain="512KiB")
     board.start()
     wait_for(lambda: board.stats("arm")["segments"] == 3)
     board.stop()
-    # 3 is what would be made next, and is not wanted; 7 is of a time when there were more
+    # 3 would be created next, but is not needed; 7 is from a time when there were more segments
     for index in (3, 7):
         (board.directory / "arm" / f"{index:08}.seg.new").write_bytes(bytes(65536))
     others = [board.directory / "arm" / name for name in ("notes.new", "1.seg.new", "stopped.new")]
     for other in others:
-        other.write_text("somebody's own")
+        other.write_text("somebody else's file")
     board.start()
     assert not list((board.directory / "arm").glob("????????.seg.new"))
-    # and one that is wanted is made anew
+    # an unfinished segment that is needed is created from scratch
     board.stop()
     (board.directory / "arm" / "00000003.seg.new").write_bytes(b"x" * 65536)
     board.channel("arm", retain="768KiB")
@@ -572,9 +578,9 @@ def test_a_segment_that_a_crash_left_unfinished_is_removed(board: Board) -> None
     assert board.gaps("arm") == []
 
 
-def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
+def test_notifications_to_systemd_and_its_socket(board: Board) -> None:
     board.channel("arm")
-    heard: list[str] = []
+    messages: list[str] = []
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
@@ -589,20 +595,20 @@ def test_systemd_is_told_and_gives_the_socket(board: Board) -> None:
             pass_fds=(fd,),
             env={**os.environ, "LISTEN_FDS": "1", "NOTIFY_SOCKET": str(board.top / "notify")},
         )
-        while not {"WATCHDOG=1", "STATUS=1 of 1 channels are recording"} <= set(heard):
-            heard.append(notify.recv(4096).decode())
+        while not {"WATCHDOG=1", "STATUS=1 of 1 channels are recording"} <= set(messages):
+            messages.append(notify.recv(4096).decode())
         board.write("arm", b"x\n")
         board.stop()
-        while "STOPPING=1" not in heard:
-            heard.append(notify.recv(4096).decode())
-    assert heard[0] == "READY=1"
-    # systemd's socket stays
+        while "STOPPING=1" not in messages:
+            messages.append(notify.recv(4096).decode())
+    assert messages[0] == "READY=1"
+    # the recorder does not remove systemd's socket
     assert board.socket.exists()
     assert board.payloads("arm") == [b"x"]
 
 
-def test_who_waits_at_systemds_socket_is_told_that_the_configuration_is_none(board: Board) -> None:
-    """Else systemd starts it again for them, and again."""
+def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(board: Board) -> None:
+    """Otherwise systemd would start the recorder again and again, because a client waits."""
     board.configure(nonsense="1")
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
@@ -626,13 +632,13 @@ def test_who_waits_at_systemds_socket_is_told_that_the_configuration_is_none(boa
             client.settimeout(5)
             kind, code, why = struct.unpack("<Ii240s", client.recv(4096))
             assert (kind, code) == (3, errno.EINVAL)
-            assert b"there is no recorder: " in why
-            assert b"nonsense = 1: no such key" in why
+            assert b"the recorder is not running: " in why
+            assert b"nonsense = 1: unknown key" in why
             assert client.recv(4096) == b""
         assert select.select([listener], [], [], 0)[0] == []
 
 
-def test_status(board: Board) -> None:
+def test_status_prints_a_table_or_json(board: Board) -> None:
     board.channel("arm", window="10s")
     board.start()
     board.wait_state("arm", "recording")
@@ -653,7 +659,8 @@ def test_status(board: Board) -> None:
     board.kill()
 
 
-def status_says(conf: Path) -> tuple[int, str]:
+def status_error(conf: Path) -> tuple[int, str]:
+    """Exit status and standard error of `ek-recorder status`."""
     out = subprocess.run(
         [RECORDER, "status", "--config", str(conf)], capture_output=True, text=True, check=False
     )
@@ -661,23 +668,23 @@ def status_says(conf: Path) -> tuple[int, str]:
     return out.returncode, out.stderr
 
 
-def test_status_of_a_configuration_that_does_not_say_where(board: Board) -> None:
-    """It is not looked for where the default is: there may be another recorder's."""
+def test_status_without_a_statistics_file_does_not_use_the_default_one(board: Board) -> None:
+    """The statistics at the default path may be those of another recorder."""
     board.configure(statistics="")
     conf = board.conf / "recorder.conf"
-    assert status_says(board.conf) == (
+    assert status_error(board.conf) == (
         1,
-        f"ek-recorder status: {conf}: statistics is empty: the recorder writes none\n",
+        f"ek-recorder status: {conf}: statistics is empty, so the recorder writes none\n",
     )
     conf.unlink()
     conf.symlink_to(conf)
-    status, says = status_says(board.conf)
-    assert (status, says.count("\n")) == (2, 1)
-    assert says.endswith("recorder.conf: Too many levels of symbolic links\n")
-    assert status_says(Path(f"/{'d' * 4095}"))[0] == 2
+    status, message = status_error(board.conf)
+    assert (status, message.count("\n")) == (2, 1)
+    assert message.endswith("recorder.conf: Too many levels of symbolic links\n")
+    assert status_error(Path(f"/{'d' * 4095}"))[0] == 2
 
 
-def test_a_folder_with_a_long_path(board: Board) -> None:
+def test_a_configuration_directory_with_a_long_path(board: Board) -> None:
     deep = board.top / ("d" * 200) / ("e" * 200)
     deep.parent.mkdir()
     board.channel("arm")
@@ -693,18 +700,19 @@ def test_a_folder_with_a_long_path(board: Board) -> None:
     board.stop()
 
 
-@pytest.mark.parametrize("little", [False, True])
-def test_by_hand_as_its_readme_says(board: Board, little: bool) -> None:
-    """As any user: also with no more memory that may be locked than others than root have."""
+@pytest.mark.parametrize("little_memory", [False, True])
+def test_the_howto_commands_for_other_machines(board: Board, little_memory: bool) -> None:
+    """They work for any user, also with the limit for locked memory that users other than root have."""
     limit = ["prlimit", "--memlock=8388608"]
     if os.geteuid() == 0:
         limit = ["setpriv", "--bounding-set=-ipc_lock", *limit]
-    text = (Path(__file__).resolve().parent.parent / "README.md").read_text()
-    script = text.partition("## By hand")[2].partition("```sh\n")[2].partition("```")[0]
-    # under the sanitizers it takes longer to start, and is waited for
+    text = (Path(__file__).resolve().parents[3] / "docs/howto/record.md").read_text()
+    script = text.partition("## Try it without a board")[2].partition("```sh\n")[2].partition("```")[0]
+    assert script
+    # under the sanitizers it takes longer to start; and the test waits until it has exited
     script = f"trap 'kill $! || :' EXIT\n{script.replace('sleep 2', 'sleep 5')}wait $!\n"
     out = subprocess.run(
-        [*(limit if little else []), "sh", "-ec", script],
+        [*(limit if little_memory else []), "sh", "-ec", script],
         cwd=board.top,
         env={**os.environ, "PATH": f"{BUILD.absolute()}:{os.environ['PATH']}"},
         capture_output=True,
@@ -717,14 +725,14 @@ def test_by_hand_as_its_readme_says(board: Board, little: bool) -> None:
     assert [line[:2] for line in lines] == [["channel", "state"], ["can0", "recording"], ["1000"]]
 
 
-def test_its_threads_do_not_preempt_writers_as_they_wake(board: Board) -> None:
+def test_its_threads_do_not_preempt_writers_when_they_wake(board: Board) -> None:
     board.channel("arm")
     board.start()
     assert board.process
     tasks = list(Path(f"/proc/{board.process.pid}/task").iterdir())
     assert len(tasks) >= 3
     for task in tasks:
-        # field 41 of proc_pid_stat(5); the name may have blanks
+        # field 41 of proc_pid_stat(5); the name before it may contain whitespace
         policy = int((task / "stat").read_text().rpartition(")")[2].split()[38])
         assert policy == os.SCHED_BATCH, task
 
@@ -742,11 +750,11 @@ def bench(board: Board, *args: str, status: tuple[int, ...]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", ["ring", "socket"])
-def test_bench_measures_and_knows_its_records_again(board: Board, way: str) -> None:
+def test_bench_measures_and_check_recognizes_its_records(board: Board, way: str) -> None:
     board.channel("arm", record_size="4KiB", period="2ms", window="10s")
     board.start()
     board.wait_state("arm", "recording")
-    # 1: on a busy host it may be late
+    # status 1: on a busy host a record may be late
     report = bench(board, *["--ring"][: way == "ring"], "--writes", "50", "--sets", "2", status=(0, 1))
     assert (report["way"], report["writes"], report["sets"]) == (way, 50, 2)
     assert (report["record"], report["every_us"]) == (4096, 2000)
@@ -759,12 +767,12 @@ def test_bench_measures_and_knows_its_records_again(board: Board, way: str) -> N
     found = bench(board, "--check", status=(0,))
     assert found["records"] - 100 == found["wrong"] == found["missing"] == found["damage"] == 0
     assert found["last_index"] == 99
-    # whole by its CRC, and nothing that bench submits
+    # a valid record, but not one that bench submitted
     board.write("arm", b"x" * 100 + b"\n")
     assert bench(board, "--check", status=(1,))["wrong"] == 1
 
 
-def test_bench_misses_what_is_not_there(board: Board) -> None:
+def test_bench_check_reports_damage_and_missing_records(board: Board) -> None:
     board.channel("arm", record_size="4KiB", period="2ms")
     board.start()
     board.wait_state("arm", "recording")
@@ -782,8 +790,8 @@ def test_bench_misses_what_is_not_there(board: Board) -> None:
     assert found["missing"] >= 1
 
 
-def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
-    """EK_SOAK=60: for so many seconds."""
+def test_memory_does_not_grow_over_time(board: Board) -> None:
+    """Runs for EK_SOAK seconds (default 4)."""
     seconds = float(os.environ.get("EK_SOAK", "4"))
     board.channel("arm", record_size="16KiB", period="5ms", retain="4MiB", segment="512KiB", window="1s")
     board.channel("leg", record_size="100", retain="1MiB", window="1s")
@@ -812,25 +820,25 @@ def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
     for channel in ("arm", "leg"):
         stats = board.stats(channel)
         assert stats["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
-        # the disk of a host that does other things may take longer, now and then
+        # the disk of a busy host is slow now and then
         assert stats["late"] <= submitted / 20, stats
         assert stats["errors"] == 0
-    # the sanitizers keep what was freed for a while
-    assert grown < 6000, f"{grown} KiB more"
+    # the sanitizers keep freed memory for a while
+    assert grown < 6000, f"grown by {grown} KiB"
     board.stop()
-    complete(board.records("arm"))
+    assert_contiguous(board.records("arm"))
 
 
 @pytest.mark.parametrize(
-    ("args", "status", "says"),
+    ("args", "status", "message"),
     [
         ([], 2, "Usage"),
-        (["fly"], 2, "no command 'fly'"),
+        (["fly"], 2, "unknown command 'fly'"),
         (["run", "--config", "/nonexistent"], 2, "reading /nonexistent/channels.d: No such file"),
-        (["run", "now"], 2, "'now' is one argument too many"),
+        (["run", "now"], 2, "unexpected argument 'now'"),
         (["init", "--config", "/nonexistent"], 2, "No such file"),
-        (["write"], 2, "give a channel"),
-        (["write", "--size", "0", "arm"], 2, "--size: not a size"),
+        (["write"], 2, "expected CHANNEL"),
+        (["write", "--size", "0", "arm"], 2, "--size must be from 1 to 1MiB, not 0"),
         (
             ["write", "--socket", "/nonexistent", "arm"],
             1,
@@ -838,18 +846,18 @@ def test_it_runs_for_long_in_the_same_memory(board: Board) -> None:
         ),
         (["write", "arm", "/nonexistent"], 1, "opening /nonexistent"),
         (["status", "--config", "/nonexistent"], 1, "reading /run/ek-recorder/stats.json"),
-        (["bench"], 2, "give a channel"),
-        (["bench", "--writes", "-1", "arm"], 2, "--writes: not a number"),
-        (["bench", "--config", "/nonexistent", "../arm"], 2, "not the name of a channel"),
+        (["bench"], 2, "expected CHANNEL"),
+        (["bench", "--writes", "-1", "arm"], 2, "--writes must be a number"),
+        (["bench", "--config", "/nonexistent", "../arm"], 2, "invalid name of a channel"),
         (["bench", "--check", "--config", "/nonexistent", "arm"], 2, "opening the recording /recorder/arm"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line(args: list[str], status: int, says: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(args: list[str], status: int, message: str) -> None:
     out = subprocess.run(
         [RECORDER, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
     assert (out.returncode, out.stdout) == (status, "")
-    assert says in out.stderr
+    assert message in out.stderr
     assert out.stderr.count("\n") == 1 or not args
 
 
@@ -858,13 +866,13 @@ def test_wrong_usage_is_told_in_one_line(args: list[str], status: int, says: str
     [["--help"], ["-h"], ["--version"]]
     + [[command, "--help"] for command in ("run", "init", "status", "write", "bench")],
 )
-def test_help_that_nobody_gets_is_a_failure(args: list[str]) -> None:
+def test_help_that_cannot_be_written_is_a_failure(args: list[str]) -> None:
     assert subprocess.run([RECORDER, *args], stdout=subprocess.DEVNULL, check=False).returncode == 0
     with Path("/dev/full").open("w") as full:
         assert subprocess.run([RECORDER, *args], stdout=full, check=False).returncode == 1
 
 
-def test_signals_end_it(board: Board) -> None:
+def test_sigint_shuts_it_down_cleanly(board: Board) -> None:
     board.channel("arm")
     board.start()
     assert board.process

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is found in damaged segments; power cuts are test_store.c's. */
+/* Recovery of damaged segments. test_store.c tests power cuts. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void use(unsigned int i, uint64_t generation, uint64_t first, unsigned in
 	}
 }
 
-static int look(struct recovered *r, struct error *e)
+static int run_recover(struct recovered *r, struct error *e)
 {
 	struct medium medium = test_medium_read(&flash);
 
@@ -60,7 +60,7 @@ static struct recovered found(void)
 	struct recovered r;
 	struct error e;
 
-	assert_int_equal(look(&r, &e), 0);
+	assert_int_equal(run_recover(&r, &e), 0);
 	return r;
 }
 
@@ -71,7 +71,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void nothing_was_recorded(void **state)
+static void an_empty_recording(void **state)
 {
 	struct recovered r = found();
 
@@ -97,7 +97,7 @@ static void the_last_record_is_found(void **state)
 	assert_false(r.damaged || r.only_restarts);
 }
 
-static void only_a_head(void **state)
+static void a_newest_segment_with_a_head_only(void **state)
 {
 	struct recovered r;
 
@@ -105,13 +105,13 @@ static void only_a_head(void **state)
 	use(1, 6, 0, 5);
 	use(2, 7, 60, 0);
 	r = found();
-	/* what an earlier use holds from 60 on is void */
+	/* records of an earlier use are void from sequence 60 on */
 	assert_int_equal(r.last_sequence, 59);
 	assert_int_equal(r.next_sequence, 60);
 	assert_true(r.only_restarts);
 }
 
-static void behind_damage_it_goes_on(void **state)
+static void recovery_continues_after_damage(void **state)
 {
 	struct recovered r;
 
@@ -128,7 +128,7 @@ static void behind_damage_it_goes_on(void **state)
 	r = found();
 	assert_int_equal(r.last_sequence, 119);
 	assert_true(r.damaged);
-	/* of the cached backend it may be what the power cut left */
+	/* with the cached backend it may be an effect of the power cut, not damage */
 	((struct ekr_segment_head *)flash.cache[0])->flags = EKR_SEGMENT_CACHED;
 	segment_seal_head(flash.cache[0]);
 	r = found();
@@ -148,7 +148,7 @@ static void a_torn_last_batch_counts_up_to_the_tear(void **state)
 	assert_false(r.damaged);
 }
 
-static void a_head_that_is_none_is_told(void **state)
+static void invalid_heads_are_reported(void **state)
 {
 	struct recovered r;
 
@@ -159,16 +159,16 @@ static void a_head_that_is_none_is_told(void **state)
 	flash.unreadable[3] = true;
 	memcpy(flash.cache[4], flash.cache[0], EKR_BLOCK);
 	r = found();
-	/* its records are there all the same, and numbers go on behind them */
+	/* its records are found nevertheless, and sequences continue after them */
 	assert_int_equal(r.last_sequence, 119);
 	assert_string_equal(segments[1].problem, "bad CRC");
 	assert_string_equal(segments[3].problem, "cannot be read");
-	assert_string_equal(segments[4].problem, "another file's index");
+	assert_string_equal(segments[4].problem, "index of another file");
 	assert_null(segments[2].problem);
 }
 
-/* no use may get its generation again: what it has left would be taken for records of that one */
-static void the_newest_is_known_without_its_head(void **state)
+/* its generation must not be assigned again: its old records would become valid in that use */
+static void the_newest_segment_is_found_without_its_head(void **state)
 {
 	struct recovered r;
 
@@ -189,7 +189,7 @@ static void the_newest_is_known_without_its_head(void **state)
 	assert_int_equal(r.end, 4 * EKR_BLOCK);
 	assert_int_equal(r.batches, 3);
 	assert_false(r.damaged || r.only_restarts);
-	/* with what follows it, and whatever an earlier use has left in the first block */
+	/* the first block may still have a record of an earlier use */
 	set_up(NULL);
 	use(2, 1, 0, 1);
 	memcpy(scratch, flash.cache[2] + EKR_BLOCK, EKR_BLOCK);
@@ -200,7 +200,7 @@ static void the_newest_is_known_without_its_head(void **state)
 	r = found();
 	assert_int_equal(r.generation, 7);
 	assert_int_equal(r.next_sequence, 260);
-	/* one that is older stays older */
+	/* an older segment without a head is not taken for the newest */
 	set_up(NULL);
 	use(0, 1, 0, 3);
 	use(1, 2, 60, 3);
@@ -212,7 +212,7 @@ static void the_newest_is_known_without_its_head(void **state)
 	assert_int_equal(r.next_sequence, 120);
 }
 
-static void where_nothing_tells_a_use_it_may_have_been_any(void **state)
+static void an_unreadable_segment_may_have_had_any_generation(void **state)
 {
 	struct recovered r;
 
@@ -223,7 +223,7 @@ static void where_nothing_tells_a_use_it_may_have_been_any(void **state)
 	assert_int_equal(r.newest->index, 0);
 	assert_int_equal(r.generation, 1 + SEGMENTS_MAX);
 	assert_int_equal(r.next_sequence, 60);
-	/* with none at all */
+	/* no segment is readable */
 	set_up(NULL);
 	memset(flash.cache, 0xff, sizeof(flash.cache));
 	r = found();
@@ -232,7 +232,7 @@ static void where_nothing_tells_a_use_it_may_have_been_any(void **state)
 	assert_int_equal(r.generation, SEGMENTS_MAX);
 }
 
-static void what_is_not_ours_is_refused(void **state)
+static void segments_of_other_recordings_are_refused(void **state)
 {
 	struct ekr_segment_head *head = (struct ekr_segment_head *)flash.cache[3];
 	struct recovered r;
@@ -242,19 +242,19 @@ static void what_is_not_ours_is_refused(void **state)
 	use(0, 1, 0, 3);
 	head->channel_id[0] ^= 1;
 	segment_seal_head(flash.cache[3]);
-	assert_int_equal(look(&r, &e), -EINVAL);
-	assert_string_equal(e.text, "segment 00000003.seg is of another recording; take it away");
+	assert_int_equal(run_recover(&r, &e), -EINVAL);
+	assert_string_equal(e.text, "segment 00000003.seg belongs to another recording; remove it");
 	head->channel_id[0] ^= 1;
 	head->name[0] = 'x';
 	segment_seal_head(flash.cache[3]);
-	assert_int_equal(look(&r, &e), -EINVAL);
-	assert_string_equal(e.text, "segment 00000003.seg is of channel 'xrm'; take it away");
+	assert_int_equal(run_recover(&r, &e), -EINVAL);
+	assert_string_equal(e.text, "segment 00000003.seg belongs to channel 'xrm'; remove it");
 }
 
 /*
- * A segment of 1 GiB that is made as it is read: batches of 2 MiB, each of three
- * records of 600 KiB and one that ends it in the middle of a block. Behind the
- * last one is what an earlier use has left.
+ * A segment of 1 GiB whose content is generated when it is read: batches of 2 MiB, each
+ * with three records of 600 KiB and a shorter one that ends within a block. After the last
+ * batch follow batches of an earlier use.
  */
 #define LONG_SIZE  (UINT64_C(1) << 30)
 #define LONG_BATCH (UINT64_C(2) << 20)
@@ -264,13 +264,13 @@ static void what_is_not_ours_is_refused(void **state)
 #define REST	   ((uint32_t)(LONG_BATCH - 3 * record_bytes(LENGTH) - record_bytes(0) - 1000))
 
 struct long_segment {
-	uint64_t batches;      /* of this use */
-	uint64_t bad, bad_end; /* bytes that are not what was written */
+	uint64_t batches;      /* in this use */
+	uint64_t bad, bad_end; /* damaged range, bytes */
 	uint64_t first;	       /* sequence of the first record */
-	uint32_t flags;	       /* of the head */
-	uint64_t bytes;	       /* that were read */
-	uint64_t made;	       /* the batch that is in `batch`, and */
-	uint64_t generation;   /* of which use */
+	uint32_t flags;	       /* in the head */
+	uint64_t bytes;	       /* read so far */
+	uint64_t made;	       /* number of the batch in `batch` */
+	uint64_t generation;   /* and its generation */
 	unsigned char batch[LONG_BATCH] __attribute__((aligned(EKR_BLOCK)));
 };
 
@@ -331,7 +331,7 @@ static ssize_t read_long(void *ctx, uint32_t index, void *to, size_t length, uin
 static struct recovered found_in(struct long_segment *s)
 {
 	const struct medium medium = { .read = read_long, .ctx = s };
-	/* what payloads are made from is not what is read into */
+	/* not `scratch`, from which payloads are taken */
 	static unsigned char buffer[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
 	struct recovered r = { .segments = segments, .count = 1 };
 	struct error e;
@@ -343,7 +343,7 @@ static struct recovered found_in(struct long_segment *s)
 	return r;
 }
 
-static void of_a_long_segment_only_the_end_is_read(void **state)
+static void only_the_end_of_a_long_segment_is_read(void **state)
 {
 	static const uint64_t ends[] = { 1, 2, 3, 4, 5, 100, 255, 256, 257, 300, 510, LONG_MOST };
 	static struct long_segment s;
@@ -372,7 +372,7 @@ static void a_long_segment_with_damage(void **state)
 	struct recovered r;
 
 	(void)state;
-	/* what the search meets first, and where the end is */
+	/* damage in the middle, where the search starts, and near the end */
 	s = (struct long_segment){ .batches = 400,
 				   .bad = LONG_SIZE / 2 - (1 << 20),
 				   .bad_end = LONG_SIZE / 2 + (6 << 20) };
@@ -385,7 +385,7 @@ static void a_long_segment_with_damage(void **state)
 	assert_int_equal(r.next_sequence, 400 * PER_BATCH);
 	assert_int_equal(r.batches, 400);
 	assert_true(r.damaged);
-	/* the last batch was torn behind its first record */
+	/* the last batch is torn after its first record */
 	s = (struct long_segment){ .batches = 400,
 				   .bad = EKR_BLOCK + 399 * LONG_BATCH + (800 << 10),
 				   .bad_end = EKR_BLOCK + 400 * LONG_BATCH };
@@ -394,7 +394,7 @@ static void a_long_segment_with_damage(void **state)
 	assert_false(r.damaged);
 }
 
-/* behind a break nothing counts, wherever it is: all is read */
+/* nothing after a break counts, wherever it is, so everything is read */
 static void a_long_segment_of_the_cached_backend(void **state)
 {
 	static struct long_segment s;
@@ -407,8 +407,8 @@ static void a_long_segment_of_the_cached_backend(void **state)
 	assert_int_equal(found_in(&s).next_sequence, 3 * PER_BATCH);
 }
 
-/* ASan sees a step beyond the buffer; a sealed head may say anything */
-static void noise(void **state)
+/* AddressSanitizer detects reads beyond the buffer. Heads with a valid CRC may have any values */
+static void random_damage(void **state)
 {
 	(void)state;
 	srandom(1);
@@ -432,26 +432,26 @@ static void noise(void **state)
 			};
 			segment_seal_head(flash.cache[0]);
 		}
-		look(&r, &e);
+		run_recover(&r, &e);
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(nothing_was_recorded, set_up),
+		cmocka_unit_test_setup(an_empty_recording, set_up),
 		cmocka_unit_test_setup(the_last_record_is_found, set_up),
-		cmocka_unit_test_setup(only_a_head, set_up),
-		cmocka_unit_test_setup(behind_damage_it_goes_on, set_up),
+		cmocka_unit_test_setup(a_newest_segment_with_a_head_only, set_up),
+		cmocka_unit_test_setup(recovery_continues_after_damage, set_up),
 		cmocka_unit_test_setup(a_torn_last_batch_counts_up_to_the_tear, set_up),
-		cmocka_unit_test_setup(a_head_that_is_none_is_told, set_up),
-		cmocka_unit_test_setup(the_newest_is_known_without_its_head, set_up),
-		cmocka_unit_test_setup(where_nothing_tells_a_use_it_may_have_been_any, set_up),
-		cmocka_unit_test_setup(what_is_not_ours_is_refused, set_up),
-		cmocka_unit_test(of_a_long_segment_only_the_end_is_read),
+		cmocka_unit_test_setup(invalid_heads_are_reported, set_up),
+		cmocka_unit_test_setup(the_newest_segment_is_found_without_its_head, set_up),
+		cmocka_unit_test_setup(an_unreadable_segment_may_have_had_any_generation, set_up),
+		cmocka_unit_test_setup(segments_of_other_recordings_are_refused, set_up),
+		cmocka_unit_test(only_the_end_of_a_long_segment_is_read),
 		cmocka_unit_test(a_long_segment_with_damage),
 		cmocka_unit_test(a_long_segment_of_the_cached_backend),
-		cmocka_unit_test_setup(noise, set_up),
+		cmocka_unit_test_setup(random_damage, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

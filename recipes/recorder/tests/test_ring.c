@@ -35,7 +35,7 @@ static void submit(struct ring *r, uint64_t sequence)
 	atomic_store(&r->map->head, head + 1);
 }
 
-static void records_come_out_in_order(void **state)
+static void records_are_taken_in_order(void **state)
 {
 	struct record record;
 	struct ring r;
@@ -58,7 +58,7 @@ static void records_come_out_in_order(void **state)
 	ring_close(&r);
 }
 
-static void the_writer_cannot_cut_it(void **state)
+static void the_writer_cannot_resize_the_ring(void **state)
 {
 	struct ring r;
 	struct error e;
@@ -72,7 +72,7 @@ static void the_writer_cannot_cut_it(void **state)
 	ring_close(&r);
 }
 
-static void what_cannot_be_is_told(void **state)
+static void invalid_heads_and_lengths_are_refused(void **state)
 {
 	static const uint64_t heads[] = { 17, 1000, UINT64_MAX, UINT64_C(1) << 63 };
 	struct record record;
@@ -94,8 +94,8 @@ static void what_cannot_be_is_told(void **state)
 	ring_close(&r);
 }
 
-/* ASan and the guard of the mapping see a step beyond; payloads are touched whole */
-static void noise(void **state)
+/* AddressSanitizer and the end of the mapping detect invalid accesses; every payload is read completely */
+static void random_changes_of_the_shared_memory(void **state)
 {
 	struct record record;
 	struct ring r;
@@ -117,7 +117,7 @@ static void noise(void **state)
 			slot(&r, (uint64_t)random())->length = (uint32_t)random() % (2 * SIZE);
 			break;
 		case 2:
-			/* everything is the writer's to spoil, also what only the recorder should write */
+			/* the writer can change everything, also what only the recorder should write */
 			bytes[(size_t)random() % 512] = (unsigned char)random();
 			break;
 		default:
@@ -137,7 +137,7 @@ static void noise(void **state)
 	ring_close(&r);
 }
 
-static void a_writer_that_keeps_it_keeps_a_page(void **state)
+static void a_writer_that_keeps_a_closed_ring_keeps_one_page(void **state)
 {
 	struct error e;
 	struct ring r;
@@ -152,22 +152,22 @@ static void a_writer_that_keeps_it_keeps_a_page(void **state)
 	ring_close(&r);
 	assert_int_equal(fstat(kept, &st), 0);
 	assert_int_equal(st.st_blocks * 512, sysconf(_SC_PAGESIZE));
-	/* and in that, why the recorder takes no more */
+	/* the page has the reason for which the recorder closed the ring */
 	assert_int_equal(pread(kept, &e.code, sizeof(e.code), offsetof(struct ekr_ring, closed)),
 			 sizeof(e.code));
 	assert_int_equal(e.code, EPIPE);
 	close(kept);
 }
 
-static void a_bell_is_heard_as_often_as_it_may_ring(void **state)
+static void doorbells_are_limited_in_rate(void **state)
 {
 	uint64_t now = 100 * NSEC_PER_SEC;
 	struct ring r = { 0 };
-	unsigned int heard = 0;
-	bool deaf = false;
+	unsigned int accepted = 0;
+	bool ignored = false;
 
 	(void)state;
-	/* at once, and whatever it did before */
+	/* a burst is accepted, whatever happened before */
 	for (unsigned int i = 0; i < RING_BELLS - 1; i++)
 		assert_true(ring_rung(&r, now));
 	assert_false(ring_rung(&r, now));
@@ -175,24 +175,24 @@ static void a_bell_is_heard_as_often_as_it_may_ring(void **state)
 	now += RING_BELLS / 2 * RING_BELL_TIME;
 	assert_false(ring_may_ring(&r, now - 1));
 	assert_true(ring_may_ring(&r, now));
-	/* one that the recorder hears by listening again does no harm */
+	/* the event that arrives when the recorder listens again is accepted */
 	assert_true(ring_rung(&r, now));
-	/* once in its time, for ever */
+	/* one per RING_BELL_TIME is always accepted */
 	for (unsigned int i = 0; i < 10000; i++)
 		assert_true(ring_rung(&r, now += RING_BELL_TIME));
-	/* and without end, for a second: no more than that and what it has at once */
+	/* without pause for a second: at most that rate plus one burst */
 	for (uint64_t end = now + NSEC_PER_SEC; now < end; now += 1000) {
-		deaf = deaf && !ring_may_ring(&r, now);
-		if (deaf)
+		ignored = ignored && !ring_may_ring(&r, now);
+		if (ignored)
 			continue;
-		heard++;
-		deaf = !ring_rung(&r, now);
+		accepted++;
+		ignored = !ring_rung(&r, now);
 	}
-	assert_in_range(heard, 900, 1000 + RING_BELLS);
+	assert_in_range(accepted, 900, 1000 + RING_BELLS);
 }
 
-/* else a writer that does not look, or what is left of one, could go on for ever */
-static void a_ring_that_is_shut_gets_empty(void **state)
+/* otherwise a writer that does not check `closed` could keep the recorder busy for ever */
+static void a_ring_that_is_shut_becomes_empty(void **state)
 {
 	struct record record;
 	struct ring r;
@@ -204,7 +204,7 @@ static void a_ring_that_is_shut_gets_empty(void **state)
 	submit(&r, 1);
 	ring_shut(&r, EPIPE);
 	submit(&r, 2);
-	/* and that it is shut once more changes nothing */
+	/* shutting it again changes nothing */
 	ring_shut(&r, ESHUTDOWN);
 	for (uint64_t i = 0; i < 2; i++) {
 		assert_false(ring_empty(&r));
@@ -217,12 +217,12 @@ static void a_ring_that_is_shut_gets_empty(void **state)
 	ring_close(&r);
 }
 
-/* the rounds of both threads begin together */
+/* two threads that start each round at the same time */
 struct race {
 	struct ring ring;
 	_Atomic unsigned int round[2];
-	bool told; /* the writer saw that the ring is shut */
-	bool over;
+	bool saw_closed; /* the writer saw that the ring is shut */
+	bool finished;
 };
 
 static void meet(struct race *race, unsigned int who, unsigned int round)
@@ -233,34 +233,34 @@ static void meet(struct race *race, unsigned int who, unsigned int round)
 			sched_yield();
 }
 
-/* as the end of ek_writer_commit() */
+/* does what ek_writer_commit() does at its end */
 static void *write_last(void *arg)
 {
 	struct race *race = arg;
 	struct ekr_ring *map = race->ring.map;
 
-	for (unsigned int i = 0; !race->over; i++) {
+	for (unsigned int i = 0; !race->finished; i++) {
 		meet(race, 0, 2 * i + 1);
 		atomic_store_explicit(&map->head, 1, memory_order_seq_cst);
-		race->told = atomic_load_explicit(&map->closed, memory_order_seq_cst) != 0;
+		race->saw_closed = atomic_load_explicit(&map->closed, memory_order_seq_cst) != 0;
 		meet(race, 0, 2 * i + 2);
 	}
 	return NULL;
 }
 
-/* on one CPU nothing is at the same time, and this cannot fail */
-static void the_last_record_is_seen_or_its_writer_told(void **state)
+/* on a machine with one CPU the threads never overlap, and the test cannot fail */
+static void the_last_record_is_taken_or_its_writer_sees_the_close(void **state)
 {
 	struct race race = { 0 };
 	uint64_t until = monotonic_ns() + 300 * NSEC_PER_MSEC;
-	unsigned int unseen = 0;
+	unsigned int missed = 0;
 	pthread_t writer;
 	struct error e;
 
 	(void)state;
 	assert_int_equal(ring_open(&race.ring, SIZE, 16, &e), 0);
 	assert_int_equal(pthread_create(&writer, NULL, write_last, &race), 0);
-	for (unsigned int i = 0; !race.over; i++) {
+	for (unsigned int i = 0; !race.finished; i++) {
 		bool seen;
 
 		atomic_store(&race.ring.map->head, 0);
@@ -269,22 +269,22 @@ static void the_last_record_is_seen_or_its_writer_told(void **state)
 		meet(&race, 1, 2 * i + 1);
 		ring_shut(&race.ring, ESHUTDOWN);
 		seen = !ring_empty(&race.ring);
-		race.over = monotonic_ns() > until;
+		race.finished = monotonic_ns() > until;
 		meet(&race, 1, 2 * i + 2);
-		unseen += !seen && !race.told;
+		missed += !seen && !race.saw_closed;
 	}
 	pthread_join(writer, NULL);
-	assert_int_equal(unseen, 0);
+	assert_int_equal(missed, 0);
 	ring_close(&race.ring);
 }
 
-static void slots_hold_the_time(void **state)
+static void the_number_of_slots_covers_the_time(void **state)
 {
 	(void)state;
 	assert_int_equal(ring_slots(16384, 5000000, 400000000), 128);
 	assert_int_equal(ring_slots(100, 0, 400000000), 256);
 	assert_int_equal(ring_slots(100, 1000000000, 400000000), 16);
-	/* bounded memory, but never less than a few */
+	/* memory is limited, but there are always a few slots */
 	assert_int_equal(ring_slots(1 << 20, 1000, 400000000), 16);
 	assert_true(ring_slots(1, 1, 400000000) * UINT64_C(64) <= 32 << 20);
 }
@@ -292,15 +292,15 @@ static void slots_hold_the_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(records_come_out_in_order),
-		cmocka_unit_test(the_writer_cannot_cut_it),
-		cmocka_unit_test(what_cannot_be_is_told),
-		cmocka_unit_test(noise),
-		cmocka_unit_test(a_writer_that_keeps_it_keeps_a_page),
-		cmocka_unit_test(a_bell_is_heard_as_often_as_it_may_ring),
-		cmocka_unit_test(a_ring_that_is_shut_gets_empty),
-		cmocka_unit_test(the_last_record_is_seen_or_its_writer_told),
-		cmocka_unit_test(slots_hold_the_time),
+		cmocka_unit_test(records_are_taken_in_order),
+		cmocka_unit_test(the_writer_cannot_resize_the_ring),
+		cmocka_unit_test(invalid_heads_and_lengths_are_refused),
+		cmocka_unit_test(random_changes_of_the_shared_memory),
+		cmocka_unit_test(a_writer_that_keeps_a_closed_ring_keeps_one_page),
+		cmocka_unit_test(doorbells_are_limited_in_rate),
+		cmocka_unit_test(a_ring_that_is_shut_becomes_empty),
+		cmocka_unit_test(the_last_record_is_taken_or_its_writer_sees_the_close),
+		cmocka_unit_test(the_number_of_slots_covers_the_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

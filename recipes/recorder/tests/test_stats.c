@@ -16,15 +16,18 @@
 #include "fifo.h"
 #include "stats.h"
 
-static sem_t asked, held;
+static sem_t fifo_checked, continue_printing;
 
-/* None of these channels has one; it is asked ahead of the counts, and these are held from then on. */
+/*
+ * Replaces the real function, which stats.c calls before it reads the counters: printing stops
+ * here until the test lets it continue. None of these channels has a FIFO.
+ */
 bool fifo_amiss(struct channel *c, struct error *why)
 {
 	(void)c;
 	(void)why;
-	sem_post(&asked);
-	sem_wait(&held);
+	sem_post(&fifo_checked);
+	sem_wait(&continue_printing);
 	return false;
 }
 
@@ -33,8 +36,8 @@ static void begin(struct channel *c)
 	*c = (struct channel){ .file = "arm" };
 	pthread_mutex_init(&c->store.lock, NULL);
 	pthread_mutex_init(&c->buffer.lock, NULL);
-	sem_init(&asked, 0, 0);
-	sem_init(&held, 0, 0);
+	sem_init(&fifo_checked, 0, 0);
+	sem_init(&continue_printing, 0, 0);
 }
 
 static void end(struct channel *c)
@@ -56,7 +59,7 @@ static void *print(void *arg)
 	return NULL;
 }
 
-static void a_sync_while_it_waits_for_the_counts_was_just_now(void **state)
+static void a_sync_during_printing_gives_no_negative_age(void **state)
 {
 	const struct timespec pause = { .tv_nsec = 100000000 };
 	struct channel c;
@@ -66,17 +69,17 @@ static void a_sync_while_it_waits_for_the_counts_was_just_now(void **state)
 	(void)state;
 	begin(&c);
 	assert_int_equal(pthread_create(&printer, NULL, print, &c), 0);
-	sem_wait(&asked);
+	sem_wait(&fifo_checked);
 	pthread_mutex_lock(&c.store.lock);
-	sem_post(&held);
-	/* until it waits */
+	sem_post(&continue_printing);
+	/* give it time to wait for the lock */
 	nanosleep(&pause, NULL);
 	c.store.counts.synced_ns = monotonic_ns();
 	pthread_mutex_unlock(&c.store.lock);
 	assert_int_equal(pthread_join(printer, NULL), 0);
 	at = strstr(text, "\"synced_ms_ago\":");
 	assert_non_null(at);
-	/* it is not negative, which would be the largest of all */
+	/* a negative age would be printed as a huge number */
 	assert_true(strtoull(strchr(at, ':') + 1, NULL, 10) < 60000);
 	free(text);
 	end(&c);
@@ -85,7 +88,7 @@ static void a_sync_while_it_waits_for_the_counts_was_just_now(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_sync_while_it_waits_for_the_counts_was_just_now),
+		cmocka_unit_test(a_sync_during_printing_gives_no_negative_age),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

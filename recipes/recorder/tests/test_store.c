@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The store on a medium in memory: when it writes, what it does about failures,
- * and, on random recordings whose power is cut at random moments, that recovery
- * finds everything that was durable and takes nothing that is torn.
+ * The store on a fake medium in memory: when it writes, and how it handles failures. Random
+ * recordings lose power at random moments: recovery must find everything durable and accept
+ * nothing torn.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -42,7 +42,7 @@ static struct recorder rec;
 static unsigned char scratch[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
 static const uint8_t id[16] = { 1, 2, 3 }, boot[16] = { 9 };
 
-/* what prepare.c does, without a file system */
+/* does what prepare.c does, without a file system */
 static struct recovered open_recorder(void)
 {
 	static struct recovered_segment segments[MEDIUM_SEGMENTS];
@@ -78,7 +78,7 @@ static struct recovered open_recorder(void)
 
 static void close_recorder(void)
 {
-	/* descriptors of the test's are none */
+	/* these are no real file descriptors: do not close them */
 	rec.store.count = 0;
 	store_close(&rec.store);
 	buffer_close(&rec.buffer);
@@ -92,7 +92,7 @@ static int submit(uint64_t now, uint32_t length)
 			    .length = length,
 			    .payload = payload };
 
-	/* the content says what it is */
+	/* the payload depends on the sequence, so that a reader can check it */
 	memset(payload, (int)(r.sequence * 7), sizeof(payload));
 	return intake_take(&rec.intake, &r, true);
 }
@@ -106,14 +106,14 @@ static int write_out(uint64_t now)
 
 	if (!store_next(&rec.store, now, &w))
 		return 1;
-	/* under way: no second one */
+	/* only one write at a time */
 	assert_false(store_next(&rec.store, now, &(struct store_write){ 0 }));
 	ret = test_medium_write(&flash, &w, 100);
 	store_done(&rec.store, now, ret);
 	return ret;
 }
 
-/* --- what a reader sees, by the rules of format.h alone ------------------------- */
+/* --- reading by the rules of format.h alone -------------------------------------- */
 
 struct seen {
 	uint64_t sequences[2000];
@@ -197,8 +197,8 @@ static void see_all(struct seen *seen)
 static unsigned int seed_now;
 
 /*
- * Numbers grow by one, or by what a gap says; behind a use whose head failed, what
- * lay in between may have been used anew before what is older.
+ * Sequences grow by one, or by the number in a gap. Exception: after a use whose head could
+ * not be written, a segment between two others may have been reused before an older one.
  */
 static void assert_complete(const struct seen *seen)
 {
@@ -234,7 +234,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void it_writes_at_half_of_the_window_or_a_full_chunk(void **state)
+static void it_writes_after_half_a_window_or_with_a_full_chunk(void **state)
 {
 	uint64_t now = monotonic_ns();
 
@@ -247,7 +247,7 @@ static void it_writes_at_half_of_the_window_or_a_full_chunk(void **state)
 	assert_int_equal(write_out(now + WINDOW / 2), 0);
 	assert_int_equal(rec.store.durable_to, 1);
 	assert_true(store_idle(&rec.store));
-	/* 12 of 656 bytes fill a chunk; the 13th makes it known */
+	/* 12 records of 656 bytes fill a chunk; the 13th starts the next one */
 	for (int i = 0; i < 13; i++)
 		assert_int_equal(submit(now, 600), 0);
 	assert_int_equal(store_due(&rec.store, now), now);
@@ -255,7 +255,7 @@ static void it_writes_at_half_of_the_window_or_a_full_chunk(void **state)
 	assert_int_equal(write_out(now), 1);
 	assert_int_equal(rec.store.durable_to, 13);
 	assert_int_equal(rec.store.counts.durable, 13);
-	/* somebody waits */
+	/* a writer waits in a sync */
 	atomic_store(&rec.store.wanted_to, 14);
 	assert_int_equal(write_out(now), 0);
 	assert_int_equal(rec.store.durable_to, 14);
@@ -301,7 +301,7 @@ static void a_failed_batch_goes_to_the_next_segment(void **state)
 	assert_complete(&seen);
 }
 
-static void a_medium_that_fails_costs_a_gap_and_not_its_past(void **state)
+static void a_failing_medium_loses_new_records_but_no_old_ones(void **state)
 {
 	struct seen seen;
 	uint64_t now = monotonic_ns();
@@ -321,9 +321,9 @@ static void a_medium_that_fails_costs_a_gap_and_not_its_past(void **state)
 	assert_int_equal(rec.store.state, STORE_FAILED);
 	assert_int_equal(rec.store.reason.code, EIO);
 	assert_int_equal(rec.store.counts.failed, 2);
-	/* whoever waits for these learns that they are lost */
+	/* a sync for these records ends, and reports that they are lost */
 	assert_int_equal(rec.store.durable_to, 5);
-	/* tried with growing pauses, 30 s: a dozen times, in the same segment */
+	/* for 30 s it retries with growing pauses, about a dozen times, in the same segment */
 	last = rec.store.current;
 	for (uint64_t t = now; t < now + 30 * NSEC_PER_SEC; t += 10 * NSEC_PER_MSEC) {
 		tries += write_out(t) == -EIO;
@@ -346,7 +346,7 @@ static void a_medium_that_fails_costs_a_gap_and_not_its_past(void **state)
 	assert_complete(&seen);
 }
 
-static void a_medium_that_hangs_is_told_as_long_as_it_does(void **state)
+static void a_medium_that_hangs_is_reported_until_it_responds(void **state)
 {
 	uint64_t begin = monotonic_ns() + NSEC_PER_SEC;
 	struct store_write w;
@@ -357,23 +357,25 @@ static void a_medium_that_hangs_is_told_as_long_as_it_does(void **state)
 	assert_true(store_next(&rec.store, begin, &w));
 	store_watch(&rec.store, begin + STORE_HANGS - 1);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
-	/* a look that began before the write did */
+	/* a check that started before the write */
 	store_watch(&rec.store, begin - NSEC_PER_SEC);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 	store_watch(&rec.store, begin + STORE_HANGS);
 	assert_int_equal(store_state(&rec.store, &e), STORE_FAILED);
 	assert_int_equal(e.code, ETIMEDOUT);
-	assert_string_equal(e.text, "writing segment 00000000.seg does not end: the medium hangs");
+	assert_string_equal(
+		e.text,
+		"writing segment 00000000.seg does not finish: the medium does not respond");
 	store_done(&rec.store, begin + 60 * NSEC_PER_SEC, 0);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 	assert_int_equal(e.code, 0);
-	/* nothing is under way: nothing hangs */
+	/* without a write in flight nothing can hang */
 	store_watch(&rec.store, begin + 600 * NSEC_PER_SEC);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 }
 
-/* 13 records in the device's cache at @now, and not flushed; returns their write */
-static struct store_write cached_and_not_flushed(uint64_t now)
+/* write 13 records at @now without a flush; returns their write */
+static struct store_write write_without_flush(uint64_t now)
 {
 	struct store_write w;
 
@@ -386,14 +388,14 @@ static struct store_write cached_and_not_flushed(uint64_t now)
 	return w;
 }
 
-static void cached_flushes_once_a_window(void **state)
+static void the_cached_backend_flushes_within_half_a_window(void **state)
 {
 	uint64_t now = monotonic_ns();
 	struct store_write w;
 
 	(void)state;
-	cached_and_not_flushed(now);
-	/* written, and not counted on */
+	write_without_flush(now);
+	/* written, but not durable */
 	assert_int_equal(rec.store.durable_to, 0);
 	assert_false(store_idle(&rec.store));
 	now = rec.intake.last_ns;
@@ -405,7 +407,7 @@ static void cached_flushes_once_a_window(void **state)
 	assert_true(store_idle(&rec.store));
 }
 
-static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
+static void a_failure_for_lack_of_space_ends_with_a_new_segment(void **state)
 {
 	struct error full = { .code = ENOSPC };
 	struct store s;
@@ -421,7 +423,7 @@ static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
 	segment.index = 1;
 	store_add(&s, &segment);
 	assert_int_equal(s.state, STORE_RECORDING);
-	/* but a segment more does not make a medium well that fails */
+	/* but another segment does not end the failure of a medium */
 	s.state = STORE_FAILED;
 	s.failures = 2;
 	segment.index = 2;
@@ -430,8 +432,8 @@ static void room_that_comes_late_ends_a_failure_for_want_of_it(void **state)
 	store_close(&s);
 }
 
-/* so that a reader that follows knows which one is next, in whatever order a directory gave them */
-static void segments_that_were_never_used_are_used_in_the_order_of_their_index(void **state)
+/* a following reader can then tell which segment is next, whatever the order of the directory */
+static void unused_segments_are_used_in_order_of_their_index(void **state)
 {
 	uint64_t now = monotonic_ns();
 
@@ -450,7 +452,7 @@ static void segments_that_were_never_used_are_used_in_the_order_of_their_index(v
 	}
 }
 
-static void a_segment_that_is_gone_is_used_no_more(void **state)
+static void a_dropped_segment_is_not_used_again(void **state)
 {
 	uint64_t now = monotonic_ns();
 	struct segment segment;
@@ -466,7 +468,7 @@ static void a_segment_that_is_gone_is_used_no_more(void **state)
 	assert_true(store_segment(&rec.store, rec.store.current, &segment));
 	assert_int_equal(segment.index, gone);
 	assert_false(store_segment(&rec.store, MEDIUM_SEGMENTS, &segment));
-	/* not while it is written, but no later batch goes there */
+	/* not dropped while it is being written, but no later batch goes there */
 	submit(now, 10);
 	assert_true(store_next(&rec.store, now, &w));
 	assert_int_equal(w.fd, (int)gone);
@@ -480,7 +482,7 @@ static void a_segment_that_is_gone_is_used_no_more(void **state)
 	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
 	assert_int_equal(rec.store.count, MEDIUM_SEGMENTS - 1);
 	assert_int_equal(rec.store.durable_to, 3);
-	/* the one in use, while nothing is written */
+	/* drop the segment in use while nothing is being written */
 	gone = rec.store.segments[rec.store.current].index;
 	assert_true(store_drop(&rec.store, gone));
 	for (int i = 0; i < 3; i++) {
@@ -492,7 +494,7 @@ static void a_segment_that_is_gone_is_used_no_more(void **state)
 	see_all(&seen);
 	assert_int_equal(seen.count, 6);
 	assert_complete(&seen);
-	/* down to one: it does not record until there are two again */
+	/* with one segment it does not record until there are two again */
 	while (rec.store.count > 1)
 		assert_true(store_drop(&rec.store, rec.store.segments[0].index));
 	assert_int_equal(rec.store.state, STORE_PREPARING);
@@ -504,14 +506,14 @@ static void a_segment_that_is_gone_is_used_no_more(void **state)
 	assert_int_equal(rec.store.durable_to, 7);
 }
 
-/* what was written there and not flushed is written again */
-static void a_cached_segment_that_is_gone_costs_what_was_flushed_only(void **state)
+/* batches that were written there, but not flushed, are written again */
+static void a_dropped_cached_segment_loses_flushed_records_only(void **state)
 {
 	uint64_t now = monotonic_ns();
 	struct store_write w;
 
 	(void)state;
-	w = cached_and_not_flushed(now);
+	w = write_without_flush(now);
 	assert_true(store_drop(&rec.store, (uint32_t)w.fd));
 	now = rec.intake.last_ns + WINDOW / 2;
 	while (store_next(&rec.store, now, &w))
@@ -522,7 +524,7 @@ static void a_cached_segment_that_is_gone_costs_what_was_flushed_only(void **sta
 	assert_true(store_idle(&rec.store));
 }
 
-/* of which a minute is to be kept */
+/* use some segments at @now, with retain_time = 1 min */
 static void use_some_segments(uint64_t now)
 {
 	config.retain_ns = 60 * NSEC_PER_SEC;
@@ -533,7 +535,7 @@ static void use_some_segments(uint64_t now)
 	}
 }
 
-static void what_is_too_old_is_forgotten(void **state)
+static void old_uses_expire(void **state)
 {
 	uint64_t now = monotonic_ns();
 	struct segment gone;
@@ -552,8 +554,8 @@ static void what_is_too_old_is_forgotten(void **state)
 	config.retain_ns = 0;
 }
 
-/* of which the monotonic clock says nothing */
-static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(void **state)
+/* the monotonic clock does not reach back to earlier boots */
+static void uses_of_earlier_boots_expire_by_real_time(void **state)
 {
 	uint64_t now = monotonic_ns();
 	int64_t opened = 0;
@@ -561,14 +563,14 @@ static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(voi
 
 	(void)state;
 	use_some_segments(now);
-	/* the boot has lasted */
+	/* this boot is old enough for its real-time clock to count */
 	now += 600 * NSEC_PER_SEC;
 	for (unsigned int i = 0; i < rec.store.count; i++) {
 		rec.store.segments[i].opened_ns = 0;
 		if (rec.store.segments[i].opened_realtime_ns > opened)
 			opened = rec.store.segments[i].opened_realtime_ns;
 	}
-	/* a board without a battery begins in 1970, and what cannot be told stays */
+	/* a board without a battery starts in 1970; records of unknown age stay */
 	assert_false(store_expire(&rec.store, now + 3600 * NSEC_PER_SEC, 0, &gone));
 	assert_false(store_expire(&rec.store, now, opened + 59 * (int64_t)NSEC_PER_SEC, &gone));
 	assert_true(store_expire(&rec.store, now, opened + 61 * (int64_t)NSEC_PER_SEC, &gone));
@@ -576,8 +578,8 @@ static void what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time(voi
 	config.retain_ns = 0;
 }
 
-/* what an hour is kept of; each is in another segment, in this order */
-static void find_uses(const struct segment *uses, unsigned int count)
+/* a recording with these uses, oldest first, each in its own segment; retain_time = 1 h */
+static void set_uses(const struct segment *uses, unsigned int count)
 {
 	config.retain_ns = 3600 * NSEC_PER_SEC;
 	rec.store.current = rec.store.count;
@@ -588,8 +590,8 @@ static void find_uses(const struct segment *uses, unsigned int count)
 	}
 }
 
-/* how many uses are forgotten then, seconds from when; they have to be the oldest */
-static unsigned int forgotten(uint64_t uptime_s, int64_t realtime_s)
+/* number of uses that expire at this uptime and real time (s); asserts that they are the oldest */
+static unsigned int expired(uint64_t uptime_s, int64_t realtime_s)
 {
 	struct segment gone;
 	uint64_t last = 0;
@@ -610,71 +612,71 @@ static unsigned int forgotten(uint64_t uptime_s, int64_t realtime_s)
 #define DATED(s) { .opened_realtime_ns = (DATE + (s)) * (int64_t)NSEC_PER_SEC }
 #define TIMED(s) { .opened_ns = (s) * NSEC_PER_SEC, .opened_realtime_ns = INT64_MAX }
 #define YEARS	 (INT64_C(10) * 365 * 86400)
-#define LASTED	 7200
+#define UPTIME	 7200
 
-static void a_clock_that_was_not_set_makes_nothing_old(void **state)
+static void a_clock_that_was_not_set_expires_nothing_early(void **state)
 {
-	/* three uses of a boot, two before the clock of the next one was set, two with it */
+	/* three uses of one boot; of the next boot two before its clock was set, and two after */
 	const struct segment uses[] = {
 		DATED(0), DATED(1), DATED(2), DATED(-YEARS), DATED(1 - YEARS), DATED(9), DATED(10),
 	};
 
 	(void)state;
 	rec.store.count = 4;
-	find_uses(uses, 4);
-	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
+	set_uses(uses, 4);
+	assert_int_equal(expired(UPTIME, DATE + 20), 0);
 	rec.store.count = 6;
-	find_uses(uses, 6);
-	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
-	assert_int_equal(forgotten(LASTED, DATE + 1 + 3600), 0);
-	assert_int_equal(forgotten(LASTED, DATE + 2 + 3600), 1);
-	/* the last with a good clock, and what was after it, are older than what came then */
-	assert_int_equal(forgotten(LASTED, DATE + 9 + 3600), 1);
-	assert_int_equal(forgotten(LASTED, DATE + 10 + 3600), 3);
-	assert_int_equal(forgotten(LASTED, DATE + YEARS), 0);
+	set_uses(uses, 6);
+	assert_int_equal(expired(UPTIME, DATE + 20), 0);
+	assert_int_equal(expired(UPTIME, DATE + 1 + 3600), 0);
+	assert_int_equal(expired(UPTIME, DATE + 2 + 3600), 1);
+	/* the last use with a correct clock, and those after it, are older than the next dated use */
+	assert_int_equal(expired(UPTIME, DATE + 9 + 3600), 1);
+	assert_int_equal(expired(UPTIME, DATE + 10 + 3600), 3);
+	assert_int_equal(expired(UPTIME, DATE + YEARS), 0);
 }
 
-static void a_clock_that_was_ahead_makes_nothing_old_and_nothing_young(void **state)
+static void a_clock_that_was_ahead_expires_nothing_early_or_late(void **state)
 {
 	const struct segment uses[] = { DATED(0), DATED(1), DATED(YEARS), DATED(3), DATED(4) };
 	const struct segment before[] = { DATED(0), DATED(YEARS), DATED(-YEARS), TIMED(1000) };
 
 	(void)state;
 	rec.store.count = 5;
-	find_uses(uses, 5);
-	assert_int_equal(forgotten(LASTED, DATE + 20), 0);
-	assert_int_equal(forgotten(LASTED, DATE + 2 + 3600), 1);
-	assert_int_equal(forgotten(LASTED, DATE + 4 + 3600), 2);
-	assert_int_equal(forgotten(LASTED, DATE + 5 + 3600), 1);
-	/* whatever clocks say: all of earlier boots was before the first use of this one */
+	set_uses(uses, 5);
+	assert_int_equal(expired(UPTIME, DATE + 20), 0);
+	assert_int_equal(expired(UPTIME, DATE + 2 + 3600), 1);
+	assert_int_equal(expired(UPTIME, DATE + 4 + 3600), 2);
+	assert_int_equal(expired(UPTIME, DATE + 5 + 3600), 1);
+	/* whatever the clocks were: earlier boots are older than the first use of this boot */
 	rec.store.count = 4;
-	find_uses(before, 4);
-	assert_int_equal(forgotten(1000 + 3600, 0), 0);
-	assert_int_equal(forgotten(1000 + 3601, 0), 3);
-	/* ahead now: until it is put right */
+	set_uses(before, 4);
+	assert_int_equal(expired(1000 + 3600, 0), 0);
+	assert_int_equal(expired(1000 + 3601, 0), 3);
+	/* the clock is ahead now, until it is corrected */
 	rec.store.count = 4;
-	find_uses(uses, 4);
-	assert_int_equal(forgotten(599, DATE + 2 * YEARS), 0);
-	assert_int_equal(forgotten(600, DATE + 3 + 3600), 1);
+	set_uses(uses, 4);
+	assert_int_equal(expired(599, DATE + 2 * YEARS), 0);
+	assert_int_equal(expired(600, DATE + 3 + 3600), 1);
 }
 
-static void a_look_that_began_before_a_use_did_forgets_nothing(void **state)
+static void a_time_before_the_start_of_a_use_expires_nothing(void **state)
 {
 	const struct segment uses[] = { TIMED(1000), TIMED(2000), TIMED(3000) };
 
 	(void)state;
 	rec.store.count = 3;
-	find_uses(uses, 3);
-	assert_int_equal(forgotten(1999, DATE), 0);
-	assert_int_equal(forgotten(2000 + 3600, DATE), 0);
-	assert_int_equal(forgotten(2001 + 3600, DATE), 1);
+	set_uses(uses, 3);
+	assert_int_equal(expired(1999, DATE), 0);
+	assert_int_equal(expired(2000 + 3600, DATE), 0);
+	assert_int_equal(expired(2001 + 3600, DATE), 1);
 }
 
 /*
- * A recording of random records, with failing steps or without, through several
- * starts, each ended by a power cut in the middle of a chain.
+ * A recording of random records, with or without failing steps, over several starts. A power
+ * cut in the middle of a chain of I/O ends each.
  */
-static void one_life(unsigned int seed, unsigned int failing, bool cached)
+static void one_recording(unsigned int seed, unsigned int failing, bool cached)
 {
 	uint64_t now = monotonic_ns(), durable = 0;
 	struct seen seen;
@@ -690,9 +692,9 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 		struct store_write w;
 
 		if (start && durable) {
-			/* everything durable counts, and no number is given twice */
+			/* every durable record is found, and no sequence is assigned twice */
 			if (!r.any || r.last_sequence + 1 < durable)
-				fail_msg("seed %u: of %llu durable records %llu are found", seed,
+				fail_msg("seed %u: %llu records were durable, %llu are found", seed,
 					 (unsigned long long)durable,
 					 (unsigned long long)(r.any ? r.last_sequence + 1 : 0));
 			assert_false(r.damaged);
@@ -700,7 +702,7 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 			assert_complete(&seen);
 			assert_true(seen.count &&
 				    seen.sequences[seen.count - 1] == r.last_sequence);
-			/* retained: all segments but the oldest and the one that is begun */
+			/* retained: all segments except the oldest and the one just started */
 			assert_true(seen.count >= 10 || seen.sequences[0] == 0 || !r.newest ||
 				    r.newest->head.generation > MEDIUM_SEGMENTS - 2);
 		}
@@ -708,13 +710,13 @@ static void one_life(unsigned int seed, unsigned int failing, bool cached)
 		while (turns--) {
 			for (long n = random() % 12; n > 0; n--)
 				submit(now, (uint32_t)(random() % 601));
-			/* slowly, so that chunks are full before they are due; or fast */
+			/* time advances slowly, so that batches are full before they are due; or fast */
 			now += (uint64_t)random() % (seed % 2 ? WINDOW : WINDOW / 16);
 			while (random() % 8 && !write_out(now))
 				;
 		}
 		durable = rec.store.durable_to;
-		/* what the store gave up and could not tell yet is no record */
+		/* records that the store gave up do not count, even if their gap is not written yet */
 		if (rec.store.lost_first != rec.store.lost_next && rec.store.lost_first < durable)
 			durable = rec.store.lost_first;
 		flash.fail = 0;
@@ -729,29 +731,29 @@ static void power_cuts(void **state)
 {
 	(void)state;
 	for (unsigned int seed = 1; seed <= 150; seed++)
-		one_life(seed, 0, false);
+		one_recording(seed, 0, false);
 	for (unsigned int seed = 1; seed <= 100; seed++)
-		one_life(seed, 0, true);
+		one_recording(seed, 0, true);
 }
 
 static void power_cuts_of_a_failing_medium(void **state)
 {
 	(void)state;
 	for (unsigned int seed = 1; seed <= 150; seed++)
-		one_life(seed, 10, seed % 3 == 0);
+		one_recording(seed, 10, seed % 3 == 0);
 }
 
-static void a_stop_goes_on_as_long_as_a_medium_takes_something(void **state)
+static void a_shutdown_continues_while_a_medium_accepts_data(void **state)
 {
 	const uint64_t began = 100 * NSEC_PER_SEC;
 
 	(void)state;
-	/* whatever it took before */
+	/* what the medium accepted before the stop does not count */
 	assert_int_equal(store_stop_by(began, 0), began + STORE_STOP_TIME);
 	assert_int_equal(store_stop_by(began, began - 1), began + STORE_STOP_TIME);
 	assert_int_equal(store_stop_by(began, began + NSEC_PER_SEC),
 			 began + NSEC_PER_SEC + STORE_STOP_TIME);
-	/* and not for ever */
+	/* not longer than STORE_STOP_MOST */
 	assert_int_equal(store_stop_by(began, began + 4 * NSEC_PER_SEC), began + STORE_STOP_MOST);
 	assert_int_equal(store_stop_by(began, began + 60 * NSEC_PER_SEC), began + STORE_STOP_MOST);
 }
@@ -760,22 +762,22 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(it_writes_at_half_of_the_window_or_a_full_chunk),
+		TEST(it_writes_after_half_a_window_or_with_a_full_chunk),
 		TEST(late_records_are_counted),
 		TEST(a_failed_batch_goes_to_the_next_segment),
-		TEST(a_medium_that_fails_costs_a_gap_and_not_its_past),
-		TEST(a_medium_that_hangs_is_told_as_long_as_it_does),
-		TEST(cached_flushes_once_a_window),
-		TEST(room_that_comes_late_ends_a_failure_for_want_of_it),
-		TEST(segments_that_were_never_used_are_used_in_the_order_of_their_index),
-		TEST(a_segment_that_is_gone_is_used_no_more),
-		TEST(a_cached_segment_that_is_gone_costs_what_was_flushed_only),
-		TEST(what_is_too_old_is_forgotten),
-		TEST(what_is_too_old_of_an_earlier_boot_is_forgotten_by_the_real_time),
-		TEST(a_clock_that_was_not_set_makes_nothing_old),
-		TEST(a_clock_that_was_ahead_makes_nothing_old_and_nothing_young),
-		TEST(a_look_that_began_before_a_use_did_forgets_nothing),
-		cmocka_unit_test(a_stop_goes_on_as_long_as_a_medium_takes_something),
+		TEST(a_failing_medium_loses_new_records_but_no_old_ones),
+		TEST(a_medium_that_hangs_is_reported_until_it_responds),
+		TEST(the_cached_backend_flushes_within_half_a_window),
+		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),
+		TEST(unused_segments_are_used_in_order_of_their_index),
+		TEST(a_dropped_segment_is_not_used_again),
+		TEST(a_dropped_cached_segment_loses_flushed_records_only),
+		TEST(old_uses_expire),
+		TEST(uses_of_earlier_boots_expire_by_real_time),
+		TEST(a_clock_that_was_not_set_expires_nothing_early),
+		TEST(a_clock_that_was_ahead_expires_nothing_early_or_late),
+		TEST(a_time_before_the_start_of_a_use_expires_nothing),
+		cmocka_unit_test(a_shutdown_continues_while_a_medium_accepts_data),
 		cmocka_unit_test(power_cuts),
 		cmocka_unit_test(power_cuts_of_a_failing_medium),
 	};

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A channel's writer, by the C library libek-recorder.
+"""The writer of a channel, based on the C library libek-recorder.
 
-The library does all of the protocol and the ring, so there is one place that
-has to be right about the order of memory accesses. EK_RECORDER_LIBRARY names
-another file than the installed one.
+The library implements the protocol and the ring, so the order of memory accesses has
+to be correct in one place only. The environment variable EK_RECORDER_LIBRARY names a
+library file to use instead of the installed one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 from .errors import error
 
 _WAYS = {"socket": 1, "ring": 2}
-# the longest time in the library, in which Python takes no signal
+# longest call into the library: Python handles no signal during it
 _PIECE_S = 0.5
 
 
@@ -37,11 +37,11 @@ class _CChannel(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Channel:
-    """What the recorder says about a channel."""
+    """What the recorder reports about a channel."""
 
     record_size: int  # largest record, bytes
-    period_ns: int  # declared; 0: none
-    window_ns: int  # durability window: what is older is on the medium
+    period_ns: int  # declared time between records; 0: none
+    window_ns: int  # durability window: older records are on the medium
 
 
 @functools.cache
@@ -66,28 +66,30 @@ def _library() -> ctypes.CDLL:
 
 
 def _milliseconds(timeout: float) -> int:
-    # rounded up: a short timeout is not none
+    # rounded up, so that a short timeout does not become 0
     return max(0, -int(-timeout * 1000 // 1))
 
 
 class Writer:
-    """The writer of a channel; there is one at a time.
+    """The writer of a channel. A channel has one writer at a time.
 
-    Submitting never waits for the medium. What was submitted before close() is
-    still recorded. Methods may be called from any thread, one after the other.
+    Submitting never waits for the medium. Records submitted before close() are still
+    recorded. Any thread may call the methods; calls are serialized by a lock.
     """
 
     def __init__(
         self, channel: str, way: Literal["socket", "ring"] = "socket", socket: str | None = None
     ) -> None:
-        """Become it. Raises ChannelNotFound, ChannelBusy, RecorderGone, RecorderError; ValueError: a way or name
-        that cannot be.
+        """Open the channel for writing, by socket or by ring (shared memory).
+
+        socket: path of the recorder's socket; None: the default. Raises ChannelNotFound, ChannelBusy,
+        RecorderGone, RecorderError; ValueError for an invalid way or name.
         """
         self._handle: ctypes.c_void_p | None = None
         if way not in _WAYS:
             raise ValueError(f"way must be 'socket' or 'ring', not {way!r}")
         path = None if socket is None else os.fsencode(socket)
-        # for C it would be the name up to there
+        # C would use only the part before it
         if "\0" in channel or b"\0" in (path or b""):
             raise ValueError("embedded null character")
         self._lib = _library()
@@ -107,13 +109,13 @@ class Writer:
 
     def _open(self) -> ctypes.c_void_p:
         if self._handle is None:
-            raise ValueError("this writer is closed")
+            raise ValueError("the writer is closed")
         return self._handle
 
     def _check(self, result: int) -> None:
         if result < 0:
-            words: bytes = self._lib.ek_writer_error(self._handle)
-            raise error(-result, words.decode(errors="replace"))
+            message: bytes = self._lib.ek_writer_error(self._handle)
+            raise error(-result, message.decode(errors="replace"))
 
     @property
     def channel(self) -> Channel:
@@ -121,14 +123,14 @@ class Writer:
 
     @property
     def lost(self) -> int:
-        """Records that found no place, so far."""
+        """Number of records lost so far because there was no space."""
         with self._lock:
             return int(self._lib.ek_writer_lost(self._open()))
 
     def submit(self, record: bytes | bytearray | memoryview) -> bool:
-        """Submit a record. False: the recorder is behind; this one is lost, counted, and will be told as lost.
+        """Submit a record. Returns False if there is no space: the record is lost, and a gap will report it.
 
-        Raises RecordTooLarge (nothing was submitted), RecorderGone (open anew).
+        Raises RecordTooLarge (nothing was submitted) or RecorderGone (open a new Writer).
         """
         data = bytes(record)
         with self._lock:
@@ -139,7 +141,7 @@ class Writer:
         return True
 
     def _wait_for(self, call: Callable[[ctypes.c_void_p, int], int], timeout: float | None) -> None:
-        """In pieces: between them Python takes signals, and Ctrl-C ends it also where a medium hangs."""
+        """Repeat short calls, so that Ctrl-C works even if the medium does not respond."""
         until = math.inf if timeout is None else time.monotonic() + timeout
         with self._lock:
             while True:
@@ -149,19 +151,19 @@ class Writer:
             self._check(result)
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until all that was submitted is on the medium, at most so many seconds.
+        """Wait until everything submitted is on the medium. timeout: seconds; None: no limit.
 
-        Raises SyncTimeout; RecorderError with errno ENOBUFS or EIO: it is, but for records that were lost since
-        the last time, because there was no room for them or because the medium did not take them.
+        Raises SyncTimeout. Raises RecorderError with errno ENOBUFS or EIO if records were lost since the last
+        sync: there was no space for them, or the medium failed. All other records are then on the medium.
         """
         self._wait_for(self._lib.ek_writer_sync, timeout)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the next record will find a place, at most so many seconds. Raises SyncTimeout."""
+        """Wait until there is space for the next record. timeout: seconds; None: no limit. Raises SyncTimeout."""
         self._wait_for(self._lib.ek_writer_wait, timeout)
 
     def close(self) -> None:
-        """Let the channel go; once more does no harm."""
+        """Release the channel. Further calls do nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
             with self._lock:

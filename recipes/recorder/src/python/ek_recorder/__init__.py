@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give records to ek-recorder, and read what it recorded.
+"""Submit records to ek-recorder, and read recordings.
 
 with Writer("front-camera") as writer:
     writer.submit(frame)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases on a board: what must be so before, what is run, and that nothing of it stays.
+"""Run the cases on a board: check the conditions, run the programs, clean up.
 
-All files are made in one folder below the recorder's partition, which is removed in the end, whatever the end is:
-done, failed, SIGTERM, SIGINT. After a power cut or SIGKILL the next run removes what is left. The kernel's flusher
-is kept from its work by sysctls, as in the paper, only during the cases that ask for it.
+All files are in one folder on the recorder's partition. It is removed at the end, whether the run completed, failed,
+or was interrupted by SIGTERM or SIGINT. After a power cut or SIGKILL the next run removes it. As in the paper, sysctls
+stop the kernel's flusher, but only during the cases that require it.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ from typing import Any
 from .paper import RECORD, Case
 from .rows import Row, row
 
-# of the recorder, on a board; elsewhere any folder will do
+# the recorder's partition on a board; elsewhere any directory can be used
 PARTITION = Path("/recorder")
 FOLDER = ".bench"
 SEGMENTS, SEGMENT_MIB = 17, 8
 READ_FILE_MIB = 96
-# a channel's segments (without it, the 100 MB that write() has), 100 MB that are cut and 100 MB that are allocated beside
-# it, the file to read, and what ext4 needs for itself
+# a channel's segments (or, when it is gone, the 100 MB that write() uses), 100 MB each that a background program truncates
+# and allocates, the file that is read, and space for ext4 itself
 NEEDED_MIB = SEGMENTS * SEGMENT_MIB + 2 * 96 + READ_FILE_MIB + 32
 PATIENCE_S = 60.0
 VM = Path("/proc/sys/vm")
-# ratio, bytes: one of each pair is in force, the other is 0
+# pairs of ratio and bytes: one of a pair is in force, the other is 0
 LIMITS = (("dirty_background_ratio", "dirty_background_bytes"), ("dirty_ratio", "dirty_bytes"))
 EXPIRY = "dirty_expire_centisecs"
-# of ek-recorder's or ek-writer's report to metrics of rows
+# figures in the reports of ek-recorder and ek-writer, and metrics of rows
 METRICS = ("min", "p25", "p50", "p75", "p9999", "max", "avg")
 
 
 class BoardError(RuntimeError):
-    """Something failed; one sentence."""
+    """Something failed. The message is one sentence."""
 
 
 class RefusedError(BoardError):
-    """It cannot be measured here, and nothing was begun."""
+    """Nothing can be measured here, and nothing was started."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    directory: Path  # of the recorder's channels
-    recorder: str  # the program
+    directory: Path  # directory of the recorder's channels
+    recorder: str  # path of ek-recorder
     writes: int
     sets: int
     say: Callable[[str], None]
 
 
-# --- what must be so ------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------
 
 
 def program(name: str) -> str:
     found = shutil.which(name)
     if not found:
         raise RefusedError(
-            f"{name} is not installed; it is one of evenkeel's loads, and measures write() or disturbs"
+            f"{name} is not installed; it is part of Evenkeel's loads and is needed for the comparison with write()"
         )
     return found
 
 
 def check_not_in_use(directory: Path) -> None:
-    """A recorder locks the directory of each channel that it has."""
+    """Raise RefusedError if a recorder is recording there: it locks the directory of each of its channels."""
     for channel in sorted(directory.iterdir()):
         if channel.name.startswith(".") or channel.name == "lost+found" or not channel.is_dir():
             continue
@@ -81,7 +81,7 @@ def check_not_in_use(directory: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RefusedError(
-                f"channel {channel.name} in {directory} is being recorded, and would disturb and be disturbed;"
+                f"channel {channel.name} in {directory} is being recorded, which would falsify the measurement;"
                 " stop the recorder first: systemctl stop ek-recorder.socket ek-recorder"
             ) from None
         finally:
@@ -92,12 +92,12 @@ def check_room(directory: Path) -> None:
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize >> 20
     if free < NEEDED_MIB:
-        raise RefusedError(f"{directory} has {free} MiB free, and {NEEDED_MIB} are needed")
+        raise RefusedError(f"{directory} has {free} MiB free, but {NEEDED_MIB} MiB are needed")
 
 
 @contextlib.contextmanager
 def folder(directory: Path) -> Iterator[Path]:
-    """An empty folder that is gone afterwards; nobody else has it."""
+    """Create an empty, locked folder; remove it afterwards."""
     at = directory / FOLDER
     at.mkdir(mode=0o700, exist_ok=True)
     fd = os.open(at, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -124,23 +124,23 @@ def empty(at: Path) -> None:
 
 
 def medium(directory: Path) -> tuple[str, str]:
-    """What it is, for people: device and file system with its options; and the device's I/O scheduler, or "none"."""
+    """Return a description (device, file system, mount options) and the device's I/O scheduler, or "none"."""
     device = directory.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
-    words, scheduler = f"device {number}", "none"
+    description, scheduler = f"device {number}", "none"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         if left.split()[2] == number:
             kind, source, *_ = right.split()
-            words = f"{source} ({kind}, {left.split()[5]})"
+            description = f"{source} ({kind}, {left.split()[5]})"
     block = Path("/sys/dev/block") / number
-    # a partition's queue is that of the whole device
+    # a partition has no queue of its own: use that of the whole device
     for queue in (block / "queue", block / ".." / "queue"):
         with contextlib.suppress(OSError):
             chosen = [w for w in (queue / "scheduler").read_text().split() if w.startswith("[")]
             scheduler = chosen[0].strip("[]") if chosen else "none"
             break
-    return words, scheduler
+    return description, scheduler
 
 
 # --- the flusher ----------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def may_stop_flusher() -> bool:
 
 @contextlib.contextmanager
 def flusher_off() -> Iterator[None]:
-    """The paper's settings, for everybody on this machine; afterwards what was."""
+    """Apply the paper's settings to the whole machine; restore the previous ones afterwards."""
 
     def get(name: str) -> str:
         return (VM / name).read_text().strip()
@@ -173,7 +173,7 @@ def flusher_off() -> Iterator[None]:
 
 
 def at_work(process: subprocess.Popen[str]) -> None:
-    """Wait until it is past its beginning: it then ends at SIGTERM with a report. What has ended is left to report()."""
+    """Wait until the process handles SIGTERM: from then on it exits with a report. report() handles one that has exited."""
     end = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < end:
         status = Path(f"/proc/{process.pid}/status").read_text()
@@ -184,19 +184,19 @@ def at_work(process: subprocess.Popen[str]) -> None:
 
 
 def report(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
-    """The JSON object that it ends with. Raises BoardError with what it said instead."""
+    """Return the JSON object that the process prints last. Raises BoardError with its error message otherwise."""
     out, error = process.communicate()
     try:
         parsed: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        last = [*error.strip().splitlines(), "it said nothing"][-1 if error.strip() else 0]
+        last = [*error.strip().splitlines(), "no message"][-1 if error.strip() else 0]
         raise BoardError(f"{name} failed (status {process.returncode}): {last}") from None
     return parsed
 
 
 @contextlib.contextmanager
 def started(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A program that has ended when this ends."""
+    """Start a program; kill it at the end if it still runs."""
     with subprocess.Popen(
         [str(c) for c in command],
         stdout=subprocess.PIPE,
@@ -217,7 +217,7 @@ def run(*command: str | Path) -> dict[str, Any]:
 
 
 class Bench:
-    """The cases in one folder. Methods return rows; they raise BoardError and OSError."""
+    """Runs cases in one folder. Methods return rows, and raise BoardError and OSError."""
 
     def __init__(self, settings: Settings, at: Path, scheduler: str) -> None:
         self._settings = settings
@@ -231,7 +231,7 @@ class Bench:
         return [row(f"{prefix}.{m}", v, unit, self._kernel, self._scheduler) for m, v in found.items()]
 
     def _read_file(self) -> tuple[Path, float]:
-        """A file that is on the medium, of what does not compress, and how fast it is read alone, MB/s."""
+        """Return a file of incompressible data on the medium, and its read throughput without other load, MB/s."""
         path = self._at / "read"
         if not path.exists():
             with path.open("wb") as f:
@@ -245,7 +245,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _beside(self, what: Sequence[str], keeps: dict[str, float]) -> Iterator[None]:
-        """Disturbers at work; afterwards `keeps` has what is left of a reader's throughput, percent."""
+        """Run background programs; then store in `keeps` the throughput that a reader kept, percent."""
         alone = self._read_file()[1] if "read" in what else 0.0
         with contextlib.ExitStack() as stack:
             running = [
@@ -261,7 +261,7 @@ class Bench:
                     keeps["reader-keeps"] = round(100 * mbps / alone, 1)
 
     def write(self, case: Case) -> list[Row]:
-        """The case as in the paper: with write(); the worst of all sets."""
+        """Run the case with write(), as in the paper. Returns the figures of the worst set."""
         keeps: dict[str, float] = {}
         worst: dict[str, Any] = {}
         late = 0
@@ -301,12 +301,12 @@ class Bench:
             path.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
 
     def _ready(self, process: subprocess.Popen[str], stats: Path) -> None:
-        """Records, and has made all segments: that is none of the work that is measured."""
+        """Wait until the recorder records and has created all segments, so that this work is not measured."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             if process.poll() is not None:
                 said = process.stderr.read().strip().splitlines() if process.stderr else []
-                raise BoardError(f"ek-recorder ended: {said[-1] if said else 'it said nothing'}")
+                raise BoardError(f"ek-recorder exited: {said[-1] if said else 'no message'}")
             with contextlib.suppress(OSError, ValueError, KeyError):
                 channel = json.loads(stats.read_text())["channels"]["bench"]
                 if channel["state"] == "recording" and channel["segments"] == SEGMENTS:
@@ -314,10 +314,10 @@ class Bench:
                 if channel["state"] == "failed":
                     raise BoardError(f"ek-recorder: {channel['reason']}")
             time.sleep(0.1)
-        raise BoardError(f"ek-recorder has not made its segments in {PATIENCE_S:.0f} s")
+        raise BoardError(f"ek-recorder did not create its segments within {PATIENCE_S:.0f} s")
 
     def record(self, name: str, beside: Sequence[str]) -> list[Row]:
-        """The same with a recorder of its own, by ring; the flusher and all sysctls as they are."""
+        """Run the case with a recorder of its own, by ring. The flusher and all sysctls stay as they are."""
         keeps: dict[str, float] = {}
         with tempfile.TemporaryDirectory(prefix="ek-bench-") as conf:
             at = Path(conf)
@@ -347,35 +347,35 @@ class Bench:
 
 
 def measure(cases: Sequence[Case], settings: Settings) -> list[Row]:
-    """All of it. Raises BoardError and OSError; KeyboardInterrupt when it is told to end."""
+    """Run all cases. Raises BoardError and OSError; KeyboardInterrupt on a signal."""
     directory = settings.directory
     if not directory.is_dir():
         raise RefusedError(
-            f"{directory} is no directory; --directory names where the recorder's partition is mounted"
+            f"{directory} is not a directory; set --directory to where the recorder's partition is mounted"
         )
     if directory == PARTITION and not directory.is_mount():
-        raise RefusedError(f"{directory}: nothing is mounted there")
+        raise RefusedError(f"{directory}: nothing is mounted there; mount the recorder's partition")
     check_not_in_use(directory)
     rows: list[Row] = []
     with folder(directory) as at:
-        # with what an earlier run may have left removed
+        # after folder() has removed what an earlier run may have left
         check_room(directory)
-        words, scheduler = medium(directory)
+        description, scheduler = medium(directory)
         bench = Bench(settings, at, scheduler)
-        settings.say(f"on {words}, scheduler {scheduler}, Linux {os.uname().release}")
-        # ours first: it refuses what it cannot do before the long ones are run
-        ours: dict[str, tuple[str, ...]] = {}
+        settings.say(f"measuring on {description}, scheduler {scheduler}, Linux {os.uname().release}")
+        # the recorder first: a problem with it shows before the long cases
+        recorder_cases: dict[str, tuple[str, ...]] = {}
         for case in cases:
-            ours.setdefault(case.ours, case.beside)
-        for name, beside in ours.items():
-            settings.say(f"ek-recorder, {name}")
+            recorder_cases.setdefault(case.recorder_case, case.beside)
+        for name, beside in recorder_cases.items():
+            settings.say(f"case {name} with ek-recorder")
             rows += bench.record(name, beside)
         for case in cases:
             if not case.flusher and not may_stop_flusher():
                 settings.say(
-                    f"write(), {case.name.upper()}: left out, for only root may keep the flusher from its work"
+                    f"case {case.name.upper()} with write(): skipped, because only root may stop the flusher"
                 )
                 continue
-            settings.say(f"write(), {case.name.upper()}")
+            settings.say(f"case {case.name.upper()} with write()")
             rows += bench.write(case)
     return rows

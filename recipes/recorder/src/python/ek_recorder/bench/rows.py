@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of results.json (docs/lab.md): one figure each, and which of them a box is drawn from."""
+"""Rows of results.json (docs/reference/lab.md), each with one figure, and the figures that a box is drawn from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = dict[str, Any]
 
 
 class RowsError(ValueError):
-    """A file has no rows; one sentence that says why."""
+    """A file has no usable rows. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Of all writes of a set, µs. Quartiles are None where only the extremes are known."""
+    """Times of all writes of a set, µs. Quartiles are None if only minimum, average and maximum are known."""
 
     min: float
     avg: float
@@ -29,7 +29,7 @@ class Times:
 
 
 def row(id_: str, value: float, unit: str, kernel: str, subject: str, **more: object) -> Row:
-    """As the lab writes them: times on a board are those of its own clock."""
+    """Return a row in the lab's form. Times on a board are those of its own clock."""
     return {
         "id": id_, "value": value, "unit": unit, "better": None, "target": None, "paper": None,
         "clock": "host", "kernel": kernel, "subject": subject, "must": False, "peers": {}, **more,
@@ -41,16 +41,16 @@ def load(path: Path) -> list[Row]:
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
-        raise RowsError(f"{path}: no JSON: {error}") from None
+        raise RowsError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(found, list) or not all(
         isinstance(r, dict) and isinstance(r.get("id"), str) and isinstance(r.get("value"), int | float)
         for r in found
     ):
-        raise RowsError(f"{path}: no list of rows")
+        raise RowsError(f"{path}: not a list of rows")
     rows = [r for r in found if r["id"].startswith("rec.")]
     if not rows:
-        raise RowsError(f"{path}: no row of the recorder (rec.*)")
-    # the lab has rows of several kernels; the first is the one that it judges by
+        raise RowsError(f"{path}: no rows of the recorder (rec.*)")
+    # the lab writes rows for several kernels; the first kernel is the one with targets
     kernel = rows[0].get("kernel")
     return [r for r in rows if r.get("kernel") == kernel]
 
@@ -60,7 +60,7 @@ def values(rows: list[Row]) -> dict[str, float]:
 
 
 def times(known: Mapping[str, float], prefix: str) -> Times | None:
-    """None: it was not measured."""
+    """Return the times of a case; None: it was not measured."""
     least, mean, most = (known.get(f"{prefix}.{m}") for m in ("min", "avg", "max"))
     if least is None or mean is None or most is None:
         return None

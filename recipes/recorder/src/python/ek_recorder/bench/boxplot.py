@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A box plot as one SVG that needs nothing else: the paper's cases one below the other, on a logarithmic axis.
+"""Draw a box plot as one self-contained SVG: the paper's cases below one another, on a logarithmic axis.
 
-360 units wide, so that it is legible on a phone; in the colours that the viewer prefers. A box is the middle half
-of all writes of the worst set, the line in it the median, whiskers go from the shortest to the longest; where only
-these are known (the paper), a dot is the average. Colour does not stand alone: each line is named.
+The plot is 360 units wide, so that it is legible on a phone, and follows the viewer's colour scheme. A box is the
+middle half of all writes of the worst set, and its line the median. Whiskers reach from the shortest to the longest
+write. For the paper, which gives no quartiles, a dot is the average. Every line has a label, so colour is not needed
+to read the plot.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .rows import Times, times
 
 WIDTH, LEFT, RIGHT = 360.0, 64.0, 348.0
 TOP, LINE, GAP = 92.0, 15.0, 24.0
-LETTER = 5.4  # mean advance at 10 units
+LETTER = 5.4  # mean width of a character at 10 units
 SERIES = ("paper", "write()", "recorder")
 
 STYLE = """
@@ -44,7 +45,7 @@ def _short(value: float) -> str:
 
 
 class _Axis:
-    """Logarithmic, whole decades."""
+    """Logarithmic axis of whole decades."""
 
     def __init__(self, values: Sequence[float]) -> None:
         positive = [v for v in values if v > 0] or [1.0]
@@ -59,18 +60,18 @@ class _Axis:
         return [10.0**n for n in range(self.low, self.high + 1)]
 
 
-def _text(x: float, y: float, words: str, css: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}">{escape(words)}</text>'
+def _text(x: float, y: float, text: str, css: str = "", anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
 
 
-def _mark(t: Times, axis: _Axis, y: float, words: str) -> list[str]:
-    """One line: whiskers, box and median, or a dot for the average; the longest as a number."""
+def _mark(t: Times, axis: _Axis, y: float, label: str) -> list[str]:
+    """Draw one line: whiskers, box and median, or a dot for the average, and the longest time as a number."""
     low, high = axis(t.min), axis(t.max)
-    drawn = [f"<title>{escape(words)}</title>", _line(low, y, high, y, "whisker")]
+    drawn = [f"<title>{escape(label)}</title>", _line(low, y, high, y, "whisker")]
     drawn += [_line(x, y - 3, x, y + 3, "whisker") for x in (low, high)]
     if t.p25 is not None and t.p50 is not None and t.p75 is not None:
         left, right = axis(t.p25), axis(t.p75)
@@ -81,7 +82,7 @@ def _mark(t: Times, axis: _Axis, y: float, words: str) -> list[str]:
         high = max(high, left + 1)
     else:
         drawn.append(f'<circle cx="{axis(t.avg):.1f}" cy="{y:.1f}" r="2.6" class="dot"/>')
-    # the number goes where there is room for it
+    # the number goes to the right, or to the left if there is no space
     most = _short(t.max)
     fits = high + 5 + LETTER * len(most) <= WIDTH
     drawn.append(_text(high + 5 if fits else low - 5, y + 3.5, most, "", "start" if fits else "end"))
@@ -89,19 +90,19 @@ def _mark(t: Times, axis: _Axis, y: float, words: str) -> list[str]:
 
 
 def draw(cases: Sequence[Case], known: Mapping[str, float], title: str, about: str) -> str:
-    """An SVG document. Raises ValueError if nothing was measured."""
+    """Return an SVG document. Raises ValueError if nothing was measured."""
     found = [
-        (case, (Times(case.min, case.avg, case.max), times(known, case.row), times(known, case.ours_row)))
+        (case, (Times(case.min, case.avg, case.max), times(known, case.row), times(known, case.recorder_row)))
         for case in cases
     ]
     found = [(case, marks) for case, marks in found if marks[1] or marks[2]]
     if not found:
-        raise ValueError("there is no case to draw: none was measured")
+        raise ValueError("nothing to plot: none of these cases was measured")
     axis = _Axis([v for _, marks in found for t in marks if t for v in (t.min, t.max)])
     shown = [(case, [(i, t) for i, t in enumerate(marks) if t]) for case, marks in found]
     height = TOP + sum(GAP + LINE * len(marks) for _, marks in shown) + 14
     drawn = [_text(12, 22, title, "title")]
-    drawn += [_text(12, 38 + 13 * i, words, "soft") for i, words in enumerate(about.split("\n")[:3])]
+    drawn += [_text(12, 38 + 13 * i, line, "soft") for i, line in enumerate(about.split("\n")[:3])]
     for tick in axis.decades():
         x = axis(tick)
         anchor = "end" if x > RIGHT - 10 else "middle"
@@ -116,9 +117,9 @@ def draw(cases: Sequence[Case], known: Mapping[str, float], title: str, about: s
         y += 6
         for i, t in marks:
             y += LINE
-            words = f"{case.name.upper()}, {SERIES[i]}: min {_short(t.min)}, avg {_short(t.avg)}, max {_short(t.max)}"
+            label = f"{case.name.upper()}, {SERIES[i]}: min {_short(t.min)}, avg {_short(t.avg)}, max {_short(t.max)}"
             drawn.append(
-                f'<g class="c{i}">{_text(12, y - 2, SERIES[i], "soft")}{"".join(_mark(t, axis, y - 5.5, words))}</g>'
+                f'<g class="c{i}">{_text(12, y - 2, SERIES[i], "soft")}{"".join(_mark(t, axis, y - 5.5, label))}</g>'
             )
     described = "; ".join(
         f"{case.name.upper()}: "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's cases, from paper.toml."""
+"""The cases of the paper, read from paper.toml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RECORD, EVERY_MS, WRITES, SETS = 16384, 5, 10000, 5
 
 @dataclass(frozen=True)
 class Case:
-    """One column of the paper's tables; times in µs, `reader_keeps` in percent."""
+    """One column of the paper's tables; times in µs, `reader_keeps` in percent. paper.toml explains the fields."""
 
     name: str
     allocate: str
@@ -22,22 +22,22 @@ class Case:
     min: float
     max: float
     avg: float
-    ours: str
+    recorder_case: str
     reader_keeps: float | None = None
 
     @property
     def row(self) -> str:
-        """What ids of rows of write() begin with."""
+        """Prefix of the row ids of write()."""
         return f"rec.base.{self.name}"
 
     @property
-    def ours_row(self) -> str:
-        """And those of the recorder."""
-        return f"rec.ek.{self.ours}"
+    def recorder_row(self) -> str:
+        """Prefix of the row ids of the recorder."""
+        return f"rec.ek.{self.recorder_case}"
 
 
 def cases() -> list[Case]:
-    """In the paper's order."""
+    """Return all cases in the paper's order."""
     text = resources.files(__package__).joinpath("paper.toml").read_text()
     return [
         Case(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's table, with what was measured beside it."""
+"""The paper's table with the measured figures next to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = ("paper", "write() here", "ek-recorder")
 
 
 def _number(value: float) -> str:
-    """Tenths only where they say something."""
+    """Format with a decimal only below 100."""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
 
 
@@ -21,7 +21,7 @@ def _columns(found: Times | Case | None) -> list[str]:
 
 
 def table(cases: Sequence[Case], known: Mapping[str, float]) -> str:
-    """Lines of text; µs. What was not measured is a dash."""
+    """Return the table as text, in µs. A dash stands for a figure that was not measured."""
     lines = [["", *(word for _ in _HEAD for word in ("min", "avg", "max"))]]
     for case in cases:
         lines.append(
@@ -29,7 +29,7 @@ def table(cases: Sequence[Case], known: Mapping[str, float]) -> str:
                 case.name.upper(),
                 *_columns(case),
                 *_columns(times(known, case.row)),
-                *_columns(times(known, case.ours_row)),
+                *_columns(times(known, case.recorder_row)),
             ]
         )
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
@@ -45,15 +45,15 @@ def table(cases: Sequence[Case], known: Mapping[str, float]) -> str:
 
 
 def _readers(cases: Sequence[Case], known: Mapping[str, float]) -> list[str]:
-    """What the reader beside them keeps."""
+    """Return lines with the throughput that a concurrent reader kept."""
     lines = []
     for case in cases:
-        here = [known.get(f"{row}.reader-keeps") for row in (case.row, case.ours_row)]
+        here = [known.get(f"{row}.reader-keeps") for row in (case.row, case.recorder_row)]
         if case.reader_keeps is None or here == [None, None]:
             continue
-        ours = ["–" if v is None else f"{v:.0f} %" for v in here]
+        measured = ["–" if v is None else f"{v:.0f} %" for v in here]
         lines.append(
-            f"{case.name.upper()}: the reader keeps {case.reader_keeps:.0f} % (paper), {ours[0]} beside write(),"
-            f" {ours[1]} beside ek-recorder"
+            f"{case.name.upper()}: a concurrent reader keeps {case.reader_keeps:.0f} % (paper), {measured[0]} with write(),"
+            f" {measured[1]} with ek-recorder"
         )
     return lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a recording, by `ek-recorder cat` or `follow`: they check what is on the medium."""
+"""Read a recording by running `ek-recorder cat` or `follow`, which validate what is on the medium."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .errors import error
 _FRAME = struct.Struct("<IIQQQq")
 _KINDS = {2: "gap", 3: "missing", 4: "damage", 5: "torn", 6: "overwritten"}
 
-# of ek-recorder, without --directory
+# default of `ek-recorder --directory`
 _DIRECTORY = "/recorder"
 
 Kind = Literal["gap", "missing", "damage", "torn", "overwritten"]
@@ -27,27 +27,29 @@ Kind = Literal["gap", "missing", "damage", "torn", "overwritten"]
 
 @dataclass(frozen=True, slots=True)
 class Record:
+    """One record."""
+
     sequence: int
-    realtime_ns: int  # CLOCK_REALTIME when it was submitted; may jump
-    monotonic_ns: int  # CLOCK_MONOTONIC, of the boot in which it was submitted
+    realtime_ns: int  # CLOCK_REALTIME at its submission; the clock may have jumped
+    monotonic_ns: int  # CLOCK_MONOTONIC at its submission, valid within one boot
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A place where records are not, or not any more."""
+    """A place where records were lost, are missing or damaged, or were overwritten."""
 
     kind: Kind
-    first: int  # of a gap and of what is missing: the sequences, else 0
-    last: int
-    words: str  # one sentence
+    first: int  # kind gap or missing: the first lost sequence; other kinds: 0
+    last: int  # kind gap or missing: the last lost sequence; other kinds: 0
+    message: str  # one sentence
 
 
 def _when(time: datetime | str) -> str:
     if isinstance(time, str):
         return time
     if time.tzinfo is None:
-        raise ValueError("a time without a zone may be meant in any")
+        raise ValueError("a time needs a time zone: pass an aware datetime")
     return time.isoformat()
 
 
@@ -72,13 +74,16 @@ def read(
     follow: bool = False,
     program: str = "ek-recorder",
 ) -> Generator[Record | Missing, None, None]:
-    """The records of a channel, in order, and where some are not.
+    """Yield the records of a channel in order, and a Missing where records are absent.
 
-    channel: a name, or the path of its directory with a '/'. start and end: a
-    datetime with a zone, or text as for `ek-recorder cat --from`. sequences: first
-    and last, both in the range. follow: goes on with what is written, from now or
-    from start; until the end has passed, if there is one. Raises ChannelNotFound, or
-    RecorderError if it cannot be read at all.
+    channel: a name, or the path of its directory (contains a '/').
+    directory: directory of the channels, default /recorder.
+    start, end: an aware datetime, or text as for `ek-recorder cat --from`.
+    sequences: first and last, both included; None: open.
+    follow: continue with new records, from now or from start, until end if it is given.
+    program: path of ek-recorder.
+
+    Raises ChannelNotFound, or RecorderError if the recording cannot be read at all.
     """
     command = [program, "follow" if follow else "cat", "--framed"]
     if directory is not None:
@@ -104,12 +109,12 @@ def read(
                     yield Record(sequence, realtime, monotonic, data)
                 elif kind in _KINDS:
                     yield Missing(cast(Kind, _KINDS[kind]), first, sequence, data.decode(errors="replace"))
-            # framed, only what ended it is on standard error, and that is short
-            words = proc.stderr.read().decode(errors="replace").strip()
+            # with --framed, standard error has only the error that ended the command: it is short
+            message = proc.stderr.read().decode(errors="replace").strip()
             if proc.wait() not in (0, 1):
                 raise error(
                     EIO if _path(channel, directory).is_dir() else ENOENT,
-                    words or f"{program} ended with status {proc.returncode}",
+                    message or f"{program} exited with status {proc.returncode}",
                 )
         finally:
             proc.terminate()
