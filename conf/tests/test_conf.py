@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every file in conf/ is parsed, and what it promises is checked."""
+"""Parses every file in conf/ and checks that it does what its comments promise."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Setting:
 
 
 def sysctls(*files: Path) -> list[Setting]:
-    """Settings in order, by default of all files; a comment holds for the lines up to the next blank line or comment."""
+    """Settings in order, by default of all files. A comment is for all lines up to the next blank line or comment."""
     found: list[Setting] = []
     comment: list[str] = []
     after_setting = False
@@ -67,8 +67,8 @@ def test_no_sysctl_twice() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_what_goes_with_the_scheduler_is_about_writing_back() -> None:
-    """A product that takes the scheduler alone gets this file, and keeps its own ways with panics and attackers."""
+def test_writeback_has_a_file_of_its_own() -> None:
+    """A product that takes only the scheduler gets this file, and keeps its own settings for panics and hardening."""
     keys = {s.key.partition(".")[0] for s in sysctls(CONF / "sysctl.d/60-evenkeel.conf")}
     assert keys == {"vm"}
     assert "vm" not in {s.key.partition(".")[0] for s in sysctls(CONF / "sysctl.d/60-evenkeel-board.conf")}
@@ -76,9 +76,9 @@ def test_what_goes_with_the_scheduler_is_about_writing_back() -> None:
 
 def test_writeback_limits_fit_each_other() -> None:
     value = {s.key: int(s.value) for s in sysctls()}
-    # at most 4 s of a slow card's writing
+    # a slow card writes this in at most 4 s
     assert value["vm.dirty_bytes"] <= 4 * 20_000_000
-    # the kernel's own dirty_writeback_centisecs, which conf/ leaves alone
+    # 500 is the kernel's default of dirty_writeback_centisecs, which conf/ does not change
     assert value.get("vm.dirty_writeback_centisecs", 500) < value["vm.dirty_expire_centisecs"]
 
 
@@ -124,7 +124,7 @@ def rules() -> list[list[tuple[str, str, str]]]:
 
 
 def written(device: Device) -> dict[str, str]:
-    """Attributes that the rules write for the device: udev's semantics, as far as the file uses them."""
+    """Attributes that the rules write for the device, by the part of udev's semantics that the file uses."""
     out: dict[str, str] = {}
     label: str | None = None
     for rule in rules():
@@ -140,7 +140,7 @@ def written(device: Device) -> dict[str, str]:
                 elif key.startswith("ATTR{"):
                     out[key[5:-1]] = value
                 else:
-                    assert key == "LABEL", f"{key} is not known to this interpreter"
+                    assert key == "LABEL", f"this test's interpreter does not know {key}"
                 continue
             have = device.get(key)
             hit = have is not None and any(fnmatch.fnmatchcase(have, p) for p in value.split("|"))
@@ -148,7 +148,7 @@ def written(device: Device) -> dict[str, str]:
                 break
         else:
             label = goto
-    assert label is None, f"GOTO {label} leads nowhere"
+    assert label is None, f"GOTO {label}: there is no such label"
     return out
 
 
@@ -204,7 +204,7 @@ def test_everything_else_is_left_alone(device: Device) -> None:
     assert written(device) == {}
 
 
-def test_udevadm_finds_no_fault() -> None:
+def test_udevadm_accepts_the_rules() -> None:
     if not shutil.which("udevadm"):
         pytest.skip("udevadm is missing (package udev)")
     out = subprocess.run(["udevadm", "verify", str(RULES)], capture_output=True, text=True, check=False)
@@ -277,13 +277,13 @@ needs_mke2fs = pytest.mark.skipif(
 # below 512 MiB mke2fs has other defaults
 @needs_mke2fs
 @pytest.mark.parametrize("mib", [128, 640])
-def test_recorder_partition_is_made_as_it_says(tmp_path: Path, mib: int) -> None:
+def test_mkfs_options_have_the_documented_effect(tmp_path: Path, mib: int) -> None:
     image = tmp_path / "recorder.ext4"
     command = ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(image), f"{mib}M"]
     subprocess.run(command, check=True)
     found = superblock(image)
     assert {"has_journal", "extent"} <= set(found["Filesystem features"].split())
-    # EKR_BLOCK of recipes/recorder/src/format.h: no two of the recorder's share one
+    # EKR_BLOCK of recipes/recorder/src/format.h: each of the recorder's blocks is one block of the file system
     assert found["Block size"] == "4096"
     assert found["Reserved block count"] == "0"
     assert found["Inode count"] == str((mib << 20) // (256 << 10))
@@ -291,12 +291,12 @@ def test_recorder_partition_is_made_as_it_says(tmp_path: Path, mib: int) -> None
     assert found["Total journal size"] == "4096k"
 
 
-FAST_IMAGE = CONF.parent / "recipes/image/build"
+DEBIAN_IMAGE = CONF.parent / "recipes/image/src/build"
 YOCTO_IMAGE = CONF.parent / "meta-iosched/classes-recipe/evenkeel_image.bbclass"
 
 
-def made_by_the_fast_image(rootfs: Path, image: Path, mib: int) -> None:
-    text = FAST_IMAGE.read_text()
+def made_by_the_debian_image(rootfs: Path, image: Path, mib: int) -> None:
+    text = DEBIAN_IMAGE.read_text()
     function = re.search(r"^ext4_of_conf\(\) \{\n.*?^\}$", text, re.MULTILINE | re.DOTALL)
     call = re.search(r"^ext4_of_conf recorder\.ext4 \S+ (\S+) (recorder)$", text, re.MULTILINE)
     assert function
@@ -324,11 +324,11 @@ def made_by_yocto(rootfs: Path, image: Path, mib: int) -> None:
 
 
 @needs_mke2fs
-@pytest.mark.parametrize("make", [made_by_the_fast_image, made_by_yocto])
-def test_both_images_make_the_recorders_partition_with_these_options(
+@pytest.mark.parametrize("make", [made_by_the_debian_image, made_by_yocto])
+def test_both_builders_use_these_mkfs_options(
     tmp_path: Path, make: Callable[[Path, Path, int], None]
 ) -> None:
-    """Each builder's own command, with a root that has the installed file: another file system than by hand is red."""
+    """Each builder's own command makes the same file system as mke2fs with the options of the installed file."""
     installed = tmp_path / "rootfs/usr/lib/evenkeel"
     installed.mkdir(parents=True)
     shutil.copytree(CONF / "mkfs", installed / "mkfs")
@@ -337,7 +337,7 @@ def test_both_images_make_the_recorders_partition_with_these_options(
     subprocess.run(
         ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(by_hand), "128M"], check=True
     )
-    # the label, numbers and times are the builder's
+    # label, identifiers and times differ by design
     own = re.compile("UUID|Hash Seed|created|write time|volume name|Checksum|checksum|Lifetime")
     expected, found = (
         {key: value for key, value in superblock(path).items() if not own.search(key)}
@@ -348,18 +348,18 @@ def test_both_images_make_the_recorders_partition_with_these_options(
 
 
 @pytest.mark.parametrize(
-    ("interface", "ours"),
+    ("interface", "matches"),
     [("enp1s0", True), ("end0", True), ("eth0", True), ("br0", False), ("veth1a2b", False), ("lo", False)],
 )
-def test_wired_interfaces_and_no_others_are_ours(interface: str, ours: bool) -> None:
+def test_only_wired_interfaces_match(interface: str, matches: bool) -> None:
     text = (CONF / "systemd/network/60-wired.network").read_text()
     match = re.search(r"^Name=(.*)$", text, re.MULTILINE)
     assert match
-    assert any(fnmatch.fnmatchcase(interface, pattern) for pattern in match[1].split()) == ours
+    assert any(fnmatch.fnmatchcase(interface, pattern) for pattern in match[1].split()) == matches
 
 
 def test_recorder_partition_belongs_to_the_recorder() -> None:
-    users = (CONF.parent / "recipes/recorder/units/ek-recorder.sysusers").read_text()
+    users = (CONF.parent / "recipes/recorder/data/ek-recorder.sysusers").read_text()
     owner = re.search(r"^u\s+ek-recorder\s+(\d+):ek-record\s", users, re.MULTILINE)
     group = re.search(r"^g\s+ek-record\s+(\d+)$", users, re.MULTILINE)
     assert owner

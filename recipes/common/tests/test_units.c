@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "../units.h"
+#include "../src/units.h"
 
 struct good {
 	const char *text;

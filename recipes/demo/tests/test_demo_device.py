@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's device script on a board made of plain files, and what its apps' units say.
+"""The demo's device script, run on a board made of plain files, and the units of its apps.
 
 EK_BUILD names the build directory.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 BUILD = Path(os.environ.get("EK_BUILD", "."))
-ROOM = Path(__file__).resolve().parent.parent
+COMPONENT = Path(__file__).resolve().parent.parent
 
 
 def fake_board(tmp_path: Path, power_ok: bool = True) -> dict[str, str]:
@@ -47,9 +47,9 @@ def fake_board(tmp_path: Path, power_ok: bool = True) -> dict[str, str]:
     }
 
 
-def device(env: dict[str, str], verb: str) -> subprocess.CompletedProcess[str]:
+def device(env: dict[str, str], action: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sh", str(BUILD / "demo-device"), verb],
+        ["sh", str(BUILD / "demo-device"), action],
         env=env,
         capture_output=True,
         text=True,
@@ -58,7 +58,7 @@ def device(env: dict[str, str], verb: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_device_is_an_emmc_in_speed_and_depth(tmp_path: Path) -> None:
+def test_device_has_the_speed_and_depth_of_an_emmc(tmp_path: Path) -> None:
     out = device(fake_board(tmp_path), "start")
     assert out.returncode == 0, out.stderr
     attrs = {f.name: f.read_text().strip() for f in (tmp_path / "config/nullb/nullb0").iterdir()}
@@ -76,14 +76,14 @@ def test_device_is_an_emmc_in_speed_and_depth(tmp_path: Path) -> None:
     }
 
 
-def test_device_says_so_without_the_scheduler(tmp_path: Path) -> None:
+def test_a_missing_scheduler_is_reported(tmp_path: Path) -> None:
     env = fake_board(tmp_path)
     queue = tmp_path / "sys/block/nullb0/queue/scheduler"
     queue.unlink()
-    queue.symlink_to("/proc/sys/kernel/ostype")  # reads, and takes no name of a scheduler
+    queue.symlink_to("/proc/sys/kernel/ostype")  # can be read, but not written
     out = device(env, "start")
     assert out.returncode == 0
-    assert "COULD NOT get the scheduler evenkeel" in out.stderr
+    assert "cannot set the scheduler evenkeel on /dev/nullb0" in out.stderr
 
 
 def test_device_waits_for_udev(tmp_path: Path) -> None:
@@ -105,14 +105,14 @@ def test_device_refuses_a_second_one(tmp_path: Path) -> None:
     assert "exists already" in out.stderr
 
 
-def test_half_a_device_does_not_stay(tmp_path: Path) -> None:
+def test_an_incomplete_device_is_removed(tmp_path: Path) -> None:
     out = device(fake_board(tmp_path, power_ok=False), "start")
     assert out.returncode == 1
-    assert "setting power of nullb0 to 1 did not work" in out.stderr
+    assert "cannot set power of nullb0 to 1" in out.stderr
     assert not (tmp_path / "config/nullb/nullb0").exists()
 
 
-def test_device_wants_a_verb(tmp_path: Path) -> None:
+def test_an_unknown_action_is_refused(tmp_path: Path) -> None:
     out = device(fake_board(tmp_path), "restart")
     assert out.returncode == 2
     assert "start|stop" in out.stderr
@@ -120,7 +120,7 @@ def test_device_wants_a_verb(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("app", ["player", "loader"])
 def test_app_is_listed_with_a_unit_that_writes_its_stats(app: str) -> None:
-    listed = tomllib.loads((ROOM / f"apps.d/{app}.toml").read_text())
+    listed = tomllib.loads((COMPONENT / f"data/apps.d/{app}.toml").read_text())
     assert set(listed) == {"title", "description", "unit", "weight", "stats"}
     assert 1 <= len(listed["title"]) <= 40
     assert 1 <= listed["weight"] <= 10000

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The demo's numbers (meson.build), played through on a fake clock. */
+/* Simulates the player with the demo's numbers (meson.build) on a fake clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 #define SEC UINT64_C(1000000000)
 
 /*
- * The demo on a device that serves the player `bps` bytes/s, one request of
- * max_sectors after the other, for `seconds`. Returns stalls; *idle counts
- * the times at which the player had nothing outstanding.
+ * Plays for `seconds` on a device that serves the player at `bps` bytes/s, one
+ * chunk after the other. Returns the number of stalls. *idle counts the moments
+ * at which the player had fewer than two reads in flight.
  */
 static uint64_t demo(double bps, unsigned int seconds, unsigned int *idle)
 {
@@ -53,7 +53,7 @@ static uint64_t demo(double bps, unsigned int seconds, unsigned int *idle)
 	return s.stalls;
 }
 
-/* bytes/s of the device: null_blk lets whole requests through, each 20 ms */
+/* bytes/s of the device: in each 20 ms null_blk admits whole requests only */
 static double demo_device(void)
 {
 	unsigned int tick = (1 << 20) / 50 * DEMO_MBPS;
@@ -62,7 +62,7 @@ static double demo_device(void)
 	return 50.0 * (tick / request) * request;
 }
 
-static void demo_device_is_as_fast_as_it_says(void **state)
+static void demo_device_has_the_documented_speed(void **state)
 {
 	(void)state;
 	assert_int_equal((int)(demo_device() / 1e5), 524);
@@ -73,7 +73,7 @@ static void demo_stalls_at_equal_weights(void **state)
 	unsigned int idle;
 
 	(void)state;
-	/* a stall at least each 10 s, and always backlogged */
+	/* at least one stall in 10 s, and always backlogged */
 	assert_true(demo(demo_device() / 2, 120, &idle) >= 12);
 	assert_int_equal(idle, 0);
 }
@@ -85,7 +85,7 @@ static void demo_plays_at_4_to_1_and_stays_backlogged(void **state)
 	(void)state;
 	assert_int_equal(demo(demo_device() * 4 / 5, 600, &idle), 0);
 	assert_int_equal(idle, 0);
-	/* where a measured ratio still passes, and on a host 20 % too slow */
+	/* at the lowest ratio that the browser test accepts, and on a host that is 20 % too slow */
 	assert_int_equal(demo(demo_device() * 3.6 / 4.6, 600, &idle), 0);
 	assert_int_equal(demo(demo_device() * 0.8 * 4 / 5, 600, &idle), 0);
 	/* 10:1 holds too */
@@ -96,7 +96,7 @@ static void demo_plays_at_4_to_1_and_stays_backlogged(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(demo_device_is_as_fast_as_it_says),
+		cmocka_unit_test(demo_device_has_the_documented_speed),
 		cmocka_unit_test(demo_stalls_at_equal_weights),
 		cmocka_unit_test(demo_plays_at_4_to_1_and_stays_backlogged),
 	};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo`, `make stop` and `make flash` say to a person who cannot have what they asked for."""
+"""What `make demo`, `make stop` and `make flash` print when they refuse to do what the user asked for."""
 
 import fcntl
 import importlib.util
@@ -30,13 +30,13 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
 
 def call(program: str, run: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(IMAGE / program), *args],
+        [str(IMAGE / "src" / program), *args],
         env={**os.environ, "EVENKEEL_RUN": str(run), **env},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
 
-def test_a_busy_port_is_named_with_a_way_out(run_dir: Path) -> None:
+def test_a_busy_port_is_named_and_a_free_one_proposed(run_dir: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -44,13 +44,13 @@ def test_a_busy_port_is_named_with_a_way_out(run_dir: Path) -> None:
         out = call("demo", run_dir, EVENKEEL_PORT=str(port))
         assert out.returncode == 1
         assert f"port {port} on" in out.stderr
-        way_out = re.search(r"another one is free: EVENKEEL_PORT=(\d+)$", out.stderr)
-        assert way_out, out.stderr
+        advice = re.search(r"Choose another one: make demo EVENKEEL_PORT=(\d+)$", out.stderr)
+        assert advice, out.stderr
         with socket.socket() as proposed:
-            proposed.bind(("127.0.0.1", int(way_out[1])))
+            proposed.bind(("127.0.0.1", int(advice[1])))
 
 
-def test_the_last_port_is_not_followed_by_one_that_does_not_exist(run_dir: Path) -> None:
+def test_no_port_above_65535_is_proposed(run_dir: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 65535))
         out = call("demo", run_dir, EVENKEEL_PORT="65535")
@@ -60,18 +60,18 @@ def test_the_last_port_is_not_followed_by_one_that_does_not_exist(run_dir: Path)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "https", "-1"])
-def test_what_is_no_port_is_refused(run_dir: Path, port: str) -> None:
+def test_an_invalid_port_is_refused(run_dir: Path, port: str) -> None:
     out = call("demo", run_dir, EVENKEEL_PORT=port)
     assert out.returncode == 1
     assert f"EVENKEEL_PORT={port} is not a port" in out.stderr
 
 
 @contextmanager
-def running(run: Path, **state: object) -> Iterator[None]:
+def running(run: Path, **notes: object) -> Iterator[None]:
     """A machine that holds its lock and does nothing else."""
     run.mkdir(parents=True)
-    if state:
-        (run / "demo.json").write_text(json.dumps(state))
+    if notes:
+        (run / "demo.json").write_text(json.dumps(notes))
     with (run / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -81,31 +81,31 @@ URL = "https://127.0.0.1:8443/"
 
 
 @pytest.mark.parametrize(
-    ("state", "says"),
+    ("notes", "message"),
     [
-        ({"pid": 4711, "url": URL, "up": True}, f"one runs already: {URL} (pid 4711)"),
-        ({"pid": 4711, "url": URL, "up": False}, f"one is booting already (pid 4711), {URL} will answer"),
-        ({"pid": 4711, "url": "none"}, "one runs already (pid 4711)"),
-        ({}, "one runs already (in "),
+        ({"pid": 4711, "url": URL, "up": True}, f"a board is running already (pid 4711). Its panel: {URL}"),
+        ({"pid": 4711, "url": URL, "up": False}, f"booting already (pid 4711). Its panel will be at {URL}"),
+        ({"pid": 4711, "url": "none"}, "a board is running already (pid 4711)"),
+        ({}, "a board is running already (in "),
     ],
 )
-def test_a_second_demo_says_which_one_runs(run_dir: Path, state: dict[str, object], says: str) -> None:
-    with running(run_dir, **state):
+def test_a_second_demo_names_the_running_one(run_dir: Path, notes: dict[str, object], message: str) -> None:
+    with running(run_dir, **notes):
         out = call("demo", run_dir)
     assert out.returncode == 1
-    assert says in out.stderr
-    assert "'make stop' ends it" in out.stderr
+    assert message in out.stderr
+    assert "'make stop' shuts it down" in out.stderr
 
 
-def test_stop_does_not_claim_an_end_that_was_none(run_dir: Path) -> None:
+def test_stop_reports_a_board_that_it_could_not_end(run_dir: Path) -> None:
     with running(run_dir):
         out = call("stop", run_dir, "--within", "0")
     assert out.returncode == 1
-    assert "the board still runs" in out.stderr
+    assert "the board is still running" in out.stderr
 
 
 def make(*goals: str) -> subprocess.CompletedProcess[str]:
-    # of a make that runs these tests
+    # without the variables of a make that runs these tests
     own = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     return subprocess.run(
         ["make", "-C", TOP, "--no-print-directory", *goals],
@@ -131,20 +131,20 @@ def test_clean_spares_a_board_that_runs(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "kernel", "says"),
+    ("goal", "kernel", "message"),
     [
-        ("image", "9.9", "no kernel '9.9'; there are 6.12 and"),
+        ("image", "9.9", "no kernel '9.9'"),
         ("demo", "5.10", "5.10 is a binary kernel"),
         ("help", "9.9", ""),
     ],
 )
-def test_a_kernel_that_cannot_be_had_is_refused_where_it_matters(goal: str, kernel: str, says: str) -> None:
+def test_an_unavailable_kernel_is_refused_by_goals_that_need_it(goal: str, kernel: str, message: str) -> None:
     out = make(goal, f"KERNEL={kernel}")
-    assert (out.returncode != 0) == bool(says)
-    assert says in out.stderr
+    assert (out.returncode != 0) == bool(message)
+    assert message in out.stderr
 
 
-def test_a_stale_note_is_not_a_running_demo(run_dir: Path) -> None:
+def test_notes_of_an_ended_board_are_no_running_board(run_dir: Path) -> None:
     run_dir.mkdir()
     (run_dir / "demo.json").write_text("{")
     (run_dir / "lock").touch()
@@ -153,20 +153,20 @@ def test_a_stale_note_is_not_a_running_demo(run_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "says"),
+    ("device", "message"),
     [
-        ("", "say which medium"),
+        ("", "name the medium"),
         ("/dev/null", "not a block device"),
         ("/nonexistent", "there is no /nonexistent"),
     ],
 )
 @pytest.mark.parametrize("first", [(), ("--check",)])
-def test_flash_refuses_what_is_no_medium(
-    run_dir: Path, first: tuple[str, ...], device: str, says: str
+def test_flash_refuses_anything_but_a_whole_disk(
+    run_dir: Path, first: tuple[str, ...], device: str, message: str
 ) -> None:
     out = call("flash", run_dir, *first, device)
     assert out.returncode == 1
-    assert says in out.stderr
+    assert message in out.stderr
 
 
 @pytest.fixture
@@ -178,20 +178,20 @@ def medium(tmp_path: Path) -> Iterator[str]:
         ["losetup", "--find", "--show", backing], capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
-        pytest.skip(f"no loop device to be had here: {made.stderr.strip()}")
+        pytest.skip(f"losetup found no free loop device: {made.stderr.strip()}")
     yield made.stdout.strip()
     subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
 
 
-def test_a_medium_is_looked_at_before_there_is_an_image(run_dir: Path, medium: str) -> None:
+def test_a_medium_can_be_checked_without_an_image(run_dir: Path, medium: str) -> None:
     out = call("flash", run_dir, "--check", medium)
     assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
     out = call("flash", run_dir, medium)
     assert out.returncode == 1
-    assert "has 1 MiB, the image needs" in out.stderr or "there is no image" in out.stderr
+    assert "has 1 MiB, but the image needs" in out.stderr or "there is no image" in out.stderr
 
 
-def test_flash_looks_at_the_medium_before_it_builds(tmp_path: Path) -> None:
+def test_make_flash_checks_the_medium_before_it_builds(tmp_path: Path) -> None:
     build = tmp_path / "build"
     out = make("flash", "DEV=/dev/null", f"B={build}", f"EVENKEEL_CACHE={build / 'cache'}")
     assert out.returncode != 0
@@ -208,14 +208,14 @@ def test_a_dry_run_of_flash_does_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(IMAGE))
+    monkeypatch.syspath_prepend(str(IMAGE / "src"))
     import vm
 
     monkeypatch.setattr(vm, "PRESS_SECONDS", 0.3)
     return vm.Machine(run_dir)
 
 
-def test_what_one_notes_another_does_not_undo(machine: Any) -> None:
+def test_a_new_note_keeps_the_others(machine: Any) -> None:
     machine.run.mkdir()
     machine.note(pid=4711, up=False)
     machine.note(stopped=True)
@@ -223,8 +223,8 @@ def test_what_one_notes_another_does_not_undo(machine: Any) -> None:
     assert machine.noted() == {"pid": 4711, "up": True, "stopped": True}
 
 
-def test_a_board_that_does_not_hear_the_button_is_pressed_again(machine: Any) -> None:
-    """As while it boots: QEMU passes on the first two presses to nobody."""
+def test_the_power_button_is_pressed_until_the_board_reacts(machine: Any) -> None:
+    """A board that boots ignores the button; here it ignores the first two presses."""
     presses = []
     with running(machine.run), socket.socket(socket.AF_UNIX) as door:
         door.bind(str(machine.run / "qmp.sock"))
@@ -249,8 +249,8 @@ def test_a_board_that_does_not_hear_the_button_is_pressed_again(machine: Any) ->
     assert len(presses) == 3
 
 
-def test_a_demo_that_was_stopped_says_so(machine: Any) -> None:
-    loader = SourceFileLoader("demo", str(IMAGE / "demo"))
+def test_a_demo_reports_that_make_stop_ended_it(machine: Any) -> None:
+    loader = SourceFileLoader("demo", str(IMAGE / "src/demo"))
     demo = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
     loader.exec_module(demo)
     machine.run.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An option of a fragment that Kconfig dropped, or gave another value, fails the build and is named."""
+"""If Kconfig drops or changes an option of a fragment, the build fails and names the option."""
 
 import subprocess
 from pathlib import Path
@@ -14,7 +14,7 @@ def check(config: str, fragment: str, tmp_path: Path) -> subprocess.CompletedPro
     (tmp_path / ".config").write_text(config)
     (tmp_path / "wish.cfg").write_text(fragment)
     return subprocess.run(
-        [str(KERNEL / "check-config"), str(tmp_path / ".config"), str(tmp_path / "wish.cfg")],
+        [str(KERNEL / "src/check-config"), str(tmp_path / ".config"), str(tmp_path / "wish.cfg")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -33,10 +33,10 @@ def check(config: str, fragment: str, tmp_path: Path) -> subprocess.CompletedPro
 def test_a_lost_option_is_named(config: str, wish: str, has: str, tmp_path: Path) -> None:
     out = check(config, wish, tmp_path)
     assert out.returncode == 1
-    assert out.stderr == f"kernel: wish.cfg asks for {wish.strip()}, the configuration has {has}\n"
+    assert out.stderr == f"kernel: wish.cfg sets {wish.strip()}, but the finished configuration has {has}\n"
 
 
-def test_what_survived_passes(tmp_path: Path) -> None:
+def test_a_complete_configuration_passes(tmp_path: Path) -> None:
     out = check(
         "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\n",
         "# a comment\n\nCONFIG_A=y\nCONFIG_B=m\nCONFIG_C=n\n",
@@ -53,7 +53,7 @@ def test_every_fragment_belongs_to_a_variant_and_exists() -> None:
     assert used == {f.stem for f in FRAGMENTS.glob("*.cfg")}
 
 
-def test_a_variant_asks_for_each_option_once_or_alike() -> None:
+def test_fragments_of_a_variant_do_not_contradict_each_other() -> None:
     for line in (FRAGMENTS / "variants").read_text().splitlines():
         if not line or line.startswith("#"):
             continue
@@ -63,7 +63,7 @@ def test_a_variant_asks_for_each_option_once_or_alike() -> None:
                 if wish.startswith("CONFIG_"):
                     option, _, value = wish.partition("=")
                     assert wishes.setdefault(option, value) == value, (
-                        f"{option} twice in {line.split(':')[0]}"
+                        f"{option} has two values in {line.split(':')[0]}"
                     )
 
 
@@ -71,13 +71,13 @@ def fragment(release: str, wish: str, renamed: str, tmp_path: Path) -> subproces
     (tmp_path / "wish.cfg").write_text(wish)
     (tmp_path / "renamed").write_text(renamed)
     return subprocess.run(
-        [str(KERNEL / "fragment"), release, str(tmp_path / "wish.cfg"), str(tmp_path / "renamed")],
+        [str(KERNEL / "src/fragment"), release, str(tmp_path / "wish.cfg"), str(tmp_path / "renamed")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("release", "asks"),
+    ("release", "expected"),
     [
         ("6.12.117", "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n"),
         ("7.2.12", "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n"),
@@ -85,10 +85,10 @@ def fragment(release: str, wish: str, renamed: str, tmp_path: Path) -> subproces
         ("7.10.1", "CONFIG_X=y\nCONFIG_AB=y\n# not in 7.10.1: CONFIG_B=m\n"),
     ],
 )
-def test_a_renamed_option_is_asked_for_by_its_new_name(release: str, asks: str, tmp_path: Path) -> None:
+def test_a_renamed_option_gets_its_new_name(release: str, expected: str, tmp_path: Path) -> None:
     renamed = "# a comment\n\n7.3 CONFIG_A=y CONFIG_X=y\n7.10 CONFIG_B=m -\n"
     out = fragment(release, "CONFIG_A=y\nCONFIG_AB=y\nCONFIG_B=m\n", renamed, tmp_path)
-    assert (out.returncode, out.stdout, out.stderr) == (0, asks, "")
+    assert (out.returncode, out.stdout, out.stderr) == (0, expected, "")
 
 
 @pytest.mark.parametrize("line", ["7.3 CONFIG_A=y", "7.3 A=y CONFIG_B=y", "CONFIG_A=y CONFIG_B=y"])
@@ -96,10 +96,10 @@ def test_a_damaged_list_of_renamed_options_is_refused(line: str, tmp_path: Path)
     out = fragment("7.3", "CONFIG_A=y\n", line + "\n", tmp_path)
     assert out.returncode == 1
     assert out.stderr.startswith("kernel: renamed: '")
-    assert out.stderr.endswith("is not SINCE OLD NEW\n")
+    assert out.stderr.endswith("does not have the form SINCE OLD NEW\n")
 
 
-def test_what_was_renamed_is_asked_for_by_some_fragment() -> None:
+def test_every_renamed_option_is_in_some_fragment() -> None:
     asked = {line for f in FRAGMENTS.glob("*.cfg") for line in f.read_text().splitlines()}
     renamed = (FRAGMENTS / "renamed").read_text().splitlines()
     assert [old for _, old, _ in (r.split() for r in renamed if r and r[0] != "#") if old not in asked] == []

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""toolroot/fetch-package ends in one line that says why: no network, version gone, wrong content.
+"""If toolroot/fetch-package fails, it prints one line with the reason.
 
-apt is replaced by scripts, so nothing is fetched; its own part was tried by hand.
+Reasons: no network, a version that left the archive, wrong content. Scripts replace
+apt, so nothing is fetched.
 """
 
 from __future__ import annotations
@@ -27,37 +28,36 @@ def fetch(tmp_path: Path, *, apt_get: str, madison: str, sha256: str) -> subproc
         (bin_ / name).chmod(0o755)
     return subprocess.run(
         [str(TOP / "toolroot/fetch-package"), "suite", "linux-x", "1-2", sha256, str(tmp_path / "out")],
-        env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "EVENKEEL_INSIDE": "a tool root"},
+        env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "EVENKEEL_INSIDE": "a build root"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
 GET = f'case "$*" in *download*) printf "%s" "{CONTENT}" > linux-x_1-2_all.deb ;; esac'
 HAVE = " linux-x | 1-2 | http://mirror suite/main amd64 Packages\n"
-GONE = r"the archive does not have it \(any more\)"
 OLDER = " linux-x | 1-1 | http://mirror suite/main amd64 Packages\n"
 
 
 @pytest.mark.parametrize(
-    ("apt_get", "madison", "sha256", "says"),
+    ("apt_get", "madison", "sha256", "message"),
     [
         ("echo 'W: Could not resolve x'; exit 100", HAVE, HASH, "no network: .* cannot be reached"),
         ("echo 'E: No Release.'; exit 100", HAVE, HASH, "cannot read the archive's index: E: No Release."),
-        (GET, OLDER, HASH, rf"{GONE}, but 1-1; pins are in toolroot/kernels"),
-        (GET, "", HASH, rf"{GONE}, but no other version; pins are in toolroot/kernels"),
-        (GET, HAVE, "0" * 64, f"its SHA-256 is {HASH}, pinned is {'0' * 64}"),
+        (GET, OLDER, HASH, "the archive no longer has it, but has 1-1. Change the pin in toolroot/kernels"),
+        (GET, "", HASH, "the archive has no version of it. Change the pin in toolroot/kernels"),
+        (GET, HAVE, "0" * 64, f"its SHA-256 is {HASH}, but the pin is {'0' * 64}"),
     ],
 )
 def test_a_failure_is_one_line_with_its_reason(
-    apt_get: str, madison: str, sha256: str, says: str, tmp_path: Path
+    apt_get: str, madison: str, sha256: str, message: str, tmp_path: Path
 ) -> None:
     out = fetch(tmp_path, apt_get=apt_get, madison=madison, sha256=sha256)
     assert out.returncode == 1
-    assert re.fullmatch(f"fetch-package: linux-x 1-2 from suite: {says}\n", out.stderr), out.stderr
-    assert list((tmp_path / "out").iterdir()) == [], "something was left behind"
+    assert re.fullmatch(f"fetch-package: linux-x 1-2 from suite: {message}\n", out.stderr), out.stderr
+    assert list((tmp_path / "out").iterdir()) == [], "a failed fetch left files behind"
 
 
-def test_what_is_pinned_is_kept_and_not_fetched_again(tmp_path: Path) -> None:
+def test_a_fetched_package_is_not_fetched_again(tmp_path: Path) -> None:
     assert fetch(tmp_path, apt_get=GET, madison=HAVE, sha256=HASH).returncode == 0
     assert (tmp_path / "out/linux-x.deb").read_text() == CONTENT
     assert [f.name for f in (tmp_path / "out").iterdir()] == ["linux-x.deb"]

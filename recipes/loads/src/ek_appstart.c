@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-appstart: the burst of small reads with which an application starts. It
- * maps its libraries one after the other, reads its configuration one file
- * after the other, then its pictures and fonts with several threads; each
- * stage begins when the one before has ended. What it reads, `prepare` makes.
+ * ek-appstart: the many small reads with which an application starts. There are
+ * three stages, one after the other: it maps its libraries, reads its
+ * configuration file by file, and reads pictures and fonts with several threads.
+ * `prepare` makes the files that `run` reads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +23,15 @@
 #include "util.h"
 
 #define MANIFEST "manifest"
-/* one read() at most; what is touched of a mapping before the next look at the clock */
+/* largest read(); also, bytes of a mapping that one latency sample covers */
 #define PIECE (UINT64_C(64) << 10)
-/* the ELF header and program headers, which the dynamic linker reads first (glibc) */
+/* ELF header and program headers: the first read of glibc's dynamic linker */
 #define ELF_HEAD    832
 #define MAX_THREADS 64
 
 struct options {
 	const char *dir;
-	uint64_t total; /* bytes, 0: as they come */
+	uint64_t total; /* bytes, 0: the sum of random sizes */
 	unsigned int files;
 	unsigned int seed;
 	unsigned int threads;
@@ -45,10 +45,10 @@ struct app {
 	const struct options *o;
 	struct tree tree;
 	int dir;
-	uint64_t warm;			/* bytes in the page cache after they were dropped */
-	uint64_t begin[TREE_KINDS + 1]; /* when a stage began; the last: the end */
-	atomic_uint next;		/* asset that the next thread takes */
-	struct hist reads;		/* ns; the first of a file includes opening it */
+	uint64_t warm;			/* bytes still in the page cache after dropping it */
+	uint64_t begin[TREE_KINDS + 1]; /* when each stage began; last: when all ended */
+	atomic_uint next;		/* next asset to read */
+	struct hist reads;		/* ns; the first read of a file includes open() */
 };
 
 struct reader {
@@ -62,23 +62,23 @@ static void parse_options(int argc, char **argv, struct options *o)
 {
 	const struct opt opts[] = {
 		{ "files", OPT_COUNT, &o->files, .min = 1, .max = TREE_MAX_FILES, .arg = "N",
-		  .help = "prepare: how many (default 400)" },
+		  .help = "prepare: number of files (default 400)" },
 		{ "total", OPT_BYTES, &o->total, .min = 1, .arg = "BYTES",
-		  .help = "prepare: together (default: as the sizes come)" },
+		  .help = "prepare: size of all files (default: random)" },
 		{ "seed", OPT_COUNT, &o->seed, .max = UINT32_MAX, .arg = "N",
-		  .help = "prepare: sizes, content and order follow from it (default 1)" },
+		  .help = "prepare: decides sizes, content and order (default 1)" },
 		{ "threads", OPT_COUNT, &o->threads, .min = 1, .max = MAX_THREADS, .arg = "N",
-		  .help = "run: that read the assets (default 4)" },
+		  .help = "run: threads that read the assets (default 4)" },
 		{ "cold", OPT_FLAG, &o->cold,
-		  .help = "run: drop the files from the page cache first (inodes stay)" },
+		  .help = "run: first drop the files from the page cache (not inodes)" },
 		{ "json", OPT_FLAG, &o->json, .help = "run: print the summary as JSON" },
-		{ "buckets", OPT_FLAG, &o->buckets, .help = "run: and all latencies in it" },
+		{ "buckets", OPT_FLAG, &o->buckets, .help = "run: add the latency histogram" },
 		{ 0 },
 	};
 	const struct opt_program program = {
 		.usage = "[OPTION...] prepare|run DIR",
-		.about = "prepare  makes an application's files in DIR, which it creates\n"
-			 "run      reads them as the application does when it starts",
+		.about = "prepare  creates DIR with the files of an application\n"
+			 "run      reads them like the application when it starts",
 		.positional = "prepare or run, and one folder",
 		.positionals = 2,
 		.opts = opts,
@@ -89,11 +89,11 @@ static void parse_options(int argc, char **argv, struct options *o)
 	first = opt_parse(argc, argv, &program);
 	o->prepare = !strcmp(argv[first], "prepare");
 	if (!o->prepare && strcmp(argv[first], "run") != 0)
-		die_usage("'%s' is none of prepare, run", argv[first]);
+		die_usage("'%s' is not one of: prepare, run", argv[first]);
 	if (o->prepare && (o->threads || o->cold || o->json || o->buckets))
-		die_usage("--threads, --cold, --json and --buckets go with run only");
+		die_usage("--threads, --cold, --json and --buckets are for run only");
 	if (!o->prepare && (o->files || o->total || o->seed != UINT32_MAX))
-		die_usage("--files, --total and --seed go with prepare only");
+		die_usage("--files, --total and --seed are for prepare only");
 	o->dir = argv[first + 1];
 	if (!o->files)
 		o->files = 400;
@@ -108,7 +108,7 @@ static int open_dir(const char *path)
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		die("opening %s: %s", path, strerror(errno));
+		die("cannot open %s: %s", path, strerror(errno));
 	return fd;
 }
 
@@ -117,10 +117,10 @@ static void write_file(const struct app *a, const char *path, const void *from, 
 	int fd = openat(a->dir, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 
 	if (fd < 0)
-		die("creating %s/%s: %s", a->o->dir, path, strerror(errno));
+		die("cannot create %s/%s: %s", a->o->dir, path, strerror(errno));
 	write_all(fd, from, bytes, path);
 	if (close(fd))
-		die("writing %s/%s: %s", a->o->dir, path, strerror(errno));
+		die("cannot write %s/%s: %s", a->o->dir, path, strerror(errno));
 }
 
 static void prepare(struct app *a)
@@ -133,24 +133,27 @@ static void prepare(struct app *a)
 	if (wrong)
 		die_usage("%s", wrong);
 	if (mkdir(o->dir, 0755))
-		die("creating %s: %s", o->dir, strerror(errno));
+		die("cannot create %s: %s", o->dir, strerror(errno));
 	a->dir = open_dir(o->dir);
 	for (unsigned int kind = 0; kind < TREE_KINDS; kind++)
 		if (mkdirat(a->dir, tree_folders[kind], 0755))
-			die("creating %s/%s: %s", o->dir, tree_folders[kind], strerror(errno));
+			die("cannot create %s/%s: %s", o->dir, tree_folders[kind], strerror(errno));
 	for (unsigned int i = 0; i < a->tree.files; i++) {
 		const struct tree_file *f = &a->tree.file[i];
 
 		fill_noise(memory, f->size, ((uint64_t)o->seed << 32) + f->number);
 		write_file(a, tree_path(f, path), memory, f->size);
 	}
-	/* clean pages, so that run can drop them; the manifest last: half a tree has none */
+	/*
+	 * Write the pages back, so that run can drop them. Then write the manifest: an
+	 * incomplete tree has none.
+	 */
 	if (syncfs(a->dir))
-		die("syncing %s: %s", o->dir, strerror(errno));
+		die("cannot sync %s: %s", o->dir, strerror(errno));
 	tree_print(&a->tree, text, sizeof(text));
 	write_file(a, MANIFEST, text, strlen(text));
 	if (syncfs(a->dir))
-		die("syncing %s: %s", o->dir, strerror(errno));
+		die("cannot sync %s: %s", o->dir, strerror(errno));
 	printf("%s: %u files, %.1f MB\n", o->dir, a->tree.files, (double)a->tree.total / 1e6);
 }
 
@@ -162,29 +165,29 @@ static void read_manifest(struct app *a)
 	ssize_t n;
 
 	if (fd < 0)
-		die("opening %s/" MANIFEST " (which 'ek-appstart prepare' writes): %s", a->o->dir,
+		die("cannot open %s/" MANIFEST ": %s. 'ek-appstart prepare' writes it", a->o->dir,
 		    strerror(errno));
 	n = read(fd, text, sizeof(text) - 1);
 	if (n < 0)
-		die("reading %s/" MANIFEST ": %s", a->o->dir, strerror(errno));
+		die("cannot read %s/" MANIFEST ": %s", a->o->dir, strerror(errno));
 	text[n] = 0;
 	close(fd);
 	wrong = tree_parse(&a->tree, text);
 	if (wrong)
-		die("reading %s/" MANIFEST ": %s", a->o->dir, wrong);
+		die("cannot read %s/" MANIFEST ": %s", a->o->dir, wrong);
 }
 
-/* opens a file of the tree, which must be what was planned */
+/* opens a file of the tree; ends the program if its size is not as planned */
 static int open_file(const struct app *a, const struct tree_file *f, char path[32])
 {
 	int fd = openat(a->dir, tree_path(f, path), O_RDONLY | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st))
-		die("opening %s/%s: %s", a->o->dir, path, strerror(errno));
+		die("cannot open %s/%s: %s", a->o->dir, path, strerror(errno));
 	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != f->size)
-		die("%s/%s is not as it was prepared: it has %lld bytes, not %llu", a->o->dir, path,
-		    (long long)st.st_size, (unsigned long long)f->size);
+		die("%s/%s has changed since it was prepared: it has %lld bytes, not %llu",
+		    a->o->dir, path, (long long)st.st_size, (unsigned long long)f->size);
 	return fd;
 }
 
@@ -193,11 +196,11 @@ static void *map_file(const struct app *a, const struct tree_file *f, int fd, co
 	void *map = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, fd, 0);
 
 	if (map == MAP_FAILED)
-		die("mapping %s/%s: %s", a->o->dir, path, strerror(errno));
+		die("cannot map %s/%s: %s", a->o->dir, path, strerror(errno));
 	return map;
 }
 
-/* drops all files from the page cache and counts what stayed there all the same */
+/* drops all files from the page cache, and counts the bytes that stay in it */
 static void make_cold(struct app *a)
 {
 	unsigned char resident[TREE_MAX_FILE / 4096];
@@ -212,7 +215,7 @@ static void make_cold(struct app *a)
 		drop_cache(fd, path);
 		map = map_file(a, f, fd, path);
 		if (mincore(map, (size_t)f->size, resident))
-			die("looking for %s/%s in the page cache: %s", a->o->dir, path,
+			die("cannot tell whether %s/%s is in the page cache: %s", a->o->dir, path,
 			    strerror(errno));
 		for (uint64_t n = 0; n < (f->size + page - 1) / page; n++)
 			a->warm += resident[n] & 1 ? page : 0;
@@ -220,11 +223,11 @@ static void make_cold(struct app *a)
 		close(fd);
 	}
 	if (a->warm)
-		warn("%llu bytes are still in the page cache (in use, or not on a disk)",
+		warn("%llu bytes are still in the page cache: they are in use, or not on a disk",
 		     (unsigned long long)a->warm);
 }
 
-/* adds a sample that began at *begin, and begins the next one */
+/* adds a sample that began at *begin, and starts the next one */
 static void sample(struct hist *h, uint64_t *begin)
 {
 	uint64_t now = now_ns();
@@ -244,15 +247,15 @@ static void read_file(const struct app *a, const struct tree_file *f, unsigned c
 		ssize_t n = read(fd, memory, PIECE);
 
 		if (n <= 0)
-			die("reading %s/%s: %s", a->o->dir, path,
-			    n ? strerror(errno) : "it ended early");
+			die("cannot read %s/%s: %s", a->o->dir, path,
+			    n ? strerror(errno) : "unexpected end of file");
 		done += (uint64_t)n;
 		sample(reads, &begin);
 	}
 	close(fd);
 }
 
-/* as the dynamic linker: the head is read, the rest comes by page faults */
+/* like the dynamic linker: reads the head; page faults bring the rest */
 static void map_library(const struct app *a, const struct tree_file *f, struct hist *reads)
 {
 	uint64_t begin = now_ns();
@@ -262,7 +265,7 @@ static void map_library(const struct app *a, const struct tree_file *f, struct h
 	int fd = open_file(a, f, path);
 
 	if (read(fd, head, sizeof(head)) != (ssize_t)sizeof(head))
-		die("reading %s/%s: %s", a->o->dir, path, strerror(errno));
+		die("cannot read %s/%s: %s", a->o->dir, path, strerror(errno));
 	sample(reads, &begin);
 	map = map_file(a, f, fd, path);
 	close(fd);
@@ -291,14 +294,14 @@ static void read_in_threads(struct app *a)
 	int err;
 
 	if (!readers)
-		die("getting memory for %u threads: %s", a->o->threads, strerror(ENOMEM));
+		die("no memory for %u threads: %s", a->o->threads, strerror(ENOMEM));
 	a->next = a->tree.first[TREE_ASSET];
 	for (unsigned int i = 0; i < a->o->threads; i++) {
 		readers[i].app = a;
 		readers[i].memory = alloc_buffer(PIECE);
 		err = pthread_create(&readers[i].thread, NULL, read_assets, &readers[i]);
 		if (err)
-			die("starting a thread: %s", strerror(err));
+			die("cannot start a thread: %s", strerror(err));
 	}
 	for (unsigned int i = 0; i < a->o->threads; i++) {
 		pthread_join(readers[i].thread, NULL);
@@ -348,7 +351,7 @@ static void summary(const struct app *a)
 			hist_json_buckets(stdout, "read", &a->reads);
 		puts("}");
 	} else {
-		printf("started in %.1f ms: %u files, %.1f MB, %.1f MB/s; a read took %.0f us (median), "
+		printf("started in %.1f ms: %u files, %.1f MB, %.1f MB/s; reads took %.0f us (median), "
 		       "%.0f (p99), %.0f (max)\n",
 		       total, a->tree.files, (double)a->tree.total / 1e6,
 		       total > 0 ? (double)a->tree.total / 1e3 / total : 0.0,
@@ -357,10 +360,10 @@ static void summary(const struct app *a)
 	}
 }
 
-/* what read() would have reported: a page of a mapping that cannot be read */
+/* SIGBUS: a page of a mapping cannot be read; read() would have reported an error */
 static void on_bus_error(int sig)
 {
-	static const char text[] = "ek-appstart: reading a library failed (an I/O error)\n";
+	static const char text[] = "ek-appstart: cannot read a library: I/O error\n";
 
 	(void)sig;
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
@@ -389,6 +392,6 @@ int main(int argc, char **argv)
 	}
 	tree_free(&a.tree);
 	if (fflush(stdout))
-		die("writing the summary: %s", strerror(errno));
+		die("cannot write the summary: %s", strerror(errno));
 	return 0;
 }

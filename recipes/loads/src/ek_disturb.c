@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-disturb: what a recording has to bear from others. Two of the three are
- * the background loads of Okabe and Toyama (2020), section 4.2; the third
- * stands for IOzone's sequential read there.
+ * ek-disturb: loads that disturb a recorder. `truncate` and `allocate` are the
+ * background loads of Okabe and Toyama, "Reducing File Write Latency for Real-Time
+ * Data Recording" (2020), section 4.2. `read` replaces IOzone's sequential read there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@ enum what { TRUNCATE, ALLOCATE, READ };
 
 struct options {
 	const char *path;
-	uint64_t every;	   /* ns from one call to the next, 0: without pause */
-	uint64_t size;	   /* bytes that one call cuts off, allocates or reads */
-	uint64_t total;	   /* bytes of the file that is cut */
+	uint64_t every;	   /* ns from one call to the next, 0: no pause */
+	uint64_t size;	   /* bytes that one call removes, allocates or reads */
+	uint64_t total;	   /* bytes of the file that is truncated */
 	uint64_t duration; /* ns, 0: until stopped */
 	unsigned int what; /* enum what */
 	bool direct;
@@ -31,11 +31,11 @@ struct options {
 struct disturber {
 	const struct options *o;
 	unsigned char *memory;
-	uint64_t size;	   /* of the file now */
-	uint64_t offset;   /* of the next read */
-	uint64_t passes;   /* over the file: emptied, or read to its end */
-	uint64_t bytes;	   /* cut, allocated or read */
-	uint64_t skipped;  /* calls that had no time: the one before took too long */
+	uint64_t size;	   /* current size of the file */
+	uint64_t offset;   /* offset of the next read */
+	uint64_t passes;   /* times that the file was emptied, or read to its end */
+	uint64_t bytes;	   /* removed, allocated or read */
+	uint64_t skipped;  /* calls left out because the one before took too long */
 	struct hist calls; /* ns */
 	int fd;
 };
@@ -53,25 +53,25 @@ static void parse_options(int argc, char **argv, struct options *o)
 	};
 	const struct opt opts[] = {
 		{ "every", OPT_TIME, &o->every, .max = 3600 * NSEC_PER_SEC, .arg = "TIME",
-		  .help = "from one call to the next (default 5ms; read: 0, no pause)" },
+		  .help = "time from one call to the next (default 5ms; read: 0, no pause)" },
 		{ "size", OPT_BYTES, &o->size, .min = 1, .arg = "BYTES",
-		  .help = "cut, allocate or read at a time (default 256K, 100MB, 2M)" },
+		  .help = "bytes of one call (default: truncate 256K, allocate 100MB, read 2M)" },
 		{ "total", OPT_BYTES, &o->total, .min = 1, .arg = "BYTES",
-		  .help = "truncate: the file to cut from (default 100MB)" },
-		{ "direct", OPT_FLAG, &o->direct, .help = "read: past the page cache" },
+		  .help = "truncate: size of the file at first (default 100MB)" },
+		{ "direct", OPT_FLAG, &o->direct, .help = "read: with direct I/O" },
 		{ "replace", OPT_FLAG, &o->replace,
 		  .help = "truncate, allocate: remove FILE if it exists" },
 		{ "duration", OPT_TIME, &o->duration, .min = 1, .arg = "TIME",
-		  .help = "end by itself (default: at SIGTERM)" },
+		  .help = "end after this time (default: at SIGTERM)" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
 		{ 0 },
 	};
 	const struct opt_program program = {
 		.usage = "[OPTION...] truncate|allocate|read FILE",
 		.about =
-			"truncate  cuts FILE, which it makes, bit by bit; makes it anew when nothing is left\n"
-			"allocate  gives FILE, which it makes, its blocks and takes them back, in turn\n"
-			"read      reads FILE from end to end, again and again, never from the page cache",
+			"truncate  creates FILE and truncates it step by step; when it is empty, allocates it again\n"
+			"allocate  creates FILE, and allocates and frees its blocks in turn\n"
+			"read      reads FILE again and again, never from the page cache",
 		.positional = "truncate, allocate or read, and one file",
 		.positionals = 2,
 		.opts = opts,
@@ -83,7 +83,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 	first = opt_parse(argc, argv, &program);
 	while (strcmp(argv[first], kinds[o->what].name) != 0)
 		if (++o->what == sizeof(kinds) / sizeof(kinds[0]))
-			die_usage("'%s' is none of truncate, allocate, read", argv[first]);
+			die_usage("'%s' is not one of: truncate, allocate, read", argv[first]);
 	o->path = argv[first + 1];
 	if (o->every == unset)
 		o->every = kinds[o->what].every;
@@ -92,11 +92,11 @@ static void parse_options(int argc, char **argv, struct options *o)
 	if (o->what == READ && (o->size % DIRECT_ALIGN || o->size > UINT64_C(1) << 30))
 		die_usage("--size: must be a multiple of 4096, at most 1G");
 	if (o->direct && o->what != READ)
-		die_usage("--direct goes with read only");
+		die_usage("--direct is for read only");
 	if (o->replace && o->what == READ)
-		die_usage("--replace goes with truncate and allocate only");
+		die_usage("--replace is for truncate and allocate only");
 	if (!o->every && o->what != READ)
-		die_usage("--every: must be longer than 0");
+		die_usage("--every: must be greater than 0");
 }
 
 static void open_target(struct disturber *d)
@@ -109,9 +109,9 @@ static void open_target(struct disturber *d)
 	}
 	d->fd = open(o->path, O_RDONLY | O_CLOEXEC | (o->direct ? O_DIRECT : 0));
 	if (d->fd < 0 && errno == EINVAL && o->direct)
-		die("opening %s: its file system has no direct I/O", o->path);
+		die("cannot open %s: its file system does not support direct I/O", o->path);
 	if (d->fd < 0)
-		die("opening %s: %s", o->path, strerror(errno));
+		die("cannot open %s: %s", o->path, strerror(errno));
 	d->size = target_size(d->fd, o->path);
 	if (!d->size)
 		die("%s is empty", o->path);
@@ -122,20 +122,20 @@ static void open_target(struct disturber *d)
 static void resize(struct disturber *d, uint64_t size)
 {
 	if (ftruncate(d->fd, (off_t)size))
-		die("cutting %s: %s", d->o->path, strerror(errno));
+		die("cannot truncate %s: %s", d->o->path, strerror(errno));
 	d->size = size;
 }
 
 static void allocate(struct disturber *d, uint64_t size)
 {
 	if (fallocate(d->fd, 0, 0, (off_t)size))
-		die("allocating %llu bytes for %s: %s", (unsigned long long)size, d->o->path,
+		die("cannot allocate %llu bytes for %s: %s", (unsigned long long)size, d->o->path,
 		    strerror(errno));
 	d->size = size;
 }
 
-/* the calls that are measured; what makes them possible goes before */
-static uint64_t cut_once(struct disturber *d)
+/* One measured call each; preparations come before the measurement. */
+static uint64_t truncate_once(struct disturber *d)
 {
 	uint64_t begin;
 
@@ -171,9 +171,9 @@ static uint64_t read_once(struct disturber *d)
 	begin = now_ns();
 	n = pread(d->fd, d->memory, (size_t)d->o->size, (off_t)d->offset);
 	if (n < 0)
-		die("reading %s: %s", d->o->path, strerror(errno));
+		die("cannot read %s: %s", d->o->path, strerror(errno));
 	if (!n)
-		die("reading %s: it ended early (has it been cut short?)", d->o->path);
+		die("cannot read %s: unexpected end of file. Was it truncated?", d->o->path);
 	d->bytes += (uint64_t)n;
 	d->offset += (uint64_t)n;
 	if (d->offset >= d->size) {
@@ -187,7 +187,7 @@ static uint64_t call(struct disturber *d)
 {
 	switch ((enum what)d->o->what) {
 	case TRUNCATE:
-		return cut_once(d);
+		return truncate_once(d);
 	case ALLOCATE:
 		return allocate_once(d);
 	case READ:
@@ -214,7 +214,7 @@ static void summary(const struct disturber *d, uint64_t ns)
 		       (unsigned long long)d->skipped);
 	}
 	if (fflush(stdout))
-		die("writing the summary: %s", strerror(errno));
+		die("cannot write the summary: %s", strerror(errno));
 }
 
 int main(int argc, char **argv)
@@ -234,13 +234,13 @@ int main(int argc, char **argv)
 		hist_add(&d.calls, call(&d));
 		if (!o.every)
 			continue;
-		/* nothing is caught up with: a disturber that lags must not become a storm */
+		/* Late calls are left out: catching up would make a burst of calls. */
 		for (due += o.every; due + o.every <= now_ns(); due += o.every)
 			d.skipped++;
 		sleep_until(due < stop ? due : stop);
 	}
 	summary(&d, now_ns() - start);
 	if (o.what != READ && unlink(o.path))
-		die("removing %s: %s", o.path, strerror(errno));
+		die("cannot remove %s: %s", o.path, strerror(errno));
 	return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-loader: the load that schedulers stumble over. Each I/O is one direct,
- * asynchronous read or write of 100 MB, given to the kernel whole, so that it
- * becomes some 200 requests at once: more than a scheduler has tags.
+ * ek-loader: a load that is difficult for schedulers. Each I/O is one direct,
+ * asynchronous read or write of 100 MB. The kernel gets it as a whole and splits it
+ * into about 200 requests, more than a scheduler has tags.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +15,17 @@
 #include "ring.h"
 #include "util.h"
 
-/* the kernel cuts a longer read or write here (MAX_RW_COUNT) */
+/* the kernel truncates longer reads and writes to this size (MAX_RW_COUNT) */
 #define MAX_SIZE (UINT64_C(0x7ffff000))
-/* partition tables and every common file system show up in the first 128 KiB */
+/* partition tables and all common file systems leave traces in the first 128 KiB */
 #define BLANK_BYTES (UINT64_C(128) << 10)
 
 struct options {
 	const char *path;
-	const char *stats; /* file for the counters, or NULL */
-	uint64_t size;	   /* of one I/O */
-	uint64_t offset;   /* region that is looped over */
-	uint64_t length;   /* 0: up to the end */
+	const char *stats; /* file for the counters; NULL: none */
+	uint64_t size;	   /* bytes of one I/O */
+	uint64_t offset;   /* where the region begins */
+	uint64_t length;   /* of the region; 0: up to the end of the file */
 	uint64_t duration; /* ns, 0: until stopped */
 	unsigned int depth;
 	bool write;
@@ -52,27 +52,28 @@ struct loader {
 static void parse_options(int argc, char **argv, struct options *o)
 {
 	const struct opt opts[] = {
-		{ "size", OPT_BYTES, &o->size, .arg = "BYTES", .help = "one I/O (default 100M)" },
+		{ "size", OPT_BYTES, &o->size, .arg = "BYTES",
+		  .help = "size of one I/O (default 100M)" },
 		{ "depth", OPT_COUNT, &o->depth, .min = 1, .max = RING_ENTRIES, .arg = "N",
-		  .help = "I/Os outstanding (default 1)" },
+		  .help = "I/Os in flight (default 1)" },
 		{ "offset", OPT_BYTES, &o->offset, .arg = "BYTES",
-		  .help = "where the region begins (default 0)" },
+		  .help = "start of the region that is used (default 0)" },
 		{ "length", OPT_BYTES, &o->length, .min = 1, .arg = "BYTES",
-		  .help = "its length (default: up to the end)" },
+		  .help = "length of the region (default: up to the end)" },
 		{ "write", OPT_FLAG, &o->write,
-		  .help = "write instead of read: DESTROYS what is in the region" },
+		  .help = "write instead of read: DESTROYS the data in the region" },
 		{ "force", OPT_FLAG, &o->force,
-		  .help = "write even to a device that is in use or not blank" },
+		  .help = "with --write: also write to a device that is in use or not blank" },
 		{ "stats", OPT_TEXT, &o->stats, .arg = "FILE",
-		  .help = "write the counters there as JSON each second" },
+		  .help = "write the counters to FILE once a second, as JSON" },
 		{ "duration", OPT_TIME, &o->duration, .arg = "TIME",
-		  .help = "end by itself (default: at SIGTERM)" },
+		  .help = "end after this time (default: at SIGTERM)" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
 		{ 0 },
 	};
 	const struct opt_program program = {
 		.usage = "[OPTION...] FILE|DEVICE",
-		.about = "Loads FILE with huge direct I/O, each submitted whole.",
+		.about = "Loads FILE with very large direct I/Os, each submitted as a whole.",
 		.positional = "one file or block device to load",
 		.positionals = 1,
 		.opts = opts,
@@ -85,10 +86,10 @@ static void parse_options(int argc, char **argv, struct options *o)
 	if (o->offset % DIRECT_ALIGN)
 		die_usage("--offset: must be a multiple of 4096");
 	if (o->force && !o->write)
-		die_usage("--force goes with --write only");
+		die_usage("--force is for --write only");
 }
 
-/* ends the program if the device carries anything that somebody may want */
+/* ends the program if the device seems to contain data */
 static void check_blank(int fd, const char *path, uint64_t size)
 {
 	unsigned char *head = alloc_buffer(BLANK_BYTES);
@@ -96,15 +97,14 @@ static void check_blank(int fd, const char *path, uint64_t size)
 	ssize_t n = pread(fd, head, want, 0);
 
 	if (n < 0 || (size_t)n < want)
-		die("reading the beginning of %s: %s", path,
+		die("cannot read the beginning of %s: %s", path,
 		    n < 0 ? strerror(errno) : "short read");
 	if (want > 520 &&
 	    ((head[510] == 0x55 && head[511] == 0xaa) || !memcmp(head + 512, "EFI PART", 8)))
-		die("%s has a partition table: not written to without --force", path);
+		die("%s has a partition table. To write to it all the same, use --force", path);
 	for (size_t i = 1; i < want; i++)
 		if (head[i] != head[0] || (head[0] != 0 && head[0] != 0xff))
-			die("%s is not blank (a file system?): not written to without --force",
-			    path);
+			die("%s is not blank. To write to it all the same, use --force", path);
 }
 
 static int open_target(const struct options *o)
@@ -114,22 +114,21 @@ static int open_target(const struct options *o)
 	int fd;
 
 	if (stat(o->path, &st))
-		die("opening %s: %s", o->path, strerror(errno));
+		die("cannot open %s: %s", o->path, strerror(errno));
 	/*
-	 * The kernel itself refuses an exclusive open of a device that is
-	 * mounted, or a part of which is, or that another driver holds. Without
-	 * O_CREAT, O_EXCL means this on block devices only.
+	 * For a block device, O_EXCL without O_CREAT means: fail if the device or a
+	 * partition of it is mounted, or if another driver uses it.
 	 */
 	if (o->write && !o->force && S_ISBLK(st.st_mode))
 		flags |= O_EXCL;
 	fd = open(o->path, flags);
 	if (fd < 0 && errno == EBUSY)
-		die("%s is in use (mounted, or held by another driver): not written to without --force",
+		die("%s is in use: mounted, or used by another driver. To write to it all the same, use --force",
 		    o->path);
 	if (fd < 0 && errno == EINVAL)
-		die("opening %s: its file system has no direct I/O", o->path);
+		die("cannot open %s: its file system does not support direct I/O", o->path);
 	if (fd < 0)
-		die("opening %s: %s", o->path, strerror(errno));
+		die("cannot open %s: %s", o->path, strerror(errno));
 	return fd;
 }
 
@@ -169,15 +168,16 @@ static void submit(struct loader *l, unsigned int buffer)
 
 static void reap(struct loader *l)
 {
-	const char *doing = l->o->write ? "writing" : "reading";
+	const char *action = l->o->write ? "write" : "read";
 	struct io_uring_cqe *cqe;
 
 	while (!io_uring_peek_cqe(&l->ring, &cqe)) {
 		unsigned int buffer = (unsigned int)cqe->user_data;
 		uint64_t now = now_ns();
 
-		if (ring_result(cqe, doing, l->o->path) != l->o->size)
-			die("%s %s: it ended early (has it been cut short?)", doing, l->o->path);
+		if (ring_result(cqe, action, l->o->path) != l->o->size)
+			die("cannot %s %s: unexpected end of file. Was it truncated?", action,
+			    l->o->path);
 		if (now - l->begun[buffer] > l->worst_ns)
 			l->worst_ns = now - l->begun[buffer];
 		if (now > l->last)
@@ -238,7 +238,7 @@ int main(int argc, char **argv)
 	report_begin(&l.report, o.stats, stats_object(&l, "running", 0), l.start);
 	load(&l, &wait);
 	s = (double)(now_ns() - l.start) / 1e9;
-	/* up to the last completion: how far the next I/O has come is not known */
+	/* up to the last completion: the progress of I/Os in flight is not known */
 	mean = l.completions ? (double)(l.completions * o.size) * 1e3 / (double)(l.last - l.start) :
 			       0.0;
 	report_write(&l.report, stats_object(&l, "stopped", l.mbps));
@@ -249,8 +249,8 @@ int main(int argc, char **argv)
 		       (unsigned long long)l.completions, o.write ? "writes" : "reads",
 		       (double)o.size / 1e6, mean, (double)l.worst_ns / 1e6);
 	if (fflush(stdout))
-		die("writing the summary: %s", strerror(errno));
-	/* the kernel finishes what is outstanding before the process is gone */
+		die("cannot write the summary: %s", strerror(errno));
+	/* The kernel completes the I/Os in flight before the process ends. */
 	io_uring_queue_exit(&l.ring);
 	return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-player: reads a movie at the pace at which somebody watches it, as far
- * ahead as its buffer has room, and counts the stalls that the viewer sees.
- * This file is options, I/O and reporting; what a stall is: playout.c.
+ * ek-player: reads a movie at the speed at which a viewer watches it, as far
+ * ahead as its buffer has room, and counts the viewer's stalls. This file has
+ * options, I/O and reports; playout.c defines a stall.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,35 +18,35 @@
 #include "ring.h"
 #include "util.h"
 
-/* defaults that depend on other options */
+/* for options whose default depends on other options */
 #define UNSET UINT64_MAX
 
 enum advice { ADVICE_NONE, ADVICE_PLAYER, ADVICE_SEQUENTIAL };
 
 struct options {
 	const char *path;
-	const char *stats; /* file for the counters, or NULL */
+	const char *stats; /* file for the counters; NULL: none */
 	uint64_t offset;   /* where the first movie begins */
-	uint64_t movie;	   /* bytes; 0: all that there is */
-	uint64_t stride;   /* bytes from a movie's beginning to the next one's */
+	uint64_t movie;	   /* bytes; 0: up to the end of the file */
+	uint64_t stride;   /* bytes from the beginning of a movie to that of the next */
 	uint64_t rate;	   /* bytes per second */
-	uint64_t movie_ns; /* the rate, given as the length of a movie; 0: not given */
+	uint64_t movie_ns; /* length of a movie, instead of the rate; 0: not given */
 	uint64_t chunk;
 	uint64_t buffer;
 	uint64_t preroll;	/* ns of play */
 	uint64_t rebuffer;	/* ns of play */
-	uint64_t index;		/* bytes of one index read, 0: none */
-	uint64_t index_every;	/* ns of play between them */
-	uint64_t duration;	/* ns, 0: until stopped */
-	unsigned int buffer_ms; /* the buffer, given as play-out time; 0: not given */
-	unsigned int movies;	/* to play, 0: until stopped */
-	unsigned int titles;	/* movies that lie one after the other */
+	uint64_t index;		/* bytes of one index read; 0: none */
+	uint64_t index_every;	/* ns of play from one index read to the next */
+	uint64_t duration;	/* ns; 0: until stopped */
+	unsigned int buffer_ms; /* buffer size as play-out time; 0: not given */
+	unsigned int movies;	/* movies to play; 0: until stopped */
+	unsigned int titles;	/* movies in the file, one after the other */
 	unsigned int depth;
 	unsigned int advice; /* enum advice */
 	bool buffered;	     /* through the page cache */
-	bool cold;	     /* drop a movie's cached pages before it begins */
-	bool json;	     /* summary as JSON */
-	bool buckets;	     /* all of the latencies in it */
+	bool cold;	     /* drop cached pages before each movie */
+	bool json;	     /* print the summary as JSON */
+	bool buckets;	     /* with the latency histogram */
 };
 
 struct player {
@@ -55,16 +55,16 @@ struct player {
 	struct io_uring ring;
 	struct report report;
 	struct hist reads;     /* latency of the movie's reads, ns */
-	struct hist indexes;   /* of the index reads */
-	unsigned char *memory; /* slots of chunk bytes, then one of an index read */
-	uint64_t *begun;       /* per slot: when its read was submitted; the last: index */
-	uint64_t *want;	       /* per slot: bytes that the read must bring at least */
+	struct hist indexes;   /* latency of the index reads, ns */
+	unsigned char *memory; /* one chunk per slot, then room for an index read */
+	uint64_t *begun;       /* per slot: when its read was submitted; last: index read */
+	uint64_t *want;	       /* per slot: bytes that the read must return at least */
 	uint64_t slots;
 	uint64_t bytes; /* read since the start */
 	uint64_t start;
-	uint64_t window; /* when mbps was last taken */
+	uint64_t window; /* when mbps was last computed */
 	uint64_t window_bytes;
-	uint64_t dropped; /* movie before which cached pages were dropped last */
+	uint64_t dropped; /* last movie before which cached pages were dropped */
 	double mbps;
 	int fd;
 };
@@ -88,13 +88,13 @@ static void check_options(struct options *o)
 	if (o->index % DIRECT_ALIGN)
 		die_usage("--index: must be a multiple of 4096");
 	if (o->rate && o->movie_ns)
-		die_usage("--rate and --movie-seconds say the same: give one of them");
+		die_usage("--rate and --movie-seconds exclude each other: both set the rate");
 	if (o->movie_ns && !o->movie)
-		die_usage("--movie-seconds goes with --movie, its length in bytes");
+		die_usage("--movie-seconds needs --movie, the length in bytes");
 	if (o->buffer && o->buffer_ms)
-		die_usage("--buffer and --buffer-ms say the same: give one of them");
+		die_usage("--buffer and --buffer-ms exclude each other: both set the buffer");
 	if ((o->advice || o->cold) && !o->buffered)
-		die_usage("--advise and --cold go with --buffered only");
+		die_usage("--advise and --cold are for --buffered only");
 	if (!o->rate)
 		o->rate = 32000000;
 	if (o->movie_ns)
@@ -106,7 +106,7 @@ static void check_options(struct options *o)
 	if (o->buffer_ms) {
 		uint64_t ns = o->buffer_ms * NSEC_PER_MSEC;
 
-		/* besides that, the chunk being played and a part of one */
+		/* and room for the chunk being played, and for a partial chunk */
 		o->buffer = (play_bytes(o, ns) / o->chunk + 2) * o->chunk;
 		if (o->preroll == UNSET)
 			o->preroll = ns;
@@ -128,43 +128,43 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "rate", OPT_BYTES, &o->rate, .min = 1, .max = PLAYOUT_MAX_RATE, .arg = "BYTES",
 		  .help = "play-out speed per second (default 32MB)" },
 		{ "movie-seconds", OPT_TIME, &o->movie_ns, .min = 1, .arg = "TIME",
-		  .help = "play-out speed as the length of a movie of --movie bytes" },
+		  .help = "play-out speed, as the duration of a movie of --movie bytes" },
 		{ "offset", OPT_BYTES, &o->offset, .arg = "BYTES",
-		  .help = "where the first movie begins (default 0)" },
+		  .help = "start of the first movie (default 0)" },
 		{ "movie", OPT_BYTES, &o->movie, .min = 1, .arg = "BYTES",
-		  .help = "length of a movie (default: up to the end)" },
+		  .help = "size of a movie (default: up to the end)" },
 		{ "titles", OPT_COUNT, &o->titles, .min = 1, .max = 1000000, .arg = "N",
-		  .help = "movies one after the other, played in turn (default 1)" },
+		  .help = "number of movies in FILE, played in turn (default 1)" },
 		{ "movies", OPT_COUNT, &o->movies, .min = 1, .max = 1000000, .arg = "N",
-		  .help = "end when so many have been played (default: play on)" },
+		  .help = "end after this many movies (default: play on)" },
 		{ "chunk", OPT_BYTES, &o->chunk, .min = DIRECT_ALIGN, .max = UINT64_C(1) << 30,
-		  .arg = "BYTES", .help = "one read (default 1M)" },
+		  .arg = "BYTES", .help = "size of one read (default 1M)" },
 		{ "depth", OPT_COUNT, &o->depth, .min = 1, .max = RING_ENTRIES, .arg = "N",
-		  .help = "reads outstanding (default 2, with --buffered 1)" },
+		  .help = "reads in flight (default 2, with --buffered 1)" },
 		{ "buffer", OPT_BYTES, &o->buffer, .min = 1, .arg = "BYTES",
-		  .help = "play-out buffer (default 128M)" },
+		  .help = "size of the play-out buffer (default 128M)" },
 		{ "buffer-ms", OPT_COUNT, &o->buffer_ms, .min = 1, .max = 1000000, .arg = "MS",
-		  .help = "the same as play-out time; also of --pre-roll and --rebuffer" },
+		  .help = "the same as play-out time; also sets --pre-roll and --rebuffer" },
 		{ "pre-roll", OPT_TIME, &o->preroll, .arg = "TIME",
-		  .help = "buffered before a movie starts (default 1)" },
+		  .help = "play-out time buffered before a movie starts (default 1)" },
 		{ "rebuffer", OPT_TIME, &o->rebuffer, .arg = "TIME",
-		  .help = "buffered before play resumes after a stall (default 0.5)" },
+		  .help = "play-out time buffered before a stall ends (default 0.5)" },
 		{ "index", OPT_BYTES, &o->index, .max = UINT64_C(1) << 30, .arg = "BYTES",
-		  .help = "container index reads of this size, from the movie's end backwards" },
+		  .help = "also read a container index in parts of this size, backwards from the movie's end" },
 		{ "index-every", OPT_TIME, &o->index_every, .min = 1, .arg = "TIME",
-		  .help = "play-out time between them (default 5); the next read waits for each" },
+		  .help = "play-out time between index reads (default 5); movie reads wait for each" },
 		{ "buffered", OPT_FLAG, &o->buffered,
-		  .help = "read through the page cache, not direct" },
+		  .help = "read through the page cache instead of direct I/O" },
 		{ "advise", OPT_CHOICE, &o->advice, .choices = hows, .arg = "HOW",
-		  .help = "fadvise with --buffered: none, player (as vlc does) or sequential" },
+		  .help = "with --buffered: posix_fadvise() as none, player (like vlc) or sequential" },
 		{ "cold", OPT_FLAG, &o->cold,
-		  .help = "with --buffered: drop the cached pages before each movie" },
+		  .help = "with --buffered: drop cached pages before each movie" },
 		{ "stats", OPT_TEXT, &o->stats, .arg = "FILE",
-		  .help = "write the counters there as JSON each second" },
+		  .help = "write the counters to FILE once a second, as JSON" },
 		{ "duration", OPT_TIME, &o->duration, .arg = "TIME",
-		  .help = "end by itself (default: at SIGTERM)" },
+		  .help = "end after this time (default: at SIGTERM)" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
-		{ "buckets", OPT_FLAG, &o->buckets, .help = "and all latencies in it" },
+		{ "buckets", OPT_FLAG, &o->buckets, .help = "add the latency histogram" },
 		{ 0 },
 	};
 	const struct opt_program program = {
@@ -187,16 +187,17 @@ static void parse_options(int argc, char **argv, struct options *o)
 	check_options(o);
 }
 
-/* opens what is to be played; sets o->movie if it was left open, and o->stride */
+/* opens the file to play; sets o->stride, and o->movie if it was not given */
 static int open_movie(struct options *o)
 {
 	uint64_t size, want;
 	int fd = open(o->path, O_RDONLY | O_CLOEXEC | (o->buffered ? 0 : O_DIRECT));
 
 	if (fd < 0 && errno == EINVAL && !o->buffered)
-		die("opening %s: its file system has no direct I/O (try --buffered)", o->path);
+		die("cannot open %s: its file system does not support direct I/O. Try --buffered",
+		    o->path);
 	if (fd < 0)
-		die("opening %s: %s", o->path, strerror(errno));
+		die("cannot open %s: %s", o->path, strerror(errno));
 	size = target_size(fd, o->path);
 	if (o->offset >= size)
 		die("%s ends at byte %llu, before --offset %llu", o->path, (unsigned long long)size,
@@ -204,16 +205,16 @@ static int open_movie(struct options *o)
 	if (!o->movie)
 		o->movie = (size - o->offset) / o->titles / o->chunk * o->chunk;
 	if (!o->movie)
-		die("%s has less than one chunk of %llu bytes per title", o->path,
+		die("%s is too short: less than one chunk of %llu bytes per title", o->path,
 		    (unsigned long long)o->chunk);
 	o->stride = round_up(o->movie);
 	if (__builtin_mul_overflow(o->stride, o->titles - 1, &want) ||
 	    __builtin_add_overflow(o->movie, want, &want) || want > size - o->offset)
-		die("%s is too short: %u × %llu bytes from %llu on, but it ends at %llu", o->path,
-		    o->titles, (unsigned long long)o->movie, (unsigned long long)o->offset,
+		die("%s is too short for %u × %llu bytes from byte %llu on: it ends at byte %llu",
+		    o->path, o->titles, (unsigned long long)o->movie, (unsigned long long)o->offset,
 		    (unsigned long long)size);
 	if (o->index > o->movie / 2)
-		die_usage("--index: must not be longer than half the movie, %llu bytes",
+		die_usage("--index: must not be larger than half the movie, %llu bytes",
 			  (unsigned long long)(o->movie / 2));
 	return fd;
 }
@@ -228,7 +229,7 @@ static void advise(const struct player *p)
 	case ADVICE_NONE:
 		break;
 	case ADVICE_PLAYER:
-		/* vlc, modules/access/file.c: the beginning to probe it, all of it once */
+		/* like vlc, modules/access/file.c: it probes the beginning, and reads each byte once */
 		err = posix_fadvise(p->fd, (off_t)p->o->offset, 4096, POSIX_FADV_WILLNEED);
 		if (!err)
 			err = posix_fadvise(p->fd, 0, 0, POSIX_FADV_NOREUSE);
@@ -238,7 +239,7 @@ static void advise(const struct player *p)
 		break;
 	}
 	if (err)
-		die("advising the kernel about %s: %s", p->o->path, strerror(err));
+		die("posix_fadvise() for %s failed: %s", p->o->path, strerror(err));
 }
 
 static void submit_read(struct player *p, const struct playout_read *r)
@@ -248,7 +249,7 @@ static void submit_read(struct player *p, const struct playout_read *r)
 	uint64_t slot = r->slot, offset = title + r->chunk * o->chunk, bytes = r->bytes;
 
 	if (r->seq == PLAYOUT_INDEX) {
-		/* not twice the same place, or the page cache would answer */
+		/* a different place each time, so that the page cache cannot serve it */
 		uint64_t places = o->movie / 2 / o->index;
 
 		slot = p->slots;
@@ -286,10 +287,11 @@ static void reap_reads(struct player *p)
 	while (!io_uring_peek_cqe(&p->ring, &cqe)) {
 		uint64_t seq = cqe->user_data, now = now_ns();
 		uint64_t slot = seq == PLAYOUT_INDEX ? p->slots : seq % p->slots;
-		uint64_t bytes = ring_result(cqe, "reading", p->o->path);
+		uint64_t bytes = ring_result(cqe, "read", p->o->path);
 
 		if (bytes < p->want[slot])
-			die("reading %s: it ended early (has it been cut short?)", p->o->path);
+			die("cannot read %s: unexpected end of file. Was it truncated?",
+			    p->o->path);
 		hist_add(seq == PLAYOUT_INDEX ? &p->indexes : &p->reads, now - p->begun[slot]);
 		p->bytes += bytes;
 		playout_done(&p->playout, seq, now);
@@ -297,7 +299,7 @@ static void reap_reads(struct player *p)
 	}
 }
 
-/* members of the JSON object; state: as it is, or "stopped" at the end */
+/* members of the JSON object; state: NULL for the current one, or "stopped" */
 static void format_stats(struct player *p, uint64_t now, const char *state, char *text, size_t size)
 {
 	struct playout_stats s;
@@ -331,7 +333,7 @@ static void print_json(struct player *p, uint64_t now, const struct playout_stat
 {
 	char members[512];
 
-	/* the mean over the whole run, not over the last second */
+	/* the mean of the whole run, not of the last second */
 	p->window = p->start;
 	p->window_bytes = 0;
 	format_stats(p, now, "stopped", members, sizeof(members));
@@ -361,7 +363,7 @@ static void summary(struct player *p, uint64_t now)
 		       (unsigned long long)st.stalls, (double)st.stall_ns / 1e9,
 		       (double)st.worst_ns / 1e6, (unsigned long long)st.movies);
 	if (fflush(stdout))
-		die("writing the summary: %s", strerror(errno));
+		die("cannot write the summary: %s", strerror(errno));
 }
 
 static void play(struct player *p, const sigset_t *wait)
@@ -412,7 +414,7 @@ static void prepare(struct player *p)
 	p->begun = calloc(cfg.slots + 1, sizeof(*p->begun));
 	p->want = calloc(cfg.slots + 1, sizeof(*p->want));
 	if (!p->begun || !p->want)
-		die("getting memory for %llu reads: %s", (unsigned long long)cfg.slots,
+		die("no memory for %llu reads: %s", (unsigned long long)cfg.slots,
 		    strerror(ENOMEM));
 }
 
@@ -432,7 +434,7 @@ int main(int argc, char **argv)
 	advise(&p);
 
 	p.start = p.window = now_ns();
-	/* pre-roll begins now, not when the memory was asked for */
+	/* pre-roll begins now: allocating memory took time */
 	playout_restart(&p.playout, p.start);
 	report_begin(&p.report, o.stats, stats_object(&p, p.start, NULL), p.start);
 	play(&p, &wait);

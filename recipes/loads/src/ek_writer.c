@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-writer: records periodic data with write() as a control unit does, and
- * measures how long each write() takes. How blocks are allocated and how data
- * get to the flash are options: the cases of Okabe and Toyama, "Reducing File
- * Write Latency for Real-Time Data Recording" (2020), section 4.1.
+ * ek-writer: records periodic data with write(), like a control unit, and
+ * measures how long each write() takes. Options choose how blocks are allocated
+ * and how data get to the flash. They cover the cases of Okabe and Toyama,
+ * "Reducing File Write Latency for Real-Time Data Recording" (2020), section 4.1.
  *
- * A set of writes may be longer than a file: then one recording follows the
- * other. What lies between them (a new file, its blocks, the cut and the last
- * sync) is no part of any period, as in the paper's figure 3.
+ * A set of writes may be longer than a file. Then several recordings follow one
+ * another. The work between two recordings (truncation and the last sync of the old
+ * file, creation and allocation of the new one) belongs to no period, as in the
+ * paper's figure 3.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,11 +28,11 @@ enum sync { SYNC_NONE, SYNC_FDATASYNC, SYNC_RANGE };
 struct options {
 	const char *path;
 	uint64_t record;       /* bytes of one write() */
-	uint64_t every;	       /* ns from one to the next */
-	uint64_t total;	       /* bytes of one recording at most */
-	uint64_t sync_every;   /* bytes */
-	uint64_t duration;     /* ns, 0: until all is written */
-	unsigned int writes;   /* of all recordings, 0: one recording */
+	uint64_t every;	       /* ns from one write() to the next */
+	uint64_t total;	       /* maximum size of a recording, bytes */
+	uint64_t sync_every;   /* bytes from one sync to the next */
+	uint64_t duration;     /* ns; 0: until everything is written */
+	unsigned int writes;   /* write() calls of all recordings; 0: one recording */
 	unsigned int allocate; /* enum allocate */
 	unsigned int sync;     /* enum sync */
 	bool sync_thread;
@@ -41,20 +42,20 @@ struct options {
 };
 
 /*
- * One recording's data on their way to the flash. `written` and `end` belong to
- * the lock; `synced` and `syncs` to whoever syncs: the thread, or without one
- * the writer, which reads them only after the thread has ended.
+ * The syncs of one recording. `lock` protects `written` and `end`. `synced` and
+ * `syncs` belong to the thread that syncs: the sync thread, or without one the
+ * writer. With a sync thread, the writer reads them only after the thread has ended.
  */
 struct flush {
 	const struct options *o;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	pthread_t thread;
-	uint64_t written;  /* bytes that are to be synced */
-	uint64_t synced;   /* bytes that have been */
+	uint64_t written;  /* bytes written so far */
+	uint64_t synced;   /* bytes synced so far */
 	struct hist syncs; /* ns */
 	int fd;
-	bool end; /* no more will be written */
+	bool end; /* nothing more will be written */
 };
 
 struct writer {
@@ -62,12 +63,12 @@ struct writer {
 	struct flush flush;
 	unsigned char *memory;
 	struct hist latency; /* of write(), ns */
-	struct hist setup;   /* create and allocate, ns; one a recording */
-	struct hist finish;  /* cut and last sync, ns; one a recording */
+	struct hist setup;   /* create and allocate, ns; one sample per recording */
+	struct hist finish;  /* truncate and last sync, ns; one sample per recording */
 	uint64_t start;
-	uint64_t stop;	      /* now_ns() at which the duration is over */
-	uint64_t late;	      /* writes that began after their period */
-	uint64_t worst_delay; /* from when a write was due to its beginning, ns */
+	uint64_t stop;	      /* now_ns() at which to end */
+	uint64_t late;	      /* writes that began after the end of their period */
+	uint64_t worst_delay; /* longest delay of the begin of a write, ns */
 };
 
 static void parse_options(int argc, char **argv, struct options *o)
@@ -76,31 +77,31 @@ static void parse_options(int argc, char **argv, struct options *o)
 	static const char *const syncs[] = { "none", "fdatasync", "range", NULL };
 	const struct opt opts[] = {
 		{ "record", OPT_BYTES, &o->record, .min = 1, .max = UINT64_C(1) << 30,
-		  .arg = "BYTES", .help = "one write() (default 16K)" },
+		  .arg = "BYTES", .help = "size of one write() (default 16K)" },
 		{ "every", OPT_TIME, &o->every, .min = 1000, .max = 3600 * NSEC_PER_SEC,
-		  .arg = "TIME", .help = "from one write() to the next (default 5ms)" },
+		  .arg = "TIME", .help = "time from one write() to the next (default 5ms)" },
 		{ "total", OPT_BYTES, &o->total, .min = 1, .arg = "BYTES",
-		  .help = "one recording at most (default 100MB)" },
+		  .help = "maximum size of a recording (default 100MB)" },
 		{ "writes", OPT_COUNT, &o->writes, .min = 1, .max = 1000000000, .arg = "N",
-		  .help = "write() calls, in as many recordings as it takes (default: one)" },
+		  .help = "number of write() calls, in one recording or more (default: one recording)" },
 		{ "allocate", OPT_CHOICE, &o->allocate, .choices = allocates, .arg = "HOW",
-		  .help = "append (default), or preallocate the total and cut it in the end" },
+		  .help = "append (default), or preallocate: allocate the total first, truncate at the end" },
 		{ "sync", OPT_CHOICE, &o->sync, .choices = syncs, .arg = "HOW",
-		  .help = "none, fdatasync (default) or range, i.e. sync_file_range()" },
+		  .help = "none, fdatasync (default) or range (sync_file_range())" },
 		{ "sync-every", OPT_BYTES, &o->sync_every, .min = 1, .arg = "BYTES",
-		  .help = "written since the last sync (default 2MB)" },
+		  .help = "sync each time this much was written (default 2MB)" },
 		{ "sync-thread", OPT_FLAG, &o->sync_thread,
-		  .help = "sync in a thread, not between two writes" },
+		  .help = "sync in a second thread instead of between two writes" },
 		{ "replace", OPT_FLAG, &o->replace, .help = "remove FILE if it exists" },
 		{ "duration", OPT_TIME, &o->duration, .min = 1, .arg = "TIME",
-		  .help = "end even if not all is written" },
+		  .help = "end after this time, even if not everything is written" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
-		{ "buckets", OPT_FLAG, &o->buckets, .help = "and all latencies in it" },
+		{ "buckets", OPT_FLAG, &o->buckets, .help = "add the latency histogram" },
 		{ 0 },
 	};
 	const struct opt_program program = {
 		.usage = "[OPTION...] FILE",
-		.about = "Records to FILE at a steady pace and measures each write().",
+		.about = "Records to FILE at a constant rate and measures each write().",
 		.positional = "one file to write",
 		.positionals = 1,
 		.opts = opts,
@@ -118,10 +119,10 @@ static void parse_options(int argc, char **argv, struct options *o)
 		die_usage("--total: must hold at least one record of %llu bytes",
 			  (unsigned long long)o->record);
 	if (o->sync_thread && o->sync == SYNC_NONE)
-		die_usage("--sync-thread goes with --sync fdatasync or range");
+		die_usage("--sync-thread is for --sync fdatasync or range");
 }
 
-/* brings to the flash what lies between f->synced and `to` */
+/* syncs the bytes from f->synced to `to` */
 static void sync_up_to(struct flush *f, uint64_t to)
 {
 	uint64_t begin = now_ns();
@@ -130,12 +131,12 @@ static void sync_up_to(struct flush *f, uint64_t to)
 	if (f->o->sync == SYNC_FDATASYNC)
 		ret = fdatasync(f->fd);
 	else
-		/* starts what is not under way yet and waits for all: no metadata, no flush */
+		/* writes all dirty pages and waits for them; no metadata, no flush of the device */
 		ret = sync_file_range(f->fd, (off_t)f->synced, (off_t)(to - f->synced),
 				      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
 					      SYNC_FILE_RANGE_WAIT_AFTER);
 	if (ret)
-		die("syncing %s: %s", f->o->path, strerror(errno));
+		die("cannot sync %s: %s", f->o->path, strerror(errno));
 	hist_add(&f->syncs, now_ns() - begin);
 	f->synced = to;
 }
@@ -173,7 +174,7 @@ static void flush_begin(struct flush *f, int fd)
 		return;
 	err = pthread_create(&f->thread, NULL, sync_thread, f);
 	if (err)
-		die("starting a thread: %s", strerror(err));
+		die("cannot start a thread: %s", strerror(err));
 }
 
 static void flush_written(struct flush *f, uint64_t written)
@@ -209,11 +210,11 @@ static int open_recording(struct writer *w, bool replace)
 	int err;
 
 	if (w->o->allocate == ALLOCATE_PREALLOCATE) {
-		/* the file has its final size from now on */
+		/* also sets the size of the file */
 		err = fallocate(fd, 0, 0, (off_t)w->o->total) ? errno : 0;
 		if (err)
-			die("allocating %llu bytes for %s: %s", (unsigned long long)w->o->total,
-			    w->o->path, strerror(err));
+			die("cannot allocate %llu bytes for %s: %s",
+			    (unsigned long long)w->o->total, w->o->path, strerror(err));
 	}
 	hist_add(&w->setup, now_ns() - begin);
 	return fd;
@@ -224,9 +225,9 @@ static void close_recording(struct writer *w, int fd, uint64_t written)
 	uint64_t begin = now_ns();
 
 	if (w->o->allocate == ALLOCATE_PREALLOCATE && ftruncate(fd, (off_t)written))
-		die("cutting %s: %s", w->o->path, strerror(errno));
+		die("cannot truncate %s: %s", w->o->path, strerror(errno));
 	if (fsync(fd) || close(fd))
-		die("syncing %s: %s", w->o->path, strerror(errno));
+		die("cannot sync %s: %s", w->o->path, strerror(errno));
 	hist_add(&w->finish, now_ns() - begin);
 }
 
@@ -249,14 +250,14 @@ static bool done(const struct writer *w)
 	       (w->o->writes && w->latency.count >= w->o->writes);
 }
 
-/* from an empty file to a synced one */
+/* makes one recording, from the empty file to the last sync */
 static void record(struct writer *w, bool replace)
 {
 	int fd = open_recording(w, replace);
 	uint64_t written = 0, due;
 
 	flush_begin(&w->flush, fd);
-	/* the data of a period are there at its beginning; a late write is caught up with */
+	/* The data of a period exist at its beginning. After a late write, the next ones follow at once. */
 	for (due = now_ns(); written + w->o->record <= w->o->total && !done(w);
 	     due += w->o->every) {
 		sleep_until(due);
@@ -299,7 +300,7 @@ static void summary(const struct writer *w)
 		       (unsigned long long)w->late);
 	}
 	if (fflush(stdout))
-		die("writing the summary: %s", strerror(errno));
+		die("cannot write the summary: %s", strerror(errno));
 }
 
 int main(int argc, char **argv)
@@ -315,7 +316,7 @@ int main(int argc, char **argv)
 	parse_options(argc, argv, &o);
 	w.o = w.flush.o = &o;
 	w.memory = alloc_buffer(o.record);
-	/* flash that compresses, and sparse models of it, must not see zeros */
+	/* not zeros: some flash compresses, and models of flash store zeros as holes */
 	fill_noise(w.memory, o.record, 1);
 	catch_signals(NULL);
 

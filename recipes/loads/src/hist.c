@@ -21,7 +21,7 @@ uint64_t hist_upper(unsigned int bucket)
 	if (bucket < SUB)
 		return bucket;
 	shift = (bucket >> HIST_BITS) - 1;
-	/* of the last bucket, 2^64 - 1: the shift wraps to 0 */
+	/* for the last bucket the shift wraps to 0, so the result is 2^64 - 1 */
 	return ((uint64_t)(SUB + bucket % SUB + 1) << shift) - 1;
 }
 

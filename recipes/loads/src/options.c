@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/units.h"
+#include "../../common/src/units.h"
 
 #define MAX_OPTS 32
 #define MAX_TIME UINT64_C(1000000000000000)
-/* getopt_long() gives this for the first option of a table */
+/* getopt_long() returns FIRST + n for entry n of the table */
 #define FIRST 256
 
 void die_usage(const char *fmt, ...)
@@ -51,7 +51,7 @@ static void choose(const struct opt *o, const char *text)
 		used += (size_t)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "",
 					 o->choices[i]);
 	}
-	die_usage("--%s: '%s' is none of %s", o->name, text, all);
+	die_usage("--%s: '%s' is not one of: %s", o->name, text, all);
 }
 
 static void set(const struct opt *o, const char *text)
@@ -89,13 +89,13 @@ static void set(const struct opt *o, const char *text)
 		break;
 	}
 	if (n < o->min || (o->max && n > o->max)) {
-		/* both kinds in their smallest unit, so that the limits are exact */
+		/* print limits exactly: in bytes or ns */
 		const char *unit = o->kind == OPT_TIME ? "ns" : "bytes";
 
 		if (o->max)
-			die_usage("--%s: '%s' is not from %llu to %llu %s", o->name, text,
+			die_usage("--%s: '%s' is not between %llu and %llu %s", o->name, text,
 				  (unsigned long long)o->min, (unsigned long long)o->max, unit);
-		die_usage("--%s: must be longer than 0", o->name);
+		die_usage("--%s: must be greater than 0", o->name);
 	}
 	*(uint64_t *)o->to = n;
 }
@@ -116,9 +116,9 @@ static _Noreturn void help(const struct opt_program *program)
 		time |= o->kind == OPT_TIME;
 	}
 	if (bytes)
-		puts("BYTES: K M G are powers of 1024, kB MB GB powers of 1000.");
+		puts("BYTES: a number, or with K M G (powers of 1024) or kB MB GB (powers of 1000).");
 	if (time)
-		puts("TIME: seconds, or with ns, us, ms, s, min, h or d.");
+		puts("TIME: a number of seconds, or with ns, us, ms, s, min, h or d.");
 	exit(fflush(stdout) ? 1 : 0);
 }
 
@@ -142,10 +142,11 @@ int opt_parse(int argc, char **argv, const struct opt_program *program)
 		if (c == ':')
 			die_usage("%s needs a value", argv[optind - 1]);
 		if (c < FIRST)
-			die_usage("there is no option %s, or it takes no value", argv[optind - 1]);
+			die_usage("unknown option %s, or it takes no value", argv[optind - 1]);
 		set(&program->opts[c - FIRST], optarg);
 	}
 	if (argc - optind != (int)program->positionals)
-		die_usage("give %s, not %d", program->positional, argc - optind);
+		die_usage("expected %s, but got %d argument(s)", program->positional,
+			  argc - optind);
 	return optind;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines of the loads: a table per program says what each option takes
- * and where it goes, and is its --help as well. Whatever is wrong ends the
- * program with one line and status 2.
+ * Command lines of the loads. Each program has one table for its options: their
+ * values, their targets and the text of --help. An error ends the program with one
+ * line and status 2.
  */
 #ifndef EK_OPTIONS_H
 #define EK_OPTIONS_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum opt_kind {
-	OPT_FLAG,	/* bool: set */
+	OPT_FLAG,	/* bool: becomes true */
 	OPT_TEXT,	/* const char * */
 	OPT_BYTES,	/* uint64_t, bytes */
 	OPT_TIME,	/* uint64_t, ns; at most 10^6 s */
@@ -23,24 +23,25 @@ struct opt {
 	const char *name;	/* without the dashes */
 	enum opt_kind kind;
 	void *to;
-	uint64_t min;		/* of numbers */
-	uint64_t max;		/* of numbers, 0: none (counts need one) */
+	uint64_t min;		/* smallest number */
+	uint64_t max;		/* largest number, 0: no limit (counts need one) */
 	const char *const *choices;	/* NULL-terminated */
-	const char *arg;	/* what the help calls its value, e.g. "BYTES" */
+	const char *arg;	/* name of the value in the help, such as "BYTES" */
 	const char *help;	/* one line */
 };
 
 struct opt_program {
-	const char *usage;	/* what follows the program's name */
+	const char *usage;	/* text after the program's name */
 	const char *about;	/* one or two lines */
-	const char *positional;	/* "one file to play": what must follow the options */
-	unsigned int positionals;	/* how many of them */
-	const struct opt *opts;	/* up to one without a name */
+	const char *positional;	/* the required arguments, such as "one file to play" */
+	unsigned int positionals;	/* number of required arguments */
+	const struct opt *opts;	/* ends with an entry without a name */
 };
 
 /*
- * Reads argv[first...]; --help prints and exits 0. Options may stand before,
- * between and after the positional arguments, which end up in argv[result...].
+ * Parses argv. --help prints the help and exits with status 0. Options may come
+ * before, between and after the positional arguments, which the function moves to
+ * argv[result...].
  */
 int opt_parse(int argc, char **argv, const struct opt_program *program);
 

@@ -2,10 +2,10 @@
 /*
  * Play-out clock, stall accounting and buffer of ek-player.
  *
- * Every read has a sequence number that only grows; chunk seq lives in slot
- * seq % slots. A movie starts at sequence number `base`, so ending one is
- * base = next: reads still outstanding for the old movie keep their slots
- * until they arrive, and count for nothing.
+ * Each read has a sequence number, which only grows; chunk seq is in slot
+ * seq % slots. A movie starts at sequence number `base`, so base = next ends it.
+ * Reads of the old movie that are in flight keep their slots until they complete,
+ * and do not count.
  */
 #include "playout.h"
 
@@ -24,13 +24,13 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* bytes played in ns; seconds apart, so that hours do not overflow */
+/* bytes played in ns; whole seconds are separate, so that hours do not overflow */
 static uint64_t bytes_in(const struct playout *p, uint64_t ns)
 {
 	return ns / NSEC * p->cfg.rate + ns % NSEC * p->cfg.rate / NSEC;
 }
 
-/* ns until that many bytes are played, rounded up: never early */
+/* ns until that many bytes are played, rounded up, so that it is never too early */
 static uint64_t time_for(const struct playout *p, uint64_t bytes)
 {
 	uint64_t rest = bytes % p->cfg.rate * NSEC;
@@ -38,13 +38,13 @@ static uint64_t time_for(const struct playout *p, uint64_t bytes)
 	return bytes / p->cfg.rate * NSEC + (rest + p->cfg.rate - 1) / p->cfg.rate;
 }
 
-/* bytes in the first n chunks from the movie's beginning on, over its end too */
+/* bytes in n chunks from the movie's beginning on; n may go beyond its end */
 static uint64_t bytes_of(const struct playout *p, uint64_t n)
 {
 	return n / p->chunks * p->cfg.movie + n % p->chunks * p->cfg.chunk;
 }
 
-/* how far play-out can go with what has been read */
+/* play-out position up to which chunks have been read */
 static uint64_t limit(const struct playout *p)
 {
 	return min_u64(bytes_of(p, p->have), p->cfg.movie);
@@ -66,17 +66,17 @@ const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint6
 	if (!cfg->chunk)
 		return "the chunk must not be empty";
 	if (!cfg->depth)
-		return "at least one read must be outstanding";
+		return "at least one read must be in flight";
 	if (!cfg->movie)
 		return "the movie must not be empty";
 	if (cfg->movie > UINT64_C(1) << 62 || cfg->chunk > UINT64_C(1) << 62)
 		return "the movie is too long";
 	if (!cfg->preroll || !cfg->rebuffer)
 		return "pre-roll and re-buffering must be longer than 0";
-	/* the chunk being played cannot be overwritten: it is no room */
+	/* The chunk being played must not be overwritten, so its slot is not available. */
 	if (cfg->slots < 2 || (cfg->slots - 1) < cfg->preroll / cfg->chunk + 1 ||
 	    (cfg->slots - 1) < cfg->rebuffer / cfg->chunk + 1)
-		return "the buffer must hold pre-roll and re-buffering and two chunks more";
+		return "the buffer is too small: it must hold the longer of pre-roll and re-buffering, and two chunks";
 
 	p->reading = calloc(cfg->slots, sizeof(*p->reading));
 	if (!p->reading)
@@ -128,7 +128,7 @@ void playout_advance(struct playout *p, uint64_t now)
 		new_movie(p);
 		enter(p, PLAYOUT_PREROLL, 0, dry);
 	} else if (now > dry) {
-		/* standing exactly at the edge is not yet past it */
+		/* a position exactly at the edge is no stall yet */
 		p->stalls++;
 		enter(p, PLAYOUT_BUFFERING, limit(p), dry);
 	}
@@ -166,7 +166,7 @@ static void settle(struct playout *p, uint64_t now)
 	}
 }
 
-/* first chunk that is still needed: the one that is being played */
+/* the first chunk that is still needed: the one being played */
 static uint64_t oldest(const struct playout *p, uint64_t now)
 {
 	return p->base + playout_position(p, now) / p->cfg.chunk;
@@ -207,7 +207,7 @@ bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r)
 
 void playout_done(struct playout *p, uint64_t seq, uint64_t now)
 {
-	/* before the data counts: what ran dry until now was a stall */
+	/* first account for time without these data: it may have been a stall */
 	playout_advance(p, now);
 	p->in_flight--;
 	if (seq == PLAYOUT_INDEX) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A file with a program's counters, replaced each second while it runs. */
+/* Writes a program's counters to a file, once a second. */
 #include "report.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ void report_begin(struct report *r, const char *path, const char *text, uint64_t
 		return;
 	err = replace_file(path, text);
 	if (err)
-		die("writing %s: %s", path, strerror(-err));
+		die("cannot write %s: %s", path, strerror(-err));
 }
 
 bool report_due(struct report *r, uint64_t now)
@@ -66,6 +66,6 @@ void report_write(struct report *r, const char *text)
 		return;
 	err = replace_file(r->path, text);
 	if (err && !r->failed)
-		warn("writing %s: %s (going on)", r->path, strerror(-err));
+		warn("cannot write %s: %s. Continuing without it", r->path, strerror(-err));
 	r->failed = err != 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file with a program's counters, replaced each second while it runs. */
+/* Writes a program's counters to a file, once a second. */
 #ifndef EK_REPORT_H
 #define EK_REPORT_H
 
@@ -7,21 +7,24 @@
 #include <stdint.h>
 
 struct report {
-	const char *path;	/* NULL: nobody asked for one */
-	uint64_t tick;		/* when the next one is due */
-	bool failed;		/* the last one could not be written */
+	const char *path;	/* NULL: no report is wanted */
+	uint64_t tick;		/* when the next report is due */
+	bool failed;		/* the last report could not be written */
 };
 
-/* Writes the first one; if that fails, the program ends. */
+/* Writes the first report; ends the program if that fails. */
 void report_begin(struct report *r, const char *path, const char *text, uint64_t now);
-/* Is one due? Asks for the next a second later. */
+/* Whether a report is due. If so, the next one is due a second later. */
 bool report_due(struct report *r, uint64_t now);
-/* Writes one; a failure (the disk is full) is said once and does not end the program. */
+/*
+ * Writes a report. A failure, such as a full disk, does not end the program; it is
+ * reported once.
+ */
 void report_write(struct report *r, const char *text);
 
 /*
- * Replaces path by text with one rename, so that a reader sees the old or the
- * new text whole. Returns 0 or -errno.
+ * Replaces the contents of path with text by a rename, so that readers see either
+ * the old text or the new one. Returns 0 or -errno.
  */
 int replace_file(const char *path, const char *text);
 

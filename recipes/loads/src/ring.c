@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* io_uring as both the player and the loader use it. */
+/* The part of io_uring that the player and the loader use. */
 #include "ring.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ void ring_open(struct io_uring *ring)
 	int ret = io_uring_queue_init(RING_ENTRIES, ring, 0);
 
 	if (ret)
-		die("setting up io_uring: %s", strerror(-ret));
+		die("cannot set up io_uring: %s", strerror(-ret));
 }
 
 static struct io_uring_sqe *entry(struct io_uring *ring)
@@ -20,7 +20,7 @@ static struct io_uring_sqe *entry(struct io_uring *ring)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 
 	if (!sqe)
-		die("more than %d reads or writes are outstanding", RING_ENTRIES);
+		die("more than %d reads or writes are in flight", RING_ENTRIES);
 	return sqe;
 }
 
@@ -48,12 +48,12 @@ void ring_submit(struct io_uring *ring, const char *path)
 {
 	int ret;
 
-	/* a signal must not leave anything unsubmitted */
+	/* retry after a signal, so that everything is submitted */
 	do {
 		ret = io_uring_submit(ring);
 	} while (ret == -EINTR || ret == -EAGAIN);
 	if (ret < 0)
-		die("submitting to %s: %s", path, strerror(-ret));
+		die("cannot submit I/O to %s: %s", path, strerror(-ret));
 }
 
 void ring_wait(struct io_uring *ring, uint64_t now, uint64_t until, const sigset_t *mask,
@@ -61,21 +61,21 @@ void ring_wait(struct io_uring *ring, uint64_t now, uint64_t until, const sigset
 {
 	struct __kernel_timespec ts;
 	struct io_uring_cqe *cqe;
-	sigset_t let_in = *mask;
+	sigset_t allowed = *mask;
 	int ret;
 
 	if (until <= now)
 		return;
 	ts.tv_sec = (long long)((until - now) / NSEC_PER_SEC);
 	ts.tv_nsec = (long long)((until - now) % NSEC_PER_SEC);
-	ret = io_uring_wait_cqes(ring, &cqe, 1, &ts, &let_in);
+	ret = io_uring_wait_cqes(ring, &cqe, 1, &ts, &allowed);
 	if (ret && ret != -ETIME && ret != -EINTR && ret != -EAGAIN)
-		die("waiting for %s: %s", path, strerror(-ret));
+		die("cannot wait for I/O on %s: %s", path, strerror(-ret));
 }
 
-uint64_t ring_result(const struct io_uring_cqe *cqe, const char *doing, const char *path)
+uint64_t ring_result(const struct io_uring_cqe *cqe, const char *action, const char *path)
 {
 	if (cqe->res < 0)
-		die("%s %s: %s", doing, path, strerror(-cqe->res));
+		die("cannot %s %s: %s", action, path, strerror(-cqe->res));
 	return (uint64_t)cqe->res;
 }

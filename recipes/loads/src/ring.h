@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* io_uring as both the player and the loader use it. */
+/* The part of io_uring that the player and the loader use. */
 #ifndef EK_RING_H
 #define EK_RING_H
 
@@ -7,29 +7,29 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* entries of the ring: more reads or writes than this are never outstanding */
+/* entries of the ring: the largest number of reads and writes in flight */
 #define RING_ENTRIES	64
 
 void ring_open(struct io_uring *ring);
 
 /*
- * Prepares a read or write of up to 4 GiB, to be issued by a kernel worker in
- * our cgroup: waiting for tags or for the page cache must neither stop our
- * clock nor keep SIGTERM out. tag comes back as the completion's user_data.
+ * Prepares a read or write of up to 4 GiB. A kernel worker in our cgroup will
+ * issue it, because a wait for tags or for the page cache must neither delay our
+ * clock nor block SIGTERM. The completion returns tag as its user_data.
  */
 void ring_read(struct io_uring *ring, int fd, void *to, uint64_t bytes, uint64_t offset,
 	       uint64_t tag);
 void ring_write(struct io_uring *ring, int fd, const void *from, uint64_t bytes,
 		uint64_t offset, uint64_t tag);
 
-/* Submits what has been prepared; path is for the message if that fails. */
+/* Submits all prepared reads and writes; path is for error messages. */
 void ring_submit(struct io_uring *ring, const char *path);
 
-/* Waits until something completes, `until` comes, or a signal let in by mask. */
+/* Waits for a completion, for the time `until`, or for a signal that mask allows. */
 void ring_wait(struct io_uring *ring, uint64_t now, uint64_t until, const sigset_t *mask,
 	       const char *path);
 
-/* How many bytes the completion brought; ends the program after an error. */
-uint64_t ring_result(const struct io_uring_cqe *cqe, const char *doing, const char *path);
+/* Bytes of the completion; ends the program if it is an error ("cannot ACTION PATH"). */
+uint64_t ring_result(const struct io_uring_cqe *cqe, const char *action, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The files of a made-up application. */
+/* The files of a fake application. */
 #include "tree.h"
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 #include "util.h"
 
 /*
- * The manifest says with which rules the plan was made: whoever changes them
- * changes this, and older trees are refused instead of misread.
+ * Version of the rules of a plan, which the manifest contains. If you change the
+ * rules, change it: older trees are then refused instead of misread.
  */
 #define TREE_FORMAT "ek-appstart 1"
 
@@ -22,9 +22,9 @@ const char *const tree_folders[TREE_KINDS] = {
 };
 
 /*
- * 4 KiB × 2^x with x from 0 to 7: the sum of three uniform numbers, its lower
- * half stretched over 2.6 octaves and its upper half over 4.4, so that x is
- * nearly normal around 2.6. Integers only: the same bytes on every machine.
+ * 4 KiB × 2^x with x from 0 to 7. x is the sum of three uniform numbers. The lower
+ * half of the sum covers 2.6 octaves and the upper half 4.4, so x is nearly normal
+ * around 2.6. Integer arithmetic gives the same result on every machine.
  */
 static uint64_t draw_size(uint64_t *noise)
 {
@@ -32,7 +32,7 @@ static uint64_t draw_size(uint64_t *noise)
 
 	for (int i = 0; i < 3; i++)
 		x += noise_next(noise) >> 46;
-	/* 0 to 2^19, the middle 2^18 */
+	/* from 0 to 2^19, with the middle at 2^18 */
 	x = x * 2 / 3;
 	if (x < UINT64_C(1) << 18)
 		x = x * 26 / 10;
@@ -62,7 +62,7 @@ static void scale(struct tree *t, uint64_t total)
 {
 	uint64_t have;
 
-	/* what the limits cut off shifts the sum, so several times */
+	/* the limits change the sum again, so repeat */
 	for (int round = 0; round < 8; round++) {
 		have = sum(t);
 		for (unsigned int i = 0; i < t->files; i++)
@@ -70,7 +70,7 @@ static void scale(struct tree *t, uint64_t total)
 				(uint64_t)((unsigned __int128)t->file[i].size * total / have));
 	}
 	have = sum(t);
-	/* the rest goes to whoever has room */
+	/* add the rest to files that have room for it */
 	for (unsigned int i = 0; have != total; i++) {
 		struct tree_file *f = &t->file[i];
 		uint64_t before = f->size;
@@ -91,7 +91,7 @@ static int by_size(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* sorted by size into kinds, then each kind into an order of its own */
+/* assigns kinds by size, then shuffles the files of each kind */
 static void arrange(struct tree *t, uint64_t *noise)
 {
 	unsigned int configs = t->files * 3 / 10, libraries = t->files / 10;
@@ -115,7 +115,7 @@ static void arrange(struct tree *t, uint64_t *noise)
 		for (unsigned int i = 0; i < t->files; i++)
 			if (sorted[i].kind == kind)
 				to[n++] = sorted[i];
-		/* Fisher and Yates */
+		/* Fisher-Yates shuffle */
 		for (unsigned int i = n - t->first[kind]; i > 1; i--) {
 			unsigned int j = (unsigned int)((noise_next(noise) >> 32) * i >> 32);
 			struct tree_file swap = to[t->first[kind] + i - 1];
@@ -136,7 +136,7 @@ const char *tree_plan(struct tree *t, unsigned int files, uint64_t seed, uint64_
 	if (!files || files > TREE_MAX_FILES)
 		return "there must be 1 to 100000 files";
 	if (total && (total < files * TREE_MIN_FILE || total > files * TREE_MAX_FILE))
-		return "files of 4 to 512 KiB do not add up to that total";
+		return "files of 4 to 512 KiB cannot add up to that total";
 	t->seed = seed;
 	t->files = files;
 	t->file = calloc(files, sizeof(*t->file));
@@ -167,15 +167,14 @@ const char *tree_path(const struct tree_file *f, char path[32])
 
 void tree_print(const struct tree *t, char *text, unsigned long size)
 {
-	/* with the total as made, the plan is the same whether one was asked for or not */
+	/* with the actual total, the plan is the same whether a total was given or not */
 	snprintf(text, size, TREE_FORMAT " files %u seed %llu total %llu\n", t->files,
 		 (unsigned long long)t->seed, (unsigned long long)t->total);
 }
 
 const char *tree_parse(struct tree *t, const char *text)
 {
-	static const char wrong[] =
-		"it is not the manifest of an application that this program made";
+	static const char wrong[] = "this is no manifest of ek-appstart prepare";
 	unsigned long long seed, total;
 	unsigned int files;
 	char again[128];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the loads share: messages, clock, files and memory, signals. */
+/* Code that all loads share: messages, clock, files and memory, signals. */
 #include "util.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 volatile sig_atomic_t stopping;
 
-static void say(const char *fmt, va_list ap)
+static void print_message(const char *fmt, va_list ap)
 {
 	fprintf(stderr, "%s: ", program_invocation_short_name);
 	vfprintf(stderr, fmt, ap);
@@ -28,7 +28,7 @@ void warn(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	print_message(fmt, ap);
 	va_end(ap);
 }
 
@@ -37,7 +37,7 @@ void die(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	say(fmt, ap);
+	print_message(fmt, ap);
 	va_end(ap);
 	exit(1);
 }
@@ -56,13 +56,13 @@ uint64_t target_size(int fd, const char *path)
 	uint64_t bytes;
 
 	if (fstat(fd, &st))
-		die("looking at %s: %s", path, strerror(errno));
+		die("cannot get the type of %s: %s", path, strerror(errno));
 	if (S_ISREG(st.st_mode))
 		return (uint64_t)st.st_size;
 	if (!S_ISBLK(st.st_mode))
 		die("%s is neither a file nor a block device", path);
 	if (ioctl(fd, BLKGETSIZE64, &bytes))
-		die("asking %s for its size: %s", path, strerror(errno));
+		die("cannot get the size of %s: %s", path, strerror(errno));
 	return bytes;
 }
 
@@ -74,14 +74,14 @@ void *alloc_buffer(uint64_t bytes)
 		mem = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (mem == MAP_FAILED)
-		die("getting %llu bytes of memory: %s", (unsigned long long)bytes,
+		die("cannot get %llu bytes of memory: %s", (unsigned long long)bytes,
 		    strerror(ENOMEM));
 	return mem;
 }
 
 uint64_t noise_seed(uint64_t seed)
 {
-	/* splitmix64's finaliser: no seed gives 0, and neighbours differ in all bits */
+	/* splitmix64's finaliser: neighbouring seeds give very different states */
 	seed += UINT64_C(0x9e3779b97f4a7c15);
 	seed = (seed ^ seed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	seed = (seed ^ seed >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -117,13 +117,13 @@ void drop_cache(int fd, const char *path)
 	int err = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 
 	if (err)
-		die("dropping the page cache of %s: %s", path, strerror(err));
+		die("cannot drop the page cache of %s: %s", path, strerror(err));
 }
 
 void clean_cache(int fd, const char *path)
 {
 	if (fdatasync(fd))
-		die("syncing %s: %s", path, strerror(errno));
+		die("cannot sync %s: %s", path, strerror(errno));
 	drop_cache(fd, path);
 }
 
@@ -134,15 +134,15 @@ int create_file(const char *path, bool replace)
 
 	if (replace && !lstat(path, &st)) {
 		if (!S_ISREG(st.st_mode))
-			die("%s is not a regular file: not replaced", path);
+			die("%s is not a regular file, so it is not replaced", path);
 		if (unlink(path))
-			die("removing %s: %s", path, strerror(errno));
+			die("cannot remove %s: %s", path, strerror(errno));
 	}
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0 && errno == EEXIST)
-		die("%s exists already; --replace removes it first", path);
+		die("%s exists already. --replace removes it first", path);
 	if (fd < 0)
-		die("creating %s: %s", path, strerror(errno));
+		die("cannot create %s: %s", path, strerror(errno));
 	return fd;
 }
 
@@ -154,7 +154,7 @@ void write_all(int fd, const void *from, uint64_t bytes, const char *path)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			die("writing %s: %s", path, strerror(errno));
+			die("cannot write %s: %s", path, strerror(errno));
 		from = (const char *)from + n;
 		bytes -= (uint64_t)n;
 	}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of all programs share.
+"""Code that the tests of all programs share.
 
-EK_BUILD names the build directory; its disk also holds the test files, because
-a tmpfs has no direct I/O and keeps what it is told to drop.
+EK_BUILD names the build directory. The test files are on its disk, because a tmpfs
+has no direct I/O and cannot drop pages from the page cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(*args: str, limit: float = 30) -> subprocess.CompletedProcess[str]:
 
 
 def summary(*args: str, limit: float = 30) -> dict[str, Any]:
-    """Run a program with --json; it must succeed and say nothing else."""
+    """Run a program with --json; it must succeed and print nothing else."""
     out = run(*args, "--json", limit=limit)
     assert (out.returncode, out.stderr) == (0, "")
     result: dict[str, Any] = json.loads(out.stdout)
@@ -40,7 +40,7 @@ def summary(*args: str, limit: float = 30) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that goes on until it is told to end; killed if the test ends before."""
+    """A program that runs until a signal ends it; killed at the end of the test."""
     with subprocess.Popen(args, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proc:
         try:
             yield proc
@@ -49,7 +49,7 @@ def running(*args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def stopped(proc: subprocess.Popen[str], sig: signal.Signals = signal.SIGTERM) -> dict[str, Any]:
-    """Tell it to end: it does within seconds, and prints its summary and nothing else."""
+    """End it by a signal: it ends within 10 s, and prints its summary and nothing else."""
     proc.send_signal(sig)
     out, err = proc.communicate(timeout=10)
     assert (proc.returncode, err) == (0, "")
@@ -57,23 +57,23 @@ def stopped(proc: subprocess.Popen[str], sig: signal.Signals = signal.SIGTERM) -
     return result
 
 
-def wait_for(what: Callable[[], bool], limit: float = 20) -> None:
-    """Until it is so; however slow the host, no test asks for less than 20 s."""
+def wait_for(condition: Callable[[], bool], limit: float = 20) -> None:
+    """Wait until the condition holds. The limit allows for slow hosts."""
     end = time.monotonic() + limit
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
+    while not condition():
+        assert time.monotonic() < end, f"the condition did not hold within {limit:g} s"
         time.sleep(0.02)
 
 
-def refused(out: subprocess.CompletedProcess[str], status: int, says: str) -> None:
-    """It ended with that status and one line that says so."""
+def refused(out: subprocess.CompletedProcess[str], status: int, message: str) -> None:
+    """Assert that a program ended with this status and one line of error that contains the message."""
     assert (out.returncode, out.stdout) == (status, ""), out.stderr
-    assert says in out.stderr
+    assert message in out.stderr
     assert out.stderr.count("\n") == 1
 
 
 def in_order(row: dict[str, Any], name: str) -> None:
-    """The percentiles of a latency do not contradict each other."""
+    """Assert that the percentiles of a latency grow from min to max."""
     steps = [row[f"{name}_{p}_us"] for p in ("min", "p50", "p99", "p999", "p9999", "max")]
     assert steps == sorted(steps)
     assert row[f"{name}_min_us"] <= row[f"{name}_avg_us"] <= row[f"{name}_max_us"]

@@ -22,11 +22,11 @@ static void buckets_tile_all_numbers(void **state)
 		assert_true(upper >= next);
 		assert_int_equal(hist_bucket(next), i);
 		assert_int_equal(hist_bucket(upper), i);
-		/* no wider than 1/32 of what is in it */
+		/* at most 1/32 as wide as its values */
 		assert_true(upper - next <= next >> HIST_BITS);
 		next = upper + 1;
 	}
-	assert_int_equal(next, 0); /* the last one ends at 2^64 - 1 */
+	assert_int_equal(next, 0); /* the last bucket ends at 2^64 - 1 */
 }
 
 static void empty_is_zero(void **state)
@@ -53,7 +53,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* against the sorted values themselves; half of them added by way of a second one */
+/* compares with the sorted values; half of them go through a second histogram */
 static void one_random_set(uint64_t seed)
 {
 	static const unsigned int asked[] = { 1, 100, 2500, 5000, 9000, 9900, 9990, 9999, 10000 };
@@ -66,7 +66,7 @@ static void one_random_set(uint64_t seed)
 	n = 1 + (unsigned int)(noise_next(&rng) % 3000);
 	spread = 1 + (unsigned int)(noise_next(&rng) % 56);
 	for (unsigned int i = 0; i < n; i++) {
-		/* sizes from single digits to 2^56, small ones as likely as large */
+		/* from single digits to 2^56, small values as likely as large ones */
 		values[i] = noise_next(&rng) >> (64 - spread) >> (noise_next(&rng) % spread);
 		hist_add(i % 2 ? &other : &h, values[i]);
 	}

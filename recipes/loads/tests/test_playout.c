@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The player's logic on a fake clock: single statements first, then
- * properties under random devices.
+ * The player's logic on a fake clock: first single cases, then properties with
+ * random devices.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,13 +66,13 @@ static void waits_for_preroll(void **state)
 	assert_int_equal(playout_next_event(&p, 60 * SEC), PLAYOUT_NEVER);
 	feed(&p, 1, 60 * SEC);
 	assert_int_equal(stats(&p, 60 * SEC).state, PLAYOUT_PLAYING);
-	/* however long it took, nothing played means nothing stalled */
+	/* a wait before the movie starts is no stall, however long */
 	assert_int_equal(stats(&p, 60 * SEC).stalls, 0);
 	assert_int_equal(stats(&p, 60 * SEC).buffered, 1000);
 	playout_free(&p);
 }
 
-static void stalls_when_dry_and_resumes(void **state)
+static void stalls_when_empty_and_resumes(void **state)
 {
 	struct playout p;
 	struct playout_stats s;
@@ -80,7 +80,7 @@ static void stalls_when_dry_and_resumes(void **state)
 	(void)state;
 	start(&p, &small, 0);
 	feed(&p, 10, 0);
-	/* 1000 bytes last exactly one second: at its end all is well */
+	/* 1000 bytes last exactly one second: at its end there is no stall yet */
 	assert_int_equal(stats(&p, SEC).state, PLAYOUT_PLAYING);
 	assert_int_equal(playout_next_event(&p, 0), SEC + 1);
 	s = stats(&p, SEC + 300 * MSEC);
@@ -95,7 +95,7 @@ static void stalls_when_dry_and_resumes(void **state)
 	assert_int_equal(s.state, PLAYOUT_PLAYING);
 	assert_int_equal(s.stall_ns, 700 * MSEC);
 	assert_int_equal(s.worst_ns, 700 * MSEC);
-	/* 500 bytes more, then a shorter stall: the worst one stays */
+	/* 500 bytes more, then a shorter stall: worst_ns stays */
 	feed(&p, 5, SEC + 1300 * MSEC);
 	s = stats(&p, SEC + 1300 * MSEC);
 	assert_int_equal(s.stalls, 2);
@@ -104,14 +104,14 @@ static void stalls_when_dry_and_resumes(void **state)
 	playout_free(&p);
 }
 
-static void late_look_dates_the_stall_back(void **state)
+static void a_stall_that_is_noticed_late_has_its_full_length(void **state)
 {
 	struct playout p;
 
 	(void)state;
 	start(&p, &small, 0);
 	feed(&p, 10, 0);
-	feed(&p, 5, 3 * SEC); /* nobody looked between 0 and 3 s */
+	feed(&p, 5, 3 * SEC); /* no call between 0 and 3 s */
 	assert_int_equal(stats(&p, 3 * SEC).stalls, 1);
 	assert_int_equal(stats(&p, 3 * SEC).stall_ns, 2 * SEC);
 	playout_free(&p);
@@ -134,7 +134,7 @@ static void recent_forgets_after_10_s(void **state)
 	playout_free(&p);
 }
 
-static void a_gap_in_the_data_is_no_data(void **state)
+static void data_after_a_gap_do_not_count(void **state)
 {
 	struct playout_read a, b;
 	struct playout p;
@@ -179,7 +179,7 @@ static void a_new_movie_is_no_stall(void **state)
 	(void)state;
 	cfg.movie = 1500;
 	start(&p, &cfg, 0);
-	feed(&p, 17, 0); /* on with its beginning: two chunks too many */
+	feed(&p, 17, 0); /* two chunks more than the movie has: its beginning again */
 	assert_true(playout_next_read(&p, 0, &old));
 	assert_int_equal(old.movie, 0);
 	assert_int_equal(old.chunk, 2);
@@ -192,7 +192,7 @@ static void a_new_movie_is_no_stall(void **state)
 	assert_true(playout_next_read(&p, 2 * SEC, &r));
 	assert_int_equal(r.movie, 1);
 	assert_int_equal(r.chunk, 0);
-	/* what the old movie still had asked for is dropped */
+	/* a read of the old movie does not count */
 	playout_done(&p, old.seq, 2 * SEC);
 	assert_int_equal(stats(&p, 2 * SEC).buffered, 0);
 	playout_done(&p, r.seq, 2 * SEC);
@@ -225,7 +225,7 @@ static void the_last_bytes_end_a_stall(void **state)
 	feed(&p, 10, 0);
 	feed(&p, 1, 2 * SEC);
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_BUFFERING);
-	feed(&p, 1, 2 * SEC); /* 200 bytes, less than re-buffering, but all */
+	feed(&p, 1, 2 * SEC); /* 200 bytes: less than re-buffering, but the rest of the movie */
 	assert_int_equal(stats(&p, 2 * SEC).state, PLAYOUT_PLAYING);
 	playout_free(&p);
 }
@@ -266,13 +266,13 @@ static void the_index_is_on_the_critical_path(void **state)
 	assert_true(playout_next_read(&p, 0, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
 	assert_false(playout_next_read(&p, 0, &r));
-	/* it lasts 2 s: so long does the viewer wait, which is no stall */
+	/* it takes 2 s, for which the viewer waits; that is no stall */
 	playout_done(&p, index.seq, 2 * SEC);
 	feed(&p, 15, 2 * SEC);
 	s = stats(&p, 2 * SEC);
 	assert_int_equal(s.state, PLAYOUT_PLAYING);
 	assert_int_equal(s.start_ns, 2 * SEC);
-	/* the next one lasts 3 s, but only 1.5 s are buffered */
+	/* the next one takes 3 s, but only 1.5 s are buffered */
 	assert_true(playout_next_read(&p, 2 * SEC, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
 	assert_int_equal(index.chunk, 1);
@@ -294,7 +294,7 @@ static void the_last_movie_is_the_end(void **state)
 	cfg.movie = 1200;
 	cfg.movies = 2;
 	start(&p, &cfg, 0);
-	feed(&p, 13, 0); /* beyond the end of the first */
+	feed(&p, 13, 0); /* beyond the end of the first movie */
 	assert_int_equal(stats(&p, 1200 * MSEC).movies, 1);
 	feed(&p, 12, 2 * SEC);
 	assert_false(playout_next_read(&p, 2 * SEC, &r));
@@ -320,7 +320,7 @@ static void a_late_index_does_not_serve_the_next_movie(void **state)
 	feed(&p, 12, 0);
 	assert_true(playout_next_read(&p, 0, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
-	/* stalled before the last chunk: the movie has not ended */
+	/* a stall before the last chunk: the movie has not ended */
 	assert_int_equal(stats(&p, 9 * SEC).state, PLAYOUT_BUFFERING);
 	playout_done(&p, index.seq, 9 * SEC);
 	feed(&p, 1, 9 * SEC);
@@ -333,7 +333,7 @@ static void a_late_index_does_not_serve_the_next_movie(void **state)
 	playout_free(&p);
 }
 
-static void refuses_what_cannot_work(void **state)
+static void impossible_configurations_are_refused(void **state)
 {
 	struct playout_cfg cfg;
 	struct playout p;
@@ -364,7 +364,7 @@ static void refuses_what_cannot_work(void **state)
 	playout_free(&p);
 }
 
-/* a long clock loses no byte: one day at an odd rate */
+/* rounding loses no byte: one day at an odd rate */
 static void no_drift(void **state)
 {
 	struct playout_cfg cfg = small;
@@ -383,7 +383,7 @@ static void no_drift(void **state)
 	playout_free(&p);
 }
 
-/* seeded per case: a failure names its seed */
+/* set per case; a failed assertion prints the seed */
 static uint64_t rng;
 
 static uint64_t draw(uint64_t below)
@@ -397,14 +397,14 @@ struct flight {
 };
 
 /*
- * A device of random latency under a random configuration, watched at random
- * times too. Returns with the model's invariants asserted at every step.
+ * A device of random latency and a random configuration, with extra calls at random
+ * times. Asserts the invariants of the model after every step.
  */
 static void one_random_run(uint64_t seed)
 {
 	struct flight flight[16];
 	unsigned int flying = 0;
-	uint64_t *holds; /* per slot: sequence number that it holds or awaits */
+	uint64_t *holds; /* per slot: sequence number of the chunk in it or in flight */
 	uint64_t now, begin, expect_seq = 0, stalled = 0, played = 0, last_movie = 0;
 	uint64_t last_pos = 0, playing_ns = 0, latency, chunks, indexed = 0, index_movie = 0;
 	struct playout_cfg cfg;
@@ -415,7 +415,7 @@ static void one_random_run(uint64_t seed)
 	cfg.rate = 1 + draw(2000000);
 	cfg.chunk = 1 + draw(100000);
 	cfg.depth = 1 + (unsigned int)draw(8);
-	/* some end within a chunk, some are shorter than one */
+	/* some movies end within a chunk, some are shorter than one */
 	cfg.movie = 1 + draw(60 * cfg.chunk);
 	cfg.index_every = draw(2) ? 0 : 1 + draw(20);
 	cfg.slots = 4 + draw(40);
@@ -439,7 +439,7 @@ static void one_random_run(uint64_t seed)
 			uint64_t oldest = p.base + playout_position(&p, now) / cfg.chunk;
 
 			assert_true(flying < cfg.depth);
-			/* nothing is asked for until the index has said where it is */
+			/* no read while an index read is in flight */
 			for (unsigned int i = 0; i < flying; i++)
 				assert_true(flight[i].r.seq != PLAYOUT_INDEX);
 			if (r.movie != index_movie)
@@ -461,7 +461,7 @@ static void one_random_run(uint64_t seed)
 			assert_int_equal(r.slot, r.seq % cfg.slots);
 			assert_int_equal(r.chunk, (r.seq - p.base) % chunks);
 			assert_int_equal(r.movie, p.movies);
-			/* never over data that is still to be played, or awaited */
+			/* never into a slot whose data are still needed or in flight */
 			if (r.seq >= cfg.slots)
 				assert_true(holds[r.slot] < oldest);
 			for (unsigned int i = 0; i < flying; i++)
@@ -471,7 +471,7 @@ static void one_random_run(uint64_t seed)
 			flight[flying++] = (struct flight){ r, now + 1 + draw(2 * latency) };
 		}
 
-		/* to the next arrival, the next event, or some time in between */
+		/* go to the next completion, the next event, or a time in between */
 		event = playout_next_event(&p, now);
 		assert_true(event > now);
 		for (unsigned int i = 0; i < flying; i++)
@@ -479,7 +479,7 @@ static void one_random_run(uint64_t seed)
 				first = (int)i;
 		if (first >= 0 && flight[first].due < event)
 			event = flight[first].due;
-		/* something always goes on: no configuration can hang */
+		/* there is always a next event: no configuration can hang */
 		assert_true(event != PLAYOUT_NEVER);
 		if (draw(4) == 0)
 			event = now + 1 + draw(event - now);
@@ -488,7 +488,7 @@ static void one_random_run(uint64_t seed)
 		movies = p.movies;
 		now = event;
 		playout_advance(&p, now);
-		/* account by what the state was until it changed */
+		/* account for the state that was valid until now */
 		if (before == PLAYOUT_BUFFERING)
 			stalled += now - then;
 		if (before == PLAYOUT_PLAYING && p.state == PLAYOUT_BUFFERING)
@@ -518,7 +518,7 @@ static void one_random_run(uint64_t seed)
 		last_movie = s.movies;
 		last_pos = playout_position(&p, now);
 	}
-	/* played bytes = playing time × rate, to a nanosecond and a byte per state */
+	/* played bytes = playing time × rate, up to a nanosecond and a byte per state */
 	{
 		double want = (double)playing_ns / 1e9 * (double)cfg.rate;
 		double got = (double)(played + last_pos);
@@ -545,10 +545,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_for_preroll),
-		cmocka_unit_test(stalls_when_dry_and_resumes),
-		cmocka_unit_test(late_look_dates_the_stall_back),
+		cmocka_unit_test(stalls_when_empty_and_resumes),
+		cmocka_unit_test(a_stall_that_is_noticed_late_has_its_full_length),
 		cmocka_unit_test(recent_forgets_after_10_s),
-		cmocka_unit_test(a_gap_in_the_data_is_no_data),
+		cmocka_unit_test(data_after_a_gap_do_not_count),
 		cmocka_unit_test(reads_as_far_ahead_as_there_is_room),
 		cmocka_unit_test(a_new_movie_is_no_stall),
 		cmocka_unit_test(a_movie_shorter_than_preroll_plays),
@@ -557,7 +557,7 @@ int main(void)
 		cmocka_unit_test(the_index_is_on_the_critical_path),
 		cmocka_unit_test(the_last_movie_is_the_end),
 		cmocka_unit_test(a_late_index_does_not_serve_the_next_movie),
-		cmocka_unit_test(refuses_what_cannot_work),
+		cmocka_unit_test(impossible_configurations_are_refused),
 		cmocka_unit_test(no_drift),
 		cmocka_unit_test(random_devices),
 	};

@@ -44,7 +44,7 @@ def test_plays_without_a_stall(movie: str, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_too_slow_stalls(movie: str) -> None:
-    # no disk gives 10 GB/s in reads of 4 KiB, one at a time
+    # no disk reads 10 GB/s in reads of 4 KiB, one at a time
     out = run(
         PLAYER,
         "--rate",
@@ -79,8 +79,8 @@ def test_through_the_page_cache(movie: str) -> None:
     assert "0 stalls" in out.stdout
 
 
-def test_plays_as_vlc_does(movie: str) -> None:
-    """The paper's movie, 30 times as fast: buffered, 300 ms, an index, to its last byte and not beyond."""
+def test_plays_like_vlc(movie: str) -> None:
+    """The movie of Hasegawa et al., 30 times as fast: buffered, 300 ms, an index, up to its last byte."""
     started = time.monotonic()
     row = summary(
         *(PLAYER, "--movie", "41.9MB", "--movie-seconds", "2", "--movies", "1", "--buffered", "--cold"),
@@ -100,14 +100,14 @@ def test_plays_as_vlc_does(movie: str) -> None:
 
 
 def test_direct_play_of_an_odd_length(movie: str) -> None:
-    """A last chunk that ends within a page is read to the page's end, and to the file's."""
+    """A last chunk may end within a page, and at the end of the file."""
     for args in (["--movie", "5000001"], ["--offset", "47M", "--movie", str(MIB + 3)]):
         row = summary(PLAYER, "--rate", "50MB", "--movies", "1", "--pre-roll", "0.01", *args, movie)
         assert row["movies"] == 1
 
 
 def test_a_short_buffer_is_short(movie: str) -> None:
-    """With 100 ms of buffer no more than 100 ms and two chunks are ever read ahead."""
+    """With a buffer of 100 ms, the player reads at most 100 ms and two chunks ahead."""
     row = summary(
         *(PLAYER, "--rate", "4MB", "--chunk", "16K", "--buffer-ms", "100", "--duration", "0.05", movie)
     )
@@ -116,17 +116,17 @@ def test_a_short_buffer_is_short(movie: str) -> None:
 
 @pytest.mark.parametrize("program", [PLAYER, LOADER])
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
-def test_signals_end_it_clean(movie: str, tmp_path: Path, program: str, sig: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly(movie: str, tmp_path: Path, program: str, sig: signal.Signals) -> None:
     stats = tmp_path / "s.json"
     size = ["--size", "8M"] if program == LOADER else []
     with running(program, *size, "--stats", str(stats), "--json", movie) as proc:
-        # the first report is there at once, the second after a second
+        # the first report comes at once, the second one a second later
         wait_for(lambda: stats.exists() and json.loads(stats.read_text())["mbps"] > 0)
         live = json.loads(stats.read_text())
         assert live["state"] in ("playing", "buffering", "pre-roll", "running")
-        asked = time.monotonic()
+        begun = time.monotonic()
         assert stopped(proc, sig)["state"] == "stopped"
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - begun < 5
     assert json.loads(stats.read_text())["state"] == "stopped"
 
 
@@ -152,7 +152,7 @@ def test_loader_reads_whole_ios(movie: str, tmp_path: Path) -> None:
     assert summary["mbps"] > 0
 
 
-def test_loader_writes_only_when_told_and_only_its_region(movie: str) -> None:
+def test_loader_writes_only_with_write_and_only_its_region(movie: str) -> None:
     with tempfile.NamedTemporaryFile(dir=BUILD) as f:
         f.write(b"\xa5" * (4 * MIB))
         f.flush()
@@ -167,57 +167,65 @@ def test_loader_writes_only_when_told_and_only_its_region(movie: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "status", "says"),
+    ("args", "status", "message"),
     [
-        ([PLAYER], 2, "give one file"),
-        ([PLAYER, "a", "b"], 2, "not 2"),
+        ([PLAYER], 2, "expected one file"),
+        ([PLAYER, "a", "b"], 2, "but got 2"),
         ([PLAYER, "--rate", "fast", "F"], 2, "--rate: 'fast' is not a number of bytes"),
-        ([PLAYER, "--rate", "0", "F"], 2, "--rate: '0' is not from 1 to"),
+        ([PLAYER, "--rate", "0", "F"], 2, "--rate: '0' is not between 1 and"),
         ([PLAYER, "--rate", "-1", "F"], 2, "--rate"),
         ([PLAYER, "--chunk", "5000", "F"], 2, "--chunk: must be a multiple of 4096"),
         ([PLAYER, "--chunk", "0", "F"], 2, "--chunk"),
         ([PLAYER, "--offset", "1", "F"], 2, "--offset: must be a multiple"),
         ([PLAYER, "--movie", "1.5", "F"], 2, "--movie: '1.5' is not a number of bytes"),
-        ([PLAYER, "--movie", "0", "F"], 2, "--movie: must be longer than 0"),
+        ([PLAYER, "--movie", "0", "F"], 2, "--movie: must be greater than 0"),
         ([PLAYER, "--depth", "65", "F"], 2, "--depth: '65' is not a whole number from 1 to 64"),
         ([PLAYER, "--titles", "0", "F"], 2, "--titles"),
         ([PLAYER, "--duration", "1m", "F"], 2, "--duration: '1m' is not a time"),
         # more than 10^6 s
         ([PLAYER, "--duration", "1000001", "F"], 2, "--duration: '1000001' is not a time"),
-        ([PLAYER, "--buffer", "8M", "F"], 2, "the buffer must hold"),
+        ([PLAYER, "--buffer", "8M", "F"], 2, "the buffer is too small"),
         ([PLAYER, "--pre-roll", "0", "F"], 2, "pre-roll and re-buffering must be longer"),
-        ([PLAYER, "--nonsense", "F"], 2, "there is no option --nonsense"),
+        ([PLAYER, "--nonsense", "F"], 2, "unknown option --nonsense"),
         ([PLAYER, "--rate"], 2, "--rate needs a value"),
-        ([PLAYER, "--json=x", "F"], 2, "no option --json=x"),
-        ([PLAYER, "--rate", "1MB", "--movie", "1M", "--movie-seconds", "1", "F"], 2, "say the same"),
-        ([PLAYER, "--movie-seconds", "60", "F"], 2, "--movie-seconds goes with --movie"),
-        ([PLAYER, "--buffer", "8M", "--buffer-ms", "300", "F"], 2, "say the same"),
-        ([PLAYER, "--cold", "F"], 2, "go with --buffered only"),
-        ([PLAYER, "--buffered", "--advise", "well", "F"], 2, "'well' is none of none, player, sequential"),
+        ([PLAYER, "--json=x", "F"], 2, "unknown option --json=x"),
+        ([PLAYER, "--rate", "1MB", "--movie", "1M", "--movie-seconds", "1", "F"], 2, "exclude each other"),
+        ([PLAYER, "--movie-seconds", "60", "F"], 2, "--movie-seconds needs --movie"),
+        ([PLAYER, "--buffer", "8M", "--buffer-ms", "300", "F"], 2, "exclude each other"),
+        ([PLAYER, "--cold", "F"], 2, "are for --buffered only"),
+        (
+            [PLAYER, "--buffered", "--advise", "well", "F"],
+            2,
+            "'well' is not one of: none, player, sequential",
+        ),
         ([PLAYER, "--index", "1000", "F"], 2, "--index: must be a multiple of 4096"),
-        ([PLAYER, "--index", "64K", "--movie", "64K", "F"], 2, "longer than half the movie"),
+        ([PLAYER, "--index", "64K", "--movie", "64K", "F"], 2, "larger than half the movie"),
         ([PLAYER, "--stats", "", "F"], 2, "--stats: must not be empty"),
         ([PLAYER, "--offset", "1G", "F"], 1, "before --offset"),
         ([PLAYER, "--movie", "1G", "F"], 1, "is too short"),
         ([PLAYER, "/nonexistent"], 1, "No such file"),
         ([PLAYER, "/dev/null"], 1, "/dev/null"),
-        ([PLAYER, "/"], 1, "opening /"),
-        ([PLAYER, "--stats", "/nonexistent/s.json", "F"], 1, "writing /nonexistent/s.json: No such"),
-        ([LOADER], 2, "give one file"),
+        ([PLAYER, "/"], 1, "cannot open /"),
+        ([PLAYER, "--stats", "/nonexistent/s.json", "F"], 1, "cannot write /nonexistent/s.json: No such"),
+        ([LOADER], 2, "expected one file"),
         ([LOADER, "--size", "1000", "F"], 2, "--size: must be a multiple of 4096"),
         ([LOADER, "--size", "2G", "F"], 2, "--size"),
         ([LOADER, "--offset", "7", "F"], 2, "--offset"),
-        ([LOADER, "--length", "0", "F"], 2, "--length: must be longer than 0"),
-        ([LOADER, "--force", "F"], 2, "--force goes with --write"),
+        ([LOADER, "--length", "0", "F"], 2, "--length: must be greater than 0"),
+        ([LOADER, "--force", "F"], 2, "--force is for --write"),
         ([LOADER, "--size", "4M", "--length", "1G", "F"], 1, "before the end of the region"),
         ([LOADER, "--size", "100M", "F"], 1, "less than one I/O"),
         ([LOADER, "/nonexistent"], 1, "No such file"),
         ([LOADER, "/dev/null"], 1, "/dev/null"),
-        ([LOADER, "--size", "4M", "--stats", "/nonexistent/s.json", "F"], 1, "writing /nonexistent/s.json"),
+        (
+            [LOADER, "--size", "4M", "--stats", "/nonexistent/s.json", "F"],
+            1,
+            "cannot write /nonexistent/s.json",
+        ),
     ],
 )
-def test_bad_input_is_refused_clearly(movie: str, args: list[str], status: int, says: str) -> None:
-    refused(run(*[movie if a == "F" else a for a in args]), status, says)
+def test_bad_input_is_refused_clearly(movie: str, args: list[str], status: int, message: str) -> None:
+    refused(run(*[movie if a == "F" else a for a in args]), status, message)
 
 
 @pytest.mark.parametrize("program", [PLAYER, LOADER])

@@ -11,7 +11,7 @@
 
 #include "report.h"
 
-static void a_file_is_replaced_whole(void **state)
+static void readers_never_see_half_a_file(void **state)
 {
 	char dir[] = "/tmp/ek-util-XXXXXX", path[64], temp[80], text[16] = "";
 	FILE *f;
@@ -31,7 +31,7 @@ static void a_file_is_replaced_whole(void **state)
 
 	assert_true(replace_file("/nonexistent/s.json", "{}") < 0);
 	unlink(path);
-	/* the target cannot be replaced: no temporary file stays behind */
+	/* the target cannot be replaced: the temporary file is removed */
 	assert_true(replace_file(dir, "{}") < 0);
 	snprintf(temp, sizeof(temp), "%s.tmp", dir);
 	assert_int_equal(access(temp, F_OK), -1);
@@ -47,7 +47,7 @@ static void one_report_a_second(void **state)
 	assert_false(report_due(&r, UINT64_C(1000000499)));
 	assert_true(report_due(&r, UINT64_C(1000000500)));
 	assert_false(report_due(&r, UINT64_C(1000000500)));
-	/* what was missed is not made up for */
+	/* missed reports are not made up for */
 	assert_true(report_due(&r, UINT64_C(9000000000)));
 	assert_false(report_due(&r, UINT64_C(9000000001)));
 	assert_true(report_due(&r, UINT64_C(9000000500)));
@@ -56,7 +56,7 @@ static void one_report_a_second(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_file_is_replaced_whole),
+		cmocka_unit_test(readers_never_see_half_a_file),
 		cmocka_unit_test(one_report_a_second),
 	};
 

@@ -23,7 +23,7 @@ static void same(const struct tree *a, const struct tree *b)
 	}
 }
 
-/* any number of files, any total that they can have */
+/* a random number of files, with a random possible total */
 static void one_random_plan(uint64_t seed)
 {
 	uint64_t noise = noise_seed(seed), total = 0, sum = 0, last = 0;
@@ -56,7 +56,7 @@ static void one_random_plan(uint64_t seed)
 	assert_int_equal(sum, t.total);
 	if (total)
 		assert_int_equal(sum, total);
-	/* the manifest says it all */
+	/* the manifest gives the same plan */
 	tree_print(&t, text, sizeof(text));
 	assert_null(tree_parse(&again, text));
 	same(&t, &again);
@@ -72,7 +72,7 @@ static void random_plans(void **state)
 		one_random_plan(seed);
 }
 
-static void sizes_are_spread_as_said(void **state)
+static void sizes_have_the_documented_distribution(void **state)
 {
 	unsigned int below_24k = 0, below_8k = 0, above_128k = 0;
 	struct tree t;
@@ -84,14 +84,14 @@ static void sizes_are_spread_as_said(void **state)
 		below_24k += t.file[i].size < 24 << 10;
 		above_128k += t.file[i].size >= 128 << 10;
 	}
-	/* the median; and tails on both sides */
+	/* the median, and the tails on both sides */
 	assert_in_range(below_24k, 9000, 11000);
 	assert_in_range(below_8k, 200, 2000);
 	assert_in_range(above_128k, 200, 2000);
 	tree_free(&t);
 }
 
-static void the_order_is_not_that_of_the_names(void **state)
+static void files_are_not_read_in_the_order_of_their_names(void **state)
 {
 	unsigned int ascending = 0;
 	struct tree t;
@@ -104,7 +104,7 @@ static void the_order_is_not_that_of_the_names(void **state)
 	tree_free(&t);
 }
 
-/* whatever stands in a manifest: a plan or a reason, never a crash */
+/* any manifest gives a plan or a reason, never a crash */
 static void random_manifests(void **state)
 {
 	static const char good[] = "ek-appstart 1 files 40 seed 7 total 1000000\n";
@@ -129,8 +129,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_plans),
-		cmocka_unit_test(sizes_are_spread_as_said),
-		cmocka_unit_test(the_order_is_not_that_of_the_names),
+		cmocka_unit_test(sizes_have_the_documented_distribution),
+		cmocka_unit_test(files_are_not_read_in_the_order_of_their_names),
 		cmocka_unit_test(random_manifests),
 	};
 
