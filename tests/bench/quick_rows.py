@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the quick bench: what each experiment in it is to write, no more and no less.
+"""The rows of the quick bench: exactly those that each of its experiments must write.
 
-This is the one place that says so. An experiment that becomes quick, or a
-figure that is added or dropped, is declared here.
+Declare it here when an experiment becomes quick, or when a figure of one is
+added or dropped.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import tomllib
 from pathlib import Path
 
 SHARES = ("ratio", "total", "total-of-none")
-# without none beside it, there is no share of it
+# if `none` is not a baseline, there is no share of it
 SHARED = ("ratio", "total")
-# counted each second, where the I/Os are large
+# large I/Os are also counted in each second
 WORST = "ratio-worst-1s"
 PLAYER = ("count", "total_ms", "worst_ms", "read_max_ms", "start_ms", "total")
 WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
 RECORDS = ("min", "avg", "p25", "p50", "p75", "late", "lost", "woken-late", "durable-max", "max")
 WRITEBACK = ("sync.p50", "sync.mean", "player.stalls", "player.read_max", "copy.mbps", "burst-of-150-mb.ms")
 
-# what each model cites, and that its times add up
+# the figures that each model cites, and a check that its times add up
 _CITED = tomllib.loads((Path(__file__).parents[1] / "flashsim/figures.toml").read_text())
 _CALIBRATED = {
     f"calibrate.{preset}": (*metrics, "unexplained")
@@ -59,6 +59,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "scale.2cpu": ("iops", "ratio", "one-group.ratio"),
     "stall.buffered.write.100m": PLAYER,
     "stall.direct.read.100m": PLAYER,
+    "stall.direct.write.100m": PLAYER,
     "tune.dirty_bytes": tuple(
         f"{metric}{of}" for metric in WRITEBACK
         for of in ("", "-min", "-max", "-default", "-default-min", "-default-max")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick bench from end to end, and what the lab says when something goes wrong in it."""
+"""The quick bench from end to end, and the lab's message for each way in which a run can fail."""
 
 from __future__ import annotations
 
@@ -14,30 +14,18 @@ import time
 from pathlib import Path
 
 import pytest
-
-TOP = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TOP / "tests/lab"), str(TOP / "tests/bench"), str(TOP / "tests/lab/tests")]
-
-from lab import bench, experiments  # noqa: E402
-from lab.model import Experiment, Figure, LabError, Output, Row, flashsim  # noqa: E402
-from lab.runner import Job, Lab, run  # noqa: E402
-from manual import ten_lines  # noqa: E402
-from quick_rows import QUICK  # noqa: E402
+from bench_run import TOP, Quick, cli
+from lab import bench, experiments
+from lab.model import Experiment, Figure, LabError, Output, flashsim
+from lab.runner import Job, Lab, run
+from manual import ten_lines
+from quick_rows import QUICK
 
 KNOWN = experiments.load()
-# topics of the contract that the lab measures so far
-TOPICS = {"fair", "stall", "latency", "cost", "scale", "channel", "regulate", "rec", "tune", "calibrate"}
-
-
-def cli(*args: str, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lab", *args], cwd=TOP / "tests/lab", capture_output=True, text=True,
-        timeout=timeout, check=False,
-    )  # fmt: skip
 
 
 def emulators() -> list[str]:
-    """QEMUs that run here: in the tool root, all that this test started."""
+    """The QEMU processes here. Inside the build root this test has started all of them."""
     found = []
     for p in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -50,7 +38,7 @@ def emulators() -> list[str]:
 
 def tiny(script: str, **more: object) -> Experiment:
     """An experiment without a load."""
-    return Experiment("tiny", "for tests", script, lambda _: [], programs=(), peers=(), **more)  # type: ignore[arg-type]
+    return Experiment("tiny", "for tests", script, lambda _: [], programs=(), baselines=(), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -58,12 +46,12 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(workdir=tmp_path / "work", cache=tmp_path / "cache")
 
 
-# --- what goes in ---------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", ["evenkeel", "flashsim"])
 def test_a_module_is_the_same_wherever_it_is_built(module: str) -> None:
-    """Kept reports are found by what went in: a path in it would hide them from the next clone."""
+    """Cached reports are found by the hash of the guest's inputs. A path in a module would differ in each clone."""
     built = TOP / "build/6.12" / f"{module}.ko"
     assert str(TOP).encode() not in built.read_bytes()
 
@@ -71,38 +59,27 @@ def test_a_module_is_the_same_wherever_it_is_built(module: str) -> None:
 # --- the quick bench ----------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def quick() -> tuple[subprocess.CompletedProcess[str], list[Row]]:
-    out = TOP / "build/bench-quick"
-    done = cli("bench", "--quick", "--out", str(out))
-    print(done.stdout[-3000:], done.stderr[-3000:])
-    return done, bench.read(out / "results.json")
+def test_the_quick_bench_succeeds(quick: Quick) -> None:
+    assert quick.done.returncode == 0, quick.done.stderr
+    assert quick.rows
 
 
-def test_the_quick_bench_ends_well(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
-    done, rows = quick
-    assert done.returncode == 0, done.stderr
-    assert rows
-
-
-def test_it_writes_every_row_with_its_peers(
-    quick: tuple[subprocess.CompletedProcess[str], list[Row]],
-) -> None:
-    _, rows = quick
+def test_it_writes_every_row_with_its_baselines(quick: Quick) -> None:
+    rows = quick.rows
     declared = {f"{name}.{metric}" for name, metrics in QUICK.items() for metric in metrics}
     written = [r.id for r in rows]
     assert len(written) == len(set(written)), "a row twice"
     assert declared - set(written) == set(), "missing"
     assert set(written) - declared == set(), "not declared in tests/bench/quick_rows.py"
     for r in rows:
-        owner = KNOWN[max((n for n in KNOWN if r.id.startswith(n + ".")), key=len)]
+        owner = KNOWN[experiments.owner(KNOWN, r.id) or ""]
         assert math.isfinite(r.value), r.id
-        assert all(math.isfinite(v) for v in r.peers.values()), r.id
-        assert set(owner.quick_peers) - {r.subject} <= set(r.peers), f"{r.id} lacks a peer"
+        assert all(math.isfinite(v) for v in r.baselines.values()), r.id
+        assert set(owner.quick_baselines) - {r.subject} <= set(r.baselines), f"{r.id} lacks a baseline"
 
 
-def test_the_page_stands_alone(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
-    page = (TOP / "build/bench-quick/index.html").read_text()
+def test_the_page_needs_no_other_file(quick: Quick) -> None:
+    page = (quick.out / "index.html").read_text()
     assert "<svg" in page
     assert "src=" not in page
     assert "<link" not in page
@@ -110,7 +87,7 @@ def test_the_page_stands_alone(quick: tuple[subprocess.CompletedProcess[str], li
 
 def test_a_scheduler_that_ignores_weights_is_caught(tmp_path: Path) -> None:
     done = cli(
-        "bench", "--quick", "--only", "fair.read.1m.qd1.depth64", "--source", str(TOP / "tests/lab/peers/fifo.c"),
+        "bench", "--quick", "--only", "fair.read.1m.qd1.depth64", "--source", str(TOP / "tests/lab/baselines/fifo.c"),
         "--out", str(tmp_path),
     )  # fmt: skip
     assert done.returncode == 1
@@ -120,7 +97,7 @@ def test_a_scheduler_that_ignores_weights_is_caught(tmp_path: Path) -> None:
     assert ratio.value < 1.2
 
 
-# large I/O in order, the flash model with its dies, a file system that is made in the guest
+# large I/O in order; the flash model with its dies; a file system that is made in the guest
 @pytest.mark.parametrize("name", ["fair.read.1m.qd1.depth1", "channel.seqread", "tune.noatime"])
 def test_two_runs_differ_by_under_a_percent(lab: Lab, name: str) -> None:
     job = Job(KNOWN[name], "6.12", "evenkeel")
@@ -128,11 +105,11 @@ def test_two_runs_differ_by_under_a_percent(lab: Lab, name: str) -> None:
     values = [{f.metric: f.value for f in run(where, job).figures()} for where in (lab, fresh)]
     for metric, value in values[0].items():
         assert values[1][metric] == pytest.approx(value, rel=0.01), metric
-    # and a third time nothing runs
+    # the third time the report comes from the cache
     assert run(lab, job).cached
 
 
-# --- what goes wrong ----------------------------------------------------------
+# --- failures ----------------------------------------------------------
 
 
 def fails(lab: Lab, experiment: Experiment, scheduler: str = "none") -> str:
@@ -140,25 +117,25 @@ def fails(lab: Lab, experiment: Experiment, scheduler: str = "none") -> str:
         run(lab, Job(experiment, "6.12", scheduler))
     assert emulators() == []
     assert "\n" not in str(caught.value)
-    assert not list(lab.workdir.glob("*.cpio")), "the archive stays behind"
-    assert not list(lab.cache.glob("*")), "a failed run is kept"
+    assert not list(lab.workdir.glob("*.cpio")), "the archive is left behind"
+    assert not list(lab.cache.glob("*")), "a failed run is in the cache"
     return str(caught.value)
 
 
 def test_a_guest_panic_names_experiment_and_log(lab: Lab) -> None:
-    said = fails(lab, tiny("echo c > /proc/sysrq-trigger"))
-    assert said.startswith("tiny-6.12-none: the guest's kernel complained: ")
-    assert str(lab.workdir / "tiny-6.12-none.serial.log") in said
+    message = fails(lab, tiny("echo c > /proc/sysrq-trigger"))
+    assert message.startswith("tiny-6.12-none: the guest's kernel complained: ")
+    assert str(lab.workdir / "tiny-6.12-none.serial.log") in message
 
 
 def test_a_hang_in_guest_time_ends_at_once(lab: Lab) -> None:
-    said = fails(lab, tiny("sleep 1000000", limit=3600.0))
-    assert said.startswith("tiny-6.12-none: in the guest: no end within 3600 s of guest time; see ")
+    message = fails(lab, tiny("sleep 1000000", limit=3600.0))
+    assert message.startswith("tiny-6.12-none: in the guest: no end within 3600 s of guest time; see ")
 
 
 def test_a_guest_that_spins_ends_by_the_hosts_clock(lab: Lab) -> None:
-    said = fails(lab, tiny("while :; do :; done", limit=1e6, timeout=8.0))
-    assert said.startswith("tiny-6.12-none: no end within 8 s of host time; see ")
+    message = fails(lab, tiny("while :; do :; done", limit=1e6, timeout=8.0))
+    assert message.startswith("tiny-6.12-none: no end within 8 s of host time; see ")
 
 
 def test_a_guest_that_stops_early_is_no_result(lab: Lab) -> None:
@@ -166,9 +143,9 @@ def test_a_guest_that_stops_early_is_no_result(lab: Lab) -> None:
 
 
 def test_a_command_that_fails_in_the_guest_is_named(lab: Lab) -> None:
-    said = fails(lab, tiny("device", device=flashsim("pipe", channels=0)))
-    assert "cannot load module flashsim" in said
-    assert "channels" in said
+    message = fails(lab, tiny("device", device=flashsim("pipe", channels=0)))
+    assert "cannot load module flashsim" in message
+    assert "channels" in message
 
 
 def test_a_report_that_cannot_be_read_is_an_error(lab: Lab) -> None:
@@ -180,9 +157,9 @@ def test_a_report_that_cannot_be_read_is_an_error(lab: Lab) -> None:
 
 
 def test_an_unknown_preset_is_named_with_those_that_exist(lab: Lab) -> None:
-    said = fails(lab, tiny("device", device=flashsim("emmc99")))
-    assert "no flash preset 'emmc99'; there are" in said
-    assert "emmc51" in said
+    message = fails(lab, tiny("device", device=flashsim("emmc99")))
+    assert "no flash preset 'emmc99'; there are" in message
+    assert "emmc51" in message
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
@@ -193,7 +170,7 @@ def test_a_lab_that_is_ended_leaves_no_guest(how: signal.Signals) -> None:
         while not emulators():
             assert time.monotonic() < until
             time.sleep(0.1)
-        # as a terminal does: to all that run in it
+        # a terminal sends ^C to all its processes
         for pid in [running.pid, *(map(int, emulators()) if how == signal.SIGINT else ())]:
             os.kill(pid, how)
         _, err = running.communicate(timeout=60)
@@ -209,17 +186,17 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "t", small], check=False)
-    assert mounted.returncode == 0, "tests run as root in the tool root's own mount namespace"
+    assert mounted.returncode == 0, "tests run as root in the build root's own mount namespace"
     try:
-        said = fails(Lab(workdir=small / "work", cache=tmp_path / "cache"), tiny(":"))
-        assert said.startswith("tiny-6.12-none: the disk of ")
-        assert "is full" in said
+        message = fails(Lab(workdir=small / "work", cache=tmp_path / "cache"), tiny(":"))
+        assert message.startswith("tiny-6.12-none: the disk of ")
+        assert "is full" in message
     finally:
         subprocess.run(["umount", small], check=True)
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["run", "no.such"], "lab: no experiment matches 'no.such'; 'lab list' names all"),
         (
@@ -240,10 +217,10 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         (["compare", "/absent.json", "/absent.json"], "lab: cannot read /absent.json: No such file"),
     ],
 )
-def test_bad_arguments_end_in_one_line(args: list[str], said: str) -> None:
+def test_bad_arguments_end_in_one_line(args: list[str], message: str) -> None:
     done = cli(*args)
     assert done.returncode in (1, 2)
-    assert done.stderr.startswith(said), done.stderr
+    assert done.stderr.startswith(message), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert emulators() == []
 
@@ -260,7 +237,7 @@ def test_a_source_that_is_no_scheduler_is_named(tmp_path: Path) -> None:
     assert f"{source} does not build against 6.12:" in done.stderr
 
 
-def test_the_ten_lines_of_the_manual_do_what_they_say(lab: Lab) -> None:
+def test_the_example_of_the_documentation_works(lab: Lab) -> None:
     (mine,) = ten_lines()
     for f in run(lab, Job(mine, "6.12", "evenkeel")).figures():
         row = bench.row(Job(mine, "6.12", "evenkeel"), f)
@@ -268,8 +245,8 @@ def test_the_ten_lines_of_the_manual_do_what_they_say(lab: Lab) -> None:
         assert row.holds() is True, f"{row.id}: {row.value}, target {row.target}"
 
 
-def test_results_are_as_the_contract_says(quick: tuple[subprocess.CompletedProcess[str], list[Row]]) -> None:
-    listed = json.loads((TOP / "build/bench-quick/results.json").read_text())
+def test_results_have_the_fields_of_the_contract(quick: Quick) -> None:
+    listed = json.loads((quick.out / "results.json").read_text())
     for r in listed:
         assert {"id", "value", "unit", "better", "target", "paper", "peers", "clock", "kernel"} <= set(r)
         assert r["clock"] in ("virtual", "host")
@@ -279,4 +256,4 @@ def test_results_are_as_the_contract_says(quick: tuple[subprocess.CompletedProce
         assert r["measured"] <= r["made"]
         assert r["revision"]
         assert r["qemu"][0].isdigit()
-    assert os.environ.get("EVENKEEL_INSIDE"), "the lab runs in the tool root"
+    assert os.environ.get("EVENKEEL_INSIDE"), "the lab runs in the build root"

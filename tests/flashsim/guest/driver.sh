@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# The driver of flashsim in a lab guest: what /experiment.sh runs after guest.sh
-# has mounted everything, and parts() of the calibration, which traces a mixture
-# of requests and adds up their parts. Whatever should hold and does not ends in
-# fail.
+# Tests the flashsim driver in a lab guest. test_guest.py puts it into /experiment.sh,
+# which runs after guest.sh has mounted all file systems. parts() is that of the
+# calibration: it traces a mixture of requests and sums up their parts. A check that
+# fails calls fail, which ends the guest.
 c=/sys/kernel/config/flashsim t=/sys/kernel/tracing d=/sys/kernel/debug/flashsim
 uname -r | report kernel
 
-# --- refusals name what is wrong
+# --- invalid parameters are refused with a message that names them
 refused() { # TEXT PARAMETERS...
 	text=$1
 	shift
-	! insmod /modules/flashsim.ko "$@" 2> /dev/null || fail "loaded with $*"
-	dmesg | tail -n 1 | grep -qF "$text" || fail "$*: no word of '$text': $(dmesg | tail -n 1)"
+	! insmod /modules/flashsim.ko "$@" 2> /dev/null || fail "flashsim loads with $*"
+	dmesg | tail -n 1 | grep -qF "$text" || fail "$*: the log lacks '$text': $(dmesg | tail -n 1)"
 }
 refused 'no preset "floppy"; there are: emmc51' preset=floppy
 refused '"bogus=1" is not PARAMETER=VALUE; there are: kind capacity_mb' preset=pipe set=bogus=1
@@ -20,10 +20,10 @@ refused 'depth is "9999", must be a number from 1 to 256' preset=pipe set=depth=
 
 # --- configfs
 insmod /modules/flashsim.ko || fail "flashsim does not load without parameters"
-[ ! -e /dev/flashsim0 ] || fail "a device without a preset"
-mkdir $c/x && cd $c/x || fail "no directory in configfs"
+[ ! -e /dev/flashsim0 ] || fail "there is a device without a preset"
+mkdir $c/x && cd $c/x || fail "cannot create a directory in configfs"
 set_to() { echo "$2" > "$1" || fail "cannot write $2 to $1"; }
-not_set() { ! echo "$2" > "$1" 2> /dev/null || fail "$2 was taken for $1"; }
+not_set() { ! echo "$2" > "$1" 2> /dev/null || fail "$1 accepted $2"; }
 set_to preset emmc51
 set_to memory_backed 1
 set_to capacity_mb 1024
@@ -35,17 +35,17 @@ not_set hang_ms 1
 set_to power 1
 not_set depth 3
 not_set preset pipe
-[ "$(cat depth power kind map | tr '\n' ' ')" = "32 1 flash stripe " ] || fail "parameters: $(cat depth power kind map)"
-[ "$(cat /sys/block/x/queue/write_cache /sys/block/x/queue/fua | tr '\n' ' ')" = "write back 1 " ] || fail "no volatile cache"
-grep -q '^depth 32$' $d/x/timing || fail "debugfs timing"
+[ "$(cat depth power kind map | tr '\n' ' ')" = "32 1 flash stripe " ] || fail "wrong parameters: $(cat depth power kind map)"
+[ "$(cat /sys/block/x/queue/write_cache /sys/block/x/queue/fua | tr '\n' ' ')" = "write back 1 " ] || fail "the device has no volatile cache"
+grep -q '^depth 32$' $d/x/timing || fail "the file timing in debugfs has no depth of 32"
 
-# --- data come back, and each request can be explained
+# --- data read back as written, and the parts of each request sum up
 fio --name=verify --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bsrange=512-256k --iodepth=32 \
 	--size=128m --io_size=48m --verify=crc32c --verify_fatal=1 --fsync=20 --output=/tmp/out || fail "$(tail -n 3 /tmp/out)"
 DEV=x parts
 echo > $t/trace
 
-# --- errors that were asked for
+# --- injected errors
 reads() { dd if=/dev/x of=/dev/null bs=4k skip="$1" count="${2:-1}" iflag=direct 2> /dev/null; }
 set_to fail_every 10
 bad=0
@@ -54,51 +54,51 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27
 set_to fail_every 0
 set_to fail_lba 800
 set_to fail_sectors 8
-reads 99 && reads 101 || fail "a read beside the bad sectors failed"
-! reads 100 || fail "bad sectors were read"
+reads 99 && reads 101 || fail "a read next to the bad sectors failed"
+! reads 100 || fail "a read of bad sectors succeeded"
 set_to fail_sectors 0
-reads 100 || fail "the sectors are bad for ever"
+reads 100 || fail "the sectors stay bad after fail_sectors=0"
 
-# --- a command that hangs: beyond the limit it fails, once, and the others do not
+# --- a command that hangs longer than timeout_ms fails once, and the others do not fail
 before=$(awk '$1 == "errors" { print $2 }' $d/x/stats)
 set_to hang_ms 100000
 dd if=/dev/x of=/dev/null bs=4k skip=7 count=1 iflag=direct 2> /tmp/hung &
 hung=$!
 sleep 0.1
-reads 8 100 || fail "a read beside one that hangs failed"
+reads 8 100 || fail "a read behind a command that hangs failed"
 ! wait $hung || fail "a command that hangs for 100 s did not fail"
 set_to hang_ms 300
 begin=$(cut -d. -f1 /proc/uptime)
 reads 9 || fail "a command that hangs for 0.3 s failed"
-[ $(($(cut -d. -f1 /proc/uptime) - begin)) -le 20 ] || fail "0.3 s lasted much longer"
-[ "$(awk '$1 == "errors" { print $2 }' $d/x/stats)" = $((before + 1)) ] || fail "errors: $(cat $d/x/stats)"
-[ "$(awk '$1 == "timeouts" { print $2 }' $d/x/stats)" = 1 ] || fail "timeouts: $(cat $d/x/stats)"
+[ $(($(cut -d. -f1 /proc/uptime) - begin)) -le 20 ] || fail "a hang of 0.3 s took more than 20 s"
+[ "$(awk '$1 == "errors" { print $2 }' $d/x/stats)" = $((before + 1)) ] || fail "not exactly one more error: $(cat $d/x/stats)"
+[ "$(awk '$1 == "timeouts" { print $2 }' $d/x/stats)" = 1 ] || fail "not exactly one timeout: $(cat $d/x/stats)"
 
-# --- a power cut: what was flushed stays, the rest is dropped, kept or torn
+# --- a power cut: flushed data stay, other data are dropped, kept or torn
 letters() { dd if=/dev/zero bs=4k count=16 2> /dev/null | tr '\0' "$1" | dd of=/dev/x bs=4k seek="$2" oflag=direct "$3" 2> /dev/null; }
 others() { dd if=/dev/x bs=4k skip="$1" count=16 iflag=direct 2> /dev/null | tr -d "$2" | wc -c; }
 for how in drop keep tear; do
 	letters A 1000 conv=fsync
 	letters C 2000 conv=fsync
 	letters B 1000 conv=notrunc
-	[ "$(others 1000 B)" = 0 ] || fail "$how: the cache does not read back"
+	[ "$(others 1000 B)" = 0 ] || fail "$how: unflushed data do not read back"
 	set_to power_cut $how
-	! reads 0 || fail "$how: reads without power"
+	! reads 0 || fail "$how: a read succeeded without power"
 	set_to power_restore 1
 	echo "$how $(others 1000 A) $(others 1000 B) $(others 1000 AB) $(others 2000 C)"
 done > /tmp/cut
 report cut < /tmp/cut
 not_set power_restore 1
 busy() { until [ "$(awk '$1 == "in_device" { print $2 }' $d/x/stats)" -gt 0 ]; do sleep 0.1; done; }
-# with I/O in flight: each request ends
+# a power cut with I/O in flight: each request ends
 fio --name=cut --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
 	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
 fio=$!
 busy
 set_to power_cut tear
-wait $fio && fail "I/O went on without power"
+wait $fio && fail "I/O continued without power"
 set_to power_restore 1
-reads 0 100 || fail "no reads after the power is back"
+reads 0 100 || fail "reads fail after the power is back"
 
 # --- removal
 # shellcheck disable=SC2217  # it holds the device open
@@ -107,17 +107,17 @@ user=$!
 sleep 0.1
 not_set power 0
 cd /
-rmmod flashsim 2> /dev/null && fail "the module went while its device was open"
+rmmod flashsim 2> /dev/null && fail "the module was unloaded while its device was open"
 kill $user
 wait $user
-# reads of a device that is gone find its end, so fio does not fail
+# reads of a removed device find the end of the file, so fio does not fail
 fio --name=gone --filename=/dev/x --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=32 --size=64m \
 	--time_based --runtime=2 --output=/dev/null > /dev/null 2>&1 &
 fio=$!
 busy
 rmdir $c/x || fail "cannot remove the device with I/O in flight"
 wait $fio
-[ ! -b /dev/x ] || fail "the device is still there"
+[ ! -b /dev/x ] || fail "the device still exists"
 rmmod flashsim || fail "the module does not unload"
 
 # --- a file system
@@ -131,7 +131,7 @@ cp /tmp/file /mnt/file
 umount /mnt
 mount -t ext4 /dev/flashsim0 /mnt || fail "cannot mount again"
 cmp /tmp/file /mnt/file || fail "the file differs"
-rmmod flashsim 2> /dev/null && fail "the module went while mounted"
+rmmod flashsim 2> /dev/null && fail "the module was unloaded while its device was mounted"
 rm /mnt/file
 fstrim /mnt || fail "cannot discard"
 umount /mnt

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver of flashsim in booted guests; driver.sh asserts, this reads what it reports.
+"""The flashsim driver in booted guests. driver.sh checks in the guest; the tests here check its report.
 
-EVENKEEL_KERNEL (default 6.12) and EVENKEEL_VARIANT (default board) are the kernel below build/.
+EVENKEEL_KERNEL (default 6.12) and EVENKEEL_VARIANT (default board) choose the kernel below build/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECTOR, AREA = 512, 16 * 4096
 def out(request: pytest.FixtureRequest) -> Output:
     debug = VARIANT == "debug"
     experiment = Experiment(
-        f"flashsim.driver.{request.param}cpu", "the driver of the flash model",
+        f"flashsim.driver.{request.param}cpu", "driver of the flash model",
         f"parts() {{{PARTS}}}\n{(HERE / 'driver.sh').read_text()}", lambda _: [], modules=("flashsim",),
         programs=("fio", "mkfs.ext4"), cpus=request.param,
         clock="host" if debug else "virtual", memory=2048 if debug else 1024, subject="none", timeout=500,
@@ -38,15 +38,16 @@ def out(request: pytest.FixtureRequest) -> Output:
     return runner.run(lab, runner.Job(experiment, KERNEL, "none")).output
 
 
-def test_every_nanosecond_of_each_request_is_explained(out: Output) -> None:
+def test_the_traced_parts_of_each_request_sum_up_to_its_time(out: Output) -> None:
     traced, unexplained = map(int, out.results["parts"].split())
     assert traced > 150
     assert unexplained == 0
 
 
-def test_a_power_cut_takes_what_was_not_flushed_and_nothing_else(out: Output) -> None:
+def test_a_power_cut_affects_only_unflushed_data(out: Output) -> None:
     cuts = {line.split()[0]: [int(n) for n in line.split()[1:]] for line in out.results["cut"].splitlines()}
-    # bytes that are not A (flushed), not B (written over it), neither, and not C (flushed elsewhere)
+    # Numbers of bytes: in the first area those that are not A (flushed), not B (written over it, not flushed), neither;
+    # in the second area those that are not C (flushed).
     assert cuts["drop"] == [0, AREA, 0, 0]
     assert cuts["keep"] == [AREA, 0, 0, 0]
     fresh, stable, neither, elsewhere = cuts["tear"]

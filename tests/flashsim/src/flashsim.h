@@ -2,11 +2,11 @@
 /*
  * flashsim: a block device that takes as long as flash storage does.
  *
- *   flashsim_timing.c   how long, without the kernel
+ *   flashsim_timing.c   the timing model; it does not depend on the kernel
  *   flashsim_params.c   parameters by name
  *   flashsim_presets.c  devices by name
- *   flashsim_queue.c    the blk-mq driver: requests in, a timer, completions out
- *   flashsim_store.c    the data, if they are kept, and what a power cut does to them
+ *   flashsim_queue.c    the blk-mq driver: takes requests, completes them by a timer
+ *   flashsim_store.c    stored data, and the effect of a power cut on them
  *   flashsim_config.c   configfs
  *   flashsim_stats.c    debugfs
  *   flashsim_main.c     devices and the module
@@ -24,53 +24,53 @@
 #include "flashsim_compat.h"
 #include "flashsim_timing.h"
 
-/* room for a message that lists all parameters */
+/* length of the longest message: it lists all parameters */
 #define EK_FS_WHY	1024
 
 enum ek_fs_cut { EK_FS_DROP, EK_FS_TEAR, EK_FS_KEEP };
 
-/* traffic of a slice of the addresses, [read, write]; ns: issue to completion */
+/* I/O of a slice of the addresses, [read, write]; ns: time from issue to completion */
 struct ek_fs_region {
 	u64 ios[2];
 	u64 bytes[2];
 	u64 ns[2];
 };
 
-/* The data. All under @lock, but @durable, which the completion path writes. */
+/* The stored data. @lock protects all members but @durable, which the completion path writes. */
 struct ek_fs_store {
-	struct mutex lock;	/* taken from process context only */
-	struct xarray pages;	/* index of 4 KiB -> struct ek_fs_page */
-	bool is_volatile;	/* writes are lost until a flush */
-	bool off;
-	unsigned long epoch;	/* of writes from now on; a flush ends one */
+	struct mutex lock;	/* taken in process context only */
+	struct xarray pages;	/* index in units of 4 KiB -> struct ek_fs_page */
+	bool is_volatile;	/* a power cut can lose writes until a flush completes */
+	bool off;		/* no power */
+	unsigned long epoch;	/* of new writes; each flush begins a new epoch */
 	unsigned long durable;	/* epochs up to this one have been flushed */
-	u64 random;
+	u64 random;		/* state of the generator that tears writes */
 };
 
 struct ek_fs_dev {
 	struct config_group group;	/* its directory in configfs */
 	char name[DISK_NAME_LEN];
-	struct mutex lock;		/* params, disk: configuration */
+	struct mutex lock;		/* protects params and disk */
 	struct ek_flash_params params;
-	struct gendisk *disk;		/* NULL: powered off */
+	struct gendisk *disk;		/* NULL: power is off */
 	struct blk_mq_tag_set tags;
 	struct dentry *debugfs;
 	struct ek_fs_store store;
 
-	spinlock_t model_lock;		/* all below; from any context */
+	spinlock_t model_lock;		/* protects all members below; taken in any context */
 	struct ek_flash *model;
 	struct hrtimer timer;
-	u64 armed;			/* when the timer expires, EK_FS_NEVER: it does not */
+	u64 armed;			/* expiry of the timer; EK_FS_NEVER: not armed */
 	struct ek_fs_region region[EK_FS_REGIONS];
 	u64 errors;
 	u64 timeouts;
-	bool cut;			/* no power: every request fails */
+	bool cut;			/* after a power cut: every request fails */
 
-	/* faults to inject, 0: none */
+	/* injected faults; 0: none */
 	u64 fail_every;			/* one request in so many fails */
-	u64 fail_count;
-	u64 fail_lba;			/* sectors of 512 bytes that cannot be read or written */
-	u64 fail_sectors;
+	u64 fail_count;			/* requests since the last such failure */
+	u64 fail_lba;			/* first sector (512 bytes) with a medium error */
+	u64 fail_sectors;		/* number of such sectors */
 };
 
 /* flashsim_main.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Differences between the kernels that flashsim builds on, 6.12 and later. */
+/* Differences between the kernels for which flashsim is built: 6.12 and later. */
 #ifndef FLASHSIM_COMPAT_H
 #define FLASHSIM_COMPAT_H
 
@@ -22,7 +22,7 @@ static inline void ek_fs_hrtimer_setup(struct hrtimer *timer,
 #endif
 }
 
-/* merging is not asked for any more, but opted out of */
+/* Since 6.14 requests are merged by default, and a driver can only opt out. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
 #define EK_FS_MQ_FLAGS	0
 #else

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /sys/kernel/config/flashsim/NAME/: a directory is a device; a file for each
- * parameter, set while it is off; power; and faults, injected while it is on.
+ * configfs: each directory /sys/kernel/config/flashsim/NAME/ is a device. It has a
+ * file for each parameter (set while the power is off), `power`, and files that
+ * inject faults (used while the power is on).
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,7 +19,7 @@ static struct ek_fs_dev *ek_fs_to_dev(struct config_item *item)
 	return container_of(to_config_group(item), struct ek_fs_dev, group);
 }
 
-/* Say in the log what was wrong with what was written; returns @error. */
+/* Log why a written value is refused; returns @error. */
 static ssize_t ek_fs_refuse(struct ek_fs_dev *dev, int error, const char *why)
 {
 	pr_err("%s: %s\n", dev->name, why);
@@ -32,7 +33,7 @@ static ssize_t ek_fs_param_show(struct config_item *item, const char *name, char
 	return ek_flash_show(&ek_fs_to_dev(item)->params, ek_flash_param(name), page, PAGE_SIZE);
 }
 
-/* @name NULL: a preset, that is, all of them */
+/* Set the parameter @name; NULL: set all parameters by a preset. */
 static ssize_t ek_fs_param_store(struct config_item *item, const char *name, const char *page,
 				 size_t count)
 {
@@ -43,7 +44,7 @@ static ssize_t ek_fs_param_store(struct config_item *item, const char *name, con
 
 	guard(mutex)(&dev->lock);
 	if (dev->disk)
-		return ek_fs_refuse(dev, -EBUSY, "parameters are set while power is 0");
+		return ek_fs_refuse(dev, -EBUSY, "parameters can be set only while power is 0");
 	params = dev->params;
 	if (name)
 		error = ek_flash_set_one(&params, ek_flash_param(name), page, why, sizeof(why));
@@ -115,7 +116,7 @@ static ssize_t ek_fs_preset_store(struct config_item *item, const char *page, si
 	return ek_fs_param_store(item, NULL, page, count);
 }
 
-/* the presets that there are */
+/* list all presets */
 static ssize_t ek_fs_preset_show(struct config_item *item, char *page)
 {
 	size_t n = 0;
@@ -149,7 +150,7 @@ static ssize_t ek_fs_power_store(struct config_item *item, const char *page, siz
 			return error;
 	} else if (!on && dev->disk) {
 		if (disk_openers(dev->disk))
-			return ek_fs_refuse(dev, -EBUSY, "it is in use");
+			return ek_fs_refuse(dev, -EBUSY, "the device is open");
 		ek_fs_power_off(dev);
 	}
 	return count;
@@ -165,7 +166,7 @@ static ssize_t ek_fs_fault_store(struct config_item *item, u64 *field, u64 most,
 	u64 value;
 
 	if (kstrtou64(page, 0, &value) || value > most)
-		return ek_fs_refuse(dev, -EINVAL, "a fault must be a number that fits");
+		return ek_fs_refuse(dev, -EINVAL, "the value must be a number in range");
 	spin_lock_irq(&dev->model_lock);
 	*field = value;
 	spin_unlock_irq(&dev->model_lock);
@@ -205,7 +206,7 @@ static ssize_t ek_fs_fail_every_store(struct config_item *item, const char *page
 }
 CONFIGFS_ATTR(ek_fs_, fail_every);
 
-/* once, for the next command that begins */
+/* applies once, to the next command that begins */
 static ssize_t ek_fs_hang_ms_store(struct config_item *item, const char *page, size_t count)
 {
 	struct ek_fs_dev *dev = ek_fs_to_dev(item);
@@ -233,7 +234,7 @@ static ssize_t ek_fs_power_cut_store(struct config_item *item, const char *page,
 
 	if (i < 0)
 		return ek_fs_refuse(dev, -EINVAL,
-				    "power_cut must be one of: drop tear keep (unflushed data)");
+				    "power_cut must be one of: drop tear keep (what happens to unflushed data)");
 	guard(mutex)(&dev->lock);
 	if (!dev->disk)
 		return ek_fs_refuse(dev, -ENODEV, "power_cut needs power 1");
@@ -252,7 +253,7 @@ static ssize_t ek_fs_power_restore_store(struct config_item *item, const char *p
 		return ek_fs_refuse(dev, -EINVAL, "power_restore must be 1");
 	guard(mutex)(&dev->lock);
 	if (!dev->disk || !dev->cut)
-		return ek_fs_refuse(dev, -EINVAL, "power_restore follows a power_cut");
+		return ek_fs_refuse(dev, -EINVAL, "power_restore works only after power_cut");
 	ek_fs_store_restore(&dev->store);
 	ek_fs_restore_power(dev);
 	return count;
@@ -374,7 +375,7 @@ static struct configfs_subsystem ek_fs_subsys = {
 	},
 };
 
-/* A directory for the device that the module's parameters created; it cannot be removed. */
+/* Add the directory of the device that the module parameters create. It cannot be removed. */
 int ek_fs_config_add(struct ek_fs_dev *dev)
 {
 	config_group_init_type_name(&dev->group, dev->name, &ek_fs_dev_type);

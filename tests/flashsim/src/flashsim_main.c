@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Devices and the module; flashsim.h says what is where. */
+/* Devices and the module. flashsim.h lists the files. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cpumask.h>
@@ -10,10 +10,10 @@
 
 static char *preset = "";
 module_param(preset, charp, 0444);
-MODULE_PARM_DESC(preset, "create /dev/flashsim0 as this device; empty: only configfs");
+MODULE_PARM_DESC(preset, "create /dev/flashsim0 with this preset; empty: create devices in configfs");
 static char *set = "";
 module_param(set, charp, 0444);
-MODULE_PARM_DESC(set, "what differs from the preset: NAME=VALUE,NAME=VALUE");
+MODULE_PARM_DESC(set, "parameters that differ from the preset: NAME=VALUE,NAME=VALUE");
 
 static struct ek_fs_dev *ek_fs_first;
 
@@ -38,7 +38,7 @@ static void ek_fs_limits(const struct ek_flash_params *p, struct queue_limits *l
 	lim->logical_block_size = p->logical_block;
 	lim->physical_block_size = SZ_4K;
 	lim->max_hw_sectors = p->max_kb * 2;
-	/* each page of a request may lie elsewhere in memory */
+	/* each page of a request may be at another place in memory */
 	lim->max_segments = p->max_kb / 4 + 1;
 	if (p->kind == EK_FS_DISK) {
 		lim->features |= BLK_FEAT_ROTATIONAL;
@@ -50,7 +50,7 @@ static void ek_fs_limits(const struct ek_flash_params *p, struct queue_limits *l
 		lim->features |= BLK_FEAT_WRITE_CACHE | (p->fua ? BLK_FEAT_FUA : 0);
 }
 
-/* Create the disk. Returns 0 or a negative error; what was wrong is in the log. */
+/* Create the disk. Returns 0 or a negative error; the reason is in the log. */
 int ek_fs_power_on(struct ek_fs_dev *dev)
 {
 	struct ek_flash_params *p = &dev->params;
@@ -82,7 +82,7 @@ int ek_fs_power_on(struct ek_fs_dev *dev)
 	dev->tags.numa_node = NUMA_NO_NODE;
 	dev->tags.cmd_size = ek_fs_cmd_size();
 	dev->tags.timeout = msecs_to_jiffies(p->timeout_ms);
-	/* copying the data may need memory */
+	/* copying the data may allocate memory and sleep */
 	dev->tags.flags = EK_FS_MQ_FLAGS | (p->memory_backed ? BLK_MQ_F_BLOCKING : 0);
 	error = blk_mq_alloc_tag_set(&dev->tags);
 	if (error)
@@ -114,7 +114,7 @@ free_model:
 	return error;
 }
 
-/* Remove the disk; waits for what is in flight. */
+/* Remove the disk. Waits for the requests in flight. */
 void ek_fs_power_off(struct ek_fs_dev *dev)
 {
 	lockdep_assert_held(&dev->lock);
@@ -210,4 +210,4 @@ module_init(ek_fs_init);
 module_exit(ek_fs_exit);
 
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("block device that takes as long as flash storage does");
+MODULE_DESCRIPTION("Block device with the timing of flash storage");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Parameters by name: parsing, limits, and messages that say what there is. */
+/* Parameters by name: parsing, limits, and error messages that list the valid names. */
 #include "flashsim_timing.h"
 
 #define EK_FS_PARAM(name, least, most, dfl, words, about) \
 	{ #name, least, most, dfl, words, about, offsetof(struct ek_flash_params, name) }
 
-/* name, least, most, default, words for the values from 0 on, meaning */
+/* name, minimum, maximum, default, names of the values from 0 on (or NULL), meaning */
 const struct ek_fs_param ek_fs_params[] = {
-	EK_FS_PARAM(kind, 0, 2, 0, "flash disk link", "what is behind the link; link: nothing"),
+	EK_FS_PARAM(kind, 0, 2, 0, "flash disk link",
+		    "what is behind the host link; link: nothing"),
 	EK_FS_PARAM(capacity_mb, 16, 16777216, 8192, NULL, "size of the device"),
 	EK_FS_PARAM(logical_block, 512, 4096, 512, NULL, "bytes per sector, 512 or 4096"),
 	EK_FS_PARAM(depth, 1, 256, 32, NULL,
@@ -36,31 +37,34 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(map, 0, 1, 0, "stripe ranges",
 		    "channel of an address: chunks in turn, or equal ranges"),
 	EK_FS_PARAM(map_miss_us, 0, 100000, 0, NULL,
-		    "extra for an access whose part of the mapping table is not cached"),
+		    "additional time if the needed part of the mapping table is not cached"),
 	EK_FS_PARAM(map_cache, 0, 4096, 64, NULL,
 		    "cached parts of the mapping table; 0: all of it"),
 	EK_FS_PARAM(map_region_mb, 1, 65536, 4, NULL,
 		    "addresses that one part of the mapping table covers"),
 	EK_FS_PARAM(buffer_kb, 0, 65536, 0, NULL, "volatile write buffer; 0: write-through"),
-	EK_FS_PARAM(fua, 0, 1, 1, NULL, "0: it cannot write past its buffer, only flush it"),
+	EK_FS_PARAM(fua, 0, 1, 1, NULL, "0: no FUA; durable writes need a flush"),
 	EK_FS_PARAM(suspend_us, 0, 10000, 0, NULL,
 		    "cost of suspending a program for a read; 0: the read waits"),
 	EK_FS_PARAM(slc_kb, 0, 1073741824, 0, NULL, "fast cache for writes; 0: none"),
 	EK_FS_PARAM(t_prog_slc_us, 0, 100000, 200, NULL, "page program while the fast cache lasts"),
-	EK_FS_PARAM(slc_refill_kbps, 0, 10000000, 0, NULL, "fast cache regained while idle, kB/s"),
+	EK_FS_PARAM(slc_refill_kbps, 0, 10000000, 0, NULL,
+		    "rate at which the fast cache recovers while the device is idle, kB/s"),
 	EK_FS_PARAM(gc_after_kb, 0, 1073741824, 0, NULL,
 		    "writes until garbage collection pauses begin; 0: never"),
 	EK_FS_PARAM(gc_valid_pct, 0, 99, 25, NULL, "valid pages in a block that is collected"),
-	EK_FS_PARAM(flush_us, 0, 1000000, 100, NULL, "work of a flush besides emptying the buffer"),
+	EK_FS_PARAM(flush_us, 0, 1000000, 100, NULL,
+		    "time of a flush in addition to emptying the buffer"),
 	EK_FS_PARAM(rpm, 60, 60000, 5400, NULL, "disk: revolutions per minute"),
 	EK_FS_PARAM(seek_min_us, 0, 100000, 1000, NULL, "disk: seek to the next track"),
 	EK_FS_PARAM(seek_max_us, 0, 1000000, 20000, NULL, "disk: seek over all tracks"),
-	EK_FS_PARAM(track_mbps, 1, 10000, 100, NULL, "disk: medium under the head"),
+	EK_FS_PARAM(track_mbps, 1, 10000, 100, NULL, "disk: transfer rate of the medium"),
 	EK_FS_PARAM(regions, 1, EK_FS_REGIONS, 8, NULL,
 		    "equal slices of the addresses in the statistics"),
 	EK_FS_PARAM(memory_backed, 0, 1, 0, NULL, "1: keep the data in memory"),
 	EK_FS_PARAM(timeout_ms, 10, 600000, 30000, NULL, "the block layer's limit for a request"),
-	EK_FS_PARAM(seed, 0, U32_MAX, 1, NULL, "of the generator that tears writes at a power cut"),
+	EK_FS_PARAM(seed, 0, U32_MAX, 1, NULL,
+		    "seed of the generator that tears writes at a power cut"),
 };
 
 const u32 ek_fs_nr_params = ARRAY_SIZE(ek_fs_params);
@@ -70,7 +74,7 @@ static u32 *ek_fs_field(struct ek_flash_params *p, const struct ek_fs_param *par
 	return (u32 *)((char *)p + param->offset);
 }
 
-/* The parameter of that name, or NULL. */
+/* The parameter @name, or NULL. */
 const struct ek_fs_param *ek_flash_param(const char *name)
 {
 	u32 i;
@@ -108,7 +112,7 @@ static int ek_fs_word_index(const char *words, const char *value, size_t len)
 	return -1;
 }
 
-/* a decimal number without sign; false when it is none or does not fit */
+/* Parse an unsigned decimal number. Returns false if @s is not one, or if it is too large. */
 static bool ek_fs_number(const char *s, size_t len, u32 *value)
 {
 	u64 v = 0;
@@ -146,7 +150,7 @@ static int ek_fs_set_value(struct ek_flash_params *p, const struct ek_fs_param *
 	return 0;
 }
 
-/* @value may end in a newline, as what is written to a file does */
+/* Set one parameter. @value may end in a newline, because users write it to a file. */
 int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param, const char *value,
 		     char *why, size_t size)
 {
@@ -157,7 +161,7 @@ int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param,
 	return ek_fs_set_value(p, param, value, len, why, size);
 }
 
-/* Write all names to @why after what is in there. */
+/* Append all parameter names to the @n characters in @why. */
 static void ek_fs_list_params(char *why, size_t size, size_t n)
 {
 	u32 i;
@@ -166,7 +170,7 @@ static void ek_fs_list_params(char *why, size_t size, size_t n)
 		n += scnprintf(why + n, size - n, " %s", ek_fs_params[i].name);
 }
 
-/* "name=value,name=value"; empty or NULL sets nothing */
+/* Set parameters from "name=value,name=value"; an empty string or NULL sets nothing. */
 int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t size)
 {
 	while (pairs && *pairs && *pairs != '\n') {
@@ -199,7 +203,7 @@ int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t
 	return 0;
 }
 
-/* @name "" or NULL: the defaults */
+/* Set all parameters to those of preset @name; "" or NULL: to their defaults. */
 int ek_flash_preset(struct ek_flash_params *p, const char *name, char *why, size_t size)
 {
 	size_t len = name ? strlen(name) : 0;
@@ -229,7 +233,7 @@ int ek_flash_preset(struct ek_flash_params *p, const char *name, char *why, size
 	return -EINVAL;
 }
 
-/* What must fit together beyond the limits of each; the limits again, for presets. */
+/* Check that the parameters fit together, and that each is within its limits (for presets). */
 int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size)
 {
 	u32 i;
@@ -272,7 +276,7 @@ int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size)
 	return 0;
 }
 
-/* The value as it would be set, with a newline; returns its length. */
+/* Print the value in the form in which it can be set, with a newline; returns the length. */
 size_t ek_flash_show(const struct ek_flash_params *p, const struct ek_fs_param *param, char *buf,
 		     size_t size)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Devices by name, as what differs from the defaults of the parameters.
+ * Devices by name: the parameters that differ from their defaults.
  *
- * What is cited is the interface and what the device reaches: figures.toml has
- * each figure with its source. Vendors do not publish what is inside of an eMMC
- * or a UFS device, so dies, times and command work marked "fitted" are typical
- * for the kind of flash and set such that the cited figures are met.
+ * Cited are the interface and the performance of a device: figures.toml has each
+ * figure with its source. Vendors do not publish the internals of eMMC and UFS
+ * devices. So the dies, times and command work marked "fitted" are typical of the
+ * kind of flash, and set such that the model meets the cited figures. README.md
+ * lists which parameters are cited, fitted or assumed.
  */
 #include "flashsim_timing.h"
 
@@ -16,26 +17,29 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.pairs = {
 			"kind=flash,capacity_mb=59640",
 			/*
-			 * JESD84-B51: command queue of 32, HS400 is 400 MB/s on the wire; 255 is
-			 * effective, fitted to 250 measured
+			 * JESD84-B51: command queue of 32; HS400 has 400 MB/s on the wire.
+			 * 255 MB/s of data is fitted to 250 specified.
 			 */
 			"depth=32,active=32,max_kb=512,link_read_mbps=255,link_write_mbps=255",
 			/*
-			 * 64 Gb MLC dies on two Toggle DDR2 channels (400 MB/s); the count follows
-			 * from 64 GB
+			 * Assumed: MLC dies of 64 Gb on two Toggle DDR2 channels (400 MB/s).
+			 * Their number follows from 64 GB.
 			 */
 			"channels=2,dies=4,planes=2,page_kb=16,channel_mbps=400,chunk_kb=32",
 			"block_pages=256",
-			/* MLC: typically 60 us, 1-2 ms, 3-10 ms; program fitted to 125 MB/s */
+			/*
+			 * Typical of MLC: 60 us, 1-2 ms, 3-10 ms. The program time is fitted to
+			 * 125 MB/s.
+			 */
 			"t_r_us=60,t_prog_us=2000,t_erase_us=5000",
 			/* fitted to 11,000 and 13,000 IOPS at depth 32 */
 			"cmd_us=90,cmd_write_us=76,map_miss_us=40,map_cache=64,map_region_mb=4",
-			/* CACHE_SIZE of EXT_CSD is from 64 KB to some MB */
+			/* Assumed: CACHE_SIZE in EXT_CSD is 64 KB to some MB. */
 			"buffer_kb=1024,flush_us=200",
 			/*
-			 * JESD84-B51 has no read suspend for a running program of the cache.
-			 * Reserve and valid pages are assumed, for a device in use and not full;
-			 * figures.toml has one that was overwritten at random
+			 * JESD84-B51 has no suspend of a program of the cache for a read. Reserve
+			 * and valid pages are assumed, for a device in use that is not full.
+			 * figures.toml also has a device that was overwritten at random.
 			 */
 			"suspend_us=0,gc_after_kb=2097152,gc_valid_pct=25",
 		},
@@ -44,9 +48,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.about = "small eMMC 5.0 without command queue (class of 140/50 MB/s)",
 		.pairs = {
 			"kind=flash,capacity_mb=7456",
-			/*
-			 * Linux gives a card without CQE 64 tags and executes one command at a time
-			 */
+			/* Without CQE, Linux has 64 tags and sends one command at a time. */
 			"depth=64,active=1,max_kb=512,link_read_mbps=155,link_write_mbps=155",
 			"channels=1,dies=2,planes=2,page_kb=16,channel_mbps=200,chunk_kb=32",
 			"block_pages=256",
@@ -54,8 +56,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			/* fitted to 3,500 and 1,500 IOPS */
 			"cmd_us=115,cmd_write_us=560,map_miss_us=60,map_cache=16,map_region_mb=4",
 			/*
-			 * Reserve and valid pages are assumed, for a part in use and not full;
-			 * figures.toml has one that was overwritten
+			 * Reserve and valid pages are assumed, for a device in use that is not
+			 * full. figures.toml also has one that was overwritten.
 			 */
 			"buffer_kb=1024,flush_us=500,gc_after_kb=524288,gc_valid_pct=40",
 		},
@@ -65,18 +67,19 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.pairs = {
 			"kind=flash,capacity_mb=30436",
 			/*
-			 * SDR104: 104 MB/s on the wire; one command at a time without the CQ of A2
+			 * SDR104 has 104 MB/s on the wire. Without the command queue of class A2,
+			 * a card takes one command at a time.
 			 */
 			"depth=64,active=1,max_kb=512,link_read_mbps=101,link_write_mbps=101",
 			"channels=1,dies=2,planes=2,page_kb=16,channel_mbps=200,chunk_kb=32",
 			"block_pages=384",
-			/* TLC */
+			/* typical of TLC */
 			"t_r_us=80,t_prog_us=930,t_erase_us=8000",
 			/* fitted to 2,400 and 1,150 IOPS at depth 1 */
 			"cmd_us=165,cmd_write_us=715,map_miss_us=100,map_cache=8,map_region_mb=4",
 			/*
-			 * The reserve is assumed. Few valid pages, as AnandTech's card sustains
-			 * its 60 MB/s after long use, a little less evenly
+			 * The reserve is assumed. There are few valid pages, because the card
+			 * that AnandTech measured sustains its 60 MB/s after long use.
 			 */
 			"buffer_kb=1024,flush_us=1000,gc_after_kb=262144,gc_valid_pct=5",
 		},
@@ -86,8 +89,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.pairs = {
 			"kind=flash,capacity_mb=488280",
 			/*
-			 * JESD220E: 32 tags, both directions; 2 lanes HS-G4 carry 2.3 GB/s after
-			 * 8b10b, less headers
+			 * JESD220E: 32 tags, both directions at once. Two lanes of HS-G4 carry
+			 * 2.3 GB/s after 8b10b, including headers.
 			 */
 			"depth=32,active=32,max_kb=512,link_read_mbps=2150,link_write_mbps=2150",
 			"link_duplex=1",
@@ -95,8 +98,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"channels=4,dies=2,planes=2,page_kb=16,channel_mbps=800,chunk_kb=32",
 			"block_pages=1152",
 			/*
-			 * V-NAND; the fast cache (WriteBooster) fitted to 1200 MB/s, what follows
-			 * to the 410 of eUFS 3.0
+			 * Typical of V-NAND. The fast cache (WriteBooster) is fitted to 1200 MB/s,
+			 * and writes beyond it to the 410 MB/s of eUFS 3.0.
 			 */
 			"t_r_us=45,t_prog_us=600,t_prog_slc_us=175,t_erase_us=4000,suspend_us=20",
 			"slc_kb=4194304,slc_refill_kbps=200000",
@@ -110,39 +113,43 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.pairs = {
 			"kind=flash,capacity_mb=244198",
 			/*
-			 * NCQ: 32; SATA 6 Gb/s is 600 MB/s on the wire, 550 of it data
-			 * (specified)
+			 * NCQ has 32 tags. SATA 6 Gb/s has 600 MB/s on the wire, and 550 MB/s of
+			 * data are specified.
 			 */
 			"depth=32,active=32,max_kb=512,link_read_mbps=550,link_write_mbps=550",
 			/*
 			 * Marvell 88SS9189 with eight channels, 16 dies of 128 Gb (Hexus). Data
-			 * sheet MT29F128G08CBECB (micron-cbecb in figures.toml): two planes,
-			 * pages of 16384 + 1872 bytes, 512 a block, 166 MT/s, of which 149 are
-			 * data. How addresses are laid out is not published; chunks are of one
-			 * page
+			 * sheet MT29F128G08CBECB (micron-cbecb in figures.toml): two planes, pages
+			 * of 16384 + 1872 bytes, 512 pages per block, 166 MT/s, of which 149 MB/s
+			 * are data. The layout of addresses is not published. Chunks of one page
+			 * are assumed.
 			 */
 			"channels=8,dies=2,planes=2,page_kb=16,channel_mbps=149,chunk_kb=16",
 			"block_pages=512",
 			/*
-			 * Data sheet: read 115 us at most, program 1600 us, erase 3 ms typically.
-			 * Read is fitted to depth 1. A program hides the transfer of the next
-			 * page's 32 KiB (cache program), which the model adds: 1600 less 220
+			 * Data sheet: read 115 us at most, program 1600 us, erase typically 3 ms.
+			 * The read time is fitted to IOPS at depth 1. A program of the device
+			 * hides the transfer of the next 32 KiB (cache program). The model adds
+			 * that transfer, so the program time is 1600 less 220.
 			 */
 			"t_r_us=70,t_prog_us=1380,t_erase_us=3000",
 			/*
-			 * Fitted to 85,000 and 70,000 IOPS at depth 32; README.md says why it is
-			 * the command path that bounds reads. Dies alone allow 80,000 writes: the
-			 * rest stands for the mapping's own writes. 512 MB of DRAM hold the
-			 * mapping
+			 * Fitted to 85,000 and 70,000 IOPS at depth 32. README.md says why the
+			 * command path limits reads. The dies alone would allow 80,000 writes; the
+			 * difference stands for writes of the mapping. 512 MB of DRAM hold the
+			 * mapping.
 			 */
 			"cmd_us=12,cmd_write_us=14,map_cache=0",
 			/*
-			 * Of the DRAM, "a few MB" are for data (Tom's Hardware on the M550, the
-			 * same controller); a flush is assumed. The data sheet's features name no
-			 * suspend
+			 * "A few MB" of the DRAM are for data (Tom's Hardware on the M550, which
+			 * has the same controller). The time of a flush is assumed. The features
+			 * in the data sheet have no suspend.
 			 */
 			"buffer_kb=4096,flush_us=500,suspend_us=0",
-			/* 16 dies less the capacity; valid pages fitted to 104 MB/s when worn */
+			/*
+			 * The reserve is the size of 16 dies less the capacity. The valid pages
+			 * are fitted to 104 MB/s when worn.
+			 */
 			"gc_after_kb=18376704,gc_valid_pct=70",
 		},
 	}, {
@@ -152,8 +159,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"kind=disk,capacity_mb=476940,depth=32,active=1,max_kb=512",
 			"link_read_mbps=300,link_write_mbps=300",
 			/*
-			 * Hitachi Travelstar 5K320, specification 4.4.2: single track 1 ms, full
-			 * stroke 20 ms
+			 * Hitachi Travelstar 5K320, specification 4.4.2: 1 ms for a single track,
+			 * 20 ms for a full stroke.
 			 */
 			"rpm=5400,seek_min_us=1000,seek_max_us=20000,track_mbps=100,cmd_us=100",
 			"cmd_write_us=100",
@@ -164,8 +171,9 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		.about = "a link and nothing behind it, strictly in order",
 		.pairs = {
 			/*
-			 * the board of the first paper (S0): 220 MB/s read and 65 MB/s written,
-			 * requests of 512 KB
+			 * The board of Hasegawa et al., "Improving responsiveness by guaranteeing
+			 * storage I/O bandwidth": 220 MB/s for reads and 65 MB/s for writes,
+			 * requests of 512 KB.
 			 */
 			"kind=link,capacity_mb=65536,depth=64,active=1,max_kb=512",
 			"link_read_mbps=220,link_write_mbps=65,cmd_us=0,cmd_write_us=0,flush_us=0",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The blk-mq driver: hands requests to the timing model, and completes them
- * when the model says that they are done, by one timer per device.
+ * The blk-mq driver: submits requests to the timing model, and completes them at
+ * the time that the model computes. Each device has one timer.
  *
- * A request is the model's from ek_flash_submit() until it is reaped, aborted
- * or taken, each under model_lock and each at most once; whoever got it back
- * completes it, so that it is completed exactly once.
+ * Invariant: a request is completed exactly once. It belongs to the model from
+ * ek_flash_submit() until it is reaped, aborted or taken. Each of these happens
+ * under model_lock and at most once, and the function that got the request back
+ * completes it.
  */
 #include "flashsim.h"
 
@@ -14,7 +15,7 @@
 
 struct ek_fs_cmd {
 	struct ek_flash_req req;
-	unsigned long epoch;	/* that a flush makes durable */
+	unsigned long epoch;	/* the epoch that this flush makes durable */
 	blk_status_t error;
 };
 
@@ -28,7 +29,7 @@ static struct ek_fs_cmd *ek_fs_to_cmd(struct ek_flash_req *req)
 	return container_of(req, struct ek_fs_cmd, req);
 }
 
-/* Count and trace a request that is about to be completed. */
+/* Count and trace a request just before its completion. */
 static void ek_fs_account(struct ek_fs_dev *dev, struct ek_flash_req *req)
 {
 	struct ek_fs_cmd *cmd = ek_fs_to_cmd(req);
@@ -42,7 +43,7 @@ static void ek_fs_account(struct ek_fs_dev *dev, struct ek_flash_req *req)
 		region->bytes[req->op] += req->bytes;
 		region->ns[req->op] += req->done - req->arrive;
 	} else if (req->op == EK_FS_FLUSH && !cmd->error) {
-		/* flushes may end in another order than they began */
+		/* flushes may complete in another order than they began */
 		if (dev->store.durable < cmd->epoch)
 			WRITE_ONCE(dev->store.durable, cmd->epoch);
 	}
@@ -52,7 +53,7 @@ static void ek_fs_account(struct ek_fs_dev *dev, struct ek_flash_req *req)
 			       blk_status_to_errno(cmd->error));
 }
 
-/* Collect what is done on @done and set the timer for what is next. */
+/* Move the requests that are done to @done, and set the timer for the next one. */
 static void ek_fs_reap(struct ek_fs_dev *dev, u64 now, struct ek_fs_list *done)
 {
 	struct ek_flash_req *req;
@@ -69,7 +70,10 @@ static void ek_fs_reap(struct ek_fs_dev *dev, u64 now, struct ek_fs_list *done)
 		done->tail = req;
 	}
 	next = ek_flash_next(dev->model);
-	/* a timer that comes too early finds nothing and sets itself anew */
+	/*
+	 * Set the timer only if it must expire earlier. A timer that expires too early finds
+	 * nothing done and is set again.
+	 */
 	if (next < dev->armed) {
 		dev->armed = next;
 		hrtimer_start(&dev->timer, ns_to_ktime(next), HRTIMER_MODE_ABS);
@@ -100,7 +104,7 @@ enum hrtimer_restart ek_fs_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Is this request to fail? It takes its time nevertheless. */
+/* The injected fault for this request, if any. A request that fails takes its normal time. */
 static blk_status_t ek_fs_fault(struct ek_fs_dev *dev, const struct ek_flash_req *req)
 {
 	if (dev->fail_every && ++dev->fail_count >= dev->fail_every) {
@@ -178,8 +182,8 @@ static void ek_fs_complete_rq(struct request *rq)
 }
 
 /*
- * A request that hangs is given up. One that only waits behind it is not: the
- * device goes on as soon as the one that hangs is gone.
+ * Abort a request that hangs. A request that waits behind it is not aborted: the
+ * device continues as soon as the hanging request is gone.
  */
 static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
 {
@@ -191,7 +195,7 @@ static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
 
 	spin_lock_irqsave(&dev->model_lock, flags);
 	if (cmd->req.state == EK_FS_IDLE) {
-		/* not yet in the device, or its completion is on its way */
+		/* not submitted to the model yet, or already being completed */
 		spin_unlock_irqrestore(&dev->model_lock, flags);
 		return blk_mq_request_completed(rq) ? BLK_EH_DONE : BLK_EH_RESET_TIMER;
 	}
@@ -212,7 +216,7 @@ static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
 	return BLK_EH_DONE;
 }
 
-/* The power goes: what is in the device fails, and all that follows. */
+/* Cut the power: all requests in the device fail, and so do all later ones. */
 void ek_fs_cut_power(struct ek_fs_dev *dev)
 {
 	struct ek_fs_list done = {};
@@ -221,7 +225,7 @@ void ek_fs_cut_power(struct ek_fs_dev *dev)
 
 	spin_lock_irqsave(&dev->model_lock, flags);
 	dev->cut = true;
-	/* what was done in time was done */
+	/* requests that are done before the cut succeed */
 	ek_fs_reap(dev, ktime_get_ns(), &done);
 	while ((req = ek_flash_take(dev->model))) {
 		ek_fs_to_cmd(req)->error = BLK_STS_IOERR;

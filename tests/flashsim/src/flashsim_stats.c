@@ -79,7 +79,7 @@ void ek_fs_stats_add(struct ek_fs_dev *dev)
 	debugfs_create_file("timing", 0444, dev->debugfs, dev, &timing_fops);
 }
 
-/* Waits for those who are reading. */
+/* Waits for readers of the files. */
 void ek_fs_stats_remove(struct ek_fs_dev *dev)
 {
 	debugfs_remove_recursive(dev->debugfs);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The data of a device that keeps them, in pages of 4 KiB that have been
- * written and are not all zero.
+ * The stored data of a device: pages of 4 KiB that were written and are not all
+ * zero.
  *
- * What is written goes to a page's fresh copy and is only as good as the
- * device's cache until a flush that began later has completed; a write with FUA
- * goes to the stable copy. A power cut drops the fresh sectors, keeps them, or
- * keeps some of them (torn), whatever a device may do.
+ * A page has a stable and a fresh copy. A write goes to the fresh copy, which
+ * stands for the device's volatile cache. A write with FUA goes to the stable
+ * copy. Fresh data become stable when a flush completes that began after the
+ * write. A power cut drops the fresh sectors, keeps them, or keeps some of them
+ * (torn): a real device may do any of these.
  *
- * A flush does not copy. Writes carry the epoch in which they were made, a
- * flush ends the epoch, and its completion, which may be in interrupt context,
- * declares it durable; pages of durable epochs are merged when they are next
- * touched. A page that is written again while its epoch's flush is under way
- * keeps the old epoch: its new data become durable early, as a device may do.
+ * A flush does not copy data. Each write belongs to an epoch, and a flush ends
+ * the epoch. The flush's completion, which may run in interrupt context, declares
+ * the epoch durable. A page of a durable epoch is merged when it is next used. A
+ * page that is written again while the flush of its epoch is in progress keeps
+ * that epoch. So the new data become durable early, as in a real device.
  */
 #include <linux/slab.h>
 
@@ -22,9 +23,10 @@
 #define EK_FS_DIRTY	XA_MARK_0
 
 struct ek_fs_page {
-	void *stable, *fresh;	/* NULL: all zero; none */
+	void *stable;		/* NULL: all zero */
+	void *fresh;		/* NULL: there is none */
 	unsigned long epoch;	/* of the first write to fresh */
-	u8 dirty;		/* sectors that are in fresh */
+	u8 dirty;		/* bitmap of the sectors in fresh */
 };
 
 static u64 ek_fs_random(struct ek_fs_store *store)
@@ -43,7 +45,7 @@ static void ek_fs_page_free(struct ek_fs_page *page)
 	kfree(page);
 }
 
-/* Forget what is all zero; returns false if nothing is left of the page. */
+/* Free the copies that are no longer needed. Returns false if the page itself was freed. */
 static bool ek_fs_page_tidy(struct ek_fs_store *store, unsigned long index,
 			    struct ek_fs_page *page)
 {
@@ -63,7 +65,7 @@ static bool ek_fs_page_tidy(struct ek_fs_store *store, unsigned long index,
 	return false;
 }
 
-/* Make the sectors in @mask of the fresh copy stable, drop the others. False: no memory. */
+/* Make the fresh sectors in @mask stable and drop the others. Returns false without memory. */
 static bool ek_fs_page_merge(struct ek_fs_page *page, u8 mask)
 {
 	u32 i;
@@ -71,7 +73,7 @@ static bool ek_fs_page_merge(struct ek_fs_page *page, u8 mask)
 	mask &= page->dirty;
 	if (mask && !page->stable) {
 		if (mask == page->dirty) {
-			/* what is not dirty in it is zero, as it was allocated */
+			/* fresh was allocated as zeros, so its other sectors are zero */
 			page->stable = page->fresh;
 			page->fresh = NULL;
 			page->dirty = 0;
@@ -115,7 +117,7 @@ static blk_status_t ek_fs_store_write(struct ek_fs_store *store, unsigned long i
 	if (page->dirty && ek_fs_page_is_durable(store, page) && !ek_fs_page_merge(page, 0xff))
 		return BLK_STS_RESOURCE;
 	copy = stable ? &page->stable : &page->fresh;
-	/* a fresh copy that was merged in part is not zero where it is not dirty */
+	/* after a partial merge, sectors that are not dirty may not be zero: allocate again */
 	if (!*copy || (!stable && !page->dirty)) {
 		kfree(*copy);
 		*copy = kzalloc(SZ_4K, GFP_NOIO);
@@ -184,11 +186,11 @@ static blk_status_t ek_fs_store_transfer(struct ek_fs_store *store, struct reque
 		if (error)
 			break;
 	}
-	/* not BLK_STS_RESOURCE: the request would be sent again for ever */
+	/* Never return BLK_STS_RESOURCE: the block layer would repeat the request for ever. */
 	return error ? BLK_STS_IOERR : BLK_STS_OK;
 }
 
-/* Pages that lie fully in the range are forgotten, at once and for good. */
+/* Delete the pages that lie completely in the range. That takes effect at once and is durable. */
 static void ek_fs_store_discard(struct ek_fs_store *store, struct request *rq)
 {
 	u64 from = (u64)blk_rq_pos(rq) << SECTOR_SHIFT, to = from + blk_rq_bytes(rq);
@@ -210,13 +212,13 @@ static void ek_fs_store_flush(struct ek_fs_store *store, unsigned long *epoch)
 	unsigned long index;
 
 	xa_for_each_marked(&store->pages, index, page, EK_FS_DIRTY)
-		/* without memory it stays as it is, which is as durable */
+		/* if there is no memory, the page stays unmerged; it is just as durable */
 		if (ek_fs_page_is_durable(store, page) && ek_fs_page_merge(page, 0xff))
 			ek_fs_page_tidy(store, index, page);
 	*epoch = store->epoch++;
 }
 
-/* Move the data of @rq. A flush gets the epoch that its completion makes durable. */
+/* Transfer the data of @rq. @epoch: what the completion of a flush makes durable. */
 blk_status_t ek_fs_store_rq(struct ek_fs_store *store, struct request *rq, unsigned long *epoch)
 {
 	blk_status_t error = BLK_STS_OK;
@@ -234,7 +236,7 @@ blk_status_t ek_fs_store_rq(struct ek_fs_store *store, struct request *rq, unsig
 	return error;
 }
 
-/* The device has lost its power; no request is in it. */
+/* Cut the power. No request may be in the device. */
 void ek_fs_store_cut(struct ek_fs_store *store, enum ek_fs_cut how)
 {
 	struct ek_fs_page *page;
@@ -250,7 +252,7 @@ void ek_fs_store_cut(struct ek_fs_store *store, enum ek_fs_cut how)
 		if (ek_fs_page_is_durable(store, page))
 			keep = 0xff;
 		if (!ek_fs_page_merge(page, keep))
-			pr_err("flashsim: no memory at a power cut, page %lu is lost\n", index);
+			pr_err("flashsim: no memory during a power cut, page %lu is lost\n", index);
 		page->dirty = 0;
 		ek_fs_page_tidy(store, index, page);
 	}
@@ -273,7 +275,7 @@ void ek_fs_store_init(struct ek_fs_store *store, bool is_volatile, u32 seed)
 	store->off = false;
 	store->epoch = 1;
 	store->durable = 0;
-	/* the generator must not start at 0; spread small seeds */
+	/* The state must not be 0. The factor spreads small seeds over all bits. */
 	store->random = (seed + 1ULL) * 0x9e3779b97f4a7c15ULL;
 }
 

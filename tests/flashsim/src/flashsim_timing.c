@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The timing model; flashsim_timing.h says what it is. */
+/* The timing model. flashsim_timing.h describes it. */
 #include "flashsim_timing.h"
 
-/* a program may be suspended so often, then reads wait: else it could take for ever */
+/* How often a program may be suspended. After that reads wait: otherwise it might never end. */
 #define EK_FS_SUSPENDS	8
-/* a disk's nearest-first choice passes over a request for at most so long */
+/* After this time a disk serves its oldest request, even if others are nearer. */
 #define EK_FS_AGE_NS	(500 * 1000000ULL)
-/* what a disk reads ahead of a sequential stream into its own memory */
+/* How far a disk reads ahead of a sequential stream, into its own memory. */
 #define EK_FS_AHEAD	(8ULL << 20)
 
-/* ns that @bytes take at @mbps (10^6 B/s) */
+/* time in ns to transfer @bytes at @mbps (10^6 B/s) */
 static u64 ek_fs_xfer(u64 bytes, u32 mbps)
 {
 	return div_u64(bytes * 1000, mbps);
@@ -28,7 +28,7 @@ static u64 ek_fs_rem(u64 a, u64 b)
 	return rem;
 }
 
-/* how much of [from, to) lies in [a, b) */
+/* length of the part of [from, to) that lies in [a, b) */
 static u64 ek_fs_overlap(u64 from, u64 to, u64 a, u64 b)
 {
 	from = max(from, a);
@@ -67,7 +67,7 @@ static void ek_fs_unlink(struct ek_fs_list *list, struct ek_flash_req *req)
 	req->next = NULL;
 }
 
-/* @req will be done at @done; the list is in order of that */
+/* Set that @req will be done at @done. The list of running requests is in that order. */
 static void ek_fs_run_until(struct ek_flash *dev, struct ek_flash_req *req, u64 done)
 {
 	struct ek_flash_req *at = dev->running.tail;
@@ -82,8 +82,8 @@ static void ek_fs_run_until(struct ek_flash *dev, struct ek_flash_req *req, u64 
 /* --- links and channels --------------------------------------------------- */
 
 /*
- * Reserve @len from @ready on, in the first gap that is long enough; returns
- * the begin. @now: nothing will be asked for before it any more.
+ * Reserve @len in the first gap after @ready that is long enough. Returns where
+ * the reservation begins. No later call asks for a time before @now.
  */
 static u64 ek_fs_reserve(struct ek_fs_cal *cal, u64 now, u64 ready, u64 len)
 {
@@ -94,7 +94,7 @@ static u64 ek_fs_reserve(struct ek_fs_cal *cal, u64 now, u64 ready, u64 len)
 		return ready;
 	while (cal->head < cal->tail && cal->span[cal->head].to <= now)
 		cal->head++;
-	/* most come last, or nearly */
+	/* search from the end, because most reservations are at or near the end */
 	for (i = cal->tail; i > cal->head && cal->span[i - 1].to > ready; i--)
 		;
 	for (; i < cal->tail && at + len > cal->span[i].from; i++)
@@ -114,7 +114,7 @@ static u64 ek_fs_reserve(struct ek_fs_cal *cal, u64 now, u64 ready, u64 len)
 		return at;
 	}
 	if (cal->tail - cal->head == EK_FS_SPANS) {
-		/* give up the earliest gap, and with it what would have come before it */
+		/* Drop the earliest gap: join the first two reservations. */
 		cal->span[cal->head + 1].from = min(cal->span[cal->head].from, at);
 		cal->head++;
 		if (i <= cal->head) {
@@ -153,7 +153,7 @@ static u64 ek_fs_channel(struct ek_flash *dev, struct ek_fs_chan *chan, u64 read
 
 /* --- dies ----------------------------------------------------------------- */
 
-/* where the address @pos is */
+/* the die, and the channel, of the address @pos */
 static struct ek_fs_die *ek_fs_locate(struct ek_flash *dev, u64 pos, struct ek_fs_chan **chan,
 				      u8 *channel)
 {
@@ -178,7 +178,7 @@ static struct ek_fs_die *ek_fs_locate(struct ek_flash *dev, u64 pos, struct ek_f
 	return &dev->chan[c].die[d];
 }
 
-/* ns of garbage collection that the program of @bytes on @die must wait for */
+/* time in ns of the garbage collection before @bytes can be programmed on @die; 0: none */
 static u64 ek_fs_collect(struct ek_flash *dev, struct ek_fs_die *die, u32 bytes)
 {
 	if (!dev->p.gc_after_kb)
@@ -196,7 +196,7 @@ static u64 ek_fs_collect(struct ek_flash *dev, struct ek_fs_die *die, u32 bytes)
 	return dev->gc_pause;
 }
 
-/* Program @bytes on @die from @at on; returns the end and adds its parts to @chain. */
+/* Program @bytes on @die from @at on. Returns the end, and adds the parts of the time to @chain. */
 static u64 ek_fs_program(struct ek_flash *dev, struct ek_fs_chan *chan, struct ek_fs_die *die,
 			 u64 at, u32 bytes, struct ek_fs_chain *chain)
 {
@@ -223,7 +223,7 @@ static u64 ek_fs_program(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	return in + cell;
 }
 
-/* Begin to program the next page of the buffer that is for @chan. */
+/* Begin to program the next page of the buffer that belongs to @chan. */
 static void ek_fs_program_buffered(struct ek_flash *dev, struct ek_fs_chan *chan,
 				   struct ek_fs_die *die, u64 at)
 {
@@ -248,7 +248,7 @@ static void ek_fs_program_buffered(struct ek_flash *dev, struct ek_fs_chan *chan
 	dev->free_op = index;
 }
 
-/* A page, or what there is of one, is ready to be programmed. */
+/* Queue a page for programming. It may be only partly filled. */
 static void ek_fs_push_page(struct ek_flash *dev, struct ek_fs_chan *chan, u32 bytes, u64 ready)
 {
 	struct ek_fs_page_op *op;
@@ -256,7 +256,7 @@ static void ek_fs_push_page(struct ek_flash *dev, struct ek_fs_chan *chan, u32 b
 	dev->stale = true;
 	chan->stale = true;
 	if (!dev->free_op) {
-		/* only after aborted flushes could there be so many parts of pages */
+		/* only after aborted flushes can there be so many partly filled pages */
 		dev->ops[chan->tail - 1].bytes += bytes;
 		return;
 	}
@@ -273,7 +273,7 @@ static void ek_fs_push_page(struct ek_flash *dev, struct ek_fs_chan *chan, u32 b
 	dev->pending++;
 }
 
-/* Program also the pages that are not full. */
+/* Queue all partly filled pages for programming. */
 static void ek_fs_close_pages(struct ek_flash *dev, u64 t)
 {
 	u32 c;
@@ -288,7 +288,7 @@ static void ek_fs_close_pages(struct ek_flash *dev, u64 t)
 	}
 }
 
-/* When does a die of @chan begin or end to program a page of the buffer? */
+/* the time at which the next program of a buffered page on @chan begins or ends */
 static u64 ek_fs_channel_event(const struct ek_flash *dev, struct ek_fs_chan *chan)
 {
 	u64 ready = chan->head ? dev->ops[chan->head - 1].ready : EK_FS_NEVER;
@@ -335,7 +335,7 @@ static void ek_fs_end_program(struct ek_flash *dev, struct ek_fs_die *die)
 	dev->idle_since = die->prog_end;
 }
 
-/* End and begin the programs that are due at @t. */
+/* End and begin the programs that are due at time @t. */
 static void ek_fs_program_step(struct ek_flash *dev, u64 t)
 {
 	u32 c, d, i;
@@ -347,7 +347,7 @@ static void ek_fs_program_step(struct ek_flash *dev, u64 t)
 		if (ek_fs_channel_event(dev, chan) > t)
 			continue;
 		chan->stale = true;
-		/* from another die on each time, so that all share the work */
+		/* Start at another die each time, so that all dies share the work. */
 		d = chan->next_die;
 		for (i = 0; i < dev->p.dies; i++) {
 			struct ek_fs_die *die = &chan->die[d];
@@ -369,7 +369,7 @@ static void ek_fs_program_step(struct ek_flash *dev, u64 t)
 
 /* --- flash ---------------------------------------------------------------- */
 
-/* The request waits for @die from @from to @to, in part for garbage collection. */
+/* Add a wait for @die from @from to @to to @chain. A part of it may be garbage collection. */
 static void ek_fs_die_wait(struct ek_fs_chain *chain, const struct ek_fs_die *die, u64 from, u64 to)
 {
 	u64 gc = ek_fs_overlap(from, to, die->gc_from, die->gc_to);
@@ -379,11 +379,12 @@ static void ek_fs_die_wait(struct ek_fs_chain *chain, const struct ek_fs_die *di
 }
 
 /*
- * Read @bytes of one page, planned at @t0; returns when they are in the
- * controller. Reads go before the pages that wait in the buffer, but not before
- * the program that is under way, unless that can be suspended. While a write or
- * a flush is stalled, a program is planned behind the reads that are planned,
- * one at a time, so that it gets on.
+ * Read @bytes of one page from @t0 on. Returns when they are in the controller.
+ *
+ * Reads go before the pages that wait in the buffer. They do not go before a
+ * program in progress, unless it can be suspended. While a write or a flush is
+ * stalled, one program is planned after the planned reads, so that the stalled
+ * request makes progress.
  */
 static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct ek_fs_die *die,
 			 u64 t0, u32 bytes, struct ek_fs_chain *chain)
@@ -399,7 +400,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	}
 	busy_to = inside ? die->read_free : max(t0, die->free);
 	if (die->owner == dev->serial && busy_to > t0) {
-		/* behind an operation of the same request: that one's way is ours */
+		/* it follows an operation of the same request: continue that one's parts */
 		*chain = die->chain;
 		begin = busy_to;
 	} else {
@@ -421,7 +422,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	chain->cell += end - begin;
 	chain->channel += out - end;
 	if (inside) {
-		/* what is suspended ends later by the time that the read takes */
+		/* the suspended program ends later by the time of the read */
 		die->read_free = out;
 		die->prog_end += out - busy_to;
 		die->free = die->prog_end;
@@ -448,8 +449,9 @@ static void ek_fs_take_chain(struct ek_flash_req *req, const struct ek_fs_chain 
 }
 
 /*
- * The link sends without a break once it has begun, so it begins when no page
- * will come too late: the page for which that is latest is the critical one.
+ * The link sends without a break once it has begun. So it begins at the earliest
+ * time at which no page will be late. The page that determines this time is the
+ * critical one.
  */
 static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
@@ -486,7 +488,7 @@ static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 
 	return at + all;
 }
 
-/* Write without the buffer: done when all is programmed. */
+/* Write without the buffer: the request is done when all its data are programmed. */
 static u64 ek_fs_write_through(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
 	u64 pos = req->sector << 9, before = 0, done = 0, at;
@@ -531,7 +533,7 @@ static bool ek_fs_room(const struct ek_flash *dev, u32 bytes)
 	return dev->buffered + bytes <= (u64)dev->p.buffer_kb << 10;
 }
 
-/* Take the data of @req into the buffer, from @t0 on. */
+/* Transfer the data of @req into the buffer, from @t0 on. Returns the end. */
 static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
 	u64 len = ek_fs_xfer(req->bytes, dev->p.link_write_mbps), pos = req->sector << 9;
@@ -558,7 +560,7 @@ static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u6
 	return at + len;
 }
 
-/* A write or flush that waits for the buffer: can it go on at @t? */
+/* Let the write or flush that waits for the buffer continue at @t, if it can. */
 static void ek_fs_unstall(struct ek_flash *dev, u64 t)
 {
 	struct ek_flash_req *req = dev->stalled;
@@ -568,7 +570,7 @@ static void ek_fs_unstall(struct ek_flash *dev, u64 t)
 		return;
 	if (req->op == EK_FS_FLUSH ? dev->pending || dev->programming :
 				     !ek_fs_room(dev, req->bytes)) {
-		/* nothing on its way out: the room is in pages that are not full */
+		/* No page is being programmed or queued: only partly filled pages can make room. */
 		if (!dev->pending && !dev->programming)
 			ek_fs_close_pages(dev, t);
 		return;
@@ -620,7 +622,7 @@ static void ek_fs_begin_flash(struct ek_flash *dev, struct ek_flash_req *req, u6
 	}
 }
 
-/* Is the part of the mapping table for @sector not cached? It is then. */
+/* Returns true if the part of the mapping table for @sector was not cached. Now it is. */
 static bool ek_fs_map_miss(struct ek_flash *dev, u64 sector)
 {
 	u32 region, line;
@@ -655,7 +657,7 @@ static u64 ek_fs_sqrt(u64 v)
 	return root;
 }
 
-/* a + b * sqrt(distance), from seek_min to seek_max over all tracks */
+/* seek time: a + b * sqrt(distance), from seek_min to seek_max over all tracks */
 static u64 ek_fs_seek(const struct ek_flash *dev, u64 from, u64 to)
 {
 	u64 distance = from > to ? from - to : to - from;
@@ -663,7 +665,7 @@ static u64 ek_fs_seek(const struct ek_flash *dev, u64 from, u64 to)
 
 	if (!distance)
 		return 0;
-	/* distance as a share of all in 28 fraction bits; its root has 14 */
+	/* the distance as a fraction of all tracks has 28 fraction bits, its root has 14 */
 	return ek_fs_us(dev->p.seek_min_us) +
 	       ((span * ek_fs_sqrt(div64_u64(distance << 28, dev->tracks))) >> 14);
 }
@@ -673,7 +675,7 @@ static bool ek_fs_streams(const struct ek_flash *dev, const struct ek_flash_req 
 	return req->sector << 9 == dev->stream_pos && req->op == dev->stream_op;
 }
 
-/* Time from @t until @req's first byte is under the head, and what of it is seek. */
+/* Time from @t until the first byte of @req is under the head. @seek gets the part for the seek. */
 static u64 ek_fs_access(const struct ek_flash *dev, const struct ek_flash_req *req, u64 t,
 			u64 *seek)
 {
@@ -686,10 +688,11 @@ static u64 ek_fs_access(const struct ek_flash *dev, const struct ek_flash_req *r
 }
 
 /*
- * The one with the least access time, as a disk with NCQ picks it. It does so
- * when the command work after the one before is over, so that what the host
- * sends upon that one's completion takes part: with two requests outstanding
- * there is a choice already.
+ * The request with the shortest access time, as a disk with NCQ chooses it.
+ *
+ * The disk chooses after the command work that follows the previous request. By
+ * then the host has sent the request that follows that one's completion. So with
+ * two requests outstanding the disk already has a choice.
  */
 static struct ek_flash_req *ek_fs_nearest(const struct ek_flash *dev, u64 t)
 {
@@ -719,7 +722,7 @@ static u64 ek_fs_disk(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 	u64 medium = ek_fs_xfer(req->bytes, dev->p.track_mbps), seek = 0, access, done;
 
 	if (ek_fs_streams(dev, req)) {
-		/* the medium has moved on meanwhile, as far as the disk's memory goes */
+		/* meanwhile the medium has moved on, as far as the disk's memory allows */
 		u64 ahead = ek_fs_xfer(EK_FS_AHEAD, dev->p.track_mbps);
 
 		if (t0 > dev->stream_t + ahead)
@@ -734,7 +737,7 @@ static u64 ek_fs_disk(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 		req->part[EK_FS_ROTATE] += access - seek;
 		req->part[EK_FS_CHANNEL] += medium;
 		dev->stream_t = t0 + access + medium;
-		/* the link sends what the medium yields, and what it cannot keep up with later */
+		/* the link sends while the medium is read; if it is slower, it ends later */
 		done = dev->stream_t + (link > medium ? link - medium : 0);
 		req->part[EK_FS_LINK] += done - dev->stream_t;
 		dev->stream_op = req->op;
@@ -756,7 +759,7 @@ static void ek_fs_begin(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 		dev->serial = 1;
 	req->part[EK_FS_QUEUE] = t - req->arrive;
 	if (dev->p.kind == EK_FS_DISK) {
-		/* its command work is over, see ek_fs_nearest() */
+		/* the command work is over already, see ek_fs_nearest() */
 		cmd = ek_fs_us(dev->p.cmd_us);
 		req->part[EK_FS_CMD] = min(t - req->arrive, cmd);
 		req->part[EK_FS_QUEUE] -= req->part[EK_FS_CMD];
@@ -769,7 +772,7 @@ static void ek_fs_begin(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 	req->hung = hang;
 	t0 += cmd + hang;
 	if (hang) {
-		/* nothing is planned for it, as it may be aborted */
+		/* Reserve nothing for a request that hangs, because it may be aborted. */
 		ek_fs_run_until(dev, req, t0);
 		return;
 	}
@@ -813,7 +816,7 @@ static void ek_fs_unqueue(struct ek_flash *dev, struct ek_flash_req *req)
 	dev->passing -= ek_fs_passes(req);
 }
 
-/* First come, first served; while a write or flush is stalled, reads pass the others. */
+/* Requests begin in order of arrival. Reads and discards may pass a stalled write or flush. */
 static struct ek_flash_req *ek_fs_pick(const struct ek_flash *dev, u64 t)
 {
 	struct ek_flash_req *req = dev->queue.head;
@@ -851,7 +854,7 @@ static void ek_fs_dispatch(struct ek_flash *dev, u64 t)
 	}
 }
 
-/* All that happens up to @now, in order. */
+/* Process all events up to @now, in order. */
 static void ek_fs_advance(struct ek_flash *dev, u64 now)
 {
 	for (;;) {
@@ -880,7 +883,7 @@ static void ek_fs_advance(struct ek_flash *dev, u64 now)
 	dev->now = max(dev->now, now);
 }
 
-/* What the device does while nobody wants anything of it. */
+/* Idle time brings back the fast cache and the reserve. */
 static void ek_fs_idle(struct ek_flash *dev, u64 ns)
 {
 	u64 most = (u64)dev->p.slc_kb << 10, us = div_u64(ns, 1000), got;
@@ -892,7 +895,7 @@ static void ek_fs_idle(struct ek_flash *dev, u64 ns)
 	}
 	most = (u64)dev->p.gc_after_kb << 10;
 	if (dev->reserve < most) {
-		/* all dies collect side by side */
+		/* all dies collect at the same time */
 		u64 gain = dev->gc_gain * dev->p.channels * dev->p.dies;
 		u64 rounds = div64_u64(most, gain) + 1;
 
@@ -902,7 +905,7 @@ static void ek_fs_idle(struct ek_flash *dev, u64 ns)
 	}
 }
 
-/* @req arrives at @now. */
+/* Submit @req, which arrives at @now. */
 void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 {
 	struct ek_fs_chan *chan;
@@ -926,7 +929,7 @@ void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 	ek_fs_dispatch(dev, now);
 }
 
-/* The next request that is done at @now, in order of that, or NULL. */
+/* The next request that is done by @now, in order of completion, or NULL. */
 struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now)
 {
 	struct ek_flash_req *req;
@@ -941,7 +944,7 @@ struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now)
 	return req;
 }
 
-/* No stalled request is done before this; it may be asked again then. */
+/* A lower bound for the time at which the stalled request is done. The caller asks again then. */
 static u64 ek_fs_stalled_until(struct ek_flash *dev)
 {
 	const struct ek_flash_req *req = dev->stalled;
@@ -949,13 +952,16 @@ static u64 ek_fs_stalled_until(struct ek_flash *dev)
 	u32 cell = dev->slc ? min(dev->p.t_prog_us, dev->p.t_prog_slc_us) : dev->p.t_prog_us;
 	bool more = dev->pending;
 
-	/* if what is being programmed is not enough, it takes a program that has not begun */
+	/* if the programs in progress do not free enough, one that has not begun is needed, too */
 	if (req->op == EK_FS_WRITE)
 		more = !ek_fs_room(dev, req->bytes - min_t(u64, dev->releasing, req->bytes));
 	return more && event != EK_FS_NEVER ? event + ek_fs_us(cell) : event;
 }
 
-/* When to reap or advance next; the programs that nobody waits for can be caught up with. */
+/*
+ * The time at which to reap or advance next. Programs for which no request waits
+ * need no call at their time: the next call processes them.
+ */
 u64 ek_flash_next(struct ek_flash *dev)
 {
 	u64 next = dev->running.head ? dev->running.head->done : EK_FS_NEVER;
@@ -967,7 +973,7 @@ u64 ek_flash_next(struct ek_flash *dev)
 	return min(next, dev->pick);
 }
 
-/* @req leaves the device now; its time so far counts for the state that it was in. */
+/* @req leaves the device now. Its whole time counts as the part of its current state. */
 static void ek_fs_leave(struct ek_flash *dev, struct ek_flash_req *req)
 {
 	enum ek_fs_part part = EK_FS_CMD;
@@ -987,7 +993,7 @@ static void ek_fs_leave(struct ek_flash *dev, struct ek_flash_req *req)
 	dev->inside--;
 }
 
-/* Take @req out; false if it is not in the device or is done already. */
+/* Remove @req from the device. Returns false if it is not in the device, or is done already. */
 bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 {
 	ek_fs_advance(dev, now);
@@ -1009,7 +1015,7 @@ bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 	return true;
 }
 
-/* Any request out of the device, whatever its state, or NULL: for a power cut. */
+/* Remove and return any request in the device, whatever its state, or NULL. For a power cut. */
 struct ek_flash_req *ek_flash_take(struct ek_flash *dev)
 {
 	struct ek_flash_req *req = dev->stalled;
@@ -1050,7 +1056,7 @@ size_t ek_flash_bytes(const struct ek_flash_params *p)
 	return sizeof(struct ek_flash) + ek_fs_nr_ops(p) * sizeof(struct ek_fs_page_op);
 }
 
-/* @p has passed ek_flash_check(). */
+/* Initialise a device. @p must have passed ek_flash_check(). */
 void ek_flash_init(struct ek_flash *dev, const struct ek_flash_params *p, u64 now)
 {
 	u64 valid = (u64)p->block_pages * p->gc_valid_pct / 100;
@@ -1064,7 +1070,7 @@ void ek_flash_init(struct ek_flash *dev, const struct ek_flash_params *p, u64 no
 	dev->chunk = (u64)p->chunk_kb << 10;
 	dev->unit = (u64)p->planes * p->page_kb << 10;
 	dev->op_bytes = p->map == EK_FS_RANGES ? dev->unit : min(dev->unit, dev->chunk);
-	/* ranges end where pages do */
+	/* each range ends at the end of a page */
 	dev->range = DIV_ROUND_UP_ULL((u64)p->capacity_mb << 20, p->channels * dev->unit) *
 		     dev->unit;
 	dev->gc_gain = dev->unit * (p->block_pages - valid);

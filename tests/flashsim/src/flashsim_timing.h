@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long a flash device, a disk or a bare link takes: a discrete-event model
- * with reservation arithmetic. No locks, no clock and no kernel state, so that
- * the same code runs in user space, where it is property-tested.
+ * The timing of a flash device, a disk or a bare link: a discrete-event model
+ * that reserves links, channels and dies. It uses no locks, no clock and no
+ * kernel state, so the same code also runs in user space, where property tests
+ * check it.
  *
- * Time is u64 nanoseconds. The caller hands in requests with the time at which
- * they arrive and asks for those that are done; times must not run backwards.
- * The model never looks at the caller's clock, so a caller that is late (a
- * timer, a busy CPU) does not make the device slower.
+ * Time is in nanoseconds (u64). The caller submits requests with their time of
+ * arrival and asks for those that are done. Times must not run backwards. The
+ * model does not read the caller's clock. So a caller that is late (a timer, a
+ * busy CPU) does not make the device slower.
  *
- * The life of a request, and the parts that its time is made of:
+ * The life of a request, and the parts of its time:
  *
  *   arrive -> QUEUE -> [slot] -> LINK_WAIT (command path) -> CMD -> MAP ->
  *   read:  DIE_WAIT, GC -> CELL -> CHANNEL -> LINK_WAIT -> LINK -> done
@@ -17,8 +18,8 @@
  *   write through: LINK_WAIT -> LINK -> DIE_WAIT, GC -> CHANNEL -> CELL -> done
  *   disk:  SEEK -> ROTATE -> CHANNEL (medium) -> LINK -> done
  *
- * A request of several flash operations is as late as its latest one; the
- * parts are those of that critical path, so that they sum up to the total.
+ * A request with several flash operations is done when the last of them is. Its
+ * parts are those of this critical path, so they sum up to the total time.
  */
 #ifndef FLASHSIM_TIMING_H
 #define FLASHSIM_TIMING_H
@@ -39,7 +40,7 @@
 #define EK_FS_CHANNELS	16
 #define EK_FS_DIES	16	/* per channel */
 #define EK_FS_REGIONS	64
-/* reservations that a link or a channel can hold apart; the earliest gap is given up when full */
+/* separate reservations of a link or a channel; if there are more, the earliest gap is dropped */
 #define EK_FS_SPANS	32
 
 enum ek_fs_kind { EK_FS_FLASH, EK_FS_DISK, EK_FS_LINK_ONLY };
@@ -47,8 +48,8 @@ enum ek_fs_map { EK_FS_STRIPE, EK_FS_RANGES };
 enum ek_fs_op { EK_FS_READ, EK_FS_WRITE, EK_FS_FLUSH, EK_FS_DISCARD };
 
 /*
- * The parameters; flashsim_params.c has their limits, defaults and meaning.
- * kb and mb are binary (1024, 1048576 B), mbps is 10^6 B/s as datasheets have it.
+ * The parameters. flashsim_params.c has their limits, defaults and meaning.
+ * kb and mb are binary (1024, 1048576 B), mbps is 10^6 B/s as in data sheets.
  */
 struct ek_flash_params {
 	u32 kind;
@@ -107,7 +108,7 @@ struct ek_fs_param {
 struct ek_fs_preset {
 	const char *name;
 	const char *about;
-	const char *pairs[16];	/* each as for ek_flash_set() */
+	const char *pairs[16];	/* arguments for ek_flash_set() */
 };
 
 extern const struct ek_fs_param ek_fs_params[];
@@ -115,20 +116,20 @@ extern const u32 ek_fs_nr_params;
 extern const struct ek_fs_preset ek_fs_presets[];
 extern const u32 ek_fs_nr_presets;
 
-/* where the time of a request goes */
+/* the parts of a request's time */
 enum ek_fs_part {
 	EK_FS_QUEUE,		/* in the device, not begun */
-	EK_FS_LINK_WAIT,	/* for the command path or the link */
-	EK_FS_CMD,		/* command work; also a hang that was asked for */
-	EK_FS_LINK,		/* data on the link */
-	EK_FS_DIE_WAIT,		/* for a die that others use */
+	EK_FS_LINK_WAIT,	/* waiting for the command path or the link */
+	EK_FS_CMD,		/* command work; also an injected hang */
+	EK_FS_LINK,		/* data transfer on the link */
+	EK_FS_DIE_WAIT,		/* waiting for a busy die */
 	EK_FS_CELL,		/* read or program of cells */
-	EK_FS_CHANNEL,		/* waiting for and moving on the channel; disk: medium */
-	EK_FS_BUFFER_WAIT,	/* for room in the write buffer; flush: until it is empty */
-	EK_FS_GC,		/* garbage collection in the way */
+	EK_FS_CHANNEL,		/* waiting for the channel and transfer on it; disk: medium */
+	EK_FS_BUFFER_WAIT,	/* waiting for room in the write buffer; flush: until it is empty */
+	EK_FS_GC,		/* waiting for garbage collection */
 	EK_FS_SEEK,
 	EK_FS_ROTATE,
-	EK_FS_MAP,		/* mapping table read */
+	EK_FS_MAP,		/* read of the mapping table */
 	EK_FS_PARTS,
 };
 
@@ -136,23 +137,23 @@ enum ek_fs_state {
 	EK_FS_IDLE,		/* not in the device */
 	EK_FS_QUEUED,		/* waits for a slot */
 	EK_FS_STALLED,		/* has a slot, waits for the buffer */
-	EK_FS_RUNNING,		/* done at a known time */
-	EK_FS_FINISHED,		/* to be reaped */
+	EK_FS_RUNNING,		/* has a slot, will be done at a known time */
+	EK_FS_FINISHED,		/* done, not reaped */
 };
 
-/* A request. The caller sets op to fua before it submits; done and part are valid when reaped. */
+/* A request. The caller sets sector to fua; done and part are valid once it is reaped. */
 struct ek_flash_req {
 	struct ek_flash_req *prev, *next;
 	u64 sector;		/* of 512 bytes */
 	u32 bytes;
 	u8 op;			/* enum ek_fs_op */
 	bool fua;
-	bool hung;		/* it met ek_flash.hang */
+	bool hung;		/* got the injected hang, see ek_flash.hang */
 	u8 state;
 	u8 channel;		/* of the first byte */
 	u64 arrive;
 	u64 done;
-	u64 stalled;		/* since when it waits for the buffer */
+	u64 stalled;		/* when it began to wait for the buffer */
 	u64 part[EK_FS_PARTS];
 };
 
@@ -160,7 +161,7 @@ struct ek_fs_list {
 	struct ek_flash_req *head, *tail;
 };
 
-/* busy times of a link or channel that are not yet over, in order, not touching: [head, tail) */
+/* Reserved times of a link or channel that are not over, in order and with gaps: [head, tail). */
 struct ek_fs_cal {
 	u32 head, tail;
 	struct {
@@ -168,37 +169,37 @@ struct ek_fs_cal {
 	} span[2 * EK_FS_SPANS];
 };
 
-/* the way of one flash operation, from the end of the request's command on */
+/* the parts of one flash operation, from the end of the request's command on */
 struct ek_fs_chain {
 	u64 link, wait, gc, channel, cell;
 };
 
 struct ek_fs_die {
-	u64 free;		/* end of all that is planned */
-	u64 prog_from, prog_end; /* of the buffered program under way, if releasing */
-	u64 read_free;		/* end of the reads that it is suspended for */
+	u64 free;		/* end of all planned operations */
+	u64 prog_from, prog_end; /* begin and end of the buffered program, if releasing */
+	u64 read_free;		/* end of the reads for which that program is suspended */
 	u64 gc_from, gc_to;	/* last garbage collection */
-	u32 releasing;		/* bytes of the buffer that end with that program */
-	u32 suspends;		/* of that program */
+	u32 releasing;		/* bytes of the buffer that this program frees; 0: none runs */
+	u32 suspends;		/* how often that program was suspended */
 	u64 debt;		/* bytes programmed since the last collection */
-	bool last_read;		/* the last thing planned is a read */
-	u32 owner;		/* request whose operation is the last one planned */
-	struct ek_fs_chain chain; /* of that operation */
+	bool last_read;		/* the last planned operation is a read */
+	u32 owner;		/* serial of the request with the last planned operation */
+	struct ek_fs_chain chain; /* parts of that operation */
 };
 
 struct ek_fs_chan {
 	struct ek_fs_cal cal;
 	u64 busy;		/* ns of transfers, statistics */
 	u64 open;		/* bytes in the page that is being filled */
-	u64 open_ready;		/* when the last of them arrives */
-	u32 head, tail;		/* pages to program, indices of ops + 1 */
+	u64 open_ready;		/* when the last of these bytes arrives */
+	u32 head, tail;		/* list of pages to program: indices in ops + 1, 0: none */
 	u64 event;		/* next begin or end of a program, unless stale */
 	bool stale;
-	u32 next_die;
+	u32 next_die;		/* where to begin the search for a free die */
 	struct ek_fs_die die[EK_FS_DIES];
 };
 
-/* a page in the buffer that is to be programmed */
+/* a page in the buffer that waits to be programmed */
 struct ek_fs_page_op {
 	u64 ready;
 	u32 bytes;
@@ -223,44 +224,44 @@ struct ek_flash {
 	struct ek_fs_list queue, running, finished;
 	struct ek_flash_req *stalled;	/* at most one; no write begins while there is one */
 	u32 inside;		/* requests in the device */
-	u32 passing;		/* queued ones that may pass a stalled write */
+	u32 passing;		/* queued requests that may pass a stalled one */
 	u32 slots;		/* commands that could begin now */
-	u32 serial;		/* of the request that was begun last */
-	u64 hang;		/* ns that the next command is to hang */
+	u32 serial;		/* number of the request that began last */
+	u64 hang;		/* ns for which the next command will hang */
 
 	/* link */
-	u64 cmd_free;
-	struct ek_fs_cal link[2];	/* one each way if duplex, else the first */
+	u64 cmd_free;		/* when the command path is free */
+	struct ek_fs_cal link[2];	/* duplex: one per direction; otherwise only the first */
 
 	/* flash */
-	u64 chunk, unit, op_bytes, range;	/* bytes; unit: all planes' pages */
-	u64 gc_gain, gc_pause;	/* bytes that a collection frees and ns that it takes */
-	u64 reserve, slc;	/* bytes left */
+	u64 chunk, unit, op_bytes, range;	/* in bytes; unit: one page of each plane */
+	u64 gc_gain, gc_pause;	/* bytes that a collection frees, and its duration in ns */
+	u64 reserve, slc;	/* bytes left before collections begin, and in the fast cache */
 	u64 buffered;		/* bytes in the buffer */
 	u64 releasing;		/* of these, bytes that are being programmed */
-	u64 freed_gc_from, freed_gc_to;	/* collection before the program that freed some last */
-	u32 pending, programming;	/* pages; dies */
-	bool stale;		/* event must be found anew, as that of a channel */
-	u64 event;		/* next begin or end of a program */
+	u64 freed_gc_from, freed_gc_to;	/* collection before the last program that freed bytes */
+	u32 pending, programming;	/* pages that wait; dies that program */
+	bool stale;		/* event must be computed again, as in ek_fs_chan */
+	u64 event;		/* next begin or end of a program on any channel */
 	u64 idle_since;
-	u32 free_op;		/* index + 1 */
+	u32 free_op;		/* first unused element of ops: index + 1 */
 	u32 nr_ops;
 
 	/* disk */
 	u64 rev, track_bytes, tracks, track;
 	u64 stream_pos, stream_t;	/* the medium passed stream_pos at stream_t */
 	u8 stream_op;
-	u64 pick;		/* when the next request is chosen */
+	u64 pick;		/* when the disk chooses its next request */
 
 	struct ek_fs_totals totals;
-	u32 map_tag[4096];	/* mapping region + 1 that each line of the cache holds */
+	u32 map_tag[4096];	/* for each line of the mapping cache: its region + 1 */
 	struct ek_fs_chan chan[EK_FS_CHANNELS];
 	struct ek_fs_page_op ops[];
 };
 
 const struct ek_fs_param *ek_flash_param(const char *name);
 
-/* parameters; each returns 0 or -EINVAL with one line in why that names what and why */
+/* Parameters. Each function returns 0, or -EINVAL with one line in why: what is wrong, and why. */
 int ek_flash_preset(struct ek_flash_params *p, const char *name, char *why, size_t size);
 int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t size);
 int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param, const char *value,
@@ -269,7 +270,7 @@ int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size);
 size_t ek_flash_show(const struct ek_flash_params *p, const struct ek_fs_param *param, char *buf,
 		     size_t size);
 
-/* a device: allocate ek_flash_bytes(), then init */
+/* A device: allocate ek_flash_bytes(), then call ek_flash_init(). */
 size_t ek_flash_bytes(const struct ek_flash_params *p);
 void ek_flash_init(struct ek_flash *dev, const struct ek_flash_params *p, u64 now);
 void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now);

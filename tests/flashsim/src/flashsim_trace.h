@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The tracepoint flashsim:flashsim_request: where the time of a request went. */
+/* Tracepoint flashsim:flashsim_request: the parts of a request's time. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM flashsim
 

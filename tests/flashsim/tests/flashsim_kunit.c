@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: the timing model as the kernel compiles it. test_timing.py has more, in user space. */
+/* KUnit tests of the timing model as the kernel compiles it. test_timing.py has more tests. */
 #include <kunit/test.h>
 #include <linux/math64.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 
-/* the model is not exported by flashsim.ko; this module has its own */
+/* flashsim.ko does not export the model, so this module has a copy of its own */
 #include "flashsim_timing.c"
 #include "flashsim_params.c"
 #include "flashsim_presets.c"
@@ -17,7 +17,7 @@ struct ek_fs_test {
 	struct ek_flash *dev;
 	struct ek_flash_req *reqs;
 	u64 random;
-	u64 end;	/* when the last one was done */
+	u64 end;	/* when the last request was done */
 	u32 sent, done;
 };
 
@@ -49,7 +49,7 @@ static struct ek_fs_test *ek_fs_test_device(struct kunit *test, const char *pres
 	return t;
 }
 
-/* Each request that is done: its parts sum up to its time. */
+/* Reap all requests that are done, and check that the parts of each sum up to its time. */
 static void ek_fs_test_reap(struct kunit *test, struct ek_fs_test *t, u64 now)
 {
 	struct ek_flash_req *req;
@@ -69,7 +69,7 @@ static void ek_fs_test_reap(struct kunit *test, struct ek_fs_test *t, u64 now)
 	}
 }
 
-/* Any operation, of any size. */
+/* Fill in a random operation of a random size. */
 static void ek_fs_test_mix(struct ek_fs_test *t, struct ek_flash_req *req)
 {
 	static const u32 sizes[] = { 512, 4096, 65536, 524288 };
@@ -83,7 +83,7 @@ static void ek_fs_test_mix(struct ek_fs_test *t, struct ek_flash_req *req)
 	req->fua = req->op == EK_FS_WRITE && !ek_fs_test_random(t, 10);
 }
 
-/* All requests, @depth at a time. Without @bytes a mixture of sizes and operations. */
+/* Run @n requests, @depth at a time. @bytes 0: a mixture of sizes and operations. */
 static void ek_fs_test_run(struct kunit *test, struct ek_fs_test *t, u32 n, u32 depth, u32 bytes,
 			   enum ek_fs_op op, bool sequential)
 {
@@ -197,7 +197,7 @@ static void ek_test_flash_disk_gains_from_depth(struct kunit *test)
 	KUNIT_EXPECT_LT(test, end[1] * 3, end[0] * 2);
 }
 
-/* An aborted request leaves, and the device goes on with the others. */
+/* An aborted request leaves the device, and the device continues with the others. */
 static void ek_test_flash_abort(struct kunit *test)
 {
 	struct ek_fs_test *t = ek_fs_test_device(test, "emmc50-slow", "");
@@ -221,11 +221,11 @@ static void ek_test_flash_abort(struct kunit *test)
 	ek_fs_test_reap(test, t, 10000000);
 	KUNIT_EXPECT_EQ(test, t->done, 2U);
 	KUNIT_EXPECT_EQ(test, t->dev->slots, 1U);
-	/* what is done, or was never there, cannot be aborted */
+	/* a request that is done cannot be aborted */
 	KUNIT_EXPECT_FALSE(test, ek_flash_abort(t->dev, &req[1], 10000000));
 }
 
-/* All that is in the device comes out, once, whatever it waits for. */
+/* ek_flash_take() returns each request in the device once, whatever it waits for. */
 static void ek_test_flash_take(struct kunit *test)
 {
 	struct ek_fs_test *t = ek_fs_test_device(test, "emmc51", "buffer_kb=512");
@@ -257,7 +257,7 @@ static void ek_test_flash_names_what_is_wrong(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ek_flash_set(&p, "dies=99", why, sizeof(why)), -EINVAL);
 	KUNIT_EXPECT_STREQ(test, why, "dies is \"99\", must be a number from 1 to 16");
 	KUNIT_EXPECT_EQ(test, ek_flash_set(&p, "x=1", why, 20), -EINVAL);
-	KUNIT_EXPECT_EQ_MSG(test, strlen(why), 19UL, "a short message is cut, not overrun");
+	KUNIT_EXPECT_EQ_MSG(test, strlen(why), 19UL, "a message must be truncated to the buffer");
 }
 
 static struct kunit_case ek_flash_cases[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The timing model as a library for test_timing.py: streams of requests, open and closed loop. */
+/* The timing model as a library for test_timing.py: it runs open or closed loops of requests. */
 #include <stdlib.h>
 
 #include "../src/flashsim_timing.h"
@@ -11,7 +11,7 @@ struct shim_io {
 	u32 op;
 	u32 fua;
 	u32 channel;
-	u32 order;		/* of completion */
+	u32 order;		/* position in the order of completion */
 	u64 part[EK_FS_PARTS];
 };
 
@@ -33,7 +33,7 @@ int shim_check(const char *preset, const char *set, char *why, u32 size)
 	return shim_params(&p, preset, set, why, size);
 }
 
-/* value of a parameter as text, or -1 */
+/* Print the value of a parameter; returns its length, or -1. */
 int shim_show(const char *preset, const char *set, const char *name, char *buf, u32 size);
 int shim_show(const char *preset, const char *set, const char *name, char *buf, u32 size)
 {
@@ -61,10 +61,14 @@ const char *shim_param_name(u32 i)
 }
 
 /*
- * Run @n requests. With @qd they are submitted as soon as fewer than @qd are in
- * the device, @think ns after the completion that made room; without, at their
- * arrive time, which must not fall. @late: the host reaps so many ns late.
- * Returns the number that were completed, or -1 with @why.
+ * Run @n requests.
+ *
+ * Closed loop (@qd > 0): a request is submitted as soon as fewer than @qd are in
+ * the device, @think ns after the completion that made room. Open loop (@qd 0):
+ * each request is submitted at its arrive time; these must not decrease.
+ *
+ * @late: the host reaps so many ns late.
+ * Returns the number of completed requests, or -1 with the reason in @why.
  */
 int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,
 	     u64 late, struct ek_fs_totals *totals, char *why, u32 size);
@@ -113,9 +117,9 @@ int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32
 		if (!qd && sent < n)
 			now = min(now, max(next, io[sent].arrive));
 		while ((req = ek_flash_reap(dev, now))) {
-			/* who asks when he was told to is never too late */
+			/* reaping at the time of ek_flash_next() finds each request on time */
 			if (!late && !think && req->done != now) {
-				scnprintf(why, size, "done at %llu, next said %llu",
+				scnprintf(why, size, "done at %llu, but ek_flash_next() was %llu",
 					  (unsigned long long)req->done, (unsigned long long)now);
 				n = 0;
 			}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What flashsim_timing takes from the kernel, for user space. */
+/* The kernel's types and helpers that flashsim_timing uses, for user space. */
 #ifndef EK_FS_USER_SPACE_H
 #define EK_FS_USER_SPACE_H
 
@@ -39,7 +39,7 @@ static inline u64 div_u64_rem(u64 a, u32 b, u32 *rem)
 	return a / b;
 }
 
-/* as the kernel's: what was written, not what would have been */
+/* like the kernel's: returns what was written, not what would have been written */
 __attribute__((format(printf, 3, 4)))
 static inline int scnprintf(char *buf, size_t size, const char *fmt, ...)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m lab list | run EXPERIMENT… | compare A B | bench | tuning"""
+"""python -m lab list | run EXPERIMENT… | compare A B | docs | picture | bench"""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
 
-from lab import bench, experiments, peers
+from lab import bench, docs, experiments, options
+from lab.kernels import TOP
 from lab.model import Experiment, LabError
 from lab.runner import Job, Result, run_all
 
@@ -21,7 +23,7 @@ def _listing(known: dict[str, Experiment]) -> int:
 
 
 def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
-    lab, subject = peers.lab(args)
+    lab, subject = options.lab(args)
     chosen = experiments.matching(known, args.experiment)
     jobs = []
     for e in chosen:
@@ -37,7 +39,7 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
             failed += 1
             print(f"lab: {outcome}", file=sys.stderr, flush=True)
             return
-        # nobody promised anything of a peer
+        # targets are those of the subject, not of a baseline
         promised = job.scheduler == bench.first(job.experiment, subject)
         for f in outcome.figures():
             row = bench.row(job, f)
@@ -45,10 +47,10 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
             verdict = verdict if promised else ""
             missed += verdict == "MISSED"
             print(f"{row.id:52} {job.kernel:5} {job.scheduler:14} {row.value:>12} {row.unit:6} {verdict}")
-        kept = " (kept)" if outcome.cached else ""
+        kept = " (cached)" if outcome.cached else ""
         print(f"  {job.name}: {outcome.seconds:.0f} s of host time{kept}", flush=True)
 
-    # named twice, run once
+    # a job that is named twice runs once
     run_all(lab, list({j.name: j for j in jobs}.values()), done, args.parallel)
     return 1 if failed or missed else 0
 
@@ -56,21 +58,29 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lab", description="I/O experiments on a virtual clock")
     sub = parser.add_subparsers(dest="command", required=True)
-    sub.add_parser("list", help="what there is to run")
+    sub.add_parser("list", help="list all experiments")
     run = sub.add_parser("run", help="run experiments and print their figures")
     run.add_argument("experiment", nargs="+", help="name or pattern, as in 'fair.read.*'")
     run.add_argument("--scheduler", action="append", metavar="NAME", help="default: the experiment's subject")
     run.add_argument("--kernel", action="append", metavar="VERSION", help="default: the experiment's first")
     run.add_argument("--variant", default="board", help="kernel variant (default %(default)s)")
-    peers.options(run)
-    compare = sub.add_parser("compare", help="two results.json: what changed by more than 1 %%")
+    options.add(run)
+    compare = sub.add_parser("compare", help="print what changed by more than 1 %% between two results.json")
     compare.add_argument("before")
     compare.add_argument("after")
-    tuning = sub.add_parser("tuning", help="docs/tuning.md from the rows of a results.json")
-    tuning.add_argument("results")
-    whole = sub.add_parser("bench", help="every experiment with its peers: results.json and a page")
+    pages = sub.add_parser("docs", help="write the generated pages and tables of docs/ and README.md")
+    picture = sub.add_parser("picture", help="draw the ratio of weights 2:1 by block size")
+    for made in (pages, picture):
+        made.add_argument(
+            "results", nargs="?", default=str(TOP / "build/bench/results.json"),
+            help="figures of a bench (default %(default)s)",
+        )  # fmt: skip
+    picture.add_argument(
+        "file", nargs="?", type=Path, default=TOP / "docs/images/ratio.svg", help="default %(default)s"
+    )
+    whole = sub.add_parser("bench", help="run all experiments with their baselines: results.json and a page")
     bench.options(whole)
-    peers.options(whole)
+    options.add(whole)
     args = parser.parse_args()
     try:
         known = experiments.load()
@@ -81,25 +91,26 @@ def main() -> int:
                 return _run(args, known)
             case "compare":
                 return bench.compare(args.before, args.after)
-            case "tuning":
-                print(bench.tuning(args.results), end="")
-                return 0
+            case "docs":
+                return docs.write(args.results)
+            case "picture":
+                return docs.draw(args.results, args.file)
             case _:
                 return bench.main(args, known)
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("lab: interrupted; what is finished is kept", file=sys.stderr)
+        print("lab: interrupted; finished experiments stay in the cache", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # who reads has enough, as in 'lab list | head'; Python would complain of it once more when it ends
+        # the reader has closed the pipe, as in 'lab list | head'; Python must not report it again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 if __name__ == "__main__":
-    # as ^C: guests end, and nothing stays behind
-    for ends in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ends, signal.default_int_handler)
+    # handled like ^C: the guests end, and no file is left behind
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     raise SystemExit(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every experiment with its peers: results.json and one page, and what it says about the targets."""
+"""Runs all experiments with their baselines; writes results.json and a page; judges targets and the papers' results."""
 
 from __future__ import annotations
 
@@ -14,39 +14,53 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from lab import experiments, peers, provenance, settings, sight
-from lab.experiments import tune
+from lab import experiments, provenance, sight
+from lab import options as common_options
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
 from lab.report import compare as comparison
 from lab.report import page
-from lab.report import tuning as tuning_page
 from lab.report.rows import Wanted
 from lab.report.verdict import Verdict
 from lab.report.verdict import judge as judge_shapes
 from lab.runner import Job, Result, run_all, utc
 
-# what each row of results.json says of where it comes from, beside the row itself
+# fields of results.json that are the same in all rows: what the bench was run with
 ORIGIN = ("release", "revision", "qemu", "made")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--quick", action="store_true", help="the part that runs in under 10 minutes")
+    part.add_argument(
+        "--quick", action="store_true", help="only the quick bench, which takes less than 10 minutes"
+    )
     part.add_argument(
         "--deep",
         action="store_true",
-        help="and what takes long: hours of recording (the guest's), power cuts, other numbers of groups",
+        help="also the slow experiments: hours of recording (guest time), power cuts, other numbers of groups",
     )
-    parser.add_argument("--out", type=Path, default=TOP / "build/bench", help="default %(default)s")
-    parser.add_argument("--only", action="append", metavar="PATTERN", help="only these experiments")
     parser.add_argument(
-        "--without-host-clock", action="store_true", help="leave out what a busy host disturbs"
+        "--out",
+        type=Path,
+        default=TOP / "build/bench",
+        metavar="DIR",
+        help="output folder (default %(default)s)",
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="PATTERN", help="only experiments that match; may be repeated"
+    )
+    parser.add_argument(
+        "--kernel", action="append", metavar="VERSION", help="only guests with this kernel (default: all)"
+    )
+    parser.add_argument(
+        "--without-host-clock",
+        action="store_true",
+        help="omit experiments on the host's clock, which a busy host disturbs",
     )
 
 
 def row(job: Job, f: Figure, measured: str | None = None) -> Row:
-    """A figure as a row of its own, without peers."""
+    """A figure as a row of its own, without baselines."""
     e = job.experiment
     whose = e.figures_of if e.figures_of and job.scheduler == e.subject else job.scheduler
     return Row(
@@ -56,28 +70,30 @@ def row(job: Job, f: Figure, measured: str | None = None) -> Row:
 
 
 def first(e: Experiment, subject: str | None) -> str:
-    """Whose figures the rows carry: `subject` takes the place of evenkeel where that is the experiment's."""
+    """The scheduler whose figures become the values of the rows: `subject` replaces evenkeel."""
     return subject if subject and e.subject == "evenkeel" else e.subject
 
 
 def plan(
     chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None
 ) -> list[Job]:
-    """All jobs."""
+    """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines."""
     jobs: dict[str, Job] = {}
     for e in chosen:
         if (quick and not e.quick) or (e.deep and not deep):
             continue
         for kernel in e.kernels[:1] if quick else e.kernels:
-            beside = e.quick_peers if quick else e.peers if kernel == e.kernels[0] else e.later_peers
-            for scheduler in (first(e, subject), *beside):
+            baselines = (
+                e.quick_baselines if quick else e.baselines if kernel == e.kernels[0] else e.later_baselines
+            )
+            for scheduler in (first(e, subject), *baselines):
                 job = Job(e, kernel, scheduler)
                 jobs.setdefault(job.name, job)
     return list(jobs.values())
 
 
 def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
-    """One row an id and kernel: the subject's figure, the others' beside it; after it, its share of a peer's."""
+    """One row for each id and kernel: the subject's figure with its baselines. A row ID-of-BASELINE follows its row ID."""
     own: dict[tuple[str, str], Row] = {}
     shares: dict[tuple[str, str], tuple[str, float]] = {}
     others: dict[tuple[str, str], dict[str, float]] = {}
@@ -93,7 +109,7 @@ def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
                 others.setdefault((r.id, r.kernel), {})[result.job.scheduler] = r.value
     rows = []
     for key, r in own.items():
-        r.peers.update(others.get(key, {}))
+        r.baselines.update(others.get(key, {}))
         rows.append(r)
         if key in shares and (share := r.as_share_of(*shares[key])):
             rows.append(share)
@@ -101,7 +117,7 @@ def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
 
 
 def judge(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-    """Rows with a target: held, missed although they must hold, still open."""
+    """The rows with a target, in three lists: held, missed (a promise), open (another target that is not met)."""
     held = [r for r in rows if r.holds() is True]
     missed = [r for r in rows if r.holds() is False and r.must]
     still = [r for r in rows if r.holds() is False and not r.must]
@@ -109,7 +125,12 @@ def judge(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
 
 
 def read(path: Path | str) -> list[Row]:
-    """Rows of a results.json. Raises LabError."""
+    """The rows of a results.json. Raises LabError."""
+    return read_with_origin(path)[0]
+
+
+def read_with_origin(path: Path | str) -> tuple[list[Row], list[dict[str, str]]]:
+    """The rows of a results.json, and the fields ORIGIN of each as far as it has them. Raises LabError."""
     try:
         listed = json.loads(Path(path).read_text())
     except OSError as error:
@@ -120,39 +141,29 @@ def read(path: Path | str) -> list[Row]:
     if not isinstance(listed, list):
         raise LabError(f"{path} is not a list of rows")
     rows = []
+    origins = []
     for count, fields in enumerate(listed, 1):
         if not isinstance(fields, dict):
             raise LabError(f"{path}, row {count} is no object")
+        origins.append({k: str(v) for k, v in fields.items() if k in ORIGIN and v is not None})
         try:
             rows.append(Row.from_json({k: v for k, v in fields.items() if k not in ORIGIN}))
         except LabError as error:
             raise LabError(f"{path}, row {count}: {error}") from None
-    return rows
+    return rows, origins
 
 
 def compare(before: str, after: str) -> int:
-    """Print what changed; 1 when something got worse."""
+    """Print what changed. Returns 1 if a figure became worse."""
     text, regressions = comparison.render(read(before), read(after))
     print(text)
     return 1 if regressions else 0
 
 
-def tuning(results: str) -> str:
-    """The page about what each setting of conf/ buys. Raises LabError when no row is about one."""
-    rows = settings.fold(read(results))
-    if not rows:
-        raise LabError(f"{results} has no row tune.*; the full bench has")
-    tried = [
-        tuning_page.Setting(name, "", value, settings.DEFAULTS[name], why)
-        for name, (value, why) in tune.TRIED.items()
-    ]
-    return tuning_page.render(rows, settings.read(), tried)
-
-
 def distributions(results: Sequence[Result], subject: str | None = None) -> page.Curves:
-    """Of the experiments that have them, by case and kernel: the subject's first. Raises LabError."""
+    """The distributions by case and kernel, the subject's first. Raises LabError."""
     found: dict[tuple[str, str], dict[str, Sequence[tuple[float, float]]]] = {}
-    # stable, so that peers stay in the order of the plan
+    # a stable sort puts the subject first and keeps the baselines in the order of the plan
     for result in sorted(results, key=lambda r: r.job.scheduler != first(r.job.experiment, subject)):
         for case, points in _curves(result).items():
             found.setdefault((case, result.job.kernel), {})[result.job.scheduler] = points
@@ -169,14 +180,14 @@ def _curves(result: Result) -> dict[str, list[tuple[float, float]]]:
 
 
 def older(results: Iterable[Result], made: str) -> dict[str, str]:
-    """For the page: when the oldest guest ran, if that is not of the day before `made` or later."""
+    """For the page: when the oldest guest ran, if that was more than a day before `made`."""
     oldest = min((r.measured for r in results if r.measured), default=made)
     before = datetime.fromisoformat(made) - timedelta(days=1)
-    return {"the oldest ran": oldest} if datetime.fromisoformat(oldest) < before else {}
+    return {"oldest guest": oldest} if datetime.fromisoformat(oldest) < before else {}
 
 
 def checked(outcome: Result | LabError) -> Result | LabError:
-    """A result from which all can be read, and of the kernel that was asked for; else the error."""
+    """The result, or the LabError if its figures cannot be read or another kernel ran than the one asked for."""
     if isinstance(outcome, LabError):
         return outcome
     try:
@@ -189,13 +200,16 @@ def checked(outcome: Result | LabError) -> Result | LabError:
 
 
 def expected(jobs: Iterable[Job], known: Iterable[str]) -> Callable[[Wanted], bool]:
-    """Was this value to be measured by these jobs? What no experiment writes is expected, so that it is noticed."""
+    """A function that says whether these jobs were meant to measure a value.
+
+    A value that no experiment writes counts as expected, so that the defect is noticed.
+    """
     planned = {(j.experiment.name, j.kernel, j.scheduler) for j in jobs}
     some = {(name, kernel) for name, kernel, _ in planned}
-    names = sorted(known, key=len, reverse=True)
+    names = list(known)
 
     def check(wanted: Wanted) -> bool:
-        owner = next((n for n in names if wanted.id.startswith(f"{n}.")), None)
+        owner = experiments.owner(names, wanted.id)
         if owner is None:
             return True
         if wanted.scheduler is None:
@@ -209,10 +223,10 @@ def write(
     out: Path, rows: Sequence[Row], meta: Mapping[str, str], *, origin: Mapping[str, str],
     releases: Mapping[str, str], verdicts: Sequence[Verdict], curves: page.Curves,
 ) -> None:  # fmt: skip
-    """results.json, shapes.json, curves.json and index.html.
+    """Write results.json, shapes.json, curves.json and index.html.
 
-    `releases` are what guests reported as their kernel, by the version that was asked for.
-    Raises LabError when the disk refuses.
+    `releases` maps the kernel version asked for to the release that guests reported.
+    Raises LabError when writing fails.
     """
     listed = [{**r.as_json(), "release": releases.get(r.kernel), **origin} for r in rows]
     drawn = [{"case": c, "kernel": k, "unit": "us", "curves": known} for (c, k), known in curves.items()]
@@ -236,7 +250,7 @@ def write(
 
 
 def _check_out(out: Path) -> None:
-    """Raises LabError when no file can be made there: known before the first guest, not after the last."""
+    """Raises LabError when no file can be created there. Called before the first guest, not after the last."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out) as probe:
@@ -246,23 +260,28 @@ def _check_out(out: Path) -> None:
 
 
 def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
-    """Run what is asked for. 0: all is measured and judged, and no target that must hold is missed."""
+    """Run the chosen experiments and write the files. Returns 0 if everything was measured and no promise is missed."""
     begin = time.monotonic()
-    lab, subject = peers.lab(args)
+    lab, subject = common_options.lab(args)
     chosen = experiments.matching(known, args.only) if args.only else list(known.values())
     if args.without_host_clock:
         chosen = [e for e in chosen if e.clock == "virtual"]
     jobs = plan(chosen, quick=args.quick, deep=args.deep or bool(args.only), subject=subject)
+    if args.kernel:
+        jobs = [job for job in jobs if job.kernel in args.kernel]
+        if not jobs:
+            raise LabError(f"nothing to run: no chosen experiment runs on kernel {' or '.join(args.kernel)}")
     if not jobs:
-        left = "is on the virtual clock" if not chosen else "is part of the quick bench"
-        raise LabError(f"nothing to run: none of the chosen experiments {left}")
+        lacks = "is on the virtual clock" if not chosen else "is part of the quick bench"
+        raise LabError(f"nothing to run: none of the chosen experiments {lacks}")
     _check_out(args.out)
     print(
-        f"{len(jobs)} guests, {sum(j.experiment.clock == 'host' for j in jobs)} of them alone, on the host's clock",
+        f"{len(jobs)} guests; {sum(j.experiment.clock == 'host' for j in jobs)} of them are on the host's clock and run"
+        " alone",
         flush=True,
     )
     failed: list[LabError] = []
-    # jobs whose result can be used, with the kernel that the guest reported
+    # jobs with a usable result → the kernel release that the guest reported
     sound: dict[str, str | None] = {}
     count = 0
     guest_seconds = 0.0
@@ -277,7 +296,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
             return
         sound[job.name] = provenance.release(outcome)
         guest_seconds += outcome.seconds
-        what = "kept" if outcome.cached else f"{outcome.seconds:.0f} s"
+        what = "cached" if outcome.cached else f"{outcome.seconds:.0f} s"
         print(f"[{count}/{len(jobs)}] {job.name}: {what}", flush=True)
 
     results = [r for r in run_all(lab, jobs, done, args.parallel) if r.job.name in sound]
@@ -293,19 +312,18 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     meta = {
         **origin,
         "part": "quick" if args.quick else "deep" if args.deep else "full",
+        **({"only": ", ".join(args.only)} if args.only else {}),
         "guests": f"{len(results)} of {len(jobs)}",
         **older(results, origin["made"]),
-        "guests ran for": f"{guest_seconds / 60:.1f} min in all",
+        "run time of all guests": f"{guest_seconds / 60:.1f} min",
         "kernels": ", ".join(sorted({ran.get(r.kernel, r.kernel) for r in rows})),
         "cores": str(os.cpu_count()),
     }
     write(args.out, rows, meta, origin=origin, releases=ran, verdicts=verdicts, curves=curves)
     for v in verdicts:
-        print(
-            f"{v.word}: {v.name}: {v.claim}: {v.why}", file=sys.stderr if v.reproduced is None else sys.stdout
-        )
+        print(v.line(), file=sys.stderr if v.reproduced is None else sys.stdout)
     if left_out:
-        print(f"left out, as their experiments are no part of this run: {', '.join(left_out)}")
+        print(f"left out, because their experiments are not part of this run: {', '.join(left_out)}")
     unjudged = sum(v.reproduced is None for v in verdicts)
     held, missed, still = judge(rows)
     for r in still:
@@ -318,6 +336,6 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     print(
         f"{len(rows)} rows; targets: {len(held)} held, {len(missed)} missed, {len(still)} open;"
         f" {len(failed)} of {len(jobs)} guests failed, {unjudged} of {len(verdicts)} shapes not judged;"
-        f" {(time.monotonic() - begin) / 60:.1f} min (guests ran for {guest_seconds / 60:.1f}); {args.out}/index.html"
+        f" {(time.monotonic() - begin) / 60:.1f} min ({guest_seconds / 60:.1f} min of guests); {args.out}/index.html"
     )
     return 1 if failed or missed or unjudged else 0

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# /init of a lab guest: mounts, helpers, then the experiment's script.
-# Reports go to the second serial port in sections that begin with "@@@ NAME".
-# From the host: LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS in /settings.sh
+# /init of a lab guest: mounts file systems, defines helpers, runs the experiment's script.
+# The report goes to the second serial port, in sections that begin with "@@@ NAME".
+# The host sets LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS, DEV and device()
+# in /settings.sh.
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t devtmpfs dev /dev
@@ -19,8 +20,8 @@ stty -F /dev/ttyS1 raw 2> /dev/null
 report() { { echo "@@@ $1"; cat; } > /dev/ttyS1; }
 finish() { echo | report end; poweroff -f; }
 fail() { echo "$*" | report failed; finish; }
-# load NAME [PARAMETER=VALUE...]: a module after what it needs; nothing to do
-# when the kernel has it built in
+# load NAME [PARAMETER=VALUE...]: load a module and the modules that it needs;
+# does nothing if the module is loaded already or built into the kernel
 load() {
 	load_name=$1
 	shift
@@ -31,7 +32,7 @@ load() {
 	done
 	insmod "/modules/$load_name.ko" "$@" || fail "cannot load module $load_name $*: $(dmesg | tail -n 1)"
 }
-# scheduler DEVICE [ELEVATOR]: the one under test, with its settings, or another
+# scheduler DEVICE [NAME]: set the scheduler under test with its settings, or another one
 scheduler() {
 	if [ $# = 1 ]; then
 		[ -z "$SCHEDULER_MODULE" ] || load "$SCHEDULER_MODULE"
@@ -44,7 +45,7 @@ scheduler() {
 		echo "$2" > "/sys/block/$1/queue/scheduler" || fail "cannot set scheduler $2 on $1"
 	fi
 }
-# group NAME WEIGHT: a cgroup with a weight, in the file of the scheduler that is tested
+# group NAME WEIGHT: create a cgroup with a weight; each scheduler has its own weight file
 group() {
 	mkdir -p "/cg/$1"
 	for f in io.weight io.evenkeel.weight io.bfq.weight; do
@@ -53,11 +54,11 @@ group() {
 }
 # in_group NAME COMMAND...: run a command in a cgroup
 in_group() { (g=$1; shift; exec sh -c 'echo $$ > "/cg/$0/cgroup.procs" && exec "$@"' "$g" "$@"); }
-# counters NAME: what each slice of the flash model has served so far, as a report
+# counters NAME: report what each slice of the flash model has served so far
 counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regions; } | report "$1"; }
 . /settings.sh
-# a hang in guest time: the host sees only that it lasts. No child of this
-# shell, so that a script may wait for all of its own
+# Ends a guest that hangs in guest time; the host could only wait. It is not a child
+# of this shell, so that a script may wait for all of its children.
 ( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )
 uname -r | report kernel
 . /experiment.sh

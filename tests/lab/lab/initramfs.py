@@ -19,7 +19,7 @@ _LIB = re.compile(r"(?:=> )?(/\S+) \(0x")
 
 
 def libraries(program: Path) -> list[Path]:
-    """Shared libraries of a program, as the dynamic linker resolves them here."""
+    """The shared libraries of a program, as the host's dynamic linker resolves them."""
     out = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False).stdout
     return [Path(m.group(1)) for m in _LIB.finditer(out)]
 
@@ -35,10 +35,12 @@ def _copy(source: Path, tree: Path, where: Path) -> None:
 def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]) -> None:
     """Write a cpio archive to `out`.
 
-    `programs` are paths, or names looked up on PATH, `modules` land in /modules by file name,
-    `files` maps an absolute path in the guest to its text; those under /bin
-    and /init are executable. Raises LabError for what is not there, OSError when
-    the disk refuses; then nothing is left.
+    - `programs`: paths, or names to look up on PATH.
+    - `modules`: copied to /modules under their file names.
+    - `files`: absolute path in the guest → text. /init and files in /bin are executable.
+
+    Raises LabError when an input is missing and OSError when writing fails. Then
+    no partial archive is left.
     """
     part = out.with_suffix(".part")
     try:
@@ -52,7 +54,7 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
 def pack(
     stream: IO[bytes], *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]
 ) -> None:
-    """As build(), to a file that is open."""
+    """Like build(), but writes to an open file."""
     with tempfile.TemporaryDirectory(prefix="lab-initramfs-") as scratch:
         tree = Path(scratch)
         for d in ("bin", "dev", "proc", "sys", "tmp", "modules"):
@@ -79,7 +81,7 @@ def pack(
             target.write_text(text)
             if name == "/init" or name.startswith("/bin/"):
                 target.chmod(0o755)
-        # the same content is the same archive, to the byte: results are kept by its hash
+        # Equal content must give equal bytes: reports are cached under the archive's hash.
         for path in [tree, *tree.rglob("*")]:
             os.utime(path, (0, 0), follow_symlinks=False)
         names = subprocess.run(
@@ -91,5 +93,5 @@ def pack(
             cwd=tree, input=listing, stdout=stream, stderr=subprocess.PIPE, check=False,
         )  # fmt: skip
         if packed.returncode:
-            said = packed.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["cpio failed"]
-            raise OSError(errno.EIO, said[0])
+            message = packed.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["cpio failed"]
+            raise OSError(errno.EIO, message[0])

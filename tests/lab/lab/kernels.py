@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that guests boot: what `make kernel KERNEL=VERSION` left below build/."""
+"""The kernels that guests boot: those that `make kernel KERNEL=VERSION` has put below build/."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _digest(path: Path, size: int, mtime_ns: int) -> str:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; read once as long as it does not change."""
+    """SHA-256 of a file. The file is read again only if its size or time stamp has changed."""
     stat = path.stat()
     return _digest(path, stat.st_size, stat.st_mtime_ns)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """`build` is build/VERSION; `variant` names its objects there (board, debug, kcsan), where it has any."""
+    """A kernel in `build`, which is build/VERSION. `variant` names the folder with its objects: board, debug, kcsan."""
 
     version: str
     build: Path
@@ -45,11 +45,11 @@ class Kernel:
 
     @property
     def is_binary(self) -> bool:
-        """A kernel of Debian's, unpacked as it is: nothing can be built against it."""
+        """True for an unpacked binary kernel of Debian. No module can be built for it."""
         return (self.build / "modules").is_dir() and not (self.build / self.variant).is_dir()
 
     def module(self, name: str) -> Path:
-        """A kernel module's file by name: ours first, then the kernel's own. Raises LabError."""
+        """The file of a kernel module. Modules of this project come before the kernel's own. Raises LabError."""
         if self.variant == "board":
             ours = [self.build / f"{name}.ko"]
         else:
@@ -62,10 +62,11 @@ class Kernel:
                 return path
         if self.is_binary:
             raise LabError(
-                f"kernel {self.version} has no module {name}.ko: it is Debian's binary, for which none of ours are built"
+                f"kernel {self.version} has no module {name}.ko: it is a binary kernel of Debian, for which this project"
+                " builds no modules"
             )
         raise LabError(
-            f"kernel {self.version} has no module {name}.ko; 'make module KERNEL={self.version}' builds ours"
+            f"kernel {self.version} has no module {name}.ko; 'make module KERNEL={self.version}' builds those of this project"
         )
 
     def has_builtin(self, name: str) -> bool:
@@ -74,9 +75,9 @@ class Kernel:
         return any(f.is_file() and pattern.search(f.read_text()) for f in listed)
 
     def with_needs(self, names: list[str]) -> dict[str, tuple[Path, list[str]]]:
-        """Modules by file stem with what each needs loaded first, in loading order.
+        """The modules and their dependencies in loading order: file stem → (file, modules to load before it).
 
-        What is built into the kernel is left out. Raises LabError for an unknown module.
+        Modules that are built into the kernel are omitted. Raises LabError for an unknown module.
         """
         order: dict[str, tuple[Path, list[str]]] = {}
 
@@ -104,7 +105,7 @@ class Kernel:
 
 
 def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
-    """By version. Raises LabError that says which are there and how to get another."""
+    """The kernel of that version. The LabError for a missing one lists the existing ones and says how to build it."""
     kernel = Kernel(version, top / "build" / version, variant)
     if not kernel.image.is_file():
         built = sorted(
@@ -112,9 +113,9 @@ def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
         )
         raise LabError(
             f"no kernel {version!r} below build/; there {'are' if built else 'is'} {', '.join(built) or 'none'}"
-            f" ('make module KERNEL=VERSION' builds one; 5.10 is Debian's binary: 'make kernel KERNEL=5.10')"
+            f" ('make module KERNEL=VERSION' builds one; 5.10 is a binary kernel of Debian: 'make kernel KERNEL=5.10')"
         )
-    # without an image of its own, another variant's would boot under its name
+    # A variant must have an image of its own. Otherwise the guest would boot another variant's image under its name.
     if variant != "board" and not (
         _VARIANT.fullmatch(variant) and (kernel.build / variant / _IMAGE).is_file()
     ):

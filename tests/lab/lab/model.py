@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment declares and what it yields."""
+"""The data types of the lab: experiments and devices, and the figures and rows that they produce."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Clock = Literal["virtual", "host"]
 
 
 class LabError(RuntimeError):
-    """What was asked for cannot be run, or did not end as it should; one line that says what and why."""
+    """A request cannot be run, or its run failed. The message is one line that says what failed and why."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """`results` are the sections that the guest wrote, by name; `serial` is the console's log."""
+    """What a guest left: `results` are the sections of its report by name, `serial` is the log of its console."""
 
     results: Mapping[str, str]
     serial: str = ""
@@ -26,15 +26,14 @@ class Output:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure of an experiment, before kernel and scheduler are known.
+    """One measured figure of an experiment, without kernel and scheduler.
 
-    `target` is a bound (by `better`) or a closed range. `must`: the target is
-    held today, so that missing it fails the bench; without it a miss is shown
-    as open. `paper` is the publication's own figure of its best or reported
-    system. Figures without `better` and target are for reading only.
-    `share_of` names a peer and the least percentage of its value that is
-    wanted: it makes a row of its own where that peer was measured too, with the
-    same `must`.
+    `target` is a bound (in the direction of `better`) or a closed range. With
+    `must` the target is a promise: a miss fails the bench. Without it the bench
+    shows a miss as open. `paper` is what the paper reports for the same case.
+    A figure without `better` and `target` is for information only.
+    `share_of` names a baseline and a target in percent of the baseline's value.
+    It adds a row with the same `must` if that baseline was measured, too.
     """
 
     metric: str
@@ -53,12 +52,13 @@ def _number(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of results.json: a figure of one subject beside those of its peers.
+    """One row of results.json: a figure of one subject, with the same figure of its baselines.
 
-    `id` is `topic.case….metric`; `subject` is whose value `value` is; a peer
-    that could not be measured is absent. `measured` is when the subject's guest
-    began (UTC), which may be long before the file was written; rows of files
-    without it have None.
+    `id` is `topic.case….metric`. `subject` names what `value` was measured on.
+    `baselines` maps other schedulers to their values; one that could not be
+    measured is absent. In results.json this field is called `peers`.
+    `measured` is when the subject's guest started (UTC), which may be long before
+    the file was written. Rows of older files have None.
     """
 
     id: str
@@ -71,11 +71,11 @@ class Row:
     kernel: str
     subject: str
     must: bool = False
-    peers: dict[str, float] = field(default_factory=dict)
+    baselines: dict[str, float] = field(default_factory=dict)
     measured: str | None = None
 
     def holds(self) -> bool | None:
-        """Is the target met? None without a target."""
+        """Whether the target is met; None without a target."""
         match self.target:
             case None:
                 return None
@@ -85,28 +85,35 @@ class Row:
                 return self.value <= bound if self.better == "lower" else self.value >= bound
         return None
 
-    def as_share_of(self, peer: str, least: float) -> Row | None:
-        """All its values in percent of a peer's, as `ID-of-PEER`; None where that was not measured or is 0."""
-        base = self.peers.get(peer)
+    def as_share_of(self, baseline: str, least: float) -> Row | None:
+        """All values in percent of a baseline's value, as row `ID-of-BASELINE`.
+
+        None if that baseline was not measured, or measured 0.
+        """
+        base = self.baselines.get(baseline)
         if not base:
             return None
-        peers = {n: round(100 * v / base, 2) for n, v in self.peers.items()}
+        baselines = {n: round(100 * v / base, 2) for n, v in self.baselines.items()}
         return Row(
-            f"{self.id}-of-{peer}", round(100 * self.value / base, 2), "%", "higher", least, None,
-            self.clock, self.kernel, self.subject, self.must, peers, self.measured,
+            f"{self.id}-of-{baseline}", round(100 * self.value / base, 2), "%", "higher", least, None,
+            self.clock, self.kernel, self.subject, self.must, baselines, self.measured,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """The row in the format of results.json."""
+        return {"peers" if k == "baselines" else k: v for k, v in asdict(self).items()}
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Row:
-        """The inverse of as_json(). Raises LabError when a field is missing, unknown or of another kind."""
+        """The inverse of as_json(). Raises LabError when a field is missing, unknown or of the wrong type."""
+        if "baselines" in fields:
+            raise LabError("not a row of results: unknown field baselines")
+        renamed = {"baselines" if k == "peers" else k: v for k, v in fields.items()}
         try:
-            row = Row(**fields)
+            row = Row(**renamed)
         except TypeError as error:
             raise LabError(f"not a row of results: {error}") from None
-        target, peers = row.target, row.peers
+        target, baselines = row.target, row.baselines
         for name, right in {
             **{n: isinstance(fields[n], str) for n in ("id", "unit", "kernel", "subject")},
             "value": _number(row.value),
@@ -118,22 +125,24 @@ class Row:
             "clock": row.clock in ("virtual", "host"),
             "must": isinstance(row.must, bool),
             "measured": isinstance(row.measured, str | None),
-            "peers": isinstance(peers, dict) and all(map(_number, peers.values())),
+            "peers": isinstance(baselines, dict) and all(map(_number, baselines.values())),
         }.items():
             if not right:
                 raise LabError(f"not a row of results: {name} is {fields[name]!r}")
-        return Row(**{**fields, "target": tuple(target)}) if isinstance(target, list) else row
+        return Row(**{**renamed, "target": tuple(target)}) if isinstance(target, list) else row
 
 
 @dataclass(frozen=True)
 class Device:
     """A block device of the guest.
 
-    `name` below /dev; `setup` are guest commands that make it appear (helpers
-    of guest.sh); `modules` what they load; `drive` a QEMU drive of that many
-    MiB with throttling options, for kernels that have no simulated flash;
-    `slices` into how many equal parts the device counts its I/O by itself, 0
-    when it does not.
+    - `name`: its file below /dev.
+    - `setup`: guest commands that create it; they may use the helpers of guest.sh.
+    - `modules`: the kernel modules that `setup` loads.
+    - `drive_mb`, `throttle`: size in MiB and throttling options of a QEMU disk,
+      for kernels without the flash model. 0 MiB: no such disk.
+    - `slices`: the device counts its I/O for so many equal ranges of its
+      addresses. 0: it does not count.
     """
 
     name: str
@@ -146,7 +155,7 @@ class Device:
 
 
 def flashsim(preset: str, *, slices: int = 8, capacity_mb: int = 65536, **override: int | str) -> Device:
-    """A flash model (tests/flashsim) by preset, single parameters overridden."""
+    """The flash model (tests/flashsim) with a preset; `override` replaces single parameters."""
     settings = {"regions": slices, "capacity_mb": capacity_mb, **override}
     listed = ",".join(f"{k}={v}" for k, v in settings.items())
     return Device(
@@ -163,7 +172,7 @@ def null_blk(**parameters: int) -> Device:
 
 
 def null_blk_by_configfs(*, mb: int = 65536, **attributes: int) -> Device:
-    """null_blk for kernels whose module has no parameter for what configfs can set (5.10: mbps)."""
+    """null_blk set up by configfs, for kernels where module parameters cannot set all attributes (5.10: mbps)."""
     values = {"size": mb, **attributes, "power": 1}
     lines = [
         "load null_blk nr_devices=0",
@@ -177,7 +186,7 @@ def null_blk_by_configfs(*, mb: int = 65536, **attributes: int) -> Device:
 
 
 def virtio(mb: int = 8192, **throttle: int) -> Device:
-    """A virtio disk throttled by QEMU on the host's clock: bps_read, bps_write, iops_read …"""
+    """A virtio disk that QEMU throttles on the host's clock, by bps_read, bps_write, iops_read …"""
     return Device(
         "vda", "load virtio_blk; load virtio_pci", ("virtio_blk", "virtio_pci"),
         drive_mb=mb, throttle=throttle, capacity_mb=mb,
@@ -186,19 +195,29 @@ def virtio(mb: int = 8192, **throttle: int) -> Device:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`script` is run by the guest's /init (see guest.sh for its helpers); `figures` reads the report.
+    """A measurement that a guest runs, once per kernel and scheduler.
 
-    `subject` is the scheduler whose figures the rows carry, under the name `figures_of` where
-    they are of something that runs on it; `peers` are those that are measured
-    beside it on the first of `kernels`, the versions of the full bench, and
-    `later_peers` those on the others. With `quick`, the experiment is part of the quick bench too, on the first of its
-    kernels, with the peers named there; with `deep`, only of the deep one, or
-    where it is asked for by name: it takes long, or is one more of a kind. `programs` and `modules` are what the
-    script needs beside busybox, the device's modules and the scheduler; `files`
-    of the guest by path. `curves` reads distributions from the report, by name: (x, fraction up to x) in
-    rising order, for the page. `memory` is in MiB. On the virtual clock one
-    instruction lasts 2**icount_shift ns; `limit` is in guest seconds, `timeout`
-    in host seconds.
+    - `about`: a description for the page of the bench and `lab list`.
+    - `script`: shell code that the guest's /init runs; guest.sh has its helpers.
+    - `figures`: reads the figures from the guest's report.
+    - `subject`: the scheduler whose figures become the values of the rows.
+    - `figures_of`: the name of the rows' subject when the figures are of a program
+      that runs on that scheduler, such as ek-recorder.
+    - `kernels`: the versions of the full bench.
+    - `baselines`, `later_baselines`: the schedulers that the full bench measures in
+      addition, on the first kernel and on the other kernels.
+    - `quick`: the quick bench runs it, too, on the first kernel, with `quick_baselines`.
+    - `deep`: only the deep bench runs it, or a bench that names it (`--only`). It takes
+      long, or resembles another experiment.
+    - `programs`, `modules`: what the script needs in addition to busybox, the
+      device's modules and the scheduler.
+    - `files`: text files of the guest, by path.
+    - `memory`: in MiB.
+    - `icount_shift`: on the virtual clock one instruction takes 2**icount_shift ns.
+    - `limit`: the longest run, in seconds of guest time; `timeout`: in host time.
+    - `append`: words added to the guest's kernel command line.
+    - `curves`: reads distributions from the report, for the page. By name: points
+      (x, fraction of the samples up to x) in rising order.
     """
 
     name: str
@@ -208,11 +227,11 @@ class Experiment:
     device: Device | None = None
     subject: str = "evenkeel"
     figures_of: str | None = None
-    peers: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
+    baselines: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
     kernels: tuple[str, ...] = ("6.12",)
-    later_peers: tuple[str, ...] = ("none", "bfq")
+    later_baselines: tuple[str, ...] = ("none", "bfq")
     quick: bool = False
-    quick_peers: tuple[str, ...] = ()
+    quick_baselines: tuple[str, ...] = ()
     deep: bool = False
     programs: tuple[str, ...] = ("fio",)
     modules: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiments on a file system: ext4 on a device that keeps what is written, and loads on files."""
+"""Helpers for experiments on a file system: ext4 on a device that stores data, and loads on files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ PROGRAMS = ("fio", "mkfs.ext4")
 
 
 def player(seconds: int) -> str:
-    """The player of recipes/loads with paper S0's movie, 41.9 MB in 60 s, so many seconds of it, 300 ms ahead."""
+    """The command of the player (recipes/loads): it plays `seconds` of a movie and reads 300 ms ahead.
+
+    The movie is that of Hasegawa et al., "Improving responsiveness by guaranteeing
+    storage I/O bandwidth": 41.9 MB in 60 s.
+    """
     return (
         f"ek-player --movie {41.9 * seconds / 60:.2f}MB --movie-seconds {seconds} --movies 1 --buffered"
         " --cold --advise player --chunk 32K --buffer-ms 300 --index 16K --index-every 5 --json"
@@ -20,15 +24,16 @@ def player(seconds: int) -> str:
 
 
 def backed(preset: str, *, capacity_mb: int = 4096, **override: int) -> Device:
-    """A flash model that keeps its data; zeros take no memory."""
+    """A flash model that stores data. Pages of zeros take no memory."""
     return flashsim(preset, capacity_mb=capacity_mb, memory_backed=1, **override)
 
 
 def mounted(options: str = "noatime", *, files: str = "") -> str:
-    """Guest commands: an ext4 with `files` (NAME:SIZE …, written zeros) at /m, cold, no scheduler so far.
+    """Guest commands that create an ext4 at /m with `files` (NAME:SIZE …), filled with zeros.
 
-    `lay NAME SIZE` makes more of them. Everything that ext4 would else write
-    later by itself (inode tables) is written or left out.
+    The page cache is empty afterwards, and the device has no scheduler yet. `lay NAME SIZE`
+    creates further files. mkfs.ext4 writes or skips the inode tables, so that no background
+    thread writes them later.
     """
     return "\n".join(
         [
@@ -38,7 +43,7 @@ def mounted(options: str = "noatime", *, files: str = "") -> str:
             ' > /tmp/mkfs 2>&1 || fail "mkfs.ext4: $(tail -n 1 /tmp/mkfs)"',
             "mkdir -p /m",
             f'mount -t ext4 -o {options} "/dev/$DEV" /m || fail "cannot mount ext4"',
-            # direct writes: extents that are written, as those of a file that is in use
+            # direct writes: the extents are then written ones, like those of a file in use
             'lay() { fio --name=lay --filename="/m/$1" --size="$2" --bs=4m --rw=write --direct=1'
             ' --ioengine=libaio --iodepth=4 --zero_buffers --fallocate=none --output=/tmp/lay || fail "cannot write $1"; }',
             *(f"lay {name} {size}" for name, size in (f.split(":") for f in files.split())),
@@ -50,7 +55,7 @@ def mounted(options: str = "noatime", *, files: str = "") -> str:
 def fio_on(
     path: str, name: str, *, rw: str, bs: str, size: str, qd: int = 1, direct: bool = True, extra: str = ""
 ) -> str:
-    """A fio job on one file, without end unless `extra` has a runtime; /tmp/NAME.json is its report."""
+    """A fio job on one file; /tmp/NAME.json is its report. Without a runtime in `extra` it runs until the guest ends."""
     runtime = "" if "--runtime" in extra else " --runtime=36000"
     return (
         f"fio --name={name} --filename={path} --size={size} --direct={int(direct)} --ioengine=libaio"
@@ -61,6 +66,6 @@ def fio_on(
 
 
 def last_json(out: Output, section: str) -> dict[str, Any]:
-    """The JSON object that one of our programs printed as its last line."""
+    """The JSON object that a program of this project printed as its last line."""
     parsed: dict[str, Any] = json.loads(out.results[section].strip().splitlines()[-1])
     return parsed

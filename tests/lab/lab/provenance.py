@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What figures were measured with: the revision of this project, the emulator, the kernel that really ran."""
+"""What the figures were measured with: the revision of this project, the emulator, the kernel that ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.runner import Result
 
 
 def revision() -> str:
-    """Of the work tree; `-dirty` where it has changes, `unknown` where there is no git."""
+    """The revision of the work tree, with `-dirty` if it has changes; `unknown` without git."""
     try:
         done = subprocess.run(
             ["git", "-c", "safe.directory=*", "-C", str(TOP), "describe", "--always", "--dirty", "--abbrev=12"],
@@ -25,17 +25,19 @@ def revision() -> str:
 
 
 def emulator() -> str:
-    """QEMU's version, without its makers. Raises LabError."""
+    """QEMU's version number. Raises LabError."""
     found = re.search(r"version (\S+(?: \([^)]*\))?)", qemu.version())
     return found.group(1) if found else qemu.version()
 
 
 def release(result: Result) -> str | None:
-    """The `uname -r` that the guest reported. Raises LabError when that is not the kernel that was asked for."""
+    """The `uname -r` that the guest reported. Raises LabError if another kernel was asked for."""
     job = result.job
-    said = result.output.results.get("kernel")
-    if said is None:
+    reported = result.output.results.get("kernel")
+    if reported is None:
         return None
-    if not re.match(rf"{re.escape(job.kernel)}(?!\d)", said.strip()):
-        raise LabError(f"{job.name}: kernel {job.kernel} was asked for, {said.strip() or 'none'} has run")
-    return said.strip()
+    if not re.match(rf"{re.escape(job.kernel)}(?!\d)", reported.strip()):
+        raise LabError(
+            f"{job.name}: kernel {job.kernel} was asked for, but the guest ran {reported.strip() or 'an unknown one'}"
+        )
+    return reported.strip()

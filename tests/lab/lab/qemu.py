@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boot a kernel and an initramfs in QEMU and collect what the guest reports.
+"""Boots a kernel and an initramfs in QEMU and collects the guest's report.
 
-With the virtual clock (`-icount`), guest time is executed instructions plus
-skipped idle time, so figures do not depend on how busy the host is.
+On the virtual clock (`-icount`) guest time is executed instructions plus skipped
+idle time, so figures do not depend on how busy the host is.
 """
 
 from __future__ import annotations
@@ -29,35 +29,37 @@ SPLAT = re.compile(
     r"BUG:|WARNING:|Kernel panic|general protection|Oops|UBSAN|KASAN|possible (?:circular|recursive) locking|"
     r"inconsistent lock state|INFO: task .* blocked|soft lockup|suspicious RCU|refcount_t:|memory leak"
 )
-# up to the line that ends it; KCSAN finds races of the kernel's own as well
+# one report of KCSAN, up to its last line; KCSAN reports races in the kernel itself, too
 _RACE = re.compile(r"BUG: KCSAN: .*?\n(?:\[[^\n]*\] )?={20,}", re.DOTALL)
-# the two functions that race are in its first line; who called them is none of it
+# The first line names the two racing functions. Their callers do not matter.
 OURS = re.compile(r"BUG: KCSAN: .*\[(?:evenkeel|flashsim)\]")
-# what a guest may write beside its archive and its drive: its serial log and its report
-ROOM_MB = 64
+# the most that a guest may write to each of its serial log and its report, MB
+OUTPUT_MB = 64
 
 
-# up to the next section
+# the section `failed`, up to the next section
 _FAILED = re.compile(r"@@@ failed\r?\n(.*?)(?=^@@@ |\Z)", re.DOTALL | re.MULTILINE)
-# guests that run now, and whether more may start
+# running guests, and whether new ones are refused
 _guests: set[subprocess.Popen[str]] = set()
 _refused = False
 _guard = threading.Lock()
 
 
 class GuestError(LabError):
-    """The guest did not finish as it should; the message names the serial log."""
+    """The guest failed or did not finish. The message names the serial log."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A guest: `kernel` image, memory in MiB, CPUs, its clock, perhaps a disk.
+    """A guest's hardware: `kernel` image, memory in MiB, CPUs, clock, and an optional disk.
 
-    `icount_shift` N makes one instruction last 2**N ns of guest time; None
-    runs on the host's clock, then CPUs run in parallel. `drive_mb` adds a
-    virtio disk that QEMU throttles by `throttle` (on the host's clock,
-    whatever the guest's is). `seed` is what all randomness of a guest on the
-    virtual clock comes from: where the kernel lies, what mke2fs makes up.
+    - `icount_shift` N: one instruction takes 2**N ns of guest time. None: the guest
+      runs on the host's clock, and its CPUs run in parallel.
+    - `timeout`: the longest run in seconds of host time.
+    - `drive_mb`: size of a virtio disk. QEMU throttles it by `throttle`, always on the
+      host's clock.
+    - `seed`: the source of all randomness of a guest on the virtual clock, for example
+      of the kernel's load address and of the UUIDs that mke2fs generates.
     """
 
     kernel: Path
@@ -72,7 +74,7 @@ class Machine:
     def command(
         self, initramfs: Path, serial: Path, report: Path, drive: Path, append: str = ""
     ) -> list[str]:
-        """QEMU's whole command line; but for the paths, what decides a figure beside the files."""
+        """QEMU's complete command line. Apart from the paths, it determines the figures together with the files."""
         kernel = f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {self._append()} {append}".strip()
         argv = [
             "qemu-system-x86_64", *self._arguments(),
@@ -82,7 +84,7 @@ class Machine:
         ]  # fmt: skip
         if self.drive_mb:
             limits = "".join(f",throttling.{k.replace('_', '-')}={v}" for k, v in self.throttle.items())
-            # a disk of the host that is full is an error of the guest's, not a wait without end
+            # werror=report: if the host's disk is full, the guest gets an error and does not wait for ever
             argv += [
                 "-drive", f"file={drive},format=raw,if=none,id=d,cache=unsafe,werror=report{limits}",
                 "-device", "virtio-blk-pci,drive=d,num-queues=1",
@@ -91,8 +93,8 @@ class Machine:
 
     def _arguments(self) -> list[str]:
         argv = [
-            # without the string instructions, which TCG runs and counts byte by
-            # byte, copying costs about what it does on a board
+            # TCG executes and counts string instructions byte by byte. Without erms and
+            # fsrm the kernel does not use them, and a copy costs about what it does on a board.
             "-M", "q35", "-cpu", "max,-erms,-fsrm", "-nodefaults", "-no-user-config", "-display", "none",
             "-no-reboot", "-m", str(self.memory), "-smp", str(self.cpus),
         ]  # fmt: skip
@@ -104,20 +106,20 @@ class Machine:
         ]  # fmt: skip
 
     def _append(self) -> str:
-        """What the guest's kernel is told because of its machine."""
+        """The kernel parameters that this machine needs."""
         if self.icount_shift is None or self.cpus > 1:
             return ""
-        # To calibrate the timer of its APIC a kernel waits for 200 ms in a loop of `pause`, at each of which the
-        # emulator leaves its code: half of the time that a boot takes. The HPET's needs none.
+        # To calibrate the APIC timer, the kernel waits for 200 ms in a loop of `pause`. The emulator leaves its
+        # translated code at each `pause`, which takes half of the boot time. The HPET needs no calibration.
         return "nolapic_timer"
 
 
 @functools.lru_cache(maxsize=1)
 def version() -> str:
-    """The emulator's version line. Raises LabError when there is none."""
+    """QEMU's version line. Raises LabError when QEMU is missing."""
     if shutil.which("qemu-system-x86_64") is None:
         raise LabError(
-            "qemu-system-x86_64 is not on PATH; run the lab inside the tool root: toolroot/enter …"
+            "qemu-system-x86_64 is not on PATH; run the lab inside the build root: toolroot/enter …"
         )
     out = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True)
     return out.stdout.splitlines()[0]
@@ -125,7 +127,7 @@ def version() -> str:
 
 @functools.lru_cache(maxsize=1)
 def firmware() -> str:
-    """SHA-256 of what boots a guest before its kernel does. Raises LabError when there is no emulator."""
+    """SHA-256 of the firmware that runs before the guest's kernel. Raises LabError when QEMU is missing."""
     version()
     found = subprocess.run(["qemu-system-x86_64", "-L", "help"], capture_output=True, text=True, check=True)
     folders = [Path(line.strip()) for line in found.stdout.splitlines() if line.strip()]
@@ -137,7 +139,7 @@ def firmware() -> str:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Split `@@@ NAME` … sections; the section `end` must be there."""
+    """The sections of a report by name. A line `@@@ NAME` begins a section."""
     sections: dict[str, str] = {}
     name = ""
     lines: list[str] = []
@@ -153,20 +155,26 @@ def _sections(text: str) -> dict[str, str]:
     return sections
 
 
-def _one_line(said: str) -> str:
-    """What a guest wrote, as part of a message: on one line, printable, not without end."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+def _one_line(text: str) -> str:
+    """A guest's text for use in a message: on one line, printable, at most 400 characters."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= 400 else f"{line[:400]}…"
 
 
 def failure(reported: str) -> str | None:
-    """Why the guest says that it failed; it may have begun to say so in the middle of another section's line."""
+    """The reason that the guest reported in its section `failed`; None without one.
+
+    The section may begin in the middle of a line of another section.
+    """
     found = _FAILED.search(reported)
-    return None if found is None else _one_line(found[1]) or "a command failed without a word"
+    return None if found is None else _one_line(found[1]) or "a command failed without a message"
 
 
 def complaint(log: str) -> str | None:
-    """The first line of a serial log in which the kernel reports a defect; of races only those with our modules."""
+    """The first line of a serial log in which the kernel reports a defect.
+
+    A data race counts only if evenkeel or flashsim takes part in it.
+    """
     log = _RACE.sub(lambda race: race[0] if OURS.search(race[0]) else "", log)
     if not (splat := SPLAT.search(log)):
         return None
@@ -178,7 +186,7 @@ def _free_mb(path: Path) -> float:
     return stat.f_bavail * stat.f_frsize / 1e6
 
 
-def need_room(path: Path, name: str, mb: float) -> None:
+def need_space(path: Path, name: str, mb: float) -> None:
     """Raises LabError when the file system of `path` has less than `mb` MB free."""
     if (free := _free_mb(path)) < mb:
         raise LabError(f"{name}: the disk of {path} is full: {free:.0f} MB free, a guest needs {mb:.0f}")
@@ -186,7 +194,7 @@ def need_room(path: Path, name: str, mb: float) -> None:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """End all guests, and start none until this is left."""
+    """Kill all guests, and refuse to start new ones while the context lasts."""
     global _refused
     with _guard:
         _refused = True
@@ -202,7 +210,7 @@ def ending() -> Iterator[None]:
 def _started(argv: Sequence[str], fds: Sequence[int], name: str) -> subprocess.Popen[str]:
     with _guard:
         if _refused:
-            raise LabError(f"{name}: not started, as the lab ends")
+            raise LabError(f"{name}: not started, because the lab is ending")
         guest = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", pass_fds=fds
         )
@@ -210,8 +218,8 @@ def _started(argv: Sequence[str], fds: Sequence[int], name: str) -> subprocess.P
         return guest
 
 
-def _anew(path: Path) -> BinaryIO:
-    """An empty file; another lab that has one of this name open keeps its own."""
+def _new_file(path: Path) -> BinaryIO:
+    """A new empty file at `path`. Another lab that has the old file of that name open keeps it."""
     part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         opened = part.open("w+b")
@@ -222,29 +230,34 @@ def _anew(path: Path) -> BinaryIO:
 
 
 def serial_log(workdir: Path, name: str) -> Path:
-    """What the console of a guest of this name said last."""
+    """The console log of the last guest of that name."""
     return workdir / f"{name}.serial.log"
 
 
 def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str = "") -> Output:
-    """Run the guest to its power-off. Raises GuestError on a splat, a panic, a hang or a missing end, OSError."""
+    """Run the guest until it switches itself off.
+
+    Raises GuestError for a kernel warning or panic, a hang, or a report without its
+    end; LabError when the disk is full; OSError.
+    """
     version()
     workdir.mkdir(parents=True, exist_ok=True)
-    need_room(workdir, name, ROOM_MB + machine.drive_mb)
+    need_space(workdir, name, OUTPUT_MB + machine.drive_mb)
     serial = serial_log(workdir, name)
     with ExitStack() as files:
         archive = files.enter_context(initramfs.open("rb"))
-        console = files.enter_context(_anew(serial))
-        report = files.enter_context(_anew(workdir / f"{name}.report"))
-        # without a name: whatever ends the lab, it leaves no drive behind
+        console = files.enter_context(_new_file(serial))
+        report = files.enter_context(_new_file(workdir / f"{name}.report"))
+        # An unnamed file disappears even if the lab is killed.
         drive = files.enter_context(tempfile.TemporaryFile(dir=workdir))
         drive.truncate(machine.drive_mb << 20)
         fds = [f.fileno() for f in (archive, console, report, drive)]
         initrd, log_path, report_path, drive_path = (Path(f"/proc/self/fd/{fd}") for fd in fds)
-        # what a guest writes without end is not to fill the disk; a lab that is killed leaves no emulator behind
+        # prlimit: a guest that writes without end must not fill the disk.
+        # setpriv: if the lab is killed, the kernel kills the emulator, too.
         argv = [
             "prlimit",
-            f"--fsize={max(ROOM_MB, machine.drive_mb) << 20}",
+            f"--fsize={max(OUTPUT_MB, machine.drive_mb) << 20}",
             "setpriv",
             "--pdeathsig",
             "KILL",
@@ -264,18 +277,18 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
                     _guests.discard(qemu)
         log, reported = (f.read().decode(errors="replace") for f in (console, report))
     if qemu.returncode == -signal.SIGXFSZ:
-        raise GuestError(f"{name}: the guest wrote more than {ROOM_MB} MB of log or report; see {serial}")
+        raise GuestError(f"{name}: the guest wrote more than {OUTPUT_MB} MB of log or report; see {serial}")
     if qemu.returncode != 0:
-        said = "; ".join(line.strip() for line in err.splitlines() if line.strip())[-400:]
-        raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {said}; see {serial}")
+        message = "; ".join(line.strip() for line in err.splitlines() if line.strip())[-400:]
+        raise GuestError(f"{name}: QEMU failed ({qemu.returncode}): {message}; see {serial}")
     if line := complaint(log):
         raise GuestError(f"{name}: the guest's kernel complained: {_one_line(line)}; see {serial}")
     results = _sections(reported)
     if (failed := failure(reported)) is not None:
         raise GuestError(f"{name}: in the guest: {failed}; see {serial}")
     if "end" not in results:
-        # QEMU drops what it cannot write, without a word
-        need_room(workdir, name, 1)
+        # QEMU drops output that it cannot write, and reports no error
+        need_space(workdir, name, 1)
         last = log.strip().splitlines()[-1:] or ["(empty)"]
         raise GuestError(
             f"{name}: the guest ended without a result; last line: {_one_line(last[0])}; see {serial}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put kernel, scheduler and experiment together, run it, keep what the guest reported."""
+"""Runs experiments: puts kernel, scheduler and script into a guest, boots it, and caches its report."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ _PRESET = re.compile(r"\bpreset=([\w-]*)")
 
 @dataclass(frozen=True)
 class Lab:
-    """Where things are: `workdir` gets logs, `cache` finished reports, `loads` and `recorder` have our programs.
+    """Folders and options of a run.
 
-    `extra` are schedulers that the caller added; `fresh` ignores finished
-    reports (and replaces them); `seed` is what randomness comes from in guests
-    on the virtual clock.
+    - `workdir`: gets the logs. `cache`: has the reports of finished guests.
+    - `loads`, `recorder`: have the programs of this project that guests run.
+    - `extra`: further schedulers by name.
+    - `fresh`: ignore cached reports and replace them.
+    - `variant`: the kernel variant that guests boot.
+    - `seed`: the source of all randomness of guests on the virtual clock.
     """
 
     workdir: Path = TOP / "build/lab"
@@ -60,7 +63,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """`seconds` of host time that the guest took when it ran; `cached`: it did not run now, but at `measured` (UTC)."""
+    """A job's report.
+
+    The guest ran at `measured` (UTC) and took `seconds` of host time. With `cached`
+    the report comes from the cache.
+    """
 
     job: Job
     output: Output
@@ -69,7 +76,7 @@ class Result:
     measured: str | None = None
 
     def figures(self) -> list[Figure]:
-        """Raises LabError when the report is not what the experiment expects."""
+        """The figures. Raises LabError when the experiment cannot read the report."""
         try:
             return self.job.experiment.figures(self.output)
         except LabError as error:
@@ -88,7 +95,7 @@ def _program(lab: Lab, name: str) -> str:
 
 
 def known_presets(source: Path = TOP / "tests/flashsim/src/flashsim_presets.c") -> list[str]:
-    """Names of the flash models, from the module's source."""
+    """The names of the flash model's presets, from the module's source."""
     return re.findall(r'\.name\s*=\s*"([\w-]+)"', source.read_text())
 
 
@@ -101,7 +108,7 @@ def _check_preset(experiment: Experiment) -> None:
 
 
 def _wanted(experiment: Experiment) -> list[str]:
-    """Kernel modules, by name, whatever the scheduler."""
+    """The kernel modules that the experiment needs with any scheduler, by name."""
     return [*(experiment.device.modules if experiment.device else ()), *experiment.modules]
 
 
@@ -132,8 +139,8 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         f"device() {{\n{e.device.setup if e.device else ':'}\n"
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
-    # a guest's archive has up to 64 MB; the scratch folder that it is made from may be on the same disk
-    qemu.need_room(lab.workdir, job.name, 2 * 64 + qemu.ROOM_MB)
+    # an archive has up to 64 MB, and its scratch folder may be on the same disk
+    qemu.need_space(lab.workdir, job.name, 2 * 64 + qemu.OUTPUT_MB)
     programs = [_program(lab, p) for p in e.programs]
     try:
         with image.open("wb") as stream:
@@ -142,13 +149,13 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         raise LabError(f"{job.name}: cannot write its archive to {lab.workdir}: {error.strerror}") from error
 
 
-# guests that run now, by the report that they are to leave
+# running guests, by the cache file that their report will have
 _running: dict[Path, Future[Result]] = {}
 _guard = threading.Lock()
 
 
 def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
-    """What `produce` gives, or, while another thread is producing the same report, what that gets. Raises LabError."""
+    """The result of `produce`. If another thread is producing the same report, wait for its result. Raises LabError."""
     with _guard:
         other = _running.get(kept)
         own: Future[Result] = Future()
@@ -174,18 +181,18 @@ def _shared(job: Job, kept: Path, produce: Callable[[], Result]) -> Result:
 
 
 def utc(seconds: float) -> str:
-    """A moment as results.json has it."""
+    """A time in the format of results.json."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _kept(job: Job, kept: Path) -> Result | None:
-    """The finished report; one that is damaged counts as none, and the next takes its place."""
+    """The cached result; None if there is none, or if its file is damaged. The next run replaces a damaged file."""
     if not kept.is_file():
         return None
     try:
         known = json.loads(kept.read_text())
         output, seconds = Output(known["results"]), float(known["seconds"])
-        # reports did not always say when
+        # older reports lack this field
         measured = str(known.get("measured") or utc(kept.stat().st_mtime))
         result = Result(job, output, seconds, True, measured)
         result.figures()
@@ -209,14 +216,14 @@ def _keep(result: Result, kept: Path) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise LabError(
-            f"{result.job.name}: cannot keep the report in {kept.parent}: {error.strerror}"
+            f"{result.job.name}: cannot write the report to {kept.parent}: {error.strerror}"
         ) from error
 
 
 def run(lab: Lab, job: Job) -> Result:
-    """Run one job, or take its report from the cache when all that went in is the same. Raises LabError.
+    """Run one job, or take its report from the cache if all inputs of the guest are the same. Raises LabError.
 
-    Of jobs that are the same guest at the same time, one runs and the others take its report.
+    If several threads ask for the same guest at the same time, one runs it and all get its report.
     """
     try:
         return _run(lab, job)
@@ -230,14 +237,14 @@ def run(lab: Lab, job: Job) -> Result:
 
 
 def _host() -> str:
-    """What decides a figure that is taken on the host's clock, as far as it can be told."""
+    """An identity of the host, for figures on the host's clock: its name and CPU model."""
     cpus = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
     model = re.search(r"^model name\s*:\s*(.*)$", cpus, re.M)
     return f"{platform.node()} {model.group(1) if model else platform.machine()}"
 
 
 def _key(machine: qemu.Machine, image: Path, append: str) -> str:
-    """The hash of all that goes into a guest."""
+    """The hash of all inputs of a guest: archive, kernel, emulator, firmware and arguments."""
     nowhere = Path("-")
     inputs = [
         hashlib.sha256(image.read_bytes()).hexdigest(), digest(machine.kernel), qemu.version(), qemu.firmware(),
@@ -252,7 +259,7 @@ def _run(lab: Lab, job: Job) -> Result:
     scheduler = schedulers.find(job.scheduler, lab.extra)
     kernel = kernels.find(job.kernel, lab.variant)
     lab.workdir.mkdir(parents=True, exist_ok=True)
-    # without a name: whatever ends the lab, it leaves no archive behind, and two labs have one each
+    # An unnamed file disappears even if the lab is killed, and two labs do not share it.
     with tempfile.TemporaryFile(dir=lab.workdir) as archive:
         image = Path(f"/proc/self/fd/{archive.fileno()}")
         _archive(lab, job, kernel, scheduler, image)
@@ -268,7 +275,7 @@ def _run(lab: Lab, job: Job) -> Result:
             begin, measured = time.monotonic(), utc(time.time())
             output = qemu.run(machine, image, lab.workdir, job.name, e.append)
             result = Result(job, output, time.monotonic() - begin, False, measured)
-            # a report that cannot be read is not worth keeping
+            # an unreadable report must not get into the cache
             try:
                 result.figures()
             except LabError as error:
@@ -280,10 +287,7 @@ def _run(lab: Lab, job: Job) -> Result:
 
 
 def check(lab: Lab, jobs: Iterable[Job]) -> None:
-    """Are emulator, kernels, their modules, schedulers and presets there?
-
-    Raises LabError that names the first job of which one is not.
-    """
+    """Raises LabError if a job lacks its emulator, kernel, module, scheduler or preset; it names the first such job."""
     qemu.version()
     seen: set[tuple[str, str]] = set()
     for job in jobs:
@@ -306,12 +310,12 @@ def check(lab: Lab, jobs: Iterable[Job]) -> None:
 def run_all(
     lab: Lab, jobs: Sequence[Job], done: Callable[[Job, Result | LabError], None], parallel: int | None = None
 ) -> list[Result]:
-    """Run jobs, those on the virtual clock `parallel` at a time (default: one a CPU), others alone.
+    """Run all jobs; return the results in the order of `jobs`, without those that failed.
 
-    Those that may take longest begin first, so that none runs alone at the end.
-    `done` hears of each as it ends, in the caller's thread. What fails is
-    reported there and missing from the list, which is in the order of `jobs`.
-    Raises LabError before the first guest when one of them cannot run at all.
+    Jobs on the virtual clock run `parallel` at a time (default: one per CPU), the
+    longest first, so that none runs alone at the end. Jobs on the host's clock follow,
+    one at a time. `done` is called in the caller's thread with each outcome: a result
+    or an error. Raises LabError before the first guest if one of the jobs cannot run.
     """
     check(lab, jobs)
     results: dict[str, Result] = {}
@@ -338,7 +342,7 @@ def run_all(
                 take(futures[future], future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            # a guest that nobody waits for would run to its end first
+            # Kill the guests: otherwise shutdown() would wait until each of them ends by itself.
             with qemu.ending():
                 pool.shutdown()
             raise

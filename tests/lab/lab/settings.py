@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every value that conf/ sets for I/O, read from conf/ itself, and the rows of the experiments about them."""
+"""The I/O settings of conf/, read from the files there, and the rows of the experiments that measure them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lab.kernels import TOP
 from lab.model import LabError, Row
 from lab.report.tuning import RANGE, Setting
 
-# what the kernel does by itself: 6.12, mm/page-writeback.c, fs/dcache.c, ext4.rst
+# the kernel's defaults: Linux 6.12, mm/page-writeback.c, fs/dcache.c, ext4.rst
 DEFAULTS = {
     "vm.dirty_background_bytes": "10 % of memory",
     "vm.dirty_bytes": "20 % of memory",
@@ -28,27 +28,27 @@ DEFAULTS = {
     "queue/nr_requests": "twice the device's queue depth",
     "queue/max_sectors_kb": "what the device takes, at most 1280",
 }
-# options that say what a mount is for, not how its I/O is done
+# mount options that do not affect how I/O is done
 _NOT_IO = re.compile(r"(no)?auto|nofail|bind|sync|errors=.*|nodev|nosuid|noexec|defaults|ro|rw|x-.*")
-# which scheduler a device has is what all other experiments are about
+# the choice of the scheduler is the subject of all other experiments
 _CHOSEN = {"queue/scheduler"}
 
 
 def slug(name: str) -> str:
-    """The setting's name in row ids: tune.SLUG.CASE.METRIC."""
+    """The setting's name as part of row ids: tune.SLUG.CASE.METRIC."""
     return re.split(r"[./]", name)[-1]
 
 
 def _setting(name: str, where: Path, ours: str, reason: str, top: Path) -> Setting:
     if name not in DEFAULTS:
         raise LabError(
-            f"{where}: {name} is set, but nobody says what the kernel's default is: lab/settings.py"
+            f"{where}: {name} is set, but its default is unknown: add the kernel's default to lab/settings.py"
         )
     return Setting(name, str(where.relative_to(top)), ours, DEFAULTS[name], reason)
 
 
 def _sentence(comment: Sequence[str]) -> str:
-    """The first of a comment."""
+    """The first sentence of a comment."""
     text = re.sub(r"\s*\([\w/. -]+\)\s*$", "", " ".join(" ".join(comment).split()))
     found = re.match(r"(.+?\.)(\s|$)", text)
     return found.group(1) if found else text
@@ -64,13 +64,13 @@ def _sysctls(path: Path, top: Path) -> list[Setting]:
             continue
         if match := re.fullmatch(r"-?(vm\.\S+) = (\S+)", line):
             found.append(_setting(match[1], path, match[2], _sentence(comment), top))
-        # a comment holds for the lines up to the next one
+        # a comment is the reason of all settings up to the next comment
         comment = [*comment, ""] if line and comment and comment[-1] != "" else comment if line else []
     return found
 
 
 def _mounts(path: Path, top: Path) -> list[Setting]:
-    """Options of ext4 partitions, one line each whatever the number of partitions."""
+    """The options of the ext4 partitions: one setting per option, with the values of all partitions."""
     lines = path.read_text().splitlines()
     reasons: dict[str, str] = {}
     last: list[str] = []
@@ -106,7 +106,7 @@ def _queues(path: Path, top: Path) -> list[Setting]:
 
 
 def read(top: Path = TOP) -> list[Setting]:
-    """All of them, in the order of the files. Raises LabError for one whose default is not known."""
+    """All settings in the order of the files. Raises LabError for one whose default is unknown."""
     conf = top / "conf"
     try:
         return [
@@ -119,7 +119,7 @@ def read(top: Path = TOP) -> list[Setting]:
 
 
 def data_options(top: Path = TOP) -> dict[str, str]:
-    """Those mount options of /data that are about I/O: name -> as it is written."""
+    """The mount options of /data that affect I/O: name → the option as conf/fstab has it."""
     for line in (top / "conf/fstab").read_text().splitlines():
         words = line.split()
         if len(words) > 3 and words[0] != "#" and words[1] == "/data":
@@ -128,21 +128,21 @@ def data_options(top: Path = TOP) -> dict[str, str]:
 
 
 def command(name: str, value: str) -> str:
-    """Sets a sysctl or a queue's attribute in a lab guest."""
+    """A guest command that sets a sysctl or an attribute of the device's queue."""
     path = f"/proc/sys/{name.replace('.', '/')}" if "." in name else f"/sys/block/$DEV/{name}"
     return f'echo {value} > "{path}" || fail "cannot set {name} to {value}"'
 
 
 def fold(rows: Sequence[Row]) -> list[Row]:
-    """Rows as lab.report.tuning reads them: METRIC-default and the ranges become METRIC's peers."""
+    """The rows of tune.* for lab.report.tuning: rows METRIC-default, -min and -max become baselines of METRIC."""
     tune = {(r.id, r.kernel): r for r in rows if r.id.startswith("tune.")}
     parts = ("default", *RANGE)
 
-    def peers(row: Row) -> dict[str, float]:
+    def baselines(row: Row) -> dict[str, float]:
         return {p: tune[key].value for p in parts if (key := (f"{row.id}-{p}", row.kernel)) in tune}
 
     return [
-        replace(row, peers={**row.peers, **peers(row)})
+        replace(row, baselines={**row.baselines, **baselines(row)})
         for row in tune.values()
         if not any(
             (row.id.removesuffix(f"-{p}"), row.kernel) in tune for p in parts if row.id.endswith(f"-{p}")

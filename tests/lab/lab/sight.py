@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a file that the user has may be none here: the tool root shows the clone, the cache and EVENKEEL_SHOW."""
+"""A hint for errors about missing files: the build root shows only the clone, the cache and EVENKEEL_SHOW."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.kernels import TOP
 
 
 def hint(path: Path | str) -> str:
-    """To be added to an error about a file that is not found; empty where the tool root does not hide it."""
+    """Text to append to "file not found"; empty if the build root does not hide the path."""
     if not os.environ.get("EVENKEEL_INSIDE"):
         return ""
     folders = [
@@ -20,4 +20,4 @@ def hint(path: Path | str) -> str:
     ]
     if any(Path(path).resolve().is_relative_to(shown) for shown in folders if shown):
         return ""
-    return "; the tool root shows only the clone and EVENKEEL_CACHE: copy it there, or name its folder in EVENKEEL_SHOW"
+    return "; the build root shows only the clone and EVENKEEL_CACHE: copy it there, or name its folder in EVENKEEL_SHOW"

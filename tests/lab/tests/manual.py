@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example of docs/lab.md, as it stands there."""
+"""The code of the example in docs/howto/add-an-experiment.md, read from that page."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from lab.kernels import TOP
 from lab.model import Experiment
 
 LINES = 10
+PAGE = TOP / "docs/howto/add-an-experiment.md"
 
 
 def snippet() -> str:
-    text = (TOP / "docs/lab.md").read_text()
+    text = PAGE.read_text()
     part = text.split("## An experiment in ten lines", 1)[1].split("\n## ", 1)[0]
     (code,) = re.findall(r"^```python\n(.*?)^```$", part, re.M | re.S)
     return str(code)
 
 
 def ten_lines() -> list[Experiment]:
-    """What a reader who pastes it into a file gets."""
+    """The experiments that the example defines."""
     module: dict[str, Any] = {}
-    exec(compile(snippet(), "docs/lab.md", "exec"), module)  # noqa: S102
+    exec(compile(snippet(), str(PAGE), "exec"), module)  # noqa: S102
     return list(module["EXPERIMENTS"])

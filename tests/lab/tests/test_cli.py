@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lab run` ends with. No guest is booted here."""
+"""The exit status and the verdicts of `lab run`. These tests boot no guest."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ def ended(
 
 
 @pytest.mark.parametrize(("ratio", "code"), [(2.0, 0), (1.5, 1)])
-def test_a_missed_promise_fails_a_run(
+def test_run_fails_if_a_promise_is_missed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ratio: float, code: int
 ) -> None:
     assert ended(monkeypatch, {"evenkeel": ratio}) == code
     printed = capsys.readouterr().out
-    # only of what is promised
+    # one promise and one other target: both are missed, or both are met
     assert printed.count("MISSED") == code
     assert printed.count("open") == code
 
 
-def test_nobody_promised_anything_of_a_peer(
+def test_baselines_have_no_verdicts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    peers = ("--scheduler", "evenkeel", "--scheduler", "bfq")
-    assert ended(monkeypatch, {"evenkeel": 2.0, "bfq": 1.1}, *peers) == 0
+    baselines = ("--scheduler", "evenkeel", "--scheduler", "bfq")
+    assert ended(monkeypatch, {"evenkeel": 2.0, "bfq": 1.1}, *baselines) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
     assert [(line[2], line[-1]) for line in lines] == [*[("evenkeel", "ok")] * 2, *[("bfq", "1.1")] * 2]
 
 
-def test_a_guest_with_another_kernel_fails_a_run(
+def test_run_fails_if_the_guest_had_another_kernel(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ended(monkeypatch, {"evenkeel": 2.0}, kernel="6.1.9") == 1
     assert capsys.readouterr().err.startswith(
-        "lab: fair.mine-6.12-evenkeel: kernel 6.12 was asked for, 6.1.9 "
+        "lab: fair.mine-6.12-evenkeel: kernel 6.12 was asked for, but the guest ran 6.1.9"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the experiments compute from a guest's report: caps, instructions per I/O, gains."""
+"""Figures that experiments compute from a guest's report: caps, instructions per request, gains. Also some shapes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lab.report.rows import Rows
 
 
 @pytest.mark.parametrize(("n", "earlier", "paper"), [(2, 4, 8), (3, 2, 7), (4, 1, 6), (5, 1, 5)])
-def test_caps_are_those_of_the_paper(n: int, earlier: int, paper: int) -> None:
+def test_both_rules_give_the_caps_of_the_paper(n: int, earlier: int, paper: int) -> None:
     assert (regulate.earlier_cap(n), regulate.paper_cap(n)) == (earlier, paper)
     assert {earlier, paper} <= set(regulate.CAPS)
 
 
 def _job(read: tuple[int, float, int], write: tuple[int, float, int] = (0, 0, 0)) -> str:
-    """A fio report; a side is bytes/s, mean ns, requests."""
+    """A fio report. Each direction has bytes/s, mean ns and number of requests."""
     sides = [{"bw_bytes": b, "iops": b / 4096, "lat_ns": {"mean": m, "N": n}} for b, m, n in (read, write)]
     return "a warning\n" + json.dumps({"jobs": [{"error": 0, "read": sides[0], "write": sides[1]}]})
 
@@ -34,13 +34,13 @@ def _values(name: str, module: object, out: Output) -> dict[str, float]:
     return {f.metric: f.value for f in listed[name].figures(out)}
 
 
-def test_gains_of_the_rule() -> None:
+def test_the_rule_has_the_papers_gains_at_the_papers_iops() -> None:
     results = {f"cap{cap}": _job((4096 * regulate.PAPER.get(cap, 215), 1e6, 9)) for cap in regulate.CAPS}
     got = _values("regulate.rule", regulate, Output(results))
     assert got == {"n2.gain": 1.24, "n3.gain": 1.54, "n4.gain": 1.9, "n5.gain": 1.79}
 
 
-def test_instructions_are_ns_over_requests() -> None:
+def test_instructions_are_nanoseconds_divided_by_requests() -> None:
     over = {"none": 8000, "own": 9000, "mq-deadline": 9500}
     phases = {f"{name}{g}": n for g in cost.GROUPS for name, n in over.items()}
     phases["own64"] = 9500
@@ -54,7 +54,7 @@ def test_instructions_are_ns_over_requests() -> None:
     assert got["g1.iops"] == pytest.approx(1e9 / 9000, abs=1)
 
 
-def test_a_phase_that_hardly_ran_is_refused() -> None:
+def test_a_phase_with_few_requests_is_refused() -> None:
     with pytest.raises(ValueError, match="only 3 requests in phase own"):
         cost.per_io(Output({"own": "1000 3"}), "own")
 
@@ -67,7 +67,7 @@ def test_scale_is_relative_to_mq_deadline() -> None:
     assert _values("scale.2cpu", scale, out) == {"iops": 100000, "ratio": 0.9, "one-group.ratio": 1.1}
 
 
-def test_channel_compares_with_none_in_its_own_guest() -> None:
+def test_channel_compares_with_none_in_the_same_guest() -> None:
     out = Output({
         "none": _job((90_000_000, 1000e3, 900), (10_000_000, 1000e3, 100)),
         "own": _job((99_000_000, 700e3, 900), (11_000_000, 2700e3, 100)),
@@ -86,7 +86,7 @@ def test_channel_compares_with_none_in_its_own_guest() -> None:
 def test_a_device_without_a_scheduler_keeps_its_number_of_requests(
     tmp_path: Path, scheduler: str, wanted: str
 ) -> None:
-    """There they may not be more than it takes: the kernel refuses 128."""
+    """Without a scheduler the kernel refuses more requests than the device takes."""
     queue = tmp_path / "flashsim0/queue"
     queue.mkdir(parents=True)
     (queue / "nr_requests").write_text("64")
@@ -100,11 +100,11 @@ def test_a_device_without_a_scheduler_keeps_its_number_of_requests(
     assert (queue / "nr_requests").read_text().strip() == wanted
 
 
-def _row(id_: str, value: float, subject: str, **peers: float) -> Row:
-    return Row(id_, value, "", None, None, None, "virtual", "6.12", subject, False, dict(peers))
+def _row(id_: str, value: float, subject: str, **baselines: float) -> Row:
+    return Row(id_, value, "", None, None, None, "virtual", "6.12", subject, False, dict(baselines))
 
 
-def test_shapes_need_all_their_rows_and_can_fail() -> None:
+def test_a_shape_needs_all_its_rows_and_can_fail() -> None:
     curve = [_row(f"regulate.curve.cap{c}.iops", regulate.PAPER.get(c, 215), "none") for c in regulate.CAPS]
     verdict = regulate.shape_curve(Rows(curve))
     assert verdict is not None
@@ -114,13 +114,13 @@ def test_shapes_need_all_their_rows_and_can_fail() -> None:
     assert verdict is not None
     assert not verdict.reproduced
     assert regulate.shape_curve(Rows(curve[1:])) is None
-    peers = {"none": 100.0, "mq-deadline": 97.0, "bfq": 120.0}
-    verdict = channel.shape_order(Rows([_row("channel.mixed-90-10.mbps", 99, "evenkeel", **peers)]))
+    baselines = {"none": 100.0, "mq-deadline": 97.0, "bfq": 120.0}
+    verdict = channel.shape_order(Rows([_row("channel.mixed-90-10.mbps", 99, "evenkeel", **baselines)]))
     assert verdict is not None
     assert not verdict.reproduced
 
 
-def test_shape_of_the_other_patterns_needs_more_than_noise() -> None:
+def test_the_shape_of_the_other_patterns_ignores_small_differences() -> None:
     def rows(**gains: float) -> Rows:
         known = {p.name: 3.0 for p in channel.PATTERNS} | {n.replace("_", "-"): g for n, g in gains.items()}
         return Rows([_row(f"channel.{n}.gain_pct", g, "evenkeel") for n, g in known.items()])
@@ -136,7 +136,7 @@ def test_shape_of_the_other_patterns_needs_more_than_noise() -> None:
     assert channel.shape_patterns(Rows([])) is None
 
 
-def test_shape_of_the_known_peers_can_fail() -> None:
+def test_the_shape_of_the_known_costs_can_fail() -> None:
     def rows(**added: float) -> Rows:
         ids = [f"cost.{d}.g1.added" for d in ("read", "write")]
         listed = {name.replace("_", "-"): value for name, value in added.items()}

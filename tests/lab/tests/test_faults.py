@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users and guests do wrong, and that each ends in a LabError of one line. No guest is booted here."""
+"""Faults of users and guests: each ends in a LabError of one line. These tests boot no guest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OK = Experiment("fair.mine", "", ":", lambda _: [])
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("listed", "message"),
     [
         ([1], "row 1 is no object"),
         ([ROW, {"id": "x"}], "row 2: not a row of results: "),
@@ -35,14 +35,14 @@ OK = Experiment("fair.mine", "", ":", lambda _: [])
         ([{**ROW, "better": "more"}], "row 1: not a row of results: better is 'more'"),
     ],
 )
-def test_what_is_no_row_is_named(tmp_path: Path, listed: object, said: str) -> None:
+def test_an_invalid_row_is_named(tmp_path: Path, listed: object, message: str) -> None:
     file = tmp_path / "results.json"
     file.write_text(json.dumps([ROW]))
     assert bench.read(file)[0].target == (1.9, 2.1)
     file.write_text(json.dumps(listed))
     with pytest.raises(LabError) as caught:
         bench.read(file)
-    assert str(caught.value).startswith(f"{file}, {said}")
+    assert str(caught.value).startswith(f"{file}, {message}")
 
 
 def boom() -> object:
@@ -50,22 +50,22 @@ def boom() -> object:
 
 
 @pytest.mark.parametrize(
-    ("module", "said"),
+    ("module", "message"),
     [
         (lambda: SimpleNamespace(), "has no list EXPERIMENTS"),
-        (lambda: SimpleNamespace(EXPERIMENTS=[1]), "1 in EXPERIMENTS is no experiment"),
-        (lambda: SimpleNamespace(EXPERIMENTS=[OK, OK]), "has an experiment fair.mine already"),
+        (lambda: SimpleNamespace(EXPERIMENTS=[1]), "1 in EXPERIMENTS is not an experiment"),
+        (lambda: SimpleNamespace(EXPERIMENTS=[OK, OK]), "already has an experiment fair.mine"),
         (lambda: SimpleNamespace(EXPERIMENTS=[replace(OK, name="../x")]), "'../x' cannot name an experiment"),
         (boom, "ValueError: 'a b' cannot name a group"),
     ],
 )
-def test_an_experiment_that_cannot_be_used_is_named(
-    monkeypatch: pytest.MonkeyPatch, module: Callable[[], object], said: str
+def test_an_unusable_experiment_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: Callable[[], object], message: str
 ) -> None:
     monkeypatch.setattr(importlib, "import_module", lambda _: module())
     with pytest.raises(LabError, match=r"^experiments/\w+\.py(:| has no) ") as caught:
         experiments.load()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_an_experiment_that_cannot_be_used_is_named(
     [
         ("@@@ kernel\n6.12\n@@@ end\n\n", None),
         ("@@@ failed\nno device\n@@@ end\n\n", "no device"),
-        ("@@@ failed\n\n@@@ end\n\n", "a command failed without a word"),
+        ("@@@ failed\n\n@@@ end\n\n", "a command failed without a message"),
         ("@@@ x\nhalf a line@@@ failed\noops\n@@@ end\n\n", "oops"),
         ("@@@ failed\na\n\x1b[1mb\n@@@ end\n\n", "a [1mb"),
     ],
 )
-def test_a_guest_that_fails_is_understood(reported: str, why: str | None) -> None:
+def test_the_reason_of_a_failed_guest_is_read_from_its_report(reported: str, why: str | None) -> None:
     assert qemu.failure(reported) == why
 
 
-def test_no_other_kernel_boots_under_a_variants_name(tmp_path: Path) -> None:
+def test_a_variant_without_an_image_is_refused(tmp_path: Path) -> None:
     build = tmp_path / "build/6.12"
     (build / "module").mkdir(parents=True)
     (build / "bzImage").touch()
@@ -95,8 +95,8 @@ def test_no_other_kernel_boots_under_a_variants_name(tmp_path: Path) -> None:
     assert kernels.find("6.12", "debug", top=tmp_path).image.is_relative_to(build / "debug")
 
 
-def test_two_labs_write_files_of_one_name_and_each_reads_its_own(tmp_path: Path) -> None:
-    with qemu._anew(tmp_path / "report") as one, qemu._anew(tmp_path / "report") as other:
+def test_two_labs_may_use_the_same_file_name(tmp_path: Path) -> None:
+    with qemu._new_file(tmp_path / "report") as one, qemu._new_file(tmp_path / "report") as other:
         os.write(one.fileno(), b"one")
         os.write(other.fileno(), b"other")
         one.seek(0)
@@ -104,7 +104,7 @@ def test_two_labs_write_files_of_one_name_and_each_reads_its_own(tmp_path: Path)
     assert [p.name for p in tmp_path.iterdir()] == ["report"]
 
 
-def test_a_lab_that_ends_ends_its_guests_and_starts_none() -> None:
+def test_a_lab_that_is_ending_kills_its_guests_and_starts_no_new_ones() -> None:
     guest = qemu._started(["sleep", "100"], [], "x")
     with qemu.ending():
         assert guest.wait(10) < 0
@@ -115,7 +115,7 @@ def test_a_lab_that_ends_ends_its_guests_and_starts_none() -> None:
 
 
 @pytest.mark.parametrize("under", ["file", "file/below"])
-def test_a_place_that_cannot_be_written_is_known_before_the_first_guest(tmp_path: Path, under: str) -> None:
+def test_an_unwritable_output_folder_is_found_before_the_first_guest(tmp_path: Path, under: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match=r"^cannot write to "):
         bench._check_out(tmp_path / under)
@@ -123,7 +123,7 @@ def test_a_place_that_cannot_be_written_is_known_before_the_first_guest(tmp_path
     assert not list((tmp_path / "new").iterdir())
 
 
-def test_a_source_that_does_not_build_is_one_line_with_the_first_error(
+def test_a_build_failure_is_one_line_with_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "board").mkdir()
@@ -145,13 +145,13 @@ def test_a_source_that_does_not_build_is_one_line_with_the_first_error(
 
 
 def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
-    """kbuild keeps it in the file's name, by which the guest loads it."""
+    """kbuild keeps the dash in the module's file name, and the guest loads the module by that name."""
     objects = kernels.TOP / "build/6.12/board"
     if not (objects / ".config").is_file():
-        pytest.skip(f"no kernel in {objects} to build against; 'make module' brings one")
+        pytest.skip(f"no kernel in {objects} to build against; 'make module' builds one")
     (tmp_path / "board").symlink_to(objects.resolve())
     source = tmp_path / "my-fifo.c"
-    source.write_text((kernels.TOP / "tests/lab/peers/fifo.c").read_text())
+    source.write_text((kernels.TOP / "tests/lab/baselines/fifo.c").read_text())
     module = schedulers.build(source, kernels.Kernel("6.12", tmp_path))
     scheduler = schedulers.from_source(source)
     assert (module.is_file(), module.stem, scheduler.module) == (True, "my-fifo", "my-fifo")
@@ -159,7 +159,7 @@ def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
 
 
 def unpacked(tmp_path: Path) -> kernels.Kernel:
-    """As `make kernel KERNEL=5.10` leaves one."""
+    """A binary kernel as `make kernel KERNEL=5.10` unpacks it."""
     (tmp_path / "modules/kernel/block").mkdir(parents=True)
     (tmp_path / "modules/kernel/block/bfq.ko").write_bytes(b"\0depends=\0")
     (tmp_path / "bzImage").touch()
@@ -167,15 +167,15 @@ def unpacked(tmp_path: Path) -> kernels.Kernel:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "device", "said"),
+    ("scheduler", "device", "message"),
     [
-        ("evenkeel", None, "evenkeel.ko: it is Debian's binary, for which none of ours are built"),
-        ("bfq", flashsim("pipe"), "flashsim.ko: it is Debian's binary, for which none of ours are built"),
-        ("odd", None, "kernel 5.10 is Debian's binary: odd.c cannot be built for it"),
+        ("evenkeel", None, "evenkeel.ko: it is a binary kernel of Debian, for which this project builds no modules"),
+        ("bfq", flashsim("pipe"), "flashsim.ko: it is a binary kernel of Debian, for which this project builds no modules"),
+        ("odd", None, "kernel 5.10 is a binary kernel of Debian: odd.c cannot be built for it"),
     ],
-)
-def test_what_a_binary_kernel_cannot_have_is_told_before_any_guest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, device: Device | None, said: str
+)  # fmt: skip
+def test_a_module_that_a_binary_kernel_cannot_have_is_found_before_the_first_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str, device: Device | None, message: str
 ) -> None:
     kernel = unpacked(tmp_path)
     monkeypatch.setattr(kernels, "find", lambda *_: kernel)
@@ -187,15 +187,15 @@ def test_what_a_binary_kernel_cannot_have_is_told_before_any_guest(
     with pytest.raises(LabError) as caught:
         runner.run_all(lab, [runner.Job(replace(OK, device=device), "5.10", scheduler)], lambda *_: None)
     assert str(caught.value).startswith(f"fair.mine-5.10-{scheduler}: kernel 5.10 ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "'make module" not in str(caught.value)
 
 
 @pytest.mark.parametrize("shown", ["", "/elsewhere:{}"])
-def test_a_file_that_the_tool_root_hides_is_told(
+def test_an_error_about_a_file_outside_the_build_root_has_a_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str
 ) -> None:
-    monkeypatch.setenv("EVENKEEL_INSIDE", "/a/tool/root")
+    monkeypatch.setenv("EVENKEEL_INSIDE", "/a/build/root")
     monkeypatch.setenv("EVENKEEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("EVENKEEL_SHOW", shown.format(tmp_path))
     hidden = [
@@ -215,7 +215,7 @@ def test_a_file_that_the_tool_root_hides_is_told(
     assert sight.hint(tmp_path) == ""
 
 
-def test_whatever_figures_raise_is_of_the_report() -> None:
+def test_any_exception_while_reading_figures_is_an_error_of_the_report() -> None:
     def figures(_: Output) -> list[Figure]:
         raise NameError("nope")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latencies count from the planned moment, and no percentile is the longest of a few."""
+"""Planned reads: a latency counts from the planned moment, and a percentile needs enough samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from lab.experiments import latency
 
 
 def report(*first: int, few: int = 0, ns: int = 200_000) -> str:
-    """As a guest sends it: after those that do not count, the times of reader 1 begin with `first`; it did all but `few`."""
+    """A guest's report. Each read takes `ns`, with two exceptions for reader 1.
+
+    Its counted reads begin with the times `first`, and it does `few` reads less than planned.
+    """
     parts = []
     for i, rate in enumerate(latency._rates()):
         planned = int(latency.SECONDS * rate / 4096)
@@ -24,7 +27,7 @@ def report(*first: int, few: int = 0, ns: int = 200_000) -> str:
     return "\n".join(parts) + "\n"
 
 
-def test_readers_plan_what_they_should_together() -> None:
+def test_the_rates_of_the_readers_sum_up_to_the_planned_rate() -> None:
     command = latency._light("x")
     rates = [int(word.partition("=")[2]) for word in command.split() if word.startswith("--rate=")]
     assert len(rates) == latency.READERS
@@ -33,7 +36,7 @@ def test_readers_plan_what_they_should_together() -> None:
     assert latency.SECONDS * latency.RATE - latency.READERS * latency.SKIPPED > latency.BEYOND / 0.001
 
 
-def test_reads_that_wait_behind_a_late_one_are_late() -> None:
+def test_reads_behind_a_late_read_are_late() -> None:
     interval = 1e6 * 4096 / latency._rates()[0]
     times = latency.reads(report(int(2.5 * interval * 1000)))
     assert len(times) == pytest.approx(
@@ -45,8 +48,8 @@ def test_reads_that_wait_behind_a_late_one_are_late() -> None:
     assert times[-4] == 200
 
 
-def test_reads_that_were_never_begun_are_late() -> None:
-    """A reader that falls behind must not look better for doing less."""
+def test_reads_that_never_started_count_as_late() -> None:
+    """A reader that falls behind must not look better because it did fewer reads."""
     times = latency.reads(report(few=20))
     assert len(times) == len(latency.reads(report()))
     interval = 1e6 * 4096 / latency._rates()[0]
@@ -54,19 +57,19 @@ def test_reads_that_were_never_begun_are_late() -> None:
     assert sum(t > 200 for t in times) == 20
 
 
-def test_readers_without_end_are_refused() -> None:
+def test_readers_without_a_runtime_are_refused() -> None:
     with pytest.raises(ValueError, match="x has no --runtime"):
         latency.planned("fio --name=x --time_based", name="x")
 
 
-def test_a_reader_that_is_missing_is_an_error() -> None:
+def test_a_missing_reader_is_an_error() -> None:
     whole = report()
     with pytest.raises(ValueError, match="63 of 64 readers"):
         latency.reads(whole[: whole.index("reader 64.log")])
 
 
 @pytest.mark.parametrize(("name", "enough"), [("p50", 20), ("p90", 100), ("p99", 1000), ("p999", 10000)])
-def test_a_percentile_of_too_few_is_refused(name: str, enough: int) -> None:
+def test_a_percentile_of_too_few_samples_is_refused(name: str, enough: int) -> None:
     times = [float(i) for i in range(1, enough + 1)]
     assert latency.percentile(times, name) == enough - 10
     with pytest.raises(ValueError, match=f"{name} of {enough - 1} reads"):
@@ -74,12 +77,12 @@ def test_a_percentile_of_too_few_is_refused(name: str, enough: int) -> None:
 
 
 @pytest.mark.parametrize("count", [20, 1000, 11000])
-def test_a_curve_rises_to_the_longest(count: int) -> None:
+def test_a_curve_rises_to_the_longest_read(count: int) -> None:
     points = latency.curve([float(i) for i in range(1, count + 1)])
     assert len(points) <= latency.POINTS
     assert points == sorted(points)
     assert len({share for _, share in points}) == len(points)
     assert points[-1] == (count, 1.0)
     assert all(us == pytest.approx(share * count) for us, share in points)
-    # each nine has its part
+    # the slowest tenth has points of its own
     assert sum(share > 0.9 for _, share in points) >= 2

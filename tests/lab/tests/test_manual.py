@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/lab.md: its example is an experiment (tests/bench runs it), its options exist."""
+"""The example in docs/howto/add-an-experiment.md is a valid experiment. tests/bench runs it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from manual import LINES, snippet, ten_lines  # noqa: E402
 
 
 def test_the_example_is_an_experiment_in_ten_lines() -> None:
-    # blank ones and closing brackets aside
+    # empty lines and closing brackets do not count
     lines = [x for x in snippet().splitlines() if x.strip(" )]}")]
     assert len(lines) <= LINES
     (mine,) = ten_lines()
     assert mine.name not in experiments.load()
-    assert [j.scheduler for j in bench.plan([mine], quick=False)] == ["evenkeel", *mine.peers]
+    assert [j.scheduler for j in bench.plan([mine], quick=False)] == ["evenkeel", *mine.baselines]
     assert Job(mine, "6.12", "bfq").name == "fair.mine-6.12-bfq"
     assert "--rw=randread" in mine.script

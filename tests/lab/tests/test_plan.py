@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The full bench is to fit into 90 minutes of two quiet CPUs, also when nothing of it is kept."""
+"""The plan of the bench. The full bench must take at most 90 minutes on two idle CPUs with an empty cache."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ def full() -> list[Job]:
     return bench.plan(experiments.load().values(), quick=False)
 
 
-# 39 s of a CPU each, two at a time, as far as they were measured
+# Guests of the full bench. A guest takes 39 s of one CPU on average, and two run at a time.
 GUESTS = 300
-# so that it ends in 10 minutes: what a run takes is printed by the lab stage, and no host is asserted to be quiet
+# Guests of the quick bench, so that it ends in 10 minutes. The tests limit the number and not the time, which depends on
+# the host; the bench prints it.
 QUICK = 50
-# the rest of the deep bench
+# further guests of the deep bench
 DEEP = 60
-# these run alone, 20 to 50 s each whatever the machine: 12 min
+# Guests on the host's clock. They run alone and take 20 to 50 s each on any machine, 12 min in total.
 ON_HOST = 16
 
 
-def test_the_full_bench_does_not_creep(full: list[Job]) -> None:
+def test_each_bench_keeps_its_limit_of_guests(full: list[Job]) -> None:
     on_host = [j for j in full if j.experiment.clock == "host"]
     deep = bench.plan(experiments.load().values(), quick=False, deep=True)
-    assert len(full) <= GUESTS, "drop a peer or a size, or say in tests/test_plan.py what pays for it"
+    assert len(full) <= GUESTS, (
+        "too many guests: drop a baseline or a size, or raise GUESTS in tests/test_plan.py and say what pays for it"
+    )
     assert {j.name for j in full} < {j.name for j in deep}
     assert len(deep) <= GUESTS + DEEP
     assert len(on_host) <= ON_HOST
     assert len(bench.plan(experiments.load().values(), quick=True)) <= QUICK
 
 
-def test_the_tables_of_the_papers_are_measured(full: list[Job]) -> None:
-    """Dropping something must not drop what a paper reports."""
+def test_the_full_bench_measures_the_tables_of_the_papers(full: list[Job]) -> None:
+    """Whoever drops guests to save time must not drop a figure that a paper reports."""
     names = {(j.experiment.name, j.scheduler) for j in full}
     wanted = {
         *((f"fair.read.{mb}m.qd1.depth64", s) for mb in (1, 30, 35, 40, 45, 50, 100) for s in ("none", "bfq", "evenkeel")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is counted of a power cut and of a set."""
+"""The figures of power cuts, of sets of submissions and of a restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def figures(*lines: str) -> dict[str, float]:
     return {f.metric: f.value for f in recorder.cut_figures(Output({"cuts": "\n".join(every)}))}
 
 
-def test_cuts_that_lose_nothing_old() -> None:
+def test_cuts_may_lose_what_is_within_the_window() -> None:
     found = figures(cut(last=2801), cut(torn=1), cut(restart=90))
     assert found == {
         "cuts": recorder.CUTS,
@@ -38,28 +38,28 @@ def test_cuts_that_lose_nothing_old() -> None:
     }
 
 
-def test_what_was_older_than_the_window_counts() -> None:
+def test_a_cut_that_loses_older_records_counts() -> None:
     assert figures(cut(last=2799))["lost_old"] == 1
     assert figures(cut(missing=1))["lost_old"] == 1
 
 
-def test_a_run_of_which_nothing_is_there_lost_what_it_had() -> None:
-    """What is there then is of the run before."""
+def test_a_run_without_any_record_lost_everything_since_its_start() -> None:
+    """The last record on the device is then one of an earlier run."""
     assert figures(cut(started=2900, last=900))["lost_ms"] == 100
     assert figures(cut(started=2700, last=900))["lost_old"] == 1
 
 
 @pytest.mark.parametrize("what", ["wrong", "damage"])
-def test_what_is_torn_and_taken_counts(what: str) -> None:
+def test_wrong_and_damaged_records_count(what: str) -> None:
     assert figures(cut(**{what: 2}))["torn"] == 2
 
 
-def test_a_cut_that_is_not_there_is_no_success() -> None:
+def test_missing_cuts_are_an_error() -> None:
     with pytest.raises(ValueError, match="cuts, not"):
         recorder.cut_figures(Output({"cuts": cut()}))
 
 
-def test_a_set_that_was_cut_short_is_none() -> None:
+def test_an_incomplete_set_is_an_error() -> None:
     case = recorder.CASES["quiet"]
     writer = {"writes": case.writes - 1, "sets": case.sets, "durable": {}}
     with pytest.raises(ValueError, match="not the report"):
@@ -72,16 +72,16 @@ def report(**more: object) -> str:
     return json.dumps({"writes": 1000, "sets": 5, "late": 0, "lost": 0, "durable": durable, **took, **more})
 
 
-def test_others_are_held_against_what_the_same_guest_took_without_them() -> None:
+def test_the_reference_is_the_longest_submission_before_the_disturbers_start() -> None:
     case = recorder.CASES["bgall"]
     out = Output({"writer": report(max_us=9.0), "quiet": report(max_us=5.0)})
     found = {f.metric: f for f in recorder.figures(case, out)}
     assert (found["max"].value, found["max"].target) == (9.0, 7.5)
-    assert (found["times-quiet"].value, found["times-quiet"].target) == (1.8, recorder.BESIDE)
+    assert (found["times-quiet"].value, found["times-quiet"].target) == (1.8, recorder.TIMES_QUIET)
     with pytest.raises(KeyError):
         recorder.figures(case, Output({"writer": report()}))
 
 
-def test_a_start_is_bounded_in_time_and_in_what_it_reads() -> None:
+def test_a_restart_has_its_time_and_what_it_read() -> None:
     found = {f.metric: f.value for f in recorder.restart_figures(Output({"restart": "640 131072"}))}
     assert found == {"restart_ms": 640, "read": 64}

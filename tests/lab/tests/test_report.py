@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's page, docs/tuning.md and the comparison, from rows of every kind."""
+"""The page of the bench, docs/reference/tuning.md and the comparison, from rows of every kind."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ SIZES = (1, 30, 35, 40, 100)
 def fair(direction: str = "read", kernel: str = "6.12", **fields: Any) -> list[Row]:
     return [
         row(f"fair.{direction}.{mb}m.qd1.depth64.ratio", 2.0 - mb / 1e4, target=(1.94, 2.06), paper=1.9,
-            kernel=kernel, **{"peers": {"bfq": 2 - mb / 100, "none": 1.0}, **fields})
+            kernel=kernel, **{"baselines": {"bfq": 2 - mb / 100, "none": 1.0}, **fields})
         for mb in SIZES
     ]  # fmt: skip
 
 
 MANY = [
     *fair(), *fair("write"), *fair(kernel="7.3"),
-    *(row(f"latency.read.qd1.{p}", v, unit="µs", better="lower", peers={"bfq": 3 * v})
+    *(row(f"latency.read.qd1.{p}", v, unit="µs", better="lower", baselines={"bfq": 3 * v})
       for p, v in (("p50", 100), ("p90", 140), ("p99", 400), ("p999", 2000), ("max", 9000))),
     *(row(f"cost.read.g{g}.instructions", 10400, better="lower", target=10500,
-          peers={"none": 8550, "bfq": 13000})
+          baselines={"none": 8550, "bfq": 13000})
       for g in (1, 8, 64)),
     *(row(f"channel.case{i}.bandwidth", 90 + i, unit="MB/s", better="higher", target=100, must=i < 5)
       for i in range(40)),
@@ -142,14 +142,14 @@ def test_the_summary_counts_and_names_what_is_missed_first() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -3.5, 1e-12, 1e15, -1e15, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("peers", [{}, {"bfq": 0.0}, {"bfq": -7.0, "none": 1e18}, {"bfq": math.nan}])
-def test_no_value_breaks_a_plot(value: float, peers: dict[str, float]) -> None:
+@pytest.mark.parametrize("baselines", [{}, {"bfq": 0.0}, {"bfq": -7.0, "none": 1e18}, {"bfq": math.nan}])
+def test_no_value_breaks_a_plot(value: float, baselines: dict[str, float]) -> None:
     rows = [
-        *(replace(r, value=value, peers=peers) for r in fair()),
-        *(row(f"latency.x.{p}", value, peers=peers) for p in ("p50", "p99", "max")),
-        *(row(f"cost.read.g{g}.instructions", value, peers=peers) for g in (1, 2)),
-        row("stall.x.total", value, peers=peers, better="lower", target=0, paper=value),
-        row("stall.y.total", value, peers=peers, better="higher", target=(-1, 1)),
+        *(replace(r, value=value, baselines=baselines) for r in fair()),
+        *(row(f"latency.x.{p}", value, baselines=baselines) for p in ("p50", "p99", "max")),
+        *(row(f"cost.read.g{g}.instructions", value, baselines=baselines) for g in (1, 2)),
+        row("stall.x.total", value, baselines=baselines, better="lower", target=0, paper=value),
+        row("stall.y.total", value, baselines=baselines, better="higher", target=(-1, 1)),
     ]
     assert drawn(rows).plots() == 6
 
@@ -157,18 +157,18 @@ def test_no_value_breaks_a_plot(value: float, peers: dict[str, float]) -> None:
 def test_names_are_escaped_wherever_they_appear() -> None:
     bad = "<script>alert(1)</script>&\"'"
     rows = [
-        *(replace(r, subject=bad, kernel=bad, peers={bad + "2": 1.0}, unit=bad) for r in fair(bad)),
+        *(replace(r, subject=bad, kernel=bad, baselines={bad + "2": 1.0}, unit=bad) for r in fair(bad)),
         row(
             f"{bad}.{bad}.{bad}",
             1,
             unit=bad,
             subject=bad,
             kernel=bad,
-            peers={bad: 2},
+            baselines={bad: 2},
             target=9,
             better="higher",
         ),
-        *(row(f"latency.{bad}.{p}", 1, subject=bad, peers={bad + "3": 2}) for p in ("p50", "p90", "max")),
+        *(row(f"latency.{bad}.{p}", 1, subject=bad, baselines={bad + "3": 2}) for p in ("p50", "p90", "max")),
     ]
     tree = drawn(
         rows,
@@ -191,7 +191,7 @@ def test_kernels_are_plots_of_their_own() -> None:
     assert drawn([*fair(kernel="6.12"), *fair(kernel="7.3")]).plots() == 2
 
 
-def test_sweeps_without_peers_that_differ_in_a_number_share_a_plot() -> None:
+def test_sweeps_without_baselines_that_differ_in_a_number_share_a_plot() -> None:
     rows = [row(f"fair.tags{nr}.read.{mb}m.ratio", 2) for nr in (32, 64, 256) for mb in (8, 100)]
     tree = drawn(rows)
     assert tree.plots() == 1
@@ -201,7 +201,7 @@ def test_sweeps_without_peers_that_differ_in_a_number_share_a_plot() -> None:
 
 def test_many_sweeps_fold_all_but_the_ratios() -> None:
     rows = [
-        row(f"fair.case{c}x.{mb}m.{metric}", 2, peers={"bfq": 1})
+        row(f"fair.case{c}x.{mb}m.{metric}", 2, baselines={"bfq": 1})
         for c in range(8) for mb in (1, 100) for metric in ("total", "ratio")
     ]  # fmt: skip
     tree = drawn(rows)
@@ -229,7 +229,7 @@ def test_the_target_and_the_paper_are_drawn() -> None:
 def test_shares_of_a_peer_are_drawn_from_near_their_target_on() -> None:
     rows = [
         row(f"fair.read.{mb}m.total-of-none", 99 + mb / 100, unit="%", better="higher", target=99,
-            peers={"none": 100.0, "bfq": 97.0})
+            baselines={"none": 100.0, "bfq": 97.0})
         for mb in (1, 30, 100)
     ]  # fmt: skip
     text = page.render(rows, title="Bench", meta={}, verdicts=[])
@@ -240,11 +240,13 @@ def test_shares_of_a_peer_are_drawn_from_near_their_target_on() -> None:
 
 def test_cost_is_what_a_scheduler_adds() -> None:
     costs = {"none": 8550.0, "bfq": 13000.0}
-    text = drawn([row("cost.read.g1.instructions", 10400, better="lower", target=10500, peers=costs)]).said()
+    text = drawn(
+        [row("cost.read.g1.instructions", 10400, better="lower", target=10500, baselines=costs)]
+    ).said()
     assert "8,550 without a scheduler · target ≤ 1,950" in text
     assert "instructions added per I/O: evenkeel 1,850, bfq 4,450" in text
     # without `none` there is nothing to subtract
-    text = drawn([row("cost.read.g1.instructions", 10400, peers={"bfq": 13000})]).said()
+    text = drawn([row("cost.read.g1.instructions", 10400, baselines={"bfq": 13000})]).said()
     assert "evenkeel 10,400, bfq 13,000" in text
 
 
@@ -259,7 +261,7 @@ def test_cost_is_what_a_scheduler_adds() -> None:
 )
 def test_long_times_are_told_in_ms(value: float, peer: float, shown: str) -> None:
     one = row(
-        "stall.x.longest", value, unit="us", better="lower", target=1000, paper=5000, peers={"bfq": peer}
+        "stall.x.longest", value, unit="us", better="lower", target=1000, paper=5000, baselines={"bfq": peer}
     )
     text = drawn([one, row("stall.x.other_us", 50000, unit="us")]).said()
     number_, unit = shown.split()
@@ -353,7 +355,7 @@ def test_every_axis_has_ticks_within(low: float, high: float) -> None:
         assert ticks == sorted(ticks)
 
 
-# ---- docs/tuning.md
+# ---- docs/reference/tuning.md
 
 SETTINGS = [
     tuning.Setting(
@@ -364,7 +366,7 @@ SETTINGS = [
 
 
 def tuned(id_: str, ours: float, default: float | None, better: str | None = "lower", **more: Any) -> Row:
-    return row(id_, ours, better=better, peers={} if default is None else {"default": default}, **more)
+    return row(id_, ours, better=better, baselines={} if default is None else {"default": default}, **more)
 
 
 def test_a_setting_tells_what_it_buys_and_costs() -> None:
@@ -382,14 +384,14 @@ def test_a_setting_tells_what_it_buys_and_costs() -> None:
     assert "| seqwrite | bandwidth | 63 | 65 | −3.1 % |" in text
     assert "| seqread | bandwidth | 201 | 200 | none |" in text
     assert "A second of writing. Set in" in text
-    assert "`vm.swappiness` | 1 | 60 | Not measured. |" in text
+    assert "`vm.swappiness` | 1 | 60 | Not measured in this bench. |" in text
 
 
-def test_a_setting_that_buys_nothing_is_told() -> None:
+def test_a_setting_without_a_gain_is_stated() -> None:
     text = tuning.render(
         [tuned("tune.swappiness.x.y", 100, 100.5), tuned("tune.swappiness.x.z", 0, 0)], SETTINGS
     )
-    assert "Buys nothing that could be measured." in text
+    assert "No measurable gain." in text
 
 
 @pytest.mark.parametrize(
@@ -415,16 +417,16 @@ def test_gain(ours: float, default: float | None, better: str | None, gain: floa
 
 def test_nothing_measured_is_lost() -> None:
     rows = [
-        replace(tuned("tune.nr_requests.fair.ratio", 2, 1, "higher"), peers={"default": 1.0, "256": 1.5}),
+        replace(tuned("tune.nr_requests.fair.ratio", 2, 1, "higher"), baselines={"default": 1.0, "256": 1.5}),
         tuned("tune.swappiness.case.metric", 5, None),
         tuned("fair.read.1m.ratio", 5, 6),
     ]
     text = tuning.render(rows, SETTINGS)
     assert "## `nr_requests`\n\nMeasured, and not among the settings." in text
     assert "| fair | ratio | 2 | 1 | 1.5 | +100 % |" in text
-    assert "1 without a share of the default to tell." in text
+    assert "1 without a default to compare with." in text
     assert "fair.read" not in text
-    assert tuning.render([], []).startswith("# Tuning")
+    assert tuning.render([], []).startswith("# Tuning: the effect of each setting\n\nThis page")
 
 
 def test_what_was_tried_and_is_not_set_says_why() -> None:
@@ -437,7 +439,9 @@ def test_what_was_tried_and_is_not_set_says_why() -> None:
         "## `queue/nr_requests`: not set\n\nTried with 256; the kernel's default is 64. The device is the limit."
         in text
     )
-    assert "laptop_mode" not in text
+    # every tried value has a section, whatever this bench measured
+    assert "## `vm.laptop_mode`: not set" in text
+    assert text.endswith("Never measured.\n\nNot measured in this bench.\n")
     assert "not among the settings" not in text
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what guests reported to rows: peers beside the subject, shares of a peer."""
+"""How guest reports become rows: the subject's figure with its baselines, and shares of a baseline."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def result(scheduler: str, total: float, kernel: str = "6.12", measured: str | N
     return Result(Job(MINE, kernel, scheduler), Output({"total": str(total)}), 1.0, False, measured)
 
 
-def test_a_share_of_a_peer_is_a_row_with_a_target() -> None:
+def test_a_share_of_a_baseline_is_a_row_with_a_target() -> None:
     rows = bench.merge([result("evenkeel", 218), result("none", 220), result("bfq", 209)])
     assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total", "fair.mine.total-of-none"]
     total, share = rows[1:]
-    assert (total.value, total.target, total.peers) == (218, None, {"none": 220, "bfq": 209})
+    assert (total.value, total.target, total.baselines) == (218, None, {"none": 220, "bfq": 209})
     assert (share.value, share.unit, share.better, share.target) == (99.09, "%", "higher", 99)
-    assert share.peers == {"none": 100, "bfq": 95}
+    assert share.baselines == {"none": 100, "bfq": 95}
     assert (share.kernel, share.subject, share.clock) == ("6.12", "evenkeel", "virtual")
     assert share.holds() is True
     assert Row.from_json(share.as_json()) == share
 
 
 @pytest.mark.parametrize(("total", "holds"), [(217.8, True), (217.7, False), (230, True)])
-def test_a_share_that_is_missed_is_open(total: float, holds: bool) -> None:
+def test_a_missed_share_that_is_no_promise_is_open(total: float, holds: bool) -> None:
     rows = bench.merge([result("evenkeel", total), result("none", 220)])
     held, missed, still = bench.judge(rows)
     assert [r.id.rpartition(".")[2] for r in held] == ["ratio", *(["total-of-none"] if holds else [])]
@@ -49,28 +49,28 @@ def test_a_share_that_is_missed_is_open(total: float, holds: bool) -> None:
     assert [r.id for r in still] == ([] if holds else ["fair.mine.total-of-none"])
 
 
-@pytest.mark.parametrize("peers", [[], [result("bfq", 209)], [result("none", 0)]])
-def test_there_is_no_share_of_what_was_not_measured(peers: list[Result]) -> None:
-    rows = bench.merge([result("evenkeel", 218), *peers])
+@pytest.mark.parametrize("baselines", [[], [result("bfq", 209)], [result("none", 0)]])
+def test_there_is_no_share_of_a_baseline_that_was_not_measured(baselines: list[Result]) -> None:
+    rows = bench.merge([result("evenkeel", 218), *baselines])
     assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total"]
 
 
-def test_a_share_is_of_the_same_kernel() -> None:
+def test_a_share_compares_figures_of_the_same_kernel() -> None:
     rows = bench.merge([result("evenkeel", 218), result("none", 220), result("evenkeel", 110, "7.3")])
     assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("6.12", 99.09)]
     rows = bench.merge([result("evenkeel", 110, "7.3"), result("none", 220, "7.3"), result("none", 110)])
     assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("7.3", 50)]
 
 
-def test_another_subject_is_held_against_the_same_share() -> None:
+def test_another_subject_has_the_same_target_for_its_share() -> None:
     rows = bench.merge([result("fifo", 110), result("none", 220)], "fifo")
     assert (rows[-1].id, rows[-1].subject, rows[-1].value) == ("fair.mine.total-of-none", "fifo", 50)
 
 
-def test_figures_of_what_runs_on_a_scheduler_carry_its_name() -> None:
+def test_figures_of_a_program_have_the_programs_name_as_subject() -> None:
     mine = replace(MINE, subject="none", figures_of="ek-recorder")
     rows = bench.merge([replace(result(s, 1), job=Job(mine, "6.12", s)) for s in ("none", "bfq")])
-    assert [(r.subject, list(r.peers)) for r in rows] == [("ek-recorder", ["bfq"])] * 2
+    assert [(r.subject, list(r.baselines)) for r in rows] == [("ek-recorder", ["bfq"])] * 2
     known = experiments.load().values()
     assert {e.figures_of for e in known if e.name.startswith("rec.ek.")} == {"ek-recorder"}
 
@@ -82,7 +82,7 @@ def test_a_row_says_when_its_subject_was_measured() -> None:
     rows = bench.merge([result("evenkeel", 218, measured=OLD), result("none", 220, measured=NEW)])
     assert [r.measured for r in rows] == [OLD] * 3
     assert [Row.from_json(r.as_json()) for r in rows] == rows
-    # of a file of before
+    # rows of older files lack the field
     fields = rows[0].as_json()
     del fields["measured"]
     assert Row.from_json(fields).measured is None
@@ -91,17 +91,19 @@ def test_a_row_says_when_its_subject_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "told"),
-    [(OLD, {"the oldest ran": OLD}), ("2026-01-02T00:00:00Z", {}), (NEW, {}), (None, {})],
+    ("measured", "expected"),
+    [(OLD, {"oldest guest": OLD}), ("2026-01-02T00:00:00Z", {}), (NEW, {}), (None, {})],
 )
-def test_the_page_tells_when_a_guest_is_older_than_a_day(measured: str | None, told: dict[str, str]) -> None:
+def test_the_page_says_if_a_report_is_older_than_a_day(
+    measured: str | None, expected: dict[str, str]
+) -> None:
     results = [result("evenkeel", 1, measured=NEW), result("none", 1, measured=measured)]
-    assert bench.older(results, NEW) == told
+    assert bench.older(results, NEW) == expected
     assert bench.older([], NEW) == {}
 
 
-def test_fairness_is_measured_beside_none() -> None:
-    """So that sharing is seen not to cost bandwidth; what a paper measured on 5.10 has no targets."""
+def test_experiments_on_fairness_have_the_baseline_none() -> None:
+    """It shows that sharing costs no bandwidth. Experiments of a paper on 5.10 have no targets and do not need it."""
     ours = [e for n, e in experiments.load().items() if n.startswith("fair.") and e.subject == "evenkeel"]
     assert ours
-    assert [e.name for e in ours if "none" not in e.peers or "none" not in e.later_peers] == []
+    assert [e.name for e in ours if "none" not in e.baselines or "none" not in e.later_baselines] == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that are the same guest: one boots, the others take its report. No guest is booted here."""
+"""The runner: jobs with the same guest share one boot, reports are cached. These tests boot no guest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lab.runner import Job, Lab, Result, run_all
 
 @dataclass
 class Guests:
-    """In place of QEMU: each boot lasts until `release` is set, then reports its number."""
+    """Replaces QEMU. Each boot lasts until `release` is set, and reports how many boots there were."""
 
     booted: list[str] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -72,7 +72,7 @@ def job(name: str, script: str = ":", **more: object) -> Job:
 def both(
     lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch, jobs: list[Job], boots: int
 ) -> dict[str, Result | LabError]:
-    """Run the jobs at the same time; guests end when so many have booted and all jobs have asked."""
+    """Run the jobs at the same time. Guests end when `boots` of them have booted and all jobs have asked for theirs."""
     asked = threading.Semaphore(0)
     shared = runner._shared
 
@@ -87,7 +87,7 @@ def both(
             guests.arrived.acquire(timeout=20)
         for _ in jobs:
             asked.acquire(timeout=20)
-        # beyond the count, a job has only to find the first
+        # a job is counted before it looks for a running guest: give it time to find it
         threading.Event().wait(0.1)
         guests.release.set()
 
@@ -102,7 +102,7 @@ def both(
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_the_same_guest_is_booted_once(
+def test_jobs_with_the_same_guest_share_one_boot(
     lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch, fresh: bool
 ) -> None:
     jobs = [job(n) for n in ("cost", "scale", "third")]
@@ -110,22 +110,24 @@ def test_the_same_guest_is_booted_once(
     results = [o for o in got.values() if isinstance(o, Result)]
     assert len(guests.booted) == 1
     assert sorted(r.cached for r in results) == [False, True, True]
-    # each reads the report by its own figures
+    # each job reads the report with its own figures
     assert {f.metric: f.value for r in results for f in r.figures()} == {"cost": 1, "scale": 1, "third": 1}
     assert len(list(lab.cache.iterdir())) == 1
 
 
-def test_other_inputs_are_another_guest(lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_different_inputs_share_no_boot(
+    lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = [job("one"), job("script", "true"), job("cpus", cpus=2), job("append", append="quiet")]
     both(lab, guests, monkeypatch, jobs, 4)
     assert sorted(guests.booted) == sorted(j.name for j in jobs)
     assert len(list(lab.cache.iterdir())) == 4
 
 
-def test_a_guest_that_fails_is_not_booted_for_the_others(
+def test_a_guest_that_failed_is_not_booted_again_for_other_jobs(
     lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When it was the user who ended it, a guest for the next would keep the lab from ending."""
+    """If the user ended the guest, a boot for the next job would keep the lab from ending."""
     guests.fail = True
     got = both(lab, guests, monkeypatch, [job("cost"), job("scale")], 1)
     (first,) = guests.booted
@@ -137,7 +139,7 @@ def test_a_guest_that_fails_is_not_booted_for_the_others(
     assert not lab.cache.exists()
 
 
-def test_guests_that_may_take_longest_begin_first(lab: Lab, guests: Guests) -> None:
+def test_the_guests_with_the_longest_timeout_start_first(lab: Lab, guests: Guests) -> None:
     guests.release.set()
     jobs = [
         job("short", "1"),
@@ -150,7 +152,7 @@ def test_guests_that_may_take_longest_begin_first(lab: Lab, guests: Guests) -> N
     assert [r.job for r in results] == jobs
 
 
-def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Guests) -> None:
+def test_a_cached_report_is_used_unless_it_is_damaged_or_fresh_is_set(lab: Lab, guests: Guests) -> None:
     guests.release.set()
     assert [runner.run(lab, job(n)).cached for n in ("cost", "scale")] == [False, True]
     assert runner.run(replace(lab, fresh=True), job("scale")).output.results == {"boot": "2"}
@@ -162,22 +164,22 @@ def test_later_the_report_is_taken_unless_it_shall_be_fresh(lab: Lab, guests: Gu
         assert len(guests.booted) == boots
 
 
-def test_figures_that_are_none_name_experiment_and_log_and_are_not_kept(lab: Lab, guests: Guests) -> None:
+def test_an_unreadable_report_names_experiment_and_log_and_is_not_cached(lab: Lab, guests: Guests) -> None:
     guests.release.set()
 
     def figures(_: Output) -> list[Figure]:
-        raise LabError("nobody was served")
+        raise LabError("no group was served")
 
     silent = replace(job("fair.mine"), experiment=Experiment("fair.mine", "", ":", figures))
     with pytest.raises(LabError) as caught:
         runner.run(lab, silent)
     assert str(caught.value) == (
-        f"fair.mine-6.12-none: nobody was served; see {lab.workdir}/fair.mine-6.12-none.serial.log"
+        f"fair.mine-6.12-none: no group was served; see {lab.workdir}/fair.mine-6.12-none.serial.log"
     )
     assert not lab.cache.exists()
 
 
-def test_a_kept_report_is_not_said_to_be_of_today(lab: Lab, guests: Guests) -> None:
+def test_a_cached_report_keeps_the_time_at_which_it_was_measured(lab: Lab, guests: Guests) -> None:
     guests.release.set()
     begin = runner.utc(time.time())
     first = runner.run(lab, job("cost"))
@@ -187,7 +189,7 @@ def test_a_kept_report_is_not_said_to_be_of_today(lab: Lab, guests: Guests) -> N
     report = json.loads(kept.read_text())
     kept.write_text(json.dumps({**report, "measured": "2026-01-02T03:04:05Z"}))
     assert runner.run(lab, job("cost")).measured == "2026-01-02T03:04:05Z"
-    # as reports were kept before they said so
+    # an older report lacks the field: the file's time counts
     del report["measured"]
     kept.write_text(json.dumps(report))
     os.utime(kept, (86400, 86400))
@@ -199,7 +201,7 @@ RACE = """[   12.0] ============================================================
 [   12.0]
 [   12.0] write to 0xffff88800 of 4 bytes by task 7 on cpu 1:
 [   12.0]  {there}+0x33/0x90{module}
-[   12.0]  ek_landed+0x33/0x90 [evenkeel]
+[   12.0]  ek_completed_request+0x33/0x90 [evenkeel]
 [   12.0] ==================================================================
 """
 
@@ -214,6 +216,6 @@ RACE = """[   12.0] ============================================================
         (RACE.format(there="a", module="") + "[ 13.0] BUG: KASAN: slab\n", "[ 13.0] BUG: KASAN: slab"),
     ],
 )  # fmt: skip
-def test_a_kernels_complaint_is_found_but_races_are_its_own(log: str, first: str | None) -> None:
+def test_defects_are_found_and_races_only_if_our_modules_take_part(log: str, first: str | None) -> None:
     found = qemu.complaint(log)
     assert found == first if first is None else found is not None and found.startswith(first)

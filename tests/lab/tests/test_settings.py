@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What conf/ sets for I/O is read from conf/ itself, and nothing of it goes without an experiment."""
+"""The I/O settings of conf/ are read from the files there, and each of them has an experiment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def top(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_value_is_found_with_its_reason(top: Path) -> None:
+def test_every_setting_is_found_with_its_reason(top: Path) -> None:
     assert [(s.name, s.ours, s.reason) for s in settings.read(top)] == [
         ("vm.dirty_background_bytes", "1", "Flushers start here: a burst is gathered."),
         ("vm.dirty_bytes", "2", "Two values, one reason."),
@@ -66,35 +66,35 @@ def test_every_value_is_found_with_its_reason(top: Path) -> None:
     assert settings.data_options(top) == {"noatime": "noatime", "lazytime": "lazytime", "commit": "commit=15"}
 
 
-def test_a_value_whose_default_nobody_knows_is_named(top: Path) -> None:
+def test_a_setting_with_an_unknown_default_is_named(top: Path) -> None:
     path = top / "conf/sysctl.d/60-x.conf"
     path.write_text(path.read_text() + "vm.laptop_mode = 5\n")
     with pytest.raises(LabError, match=r"60-x\.conf: vm\.laptop_mode is set"):
         settings.read(top)
 
 
-def test_conf_that_is_missing_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_of_conf_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"cannot read .*fstab"):
         settings.read(tmp_path)
 
 
-def test_every_value_of_conf_has_an_experiment() -> None:
+def test_every_setting_of_conf_has_an_experiment() -> None:
     known = {e.name for e in tune.EXPERIMENTS}
     missing = [s.name for s in settings.read() if f"tune.{settings.slug(s.name)}" not in known]
-    assert not missing, f"set in conf/, but no tune.* experiment shows what they buy: {', '.join(missing)}"
+    assert not missing, f"set in conf/, but no experiment tune.* measures their effect: {', '.join(missing)}"
 
 
-def test_no_value_of_conf_is_the_kernels_own() -> None:
+def test_no_setting_of_conf_equals_the_kernels_default() -> None:
     assert not [s.name for s in settings.read() if s.ours == s.default]
 
 
 @pytest.mark.parametrize("setting", settings.read(), ids=lambda s: s.name)
-def test_the_page_can_tell_why(setting: tuning.Setting) -> None:
+def test_every_setting_of_conf_has_a_reason_for_the_page(setting: tuning.Setting) -> None:
     assert len(setting.reason) > 20
 
 
 @pytest.mark.parametrize("name", tune.CASE)
-def test_the_two_halves_of_a_guest_differ_by_that_value_alone(name: str) -> None:
+def test_the_two_phases_of_a_guest_differ_only_in_that_setting(name: str) -> None:
     ours, default = (tune.phase(name, v, tune.CASE[name]).splitlines() for v in ("ours", "default"))
     assert {"v=ours$draw"} < set(ours) - set(default)
     changed = (set(ours) ^ set(default)) - {"v=ours$draw", "v=default$draw"}
@@ -103,12 +103,12 @@ def test_the_two_halves_of_a_guest_differ_by_that_value_alone(name: str) -> None
 
 
 @pytest.mark.parametrize("case", set(tune.CASE.values()), ids=lambda case: case.name)
-def test_no_case_changes_which_draw_it_is(case: tune.Case) -> None:
-    """All draws would report as one, or as none that is asked for."""
+def test_no_case_changes_the_variables_v_and_draw(case: tune.Case) -> None:
+    """They are part of the names of sections. Otherwise draws would overwrite each other's sections."""
     assert not re.search(r"\b(v|draw)=|\b(for|read( -r)?( \w+)*) (v|draw)\b", tune.GUEST + case.commands)
 
 
-def test_default_becomes_a_peer() -> None:
+def test_default_becomes_a_baseline() -> None:
     def row(id_: str, value: float) -> Row:
         return Row(id_, value, "ms", "lower", None, None, "virtual", "6.12", "evenkeel")
 
@@ -116,11 +116,14 @@ def test_default_becomes_a_peer() -> None:
         row("tune.x.case.ms", 1), row("tune.x.case.ms-default", 4),
         row("tune.y.case.ms", 3), row("stall.z", 2),
     ])  # fmt: skip
-    assert [(r.id, r.peers) for r in folded] == [("tune.x.case.ms", {"default": 4}), ("tune.y.case.ms", {})]
-    assert "ms 1 instead of 4 ms" in tuning.render(folded, []).replace("(time)", "ms")
+    assert [(r.id, r.baselines) for r in folded] == [
+        ("tune.x.case.ms", {"default": 4}),
+        ("tune.y.case.ms", {}),
+    ]
+    assert "| case | time, ms | 1 | 4 | +75 % |" in tuning.render(folded, [])
 
 
-def test_ranges_that_overlap_are_no_difference() -> None:
+def test_overlapping_ranges_count_as_no_difference() -> None:
     def rows(ours: tuple[float, ...], default: tuple[float, ...]) -> list[Row]:
         figures = [
             *tune.drawn("x.ms", ours, "ms", "lower"),
@@ -142,7 +145,7 @@ def test_ranges_that_overlap_are_no_difference() -> None:
         ]
 
     (apart,) = settings.fold(rows((70, 80, 90), (91, 160, 170)))
-    assert (apart.value, apart.peers["default"], tuning.gain(apart)) == (80, 160, 0.5)
+    assert (apart.value, apart.baselines["default"], tuning.gain(apart)) == (80, 160, 0.5)
     (over,) = settings.fold(rows((70, 80, 91), (91, 160, 170)))
     assert tuning.gain(over) == 0
     page = tuning.render([apart], settings.read())
@@ -171,7 +174,7 @@ def test_each_draw_counts_as_one_value() -> None:
     }  # fmt: skip
 
 
-def test_a_walk_is_told_in_parts_of_a_millisecond() -> None:
+def test_the_times_of_walks_have_fractions_of_a_millisecond() -> None:
     reports = {
         "cold": "61890",
         "warm": "25515",
@@ -187,21 +190,21 @@ def test_a_walk_is_told_in_parts_of_a_millisecond() -> None:
 
 
 def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
-    """A mount(8) that knows an option less would else show that it buys nothing."""
+    """If mount(8) ignored an unknown option, the figures would show that the option has no effect."""
     experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.lazytime"]
     same = "/dev/flashsim0 /m ext4 rw,noatime 0 0"
-    with pytest.raises(ValueError, match="lazytime makes no difference"):
+    with pytest.raises(ValueError, match="lazytime is not in effect"):
         experiment.figures(Output({"mount-ours1": same, "mount-default1": same}))
 
 
-def test_what_is_tried_is_not_set() -> None:
+def test_tried_settings_are_not_in_conf_and_have_an_experiment() -> None:
     assert not {s.name for s in settings.read()} & set(tune.TRIED)
     assert set(tune.TRIED) <= set(settings.DEFAULTS) & set(tune.CASE)
 
 
-def test_the_page_of_the_docs_is_of_the_values_that_are_set() -> None:
-    """It is made from a bench's rows by hand (`lab tuning`): a value that is changed, or goes, has to be measured anew."""
-    page = (TOP / "docs/tuning.md").read_text()
+def test_the_tuning_page_has_the_settings_of_conf() -> None:
+    """`make docs` writes the page from the rows of a bench. A setting that changed must be measured again."""
+    page = (TOP / "docs/reference/tuning.md").read_text()
     table = re.findall(r"^\| `([^`]+)` \| ([^ |]+)", page, re.M)
     assert table == [(s.name, s.ours.split()[0]) for s in settings.read()]
     assert set(re.findall(r"^## `([^`]+)`: not set$", page, re.M)) == set(tune.TRIED)

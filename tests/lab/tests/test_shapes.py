@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A paper's shape that cannot be judged: left out where its experiments were, a failure where they were not."""
+"""Verdicts on the papers' results.
+
+A shape whose rows are missing is left out if its experiments were not part of the run; otherwise it is a failure.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def shape_order(rows: Rows) -> Verdict | None:
     a, b = rows.value("channel.mine.mbps"), rows.value("channel.mine.mbps", "none")
     if a is None or b is None:
         return None
-    return Verdict("S4", "none wins", b > a, f"{a} and {b}")
+    return Verdict("the order", "none wins", b > a, f"{a} and {b}")
 
 
 def figures(out: Output) -> list[Figure]:
@@ -46,31 +49,31 @@ def judged(rows: list[Row], jobs: list[Job]) -> tuple[list[Verdict], list[str]]:
 OURS, NONE = Job(MINE, "6.12", "evenkeel"), Job(MINE, "6.12", "none")
 
 
-def test_with_all_rows_it_is_judged() -> None:
+def test_a_shape_with_all_its_rows_is_judged() -> None:
     (verdict,), left_out = judged(measured("evenkeel", "none"), [OURS, NONE])
     assert (verdict.reproduced, verdict.word, left_out) == (False, "NOT reproduced", [])
 
 
-def test_a_peer_that_failed_is_named() -> None:
+def test_a_failed_baseline_is_named() -> None:
     (verdict,), left_out = judged(measured("evenkeel"), [OURS, NONE])
     assert (verdict.reproduced, verdict.word, left_out) == (None, "NOT JUDGED", [])
     assert verdict.claim == "The paper's order."
     assert verdict.why == "channel.mine.mbps (6.12, none) missing"
 
 
-def test_a_subject_that_failed_is_named() -> None:
+def test_a_failed_subject_is_named() -> None:
     (verdict,), _ = judged([], [OURS])
     assert verdict.why == "channel.mine.mbps (6.12) missing"
 
 
 @pytest.mark.parametrize("jobs", [[], [Job(OTHER, "6.12", "none")], [Job(MINE, "7.3", "none")]])
-def test_what_was_not_to_be_measured_is_left_out(jobs: list[Job]) -> None:
+def test_a_shape_is_left_out_if_its_experiment_was_not_part_of_the_run(jobs: list[Job]) -> None:
     verdicts, left_out = judged([], jobs)
     assert verdicts == []
     assert [name.split()[-1] for name in left_out] == ["order"]
 
 
-def test_a_peer_that_was_not_to_be_measured_is_left_out() -> None:
+def test_a_shape_is_left_out_if_its_baseline_was_not_part_of_the_run() -> None:
     assert judged(measured("evenkeel"), [OURS])[0] == []
 
 
@@ -79,13 +82,13 @@ def test_a_row_that_no_experiment_writes_is_a_defect() -> None:
     assert not bench.expected([], KNOWN)(Wanted("channel.mine.mbps", "6.12"))
 
 
-def test_a_shape_that_gives_up_without_missing_a_row_is_a_defect() -> None:
+def test_a_shape_without_a_verdict_that_misses_no_row_is_a_defect() -> None:
     (verdict,), _ = judge([lambda _: None], [], bench.expected([], KNOWN))
     assert verdict.reproduced is None
 
 
-def test_every_shape_of_the_full_bench_is_to_be_judged() -> None:
-    """Of no row, each says which it lacks; and the full plan has all of them, each from an experiment."""
+def test_the_full_bench_measures_the_rows_of_every_shape() -> None:
+    """Without any row, each shape names the rows that it lacks. The full bench measures all of them."""
     known = experiments.load()
     jobs = bench.plan(known.values(), quick=False)
     verdicts, left_out = judge(experiments.shapes(), [], bench.expected(jobs, known))
@@ -99,24 +102,24 @@ def test_every_shape_of_the_full_bench_is_to_be_judged() -> None:
             assert any(wanted.id.startswith(f"{name}.") for name in known), f"no experiment writes {wanted}"
 
 
-# --- what the rows were measured with ---
+# --- provenance ---
 
 
-@pytest.mark.parametrize("said", ["6.12.117-evenkeel", "6.12", "6.12-rc1\n", None])
-def test_the_kernel_that_ran_is_the_one_asked_for(said: str | None) -> None:
-    found = provenance.release(Result(OURS, Output({"kernel": said} if said else {}), 1.0, False))
-    assert found == (said and said.strip())
+@pytest.mark.parametrize("reported", ["6.12.117-evenkeel", "6.12", "6.12-rc1\n", None])
+def test_a_release_of_the_kernel_that_was_asked_for_is_accepted(reported: str | None) -> None:
+    found = provenance.release(Result(OURS, Output({"kernel": reported} if reported else {}), 1.0, False))
+    assert found == (reported and reported.strip())
 
 
-@pytest.mark.parametrize("said", ["6.1.12", "6.120.1", "7.3.4-evenkeel", ""])
-def test_another_kernel_is_no_result(said: str) -> None:
-    result = Result(OURS, Output({"kernel": said, "mbps": "90"}), 1.0, False)
+@pytest.mark.parametrize("reported", ["6.1.12", "6.120.1", "7.3.4-evenkeel", ""])
+def test_another_kernel_than_the_one_asked_for_is_an_error(reported: str) -> None:
+    result = Result(OURS, Output({"kernel": reported, "mbps": "90"}), 1.0, False)
     with pytest.raises(LabError, match=r"^channel\.mine-6\.12-evenkeel: kernel 6\.12 was asked for, "):
         provenance.release(result)
     assert isinstance(bench.checked(result), LabError)
 
 
-def test_rows_say_where_they_come_from_and_are_read_again(tmp_path: Path) -> None:
+def test_written_rows_have_their_origin_and_can_be_read_again(tmp_path: Path) -> None:
     rows = measured("evenkeel", "none")
     origin = {"revision": "abc-dirty", "qemu": "10.0.8", "made": "2026-01-01T00:00:00Z"}
     bench.write(tmp_path, rows, origin, origin=origin, releases={"6.12": "6.12.9"}, verdicts=[], curves={})
@@ -130,7 +133,7 @@ def test_rows_say_where_they_come_from_and_are_read_again(tmp_path: Path) -> Non
 # --- distributions ---
 
 
-def test_distributions_are_by_case_and_kernel_with_the_subject_first() -> None:
+def test_distributions_are_grouped_by_case_and_kernel_with_the_subject_first() -> None:
     def curves(out: Output) -> dict[str, list[tuple[float, float]]]:
         return {"latency.mine": [(float(out.results["us"]), 1.0)]}
 

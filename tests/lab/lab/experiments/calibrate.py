@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each preset of the flash model against the figures that it cites (tests/flashsim/figures.toml).
+"""Compares each preset of the flash model with the figures that it cites (tests/flashsim/figures.toml).
 
-Without a scheduler, on a device that is created anew for each figure, so that
-none finds a full buffer, a used fast cache or a worn reserve, but where the
-figure is of that: a `worn` device collects garbage all the time, `past` begins
-when the fast cache is used up. `unexplained` is the number of requests whose
-traced parts do not sum up to their time, of those in a mixture of reads, writes
-and flushes.
+There is no scheduler, and each figure gets a new device. So no figure starts with a
+full buffer, a used fast cache or a used reserve, except where the figure is about
+that: a `worn` device collects garbage all the time, and `past` begins when the fast
+cache is used up.
+
+`unexplained` is from a mixture of reads, writes and flushes: the number of requests
+whose traced parts do not sum up to their total time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from lab.beside import fio_job
+from lab.competing import fio_job
 from lab.kernels import TOP
 from lab.model import Better, Device, Experiment, Figure, Output, Target
 
@@ -25,14 +26,14 @@ CITED: dict[str, dict[str, Any]] = {
 }
 TOLERANCE = 0.1
 
-# the host's work per request must not be what is measured
+# options that keep fio's own work per request small, so that the device is the limit
 FIO = (
     "fio --name=calibrate --filename=/dev/$DEV --direct=1 --ioengine=io_uring --fixedbufs=1 --registerfiles=1"
     " --norandommap --gtod_reduce=1 --randseed=1 --random_generator=tausworthe64 --time_based --eta=never"
     " --output-format=json"
 )
 
-# io_uring lets go of the device some time after fio has ended
+# io_uring releases the device some time after fio has ended, so rmmod is repeated
 UNLOAD = """
 unload() {
 	for i in $(seq 50); do
@@ -63,23 +64,23 @@ grep flashsim_request: $t/trace | awk '{
 
 
 def _seconds(preset: str, metric: str, want: dict[str, Any]) -> tuple[float, float]:
-    """How long to let it settle, and to measure: a disk does few requests a second, others need no second."""
+    """How many seconds to let the device settle, and to measure. A disk completes few requests a second."""
     if "settle" in want:
         return want["settle"], want["seconds"]
     if preset == "hdd-5400":
         return 0, 30
     if "mb" in want:
-        # half of the stream each; pauses for collection come some times a second
+        # half of the stream each: long enough for many pauses for garbage collection
         half = round(want["mb"] * 1.048576 / want["value"] / 2)
         return half, half
     if metric.startswith("seq"):
-        # past the write buffer
+        # the write buffer fills while it settles
         return 1, 2
     return 0, 0.4 if want["value"] > 50000 else 1
 
 
 def _target(want: dict[str, Any]) -> tuple[Better | None, Target]:
-    """A band about a figure, or the bound that is all that a source says."""
+    """A range of 10 % around a figure, or a bound where the source gives only a bound."""
     if "most" in want:
         return "lower", want["most"]
     if "least" in want:
@@ -118,11 +119,19 @@ def _experiment(preset: str, cited: dict[str, Any]) -> Experiment:
         return rows
 
     return Experiment(
-        f"calibrate.{preset}", f"the flash model {preset} against the figures that it cites",
+        f"calibrate.{preset}", f"flash model {preset} compared with the figures that it cites",
         "\n".join(lines), figures,
         device=Device("flashsim0", f"load flashsim preset={preset}", ("flashsim",)), subject="none",
-        peers=(), quick=True, timeout=600,
+        baselines=(), quick=True, timeout=600,
     )  # fmt: skip
+
+
+# why rows miss their targets, by the pattern of their ids
+NOTES = {
+    "calibrate.emmc51.rand_*_iops_qd1": "One command time for both directions cannot meet both figures. The loads of the"
+    " lab use deep queues, where the figures are met. The time of a light reader alone (`latency.*.alone-p50`) is longer"
+    " than the cited one.",
+}
 
 
 EXPERIMENTS = [_experiment(preset, cited) for preset, cited in CITED.items()]

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler costs: instructions per I/O on null_blk, 4 KiB, the CPU always busy.
+"""What a scheduler costs: instructions per request of 4 KiB on null_blk, with a CPU that is always busy.
 
-One instruction is one ns here, and the CPU never idles, so time over requests
-is instructions per request: fio's own, the kernel's and the scheduler's. Both
-are read in the guest, from the clock and from the device's counters, while all
-jobs run. `added` is what the scheduler adds to `none`: both run in the same
-guest, one after the other, on devices that are alike; so does mq-deadline, which
-is what to be cheaper than (`over-mq-deadline`), with one group and with 64.
+One instruction takes one ns here, and the CPU never idles. So time divided by
+requests is instructions per request: those of fio, the kernel and the scheduler. The
+guest reads the clock and the device's counters while all jobs run. `added` is the
+difference between the scheduler and `none`. Both run in the same guest, one after the
+other, on equal devices. mq-deadline does, too: evenkeel's target is to cost less
+(`over-mq-deadline`), with one group and with 64.
 
-N groups are N jobs, each in its own cgroup; together they keep 32 requests
-outstanding, and with 64 groups 64, one each. null_blk completes at once
-(irqmode=1), so this is the cost of the path of a request that need not wait, not
-that of a long queue.
+N groups are N jobs, each in a cgroup of its own. Together they keep 32 requests
+outstanding; 64 groups keep 64, one each. null_blk completes a request at once
+(irqmode=1). So the figures are the cost of requests that need not wait, not of a long
+queue.
 
-Kernel 7.3 can be preempted (PREEMPT_LAZY), so a request of a scheduler's that comes
-alone is dispatched by a worker that runs at once: 8,700 instructions with
-mq-deadline, most of them two context switches. evenkeel dispatches it itself there.
+Kernel 7.3 can be preempted (PREEMPT_LAZY). A single request then goes to a worker that
+runs at once and dispatches it. With mq-deadline that costs 8,700 instructions, most of
+them for two context switches. evenkeel dispatches such a request itself.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from lab.model import Experiment, Figure, Output, null_blk
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
-# instructions over the 8,550 of `none` that were measured on Debian's 6.12 (read; write within 5 %)
+# instructions above the 8,550 of `none`, measured earlier on Debian's 6.12 for reads (writes: within 5 %)
 KNOWN = {"mq-deadline": 1850, "kyber": 2100, "bfq": 4450}
-# below mq-deadline's
+# the target: not more than mq-deadline adds
 TARGET = 1850
-# the same with 64 groups as with one, within measurement and cache misses of a tree's depth
+# target for the growth from 1 to 64 groups: equal, within the measurement's error and the depth of a tree
 FLAT = 1.1
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 GROUPS = (1, 4, 16, 64)
 ENDS = (1, 64)
-# guest seconds of a window: each job must have its turns, and the 3 ms that the kernel may take for itself not matter
+# length of a window in guest seconds, by number of groups: each job must get its turns, and the 3 ms that the kernel may
+# take for itself must not matter
 WINDOW = {1: 0.5, 4: 0.25, 16: 0.4, 64: 0.6}
 
-# phase NAME DEVICE JOBS DEPTH SECONDS: instructions per I/O as a report. fio
-# is nice so that this shell has the CPU when it wants it. GROUP: one for all jobs.
+# phase NAME DEVICE JOBS DEPTH SECONDS: reports nanoseconds and completed requests of a window. fio runs with a nice value,
+# so that this shell gets the CPU as soon as it needs it. GROUP, if set, is one cgroup for all jobs.
 PHASE = """
 now() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; }
-# requests completed so far, of both directions
+# requests completed so far, reads and writes
 done_() { read -r r _ _ _ w _ < "/sys/block/$1/stat"; ios=$((r + w)); }
 phase() {
 	fio --name=cost --nice=19 --filename="/dev/$2" --direct=1 --ioengine=io_uring --rw="$RW" --bs=4k \\
@@ -76,10 +77,10 @@ THREE = null_blk(nr_devices=3, gb=16, irqmode=1, hw_queue_depth=64)
 
 
 def per_io(out: Output, phase: str) -> float:
-    """Instructions per request of a phase."""
+    """Instructions per request in a phase."""
     ns, ios = map(int, out.results[phase].split())
     if ios < 1000:
-        raise ValueError(f"only {ios} requests in phase {phase}")
+        raise ValueError(f"only {ios} requests in phase {phase}, 1000 are needed")
     return ns / ios
 
 
@@ -107,25 +108,25 @@ def one_cpu(direction: str) -> Experiment:
                 Figure(f"g{g}.over-mq-deadline", round(over), "instructions", "lower", target=0, must=True)
             )
         added = [per_io(out, f"own{g}") - per_io(out, f"none{g}") for g in ENDS]
-        # none adds nothing: no ratio
+        # `none` adds nothing, so it has no growth
         growth = added[1] / added[0] if added[0] > 100 else 1.0
         return [*rows, Figure("growth", round(growth, 2), "", "lower", target=FLAT, must=True)]
 
     return Experiment(
-        f"cost.{direction}", f"instructions per 4 KiB random {direction}, 1 to 64 cgroups, 1 CPU",
+        f"cost.{direction}", f"instructions per random {direction} of 4 KiB, 1 to 64 cgroups, 1 CPU",
         "\n".join(lines) + "\n", figures, device=THREE, modules=("mq-deadline",), limit=60,
         kernels=("6.12", "7.3") if direction == "read" else ("6.12",), quick=direction == "read",
-        quick_peers=("none", "bfq"),
+        quick_baselines=("none", "bfq"),
     )  # fmt: skip
 
 
-# what two CPUs do, a job on each: none, mq-deadline and the scheduler, all in one guest
+# two CPUs with a job each: none, the scheduler and mq-deadline, all in one guest
 TWO_CPUS = "\n".join([
     SETUP, "PIN='--cpus_allowed=0,1 --cpus_allowed_policy=split'", PHASE,
-    # over 0.4 s the ratio of two schedulers moves by 1 %, with how the two CPUs' turns happen to fall
+    # in a window of 0.4 s the ratio of two schedulers varies by 1 %, depending on how the two CPUs' turns fall
     *(f"phase {n} nullb{i} 2 32 1.6" for i, n in enumerate(("none", "own", "mq-deadline"))),
 ])  # fmt: skip
-# and both for one cgroup, for scale.2cpu, which shares the guest of reads
+# the same with both jobs in one cgroup, for scale.2cpu, which shares its guest with cost.read.cpu2
 ONE_GROUP = "\n".join([
     "GROUP=one", *(f"phase {n}-one-group nullb{i} 2 32 1.6" for i, n in enumerate(("own", "mq-deadline"), 1)),
 ])  # fmt: skip
@@ -133,13 +134,13 @@ ONE_GROUP = "\n".join([
 
 def two_cpus(
     name: str, about: str, figures: Callable[[Output], list[Figure]], direction: str = "read",
-    peers: tuple[str, ...] = MAINLINE,
+    baselines: tuple[str, ...] = MAINLINE,
 ) -> Experiment:  # fmt: skip
-    """One script, so that one guest serves both topics."""
+    """An experiment with two CPUs. cost.read.cpu2 and scale.2cpu have the same script, so one guest serves both."""
     phases = [TWO_CPUS, ONE_GROUP] if direction == "read" else [TWO_CPUS]
     return Experiment(
         name, about, "\n".join([f"RW=rand{direction}", *phases, ""]), figures, device=THREE,
-        modules=("mq-deadline",), cpus=2, limit=60, quick=direction == "read", peers=peers,
+        modules=("mq-deadline",), cpus=2, limit=60, quick=direction == "read", baselines=baselines,
     )  # fmt: skip
 
 
@@ -147,18 +148,18 @@ EXPERIMENTS = [
     one_cpu("read"),
     one_cpu("write"),
     two_cpus(
-        "cost.read.cpu2", "instructions per 4 KiB random read of two CPUs together, a job on each",
+        "cost.read.cpu2", "instructions per random read of 4 KiB, two CPUs together with a job each",
         lambda out: figures_of(out, "", "none", "own"),
     ),
     two_cpus(
-        "cost.write.cpu2", "instructions per 4 KiB random write of two CPUs together, a job on each",
+        "cost.write.cpu2", "instructions per random write of 4 KiB, two CPUs together with a job each",
         lambda out: figures_of(out, "", "none", "own"), "write",
     ),
 ]  # fmt: skip
 
 
 def shape_known(rows: Rows) -> Verdict | None:
-    """What was known of the peers before: mq-deadline cheapest, then kyber, then BFQ."""
+    """What was known of the baselines before: mq-deadline costs least, then kyber, then BFQ."""
     added = {}
     for direction in ("read", "write"):
         for s in KNOWN:
@@ -175,10 +176,11 @@ def shape_known(rows: Rows) -> Verdict | None:
         f"{s} {r:+.0f} / {w:+.0f} ({KNOWN[s]:+})" for s, r, w in zip(KNOWN, read, write, strict=True)
     )
     return Verdict(
-        "cost of peers", "over none: mq-deadline +1,850, kyber +2,100, BFQ +4,450 instructions; none 8,550",
+        "cost of the baselines",
+        "instructions above none: mq-deadline 1,850, kyber 2,100, BFQ 4,450; none itself: 8,550",
         reproduced=read == sorted(read) and write == sorted(write) and read[2] > 2 * read[0],
-        why=f"read / write (known): {listed}; none {none:.0f}. The known ones are of Debian's kernel; this is"
-        " the board's, with less in it",
+        why=f"reads / writes (known): {listed}; none {none:.0f}. The known figures are of Debian's kernel. The board's"
+        " kernel has fewer features",
     )  # fmt: skip
 
 

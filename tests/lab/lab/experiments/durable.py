@@ -1,30 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of what is no plain read or write: data that must be on the medium at once, and discards.
+"""Shares of requests other than plain reads and writes: durable writes and discards, on `emmc51`.
 
-A write with O_DSYNC on a device with a cache is REQ_FUA, each part of a large
-one; it needs a tag like any other. A discard names megabytes and moves none, but
-takes the device its time: fstrim must not keep a reader waiting, discard by
-discard. Both on `emmc51`.
+On a device with a cache, a write with O_DSYNC becomes REQ_FUA requests, one for
+each part of a large write. They need a tag like any other request. A discard of
+some megabytes transfers no data, but takes the device time. A sequence of discards,
+as of fstrim, must not keep a reader waiting.
 
-A device that has a cache and no FUA (virtio, SATA as Linux uses it, USB bridges)
-gets a flush after the data instead. The request keeps its tag until that is
-done, and no flush of anybody's begins while such data wait in a scheduler.
+Some devices have a cache and no FUA: virtio, SATA as Linux uses it, USB bridges.
+They get a flush after the data instead. The request keeps its tag until the flush
+completes. No flush starts, of any group, while such data wait in the scheduler.
 """
 
 from __future__ import annotations
 
-from lab.beside import beside, fio, fio_job, served
+from lab.competing import competing, fio, fio_job, served
 from lab.model import Device, Experiment, Figure, Output, flashsim
 
 DEVICE = flashsim("emmc51")
 FLUSHED = flashsim("emmc51", fua=0)
 TWO = (1.96, 2.04)
-# how long a flush may be kept waiting for data of a light group, over what it takes without a scheduler
+# the longest that a flush may take while data of a group with a small weight wait
 FLUSH_MS = 100
 
 
 def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Experiment:
-    """2:1, writes of 100 MB with O_DSYNC: the large writes of the first paper, made durable one by one."""
+    """Weights 2:1, writes of 100 MB with O_DSYNC.
+
+    They are the large writes of Hasegawa et al., "Improving responsiveness by
+    guaranteeing storage I/O bandwidth", each made durable.
+    """
 
     def figures(out: Output) -> list[Figure]:
         s = served(out)
@@ -33,9 +37,9 @@ def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Exper
             Figure("total", round(s.mbps(0) + s.mbps(1), 2), "MB/s", "higher", share_of=("none", 99)),
         ]
 
-    return beside(
+    return competing(
         name, about, device=device,
-        groups={"a": 200, "b": 100}, settle=4, seconds=20, peers=("none",) if deep else ("none", "bfq"),
+        groups={"a": 200, "b": 100}, settle=4, seconds=20, baselines=("none",) if deep else ("none", "bfq"),
         figures=figures, deep=deep,
         loads=[
             fio(g, rw="write", bs="100m", slice_=i, device=device, extra="--sync=dsync")
@@ -45,16 +49,16 @@ def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Exper
 
 
 def trim() -> Experiment:
-    """1:1, reads of 512 KiB beside discards of 64 MiB, one after the other."""
+    """Weights 1:1: one group reads 512 KiB at a time, the other discards 64 MiB at a time without a pause."""
 
     def figures(out: Output) -> list[Figure]:
         return [
             Figure("read", round(served(out).mbps(0), 2), "MB/s", "higher", share_of=("none", 90), must=True)
         ]
 
-    return beside(
-        "fair.trim", "1:1, direct reads of 512 KiB beside discards of 64 MiB", device=DEVICE,
-        groups={"a": 100, "b": 100}, settle=2, seconds=6, peers=("none",), figures=figures,
+    return competing(
+        "fair.trim", "weights 1:1, direct reads of 512 KiB against discards of 64 MiB", device=DEVICE,
+        groups={"a": 100, "b": 100}, settle=2, seconds=6, baselines=("none",), figures=figures,
         loads=[
             fio("a", rw="read", bs="512k", qd=2, slice_=0, device=DEVICE),
             fio("b", rw="trim", bs="64m", slice_=1, device=DEVICE),
@@ -63,7 +67,7 @@ def trim() -> Experiment:
 
 
 def flush() -> Experiment:
-    """How long does an fsync take beside a light group's durable writes and a heavy group's reads?"""
+    """How long an fsync takes while a group of weight 1 writes durably and a group of weight 10000 reads."""
 
     def figures(out: Output) -> list[Figure]:
         sync = fio_job(out.results["f"])["sync"]["lat_ns"]
@@ -74,10 +78,10 @@ def flush() -> Experiment:
             Figure("max", round(sync["max"] / 1e6, 1), "ms", "lower", target=(0, FLUSH_MS), must=True),
         ]
 
-    return beside(
+    return competing(
         "latency.flush.beside.dsync",
-        "fsync beside 4 KiB writes with O_DSYNC of a group of weight 1 and 512 KiB reads of one of weight 10000",
-        device=FLUSHED, groups={"h": 10000, "l": 1, "f": 100}, settle=2, seconds=6, peers=(), figures=figures,
+        "fsync while a group of weight 1 writes 4 KiB with O_DSYNC and a group of weight 10000 reads 512 KiB, no FUA",
+        device=FLUSHED, groups={"h": 10000, "l": 1, "f": 100}, settle=2, seconds=6, baselines=(), figures=figures,
         deep=True,
         loads=[
             fio("h", rw="read", bs="512k", qd=32, slice_=0, device=FLUSHED),
@@ -87,8 +91,8 @@ def flush() -> Experiment:
     )  # fmt: skip
 
 
-def read_beside_trim() -> Experiment:
-    """How long does a read wait beside discards that come as many commands at once? As fstrim's do on an eMMC."""
+def read_under_trim() -> Experiment:
+    """How long a read waits while discards arrive as many commands at once, as those of fstrim do on an eMMC."""
 
     def figures(out: Output) -> list[Figure]:
         lat = fio_job(out.results["r"])["read"]["clat_ns"]
@@ -97,11 +101,11 @@ def read_beside_trim() -> Experiment:
             Figure("max", round(lat["max"] / 1e6, 2), "ms", "lower"),
         ]
 
-    return beside(
-        "latency.beside.trim", "4 KiB reads beside discards of 64 MiB, 512 KiB a command", device=DEVICE,
-        groups={"r": 100, "t": 100}, settle=1, seconds=4, peers=("none",), figures=figures,
+    return competing(
+        "latency.beside.trim", "reads of 4 KiB while another group discards 64 MiB in commands of 512 KiB", device=DEVICE,
+        groups={"r": 100, "t": 100}, settle=1, seconds=4, baselines=("none",), figures=figures,
         deep=True,
-        prepare='echo 524288 > "/sys/block/$DEV/queue/discard_max_bytes" || fail "discards cannot be limited"',
+        prepare='echo 524288 > "/sys/block/$DEV/queue/discard_max_bytes" || fail "cannot set discard_max_bytes"',
         loads=[
             fio("r", rw="randread", bs="4k", slice_=0, device=DEVICE, runtime=6),
             fio("t", rw="trim", bs="64m", slice_=1, device=DEVICE),
@@ -109,8 +113,18 @@ def read_beside_trim() -> Experiment:
     )  # fmt: skip
 
 
+# why rows miss their targets, by the pattern of their ids
+NOTES = {
+    "fair.dsync.flushed.write.100m.*": "The device has no FUA. All data wait with their tags for one flush, which starts"
+    " when none of them is in the scheduler or the device. So both groups advance in step, one cycle a flush, and a block"
+    " of 100 MB ends somewhere in a cycle of the other group.",
+}
+
+
 EXPERIMENTS = [
-    dsync("fair.dsync.write.100m", "2:1, direct writes of 100 MB with O_DSYNC", DEVICE),
-    dsync("fair.dsync.flushed.write.100m", "2:1, direct writes of 100 MB with O_DSYNC, no FUA", FLUSHED, deep=True),
-    trim(), flush(), read_beside_trim(),
+    dsync("fair.dsync.write.100m", "weights 2:1, direct writes of 100 MB with O_DSYNC", DEVICE),
+    dsync(
+        "fair.dsync.flushed.write.100m", "weights 2:1, direct writes of 100 MB with O_DSYNC, no FUA", FLUSHED, deep=True
+    ),
+    trim(), flush(), read_under_trim(),
 ]  # fmt: skip

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights with large direct I/O: the first paper's tables 4 to 8 (S0), and beyond.
+"""Weights with large direct I/O.
 
-The device is a bandwidth and nothing else, that of the paper's eMMC: reads of
-220 MB/s, writes of 65 MB/s, requests of at most 512 KiB, `depth` of them at a
-time. Shares are what the device served, request by request, in a window in
-which all groups ask without end.
+These experiments repeat tables 4 to 8 of Hasegawa et al., "Improving responsiveness
+by guaranteeing storage I/O bandwidth", and go beyond them.
+
+The device models a bandwidth and nothing else. It is that of the paper's eMMC:
+220 MB/s for reads and 65 MB/s for writes, with requests of at most 512 KiB and up
+to `depth` of them at a time. A share is what the device served, request by request,
+in a window in which all groups submit I/O without a pause.
 """
 
 from __future__ import annotations
@@ -13,31 +16,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from lab.beside import beside, between, fio, need_any, script, served
+from lab.competing import between, competing, fio, need_any, script, served
 from lab.model import Clock, Device, Experiment, Figure, Output, flashsim, null_blk_by_configfs, virtio
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
-# MB a block -> ratio of A to B at weights 2:1, BFQ of Linux 5.10 (tables 4 and 5)
+# tables 4 and 5: block size in MB → bandwidth of A divided by that of B, at weights 2:1 with BFQ of Linux 5.10
 PAPER_READ = {1: 1.96, 30: 1.92, 35: 1.75, 40: 1.64, 45: 1.53, 50: 1.37, 100: 1.26}
 PAPER_WRITE = {8: 1.95, 10: 1.92, 15: 1.80, 20: 1.62, 100: 1.15}
 PAPER = {"read": PAPER_READ, "write": PAPER_WRITE}
-# the paper's tables 6 to 8
+# the settings of tables 6 to 8
 TUNED = ("bfq-expire1s", "bfq-budget1024", "bfq-strict")
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 FEW = ("none", "bfq")
-# the tables' smallest and largest blocks, MB
+# the smallest and the largest block of the tables, MB
 ENDS = {"read": (1, 100), "write": (8, 100)}
-# what the paper's remedy, splitting in the application, reached: 3:2 and 3:2:2:1
+# what the paper reached with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
 SPLIT = {"3-2": (2.94, 2.0), "3-2-2-1": (2.47, 1.85, 2.09, 1.0)}
 # the lowest and highest ratio that counts as 2:1
 TWO = (1.96, 2.04)
-# the least percentage of what the device does without a scheduler: sharing must not cost bandwidth
+# target for the total in percent of that without a scheduler: sharing must not cost bandwidth
 WHOLE = ("none", 99.0)
 
 
 def seconds(direction: str, mb: int) -> int:
-    """How long to count: 12 blocks of the slower group, and no less than 12 s, as BFQ gives whole blocks; 6 of 1 MB do."""
+    """The length of the window.
+
+    BFQ serves whole blocks in turn, so the slower group must get at least 12 blocks. The
+    window has at least 12 s, or 6 s for blocks of 1 MB.
+    """
     rate = 73 if direction == "read" else 22
     return max(6 if mb == 1 else 12, 12 * mb // rate)
 
@@ -45,12 +52,13 @@ def seconds(direction: str, mb: int) -> int:
 def two_to_one(
     out: Output, *, must: bool, paper: float | None = None, compete: bool = True, whole: bool | None = None
 ) -> list[Figure]:
-    """Of two groups: the ratio of what they were given, and the sum. No target where they do not `compete`.
+    """The figures of two groups: the ratio of their bandwidths, and the total.
 
-    `must` is of both, `whole` of the sum where that is another matter.
+    The ratio has no target if the groups do not `compete`. `must` applies to both
+    figures, unless `whole` is given for the total.
     """
     s = served(out)
-    # a group that got nothing has no ratio: a huge one says so
+    # if the second group got nothing, the ratio is huge instead of undefined
     ratio = s.mbps(0) / max(s.mbps(1), 1e-3)
     return [
         Figure("ratio", round(ratio, 3), "", target=TWO if compete else None, paper=paper, must=must),
@@ -62,15 +70,18 @@ def two_to_one(
 
 
 def worst(ratios: Iterable[float], wanted: float = 2.0) -> float:
-    """The one that is farthest from what is wanted, by factor; kept between 0.01 and 99, as a group may get nothing."""
+    """The ratio that differs most from `wanted`, as a factor. Limited to 0.01 … 99, because a group may get nothing."""
     return max((min(max(r, 0.01), 99.0) for r in ratios), key=lambda r: max(r / wanted, wanted / r))
 
 
 def each_second(e: Experiment, seconds: int) -> Experiment:
-    """The same, counted each second too: the mean over a window does not tell who waits for whole blocks of the other."""
+    """The same experiment, also counted in each second.
+
+    A mean over the window hides that one group waits for whole blocks of the other.
+    """
     once = f"sleep {seconds}\ncounters end_\n"
     if once not in e.script:
-        raise ValueError(f"{e.name} does not count once in {seconds} s")
+        raise ValueError(f"the script of {e.name} has no window of {seconds} s")
     loop = f"i=0; while [ $i -lt {seconds} ]; do sleep 1; i=$((i + 1)); counters at$i; done\ncounters end_\n"
 
     def figures(out: Output) -> list[Figure]:
@@ -87,7 +98,7 @@ def each_second(e: Experiment, seconds: int) -> Experiment:
 def portions(
     out: Output, wanted: Mapping[str, float], paper: Mapping[str, float] | None = None, *, must: bool = False
 ) -> list[Figure]:
-    """Each load's part of the sum, in percent of the part wanted (100 is exact), and the sum."""
+    """Each load's part of the total in percent of the expected part (100 is exact), and the total."""
     s = served(out)
     got = {name: s.mbps(i) for i, name in enumerate(wanted)}
     total = sum(got.values())
@@ -111,47 +122,48 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         return two_to_one(out, must=True, paper=PAPER[direction].get(mb) if table else None)
 
-    # the ends of the tables show what mq-deadline and kyber do: what `none` does
-    peers: tuple[str, ...] = FEW if depth == 64 or (depth, qd, mb) == (1, 1, 100) else ("none",)
+    # mq-deadline and kyber run only at the ends of the tables: they behave like `none`
+    baselines: tuple[str, ...] = FEW if depth == 64 or (depth, qd, mb) == (1, 1, 100) else ("none",)
     if table and mb in ENDS[direction]:
-        peers = MAINLINE
+        baselines = MAINLINE
     if table and direction == "read" and mb in (30, 100):
-        peers += (*TUNED, "bfq-nolowlat") if mb == 100 else TUNED
+        baselines += (*TUNED, "bfq-nolowlat") if mb == 100 else TUNED
     window = seconds(direction, mb)
     quick = qd == 1 and (mb in (1, 30, 100) if direction == "read" else mb in (8, 100)) and depth in (1, 64)
-    both = beside(
-        name, f"2:1, direct {direction} of {mb} MB, QD{qd}, queue depth {depth}",
+    both = competing(
+        name, f"weights 2:1, direct {direction}s of {mb} MB, QD{qd}, device with queue depth {depth}",
         device=device, groups={"a": 200, "b": 100}, figures=figures,
         loads=[fio(g, rw=direction, bs=f"{mb}m", qd=qd, slice_=i, device=device) for i, g in enumerate("ab")],
-        # BFQ raises the weight of what has just begun for some seconds
+        # BFQ raises the weight of a new group for some seconds
         settle=10, seconds=window, memory=1024 if qd * mb <= 200 else 2048,
-        peers=peers, kernels=("6.12", "7.3") if table and mb in ENDS[direction] else ("6.12",),
-        later_peers=MAINLINE if mb == 100 else ("none",), quick=quick,
-        quick_peers=() if depth != 64 else FEW if mb == 100 else ("bfq",),
-        # one more of a kind: at 1 and 64 small blocks and large ones, at 32 (an eMMC's queue) large ones
+        baselines=baselines, kernels=("6.12", "7.3") if table and mb in ENDS[direction] else ("6.12",),
+        later_baselines=MAINLINE if mb == 100 else ("none",), quick=quick,
+        quick_baselines=() if depth != 64 else FEW if mb == 100 else ("bfq",),
+        # The full bench has small and large blocks at depth 1 and 64, and large ones at depth 32 (an eMMC's queue).
+        # The others resemble these.
         deep=depth == 2 or (mb != 100 and (depth == 32 or (depth, qd) == (1, 4))),
     )  # fmt: skip
     return each_second(both, window) if mb == 100 and qd == 1 else both
 
 
 def shares(case: str, weights: Mapping[str, int], mb: int) -> Experiment:
-    """Each group's share over its weight's, in hundredths: 100 is exact."""
+    """More than two groups, or other weights. Each group's share is in percent of the share that its weight gives it."""
     device = flashsim("pipe")
     wanted = {g: w / sum(weights.values()) for g, w in weights.items()}
     paper = dict(zip(weights, SPLIT[case], strict=True))
 
-    return beside(
-        f"fair.shares.{case}", f"{case}, direct read of {mb} MB", device=device, groups=weights,
+    return competing(
+        f"fair.shares.{case}", f"weights {case.replace('-', ':')}, direct reads of {mb} MB", device=device, groups=weights,
         figures=lambda out: portions(out, wanted, paper, must=True),
         loads=[fio(g, rw="read", bs=f"{mb}m", slice_=i, device=device) for i, g in enumerate(weights)],
-        settle=10, seconds=36, peers=MAINLINE if case == "3-2-2-1" else FEW,
-        quick=case == "3-2-2-1", quick_peers=FEW,
+        settle=10, seconds=36, baselines=MAINLINE if case == "3-2-2-1" else FEW,
+        quick=case == "3-2-2-1", quick_baselines=FEW,
     )  # fmt: skip
 
 
-# in three parts, which tell how far a ratio is one draw
+# the window is divided into so many parts; the spread of their ratios shows how much of a ratio is chance
 PARTS = 3
-# what the device completes, by second and half of the disk: a request knows its group's slice by its sector
+# Counts completed sectors by second and half of the disk. Each group has one half, so the sector identifies the group.
 BY_SECOND = """
 sleep 10
 t=/sys/kernel/tracing
@@ -178,9 +190,12 @@ END {
 
 def by_request(
     name: str, about: str, direction: str, mb: int, *, device: Device, seconds: int, prepare: str,
-    paper: float | None = None, peers: tuple[str, ...] = (), clock: Clock = "virtual",
+    paper: float | None = None, baselines: tuple[str, ...] = (), clock: Clock = "virtual",
 ) -> Experiment:  # fmt: skip
-    """On 5.10, where the device does not count: from the trace of what it completed, after 10 s, as on the flash model."""
+    """An experiment on 5.10, where the device does not count its I/O.
+
+    The counts come from a trace of completed requests. It starts after 10 s, as on the flash model.
+    """
     groups = {"a": 200, "b": 100}
     loads = [fio(g, rw=direction, bs=f"{mb}m", slice_=i, device=device) for i, g in enumerate("ab")]
     count = BY_SECOND.replace("SECONDS", str(seconds)).replace("HALF", str(device.capacity_mb * 1024))
@@ -209,35 +224,37 @@ def by_request(
 
     return Experiment(
         name, about, text + count.lstrip() + "\n".join(alive) + "\n", figures,
-        device=device, subject="bfq", peers=peers, kernels=("5.10",), clock=clock,
+        device=device, subject="bfq", baselines=baselines, kernels=("5.10",), clock=clock,
     )  # fmt: skip
 
 
 def on_host(direction: str, mb: int) -> Experiment:
-    """The paper's own kernel line on the host's clock: a virtio disk that QEMU throttles.
+    """The paper's kernel version, on the host's clock: a virtio disk that QEMU throttles.
 
-    BFQ gives whole blocks. In 12 s the slower group reads 17 of 50 MB, in 36 s 50; of 8 MB at 65 MB/s it writes 32 and
-    97, and one more or less of the 32 is what the ratio at 8 MB is to tell.
+    BFQ serves whole blocks in turn, so the window must hold many blocks of the slower
+    group. In 12 s it reads 17 blocks of 50 MB and writes 32 blocks of 8 MB; in 36 s 50
+    and 97. One block of 32 is as much as the deviation that the ratio at 8 MB should
+    show, so all writes and the larger reads get 36 s.
     """
     large = direction == "write" or mb >= 30
     return by_request(
-        f"fair.host.{direction}.{mb}m", f"2:1 on 5.10, host clock, direct {direction} of {mb} MB", direction, mb,
+        f"fair.host.{direction}.{mb}m", f"weights 2:1 on 5.10, host clock, direct {direction}s of {mb} MB", direction, mb,
         device=virtio(8192, bps_read=220_000_000, bps_write=65_000_000), seconds=36 if large else 12, clock="host",
         prepare="for f in max_sectors_kb=512 nr_requests=128; do"
         " echo ${f#*=} > /sys/block/$DEV/queue/${f%=*} || fail cannot set $f; done",
-        paper=PAPER[direction][mb], peers=(*TUNED, "none") if (direction, mb) == ("read", 100) else (),
+        paper=PAPER[direction][mb], baselines=(*TUNED, "none") if (direction, mb) == ("read", 100) else (),
     )  # fmt: skip
 
 
 def with_tags(nr: int, mb: int) -> Experiment:
-    """Why the weights fail: the block size at which they do moves with the number of tags.
+    """Why weights fail: the block size at which they fail depends on the number of tags.
 
-    5.10's null_blk takes its bandwidth through configfs only, and its requests
-    have at most 127 KiB: `nr` tags are `nr` times that.
+    On 5.10 null_blk has a bandwidth only through configfs, and its requests have at
+    most 127 KiB. So `nr` tags hold at most `nr` times 127 KiB.
     """
     device = null_blk_by_configfs(mbps=210, irqmode=2, hw_queue_depth=64)
     return by_request(
-        f"fair.tags{nr}.read.{mb}m", f"2:1 on 5.10, nr_requests {nr}, direct read of {mb} MB", "read", mb,
+        f"fair.tags{nr}.read.{mb}m", f"weights 2:1 on 5.10, nr_requests {nr}, direct reads of {mb} MB", "read", mb,
         device=device, seconds=max(20, 16 * mb * 3 // 220),
         prepare=f"echo {nr} > /sys/block/$DEV/queue/nr_requests || fail cannot set nr_requests",
     )  # fmt: skip
@@ -250,7 +267,7 @@ EXPERIMENTS = [
     *(two("read", mb, qd, 64) for qd in (1, 4) for mb in PAPER_READ if qd == 1 or mb in (1, 30, 100)),
     *(two("write", mb, qd, 64) for qd in (1, 4) for mb in PAPER_WRITE if qd == 1 or mb in (8, 100)),
     *(two(d, mb, 1, depth) for d, ends in ENDS.items() for depth in (1, 2, 32) for mb in ends),
-    # four at a time: what waits in the scheduler is most where the device takes least
+    # QD4 on a device with depth 1: here the most requests wait in the scheduler
     *(two(d, mb, 4, 1) for d, ends in ENDS.items() for mb in ends),
     shares("3-2", {"a": 300, "b": 200}, 100),
     shares("3-2-2-1", {"a": 300, "b": 200, "c": 200, "d": 100}, 100),
@@ -261,7 +278,7 @@ EXPERIMENTS = [
 
 
 def knee(ratios: Mapping[int, float], floor: float = 1.8) -> int | None:
-    """The least block size from which on the ratio stays below `floor`."""
+    """The smallest block size from which on the ratio stays below `floor`; None if there is none."""
     found = None
     for mb in sorted(ratios, reverse=True):
         if ratios[mb] >= floor:
@@ -277,25 +294,26 @@ def _on_host(rows: Rows) -> tuple[dict[int, float], dict[int, float]] | None:
 
 
 def shape_fall(rows: Rows) -> Verdict | None:
-    """Tables 4 and 5, their ends: the ratio falls with the block size, on the paper's kernel line."""
+    """Tables 4 and 5, smallest and largest blocks: the ratio falls with the block size, on the paper's kernel version."""
     if (found := _on_host(rows)) is None:
         return None
     read, write = found
     return Verdict(
-        "S0 fall", "weights 2:1 hold for small blocks and fail for large ones",
-        # at 100 MB more than half of the advantage is lost
+        "the ratio falls", "BFQ holds weights 2:1 for small blocks and not for large ones",
+        # a ratio below 1.5 at 100 MB: more than half of the heavier group's advantage is lost
         reproduced=min(read[1], write[8]) > 1.9 and max(read[100], write[100]) < 1.5,
-        why=f"read: {read[1]:.2f} at 1 MB (paper 1.96), {read[100]:.2f} at 100 MB (1.26);"
-        f" write: {write[8]:.2f} at 8 MB (1.95), {write[100]:.2f} at 100 MB (1.15)",
+        why=f"reads: {read[1]:.2f} at 1 MB (paper 1.96) and {read[100]:.2f} at 100 MB (1.26);"
+        f" writes: {write[8]:.2f} at 8 MB (1.95) and {write[100]:.2f} at 100 MB (1.15)",
+        paper="hasegawa",
     )  # fmt: skip
 
 
 def shape_knee(rows: Rows) -> Verdict | None:
-    """Tables 4 and 5, between: where the fall begins."""
+    """Tables 4 and 5, between the ends: the block size at which the ratio begins to fall."""
     if (found := _on_host(rows)) is None:
         return None
     at = [knee(ratios) for ratios in found]
-    begins = [f"at {mb} MB" if mb else "nowhere" for mb in at]
+    begins = [f"{mb} MB" if mb else "no size" for mb in at]
     wide = [
         most / least
         for d, sizes in PAPER.items()
@@ -303,21 +321,22 @@ def shape_knee(rows: Rows) -> Verdict | None:
         if (least := rows.value(f"fair.host.{d}.{mb}m.ratio-least", None, "5.10"))
         and (most := rows.value(f"fair.host.{d}.{mb}m.ratio-most", None, "5.10"))
     ]
-    draw = f"; thirds of a run differ by up to {max(wide):.2f} times" if wide else ""
+    draw = f"; the thirds of a run differ by up to {max(wide):.2f} times" if wide else ""
     ok = at[0] is not None and at[0] <= 50 and at[1] is not None and at[1] <= 20
     cause = (
-        "; what sets it is tags x size of a request (S0 cause: it lies between one and two times that). Here that is"
-        " 128 x 512 KB = 64 MB, so 35 to 50 and 15 to 20 MB still fit; the paper's knees would fit a queue of half"
-        " and of a quarter of it. That its board's queue held so much less is suspected, not known"
+        "The knee lies at one to two times the number of tags times the size of a request. Here that product is"
+        " 128 × 512 KB = 64 MB, so blocks of 35 to 50 MB still fit. The paper's knees would fit a queue of a half and"
+        " of a quarter of that. It is suspected, and not known, that the paper's board had such a queue."
     )
     return Verdict(
-        "S0 knee", "the fall begins at 35 MB (read) and at 15 to 20 MB (write)", reproduced=ok,
-        why=f"the ratio stays below 1.8 from: read {begins[0]}, write {begins[1]}{draw}" + ("" if ok else cause),
+        "the knee", "the ratio begins to fall at 35 MB for reads and at 15 to 20 MB for writes", reproduced=ok,
+        why=f"the ratio stays below 1.8 from {begins[0]} (reads) and {begins[1]} (writes) on{draw}",
+        cause="" if ok else cause, paper="hasegawa",
     )  # fmt: skip
 
 
 def shape_tags(rows: Rows) -> Verdict | None:
-    """The cause: the knee moves with nr_requests."""
+    """The cause: the knee moves with the number of tags (nr_requests)."""
     knees = {}
     for nr in TAGS:
         found = rows.by_size(f"fair.tags{nr}.read.{{}}m.ratio", TAG_SIZES, "5.10")
@@ -327,8 +346,9 @@ def shape_tags(rows: Rows) -> Verdict | None:
     order = [knees[nr] for nr in TAGS]
     text = ", ".join(f"{nr} tags: {k if k < 1000 else 'beyond 32'} MB" for nr, k in knees.items())
     return Verdict(
-        "S0 cause", "the block size at which weights fail is set by the scheduler's tags (the paper only guesses)",
-        reproduced=order == sorted(order) and order[0] < order[-1], why=f"ratio stays below 1.7 from: {text}",
+        "the cause", "the number of scheduler tags sets the block size at which weights fail (the paper can only guess)",
+        reproduced=order == sorted(order) and order[0] < order[-1],
+        why=f"the ratio stays below 1.7 from this block size on: {text}", paper="hasegawa",
     )  # fmt: skip
 
 
@@ -343,15 +363,13 @@ def shape_strict(rows: Rows) -> Verdict | None:
         kept[kernel] = 100 * strict / plain - 100
     ok = kept["5.10"] <= -10
     return Verdict(
-        "S0 strict", "strict_guarantees costs 20 % of the bandwidth at 100 MB", reproduced=ok,
-        why=f"bandwidth against BFQ's without, at 100 MB: {kept['5.10']:+.1f} % on 5.10 (host clock),"
-        f" {kept['6.12']:+.1f} % on 6.12"
-        + (
-            ""
-            if ok
-            else ". One request at a time costs a turn-around each: little on a device that is a bandwidth and nothing else."
-            " Suspected: the paper's board took longer for one"
-        ),
+        "strict_guarantees", "BFQ's strict_guarantees costs 20 % of the bandwidth at 100 MB", reproduced=ok,
+        why=f"bandwidth at 100 MB compared with BFQ without the setting: {kept['5.10']:+.1f} % on 5.10 (host clock),"
+        f" {kept['6.12']:+.1f} % on 6.12",
+        cause="" if ok else "With the setting, one request is in the device at a time, and each one costs a turnaround."
+        " That is little on a device that models a bandwidth and nothing else. It is suspected that the paper's board"
+        " took longer for a turnaround.",
+        paper="hasegawa",
     )  # fmt: skip
 
 

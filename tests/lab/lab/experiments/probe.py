@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does `ekctl probe` find the map of a device? On models whose map is known.
+"""Whether `ekctl probe` finds the channel map of a device, on models with a known map.
 
-The guest has no Python: ek-pairs measures there what recipes/agent plans, and
-the analysis, the agent's own, runs here on what it reports. The targets are the
-true map; a device whose map cannot be seen or is of no use counts as one
-channel.
+The guest has no Python. ek-pairs measures in the guest what recipes/agent plans, and
+the agent's analysis runs here on its report. The targets are the true map. A device
+whose map cannot be measured, or is of no use, counts as one channel.
 
-- SATA SSD, chunks of 16 KiB: reads collide on dies, 16 or (dies=1) 8 of them.
-  That they also share eight channels makes pairs longer by a ninth: too little to count.
-- The same, in equal ranges: each has two dies with 32 KiB in turn, so half of
-  the pairs in a range collide.
-- eMMC: a command takes 90 us, a die 70, so no pair collides: with the command
-  path as the limit there are no channels to choose from.
-- Beside another load (`busy`) the map may be found or not, but never a wrong one,
-  and the load is said.
-- A disk says that it is one, a card without a queue that it takes one command
-  at a time.
+- SATA SSD with chunks of 16 KiB: reads collide on dies, 16 or (dies=1) 8 of them. The
+  dies also share eight channels, but that makes pairs only a ninth longer, which is
+  too little to be detected.
+- The same SSD with equal ranges: each range has two dies with 32 KiB in turn, so half
+  of the pairs in a range collide.
+- eMMC: a command takes 90 us and a die 70 us, so no pair collides. The command path is
+  the limit, and there are no channels to choose from.
+- Under another load (`busy`) the probe may find no map, but it must not find a wrong
+  one, and it must report the load.
+- The probe recognises a disk, and a card without a command queue, which takes one
+  command at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.kernels import TOP
 from lab.model import Device, Experiment, Figure, Output, flashsim
 
 SAMPLES, SEED, SSD_MB = 12, 1, 244198
-# random reads and writes of 16 KiB, 2,000 a second: a quarter of what it does at depth 1
+# random reads and writes of 16 KiB, 2,000 a second: a quarter of what the SSD reaches at QD1
 BUSY = (
     "fio --name=busy --filename=/dev/$DEV --direct=1 --ioengine=libaio --iodepth=2 --rw=randrw --rwmixread=70"
     " --bs=16k --rate_iops=1400,600 --rate_process=poisson --randseed=1 --time_based --runtime=36000"
@@ -43,7 +43,7 @@ scheduler "$DEV"
 cat /sys/block/$DEV/queue/rotational | report rotational
 cat /sys/block/$DEV/mq/0/nr_tags | report tags
 begin=$(cut -d' ' -f1 /proc/uptime)
-$BESIDE
+$LOAD
 ek-pairs --seconds 400 /dev/$DEV < /plan > /tmp/pairs || fail "ek-pairs failed"
 { echo "$begin"; cut -d' ' -f1 /proc/uptime; } | report time
 report pairs < /tmp/pairs
@@ -51,10 +51,10 @@ report pairs < /tmp/pairs
 
 
 def _analysis() -> Any:
-    """recipes/agent's part that needs no device."""
-    room = str(TOP / "recipes/agent")
-    if room not in sys.path:
-        sys.path.append(room)
+    """The part of recipes/agent that needs no device."""
+    source = str(TOP / "recipes/agent/src")
+    if source not in sys.path:
+        sys.path.append(source)
     return importlib.import_module("evenkeel_agent.channels")
 
 
@@ -85,10 +85,10 @@ def experiment(
         truth = (found.kind, found.channels, found.chunk_kb) == (kind, channels, chunk_kb)
         if busy:
             wrong = found.usable and not truth
-            said = "other load" in found.sentence()
+            reported = "other load" in found.sentence()
             return [
                 Figure("wrong", float(wrong), "", "lower", target=0.0, must=True),
-                Figure("said", float(said), "", "higher", target=1.0, must=True),
+                Figure("said", float(reported), "", "higher", target=1.0, must=True),
                 Figure("sure", found.sure, "", "higher"),
                 *times,
             ]
@@ -96,15 +96,15 @@ def experiment(
             Figure("right", float(truth), "", "higher", target=1.0, must=True),
             Figure("channels", found.channels, "", target=(channels, channels), must=True),
             Figure("chunk_kb", found.chunk_kb, "KiB", target=(chunk_kb, chunk_kb), must=True),
-            # of a finding that is no map there is no such figure
+            # only a map has a confidence
             *([Figure("sure", found.sure, "", "higher", target=agent.ENOUGH)] if found.usable else []),
             *times,
         ]
 
-    beside = f"{BUSY} &\nsleep 1" if busy else ":"
+    load = f"{BUSY} &\nsleep 1" if busy else ":"
     return Experiment(
-        f"channel.probe.{name}", f"the map found by timing pairs of reads: {about}",
-        RUN.replace("$BESIDE", beside), figures, device=device, subject="none", peers=(),
+        f"channel.probe.{name}", f"the channel map found by timing pairs of reads: {about}",
+        RUN.replace("$LOAD", load), figures, device=device, subject="none", baselines=(),
         programs=("ek-pairs", *(("fio",) if busy else ())), files={"/plan": "".join(lines)}, limit=500,
         deep=deep,
     )  # fmt: skip
@@ -115,15 +115,19 @@ def _ssd(**override: int | str) -> Device:
 
 
 EXPERIMENTS = [
-    experiment("sata", "SATA SSD, 16 dies, 16 KiB in turn", _ssd(map="stripe"), "stripes", 16, 16, deep=False),
-    experiment("sata-dies1", "SATA SSD, 8 dies, 16 KiB in turn", _ssd(map="stripe", dies=1), "stripes", 8, 16),
-    experiment("sata-ranges", "SATA SSD, 8 ranges of addresses", _ssd(map="ranges"), "ranges", 8, 0),
     experiment(
-        "busy", "the same with 16 dies, beside another load", _ssd(map="stripe"), "stripes", 16, 16, samples=8,
-        busy=True,
+        "sata", "SATA SSD, 16 dies with chunks of 16 KiB in turn", _ssd(map="stripe"), "stripes", 16, 16, deep=False
     ),
     experiment(
-        "emmc51", "eMMC 5.1, whose command path is the limit",
+        "sata-dies1", "SATA SSD, 8 dies with chunks of 16 KiB in turn", _ssd(map="stripe", dies=1), "stripes", 8, 16
+    ),
+    experiment("sata-ranges", "SATA SSD, 8 ranges of addresses", _ssd(map="ranges"), "ranges", 8, 0),
+    experiment(
+        "busy", "SATA SSD, 16 dies with chunks of 16 KiB in turn, under another load", _ssd(map="stripe"), "stripes",
+        16, 16, samples=8, busy=True,
+    ),
+    experiment(
+        "emmc51", "eMMC 5.1, where the command path is the limit",
         flashsim("emmc51", capacity_mb=59640, slices=1), "none", 1, 0,
     ),
     experiment(

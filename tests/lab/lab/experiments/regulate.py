@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests a disk must be given to be fast: the third paper's figures 3 and 4 (S3).
+"""Fixed shares, and how many requests a disk needs to be fast.
 
-Ten processes read 8 KiB at random, each in 2 GB of its own, on the model of a
-5400 rpm disk. The cap on the requests that are in the device is its queue
-depth; the scheduler is `none`, so that nothing else chooses an order. The model
-was calibrated on caps 1, 2, 7 and 8 of this very curve, with one process that has
-so many requests outstanding. At cap 8 ten synchronous ones get the same within
-2 %; at cap 1 they get 122 IOPS, not 113: without a scheduler, who has just been
-served can be first to have the freed tag, and his next read is in the same 2 GB.
-With ten processes that read all of the 20 GB it is 113 again. So the gains at n = 4
-and 5, over cap 1, come out a little below the paper's.
+`regulate.curve` and `regulate.rule` repeat figures 3 and 4 of Nagao et al.,
+"Implementation and Evaluation of I/O Performance Regulating Method to Suppress
+Decrease in I/O Throughput". Ten processes read 8 KiB at random, each in a range of
+2 GB of its own, on the model of a 5400 rpm disk. The cap is the number of requests
+in the device, set as its queue depth. The scheduler is `none`, so that only the
+disk chooses an order.
 
-`rule` is what the paper's rule for the cap buys over the earlier one, as far as
-the number of requests goes: both caps on the curve. How exactly a regulated
-process is served at these caps needs a scheduler that regulates.
+The model is calibrated to caps 1, 2, 7 and 8 of this curve, with one process that
+has as many requests outstanding. With ten synchronous processes, cap 8 gives the
+same within 2 %, but cap 1 gives 122 IOPS instead of 113. The reason: without a
+scheduler, the process that was just served can get the freed tag first, and its
+next read is in the same 2 GB. If each process reads all 20 GB, cap 1 gives 113 IOPS
+again. Therefore the gains over cap 1, at n = 4 and 5, are a little below the
+paper's.
+
+`regulate.rule` compares the paper's rule for the cap with the earlier rule, by the
+number of requests alone: both caps on the curve. `regulate.served` and
+`regulate.corners` measure fixed shares of evenkeel, and how exactly they are met.
 """
 
 from __future__ import annotations
@@ -21,17 +26,17 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from lab.beside import fio_job
+from lab.competing import fio_job
 from lab.model import Experiment, Figure, Output, flashsim, null_blk
 from lab.onfs import PROGRAMS
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
-# n regulated processes at this share of the device each
+# the fixed share of each of the n processes, in percent of the device
 SHARE = 10
-# requests in the device -> IOPS: figure 4, and figure 3 for 4 and 5
+# requests in the device → IOPS, from figure 4; those for 4 and 5 from figure 3
 PAPER = {1: 113, 2: 147, 4: 188, 5: 202, 7: 226, 8: 233}
-# IOPS at the paper's cap over those at the earlier rule's, 8 KB; n = 3 is only in its figure
+# IOPS with the paper's cap divided by IOPS with the earlier rule's, at 8 KB; the text has no number for n = 3
 PAPER_GAIN = {2: 1.24, 4: 1.90, 5: 1.78}
 REGULATED = (2, 3, 4, 5)
 CAPS = (1, 2, 4, 5, 6, 7, 8)
@@ -39,12 +44,12 @@ SECONDS = 60
 
 
 def earlier_cap(n: int) -> int:
-    """Formula (2), all n counted: what all of them ask for is kept free for them."""
+    """Formula (2) with all n processes counted: it reserves the device time that all fixed shares need."""
     return max(1, int(100 / (n * SHARE) - 1))
 
 
 def paper_cap(n: int) -> int:
-    """Formulas (5) and (6): each of them may wait for the n - 1 others and for the cap, and still be on time."""
+    """Formulas (5) and (6): a request may wait for those of the n - 1 others and for the cap, and still be on time."""
     return max(1, 100 // SHARE - (n - 1) - 1)
 
 
@@ -96,15 +101,15 @@ def rule(out: Output) -> list[Figure]:
     return rows
 
 
-# A group of its own for each regulated process, one for all others. NAME N BS CAP DEPTH: the cap on the
-# others, 0: by itself; DEPTH requests outstanding of each that is regulated.
+# serve NAME N BS CAP DEPTH: N of ten processes get a fixed share. Each of them has a group of its own and DEPTH requests
+# outstanding; the others share one group. CAP limits the requests of the others in the device; 0: the scheduler finds it.
 SERVE = """
-# what the device has completed so far, and when (ns)
+# time (ns) and number of requests that the device has completed
 count() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; read -r n _ < "/sys/block/$DEV/stat"; echo "$ns $n"; }
 serve() {
 	load flashsim $PRESET
 	scheduler "$DEV"
-	echo "$4" > "/sys/block/$DEV/queue/iosched/perf_cap" || fail 'no perf_cap'
+	echo "$4" > "/sys/block/$DEV/queue/iosched/fixed_cap" || fail 'no fixed_cap'
 	group others 100
 	i=0
 	while [ $i -lt 10 ]; do
@@ -113,7 +118,7 @@ serve() {
 			g=r$i
 			[ "$5" = 1 ] || queue="--ioengine=libaio --iodepth=$5"
 			group $g 100
-			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/$g/io.evenkeel.perf || fail "cannot regulate $g"
+			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/$g/io.evenkeel.fixed || fail "cannot set a fixed share for $g"
 		fi
 		in_group $g fio --name=$g --filename=/dev/$DEV --direct=1 $queue --rw=randread --bs="$3" \
 			--offset=$((SPAN * i))m --size=${SPAN}m --norandommap --randseed=$((i + 1)) --time_based \
@@ -122,7 +127,7 @@ serve() {
 		pids="$pids $!"
 		i=$((i + 1))
 	done
-	# what the device does is counted while all run: they do not begin and end at one moment
+	# count only while all processes run: they do not start and end at the same moment
 	sleep $((RAMP + EDGE)); count > /tmp/count
 	sleep $((RUNTIME - 2 * EDGE)); count >> /tmp/count
 	report "$1.count" < /tmp/count
@@ -135,7 +140,7 @@ serve() {
 			/"lat_ns"/ { l = 1 } l && /"mean"/ { m = $3 + 0; l = 0 } END { printf "%d %d %.0f\\n", n, t, m }'
 		i=$((i + 1))
 	done | report "$1"
-	sed -n 's/^perf_/perf_/p' "/sys/kernel/debug/block/$DEV/sched/state" | report "$1.state"
+	grep '^fixed_' "/sys/kernel/debug/block/$DEV/sched/state" | report "$1.state"
 	cat /cg/r*/io.evenkeel.stat | report "$1.stat"
 	echo none > "/sys/block/$DEV/queue/scheduler"
 	rmmod flashsim || fail 'flashsim does not unload'
@@ -147,35 +152,36 @@ serve() {
 
 SIZES = {"512": "0.5k", "4k": "4k", "8k": "8k", "16k": "16k", "32k": "32k"}
 ON_TIME = (0.99, 1.02)
-# IOPS over those with the earlier rule's cap, at four regulated processes
+# target: IOPS divided by those with the earlier rule's cap, with four fixed shares
 GAIN = 1.9
 
 
 def processes(out: Output, name: str) -> list[tuple[int, int, int]]:
-    """Requests, milliseconds and mean time in ns of each of the ten, the regulated ones first."""
+    """Requests, runtime in ms and mean time in ns of each of the ten processes, those with a fixed share first."""
     rows = [tuple(map(int, line.split())) for line in out.results[name].splitlines()]
     if len(rows) != 10 or any(len(r) != 3 or r[0] < 10 or r[1] < 1 for r in rows):
-        raise ValueError(f"not ten processes in {name}")
+        raise ValueError(f"section {name} does not have the figures of ten processes")
     return [(r[0], r[1], r[2]) for r in rows]
 
 
 def total_iops(out: Output, name: str) -> float:
-    """What the device did, all processes together."""
+    """IOPS of the device, all processes together."""
     (t0, n0), (t1, n1) = (map(int, line.split()) for line in out.results[f"{name}.count"].splitlines())
     return 1e9 * (n1 - n0) / (t1 - t0)
 
 
 def accuracy(out: Output, name: str, n: int, depth: int = 1) -> float:
-    """Mean time of the regulated over their ideal: SHARE % of a device that does what this one did just then.
+    """The mean time of the n processes with a fixed share, divided by their ideal time.
 
-    Of `depth` outstanding at once each takes `depth` times as long.
+    The ideal time is that of SHARE % of the device, at the rate that the device had in
+    the same run. With `depth` requests outstanding, each takes `depth` times as long.
     """
     actual = sum(ns for _, _, ns in processes(out, name)[:n]) / n / depth
     return actual / (1e9 / total_iops(out, name) * 100 / SHARE)
 
 
 def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) -> Experiment:
-    """A guest for each n: one for all would run for a quarter of an hour."""
+    """The experiment for one n. A guest for all n would run for a quarter of an hour."""
     edge = math.ceil(runtime / 15)
     lines = [
         "uname -r | report kernel",
@@ -183,7 +189,7 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
         *(f"serve {bs} {n} {bs} 0 1" for bs in SIZES),
     ]  # fmt: skip
     if n == 4:
-        # the earlier rule limits all that is in the device
+        # the earlier rule limits all requests in the device, so the device gets that queue depth
         lines.append(f"PRESET='{setup},depth={earlier_cap(n)},active=1'")
         lines += [f"serve earlier.{bs} {n} {bs} 0 1" for bs in SIZES]
 
@@ -203,15 +209,16 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
 
     return Experiment(
         f"regulate.served.{preset}.n{n}",
-        f"{preset}: {n} of 10 processes at {SHARE} %, random reads of 0.5 to 32 KiB",
-        "\n".join(lines) + "\n", figures, device=flashsim(preset), peers=(), limit=2000, timeout=900,
-        # the papers' gain is at four
+        f"{preset}: {n} of 10 processes with a fixed share of {SHARE} %, random reads of 0.5 to 32 KiB",
+        "\n".join(lines) + "\n", figures, device=flashsim(preset), baselines=(), limit=2000, timeout=900,
+        # the paper's largest gain is at n = 4
         deep=n != 4,
     )  # fmt: skip
 
 
-# A reader, alone and not regulated; then at half of the device beside an app that flushes the device's cache after
-# each write, before the scheduler knows what such a read takes; alone, from which it learns that; and beside it again.
+# A reader in four phases. `alone`: without a fixed share. `first`: with 50 %, while an app flushes the device's cache
+# after each write, before the scheduler knows the service time of such a read. `quiet`: with 50 %, without the app; here
+# the scheduler learns the service time. `r`: with 50 % and the app again.
 FLUSHES = """
 flushes() {
 	load flashsim $PRESET
@@ -229,7 +236,7 @@ flushes() {
 		in_group r fio --name=r $job --rw=randread --output=/tmp/$name.json > /tmp/r.log 2>&1 \\
 			|| fail "fio: $(tail -n 1 /tmp/r.log)"
 		[ -z "$pid" ] || wait $pid || fail "fio: $(tail -n 1 /tmp/others.log)"
-		echo "$(cat "/sys/block/$DEV/dev") 50" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+		echo "$(cat "/sys/block/$DEV/dev") 50" > /cg/r/io.evenkeel.fixed || fail 'cannot set a fixed share for r'
 	done
 	for name in alone first r others.r; do report $name < /tmp/$name.json; done
 	echo none > "/sys/block/$DEV/queue/scheduler"
@@ -238,7 +245,8 @@ flushes() {
 }
 """
 
-# As on a USB disk: the device takes one request, and there are two to be scheduled. Who is regulated would have both.
+# A device like a USB disk: it takes one request, and there are two scheduler tags. Without a limit, the group with the
+# fixed share would hold both.
 FEW = """
 few() {
 	load flashsim $PRESET,depth=1,active=1
@@ -246,7 +254,7 @@ few() {
 	report tags < "/sys/block/$DEV/queue/nr_requests"
 	group others 100
 	group r 100
-	echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+	echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.fixed || fail 'cannot set a fixed share for r'
 	job="--filename=/dev/$DEV --direct=1 --rw=randread --bs=4k --size=1g --norandommap --time_based --ramp_time=1 --runtime=8
 		--eta=never --output-format=json"
 	in_group others fio --name=others $job --ioengine=psync --offset=2g --output=/tmp/few.others.json \\
@@ -261,8 +269,9 @@ few() {
 }
 """.replace("SHARE", str(SHARE))
 
-# A regulated app makes folders, alone and beside its own queue of reads, in a file system whose journal is short of
-# space: who needs some writes blocks of the file system back, with a lock held for which others wait.
+# An app with a fixed share creates folders, first alone, then with a queue of reads of its own. The journal of the file
+# system is short of space. A process that needs space in it writes blocks of the file system back while it holds a lock
+# that others wait for.
 METADATA = """
 metadata() {
 	load flashsim $PRESET,memory_backed=1
@@ -278,7 +287,7 @@ metadata() {
 		sync
 		pid=
 		if [ $name = r ]; then
-			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.perf || fail 'cannot regulate r'
+			echo "$(cat "/sys/block/$DEV/dev") SHARE" > /cg/r/io.evenkeel.fixed || fail 'cannot set a fixed share for r'
 			in_group r fio --name=r --filename=/dev/$DEV --direct=1 --ioengine=libaio --iodepth=128 --rw=randread --bs=4k \
 				--size=1g --norandommap --time_based --runtime=36000 --eta=never > /tmp/r.log 2>&1 & pid=$!
 			sleep 3
@@ -286,7 +295,7 @@ metadata() {
 		fi
 		count > /tmp/metadata.$name
 		in_group r sh -c 'i=0; while [ $i -lt 2000 ]; do mkdir $0/$i || exit 1; i=$((i + 1)); done' /m/$name \
-			|| fail 'cannot make folders'
+			|| fail 'cannot create folders'
 		count >> /tmp/metadata.$name
 		[ -z "$pid" ] || { echo 1 > /cg/r/cgroup.kill; wait $pid; }
 		report metadata.$name < /tmp/metadata.$name
@@ -308,10 +317,10 @@ CORNERS = "\n".join([
 
 
 def corners() -> Experiment:
-    """Where it is hard: queues that never run empty, flushes, which no scheduler sees, two tags, a file system's blocks."""
+    """Difficult cases of fixed shares: deep queues, flushes (no scheduler sees them), two tags, blocks of a file system."""
 
     def made(out: Output, name: str) -> float:
-        """Seconds that all folders took."""
+        """Seconds that creating all folders took."""
         begin, end = (int(line.split()[0]) for line in out.results[f"metadata.{name}"].splitlines())
         return (end - begin) / 1e9
 
@@ -346,13 +355,13 @@ def corners() -> Experiment:
         ]
 
     return Experiment(
-        "regulate.corners", "emmc51: regulated: deep queues, beside flushes, with two tags, and a file system's blocks",
-        CORNERS, figures, device=flashsim("emmc51"), peers=(), limit=300, programs=PROGRAMS,
+        "regulate.corners", "emmc51: fixed shares with deep queues, under flushes, with two tags, with a file system",
+        CORNERS, figures, device=flashsim("emmc51"), baselines=(), limit=300, programs=PROGRAMS,
     )  # fmt: skip
 
 
 def push_back() -> Experiment:
-    """A device that is full tells the kernel to come again later: what is asked for is a part of that, too."""
+    """A fixed share on a device that is often full and then refuses requests, so that the kernel repeats them later."""
     device = null_blk(mbps=50, irqmode=1, hw_queue_depth=64)
     load = (
         "fio --name={0} --filename=/dev/nullb0 --direct=1 --ioengine=libaio --iodepth={1} --rw=randread --bs=128k --size=1g"
@@ -360,7 +369,7 @@ def push_back() -> Experiment:
     )
     lines = [
         "device", 'scheduler "$DEV"', "group r 100; group others 100",
-        f'echo "$(cat /sys/block/$DEV/dev) {SHARE}" > /cg/r/io.evenkeel.perf || fail "cannot regulate"',
+        f'echo "$(cat /sys/block/$DEV/dev) {SHARE}" > /cg/r/io.evenkeel.fixed || fail "cannot set a fixed share for r"',
         f"in_group others {load.format('others', 8)} > /tmp/others.log 2>&1 & pid=$!",
         f'in_group r {load.format("r", 2)} > /tmp/r.log 2>&1 || fail "fio failed: $(tail -n 1 /tmp/r.log)"',
         'wait $pid || fail "fio failed: $(tail -n 1 /tmp/others.log)"',
@@ -375,30 +384,42 @@ def push_back() -> Experiment:
         ]
 
     return Experiment(
-        "regulate.push-back", f"null_blk limited to 50 MB/s by push-back: a group at {SHARE} %",
-        "\n".join(lines) + "\n", figures, device=device, peers=(), limit=100,
+        "regulate.push-back", f"null_blk that refuses requests above 50 MB/s: a group with a fixed share of {SHARE} %",
+        "\n".join(lines) + "\n", figures, device=device, baselines=(), limit=100,
     )  # fmt: skip
 
 
-# one script, so that one guest serves both
+# regulate.curve and regulate.rule have the same script, so one guest serves both
 EXPERIMENTS = [
     corners(),
     push_back(),
     *(served("hdd-5400", "preset=hdd-5400 set=capacity_mb=476940", 2048, 8, 60, n) for n in REGULATED),
     *(served("emmc51", "preset=emmc51 set=capacity_mb=65536", 1024, 1, 4, n) for n in REGULATED),
     Experiment(
-        "regulate.curve", "IOPS by the requests in a 5400 rpm disk, 10 processes, 8 KiB random reads",
-        SCRIPT, curve, device=DISK, subject="none", peers=(), quick=True, limit=1000,
+        "regulate.curve", "IOPS by the number of requests in a 5400 rpm disk, 10 processes, random reads of 8 KiB",
+        SCRIPT, curve, device=DISK, subject="none", baselines=(), quick=True, limit=1000,
     ),
     Experiment(
-        "regulate.rule", "IOPS at the paper's caps over those at the earlier rule's, n processes at 10 %",
-        SCRIPT, rule, device=DISK, subject="none", peers=(), limit=1000,
+        "regulate.rule", "IOPS with the paper's cap divided by IOPS with the earlier rule's cap, n fixed shares of 10 %",
+        SCRIPT, rule, device=DISK, subject="none", baselines=(), limit=1000,
     ),
 ]  # fmt: skip
 
 
+# why rows miss their targets, by the pattern of their ids
+NOTES = {
+    "regulate.corners.deep-queue.*.accuracy": "The reference is the throughput of the device in the same run, and the"
+    " device was busy for 98 % of that time.",
+    "regulate.corners.flushes.first.accuracy": "The reader gets a fixed share for the first time while another app"
+    " flushes without a pause. So the scheduler cannot learn how long a read takes without a flush."
+    " `flushes.accuracy` is the same after some seconds without flushes.",
+    "regulate.served.*.accuracy": "The search for the number of requests in the device aims at 1.014. Each run is one"
+    " draw of a range around it.",
+}
+
+
 def shape_curve(rows: Rows) -> Verdict | None:
-    """Figure 4: rises with the cap, each request more bringing less."""
+    """Figure 4: IOPS rise with the cap, and each further request adds less."""
     found = rows.by_size("regulate.curve.cap{}.iops", CAPS)
     if found is None:
         return None
@@ -407,15 +428,15 @@ def shape_curve(rows: Rows) -> Verdict | None:
     off = {cap: 100 * (found[cap] / PAPER[cap] - 1) for cap in PAPER}
     listed = ", ".join(f"{cap}: {found[cap]:.0f} ({PAPER[cap]})" for cap in PAPER)
     return Verdict(
-        "S3 curve", "IOPS rise with the requests in the disk, the first ones bringing most",
+        "the curve", "IOPS rise with the number of requests in the disk, and the first ones add most",
         reproduced=rises and last < first / 2 and max(map(abs, off.values())) <= 10,
-        why=f"IOPS by cap, the paper's in brackets: {listed}; from 1 to 2 {first:+.0f} (+34), from 7 to 8 {last:+.0f}"
-        f" (+7); at most {max(map(abs, off.values())):.0f} % off",
+        why=f"IOPS by cap, with the paper's in brackets: {listed}; from 1 to 2 {first:+.0f} (+34), from 7 to 8 {last:+.0f}"
+        f" (+7); at most {max(map(abs, off.values())):.0f} % off", paper="nagao",
     )  # fmt: skip
 
 
 def shape_rule(rows: Rows) -> Verdict | None:
-    """Figure 3: the paper's rule gains at every n, most at 4."""
+    """Figure 3: the paper's rule gives more IOPS at each n, and the most at n = 4."""
     found = rows.by_size("regulate.rule.n{}.gain", REGULATED)
     if found is None:
         return None
@@ -425,8 +446,8 @@ def shape_rule(rows: Rows) -> Verdict | None:
         for n in REGULATED
     )
     return Verdict(
-        "S3 rule", "the paper's rule gives more IOPS than the earlier one at n = 2 to 5, most at n = 4",
-        reproduced=min(found.values()) > 1.1 and max(found, key=lambda n: found[n]) == 4, why=listed,
+        "the rule", "the paper's rule gives more IOPS than the earlier rule at n = 2 to 5, most at n = 4",
+        reproduced=min(found.values()) > 1.1 and max(found, key=lambda n: found[n]) == 4, why=listed, paper="nagao",
     )  # fmt: skip
 
 

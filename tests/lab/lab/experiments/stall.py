@@ -1,34 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a player stall beside a load? The first paper's table 3 (S0).
+"""Stalls of a video player under a load.
 
-A player (recipes/loads: the paper's movie, 41.9 MB in 60 s, read through the
-page cache 300 ms ahead; 30 s of it are played, 15 beside buffered reads, all
-beside direct I/O of 100 MB on 5.10) beside fio (libaio, QD1, a file looped,
-its cache dropped at each turn), weights 200:100. What the paper
-saw by eye is counted: a stall is a moment at which the movie has to stop.
+These experiments repeat table 3 of Hasegawa et al., "Improving responsiveness by
+guaranteeing storage I/O bandwidth". A stall is a moment at which the movie has to
+stop. The paper observed stalls by eye; the lab counts them.
 
-ext4 on the flash model `pipe`, and not on `emmc50-slow`: the paper's board
-reads 220 MB/s and writes 65, in requests of 512 KB, from 128 scheduler tags,
-and what it blames is the host's queue, so the device is a link with these
-rates and this queue and nothing else. emmc50-slow has other rates, and pauses
-for garbage collection that would be taken for the scheduler's. The file is
-1 GB for buffered writes, more than the kernel lets be dirty, and 400 MB, four
-of the largest blocks, where it is read or written direct: the device does not
-know where a file ends.
+The player and fio compete with weights 200:100:
 
-The paper's kernel line (stall.old.*, Linux 5.10, BFQ) needs a device that keeps
-what it has been given, in order. On one that gives it back, as a throttled
-null_blk does (and with its requests of 127 KB), a read of the player's took 20 ms at most beside direct reads of
-100 MB, 4 ms beside buffered writes. On a loop device with 128 tags it took
-300 ms and 997 ms beside direct reads and writes of 100 MB: what stalls the
-player is what the load had in the device before, and 128 requests of 512 KB
-are 305 ms at 220 MB/s, 1 s at 65 MB/s. The player's buffer is 300 ms, so the
-reads are on the edge: 2 stalls in 30 s at 229 MB/s, none at 216. Buffered
-writes of 100 MB did not stall it there (173 ms), as they did the paper's; why
-is open. On the flash model, whose 64 tags hold half as much, BFQ of 6.12
-stalls beside direct writes of 100 MB and buffered writes. The block sizes
-between (tables 4 and 5: it stalls from reads of 40 and writes of 15 MB on)
-showed nothing: beside 30 to 50 and 8 to 20 MB neither BFQ nor evenkeel stalled.
+- The player (recipes/loads) reads the paper's movie, 41.9 MB in 60 s, through the
+  page cache, 300 ms ahead. It plays 30 s of it. Under buffered reads it plays 15 s,
+  and under direct I/O of 100 MB on 5.10 the whole movie.
+- fio (libaio, QD1) reads or writes a file in a loop and drops the file's cache at
+  the end of each turn. The file has 1 GB for buffered writes, more than the kernel
+  allows to be dirty. Otherwise it has 400 MB, four of the largest blocks: the size
+  does not matter, because the device does not know where a file ends.
+
+The device is ext4 on the flash model `pipe`. The paper's board reads 220 MB/s and
+writes 65 MB/s, in requests of 512 KB, from 128 scheduler tags. The paper blames the
+host's queue. So the device is a link with these rates and nothing else.
+`emmc50-slow` would not do: it has other rates, and its pauses for garbage
+collection could be mistaken for the scheduler's.
+
+Findings with the paper's kernel version (stall.old.*, Linux 5.10, BFQ):
+
+- The device must keep the requests that it was given, in order. A throttled
+  null_blk returns them to the kernel instead, and its requests have 127 KB. On it,
+  the player's longest read took 20 ms under direct reads of 100 MB and 4 ms under
+  buffered writes.
+- On a loop device with 128 tags it took 300 ms and 997 ms under direct reads and
+  writes of 100 MB. The cause of the stalls is the load's I/O that is in the device
+  already: 128 requests of 512 KB take 305 ms at 220 MB/s and 1 s at 65 MB/s.
+- The player buffers 300 ms, so direct reads are at the limit: 2 stalls in 30 s at
+  229 MB/s, none at 216 MB/s.
+- Buffered writes of 100 MB did not stall the player (173 ms), unlike in the paper.
+  The reason is not known.
+
+On the flash model 64 tags hold half as much data. There BFQ of 6.12 stalls the
+player under direct writes of 100 MB and under buffered writes. Block sizes between
+1 and 100 MB showed nothing: under reads of 30 to 50 MB and writes of 8 to 20 MB
+neither BFQ nor evenkeel stalled the player. (In tables 4 and 5 of the paper it
+stalls from reads of 40 MB and writes of 15 MB on.)
 """
 
 from __future__ import annotations
@@ -36,13 +47,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab import onfs
-from lab.beside import served
+from lab.competing import served
 from lab.model import Device, Experiment, Figure, Output
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
 DEVICE = onfs.backed("pipe")
-# (how, direction, MB) -> did the paper's player stall? Table 3, BFQ of Linux 5.10
+# table 3, BFQ of Linux 5.10: (how, direction, MB) → whether the paper's player stalled
 PAPER = {
     ("direct", "read", 1): False,
     ("direct", "read", 100): True,
@@ -53,19 +64,23 @@ PAPER = {
     ("buffered", "write", 1): True,
     ("buffered", "write", 100): True,
 }
-# what evenkeel holds today: the bench fails when one of these is missed
+# experiments whose target is a promise
 HELD = frozenset(f"stall.{how}.{direction}.{mb}m" for how, direction, mb in PAPER)
 
 
 def played(how: str, direction: str) -> int:
-    """Seconds of the movie. Beside buffered reads, which cost the host most, a read of it takes 5 ms at most."""
+    """Seconds of the movie to play.
+
+    Buffered reads take the host the most time and get the shortest run. Under them the
+    player's reads take at most 5 ms.
+    """
     return 15 if (how, direction) == ("buffered", "read") else 30
 
 
 def _script(how: str, direction: str, mb: int, seconds: int) -> str:
-    """The load settles for 3 s before the player begins, which plays for so many seconds."""
+    """The guest's script: the player starts 3 s after the load and plays for `seconds`."""
     size = "1g" if (how, direction) == ("buffered", "write") else "400m"
-    # a load that writes makes its file as it goes along, as the paper's did
+    # a load that writes creates its file while it runs, as in the paper
     files = "movie:44m" + (f" load:{size}" if direction == "read" else "")
     load = onfs.fio_on("/m/load", "load", rw=direction, bs=f"{mb}m", size=size, direct=how == "direct")
     player = f"in_group player {onfs.player(seconds)} /m/movie > /tmp/player 2> /tmp/player.err"
@@ -84,12 +99,12 @@ def _script(how: str, direction: str, mb: int, seconds: int) -> str:
 def _stalls(out: Output, name: str) -> list[Figure]:
     p = onfs.last_json(out, "player")
     if not p["movies"]:
-        raise ValueError("the player did not come to the movie's end")
+        raise ValueError("the player did not reach the end of the movie")
     return [
         Figure("count", p["stalls"], "", "lower", 0, must=name in HELD),
         Figure("total_ms", p["stall_ms"], "ms", "lower"),
         Figure("worst_ms", p["worst_stall_ms"], "ms", "lower"),
-        # how near to a stall: the buffer lasts 300 ms
+        # shows how close to a stall it came: the buffer lasts 300 ms
         Figure("read_max_ms", round(p["read_max_us"] / 1000, 1), "ms", "lower"),
         Figure("start_ms", round(p["start_ms"], 1), "ms", "lower"),
     ]
@@ -101,30 +116,31 @@ def pattern(how: str, direction: str, mb: int) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         s = served(out)
         total = (sum(s.read) + sum(s.written)) / s.seconds / 1e6
-        # no stall by starving the load would be no merit
+        # the total shows that the scheduler does not avoid stalls by starving the load
         return [*_stalls(out, name), Figure("total", round(total, 1), "MB/s", "higher")]
 
-    # all of them where direct I/O stalls; where nobody stalls, one shows it
-    peers: tuple[str, ...] = ("bfq",)
+    # More baselines where I/O of 100 MB stalls the player. Elsewhere one baseline shows that it does not.
+    baselines: tuple[str, ...] = ("bfq",)
     if mb == 100 and (how, direction) != ("buffered", "read"):
-        peers = ("none", "mq-deadline", "kyber", "bfq") if how == "direct" else ("none", "bfq")
+        baselines = ("none", "mq-deadline", "kyber", "bfq") if how == "direct" else ("none", "bfq")
     return Experiment(
-        name, f"player beside a {how} {direction} of {mb} MB",
+        name, f"video player under {how} {direction}s of {mb} MB",
         _script(how, direction, mb, played(how, direction)), figures, device=DEVICE,
-        peers=peers, programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
-        quick=name in ("stall.direct.read.100m", "stall.buffered.write.100m"),
-        quick_peers=("bfq",) if direction == "read" else (),
+        baselines=baselines, programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
+        quick=name in ("stall.direct.read.100m", "stall.direct.write.100m", "stall.buffered.write.100m"),
+        quick_baselines=("bfq",) if how == "direct" else (),
         kernels=("6.12", "7.3") if name == "stall.direct.write.100m" else ("6.12",),
     )  # fmt: skip
 
 
 def old_device(mbps: int, mb: int = 4096) -> Device:
-    """Of `mb` MiB for 5.10, which has no flash model: a loop device, direct, on null_blk with data and a rate.
+    """A device of `mb` MiB for 5.10, which has no flash model: a loop device on null_blk with data and a rate.
 
-    null_blk alone refuses what its rate does not allow yet, so that the
-    scheduler keeps it; a real device takes requests and keeps them in order, as
-    the loop device does, with 128 tags. `mbps` is in MiB: 220 and 65 MB/s. Set up by configfs: the 5.10 module has
-    neither data nor a rate as parameters.
+    null_blk alone refuses requests that its rate does not allow yet, and the scheduler
+    keeps them. A real device accepts requests and keeps them in order. The loop device
+    does that, with direct I/O and 128 tags. `mbps` is in MiB/s: 209 and 62 for 220 and
+    65 MB/s. Data and rate are set through configfs, as the module of 5.10 has no
+    parameters for them.
     """
     d = "/sys/kernel/config/nullb/nullb0"
     values = {
@@ -138,16 +154,17 @@ def old_device(mbps: int, mb: int = 4096) -> Device:
         "echo none > /sys/block/nullb0/queue/scheduler",
         "/bin/losetup --direct-io=on /dev/loop0 /dev/nullb0 || fail 'cannot set up the loop device'",
         '[ "$(cat /sys/block/loop0/loop/dio)" = 1 ] || fail "the loop device is not direct"',
-        # those of an eMMC, and of the paper's trace
+        # the request size of an eMMC and of the paper's trace
         "echo 512 > /sys/block/loop0/queue/max_sectors_kb",
     ]  # fmt: skip
     return Device("loop0", "\n".join(setup), ("null_blk", "crc32c_generic", "ext4", "loop"), capacity_mb=mb)
 
 
 def old(how: str, direction: str, mb: int) -> Experiment:
-    """The paper's kernel line; one rate for both directions, that of the load's.
+    """An experiment on the paper's kernel version. Both directions have one rate, that of the load's direction.
 
-    The whole movie beside direct I/O of 100 MB, where a stall more or less decides.
+    Under direct I/O of 100 MB the player plays the whole movie, because one stall more
+    or less decides the result.
     """
     name = f"stall.old.{how}.{direction}.{mb}m"
     tags = 'echo 128 > "/sys/block/$DEV/queue/nr_requests"'
@@ -164,15 +181,15 @@ def old(how: str, direction: str, mb: int) -> Experiment:
             (float(words[0]), 512 * (int(words[4]) + int(words[8])))
             for words in (out.results[s].split() for s in ("begin", "end_"))
         )
-        # what BFQ did there is a finding and no aim
+        # no targets: the figures of BFQ on 5.10 are findings
         return [
             *(Figure(f.metric, f.value, f.unit, f.better) for f in _stalls(out, name)),
             Figure("total", round((after - before) / (t1 - t0) / 1e6, 1), "MB/s", "higher"),
         ]
 
     return Experiment(
-        name, f"5.10: player beside a {how} {direction} of {mb} MB", script, figures,
-        device=old_device(209 if direction == "read" else 62), subject="bfq", peers=(), kernels=("5.10",),
+        name, f"video player on 5.10 under {how} {direction}s of {mb} MB", script, figures,
+        device=old_device(209 if direction == "read" else 62), subject="bfq", baselines=(), kernels=("5.10",),
         programs=(*onfs.PROGRAMS, "ek-player", "losetup"), memory=4096,
     )  # fmt: skip
 
@@ -192,31 +209,29 @@ def _listed(counts: Sequence[float | None]) -> str:
 
 
 def shape_stalls(rows: Rows) -> Verdict | None:
-    """Table 3: four of eight."""
+    """Table 3: the player stalls in four of eight cases."""
     count = {c: rows.value(f"stall.old.{c[0]}.{c[1]}.{c[2]}m.count", kernel="5.10") for c in PAPER}
     if any(v is None for v in count.values()):
         return None
     wrong = [c for c, stalled in PAPER.items() if bool(count[c]) != stalled]
     text = ", ".join(f"{_named(c)}: {int(n or 0)}" for c, n in count.items() if n)
-    cause = ""
+    differ = cause = ""
     if wrong:
         longest = [
             rows.value(f"stall.old.{h}.{d}.{mb}m.read_max_ms", kernel="5.10") or 0 for h, d, mb in wrong
         ]
         model = [rows.value(f"stall.{h}.{d}.{mb}m.count", "bfq") for h, d, mb in wrong]
-        cause = (
-            f"; other than the paper: {', '.join(map(_named, wrong))}. There a read took {max(longest):.0f} ms at most,"
-            " and the player has 300 in hand; why it took longer in the paper is not known"
-        )
+        differ = f"; not as in the paper: {', '.join(map(_named, wrong))}, where a read took {max(longest):.0f} ms at most"
+        cause = "The player buffers 300 ms. Why its reads took longer in the paper is not known."
         if all(model):
             cause += (
-                f". It is not the pattern itself: on 6.12 and the flash model BFQ's player stalls {_listed(model)}"
-                " times there, but both kernel and device are others"
+                f" The pattern itself can stall a player: on 6.12 and the flash model, BFQ has {_listed(model)} stalls"
+                " there. But both the kernel and the device are others."
             )
     return Verdict(
-        "S0 stalls", "beside BFQ's groups the player stalls in four of eight patterns: direct reads and writes of 100 MB,"
-        " buffered writes of any size",
-        reproduced=not wrong, why=f"stalls: {text or 'none'}{cause}",
+        "stalls", "with BFQ the player stalls in four of eight patterns: direct reads and writes of 100 MB, buffered writes"
+        " of any size",
+        reproduced=not wrong, why=f"stalls: {text or 'none'}{differ}", cause=cause, paper="hasegawa",
     )  # fmt: skip
 
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of nested groups: a group's share is divided among those inside it.
+"""Weights of nested groups: a group's share is divided among the groups inside it.
 
-`a` (200) beside `b` (100); inside `a`, `x` (100) beside `y` (300). Each leaf
-reads 1 MB at a time from a device that is a bandwidth and nothing else. When
-`y` asks for nothing, what it leaves is `x`'s, not `b`'s.
+The groups `a` (200) and `b` (100) compete; inside `a`, `x` (100) and `y` (300) do.
+Each leaf reads 1 MB at a time from a device that models a bandwidth and nothing
+else. If `y` is idle, its share goes to its sibling `x`, not to `b`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.beside import beside, fio
+from lab.competing import competing, fio
 from lab.experiments.fair import FEW, portions
 from lab.model import Experiment, flashsim
 
@@ -19,20 +19,20 @@ LEAVES = {"x": "a/x", "y": "a/y", "b": "b"}
 
 
 def tree(name: str, about: str, wanted: Mapping[str, float]) -> Experiment:
-    """`wanted` are the parts of those leaves that ask."""
+    """`wanted` maps each leaf that has a load to its expected part of the bandwidth."""
     device = flashsim("pipe")
-    return beside(
-        name, f"nested groups, direct read of 1 MB: {about}", device=device, groups=GROUPS,
+    return competing(
+        name, f"nested groups, direct reads of 1 MB: {about}", device=device, groups=GROUPS,
         loads=[
             fio(n, rw="read", bs="1m", slice_=i, device=device, group=LEAVES[n]) for i, n in enumerate(wanted)
         ],
         figures=lambda out: portions(out, wanted, must=True),
-        # BFQ raises the weight of what has just begun for some seconds
-        settle=10, seconds=12, peers=FEW,
+        # BFQ raises the weight of a new group for some seconds
+        settle=10, seconds=12, baselines=FEW,
     )  # fmt: skip
 
 
 EXPERIMENTS = [
-    tree("fair.tree", "a/x 1/6, a/y 1/2, b 1/3", {"x": 1 / 6, "y": 1 / 2, "b": 1 / 3}),
-    tree("fair.tree.idle", "a/x 2/3, b 1/3, a/y asks for nothing", {"x": 2 / 3, "b": 1 / 3}),
+    tree("fair.tree", "expected a/x 1/6, a/y 1/2, b 1/3", {"x": 1 / 6, "y": 1 / 2, "b": 1 / 3}),
+    tree("fair.tree.idle", "a/y is idle, expected a/x 2/3, b 1/3", {"x": 2 / 3, "b": 1 / 3}),
 ]

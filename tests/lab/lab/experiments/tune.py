@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does each value that conf/ sets for I/O buy, and what does it cost others? On `emmc51`, ext4, 2 GiB
-(TREE: 320 MiB).
+"""What each I/O setting of conf/ gains, and what it costs other loads.
 
-One guest measures a case with the kernel's default and then, on a new device,
-with our value; all other values are those of a board (conf/). That is one
-draw, and there are `DRAWS` of them: each with other random numbers, and each
-begins at another moment of the five seconds between two looks of the flusher.
-METRIC is the median with our value, METRIC-default without it; -min and -max
-after them are the ranges. Two medians whose ranges overlap tell nothing.
-What is here and not in conf/ is a candidate, or was tried and bought too
-little: docs/tuning.md lists it too.
+The device is `emmc51` with ext4. The guest has 2 GiB of memory, and 320 MiB in the
+case TREE.
 
-`written_mb` is what the device was given, metadata and journal included: wear.
-`risk` is how long one change, on an otherwise idle board, stays in memory
-alone: what a power cut costs those who do not sync. No figure is the longest
-of a few waits: the reads of a light reader are planned as those of
-latency.beside, and of the few syncs of a draw the mean and the median count.
+One guest measures a case with the kernel's default and then, on a new device, with
+the value of conf/. All other settings are those of a board. Such a pair is one draw.
+There are several (`DRAWS`), each with other random numbers and with another phase of
+the flusher, which wakes up every five seconds.
+
+METRIC is the median with our value, METRIC-default the median without it. The ranges
+are METRIC-min, METRIC-max, METRIC-default-min and METRIC-default-max. If the ranges
+overlap, the medians show no difference.
+
+Settings that are here and not in conf/ are candidates, or their gain was too small.
+docs/reference/tuning.md lists them, too.
+
+`written_mb` is what the device had to write, with metadata and journal: its wear.
+`risk` is how long a change stays in memory only, on an otherwise idle board: a power
+cut loses as much of the data that no program has synced. No figure is the maximum of
+a few waits. The reads of a light reader are planned as in latency.py; of the few
+syncs of a draw the figures are the mean and the median.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab import onfs, settings
-from lab.beside import fio_job
+from lab.competing import fio_job
 from lab.experiments import latency
 from lab.model import Better, Experiment, Figure, Output
 
@@ -37,7 +42,11 @@ Found = tuple[str, float, str, Better]
 
 @dataclass(frozen=True)
 class Case:
-    """Guest commands, which report sections named NAME-$v, and what is read from them."""
+    """A load that shows the effect of settings.
+
+    `commands` are guest commands that report sections NAME-$v, `figures` reads them.
+    `files` are files for onfs.mounted(), `programs` are needed in addition to its own.
+    """
 
     name: str
     files: str
@@ -47,7 +56,7 @@ class Case:
 
 
 def _written(out: Output, case: str, v: str) -> float:
-    """MB between the sections CASE-b and CASE-e."""
+    """MB that the device wrote between the sections CASE-b and CASE-e."""
     b, e = (
         sum(
             int(line.split()[5]) for line in out.results[f"{case}-{x}-{v}"].splitlines() if line[:1].isdigit()
@@ -58,13 +67,13 @@ def _written(out: Output, case: str, v: str) -> float:
 
 
 def _sync_ms(out: Output, section: str) -> tuple[float, float]:
-    """Median and mean of a fio job's syncs."""
+    """Median and mean of a fio job's sync latencies."""
     lat = fio_job(out.results[section])["sync"]["lat_ns"]
     return round(lat["percentile"]["50.000000"] / 1e6, 1), round(lat["mean"] / 1e6, 1)
 
 
 def _light_ms(out: Output, section: str, p: str) -> float:
-    """Of reads at planned times."""
+    """A percentile of planned reads (latency.py)."""
     return round(latency.percentile(latency.reads(out.results[section]), p) / 1000, 2)
 
 
@@ -81,7 +90,7 @@ def _number(out: Output, section: str, per: float = 1.0) -> float:
 
 
 def _our(out: Output, section: str, key: str, per: float = 1.0) -> float:
-    """A member of what one of our programs printed."""
+    """A field of the JSON that a program of this project printed."""
     return round(float(onfs.last_json(out, section)[key]) / per, 1)
 
 
@@ -94,9 +103,9 @@ bytes() {
 	echo "$n"
 }
 now_ms() { read -r t _ < /proc/uptime; echo "${t%.*}${t#*.}0"; }
-# took COMMAND...: its time in ms
+# took COMMAND...: run a command and print its time in ms
 took() { t0=$(now_ms); "$@" > /dev/null 2>&1 || fail "$* failed"; echo $(($(now_ms) - t0)); }
-# risk BYTES COMMAND...: ms from a change until the device is given so many bytes
+# risk BYTES COMMAND...: print the ms from a change until the device has written so many bytes
 risk() {
 	upto=$(($(bytes) + $1)) t0=$(now_ms)
 	shift
@@ -104,14 +113,14 @@ risk() {
 	while [ "$(bytes)" -lt "$upto" ] && [ $(($(now_ms) - t0)) -lt 60000 ]; do usleep 400000; done
 	echo $(($(now_ms) - t0))
 }
-# job NAME COMMAND...: fio, its report as NAME-$v
+# job NAME COMMAND...: run fio; its report becomes the section NAME-$v
 job() {
 	name=$1
 	shift
 	"$@" > "/tmp/$name.log" 2>&1 || fail "$name failed: $(tail -n 1 "/tmp/$name.log")"
 	report "$name-$v" < "/tmp/$name.json"
 }
-# ours NAME COMMAND...: one of our programs
+# ours NAME COMMAND...: run a program of this project; its output becomes the section NAME-$v
 ours() {
 	name=$1
 	shift
@@ -126,17 +135,17 @@ _REC = onfs.fio_on(
     "/m/rec", "rec", rw="write", bs="16k", size="8m", direct=False,
     extra="--runtime=6 --fsync=1 --thinktime=50000 --thinktime_blocks=1",
 )  # fmt: skip
-# a copy without end beside a recorder that syncs each 16 KB and the player; then one burst on a quiet board
-BESIDE = Case(
-    "beside", "movie:24m",
+# An endless copy competes with a recorder that syncs each 16 KB, and with the player. Then one burst of writes, alone.
+COPYING = Case(
+    "copying", "movie:24m",
     f"""
 in_group load {_COPY} > /tmp/copy.log 2>&1 & copy=$!
 sleep 3
-regions beside-b-$v
+regions copying-b-$v
 in_group light {_REC} > /tmp/rec.log 2>&1 & rec=$!
 ours player {onfs.player(6)} /m/movie
 wait $rec || fail "rec failed: $(tail -n 1 /tmp/rec.log)"
-regions beside-e-$v; report rec-$v < /tmp/rec.json
+regions copying-e-$v; report rec-$v < /tmp/rec.json
 killall fio; wait $copy; rm /m/copy; sync
 took zeros /m/burst 1M 150 | report burst-$v
 """,
@@ -144,14 +153,14 @@ took zeros /m/burst 1M 150 | report burst-$v
         *((f"sync.{what}", ms, "ms", "lower") for what, ms in zip(("p50", "mean"), _sync_ms(out, f"rec-{v}"), strict=True)),
         ("player.stalls", _our(out, f"player-{v}", "stalls"), "", "lower"),
         ("player.read_max", _our(out, f"player-{v}", "read_max_us", 1000), "ms", "lower"),
-        ("copy.mbps", round(_written(out, "beside", v) / 6, 1), "MB/s", "higher"),
+        ("copy.mbps", round(_written(out, "copying", v) / 6, 1), "MB/s", "higher"),
         ("burst-of-150-mb.ms", _number(out, f"burst-{v}"), "ms", "lower"),
     ],
     ("ek-player",),
 )  # fmt: skip
 
-# fio drops a file's cache each time it comes to its end, which would write it: --invalidate=0.
-# Of the change at risk a whole MiB has to arrive: the journal's commit is earlier, and is not the data
+# --invalidate=0: fio would drop the file's cache at the end of each turn, and that would write it.
+# `risk` waits for a whole MiB: the journal's commit arrives earlier and does not contain the data.
 _HOT = onfs.fio_on(
     "/m/hot",
     "hot",
@@ -233,9 +242,9 @@ sync; regions rename-e-$v
     ],
 )  # fmt: skip
 
-# A stream alone evicts neither inodes (`slabs_scanned` in /proc/vmstat stays) nor a file that was read twice: pages that
-# were read once are enough to take. So the second time an application has 140 of the guest's 320 MiB. A walk lasts few
-# steps of GUEST's clock, so this case has one of microseconds
+# A stream alone evicts neither inodes (`slabs_scanned` in /proc/vmstat does not grow) nor a file that was read twice:
+# pages that were read once are enough to reclaim. So for the second stream an application takes 140 of the guest's
+# 320 MiB. A walk takes only a few steps of the clock in GUEST, so this case has a clock with microseconds.
 TREE = Case(
     "tree", "stream:400m again:64m",
     """
@@ -277,7 +286,7 @@ _BIG = onfs.fio_on("/m/seq", "big", rw="read", bs="100m", size="400m", qd=2)
 
 
 def _light(name: str) -> str:
-    """Planned reads, long enough for a 99th percentile; the report is NAME-$v."""
+    """Guest commands for planned reads, long enough for a 99th percentile. Their section is NAME-$v."""
     command = onfs.fio_on(
         "/m/light", name, rw="randread", bs="4k", size="128m", extra="--runtime=4 --norandommap"
     )
@@ -311,40 +320,43 @@ killall fio; wait $load
     ("ek-player", "ek-appstart"),
 )  # fmt: skip
 
-# kernel defaults, as a guest sets them; the ratios switch the bytes off
+# how a guest restores kernel defaults that are ratios; setting a ratio clears the limit in bytes
 _DEFAULT = {
     "vm.dirty_background_bytes": "echo 10 > /proc/sys/vm/dirty_background_ratio",
     "vm.dirty_bytes": "echo 20 > /proc/sys/vm/dirty_ratio",
 }
-# not in conf/, or not any more: the value that is tried, and why it is not set
+# settings that conf/ does not have: the value that is measured, and why it is not set
 TRIED = {
     "vm.dirty_background_bytes": (
         "16777216",
-        "The kernel's 10 % of memory are more than our `vm.dirty_bytes`; it then takes half of that, 32 MiB. Half as"
-        " much buys nothing.",
+        "The kernel's 10 % of memory is more than our `vm.dirty_bytes`, so the kernel uses half of that, 32 MiB."
+        " A lower value gains nothing.",
     ),
     "lazytime": (
         "lazytime",
-        "Since Linux 6.1 ext4 counts i_version with each write() that changes a time stamp, so that the inode is dirty"
-        " anyway; and with noatime reads change none.",
+        "Since Linux 6.1, ext4 updates i_version with each write() that changes a time stamp, so the inode is dirty"
+        " anyway. With noatime, reads change no time stamp.",
     ),
-    "vm.dirty_writeback_centisecs": ("1500", "It neither wakes the flash less nor leaves less in memory."),
+    "vm.dirty_writeback_centisecs": (
+        "1500",
+        "It neither wakes the flash less often nor leaves less in memory.",
+    ),
     "vm.vfs_cache_pressure": (
         "50",
-        "A large file alone evicts no inode, with either value. Once memory is short they go with either, and a walk takes"
-        " longer than the first.",
+        "With either value, a large file alone evicts no inode. With either value, inodes are evicted once memory is"
+        " short, and then a walk takes longer than the first one.",
     ),
-    "queue/read_ahead_kb": ("512", "A stream is no faster, and a light reader beside it waits longer."),
-    "queue/nr_requests": ("256", "The device is the limit, not the number of requests that wait for it."),
+    "queue/read_ahead_kb": ("512", "A stream is not faster, and a light reader alongside it waits longer."),
+    "queue/nr_requests": ("256", "The limit is the device, not the number of requests that wait for it."),
     "queue/max_sectors_kb": (
         "128",
-        "Readers beside a load wait less, most of them; but a card that takes one command at a time reads a stream a fifth"
-        " slower. The scheduler splits by itself where others wait.",
+        "Most readers wait less alongside a load, but a card that takes one command at a time reads a stream a fifth"
+        " slower. The scheduler limits the work in the device by itself while others wait.",
     ),
 }
 CASE = {
-    "vm.dirty_background_bytes": BESIDE,
-    "vm.dirty_bytes": BESIDE,
+    "vm.dirty_background_bytes": COPYING,
+    "vm.dirty_bytes": COPYING,
     "vm.dirty_expire_centisecs": HOT,
     "vm.dirty_writeback_centisecs": HOT,
     "vm.vfs_cache_pressure": TREE,
@@ -357,13 +369,14 @@ CASE = {
 }
 
 
-# cards that take one command at a time, and pay for each; which value costs them a part of a stream
+# Cards that take one command at a time, with a constant cost for each command. ON_CARDS is the setting that could slow
+# down a stream on them.
 CARDS = ("emmc50-slow", "sd-uhs3")
 ON_CARDS = "queue/max_sectors_kb"
 
 
 def stream(card: str, v: str) -> str:
-    """A read of one process on another device; the report is CARD-$v."""
+    """Guest commands for a sequential read on a card. Their section is CARD-`v`."""
     ours = settings.command(ON_CARDS, TRIED[ON_CARDS][0]) if v == "ours" else ""
     return "\n".join([
         f"load flashsim preset={card}", 'scheduler "$DEV"', ours,
@@ -375,7 +388,7 @@ def stream(card: str, v: str) -> str:
     ])  # fmt: skip
 
 
-# the options of a mount as the kernel lists them
+# prefix of the sections with the mount options that are in effect, as the kernel lists them
 IN_EFFECT = "mount-"
 
 
@@ -384,7 +397,10 @@ def is_mount_option(name: str) -> bool:
 
 
 def phase(name: str, v: str, case: Case) -> str:
-    """One value on a new device, the others as conf/ has them; of which draw it is, the guest knows as $draw."""
+    """Guest commands that run a case on a new device: setting `name` as `v` says, all others as in conf/.
+
+    The shell variable $draw has the number of the draw.
+    """
     values = {s.name: s.ours for s in settings.read() if s.name.startswith(("vm.", "queue/"))}
     ours = values.pop(name, TRIED.get(name, ("", ""))[0])
     mount = settings.data_options()
@@ -409,7 +425,7 @@ def phase(name: str, v: str, case: Case) -> str:
 
 
 def drawn(metric: str, values: Sequence[float], unit: str, better: Better) -> list[Figure]:
-    """A metric's median and range."""
+    """The figures of a metric: median, minimum and maximum of the draws."""
     return [
         Figure(metric, median(values), unit, better),
         Figure(f"{metric}-min", min(values), unit),
@@ -420,7 +436,7 @@ def drawn(metric: str, values: Sequence[float], unit: str, better: Better) -> li
 def tune(name: str, case: Case) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         if is_mount_option(name) and len({out.results[f"{IN_EFFECT}{v}1"] for v in VALUES}) == 1:
-            raise ValueError(f"{name} makes no difference to /proc/mounts")
+            raise ValueError(f"{name} is not in effect: /proc/mounts is the same with and without it")
         found: list[Figure] = []
         for v in ("ours", "default"):
             draws = [case.figures(out, f"{v}{n}") for n in DRAWS]
@@ -441,12 +457,12 @@ def tune(name: str, case: Case) -> Experiment:
     halves = "\n".join(phase(name, v, case) for v in VALUES)
     cards = [stream(card, v) for card in CARDS for v in VALUES] if name == ON_CARDS else []
     return Experiment(
-        f"tune.{settings.slug(name)}", f"{name}: with our value and with the kernel's",
+        f"tune.{settings.slug(name)}", f"{name}: effect of the value in conf/, compared with the kernel's default",
         "\n".join([
             "uname -r | report kernel", "group light 100; group load 100", GUEST,
             f"for draw in {' '.join(map(str, DRAWS))}; do", halves, "done", *cards,
         ]) + "\n", figures,
-        device=onfs.backed("emmc51"), peers=(), programs=(*onfs.PROGRAMS, *case.programs),
+        device=onfs.backed("emmc51"), baselines=(), programs=(*onfs.PROGRAMS, *case.programs),
         memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,
     )  # fmt: skip
 

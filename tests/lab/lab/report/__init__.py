@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is made of rows: the bench's page, docs/tuning.md, and the comparison of two benches."""
+"""What rows become: the page of the bench, generated documentation, pictures, and comparisons of two benches."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two benches side by side: what became better, what worse, what is gone."""
+"""Two benches compared: which figures became better or worse, and which are gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from lab.model import Row
 from lab.report.names import natural, number, state
 
-# two runs of one experiment differ by less: no news
+# two runs of one experiment differ by less than this
 NOISE = 0.01
 
 Key = tuple[str, str]
@@ -18,10 +18,13 @@ Key = tuple[str, str]
 def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]:
     """(text for a terminal, ids of the figures that became worse or are gone).
 
-    A figure is compared with that of the same id and kernel. Worse is: by
-    more than 1 % in the wrong direction, further outside the range that is its
-    target, no longer a number, or a target that held and does not any more.
-    A figure of `before` that `after` lacks is as bad: who drops a row shall say so.
+    Figures with the same id and kernel are compared. A figure is worse when
+      - it moved by more than 1 % in the wrong direction,
+      - it is farther outside the range that is its target,
+      - it is no longer a number, or
+      - its target was met and is not met any more.
+    A figure that `after` lacks counts as a regression too: otherwise dropping
+    a row would hide it.
     """
     old, new = _by_key(before), _by_key(after)
     kernels = len({k for _, k in (*old, *new)}) > 1
@@ -62,11 +65,11 @@ def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]
 
 
 def relative(was: float, now: float) -> float | None:
-    """The change as a share of what was; None where that says nothing."""
+    """The change as a share of the old value; None if that is not meaningful."""
     if was == now:
         return 0.0
     if was == 0 or not (math.isfinite(was) and math.isfinite(now)):
-        # both not a number is no change either
+        # NaN before and after is no change
         return 0.0 if math.isnan(was) and math.isnan(now) else None
     return (now - was) / abs(was)
 
@@ -102,7 +105,7 @@ def _suffix(row: Row) -> str:
 
 
 def _columns(table: Sequence[Sequence[str]]) -> list[str]:
-    """Left the name, right the numbers, left the verdict."""
+    """Name and verdict are aligned to the left, numbers to the right."""
     widths = [max(len(line[i]) for line in table) for i in range(5)]
     return [
         "  ".join(

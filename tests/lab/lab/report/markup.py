@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML and SVG as nested calls: whatever is not markup already is escaped."""
+"""HTML and SVG as nested calls. Text that is not Markup is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ class Markup(str):
 
 
 def el(tag: str, *children: str | None, **attributes: str | float | None) -> Markup:
-    """An element. None is left out; `class_` and `stroke_width` become class and stroke-width."""
+    """An element. Children and attributes that are None are omitted.
+
+    Underscores in attribute names become dashes and a final one is dropped:
+    `stroke_width` is stroke-width, `class_` is class.
+    """
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for name, value in attributes.items()
@@ -32,5 +36,5 @@ def join(*children: str | None) -> Markup:
 
 
 def _value(value: str | float) -> str:
-    # tenths of a pixel are plenty, and keep the page small
+    # a tenth of a pixel is precise enough and keeps the page small
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)

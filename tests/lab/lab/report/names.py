@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Row ids taken apart, and figures put into words."""
+"""Row ids split into their parts, and figures formatted for readers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from dataclasses import dataclass, replace
 
 from lab.model import Row, Target
 
-# topics in the order of the page, with their headings
+# topics in the order of the pages, with their headings
 TOPICS = {
     "fair": "Fairness: bandwidth by weight",
-    "stall": "Stalls of a player beside a load",
+    "stall": "Stalls of a video player under load",
     "latency": "Latency",
-    "cost": "What a scheduler costs",
+    "cost": "CPU cost of a scheduler",
     "scale": "Scaling",
     "channel": "Parallelism inside the flash",
-    "regulate": "Regulated performance",
+    "regulate": "Fixed shares",
     "rec": "Recording with bounded write()",
     "pool": "Protected page cache",
     "panel": "Panel",
     "ota": "Updates",
-    "tune": "Tuning: what each setting buys",
-    "calibrate": "The flash model against its sources",
+    "tune": "Tuning: the effect of each setting",
+    "calibrate": "Calibration of the flash model",
 }
 
 SIZE = re.compile(r"(\d+(?:_\d+)?)([kmg])", re.ASCII)
 SIZE_IN_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0}
 NUMBERED = re.compile(r"([a-z_-]+?)(\d+)", re.ASCII)
-# of segments such as qd4: what stands before the number
+# segments such as qd4, by the part before the number
 PARAMETERS = {
     "qd": "QD {}",
     "depth": "hw depth {}",
@@ -41,7 +41,7 @@ PARAMETERS = {
     "nr": "nr_requests {}",
     "tags": "{} tags",
 }
-# from here on, milliseconds
+# longer times are shown in milliseconds
 LONG_US = 10_000
 WORDS = {"g1": "1 cgroup", "cpu1": "1 CPU", "cpus1": "1 CPU"}
 
@@ -56,19 +56,19 @@ class Name:
 
     @staticmethod
     def of(row: Row) -> Name:
-        """Of any id: what has no case or metric gets empty ones."""
+        """Splits any id. A missing case or metric is empty."""
         topic, *rest = row.id.split(".")
         return Name(topic, tuple(rest[:-1]), rest[-1] if rest else "")
 
 
 def size_mb(segment: str) -> float | None:
-    """Of `100m`, `512k` in MB; None when the segment is no size."""
+    """The size in MB of a segment such as `100m` or `512k`; None if it is not a size."""
     match = SIZE.fullmatch(segment)
     return float(match[1].replace("_", ".")) * SIZE_IN_MB[match[2]] if match else None
 
 
 def words(segment: str) -> str:
-    """A segment as a reader would say it."""
+    """A segment in words."""
     if segment in WORDS:
         return WORDS[segment]
     if match := SIZE.fullmatch(segment):
@@ -83,7 +83,7 @@ def title(segments: tuple[str, ...]) -> str:
 
 
 def percentile(metric: str) -> float | None:
-    """Of p50, p999, max: the share of values at or below, 1 for max."""
+    """The share of values at or below p50, p999 …; 1 for max, None for another metric."""
     if metric in ("max", "p100"):
         return 1.0
     if re.fullmatch(r"p\d{1,2}", metric, re.ASCII):
@@ -94,13 +94,13 @@ def percentile(metric: str) -> float | None:
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Sorting key: 8m before 10m, 6.12 before 7.3."""
+    """Sort key that orders numbers by value: 8m before 10m, 6.12 before 7.3."""
     parts = re.findall(r"\d+|\D+", text, re.ASCII)
     return tuple((0, float(p), "") if p.isdigit() else (1, 0.0, p) for p in parts)
 
 
 def number(value: float) -> str:
-    """Four significant digits, thousands set apart; powers of ten where digits would not help."""
+    """Four significant digits with a thousands separator; very large and small values as powers of ten."""
     if math.isnan(value):
         return "not a number"
     if math.isinf(value):
@@ -120,11 +120,11 @@ def number(value: float) -> str:
 
 
 def readable(rows: Sequence[Row]) -> tuple[float, list[Row]]:
-    """(factor, rows) as a reader wants those that are shown together: microseconds as ms where one has five digits.
+    """(factor, rows) for rows that are shown together: microseconds become ms where a value has five digits.
 
-    A metric that says its unit by its name (`mean_us`) keeps it.
+    A metric with the unit in its name (`mean_us`) is not converted.
     """
-    values = [abs(v) for r in rows for v in (r.value, *r.peers.values()) if math.isfinite(v)]
+    values = [abs(v) for r in rows for v in (r.value, *r.baselines.values()) if math.isfinite(v)]
     fixed = any(r.unit not in ("us", "µs") or r.id.endswith("_us") for r in rows)
     if fixed or max(values, default=0.0) < LONG_US:
         return 1.0, list(rows)
@@ -140,7 +140,7 @@ def _times(row: Row, factor: float, unit: str) -> Row:
             target = bound * factor
     return replace(
         row, value=row.value * factor, unit=unit, target=target, paper=None if row.paper is None else row.paper * factor,
-        peers={n: v * factor for n, v in row.peers.items()},
+        baselines={n: v * factor for n, v in row.baselines.items()},
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def wanted(row: Row) -> str:
-    """The target in signs; empty without one."""
+    """The target, as in `≤ 5`; empty without one."""
     return target_text(row.target, row.better)
 
 
@@ -165,7 +165,7 @@ def target_text(target: Target | None, better: str | None) -> str:
 
 
 def state(row: Row) -> str:
-    """`ok`, `missed` (it must hold), `open` (it shall hold one day) or empty without a target."""
+    """`ok`, `missed` (a promise), `open` (a target that is no promise yet); empty without a target."""
     held = row.holds()
     if held is None:
         return ""

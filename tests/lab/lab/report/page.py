@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench as one self-contained HTML page: what holds, what does not, plots, papers, all rows."""
+"""The bench as one self-contained HTML page: verdicts, plots, results of the papers, all rows."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from lab.report.names import Name, natural, number, state, with_unit
 from lab.report.plots import Bars, Lines, Palette, Percentiles, Point, key
 from lab.report.verdict import Verdict
 
-# distributions by case and kernel: per scheduler, the subject's first, (µs,
-# share at or below it); the case is a row's id without its metric, e.g.
-# "latency.read.qd1"
+# distributions by case and kernel, each with its points (µs, share at or below)
+# per scheduler, the subject first; the case is a row's id without its metric,
+# as in "latency.read.qd1"
 Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Point]]]
 
-# parameters that a plot may run along when no size does, from three values on
+# parameters that can be the x axis when no size can, from three values on
 SWEPT = ("cap", "nr", "tags")
-# schedulers from the simplest on; others follow by name
-PEERS = ("none", "default", "mq-deadline", "kyber", "bfq")
-# metrics that mean latency are drawn together from this many percentiles on
+# baselines, the simplest first; others follow by name
+BASELINES = ("none", "default", "mq-deadline", "kyber", "bfq")
+# from this many percentiles on, latencies of a case are one plot
 FEWEST_PERCENTILES = 3
-# more bars than this in a topic are folded away
+# more bars than this in a topic are folded
 MOST_BARS = 24
-# with more lines than these, only the first metric's are unfolded
+# with more line plots than this, only those of the first metric are unfolded
 MOST_LINES = 12
 
 STATES = (
-    ("missed", "missed", "targets that must hold"),
-    ("open", "open", "targets still to be reached"),
+    ("missed", "missed", "promises not met"),
+    ("open", "open", "other targets not met"),
     ("ok", "held", "targets met"),
 )
-# what is said of a paper's shape, and how it looks
+# text and style of the verdict on a paper's result
 VERDICTS = {
     True: ("✓ Reproduced. ", "ok"),
     False: ("✗ Not reproduced. ", "open"),
@@ -76,7 +76,7 @@ def render(
            *sections,
            _table(by_topic, anchors)),
     )  # fmt: skip
-    style = (Path(__file__).parent / "page.css").read_text()
+    style = "".join((Path(__file__).parent / name).read_text() for name in ("plots.css", "page.css"))
     head = el(
         "head", el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -91,7 +91,7 @@ def _order(row: Row) -> tuple[object, ...]:
 
 
 def _first_subject(rows: Sequence[Row]) -> Callable[[Row], tuple[object, ...]]:
-    """Sorting key: what most rows are about comes before history and controls."""
+    """Sort key: the subject of most rows comes before the others."""
     subjects = [r.subject for r in rows]
     most = max(sorted(set(subjects)), key=subjects.count, default="")
     return lambda row: (row.subject != most, *_order(row))
@@ -123,8 +123,8 @@ def _summary(
         el("h2", "Summary"),
         el(
             "p",
-            f"{_figures(rows)}, {targets} with a target. In the plots the target is shaded, the paper's "
-            "own figure dashed, and what the figure is about stands out among its peers.",
+            f"{_figures(rows)}, {targets} with a target. In the plots the target is shaded, the figure of "
+            "the paper is dashed, and the subject is drawn thicker than its baselines.",
         ),
         el("ul", *tiles, class_="tiles"),
     ]
@@ -152,7 +152,7 @@ def _summary(
 
 
 def _each_readable(rows: Iterable[Row]) -> list[Row]:
-    """Rows that each stand for themselves."""
+    """Rows that are shown one by one, each in the unit that suits it."""
     return [readable for r in rows for readable in names.readable([r])[1]]
 
 
@@ -171,7 +171,7 @@ def _list(css: str, heading: str, rows: Sequence[Row]) -> Markup | None:
         for r in _each_readable(sorted(rows, key=_order))
     ]  # fmt: skip
     listed = el("ul", *items, class_=f"targets {css}")
-    # what must hold is never folded away
+    # missed promises are never folded
     if css == "open" and len(items) > 8:
         return el("details", el("summary", f"{heading}: {len(items)}"), listed)
     return join(el("h3", heading), listed)
@@ -184,17 +184,18 @@ def _shapes(verdicts: Sequence[Verdict]) -> Markup | None:
     unjudged = sum(v.reproduced is None for v in verdicts)
     items = [
         el("li",
-           el("h3", v.name), el("p", v.claim),
+           el("h3", v.title), el("p", v.claim),
            el("p", el("b", VERDICTS[v.reproduced][0]), v.why),
+           el("p", v.cause) if v.cause else None,
            class_=VERDICTS[v.reproduced][1])
         for v in verdicts
     ]  # fmt: skip
     return el(
         "section",
-        el("h2", "Shapes of the papers"),
+        el("h2", "Results of the papers"),
         el(
             "p",
-            f"{same} of {len(verdicts)} reproduced: the same winner, the same knee."
+            f"{same} of {len(verdicts)} reproduced: the same winner and the same knee."
             + (f" {unjudged} could not be judged." if unjudged else ""),
         ),
         el("ul", *items, class_="shapes"),
@@ -207,9 +208,9 @@ def _shapes(verdicts: Sequence[Verdict]) -> Markup | None:
 
 @dataclass
 class _Plots:
-    """Figures of one topic by kind; a row is drawn once."""
+    """Plots of one topic by kind. Each row is drawn once."""
 
-    # with the metric that each shows
+    # (metric, plot)
     lines: list[tuple[str, Markup]] = field(default_factory=list)
     percentiles: list[Markup] = field(default_factory=list)
     bars: list[Markup] = field(default_factory=list)
@@ -233,7 +234,7 @@ def _topic(topic: str, anchor: str, rows: Sequence[Row], palette: Palette, curve
     clocks = " and ".join(sorted({r.clock for r in rows}))
     about = f"{_figures(rows)}, {clocks} clock, kernel {', '.join(kernels)}."
     if topic == "cost":
-        about += " Bars show what each scheduler adds to the cost without one."
+        about += " Bars show the instructions that each scheduler adds to those of none."
     return el(
         "section", el("h2", names.TOPICS.get(topic, topic)), el("p", about, class_="faint"),
         _grid([p for metric, p in plots.lines if metric == first]), more, _grid(plots.percentiles), bars,
@@ -257,14 +258,14 @@ def _badge(state_: str) -> Markup | None:
 
 
 def _values(row: Row) -> dict[str, float]:
-    """All systems of a row, the subject first; a peer of its name does not hide it."""
-    peers = {n: row.peers[n] for n in sorted(row.peers, key=_rank) if n != row.subject}
-    return {row.subject: row.value, **peers}
+    """Values by scheduler, the subject first. A baseline with the subject's name does not replace it."""
+    baselines = {n: row.baselines[n] for n in sorted(row.baselines, key=_rank) if n != row.subject}
+    return {row.subject: row.value, **baselines}
 
 
 def _rank(system: str) -> tuple[object, ...]:
-    """Peers in the same order everywhere."""
-    return (PEERS.index(system) if system in PEERS else len(PEERS), natural(system))
+    """Sort key: baselines have the same order everywhere."""
+    return (BASELINES.index(system) if system in BASELINES else len(BASELINES), natural(system))
 
 
 def _worst(rows: Iterable[Row]) -> str:
@@ -273,16 +274,16 @@ def _worst(rows: Iterable[Row]) -> str:
 
 
 def _percentile_plots(rows: Sequence[Row], plots: _Plots, palette: Palette, curves: Curves) -> list[Row]:
-    """Draws the cases that have several percentiles; gives back the other rows."""
+    """Draws the cases that have several percentiles; returns the other rows."""
     cases: dict[tuple[str, str, str, tuple[str, ...], str], list[Row]] = {}
     for row in rows:
         name = Name.of(row)
         if names.percentile(name.metric) is not None:
             cases.setdefault((row.kernel, row.subject, name.topic, name.case, row.unit), []).append(row)
     drawn: set[int] = set()
-    told = dict(curves)
+    remaining = dict(curves)
     for (kernel, subject, topic, case, unit), several in cases.items():
-        known = told.pop((".".join((topic, *case)), kernel), None)
+        known = remaining.pop((".".join((topic, *case)), kernel), None)
         if known is None and len(several) < FEWEST_PERCENTILES:
             continue
         drawn |= {id(row) for row in several}
@@ -295,7 +296,7 @@ def _percentile_plots(rows: Sequence[Row], plots: _Plots, palette: Palette, curv
         plot = Percentiles(title, unit, series, subject, curve=known is not None).draw(palette)
         note = _note(several, kernel)
         plots.percentiles.append(_figure(plot, heading, note, _worst(several), legend))
-    for (name_, kernel), known in told.items():
+    for (name_, kernel), known in remaining.items():
         heading = names.title(tuple(name_.split(".")[1:])) or name_
         subject = next(iter(known), "")
         plot = Percentiles(f"{heading}, {kernel}", "µs", known, subject, curve=True).draw(palette)
@@ -308,7 +309,7 @@ def _scaled(series: Mapping[str, Sequence[Point]], factor: float) -> dict[str, l
 
 
 def _joined(rows: Sequence[Row]) -> dict[str, list[Point]]:
-    """The percentiles of a case as points, per system."""
+    """The percentiles of a case as points, per scheduler."""
     series: dict[str, list[Point]] = {}
     for row in rows:
         share = names.percentile(Name.of(row).metric)
@@ -324,17 +325,17 @@ def _systems(series: Mapping[str, object], subject: str) -> list[str]:
 
 
 def _note(rows: Sequence[Row], kernel: str) -> str:
-    """Targets and the paper's figures, for those who do not see the plot."""
-    told = [f"{Name.of(r).metric} target {names.wanted(r)}" for r in rows if r.target is not None]
-    told += [f"{Name.of(r).metric} paper {number(r.paper)}" for r in rows if r.paper is not None]
-    return " · ".join([kernel, *told])
+    """Targets and the paper's figures as text, for readers who cannot see the plot."""
+    notes = [f"{Name.of(r).metric} target {names.wanted(r)}" for r in rows if r.target is not None]
+    notes += [f"{Name.of(r).metric} paper {number(r.paper)}" for r in rows if r.paper is not None]
+    return " · ".join([kernel, *notes])
 
 
 # ---- lines over a parameter
 
 
 def _axis(segment: str) -> tuple[str, float, str] | None:
-    """(what it is, its value, how the axis is called) when a plot can run along the segment."""
+    """(parameter, value, label of the axis) if the segment can be the x axis of a plot."""
     if (size := names.size_mb(segment)) is not None:
         return "size", size, "block size, MB"
     match = names.NUMBERED.fullmatch(segment)
@@ -348,7 +349,7 @@ _Points = list[tuple[float, Row]]
 
 @dataclass(frozen=True)
 class _Sweep:
-    """What the points of one plot have in common."""
+    """What all points of one plot have in common."""
 
     kernel: str
     others: tuple[str, ...]
@@ -383,14 +384,14 @@ class _Sweep:
 
 
 def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
-    """Draws the figures that were measured at several sizes; gives back the other rows."""
+    """Draws the figures that were measured at several sizes; returns the other rows."""
     grouped: dict[_Sweep, _Points] = {}
     for row in rows:
         name = Name.of(row)
         axes = [(i, a) for i, a in ((i, _axis(s)) for i, s in enumerate(name.case)) if a is not None]
         if not axes or name.metric == "instructions":
             continue
-        # along the size if there is one
+        # the size is the x axis if there is one
         at, (what, value, label) = min(axes, key=lambda found: found[1][0] != "size")
         others = name.case[:at] + name.case[at + 1 :]
         sweep = _Sweep(row.kernel, others, name.metric, row.unit, row.subject, what, label)
@@ -400,13 +401,13 @@ def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
         for s, found in grouped.items()
         if len({x for x, _ in found}) >= (2 if s.what == "size" else 3)
     }
-    # ratios of different cases are compared by eye: one y axis for all
+    # readers compare ratios of different cases: all plots have the same y axis
     ratios = [
         y for s, found in sweeps.items() if s.metric == "ratio" for _, r in found for y in _values(r).values()
     ]
     extent = [v for v in ratios if math.isfinite(v)]
     family = _families(sweeps)
-    # all ratios, then all totals, so that like stands beside like
+    # all ratios first, then all totals: plots of one kind are next to each other
     for metric in dict.fromkeys(sorted((s.metric for s in sweeps), key=lambda m: m != "ratio")):
         shared = extent if metric == "ratio" else ()
         for sweep, measured in sweeps.items():
@@ -424,21 +425,21 @@ def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
             members = {name: sweeps[s] for s, (c, name) in family.items() if c == common}
             named = {n: [(x, r.value) for x, r in found] for n, found in members.items()}
             everything = [p for found in members.values() for p in found]
-            # colours of its own: these lines are no schedulers
+            # a palette of its own: these lines are not schedulers
             plots.lines.append((metric, common.figure(named, everything, Palette(), shared)))
     drawn = {id(r) for found in sweeps.values() for _, r in found}
     return [r for r in rows if id(r) not in drawn]
 
 
 def _families(sweeps: Mapping[_Sweep, _Points]) -> dict[_Sweep, tuple[_Sweep, str]]:
-    """Sweeps without peers that differ in one number (of tags, say): lines of one plot.
+    """Sweeps without baselines that differ in one number (such as tags) become lines of one plot.
 
-    Gives what the members of a family share, and each member's name in it.
+    Returns what the members of a family share, and each member's name in it.
     """
     found: dict[_Sweep, list[tuple[_Sweep, str]]] = {}
     for sweep, points in sweeps.items():
         numbered = [(i, m) for i, s in enumerate(sweep.others) if (m := names.NUMBERED.fullmatch(s))]
-        plain = all(not r.peers and r.target is None and r.paper is None for _, r in points)
+        plain = all(not r.baselines and r.target is None and r.paper is None for _, r in points)
         if not numbered or not plain:
             continue
         at, match = numbered[0]
@@ -485,7 +486,7 @@ def _bar(row: Row, palette: Palette) -> Markup:
 
 # ---- all rows
 
-COLUMNS = ("figure", "value", "verdict", "target", "paper", "peers", "kernel", "clock")
+COLUMNS = ("figure", "value", "verdict", "target", "paper", "baselines", "kernel", "clock")
 
 
 def _table(by_topic: Mapping[str, Sequence[Row]], anchors: Mapping[str, str]) -> Markup:
@@ -511,9 +512,9 @@ def _rows(rows: Sequence[Row]) -> Markup:
 
 def _row(row: Row) -> Markup:
     verdict = state(row)
-    peers = [
-        el("span", el("i", n), f" {number(v)}", class_="peer")
-        for n, v in sorted(row.peers.items(), key=lambda p: natural(p[0]))
+    baselines = [
+        el("span", el("i", n), f" {number(v)}", class_="baseline")
+        for n, v in sorted(row.baselines.items(), key=lambda p: natural(p[0]))
     ]
     value = join(el("b", number(row.value)), f" {row.unit}" if row.unit else None, el("small", row.subject))
     cells: tuple[tuple[str, str, str], ...] = (
@@ -521,7 +522,7 @@ def _row(row: Row) -> Markup:
         ("verdict", _badge(verdict) or "–", ""),
         ("target", names.wanted(row) or "–", "n"),
         ("paper", "–" if row.paper is None else number(row.paper), "n"),
-        ("peers", join(*peers) if peers else "–", "peers"),
+        ("baselines", join(*baselines) if baselines else "–", "baselines"),
         ("kernel", row.kernel, ""),
         ("clock", row.clock, ""),
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three plots of the page, as SVG: lines over a parameter, percentiles, bars.
+"""The three kinds of plot, as SVG: lines over a parameter, percentiles, bars.
 
-Drawn for a width of 360 px and scaled to their column. Colour never stands
-alone: each series has a marker of its own and is named beside its line or bar.
+A plot is drawn 360 px wide and scaled to its column. Colour is never the only
+difference: each series has its own marker, and its name is next to its line or bar.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from lab.report.markup import Markup, el, join
 from lab.report.names import number, target_text, with_unit
 
 WIDTH = 360
-# mean advance of the page's font at 12 px, for what must fit
+# mean width of a letter of the page's font at 12 px, to decide what fits
 LETTER = 6.65
 
-# series that have a colour of their own wherever they appear: index into
-# page.css's palette; others take the next free one
+# series with a fixed colour: index into the palette of plots.css; others take the next free one
 COLOURS = {"evenkeel": 0, "bfq": 1, "kyber": 2, "mq-deadline": 3, "none": 6, "default": 6}
 PALETTE = 10
 FREE = tuple(i for i in range(PALETTE) if i not in COLOURS.values())
@@ -32,7 +31,7 @@ Point = tuple[float, float]
 
 @dataclass
 class Palette:
-    """Gives each series of the page its colour and marker, the same in every plot."""
+    """Assigns each series a colour and a marker, the same in every plot of a page."""
 
     known: dict[str, int] = field(default_factory=lambda: dict(COLOURS))
 
@@ -45,7 +44,7 @@ class Palette:
     def css(self, name: str, subject: str) -> str:
         index = self.index(name)
         if index >= PALETTE:
-            # more series than colours: those of known series stay theirs, markers tell the others apart
+            # more series than colours: series with a fixed colour keep it, the others differ by marker
             index = FREE[index % len(FREE)]
         return f"c{index}" + (" subject" if name == subject else "")
 
@@ -55,7 +54,7 @@ def finite(points: Iterable[Point]) -> list[Point]:
 
 
 def marker(index: int, x: float, y: float, css: str, title: str | None = None) -> Markup:
-    """One of six shapes of equal weight."""
+    """One of six shapes of about the same area."""
     r = 4.5 if "subject" in css else 3.4
     shapes = (
         f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z",
@@ -89,9 +88,10 @@ def key(names: Sequence[str], palette: Palette, subject: str) -> Markup:
 
 @dataclass(frozen=True)
 class Lines:
-    """Several series over one parameter, the subject's last so that it is on top.
+    """Several series over one parameter. The subject is drawn last, so that it is on top.
 
-    `wanted` has the target at each x; `ticks` where x was measured.
+    `wanted` has the target at each x. `ideal` is a value and its label: a
+    dashed line across the plot.
     """
 
     title: str
@@ -104,11 +104,23 @@ class Lines:
     better: str | None = None
     zero: bool = False
     x_log: bool = True
-    # values that the y axis covers beside its own, for plots that are to be compared
+    # further values that the y axis must cover, so that several plots have the same axis
     extent: Sequence[float] = ()
+    ideal: tuple[float, str] | None = None
+
+    HEIGHT = 236
 
     def draw(self, palette: Palette) -> Markup:
-        left, right, top, bottom, height = 50.0, 250.0, 24.0, 196.0, 236
+        described = "; ".join(
+            f"{n}: " + ", ".join(f"{number(x)} {self.x_axis} {number(y)}" for x, y in sorted(finite(p)))
+            for n, p in self.series.items()
+        )
+        about = f"{self.y_axis} over {self.x_axis}. {described}"
+        return _svg(self.HEIGHT, self.title, about, self.elements(palette))
+
+    def elements(self, palette: Palette) -> list[Markup]:
+        """What the plot consists of, for an image with more than one plot."""
+        left, right, top, bottom, height = 50.0, 250.0, 24.0, 196.0, self.HEIGHT
         series = {n: finite(p) for n, p in self.series.items()}
         paper = finite(self.paper)
         bounds = [
@@ -116,10 +128,12 @@ class Lines:
         ]
         xs = sorted({x for points in (*series.values(), paper) for x, _ in points})
         ys = [y for points in (*series.values(), paper) for _, y in points] + bounds + list(self.extent)
+        if self.ideal:
+            ys.append(self.ideal[0])
         log_x = self.x_log and bool(xs) and xs[0] > 0
         to_x = (scale.logarithmic(xs, left, right) if log_x
                 else scale.linear(xs, left, right, zero=False, pad=0.04))  # fmt: skip
-        # beyond a factor of eight only a logarithm shows the small ones
+        # over more than a factor of eight, small values are visible on a logarithmic axis only
         log_y = bool(ys) and not self.zero and min(ys) > 0 and max(ys) / min(ys) > 8
         to_y = (scale.logarithmic(ys, bottom, top) if log_y
                 else scale.linear(ys, bottom, top, zero=self.zero))  # fmt: skip
@@ -161,12 +175,13 @@ class Lines:
                 for x, y in points
             ]
             labels.append((to_y(points[-1][1]), name, css))
+        if self.ideal:
+            # on top: a series that is ideal must not hide it
+            y = to_y(self.ideal[0])
+            drawn.append(el("line", class_="ideal", x1=left, x2=right, y1=y, y2=y))
+            labels.append((y, self.ideal[1], "ideal-text"))
         drawn.append(_labels(labels, right + 9, top, bottom))
-        described = "; ".join(
-            f"{n}: " + ", ".join(f"{number(x)} {self.x_axis} {number(y)}" for x, y in sorted(p))
-            for n, p in series.items()
-        )
-        return _svg(height, self.title, f"{self.y_axis} over {self.x_axis}. {described}", drawn)
+        return drawn
 
     def _target(self, to_x: scale.Scale, to_y: scale.Scale, top: float) -> Markup:
         """The range that the target allows, at each x."""
@@ -183,7 +198,7 @@ class Lines:
             lower.append((to_x(x), low))
         if not upper:
             return Markup()
-        # the same to both sides of the plot, or a single x would have no area
+        # extend it to both sides of the plot: a single x would have no area
         for edge in (upper, lower):
             edge.insert(0, (to_x.start, edge[0][1]))
             edge.append((to_x.end, edge[-1][1]))
@@ -195,14 +210,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """How much stays below what: the share on a scale that gives each nine the same room."""
+    """The share of values at or below x, on a scale where each further nine (90, 99, 99.9 %) has the same height."""
 
     title: str
     unit: str
     # per series (value, share at or below it)
     series: Mapping[str, Sequence[Point]]
     subject: str
-    # with the whole distribution known, the curve has no markers
+    # the whole distribution is known: the curve has no markers
     curve: bool = False
 
     # where the maximum is drawn: one nine beyond 99.9 %
@@ -210,7 +225,7 @@ class Percentiles:
 
     def draw(self, palette: Palette) -> Markup:
         left, right, top, bottom, height = 50.0, 346.0, 26.0, 190.0, 230
-        # a zero has no place on a logarithmic axis: it is drawn at the left edge
+        # a logarithmic axis has no zero: it is drawn at the left edge
         series = {n: sorted(finite(p), key=lambda v: (v[1], v[0])) for n, p in self.series.items()}
         values = [x for points in series.values() for x, _ in points]
         to_x = scale.logarithmic(values, left, right)
@@ -256,10 +271,12 @@ class Percentiles:
                 marker(palette.index(name), px, py, css, f"{name}: {share_text(s)} {with_unit(x, self.unit)}")
                 for (px, py), (x, s) in zip(placed, series[name], strict=True)
             ]
-        said = "" if self.curve else "; ".join(
+        described = "" if self.curve else "; ".join(
             f"{n}: " + ", ".join(f"{share_text(s)} {number(x)}" for x, s in p) for n, p in series.items()
         )  # fmt: skip
-        return _svg(height, self.title, f"Latency in {self.unit or 'no unit'} by percentile. {said}", drawn)
+        return _svg(
+            height, self.title, f"Latency in {self.unit or 'no unit'} by percentile. {described}", drawn
+        )
 
     def _nines(self, share: float) -> float:
         return self.MAXIMUM if share >= 1 else min(-math.log10(1 - max(share, 0.0)), self.MAXIMUM)
@@ -267,7 +284,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Bars:
-    """One figure of the subject and its peers, the subject's first."""
+    """One figure of the subject and its baselines, the subject first."""
 
     title: str
     axis: str
@@ -289,10 +306,10 @@ class Bars:
         bounds = self.target if isinstance(self.target, tuple) else (self.target,)
         marks = [v for v in (*bounds, self.paper) if v is not None and math.isfinite(v)]
         shown = [v for v in self.values.values() if math.isfinite(v)] + marks
-        # room for the text behind the longest bar
-        room = max((len(t) for t in texts.values()), default=0) * LETTER + 14
-        below = room if min(shown, default=0.0) < 0 else 0.0
-        to_x = scale.linear(shown, self.LABEL + below, WIDTH - room, zero=True, pad=0.0)
+        # space for the text after the longest bar
+        space = max((len(t) for t in texts.values()), default=0) * LETTER + 14
+        below = space if min(shown, default=0.0) < 0 else 0.0
+        to_x = scale.linear(shown, self.LABEL + below, WIDTH - space, zero=True, pad=0.0)
         zero = to_x(0.0)
 
         drawn: list[Markup] = [self._target(to_x, top, bottom)]
@@ -335,7 +352,7 @@ class Bars:
                 el("line", class_="paper", x1=x, x2=x, y1=top, y2=bottom),
                 el("text", text, class_="tick paper-text", x=x, y=11, text_anchor=anchor),
             ]
-        # figures stay readable where lines cross them
+        # drawn last, so that lines do not cross the figures
         drawn += written
         drawn += [
             el("text", number(t), class_="tick", x=to_x(t), y=bottom + 13, text_anchor="middle")
@@ -351,8 +368,8 @@ class Bars:
                 text_anchor="middle",
             )
         )
-        said = ", ".join(f"{n} {texts[n]}" for n in names)
-        return _svg(height, self.title, f"{self.axis}: {said}", drawn)
+        described = ", ".join(f"{n} {texts[n]}" for n in names)
+        return _svg(height, self.title, f"{self.axis}: {described}", drawn)
 
     def _target(self, to_x: scale.Scale, top: float, bottom: float) -> Markup:
         match self.target:
@@ -363,7 +380,7 @@ class Bars:
             case float() | int() as bound:
                 start, end = (to_x.start, to_x(bound)) if self.better == "lower" else (to_x(bound), to_x.end)
         note = el("title", f"target {target_text(self.target, self.better)}")
-        # a range of nothing still shows
+        # an empty range stays visible
         return el(
             "rect", note, class_="target", x=start, y=top, width=max(end - start, 2.0), height=bottom - top
         )
@@ -381,7 +398,7 @@ def _svg(height: int, title: str, description: str, drawn: Sequence[Markup]) -> 
 
 
 def _inside(x: float, text: str) -> float:
-    """Where the middle of a text is to be so that it ends within the plot."""
+    """The x of a text's middle, moved so that the text ends within the plot."""
     return min(x, WIDTH - len(text) * LETTER / 2)
 
 
@@ -390,7 +407,7 @@ def _polyline(points: Sequence[Point]) -> str:
 
 
 def _path(points: Sequence[Point], xs: Sequence[float], to_x: scale.Scale, to_y: scale.Scale) -> str:
-    """A line that is interrupted where the series was not measured."""
+    """A line with a gap where the series was not measured."""
     at = dict(points)
     runs: list[list[Point]] = [[]]
     for x in xs:
@@ -402,7 +419,7 @@ def _path(points: Sequence[Point], xs: Sequence[float], to_x: scale.Scale, to_y:
 
 
 def _spaced(xs: Sequence[float], to_x: scale.Scale) -> list[float]:
-    """Those of the ticks that have room for their text: both ends first."""
+    """The ticks whose text fits; both ends have priority."""
     kept: list[float] = []
     for x in (*xs[:1], *xs[-1:], *xs):
         half = len(number(x)) * LETTER / 2 + 3
@@ -416,7 +433,7 @@ def _few(ticks: Sequence[float], to_x: scale.Scale) -> list[float]:
 
 
 def _labels(labels: Sequence[tuple[float, str, str]], x: float, top: float, bottom: float) -> Markup:
-    """The names of lines at their ends, moved apart where they would cover each other."""
+    """The names of lines at their right ends, moved apart where they would overlap."""
     step = 13.5
     placed = sorted(labels)
     ys = [y for y, _, _ in placed]

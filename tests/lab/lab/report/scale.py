@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Axes: from values to pixels, and where the ticks are."""
+"""Axes: map values to pixels and choose the ticks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel; what is beyond the range is drawn at its edge."""
+        """The pixel of a value. Values outside the range are drawn at its edge."""
         low, high, at = (
             math.log10(v) if self.log else v for v in (self.low, self.high, max(value, self.low))
         )
@@ -32,25 +32,25 @@ class Scale:
 
 
 def linear(values: Iterable[float], start: float, end: float, *, zero: bool, pad: float = 0.06) -> Scale:
-    """Around the values, with a margin, never empty; `zero` keeps 0 in sight."""
+    """A scale that covers the values with a margin and is never empty; with `zero` it includes 0."""
     seen = [*values, *([0.0] if zero else [])] or [0.0]
     low, high = min(seen), max(seen)
     if low == high:
         low, high = (low - abs(low) / 2, high + abs(high) / 2) if low else (0.0, 1.0)
-    room = (high - low) * pad
+    margin = (high - low) * pad
     return Scale(
-        low if zero and low == 0 else low - room,
-        high if zero and high == 0 else high + room,
+        low if zero and low == 0 else low - margin,
+        high if zero and high == 0 else high + margin,
         start, end,
     )  # fmt: skip
 
 
 def logarithmic(values: Iterable[float], start: float, end: float) -> Scale:
-    """Around the positive values, a little beyond each end."""
+    """A scale that covers the positive values, with a small margin at each end."""
     seen = [v for v in values if v > 0] or [1.0]
     low, high = min(seen), max(seen)
-    room = max((high / low) ** 0.04, 1.1)
-    return Scale(low / room, high * room, start, end, log=True)
+    margin = max((high / low) ** 0.04, 1.1)
+    return Scale(low / margin, high * margin, start, end, log=True)
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
@@ -69,5 +69,5 @@ def _log_ticks(low: float, high: float, count: int) -> list[float]:
         if len(found) <= count + 2:
             break
     every = math.ceil(len(found) / (count + 2)) if found else 1
-    # within less than a factor of two there may be no round value
+    # a range of less than a factor of two may contain no round value
     return found[::every] if len(found) > 1 else _ticks(low, high, 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tuning.md: what each setting of conf/ buys, and what it costs."""
+"""docs/reference/tuning.md: what each setting of conf/ gains, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,50 +9,55 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lab.model import Row
+from lab.report.markdown import DASH, UNMEASURED, table
 from lab.report.names import natural, number, title, with_unit, words
+from lab.report.source import Source
 
-# a smaller difference is of no use, even where it is certain
+# a smaller difference is of no use, even if it is certain
 LEAST = 0.01
-# the draws' ranges, as peers of a row
+# the range of the draws, as baselines of a row
 RANGE = ("min", "max", "default-min", "default-max")
 
-HEAD = """# Tuning, with evidence
+HEAD = """# Tuning: the effect of each setting
 
-What each value that `conf/` sets for I/O buys, and what it costs. Generated from the bench's rows `tune.*` (`lab tuning`, see
-[the lab](lab.md)); edit the experiments, not this page.
+This page shows what each value that `conf/` sets for I/O gains and what it costs. `make docs` generates it from the rows
+`tune.*` of the bench ([the lab](lab.md)). To change it, change the experiments.
+{source}
+How the figures are made:
 
-Each figure was measured three times with our value and three times with the kernel's default, in turn, in one guest, on
-the model of an eMMC 5.1 with ext4 and 2 GiB, all other values as in `conf/`; that of `vm.vfs_cache_pressure` has 320 MiB,
-so that memory can be short. Each time is a new device and file system, other random numbers, and another moment to begin.
-The tables show medians, and ranges where the three differ. *gain* is how much better our median is, by the direction that
-is better for the figure; it is *none* where the ranges overlap, and below 1 %. *Left in memory* is how long a change of
-those who do not sync can be lost to a power cut.
+- One guest measures three times with our value and three times with the kernel's default, alternating.
+- Each time has a new device and file system, other random numbers, and another start time.
+- The device is the model of an eMMC 5.1 with ext4. The guest has 2 GiB, or 320 MiB for `vm.vfs_cache_pressure`, so that
+  memory can run short. All other values are those of `conf/`.
+- The tables show medians, with the range if the three differ.
+- *Gain* is how much better our median is. It is *none* if the ranges overlap or the difference is below 1 %.
+- *Left in memory* is how long a change can be lost to a power cut if the program does not sync.
 
 | case | what it is |
 |---|---|
-| copy, sync, player | a copy without end; beside it a recorder that syncs each 16 KB, and a player |
-| burst of 150 mb | 150 MB written at once on a board that is quiet: when write() returns |
-| hot pages, overwrite 100 files, rename 4 files a second | for 30 to 60 s small changes: 64 pages; 100 files; new names |
-| data, metadata | one change on a quiet board, until the device is given it |
+| copy, sync, player | an endless copy; alongside it a recorder that syncs each 16 KB, and a player |
+| burst of 150 mb | 150 MB written at once on an otherwise idle board: the time until write() returns |
+| hot pages, overwrite 100 files, rename 4 files a second | 30 to 60 s of small changes: 64 pages, 100 files, new names |
+| data, metadata | one change on an otherwise idle board: the time until the device receives it |
 | read 1000 files | files read once |
-| walk 4000 files | a tree walked, a large file read in between; then the same with 140 of 320 MiB in use by an application |
-| read again 64m | after that, a file that was read twice before the large one |
+| walk 4000 files | a tree walked, with a large file read in between; then the same while an application uses 140 of 320 MiB |
+| read again 64m | after that: a file that was read twice before the large one |
 | buffered read, appstart, randwrite qd128 | alone: a file read through the cache; 400 small files; 128 random writes at once |
 | stream on … | one process reads 4 MB at a time, direct, from a card that takes one command at a time; measured once |
-| light beside … | random reads of 4 KiB, 500 a second, beside a load; times from when each was planned |
+| light beside … | random reads of 4 KiB, 500 a second, alongside a load; each time counts from the planned start of the read |
 """
 
-# as a reader would say it
+# metrics in words
 METRICS = {
     "ms": "time", "mbps": "bandwidth", "iops": "IOPS", "written_mb": "written to the device", "risk": "left in memory",
     "read_max": "longest read of a draw", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
     "write_mean": "mean write()", "cold": "first time", "warm": "second time", "after": "after a large file was read",
     "short": "after that with memory in use", "kept": "inodes left in memory then",
 }  # fmt: skip
-# what rows cannot tell
+# facts that no row contains
 NOTES = {
-    "commit": "Measured is the value of `/data`; that of `/recorder` costs a power cut nothing, for the recorder syncs"
-    " what it needs.",
+    "commit": "The rows are of the value of `/data`. The value of `/recorder` costs nothing in a power cut: the recorder"
+    " syncs what it needs.",
 }
 
 
@@ -70,65 +75,62 @@ def render(
     rows: Sequence[Row],
     settings: Sequence[Setting | tuple[str, str, str, str, str]],
     tried: Sequence[Setting] = (),
+    source: Source | None = None,
 ) -> str:
-    """The page. Rows are `tune.SETTING.CASE.metric`: `value` is with our setting, the peer `default` without, both medians.
+    """The page. Rows are `tune.SETTING.CASE.metric`.
 
-    The peers of RANGE are the ends of what the draws gave; a row without them
-    was measured once.
+    `value` is the median with our setting, the baseline `default` the median
+    without. The baselines of RANGE are the ends of the draws; a row without
+    them was measured once.
 
-    SETTING is the setting's name, or the name with all but letters and digits
-    made `_`, whole or from its last dot or slash on. `tried` are values that
-    are not set, with the reason why not. Rows of what nobody listed come last,
-    so that nothing measured is lost.
+    SETTING is the setting's name, or the name with every character but letters
+    and digits replaced by `_`: all of it, or the part after its last dot or
+    slash. `tried` are values that conf/ does not set, with the reason. Rows of
+    other settings come last, so that no measured row is lost.
     """
     tune = [r for r in rows if r.id.startswith("tune.") and r.id.count(".") >= 2]
     tune.sort(key=lambda r: (natural(r.id), natural(r.kernel)))
     left = {id(r) for r in tune}
-    parts = [HEAD]
-    summary: list[str] = []
+    parts = [HEAD.format(source=f"\n{source.text()}\n" if source else "")]
+    summary: list[list[str]] = []
     for setting in (Setting(*s) for s in settings):
         found = [(r, rest) for r in tune if id(r) in left for rest in [_rest(r.id, setting.name)] if rest]
         left -= {id(r) for r, _ in found}
-        told = _sentence(found)
-        short = _sentence(found, 2)
-        summary.append(
-            f"| `{_cell(setting.name)}` | {_cell(_size(setting))} | {_cell(setting.default)} | {short} |"
-        )
+        summary.append([f"`{setting.name}`", _size(setting), setting.default, _sentence(found, 2)])
         note = f" {NOTES[setting.name]}" if setting.name in NOTES else ""
         parts.append(
             f"## `{setting.name}`\n\n{_line(setting.reason)} Set in `{setting.where}` to {_size(setting)}; "
-            f"the kernel's default is {setting.default}.{note}\n\n{_table(found)}{told}\n"
+            f"the kernel's default is {setting.default}.{note}\n\n{_table(found)}"
         )
     if summary:
-        heading = "| setting | ours | default | what it does |\n|---|---|---|---|\n"
-        parts.insert(1, heading + "\n".join(summary) + "\n")
+        parts.insert(1, table(["setting", "ours", "default", "effect"], summary))
     for setting in tried:
         found = [(r, rest) for r in tune if id(r) in left for rest in [_rest(r.id, setting.name)] if rest]
-        if found:
-            left -= {id(r) for r, _ in found}
-            parts.append(
-                f"## `{setting.name}`: not set\n\nTried with {setting.ours}; the kernel's default is {setting.default}. "
-                f"{_line(setting.reason)}\n\n{_table(found)}{_sentence(found)}\n"
-            )
+        left -= {id(r) for r, _ in found}
+        parts.append(
+            f"## `{setting.name}`: not set\n\nTried with {setting.ours}; the kernel's default is {setting.default}. "
+            f"{_line(setting.reason)}\n\n{_table(found)}"
+        )
     others: dict[str, list[tuple[Row, tuple[str, ...]]]] = {}
     for row in tune:
         if id(row) in left:
             _, name, *rest = row.id.split(".")
             others.setdefault(name, []).append((row, tuple(rest)))
     for name, found in others.items():
-        parts.append(
-            f"## `{name}`\n\nMeasured, and not among the settings.\n\n{_table(found)}{_sentence(found)}\n"
-        )
+        parts.append(f"## `{name}`\n\nMeasured, and not among the settings.\n\n{_table(found)}")
     return "\n".join(parts)
 
 
 def gain(row: Row) -> float | None:
-    """How much better than the default, as a share of it, 0 where the ranges overlap; None where that says nothing."""
-    default = row.peers.get("default")
+    """How much better than the default, as a share of it.
+
+    0 if the ranges overlap, None if a share is not meaningful.
+    """
+    default = row.baselines.get("default")
     if default is None or row.better is None or not (math.isfinite(default) and math.isfinite(row.value)):
         return None
-    low, high, default_low, default_high = (row.peers.get(p, math.nan) for p in RANGE)
-    # comparisons with what is not known are false
+    low, high, default_low, default_high = (row.baselines.get(p, math.nan) for p in RANGE)
+    # comparisons with NaN are false
     if default == row.value or (low <= default_high and default_low <= high):
         return 0.0
     if default == 0:
@@ -138,7 +140,7 @@ def gain(row: Row) -> float | None:
 
 
 def _rest(row_id: str, name: str) -> tuple[str, ...] | None:
-    """Case and metric of a row of that setting."""
+    """Case and metric of a row, if it is a row of that setting."""
     last = re.split(r"[./]", name)[-1]
     for candidate in (name, _slug(name), last, _slug(last)):
         prefix = f"tune.{candidate}."
@@ -153,32 +155,33 @@ def _slug(name: str) -> str:
 
 def _table(found: Sequence[tuple[Row, tuple[str, ...]]]) -> str:
     if not found:
-        return ""
-    values = sorted({p for r, _ in found for p in r.peers if p not in ("default", *RANGE)}, key=natural)
+        return f"{UNMEASURED}\n"
+    values = sorted({p for r, _ in found for p in r.baselines if p not in ("default", *RANGE)}, key=natural)
     kernels = len({r.kernel for r, _ in found}) > 1
     head = ["case", "figure", *(["kernel"] if kernels else []), "with", "default", *values, "gain"]
-    lines = [head, ["---"] * 2 + (["---"] if kernels else []) + ["---:"] * (3 + len(values))]
+    lines = []
     for row, rest in found:
         metric = f"{_metric(rest)}, {row.unit}" if row.unit not in ("", _metric(rest)) else _metric(rest)
-        cells = [_title(rest) or "–", metric, *([row.kernel] if kernels else [])]
+        cells = [_title(rest) or DASH, metric, *([row.kernel] if kernels else [])]
         cells += [_ranged(row.value, row, "min", "max")]
-        cells += [_ranged(row.peers.get("default"), row, "default-min", "default-max")]
-        cells += [number(row.peers[p]) if p in row.peers else "–" for p in values]
+        cells += [_ranged(row.baselines.get("default"), row, "default-min", "default-max")]
+        cells += [number(row.baselines[p]) if p in row.baselines else DASH for p in values]
         lines.append([*cells, _percent(gain(row))])
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n\n"
+    text = 3 if kernels else 2
+    return table(head, lines, right=range(text, len(head)))
 
 
 def _ranged(value: float | None, row: Row, low: str, high: str) -> str:
-    """A figure, and its range where there is one."""
+    """A figure, and its range if there is one."""
     if value is None:
-        return "–"
-    low_, high_ = (number(row.peers.get(end, value)) for end in (low, high))
+        return DASH
+    low_, high_ = (number(row.baselines.get(end, value)) for end in (low, high))
     return number(value) if low_ == high_ else f"{number(value)} ({low_} to {high_})"
 
 
 def _percent(share: float | None) -> str:
     if share is None:
-        return "–"
+        return DASH
     return "none" if abs(share) <= LEAST else f"{_rounded(100 * share)} %"
 
 
@@ -188,30 +191,30 @@ def _rounded(percent: float) -> str:
 
 
 def _sentence(found: Sequence[tuple[Row, tuple[str, ...]]], most: int | None = None) -> str:
-    """What the setting buys and costs, the most first; of each at most so many."""
+    """What the setting gains and costs, the largest differences first; at most `most` of each."""
     if not found:
-        return "Not measured."
+        return UNMEASURED
     gains = [(g, row, rest) for row, rest in found for g in [gain(row)] if g is not None]
     kernels = len({r.kernel for r, _ in found}) > 1
-    buys = sorted((x for x in gains if x[0] > LEAST), key=lambda x: -x[0])
-    costs = sorted((x for x in gains if x[0] < -LEAST), key=lambda x: x[0])
-    same = len(gains) - len(buys) - len(costs)
+    better = sorted((x for x in gains if x[0] > LEAST), key=lambda x: -x[0])
+    worse = sorted((x for x in gains if x[0] < -LEAST), key=lambda x: x[0])
+    same = len(gains) - len(better) - len(worse)
 
     def each(some: Sequence[tuple[float, Row, tuple[str, ...]]]) -> str:
         listed = [
-            f"{_case(row, rest, kernels)} {number(row.value)} instead of {with_unit(row.peers['default'], row.unit)}"
+            f"{_case(row, rest, kernels)} {number(row.value)} instead of {with_unit(row.baselines['default'], row.unit)}"
             for _, row, rest in some[:most]
         ]
         return "; ".join([*listed, f"{len(some) - len(listed)} more"] if len(some) > len(listed) else listed)
 
-    told = [f"better: {each(buys)}"] if buys else ["buys nothing that could be measured"] if gains else []
-    if costs:
-        told.append(f"worse: {each(costs)}")
-    if same and (buys or costs):
-        told.append(f"no difference on {same} {'other' if same == 1 else 'others'}")
+    parts = [f"better: {each(better)}"] if better else ["no measurable gain"] if gains else []
+    if worse:
+        parts.append(f"worse: {each(worse)}")
+    if same and (better or worse):
+        parts.append(f"no difference on {same} {'other' if same == 1 else 'others'}")
     if unclear := len(found) - len(gains):
-        told.append(f"{unclear} without a share of the default to tell")
-    return _cell(" ".join(f"{text[0].upper()}{text[1:]}." for text in told))
+        parts.append(f"{unclear} without a default to compare with")
+    return " ".join(f"{text[0].upper()}{text[1:]}." for text in parts)
 
 
 def _title(rest: tuple[str, ...]) -> str:
@@ -223,7 +226,7 @@ def _metric(rest: tuple[str, ...]) -> str:
 
 
 def _size(setting: Setting) -> str:
-    """The value, bytes as MiB too."""
+    """The value; bytes also in MiB."""
     whole = setting.name.endswith("_bytes") and setting.ours.isdigit() and int(setting.ours) % 2**20 == 0
     return f"{setting.ours} ({int(setting.ours) // 2**20} MiB)" if whole else setting.ours
 
@@ -233,12 +236,8 @@ def _case(row: Row, rest: tuple[str, ...], kernels: bool) -> str:
     return f"{name} ({_metric(rest)})" + (f" on {row.kernel}" if kernels else "") if name else _metric(rest)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def _line(reason: str) -> str:
-    """As a sentence."""
+    """A reason as a sentence."""
     text = " ".join(reason.split())
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) or not text else f"{text}."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the lab show what a paper reports?"""
+"""Verdicts: does a result of a paper have the same shape in the lab?"""
 
 from __future__ import annotations
 
@@ -7,29 +7,43 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from lab.model import Row
+from lab.report.papers import PAPERS
 from lab.report.rows import Rows, Wanted
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One shape of a paper (who wins, where the knee is) and whether it is reproduced.
+    """One shape (who wins, where the knee is) and whether the lab reproduces it.
 
-    `claim` is the paper's, in words; `why` the measured evidence, or, where it
-    is not reproduced, the cause. `reproduced` is None where the shape could not
-    be judged, because rows that should be there are not.
+    `claim` states the shape. `why` is the measured evidence. `cause` explains a
+    difference from the paper; it is empty when there is none. `paper` is a key
+    of PAPERS, or empty for a claim that no paper makes. `reproduced` is None
+    when rows are missing that should be there.
     """
 
     name: str
     claim: str
     reproduced: bool | None
     why: str
+    cause: str = ""
+    paper: str = ""
 
     @property
     def word(self) -> str:
         return {True: "reproduced", False: "NOT reproduced", None: "NOT JUDGED"}[self.reproduced]
 
+    @property
+    def title(self) -> str:
+        """The name, with the paper's authors."""
+        return f"{PAPERS[self.paper].short}: {self.name}" if self.paper else self.name
 
-# of missing rows; the others are of the same kind
+    def line(self) -> str:
+        """The verdict for a terminal."""
+        text = f"{self.word}: {self.title}. Claim: {self.claim}. Measured: {self.why}."
+        return f"{text} Cause: {self.cause}" if self.cause else text
+
+
+# at most this many missing rows are named; the others are usually of the same kind
 MOST_NAMED = 4
 
 Shape = Callable[[Rows], Verdict | None]
@@ -40,9 +54,9 @@ def judge(
 ) -> tuple[list[Verdict], list[str]]:
     """(verdicts, names of the shapes that were left out).
 
-    A shape is left out when it cannot be judged from what was to be measured
-    this time: none of the values that it misses was `expected`. When one was,
-    that is a defect, and a verdict that names them.
+    A shape is left out when this run was not meant to measure the values that
+    it misses: none of them was `expected`. If one was expected, that is a
+    defect, and the verdict names the missing rows.
     """
     verdicts: list[Verdict] = []
     left_out: list[str] = []

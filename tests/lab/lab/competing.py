@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads side by side, each in a cgroup with its weight: the form of most experiments.
+"""Loads that compete for one device, each in a cgroup with a weight: the form of most experiments.
 
-A load is a command with a group; the shares are counted by the device itself,
-request by request, over a window in which all of them run.
+A load is a command that runs in a group. The device itself counts the shares,
+request by request, in a window in which all loads run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 from lab.model import Device, Experiment, Figure, LabError, Output
 
 _GROUP = re.compile(r"[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)*", re.ASCII)
-# part of a shell variable's name
+# a load's name becomes part of a shell variable's name
 _LOAD = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Load:
-    """`command` runs in `group`; with `report`, its file /tmp/NAME.json is a section of the report.
+    """A command that runs in a cgroup.
 
-    A load that is waited for ends by itself (it has a duration); the others
-    run until the guest is switched off.
+    With `waited`, the command ends by itself, and its file /tmp/NAME.json becomes
+    section NAME of the report. Other loads run until the guest is switched off.
     """
 
     name: str
@@ -39,9 +39,10 @@ def fio(
     name: str, *, rw: str, bs: str, qd: int = 1, slice_: int = 0, device: Device, group: str = "",
     runtime: int = 0, direct: bool = True, engine: str = "libaio", extra: str = "",
 ) -> Load:  # fmt: skip
-    """A fio job on the raw device, confined to one of its slices; runtime 0: without end.
+    """A fio job on one slice of the raw device. With `runtime` 0 it runs until the guest ends.
 
-    Each slice has random numbers of its own: two jobs with the same would ask for the same dies in step.
+    The seed depends on the slice. Two jobs with equal random numbers would access
+    the same dies at the same time.
     """
     part = device.capacity_mb // max(device.slices, 2)
     command = (
@@ -54,10 +55,10 @@ def fio(
 
 
 def tree(groups: Mapping[str, int], loads: Sequence[Load]) -> list[str]:
-    """The guest's lines that make the groups; `a/x` is inside `a`, which is listed before it.
+    """The lines of the guest's script that create the groups. `a/x` is inside `a`, which must be listed first.
 
-    Raises ValueError for what the guest would not tell: a load that cannot run
-    (a group that contains others has no processes) leaves no trace there.
+    Raises ValueError for a load that cannot run, because the guest would not report
+    it. For example, a group that contains other groups can have no processes.
     """
     inner = {g.rpartition("/")[0] for g in groups} - {""}
     lines: list[str] = []
@@ -67,17 +68,19 @@ def tree(groups: Mapping[str, int], loads: Sequence[Load]) -> list[str]:
             raise ValueError(f"{name!r} cannot name a group")
         parent = name.rpartition("/")[0]
         if parent and parent not in seen:
-            raise ValueError(f"group {name}: {parent} is to be listed before it")
+            raise ValueError(f"group {name}: {parent} must be listed before it")
         seen.add(name)
         lines.append(f"group {name} {weight}")
         if name in inner:
-            lines.append(f"echo +io > /cg/{name}/cgroup.subtree_control || fail 'no weights below {name}'")
+            lines.append(
+                f"echo +io > /cg/{name}/cgroup.subtree_control || fail 'cannot enable io control below {name}'"
+            )
     for load in loads:
         if not _LOAD.fullmatch(load.name):
             raise ValueError(f"{load.name!r} cannot name a load")
         if load.group not in seen - inner:
             raise ValueError(
-                f"load {load.name}: {load.group} is {'not a leaf' if load.group in seen else 'no group'}"
+                f"load {load.name}: {load.group} is {'not a leaf' if load.group in seen else 'not a group'}"
             )
     return lines
 
@@ -86,7 +89,7 @@ def script(
     loads: Sequence[Load], groups: Mapping[str, int], *, settle: float, seconds: float, counted: bool,
     prepare: str = "",
 ) -> str:  # fmt: skip
-    """The guest's part: start all loads, let them settle, count for `seconds`, collect reports."""
+    """The guest's script: start all loads, wait `settle` seconds, count for `seconds`, collect the reports."""
     lines = ["uname -r | report kernel", "device", 'scheduler "$DEV"', prepare]
     lines += tree(groups, loads)
     lines += [
@@ -115,7 +118,7 @@ def script(
 
 @dataclass(frozen=True)
 class Served:
-    """What the device served in a window: bytes and requests a slice, `seconds` long."""
+    """What the device served in a window of `seconds`: bytes read and written, by slice."""
 
     seconds: float
     read: list[int]
@@ -132,7 +135,7 @@ def _counters(text: str) -> tuple[float, list[list[int]]]:
 
 
 def between(out: Output) -> Served:
-    """The difference of the two counter reports, whatever it is."""
+    """The difference between the counter reports `begin` and `end_`. It may be zero."""
     t0, before = _counters(out.results["begin"])
     t1, after = _counters(out.results["end_"])
     pairs = list(zip(before, after, strict=True))
@@ -140,32 +143,32 @@ def between(out: Output) -> Served:
 
 
 def served(out: Output) -> Served:
-    """What was counted in the window. A group may get nothing; raises LabError when all together did."""
+    """What the device served in the window. Raises LabError if it served nothing at all; one group may get nothing."""
     found = between(out)
     need_any(sum(found.read) + sum(found.written), found.seconds)
     return found
 
 
 def need_any(total: float, seconds: float) -> None:
-    """Raises LabError for a window without any I/O: a scheduler that hangs, not one that is slow."""
+    """Raises LabError for a window without any I/O: the scheduler hangs, it is not just slow."""
     if not total:
-        raise LabError(f"nobody was served in the window of {seconds:.0f} s")
+        raise LabError(f"no group was served in the window of {seconds:.0f} s")
 
 
 def fio_job(text: str) -> dict[str, Any]:
-    """The one job of a fio report in JSON; fio may print warnings before it."""
+    """The only job of fio's JSON report. fio may print warnings before the JSON."""
     job: dict[str, Any] = json.loads(text[text.index("{") :])["jobs"][0]
     if job["error"]:
         raise ValueError(f"fio ended with error {job['error']}")
     return job
 
 
-def beside(
+def competing(
     name: str, about: str, *, device: Device, groups: Mapping[str, int], loads: Sequence[Load],
     figures: Callable[[Output], list[Figure]], settle: float = 3.0, seconds: float = 20.0,
     prepare: str = "", programs: tuple[str, ...] = (), **more: Any,
 ) -> Experiment:  # fmt: skip
-    """An experiment of loads side by side; `figures` may use served() where the device counts by slices."""
+    """An experiment with competing loads. `figures` may call served() if the device counts by slices."""
     text = script(loads, groups, settle=settle, seconds=seconds, counted=device.slices > 0, prepare=prepare)
     needed = tuple(dict.fromkeys([*(load.program for load in loads), *programs]))
     return Experiment(name, about, text, figures, device=device, programs=needed, **more)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fifo: an I/O scheduler that serves requests in order of arrival, whoever they
- * are from. It ignores weights: what the lab must find out, and the shortest
- * example of a peer that the lab builds from one source file.
+ * fifo: an I/O scheduler that serves requests in order of arrival and ignores
+ * weights. The tests of the lab use it: its bench must miss the targets for shares.
+ * It is also a short example of a scheduler that the lab builds from one file.
  */
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
@@ -55,7 +55,7 @@ static bool fifo_has_work(struct blk_mq_hw_ctx *hctx)
 	return !list_empty_careful(&fifo->requests);
 }
 
-/* the core asks for it; a request has nothing of ours */
+/* The elevator core requires this function. fifo keeps no data per request. */
 static void fifo_finish_request(struct request *rq)
 {
 }
@@ -72,7 +72,7 @@ static void *fifo_alloc_data(struct request_queue *q)
 	return fifo;
 }
 
-/* one list for all hardware queues */
+/* all hardware queues share one list */
 static void fifo_start(struct request_queue *q, struct elevator_queue *eq)
 {
 	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);

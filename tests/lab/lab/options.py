@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that all runs share, a scheduler from a source file among them."""
+"""The options that `run` and `bench` share."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from lab.model import LabError
 from lab.runner import Lab
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", type=Path, metavar="FILE.c", help="a scheduler to build and to measure")
-    parser.add_argument("--fresh", action="store_true", help="run again what is finished")
-    parser.add_argument("--parallel", type=int, metavar="N", help="guests at a time (default: one a CPU)")
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--source", type=Path, metavar="FILE.c", help="a scheduler to build and measure")
+    parser.add_argument("--fresh", action="store_true", help="ignore cached reports and replace them")
+    parser.add_argument("--parallel", type=int, metavar="N", help="guests at a time (default: one per CPU)")
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N",
-        help="of all randomness on the virtual clock: another draw (default %(default)s)",
+        help="seed of all randomness on the virtual clock (default %(default)s)",
     )  # fmt: skip
 
 
 def lab(args: argparse.Namespace) -> tuple[Lab, str | None]:
-    """The lab for these options, and the name of the scheduler that --source gave. Raises LabError."""
+    """The lab for these options, and the name of the scheduler that --source names, if any. Raises LabError."""
     extra = {}
     name = None
     if args.parallel is not None and args.parallel < 1:

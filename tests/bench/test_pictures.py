@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures that the README shows, in its picture and its table, are those of the quick bench.
+
+A figure may differ by 3 %, and a ratio near zero by 0.02. If a test here fails,
+run `make bench`, then `make docs` and `make pictures`.
+"""
+
+from __future__ import annotations
+
+from bench_run import TOP, Quick
+from lab.report import headline, markdown, picture
+
+PICTURE = TOP / "docs/images/ratio.svg"
+
+
+def test_the_picture_shows_the_measured_ratios(quick: Quick) -> None:
+    found = picture.check(PICTURE.read_text(), quick.rows)
+    assert found.differences == [], "outdated: 'make pictures' draws it again"
+    # the check must not become empty when rows or series are renamed
+    compared = {(f.what.split(".")[1], f.scheduler) for f in found.compared}
+    assert compared == {
+        (direction, scheduler) for direction in picture.PANELS for scheduler in picture.SERIES
+    }
+
+
+def test_the_table_shows_the_measured_figures(quick: Quick) -> None:
+    blocks = markdown.blocks((TOP / "README.md").read_text())
+    found = headline.check(blocks["headline"], quick.rows)
+    assert found.differences == [], "outdated: 'make docs' renews it"
+    assert {f.what for f in found.compared if f.scheduler == "evenkeel"} == {
+        line.text for line in headline.LINES
+    }
+
+
+def test_the_picture_is_small() -> None:
+    assert PICTURE.stat().st_size <= 200_000

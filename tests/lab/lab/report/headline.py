@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of the README: a few figures that the quick bench measures, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lab.model import LabError, Row
+from lab.report import stale
+from lab.report.markdown import DASH, table
+from lab.report.names import number
+from lab.report.rows import Rows
+from lab.report.source import Source
+from lab.report.stale import Shown
+
+KERNEL = "6.12"
+COLUMNS = {"none": "none", "mq-deadline": "mq-deadline", "bfq": "BFQ", "evenkeel": "Evenkeel"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table.
+
+    `value` gives the figure of a scheduler, None if it was not measured.
+    `near` is a difference that does not make the table outdated.
+    """
+
+    text: str
+    value: Callable[[Rows, str], float | None]
+    form: Callable[[float], str]
+    near: float
+
+
+def _row(id_: str, factor: float = 1.0) -> Callable[[Rows, str], float | None]:
+    def value(rows: Rows, scheduler: str) -> float | None:
+        found = rows.value(id_, scheduler, KERNEL)
+        return None if found is None else found * factor
+
+    return value
+
+
+def _share_error(rows: Rows, scheduler: str) -> float | None:
+    """The largest deviation of the four groups from their shares, in percent of the share."""
+    shares = [rows.value(f"fair.shares.3-2-2-1.share-{g}", scheduler, KERNEL) for g in "abcd"]
+    known = [s for s in shares if s is not None]
+    return max(abs(s - 100) for s in known) if len(known) == len(shares) else None
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+LINES = (
+    Line(
+        "Stalls of a video player while another group writes 100 MB blocks",
+        _row("stall.direct.write.100m.count"), number, 0.5,
+    ),
+    Line(
+        "Bandwidth ratio at weights 2:1, direct reads of 100 MB (ideal: 2.00)",
+        _row("fair.read.100m.qd1.depth64.ratio"), _ratio, 0.02,
+    ),
+    Line(
+        "Bandwidth ratio at weights 2:1, direct writes of 100 MB (ideal: 2.00)",
+        _row("fair.write.100m.qd1.depth64.ratio"), _ratio, 0.02,
+    ),
+    Line(
+        "Largest error of a share at weights 3:2:2:1, direct reads of 100 MB, %",
+        _share_error, lambda v: f"{v:.1f}", 1.0,
+    ),
+    Line(
+        "p99 latency of a light reader while another group reads 100 MB blocks, ms",
+        _row("latency.beside.read.p99", 1e-3), lambda v: number(float(f"{v:.3g}")), 0.02,
+    ),
+    Line(
+        "CPU cost of a 4 KiB read, instructions above none",
+        # of none itself it is the noise of two runs
+        lambda rows, s: None if s == "none" else _row("cost.read.g1.added")(rows, s), lambda v: number(round(v)), 20.0,
+    ),
+)  # fmt: skip
+
+
+def render(rows: Sequence[Row], source: Source) -> str:
+    """The table, and a sentence about where its figures come from."""
+    measured = Rows(rows)
+    lines = [
+        [
+            line.text,
+            *(DASH if (v := line.value(measured, s)) is None else line.form(v) for s in COLUMNS),
+        ]
+        for line in LINES
+    ]
+    head = ["", *COLUMNS.values()]
+    return f"{table(head, lines, right=range(1, len(head)))}\n{source.short(KERNEL)}\n"
+
+
+def shown(text: str) -> list[Shown]:
+    """The figures of a table that render() wrote. Raises LabError when it is not such a table."""
+    known = {line.text: line for line in LINES}
+    found = []
+    cells = [
+        [c.strip() for c in line.strip("| ").split(" | ")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    if not cells or [c.strip() for c in cells[0]] != list(COLUMNS.values()):
+        raise LabError("the table of figures has other columns; 'make docs' renews it")
+    for label, *values in cells[2:]:
+        if label not in known or len(values) != len(COLUMNS):
+            raise LabError(f"the table of figures has an unknown line {label!r}; 'make docs' renews it")
+        for scheduler, value in zip(COLUMNS, values, strict=True):
+            if value == DASH:
+                continue
+            try:
+                figure = float(value.replace(",", "").replace("−", "-"))
+            except ValueError:
+                raise LabError(f"{label}, {scheduler}: {value!r} is not a figure") from None
+            found.append(Shown(label, scheduler, figure, known[label].near))
+    return found
+
+
+def check(text: str, rows: Sequence[Row]) -> stale.Check:
+    """Compares the figures of the table with rows. Raises LabError."""
+    measured = Rows(rows)
+    lines = {line.text: line for line in LINES}
+    return stale.check(shown(text), lambda figure: lines[figure.what].value(measured, figure.scheduler))

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the verdicts on the papers' results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.report.markdown import DASH, UNMEASURED, table
+from lab.report.papers import PAPERS
+from lab.report.verdict import Verdict
+
+
+def overview(verdicts: Sequence[Verdict], left_out: Sequence[str]) -> str:
+    """All verdicts, without their explanations."""
+    lines = [[PAPERS[v.paper].short if v.paper else DASH, v.claim, v.word] for v in verdicts]
+    text = table(["paper", "result", "here"], lines) if lines else f"{UNMEASURED}\n"
+    if left_out:
+        text += "\nNot judged, because this bench lacks their rows:\n\n"
+        text += "".join(f"- {name}\n" for name in left_out)
+    return text
+
+
+def of_paper(paper: str, verdicts: Sequence[Verdict]) -> str:
+    """The verdicts on one paper, with evidence and cause."""
+    lines = [[v.claim, v.word, v.why, v.cause or DASH] for v in verdicts if v.paper == paper]
+    head = ["result of the paper", "here", "measured here", "cause of the difference"]
+    return table(head, lines) if lines else f"{UNMEASURED}\n"

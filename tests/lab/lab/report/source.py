@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which bench the rows of a results.json come from, as generated pages state it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Source:
+    """`part` is quick, full or deep; `measured` of its `declared` experiments have rows."""
+
+    part: str
+    measured: int
+    declared: int
+    revision: str
+    qemu: str
+    made: str
+    releases: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        return {"quick": "make bench QUICK=1", "full": "make bench", "deep": "make bench DEEP=1"}[self.part]
+
+    def text(self) -> str:
+        """Two sentences."""
+        whole = self.measured == self.declared
+        some = f"all its {self.declared}" if whole else f"{self.measured} of its {self.declared}"
+        return (
+            f"The figures come from a {self.part} bench (`{self.command}`): {some} experiments, revision"
+            f" {self.revision}, written {self.made}. It ran in QEMU {self.qemu} on Linux {', '.join(self.releases)}."
+        )
+
+    def short(self, kernel: str) -> str:
+        """One sentence about the rows of one kernel."""
+        releases = [r for r in self.releases if r == kernel or r.startswith((f"{kernel}.", f"{kernel}-"))]
+        return (
+            f"Measured by a {self.part} bench (`{self.command}`) on Linux {', '.join(releases) or kernel}, revision"
+            f" {self.revision}, {self.made}."
+        )
