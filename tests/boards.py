@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board in QEMU that a test switches on and off, and talks to over its serial line."""
+"""A board in QEMU. A test switches it on and off and runs commands on it over the serial line."""
 
 import itertools
 import json
@@ -17,12 +17,12 @@ import pexpect
 import pexpect.socket_pexpect
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image/src"))
 from vm import IMAGE, Machine, Options, enter, panel_health
 
-# The slowest boot, from the emulated eMMC, takes a quarter of it on two idle cores.
+# Four times what the slowest boot, from the emulated eMMC, takes on two idle cores.
 BOOT_SECONDS = 180
-# who has it gets a root shell on the serial line
+# system credential: with it, the board offers a root shell on the serial line
 CONSOLE = "evenkeel.console=1"
 PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
 
@@ -36,7 +36,7 @@ def free_port() -> int:
 class Board:
     """A board and a root shell on it.
 
-    A wait that ends without an answer fails the test and says where the log is.
+    A wait that times out fails the test. The message says where the log is.
     """
 
     def __init__(self, run: Path, *, credentials: tuple[str, ...], emmc: bool) -> None:
@@ -70,7 +70,7 @@ class Board:
 
     def _log_in(self) -> None:
         self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
-        # no echo and no line editing: what comes back is what the commands say
+        # without echo and line editing, the answer is the commands' output and nothing else
         self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
         self.run("true")
 
@@ -79,25 +79,25 @@ class Board:
         self._log_in()
 
     def power_cut(self) -> None:
-        """Nothing is flushed by the board: QEMU is killed between two instructions."""
+        """Kill QEMU between two instructions; the board does not flush anything."""
         assert self.qemu is not None
         self.qemu.kill()
-        self._gone()
+        self._wait_until_ended()
 
     def power_button(self) -> bool:
-        """True if the board shut itself down."""
+        """Press it. True if the board shut itself down."""
         assert self.qemu is not None
         by_itself = self.machine.power_down()
-        self._gone()
+        self._wait_until_ended()
         return by_itself
 
-    def _gone(self) -> None:
+    def _wait_until_ended(self) -> None:
         assert self.qemu is not None
         self.qemu.wait(timeout=20)
         self.qemu = None
         deadline = time.monotonic() + 20
         while self.machine.state() is not None:
-            assert time.monotonic() < deadline, f"QEMU in {self.machine.run} does not end"
+            assert time.monotonic() < deadline, f"QEMU in {self.machine.run} did not end within 20 s"
             time.sleep(0.1)
 
     @property
@@ -129,7 +129,7 @@ class Board:
         try:
             self.link.expect(re.compile(pattern.encode(), re.DOTALL), timeout=timeout)
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
-            why = "QEMU ended" if isinstance(error, pexpect.EOF) else f"nothing for {timeout:.0f} s"
+            why = "QEMU ended" if isinstance(error, pexpect.EOF) else f"no answer for {timeout:.0f} s"
             tail = "\n  ".join(self.serial().splitlines()[-20:])
             pytest.fail(
                 f"waiting for {what}: {why}. Serial log {self.machine.serial_log} ends with\n  {tail}",
@@ -139,45 +139,45 @@ class Board:
         assert isinstance(match, re.Match)
         return match
 
-    # -- what it says ---------------------------------------------------------
+    # -- state ----------------------------------------------------------------
 
     def serial(self) -> str:
-        """Everything since power on."""
+        """The serial log since power on."""
         return self.machine.serial_text()
 
     def settled(self, timeout: float = 120) -> str:
-        """systemctl is-system-running, once all start jobs are done."""
-        # the last line: the console may have had something to say meanwhile
+        """The state that systemctl is-system-running prints once all start jobs are done."""
+        # the last line, because the kernel may print to the console before it
         return self.try_run("systemctl is-system-running --wait", timeout)[1].splitlines()[-1]
 
     def first_password(self) -> str:
         found = PASSWORD.findall(self.serial())
-        assert found, f"no first-boot password on the serial console, see {self.machine.serial_log}"
+        assert found, f"no first-boot password on the serial console; see {self.machine.serial_log}"
         return str(found[-1])
 
     def health(self, timeout: float = 90) -> tuple[int, dict[str, str]]:
         """Status and body of the panel's /healthz through the forwarded port.
 
-        Waits, at most timeout seconds, for an answer that is not 503.
+        Waits at most `timeout` seconds for status 200, then returns the last answer.
         """
         url = f"https://127.0.0.1:{self.port}/"
         deadline = time.monotonic() + timeout
         while True:
             answer = panel_health(url)
-            # 503 is also what a board says that is still loading Python
+            # nginx also answers 503 while the panel is still loading
             if answer is not None and (answer[0] == 200 or time.monotonic() > deadline):
                 return answer
             if time.monotonic() > deadline:
                 pytest.fail(
-                    f"no answer from {url}healthz for {timeout:.0f} s; serial log {self.machine.serial_log}",
+                    f"no answer from {url}healthz for {timeout:.0f} s; see the serial log {self.machine.serial_log}",
                     pytrace=False,
                 )
             time.sleep(1)
 
-    # -- its medium -----------------------------------------------------------
+    # -- disk -----------------------------------------------------------------
 
     def destroy_partition(self, label: str) -> None:
-        """Overwrite a partition with zeros, while the board is off."""
+        """Overwrite a partition with zeros. The board must be off."""
         table = json.loads(subprocess.run(["sfdisk", "-J", IMAGE], capture_output=True, check=True).stdout)
         found = [part for part in table["partitiontable"]["partitions"] if part["name"] == label]
         assert len(found) == 1, f"the image has {len(found)} partitions named {label}"
@@ -187,12 +187,12 @@ class Board:
 
 
 def power_on(name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False) -> Iterator[Board]:
-    """For a fixture: a new board, switched on, in build/test-NAME, where its logs stay to be read.
+    """For a fixture: a new board, switched on. Its logs stay in build/test-NAME.
 
-    Emulated, always: a test must not depend on whether this machine has KVM.
+    The CPU is always emulated: a test must not depend on whether this machine has KVM.
     """
     if not IMAGE.exists():
-        pytest.fail(f"there is no image {IMAGE}: 'make image' builds it", pytrace=False)
+        pytest.fail(f"the image {IMAGE} does not exist; build it with 'make image'", pytrace=False)
     run = Path(__file__).resolve().parents[1] / "build" / f"test-{name}"
     shutil.rmtree(run, ignore_errors=True)
     os.environ["EVENKEEL_KVM"] = "0"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boards that live as long as a file of tests: one booted by firmware, and one with an eMMC."""
+"""Boards for all tests of one file: one that its firmware boots, and one with an eMMC."""
 
 import sys
 from collections.abc import Iterator
@@ -12,12 +12,15 @@ from boards import Board, power_on
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Board]:
-    """Booted by OVMF and GRUB from a virtio disk."""
-    yield from power_on("boot")
+def board(request: pytest.FixtureRequest) -> Iterator[Board]:
+    """A board that OVMF and GRUB boot from a virtio disk.
+
+    Each test file has its own folder for it, because several test files may run at the same time.
+    """
+    yield from power_on(request.path.stem.replace("test_", "boot-"))
 
 
 @pytest.fixture(scope="module")
 def emmc_board() -> Iterator[Board]:
-    """Booted from an emulated eMMC, the kernel handed over by QEMU."""
+    """A board that boots from an emulated eMMC. QEMU loads the kernel itself."""
     yield from power_on("boot-emmc", emmc=True)

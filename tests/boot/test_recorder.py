@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder on the board: idle, recording, killed, after a power cut, without room, without its partition.
+"""The recorder on the board: idle, recording, killed, after a power cut, without space, without its partition.
 
-The tests go through one board's life in the order in which they stand here.
+All tests use the same board. They run in the order of this file, because each continues from the state
+that the previous one left.
 """
 
 import json
@@ -18,11 +19,12 @@ from boards import Board, power_on
 
 SERVICE = "ek-recorder.service"
 CHANNELS = "/etc/ek-recorder/channels.d"
-# an app: a user of its own whom the owner of the board has put into the group
+# run as an app would: as its own user, which the owner of the board added to the group ek-record
 MEMBER = "setpriv --reuid=nobody --regid=nogroup --groups=ek-record"
-STRANGER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+# run as a user that is not in the group
+NON_MEMBER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 CLIENT_PATH = "/var/lib/client.py"
-# by the C library and by reading what ek-recorder cat says
+# writes through the C library and reads back through ek-recorder cat
 CLIENT = """
 import sys
 from ek_recorder import Record, Writer, read
@@ -47,8 +49,8 @@ def board() -> Iterator[Board]:
 def until(board: Board, condition: str, seconds: int = 60) -> None:
     """Wait for a shell condition on the board."""
     loop = f"for i in $(seq {2 * seconds}); do {{ {condition}; }} > /dev/null 2>&1 && exit 0; sleep 0.5; done"
-    said = f"ek-recorder status; systemctl status --no-pager {SERVICE}"
-    board.run(f"( {loop}; {said}; exit 1 )", timeout=5 * seconds)
+    report = f"ek-recorder status; systemctl status --no-pager {SERVICE}"
+    board.run(f"( {loop}; {report}; exit 1 )", timeout=5 * seconds)
 
 
 def channels(board: Board) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def channels(board: Board) -> dict[str, Any]:
 
 
 def complete(name: str) -> str:
-    """Shell condition: all segments of a channel are made."""
+    """Shell condition: the recorder has created all segments of a channel."""
     return f'ek-recorder status --json | grep \'"{name}":\' | grep -E \'"segments":([0-9]+),"segments_wanted":\\1,\''
 
 
@@ -72,7 +74,7 @@ def add_channel(board: Board, name: str, **keys: str) -> None:
 
 
 def verified(board: Board, name: str) -> dict[str, Any]:
-    """What verify says of a channel: nothing may be missing or damaged, only gaps that the recorder tells."""
+    """What verify reports of a channel: gaps may be marked, but no record may be missing or damaged."""
     found: dict[str, Any] = json.loads(board.try_run(f"ek-recorder verify --json {name}", 120)[1])[
         "channels"
     ][0]
@@ -94,13 +96,13 @@ def problems(board: Board) -> str:
 
 
 def client(board: Board, channel: str, first: int, last: int) -> None:
-    """Records of these numbers, and that they are found at once by who wrote them."""
-    said = board.run(f"{MEMBER} python3 {CLIENT_PATH} {channel} {first} {last}", 120)
-    assert said == f"recorded {first} {last}"
+    """Write records with these numbers. The writer itself checks that it can read them back at once."""
+    output = board.run(f"{MEMBER} python3 {CLIENT_PATH} {channel} {first} {last}", 120)
+    assert output == f"recorded {first} {last}"
 
 
 def remove_channel(board: Board, name: str) -> None:
-    """For good: what the power cut takes back would be recorded again."""
+    """Remove it and sync: otherwise a later power cut could bring the channel back."""
     board.run(f"rm {CHANNELS}/{name}.conf; rm -r /recorder/{name}; sync -f {CHANNELS}; sync -f /recorder")
 
 
@@ -118,16 +120,16 @@ def test_it_is_idle_and_healthy_without_a_channel(board: Board) -> None:
     assert board.run("ls -A /recorder") == "lost+found"
 
 
-def test_its_partition_is_its_own(board: Board) -> None:
+def test_its_partition_belongs_to_the_recorder(board: Board) -> None:
     assert board.run("stat -c '%U:%G %a' /recorder") == "ek-recorder:ek-record 750"
     assert board.run("id -u ek-recorder; id -g ek-recorder").split() == ["900", "900"]
     partition = board.run("readlink -f /dev/disk/by-partlabel/recorder")
     assert board.run("findmnt -no SOURCE /recorder") == partition
-    # no process initialises what mke2fs has left
+    # mke2fs initialised everything, so the kernel has nothing left to initialise
     assert board.try_run("pgrep ext4lazyinit")[0] == 1
 
 
-def test_it_may_do_little(board: Board) -> None:
+def test_it_runs_with_few_privileges(board: Board) -> None:
     board.settled()
     pid = board.run(f"systemctl show -P MainPID {SERVICE}")
     status = dict(
@@ -136,17 +138,18 @@ def test_it_may_do_little(board: Board) -> None:
     assert [int(value, 16) for key, value in status.items() if key.startswith("Cap")] == [0] * 5
     assert (status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("1", "2")
     assert board.run(f"ps -o user:32= -p {pid}") == "ek-recorder"
-    # nothing of it is ever read from a medium again; what the kernel has mapped itself is in memory anyway
+    # Every mapping is locked into memory, so none is ever read from the medium again. The excluded
+    # mappings are the kernel's own, which are always in memory.
     maps = board.run(f"grep -E '^[0-9a-f]+-|^VmFlags' /proc/{pid}/smaps").splitlines()
-    loose = [
+    unlocked = [
         place
         for place, flags in zip(maps[::2], maps[1::2], strict=True)
         if "lo" not in flags.split()
         and not place.endswith((" [vdso]", " [vvar]", " [vvar_vclock]", " [vsyscall]", "[io_uring]"))
     ]
-    assert loose == []
+    assert unlocked == []
     assert int(status["VmLck"].split()[0]) > 1000
-    # nothing of the board is writable to it but its partition, its /tmp and its folder in /run
+    # it can write to its partition, its private /tmp and its folder in /run, and to nothing else
     mounts = board.run(f"cat /proc/{pid}/mounts")
     writable = {line.split()[1] for line in mounts.splitlines() if "rw" in line.split()[3].split(",")}
     others = {
@@ -154,28 +157,29 @@ def test_it_may_do_little(board: Board) -> None:
         for path in writable
         if not path.startswith(("/dev", "/proc", "/sys")) and Path(path).name != "tmp"
     }
-    # /run is left as it is by systemd; it is root's
+    # systemd leaves /run mounted read-write, but only root may write to it
     assert others - {"/run"} == {"/recorder", "/run/ek-recorder"}
-    # 10 is a service without any protection
+    # the threshold is ten times the exposure level: a service without protection has almost 100
     board.run(f"systemd-analyze security --no-pager --threshold=10 {SERVICE} > /run/exposure", timeout=120)
 
 
-def test_the_papers_cases_are_measured_and_leave_nothing(board: Board) -> None:
+def test_the_papers_cases_are_measured_without_leftovers(board: Board) -> None:
+    """Cases of Okabe and Toyama, *Reducing File Write Latency for Real-Time Data Recording*."""
     sysctls = board.run("cat /proc/sys/vm/dirty_*")
     bench = "ek-recorder bench --paper --cases none,all-bgtrunc --writes 100 --sets 1"
-    said = board.run(f"{bench} --rows /run/rec.json --plot /run/rec.svg", 300)
+    output = board.run(f"{bench} --rows /run/rec.json --plot /run/rec.svg", 300)
     figures = {
-        line.split()[0]: line.split()[1:] for line in said.splitlines() if line[:4] in ("NONE", "ALL-")
+        line.split()[0]: line.split()[1:] for line in output.splitlines() if line[:4] in ("NONE", "ALL-")
     }
-    assert [len(row) for row in figures.values()] == [9, 9], said
-    assert "–" not in said
+    assert [len(row) for row in figures.values()] == [9, 9], output
+    assert "–" not in output, "a figure is missing"
     assert board.run("tail -n 1 /run/rec.svg") == "</svg>"
     assert board.run("ls -A /recorder") == "lost+found"
     assert board.run("cat /proc/sys/vm/dirty_*") == sysctls
     assert board.try_run("pgrep ek-disturb")[0] == 1
 
 
-def test_a_channel_that_is_dropped_in_records(board: Board) -> None:
+def test_a_channel_added_as_a_drop_in_is_recorded(board: Board) -> None:
     add_channel(board, "arm", record_size="64", retain="8MiB", window="200ms")
     board.run(f"systemctl reload-or-restart {SERVICE}")
     recording(board, "arm")
@@ -185,24 +189,24 @@ def test_a_channel_that_is_dropped_in_records(board: Board) -> None:
     assert_healthy(board)
 
 
-def test_the_papers_cases_are_not_measured_beside_a_recording(board: Board) -> None:
-    status, said = board.try_run("ek-recorder bench --paper --cases none")
-    assert (status, "channel arm in /recorder is being recorded" in said) == (2, True), said
+def test_the_papers_cases_are_not_measured_during_a_recording(board: Board) -> None:
+    status, output = board.try_run("ek-recorder bench --paper --cases none")
+    assert (status, "channel arm in /recorder is being recorded" in output) == (2, True), output
 
 
-def test_who_is_no_member_can_neither_record_nor_read(board: Board) -> None:
-    status, said = board.try_run(f"echo x | {STRANGER} ek-recorder write arm")
-    assert (status, "Permission denied" in said) == (1, True), said
-    assert board.try_run(f"{STRANGER} ek-recorder cat arm")[0] == 2
+def test_a_user_outside_the_group_can_neither_record_nor_read(board: Board) -> None:
+    status, output = board.try_run(f"echo x | {NON_MEMBER} ek-recorder write arm")
+    assert (status, "Permission denied" in output) == (1, True), output
+    assert board.try_run(f"{NON_MEMBER} ek-recorder cat arm")[0] == 2
     assert len(lines(board, "arm")) == 1000
 
 
 def test_records_by_the_python_client(board: Board) -> None:
-    # synced: it is used after the power cut, too
+    # synced, because tests after the power cut use it too
     board.run(f"cat > {CLIENT_PATH} <<'END'\n{CLIENT}\nEND\nsync {CLIENT_PATH} {Path(CLIENT_PATH).parent}")
     client(board, "arm", 1001, 2000)
     assert numbers(board, "arm") == list(range(1, 2001))
-    # an app reads what it may write
+    # a member of the group can also read the channel
     assert board.run(f"{MEMBER} ek-recorder verify arm").endswith("clean")
 
 
@@ -219,7 +223,7 @@ def test_a_fifo_for_programs_that_write_files(board: Board) -> None:
     board.run(f"{MEMBER} sh -c 'seq -f \"record %.0f\" 100 > /run/ek-recorder/log'")
     until(board, "ek-recorder verify log | grep -F ' 100 records'")
     assert numbers(board, "log") == list(range(1, 101))
-    assert board.try_run(f"{STRANGER} sh -c 'echo x > /run/ek-recorder/log'")[0] != 0
+    assert board.try_run(f"{NON_MEMBER} sh -c 'echo x > /run/ek-recorder/log'")[0] != 0
     remove_channel(board, "log")
     board.run(f"systemctl restart {SERVICE}")
 
@@ -236,14 +240,14 @@ def test_recording_commits_no_metadata(board: Board) -> None:
     until(board, complete("bulk"))
     board.run("sync -f /recorder")
     before = transactions(board)
-    # twice what its segments hold: each is used anew
+    # more than twice what its segments hold, so the recorder reuses each segment
     board.run(f"head -c 20M /dev/zero | {MEMBER} ek-recorder write --size 4096 bulk", 300)
-    # statistics are written each second
+    # the recorder writes its statistics once a second
     until(board, "ek-recorder status --json | grep '\"bulk\":' | grep '\"durable\":5120,'")
     bulk = channels(board)["bulk"]
     assert bulk["generation"] > bulk["segments"]
     assert bulk["medium_bytes"] > 20 << 20
-    # the time stamps of segments, if their five minutes ended just now
+    # One commit is allowed, with the time stamps of the segments: ext4 commits every 300 s (conf/fstab).
     assert transactions(board) - before <= 1
     board.run(f"systemctl stop ek-recorder.socket {SERVICE}")
     remove_channel(board, "bulk")
@@ -251,7 +255,7 @@ def test_recording_commits_no_metadata(board: Board) -> None:
     recording(board, "arm")
 
 
-def test_killed_it_comes_back_and_has_what_was_synced(board: Board) -> None:
+def test_after_a_kill_it_restarts_and_has_all_synced_records(board: Board) -> None:
     client(board, "arm", 1, 500)
     pid = board.run(f"systemctl show -P MainPID {SERVICE}")
     board.run(f"kill -9 {pid}")
@@ -264,23 +268,24 @@ def test_killed_it_comes_back_and_has_what_was_synced(board: Board) -> None:
     assert_healthy(board)
 
 
-def test_a_writer_that_connects_while_it_is_down_waits(board: Board) -> None:
+def test_a_writer_starts_the_stopped_recorder_and_waits(board: Board) -> None:
     board.run(f"systemctl stop {SERVICE}")
     assert board.run("echo 'record 1001' | ek-recorder write arm", 120) == ""
     assert board.run(f"systemctl is-active {SERVICE}") == "active"
     assert numbers(board, "arm")[-1] == 1001
 
 
-def test_a_power_cut_leaves_what_was_synced(board: Board) -> None:
+def test_synced_records_survive_a_power_cut(board: Board) -> None:
     client(board, "arm", 2001, 2500)
-    # and a writer that never comes to an end
+    # and a second writer, which is still writing at the power cut
     board.run(f"(seq -f 'record %.0f' 1000000 9999999 | {MEMBER} ek-recorder write arm) > /dev/null 2>&1 &")
     time.sleep(3)
     board.power_cut()
     board.power_on()
     recording(board, "arm")
     found = numbers(board, "arm")
-    # the last of the synced ones may have been recycled by then, not lost: what is there is without holes
+    # No number is missing. The synced records may be absent for one reason only: the second writer filled the
+    # channel, so the recorder reused their segments.
     tail = [number for number in found if number >= 1000000]
     assert tail == list(range(tail[0], tail[0] + len(tail)))
     assert tail[0] > 1000000 or found[-len(tail) - 500 : -len(tail)] == list(range(2001, 2501))
@@ -288,26 +293,26 @@ def test_a_power_cut_leaves_what_was_synced(board: Board) -> None:
     assert_healthy(board)
 
 
-def test_a_channel_that_finds_no_room_is_named_and_others_record(board: Board) -> None:
+def test_a_channel_without_space_is_reported_and_others_record(board: Board) -> None:
     board.run("fallocate -l $(($(stat -f -c '%a * %S' /recorder) - 1048576)) /recorder/filler")
     add_channel(board, "lidar", record_size="1KiB", retain="64MiB")
     board.run(f"systemctl reload-or-restart {SERVICE}")
     until(board, "ek-recorder status | grep 'No space left on device'")
     assert channels(board)["lidar"]["state"] == "failed"
-    status, said = board.try_run("echo x | ek-recorder write lidar")
-    assert (status, "No space left on device" in said) == (1, True), said
+    status, output = board.try_run("echo x | ek-recorder write lidar")
+    assert (status, "No space left on device" in output) == (1, True), output
     client(board, "arm", 1, 10)
     assert "channel lidar is not recorded: " in problems(board)
     assert board.health()[1]["health"] == "degraded"
     assert board.settled() == "running"
-    # room again: it is found without anybody's help
+    # the recorder notices by itself that there is space again
     board.run("rm /recorder/filler")
     recording(board, "lidar")
     until(board, complete("lidar"), 120)
     assert_healthy(board)
 
 
-def test_a_configuration_that_cannot_be_is_named(board: Board) -> None:
+def test_an_invalid_configuration_is_reported(board: Board) -> None:
     add_channel(board, "bad", record_size="none", retain="1GB")
     board.run(f"systemctl reload-or-restart {SERVICE}")
     recording(board, "arm", "lidar")
@@ -328,12 +333,12 @@ DROP_IN = "/etc/systemd/system/ek-recorder.service.d/broken.conf"
 
 
 def tries(board: Board) -> str:
-    """Of slot A since it was last confirmed, by the boot loader's state."""
+    """Boots of slot A since it was last confirmed, from the boot loader's state."""
     state = board.run("mount -r /bootstate && grub-editenv /bootstate/grubenv list; umount /bootstate")
     return dict(line.split("=") for line in state.splitlines())["A_TRY"]
 
 
-def test_a_recorder_that_does_not_start_confirms_no_slot(board: Board) -> None:
+def test_the_slot_is_not_confirmed_if_the_recorder_cannot_start(board: Board) -> None:
     set_tries = "mount /bootstate && grub-editenv /bootstate/grubenv set A_TRY=2; umount /bootstate"
     board.run(f"{set_tries}; mkdir -p {Path(DROP_IN).parent}")
     board.run(
@@ -345,13 +350,13 @@ def test_a_recorder_that_does_not_start_confirms_no_slot(board: Board) -> None:
         f"journalctl -b -o cat -u {SLOT_GOOD}"
     )
     assert tries(board) == "2"
-    # switched off: the owner's choice
+    # confirmed: the owner has disabled the recorder
     board.run(
         f"systemctl disable {SERVICE} && systemctl restart {SLOT_GOOD} && systemctl enable {SERVICE}", 120
     )
     assert tries(board) == "0"
     board.run(f"rm {DROP_IN}; systemctl daemon-reload; {set_tries}")
-    # a configuration that is none is the same in the other slot
+    # confirmed: the configuration is invalid, but the other slot has the same one
     board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
     board.try_run(f"systemctl restart {SERVICE}")
     board.run(f"systemctl restart {SLOT_GOOD}", 120)
@@ -365,7 +370,7 @@ def test_a_recorder_that_does_not_start_confirms_no_slot(board: Board) -> None:
     assert_healthy(board)
 
 
-def test_a_partition_that_comes_late_is_found(board: Board) -> None:
+def test_recording_starts_once_the_partition_is_mounted(board: Board) -> None:
     board.run(
         f"systemctl stop ek-recorder.socket {SERVICE} && systemctl mask --runtime recorder.mount && umount /recorder"
     )
@@ -378,7 +383,7 @@ def test_a_partition_that_comes_late_is_found(board: Board) -> None:
     assert_healthy(board)
 
 
-def test_without_its_partition_the_board_boots_and_says_so(board: Board) -> None:
+def test_without_its_partition_the_board_boots_and_reports_it(board: Board) -> None:
     board.run("sync")
     board.power_cut()
     board.destroy_partition("recorder")
@@ -392,13 +397,13 @@ def test_without_its_partition_the_board_boots_and_says_so(board: Board) -> None
     assert board.run("findmnt -no FSTYPE /data") == "ext4"
     assert "the recorder's partition is not mounted" in problems(board)
     assert "channel arm is not recorded: /recorder: nothing is mounted there" in problems(board)
-    status, said = board.try_run("echo x | ek-recorder write arm")
-    assert (status, "nothing is mounted there" in said) == (1, True), said
+    status, output = board.try_run("echo x | ek-recorder write arm")
+    assert (status, "nothing is mounted there" in output) == (1, True), output
     status, health = board.health()
     assert (status, health["health"]) == (200, "degraded")
 
 
-def test_a_partition_that_is_made_anew_records(board: Board) -> None:
+def test_recording_works_on_a_recreated_partition(board: Board) -> None:
     board.run(
         "grep -v '^#' /usr/lib/evenkeel/mkfs/recorder | xargs mke2fs -q -t ext4 /dev/disk/by-partlabel/recorder",
         120,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""KUnit in user-mode Linux with KASAN and lockdep: the pure parts, then the elevator on null_blk.
+"""KUnit in user-mode Linux with KASAN and lockdep: first the pure functions, then the elevator on null_blk.
 
-EVENKEEL_KERNEL (default 6.12) is the version below build/; `make kunit KERNEL=7.3` sets it.
+The KUnit tests of every component that is a kernel module run here. EVENKEEL_KERNEL (default 6.12) selects
+the kernel version below build/; `make kunit KERNEL=7.3` sets it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "tests/lab"))
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/lab")]
 
+import components  # noqa: E402
 from lab import initramfs, qemu  # noqa: E402
 
 BUILD = TOP / "build" / os.environ.get("EVENKEEL_KERNEL", "6.12")
-ROOMS = (TOP / "recipes/scheduler", TOP / "tests/flashsim")
-TESTS = sorted(test for room in ROOMS for test in room.glob("tests/*_kunit.c"))
+TESTS = sorted(test for folder in components.modules() for test in (TOP / folder).glob("tests/*_kunit.c"))
 
 INIT = """#!/bin/sh
 /bin/busybox --install -s /bin
@@ -41,7 +42,7 @@ for i in 1 2 3; do
 	wait
 	echo none > $q/scheduler
 done
-rmmod evenkeel && echo "module is out"
+rmmod evenkeel && echo "evenkeel is unloaded"
 for m in /modules/*_kunit.ko; do rmmod $m; done
 poweroff -f
 """
@@ -50,7 +51,7 @@ poweroff -f
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     linux = BUILD / "uml/linux"
-    assert linux.exists(), "no user-mode kernel; 'make test' builds it"
+    assert linux.exists(), f"the user-mode kernel {linux} does not exist; 'make kunit' builds it"
     image = tmp_path_factory.mktemp("uml") / "initramfs.cpio"
     modules = [
         *(BUILD / "module-uml" / test.with_suffix(".ko").name for test in TESTS),
@@ -60,7 +61,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     initramfs.build(image, programs=(), modules=modules, files={"/init": INIT})
     run = subprocess.run(
         [str(linux), "mem=512M", f"initrd={image}", "con0=null,fd:1", "con=null", "panic=-1",
-         # newer kernels run what a module brings only when told to
+         # newer kernels run the KUnit tests of a module only with these two
          "kunit.enable=1", "kunit.autorun=1"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
@@ -70,7 +71,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_all_kunit_cases_pass(console: str) -> None:
-    # cases are indented once, below the suite that they belong to
+    # a case is indented by one level, below its suite
     cases = re.findall(r"^(?:\[.*?\] )? {4}(ok|not ok) \d+ (\w+)", console, re.M)
     declared = {
         name for test in TESTS for name in re.findall(r"KUNIT_CASE(?:_\w+)?\((\w+)", test.read_text())
@@ -79,7 +80,7 @@ def test_all_kunit_cases_pass(console: str) -> None:
     assert [name for verdict, name in cases if verdict != "ok"] == []
 
 
-def test_the_elevator_comes_and_goes_without_a_splat(console: str) -> None:
+def test_the_elevator_is_set_and_removed_without_a_splat(console: str) -> None:
     assert console.count("[evenkeel]") == 3
-    assert "module is out" in console
+    assert "evenkeel is unloaded" in console
     assert not qemu.SPLAT.search(console), "see build/kunit.log"

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Everything that may happen to a scheduler, at once and under load. Runs in a
-# lab guest (tests/lab/lab/guest.sh); SECONDS_TO_RUN comes from the test.
+# Load, scheduler switches, changed settings, removed cgroups and a removed device,
+# all at once. Runs in a lab guest (tests/lab/lab/guest.sh) as part of test_torture.py,
+# which sets SECONDS_TO_RUN.
 uname -r | report kernel
 load null_blk nr_devices=0
 load mq-deadline
 load evenkeel
 mkdir -p /config && mount -t configfs config /config
 
-# two queues of four tags, requests that are requeued or lost now and then;
-# "cached": with a volatile cache, so that fsync() is a flush, and discards;
-# "flushed": the same, and what is to last is flushed after it was written, as
-# virtio and SATA disks have it; "kept": as cached, and none is lost; "plain": as
-# without, and none is lost
+# device [KIND]: create a disk with two queues of four tags, which requeues some requests
+# (none)   without a cache; a few requests never complete and time out
+# plain    without a cache, no timeouts
+# cached   with a volatile cache, so that fsync() sends a flush, and with discards; a few timeouts
+# flushed  like cached, but without FUA: the kernel flushes after each FUA write, as it does
+#          on virtio and SATA disks
+# kept     like cached, no timeouts
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
@@ -27,16 +30,17 @@ device() {
 	echo 1000 > $q/io_timeout
 	echo evenkeel > $q/scheduler || fail "cannot set evenkeel"
 }
-idle() { # nothing may be left behind once the load is gone
+# idle STEP: once the load has stopped, the scheduler must count no request and no waiter
+idle() {
 	echo evenkeel > $q/scheduler
 	n=$(sed -n 's/^channels o[nf]* *//p' /sys/kernel/debug/block/nullb0/sched/state | tr -d ' 0')
-	[ -z "$n" ] || fail "after $1: requests on channels are counted that are gone: $(grep channels /sys/kernel/debug/block/nullb0/sched/state)"
-	for key in queued in_flight in_flight_kb tags_used waiting granted perf_tags perf_in_flight; do
+	[ -z "$n" ] || fail "after $1: the channels still count requests, although none is left: $(grep channels /sys/kernel/debug/block/nullb0/sched/state)"
+	for key in queued in_flight in_flight_kb tags_used waiting granted fixed_tags fixed_in_flight; do
 		n=$(sed -n "s/^$key //p" /sys/kernel/debug/block/nullb0/sched/state)
 		[ "$n" = 0 ] || fail "after $1: $key is $n, not 0: $(tr '\n' ' ' < /sys/kernel/debug/block/nullb0/sched/state)"
 	done
 }
-# fio may fail when its device goes away; that it ends is what counts
+# job GROUP FIO-OPTION...: start fio in a cgroup. It may fail when its device is removed; it only has to end.
 job() { g=$1; shift; name=$(echo "$g" | tr / -); in_group "$g" fio --name="$name" --filename=/dev/nullb0 --size=256m --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > "/tmp/fio.$name" 2>&1 & }
 start() {
 	group a 300; group b 100; group c 50; group p 200; group t 100
@@ -54,12 +58,12 @@ start() {
 	}
 }
 step() { echo "torture: $*" > /dev/kmsg; }
-stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio does not end: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; }
+stop() { killall fio 2>/dev/null; n=0; while killall -0 fio 2>/dev/null; do n=$((n + 1)); [ $n -lt 60 ] || fail "fio did not end within 60 s: $(cat /proc/$(pidof -s fio)/stack)"; sleep 1; done; }
 rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
-gone() { echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0; }
+remove_device() { echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0; }
 
 device plain
-# many at once on both CPUs, and little else: what is done for each request races most here
+# Many small requests on both CPUs, and little else: races in the code for each request are most likely here.
 step "small requests"
 group a 300; group b 100
 for g in a b; do job $g --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --iodepth_batch_complete_max=16; done
@@ -67,21 +71,23 @@ n=$((SECONDS_TO_RUN / 3))
 while [ $n -gt 0 ]; do sleep 1; cat /cg/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null; n=$((n - 1)); done
 stop
 read -r small _ < /sys/block/nullb0/stat
-[ "$small" -gt 1000 ] || fail "only $small small requests; fio said: $(cat /tmp/fio.*)"
+[ "$small" -gt 1000 ] || fail "only $small small requests; output of fio: $(cat /tmp/fio.*)"
 step "$small small requests"
 idle "small requests"
-gone
+remove_device
 
 rounds=0 switches=0 backstops=0 ios=0
-lost() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
-mixed() { # KIND SECONDS
+# waiters that had to wake up by themselves, because a wake-up was lost
+count_backstops() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
+# mixed KIND SECONDS: load on a device, while settings and schedulers change
+mixed() {
 	device $1
 	start "$1"
 	(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
 	end=$(($(cut -d. -f1 /proc/uptime) + $2))
 	while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 		rounds=$((rounds + 1))
-		backstops=$((backstops + $(lost)))
+		backstops=$((backstops + $(count_backstops)))
 		for s in none mq-deadline evenkeel; do
 			echo $s > $q/scheduler || fail "cannot switch to $s"
 			switches=$((switches + 1))
@@ -90,10 +96,10 @@ mixed() { # KIND SECONDS
 		for n in 2 4 64 "$(rand 2 256)"; do echo "$n" > $q/nr_requests; usleep 50000; done
 		for g in a b c p p/x p/y; do rand 1 10000 > /cg/$g/io.weight; done
 		echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
-		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.perf
-		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.perf
-		# 16 MiB at a time: bios that are split, parts of which are held back
-		echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.perf
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.fixed
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.fixed
+		# this group sends 16 MiB at a time: the kernel splits the bios, and a fixed share delays parts of them
+		echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.fixed
 		echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
 		echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
 		echo "$(rand 0 20000)" > $q/iosched/read_lead_us
@@ -103,44 +109,44 @@ mixed() { # KIND SECONDS
 		echo "$(rand 0 64)" > $q/iosched/split_write_kb
 		echo "$(rand 0 2000)" > $q/iosched/think_max_us
 		echo "$(rand 0 1024)" > $q/iosched/ahead_kb; echo "$(rand 1 64)" > $q/iosched/request_kb
-		echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/perf_cap
+		echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/fixed_cap
 		cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
 		# a weight for a device that the cgroup has not used yet
 		mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
-		# a cgroup that goes away while its requests are in the queue
-		group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.perf || :
+		# a cgroup that is removed while its requests are in the queue
+		group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.fixed || :
 		(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=256m --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
-		n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d does not go: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
+		n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d could not be removed for 5 s, it has processes: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
 	done 2>> /tmp/errors
 	step "load ends"
 	kill $reader
-	for g in p/x b c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.perf; done
+	for g in p/x b c; do echo "$(cat /sys/block/nullb0/dev) 0" > /cg/$g/io.evenkeel.fixed; done
 	stop
 	idle "the load${1:+, $1}"
 	ios=$((ios + $(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })))
-	backstops=$((backstops + $(lost)))
+	backstops=$((backstops + $(count_backstops)))
 }
 mixed flushed $((SECONDS_TO_RUN / 2))
-gone
+remove_device
 mixed "" $((SECONDS_TO_RUN - SECONDS_TO_RUN / 2))
 cat /tmp/fio.* | report fio
 step "bad input"
 
-# what is out of range is refused and changes nothing
-refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 took '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed by '$2'"; }
+# refuse FILE VALUE: writing the value fails and does not change the file
+refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 accepted '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed, although it refused '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
-for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.perf "$v"; done
-echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.perf || fail "60 % refused"
-refuse /cg/b/io.evenkeel.perf "$(cat /sys/block/nullb0/dev) 41"
-echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.perf
-# what a removed cgroup asked for is free, though what it wrote keeps it from going
+for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.fixed "$v"; done
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/a/io.evenkeel.fixed || fail "a fixed share of 60 % was refused"
+refuse /cg/b/io.evenkeel.fixed "$(cat /sys/block/nullb0/dev) 41"
+echo "$(cat /sys/block/nullb0/dev) 0" > /cg/a/io.evenkeel.fixed
+# A removed cgroup gives its fixed share back, even while pages that it wrote keep it in memory.
 exec 9< /dev/nullb0
 group w 100
-echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.perf || fail "60 % refused"
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.fixed || fail "a fixed share of 60 % was refused"
 (exec sh -c 'echo $$ > /cg/w/cgroup.procs && exec dd if=/dev/zero of=/dev/nullb0 bs=1M count=16 conv=notrunc' > /dev/null 2>&1)
-rmdir /cg/w || fail "cgroup w does not go: $(cat /cg/w/cgroup.procs)"
+rmdir /cg/w || fail "cgroup w could not be removed, it has processes: $(cat /cg/w/cgroup.procs)"
 group w 100
-echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.perf || fail "a cgroup that was removed keeps its 60 %"
+echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.fixed || fail "a removed cgroup still holds its fixed share of 60 %"
 rmdir /cg/w
 exec 9<&-
 for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
@@ -148,33 +154,35 @@ for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/ios
 refuse $q/iosched/starve_ms 60001
 for v in 0 65 -1 x; do refuse $q/iosched/channels "$v"; done
 refuse $q/iosched/chunk_kb 1048577; refuse $q/iosched/read_lead_us 1000001
-# who was given a part of the tree divides its weight, but takes no part of the device
+# The user that owns a cgroup may set its weight. It may not set its fixed share, which would take
+# device time from other cgroups.
 chmod 755 /; mkdir -p /etc
 echo "app:x:65534:65534::/:/bin/sh" >> /etc/passwd
-user() { su -s /bin/sh app -c "echo '$1' > $2"; }
-chown 65534 /cg/a/io.weight /cg/a/io.evenkeel.perf
-user 70 /cg/a/io.weight || fail "an owner cannot set the weight of its cgroup"
-if user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.perf 2> /dev/null; then fail "io.evenkeel.perf is for anybody"; fi
-[ -z "$(cat /cg/a/io.evenkeel.perf)" ] || fail "set without permission: $(cat /cg/a/io.evenkeel.perf)"
+as_user() { su -s /bin/sh app -c "echo '$1' > $2"; }
+chown 65534 /cg/a/io.weight /cg/a/io.evenkeel.fixed
+as_user 70 /cg/a/io.weight || fail "a cgroup's owner cannot set its weight"
+if as_user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.fixed 2> /dev/null; then fail "a cgroup's owner can set its io.evenkeel.fixed"; fi
+[ -z "$(cat /cg/a/io.evenkeel.fixed)" ] || fail "a refused write changed io.evenkeel.fixed: $(cat /cg/a/io.evenkeel.fixed)"
 
-# the device goes away under load, and comes back
+# the device is removed under load and created again
 step "hot unplug"
 kind=
 for i in 1 2 3; do
-	start "$kind"; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.perf; done; sleep 2
-	gone
+	start "$kind"; for g in p/x b; do echo "$(cat /sys/block/nullb0/dev) 10" > /cg/$g/io.evenkeel.fixed; done; sleep 2
+	remove_device
 	stop
 	case $kind in cached) kind=flushed ;; *) kind=cached ;; esac
 	device $kind
 done
 idle "hot unplug"
 
-# what is read is what was written, whatever scheduler it went through
+# fio reads back what it wrote while the scheduler changes
 step "data"
-gone
+remove_device
 device kept
-echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.perf
-verify() { # GROUP MB FIO-OPTION...: 8 MB from there on
+echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.fixed
+# verify GROUP MB FIO-OPTION...: write 8 MB at that position and read them back
+verify() {
 	g=$1 at=$2
 	shift 2
 	(
@@ -188,19 +196,19 @@ verify p/x 64 --rw=randwrite --bs=128k --iodepth=4
 n=0
 until [ -e /tmp/verify.0.rc ] && [ -e /tmp/verify.32.rc ] && [ -e /tmp/verify.64.rc ]; do
 	for s in mq-deadline none evenkeel; do echo $s > $q/scheduler; usleep 200000; done
-	n=$((n + 1)); [ $n -lt 200 ] || fail "verification does not end: $(cat /tmp/verify.*)"
+	n=$((n + 1)); [ $n -lt 200 ] || fail "verification did not end: $(cat /tmp/verify.*)"
 done
-for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "data were not what was written: $(tail -n 3 /tmp/verify.$i)"; done
+for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "fio read other data than it had written, or failed: $(tail -n 3 /tmp/verify.$i)"; done
 idle "data"
 
-# a deep tree, and the module goes at once: its groups are freed by then
+# the module is removed right after I/O in a deep tree of cgroups; by then it must have freed its groups
 step "unload"
 t=/cg; for i in 1 2 3 4 5 6 7 8; do [ $i = 1 ] || echo +io > $t/cgroup.subtree_control; t=$t/t$i; mkdir $t; done
 (exec sh -c "echo \$\$ > $t/cgroup.procs && exec dd if=/dev/nullb0 of=/dev/null bs=4k count=64 iflag=direct" > /dev/null 2>&1)
 
 echo none > $q/scheduler
 rmmod evenkeel || fail "evenkeel cannot be unloaded"
-[ ! -e /cg/a/io.weight ] && [ ! -e /cg/a/io.evenkeel.perf ] || fail "io.weight outlives the module"
+[ ! -e /cg/a/io.weight ] && [ ! -e /cg/a/io.evenkeel.fixed ] || fail "io.weight or io.evenkeel.fixed is still there without the module"
 load evenkeel
 echo evenkeel > $q/scheduler
 echo none > $q/scheduler

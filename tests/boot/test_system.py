@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image boots, is set up as conf/ says, and survives what happens to boards.
+"""The image boots with the settings of conf/. It survives slot changes, power cuts and a lost data partition.
 
-The tests go through one board's life in the order in which they stand here.
+All tests use the same board. They run in the order of this file, because each continues from the state
+that the previous one left.
 """
 
 import http.client
@@ -14,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board
 
 TOP = Path(__file__).resolve().parents[2]
-ROOMS = ("evenkeeld.service", "evenkeel-panel.service", "nginx.service")
 
 
 def assert_healthy(board: Board) -> None:
@@ -25,7 +25,7 @@ def assert_healthy(board: Board) -> None:
 
 
 def fstab() -> dict[str, set[str]]:
-    """Mount point → options that must be in force, from the board's fstab."""
+    """Mount point → mount options, from the board's fstab."""
     found = {}
     for line in (TOP / "conf/fstab").read_text().splitlines():
         if line and not line.startswith("#"):
@@ -35,7 +35,7 @@ def fstab() -> dict[str, set[str]]:
 
 
 def sysctls() -> tuple[dict[str, str], set[str]]:
-    """Every sysctl that conf/ sets, and those that a kernel may lack."""
+    """Value of every sysctl that conf/ sets, and the names of those that a kernel may lack (prefix `-`)."""
     found, optional = {}, set()
     for file in sorted((TOP / "conf").glob("**/sysctl.d/*.conf")):
         for line in file.read_text().splitlines():
@@ -65,11 +65,13 @@ def test_slot_is_confirmed(board: Board) -> None:
     assert {"ORDER=A B", "A_OK=1", "A_TRY=0", "B_OK=1", "B_TRY=0"} <= set(state.splitlines())
 
 
-def test_kernel_is_ours(board: Board) -> None:
+def test_kernel_is_the_evenkeel_kernel(board: Board) -> None:
     release = board.run("uname -r")
     assert release.startswith("6.12.")
     assert release.endswith("-evenkeel")
-    assert board.run("cat /proc/sys/kernel/tainted") in ("0", "4096"), "only the out-of-tree module may taint"
+    assert board.run("cat /proc/sys/kernel/tainted") in ("0", "4096"), (
+        "only the out-of-tree module may taint the kernel"
+    )
     assert board.try_run("dmesg --level=emerg,alert,crit,err | grep .")[1] == ""
 
 
@@ -91,10 +93,10 @@ def test_root_is_read_only(board: Board) -> None:
 
 
 @pytest.mark.parametrize("target", ["/data", "/recorder"])
-def test_mount_options_are_those_of_fstab(board: Board, target: str) -> None:
-    # defaults that the kernel does not list, and what is for systemd or mount(8) only
-    silent = {"nodiscard", "noauto", "nofail"}
-    wanted = {word for word in fstab()[target] if not word.startswith("x-")} - silent
+def test_mount_options_match_fstab(board: Board, target: str) -> None:
+    # not in the kernel's list: a default, and two options that only systemd and mount(8) use
+    unlisted = {"nodiscard", "noauto", "nofail"}
+    wanted = {word for word in fstab()[target] if not word.startswith("x-")} - unlisted
     have = set(board.run(f"findmnt -no OPTIONS {target}").split(","))
     assert wanted <= have
     assert "discard" not in have
@@ -106,7 +108,7 @@ def test_var_and_etc_are_on_data(board: Board) -> None:
     assert board.run("stat -c %d /var/lib") == board.run("stat -c %d /data")
 
 
-def test_sysctls_are_those_of_conf(board: Board) -> None:
+def test_sysctls_match_conf(board: Board) -> None:
     wanted, optional = sysctls()
     assert wanted, "conf/ sets no sysctl"
     have = board.run("sysctl -e " + " ".join(wanted) + " | sed 's/[[:space:]]\\+/ /g'")
@@ -114,15 +116,15 @@ def test_sysctls_are_those_of_conf(board: Board) -> None:
     assert found == {key: value for key, value in wanted.items() if key in found or key not in optional}
 
 
-def test_units_that_stay_off_are_masked(board: Board) -> None:
-    lines = (TOP / "recipes/image/masked-units").read_text().splitlines()
+def test_unwanted_units_are_masked(board: Board) -> None:
+    lines = (TOP / "recipes/image/data/masked-units").read_text().splitlines()
     wanted = {line for line in lines if line and not line.startswith("#")}
     assert len(wanted) > 20
     found = board.run("find /etc/systemd/system -maxdepth 1 -lname /dev/null -printf '%f\\n'")
     assert wanted - set(found.split()) == set()
 
 
-def test_services_run_as_who_they_should(board: Board) -> None:
+def test_services_run_as_their_own_users(board: Board) -> None:
     def users(unit: str) -> set[str]:
         group = board.run(f"systemctl show -P ControlGroup {unit}")
         return set(board.run(f"ps -o user:32= -p $(paste -sd, /sys/fs/cgroup{group}/cgroup.procs)").split())
@@ -134,18 +136,18 @@ def test_services_run_as_who_they_should(board: Board) -> None:
     assert users("systemd-networkd.service") == {"systemd-network"}
 
 
-def test_nobody_can_read_a_secret(board: Board) -> None:
+def test_user_nobody_cannot_read_secrets(board: Board) -> None:
     password = board.first_password()
     status, files = board.try_run(
         "setpriv --reuid=nobody --regid=nogroup --clear-groups "
         f"grep -rlsE -e 'PRIVATE KEY-----' -e '{password}' /etc /var /data /run /tmp",
         timeout=120,
     )
-    # 1: nothing found; 2: nothing found, and some of it was not to be read
+    # grep found nothing: 1, it could read every file; 2, it could not read some files
     assert (status in (1, 2), files) == (True, "")
 
 
-def test_root_has_no_password_and_no_login_is_offered(board: Board) -> None:
+def test_root_has_no_password_and_no_getty_runs(board: Board) -> None:
     field = board.run("getent passwd root").split(":")[1]
     if field == "x":
         field = board.run("getent shadow root").split(":")[1]
@@ -153,12 +155,12 @@ def test_root_has_no_password_and_no_login_is_offered(board: Board) -> None:
     assert board.try_run("systemctl list-units --no-legend 'getty@*' 'serial-getty@*' | grep .")[1] == ""
 
 
-def test_first_password_has_its_form(board: Board) -> None:
+def test_first_password_is_three_groups_of_four(board: Board) -> None:
     groups = board.first_password().split("-")
     assert [len(group) for group in groups] == [4, 4, 4]
 
 
-def test_healthz_names_scheduler_kernel_slot(board: Board) -> None:
+def test_healthz_reports_scheduler_kernel_and_slot(board: Board) -> None:
     status, health = board.health()
     assert status == 200
     assert health["scheduler"] == "evenkeel"
@@ -166,7 +168,7 @@ def test_healthz_names_scheduler_kernel_slot(board: Board) -> None:
     assert health["kernel"] == board.run("uname -r")
 
 
-def test_plain_http_on_the_tls_port_is_sent_to_the_same_port_with_tls(board: Board) -> None:
+def test_plain_http_on_the_tls_port_is_redirected_to_https(board: Board) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=20)
     connection.request("GET", "/login?next=1")
     answer = connection.getresponse()
@@ -187,7 +189,7 @@ def set_boot_state(board: Board, *variables: str) -> None:
     )
 
 
-def test_slot_whose_tries_are_used_up_gives_way_and_the_board_stays_itself(board: Board) -> None:
+def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board: Board) -> None:
     machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
     certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
     boot = board.run("cat /proc/sys/kernel/random/boot_id")
@@ -201,7 +203,7 @@ def test_slot_whose_tries_are_used_up_gives_way_and_the_board_stays_itself(board
     assert board.serial().count("first-boot password: " + password) == 2
 
 
-def test_power_cut_while_writing(board: Board) -> None:
+def test_survives_a_power_cut_while_writing(board: Board) -> None:
     machine_id = board.run("cat /etc/machine-id")
     set_boot_state(board, "A_TRY=0")
     board.run("echo kept > /var/lib/kept; sync")
@@ -216,7 +218,9 @@ def test_power_cut_while_writing(board: Board) -> None:
 
 
 def test_power_button_shuts_down(board: Board) -> None:
-    assert board.power_button(), f"the board ignored its power button, see {board.machine.serial_log}"
+    assert board.power_button(), (
+        f"the board did not react to the power button; see {board.machine.serial_log}"
+    )
 
 
 def test_destroyed_data_partition_degrades_but_boots(board: Board) -> None:
