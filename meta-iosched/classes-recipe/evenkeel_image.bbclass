@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # An image with Evenkeel's partitions: two read-only slots, bootstate, recorder,
-# data. For a product's own image: inherit it beside core-image and install
-# packagegroup-evenkeel, or of it packagegroup-evenkeel-board and -panel: a slot is
-# confirmed when agent, panel and web server run. Sizes in MiB; together they end
-# below what a "4 GB" eMMC has.
+# data. For a product's own image: inherit this class and core-image, and install
+# packagegroup-evenkeel. The least is packagegroup-evenkeel-board and -panel, because a
+# slot is confirmed only when agent, panel and web server run. Sizes are in MiB. The
+# default sizes together fit a "4 GB" eMMC.
 EVENKEEL_ROOT_MB ?= "640"
 EVENKEEL_RECORDER_MB ?= "640"
 EVENKEEL_DATA_MB ?= "1536"
@@ -13,29 +13,31 @@ REQUIRED_DISTRO_FEATURES += "systemd usrmerge"
 
 IMAGE_FEATURES += "read-only-rootfs"
 
-# the journal is what keeps messages: a second daemon would write them to the flash again
-# (apt knows what is not to be installed, not what is not recommended)
+# No syslog daemon: the journal already keeps the messages, and a second daemon would
+# write them to the flash again. (apt cannot ignore a recommendation, so for deb the
+# package is excluded.)
 BAD_RECOMMENDATIONS:append = "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ' busybox-syslog'}"
 PACKAGE_EXCLUDE:append = "${@' busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
 
-# a slot: what an update writes. GRUB reads it (the two options), nobody writes
-# to it (no journal), and one that does not fit fails here and not on the board
+# The ext4 image is a slot, the unit that an update writes. GRUB must be able to read it
+# (the two options), and nothing writes to it on the board (no journal). A root file
+# system that does not fit fails the build, not the board.
 IMAGE_FSTYPES = "ext4 wic wic.bmap"
 IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
-# UUID and hash_seed as in recipes/image/build: the same files give the same bytes.
-# What is lazy about inode tables would hang on the kernel of who builds
+# UUID and hash_seed are those of recipes/image/src/build: the same files give the same
+# bytes. No lazy inode tables: their content would depend on the build machine's kernel.
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
                        -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1,lazy_itable_init=0"
-# mke2fs and debugfs know SOURCE_DATE_EPOCH since 1.47.1 (scarthgap has 1.47.0), and
-# e2fsck does not: the same time by the names that they know
+# mke2fs and debugfs read SOURCE_DATE_EPOCH only since 1.47.1 (scarthgap has 1.47.0), and
+# e2fsck never does. These two variables give them the same time.
 export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
 export E2FSCK_TIME = "${SOURCE_DATE_EPOCH}"
-# The times of access and change of each file, of which whoever reads the tree moves
-# the one, and nobody can set the other: mke2fs caps them since 1.47.1, and copies them
-# before. It takes a second, so that all series do it alike
+# Every file's access time and change time get a fixed value. Reading the tree changes
+# the access time, and no program can set the change time in the tree. mke2fs limits
+# both since 1.47.1 and copies them before. This takes a second, so it runs in all series.
 IMAGE_CMD:append:ext4 = " ; evenkeel_settle_times"
 evenkeel_settle_times() {
     find ${IMAGE_ROOTFS} -printf 'set_inode_field "/%P" atime @${SOURCE_DATE_EPOCH}\nset_inode_field "/%P" ctime @${SOURCE_DATE_EPOCH}\n' |
@@ -44,19 +46,19 @@ evenkeel_settle_times() {
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
 WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
-# a name of its own, as machines set WKS_FILE for images of theirs
+# a variable of our own, because machines set WKS_FILE for their images
 EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
 WKS_FILE = "${EVENKEEL_WKS_FILE}"
-# whatever the machine has, with overrides of its own
+# wins over the value of the machine, even with the machine's overrides
 WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}"
-# each partition is a file that is there: no boot loaders nor tools of other file systems
+# each partition is a finished file: wic needs no boot loaders and no tools for other file systems
 WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"
-# wic is no override: image.bbclass reads a variable of that name, to which what a machine has is kept
+# "wic" is not an override: image.bbclass reads a variable of this name. The append keeps the machine's value
 # nooelint: oelint.vars.overrideappend
 IMAGE_TYPEDEP:wic:append = " ext4"
 do_image_wic[depends] += "evenkeel-bootloader:do_deploy e2fsprogs-native:do_populate_sysroot"
 
-# partitions that are empty on a new board
+# the partitions recorder and data, empty on a new board
 EVENKEEL_PARTITIONS = "${WORKDIR}/evenkeel-partitions"
 do_image_wic[prefuncs] += "evenkeel_make_partitions"
 do_image_wic[vardeps] += "EVENKEEL_ROOT_MB EVENKEEL_RECORDER_MB EVENKEEL_DATA_MB"
@@ -67,21 +69,23 @@ evenkeel_make_partitions() {
     mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
-    # The options are conf's; mke2fs takes one -E only. root_perms is new in e2fsprogs
-    # 1.47.1, and scarthgap has 1.47.0: the mode is set afterwards, in every series alike
+    # The options are in conf/mkfs/recorder. mke2fs accepts only one -E, so ours is merged
+    # into it. root_perms is new in e2fsprogs 1.47.1, and scarthgap has 1.47.0: in every
+    # series debugfs sets the mode afterwards
     options=${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder
     mode=$(sed -n 's/^-E .*,root_perms=\([0-7]*\).*/\1/p' $options)
     sed -e '/^#/d' -e 's/,root_perms=[0-7]*//' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' $options |
         xargs mke2fs -q -t ext4 -U e7e2ee10-0000-4000-8000-0000000000f3 -L recorder \
             ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
-    # debugfs succeeds whatever happened
+    # the exit status of debugfs is always 0, so the result is checked
     debugfs -w -R "set_inode_field <2> mode 04$mode" ${EVENKEEL_PARTITIONS}/recorder.ext4
     debugfs -R 'stat <2>' ${EVENKEEL_PARTITIONS}/recorder.ext4 | grep -q "Mode:  $mode "
 }
 
-# an initramfs may be built by a configuration of its own, as the kernel's class has it
+# the initramfs may be built by a multiconfig of its own, as in kernel.bbclass
 EVENKEEL_INITRAMFS = "${@d.getVar('INITRAMFS_DEPLOY_DIR_IMAGE') or d.getVar('DEPLOY_DIR_IMAGE')}/${INITRAMFS_IMAGE_NAME}"
-# What is wrong is said before hours of building. A machine whose boot loader is U-Boot alone often has another.
+# Kernel types that GRUB loads. A machine that boots by U-Boot alone often builds another
+# type; the recipe is then skipped with a message, not after hours of building.
 EVENKEEL_KERNEL_TYPES = "bzImage Image"
 python () {
     initramfs, other = d.getVar('INITRAMFS_IMAGE'), d.getVar('INITRAMFS_MULTICONFIG')
@@ -96,35 +100,35 @@ python () {
     names = ('KERNEL_IMAGETYPE', 'KERNEL_ALT_IMAGETYPE', 'KERNEL_IMAGETYPES')
     types = ' '.join(d.getVar(name) or '' for name in names).split()
     if types and not set(types) & set(d.getVar('EVENKEEL_KERNEL_TYPES').split()):
-        raise bb.parse.SkipRecipe('GRUB loads a bzImage or an Image, and the kernel of %s is a %s: '
-                                  'KERNEL_IMAGETYPES:append = " Image" makes that, too'
+        raise bb.parse.SkipRecipe('GRUB loads a bzImage or an Image, but the kernel of %s is a %s: '
+                                  'KERNEL_IMAGETYPES:append = " Image" builds one, too'
                                   % (d.getVar('MACHINE'), types[0]))
 }
 
-# After the package manager's data base in /var was read for the last time, and
-# before times of files are made reproducible.
+# Runs after the last read of the package manager's database in /var, and before
+# OE-Core makes the times of the files reproducible.
 IMAGE_PREPROCESS_COMMAND:prepend = "evenkeel_settle_rootfs "
 evenkeel_settle_rootfs() {
-    # A slot that is never confirmed boots three times, and then the board goes back: an
-    # image without what the confirmation asks for is told here. Not where the product
-    # has the unit replaced or masked; a drop-in could not take a Requisite= away
+    # A slot that is never confirmed boots three times, then the board boots the other slot.
+    # So an image without the units that the confirmation requires fails here. This is not
+    # checked if the product replaces or masks the unit (a drop-in cannot remove a Requisite=)
     good=evenkeel-slot-good.service
     units=${IMAGE_ROOTFS}${systemd_system_unitdir}
     own=${IMAGE_ROOTFS}${sysconfdir}/systemd/system
     [ -e $units/$good ] || bbfatal "the image has no evenkeel-board: install packagegroup-evenkeel, or packagegroup-evenkeel-board and packagegroup-evenkeel-panel"
     if [ ! -e $own/$good ] && [ ! -L $own/$good ]; then
         for unit in $(sed -n 's/^Requisite=//p' $units/$good); do
-            [ -e $units/$unit ] || [ -e $own/$unit ] || bbfatal "the image has no $unit, without which $good confirms no slot: install packagegroup-evenkeel-panel, or change what it asks for (docs/yocto.md)"
+            [ -e $units/$unit ] || [ -e $own/$unit ] || bbfatal "the image has no $unit, and without it $good confirms no slot: install packagegroup-evenkeel-panel, or change the units that it requires (docs/howto/build-with-yocto.md)"
         done
     fi
 
-    # files that base-files and netbase own on other images
+    # on other images base-files and netbase own these files
     for file in fstab hostname hosts; do
         install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file
     done
     ln -sf /proc/self/mounts ${IMAGE_ROOTFS}${sysconfdir}/mtab
 
-    # the name that the boot loader knows, whatever the type and version
+    # the boot loader loads /boot/vmlinuz, whatever the type and version
     kernel=
     for type in ${EVENKEEL_KERNEL_TYPES}; do
         [ -n "$kernel" ] || kernel=$(cd ${IMAGE_ROOTFS}/boot && ls | sed -n "/^$type-/{p;q}")
@@ -132,29 +136,29 @@ evenkeel_settle_rootfs() {
     [ -n "$kernel" ] || bbfatal "the image has none of ${EVENKEEL_KERNEL_TYPES} in /boot: install kernel-image"
     ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
 
-    # An initramfs, where the machine's kernel needs one to find its medium. Also
-    # where it is bundled: the kernel that is packaged is the one without it.
+    # An initramfs, if the machine's kernel needs one to find its medium. Also if it is
+    # bundled, because the packaged kernel is the one without it.
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         initrd=
         for type in ${INITRAMFS_FSTYPES}; do
             file=${EVENKEEL_INITRAMFS}.$type
             if [ -z "$initrd" ] && [ -e $file ]; then initrd=$file; fi
         done
-        [ -n "$initrd" ] || bbfatal "there is no ${INITRAMFS_IMAGE} of a type in INITRAMFS_FSTYPES (${INITRAMFS_FSTYPES}): ${EVENKEEL_INITRAMFS}.*"
+        [ -n "$initrd" ] || bbfatal "there is no ${INITRAMFS_IMAGE} of any type in INITRAMFS_FSTYPES (${INITRAMFS_FSTYPES}): ${EVENKEEL_INITRAMFS}.*"
         install -m 0644 $initrd ${IMAGE_ROOTFS}/boot/initrd
     fi
 
-    # mount points; what preinit and fstab mount is nowhere else created
+    # mount points of preinit and fstab; nothing else creates them
     install -d ${IMAGE_ROOTFS}/data ${IMAGE_ROOTFS}/recorder ${IMAGE_ROOTFS}/bootstate
 
-    # Empty: preinit fills it on the board. Missing would mean "first boot", and
-    # systemd would apply all presets there.
+    # machine-id must exist and be empty: preinit fills it on the board. Without the file
+    # systemd would take every boot for the first one and apply all presets.
     : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
 
-    # /var starts empty, on the first boot as after an update that brings a new
-    # package: systemd-tmpfiles makes what packages would have put there, files as copies
-    # of those below factory, where the board has none. do_image may
-    # run again on the same root file system, where all that is done already.
+    # /var of the image is empty. systemd-tmpfiles creates on the board what packages put
+    # there, if it does not exist yet: on the first boot, and after an update with a new
+    # package. Files are copied from factory. If do_image runs again on the same root
+    # file system, /var is already empty and nothing is to be done.
     if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
         made=${WORKDIR}/evenkeel-var.conf
         factory=${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
@@ -162,11 +166,12 @@ evenkeel_settle_rootfs() {
             cd ${IMAGE_ROOTFS}${localstatedir}
             odd=$(find . -name '*[[:space:]%]*' | head -n 1)
             [ -z "$odd" ] || bbfatal "${localstatedir}/$odd: tmpfiles.d cannot name a file with a space or a percent sign"
-            # of this build, and no board's. From here, so that no link leads anywhere else
+            # Delete what belongs to this build and not to a board. Paths are relative to /var,
+            # so that no link in it leads outside the image
             find . -type f '(' -path './cache/*' -o -path './log/*' -o -path './tmp/*' -o -path './volatile/*' \
                 -o -path './lib/apt/*' -o -path './lib/dnf/*' -o -path './lib/dpkg/*' -o -path './lib/opkg/*' -o -path './lib/rpm/*' ')' -delete
             if [ -n "$(find . -type f | head -n 1)" ]; then
-                # whoever may not read a folder in /var may not read its copy
+                # a user who must not read a folder in /var must not read its copy
                 install -d -m 0700 $factory
                 find . -type f > $made.files
                 cpio -pdm --quiet $factory < $made.files

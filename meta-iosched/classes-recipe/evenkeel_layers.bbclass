@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# A recipe that needs more layers than core names their collections in
-# EVENKEEL_LAYERS. Where one is missing the recipe is skipped, and whoever asks
-# for it is told which layer to add; the rest of the layer goes on working.
-#   EVENKEEL_SKIP_LAYER_CHECK = "1"  in a product that has those recipes from elsewhere
+# A recipe that needs more layers than core lists their collections in
+# EVENKEEL_LAYERS. If one is missing, BitBake skips the recipe, and a request for
+# it prints which layer to add. The other recipes of the layer keep working.
+#   EVENKEEL_SKIP_LAYER_CHECK = "1"  for a product that has those recipes from elsewhere
 
 EVENKEEL_LAYERS ?= ""
 
 python () {
-    # an index of layers wants all of them, as features_check has it
+    # the layer index parses every recipe; features_check.bbclass has the same exception
     if d.getVar('PARSE_ALL_RECIPES') or bb.utils.to_boolean(d.getVar('EVENKEEL_SKIP_LAYER_CHECK'), False):
         return
-    # collection: what the layer's folder is called
+    # collection: name of the layer's folder
     called = {'openembedded-layer': 'meta-oe', 'webserver': 'meta-webserver', 'rauc': 'meta-rauc'}
     have = (d.getVar('BBFILE_COLLECTIONS') or '').split()
     missing = [called.get(name, name) for name in d.getVar('EVENKEEL_LAYERS').split() if name not in have]

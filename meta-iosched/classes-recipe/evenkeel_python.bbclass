@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# For a room whose meson.build installs Python modules: they go where the
-# target's Python looks, compiled. The root is read-only, so byte code that is
-# not there could never be kept; "unchecked": it is taken without a look at the
-# source's time, which an image build clamps.
+# For a component whose meson.build installs Python modules. The modules are
+# installed in the search path of the target's Python, with their byte code: the
+# root is read-only, so Python could not save byte code on the board.
+# "unchecked": Python uses the byte code without comparing the time of the
+# source, because an image build changes that time.
 inherit meson python3native
 
 EXTRA_OEMESON += "-Dpython.purelibdir=${PYTHON_SITEPACKAGES_DIR}"

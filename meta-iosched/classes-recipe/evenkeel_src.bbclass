@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the sources of Evenkeel come from. A recipe names in EVENKEEL_PATHS the
-# files and folders of the repository that it is built from; they are unpacked
+# Where the sources of Evenkeel come from. A recipe lists in EVENKEEL_PATHS the
+# files and folders of the repository that it is built from. They are unpacked
 # below EVENKEEL_S under the same names.
 #
-#   EVENKEEL_SRC      the repository: file:// of the named paths, so that
-#                     a change of one of them, and of nothing else, builds anew.
-#                     By default the repository that the layer lies in
-#   EVENKEEL_GIT      for the layer alone: URL of the repository, as after git://
-#   EVENKEEL_PROTOCOL its protocol (https)
-#   EVENKEEL_BRANCH   its branch (main)
-#   EVENKEEL_SRCREV   its commit, or ${AUTOREV}
+#   EVENKEEL_SRC      path of the repository; default: the repository that
+#                     contains the layer. The listed paths are fetched by
+#                     file://, so only a change of one of them causes a rebuild
+#   EVENKEEL_GIT      for a layer that was copied alone: URL of the repository
+#                     without git://
+#   EVENKEEL_PROTOCOL protocol of EVENKEEL_GIT (https)
+#   EVENKEEL_BRANCH   branch in EVENKEEL_GIT (main)
+#   EVENKEEL_SRCREV   commit in EVENKEEL_GIT, or ${AUTOREV}
 #
-# Sources are copied before they are built: nothing is written beside them.
+# BitBake copies the sources before it builds: nothing is written into the repository.
 
 EVENKEEL_PATHS ??= ""
 EVENKEEL_GIT ?= ""
 EVENKEEL_PROTOCOL ?= "https"
 EVENKEEL_BRANCH ?= "main"
 EVENKEEL_SRCREV ?= ""
-# the name is that of the SRC_URI below, and no override
+# "evenkeel" is the name in the SRC_URI below, not an override
 SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 
 # scarthgap unpacks into WORKDIR
 EVENKEEL_UNPACKDIR = "${@d.getVar('UNPACKDIR') or d.getVar('WORKDIR')}"
 EVENKEEL_S = "${EVENKEEL_UNPACKDIR}/evenkeel"
 
-# a task's hash hangs on the files, not on where somebody has his clone
+# the hash of a task depends on the files, not on the path of the clone
 EVENKEEL_SRC[vardepvalue] = "${@'local' if d.getVar('EVENKEEL_SRC') else 'git'}"
 
-# more parameters of the SRC_URI
+# further parameters for the SRC_URI
 EVENKEEL_SRC_PARAMETERS ?= ""
 
 def evenkeel_src_uri(d):
@@ -46,7 +47,7 @@ SRC_URI:prepend = "${@evenkeel_src_uri(d)} "
 
 python () {
     if d.getVar('EVENKEEL_SRC'):
-        # so that a clone which comes later is seen
+        # BitBake reads the recipe again when the clone appears
         recipes = os.path.join(d.getVar('EVENKEEL_SRC'), 'recipes')
         bb.parse.mark_dependency(d, recipes)
         if not os.path.isdir(recipes):

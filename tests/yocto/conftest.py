@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` says where it is.
+"""BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` names its trees.
 
 The variables OECORE, BITBAKE, METAOE (meta-openembedded), METARAUC and METAYOCTO may each name several
-trees, separated by colons: one test then runs for each series. Without them a test is skipped and says so.
+trees, separated by colons: a test then runs once per series. A test whose trees are not named is skipped;
+the skip names the variable.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+# the list of components
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 TOP = Path(__file__).resolve().parents[2]
 LAYER = TOP / "meta-iosched"
-# BitBake refuses root; nobody is on every machine and owns nothing
+# BitBake refuses root; the user nobody exists on every machine and owns nothing
 BUILD_USER = "nobody"
 # the first parse of all layers takes 90 s on two cores, a dry run of an image 300 s
 PARSE_SECONDS = 2400
 DRY_RUN_SECONDS = 7200
 
-# a configuration of an image of ours, and that of a product which knows nothing of us
+# APPLIANCE: configuration for one of our images; PRODUCT: a product without any setting for us
 APPLIANCE = """\
 INIT_MANAGER = "systemd"
 DISTRO_FEATURES:append = " evenkeel polkit rauc"
@@ -38,7 +41,7 @@ PRODUCT = ""
 LOCAL_CONF = """\
 MACHINE ?= "qemux86-64"
 BB_SERVER_TIMEOUT = "0"
-# nothing is fetched, so no network need be there
+# nothing is fetched, so BitBake must not check the network
 CONNECTIVITY_CHECK_URIS = ""
 INHERIT:remove = "uninative"
 BB_HASHSERVE_DB_DIR = "${SSTATE_DIR}"
@@ -67,7 +70,7 @@ class Series:
         return match[1]
 
     def layers(self) -> list[Path]:
-        """All that the image needs, as far as they are here."""
+        """All layers that the image needs, as far as their trees are named."""
         found = [self.oecore / "meta"]
         if self.metaoe:
             found += [self.metaoe / name for name in ("meta-oe", "meta-python", "meta-webserver")]
@@ -76,16 +79,16 @@ class Series:
         return [*found, LAYER]
 
     def needs(self, *variables: str) -> None:
-        """Skip the test that needs a tree which nobody named."""
+        """Skip the test unless all these variables name a tree."""
         for variable in variables:
             if getattr(self, variable.lower()) is None:
-                pytest.skip(f"needs {variable}=DIR, see docs/yocto.md")
+                pytest.skip(f"needs {variable}=DIR, see docs/howto/test-the-yocto-layer.md")
 
 
 def all_series() -> list[Series]:
     oecore, bitbake = trees("OECORE"), trees("BITBAKE")
     if len(oecore) != len(bitbake):
-        raise pytest.UsageError("OECORE and BITBAKE must name as many trees, separated by colons")
+        raise pytest.UsageError("OECORE and BITBAKE must name the same number of trees, separated by colons")
     found = []
     for i, (core, tool) in enumerate(zip(oecore, bitbake, strict=True)):
         optional = [
@@ -98,10 +101,11 @@ def all_series() -> list[Series]:
 
 @dataclass
 class Build:
-    """A build directory, and BitBake in it.
+    """A build directory in which BitBake runs.
 
     Attributes:
-        layers: BBLAYERS; all of the series' by default.
+        path: the directory.
+        layers: BBLAYERS.
         local: added to local.conf.
         what: APPLIANCE or PRODUCT.
     """
@@ -127,9 +131,9 @@ class Build:
             give_away(self.path, shared)
 
     def run(self, *command: str, timeout: float = PARSE_SECONDS) -> subprocess.CompletedProcess[str]:
-        """A program of BitBake's or OE-Core's, as a user who may run it; output and errors in stdout."""
+        """Run a program of BitBake or OE-Core, never as root; stdout has output and errors."""
         self._write()
-        # /usr/bin first: an interpreter that somebody put before it has not the modules of the host's
+        # system folders only: a Python interpreter from elsewhere lacks the host's modules
         path = [self.series.oecore / "scripts", self.series.bitbake / "bin"]
         environment = {
             "HOME": str(self.path),
@@ -138,7 +142,7 @@ class Build:
             "PATH": ":".join([*map(str, path), "/usr/sbin:/usr/bin:/sbin:/bin"]),
             "BBPATH": str(self.path),
             "BUILDDIR": str(self.path),
-            # the trees may be another user's
+            # the trees may belong to another user
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
@@ -159,7 +163,7 @@ class Build:
         )
 
     def bitbake(self, *arguments: str, timeout: float = PARSE_SECONDS) -> str:
-        """Output of a BitBake that must succeed, without a warning about our layer."""
+        """Run BitBake, which must succeed without a warning about our layer; returns its output."""
         done = self.run("bitbake", *arguments, timeout=timeout)
         assert done.returncode == 0, tail(done.stdout)
         ours = [
@@ -171,11 +175,11 @@ class Build:
         return done.stdout
 
     def masked(self, keep: str, append: str, local: str = "") -> Build:
-        """This build with the recipes of ours alone, so that parsing takes seconds.
+        """This build with only our recipes, so that parsing takes seconds.
 
         Args:
-            keep: a pattern of recipes of other layers that stay.
-            append: a pattern of appends of ours that go, for what they append to is not there.
+            keep: pattern of recipes in other layers that are kept.
+            append: pattern of our appends that are masked, because their recipes are masked.
             local: added to local.conf.
         """
         others = [
@@ -186,7 +190,7 @@ class Build:
         return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}', self.what)
 
     def refuses(self, target: str) -> str:
-        """Why BitBake does not build a recipe of ours."""
+        """BitBake's output for a recipe of ours that it must refuse."""
         done = self.masked(keep="nothing", append="bbappend").run("bitbake", "-g", target)
         assert done.returncode != 0, tail(done.stdout)
         return done.stdout
@@ -194,18 +198,18 @@ class Build:
     def variables(self, recipe: Path | str) -> dict[str, str]:
         """Every variable of a recipe, expanded.
 
-        Of a file only this one is parsed, without appends to it; a name takes all that others say of it.
+        A path: only this file is parsed, without its appends. A name: the recipe with all its appends.
         """
         done = self.run("bitbake", "-e", *(["-b", str(recipe)] if isinstance(recipe, Path) else [recipe]))
         output = done.stdout
-        # what it depends on may be masked, which is an error at the end
+        # BitBake prints the variables, then may fail because dependencies are masked
         assert re.search(r'^PN="', output, re.MULTILINE), tail(output)
         pairs = re.findall(r'^(?:export )?([^\s#="]+)="((?:[^"\\]|\\.)*)"$', output, re.MULTILINE)
         return {name: value.replace("\\\n", " ") for name, value in pairs}
 
 
 def give_away(*folders: Path) -> None:
-    """To BUILD_USER what is root's there; a server of BitBake's that is ending may take files of its own away meanwhile."""
+    """Change the owner of root's files to BUILD_USER. A BitBake server that ends may delete files meanwhile."""
     user = pwd.getpwnam(BUILD_USER).pw_uid
     for folder in folders:
         os.chown(folder, user, -1)
@@ -228,14 +232,14 @@ SERIES: list[Series | None] = [*all_series()] or [None]
 def series(request: pytest.FixtureRequest) -> Series:
     found = request.param
     if found is None:
-        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR, see docs/yocto.md")
+        pytest.skip("no OE-Core: make yocto OECORE=DIR BITBAKE=DIR, see docs/howto/test-the-yocto-layer.md")
     assert isinstance(found, Series)
     return found
 
 
 @pytest.fixture(scope="session")
 def folder(series: Series) -> Path:
-    """Where build directories of a series lie; it is kept, for its parse is expensive."""
+    """Folder of a series' build directories. It is kept, because parsing is expensive."""
     path = TOP / "build" / "yocto" / series.name
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -243,7 +247,7 @@ def folder(series: Series) -> Path:
 
 @pytest.fixture(scope="session")
 def build(series: Series, folder: Path) -> Build:
-    """All layers that the image needs, and a key to sign with."""
+    """A build with all layers that the image needs, and a signing key."""
     series.needs("METAOE")
     key, certificate = folder / "key.pem", folder / "cert.pem"
     if not certificate.exists():

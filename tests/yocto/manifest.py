@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of ours is in a root file system: files, modes, owners, links, enabled units, kernel options.
+"""Manifest of our part of a root file system: files, modes, owners, links, enabled units, kernel options.
 
-Two images that were built in different ways are compared by their manifests. Prints one as text:
+Tests compare two images that were built in different ways by their manifests. To print one:
 
     python3 tests/yocto/manifest.py TREE|IMAGE
 
-Reading an image (the disk, or one ext4 slot of it) takes debugfs, and to see the owners root.
+IMAGE is a disk image or one ext4 slot. Reading it needs debugfs; reading the owners needs root.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Paths of ours, below the root. Not byte code (it is the interpreter's), not documentation and headers
-# (images leave them out), not what is made of the other packages of an image.
+# Our paths, relative to the root. NOT_OURS excludes byte code, which depends on the interpreter, and files that the
+# build generates from the other packages of an image. Documentation and headers are not in our images.
 OURS = re.compile(
     r"""
     etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
@@ -58,7 +58,7 @@ NOT_OURS = re.compile(
 )
 PYTHON = re.compile(r"usr/lib/python3[^/]*/(dist|site)-packages/")
 WANTS = re.compile(r"(etc|usr/lib)/systemd/system/[^/]+\.(wants|requires)/([^/]+)")
-# units of ours, and those of others that our preset names
+# our units, and the foreign units that our preset enables
 UNITS = re.compile(
     r"(ek-recorder|evenkeel)[^/]*|nginx\.service|systemd-networkd\.(service|socket)|fstrim\.timer"
 )
@@ -66,9 +66,14 @@ UNITS = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """One path. Attributes: kind ('file', 'folder' or 'link'), mode (octal; of links none), owner
-    ('user:group', by name), content (of files: SHA-256, of programs just
-    'ELF', for each compiler makes another; of links: where it points)."""
+    """One path.
+
+    Attributes:
+        kind: 'file', 'folder' or 'link'.
+        mode: octal; empty for a link.
+        owner: 'user:group', by name.
+        content: a file's SHA-256; just 'ELF' for a program, which differs between compilers; a link's target.
+    """
 
     kind: str
     mode: str
@@ -78,11 +83,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Attributes:
-    files: path → entry, with PYTHON/ for the folder of Python's modules.
-    enabled: units that start by themselves.
-    masked: units that never do.
-    kernel: options that are set; empty if the kernel does not say.
+    """Our part of a root file system.
+
+    Attributes:
+        files: path → entry; PYTHON/ stands for the folder of Python's modules.
+        enabled: units that start at boot.
+        masked: units that never start.
+        kernel: options that are set; empty if the kernel does not contain its configuration.
     """
 
     files: dict[str, Entry]
@@ -92,7 +99,7 @@ class Manifest:
 
 
 def names(tree: Path, table: str) -> dict[int, str]:
-    """Number → name, from /etc/passwd or /etc/group."""
+    """Number → name, from etc/passwd or etc/group of the tree."""
     path = tree / "etc" / table
     if not path.exists():
         return {}
@@ -114,12 +121,12 @@ def entry(path: Path, users: dict[int, str], groups: dict[int, str]) -> Entry:
 
 
 def kernel_options(tree: Path) -> dict[str, str]:
-    """Options of /boot/vmlinuz, which carries its own configuration (CONFIG_IKCONFIG)."""
+    """Options of boot/vmlinuz, which contains its own configuration (CONFIG_IKCONFIG)."""
     kernel = tree / "boot/vmlinuz"
     if not kernel.exists():
         return {}
     image = kernel.read_bytes()
-    # the kernel in the kernel: compressed by zstd or gzip, somewhere behind the boot code
+    # the compressed kernel follows the boot code; it is compressed by zstd or gzip
     for magic, tool in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")):
         at = image.find(magic)
         while at >= 0:
@@ -127,7 +134,7 @@ def kernel_options(tree: Path) -> dict[str, str]:
             start = plain.find(b"IKCFG_ST\x1f\x8b")
             if start >= 0:
                 text = gzip.decompress(plain[start + 8 : plain.index(b"IKCFG_ED", start)]).decode()
-                # which compiler it was belongs to the builder, not to the board
+                # options that describe the compiler differ between builders
                 found = re.findall(r"^(CONFIG_\w+)=(.+)$", text, re.MULTILINE)
                 builder = re.compile(r"CONFIG_(CC_|GCC_|LD_|AS_|PAHOLE_|RUSTC?_|CLANG_|TOOLS_|HAVE_|ARCH_)")
                 return {name: value for name, value in found if not builder.match(name)}
@@ -138,7 +145,7 @@ def kernel_options(tree: Path) -> dict[str, str]:
 def read_tree(tree: Path) -> Manifest:
     """The manifest of an unpacked root file system.
 
-    Raises ValueError if there is nothing of ours: then it is not such a tree.
+    Raises ValueError if no path is ours: then it is not one of our images.
     """
     users, groups = names(tree, "passwd"), names(tree, "group")
     files, enabled, masked = {}, set(), set()
@@ -159,32 +166,32 @@ def read_tree(tree: Path) -> Manifest:
             if OURS.fullmatch(shown) and not NOT_OURS.fullmatch(shown):
                 files[shown] = entry(path, users, groups)
     if not files:
-        raise ValueError(f"{tree}: nothing of ours is in it")
+        raise ValueError(f"{tree}: contains no file of Evenkeel; is it one of our images?")
     return Manifest(files, frozenset(enabled), frozenset(masked), kernel_options(tree))
 
 
 def slot_offset(image: Path) -> int:
-    """Where the first slot begins in a disk image, in bytes; 0 for an image of a slot alone."""
+    """Offset of the first slot in a disk image, in bytes; 0 if the image is a single slot."""
     table = subprocess.run(["sfdisk", "-J", image], capture_output=True, text=True)
     if table.returncode:
         return 0
     parts = json.loads(table.stdout)["partitiontable"]["partitions"]
     found = [part["start"] * 512 for part in parts if part.get("name") == "root-a"]
     if len(found) != 1:
-        raise ValueError(f"{image}: it has {len(found)} partitions named root-a")
+        raise ValueError(f"{image}: expected one partition named root-a, found {len(found)}")
     return int(found[0])
 
 
 @contextmanager
 def unpacked(image: Path) -> Iterator[Path]:
-    """The first slot of an image as a folder, with owners if this is root."""
+    """The first slot of an image as a temporary folder; owners are correct only for root."""
     with tempfile.TemporaryDirectory() as work:
         tree = Path(work) / "tree"
         tree.mkdir()
         where = f"{image}?offset={slot_offset(image)}"
         done = subprocess.run(["debugfs", "-R", f"rdump / {tree}", where], capture_output=True, text=True)
         if not any(tree.iterdir()):
-            raise ValueError(f"{image}: reading its first slot gave nothing: {done.stderr.strip()}")
+            raise ValueError(f"{image}: debugfs extracted nothing from the first slot: {done.stderr.strip()}")
         yield tree
 
 
@@ -197,7 +204,7 @@ def read(path: Path) -> Manifest:
 
 
 def lines(manifest: Manifest) -> list[str]:
-    """A manifest as sorted lines, to be read or compared."""
+    """A manifest as sorted lines, to read or compare."""
     out = [
         f"{item.kind:6} {item.mode:4} {item.owner:24} {path} {item.content[:16]}".rstrip()
         for path, item in manifest.files.items()

@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe says of its packages, read from its text: seconds instead of BitBake's minutes.
+"""The packages of a recipe, read from its text: seconds instead of BitBake's minutes.
 
-Only what our recipes use is understood: VAR = "…" with =, ?=, ??=, +=, :append and :prepend, and ${VAR}.
-Where BitBake is, test_packages.py holds it against BitBake's own answer.
+The reader understands only the syntax that our recipes use: VAR = "…" with =, ?=, ??=, += and :append, and
+${VAR}. If BitBake is there, test_packages.py compares the reader with BitBake's own answer.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-LAYER = Path(__file__).resolve().parents[2] / "meta-iosched"
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests"))
 
-# recipe → the folder of the repository that it builds, each with a meson.build
-ROOMS = {
-    "evenkeel-agent": "recipes/agent",
-    "evenkeel-board": "recipes/image",
-    "evenkeel-conf": "conf",
-    "evenkeel-demo": "recipes/demo",
-    "evenkeel-loads": "recipes/loads",
-    "evenkeel-recorder": "recipes/recorder",
-    "evenkeel-webui": "webui",
-}
+import components  # noqa: E402
+
+LAYER = TOP / "meta-iosched"
+
+
+# recipe → folder of the component that it builds, for components that meson installs in an image
+COMPONENTS = components.recipes()
 
 ASSIGNMENT = re.compile(
     r"^(?P<name>[A-Za-z0-9_.+\-:${}]+?)\s*(?P<how>\?\?=|\?=|\+=|=)\s*\"(?P<value>(?:[^\"\\]|\\.)*)\"",
     re.MULTILINE | re.DOTALL,
 )
 
-# the target's folders, as nodistro has them
+# the target's folders in the distribution nodistro
 FOLDERS = {
     "bindir": "/usr/bin",
     "sbindir": "/usr/sbin",
@@ -49,7 +48,7 @@ FOLDERS = {
     "SOLIBSDEV": ".so",
 }
 
-# of bitbake.conf, as far as a room of ours installs there
+# from bitbake.conf: the patterns that our components need
 DEFAULTS = r"""
 PACKAGES = "${PN}-src ${PN}-dbg ${PN}-staticdev ${PN}-dev ${PN}-doc ${PN}-locale ${PACKAGE_BEFORE_PN} ${PN}"
 PACKAGE_BEFORE_PN = ""
@@ -66,26 +65,26 @@ FILES:${PN} = "${bindir}/* ${sbindir}/* ${libdir}/lib*${SOLIBS} ${sysconfdir} ${
 
 def recipe(name: str) -> Path:
     """The one recipe of a name."""
-    found = list(LAYER.rglob(f"{name}_*.bb"))
+    found = [*LAYER.rglob(f"{name}.bb"), *LAYER.rglob(f"{name}_*.bb")]
     assert len(found) == 1, found
     return found[0]
 
 
 class Variables:
-    """Variables of a text, unexpanded until they are asked for."""
+    """Variables of a text, expanded when they are read."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self._values = dict(folders)
         self._more: list[tuple[str, str]] = []
 
     def read(self, text: str) -> None:
-        """Take over the assignments of a text, in their order."""
+        """Apply the assignments of a text, in their order."""
         for match in ASSIGNMENT.finditer(text):
             name, value = match["name"], match["value"].replace("\\\n", " ")
             if name.endswith(":append"):
                 self._more.append((name.removesuffix(":append"), value))
             elif name.endswith(":prepend"):
-                raise ValueError(f"{name}: not understood here")
+                raise ValueError(f"{name}: this reader does not support :prepend")
             elif match["how"] == "+=":
                 name = self._spelled(name)
                 self._values[name] = f"{self._values.get(name, '')} {value}"
@@ -93,7 +92,7 @@ class Variables:
                 self._values[self._spelled(name)] = value
 
     def _spelled(self, name: str) -> str:
-        """A name with ${PN} in it under the one name that it has."""
+        """A variable's name with ${PN} expanded."""
         return re.sub(r"\$\{PN\}", self._values.get("PN", ""), name)
 
     def __getitem__(self, name: str) -> str:
@@ -102,7 +101,7 @@ class Variables:
         return re.sub(r"\$\{([\w:-]+)\}", lambda match: self[match[1]], value)
 
     def of(self, prefix: str) -> dict[str, str]:
-        """What is set as PREFIX:NAME, by NAME."""
+        """The values of all variables PREFIX:NAME, by NAME."""
         names = [*self._values, *(self._spelled(name) for name, _ in self._more)]
         return {
             name.removeprefix(prefix + ":"): self[name] for name in names if name.startswith(prefix + ":")
@@ -114,9 +113,9 @@ class Packages:
     """Packages of a recipe.
 
     Attributes:
-        files: package → patterns of FILES; the first package that has a pattern for a path gets it.
+        files: package → patterns of FILES; a path goes to the first package with a matching pattern.
         conffiles: package → paths.
-        own: package → those of its patterns that are the recipe's, not bitbake.conf's.
+        own: package → patterns that the recipe adds to those of bitbake.conf.
     """
 
     files: dict[str, list[str]]
@@ -124,7 +123,7 @@ class Packages:
     own: dict[str, list[str]]
 
     def owner(self, path: str) -> str | None:
-        """The package that a path goes to; None: BitBake would say "installed but not shipped"."""
+        """The package that gets a path; None if BitBake would report "installed but not shipped"."""
         for package, patterns in self.files.items():
             if any(matches(path, pattern) for pattern in patterns):
                 return package
@@ -132,15 +131,15 @@ class Packages:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether FILES' PATTERN takes PATH, or a folder that it is in."""
+    """Whether PATTERN of FILES matches PATH or a folder that contains it."""
     pattern = pattern.rstrip("/")
-    # BitBake expands a pattern in the file system, where * stays within a folder
+    # BitBake expands a pattern in the file system, so * does not match a slash
     depth = pattern.count("/")
     return fnmatch.fnmatchcase("/".join(path.split("/")[: depth + 1]), pattern)
 
 
 def packages(recipe: Path, folders: dict[str, str] | None = None) -> Packages:
-    """The packages of a recipe NAME_VERSION.bb, with the target's folders where they are others than FOLDERS."""
+    """The packages of a recipe NAME_VERSION.bb; `folders` overrides entries of FOLDERS."""
 
     def read(*texts: str) -> tuple[Variables, dict[str, list[str]]]:
         variables = Variables({**FOLDERS, **(folders or {}), "PN": recipe.stem.partition("_")[0]})
@@ -158,7 +157,7 @@ def packages(recipe: Path, folders: dict[str, str] | None = None) -> Packages:
 
 
 def setting(name: str, recipe: Path, *classes: Path) -> str:
-    """A variable as a recipe has it, after CLASSES that it inherits."""
+    """The value of a variable in a recipe that inherits CLASSES."""
     variables = Variables({**FOLDERS, "PN": recipe.stem.partition("_")[0]})
     for path in (*classes, recipe):
         variables.read(path.read_text())

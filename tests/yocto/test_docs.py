@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/yocto.md's way into a product, walked as it is written there."""
+"""The pages about the layer: their commands, files and variables exist, and the way into a product works as written."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from pathlib import Path
 import pytest
 from conftest import LAYER, PRODUCT, TOP, Build, Series, tail
 
-DOCS = (TOP / "docs/yocto.md").read_text()
-# what the page says that a part needs beside core
+BUILD = (TOP / "docs/howto/build-with-yocto.md").read_text()
+PORT = (TOP / "docs/howto/port-to-a-board.md").read_text()
+TEST = (TOP / "docs/howto/test-the-yocto-layer.md").read_text()
+UPDATE = (TOP / "docs/howto/update.md").read_text()
+REFERENCE = (TOP / "docs/reference/yocto.md").read_text()
+DOCS = "\n".join([BUILD, PORT, TEST, UPDATE, REFERENCE])
+# part → layers that it needs besides core, as the reference says
 LAYERS = {"packagegroup-evenkeel-scheduler": [], "packagegroup-evenkeel-recorder": ["meta-oe"]}
 
 
-def section(title: str) -> str:
-    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", DOCS, re.MULTILINE | re.DOTALL)
-    assert match, f"docs/yocto.md has no section {title}"
+def section(page: str, title: str) -> str:
+    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert match, f"the page has no section {title}"
     return match[1]
 
 
 def blocks(text: str) -> list[str]:
-    """The code of a text, without its indentation."""
+    """The code blocks of a text, without indentation."""
     return [
         textwrap.dedent(code)
         for code in re.findall(r"^ *```\w*\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
@@ -32,8 +37,8 @@ def blocks(text: str) -> list[str]:
 
 
 def route() -> tuple[str, str, str]:
-    """The command that adds the layer, the line of the distro, the line of the image."""
-    add, distro, image, *_ = blocks(section("Into a product in ten minutes"))
+    """The command that adds the layer, the line for the distro, the line for the image."""
+    add, distro, image, *_ = blocks(section(BUILD, "Into a product in ten minutes"))
     return add.strip(), distro, image
 
 
@@ -44,8 +49,8 @@ def test_page_has_the_three_steps() -> None:
     assert image == 'IMAGE_INSTALL:append = " packagegroup-evenkeel-scheduler"\n'
 
 
-def test_variables_of_the_page_are_the_layers() -> None:
-    """And one that a reader is to set can be set: not only by an append to our recipe."""
+def test_variables_of_the_pages_are_the_layers() -> None:
+    """A variable that a page names can be set in a configuration, without an append to our recipe."""
     texts = [path.read_text() for path in LAYER.rglob("*") if path.is_file()]
     for name in set(re.findall(r"\b(?:EVENKEEL|LINUX)_[A-Z0-9_]+\b", DOCS)):
         assert any(re.search(rf"^{name} \?\??= ", text, re.MULTILINE) for text in texts) or any(
@@ -53,33 +58,31 @@ def test_variables_of_the_page_are_the_layers() -> None:
         ), name
 
 
-def test_files_of_kas_that_the_page_names_are_there() -> None:
+def test_files_of_kas_that_the_pages_name_exist() -> None:
     named = set(re.findall(r"kas/[\w/-]+\.yml", DOCS))
     assert len(named) > 5
     assert [name for name in named if not (TOP / name).is_file()] == []
 
 
-def test_masks_that_the_page_takes_away_are_there() -> None:
-    masked = (TOP / "recipes/image/masked-units").read_text().splitlines()
-    named = re.findall(r"\$\{sysconfdir\}/systemd/system/(\S+)", DOCS)
+def test_masks_that_the_page_removes_exist() -> None:
+    masked = (TOP / "recipes/image/data/masked-units").read_text().splitlines()
+    named = re.findall(r"\$\{sysconfdir\}/systemd/system/(\S+)", BUILD)
     assert named
     assert set(named) <= set(masked)
 
 
-def test_recorder_alone_is_mounted_and_made_as_ours_is() -> None:
-    line = re.search(r"^PARTLABEL=recorder .*$", DOCS, re.MULTILINE)
+def test_recorder_alone_is_mounted_and_formatted_like_ours() -> None:
+    line = re.search(r"^PARTLABEL=recorder .*$", BUILD, re.MULTILINE)
     assert line
     assert line[0] in (TOP / "conf/fstab").read_text().splitlines()
-    command = re.search(r"^grep -v '\^#' .*mkfs/recorder.*$", DOCS, re.MULTILINE)
+    command = re.search(r"^grep -v '\^#' .*mkfs/recorder.*$", BUILD, re.MULTILINE)
     assert command
     assert command[0] in (TOP / "conf/mkfs/recorder").read_text()
 
 
-def test_recorders_partition_is_made_where_e2fsprogs_is_old() -> None:
-    """Without the one option that e2fsprogs 1.47.0 lacks, and with all others."""
-    command = re.search(
-        r"^sed .*mkfs/recorder \| xargs mke2fs .*$", section("Into a product in ten minutes"), re.MULTILINE
-    )
+def test_recorders_partition_is_formatted_with_an_old_e2fsprogs() -> None:
+    """With every option except the one that e2fsprogs 1.47.0 lacks."""
+    command = re.search(r"^sed .*mkfs/recorder \| xargs mke2fs .*$", BUILD, re.MULTILINE)
     assert command
     file = TOP / "conf/mkfs/recorder"
     assert command[0] in file.read_text()
@@ -91,8 +94,8 @@ def test_recorders_partition_is_made_where_e2fsprogs_is_old() -> None:
 
 
 def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:
-    """In this order: what could boot half written is not to be booted."""
-    code = next(block for block in blocks(section("Update in the field")) if "grub-editenv" in block)
+    """The order matters: a half-written slot must never be bootable."""
+    code = next(block for block in blocks(UPDATE) if "grub-editenv" in block)
     state = {"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
     seen = []
     for line in code.splitlines():
@@ -109,23 +112,21 @@ def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:
         seen.append(words[0])
     assert seen == ["mount", "grub-editenv", "dd", "grub-editenv", "umount", "systemctl"]
     assert state == {"ORDER": "B A", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
-    menu = (TOP / "recipes/image/grub.cfg").read_text()
+    menu = (TOP / "recipes/image/data/grub.cfg").read_text()
     assert f'load_env --file "$state" {" ".join(state)}' in menu
 
 
-def test_disk_image_is_written_by_its_one_name() -> None:
-    """In the folder lie a link and what it points to: a pattern would take both."""
-    lines = re.findall(r"^bmaptool copy .*$", DOCS, re.MULTILINE)
+def test_disk_image_is_named_without_a_pattern() -> None:
+    """The folder contains a link and its target: a pattern would match both."""
+    lines = re.findall(r"^ *bmaptool copy .*$", DOCS, re.MULTILINE)
     assert lines
     for line in lines:
         assert "*" not in line
 
 
 @pytest.mark.parametrize("part", LAYERS)
-def test_page_says_what_a_part_needs(part: str) -> None:
-    row = re.search(
-        rf"^\| `{part}` \| .* \| (.*) \|$", section("Into a product in ten minutes"), re.MULTILINE
-    )
+def test_reference_names_the_layers_of_a_part(part: str) -> None:
+    row = re.search(rf"^\| `{part}` \| .* \| (.*) \|$", section(REFERENCE, "Packages"), re.MULTILINE)
     assert row, part
     named = re.findall(r"meta-[a-z-]+", row[1])
     assert named == LAYERS[part]
@@ -133,7 +134,7 @@ def test_page_says_what_a_part_needs(part: str) -> None:
 
 @pytest.mark.parametrize("part", LAYERS)
 def test_product_gets_one_part(series: Series, folder: Path, part: str) -> None:
-    """A product's image, with the layers that the page names, its own kernel where that is not too old."""
+    """A product's image resolves with the layers that the page names, and with its own kernel unless that is too old."""
     layers = [series.oecore / "meta"]
     if LAYERS[part]:
         series.needs("METAOE")
@@ -147,7 +148,7 @@ def test_product_gets_one_part(series: Series, folder: Path, part: str) -> None:
     build.layers = [*layers, LAYER]
     build.local = distro + image.replace("packagegroup-evenkeel-scheduler", part)
     if series.name == "scarthgap":
-        # both as the page says
+        # both settings as the page says
         build.local += 'INIT_MANAGER = "systemd"\nPREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"\n'
     build.bitbake("-g", "core-image-minimal")
     found = set((build.path / "pn-buildlist").read_text().split())

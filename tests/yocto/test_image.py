@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the class of our images puts into a root file system beside packages, and the partitions beside it."""
+"""The class of our images: what it adds to the root file system, and the partitions that it creates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from conftest import LAYER, TOP
 from recipe_text import recipe
 
-DOCS = (TOP / "docs/yocto.md").read_text()
+DOCS = (TOP / "docs/howto/build-with-yocto.md").read_text()
 TEXT = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
 
-# a time that is long ago, as OE-Core's SOURCE_DATE_EPOCH_FALLBACK is
+# a time in the past; OE-Core's SOURCE_DATE_EPOCH_FALLBACK
 EPOCH = "1302044400"
 
-# e2fsprogs 1.47.0, which scarthgap has, as far as that differs from the later ones that are installed here
+# acts like e2fsprogs 1.47.0, scarthgap's, where that differs from the later version installed here
 OLD_E2FSPROGS = """\
 #!/bin/sh
 case " $* " in *root_perms*) echo "Bad option(s) specified: root_perms" >&2; exit 1 ;; esac
@@ -33,7 +33,7 @@ exec {program} "$@"
 
 @pytest.fixture(params=["installed", "1.47.0"])
 def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """An environment as BitBake has it, with a mke2fs of today and with one of scarthgap's."""
+    """An environment like BitBake's: once with the installed e2fsprogs, once with a fake one of scarthgap."""
     programs = {name: shutil.which(name) for name in ("mke2fs", "mkfs.ext4", "fsck.ext4", "debugfs")}
     if not all(programs.values()):
         pytest.skip("needs mke2fs, fsck.ext4 and debugfs (e2fsprogs)")
@@ -49,7 +49,7 @@ def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def exported(text: str) -> dict[str, str]:
-    """What a class or recipe exports, all of it a time."""
+    """The variables that a class or recipe exports; all of them must be times."""
     found = dict(re.findall(r'^export (\w+) = "(.*)"$', text, re.MULTILINE))
     assert set(found.values()) <= {"${SOURCE_DATE_EPOCH}"}
     return dict.fromkeys(found, EPOCH)
@@ -62,7 +62,7 @@ def shell_function(name: str, text: str = TEXT) -> str:
 
 
 def make_partitions(work: Path, environment: dict[str, str]) -> Path:
-    """evenkeel_make_partitions for a root with the installed options; the folder of the partitions."""
+    """Run evenkeel_make_partitions for a root with the mkfs options; returns the folder of the partitions."""
     options = work / "root/usr/lib/evenkeel/mkfs/recorder"
     options.parent.mkdir(parents=True)
     shutil.copy(TOP / "conf/mkfs/recorder", options)
@@ -81,7 +81,7 @@ def make_partitions(work: Path, environment: dict[str, str]) -> Path:
 
 
 def make_root(work: Path, environment: dict[str, str]) -> Path:
-    """What OE-Core does for IMAGE_CMD:ext4 (oe_mkext234fs), with our options and our append."""
+    """Do what OE-Core does for IMAGE_CMD:ext4 (oe_mkext234fs), with our options and our append."""
     options = re.search(r'^EXTRA_IMAGECMD:ext4 = "((?:[^"\\]|\\\n)*)"', TEXT, re.MULTILINE)
     append = re.search(r'^IMAGE_CMD:append:ext4 = "(.*)"$', TEXT, re.MULTILINE)
     tree = work / "tree"
@@ -89,7 +89,7 @@ def make_root(work: Path, environment: dict[str, str]) -> Path:
     (tree / "a folder/a file").write_text("content\n")
     (tree / "link").symlink_to("a folder/a file")
     for path in (tree, *tree.rglob("*")):
-        # as the image's last step leaves the times; somebody reads some of it afterwards
+        # the times that the image's last step leaves; then the files are read again
         read = 0 if path.name == "tree" else int(time.time())
         os.utime(path, (read or int(EPOCH) + 9, int(EPOCH) + 9), follow_symlinks=False)
     values = {
@@ -113,7 +113,7 @@ def make_root(work: Path, environment: dict[str, str]) -> Path:
 
 
 def make_bootstate(work: Path, environment: dict[str, str]) -> Path:
-    """The boot loader's partition, by the recipe's own commands."""
+    """Create the partition bootstate with the recipe's own commands."""
     text = recipe("evenkeel-bootloader").read_text()
     body = shell_function("do_compile", text)
     (work / "state").mkdir()
@@ -131,7 +131,7 @@ def make_all(work: Path, environment: dict[str, str]) -> list[Path]:
 
 
 def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str]) -> None:
-    """An hour later, too; a second is enough to see it."""
+    """The time of the build must not matter; a second apart is enough to see it."""
     once = make_all(tmp_path / "once", e2fsprogs)
     time.sleep(1.1)
     again = make_all(tmp_path / "again", e2fsprogs)
@@ -144,10 +144,10 @@ def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str
     assert different == []
 
 
-def test_recorders_partition_is_the_recorders_with_any_e2fsprogs(
+def test_recorders_partition_belongs_to_the_recorder_with_any_e2fsprogs(
     tmp_path: Path, e2fsprogs: dict[str, str]
 ) -> None:
-    """scarthgap's does not know root_perms, of which its mke2fs dies."""
+    """scarthgap's mke2fs fails if it gets root_perms."""
     image = make_partitions(tmp_path, e2fsprogs) / "recorder.ext4"
     root = subprocess.run(["debugfs", "-R", "stat <2>", image], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"(\w+): +(\w+)", root.stdout))
@@ -169,7 +169,7 @@ PANEL = ["evenkeeld.service", "evenkeel-panel.service", "nginx.service"]
 def settle(
     work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), *, var: bool = True, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """evenkeel_settle_rootfs on WORK/root with these files in /boot, and these units."""
+    """Run evenkeel_settle_rootfs on WORK/root with these files in /boot and these units."""
     root = work / "root"
     for folder in (
         "boot",
@@ -181,7 +181,7 @@ def settle(
     ):
         (root / folder).mkdir(parents=True, exist_ok=True)
     for name in units:
-        ours = TOP / "recipes/image/rootfs" / UNITS / name
+        ours = TOP / "recipes/image/data/rootfs" / UNITS / name
         (root / UNITS / name).write_text(ours.read_text() if ours.exists() else "[Unit]\n")
     for name in ("fstab", "hostname", "hosts"):
         (root / "usr/share/evenkeel/etc" / name).write_text("ours\n")
@@ -212,26 +212,24 @@ def settle(
     ("boot", "kernel"),
     [
         (["bzImage-6.12.80-evenkeel"], "bzImage-6.12.80-evenkeel"),
-        # of a machine with KERNEL_IMAGETYPES:append = " Image"
+        # a machine with KERNEL_IMAGETYPES:append = " Image"
         (["Image.gz-6.18.39", "Image-6.18.39", "fitImage-6.18.39"], "Image-6.18.39"),
     ],
 )
-def test_kernel_that_grub_loads_has_the_name_that_it_knows(
-    tmp_path: Path, boot: list[str], kernel: str
-) -> None:
+def test_kernel_that_grub_loads_is_named_vmlinuz(tmp_path: Path, boot: list[str], kernel: str) -> None:
     done = settle(tmp_path, boot)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "root/boot/vmlinuz").read_text() == kernel
 
 
-def test_kernel_that_grub_cannot_load_is_none(tmp_path: Path) -> None:
+def test_kernel_that_grub_cannot_load_is_refused(tmp_path: Path) -> None:
     done = settle(tmp_path, ["Image.gz-6.18.39", "fitImage-6.18.39"])
     assert done.returncode == 1
     assert "the image has none of bzImage Image in /boot: install kernel-image" in done.stderr
 
 
-def test_what_packages_have_in_var_is_made_on_the_board(tmp_path: Path) -> None:
-    """Also when the image is made again of the same root file system: /var is empty by then."""
+def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> None:
+    """Also if the image is built again from the same root file system, whose /var is empty by then."""
     made = tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf"
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     once = made.read_text()
@@ -241,8 +239,8 @@ def test_what_packages_have_in_var_is_made_on_the_board(tmp_path: Path) -> None:
     assert made.read_text() == once
 
 
-def test_files_that_packages_have_in_var_are_copied_on_the_board(tmp_path: Path) -> None:
-    """What a package brings, with its mode; not what the build itself left there."""
+def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> None:
+    """Files of packages, with their modes; not files that the build itself left there."""
     thing = tmp_path / "root/var/lib/thing/seed.db"
     for file in (thing, tmp_path / "root/var/lib/opkg/info/thing.list", tmp_path / "root/var/log/build.log"):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -254,7 +252,7 @@ def test_files_that_packages_have_in_var_are_copied_on_the_board(tmp_path: Path)
     kept = factory / "lib/thing/seed.db"
     assert kept.read_text() == "seed"
     assert kept.stat().st_mode & 0o7777 == 0o640
-    # apps may not read there what they may not in /var
+    # apps must not read here what they cannot read in /var
     assert factory.stat().st_mode & 0o7777 == 0o700
     assert [path for path in factory.rglob("*") if path.is_file()] == [kept]
     lines = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
@@ -263,8 +261,8 @@ def test_files_that_packages_have_in_var_are_copied_on_the_board(tmp_path: Path)
     assert list((tmp_path / "root/var").iterdir()) == []
 
 
-def test_links_of_var_lead_nobody_out_of_the_image(tmp_path: Path) -> None:
-    """On the board /var/tmp may be a link to /tmp; here that is the build machine's."""
+def test_links_in_var_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
+    """On the board /var/tmp may be a link to /tmp. During the build /tmp is the build machine's."""
     outside = tmp_path / "outside/precious"
     outside.parent.mkdir()
     outside.write_text("precious")
@@ -279,8 +277,8 @@ def test_links_of_var_lead_nobody_out_of_the_image(tmp_path: Path) -> None:
     assert not (tmp_path / "root/usr/share/factory").exists()
 
 
-def test_what_cannot_be_copied_ends_the_build(tmp_path: Path) -> None:
-    """Without the lines for tmpfiles the board would have no folders in /var."""
+def test_failed_copy_fails_the_build(tmp_path: Path) -> None:
+    """Otherwise the lines for systemd-tmpfiles would be missing, and the board would have no folders in /var."""
     seed = tmp_path / "root/var/lib/thing/seed"
     seed.parent.mkdir(parents=True)
     seed.write_text("seed")
@@ -290,7 +288,7 @@ def test_what_cannot_be_copied_ends_the_build(tmp_path: Path) -> None:
     assert seed.exists()
 
 
-def test_name_that_tmpfiles_cannot_have_is_told(tmp_path: Path) -> None:
+def test_name_that_tmpfiles_cannot_express_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / "root/var/lib/thing/100 %"
     odd.parent.mkdir(parents=True)
     odd.write_text("odd")
@@ -301,7 +299,7 @@ def test_name_that_tmpfiles_cannot_have_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bundled", ["", "1"])
 def test_initramfs_is_in_the_slot(tmp_path: Path, bundled: str) -> None:
-    """Bundled, too: what is packaged is the kernel before it was."""
+    """Also if it is bundled: the packaged kernel is the one without the initramfs."""
     (tmp_path / "initramfs-board.cpio.zst").write_text("initramfs")
     done = settle(
         tmp_path,
@@ -314,20 +312,20 @@ def test_initramfs_is_in_the_slot(tmp_path: Path, bundled: str) -> None:
     assert (tmp_path / "root/boot/initrd").read_text() == "initramfs"
 
 
-def test_initramfs_that_was_not_made_is_named(tmp_path: Path) -> None:
+def test_missing_initramfs_is_named(tmp_path: Path) -> None:
     done = settle(tmp_path, ["Image-6.18.39"], INITRAMFS_IMAGE="initramfs")
     assert done.returncode == 1
-    assert "there is no initramfs of a type in INITRAMFS_FSTYPES (cpio.gz)" in done.stderr
+    assert "there is no initramfs of any type in INITRAMFS_FSTYPES (cpio.gz)" in done.stderr
 
 
-def test_without_an_initramfs_there_is_none(tmp_path: Path) -> None:
+def test_image_without_an_initramfs_has_no_initrd(tmp_path: Path) -> None:
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     assert not (tmp_path / "root/boot/initrd").exists()
 
 
 @pytest.mark.parametrize("missing", PANEL)
-def test_image_whose_slot_is_never_confirmed_is_told_so(tmp_path: Path, missing: str) -> None:
-    """packagegroup-evenkeel-board alone is not enough: the board would go back to the other slot."""
+def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing: str) -> None:
+    """With packagegroup-evenkeel-board alone, the board would fall back to the other slot."""
     units = [GOOD, *(unit for unit in PANEL if unit != missing)]
     done = settle(tmp_path, ["bzImage-6.12.80"], units)
     assert done.returncode == 1
@@ -336,7 +334,7 @@ def test_image_whose_slot_is_never_confirmed_is_told_so(tmp_path: Path, missing:
 
 
 def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
-    """By what docs/yocto.md says, and by a unit of its own; a drop-in could only add to what is asked for."""
+    """By the append in docs/howto/build-with-yocto.md, or by a unit of its own. A drop-in could not remove a Requisite=."""
     append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
     assert append
     settle(tmp_path, ["bzImage-6.12.80"], [GOOD])
@@ -359,28 +357,28 @@ def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_image_without_what_boots_it_is_told_so(tmp_path: Path) -> None:
+def test_image_without_evenkeel_board_is_refused(tmp_path: Path) -> None:
     done = settle(tmp_path, ["bzImage-6.12.80"], [])
     assert done.returncode == 1
     assert "install packagegroup-evenkeel" in done.stderr
 
 
-def test_what_confirms_a_slot_is_in_the_groups_that_the_class_names() -> None:
-    """Board and panel; a unit that slot-good asks for has a package there."""
+def test_units_that_confirm_a_slot_are_in_the_groups_that_the_class_names() -> None:
+    """The groups are board and panel. Each unit that slot-good requires has a package there."""
     asked = re.search(
-        r"^Requisite=(.*)$", (TOP / "recipes/image/rootfs" / UNITS / GOOD).read_text(), re.MULTILINE
+        r"^Requisite=(.*)$", (TOP / "recipes/image/data/rootfs" / UNITS / GOOD).read_text(), re.MULTILINE
     )
     assert asked
     assert asked[1].split() == PANEL
     group = (LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb").read_text()
     panel = re.search(r'^RDEPENDS:\$\{PN\}-panel = "(.*)"$', group, re.MULTILINE)
     assert panel
-    # nginx is the panel's
+    # nginx is a dependency of the panel
     assert {"evenkeel-agent", "evenkeel-webui"} <= set(panel[1].split())
     assert "packagegroup-evenkeel-board and -panel" in TEXT
 
 
-def test_var_is_empty_and_made_anew_by_tmpfiles(tmp_path: Path) -> None:
+def test_var_is_empty_and_created_by_tmpfiles(tmp_path: Path) -> None:
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     assert list((tmp_path / "root/var").iterdir()) == []
     made = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
@@ -388,19 +386,19 @@ def test_var_is_empty_and_made_anew_by_tmpfiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("primary", "types", "said"),
+    ("primary", "types", "message"),
     [
         ("bzImage", None, None),
         ("Image", None, None),
         ("Image.gz", " Image", None),
-        # a recipe that is read without a machine of that kind
+        # a machine that sets no kernel type
         (None, None, None),
         ("fitImage", None, "the kernel of board is a fitImage"),
         ("Image.gz", None, 'KERNEL_IMAGETYPES:append = " Image"'),
     ],
 )
-def test_machine_whose_kernel_grub_cannot_load_is_told_so(
-    primary: str | None, types: str | None, said: str | None
+def test_machine_whose_kernel_grub_cannot_load_is_refused(
+    primary: str | None, types: str | None, message: str | None
 ) -> None:
     values = {
         "KERNEL_IMAGETYPE": primary,
@@ -408,15 +406,15 @@ def test_machine_whose_kernel_grub_cannot_load_is_told_so(
         "EVENKEEL_KERNEL_TYPES": "bzImage Image",
         "MACHINE": "board",
     }
-    if said is None:
+    if message is None:
         when_read(values)
     else:
-        with pytest.raises(ValueError, match=re.escape(said)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             when_read(values)
 
 
 def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
-    """Runs the class's anonymous function; the flags that it sets, by task."""
+    """Run the class's anonymous function; returns the flags that it sets, by task."""
     found = re.search(r"^python \(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
     assert found
     flags: dict[str, dict[str, str]] = {}
@@ -426,7 +424,7 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
 
     bb = SimpleNamespace(parse=SimpleNamespace(SkipRecipe=ValueError))
     scope: dict[str, object] = {}
-    exec(f"def run(bb, d):\n{found[1]}", scope)  # noqa: S102  # of our own class
+    exec(f"def run(bb, d):\n{found[1]}", scope)  # noqa: S102  # text of our own class
     run = scope["run"]
     assert callable(run)
     run(bb, SimpleNamespace(getVar=values.get, appendVarFlag=append))
@@ -445,5 +443,5 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
     ],
 )
 def test_initramfs_is_built_before_the_slot(values: dict[str, str | None], flags: dict[str, str]) -> None:
-    """By this configuration, or by the one of its own that the kernel's class knows."""
+    """By this configuration, or by its own multiconfig, as in kernel.bbclass."""
     assert when_read(values) == ({"do_rootfs": flags} if flags else {})

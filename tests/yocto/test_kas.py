@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of kas are valid, pin every layer, and name what exists."""
+"""The files of kas are valid, pin every layer, and name only things that exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def merged(path: Path) -> dict[str, Any]:
-    """A file with what it includes, and their locks; the later wins."""
+    """A file merged with its includes and their lock files; the later value wins."""
     config: dict[str, Any] = {}
 
     def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ def merged(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_is_valid(path: Path) -> None:
-    schema = pytest.importorskip("kas.configschema", reason="no kas: 'make yocto' brings it")
+    schema = pytest.importorskip("kas.configschema", reason="no kas: 'make yocto' installs it")
     pytest.importorskip("jsonschema").validate(load(path), schema.CONFIGSCHEMA)
 
 
@@ -55,19 +55,19 @@ def test_there_is_a_file_for_each_machine() -> None:
 
 @pytest.mark.parametrize("machine", [name for name in MACHINES if name.startswith("qemu")])
 def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
-    """runqemu's own choice for a disk image is a SCSI disk, of which conf/kernel has no driver."""
+    """By default runqemu attaches a disk image as a SCSI disk, for which conf/kernel has no driver."""
     local = "".join(merged(KAS / f"{machine}.yml")["local_conf_header"].values())
     assert "hostfwd=tcp:127.0.0.1:8443-:443" in local
     assert "CONFIG_VIRTIO_BLK=y" in (TOP / "conf/kernel/qemu.cfg").read_text().splitlines()
     if machine == "qemux86-64":
         assert 'QB_DRIVE_TYPE = "/dev/vda"' in local.splitlines()
     else:
-        # the machine's QB_ROOTFS_OPT, a virtio disk, is for images without a kernel alone
+        # runqemu uses the machine's virtio disk (QB_ROOTFS_OPT) only for images without a kernel
         assert 'QB_FSINFO = "wic:no-kernel-in-fs"' in local.splitlines()
 
 
-def test_way_in_without_a_password_is_of_the_development_image_alone() -> None:
-    """Whatever else is built with it: kas adds options to each other."""
+def test_only_the_development_image_has_a_log_in_without_a_password() -> None:
+    """Even if other images are built in the same configuration, because kas merges its files."""
     (local,) = load(KAS / "include/dev.yml")["local_conf_header"].values()
     settings = [line for line in local.splitlines() if not line.startswith("#")]
     assert settings
@@ -90,9 +90,9 @@ def test_every_layer_is_pinned(machine: str, option: str) -> None:
                 assert re.fullmatch(r"[0-9a-f]{40}", pinned[name]["commit"]), name
 
 
-def test_checkout_that_the_docs_name_brings_every_tree_that_the_tests_want() -> None:
-    """Also meta-yocto, which has the boards' machines; QEMU's machines are core's."""
-    docs = (TOP / "docs/yocto.md").read_text()
+def test_checkout_in_the_docs_fetches_every_tree_that_the_tests_need() -> None:
+    """Also meta-yocto, which has the machines of boards; core has those of QEMU."""
+    docs = (TOP / "docs/howto/test-the-yocto-layer.md").read_text()
     command = re.search(r"`kas checkout (\S+)`", docs)
     wanted = re.search(r"^DIR are trees of (.*?) of one series", docs, re.MULTILINE | re.DOTALL)
     assert command
@@ -102,7 +102,7 @@ def test_checkout_that_the_docs_name_brings_every_tree_that_the_tests_want() -> 
 
 
 def test_locked_revisions_are_those_that_were_tested(series: Series) -> None:
-    """The trees that this run was given are the ones that kas would fetch."""
+    """The trees of this run have the revisions that kas would fetch."""
     if series.name not in ("scarthgap", "wrynose"):
         pytest.skip(f"kas/ has no file for {series.name}")
     lock = KAS / ("scarthgap.lock.yml" if series.name == "scarthgap" else "include/wrynose.lock.yml")
@@ -120,13 +120,13 @@ def test_locked_revisions_are_those_that_were_tested(series: Series) -> None:
             ["git", "-c", "safe.directory=*", "-C", tree, "rev-parse", "HEAD"], capture_output=True, text=True
         )
         if done.returncode:
-            pytest.skip(f"{tree} is no git tree, so its revision is unknown")
+            pytest.skip(f"{tree} is not a git tree, so its revision is unknown")
         assert pinned[name]["commit"] == done.stdout.strip(), name
 
 
 @pytest.fixture
 def configured(series: Series, folder: Path, request: pytest.FixtureRequest) -> Build:
-    """A build as kas would configure it for a machine."""
+    """A build with the configuration that kas would write for a machine."""
     machine = request.param
     series.needs("METAOE")
     if machine.startswith("generic"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""linux-evenkeel's configuration: the fragments of a variant, and what a product adds to them."""
+"""The configuration of linux-evenkeel: the fragments of a variant, and the options of a product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import TOP
 from recipe_text import recipe
 
 TEXT = recipe("linux-evenkeel").read_text()
-# Kconfig's part: of what it is told, the last holds
+# fake Kconfig: the last assignment of an option wins
 KCONFIG = """\
 oe_runmake_call() { sed -n 's/^CONFIG_/&/p' "$KCONFIG_ALLCONFIG" | tac | awk -F= '!seen[$1]++' | grep -v '=n$' > B/.config; }
 bbfatal() { echo "ERROR: $*" >&2; exit 1; }
@@ -22,7 +22,7 @@ bbfatal() { echo "ERROR: $*" >&2; exit 1; }
 
 
 def configure(work: Path, product: str = "", variant: str = "board") -> subprocess.CompletedProcess[str]:
-    """KERNEL_CONFIG_COMMAND with a fragment of a product's, in WORK; B/.config is what came out."""
+    """Run KERNEL_CONFIG_COMMAND in WORK with a product's fragment; the result is B/.config."""
     match = re.search(r"^evenkeel_configure_kernel\(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
     assert match
     (work / "B").mkdir(exist_ok=True)
@@ -53,17 +53,17 @@ def test_product_adds_and_overrides(tmp_path: Path) -> None:
     assert found["CONFIG_MQ_IOSCHED_KYBER"] == "y"
     assert "CONFIG_IOSCHED_BFQ" not in found
     assert "CONFIG_IPV6" not in found
-    # what the product says nothing about stays, a name that begins alike, too
+    # other options stay, even if their names begin with that of a changed one
     assert found["CONFIG_BLK_CGROUP"] == "y"
     assert "CONFIG_BLK_CGROUP_IOCOST" not in found
     assert found["CONFIG_BFQ_GROUP_IOSCHED"] == "y"
 
 
 def test_option_that_does_not_survive_is_named(tmp_path: Path) -> None:
-    """Of the product, too: two lines that contradict each other."""
+    """Also an option of the product: here two of its lines contradict each other."""
     done = configure(tmp_path, "CONFIG_USB_SERIAL=m\nCONFIG_USB_SERIAL=y\n")
     assert done.returncode == 1
-    assert "product.cfg asks for CONFIG_USB_SERIAL=m" in done.stderr
+    assert "product.cfg sets CONFIG_USB_SERIAL=m" in done.stderr
 
 
 def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -73,16 +73,16 @@ def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def offered() -> set[str]:
-    """Variants that the recipe and the files of kas name for an image."""
+    """Variants for an image, as named by the recipe and by the files of kas."""
     texts = [TEXT, *(path.read_text() for path in (TOP / "kas").rglob("*.yml"))]
     named = {name for text in texts for name in re.findall(r'EVENKEEL_KERNEL_VARIANT \??= "(.*)"', text)}
-    comment = re.search(r"^# a line of conf/kernel/variants;.*\n(?:#.*\n)*", TEXT, re.MULTILINE)
+    comment = re.search(r"^# the name of a line of conf/kernel/variants;.*\n(?:#.*\n)*", TEXT, re.MULTILINE)
     assert comment
     return named | set(re.findall(r"\bboard\b[a-z-]*", comment[0]))
 
 
-def test_variant_for_an_image_has_what_booting_one_needs() -> None:
-    """All that the board's has: systemd needs Unix sockets, and without flash there is no root."""
+def test_variant_for_an_image_can_boot_one() -> None:
+    """It has every fragment of the variant board. For example, systemd needs Unix sockets, and the root needs flash drivers."""
     lines = (TOP / "conf/kernel/variants").read_text().splitlines()
     variants = {line.partition(" ")[0]: line.partition(":")[2].split() for line in lines if line[0] != "#"}
     assert offered() == {"board", "board-debug"}
@@ -92,7 +92,7 @@ def test_variant_for_an_image_has_what_booting_one_needs() -> None:
 
 
 def fragments_of(feature: str) -> set[str]:
-    """The .cfg files of a feature of linux-yocto, with those that it includes."""
+    """The .cfg files of a feature of linux-yocto, including those of included features."""
     found: set[str] = set()
     for line in (TOP / f"conf/kernel/{feature}.scc").read_text().splitlines():
         match line.split():
@@ -104,7 +104,7 @@ def fragments_of(feature: str) -> set[str]:
 
 
 def test_features_of_linux_yocto_are_fragments_of_the_board() -> None:
-    """The scheduler's has nothing that a product would wonder at: no other schedulers, no test devices."""
+    """The feature evenkeel must not surprise a product: no other schedulers, no test devices."""
     board = re.search(r"^board x86: (.*)$", (TOP / "conf/kernel/variants").read_text(), re.MULTILINE)
     assert board
     assert fragments_of("evenkeel") == {"cgroup.cfg"}
@@ -125,7 +125,7 @@ def test_fragments_of_an_append_are_found(uris: str, fragments: str) -> None:
     match = re.search(r"^(def evenkeel_kernel_fragments.*?)^$", TEXT, re.MULTILINE | re.DOTALL)
     assert match
     scope: dict[str, object] = {}
-    exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # of our own recipe
+    exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # text of our own recipe
     variables = {"SRC_URI": uris, "EVENKEEL_UNPACKDIR": "U"}
     function = scope["evenkeel_kernel_fragments"]
     assert callable(function)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Yocto Project asks of a layer, and what its style guide asks of a recipe."""
+"""The Yocto Project's rules for a layer, and its style guide for recipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK_SECONDS = 3600
 
 
 def test_layer_is_compatible(series: Series, folder: Path) -> None:
-    """yocto-check-layer with core alone, not set up for us: nothing changes for who merely adds the layer."""
+    """yocto-check-layer with core alone and without our settings: adding the layer changes nothing."""
     build = Build(folder / "check", series, [series.oecore / "meta"], what=PRODUCT)
     done = build.run("yocto-check-layer", "--no-auto-dependency", str(LAYER), timeout=CHECK_SECONDS)
     assert done.returncode == 0, tail(done.stdout, 80)
@@ -22,24 +22,24 @@ def test_layer_is_compatible(series: Series, folder: Path) -> None:
     assert "FAIL" not in done.stdout, tail(done.stdout, 80)
 
 
-def test_layer_is_compatible_beside_what_the_image_needs(series: Series, folder: Path) -> None:
-    """The same with the layers to whose recipes ours appends."""
+def test_layer_is_compatible_with_the_layers_of_the_image(series: Series, folder: Path) -> None:
+    """The same with the layers whose recipes we append to."""
     series.needs("METAOE")
-    # all recipes of all layers are resolved: what meta-rauc has, but no image of ours, is not to need one more layer
+    # all recipes of all layers are resolved; this option of meta-rauc's casync would need one more layer
     without_fuse = 'PACKAGECONFIG:remove:pn-casync = "fuse"\n'
     build = Build(folder / "check", series, [series.oecore / "meta"], without_fuse, PRODUCT)
-    beside = [str(layer) for layer in series.layers()[1:-1]]
-    command = ["yocto-check-layer", "--no-auto-dependency", str(LAYER), "--additional-layers", *beside]
-    # what those depend on themselves is looked for here alone
-    done = build.run(*command, "--dependency", *beside, timeout=CHECK_SECONDS)
+    others = [str(layer) for layer in series.layers()[1:-1]]
+    command = ["yocto-check-layer", "--no-auto-dependency", str(LAYER), "--additional-layers", *others]
+    # dependencies of the additional layers are searched only among these folders
+    done = build.run(*command, "--dependency", *others, timeout=CHECK_SECONDS)
     assert done.returncode == 0, tail(done.stdout, 80)
 
 
-def test_recipes_are_in_form() -> None:
-    """oelint-adv; exceptions with their reasons are in meta-iosched/.oelint.cfg."""
+def test_recipes_follow_the_style_guide() -> None:
+    """oelint-adv; meta-iosched/.oelint.cfg lists the exceptions with their reasons."""
     oelint = Path(sys.executable).with_name("oelint-adv")
     if not oelint.exists():
-        pytest.skip("no oelint-adv: 'make yocto' brings it")
+        pytest.skip("no oelint-adv: 'make yocto' installs it")
     files = [
         str(path.relative_to(LAYER))
         for path in sorted(LAYER.rglob("*"))

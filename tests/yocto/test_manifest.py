@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image that BitBake built has of ours what the fast image has.
+"""Our part of an image that BitBake built is the same as in the Debian image.
 
     make image
     make yocto YOCTO_IMAGE=…/evenkeel-image-qemux86-64.rootfs.ext4
 
-YOCTO_IMAGE is a disk image, a slot, or an unpacked tree; FAST_IMAGE another one than build/image's.
+YOCTO_IMAGE is a disk image, a slot, or an unpacked tree. DEBIAN_IMAGE replaces the one in build/image.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pytest
 from conftest import TOP
 from manifest import Manifest, lines, read, read_tree
 
-FAST_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
-# what is not the same, and why
+DEBIAN_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
+# paths that differ, and why
 DIFFERENT = {
-    # scarthgap's polkit recipe keeps the folder for polkitd; Debian's package does not
+    # in scarthgap the folder belongs to polkitd, in Debian's package to root
     "usr/share/polkit-1/rules.d",
 }
 
@@ -48,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_reader_finds_ours_and_nothing_else(tree: Path) -> None:
+def test_reader_finds_only_our_files(tree: Path) -> None:
     found = read_tree(tree)
     assert set(found.files) == {
         "etc/fstab",
@@ -79,42 +79,42 @@ def test_reader_reads_a_file_system(tree: Path, tmp_path_factory: pytest.TempPat
     assert set(read(image).files) == set(read_tree(tree).files)
 
 
-def test_reader_refuses_a_tree_without_ours(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing of ours"):
+def test_reader_refuses_a_tree_without_our_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="contains no file of Evenkeel"):
         read_tree(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def images() -> tuple[Manifest, Manifest]:
-    """The fast image's manifest, and that of BitBake's."""
+    """The manifests of the Debian image and of BitBake's image."""
     yocto = os.environ.get("YOCTO_IMAGE", "")
-    fast = Path(os.environ.get("FAST_IMAGE") or FAST_IMAGE)
+    debian = Path(os.environ.get("DEBIAN_IMAGE") or DEBIAN_IMAGE)
     if not yocto:
-        pytest.skip("no image of BitBake's: YOCTO_IMAGE=FILE names one")
-    if not fast.exists():
-        pytest.skip(f"there is no {fast}: 'make image' builds it")
+        pytest.skip("no image of BitBake: name one by YOCTO_IMAGE=FILE")
+    if not debian.exists():
+        pytest.skip(f"there is no {debian}: 'make image' builds it")
     if os.geteuid() != 0:
-        pytest.skip("only root sees the owners in an image")
-    return read(fast), read(Path(yocto))
+        pytest.skip("needs root, to read the owners in an image")
+    return read(debian), read(Path(yocto))
 
 
 def test_files_are_the_same(images: tuple[Manifest, Manifest]) -> None:
-    fast, yocto = (
+    debian, yocto = (
         {path: entry for path, entry in image.files.items() if path not in DIFFERENT} for image in images
     )
-    assert sorted(fast) == sorted(yocto)
-    assert {path: (fast[path], yocto[path]) for path in fast if fast[path] != yocto[path]} == {}
+    assert sorted(debian) == sorted(yocto)
+    assert {path: (debian[path], yocto[path]) for path in debian if debian[path] != yocto[path]} == {}
 
 
 def test_enabled_and_masked_units_are_the_same(images: tuple[Manifest, Manifest]) -> None:
-    fast, yocto = images
-    assert fast.enabled == yocto.enabled
-    assert fast.masked <= yocto.masked
+    debian, yocto = images
+    assert debian.enabled == yocto.enabled
+    assert debian.masked <= yocto.masked
 
 
 def test_kernel_options_are_the_same(images: tuple[Manifest, Manifest]) -> None:
-    fast, yocto = images
-    assert fast.kernel, "the fast image's kernel does not say its configuration"
-    names = fast.kernel.keys() | yocto.kernel.keys()
-    different = {name: (fast.kernel.get(name), yocto.kernel.get(name)) for name in names}
+    debian, yocto = images
+    assert debian.kernel, "the kernel of the Debian image does not contain its configuration"
+    names = debian.kernel.keys() | yocto.kernel.keys()
+    different = {name: (debian.kernel.get(name), yocto.kernel.get(name)) for name in names}
     assert {name: values for name, values in different.items() if values[0] != values[1]} == {}

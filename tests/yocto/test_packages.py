@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each room's meson installs is shipped, once, in the package that it belongs to."""
+"""Every file that a component's meson installs is shipped, once, in the right package."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from pathlib import Path
 
 import pytest
 from conftest import LAYER, TOP, Build, Series
-from recipe_text import DEFAULTS, FOLDERS, ROOMS, matches, packages, recipe, setting
+from recipe_text import COMPONENTS, DEFAULTS, FOLDERS, matches, packages, recipe, setting
 
-# what a device does not get, by the suffix of the package
+# files for developers, which belong in the -dev and -doc packages
 DEVELOPMENT = re.compile(r"/usr/include/.*|.*\.(a|pc)|/usr/lib/lib[^/]*\.so|/usr/share/(doc|man)/.*")
 
 
 def options(name: str) -> list[str]:
-    """meson's options of the recipe, with nothing of PACKAGECONFIG."""
+    """The recipe's meson options, with all of PACKAGECONFIG off."""
     path = recipe(name)
     python = "evenkeel_python" in path.read_text()
     classes = [LAYER / "classes-recipe/evenkeel_python.bbclass"] if python else []
     words = setting("EXTRA_OEMESON", path, *classes).split()
     off = re.findall(r'^PACKAGECONFIG\[\w+\] = "[^,"]*,([^,"]*)"', path.read_text(), re.MULTILINE)
-    # the panel's scripts are downloads; where they go is tested by name below
+    # the panel's scripts are downloads; a test below checks their folder
     return [word for word in [*words, *off] if not word.startswith("-Dvendor=")]
 
 
 @pytest.fixture(scope="session")
 def installed() -> dict[str, set[str]]:
-    """Recipe → paths of the files and links that meson would install; nothing is compiled."""
+    """Recipe → paths of files and links that meson would install; nothing is compiled."""
     if not (os.environ.get("EVENKEEL_INSIDE") or (TOP / "build/toolroot").exists()):
-        pytest.skip("there is no tool root: 'make toolroot' creates it")
+        pytest.skip("there is no build root: 'make toolroot' creates it")
     enter = str(TOP / "toolroot/enter")
     found = {}
-    for name, room in ROOMS.items():
-        # in the clone: of other folders the tool root sees nothing
+    for name, component in COMPONENTS.items():
+        # inside the clone: the build root cannot see other folders
         work = TOP / "build/yocto" / f"meson-{name}"
         shutil.rmtree(work, ignore_errors=True)
-        setup = ["meson", "setup", str(work), room, "--prefix=/usr", "--libdir=lib", "--sysconfdir=/etc"]
+        setup = ["meson", "setup", str(work), component, "--prefix=/usr", "--libdir=lib", "--sysconfdir=/etc"]
         done = subprocess.run([enter, *setup, *options(name)], cwd=TOP, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         listed = subprocess.run(
@@ -55,7 +55,7 @@ def installed() -> dict[str, set[str]]:
             folder = TOP / source
             inside = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
             inside = [path for path in inside if "__pycache__" not in path.parts]
-            # of a folder meson tells only where it goes
+            # for a folder meson lists only its destination
             paths |= {f"{target}/{path.relative_to(folder)}" for path in inside} or {target}
         assert paths
         found[name] = paths
@@ -63,14 +63,16 @@ def installed() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", ROOMS)
-def test_what_is_installed_is_shipped(installed: dict[str, set[str]], name: str) -> None:
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_every_installed_file_is_shipped(installed: dict[str, set[str]], name: str) -> None:
     parts = packages(recipe(name))
     assert [path for path in sorted(installed[name]) if parts.owner(path) is None] == []
 
 
-@pytest.mark.parametrize("name", ROOMS)
-def test_what_is_for_developers_is_not_on_the_device(installed: dict[str, set[str]], name: str) -> None:
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_only_development_packages_have_files_for_developers(
+    installed: dict[str, set[str]], name: str
+) -> None:
     parts = packages(recipe(name))
     for path in installed[name]:
         development = (parts.owner(path) or "").endswith(("-dev", "-doc", "-dbg", "-src", "-staticdev"))
@@ -85,9 +87,9 @@ def test_no_two_recipes_install_the_same_path(installed: dict[str, set[str]]) ->
             seen[path] = name
 
 
-@pytest.mark.parametrize("name", ROOMS)
-def test_every_pattern_of_a_recipe_takes_something(installed: dict[str, set[str]], name: str) -> None:
-    """One that takes nothing is one whose file has moved."""
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_every_pattern_of_a_recipe_matches_a_file(installed: dict[str, set[str]], name: str) -> None:
+    """A pattern that matches nothing means that its file has moved."""
     parts = packages(recipe(name))
     owners = {path: parts.owner(path) for path in installed[name]}
     for part, patterns in parts.own.items():
@@ -98,23 +100,23 @@ def test_every_pattern_of_a_recipe_takes_something(installed: dict[str, set[str]
             )
 
 
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", COMPONENTS)
 def test_conffiles_are_files_of_their_package(installed: dict[str, set[str]], name: str) -> None:
-    """And what is below /etc for its owner to change is one of them."""
+    """And every file below /etc that the board's owner may change is a conffile."""
     parts = packages(recipe(name))
     listed = {path: part for part, paths in parts.conffiles.items() for path in paths}
     for path, part in listed.items():
         assert path in installed[name]
         assert parts.owner(path) == part
-    # a README is not changed, a mask is the image's
+    # nobody changes a README, and masks belong to the image
     below_etc = {path for path in installed[name] if path.startswith("/etc/")}
     assert {p for p in below_etc if not p.endswith("/README") and not p.startswith("/etc/systemd/")} == set(
         listed
     )
 
 
-def test_scripts_of_the_panel_go_where_the_panel_is() -> None:
-    """They are downloads, so that meson is not asked here."""
+def test_scripts_of_the_panel_are_in_the_panels_package() -> None:
+    """They are downloads, so the fixture does not list them."""
     build = (TOP / "webui/meson.build").read_text()
     assert "install_dir: share / 'static' / 'vendor'" in build
     parts = packages(recipe("evenkeel-webui"))
@@ -140,16 +142,16 @@ def test_first_package_with_a_pattern_gets_the_path(tmp_path: Path) -> None:
     assert parts.own["thing"] == ["/usr/share/other", "/opt/*"]
 
 
-@pytest.mark.parametrize("name", ROOMS)
-def test_reader_says_what_bitbake_says(build: Build, name: str) -> None:
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_reader_agrees_with_bitbake(build: Build, name: str) -> None:
     variables = build.variables(recipe(name))
     parts = packages(recipe(name), {folder: variables[folder] for folder in FOLDERS if folder in variables})
     assert set(parts.files) == set(variables["PACKAGES"].split())
     for part, patterns in parts.files.items():
-        # of bitbake.conf's patterns the reader has those that rooms need
+        # the reader has only those patterns of bitbake.conf that components need
         assert set(patterns) <= set(variables.get(f"FILES:{part}", "").split()), part
         added = set(variables.get(f"FILES:{part}", "").split()) - set(patterns)
-        # nor those that have the recipe's name in them
+        # patterns of bitbake.conf that contain the recipe's name
         added = {re.sub(rf"/{name}(/|$)", "/", path) for path in added}
         assert not [path for path in added if "evenkeel" in path], part
     for part, paths in parts.conffiles.items():

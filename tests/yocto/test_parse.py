@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BitBake understands the layer: alone, with all that an image needs, and with too little."""
+"""BitBake parses the layer: alone, with all layers of an image, and with too few."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS = {
 
 
 def recipes_of(build: Build) -> set[str]:
-    """What the last `bitbake -g` found to be built."""
+    """The recipes that the last `bitbake -g` would build."""
     return set((build.path / "pn-buildlist").read_text().split())
 
 
@@ -40,7 +40,7 @@ def test_image_resolves(build: Build, image: str) -> None:
     found = recipes_of(build)
     assert found >= OURS | {image}
     assert ("flashsim-module" in found) == (image == "evenkeel-image-dev")
-    # the slots are copies of a file system that is finished
+    # the slots are copied from a finished file system
     tasks = (build.path / "task-depends.dot").read_text()
     assert f'"{image}.do_image_wic" -> "{image}.do_image_ext4"' in tasks
 
@@ -51,21 +51,21 @@ def test_images_run_dry(build: Build) -> None:
     assert re.search(r"Attempted \d+ tasks .* all succeeded", output), tail(output)
 
 
-def test_nginx_is_one_that_can_serve_the_panel(build: Build) -> None:
-    """meta-webserver of scarthgap prefers an earlier one."""
+def test_nginx_is_new_enough_for_the_panel(build: Build) -> None:
+    """meta-webserver of scarthgap prefers an older one."""
     build.series.needs("METAOE")
     version = build.variables("nginx")["PV"]
     assert tuple(map(int, version.split("."))) >= (1, 25, 1)
 
 
 def test_linux_yocto_gets_our_options(build: Build) -> None:
-    """Only with the distro feature: without it nothing changes, see test_layer_check."""
+    """Only with the distro feature; test_layer_check shows that nothing changes without it."""
     local = 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n'
     alone = build.masked(keep="recipes-kernel/linux/", append="nginx.*bbappend", local=local)
     variables = alone.variables("linux-yocto")
     assert "conf/kernel/evenkeel.scc" in variables["KERNEL_FEATURES"].split()
     assert "file://conf/kernel;" in variables["SRC_URI"]
-    # what builds it anew is that folder, and not the repository which it lies in
+    # a change in that folder rebuilds the kernel; a change elsewhere in the repository does not
     flag = ("--flag", "file-checksums", "--value")
     fragments = alone.run("bitbake-getvar", "--recipe", "linux-yocto", *flag, "do_kernel_metadata")
     assert fragments.returncode == 0, tail(fragments.stdout)
@@ -81,7 +81,7 @@ def test_scheduler_needs_no_layer_but_core(series: Series, folder: Path) -> None
     assert not recipes_of(build) & {"evenkeel-agent", "evenkeel-webui", "evenkeel-recorder"}
 
 
-def test_recorder_needs_meta_oe_alone(series: Series, folder: Path) -> None:
+def test_recorder_needs_only_meta_oe_besides_core(series: Series, folder: Path) -> None:
     series.needs("METAOE")
     assert series.metaoe
     build = Build(folder / "recorder", series, [series.oecore / "meta", series.metaoe / "meta-oe", LAYER])
@@ -92,15 +92,15 @@ def test_recorder_needs_meta_oe_alone(series: Series, folder: Path) -> None:
 
 def test_missing_layer_is_named(series: Series, folder: Path) -> None:
     build = Build(folder / "core", series, [series.oecore / "meta", LAYER])
-    said = build.refuses("evenkeel-image")
-    assert "it needs meta-oe and meta-python and meta-webserver: add them to BBLAYERS" in said, tail(said)
+    output = build.refuses("evenkeel-image")
+    assert "it needs meta-oe and meta-python and meta-webserver: add them to BBLAYERS" in output, tail(output)
 
 
 def test_missing_distro_feature_is_named(build: Build) -> None:
     without = Build(build.path, build.series, build.layers, 'DISTRO_FEATURES:remove = "evenkeel"\n')
-    said = without.refuses("evenkeel-image")
-    # the later and the earlier wording of features_check
-    assert re.search("missing required (DISTRO_FEATURES:|distro feature) 'evenkeel'", said), tail(said)
+    output = without.refuses("evenkeel-image")
+    # features_check changed its wording between series
+    assert re.search("missing required (DISTRO_FEATURES:|distro feature) 'evenkeel'", output), tail(output)
 
 
 def test_bundle_resolves_with_a_key(build: Build) -> None:
@@ -109,41 +109,41 @@ def test_bundle_resolves_with_a_key(build: Build) -> None:
     assert {"evenkeel-image", "rauc-native"} <= recipes_of(build)
 
 
-def test_bundle_without_a_key_says_how_to_make_one(build: Build) -> None:
+def test_bundle_without_a_key_explains_how_to_create_one(build: Build) -> None:
     build.series.needs("METARAUC")
     unsigned = Build(build.path, build.series, build.layers)
-    said = unsigned.refuses("evenkeel-bundle")
-    assert "it must be signed, and RAUC_KEY_FILE is not set" in said, tail(said)
-    assert "openssl req -x509" in said
+    output = unsigned.refuses("evenkeel-bundle")
+    assert "it must be signed, and RAUC_KEY_FILE is not set" in output, tail(output)
+    assert "openssl req -x509" in output
 
 
-def test_bundle_with_a_key_that_is_not_there_says_so(build: Build) -> None:
+def test_bundle_with_a_missing_key_names_it(build: Build) -> None:
     build.series.needs("METARAUC")
     lost = Build(build.path, build.series, build.layers, 'RAUC_KEY_FILE = "/nowhere/key.pem"\n')
-    said = lost.refuses("evenkeel-bundle")
-    assert "RAUC_KEY_FILE is /nowhere/key.pem, where there is no file" in said, tail(said)
+    output = lost.refuses("evenkeel-bundle")
+    assert "RAUC_KEY_FILE is /nowhere/key.pem, where there is no file" in output, tail(output)
 
 
 @pytest.fixture
 def lone_layer(series: Series, folder: Path) -> Path:
-    """The layer without the repository around it."""
+    """A copy of the layer without the repository around it."""
     layer = folder / "alone" / "meta-iosched"
     shutil.rmtree(layer, ignore_errors=True)
     shutil.copytree(LAYER, layer)
     return layer
 
 
-def test_layer_alone_says_that_it_has_no_source(series: Series, folder: Path, lone_layer: Path) -> None:
+def test_layer_alone_reports_that_it_has_no_source(series: Series, folder: Path, lone_layer: Path) -> None:
     build = Build(folder / "lone", series, [series.oecore / "meta", lone_layer])
-    said = build.refuses("evenkeel-module")
-    assert "there is no source" in said, tail(said)
-    assert "EVENKEEL_GIT and EVENKEEL_SRCREV" in said
+    output = build.refuses("evenkeel-module")
+    assert "there is no source" in output, tail(output)
+    assert "EVENKEEL_GIT and EVENKEEL_SRCREV" in output
 
 
-def test_layer_alone_takes_its_source_from_git(series: Series, folder: Path, lone_layer: Path) -> None:
+def test_layer_alone_fetches_its_source_from_git(series: Series, folder: Path, lone_layer: Path) -> None:
     local = 'EVENKEEL_GIT = "git.example.com/evenkeel.git"\nEVENKEEL_SRCREV = "' + "0" * 39 + '1"\n'
     build = Build(folder / "lone", series, [series.oecore / "meta", lone_layer], local)
-    variables = build.variables(next(lone_layer.rglob("evenkeel-module_*.bb")))
+    variables = build.variables(next(lone_layer.rglob("evenkeel-module.bb")))
     assert (
         "git://git.example.com/evenkeel.git;protocol=https;branch=main;name=evenkeel;" in variables["SRC_URI"]
     )
@@ -152,13 +152,19 @@ def test_layer_alone_takes_its_source_from_git(series: Series, folder: Path, lon
     assert variables["S"].endswith("/evenkeel/recipes/scheduler/src")
 
 
-def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder: Path) -> None:
-    """The hash of a recipe's tasks hangs on the files that it names, on no others, nor on where they are."""
-    source, moved = folder / "source", folder / "moved"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.rmtree(moved, ignore_errors=True)
+def copy_source(to: Path) -> None:
+    """What evenkeel-conf needs of the repository, as a clone of its own."""
+    shutil.rmtree(to, ignore_errors=True)
     for name in ("LICENSES", "conf", "recipes/scheduler"):
-        shutil.copytree(TOP / name, source / name)
+        shutil.copytree(TOP / name, to / name)
+    shutil.copy(TOP / "VERSION", to)
+
+
+def test_only_a_changed_source_causes_a_rebuild(series: Series, folder: Path) -> None:
+    """The hash of a recipe's tasks depends on the files that it lists: not on other files, and not on their path."""
+    source, moved = folder / "source", folder / "moved"
+    shutil.rmtree(moved, ignore_errors=True)
+    copy_source(source)
     layers = [series.oecore / "meta", LAYER]
     build = Build(folder / "core", series, layers)
 
@@ -167,7 +173,7 @@ def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder
         stamps = "tmp*/stamps/**/evenkeel-conf/*.do_unpack.sigdata.*"
         for old in build.path.glob(stamps):
             old.unlink()
-        build.bitbake("-S", "none", "-b", str(next(LAYER.rglob("evenkeel-conf_*.bb"))))
+        build.bitbake("-S", "none", "-b", str(next(LAYER.rglob("evenkeel-conf.bb"))))
         found = {path.name.rsplit(".", 1)[-1] for path in build.path.glob(stamps)}
         assert len(found) == 1, found
         return found
@@ -176,7 +182,7 @@ def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder
     source = source.rename(moved)
     assert signature() == first
     with (source / "conf/kernel/base.cfg").open("a") as other:
-        other.write("# not this recipe's\n")
+        other.write("# not a file of this recipe\n")
     assert signature() == first
     with (source / "conf/sysctl.d/60-evenkeel.conf").open("a") as sysctls:
         sysctls.write("# changed\n")
@@ -184,16 +190,14 @@ def test_changed_source_builds_anew_and_nothing_else_does(series: Series, folder
 
 
 def test_same_files_are_built_with_the_same_time(series: Series, folder: Path) -> None:
-    """Whenever they were checked out: what is built of them has the same bytes in each clone."""
+    """The time of the checkout must not matter: every clone builds the same bytes."""
     source = folder / "clone"
     build = Build(folder / "core", series, [series.oecore / "meta", LAYER], f'EVENKEEL_SRC = "{source}"\n')
     epochs = "tmp*/work/*/evenkeel-conf/*/source-date-epoch/__source_date_epoch.txt"
-    recipe = next(LAYER.rglob("evenkeel-conf_*.bb"))
+    recipe = next(LAYER.rglob("evenkeel-conf.bb"))
     found = []
     for checked_out in (1_600_000_000, 1_700_000_000):
-        shutil.rmtree(source, ignore_errors=True)
-        for name in ("LICENSES", "conf", "recipes/scheduler"):
-            shutil.copytree(TOP / name, source / name)
+        copy_source(source)
         for path in source.rglob("*"):
             os.utime(path, (checked_out, checked_out))
         done = build.run("bitbake", "-b", str(recipe), "-f", "-c", "unpack")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe looks for on the build machine when it is read: it is read again when that comes.
+"""A recipe that is skipped for a missing file is read again when the file appears.
 
-BitBake keeps what it read. A recipe that was skipped for a missing key would be skipped with the key
-there, unless it names the file as one that it depends on. The anonymous functions run here with
-stand-ins for BitBake's.
+BitBake caches parsed recipes. A recipe that was skipped for a missing key stays skipped when the key appears,
+unless the recipe marks the file as a dependency. The tests run the anonymous functions of the recipes with a
+fake `bb`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Skipped(Exception):
 
 
 def read(path: Path, values: dict[str, str]) -> tuple[str, list[str]]:
-    """Run the anonymous function of a recipe: why it is skipped ("" if it is not), and the files that it names."""
+    """Run the anonymous function of a recipe: why it is skipped ("" if it is not), and the files that it marks."""
     match = re.search(r"^python \(\) \{\n(.*?)^\}", path.read_text(), re.MULTILINE | re.DOTALL)
     assert match
     named: list[str] = []
@@ -33,7 +33,7 @@ def read(path: Path, values: dict[str, str]) -> tuple[str, list[str]]:
     )
     scope = {"bb": SimpleNamespace(parse=parse), "d": SimpleNamespace(getVar=values.get), "os": os}
     try:
-        exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # of our own recipes
+        exec(textwrap.dedent(match[1]), scope)  # noqa: S102  # text of our own recipes
     except Skipped as skipped:
         return str(skipped), named
     return "", named
@@ -43,7 +43,7 @@ BUNDLE = recipe("evenkeel-bundle")
 SOURCE = LAYER / "classes-recipe/evenkeel_src.bbclass"
 
 
-def test_bundle_waits_for_its_key(tmp_path: Path) -> None:
+def test_bundle_depends_on_its_key_file(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     values = {"RAUC_KEY_FILE": str(key), "RAUC_CERT_FILE": str(certificate)}
     why, named = read(BUNDLE, values)
@@ -56,7 +56,7 @@ def test_bundle_waits_for_its_key(tmp_path: Path) -> None:
     assert read(BUNDLE, values) == ("", [str(key), str(certificate)])
 
 
-def test_bundle_without_a_key_or_with_one_in_a_token() -> None:
+def test_bundle_without_a_key_or_with_a_key_in_a_token() -> None:
     why, named = read(BUNDLE, {})
     assert "RAUC_KEY_FILE is not set" in why
     assert named == []
@@ -64,7 +64,7 @@ def test_bundle_without_a_key_or_with_one_in_a_token() -> None:
     assert read(BUNDLE, token) == ("", [])
 
 
-def test_recipes_wait_for_the_clone(tmp_path: Path) -> None:
+def test_recipes_depend_on_the_clone(tmp_path: Path) -> None:
     why, named = read(SOURCE, {"EVENKEEL_SRC": str(tmp_path)})
     assert "which has no folder recipes" in why
     assert named == [str(tmp_path / "recipes")]
@@ -73,12 +73,12 @@ def test_recipes_wait_for_the_clone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"EVENKEEL_GIT": "host/repo.git"}, {"EVENKEEL_SRCREV": "0" * 40}])
-def test_recipes_without_source_say_so(given: dict[str, str]) -> None:
+def test_recipes_without_source_explain_how_to_name_it(given: dict[str, str]) -> None:
     assert "set EVENKEEL_SRC to a clone of it, or EVENKEEL_GIT and EVENKEEL_SRCREV" in read(SOURCE, given)[0]
 
 
 def test_source_from_git_names_its_revision() -> None:
-    """SRCREV_name, not ;rev=: so that ${AUTOREV} works and build history sees it."""
+    """By SRCREV_name, not by ;rev=, so that ${AUTOREV} works and build history records it."""
     text = SOURCE.read_text()
     assert "name=evenkeel;" in text
     assert 'SRCREV_evenkeel = "${EVENKEEL_SRCREV}"' in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts of the repository that recipes run get by with the programs that BitBake shows to a task."""
+"""Scripts of the repository that recipes run need only programs that BitBake makes visible to a task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from conftest import TOP, Series
 from recipe_text import recipe
 
-# HOSTTOOLS of OE-Core's bitbake.conf, as far as all series of the layer have them. The offline build
-# shows more, so it cannot find what is missing.
+# HOSTTOOLS of OE-Core's bitbake.conf that all series of the layer have. The offline build has more of them, so it
+# cannot find a missing one.
 HOSTTOOLS = """
     [ ar as awk basename bash bunzip2 bzip2 cat chgrp chmod chown chrpath cmp comm cp cpio cpp cut date dd
     diff diffstat dirname du echo egrep env expand expr false fgrep file find flock g++ gawk gcc getconf
@@ -26,7 +26,7 @@ HOSTTOOLS = """
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A folder with BitBake's programs and no others, and stand-ins for GRUB's, which recipes depend on."""
+    """A folder with only BitBake's programs, and fake ones of GRUB, which recipes depend on."""
     folder = tmp_path / "hosttools"
     folder.mkdir()
     for name in HOSTTOOLS:
@@ -49,8 +49,8 @@ def run(path: Path, *command: str | Path) -> str:
 @pytest.mark.parametrize(
     ("form", "console"), [("x86_64-efi", "ttyS0,115200"), ("arm64-efi", "ttyAMA0,115200")]
 )
-def test_boot_loader_is_made(path: Path, tmp_path: Path, form: str, console: str) -> None:
-    run(path, TOP / "recipes/image/boot-loader", form, tmp_path / "out", "/modules", console)
+def test_boot_loader_is_built(path: Path, tmp_path: Path, form: str, console: str) -> None:
+    run(path, TOP / "recipes/image/src/boot-loader", form, tmp_path / "out", "/modules", console)
     line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
     words = line[1].split(" ")
@@ -67,11 +67,11 @@ def test_boot_loader_is_made(path: Path, tmp_path: Path, form: str, console: str
         ("none", []),
     ],
 )
-def test_boot_loader_names_as_many_consoles_as_it_is_told(
+def test_boot_loader_names_the_given_consoles(
     path: Path, tmp_path: Path, console: str, words: list[str]
 ) -> None:
-    """And none where the firmware says which."""
-    run(path, TOP / "recipes/image/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
+    """And none if the firmware chooses."""
+    run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
     line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
     assert [word for word in line[1].split(" ") if word.startswith("console=")] == words
@@ -80,11 +80,11 @@ def test_boot_loader_names_as_many_consoles_as_it_is_told(
 
 @pytest.mark.parametrize("reboots", ["true", "false"])
 @pytest.mark.parametrize("initramfs", ["", "small"])
-def test_initramfs_that_does_not_find_the_root_starts_again(
+def test_initramfs_that_does_not_find_the_root_restarts_the_board(
     path: Path, tmp_path: Path, initramfs: str, reboots: str
 ) -> None:
-    """Or the slot that cannot be booted would be the last."""
-    run(path, TOP / "recipes/image/boot-loader", "arm64-efi", tmp_path / "boot")
+    """Otherwise GRUB would never try the other slot."""
+    run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "boot")
     match = re.search(
         r'^    if \[ -n "\$\{INITRAMFS_IMAGE\}" \]; then\n.*?^    fi$',
         recipe("evenkeel-bootloader").read_text(),
@@ -93,9 +93,9 @@ def test_initramfs_that_does_not_find_the_root_starts_again(
     assert match
     body = match[0].replace("${INITRAMFS_IMAGE}", initramfs).replace("${B}", str(tmp_path))
     body = body.replace("${EVENKEEL_INITRAMFS_REBOOTS}", reboots)
-    said = run(path, "sh", "-e", "-c", f'bbwarn() {{ echo "WARNING: $*"; }}\n{body}')
-    # of a series whose initramfs does not know the word
-    assert ("WARNING: small: an initramfs of this series does not start" in said) == bool(
+    output = run(path, "sh", "-e", "-c", f'bbwarn() {{ echo "WARNING: $*"; }}\n{body}')
+    # warns in a series whose initramfs does not know init_fatal_reboot
+    assert ("WARNING: small: the initramfs of this series does not restart" in output) == bool(
         initramfs and reboots == "false"
     )
     line = re.search(r"^if linux .*$", (tmp_path / "boot/grub.cfg").read_text(), re.MULTILINE)
@@ -105,10 +105,10 @@ def test_initramfs_that_does_not_find_the_root_starts_again(
     assert ({"roottimeout=60", "init_fatal_reboot"} <= set(words)) == bool(initramfs)
 
 
-def test_initramfs_knows_these_words(series: Series) -> None:
+def test_initramfs_knows_these_parameters(series: Series) -> None:
     folder = series.oecore / "meta/recipes-core/initrdscripts/initramfs-framework"
     assert "bootparam_roottimeout" in (folder / "rootfs").read_text()
-    # scarthgap's can only stand still, or give a shell
+    # scarthgap's initramfs can only hang or start a shell
     if series.name != "scarthgap":
         assert "bootparam_init_fatal_reboot" in (folder / "init").read_text()
 
@@ -116,8 +116,8 @@ def test_initramfs_knows_these_words(series: Series) -> None:
 def test_kernel_is_configured(path: Path, tmp_path: Path) -> None:
     cgroup = TOP / "conf/kernel/cgroup.cfg"
     fragment = tmp_path / "cgroup.cfg"
-    fragment.write_text(run(path, TOP / "recipes/kernel/fragment", "6.12.80", cgroup))
-    run(path, TOP / "recipes/kernel/check-config", fragment, fragment)
+    fragment.write_text(run(path, TOP / "recipes/kernel/src/fragment", "6.12.80", cgroup))
+    run(path, TOP / "recipes/kernel/src/check-config", fragment, fragment)
 
 
 def test_programs_are_those_of_oe_core(series: Series) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Rate limits for Flask"
-DESCRIPTION = "The panel limits with it how often a password may be tried."
+DESCRIPTION = "The panel uses it to limit how often a password may be tried."
 HOMEPAGE = "https://flask-limiter.readthedocs.io"
 SECTION = "devel/python"
 LICENSE = "MIT"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Rate limits with several storage backends"
-DESCRIPTION = "What Flask-Limiter counts with; here in memory alone."
+DESCRIPTION = "Flask-Limiter counts with it; the panel keeps the counters in memory only."
 HOMEPAGE = "https://limits.readthedocs.io"
 SECTION = "devel/python"
 LICENSE = "MIT"

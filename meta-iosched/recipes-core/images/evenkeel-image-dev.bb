@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "The Evenkeel appliance with tools to look into it"
-DESCRIPTION = "evenkeel-image with flashsim, tracing and benchmarks. It is not for customers."
+SUMMARY = "The Evenkeel appliance with development tools"
+DESCRIPTION = "evenkeel-image with flashsim, tracing and benchmarks. Not for products."
 
-# before those of the class, and after those of the machine or product
+# these defaults win over those of the class; a machine or product wins over these
 EVENKEEL_ROOT_MB ?= "1024"
 EVENKEEL_DATA_MB ?= "768"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY ?= "The Evenkeel appliance"
 DESCRIPTION ?= "\
-    Scheduler, recorder, agent and panel on a read-only root with two slots: the image \
-    that 'make image' builds from Debian, built from source. \
+    Scheduler, recorder, agent and panel on a read-only root with two slots. 'make image' \
+    builds the same image from Debian packages; this one is built from source. \
 "
 LICENSE = "Apache-2.0"
 
@@ -11,7 +11,7 @@ inherit core-image evenkeel_image evenkeel_layers
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 REQUIRED_DISTRO_FEATURES += "polkit evenkeel"
 
-# what boots; ours; the demo, which starts only with its credential
+# the base system, our packages, and the demo, which starts only with its credential
 EVENKEEL_INSTALL ?= "packagegroup-core-boot packagegroup-evenkeel packagegroup-evenkeel-demo"
 IMAGE_INSTALL = "${EVENKEEL_INSTALL} ${CORE_IMAGE_EXTRA_INSTALL}"
 IMAGE_LINGUAS = ""

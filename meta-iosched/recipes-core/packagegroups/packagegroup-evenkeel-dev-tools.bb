@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "Tools to look into an Evenkeel board"
+SUMMARY = "Development tools for an Evenkeel board"
 DESCRIPTION = "\
-    The flash model, block traces, system calls, I/O of any kind and as a board's apps do it. \
-    For development images. \
+    The flash model, block and system call tracing, fio, and programs that load a device \
+    like the apps of a board. For development images. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers
 
-# as flashsim-module
+# excluded as flashsim-module is, which this group needs
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
 

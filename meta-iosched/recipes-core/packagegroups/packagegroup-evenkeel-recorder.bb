@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "The recorder, and how its partition is made"
-DESCRIPTION = "For a product that takes the recorder alone."
+SUMMARY = "The recorder, and the options for its partition"
+DESCRIPTION = "For a product that takes only the recorder: daemon, libraries, Python package, mke2fs options."
 
 inherit packagegroup evenkeel_layers features_check
 
-# isa-l's
+# the architectures of isa-l
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 
 EVENKEEL_LAYERS = "openembedded-layer"

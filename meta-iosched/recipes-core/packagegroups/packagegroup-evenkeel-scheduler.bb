@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "The scheduler evenkeel, and the settings that go with it"
+SUMMARY = "The scheduler evenkeel and its settings"
 DESCRIPTION = "\
-    For a product that takes the scheduler alone: the module, the rule that chooses it for \
-    flash devices, the slice of the apps, writeback sized for flash. Weights are systemd's IOWeight=. \
-    Needs no layer but core. Without systemd there are evenkeel-module and evenkeel-conf-udev. \
+    For a product that takes only the scheduler: the module, the udev rule that selects it for \
+    flash devices, the slice of the apps, writeback sized for flash. Set weights by systemd's IOWeight=. \
+    Needs no layer but core. Without systemd, use evenkeel-module and evenkeel-conf-udev. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup features_check
 
-# as the module, and without it nothing of a world
+# excluded as evenkeel-module is, which this group needs
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
 
-# slice and weights are its
+# systemd provides the slice and the weights
 REQUIRED_DISTRO_FEATURES = "systemd"
 
 RDEPENDS:${PN} = "\

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "Evenkeel, by what a product may want of it"
-SUMMARY:${PN} = "All that runs on an Evenkeel board"
+SUMMARY = "Evenkeel, divided into the parts that a product may want"
+SUMMARY:${PN} = "Everything that runs on an Evenkeel board"
 SUMMARY:${PN}-panel = "The panel and the agent behind it"
-SUMMARY:${PN}-board = "What an image with Evenkeel's partitions needs beside the panel"
+SUMMARY:${PN}-board = "Packages that an image with Evenkeel's partitions needs"
 SUMMARY:${PN}-demo = "A player and a loader on one device"
 DESCRIPTION = "\
-    All of the appliance, or parts of it: the panel, what an image of ours needs beside it \
-    (where the panel runs, a slot is confirmed), and the demo. \
+    The whole appliance, or parts of it: the panel, the packages that an image with our \
+    partitions needs besides (a slot is confirmed only if the panel runs), and the demo. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers features_check
 
-# the scheduler's, and of the machines that it is for those that isa-l and GRUB are for, too
+# excluded as evenkeel-module is, which these groups need; the architectures are those of isa-l and of the boot loader
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
@@ -52,7 +52,7 @@ RDEPENDS:${PN}-board = "\
     mmc-utils \
     procps \
 "
-# a package of its own since walnascar, which systemd only recommends
+# a separate package since walnascar; systemd only recommends it
 EVENKEEL_NETWORKD = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', '', 'systemd-networkd', d)}"
 
 RDEPENDS:${PN}-demo = "evenkeel-demo"

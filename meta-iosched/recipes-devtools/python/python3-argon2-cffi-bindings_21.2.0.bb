@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Low-level CFFI bindings for Argon2"
-DESCRIPTION = "Bindings to the Argon2 password hash, with the library's source in them."
+DESCRIPTION = "Bindings to the Argon2 password hash; they contain the library's source."
 HOMEPAGE = "https://github.com/hynek/argon2-cffi-bindings"
 SECTION = "devel/python"
 # the bindings: MIT, the library: CC0 or Apache-2.0
@@ -12,12 +12,12 @@ LIC_FILES_CHKSUM = "\
 
 inherit pypi python_setuptools_build_meta
 
-# the library, by the name that it has in the data base of vulnerabilities
+# the library's name in the CVE database
 CVE_PRODUCT:append = " argon2"
 
 SRC_URI[sha256sum] = "bb89ceffa6c791807d1305ceb77dbfacc5aa499891d2c55661c6459651fc39e3"
 
-# it would ask the build machine whether the board has SSE2
+# set here, because setup.py would test the build machine for SSE2
 export ARGON2_CFFI_USE_SSE2 = "0"
 ARGON2_CFFI_USE_SSE2:x86-64 = "1"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Linux for an Evenkeel board"
 DESCRIPTION = "\
-    A plain long-term kernel with exactly the options of conf/kernel: \
-    the kernel of the board as 'make kernel' builds it, for x86-64. \
+    An unpatched long-term kernel with exactly the options of conf/kernel, for x86-64. \
+    'make kernel' builds the same kernel. \
 "
 HOMEPAGE = "https://www.kernel.org"
 SECTION = "kernel"
@@ -16,21 +16,21 @@ inherit kernel evenkeel_src
 LINUX_VERSION ?= "6.12.80"
 PV = "${LINUX_VERSION}"
 
-# A tarball of another origin sets these two, and S when it unpacks otherwise.
+# For a tarball of another origin set these two, and S if it unpacks to another folder.
 LINUX_URI ?= "https://cdn.kernel.org/pub/linux/kernel/v6.x/linux-${LINUX_VERSION}.tar.xz;name=linux"
 LINUX_SHA256SUM ?= "c92591d896e79ecddbc3319136f0c2f855e832b397de7593f013ad7590a43e53"
 SRC_URI += "${LINUX_URI}"
 SRC_URI[linux.sha256sum] = "${LINUX_SHA256SUM}"
 S = "${EVENKEEL_UNPACKDIR}/linux-${LINUX_VERSION}"
 
-# a line of conf/kernel/variants; of those an image can be booted with board and
+# the name of a line of conf/kernel/variants; an image boots only with board and
 # board-debug (KASAN, lockdep)
 EVENKEEL_KERNEL_VARIANT ?= "board"
-EVENKEEL_PATHS = "conf/kernel recipes/kernel/fragment recipes/kernel/check-config"
+EVENKEEL_PATHS = "conf/kernel recipes/kernel/src/fragment recipes/kernel/src/check-config"
 KERNEL_LOCALVERSION = "-evenkeel"
 
-# What a product adds: each .cfg that an append brings by SRC_URI, as for
-# linux-yocto. Its options win over those of conf/kernel.
+# Options of a product: each .cfg file that an append adds to SRC_URI, as for
+# linux-yocto. They override those of conf/kernel.
 EVENKEEL_KERNEL_FRAGMENTS ?= "${@evenkeel_kernel_fragments(d)}"
 def evenkeel_kernel_fragments(d):
     names = (url.split(';')[0] for url in d.getVar('SRC_URI').split())
@@ -39,8 +39,8 @@ def evenkeel_kernel_fragments(d):
 
 COMPATIBLE_HOST = "x86_64.*-linux"
 
-# As in recipes/kernel/build: nothing but the fragments, so that an option that
-# nobody asked for is off. One that did not survive Kconfig fails the build.
+# As in recipes/kernel/src/build: the configuration is the fragments and nothing else, so
+# an option that no fragment sets is off. An option that Kconfig drops fails the build.
 KERNEL_CONFIG_COMMAND = "evenkeel_configure_kernel"
 evenkeel_configure_kernel() {
     line=$(grep "^${EVENKEEL_KERNEL_VARIANT} x86:" ${EVENKEEL_S}/conf/kernel/variants) ||
@@ -53,12 +53,12 @@ evenkeel_configure_kernel() {
     done
     fragments=
     for name in ${line#*:}; do
-        ${EVENKEEL_S}/recipes/kernel/fragment ${LINUX_VERSION} ${EVENKEEL_S}/conf/kernel/$name.cfg > ${B}/conf/$name.cfg
+        ${EVENKEEL_S}/recipes/kernel/src/fragment ${LINUX_VERSION} ${EVENKEEL_S}/conf/kernel/$name.cfg > ${B}/conf/$name.cfg
         sed -i -f ${B}/conf/product.sed ${B}/conf/$name.cfg
         fragments="$fragments ${B}/conf/$name.cfg"
     done
     fragments="$fragments ${EVENKEEL_KERNEL_FRAGMENTS}"
     cat $fragments > ${B}/fragments
     KCONFIG_ALLCONFIG=${B}/fragments oe_runmake_call -C ${S} CC="${KERNEL_CC}" LD="${KERNEL_LD}" O=${B} allnoconfig
-    ${EVENKEEL_S}/recipes/kernel/check-config ${B}/.config $fragments
+    ${EVENKEEL_S}/recipes/kernel/src/check-config ${B}/.config $fragments
 }

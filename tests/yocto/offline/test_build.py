@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the offline build refuses, and says why, before BitBake starts."""
+"""What the offline build refuses before BitBake starts, and its messages."""
 
 import io
 import subprocess
@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The least of an OE-Core, a BitBake and a Debian tree."""
+    """Minimal fake trees of OE-Core, BitBake and Debian."""
     for file, text in (
         ("oecore/meta/conf/layer.conf", 'LAYERSERIES_CORENAMES = "walnascar"\n'),
         ("bitbake/bin/bitbake", ""),
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def debian_root(tree: Path, lock: str) -> None:
-    """TREE/debian.tar, with dpkg's list of what LOCK names."""
+    """Write TREE/debian.tar, whose dpkg status lists the packages of LOCK."""
     pairs = [line.split() for line in lock.splitlines() if line and not line.startswith("#")]
     status = "".join(
         f"Package: {name}\nStatus: install ok installed\nVersion: {version}\n\n" for name, version in pairs
@@ -59,7 +59,7 @@ def build(tree: Path) -> tuple[int, str]:
 
 def test_another_series(tree: Path) -> None:
     (tree / "oecore/meta/conf/layer.conf").write_text('LAYERSERIES_CORENAMES = "scarthgap"\n')
-    assert build(tree) == (1, "build: OECORE is scarthgap, the offline build is made for walnascar")
+    assert build(tree) == (1, "build: OECORE is scarthgap, but the offline build needs walnascar")
 
 
 def test_no_oecore(tree: Path) -> None:
@@ -77,45 +77,47 @@ def test_no_mirror(tree: Path) -> None:
     assert build(tree) == (1, f"build: {tree}/root/etc/apt names no mirror of trixie")
 
 
-def test_a_tree_that_was_not_made(tree: Path) -> None:
-    """Everything is there but the tree: the configuration is written, and entering says what is missing."""
-    status, said = build(tree)
+def test_a_tree_that_does_not_exist(tree: Path) -> None:
+    """Everything else exists: the configuration is written, and toolroot/enter reports what is missing."""
+    status, output = build(tree)
     assert status != 0
-    assert "no tool root at" in said
+    assert "make toolroot" in output
     written = (tree / "out/conf/local.conf").read_text()
     assert 'BB_ALLOWED_NETWORKS = "mirror.example"' in written
     assert (tree / "out/vendor/htmx-2.0.11.min.js").resolve() == tree / "vendor/htmx.min.js"
 
 
-def test_an_archive_that_moved_on_is_told_and_taken(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A security update would else end every build until somebody wrote the lock anew."""
+def test_new_versions_in_the_archive_are_reported_and_used(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a security update would fail every build until somebody renewed the lock."""
     was = (HERE / "debian.lock").read_text()
     last = was.splitlines()[-1]
     name = last.split()[0]
-    status, said = build(tree)
-    assert "debian.lock" not in said
+    status, output = build(tree)
+    assert "debian.lock" not in output
     kept = tree / "out/conf/debian.lock"
     assert kept.read_text() == was
 
     moved = was.replace(f"{last}\n", f"{name} 9999\nzz-another 1\n")
     debian_root(tree, moved)
-    status, said = build(tree)
-    assert "is not what debian.lock says" in said
-    assert said.splitlines()[0].endswith(f" anew): {last}, now {name} 9999, now zz-another 1")
+    status, output = build(tree)
+    assert "differs from debian.lock" in output
+    assert output.splitlines()[0].endswith(f" the file): {last}, now {name} 9999, now zz-another 1")
     assert kept.read_text() == moved
     assert f'EVENKEEL_DEBIAN_LOCK = "{kept}"' in (tree / "out/conf/local.conf").read_text()
 
     monkeypatch.setenv("EVENKEEL_STRICT", "1")
-    status, said = build(tree)
+    status, output = build(tree)
     assert status == 1
-    assert said.endswith(f"{last}, now {name} 9999, now zz-another 1")
+    assert output.endswith(f"{last}, now {name} 9999, now zz-another 1")
 
 
 def test_no_debian_root(tree: Path) -> None:
     (tree / "debian.tar").write_text("")
-    status, said = build(tree)
+    status, output = build(tree)
     assert status == 1
-    assert f"build: {tree}/debian.tar is no Debian root: its list of packages cannot be read" in said
+    assert f"build: {tree}/debian.tar is not a Debian root: its list of packages cannot be read" in output
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_no_debian_root(tree: Path) -> None:
     ],
 )
 def test_what_is_built(tree: Path, more: list[str], targets: str) -> None:
-    """Both modules, the image, and with meta-rauc the bundle; or what was asked for."""
+    """Both modules, the image, and with meta-rauc the bundle; or the given arguments."""
     (tree / "metarauc/conf").mkdir(parents=True)
     (tree / "metarauc/conf/layer.conf").touch()
     ended = run(tree, *(str(tree / word) if word == "metarauc" else word for word in more))

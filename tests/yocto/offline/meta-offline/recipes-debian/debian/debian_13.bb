@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian 13 as one recipe: the sysroot that our programs are compiled in, and a
-# BitBake package for each Debian package of the board.
+# Debian 13 as one recipe: the sysroot for our programs, and one BitBake package
+# for each Debian package of the board.
 #
-# EVENKEEL_DEBIAN_ROOT  tar of the Debian root that the fast image is made of
-#                       (recipes/image/build-root). It is taken whole and then
-#                       divided as dpkg has it, because maintainer scripts have
-#                       run in it: users, alternatives, byte code.
-# EVENKEEL_DEBIAN_LOCK  its packages and their versions, as 'lock' writes them
-# The -dev packages are those of the tree in which BitBake runs, which has the
-# compiler, too.
-SUMMARY = "Debian's packages: third-party run-time, and the target's libraries"
+# EVENKEEL_DEBIAN_ROOT  tar of the Debian image's root (recipes/image/src/build-root).
+#                       It is unpacked as a whole and then divided by dpkg's file
+#                       lists, because it contains the results of maintainer
+#                       scripts: users, alternatives, byte code.
+# EVENKEEL_DEBIAN_LOCK  its packages and their versions, as written by 'lock'
+# The -dev packages come from the tree in which BitBake runs; it also has the
+# compiler.
+SUMMARY = "Debian's packages: third-party run-time packages and the target's libraries"
 HOMEPAGE = "https://www.debian.org/"
-# each package's terms are in its /usr/share/doc/*/copyright
+# the licence of each package is in /usr/share/doc/*/copyright
 LICENSE = "CLOSED"
 S = "${UNPACKDIR}"
 INHIBIT_DEFAULT_DEPS = "1"
@@ -20,7 +20,7 @@ require debian-names.inc
 DEBIAN_DEV = "libc6-dev linux-libc-dev libcrypt-dev libstdc++-14-dev libgcc-14-dev \
     libaio-dev liburing-dev libisal-dev libinih-dev libsystemd-dev libcap-dev zlib1g-dev libzstd-dev \
     grub-efi-amd64-bin"
-# their libraries, where the board's own are not there already
+# the libraries of these -dev packages, if the board does not have them
 DEBIAN_DEV += "libc6 libgcc-s1 libstdc++6 libaio1t64 liburing2 libisal2 libinih1 libsystemd0 libcap2 zlib1g libzstd1"
 
 do_configure[noexec] = "1"
@@ -32,17 +32,17 @@ INHIBIT_SYSROOT_STRIP = "1"
 AUTO_LIBNAME_PKGS = ""
 EXCLUDE_PACKAGES_FROM_SHLIBS = "debian-base debian-build"
 
-# what dpkg and apt keep about themselves: the root of an image has its own
+# state of dpkg and apt: the image's root has its own
 DEBIAN_DROP = "./var/lib/apt ./var/cache/apt ./var/cache/debconf ./var/backups ./etc/apt/sources.list* \
     ./etc/passwd- ./etc/group- ./etc/shadow- ./etc/gshadow-"
-# of the machine that made the tar
+# files that depend on the machine that made the tar
 DEBIAN_DROP += "./dev/* ./etc/resolv.conf ./etc/hostname ./etc/machine-id ./etc/ld.so.cache"
-# what Debian enables: an image has presets. And its page on port 80
+# units that Debian enables (the image has presets), and nginx's default page on port 80
 DEBIAN_DROP += "./etc/systemd/system/* ./etc/systemd/user/* ./etc/rc?.d ./etc/nginx/sites-enabled/default"
-# links to modules of nginx, which the image may be without
+# links to nginx modules that the image may not have
 DEBIAN_DROP += "./etc/nginx/modules-enabled/*"
 
-# the compiler comes from that tree, too: another version of it builds all anew
+# the compiler comes from that tree: a new version of it must rebuild everything
 do_install[file-checksums] += "${EVENKEEL_DEBIAN_ROOT}:True /var/lib/dpkg/status:True"
 do_install[vardepsexclude] += "EVENKEEL_DEBIAN_ROOT"
 do_install() {
@@ -55,18 +55,18 @@ do_install() {
 
 	dpkg -L ${DEBIAN_DEV} | sort -u | while read -r path; do
 		case $path in /usr/share/doc/* | /usr/share/man/* | /usr/share/lintian/*) continue ;; esac
-		# not what the board has itself
+		# skip files that the board has anyway
 		{ [ -d "$path" ] && [ ! -L "$path" ]; } || [ -e "${D}$path" ] || [ -L "${D}$path" ] || [ ! -e "$path" ] || echo "$path"
 	done > ${WORKDIR}/dev.list
 	tar -C / --no-recursion -cf - -T ${WORKDIR}/dev.list | tar -C ${D} -xf -
-	# the linker takes what the script names from the sysroot, where /lib is not
+	# libc.so and libm.so are linker scripts that name files below /lib, which the sysroot does not have
 	sed -i -e 's| /lib| /usr/lib|g' ${D}/usr/lib/x86_64-linux-gnu/libc.so ${D}/usr/lib/x86_64-linux-gnu/libm.so
 }
 
-# linux-libc-dev keeps asm/ below lib/linux
+# linux-libc-dev has asm/ below lib/linux
 SYSROOT_DIRS = "${includedir} ${libdir}/x86_64-linux-gnu ${libdir}/linux/uapi/x86 /usr/lib64 ${libdir}/grub ${datadir}/pkgconfig"
 SYSROOT_PREPROCESS_FUNCS += "debian_users_sysroot"
-# for useradd.bbclass: the users that our packages add theirs to
+# for useradd.bbclass: the files to which our packages add their users
 debian_users_sysroot() {
 	install -d ${SYSROOT_DESTDIR}${sysconfdir}
 	for file in passwd group shadow gshadow login.defs; do
@@ -84,7 +84,7 @@ python () {
     d.setVar("PACKAGES", " ".join(packages + ["debian-base", "debian-build"]))
     for name in packages:
         d.setVar("FILES:" + name, "")
-        # of a package that is documentation only nothing may be left
+        # a package with only documentation may have no files left
         d.setVar("ALLOW_EMPTY:" + name, "1")
     for provider, names in debian_names(d).items():
         if provider not in packages:
@@ -95,11 +95,11 @@ ALLOW_EMPTY:debian-base = "1"
 ALLOW_EMPTY:debian-build = "1"
 FILES:debian-base = ""
 FILES:debian-build = ""
-# dpkg unpacks it before any package whose script wants users
+# essential, so that dpkg unpacks it before packages whose scripts need users
 PACKAGE_ADD_METADATA_DEB:debian-base = "Essential: yes"
 
 python debian_split() {
-    """FILES and RDEPENDS of each package, as dpkg's data base has them."""
+    """Set FILES and RDEPENDS of each package from dpkg's database."""
     import os, re
     dpkg = d.expand("${WORKDIR}/dpkg")
     root = d.getVar("PKGD")
@@ -119,10 +119,10 @@ python debian_split() {
                 provides.setdefault(alias, name)
     if found != locked:
         differ = sorted(set(found.items()) ^ set(locked.items()))
-        bb.fatal("the Debian root is not what EVENKEEL_DEBIAN_LOCK says: " + ", ".join("%s %s" % pair for pair in differ))
+        bb.fatal("the Debian root differs from EVENKEEL_DEBIAN_LOCK: " + ", ".join("%s %s" % pair for pair in differ))
 
     def real(path):
-        """Where a path of the lists is with / merged into /usr."""
+        """A path of dpkg's lists, after the merge of / into /usr."""
         return re.sub(r"^/(bin|sbin|lib|lib64)/", r"/usr/\1/", path)
 
     owner = {}
@@ -155,14 +155,14 @@ python debian_split() {
     for name, groups in depends.items():
         wanted = set()
         for group in groups:
-            # the first alternative that was installed
+            # the first alternative that is installed
             for choice in group:
                 choice = choice if choice in found else provides.get(choice)
                 if choice and choice != name:
                     wanted.add(choice)
                     break
         if name == "base-files":
-            # what Debian takes for granted, nothing depends on
+            # no package depends on essential packages, so base-files does
             wanted |= set(essential + ["debian-base"]) - {name}
         d.appendVar("RDEPENDS:" + name, " " + " ".join(sorted(wanted)))
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# The settings with which OE-Core's deb back end runs apt and dpkg; the programs
-# are the build machine's.
-SUMMARY = "Settings of apt for assembling a root file system"
+# Settings for apt and dpkg in OE-Core's deb back end. The programs are those of the
+# build machine.
+SUMMARY = "Settings of apt to assemble a root file system"
 LICENSE = "Apache-2.0"
 LIC_FILES_CHKSUM = "file://${COREBASE}/meta/files/common-licenses/Apache-2.0;md5=89aea4e17d99a7cacdbeed46a0096b10"
 SRC_URI = "file://apt.conf.sample"
@@ -9,7 +9,7 @@ S = "${UNPACKDIR}"
 inherit native
 
 do_install() {
-	# OE-Core fills in the rest when it knows which root it builds
+	# OE-Core fills in the paths of the root when it builds one
 	install -d ${D}${sysconfdir}/apt ${D}${localstatedir}/lib/apt ${D}${localstatedir}/log/apt ${D}${localstatedir}/cache/apt/archives/partial
 	sed -e 's|@STATE@|${localstatedir}|' ${UNPACKDIR}/apt.conf.sample \
 		> ${D}${sysconfdir}/apt/apt.conf.sample

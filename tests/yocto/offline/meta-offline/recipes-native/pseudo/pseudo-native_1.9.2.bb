@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# OE-Core's recipe takes git and a prebuilt archive; Debian has a later release.
-SUMMARY = "Gives tasks the file owners and modes of root"
+# OE-Core's recipe fetches from git and needs a prebuilt archive. Debian's archive has the source of a later release.
+SUMMARY = "Lets tasks set file owners and modes like root"
 HOMEPAGE = "https://git.yoctoproject.org/pseudo/"
 LICENSE = "LGPL-2.1-only"
 LIC_FILES_CHKSUM = "file://COPYING;md5=a1d8023a6f953ac6ea4af765ff62d574"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# pkg-config is the build machine's; Kbuild and meson ask for the build
-# machine's own libraries by this name.
+# Kbuild and meson call this program to find libraries of the build machine. It runs
+# the build machine's pkg-config.
 SUMMARY = "pkg-config without the target's sysroot"
 LICENSE = "Apache-2.0"
 LIC_FILES_CHKSUM = "file://${COREBASE}/meta/files/common-licenses/Apache-2.0;md5=89aea4e17d99a7cacdbeed46a0096b10"

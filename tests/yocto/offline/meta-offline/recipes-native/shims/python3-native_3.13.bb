@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Classes look for Python at a path of its own; Debian's there is the board's
-# version, too, so that its byte code fits.
-SUMMARY = "The build machine's Python where OE-Core's classes look"
+# OE-Core's classes call Python at a fixed path in the sysroot. The build machine's
+# Python has the same version as the board's, so its byte code fits.
+SUMMARY = "The build machine's Python, at the path that OE-Core's classes use"
 LICENSE = "Apache-2.0"
 LIC_FILES_CHKSUM = "file://${COREBASE}/meta/files/common-licenses/Apache-2.0;md5=89aea4e17d99a7cacdbeed46a0096b10"
 inherit native

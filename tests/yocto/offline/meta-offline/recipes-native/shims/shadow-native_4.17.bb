@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# useradd.bbclass gives --root, for which Debian's programs call chroot and then
-# may not write as pseudo's root; --prefix names the same files without it.
+# useradd.bbclass passes --root. Debian's programs then call chroot, after which they
+# cannot write as pseudo's root. --prefix names the same files without chroot.
 SUMMARY = "The build machine's useradd and groupadd for another root"
 LICENSE = "Apache-2.0"
 LIC_FILES_CHKSUM = "file://${COREBASE}/meta/files/common-licenses/Apache-2.0;md5=89aea4e17d99a7cacdbeed46a0096b10"

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "Agent that weighs the I/O of a board's apps, and its command line"
+SUMMARY = "Agent that sets the I/O weights of a board's apps, and its command line"
 DESCRIPTION = "\
-    evenkeeld gives each listed app its I/O weight by systemd, samples what the \
-    scheduler counts and answers on D-Bus (org.evenkeel.Agent1) to whom polkit lets ask; \
+    evenkeeld sets the I/O weight of each listed app through systemd, samples the scheduler's \
+    statistics, and answers on D-Bus (org.evenkeel.Agent1) those callers that polkit allows. \
     ekctl is its command line. \
 "
 SECTION = "admin"
 
-inherit evenkeel_room evenkeel_layers evenkeel_python systemd features_check
+inherit evenkeel_component evenkeel_layers evenkeel_python systemd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
-EVENKEEL_ROOM = "recipes/agent"
+EVENKEEL_COMPONENT = "recipes/agent"
 EXTRA_OEMESON += "-Dwerror=false"
 DEPENDS += "libaio"
 
@@ -40,11 +40,12 @@ RDEPENDS:${PN} = "\
     python3-tomllib \
     python3-xml \
 "
-# without the module it still answers, and reports that it is missing
+# without the module the agent still answers, and reports that the module is missing
 RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 
-# scarthgap's polkit recipe keeps this folder for polkitd alone, and packages
-# that share a folder must agree on it; later ones leave it to root, and readable.
+# Packages that share a folder must agree on its owner and mode. In scarthgap polkit's
+# recipe makes this folder readable only for polkitd. In later series it belongs to root
+# and everybody can read it.
 EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'true', 'false', d)}"
 inherit_defer ${@'useradd' if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''}
 USERADD_PACKAGES = "${PN}"

@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "What an Evenkeel image has beside its packages"
+SUMMARY = "Base files of an Evenkeel image"
 DESCRIPTION = "\
-    The first process of a read-only slot, the confirmation of a slot, presets, units \
-    that stay off, and drop-ins. For an image with Evenkeel's partitions; a product with an image of \
-    its own does not want it. \
+    The first process of a read-only slot, the confirmation of a slot, presets, masked units, \
+    and drop-ins. For an image with Evenkeel's partitions; a product with other partitions does \
+    not need it. \
 "
 
-inherit evenkeel_room evenkeel_console meson features_check
+inherit evenkeel_component evenkeel_console meson features_check
 
-# where evenkeel-bootloader is made
+# the architectures of evenkeel-bootloader
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
-EVENKEEL_ROOM = "recipes/image"
-# not what builds the fast image
+EVENKEEL_COMPONENT = "recipes/image"
+# not the files that only build the Debian image
 EVENKEEL_PATHS = "\
     recipes/image/meson.build \
     recipes/image/meson.options \
-    recipes/image/masked-units \
-    recipes/image/rootfs \
+    recipes/image/data/masked-units \
+    recipes/image/data/rootfs \
     LICENSES \
+    VERSION \
 "
-# base-files and netbase own these files; the image puts ours in their place
+# base-files and netbase own /etc/hostname and /etc/hosts; the image class replaces them by ours
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
-# fstrim.timer, which the preset enables: OE-Core builds util-linux without its
-# units, because systemd needs util-linux to be built
+# The preset enables fstrim.timer. OE-Core builds util-linux without its units (systemd
+# needs util-linux to be built), so we install this one.
 PACKAGECONFIG ??= "fstrim"
 PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
 
-# the tests' shell is where the kernel's console is
+# the root shell of evenkeel-console.service is on the kernel's console
 do_install:append() {
     port="${@((d.getVar('EVENKEEL_CONSOLE') or '').split() or ['none'])[-1].partition(',')[0]}"
     [ "$port" != none ] || port=console
@@ -42,7 +43,7 @@ FILES:${PN} += "\
     ${sysconfdir}/systemd \
 "
 
-# preinit: mount, checks; slot-good: the boot loader's state; a shell for tests
+# e2fsck and mount: preinit; grub-editenv: slot-good; bash: evenkeel-console.service
 RDEPENDS:${PN} = "\
     bash \
     e2fsprogs-e2fsck \

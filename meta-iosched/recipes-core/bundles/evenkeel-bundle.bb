@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "Update of an Evenkeel board: a slot, signed"
+SUMMARY = "Signed update of one slot of an Evenkeel board"
 DESCRIPTION = "\
-    RAUC bundle in verity format with the root file system of evenkeel-image. The key is \
-    the product's: docs/yocto.md says how to make one to develop with. \
+    RAUC bundle in verity format with the root file system of evenkeel-image. The product \
+    brings the key; docs/howto/build-with-yocto.md says how to create one for development. \
 "
 LICENSE = "Apache-2.0"
+PV = "${EVENKEEL_VERSION}"
 
 inherit evenkeel_layers
-# as the image in it
+# excluded as evenkeel-image is, which the bundle contains
 EXCLUDE_FROM_WORLD = "1"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver rauc"
-# a class of meta-rauc; without that layer the recipe is skipped, above
+# the class is meta-rauc's; without that layer EVENKEEL_LAYERS skips this recipe
 inherit_defer ${@'bundle' if 'rauc' in d.getVar('BBFILE_COLLECTIONS').split() else ''}
 
 RAUC_BUNDLE_COMPATIBLE ?= "evenkeel-${MACHINE}"
@@ -21,8 +22,8 @@ RAUC_SLOT_rootfs[fstype] = "ext4"
 RAUC_SLOT_rootfs[adaptive] = "block-hash-index"
 EVENKEEL_BUNDLE_IMAGE ?= "evenkeel-image"
 
-# Said before hours of building, and with the way out. A key that comes later is
-# seen: the recipe is read again when the file appears, changes or goes.
+# Without a key the recipe is skipped with a message, not after hours of building.
+# BitBake reads the recipe again when a key file appears, changes or is removed.
 python () {
     for name in ('RAUC_KEY_FILE', 'RAUC_CERT_FILE'):
         path = d.getVar(name) or ''
@@ -32,7 +33,7 @@ python () {
             bb.parse.mark_dependency(d, path)
         if not d.getVar('PARSE_ALL_RECIPES') and not (path and os.path.isfile(path)):
             raise bb.parse.SkipRecipe(
-                'it must be signed, and %s %s. Set RAUC_KEY_FILE and RAUC_CERT_FILE in local.conf; to develop: '
+                'it must be signed, and %s %s. Set RAUC_KEY_FILE and RAUC_CERT_FILE in local.conf; for development: '
                 'openssl req -x509 -newkey rsa:4096 -nodes -subj "/CN=Evenkeel development" -days 3650 '
                 '-keyout key.pem -out cert.pem' % (name, 'is %s, where there is no file' % path if path else 'is not set'))
 }

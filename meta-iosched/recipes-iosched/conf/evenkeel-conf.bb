@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-SUMMARY = "How a board with flash storage is set up"
+SUMMARY = "Settings of a board with flash storage"
 SUMMARY:${PN}-sysctl = "Writeback sized for flash"
-SUMMARY:${PN}-hardening = "Reboot on panic, and what others must not see or do"
+SUMMARY:${PN}-hardening = "Reboot on panic, and restrictions for unprivileged users"
 SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
 SUMMARY:${PN}-slice = "The slice of a board's apps, with I/O and memory accounting"
-SUMMARY:${PN}-journald = "A journal that flash can bear"
+SUMMARY:${PN}-journald = "A journal that spares the flash"
 SUMMARY:${PN}-watchdog = "The hardware watchdog, fed by PID 1"
 SUMMARY:${PN}-network = "DHCP on wired interfaces"
-SUMMARY:${PN}-mkfs = "How the recorder's partition is made"
+SUMMARY:${PN}-mkfs = "mke2fs options for the recorder's partition"
 SUMMARY:${PN}-fstab = "Mounts of an Evenkeel image"
-SUMMARY:${PN}-apps = "How an app is listed"
+SUMMARY:${PN}-apps = "Folder of the app files, with an example"
 DESCRIPTION = "\
-    Kernel settings for writeback on flash, the scheduler for each flash device, \
-    a journal that flash can bear, watchdog and network, each in a package of its own, so \
-    that a product can take some of them. \
+    Kernel settings for writeback on flash, the scheduler for each flash device, a journal \
+    that spares the flash, watchdog and network. Each is a package of its own, so a product \
+    can take some of them. \
 "
 
-inherit evenkeel_room meson allarch
+inherit evenkeel_component meson allarch
 
-EVENKEEL_ROOM = "conf"
-# not the kernel's options, nor the tests
+EVENKEEL_COMPONENT = "conf"
+# neither the kernel fragments nor the tests
 EVENKEEL_PATHS = "\
     conf/README.md \
     conf/apps.d \
@@ -31,8 +31,9 @@ EVENKEEL_PATHS = "\
     conf/systemd \
     conf/udev \
     LICENSES \
+    VERSION \
 "
-# base-files owns /etc/fstab; the image puts ours in its place
+# base-files owns /etc/fstab; the image class replaces it by ours
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
 PACKAGE_BEFORE_PN = "\
@@ -49,7 +50,7 @@ PACKAGE_BEFORE_PN = "\
 "
 ALLOW_EMPTY:${PN} = "1"
 
-# udev, unlike systemd, is also there without usrmerge, and looks below /lib then
+# udev, unlike systemd, also exists without usrmerge; it then reads rules below /lib
 do_install:append() {
     if [ "${nonarch_base_libdir}" != "${nonarch_libdir}" ]; then
         install -d ${D}${nonarch_base_libdir}
@@ -60,7 +61,7 @@ do_install:append() {
 FILES:${PN}-hardening = "${nonarch_libdir}/sysctl.d/60-evenkeel-board.conf"
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_base_libdir}/udev"
-# not systemd_system_unitdir: without usrmerge that is below /lib
+# not systemd_system_unitdir, which is below /lib without usrmerge
 FILES:${PN}-slice = "${nonarch_libdir}/systemd/system/evenkeel-apps.slice"
 FILES:${PN}-journald = "${nonarch_libdir}/systemd/journald.conf.d"
 FILES:${PN}-watchdog = "${nonarch_libdir}/systemd/system.conf.d"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes say what the rooms say: versions, users, units, what Python imports, partitions."""
+"""Recipes agree with the components: versions, users, units, Python imports, partitions."""
 
 from __future__ import annotations
 
@@ -13,31 +13,55 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from components import Component, components
 from conftest import LAYER, TOP, Series
-from recipe_text import ROOMS, packages, recipe
+from recipe_text import COMPONENTS, packages, recipe
 
 
 def value(text: str, name: str) -> str:
-    """What a recipe's text assigns to a variable, lines joined."""
+    """The value that a recipe's text assigns to a variable, lines joined."""
     match = re.search(rf'^{re.escape(name)}\s*\+?=\s*"((?:[^"\\]|\\\n)*)"', text, re.MULTILINE)
     assert match, f"the recipe sets no {name}"
     return match[1].replace("\\\n", " ")
 
 
-@pytest.mark.parametrize("name", ROOMS)
-def test_version_is_the_rooms(name: str) -> None:
-    build = (TOP / ROOMS[name] / "meson.build").read_text()
-    match = re.search(r"version: '([^']+)'", build)
+@pytest.mark.parametrize(
+    "part", [part for part in components() if part.recipe != "-"], ids=lambda part: part.name
+)
+def test_component_has_the_recipe_of_the_list(part: Component) -> None:
+    """mk/components names the recipe, and the recipe builds that folder."""
+    text = recipe(part.recipe).read_text()
+    sources = " ".join(
+        re.findall(r'^EVENKEEL_(?:COMPONENT|PATHS) = "((?:[^"\\]|\\\n)*)"', text, re.MULTILINE)
+    )
+    assert any(f"{path}/".startswith(f"{part.folder}/") for path in sources.split()), sources
+
+
+def test_every_component_of_an_image_has_a_recipe() -> None:
+    """Otherwise the Debian image would contain something that the image by BitBake lacks."""
+    assert [part.name for part in components() if part.image != "-" and part.recipe == "-"] == []
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_version_is_that_of_the_component(name: str) -> None:
+    """Both read the file VERSION: meson.build, and the class of the recipe."""
+    build = (TOP / COMPONENTS[name] / "meson.build").read_text()
+    match = re.search(r"\bversion: files\('([./]*VERSION)'\)", build)
     assert match
-    assert recipe(name).stem == f"{name}_{match[1]}"
+    file = (TOP / COMPONENTS[name] / match[1]).resolve()
+    assert file == TOP / "VERSION"
+    assert recipe(name).stem == name
+    assert "inherit evenkeel_component" in recipe(name).read_text()
+    own = re.search(r'^EVENKEEL_PATHS = "((?:[^"\\]|\\\n)*)"', recipe(name).read_text(), re.MULTILINE)
+    assert own is None or "VERSION" in own[1].split()
 
 
 @pytest.mark.parametrize(
     ("name", "sysusers"),
     [
-        ("evenkeel-recorder", "recipes/recorder/units/ek-recorder.sysusers"),
-        ("evenkeel-webui", "webui/systemd/evenkeel-panel.sysusers"),
-        ("evenkeel-demo", "recipes/demo/units/evenkeel-demo.sysusers"),
+        ("evenkeel-recorder", "recipes/recorder/data/ek-recorder.sysusers"),
+        ("evenkeel-webui", "webui/data/systemd/evenkeel-panel.sysusers"),
+        ("evenkeel-demo", "recipes/demo/data/evenkeel-demo.sysusers"),
     ],
 )
 def test_users_are_those_of_sysusers(name: str, sysusers: str) -> None:
@@ -64,16 +88,16 @@ def test_users_are_those_of_sysusers(name: str, sysusers: str) -> None:
     assert seen, sysusers
 
 
-def test_users_whose_files_outlive_the_image_have_numbers_that_stay() -> None:
-    """Another image would give them others, and its services could not open the files."""
+def test_users_whose_files_outlive_the_image_have_fixed_numbers() -> None:
+    """Otherwise another image could give them other numbers, and its services could not open the files."""
     users: dict[str, str] = {}
     owners: set[str] = set()
-    for room in ROOMS.values():
-        for path in (TOP / room).rglob("*.sysusers"):
+    for component in COMPONENTS.values():
+        for path in (TOP / component).rglob("*.sysusers"):
             users |= re.findall(r"^u!?\s+(\S+)\s+(\S+)", path.read_text(), re.MULTILINE)
-        for path in (TOP / room).rglob("*.tmpfiles"):
+        for path in (TOP / component).rglob("*.tmpfiles"):
             owners |= set(re.findall(r"^[a-zA-Z-]+\s+/\S+\s+\S+\s+(\S+)", path.read_text(), re.MULTILINE))
-        for path in [*(TOP / room).rglob("*.service"), *(TOP / room).rglob("*.service.in")]:
+        for path in [*(TOP / component).rglob("*.service"), *(TOP / component).rglob("*.service.in")]:
             unit = path.read_text()
             if re.search(r"^(Logs|State)Directory=", unit, re.MULTILINE):
                 owners |= set(re.findall(r"^User=(.*)$", unit, re.MULTILINE))
@@ -84,19 +108,19 @@ def test_users_whose_files_outlive_the_image_have_numbers_that_stay() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-@pytest.mark.parametrize("name", ROOMS)
+@pytest.mark.parametrize("name", COMPONENTS)
 def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
-    """SYSTEMD_SERVICE has each unit with an [Install] section, but the board's: presets enable those."""
-    room = TOP / ROOMS[name]
+    """SYSTEMD_SERVICE lists every unit with an [Install] section, except evenkeel-board's, which presets enable."""
+    component = TOP / COMPONENTS[name]
     units = {
         path.name.removesuffix(".in")
-        for path in room.rglob("*")
+        for path in component.rglob("*")
         if path.name.removesuffix(".in").rpartition(".")[2] in ("service", "socket", "target", "timer")
         and path.is_file()
         and "\n[Install]" in path.read_text()
     }
     if name == "evenkeel-board":
-        preset = (room / "rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
+        preset = (component / "data/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
         assert units == {unit for unit in units if f"enable {unit}\n" in preset}
         return
     text = recipe(name).read_text()
@@ -104,11 +128,11 @@ def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     assert named == units
 
 
-# units of others that our preset enables, and whose package must be there; None: every systemd has it
+# foreign units that our preset enables → recipe of ours and the package that it must depend on; None: part of systemd
 OTHERS = {
-    # another D-Bus may be the distribution's
+    # the distribution may use another D-Bus
     "dbus-broker.service": None,
-    # OE-Core's util-linux has none: the board's, by PACKAGECONFIG
+    # OE-Core's util-linux has no such unit: evenkeel-board installs it, by PACKAGECONFIG
     "fstrim.timer": None,
     "nginx.service": ("evenkeel-webui", "nginx"),
     "systemd-networkd.service": None,
@@ -116,9 +140,9 @@ OTHERS = {
 }
 
 
-def test_units_that_the_preset_enables_are_there() -> None:
-    """OE-Core splits what Debian has in one package: a unit that is missing is enabled without a word."""
-    preset = (TOP / "recipes/image/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
+def test_units_that_the_preset_enables_are_installed() -> None:
+    """OE-Core splits packages that are one in Debian, and systemd ignores a missing unit in a preset silently."""
+    preset = (TOP / "recipes/image/data/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
     enabled = set(re.findall(r"^enable (\S+)$", preset, re.MULTILINE))
     others = {unit for unit in enabled if not unit.startswith(("evenkeel", "ek-"))}
     assert others == OTHERS.keys()
@@ -131,16 +155,16 @@ def test_units_that_the_preset_enables_are_there() -> None:
 
 
 def test_scripts_of_the_panel_are_those_of_the_lock_file() -> None:
-    packages = json.loads((TOP / "webui/static-deps/package-lock.json").read_text())["packages"]
+    packages = json.loads((TOP / "webui/src/static-deps/package-lock.json").read_text())["packages"]
     text = recipe("evenkeel-webui").read_text()
     assert value(text, "HTMX_VERSION") == packages["node_modules/htmx.org"]["version"]
     assert value(text, "UPLOT_VERSION") == packages["node_modules/uplot"]["version"]
 
 
-def test_partitions_are_those_of_the_fast_image() -> None:
-    """Order, names and PARTUUIDs; sizes by default."""
-    genimage = (TOP / "recipes/image/genimage.cfg").read_text()
-    build = (TOP / "recipes/image/build").read_text()
+def test_partitions_are_those_of_the_debian_image() -> None:
+    """Order, names, PARTUUIDs and default sizes."""
+    genimage = (TOP / "recipes/image/data/genimage.cfg").read_text()
+    build = (TOP / "recipes/image/src/build").read_text()
     image = genimage[genimage.index("image evenkeel-x86_64.img") :]
     wanted = re.findall(r"partition (\S+) \{.*?partition-uuid = (\S+)", image, re.DOTALL)
     wks = (LAYER / "files/wic/evenkeel.wks.in").read_text()
@@ -151,9 +175,9 @@ def test_partitions_are_those_of_the_fast_image() -> None:
 
 
 @pytest.mark.parametrize("label", ["root", "bootstate", "recorder", "data"])
-def test_file_systems_are_those_of_the_fast_image(label: str) -> None:
+def test_file_systems_are_those_of_the_debian_image(label: str) -> None:
     """UUID and hash seed are fixed: the same files give the same bytes."""
-    build = (TOP / "recipes/image/build").read_text()
+    build = (TOP / "recipes/image/src/build").read_text()
     wanted = re.search(rf"^ext4\S* {label}\.ext4 \d+M (\S+)", build, re.MULTILINE)
     assert wanted
     uuid = wanted[1]
@@ -161,7 +185,7 @@ def test_file_systems_are_those_of_the_fast_image(label: str) -> None:
         "evenkeel-bootloader"
     ).read_text()
     command = re.search(rf"(-L {label}\b(?:.*\\\n)*.*-U|-U) {uuid}\b(?:.*\\\n)*.*", ours)
-    assert command, f"nothing of ours has {uuid}"
+    assert command, f"no mke2fs command of ours uses {uuid}"
     assert f"-L {label}" in command[0]
     assert ours.count(f"hash_seed={uuid}") == 1
 
@@ -173,10 +197,10 @@ def value_weak(text: str, name: str) -> str:
 
 
 def imports(folder: Path) -> set[str]:
-    """Modules of Python's own library that the programs of a folder load."""
+    """Modules of Python's standard library that the programs of a folder import."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
-        # for development, and not installed
+        # used only for development, not installed
         if path.name in ("dev.py", "fake_agent.py", "testing.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -187,8 +211,8 @@ def imports(folder: Path) -> set[str]:
     return found & sys.stdlib_module_names
 
 
-# OE-Core splits Python's library into packages; of what our programs load, which package has it where
-# that is not python3-core, as in scarthgap. Later series have more in core.
+# OE-Core splits Python's standard library into packages. module → package, for modules that our programs import and
+# that are not in python3-core in scarthgap. Later series have more of them in python3-core.
 PARTS = {
     "asyncio": "asyncio",
     "concurrent": "asyncio",
@@ -228,22 +252,22 @@ CORE = {
 PROGRAMS = pytest.mark.parametrize(
     ("name", "package", "folder"),
     [
-        ("evenkeel-agent", "${PN}", "recipes/agent/evenkeel_agent"),
-        ("evenkeel-webui", "${PN}", "webui/evenkeel_panel"),
-        ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/python/ek_recorder"),
+        ("evenkeel-agent", "${PN}", "recipes/agent/src/evenkeel_agent"),
+        ("evenkeel-webui", "${PN}", "webui/src/evenkeel_panel"),
+        ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/src/python/ek_recorder"),
     ],
 )
 
 
-# what they import themselves and their recipes do not say: dbus-fast's begins with xml.etree
+# package → packages that its recipe fails to depend on: dbus-fast imports xml.etree
 ALSO = {"python3-dbus-fast": {"python3-xml"}}
 
 
 @PROGRAMS
-def test_what_python_imports_is_depended_on(name: str, package: str, folder: str) -> None:
+def test_python_imports_are_dependencies(name: str, package: str, folder: str) -> None:
     loaded = imports(TOP / folder)
     unknown = loaded - PARTS.keys() - CORE
-    assert not unknown, "python3-manifest.json of OE-Core says where: add it to PARTS or CORE"
+    assert not unknown, "look them up in OE-Core's python3-manifest.json and add them to PARTS or CORE"
     wanted = {"python3-core", *(f"python3-{PARTS[module]}" for module in loaded & PARTS.keys())}
     assert len(wanted) > 2
     listed = set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
@@ -251,15 +275,15 @@ def test_what_python_imports_is_depended_on(name: str, package: str, folder: str
 
 
 @PROGRAMS
-def test_what_python_imports_is_where_oe_core_has_it(
+def test_python_imports_are_in_the_packages_of_oe_core(
     series: Series, name: str, package: str, folder: str
 ) -> None:
-    """The same by the series' own list."""
+    """The same check with the list of each series."""
     text = (series.oecore / "meta/recipes-devtools/python/python3/python3-manifest.json").read_text()
     manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     owner: dict[str, str] = {}
     for part, content in manifest.items():
-        # python3-modules has all of them
+        # these packages contain all modules, or the rest
         if part in ("modules", "misc"):
             continue
         for file in content["files"]:
@@ -269,8 +293,8 @@ def test_what_python_imports_is_where_oe_core_has_it(
     assert wanted <= set(value(recipe(name).read_text(), f"RDEPENDS:{package}").split())
 
 
-def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
-    """With usrmerge and without."""
+def test_rule_is_in_the_folder_that_udev_reads(tmp_path: Path) -> None:
+    """With and without usrmerge."""
     text = recipe("evenkeel-conf").read_text()
     match = re.search(r"^do_install:append\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert match
@@ -287,8 +311,8 @@ def test_rule_lies_where_udev_looks(tmp_path: Path) -> None:
         assert parts.owner(f"/{found[0]}") == "evenkeel-conf-udev"
 
 
-def test_scheduler_alone_brings_no_settings_but_its_own() -> None:
-    """How a product panics, and what it hides from whom, is its own."""
+def test_scheduler_alone_installs_only_its_own_sysctls() -> None:
+    """Panic behaviour and hardening are the product's decision."""
     group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel-scheduler.bb"
     taken = set(value(group.read_text(), "RDEPENDS:${PN}").split())
     parts = packages(recipe("evenkeel-conf"))
@@ -297,10 +321,10 @@ def test_scheduler_alone_brings_no_settings_but_its_own() -> None:
         assert (owner in taken) == (path.name == "60-evenkeel.conf"), (path.name, owner)
 
 
-def test_recipe_for_all_machines_hangs_on_none() -> None:
-    """What an allarch recipe depends on is part of its hash, so that each machine would build it anew.
+def test_allarch_recipes_have_no_dependencies() -> None:
+    """Dependencies are part of a recipe's hash, so every machine would build the allarch recipe again.
 
-    Only package groups are excepted (OE-Core, lib/oe/sstatesig.py).
+    OE-Core excepts only package groups (lib/oe/sstatesig.py).
     """
     seen = 0
     for path in LAYER.rglob("*.bb"):
@@ -315,7 +339,7 @@ def test_recipe_for_all_machines_hangs_on_none() -> None:
 
 
 def in_series(series: str, file: Path, variable: str) -> str:
-    """A VARIABLE of a recipe that hangs on the series."""
+    """The value of a VARIABLE of a recipe that depends on the series."""
     match = re.search(rf'^{variable} = "\$\{{@(.*)\}}"$', file.read_text(), re.MULTILINE)
     assert match
 
@@ -324,11 +348,11 @@ def in_series(series: str, file: Path, variable: str) -> str:
         return yes if set(words.split()) <= {series} else no
 
     bb = SimpleNamespace(utils=SimpleNamespace(contains=contains))
-    return str(eval(match[1], {"bb": bb, "d": None}))  # noqa: S307  # of our own recipe
+    return str(eval(match[1], {"bb": bb, "d": None}))  # noqa: S307  # text of our own recipe
 
 
 def owns_rules(series: str) -> bool:
-    """Whether evenkeel-agent keeps the folder of polkit's rules for polkitd in a series."""
+    """Whether evenkeel-agent makes polkitd the owner of the folder of polkit rules in a series."""
     return {"true": True, "false": False}[
         in_series(series, recipe("evenkeel-agent"), "EVENKEEL_POLKIT_OWNS_RULES")
     ]
@@ -337,13 +361,13 @@ def owns_rules(series: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "owns"), [("scarthgap", True), ("walnascar", False), ("whinlatter", False), ("wrynose", False)]
 )
-def test_folder_of_rules_is_polkits_as_its_recipe_has_it(name: str, owns: bool) -> None:
-    """Both packages have the folder: rpm refuses two owners of it, and the later of two modes would win."""
+def test_folder_of_rules_has_the_owner_that_polkit_gives_it(name: str, owns: bool) -> None:
+    """Both packages contain the folder: rpm refuses two owners, and of two modes the later one would win."""
     assert owns_rules(name) == owns
 
 
-def test_networkd_is_named_where_it_is_a_package(series: Series) -> None:
-    """systemd only recommends it, and a product may build without recommendations."""
+def test_networkd_is_a_dependency_if_it_is_a_package(series: Series) -> None:
+    """systemd only recommends it, and a product may ignore recommendations."""
     (systemd,) = (series.oecore / "meta/recipes-core/systemd").glob("systemd_*.bb")
     apart = bool(re.search(r"^FILES:\$\{PN\}-networkd", systemd.read_text(), re.MULTILINE))
     group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb"
@@ -351,7 +375,7 @@ def test_networkd_is_named_where_it_is_a_package(series: Series) -> None:
     assert named == ("systemd-networkd" if apart else "")
 
 
-def test_folder_of_rules_is_as_the_series_has_it(series: Series) -> None:
+def test_folder_of_rules_is_as_in_the_series(series: Series) -> None:
     series.needs("METAOE")
     assert series.metaoe
     (polkit,) = (series.metaoe / "meta-oe/recipes-extended/polkit").glob("polkit_*.bb")
@@ -362,9 +386,9 @@ def test_folder_of_rules_is_as_the_series_has_it(series: Series) -> None:
 
 
 @pytest.mark.parametrize("clone", ["/home/me/evenkeel", ""])
-def test_time_of_what_is_built_is_not_that_of_a_checkout(clone: str) -> None:
-    """A commit that was fetched keeps its own, which OE-Core has found."""
-    text = (LAYER / "classes-recipe/evenkeel_room.bbclass").read_text()
+def test_epoch_of_a_build_is_not_the_time_of_the_checkout(clone: str) -> None:
+    """A fetched commit keeps its own time, which OE-Core has found."""
+    text = (LAYER / "classes-recipe/evenkeel_component.bbclass").read_text()
     assert 'do_unpack[postfuncs] += "evenkeel_source_date_epoch"' in text
     match = re.search(r"^python evenkeel_source_date_epoch\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert match
@@ -373,17 +397,17 @@ def test_time_of_what_is_built_is_not_that_of_a_checkout(clone: str) -> None:
         reproducible=SimpleNamespace(epochfile_write=lambda time, file, _: written.append((time, file)))
     )
     values = {"EVENKEEL_SRC": clone, "SDE_FILE": "epoch.txt", "SOURCE_DATE_EPOCH_FALLBACK": "1302044400"}
-    exec(textwrap.dedent(match[1]), {"oe": oe, "d": SimpleNamespace(getVar=values.get)})  # noqa: S102  # of our own class
+    exec(textwrap.dedent(match[1]), {"oe": oe, "d": SimpleNamespace(getVar=values.get)})  # noqa: S102  # text of our own class
     assert written == ([(1302044400, "epoch.txt")] if clone else [])
 
 
 def console(consoles: str, arch: str) -> object:
-    """EVENKEEL_CONSOLE of a machine with these SERIAL_CONSOLES."""
+    """The default of EVENKEEL_CONSOLE for a machine with these SERIAL_CONSOLES."""
     text = (LAYER / "classes-recipe/evenkeel_console.bbclass").read_text()
     match = re.search(r"^(def evenkeel_console.*)", text, re.MULTILINE | re.DOTALL)
     assert match
     scope: dict[str, object] = {}
-    exec(match[1], scope)  # noqa: S102  # of our own class
+    exec(match[1], scope)  # noqa: S102  # text of our own class
     function = scope["evenkeel_console"]
     assert callable(function)
     return function(SimpleNamespace(getVar={"SERIAL_CONSOLES": consoles, "TARGET_ARCH": arch}.get))
@@ -394,41 +418,41 @@ def console(consoles: str, arch: str) -> object:
     [
         ("115200;ttyAMA0 115200;hvc0", "ttyAMA0,115200", "/dev/ttyAMA0"),
         ("1500000;ttyS2", "ttyS2,1500000", "/dev/ttyS2"),
-        # a machine that names none: its firmware says which
+        # a machine without SERIAL_CONSOLES: its firmware chooses
         ("", "none", "/dev/console"),
     ],
 )
-def test_console_is_the_machines(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
-    """The kernel's, and that of the shell which tests ask for."""
+def test_console_is_that_of_the_machine(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
+    """The kernel's console, and that of the root shell."""
     assert console(consoles, "aarch64") == kernel
     expect_shell_on(tmp_path, kernel, unit)
 
 
-def test_console_of_an_x86_machine_that_names_none() -> None:
-    """Its kernel does not ask the firmware."""
+def test_console_of_an_x86_machine_without_serial_consoles() -> None:
+    """The kernel on x86 does not take the console from the firmware."""
     assert console("", "x86_64") == "ttyS0,115200"
 
 
-def test_several_consoles_end_with_the_boards_own(tmp_path: Path) -> None:
+def test_last_of_several_consoles_is_the_boards(tmp_path: Path) -> None:
     expect_shell_on(tmp_path, "tty0 ttymxc1,115200", "/dev/ttymxc1")
 
 
-def test_console_that_is_set_to_nothing_is_the_kernels_own(tmp_path: Path) -> None:
+def test_empty_console_leaves_the_choice_to_the_kernel(tmp_path: Path) -> None:
     expect_shell_on(tmp_path, "", "/dev/console")
 
 
 def expect_shell_on(tmp_path: Path, consoles: str, unit: str) -> None:
-    """What evenkeel-board makes of EVENKEEL_CONSOLE."""
+    """Check the TTYPath that evenkeel-board sets for EVENKEEL_CONSOLE."""
     name = "usr/lib/systemd/system/evenkeel-console.service"
     (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / name).write_text((TOP / "recipes/image/rootfs" / name).read_text())
+    (tmp_path / name).write_text((TOP / "recipes/image/data/rootfs" / name).read_text())
     match = re.search(
         r"^do_install:append\(\) \{\n(.*?)^\}", recipe("evenkeel-board").read_text(), re.MULTILINE | re.DOTALL
     )
     assert match
     inline = re.search(r"\$\{@(.*?)\}", match[1])
     assert inline
-    port = eval(inline[1], {"d": SimpleNamespace(getVar={"EVENKEEL_CONSOLE": consoles}.get)})  # noqa: S307  # of our own recipe
+    port = eval(inline[1], {"d": SimpleNamespace(getVar={"EVENKEEL_CONSOLE": consoles}.get)})  # noqa: S307  # text of our own recipe
     body = match[1].replace(inline[0], port)
     values = {"D": str(tmp_path), "systemd_system_unitdir": "/usr/lib/systemd/system"}
     body = re.sub(r"\$\{(\w+)\}", lambda found: values[found[1]], body)
@@ -436,11 +460,11 @@ def expect_shell_on(tmp_path: Path, consoles: str, unit: str) -> None:
     assert f"\nTTYPath={unit}\n" in (tmp_path / name).read_text()
 
 
-# --- the module's check of its kernel ----------------------------------------------
+# --- the check of the kernel by evenkeel-module ----------------------------------------------
 
 
 def configure(tmp_path: Path, version: str, config: str) -> tuple[int, str]:
-    """do_configure of evenkeel-module beside a kernel that says so: exit code and output."""
+    """Run do_configure of evenkeel-module against a kernel of this version and config: exit code and output."""
     text = (LAYER / "recipes-kernel/evenkeel-module/evenkeel-module.inc").read_text()
     match = re.search(r"^do_configure\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert match
@@ -468,20 +492,20 @@ def test_kernel_is_accepted(tmp_path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["6.6.140-yocto-standard", "5.15.200", "6.9.0"])
-def test_old_kernel_is_refused_with_the_version_that_is_needed(tmp_path: Path, version: str) -> None:
-    status, said = configure(tmp_path, version, GOOD)
+def test_old_kernel_is_refused_and_the_needed_version_is_named(tmp_path: Path, version: str) -> None:
+    status, output = configure(tmp_path, version, GOOD)
     assert status == 1
-    assert f"evenkeel-module needs Linux 6.12 or later, and linux-yocto is {version}" in said
+    assert f"evenkeel-module needs Linux 6.12 or later, but linux-yocto is {version}" in output
 
 
 def test_kernel_without_cgroups_is_refused(tmp_path: Path) -> None:
-    status, said = configure(tmp_path, "6.12.80", "CONFIG_64BIT=y\n")
+    status, output = configure(tmp_path, "6.12.80", "CONFIG_64BIT=y\n")
     assert status == 1
-    assert "needs CONFIG_BLK_CGROUP=y" in said
+    assert "needs CONFIG_BLK_CGROUP=y" in output
 
 
-def test_iocost_is_warned_of(tmp_path: Path) -> None:
-    status, said = configure(tmp_path, "6.18.39", GOOD + "CONFIG_BLK_CGROUP_IOCOST=y\n")
+def test_kernel_with_iocost_causes_a_warning(tmp_path: Path) -> None:
+    status, output = configure(tmp_path, "6.18.39", GOOD + "CONFIG_BLK_CGROUP_IOCOST=y\n")
     assert status == 0
-    assert "WARNING" in said
-    assert "io.evenkeel.weight" in said
+    assert "WARNING" in output
+    assert "io.evenkeel.weight" in output

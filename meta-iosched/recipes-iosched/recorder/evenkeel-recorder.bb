@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Real-time recorder for flash storage, and its client libraries"
-SUMMARY:libek-recorder = "Library to give records to ek-recorder"
-SUMMARY:python3-ek-recorder = "Python package to give records to ek-recorder, and to read recordings"
+SUMMARY:libek-recorder = "Library to send records to ek-recorder"
+SUMMARY:python3-ek-recorder = "Python package to send records to ek-recorder and read recordings"
 DESCRIPTION = "\
-    ek-recorder takes records by shared memory or a socket, keeps them on a \
-    partition of its own, and says which were lost and why. Writers link libek-recorder, or \
-    use the Python package ek_recorder. \
+    ek-recorder receives records by shared memory or a socket, keeps them on a \
+    partition of its own, and reports which were lost and why. Writers link libek-recorder, \
+    or use the Python package ek_recorder. \
 "
 SECTION = "admin"
 
-inherit evenkeel_room evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
+inherit evenkeel_component evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
 
-# isa-l's
+# the architectures of isa-l
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
-EVENKEEL_ROOM = "recipes/recorder"
-# units.c is shared with the loads
-EVENKEEL_PATHS = "recipes/recorder recipes/common LICENSES"
+EVENKEEL_COMPONENT = "recipes/recorder"
+# recipes/common is shared with the loads
+EVENKEEL_PATHS = "docs/reference/recorder.md recipes/recorder recipes/common LICENSES VERSION"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
 DEPENDS += "isa-l libinih liburing systemd zlib zstd"
 
@@ -25,8 +25,9 @@ PACKAGE_BEFORE_PN = "libek-recorder python3-ek-recorder"
 
 SYSTEMD_SERVICE:${PN} = "ek-recorder.service ek-recorder.socket"
 
-# Numbers that stay, as in the room's sysusers.d file: recordings outlive the
-# image that gave their owner its number. The image's check holds both together.
+# Fixed numbers, because recordings outlive the image that gave their owner its
+# number. They must equal those of the component's sysusers.d file (a test compares
+# both).
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 900 ek-record"
 USERADD_PARAM:${PN} = "\
@@ -42,7 +43,7 @@ FILES:${PN} += "\
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
-# who links it needs the library, not the daemon
+# a program that links it needs the library, not the daemon
 DEV_PKG_DEPENDENCY = "libek-recorder (= ${EXTENDPKGV})"
 
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"
@@ -58,6 +59,6 @@ RDEPENDS:python3-ek-recorder = "\
     python3-json \
     python3-tomllib \
 "
-# 'ek-recorder bench --paper' compares with write() of ek-writer, beside ek-disturb;
-# no product that records wants programs that load its device unasked
+# 'ek-recorder bench --paper' needs ek-writer and ek-disturb of evenkeel-loads. Only
+# suggested: a product that records does not want programs that load its device
 RSUGGESTS:python3-ek-recorder = "evenkeel-loads"

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "The demo: a player and a loader on one flash-speed device"
 DESCRIPTION = "\
-    Units of the demo. They start only where whoever controls the machine passes the \
-    system credential evenkeel.demo. \
+    Units of the demo. They start only if the machine gets the system credential \
+    evenkeel.demo. \
 "
 
-inherit evenkeel_room evenkeel_layers meson useradd features_check
+inherit evenkeel_component evenkeel_layers meson useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
-EVENKEEL_ROOM = "recipes/demo"
+EVENKEEL_COMPONENT = "recipes/demo"
 EXTRA_OEMESON = "-Dtests=disabled"
 
-# as in the room's sysusers.d file
+# as in the component's sysusers.d file
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "\
     --system --user-group --no-create-home --home-dir / --shell ${sbindir}/nologin \

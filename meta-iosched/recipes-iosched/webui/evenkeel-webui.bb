@@ -6,7 +6,7 @@ DESCRIPTION = "\
     and a password, which it prints on the console. \
 "
 SECTION = "net"
-# htmx: 0BSD, uPlot: MIT, each with its text beside it
+# htmx: 0BSD, uPlot: MIT; the licence text of each is downloaded with it
 LICENSE = "Apache-2.0 & 0BSD & MIT"
 LIC_FILES_CHKSUM = "\
     file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
@@ -14,17 +14,17 @@ LIC_FILES_CHKSUM = "\
     file://${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.LICENSE;md5=e6317ce4dbbe5c9f1c6946e3aba62296 \
 "
 
-inherit evenkeel_room evenkeel_layers evenkeel_python systemd useradd features_check
+inherit evenkeel_component evenkeel_layers evenkeel_python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
-# evenkeel: nginx with HTTP/2, as www-data
+# the feature evenkeel: nginx with HTTP/2, running as www-data
 REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
-EVENKEEL_ROOM = "webui"
+EVENKEEL_COMPONENT = "webui"
 
-# What its pages load in the browser; versions as in webui/static-deps.
+# Scripts that the pages load in the browser; the versions are those of webui/src/static-deps.
 HTMX_VERSION = "2.0.11"
 UPLOT_VERSION = "1.6.32"
-# they are in the data base of vulnerabilities by their own names
+# the CVE database has them by their own names
 CVE_PRODUCT = "evenkeel-webui htmx uplot"
 SRC_URI += "\
     https://raw.githubusercontent.com/bigskysoftware/htmx/v${HTMX_VERSION}/LICENSE;name=htmxlicense;downloadfilename=htmx-${HTMX_VERSION}.LICENSE \
@@ -51,8 +51,8 @@ do_configure:prepend() {
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-firstboot.service evenkeel-panel.service evenkeel-panel.socket"
 
-# Numbers that stay, as in the room's sysusers.d file: panel.db outlives the
-# image that gave its owner its number.
+# Fixed numbers, because panel.db outlives the image that gave its owner its number.
+# They must equal those of the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel"
 USERADD_PARAM:${PN} = "\
@@ -69,7 +69,7 @@ FILES:${PN} += "\
 "
 CONFFILES:${PN} = "${sysconfdir}/nginx/conf.d/evenkeel.conf"
 
-# nginx 1.25.1 knows 'http2 on'
+# nginx knows 'http2 on' since 1.25.1
 RDEPENDS:${PN} = "\
     evenkeel-agent \
     nginx (>= 1.25.1) \

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# For the recipe of a component, a folder of the repository with a build file
+# of its own. EVENKEEL_COMPONENT is the path of that folder.
+inherit evenkeel_src
+
+SECTION ?= "base"
+LICENSE ?= "Apache-2.0"
+LIC_FILES_CHKSUM ?= "file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57"
+
+# One version for all components (layer.conf). BitBake reads the recipe again when it changes.
+PV = "${EVENKEEL_VERSION}"
+python () {
+    bb.parse.mark_dependency(d, d.getVar('EVENKEEL_VERSION_FILE'))
+}
+# If the source is fetched from git, the commit is part of the package version.
+PV:append = "${@'' if d.getVar('EVENKEEL_SRC') else '+git'}"
+# no build of a component runs a program of the target, so it needs no QEMU
+EXEWRAPPER_ENABLED = "False"
+
+# VERSION: each meson.build reads it
+EVENKEEL_PATHS ?= "${EVENKEEL_COMPONENT} LICENSES VERSION"
+S = "${EVENKEEL_S}/${EVENKEEL_COMPONENT}"
+
+# The same files give the same bytes in every clone. OE-Core takes the time of the youngest file, which in
+# a clone is the time of its checkout; so a clone gets the fallback time instead. A commit that is fetched
+# keeps its own time. This function runs after OE-Core's own search. It does not set SOURCE_DATE_EPOCH,
+# because that variable belongs to the distribution.
+do_unpack[postfuncs] += "evenkeel_source_date_epoch"
+python evenkeel_source_date_epoch() {
+    if d.getVar('EVENKEEL_SRC'):
+        oe.reproducible.epochfile_write(int(d.getVar('SOURCE_DATE_EPOCH_FALLBACK')), d.getVar('SDE_FILE'), d)
+}

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "A player with a deadline and a loader of large I/O"
+DESCRIPTION = "\
+    Programs that load a device like the apps of a board. ek-player reads a movie at a fixed \
+    rate, ek-loader reads 100 MB at a time, ek-writer writes while ek-disturb disturbs it. With \
+    the option experiments there is also ek-appstart, which starts an app. \
+"
+SECTION = "utils"
+
+inherit evenkeel_component evenkeel_layers meson pkgconfig
+
+EVENKEEL_LAYERS = "openembedded-layer"
+EVENKEEL_COMPONENT = "recipes/loads"
+# recipes/common is shared with the recorder
+EVENKEEL_PATHS = "recipes/loads recipes/common LICENSES VERSION"
+EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
+DEPENDS += "liburing"
+
+PACKAGECONFIG ??= ""
+PACKAGECONFIG[experiments] = "-Dexperiments=true,-Dexperiments=false"
