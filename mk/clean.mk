@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# Removing what was built.
+.PHONY: run-clean run-clean-cache
+run-clean:
+	@for lock in $(B)/*/lock "$${EVENKEEL_RUN:-$(B)/run}/lock"; do
+		EVENKEEL_RUN="$${lock%/lock}" recipes/image/src/stop --check || { echo "make clean: nothing was removed" >&2; exit 1; }
+	done
+	[ ! -d $(B) ] || find $(B) -mindepth 1 -maxdepth 1 -not -path $(C) -exec rm -rf {} +
+run-clean-cache:
+	@mk/clean-cache $(C)

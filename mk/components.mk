@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# mk/components as variables of make.
+component = $(shell awk '!/^\043/ && NF { $(1) }' $(TOP)/mk/components)
+
+COMPONENT_FOLDERS := $(call component,print $$2)
+UNIT_PYTEST := $(call component,if ($$3 == "pytest") print $$2 "/tests")
+UNIT_MESON := $(call component,if ($$3 == "meson") print $$2)
+IMAGE_FOLDERS := $(call component,if ($$5 != "-") print $$2)
+# as recipes/image/src/build takes them: --component FOLDER[:OPTION=VALUE]
+IMAGE_COMPONENTS := $(subst @B@,$(B),$(call component,if ($$5 != "-") print "--component " $$2 ($$5 == "yes" ? "" : ":" $$5)))
+# kernel modules: NAME:FOLDER, of each folder with a src/Kbuild
+MODULES := $(foreach f,$(COMPONENT_FOLDERS),$(if $(wildcard $(TOP)/$(f)/src/Kbuild),$(f)))

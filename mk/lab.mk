@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# The programs that guests of the lab run, and the bench.
+LOADS := $(B)/loads
+RECORDER := $(B)/recorder
+GUEST_PROGRAMS := $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(GUEST_PROGRAMS)
+# The bytes of a program must not depend on the clone's path: what a guest reports is
+# kept under a hash that contains them.
+MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup
+# kernels of the full bench besides 6.12
+BENCH_KERNELS := 7.3
+
+# $(call meson_build,NAME,FOLDER,OPTIONS): build FOLDER in build/NAME
+define meson_build
+@$(call stage,$(1))
+[ -e $(B)/$(1)/build.ninja ] || $(MESON_SETUP) $(B)/$(1) $(2) --prefix=/usr $(3) > $(B)/$(1).log || { cat $(B)/$(1).log; exit 1; }
+$(ENTER) meson compile -C $(B)/$(1) > $(B)/$(1).log || { cat $(B)/$(1).log; exit 1; }
+endef
+program_sources = $(wildcard recipes/common/src/*) $(VERSION_FILE) $(shell find $(1) -name 'meson.*' -o -path '*/src/*' -type f -not -name '*.py' -not -name '*.pyc')
+
+$(LOADS)/ek-player: $(call program_sources,recipes/loads) | $(TOOLROOT)
+	$(call meson_build,loads,recipes/loads)
+	touch $@
+
+$(RECORDER)/ek-recorder: $(call program_sources,recipes/recorder) | $(TOOLROOT)
+	$(call meson_build,recorder,recipes/recorder,-Dtests=disabled)
+	touch $@
+
+# a program of the agent, used by ekctl probe
+$(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERSION_FILE) | $(TOOLROOT)
+	$(call meson_build,agent,recipes/agent)
+	mkdir -p $(LOADS)
+	cp $(B)/agent/ek-pairs $@
+
+.PHONY: run-bench
+run-bench: $(LAB_NEEDS)
+	@$(call stage,bench,2000)
+	cd tests/lab
+	if [ -z "$(QUICK)" ]; then
+		for version in $(BENCH_KERNELS); do $(MAKE) -C $(TOP) --no-print-directory module KERNEL=$$version; done
+		$(MAKE) -C $(TOP) --no-print-directory kernel KERNEL=5.10
+	fi
+	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(DEEP),--deep) $(BENCH_OPTIONS)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# The stages of `make test`; tests/stages has their order and budgets.
+.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share run-kunit run-torture run-lab run-browser run-lint
+
+unit-python: $(TOOLROOT) $(VENDOR)
+	@$(call stage,unit tests in Python)
+	$(PYTEST) --hypothesis-profile=ci $(UNIT_PYTEST) tests/unit tests/lab/tests
+unit-c: $(TOOLROOT)
+	@$(call stage,unit tests under the sanitizers)
+	$(ENTER) tests/meson $(UNIT_MESON)
+unit-yocto: $(TOOLROOT)
+	@$(call stage,recipes of the Yocto layer against the components)
+	$(PYTEST) tests/yocto
+run-lint: $(TOOLROOT) $(SOURCE)/Makefile $(K)/board/built
+	@$(call stage,lint)
+	tests/lint-commits
+	$(ENTER) tests/lint $(SOURCE) $(K)/board
+run-kunit: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
+	@$(call stage,KUnit)
+	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
+# VARIANT=kcsan: the same on the kernel that finds data races
+run-torture: VARIANT := $(or $(VARIANT),debug)
+run-torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
+	@$(call stage,torture on the $(VARIANT) kernel)
+	EVENKEEL_KERNEL=$(KERNEL) EVENKEEL_TORTURE_VARIANT=$(VARIANT) $(PYTEST) tests/torture
+run-lab: $(LAB_NEEDS)
+	@$(call stage,lab,1000)
+	$(PYTEST) -s tests/flashsim/guest tests/bench
+boot-system boot-recorder boot-fixed-share: $(IMAGE_FILE)
+	@$(call stage,$@)
+	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
+run-browser: $(IMAGE_FILE)
+	@$(call stage,browser)
+	# A browser that no longer answers has no time limit of its own. SIGABRT makes pytest print where it waits.
+	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser

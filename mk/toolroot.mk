@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The build root: the Debian tree in which everything is built (toolroot/README.md).
+ROOT_ID := $(call hash,toolroot/packages toolroot/pins toolroot/preferences toolroot/python.txt toolroot/create)
+export EVENKEEL_TOOLROOT := $(C)/toolroot-$(ROOT_ID)
+ENTER := $(TOP)/toolroot/enter
+PYTEST := $(ENTER) python3 -m pytest -q
+
+# build/toolroot is the link by which toolroot/enter finds the tree when make did
+# not start it. Whatever needs the tree depends on the link.
+TOOLROOT := $(B)/toolroot
+$(TOOLROOT): $(if $(filter $(EVENKEEL_TOOLROOT),$(shell readlink $(TOOLROOT))),,FORCE) | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
+	@mkdir -p $(@D)
+	ln -sfnT $(EVENKEEL_TOOLROOT) $@
+$(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot:
+	@$(call stage,build root,4000)
+	$(call once,$(EVENKEEL_TOOLROOT)) toolroot/create $(EVENKEEL_TOOLROOT)

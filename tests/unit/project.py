@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the build share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment without what a make that runs these tests has set."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
+    return {**inherited, **more}
+
+
+def load(path: Path) -> ModuleType:
+    """A Python program as a module, whatever its name ends with."""
+    loader = SourceFileLoader(path.name.replace("-", "_"), str(path))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    # dataclasses look their module up there
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module

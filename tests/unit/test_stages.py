@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/run-stages: the order of stages, two at a time, and what a failure leads to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from project import TOP, clean_environment, load
+
+run_stages = load(TOP / "tests/run-stages")
+TABLE = """
+root  10 1 -
+kernel 300 2 root
+unit  100 1 root
+lint   20 1 kernel
+image  60 1 kernel
+boot  200 1 image
+"""
+
+
+def test_the_projects_table_is_right() -> None:
+    stages = run_stages.parse((TOP / "tests/stages").read_text())
+    targets = (TOP / "Makefile").read_text() + (TOP / "mk/test.mk").read_text()
+    for name in stages:
+        assert f"{name}:" in targets or f"{name} " in targets, f"no target {name}"
+    # of each public stage of the Makefile, the table has it or its parts
+    for name in ("lint", "kunit", "torture", "lab", "browser"):
+        assert name in stages
+    assert sum(stage.budget for stage in stages.values()) < 2 * 90 * 60
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("a 10 1", "expected STAGE BUDGET CPUS AFTER"),
+        ("a ten 1 -", "expected STAGE BUDGET CPUS AFTER"),
+        ("a 10 1 b", "a needs b, which is no stage above it"),
+        ("a 10 1 -\na 10 1 -", "stage a is there twice"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_the_line(line: str, complaint: str) -> None:
+    with pytest.raises(run_stages.TableError, match=complaint):
+        run_stages.parse(line)
+
+
+def test_the_longest_chain_starts_first() -> None:
+    stages = run_stages.parse(TABLE)
+    assert run_stages.next_stage(stages, 2).name == "root"
+    stages["root"].state = "passed"
+    assert run_stages.next_stage(stages, 2).name == "kernel"
+    stages["kernel"].state = "running"
+    assert run_stages.next_stage(stages, 2).name == "unit"
+    stages["unit"].state = "running"
+    assert run_stages.next_stage(stages, 2) is None
+
+
+def test_two_stages_that_use_all_cores_do_not_run_at_once() -> None:
+    stages = run_stages.parse("a 10 2 -\nb 10 2 -\nc 5 1 -\n")
+    stages["a"].state = "running"
+    assert run_stages.next_stage(stages, 2).name == "c"
+    assert run_stages.next_stage(stages, 4).name == "b"
+
+
+def test_a_stage_alone_runs_on_any_machine() -> None:
+    stages = run_stages.parse("a 10 8 -\n")
+    assert run_stages.next_stage(stages, 1).name == "a"
+
+
+def test_named_stages_bring_what_they_need() -> None:
+    assert list(run_stages.chosen(run_stages.parse(TABLE), ["boot"])) == ["root", "kernel", "image", "boot"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with run-stages, and a Makefile whose stages are shell lines."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/run-stages").write_bytes((TOP / "tests/run-stages").read_bytes())
+    return tmp_path
+
+
+def run(project: Path, table: str, makefile: str, *args: str) -> subprocess.CompletedProcess[str]:
+    (project / "tests/stages").write_text(table)
+    (project / "Makefile").write_text(makefile)
+    return subprocess.run(
+        ["python3", project / "tests/run-stages", *args],
+        env=clean_environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_a_failure_is_shown_and_spares_what_does_not_need_it(project: Path) -> None:
+    out = run(
+        project,
+        "a 10 1 -\nb 10 1 a\nc 10 1 b\nd 0 1 a\n",
+        "a:\n\t@echo made\nb:\n\t@echo what went wrong; exit 3\nc:\n\t@touch c\nd:\n\t@sleep 0.1\n",
+    )
+    assert out.returncode == 1
+    assert "b | what went wrong" in out.stdout
+    assert "c: skipped, because a stage that it needs has failed" in out.stdout
+    assert not (project / "c").exists()
+    assert "d: passed in 0 s, over its budget of 0 s" in out.stdout
+    assert out.stdout.rstrip().endswith("stages: 2 passed, 2 failed")
+    assert "what went wrong" in (project / "build/stages/b.log").read_text()
+
+
+def test_independent_stages_run_two_at_a_time(project: Path) -> None:
+    began = time.monotonic()
+    out = run(project, "a 10 1 -\nb 10 1 -\n", "a b:\n\t@sleep 2\n")
+    assert out.returncode == 0
+    assert out.stdout.rstrip().endswith("stages: 2 passed, 0 failed")
+    if (os.cpu_count() or 1) > 1:
+        assert time.monotonic() - began < 3.8
+
+
+def test_an_unknown_stage_is_named_with_the_known_ones(project: Path) -> None:
+    out = run(project, "a 10 1 -\n", "a:\n", "nothing")
+    assert out.returncode == 2
+    assert "there is no stage nothing; known: a" in out.stderr
+
+
+def test_an_end_from_outside_ends_the_stages(project: Path) -> None:
+    (project / "tests/stages").write_text("a 10 1 -\n")
+    (project / "Makefile").write_text("a:\n\t@echo $$$$ > pid; exec sleep 100\n")
+    with subprocess.Popen(
+        ["python3", project / "tests/run-stages"], env=clean_environment(), stdout=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 20
+        while not (project / "pid").exists() or not (project / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        running.terminate()
+        running.wait(timeout=20)
+    pid = int((project / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline, "the stage outlived run-stages"
+        time.sleep(0.05)
