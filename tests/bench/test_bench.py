@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bench_run import TOP, Quick, cli
-from lab import bench, experiments
+from lab import bench, experiments, kernels, schedulers
 from lab.model import Experiment, Figure, LabError, Output, flashsim
 from lab.runner import Job, Lab, run
 from manual import ten_lines
@@ -257,3 +257,14 @@ def test_results_have_the_fields_of_the_contract(quick: Quick) -> None:
         assert r["revision"]
         assert r["qemu"][0].isdigit()
     assert os.environ.get("EVENKEEL_INSIDE"), "the lab runs in the build root"
+
+
+def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
+    """kbuild keeps the dash in the module's file name, and the guest loads the module by that name."""
+    (tmp_path / "board").symlink_to((TOP / "build/6.12/board").resolve())
+    source = tmp_path / "my-fifo.c"
+    source.write_text((TOP / "tests/lab/baselines/fifo.c").read_text())
+    module = schedulers.build(source, kernels.Kernel("6.12", tmp_path))
+    scheduler = schedulers.from_source(source)
+    assert (module.is_file(), module.stem, scheduler.module) == (True, "my-fifo", "my-fifo")
+    assert scheduler.elevator == "fifo"

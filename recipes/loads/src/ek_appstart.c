@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "hist.h"
+#include "../../common/src/hist.h"
 #include "options.h"
 #include "tree.h"
 #include "util.h"

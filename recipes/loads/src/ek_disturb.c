@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hist.h"
+#include "../../common/src/hist.h"
 #include "options.h"
 #include "util.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hist.h"
+#include "../../common/src/hist.h"
 #include "options.h"
 #include "playout.h"
 #include "report.h"

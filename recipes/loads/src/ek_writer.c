@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "hist.h"
+#include "../../common/src/hist.h"
 #include "options.h"
 #include "util.h"
 

@@ -27,20 +27,34 @@ static void print_text(FILE *to, const char *text)
 	fputc('"', to);
 }
 
-/* sparse INDEX:COUNT pairs, as in docs/reference/scheduler.md#histograms */
+unsigned int stats_bucket(uint64_t us)
+{
+	unsigned int e, bucket;
+
+	if (us < 8)
+		return (unsigned int)us;
+	e = 63 - (unsigned int)__builtin_clzll(us);
+	bucket = (e - 2) * 8 + (unsigned int)(us >> (e - 3) & 7);
+	return bucket < STATS_BUCKETS ? bucket : STATS_BUCKETS - 1;
+}
+
+/* Sparse INDEX:COUNT pairs of the buckets of stats_bucket(), each a sum of buckets of @h. */
 static void print_hist(FILE *to, const char *name, const struct hist *h)
 {
+	uint64_t sums[STATS_BUCKETS] = { 0 };
 	const char *between = "";
 
+	for (unsigned int i = 0; i < HIST_BUCKETS; i++)
+		sums[stats_bucket(hist_upper(i))] += h->buckets[i];
 	fprintf(to, ",\"%s_us\":\"", name);
-	for (unsigned int i = 0; i < HIST_BUCKETS; i++) {
-		if (!h->buckets[i])
+	for (unsigned int i = 0; i < STATS_BUCKETS; i++) {
+		if (!sums[i])
 			continue;
-		fprintf(to, "%s%u:%" PRIu64, between, i, h->buckets[i]);
+		fprintf(to, "%s%u:%" PRIu64, between, i, sums[i]);
 		between = ",";
 	}
 	fprintf(to, "%s\",\"%s_p99_us\":%" PRIu64 ",\"%s_max_us\":%" PRIu64, h->count ? "" : "-",
-		name, hist_percentile(h, 9900), name, h->max_us);
+		name, hist_percentile(h, 9900), name, h->max);
 }
 
 const char *stats_state(struct channel *c, struct error *reason)

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each channel is doing, as JSON (README.md has the fields). */
+/* What each channel is doing, as JSON (docs/reference/recorder.md has the fields). */
 #ifndef EKR_STATS_H
 #define EKR_STATS_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #include "channel.h"
 #include "error.h"
+
+/*
+ * The histograms' buckets in the statistics: 8 per power of two
+ * (docs/reference/scheduler.md#histograms). The last one has no upper end.
+ */
+#define STATS_BUCKETS	200u
+unsigned int stats_bucket(uint64_t us);
 
 void stats_print(FILE *to, struct channel *channels, unsigned int count);
 /* Into @path, by way of a temporary file: a reader sees the old one or the new one. */

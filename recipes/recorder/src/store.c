@@ -463,7 +463,7 @@ static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 		uint64_t took = now > head->monotonic_ns ? now - head->monotonic_ns : 0;
 
 		if (!(head->flags & EKR_RECORD_GAP)) {
-			hist_add(&s->counts.record, took);
+			hist_add(&s->counts.record, took / 1000);
 			s->counts.late += took > s->config->window_ns;
 			s->counts.durable++;
 		}
@@ -588,7 +588,7 @@ bool store_done(struct store *s, uint64_t now, int result)
 		log_info("channel %s: the medium responds again after %u s", s->config->name,
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
 	s->hangs = false;
-	hist_add(&s->counts.write, now - s->began_ns);
+	hist_add(&s->counts.write, (now - s->began_ns) / 1000);
 	if (result)
 		failed(s, now, -result);
 	else

@@ -22,7 +22,7 @@
 #include "config.h"
 #include "error.h"
 #include "format.h"
-#include "hist.h"
+#include "../../common/src/hist.h"
 
 /* I/O that takes longer is told as a medium that hangs; a slow card with a full queue takes seconds */
 #define STORE_HANGS (10 * NSEC_PER_SEC)
@@ -60,8 +60,8 @@ struct store_counts {
 	uint64_t batches;
 	uint64_t bytes;		/* written, with heads and zeros */
 	uint64_t synced_ns;	/* monotonic, the last flush; 0: none */
-	struct hist write;	/* ns, from the start of a chain to its end */
-	struct hist record;	/* ns, from a record's submission until it was durable */
+	struct hist write;	/* µs, from the start of a chain to its end */
+	struct hist record;	/* µs, from a record's submission until it was durable */
 };
 
 struct store {

@@ -85,9 +85,28 @@ static void a_sync_during_printing_gives_no_negative_age(void **state)
 	end(&c);
 }
 
+/* Each bucket of a histogram lies in one bucket of the statistics: sums of them lose nothing. */
+static void buckets_of_a_histogram_lie_in_one_bucket_of_the_statistics(void **state)
+{
+	uint64_t lower = 0;
+
+	(void)state;
+	for (unsigned int i = 0; i < HIST_BUCKETS; i++) {
+		uint64_t upper = hist_upper(i);
+
+		assert_int_equal(stats_bucket(lower), stats_bucket(upper));
+		lower = upper + 1;
+	}
+	assert_int_equal(stats_bucket(7), 7);
+	assert_int_equal(stats_bucket(8), 8);
+	assert_int_equal(stats_bucket(1000), 63);
+	assert_int_equal(stats_bucket(UINT64_MAX), STATS_BUCKETS - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(buckets_of_a_histogram_lie_in_one_bucket_of_the_statistics),
 		cmocka_unit_test(a_sync_during_printing_gives_no_negative_age),
 	};
 

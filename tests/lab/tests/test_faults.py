@@ -144,20 +144,6 @@ def test_a_build_failure_is_one_line_with_the_first_error(
         schedulers.from_source(odd)
 
 
-def test_a_source_may_have_a_dash_in_its_name(tmp_path: Path) -> None:
-    """kbuild keeps the dash in the module's file name, and the guest loads the module by that name."""
-    objects = kernels.TOP / "build/6.12/board"
-    if not (objects / ".config").is_file():
-        pytest.skip(f"no kernel in {objects} to build against; 'make module' builds one")
-    (tmp_path / "board").symlink_to(objects.resolve())
-    source = tmp_path / "my-fifo.c"
-    source.write_text((kernels.TOP / "tests/lab/baselines/fifo.c").read_text())
-    module = schedulers.build(source, kernels.Kernel("6.12", tmp_path))
-    scheduler = schedulers.from_source(source)
-    assert (module.is_file(), module.stem, scheduler.module) == (True, "my-fifo", "my-fifo")
-    assert scheduler.elevator == "fifo"
-
-
 def unpacked(tmp_path: Path) -> kernels.Kernel:
     """A binary kernel as `make kernel KERNEL=5.10` unpacks it."""
     (tmp_path / "modules/kernel/block").mkdir(parents=True)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "hist.h"
+#include "../src/hist.h"
 #include "util.h"
 
 static void buckets_tile_all_numbers(void **state)
