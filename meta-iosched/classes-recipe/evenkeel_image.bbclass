@@ -49,7 +49,7 @@ WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
 # a variable of our own, because machines set WKS_FILE for their images
 EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
 WKS_FILE = "${EVENKEEL_WKS_FILE}"
-# wins over the value of the machine, even with the machine's overrides
+# :forcevariable wins over the machine's value, even over one with an override of the machine
 WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}"
 # each partition is a finished file: wic needs no boot loaders and no tools for other file systems
 WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"

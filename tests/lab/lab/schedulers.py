@@ -21,7 +21,7 @@ _CAUSE = re.compile(r"\berror:|\bERROR:|undefined!|No space left")
 # file names that make and the module loader accept
 _FILE = re.compile(r"[\w-]+\.c", re.ASCII)
 _ELEVATOR = re.compile(r'\.elevator_name\s*=\s*"([\w-]+)"')
-# two guests on one kernel may ask at the same time
+# Two guests on one kernel may need the same module at the same time: only one of them builds it.
 _building = threading.Lock()
 
 

@@ -441,7 +441,7 @@ def _best(seen: _Pass, test: _Pass, blocks: int) -> _Guess | None:
 
 
 def _scattered(passes: tuple[_Pass, _Pass], low: int) -> int:
-    """N if one repeated pair in N collides in both passes; 0 if other pairs collide in the second pass."""
+    """N if one repeated pair in N collides in both passes; 0 if those are too few, too many, or differ by pass."""
     # each pass measured the repeated pairs in another order
     slow = [[seen.repeated[pair] > 1.25 * low for pair in passes[0].repeated] for seen in passes]
     both = sum(x and y for x, y in zip(slow[0], slow[1], strict=True))

@@ -142,7 +142,7 @@ def curve(times: Sequence[float]) -> Curve:
 def under_load(direction: str, device: Device = DEVICE) -> Experiment:
     """Light reads while another group reads or writes 100 MB at a time. `device` CLEAN collects no garbage."""
     name = f"latency.beside.{direction}" + (".clean" if device is CLEAN else "")
-    # 1 s of ramp: once the write buffer is full, a request takes as long as programming its data
+    # 1 s of ramp fills the write buffer; after that a request takes as long as programming its data
     one = fio(
         "one", rw=direction, bs="512k", device=DEVICE, slice_=1, runtime=2, extra="--ramp_time=1"
     ).command

@@ -145,7 +145,7 @@ mkfs.ext4 -q -J size=128 -E nodiscard,lazy_itable_init=1,lazy_journal_init=1 "/d
 	fail "mkfs.ext4: $(tail -n 1 /tmp/mkfs)"
 ext4() { mount -t ext4 -o noatime,nodiscard,noinit_itable "/dev/$DEV" /m || fail "cannot mount ext4"; }
 """
-# ext4 need not read the block bitmaps of groups that were never used, so this uses all groups once
+# Use all block groups once, as on a board that is in use: ext4 need not read the bitmaps of groups that were never used.
 USED = 'ext4; fallocate -l 6300M /m/used && rm /m/used && umount /m || fail "cannot fill ext4"; ext4\n'
 
 

@@ -244,7 +244,7 @@ sync; regions rename-e-$v
 
 # A stream alone evicts neither inodes (`slabs_scanned` in /proc/vmstat does not grow) nor a file that was read twice:
 # pages that were read once are enough to reclaim. So for the second stream an application takes 140 of the guest's
-# 320 MiB. A walk takes only a few steps of the clock in GUEST, so this case has a clock with microseconds.
+# 320 MiB. A walk takes only a few ticks of GUEST's now_ms, which has a resolution of 10 ms, so this case has now_us.
 TREE = Case(
     "tree", "stream:400m again:64m",
     """
