@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # mk/components as variables of make.
-component = $(shell awk '!/^\043/ && NF { $(1) }' $(TOP)/mk/components)
+component = $(shell awk '!/^[ \t]*\043/ && NF { $(1) }' $(TOP)/mk/components)
 
 COMPONENT_FOLDERS := $(call component,print $$2)
 UNIT_PYTEST := $(call component,if ($$3 == "pytest") print $$2 "/tests")

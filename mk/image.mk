@@ -13,15 +13,22 @@ $(ROOT_TAR): | $(TOOLROOT)
 
 $(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TOOLROOT)
 	@$(call stage,scripts of the panel)
-	$(ENTER) webui/src/fetch-static $(@D)
+	flock $(@D).lock $(ENTER) webui/src/fetch-static $(@D)
 	touch $@
 
-$(IMAGE_FILE): $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) mk/components
+# names of all inputs: another kernel, or a file that is gone, makes the image again
+$(B)/image/inputs: FORCE
+	@mkdir -p $(@D)
+	echo '$(KERNEL) $(COMPONENT_SOURCES)' | cmp -s - $@ || echo '$(KERNEL) $(COMPONENT_SOURCES)' > $@
+$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) mk/components
 	@$(call stage,image,2000)
 	$(ENTER) recipes/image/src/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko $(IMAGE_COMPONENTS) --out $(@D)
 
 # `make demo IMAGE=FILE` needs nothing but the build root, which has QEMU
-DEMO_NEEDS := $(if $(IMAGE),$(TOOLROOT),$(IMAGE_FILE))
+DEMO_NEEDS := $(if $(IMAGE),demo-check $(TOOLROOT),$(IMAGE_FILE))
+.PHONY: demo-check
+demo-check:
+	@[ -e "$(IMAGE)" ] || { echo "demo: there is no image $(IMAGE). Check the path that you gave as IMAGE=FILE" >&2; exit 1; }
 DEMO := $(if $(IMAGE),env EVENKEEL_IMAGE="$(IMAGE)") recipes/image/src/demo $(if $(DETACH),--detach)
 
 # The device is checked before anything is built. Two targets, because make -n runs

@@ -88,9 +88,9 @@ else
 UNPACKED := $(C)/kernel-$(KERNEL)-$(call hash,recipes/kernel/src/unpack,$(PIN))
 $(UNPACKED)/bzImage: | $(TOOLROOT)
 	@$(call stage,kernel $(KERNEL),500)
-	toolroot/fetch-package $(PIN) $(UNPACKED).deb
-	$(ENTER) recipes/kernel/src/unpack $(UNPACKED).deb/*.deb $(UNPACKED)
-	rm -rf $(UNPACKED).deb
+	$(call once,$(UNPACKED)) bash -euc 'toolroot/fetch-package $(PIN) $(UNPACKED).deb; rm -rf $(UNPACKED).part
+		$(ENTER) recipes/kernel/src/unpack $(UNPACKED).deb/*.deb $(UNPACKED).part
+		rm -rf $(UNPACKED).deb; mv -T $(UNPACKED).part $(UNPACKED)'
 $(K)/bzImage: $(UNPACKED)/bzImage $(if $(filter $(UNPACKED)/modules,$(shell readlink $(K)/modules)),,FORCE)
 	@mkdir -p $(K)
 	ln -sfnT $(UNPACKED)/modules $(K)/modules

@@ -32,12 +32,12 @@ $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERS
 	mkdir -p $(LOADS)
 	cp $(B)/agent/ek-pairs $@
 
-.PHONY: run-bench
-run-bench: $(LAB_NEEDS)
+.PHONY: run-bench bench-kernels
+# a target of its own, because make -n runs a recipe that names $(MAKE)
+bench-kernels: $(TOOLROOT)
+	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
+	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)
+run-bench: $(LAB_NEEDS) bench-kernels
 	@$(call stage,bench,2000)
 	cd tests/lab
-	if [ -z "$(QUICK)" ]; then
-		for version in $(BENCH_KERNELS); do $(MAKE) -C $(TOP) --no-print-directory module KERNEL=$$version; done
-		$(MAKE) -C $(TOP) --no-print-directory kernel KERNEL=5.10
-	fi
 	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(DEEP),--deep) $(BENCH_OPTIONS)

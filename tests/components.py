@@ -57,6 +57,8 @@ def components(top: Path = TOP) -> list[Component]:
         if len(words) != 5:
             raise ValueError(f"{LIST}, line {number}: expected NAME FOLDER UNIT RECIPE IMAGE, not: {line}")
         name, folder, unit, recipe, image = words
+        if any(name == other.name or folder == other.folder for other in found):
+            raise ValueError(f"{LIST}, line {number}: {name} or {folder} is there twice")
         found.append(Component(name, folder, unit, recipe, image, top))
     return found
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import time
 from pathlib import Path
@@ -66,24 +67,48 @@ def clean(cache: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_cache_is_removed(tmp_path: Path) -> None:
     cache = tmp_path / "evenkeel"
-    for name in ("toolroot-1/usr", "kernel-board-6.12-1", "lab"):
+    for name in ("toolroot-1/etc", "kernel-board-6.12-1", "lab"):
         (cache / name).mkdir(parents=True)
     assert clean(cache).returncode == 0
     assert not cache.exists()
     assert clean(cache).returncode == 0
 
 
-def test_a_folder_that_is_no_cache_is_not_removed(tmp_path: Path) -> None:
-    (tmp_path / "letters").mkdir()
-    (tmp_path / "kernel-board-1").mkdir()
+@pytest.mark.parametrize("entries", [("letters", "toolroot-1"), ("yocto", "lab")])
+def test_a_folder_that_is_no_cache_is_not_removed(tmp_path: Path, entries: tuple[str, str]) -> None:
+    """It has a file that no cache has, or it has no build root."""
+    for name in entries:
+        (tmp_path / name).mkdir()
     out = clean(tmp_path)
     assert out.returncode == 1
-    assert "may be a wrong folder; nothing was removed" in out.stderr
-    assert (tmp_path / "kernel-board-1").exists()
+    assert "may be a wrong folder" in out.stderr
+    assert "nothing was removed" in out.stderr
+    assert all((tmp_path / name).exists() for name in entries)
+
+
+def test_a_cache_behind_a_link_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "real/toolroot-1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert clean(tmp_path / "link").returncode == 0
+    assert not (tmp_path / "real").exists()
+
+
+def test_a_build_root_in_use_is_not_removed(tmp_path: Path) -> None:
+    marker = tmp_path / "evenkeel/toolroot-1/etc/evenkeel-toolroot"
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    with marker.open() as held:
+        # as toolroot/enter does for as long as a command runs
+        fcntl.flock(held, fcntl.LOCK_SH)
+        out = clean(tmp_path / "evenkeel")
+    assert out.returncode == 1
+    assert "a build or a test uses" in out.stderr
+    assert marker.exists()
 
 
 def test_a_cache_that_is_being_filled_is_not_removed(tmp_path: Path) -> None:
     cache = tmp_path / "evenkeel"
+    (cache / "toolroot-1").mkdir(parents=True)
     result = cache / "kernel-x"
     with subprocess.Popen([TOP / "mk/once", result, "sleep", "20"]) as building:
         deadline = time.monotonic() + 10
@@ -94,7 +119,7 @@ def test_a_cache_that_is_being_filled_is_not_removed(tmp_path: Path) -> None:
         out = clean(cache)
         building.terminate()
     assert out.returncode == 1
-    assert f"a build is making {result}; nothing was removed" in out.stderr
+    assert f"a build or a test uses {result}; nothing was removed" in out.stderr
     assert cache.exists()
 
 

@@ -32,6 +32,9 @@ Nothing to do.
 MAKE = """#!/bin/sh
 echo "make $*" >> "$STEPS"
 [ "$1" != "$FAIL" ] || exit 1
+# as Ctrl-C does: all processes of the terminal
+[ "$FAIL" != interrupt ] || { kill -INT $PPID; kill -INT $$; }
+[ "$FAIL" != commit ] || git commit -q --allow-empty -m "x: during the tests"
 [ "$1" = image ] || exit 0
 mkdir -p build/image
 touch build/image/evenkeel-x86_64.img build/image/evenkeel-x86_64.bmap
@@ -170,6 +173,21 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert source.stdout == "0.2.0\n"
+
+
+def test_ctrl_c_restores_the_version(release: Release, tmp_path: Path) -> None:
+    """It ends the shell while `make test` runs."""
+    out = release("0.2.0", FAIL="interrupt")
+    assert out.returncode != 0
+    assert "VERSION is 0.1.0 again" in out.stderr
+    assert not changed(release.clone)  # type: ignore[attr-defined]
+
+
+def test_a_commit_during_the_tests_ends_the_release(release: Release) -> None:
+    out = release("0.2.0", FAIL="commit")
+    assert out.returncode == 1
+    assert "the tree changed while the release was made" in out.stderr
+    assert git(release.clone, "tag") == ""  # type: ignore[attr-defined]
 
 
 def test_the_same_release_is_not_made_twice(release: Release) -> None:
