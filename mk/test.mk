@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The stages of `make test`; tests/stages has their order and budgets.
+# kernels of their own, apart from what runs on them: compiling keeps all cores busy, running one
+.PHONY: debug-kernel uml-kernel
+debug-kernel: $(K)/module-debug/evenkeel.ko
+uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
+
 .PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share run-kunit run-torture run-lab run-browser run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
