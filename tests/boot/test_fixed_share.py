@@ -79,7 +79,7 @@ def set_fixed_share(board: Board, percent: str) -> str:
     return board.run(f"ekctl fixed-share ek-test-reader {percent}")
 
 
-def test_an_app_reads(board: Board, rates: dict[str, float]) -> None:
+def test_an_app_reads_without_a_fixed_share(board: Board, rates: dict[str, float]) -> None:
     assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
     for path, text in (
         ("/etc/evenkeel/apps.d/ek-test-reader.toml", APP),
@@ -132,7 +132,7 @@ def test_a_change_is_faster_than_the_panels_timeout(board: Board) -> None:
     assert min(took) < 1500
 
 
-def test_only_root_may_set_a_fixed_share(board: Board) -> None:
+def test_only_root_can_set_a_fixed_share(board: Board) -> None:
     before = board.run(f"cat {GROUP}/io.evenkeel.fixed")
     drop = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
     assert board.try_run(f"{drop} ekctl fixed-share ek-test-reader 50%")[0] == 1
@@ -172,12 +172,12 @@ def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Board) -> 
         assert "vda has bfq" in board.run("ekctl fixed-share ek-test-reader")
     finally:
         board.run("echo evenkeel > /sys/block/vda/queue/scheduler")
-    # No signal says so; the agent notices that the counters exist again.
+    # No signal reports the change. The agent notices that the counters exist again.
     in_force(board, 10, 15)
     until(board, "ekctl status | grep -c 'not in force'", "0")
 
 
-def test_it_is_still_in_force_after_a_reboot(board: Board, rates: dict[str, float]) -> None:
+def test_the_fixed_share_is_in_force_after_a_reboot(board: Board, rates: dict[str, float]) -> None:
     boot = board.run("cat /proc/sys/kernel/random/boot_id")
     board.reboot()
     assert board.run("cat /proc/sys/kernel/random/boot_id") != boot

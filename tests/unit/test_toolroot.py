@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Makefile leaves for those who call the lab by hand: the link by which toolroot/enter finds the tool root."""
+"""make leaves the link build/toolroot, so that toolroot/enter finds the build root when it is called by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _make(cache: Path, build: Path, *args: str) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tool root in a cache that another clone has filled."""
+    """The build root in a cache that another clone has filled."""
     cache = tmp_path_factory.mktemp("cache")
     found = Path(
         _make(cache, cache / "build", "--eval", "root: ; @echo $(EVENKEEL_TOOLROOT)", "root").strip()
@@ -41,7 +41,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """Of a new clone: not there."""
+    """The build folder of a new clone: it does not exist."""
     return tmp_path / "build"
 
 
@@ -50,14 +50,14 @@ def make(root: Path, build: Path) -> Make:
     return partial(_make, root.parent, build)
 
 
-def test_the_tool_root_of_another_clone_is_linked(make: Make, build: Path, root: Path) -> None:
+def test_the_build_root_of_another_clone_is_linked(make: Make, build: Path, root: Path) -> None:
     make("toolroot")
     assert (build / "toolroot").readlink() == root
     # and nothing is left to do
     assert "ln " not in make("-n", "toolroot")
 
 
-def test_a_link_to_an_earlier_tool_root_is_renewed(
+def test_a_link_to_an_earlier_build_root_is_renewed(
     make: Make, build: Path, root: Path, tmp_path: Path
 ) -> None:
     before = tmp_path / "toolroot-before"
@@ -70,5 +70,7 @@ def test_a_link_to_an_earlier_tool_root_is_renewed(
 
 
 @pytest.mark.parametrize("goal", ["module", "kernel KERNEL=5.10", "loads"])
-def test_whatever_needs_the_tool_root_leaves_the_link(make: Make, build: Path, root: Path, goal: str) -> None:
+def test_every_target_that_needs_the_build_root_leaves_the_link(
+    make: Make, build: Path, root: Path, goal: str
+) -> None:
     assert make("-n", *goal.split()).count(f"ln -sfnT {root} {build}/toolroot\n") == 1

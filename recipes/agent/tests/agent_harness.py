@@ -338,7 +338,7 @@ class Harness:
         self.helper: FakeFixedShareHelper
         self.client: Bus
         self.log = self.top / "log"
-        # The tests also run ekctl as other users, who may have no access to the source tree.
+        # The tests also run ekctl as other users. These may have no access to the source tree.
         self.site = self.top / "site"
         shutil.copytree(COMPONENT / "src/evenkeel_agent", self.site / "evenkeel_agent")
         shutil.copy(COMPONENT.parents[1] / "VERSION", self.site)

@@ -65,7 +65,7 @@ def check_whole(path: Path) -> None:
 
 
 def partition_offset(path: Path, label: str) -> int | None:
-    """Where the partition of that name begins, in bytes; None if there is none."""
+    """Where the partition with the name LABEL begins, in bytes. None if the image has no such partition."""
     with path.open("rb") as file:
         header = _header(file, path)
         file.seek(header.first_entry * SECTOR)

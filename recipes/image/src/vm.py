@@ -141,7 +141,7 @@ class Machine:
         temporary.replace(self.run / "demo.json")
 
     def already(self, noted: dict[str, Any]) -> str:
-        """The message for a user who wants to start a second board."""
+        """The error message if a board already runs."""
         which = f"pid {noted['pid']}" if "pid" in noted else f"in {self.run}"
         url = noted.get("url", "none")
         if url == "none":
@@ -303,7 +303,7 @@ class Machine:
             kernel = self._kernel()
             if kernel is None:
                 raise VmError(
-                    f"an eMMC boot needs a kernel: there is none in {self.image}, nor a vmlinuz next to it"
+                    f"an eMMC boot needs a kernel, but {self.image} contains none and has no vmlinuz next to it"
                 )
             args += ["-kernel", kernel]
             args += ["-append", " ".join([kernel_arguments(options.slot), *given])]
@@ -323,7 +323,7 @@ class Machine:
         return [*args, *options.extra]
 
     def _kernel(self) -> str | None:
-        """The board's kernel, relative to the run directory; None if there is none to be found.
+        """The board's kernel, relative to the run directory. None if no kernel is found.
 
         It is the file vmlinuz next to the image. An image without this file, such
         as a released one, has its kernel in slot A; it is copied to the run directory.

@@ -62,7 +62,7 @@ class Tree(HTMLParser):
     def plots(self) -> int:
         return self.count("svg", "plot")
 
-    def said(self) -> str:
+    def visible_text(self) -> str:
         return " ".join(" ".join(self.text).split())
 
 
@@ -108,11 +108,11 @@ MANY = [
 ]  # fmt: skip
 
 
-def test_a_page_without_rows_says_so() -> None:
+def test_a_page_without_rows_states_it() -> None:
     tree = drawn([])
     assert tree.plots() == 0
-    assert "0 figures, 0 with a target" in tree.said()
-    assert "There are none." in tree.said()
+    assert "0 figures, 0 with a target" in tree.visible_text()
+    assert "There are none." in tree.visible_text()
 
 
 def test_many_rows_each_in_the_table_and_in_one_plot() -> None:
@@ -133,7 +133,7 @@ def test_the_summary_counts_and_names_what_is_missed_first() -> None:
         row("a.range", 2, target=(2.5, 3), must=True),
         row("a.none", 2),
     ]
-    text = drawn(rows).said()
+    text = drawn(rows).visible_text()
     assert "5 figures, 4 with a target" in text
     assert re.search(r"2 ✗ missed .* 1 ○ open .* 1 ✓ held", text)
     assert text.index("Missed a.missed") < text.index("a.range") < text.index("Open a.open")
@@ -182,12 +182,12 @@ def test_a_sweep_is_read_from_ids_in_any_order_of_segments() -> None:
     rows = [row(f"fair.read.depth64.{mb}m.qd4.ratio", 2) for mb in (30, 1)]
     tree = drawn(rows)
     assert tree.plots() == 1
-    assert "read, hw depth 64, QD 4: ratio" in tree.said()
+    assert "read, hw depth 64, QD 4: ratio" in tree.visible_text()
     # one size is no line
-    assert "1 MB" in drawn(rows[1:]).said()
+    assert "1 MB" in drawn(rows[1:]).visible_text()
 
 
-def test_kernels_are_plots_of_their_own() -> None:
+def test_each_kernel_has_its_own_plot() -> None:
     assert drawn([*fair(kernel="6.12"), *fair(kernel="7.3")]).plots() == 2
 
 
@@ -195,8 +195,8 @@ def test_sweeps_without_baselines_that_differ_in_a_number_share_a_plot() -> None
     rows = [row(f"fair.tags{nr}.read.{mb}m.ratio", 2) for nr in (32, 64, 256) for mb in (8, 100)]
     tree = drawn(rows)
     assert tree.plots() == 1
-    assert "read, evenkeel, by tags: ratio" in tree.said()
-    assert all(f"{nr} tags" in tree.said() for nr in (32, 64, 256))
+    assert "read, evenkeel, by tags: ratio" in tree.visible_text()
+    assert all(f"{nr} tags" in tree.visible_text() for nr in (32, 64, 256))
 
 
 def test_many_sweeps_fold_all_but_the_ratios() -> None:
@@ -206,11 +206,11 @@ def test_many_sweeps_fold_all_but_the_ratios() -> None:
     ]  # fmt: skip
     tree = drawn(rows)
     assert tree.plots() == 16
-    assert "8 more plots: total" in tree.said()
-    assert "more plots" not in drawn(rows[:16]).said()
+    assert "8 more plots: total" in tree.visible_text()
+    assert "more plots" not in drawn(rows[:16]).visible_text()
 
 
-def test_a_peer_that_was_not_measured_interrupts_its_line() -> None:
+def test_a_baseline_that_was_not_measured_interrupts_its_line() -> None:
     points = {"evenkeel": [(1.0, 2.0), (2.0, 2.0), (4.0, 2.0)], "bfq": [(1.0, 1.0), (4.0, 1.0)]}
     svg = Lines("t", "x", "y", points, "evenkeel").draw(Palette())
     paths = dict(re.findall(r'class="line (c\d)[^"]*" d="([^"]*)"', svg))
@@ -223,10 +223,10 @@ def test_the_target_and_the_paper_are_drawn() -> None:
     assert tree.count("polygon", "target") == 1
     assert tree.count("path", "paper") == 1
     assert tree.count("path", "line") == 3
-    assert "6.12 · target 1.94 … 2.06" in tree.said()
+    assert "6.12 · target 1.94 … 2.06" in tree.visible_text()
 
 
-def test_shares_of_a_peer_are_drawn_from_near_their_target_on() -> None:
+def test_the_axis_of_shares_begins_near_their_target() -> None:
     rows = [
         row(f"fair.read.{mb}m.total-of-none", 99 + mb / 100, unit="%", better="higher", target=99,
             baselines={"none": 100.0, "bfq": 97.0})
@@ -242,16 +242,16 @@ def test_cost_is_what_a_scheduler_adds() -> None:
     costs = {"none": 8550.0, "bfq": 13000.0}
     text = drawn(
         [row("cost.read.g1.instructions", 10400, better="lower", target=10500, baselines=costs)]
-    ).said()
+    ).visible_text()
     assert "8,550 without a scheduler · target ≤ 1,950" in text
     assert "instructions added per I/O: evenkeel 1,850, bfq 4,450" in text
     # without `none` there is nothing to subtract
-    text = drawn([row("cost.read.g1.instructions", 10400, baselines={"bfq": 13000})]).said()
+    text = drawn([row("cost.read.g1.instructions", 10400, baselines={"bfq": 13000})]).visible_text()
     assert "evenkeel 10,400, bfq 13,000" in text
 
 
 @pytest.mark.parametrize(
-    ("value", "peer", "shown"),
+    ("value", "baseline", "shown"),
     [
         (9999, 9999.4, "9,999 us"),
         (126513.5, 1, "126.5 ms"),
@@ -259,20 +259,28 @@ def test_cost_is_what_a_scheduler_adds() -> None:
         (math.inf, 9.0, "∞ us"),
     ],
 )
-def test_long_times_are_told_in_ms(value: float, peer: float, shown: str) -> None:
+def test_long_times_are_shown_in_ms(value: float, baseline: float, shown: str) -> None:
     one = row(
-        "stall.x.longest", value, unit="us", better="lower", target=1000, paper=5000, baselines={"bfq": peer}
+        "stall.x.longest",
+        value,
+        unit="us",
+        better="lower",
+        target=1000,
+        paper=5000,
+        baselines={"bfq": baseline},
     )
-    text = drawn([one, row("stall.x.other_us", 50000, unit="us")]).said()
+    text = drawn([one, row("stall.x.other_us", 50000, unit="us")]).visible_text()
     number_, unit = shown.split()
     assert f"{shown}, target ≤ {'1' if unit == 'ms' else '1,000'}" in text
     assert f"longest, {unit}: evenkeel {number_}" in text
     assert f"paper {'5' if unit == 'ms' else '5,000'} " in text
-    # its name says the unit
+    # its name contains the unit
     assert "50,000 us" in text
     # those that are drawn together have one unit
     rows = [row(f"latency.x.{p}", v, unit="us") for p, v in (("p50", 200), ("p99", 4000), ("max", value))]
-    text = drawn(rows, curves={("latency.x", "6.12"): {"evenkeel": [(200.0, 0.5), (value, 1.0)]}}).said()
+    text = drawn(
+        rows, curves={("latency.x", "6.12"): {"evenkeel": [(200.0, 0.5), (value, 1.0)]}}
+    ).visible_text()
     assert ("latency, ms" in text) == (value > 10000 and math.isfinite(value))
 
 
@@ -292,7 +300,7 @@ def test_bars_of_negative_values_go_the_other_way() -> None:
     assert b_width == pytest.approx(2 * a_width, abs=0.3)
 
 
-def test_percentiles_have_the_same_room_for_each_nine() -> None:
+def test_percentiles_have_the_same_space_for_each_nine() -> None:
     points = [(1.0, 0.9), (2.0, 0.99), (4.0, 0.999), (8.0, 1.0)]
     svg = Percentiles("t", "µs", {"a": points}, "a").draw(Palette())
     match = re.search(r'class="line[^"]*" d="M([^"]*)"', svg)
@@ -307,7 +315,7 @@ def test_few_percentiles_are_bars() -> None:
     assert drawn([row("latency.read.p50", 1), row("latency.read.p99", 2)]).count("rect", "bar") == 2
 
 
-def test_more_series_than_colours_leave_the_known_ones_theirs() -> None:
+def test_known_series_keep_their_colours_among_more_series_than_colours() -> None:
     palette = Palette()
     own = {n: palette.css(n, "") for n in ("evenkeel", "bfq", "none")}
     others = [palette.css(f"s{i}", "") for i in range(3 * PALETTE)]
@@ -315,13 +323,17 @@ def test_more_series_than_colours_leave_the_known_ones_theirs() -> None:
     assert palette.css("s0", "") == others[0]
 
 
-def test_the_shapes_of_the_papers_are_told() -> None:
+def test_the_verdicts_on_the_papers_are_listed() -> None:
     text = drawn(
-        [], [Verdict("S0 knee", "fails at 35 MB", True, "at 45"), Verdict("S1", "flat", False, "no ext4")]
-    ).said()
+        [],
+        [
+            Verdict("fair knee", "fails at 35 MB", True, "at 45"),
+            Verdict("rec order", "flat", False, "no ext4"),
+        ],
+    ).visible_text()
     assert "1 of 2 reproduced" in text
-    assert "S0 knee fails at 35 MB ✓ Reproduced. at 45" in text
-    assert "S1 flat ✗ Not reproduced. no ext4" in text
+    assert "fair knee fails at 35 MB ✓ Reproduced. at 45" in text
+    assert "rec order flat ✗ Not reproduced. no ext4" in text
 
 
 @pytest.mark.parametrize(
@@ -369,7 +381,7 @@ def tuned(id_: str, ours: float, default: float | None, better: str | None = "lo
     return row(id_, ours, better=better, baselines={} if default is None else {"default": default}, **more)
 
 
-def test_a_setting_tells_what_it_buys_and_costs() -> None:
+def test_a_setting_is_shown_with_its_gain_and_cost() -> None:
     rows = [
         tuned("tune.dirty_bytes.sync.max", 300, 600, unit="ms"),
         tuned("tune.dirty_bytes.seqwrite.mbps", 63, 65, "higher"),
