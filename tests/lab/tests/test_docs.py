@@ -224,7 +224,8 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
     assert "| 40.0 | – | – | 1.2 |" in text
     assert "| – | – | 34.7 | 4.32 |" in text
     assert text.endswith(
-        "Measured by a full bench (`make bench`) on Linux 6.12.9-evenkeel, revision abc123, 2026-01-02T03:04:05Z.\n"
+        "Measured by 3 of the 4 experiments of a full bench (`make bench`) on Linux"
+        " 6.12.9-evenkeel, revision abc123, 2026-01-02T03:04:05Z.\n"
     )
 
 

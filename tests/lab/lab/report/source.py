@@ -33,8 +33,10 @@ class Source:
 
     def short(self, kernel: str) -> str:
         """One sentence about the rows of one kernel."""
+        whole = self.measured == self.declared
+        part = "" if whole else f"{self.measured} of the {self.declared} experiments of "
         releases = [r for r in self.releases if r == kernel or r.startswith((f"{kernel}.", f"{kernel}-"))]
         return (
-            f"Measured by a {self.part} bench (`{self.command}`) on Linux {', '.join(releases) or kernel}, revision"
+            f"Measured by {part}a {self.part} bench (`{self.command}`) on Linux {', '.join(releases) or kernel}, revision"
             f" {self.revision}, {self.made}."
         )
