@@ -13,6 +13,7 @@ $(ROOT_TAR): | $(TOOLROOT)
 
 $(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TOOLROOT)
 	@$(call stage,scripts of the panel)
+	mkdir -p $(dir $(@D))
 	flock $(@D).lock $(ENTER) webui/src/fetch-static $(@D)
 	touch $@
 
