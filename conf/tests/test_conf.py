@@ -225,10 +225,11 @@ def test_systemd_files_parse(path: Path) -> None:
             assert value, f"{key} is empty"
 
 
-def test_slice_counts_io_and_memory() -> None:
-    text = (CONF / "systemd/system/evenkeel-apps.slice").read_text()
-    assert "\nIOAccounting=yes\n" in text
-    assert "\nMemoryAccounting=yes\n" in text
+def test_units_count_io_and_memory() -> None:
+    """Every unit has a group of its own. tests/boot shows the effect on a board."""
+    text = (CONF / "systemd/system.conf.d/60-evenkeel-accounting.conf").read_text()
+    assert "\nDefaultIOAccounting=yes\n" in text
+    assert "\nDefaultMemoryAccounting=yes\n" in text
 
 
 def test_slice_satisfies_systemd() -> None:

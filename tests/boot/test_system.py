@@ -81,6 +81,20 @@ def test_evenkeel_schedules_the_disk(board: Board) -> None:
     board.run("test -e /sys/fs/cgroup/io.evenkeel.stat")
 
 
+def test_app_without_a_weight_has_its_own_group(board: Board) -> None:
+    """The io controller is on in a unit of the apps' slice that sets neither IOWeight= nor IOAccounting=."""
+    unit = "unlisted.service"
+    slice_ = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
+    board.run(f"systemd-run --unit={unit} --slice=evenkeel-apps.slice sleep infinity")
+    try:
+        # A second unit in the slice could have enabled the controller for both.
+        assert board.run(f"cd {slice_} && ls -d */") == f"{unit}/"
+        assert board.run(f"cat {slice_}/{unit}/io.weight") == "default 100"
+        board.run(f"test -e {slice_}/{unit}/io.evenkeel.stat && test -e {slice_}/{unit}/memory.stat")
+    finally:
+        board.run(f"systemctl stop {unit}")
+
+
 @pytest.mark.parametrize("module", ["null_blk", "bfq", "mq-deadline", "kyber-iosched"])
 def test_module_loads(board: Board, module: str) -> None:
     board.run(f"modprobe -n -v --ignore-install {module}")

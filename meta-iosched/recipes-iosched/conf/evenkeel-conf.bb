@@ -3,7 +3,7 @@ SUMMARY = "Settings of a board with flash storage"
 SUMMARY:${PN}-sysctl = "Writeback sized for flash"
 SUMMARY:${PN}-hardening = "Reboot on panic, and restrictions for unprivileged users"
 SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
-SUMMARY:${PN}-slice = "The slice of a board's apps, with I/O and memory accounting"
+SUMMARY:${PN}-slice = "The slice of a board's apps; I/O and memory accounting of each unit"
 SUMMARY:${PN}-journald = "A journal that spares the flash"
 SUMMARY:${PN}-watchdog = "The hardware watchdog, fed by PID 1"
 SUMMARY:${PN}-network = "DHCP on wired interfaces"
@@ -62,9 +62,12 @@ FILES:${PN}-hardening = "${nonarch_libdir}/sysctl.d/60-evenkeel-board.conf"
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_base_libdir}/udev"
 # not systemd_system_unitdir, which is below /lib without usrmerge
-FILES:${PN}-slice = "${nonarch_libdir}/systemd/system/evenkeel-apps.slice"
+FILES:${PN}-slice = "\
+    ${nonarch_libdir}/systemd/system/evenkeel-apps.slice \
+    ${nonarch_libdir}/systemd/system.conf.d/60-evenkeel-accounting.conf \
+"
 FILES:${PN}-journald = "${nonarch_libdir}/systemd/journald.conf.d"
-FILES:${PN}-watchdog = "${nonarch_libdir}/systemd/system.conf.d"
+FILES:${PN}-watchdog = "${nonarch_libdir}/systemd/system.conf.d/60-evenkeel-watchdog.conf"
 FILES:${PN}-network = "${nonarch_libdir}/systemd/network"
 FILES:${PN}-mkfs = "${nonarch_libdir}/evenkeel/mkfs"
 FILES:${PN}-fstab = "${datadir}/evenkeel/etc"
