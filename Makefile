@@ -49,7 +49,7 @@ yocto: run-yocto ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=
 
 ##@ Measure
 .PHONY: bench
-bench: run-bench ## all figures beside the baselines': build/bench/{results.json,index.html} (QUICK=1: 10 min, DEEP=1: all)
+bench: run-bench ## figures of Evenkeel and of the baselines: build/bench/{results.json,index.html} (QUICK=1: 10 min, DEEP=1: all)
 
 ##@ Maintain
 .PHONY: format docs pictures release clean clean-cache

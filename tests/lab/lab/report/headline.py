@@ -53,7 +53,7 @@ def _ratio(value: float) -> str:
 
 LINES = (
     Line(
-        "Stalls of a video player while another group writes 100 MB blocks",
+        "Stalls of a video player while another group writes 100 MB blocks with direct I/O",
         _row("stall.direct.write.100m.count"), number, 0.5,
     ),
     Line(
@@ -74,7 +74,7 @@ LINES = (
     ),
     Line(
         "CPU cost of a 4 KiB read, instructions above none",
-        # of none itself it is the noise of two runs
+        # For none, the difference is the noise of two runs.
         lambda rows, s: None if s == "none" else _row("cost.read.g1.added")(rows, s), lambda v: number(round(v)), 20.0,
     ),
 )  # fmt: skip
