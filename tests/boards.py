@@ -70,7 +70,7 @@ class Board:
 
     def _log_in(self) -> None:
         self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
-        # without echo and line editing, the answer is the commands' output and nothing else
+        # Without echo and line editing, the answer contains only the output of the commands.
         self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
         self.run("true")
 

@@ -28,7 +28,7 @@ class Component:
     name: str
     folder: str
     unit: str  # how `make unit` tests it: pytest, meson, or "-"
-    recipe: str  # of meta-iosched, or "-"
+    recipe: str  # its recipe in meta-iosched, or "-"
     image: str  # meson options for the Debian image, "yes" without any, or "-"
     top: Path
 
@@ -38,7 +38,7 @@ class Component:
 
     @property
     def summary(self) -> str:
-        """What it is, from the first heading of its README: `# NAME: SUMMARY`."""
+        """SUMMARY of the first heading of its README, `# NAME: SUMMARY`."""
         readme = self.path / "README.md"
         heading = re.search(r"^# (.*)$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
         found = re.fullmatch(rf"{re.escape(self.name)}: (.+)", heading[1]) if heading else None
@@ -96,7 +96,7 @@ def user_space(top: Path = TOP) -> list[str]:
 
 
 def documents(write: bool) -> int:
-    """Write or check the tables. The number of tables that were not up to date."""
+    """Write or check the tables. Returns the number of tables that were not up to date."""
     stale = [name for name in DOCUMENTS if renewed(text := (TOP / name).read_text()) != text]
     for name in stale:
         if write:

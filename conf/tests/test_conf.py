@@ -34,7 +34,7 @@ class Setting:
 
 
 def sysctls(*files: Path) -> list[Setting]:
-    """Settings in order, by default of all files. A comment is for all lines up to the next blank line or comment."""
+    """The settings in the order of the lines. A comment belongs to all lines up to the next blank line or comment."""
     found: list[Setting] = []
     comment: list[str] = []
     after_setting = False
@@ -84,7 +84,7 @@ def test_writeback_limits_fit_each_other() -> None:
 
 @dataclass
 class Device:
-    """What udev knows of a block device."""
+    """The properties of a block device that udev rules can match."""
 
     name: str
     action: str = "add"
@@ -93,7 +93,7 @@ class Device:
     attrs: dict[str, str] = field(default_factory=dict)
 
     def get(self, key: str) -> str | None:
-        """The value of a udev match key; None if the device has no such attribute."""
+        """The value of the match KEY of a rule; None if the device has no such attribute."""
         if key.startswith("ATTR{"):
             default = {"queue/scheduler": "[mq-deadline] none", "queue/rotational": "0"}
             return (default | self.attrs).get(key[5:-1])
@@ -124,7 +124,7 @@ def rules() -> list[list[tuple[str, str, str]]]:
 
 
 def written(device: Device) -> dict[str, str]:
-    """Attributes that the rules write for the device, by the part of udev's semantics that the file uses."""
+    """The attributes that the rules write for the device. This is an interpreter for the part of udev that the file uses."""
     out: dict[str, str] = {}
     label: str | None = None
     for rule in rules():

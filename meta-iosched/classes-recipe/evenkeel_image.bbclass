@@ -36,8 +36,9 @@ EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_
 export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
 export E2FSCK_TIME = "${SOURCE_DATE_EPOCH}"
 # Every file's access time and change time get a fixed value. Reading the tree changes
-# the access time, and no program can set the change time in the tree. mke2fs limits
-# both since 1.47.1 and copies them before. This takes a second, so it runs in all series.
+# the access time, and no program can set the change time in the tree. mke2fs copies
+# both times from the tree; since 1.47.1 it limits them to SOURCE_DATE_EPOCH. The step
+# takes a second, so it runs in all series.
 IMAGE_CMD:append:ext4 = " ; evenkeel_settle_times"
 evenkeel_settle_times() {
     find ${IMAGE_ROOTFS} -printf 'set_inode_field "/%P" atime @${SOURCE_DATE_EPOCH}\nset_inode_field "/%P" ctime @${SOURCE_DATE_EPOCH}\n' |

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of the quick bench: exactly those that each of its experiments must write.
 
-Declare it here when an experiment becomes quick, or when a figure of one is
-added or dropped.
+Change this file when an experiment becomes quick, or when a quick experiment gets or
+loses a figure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 SHARES = ("ratio", "total", "total-of-none")
-# if `none` is not a baseline, there is no share of it
+# without the baseline `none` there is no row ID-of-none
 SHARED = ("ratio", "total")
 # large I/Os are also counted in each second
 WORST = "ratio-worst-1s"
@@ -20,7 +20,7 @@ WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
 RECORDS = ("min", "avg", "p25", "p50", "p75", "late", "lost", "woken-late", "durable-max", "max")
 WRITEBACK = ("sync.p50", "sync.mean", "player.stalls", "player.read_max", "copy.mbps", "burst-of-150-mb.ms")
 
-# the figures that each model cites, and a check that its times add up
+# the figures that each preset cites, and a check that the parts of its times add up
 _CITED = tomllib.loads((Path(__file__).parents[1] / "flashsim/figures.toml").read_text())
 _CALIBRATED = {
     f"calibrate.{preset}": (*metrics, "unexplained")

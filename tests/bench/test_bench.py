@@ -25,7 +25,7 @@ KNOWN = experiments.load()
 
 
 def emulators() -> list[str]:
-    """The QEMU processes here. Inside the build root this test has started all of them."""
+    """The running QEMU processes. Inside the build root, only this test starts any."""
     found = []
     for p in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -97,7 +97,7 @@ def test_a_scheduler_that_ignores_weights_is_caught(tmp_path: Path) -> None:
     assert ratio.value < 1.2
 
 
-# large I/O in order; the flash model with its dies; a file system that is made in the guest
+# three kinds of guest: large I/O on `pipe`, a flash model with dies, a file system that the guest creates
 @pytest.mark.parametrize("name", ["fair.read.1m.qd1.depth1", "channel.seqread", "tune.noatime"])
 def test_two_runs_differ_by_under_a_percent(lab: Lab, name: str) -> None:
     job = Job(KNOWN[name], "6.12", "evenkeel")
@@ -105,7 +105,7 @@ def test_two_runs_differ_by_under_a_percent(lab: Lab, name: str) -> None:
     values = [{f.metric: f.value for f in run(where, job).figures()} for where in (lab, fresh)]
     for metric, value in values[0].items():
         assert values[1][metric] == pytest.approx(value, rel=0.01), metric
-    # the third time the report comes from the cache
+    # The third run takes the report from the cache.
     assert run(lab, job).cached
 
 
@@ -170,7 +170,7 @@ def test_a_lab_that_is_ended_leaves_no_guest(how: signal.Signals) -> None:
         while not emulators():
             assert time.monotonic() < until
             time.sleep(0.1)
-        # a terminal sends ^C to all its processes
+        # A terminal sends ^C to all processes in its foreground.
         for pid in [running.pid, *(map(int, emulators()) if how == signal.SIGINT else ())]:
             os.kill(pid, how)
         _, err = running.communicate(timeout=60)

@@ -14,17 +14,17 @@ PICTURE = TOP / "docs/images/ratio.svg"
 
 
 def outdated(differences: list[str]) -> list[str]:
-    """Those of Evenkeel, whose figures repeat to within 1 %.
+    """The differences in Evenkeel's figures. A small change of an experiment hardly changes these.
 
-    Figures of the baselines do not: one word more in a guest's script shifts its times, and BFQ
-    gave 1.43 or 1.96 for the same ratio. The README says that it shows one run.
+    It may change the figures of a baseline a lot: one word more in a guest's script shifts its times, and
+    BFQ gave 1.43 or 1.96 for the same ratio. The README says so.
     """
     return [line for line in differences if ", evenkeel: " in line]
 
 
 def test_the_picture_shows_the_measured_ratios(quick: Quick) -> None:
     found = picture.check(PICTURE.read_text(), quick.rows)
-    assert outdated(found.differences) == [], "outdated: 'make pictures' draws it again"
+    assert outdated(found.differences) == [], "outdated: 'make pictures' draws the picture again"
     # the check must not become empty when rows or series are renamed
     compared = {(f.what.split(".")[1], f.scheduler) for f in found.compared}
     assert compared == {

@@ -36,7 +36,7 @@ SLOWED = (0.01, 0.3)
 
 @pytest.fixture(scope="module")
 def rates() -> dict[str, float]:
-    """Rates that one test measures for later tests."""
+    """Rates that one test measures and later tests use."""
     return {}
 
 
@@ -96,7 +96,7 @@ def test_an_app_reads_without_a_fixed_share(board: Board, rates: dict[str, float
 
 def test_at_10_percent_its_reads_slow_down(board: Board, rates: dict[str, float]) -> None:
     assert set_fixed_share(board, "10%").startswith("ek-test-reader 10%")
-    # ekctl returns when the value is in force, or after a second; a busy board may need longer
+    # ekctl waits a second for the value to be in force. A busy board may need longer.
     in_force(board, 10, 10)
     time.sleep(5)
     rates["slowed"] = rate(board)
@@ -138,7 +138,7 @@ def test_only_root_can_set_a_fixed_share(board: Board) -> None:
     assert board.try_run(f"{drop} ekctl fixed-share ek-test-reader 50%")[0] == 1
     assert board.try_run(f"{drop} ekctl fixed-share ek-test-reader off")[0] == 1
     assert board.run("stat -c '%a %U %F' /run/evenkeel/fixed-share") == "600 root socket"
-    # the kernel refuses root without CAP_SYS_ADMIN, and so the agent, which has no capability
+    # The kernel refuses root without CAP_SYS_ADMIN, so it also refuses the agent, which has no capability.
     number = before.split()[0]
     status, output = board.try_run(
         f"setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin sh -c 'echo {number} 50 | tee {GROUP}/io.evenkeel.fixed'"

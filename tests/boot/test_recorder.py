@@ -24,7 +24,7 @@ MEMBER = "setpriv --reuid=nobody --regid=nogroup --groups=ek-record"
 # run as a user that is not in the group
 NON_MEMBER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 CLIENT_PATH = "/var/lib/client.py"
-# writes through the C library and reads back through ek-recorder cat
+# writes with the C library and reads the records back with ek-recorder cat
 CLIENT = """
 import sys
 from ek_recorder import Record, Writer, read
@@ -102,7 +102,7 @@ def client(board: Board, channel: str, first: int, last: int) -> None:
 
 
 def remove_channel(board: Board, name: str) -> None:
-    """Remove it and sync: otherwise a later power cut could bring the channel back."""
+    """Remove a channel and sync. Without the sync, a later power cut could bring the channel back."""
     board.run(f"rm {CHANNELS}/{name}.conf; rm -r /recorder/{name}; sync -f {CHANNELS}; sync -f /recorder")
 
 
@@ -125,7 +125,7 @@ def test_its_partition_belongs_to_the_recorder(board: Board) -> None:
     assert board.run("id -u ek-recorder; id -g ek-recorder").split() == ["900", "900"]
     partition = board.run("readlink -f /dev/disk/by-partlabel/recorder")
     assert board.run("findmnt -no SOURCE /recorder") == partition
-    # mke2fs initialised everything, so the kernel has nothing left to initialise
+    # mke2fs initialised all block groups, so the kernel has nothing left to initialise.
     assert board.try_run("pgrep ext4lazyinit")[0] == 1
 
 
@@ -240,7 +240,7 @@ def test_recording_commits_no_metadata(board: Board) -> None:
     until(board, complete("bulk"))
     board.run("sync -f /recorder")
     before = transactions(board)
-    # more than twice what its segments hold, so the recorder reuses each segment
+    # more than twice the size of the channel's segments, so the recorder reuses each segment
     board.run(f"head -c 20M /dev/zero | {MEMBER} ek-recorder write --size 4096 bulk", 300)
     # the recorder writes its statistics once a second
     until(board, "ek-recorder status --json | grep '\"bulk\":' | grep '\"durable\":5120,'")

@@ -55,6 +55,6 @@ def pytest_runtest_makereport(
     if board is not None:
         try:
             report.sections.append(("journal", board.run(JOURNAL)))  # type: ignore[attr-defined]
-        except Exception as error:  # must not hide the failure of the test
+        except Exception as error:  # An error here must not hide the failure of the test.
             report.sections.append(("journal", repr(error)))
     return report

@@ -27,7 +27,7 @@ SHOTS = TOP / "build/screenshots"
 DESKTOP, PHONE = (1280, 860), (390, 844)
 # the smallest text of a plot, in CSS pixels on the screen, that is legible on a phone
 LEAST_TEXT = 11.0
-# a case with a distribution: a curve besides its percentiles
+# a case with a distribution: a curve in addition to its percentiles
 DISTRIBUTION = "latency.mixed.read"
 
 

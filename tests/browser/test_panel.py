@@ -31,7 +31,7 @@ MEASURE_SECONDS = 24
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 PLAYER_WEIGHT = f"cat {APPS}/evenkeel-player.service/io.weight"
 LOADER_WEIGHT = f"cat {APPS}/evenkeel-loader.service/io.weight"
-# the line of the demo's disk, which exists once the app has used the disk
+# The line of the demo's disk exists once the app has used the disk.
 LOADER_FIXED_SHARE = (
     f"grep ^$(cat /sys/block/nullb0/dev) {APPS}/evenkeel-loader.service/io.evenkeel.fixed || :"
 )
@@ -140,7 +140,7 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     page.locator("input[name=password]").fill(board.first_password())
     page.get_by_role("button", name="Log in").click()
     expect(page).to_have_url(re.compile("/password"))
-    # no other page can be opened first
+    # Before the password is changed, no other page opens.
     page.goto("/apps")
     expect(page).to_have_url(re.compile("/password"))
     shoot(page, "password")
@@ -221,7 +221,7 @@ def test_bad_fixed_share_is_refused_and_changes_nothing(page: Page, board: Board
 
 
 def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
-    """The loader gets its part of the bandwidth, although the demo's null_blk limits it by pauses without requests."""
+    """The loader gets its part of the bandwidth. The demo's null_blk limits its rate by pauses in which it takes no request."""
     row = page.locator('[data-app="loader"]')
     set_fixed_share(page, "loader", "10")
     expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "10")
@@ -235,7 +235,7 @@ def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) 
     print(
         f"player {rates['player']:.1f} MB/s, loader {rates['loader']:.1f} MB/s at 10 %, {100 * part:.1f} % of both"
     )
-    # more than 10 %, because the player does not use all of the rest
+    # The part is more than 10 %, because the player does not use all of the rest.
     assert 0.07 <= part <= 0.15, rates
     shoot(page, "apps-fixed-share")
     data = {each["name"]: each for each in page.request.get("/apps.json").json()["apps"]}

@@ -19,7 +19,7 @@ from project import TOP  # noqa: E402
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Path]:
-    """The project's files as they are in the work tree, without what was built."""
+    """The project's files as they are in the work tree, without build/."""
     names = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=TOP, capture_output=True, check=True,

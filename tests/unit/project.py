@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the build share."""
+"""Helpers that the tests of the build share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOP = Path(__file__).resolve().parents[2]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without what a make that runs these tests has set."""
+    """The environment without the variables of a make that runs these tests."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     return {**inherited, **more}
 
@@ -25,7 +25,7 @@ def load(path: Path) -> ModuleType:
     spec = spec_from_loader(loader.name, loader)
     assert spec
     module = module_from_spec(spec)
-    # dataclasses look their module up there
+    # Dataclasses look up their module in sys.modules.
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module

@@ -76,7 +76,7 @@ def test_the_cache_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [("letters", "toolroot-1"), ("yocto", "lab")])
 def test_a_folder_that_is_no_cache_is_not_removed(tmp_path: Path, entries: tuple[str, str]) -> None:
-    """It has a file that no cache has, or it has no build root."""
+    """The folder has a file that no cache has, or it has no build root."""
     for name in entries:
         (tmp_path / name).mkdir()
     out = clean(tmp_path)
@@ -98,7 +98,7 @@ def test_a_build_root_in_use_is_not_removed(tmp_path: Path) -> None:
     marker.parent.mkdir(parents=True)
     marker.touch()
     with marker.open() as held:
-        # as toolroot/enter does for as long as a command runs
+        # toolroot/enter holds this lock while a command runs.
         fcntl.flock(held, fcntl.LOCK_SH)
         out = clean(tmp_path / "evenkeel")
     assert out.returncode == 1

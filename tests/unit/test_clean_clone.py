@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works in a clone that has been built once must work in a new one, which has no build/."""
+"""Commands that work in a clone with build/ also work in a new clone, which has no build/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from project import clean_environment
 
 
 def test_the_scripts_of_the_panel_are_fetched(clone: Path) -> None:
-    # in place of the programs that need minutes and a network: what they leave behind
+    # The files that programs leave which need minutes and a network. The test creates them instead.
     (clone / "toolroot/create").write_text('#!/bin/sh\nmkdir -p "$1/etc"\ntouch "$1/etc/evenkeel-toolroot"\n')
     (clone / "webui/src/fetch-static").write_text('#!/bin/sh\nmkdir -p "$1"\n')
     lock = clone / "build/webui/vendor/package-lock.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of components: each has the common shape, and one line more is all that a new one needs."""
+"""The list of components: each has the common layout, and a new component needs only one line more."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from project import TOP, clean_environment
 
 # what a component's folder may hold, apart from hidden files
 SHAPE = {"src", "tests", "data", "meson.build", "meson.options", "README.md"}
-# conf is data only: its folders are called as where they are installed
+# conf has only data. Its folders have the names of the folders where they are installed.
 CONF = {"apps.d", "fstab", "kernel", "mkfs", "sysctl.d", "systemd", "udev"}
-# the flash model is a module of the lab: the list of cited figures, and tests that need a guest
+# The flash model, a module of the lab, also has a list of cited figures, and tests that need a guest.
 FLASHSIM = {"figures.toml", "guest"}
 NEW = """# sample: a component for a test
 """
@@ -55,7 +55,8 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
 
 
 def test_one_line_adds_a_component_everywhere(clone: Path) -> None:
-    """Its unit tests run, the image installs it, lint and format read it, documents list it, the layer must ship it."""
+    """The new component's unit tests run, the image installs it, lint and format read it, documents list it, and the
+    layer must ship it."""
     folder = clone / "recipes/sample"
     (folder / "src/evenkeel_sample").mkdir(parents=True)
     (folder / "tests").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make release`: what it refuses before it changes anything, its steps, and what a failure leaves."""
+"""`make release`: reasons to refuse before any change, the steps, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Nothing to do.
 
 - The first.
 """
-# The steps that take an hour are recorded. What the real ones make is tested where they are.
+# Fake steps replace the steps that take an hour, and record their calls. Other tests cover the real steps.
 MAKE = """#!/bin/sh
 echo "make $*" >> "$STEPS"
 [ "$1" != "$FAIL" ] || exit 1
@@ -97,7 +97,7 @@ def git(clone: Path, *args: str) -> str:
 
 
 def changed(clone: Path) -> bool:
-    """Anything at all: version, commits, tags."""
+    """The state that a release changes: version, commits, tags."""
     version = (clone / "VERSION").read_text() != "0.1.0\n"
     return version or git(clone, "tag") != "" or git(clone, "rev-list", "--count", "HEAD") != "1\n"
 
@@ -176,7 +176,7 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
 
 
 def test_ctrl_c_restores_the_version(release: Release, tmp_path: Path) -> None:
-    """It ends the shell while `make test` runs."""
+    """Ctrl-C ends the shell while `make test` runs."""
     out = release("0.2.0", FAIL="interrupt")
     assert out.returncode != 0
     assert "VERSION is 0.1.0 again" in out.stderr

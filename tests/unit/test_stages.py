@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/run-stages: the order of stages, two at a time, and what a failure leads to."""
+"""tests/run-stages: the order of stages, two at a time, and the effect of a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_projects_table_is_right() -> None:
     targets = (TOP / "Makefile").read_text() + (TOP / "mk/test.mk").read_text()
     for name in stages:
         assert f"{name}:" in targets or f"{name} " in targets, f"no target {name}"
-    # of each public stage of the Makefile, the table has it or its parts
+    # The table has each public stage of the Makefile, or its parts.
     for name in ("lint", "kunit", "torture", "lab", "browser"):
         assert name in stages
     assert sum(stage.budget for stage in stages.values()) < 2 * 90 * 60

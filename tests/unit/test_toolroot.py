@@ -16,7 +16,7 @@ Make = Callable[..., str]
 
 
 def _make(cache: Path, build: Path, *args: str) -> str:
-    # of a make that runs these tests
+    # variables of a make that runs these tests
     own = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     done = subprocess.run(
         ["make", "--no-print-directory", f"B={build}", *args], cwd=TOP, capture_output=True, text=True,
@@ -41,7 +41,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Path:
-    """The build folder of a new clone: it does not exist."""
+    """The path of the build folder of a new clone. The folder does not exist yet."""
     return tmp_path / "build"
 
 

@@ -58,7 +58,7 @@ NOT_OURS = re.compile(
 )
 PYTHON = re.compile(r"usr/lib/python3[^/]*/(dist|site)-packages/")
 WANTS = re.compile(r"(etc|usr/lib)/systemd/system/[^/]+\.(wants|requires)/([^/]+)")
-# our units, and the foreign units that our preset enables
+# our units, and units of other projects that our preset enables
 UNITS = re.compile(
     r"(ek-recorder|evenkeel)[^/]*|nginx\.service|systemd-networkd\.(service|socket)|fstrim\.timer"
 )

@@ -44,7 +44,7 @@ def test_every_component_of_an_image_has_a_recipe() -> None:
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_version_is_that_of_the_component(name: str) -> None:
-    """Both read the file VERSION: meson.build, and the class of the recipe."""
+    """meson.build and the class of the recipe both read the file VERSION."""
     build = (TOP / COMPONENTS[name] / "meson.build").read_text()
     match = re.search(r"\bversion: files\('([./]*VERSION)'\)", build)
     assert match
@@ -130,9 +130,9 @@ def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
 
 # foreign units that our preset enables → recipe of ours and the package that it must depend on; None: part of systemd
 OTHERS = {
-    # the distribution may use another D-Bus
+    # The distribution may use another implementation of D-Bus.
     "dbus-broker.service": None,
-    # OE-Core's util-linux has no such unit: evenkeel-board installs it, by PACKAGECONFIG
+    # OE-Core's util-linux does not contain this unit. evenkeel-board installs it (PACKAGECONFIG).
     "fstrim.timer": None,
     "nginx.service": ("evenkeel-webui", "nginx"),
     "systemd-networkd.service": None,
@@ -278,12 +278,12 @@ def test_python_imports_are_dependencies(name: str, package: str, folder: str) -
 def test_python_imports_are_in_the_packages_of_oe_core(
     series: Series, name: str, package: str, folder: str
 ) -> None:
-    """The same check with the list of each series."""
+    """Checks RDEPENDS as the test above, with the list of packages in each series of OE-Core."""
     text = (series.oecore / "meta/recipes-devtools/python/python3/python3-manifest.json").read_text()
     manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     owner: dict[str, str] = {}
     for part, content in manifest.items():
-        # these packages contain all modules, or the rest
+        # `modules` contains all modules, and `misc` those of no other package.
         if part in ("modules", "misc"):
             continue
         for file in content["files"]:
@@ -294,7 +294,7 @@ def test_python_imports_are_in_the_packages_of_oe_core(
 
 
 def test_rule_is_in_the_folder_that_udev_reads(tmp_path: Path) -> None:
-    """With and without usrmerge."""
+    """udev reads /usr/lib with usrmerge, and /lib without it."""
     text = recipe("evenkeel-conf").read_text()
     match = re.search(r"^do_install:append\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert match
@@ -312,7 +312,7 @@ def test_rule_is_in_the_folder_that_udev_reads(tmp_path: Path) -> None:
 
 
 def test_scheduler_alone_installs_only_its_own_sysctls() -> None:
-    """Panic behaviour and hardening are the product's decision."""
+    """The sysctls for panics and hardening are the product's decision."""
     group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel-scheduler.bb"
     taken = set(value(group.read_text(), "RDEPENDS:${PN}").split())
     parts = packages(recipe("evenkeel-conf"))
@@ -362,7 +362,7 @@ def owns_rules(series: str) -> bool:
     ("name", "owns"), [("scarthgap", True), ("walnascar", False), ("whinlatter", False), ("wrynose", False)]
 )
 def test_folder_of_rules_has_the_owner_that_polkit_gives_it(name: str, owns: bool) -> None:
-    """Both packages contain the folder: rpm refuses two owners, and of two modes the later one would win."""
+    """Both packages contain the folder. rpm refuses two owners; with two modes, the mode of the later package would apply."""
     assert owns_rules(name) == owns
 
 
@@ -387,7 +387,7 @@ def test_folder_of_rules_is_as_in_the_series(series: Series) -> None:
 
 @pytest.mark.parametrize("clone", ["/home/me/evenkeel", ""])
 def test_epoch_of_a_build_is_not_the_time_of_the_checkout(clone: str) -> None:
-    """A fetched commit keeps its own time, which OE-Core has found."""
+    """If OE-Core has found the time of a fetched commit, that time is kept."""
     text = (LAYER / "classes-recipe/evenkeel_component.bbclass").read_text()
     assert 'do_unpack[postfuncs] += "evenkeel_source_date_epoch"' in text
     match = re.search(r"^python evenkeel_source_date_epoch\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
@@ -423,7 +423,7 @@ def console(consoles: str, arch: str) -> object:
     ],
 )
 def test_console_is_that_of_the_machine(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
-    """The kernel's console, and that of the root shell."""
+    """The kernel and the root shell use this console."""
     assert console(consoles, "aarch64") == kernel
     expect_shell_on(tmp_path, kernel, unit)
 

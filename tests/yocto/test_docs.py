@@ -81,7 +81,7 @@ def test_recorder_alone_is_mounted_and_formatted_like_ours() -> None:
 
 
 def test_recorders_partition_is_formatted_with_an_old_e2fsprogs() -> None:
-    """With every option except the one that e2fsprogs 1.47.0 lacks."""
+    """The command passes every option except root_perms, which e2fsprogs 1.47.0 does not know."""
     command = re.search(r"^sed .*mkfs/recorder \| xargs mke2fs .*$", BUILD, re.MULTILINE)
     assert command
     file = TOP / "conf/mkfs/recorder"
@@ -148,7 +148,7 @@ def test_product_gets_one_part(series: Series, folder: Path, part: str) -> None:
     build.layers = [*layers, LAYER]
     build.local = distro + image.replace("packagegroup-evenkeel-scheduler", part)
     if series.name == "scarthgap":
-        # both settings as the page says
+        # both settings as on the page
         build.local += 'INIT_MANAGER = "systemd"\nPREFERRED_PROVIDER_virtual/kernel = "linux-evenkeel"\n'
     build.bitbake("-g", "core-image-minimal")
     found = set((build.path / "pn-buildlist").read_text().split())

@@ -89,7 +89,7 @@ def make_root(work: Path, environment: dict[str, str]) -> Path:
     (tree / "a folder/a file").write_text("content\n")
     (tree / "link").symlink_to("a folder/a file")
     for path in (tree, *tree.rglob("*")):
-        # the times that the image's last step leaves; then the files are read again
+        # Set the times that the last step of the image build leaves, then read the files, which changes the access times.
         read = 0 if path.name == "tree" else int(time.time())
         os.utime(path, (read or int(EPOCH) + 9, int(EPOCH) + 9), follow_symlinks=False)
     values = {
@@ -131,7 +131,7 @@ def make_all(work: Path, environment: dict[str, str]) -> list[Path]:
 
 
 def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str]) -> None:
-    """The time of the build must not matter; a second apart is enough to see it."""
+    """The two builds are a second apart, so a time stamp of the build would differ."""
     once = make_all(tmp_path / "once", e2fsprogs)
     time.sleep(1.1)
     again = make_all(tmp_path / "again", e2fsprogs)
@@ -229,7 +229,7 @@ def test_kernel_that_grub_cannot_load_is_refused(tmp_path: Path) -> None:
 
 
 def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> None:
-    """Also if the image is built again from the same root file system, whose /var is empty by then."""
+    """Also if the image is built again from the same root file system. Its /var is empty after the first build."""
     made = tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf"
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     once = made.read_text()
@@ -240,7 +240,7 @@ def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> 
 
 
 def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> None:
-    """Files of packages, with their modes; not files that the build itself left there."""
+    """The board gets files of packages, with their modes. It does not get files that the build left in /var."""
     thing = tmp_path / "root/var/lib/thing/seed.db"
     for file in (thing, tmp_path / "root/var/lib/opkg/info/thing.list", tmp_path / "root/var/log/build.log"):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -299,7 +299,7 @@ def test_name_that_tmpfiles_cannot_express_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bundled", ["", "1"])
 def test_initramfs_is_in_the_slot(tmp_path: Path, bundled: str) -> None:
-    """Also if it is bundled: the packaged kernel is the one without the initramfs."""
+    """Also if it is bundled with the kernel: the package of the kernel has the kernel without the initramfs."""
     (tmp_path / "initramfs-board.cpio.zst").write_text("initramfs")
     done = settle(
         tmp_path,
@@ -334,7 +334,7 @@ def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing:
 
 
 def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
-    """By the append in docs/howto/build-with-yocto.md, or by a unit of its own. A drop-in could not remove a Requisite=."""
+    """With the append of docs/howto/build-with-yocto.md, or with its own unit. A drop-in cannot remove a Requisite=."""
     append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
     assert append
     settle(tmp_path, ["bzImage-6.12.80"], [GOOD])
@@ -443,5 +443,5 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
     ],
 )
 def test_initramfs_is_built_before_the_slot(values: dict[str, str | None], flags: dict[str, str]) -> None:
-    """By this configuration, or by its own multiconfig, as in kernel.bbclass."""
+    """The initramfs is built in this configuration or in its own multiconfig, as in kernel.bbclass."""
     assert when_read(values) == ({"do_rootfs": flags} if flags else {})

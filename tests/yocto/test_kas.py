@@ -67,7 +67,7 @@ def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
 
 
 def test_only_the_development_image_has_a_log_in_without_a_password() -> None:
-    """Even if other images are built in the same configuration, because kas merges its files."""
+    """kas merges its files into one configuration. Another image built with it must not get this log-in."""
     (local,) = load(KAS / "include/dev.yml")["local_conf_header"].values()
     settings = [line for line in local.splitlines() if not line.startswith("#")]
     assert settings
@@ -91,7 +91,7 @@ def test_every_layer_is_pinned(machine: str, option: str) -> None:
 
 
 def test_checkout_in_the_docs_fetches_every_tree_that_the_tests_need() -> None:
-    """Also meta-yocto, which has the machines of boards; core has those of QEMU."""
+    """The trees include meta-yocto, which has the machines of boards. Core has only the machines of QEMU."""
     docs = (TOP / "docs/howto/test-the-yocto-layer.md").read_text()
     command = re.search(r"`kas checkout (\S+)`", docs)
     wanted = re.search(r"^DIR are trees of (.*?) of one series", docs, re.MULTILINE | re.DOTALL)

@@ -53,14 +53,14 @@ def test_product_adds_and_overrides(tmp_path: Path) -> None:
     assert found["CONFIG_MQ_IOSCHED_KYBER"] == "y"
     assert "CONFIG_IOSCHED_BFQ" not in found
     assert "CONFIG_IPV6" not in found
-    # other options stay, even if their names begin with that of a changed one
+    # Other options stay, even if their names begin with the name of a changed option.
     assert found["CONFIG_BLK_CGROUP"] == "y"
     assert "CONFIG_BLK_CGROUP_IOCOST" not in found
     assert found["CONFIG_BFQ_GROUP_IOSCHED"] == "y"
 
 
 def test_option_that_does_not_survive_is_named(tmp_path: Path) -> None:
-    """Also an option of the product: here two of its lines contradict each other."""
+    """This also applies to the product's options. The product.cfg here sets one option to two values."""
     done = configure(tmp_path, "CONFIG_USB_SERIAL=m\nCONFIG_USB_SERIAL=y\n")
     assert done.returncode == 1
     assert "product.cfg sets CONFIG_USB_SERIAL=m" in done.stderr
@@ -104,7 +104,7 @@ def fragments_of(feature: str) -> set[str]:
 
 
 def test_features_of_linux_yocto_are_fragments_of_the_board() -> None:
-    """The feature evenkeel must not surprise a product: no other schedulers, no test devices."""
+    """The feature `evenkeel` must add neither other schedulers nor test devices to a product."""
     board = re.search(r"^board x86: (.*)$", (TOP / "conf/kernel/variants").read_text(), re.MULTILINE)
     assert board
     assert fragments_of("evenkeel") == {"cgroup.cfg"}

@@ -23,14 +23,14 @@ def test_layer_is_compatible(series: Series, folder: Path) -> None:
 
 
 def test_layer_is_compatible_with_the_layers_of_the_image(series: Series, folder: Path) -> None:
-    """The same with the layers whose recipes we append to."""
+    """yocto-check-layer with the layers whose recipes we append to: adding our layer changes none of their recipes."""
     series.needs("METAOE")
-    # all recipes of all layers are resolved; this option of meta-rauc's casync would need one more layer
+    # The check resolves all recipes of all layers. This option of meta-rauc's casync would need one more layer.
     without_fuse = 'PACKAGECONFIG:remove:pn-casync = "fuse"\n'
     build = Build(folder / "check", series, [series.oecore / "meta"], without_fuse, PRODUCT)
     others = [str(layer) for layer in series.layers()[1:-1]]
     command = ["yocto-check-layer", "--no-auto-dependency", str(LAYER), "--additional-layers", *others]
-    # dependencies of the additional layers are searched only among these folders
+    # yocto-check-layer searches dependencies of the additional layers only in these folders.
     done = build.run(*command, "--dependency", *others, timeout=CHECK_SECONDS)
     assert done.returncode == 0, tail(done.stdout, 80)
 

@@ -25,7 +25,7 @@ def options(name: str) -> list[str]:
     classes = [LAYER / "classes-recipe/evenkeel_python.bbclass"] if python else []
     words = setting("EXTRA_OEMESON", path, *classes).split()
     off = re.findall(r'^PACKAGECONFIG\[\w+\] = "[^,"]*,([^,"]*)"', path.read_text(), re.MULTILINE)
-    # the panel's scripts are downloads; a test below checks their folder
+    # The panel's scripts are downloads. A test below checks their folder.
     return [word for word in [*words, *off] if not word.startswith("-Dvendor=")]
 
 
@@ -108,7 +108,7 @@ def test_conffiles_are_files_of_their_package(installed: dict[str, set[str]], na
     for path, part in listed.items():
         assert path in installed[name]
         assert parts.owner(path) == part
-    # nobody changes a README, and masks belong to the image
+    # Owners do not change a README. Masks belong to the image.
     below_etc = {path for path in installed[name] if path.startswith("/etc/")}
     assert {p for p in below_etc if not p.endswith("/README") and not p.startswith("/etc/systemd/")} == set(
         listed
@@ -116,7 +116,7 @@ def test_conffiles_are_files_of_their_package(installed: dict[str, set[str]], na
 
 
 def test_scripts_of_the_panel_are_in_the_panels_package() -> None:
-    """They are downloads, so the fixture does not list them."""
+    """The scripts are downloads, so the fixture `installed` does not list them."""
     build = (TOP / "webui/meson.build").read_text()
     assert "install_dir: share / 'static' / 'vendor'" in build
     parts = packages(recipe("evenkeel-webui"))

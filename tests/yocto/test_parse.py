@@ -52,7 +52,7 @@ def test_images_run_dry(build: Build) -> None:
 
 
 def test_nginx_is_new_enough_for_the_panel(build: Build) -> None:
-    """meta-webserver of scarthgap prefers an older one."""
+    """meta-webserver of scarthgap prefers an older nginx."""
     build.series.needs("METAOE")
     version = build.variables("nginx")["PV"]
     assert tuple(map(int, version.split("."))) >= (1, 25, 1)

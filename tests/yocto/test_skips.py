@@ -78,7 +78,7 @@ def test_recipes_without_source_explain_how_to_name_it(given: dict[str, str]) ->
 
 
 def test_source_from_git_names_its_revision() -> None:
-    """By SRCREV_name, not by ;rev=, so that ${AUTOREV} works and build history records it."""
+    """SRCREV_name sets the revision, not ;rev=. So ${AUTOREV} works, and build history records the revision."""
     text = SOURCE.read_text()
     assert "name=evenkeel;" in text
     assert 'SRCREV_evenkeel = "${EVENKEEL_SRCREV}"' in text

@@ -12,7 +12,7 @@ import pytest
 from conftest import TOP, Series
 from recipe_text import recipe
 
-# HOSTTOOLS of OE-Core's bitbake.conf that all series of the layer have. The offline build has more of them, so it
+# HOSTTOOLS of OE-Core's bitbake.conf that all series of the layer have. The offline build has more programs, so it
 # cannot find a missing one.
 HOSTTOOLS = """
     [ ar as awk basename bash bunzip2 bzip2 cat chgrp chmod chown chrpath cmp comm cp cpio cpp cut date dd
@@ -70,7 +70,7 @@ def test_boot_loader_is_built(path: Path, tmp_path: Path, form: str, console: st
 def test_boot_loader_names_the_given_consoles(
     path: Path, tmp_path: Path, console: str, words: list[str]
 ) -> None:
-    """And none if the firmware chooses."""
+    """GRUB gets no console if the firmware chooses the console."""
     run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
     line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
@@ -94,7 +94,7 @@ def test_initramfs_that_does_not_find_the_root_restarts_the_board(
     body = match[0].replace("${INITRAMFS_IMAGE}", initramfs).replace("${B}", str(tmp_path))
     body = body.replace("${EVENKEEL_INITRAMFS_REBOOTS}", reboots)
     output = run(path, "sh", "-e", "-c", f'bbwarn() {{ echo "WARNING: $*"; }}\n{body}')
-    # warns in a series whose initramfs does not know init_fatal_reboot
+    # The check warns in a series whose initramfs does not know init_fatal_reboot.
     assert ("WARNING: small: the initramfs of this series does not restart" in output) == bool(
         initramfs and reboots == "false"
     )

@@ -103,7 +103,7 @@ def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
 
 
 def test_call_that_times_out_does_not_cancel_others(bus: Bus) -> None:
-    """A weight is set although another call times out meanwhile."""
+    """The agent sets a weight although another call times out meanwhile."""
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=5)
     with ThreadPoolExecutor(1) as pool:

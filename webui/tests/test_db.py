@@ -31,7 +31,7 @@ def test_another_major_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_minor_version_opens(tmp_path: Path) -> None:
-    """After a roll-back, the older slot opens a file to which the newer slot has added something."""
+    """After a roll-back, the older slot opens the file that the newer slot has extended."""
     path = tmp_path / "panel.db"
     Database(path).set_setting("a", "1")
     with sqlite3.connect(path) as connection:

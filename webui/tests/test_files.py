@@ -47,7 +47,7 @@ def test_panel_has_a_fixed_number(root: Path) -> None:
 
 
 def test_files_of_a_panel_with_another_number_get_the_new_owner(root: Path) -> None:
-    """An earlier image may have used any number. Not only the folder, but also panel.db must change its owner."""
+    """An earlier image may have used any user number. The folder and panel.db must get the new owner."""
     state = root / "var/lib/evenkeel-panel"
     state.mkdir(parents=True)
     files = [state / name for name in ("panel.db", "panel.db-wal", "panel.db-shm", "first-password")]

@@ -165,7 +165,7 @@ def test_power_cut_at_every_step(paths: Paths, monkeypatch: pytest.MonkeyPatch, 
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal left
             left -= 1
-            now = left == 0  # decided before the call, because a step may contain others
+            now = left == 0  # Decide before the call, because a step may contain other steps.
             if now and not after:
                 raise PowerCut
             result = real(*args, **kwargs)
@@ -193,7 +193,7 @@ def test_power_cut_at_every_step(paths: Paths, monkeypatch: pytest.MonkeyPatch, 
         assert {path.name for path in paths.tls.iterdir()} == {"key.pem", "cert.pem"}, steps
         assert {path.name for path in paths.state.iterdir()} == {"first-password"}, steps
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
-        # a password that was printed stays valid
+        # A printed password stays valid.
         assert set(printed(paths)) == {printed(paths)[-1]}, (steps, seen)
         if survived:
             break

@@ -13,9 +13,9 @@ WEBUI = Path(__file__).resolve().parents[1]
 
 
 def test_gunicorn_accepts_the_settings() -> None:
-    """Also versions that do not know all settings: the supported Yocto series have 21 to 25."""
+    """This includes versions that do not know all settings. The supported Yocto series have gunicorn 21 to 25."""
     settings = "python:evenkeel_panel.gunicorn_conf"
-    # not the panel itself, which would open its database
+    # not the panel's application, which would open the database
     command = ["gunicorn", "-c", settings, "--print-config", "wsgiref.simple_server:demo_app"]
     done = subprocess.run([sys.executable, "-m", *command], cwd=WEBUI / "src", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

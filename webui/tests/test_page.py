@@ -104,7 +104,7 @@ def position(button: Locator) -> dict[str, float]:
 
 
 def release_sets_60(page: Page, agent: FakeAgent, before: dict[str, float]) -> None:
-    """The button has not moved, and its release sets the weight. Then the deferred changes appear."""
+    """Assert that the button has not moved, and that its release sets the weight. Deferred changes appear after it."""
     assert position(loader(page, "[data-action=apply]")) == before
     page.mouse.up()
     page.clock.run_for(1)
@@ -208,7 +208,7 @@ def test_success_message_disappears_after_the_release(page: Page, agent: FakeAge
 def test_answer_to_another_button_appears_after_the_release(
     page: Page, agent: FakeAgent, apply: Locator
 ) -> None:
-    """The answer would appear above the pressed button. It is shown once."""
+    """Otherwise the answer would move the pressed button. The page shows the answer once."""
     go_on = threading.Event()
     stop_app = agent.stop_app
 
@@ -224,7 +224,7 @@ def test_answer_to_another_button_appears_after_the_release(
     page.clock.run_for(100)
     expect(loader(page, ".weight-form .message")).to_have_count(0)
     assert position(apply) == before
-    # a release away from the button is no click
+    # A release outside the button is no click.
     page.mouse.move(5, 5)
     page.mouse.up()
     page.clock.run_for(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/images/panel.png shows today's panel, and the program that makes it."""
+"""docs/images/panel.png shows the current panel. Also tests the program that makes the picture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def program() -> Any:
     spec = importlib.util.spec_from_loader("picture", loader)
     assert spec
     module = importlib.util.module_from_spec(spec)
-    sys.modules["picture"] = module  # dataclasses looks it up
+    sys.modules["picture"] = module  # Dataclasses look up their module in sys.modules.
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         loader.exec_module(module)
@@ -44,14 +44,14 @@ def test_picture_is_up_to_date(program: Any) -> None:
 
 
 WIDTH = 40
-# RGBA rows of noise; the last 40 rows are empty
+# RGBA rows: 20 rows of noise, then 40 rows of one colour
 NOISE = random.Random(1)  # noqa: S311
 PIXELS = [NOISE.randbytes(4 * WIDTH) for _ in range(20)]
 PIXELS += [b"\xf0\xf1\xf2\xff" * WIDTH] * 40
 
 
 def filtered(kind: int, row: bytes, above: bytes) -> bytes:
-    """A row with a filter of the PNG specification, for 4 bytes a pixel."""
+    """The row after filter `kind` of the PNG specification, with 4 bytes per pixel. `above` is the row above, unfiltered."""
     left = bytes(4) + row[:-4]
     corner = bytes(4) + above[:-4]
 
@@ -70,7 +70,7 @@ def filtered(kind: int, row: bytes, above: bytes) -> bytes:
 
 @pytest.fixture
 def screenshot(tmp_path: Path) -> Path:
-    """An RGBA image with all five filters, like those of Chromium."""
+    """A PNG with all five filters, as Chromium writes it."""
     lines = [filtered(y % 5, row, PIXELS[y - 1] if y else bytes(4 * WIDTH)) for y, row in enumerate(PIXELS)]
     content = b"\x89PNG\r\n\x1a\n"
     for kind, data in (

@@ -6,14 +6,14 @@ SUMMARY:${PN}-board = "Packages that an image with Evenkeel's partitions needs"
 SUMMARY:${PN}-demo = "A player and a loader on one device"
 DESCRIPTION = "\
     The whole appliance, or parts of it: the panel, the packages that an image with our \
-    partitions needs besides (a slot is confirmed only if the panel runs), and the demo. \
+    partitions also needs (a slot is confirmed only if the panel runs), and the demo. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers features_check
 
-# excluded as evenkeel-module is, which these groups need; the architectures are those of isa-l and of the boot loader
+# The groups need evenkeel-module, which is excluded from world builds, too. isa-l and the boot loader limit the architectures.
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"

@@ -24,7 +24,7 @@ from evenkeel_agent import interface, systemd
 from evenkeel_agent.bus import Bus, CallError
 
 COMPONENT = Path(__file__).resolve().parent.parent
-PANEL = "daemon"  # takes the place of the user evenkeel-panel, which exists only on a board
+PANEL = "daemon"  # the user in place of evenkeel-panel, which exists only on a board
 STRANGER = "nobody"
 ERROR = interface.NAME + ".Error."
 

@@ -18,7 +18,7 @@ US = 1000
 
 @dataclass(frozen=True)
 class Noise:
-    """`spread`: relative standard deviation of the times. `late`: part of the times with a delay of 100 us on average."""
+    """`spread`: relative standard deviation of the times. `late`: share of reads with a delay of 100 us on average."""
 
     spread: float = 0.02
     late: float = 0.02
@@ -66,7 +66,7 @@ def test_a_plan_stays_on_the_device_and_pairs_are_two_requests(blocks: int, samp
     for p in channels.plan(blocks, samples, seed):
         assert 0 <= p.a < blocks
         assert -1 <= p.b < blocks
-        # the kernel would merge neighbours into one request
+        # The kernel would merge neighbours into one request.
         assert p.b < 0 or abs(p.a - p.b) > 1
 
 
@@ -217,7 +217,7 @@ def test_a_cached_mapping_table_is_no_map() -> None:
 
 
 def test_a_mapping_table_whose_parts_displace_each_other_is_no_map() -> None:
-    """The cache has 16 places, and each part of 4 MiB fits into one of them. With and without parallel requests."""
+    """The cache has 16 places. Each part of the table has one possible place. With and without parallel requests."""
     conflict = Map(1024, 16).shares_channel(BLOCKS)
 
     def displaced(a: int, b: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Valid fixed shares, when one is in force, and the evaluation of its counters."""
+"""Valid fixed shares, when one is in force, and the evaluation of the counters."""
 
 import pytest
 from evenkeel_agent import fixed_share
@@ -76,11 +76,11 @@ def test_no_requests_give_no_usage() -> None:
         (Counters(30, 1, 3_000_000, 3_000_000), 1.0, False),
         # the same, but each request takes 12 % longer than it should
         (Counters(27, 20, 2_680_000, 3_000_000), 0.893, True),
-        # many requests are late, but the next ones make up for it
+        # many requests are late, but the requests after them are early
         (Counters(30, 15, 2_970_000, 3_000_000), 0.99, False),
         # eight requests at once: each waits for the earlier ones, which is the app's own choice
         (Counters(30, 1, 3_000_000, 24_000_000), 1.0, False),
-        # eight requests at once, and half of the fixed share is delivered
+        # eight requests at once, and the device delivers half of the fixed share
         (Counters(15, 14, 1_500_000, 24_000_000), 0.5, True),
         # an app with few requests
         (Counters(3, 0, 300_000, 300_000), 0.1, False),
@@ -112,12 +112,12 @@ def test_usage_is_of_the_busiest_device_and_behind_is_of_any() -> None:
 def test_behind_depends_on_the_delivered_part_and_not_on_the_queue_depth(
     used: float, accuracy: float, at_once: int, late: float
 ) -> None:
-    """An app always has requests for 3 s, and 1/accuracy of its fixed share is delivered."""
+    """The app always has requests for 3 s, and the device delivers 1/accuracy of the fixed share."""
     ideal = int(3e6 / accuracy)
     found = usage([Counters(1000, int(1000 * late), ideal, 3_000_000 * at_once)], 3.0)
     if abs(accuracy - fixed_share.SLOW) > 0.001:
         assert found.behind is (accuracy > fixed_share.SLOW)
-    # With pauses and one request at a time, both times shrink alike.
+    # If the app pauses and has one request at a time, the sums of ideal and actual times shrink alike.
     found = usage([Counters(1000, int(1000 * late), int(ideal * used), int(3e6 * used))], 3.0)
     if abs(accuracy - fixed_share.SLOW) > 0.001:
         assert found.behind is (accuracy > fixed_share.SLOW)

@@ -96,13 +96,13 @@ async def test_invalid_fixed_shares_are_refused_and_change_nothing(board: Harnes
     assert (board.state / "fixed-shares.json").stat().st_ino == before
     assert board.helper.orders == orders
     assert board.fixed(player) == "259:0 60\n"
-    # exactly the rest is allowed
+    # The app can have exactly the rest of the 100 %.
     assert (await board.call("SetFixedShare", "loader", 40))["fixed_share_applied"]
 
 
 @on_board
 async def test_lower_percentages_are_applied_first(board: Harness) -> None:
-    """The saved values differ from those in force. In the order of names, the apps would need 150 % for a moment."""
+    """The saved values differ from the values in force. Applied in the order of names, they would need 150 % for a moment."""
     units = [board.app(name) for name in ("a", "b")]
     (board.state / "fixed-shares.json").write_text('{"a": 80, "b": 20}')
     for unit, percent in zip(units, (30, 70), strict=True):
@@ -248,7 +248,7 @@ async def test_without_the_helper_everything_else_works(board: Harness) -> None:
     assert app["fixed_share_problem"].endswith("run/evenkeel/fixed-share: Connection refused")
     assert (await board.call("SetWeight", "player", 200))["applied"]
 
-    # a helper that hangs does not delay other calls for long
+    # A helper that hangs does not delay other calls for long.
     board.helper_up()
     board.helper.frozen = True
     loop = asyncio.get_running_loop()

@@ -128,7 +128,7 @@ def test_nothing_outside_the_tree_is_written(tree: Tree) -> None:
     assert tree.order("259:0 10 /link") == errno.ELOOP
     assert tree.order("259:0 10 /inside/b.service") == errno.ELOOP
     assert outside.read_text() == "keep"
-    # a path to another file in the tree is no way around it either
+    # A path to another file in the tree is refused, too.
     (tree.root / "a.slice/cgroup.procs").write_text("keep")
     assert tree.order("259:0 10 /a.slice/cgroup.procs") == errno.ENOTDIR
     assert (tree.root / "a.slice/cgroup.procs").read_text() == "keep"

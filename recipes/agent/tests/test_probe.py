@@ -135,7 +135,7 @@ def test_a_tunable_that_is_refused(board: Board) -> None:
     (board.disk / "queue/iosched/chunk_kb").mkdir()
     board.set("queue/iosched/channels", "7")
     assert "cannot set chunk_kb of /dev/sda to 16: " in board.refused(seconds=20, apply_result=True)
-    # channels are off: that is safe, and a half of a map is not
+    # Channels are off, which is safe. Half of a map would not be safe.
     assert board.get("channels") == "1"
 
 

@@ -27,7 +27,7 @@ def test_a_step_is_the_difference() -> None:
     "old",
     [
         ABSENT,
-        reading(identity=2, a=(1, 1, {})),  # another cgroup of the same name
+        reading(identity=2, a=(1, 1, {})),  # another cgroup with the same name
         reading(a=(500, 0, {})),  # a counter decreased
         reading(a=(1, 1, {9: 7})),  # a bucket decreased
         reading(b=(1000, 1000, {})),  # a device got evenkeel

@@ -105,7 +105,7 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
     assert (p["p99_us"], other["p99_us"]) == (143.0, -1.0)
     assert (p["active_state"], p["sub_state"], p["applied"]) == ("active", "running", True)
 
-    # without the cgroup there are no rates; with a new cgroup they start at 0
+    # Without the cgroup there are no rates. With a new cgroup the rates start at 0.
     board.systemd.stop(player)
     await asyncio.sleep(1.0)
     p = (await board.apps())["player"]
@@ -184,7 +184,7 @@ async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
 
 @on_board
 async def test_an_app_that_names_devices_gets_its_weight_when_it_runs(board: Harness) -> None:
-    """With a weight before its start, its cgroup would contain only the devices that exist at that moment."""
+    """If the agent set the weight before the start, the app could open only the devices that existed at that moment."""
     loader = board.app("loader", weight=50, active=False)
     unit = board.systemd.units[loader]
     unit.devices = ("/dev/stick",)
@@ -193,7 +193,7 @@ async def test_an_app_that_names_devices_gets_its_weight_when_it_runs(board: Har
     app = await board.call("SetWeight", "loader", 60)
     assert (app["weight"], app["applied"]) == (60, False)
     assert unit.weight is None
-    # while it waits for a restart, it has no cgroup either
+    # While the unit waits for a restart, it has no cgroup either.
     unit.active, unit.sub = "activating", "auto-restart"
     board.systemd.changed(loader)
     await board.call("SetWeight", "loader", 61)
@@ -375,7 +375,7 @@ async def test_without_systemd_the_agent_answers_and_reports_it(board: Harness) 
 
     async def measured() -> bool:
         nonlocal read
-        read += 1_000_000  # each time: on a busy machine, one step leaves the window before the call
+        read += 1_000_000  # Each time again: on a busy machine, a step may leave the window before the call.
         board.set_stat(player, stat(read))
         return bool((await board.apps())["player"]["read_bps"] > 0)
 
@@ -591,7 +591,7 @@ async def test_only_samples_ping_the_watchdog(board: Harness) -> None:
 
         await asyncio.to_thread(next_ping)
         await asyncio.to_thread(next_ping)
-        # a pipe instead of the counters: opening it blocks, like a failing device
+        # A pipe instead of the counters: opening the pipe blocks, like a read from a failing device.
         path = board.systemd.directory(player) / "io.evenkeel.stat"
         path.unlink()
         os.mkfifo(path)
@@ -603,7 +603,7 @@ async def test_only_samples_ping_the_watchdog(board: Harness) -> None:
         sock.settimeout(1.0)
         with pytest.raises(TimeoutError):
             await asyncio.to_thread(sock.recv, 100)
-        # calls are answered nevertheless
+        # The agent answers calls nevertheless.
         assert (await board.apps())["player"]["active_state"] == "active"
         board.agent.kill()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Valid weights, and when one is in force."""
+"""Which weights are valid, and when a weight is in force."""
 
 import pytest
 from evenkeel_agent import weight

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a disk image before a board boots from it: is it there, compressed, whole?
+"""Checks a disk image before a board boots from it: whether it is compressed, and whether it is complete.
 
-A board that boots from half an image hangs somewhere in the middle, minutes
-later. The partition table (GPT) tells at once: its first copy says where the
-second copy lies, in the last sector of a whole image.
+A board that boots from a truncated image hangs in the middle of the boot, minutes
+later. The partition table (GPT) shows at once whether an image is complete: its
+first copy has the position of the second copy, the last sector of a complete image.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 SECTOR = 512
 GPT_SIGNATURE = b"EFI PART"
-# the fields of Gpt, and what lies before and between them
+# the fields of Gpt, with the unused bytes before and between them
 GPT_HEADER = struct.Struct("<8s24xQ32xQII")
 # program of the build root that unpacks a file, by the first bytes of the file
 UNPACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}

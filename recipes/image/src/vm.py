@@ -47,7 +47,7 @@ NEEDED_BYTES = 1 << 30
 UNPACKED_BYTES = 3 << 29
 # magic number of an x86 kernel (Documentation/arch/x86/boot.rst) and its position
 KERNEL_MAGIC, KERNEL_MAGIC_AT = b"HdrS", 0x202
-# toolroot/enter would hide the build root's own programs behind these folders of the host
+# If toolroot/enter showed these folders of the host, they would hide the build root's own programs.
 UNSHOWABLE = ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr")
 UNSHOWABLE_BELOW = ("/dev", "/proc", "/sys", "/usr/bin", "/usr/lib", "/usr/share")
 SHUTDOWN_SECONDS = 40
@@ -60,7 +60,7 @@ class VmError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How one machine is started.
+    """The options with which a machine starts.
 
     port: port on 127.0.0.1 that is forwarded to the board's port 443 (None: no network card)
     credentials: system credentials NAME=VALUE. They are passed as SMBIOS strings; an
@@ -111,42 +111,42 @@ class Machine:
         self.serial_log = run / "serial.log"
         self.qemu_log = run / "qemu.log"
 
-    # -- does it run? ---------------------------------------------------------
+    # -- state -----------------------------------------------------------------
 
     def state(self) -> dict[str, Any] | None:
-        """The notes about the running machine; None when no machine runs."""
+        """The content of demo.json for the running machine; None when no machine runs."""
         try:
             with (self.run / "lock").open("r") as lock:
-                # a shared lock: two callers at once do not take each other for a machine
+                # A shared lock: otherwise each of two callers at once would take the other for a machine.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return None
         except BlockingIOError:
-            return self.noted()
+            return self.saved_state()
         return None
 
-    def noted(self) -> dict[str, Any]:
-        """The last notes, also those of a machine that has ended; empty when there are none."""
+    def saved_state(self) -> dict[str, Any]:
+        """The content of demo.json, even if the machine has ended; empty without a readable file."""
         try:
-            note = json.loads((self.run / "demo.json").read_text())
+            state = json.loads((self.run / "demo.json").read_text())
         except (OSError, ValueError):
             return {}
-        return note if isinstance(note, dict) else {}
+        return state if isinstance(state, dict) else {}
 
-    def note(self, **news: Any) -> None:
-        """Add to the notes; what other programs noted stays."""
-        state = {**self.noted(), **news}
+    def save_state(self, **changed: Any) -> None:
+        """Set fields of demo.json. Fields that other programs have set keep their values."""
+        state = {**self.saved_state(), **changed}
         temporary = self.run / "demo.json.new"
         temporary.write_text(json.dumps(state) + "\n")
         temporary.replace(self.run / "demo.json")
 
-    def already(self, noted: dict[str, Any]) -> str:
-        """The error message if a board already runs."""
-        which = f"pid {noted['pid']}" if "pid" in noted else f"in {self.run}"
-        url = noted.get("url", "none")
+    def already(self, state: dict[str, Any]) -> str:
+        """The error message if a board already runs, from the state that state() returned."""
+        which = f"pid {state['pid']}" if "pid" in state else f"in {self.run}"
+        url = state.get("url", "none")
         if url == "none":
             text = f"a board is running already ({which})"
-        elif noted.get("up", True):
+        elif state.get("up", True):
             text = f"a board is running already ({which}). Its panel: {url}"
         else:
             text = f"a board is booting already ({which}). Its panel will be at {url}"
@@ -173,7 +173,7 @@ class Machine:
                 raise VmError(self.already(self.state() or {})) from None
             for name in ("qmp.sock", "serial.sock", "demo.json"):
                 (self.run / name).unlink(missing_ok=True)
-            self.note(up=False)
+            self.save_state(up=False)
             self.image = self._unpack(unpacker) if unpacker else self.given
             self._prepare_disk(options)
             arguments = [*self._accelerator(), *self._arguments(options)]
@@ -188,7 +188,7 @@ class Machine:
                     start_new_session=True,
                     pass_fds=(lock,),
                 )
-            self.note(pid=qemu.pid)
+            self.save_state(pid=qemu.pid)
             return qemu
         finally:
             os.close(lock)
@@ -433,7 +433,7 @@ class Machine:
         """
         end = time.monotonic() + limit
         while True:
-            # several times: a board that is booting ignores the button
+            # Press it several times: a board that is booting ignores the button.
             with contextlib.suppress(OSError):
                 self.qmp("system_powerdown")
             left = end - time.monotonic()
@@ -443,8 +443,8 @@ class Machine:
                 break
         with contextlib.suppress(OSError):
             self.qmp("quit")
-        if not self._gone_within(5) and (pid := self.noted().get("pid")) is not None:
-            # the lock is held, so the noted process id still belongs to the machine
+        if not self._gone_within(5) and (pid := self.saved_state().get("pid")) is not None:
+            # The lock is held, so the saved process id still belongs to the machine.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
             self._gone_within(5)
@@ -461,7 +461,7 @@ class Machine:
 
 def panel_health(url: str) -> tuple[int, dict[str, str]] | None:
     """Status and JSON body of the panel's /healthz; None while it does not answer in JSON."""
-    # The board has just made its own certificate: there is nothing to check it with.
+    # The board has just made its own certificate, so no authority can confirm it.
     trust = ssl.create_default_context()
     trust.check_hostname = False
     trust.verify_mode = ssl.CERT_NONE
@@ -499,7 +499,7 @@ def _is_showable(folder: Path) -> bool:
 
 
 def _stamp(file: Path) -> str:
-    """Tells one version of a file from another."""
+    """A text that differs between two versions of a file: path, size and time stamp."""
     status = file.stat()
     return f"{file} {status.st_size} {status.st_mtime_ns}\n"
 

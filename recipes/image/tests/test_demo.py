@@ -67,11 +67,11 @@ def test_an_invalid_port_is_refused(run_dir: Path, port: str) -> None:
 
 
 @contextmanager
-def running(run: Path, **notes: object) -> Iterator[None]:
+def running(run: Path, **state: object) -> Iterator[None]:
     """A machine that holds its lock and does nothing else."""
     run.mkdir(parents=True)
-    if notes:
-        (run / "demo.json").write_text(json.dumps(notes))
+    if state:
+        (run / "demo.json").write_text(json.dumps(state))
     with (run / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -81,7 +81,7 @@ URL = "https://127.0.0.1:8443/"
 
 
 @pytest.mark.parametrize(
-    ("notes", "message"),
+    ("state", "message"),
     [
         ({"pid": 4711, "url": URL, "up": True}, f"a board is running already (pid 4711). Its panel: {URL}"),
         ({"pid": 4711, "url": URL, "up": False}, f"booting already (pid 4711). Its panel will be at {URL}"),
@@ -89,8 +89,8 @@ URL = "https://127.0.0.1:8443/"
         ({}, "a board is running already (in "),
     ],
 )
-def test_a_second_demo_names_the_running_one(run_dir: Path, notes: dict[str, object], message: str) -> None:
-    with running(run_dir, **notes):
+def test_a_second_demo_names_the_running_one(run_dir: Path, state: dict[str, object], message: str) -> None:
+    with running(run_dir, **state):
         out = call("demo", run_dir)
     assert out.returncode == 1
     assert message in out.stderr
@@ -217,10 +217,10 @@ def machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_new_note_keeps_the_others(machine: Any) -> None:
     machine.run.mkdir()
-    machine.note(pid=4711, up=False)
-    machine.note(stopped=True)
-    machine.note(up=True)
-    assert machine.noted() == {"pid": 4711, "up": True, "stopped": True}
+    machine.save_state(pid=4711, up=False)
+    machine.save_state(stopped=True)
+    machine.save_state(up=True)
+    assert machine.saved_state() == {"pid": 4711, "up": True, "stopped": True}
 
 
 def test_the_power_button_is_pressed_until_the_board_reacts(machine: Any) -> None:
@@ -254,7 +254,7 @@ def test_a_demo_reports_that_make_stop_ended_it(machine: Any) -> None:
     demo = importlib.util.module_from_spec(importlib.util.spec_from_loader("demo", loader))
     loader.exec_module(demo)
     machine.run.mkdir()
-    machine.note(stopped=True)
+    machine.save_state(stopped=True)
     ended = subprocess.Popen(["true"])
     ended.wait()
     with pytest.raises(demo.VmError, match="'make stop' ended the board"):

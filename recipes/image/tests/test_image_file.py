@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo IMAGE=FILE`: which files it boots, which it refuses, and that an image is all it needs."""
+"""`make demo IMAGE=FILE`: files that it boots, files that it refuses. It needs no other file of the build."""
 
 import json
 import os
@@ -19,7 +19,7 @@ KERNEL = bytes(0x202) + b"HdrS" + b"kernel" * 1000
 
 
 def gpt_copy(own: int, other: int) -> bytes:
-    """A header whose 128 entries lie in sector 2; the checksums are left out."""
+    """A header of a partition table with 128 entries from sector 2 on, which take 32 sectors. It has no checksums."""
     return struct.pack(
         "<8sIIIIQQQQ16sQIII", b"EFI PART", 1 << 16, 92, 0, 0, own, other, 34, 0, b"", 2, 128, 128, 0
     )
@@ -81,7 +81,7 @@ def refused(tmp_path: Path) -> Callable[[object], str]:
         assert out.returncode == 1, out.stdout
         assert out.stderr.startswith("demo: ")
         assert out.stderr.count("\n") == 1, out.stderr
-        # nothing was made for a board that will not boot
+        # The demo has created no files for a board that will not boot.
         assert not (tmp_path / "run").exists()
         return out.stderr
 
@@ -191,7 +191,7 @@ def test_a_compressed_image_is_unpacked_once(
     vm: Any, tmp_path: Path, image: Path, program: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     content = image.read_bytes()
-    # the content decides, not the name
+    # The content of the file decides, not its name.
     packed = image.with_name("evenkeel.img.download")
     with packed.open("wb") as file:
         subprocess.run([program, "-c", str(image)], stdout=file, check=True)
@@ -204,12 +204,12 @@ def test_a_compressed_image_is_unpacked_once(
     assert unpacked.read_bytes() == content
     assert unpacked.stat().st_blocks * 512 < 8 * MIB
     assert machine._kernel() == "vmlinuz"
-    # the board goes on where it was
+    # The board keeps its data.
     disk = (run / "disk.qcow2").stat().st_ino
     start(vm, run, packed)
     assert "unpacking" not in capfd.readouterr().out
     assert (run / "disk.qcow2").stat().st_ino == disk
-    # another file is another board
+    # With another image the board starts without data.
     os.utime(packed, ns=(1, 1))
     start(vm, run, packed)
     out = capfd.readouterr().out

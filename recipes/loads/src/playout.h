@@ -39,10 +39,10 @@ struct playout_cfg {
 
 struct playout_read {
 	uint64_t seq;		/* to be passed to playout_done(); PLAYOUT_INDEX: an index read */
-	uint64_t slot;		/* its place in the buffer */
-	uint64_t movie;		/* number of the movie, from 0 */
-	uint64_t chunk;		/* number of the chunk, or of the index read, in that movie */
-	uint64_t bytes;		/* bytes of the movie in it */
+	uint64_t slot;		/* place of the chunk in the buffer */
+	uint64_t movie;		/* movie that plays when the read begins; the first has 0 */
+	uint64_t chunk;		/* number of the chunk, or of the index read, in its movie */
+	uint64_t bytes;		/* bytes of the movie that it reads; 0: an index read */
 };
 
 struct playout_stats {

@@ -14,8 +14,8 @@ void ring_open(struct io_uring *ring);
 
 /*
  * Prepares a read or write of up to 4 GiB. A kernel worker in our cgroup will
- * issue it, because a wait for tags or for the page cache must neither delay our
- * clock nor block SIGTERM. The completion returns tag as its user_data.
+ * issue it, because a wait for scheduler tags or for the page cache must neither delay our
+ * clock nor block SIGTERM. The completion returns `tag` as its user_data.
  */
 void ring_read(struct io_uring *ring, int fd, void *to, uint64_t bytes, uint64_t offset,
 	       uint64_t tag);

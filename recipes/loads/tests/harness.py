@@ -49,7 +49,7 @@ def running(*args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def stopped(proc: subprocess.Popen[str], sig: signal.Signals = signal.SIGTERM) -> dict[str, Any]:
-    """End it by a signal: it ends within 10 s, and prints its summary and nothing else."""
+    """End a program by a signal. Asserts that it ends within 10 s and prints only its summary."""
     proc.send_signal(sig)
     out, err = proc.communicate(timeout=10)
     assert (proc.returncode, err) == (0, "")

@@ -179,7 +179,7 @@ static void a_new_movie_is_no_stall(void **state)
 	(void)state;
 	cfg.movie = 1500;
 	start(&p, &cfg, 0);
-	feed(&p, 17, 0); /* two chunks more than the movie has: its beginning again */
+	feed(&p, 17, 0); /* the 15 chunks of the movie, then its first two chunks again */
 	assert_true(playout_next_read(&p, 0, &old));
 	assert_int_equal(old.movie, 0);
 	assert_int_equal(old.chunk, 2);

@@ -120,7 +120,7 @@ def test_a_signal_ends_it_cleanly(movie: str, tmp_path: Path, program: str, sig:
     stats = tmp_path / "s.json"
     size = ["--size", "8M"] if program == LOADER else []
     with running(program, *size, "--stats", str(stats), "--json", movie) as proc:
-        # the first report comes at once, the second one a second later
+        # The program writes the first report at once, and the second report a second later.
         wait_for(lambda: stats.exists() and json.loads(stats.read_text())["mbps"] > 0)
         live = json.loads(stats.read_text())
         assert live["state"] in ("playing", "buffering", "pre-roll", "running")

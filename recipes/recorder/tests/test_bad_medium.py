@@ -725,7 +725,7 @@ def test_a_shutdown_continues_while_a_slow_medium_accepts_data(board: Board, ext
 
 
 def test_a_shutdown_does_not_wait_for_a_medium_that_accepts_nothing(board: Board, ext4: Mount) -> None:
-    """What cannot be written is lost. The writer gets the reason, and a gap reports it."""
+    """Records that cannot be written are lost. The writer gets the reason, and a gap reports the loss."""
     at = board.directory / "arm"
     ext4(at, 16)
     board.channel("arm", buffer="192KiB", writeout="64KiB", retain="4MiB")
@@ -733,7 +733,7 @@ def test_a_shutdown_does_not_wait_for_a_medium_that_accepts_nothing(board: Board
     board.start()
     assert board.process
     wait_for(lambda: board.stats("arm")["segments"] == 17)
-    # so that a segment is in use: otherwise the write that blocks would be that of its head
+    # A record before the freeze puts a segment into use. Otherwise the blocked write would be the segment's head.
     board.write("arm", b"before\n")
     with board.writer("arm", way=2) as arm, board.writer("leg") as leg:
         leg.submit(b"leg")

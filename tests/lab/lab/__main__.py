@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
             failed += 1
             print(f"lab: {outcome}", file=sys.stderr, flush=True)
             return
-        # targets are those of the subject, not of a baseline
+        # Targets apply to the subject, not to baselines.
         promised = job.scheduler == bench.first(job.experiment, subject)
         for f in outcome.figures():
             row = bench.row(job, f)

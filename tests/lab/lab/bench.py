@@ -25,7 +25,7 @@ from lab.report.verdict import Verdict
 from lab.report.verdict import judge as judge_shapes
 from lab.runner import Job, Result, run_all, utc
 
-# fields of results.json that are the same in all rows: what the bench was run with
+# fields of results.json that are the same in all rows: the versions that the bench used, and its time
 ORIGIN = ("release", "revision", "qemu", "made")
 
 
@@ -180,7 +180,7 @@ def _curves(result: Result) -> dict[str, list[tuple[float, float]]]:
 
 
 def older(results: Iterable[Result], made: str) -> dict[str, str]:
-    """For the page: when the oldest guest ran, if that was more than a day before `made`."""
+    """For the page: the time of the oldest guest, if it ran more than a day before `made`."""
     oldest = min((r.measured for r in results if r.measured), default=made)
     before = datetime.fromisoformat(made) - timedelta(days=1)
     return {"oldest guest": oldest} if datetime.fromisoformat(oldest) < before else {}
@@ -202,7 +202,7 @@ def checked(outcome: Result | LabError) -> Result | LabError:
 def expected(jobs: Iterable[Job], known: Iterable[str]) -> Callable[[Wanted], bool]:
     """A function that says whether these jobs were meant to measure a value.
 
-    A value that no experiment writes counts as expected, so that the defect is noticed.
+    A value that no experiment writes counts as expected, so that a wrong id is noticed.
     """
     planned = {(j.experiment.name, j.kernel, j.scheduler) for j in jobs}
     some = {(name, kernel) for name, kernel, _ in planned}
@@ -250,7 +250,7 @@ def write(
 
 
 def _check_out(out: Path) -> None:
-    """Raises LabError when no file can be created there. Called before the first guest, not after the last."""
+    """Raises LabError when no file can be created in the folder. Called before the first guest, so that no work is lost."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out) as probe:

@@ -22,7 +22,7 @@ RESULTS, TARGETS, TUNING = (f"docs/reference/{name}.md" for name in ("results", 
 def _source(
     rows: Sequence[Row], origins: Sequence[Mapping[str, str]], known: Mapping[str, Experiment]
 ) -> Source:
-    """What the rows say about their bench. Rows of a deep experiment, say, make it a deep bench."""
+    """The bench that the rows come from. If there is a row of a deep experiment, it was a deep bench."""
     names = {name for r in rows if (name := experiments.owner(known, r.id))}
     have = [known[name] for name in names]
     part = "deep" if any(e.deep for e in have) else "quick" if all(e.quick for e in have) else "full"
@@ -88,7 +88,7 @@ def _blocks(rows: Sequence[Row], source: Source, verdicts: Sequence[Verdict]) ->
 
 
 def _tried() -> list[tuning.Setting]:
-    """Values that conf/ does not set."""
+    """Settings that conf/ does not have, with the value that was measured."""
     return [
         tuning.Setting(name, "", value, settings.DEFAULTS[name], why)
         for name, (value, why) in tune.TRIED.items()

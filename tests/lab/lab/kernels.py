@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that guests boot: those that `make kernel KERNEL=VERSION` has put below build/."""
+"""The kernels that guests boot. `make kernel KERNEL=VERSION` puts them below build/."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures were measured with: the revision of this project, the emulator, the kernel that ran."""
+"""The versions that the figures depend on: revision of this project, emulator, kernel that ran."""
 
 from __future__ import annotations
 

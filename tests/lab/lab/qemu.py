@@ -74,7 +74,7 @@ class Machine:
     def command(
         self, initramfs: Path, serial: Path, report: Path, drive: Path, append: str = ""
     ) -> list[str]:
-        """QEMU's complete command line. Apart from the paths, it determines the figures together with the files."""
+        """QEMU's complete command line. The command line (except paths) and the content of the files determine the figures."""
         kernel = f"console=ttyS0 quiet loglevel=5 panic=-1 oops=panic {self._append()} {append}".strip()
         argv = [
             "qemu-system-x86_64", *self._arguments(),

@@ -139,7 +139,7 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         f"device() {{\n{e.device.setup if e.device else ':'}\n"
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
-    # an archive has up to 64 MB, and its scratch folder may be on the same disk
+    # An archive has up to 64 MB, and the scratch folder may be on the disk of the cache.
     qemu.need_space(lab.workdir, job.name, 2 * 64 + qemu.OUTPUT_MB)
     programs = [_program(lab, p) for p in e.programs]
     try:
@@ -313,7 +313,7 @@ def run_all(
     """Run all jobs; return the results in the order of `jobs`, without those that failed.
 
     Jobs on the virtual clock run `parallel` at a time (default: one per CPU), the
-    longest first, so that none runs alone at the end. Jobs on the host's clock follow,
+    longest first, so that no long guest runs alone at the end. Jobs on the host's clock follow,
     one at a time. `done` is called in the caller's thread with each outcome: a result
     or an error. Raises LabError before the first guest if one of the jobs cannot run.
     """

@@ -64,7 +64,7 @@ def _sysctls(path: Path, top: Path) -> list[Setting]:
             continue
         if match := re.fullmatch(r"-?(vm\.\S+) = (\S+)", line):
             found.append(_setting(match[1], path, match[2], _sentence(comment), top))
-        # a comment is the reason of all settings up to the next comment
+        # A comment gives the reason of all settings up to the next comment.
         comment = [*comment, ""] if line and comment and comment[-1] != "" else comment if line else []
     return found
 

@@ -135,7 +135,7 @@ def test_the_worst_second_differs_most_from_two(ratios: list[float], wanted: flo
 
 
 def test_large_blocks_are_counted_each_second() -> None:
-    """The mean is 2:1, but in one second one group gets almost everything."""
+    """The mean is 2:1, but in one of the seconds one group gets almost the whole bandwidth."""
     (large,) = (e for e in fair.EXPERIMENTS if e.name == "fair.read.100m.qd1.depth64")
     n = fair.seconds("read", 100)
 

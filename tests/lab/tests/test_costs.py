@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that experiments compute from a guest's report: caps, instructions per request, gains. Also some shapes."""
+"""Figures that experiments compute from a guest's report, such as caps, instructions per request and gains; some shapes."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_pages_say_which_bench_they_come_from(top: Path, rows: list[Row], part: 
         assert part in text, name
         assert "revision abc123, written 2026-01-02T03:04:05Z" in text
     assert part in page(top, "README.md")
-    # the page says what the bench did not measure
+    # The page lists what the bench did not measure.
     assert "## `queue/nr_requests`: not set" in page(top, "docs/reference/tuning.md")
     assert markdown.UNMEASURED in page(top, "docs/reference/tuning.md")
 

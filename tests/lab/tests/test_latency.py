@@ -16,7 +16,7 @@ from lab.experiments import latency
 def report(*first: int, few: int = 0, ns: int = 200_000) -> str:
     """A guest's report. Each read takes `ns`, with two exceptions for reader 1.
 
-    Its counted reads begin with the times `first`, and it does `few` reads less than planned.
+    The counted reads of reader 1 begin with the times `first`, and it does `few` reads less than planned.
     """
     parts = []
     for i, rate in enumerate(latency._rates()):
@@ -49,7 +49,7 @@ def test_reads_behind_a_late_read_are_late() -> None:
 
 
 def test_reads_that_never_started_count_as_late() -> None:
-    """A reader that falls behind must not look better because it did fewer reads."""
+    """Otherwise a slow device would look better, because late readers do fewer reads."""
     times = latency.reads(report(few=20))
     assert len(times) == len(latency.reads(report()))
     interval = 1e6 * 4096 / latency._rates()[0]

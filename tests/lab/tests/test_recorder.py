@@ -44,7 +44,7 @@ def test_a_cut_that_loses_older_records_counts() -> None:
 
 
 def test_a_run_without_any_record_lost_everything_since_its_start() -> None:
-    """The last record on the device is then one of an earlier run."""
+    """The last record on the device is from an earlier run then."""
     assert figures(cut(started=2900, last=900))["lost_ms"] == 100
     assert figures(cut(started=2700, last=900))["lost_old"] == 1
 

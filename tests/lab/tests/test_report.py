@@ -67,7 +67,7 @@ class Tree(HTMLParser):
 
 
 def drawn(rows: list[Row], verdicts: list[Verdict] | None = None, **more: Any) -> Tree:
-    """The page, with what holds for every page checked."""
+    """The page, after the checks that apply to every page."""
     text = page.render(rows, title="Bench", meta={"made": "today"}, verdicts=verdicts or [], **more)
     tree = Tree(text)
     assert not re.search(r"https?://|//[a-z]|@import|url\(", text), "the page refers to something outside"
@@ -183,7 +183,7 @@ def test_a_sweep_is_read_from_ids_in_any_order_of_segments() -> None:
     tree = drawn(rows)
     assert tree.plots() == 1
     assert "read, hw depth 64, QD 4: ratio" in tree.visible_text()
-    # one size is no line
+    # With one size there is no line plot.
     assert "1 MB" in drawn(rows[1:]).visible_text()
 
 
@@ -274,9 +274,9 @@ def test_long_times_are_shown_in_ms(value: float, baseline: float, shown: str) -
     assert f"{shown}, target ≤ {'1' if unit == 'ms' else '1,000'}" in text
     assert f"longest, {unit}: evenkeel {number_}" in text
     assert f"paper {'5' if unit == 'ms' else '5,000'} " in text
-    # its name contains the unit
+    # The metric's name contains the unit.
     assert "50,000 us" in text
-    # those that are drawn together have one unit
+    # Values in one plot have one unit.
     rows = [row(f"latency.x.{p}", v, unit="us") for p, v in (("p50", 200), ("p99", 4000), ("max", value))]
     text = drawn(
         rows, curves={("latency.x", "6.12"): {"evenkeel": [(200.0, 0.5), (value, 1.0)]}}
@@ -451,7 +451,7 @@ def test_what_was_tried_and_is_not_set_says_why() -> None:
         "## `queue/nr_requests`: not set\n\nTried with 256; the kernel's default is 64. The device is the limit."
         in text
     )
-    # every tried value has a section, whatever this bench measured
+    # Every tried value has a section, even without a row in this bench.
     assert "## `vm.laptop_mode`: not set" in text
     assert text.endswith("Never measured.\n\nNot measured in this bench.\n")
     assert "not among the settings" not in text
@@ -509,7 +509,7 @@ def test_rows_of_one_file_only_are_named() -> None:
     assert "only before: gone.x 1\n" in text
     assert "only after: new.x 3\n" in text
     assert text.endswith("1 figure compared: 0 worse, 0 better, 0 changed otherwise, 1 within 1 %, 1 gone\n")
-    # who drops a figure is to say so
+    # A missing figure counts as a regression.
     assert regressions == ["gone.x"]
 
 

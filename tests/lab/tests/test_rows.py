@@ -103,7 +103,7 @@ def test_the_page_says_if_a_report_is_older_than_a_day(
 
 
 def test_experiments_on_fairness_have_the_baseline_none() -> None:
-    """It shows that sharing costs no bandwidth. Experiments of a paper on 5.10 have no targets and do not need it."""
+    """`none` shows that sharing costs no bandwidth. Experiments on 5.10 have no targets and do not need it."""
     ours = [e for n, e in experiments.load().items() if n.startswith("fair.") and e.subject == "evenkeel"]
     assert ours
     assert [e.name for e in ours if "none" not in e.baselines or "none" not in e.later_baselines] == []

@@ -110,7 +110,7 @@ def test_jobs_with_the_same_guest_share_one_boot(
     results = [o for o in got.values() if isinstance(o, Result)]
     assert len(guests.booted) == 1
     assert sorted(r.cached for r in results) == [False, True, True]
-    # each job reads the report with its own figures
+    # Each job computes its own figures from the shared report.
     assert {f.metric: f.value for r in results for f in r.figures()} == {"cost": 1, "scale": 1, "third": 1}
     assert len(list(lab.cache.iterdir())) == 1
 
@@ -127,7 +127,7 @@ def test_jobs_with_different_inputs_share_no_boot(
 def test_a_guest_that_failed_is_not_booted_again_for_other_jobs(
     lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the user ended the guest, a boot for the next job would keep the lab from ending."""
+    """Otherwise, if the user interrupted the lab, the next job would boot a guest and the lab would not end."""
     guests.fail = True
     got = both(lab, guests, monkeypatch, [job("cost"), job("scale")], 1)
     (first,) = guests.booted
@@ -189,7 +189,7 @@ def test_a_cached_report_keeps_the_time_at_which_it_was_measured(lab: Lab, guest
     report = json.loads(kept.read_text())
     kept.write_text(json.dumps({**report, "measured": "2026-01-02T03:04:05Z"}))
     assert runner.run(lab, job("cost")).measured == "2026-01-02T03:04:05Z"
-    # an older report lacks the field: the file's time counts
+    # An older report lacks the field. Then the file's time is used.
     del report["measured"]
     kept.write_text(json.dumps(report))
     os.utime(kept, (86400, 86400))

@@ -104,7 +104,7 @@ def test_the_two_phases_of_a_guest_differ_only_in_that_setting(name: str) -> Non
 
 @pytest.mark.parametrize("case", set(tune.CASE.values()), ids=lambda case: case.name)
 def test_no_case_changes_the_variables_v_and_draw(case: tune.Case) -> None:
-    """They are part of the names of sections. Otherwise draws would overwrite each other's sections."""
+    """Names of sections contain both variables, so that repetitions do not overwrite each other's sections."""
     assert not re.search(r"\b(v|draw)=|\b(for|read( -r)?( \w+)*) (v|draw)\b", tune.GUEST + case.commands)
 
 
@@ -126,8 +126,8 @@ def test_default_becomes_a_baseline() -> None:
 def test_overlapping_ranges_count_as_no_difference() -> None:
     def rows(ours: tuple[float, ...], default: tuple[float, ...]) -> list[Row]:
         figures = [
-            *tune.drawn("x.ms", ours, "ms", "lower"),
-            *tune.drawn("x.ms-default", default, "ms", "lower"),
+            *tune.repeated("x.ms", ours, "ms", "lower"),
+            *tune.repeated("x.ms-default", default, "ms", "lower"),
         ]
         return [
             Row(
@@ -160,7 +160,7 @@ def test_each_draw_counts_as_one_value() -> None:
     device = "s a b c d w\n0 0 0 0 0 {}"
     results = {"mount-ours1": "noatime", "mount-default1": "relatime"}
     for v, written, ms in (("ours", (0, 0, 0), (5, 9, 7)), ("default", (2, 1, 3), (4, 6, 8))):
-        for n in tune.DRAWS:
+        for n in tune.REPETITIONS:
             results[f"read-b-{v}{n}"] = device.format(0)
             results[f"read-e-{v}{n}"] = device.format(1000000 * written[n - 1])
             results[f"readms-{v}{n}"] = str(ms[n - 1])
@@ -190,7 +190,7 @@ def test_the_times_of_walks_have_fractions_of_a_millisecond() -> None:
 
 
 def test_a_mount_option_that_is_not_in_effect_is_an_error() -> None:
-    """If mount(8) ignored an unknown option, the figures would show that the option has no effect."""
+    """Otherwise, if mount(8) ignored an unknown option, the figures would claim that the option makes no difference."""
     experiment = {e.name: e for e in tune.EXPERIMENTS}["tune.lazytime"]
     same = "/dev/flashsim0 /m ext4 rw,noatime 0 0"
     with pytest.raises(ValueError, match="lazytime is not in effect"):

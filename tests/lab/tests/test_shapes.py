@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts on the papers' results.
 
-A shape whose rows are missing is left out if its experiments were not part of the run; otherwise it is a failure.
+A shape whose rows are missing is left out if its experiments were not part of the run. Otherwise the bench fails.
 """
 
 from __future__ import annotations

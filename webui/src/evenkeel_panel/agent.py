@@ -78,8 +78,8 @@ class App:
     fixed_share: int = 0  # percent of each flash device; 0: none, the weight decides
     fixed_share_applied: bool = True  # `fixed_share` is in force, 0 included
     fixed_share_problem: str = ""  # why it is not in force: a sentence without its full stop
-    fixed_share_used: float = -1.0  # 0..1 of the fixed share over the window; -1: no I/O with a fixed share
-    fixed_share_late: float = -1.0  # late requests, 0..1 of those with a fixed share; -1: none
+    fixed_share_used: float = -1.0  # used part of the fixed share over the window, 0..1; -1: no such I/O
+    fixed_share_late: float = -1.0  # late part of the requests with a fixed share, 0..1; -1: none
     fixed_share_behind: bool = False  # the scheduler cannot deliver the fixed share
     stats: str = ""  # counters that the app reports about itself, JSON text
     window_s: float = 0.0
@@ -264,7 +264,7 @@ class BusAgent:
             self._bus = None
 
     def _call_ended(self, bus: MessageBus) -> None:
-        """Close an abandoned connection with the last of its calls."""
+        """Close an abandoned connection when its last call ends."""
         self._in_flight[bus] -= 1
         if not self._in_flight[bus]:
             del self._in_flight[bus]
@@ -293,7 +293,7 @@ class BusAgent:
         try:
             reply = await asyncio.wait_for(bus.call(message), limit_s)
         except TimeoutError:
-            # a connection that was lost without notice looks the same
+            # This also happens if the connection was lost without notice.
             self._abandon(bus)
             raise AgentUnreachable(f"The agent did not answer within {limit_s:g} s.", sent=True) from None
         except Exception as error:

@@ -75,10 +75,10 @@ def create_app(
         SESSION_COOKIE_SECURE=True,
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
-        SESSION_REFRESH_EACH_REQUEST=False,  # a page polls every second: no new cookie each time
+        SESSION_REFRESH_EACH_REQUEST=False,  # A page polls every second and must not get a new cookie each time.
         MAX_CONTENT_LENGTH=64 * 1024,
         MAX_FORM_MEMORY_SIZE=64 * 1024,
-        WTF_CSRF_TIME_LIMIT=None,  # valid as long as the session: a page may stay open for hours
+        WTF_CSRF_TIME_LIMIT=None,  # The token is valid as long as the session: a page may stay open for hours.
         # The strict check compares the Referer with the Host header. Behind a forwarded port these
         # differ, because nginx passes the Host without its port. refuse_cross_site() takes its place.
         WTF_CSRF_SSL_STRICT=False,
@@ -134,7 +134,7 @@ def _save_apps(app: Flask, db: Database, text: str) -> None:
 
 
 def refuse_cross_site() -> None:
-    """Refuse a POST if the browser reports that another site sent it. A second check besides the CSRF token."""
+    """Refuse a POST if the browser reports that another site sent it. A second check, in addition to the CSRF token."""
     if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") not in (
         "same-origin",
         "none",

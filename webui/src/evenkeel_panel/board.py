@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The board as the pages show it: one cached view for every reader."""
+"""The board as the pages show it: one cached view that all readers share."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Board:
         try:
             act(name)
         finally:
-            # also after an error, because the agent may have done it: the next view shows what happened
+            # Also after an error, because the agent may have made the change. The next view shows whether it did.
             self._expire()
 
     def _expire(self) -> None:

@@ -3,7 +3,7 @@
 
 Two reads that are issued at once take about twice as long if they need the same channel, and hardly longer
 if they do not. plan() chooses the pairs to measure, verdict() evaluates their times. This module does not
-access a device: ek-pairs measures, or in its place the lab or a test.
+access a device. ek-pairs measures the times; in the lab and in tests, models of a device give them.
 
 Blocks have 4 KiB, times are in ns. A map divides the device's addresses into `ranges` equal ranges. In each
 range, `chunk` consecutive blocks are on one channel, the next `chunk` blocks on the next, over `stripes`
@@ -16,7 +16,7 @@ The plan has two passes. Each pass alone gives a map:
    distance is high if most pairs at that distance share a channel. The widest gaps between medians are
    tried as the threshold.
 2. The period is the shortest distance whose multiples have high medians too. Its divisors are the possible
-   chunks; the one with the highest likelihood of all single pairs is chosen. Pairs far apart give the
+   chunks; the map has the chunk with the highest likelihood of all single pairs. Pairs far apart give the
    ranges in the same way.
 3. The map is tested with the pairs of the other pass. `sure` is the part of the pairs that the map predicts
    correctly, among those for which the map and a rival differ. The lowest value over all rivals counts.
@@ -45,9 +45,9 @@ WARM = 256  # 1 MiB: a device reads the mapping table for at least this many blo
 MIN_GAP = 0.2
 # gain in log likelihood that justifies ranges: a factor of 20,000
 RANGES_NATS = 10
-# Two reads in sequence take twice the time of one, minus the overlap of the host's part.
+# Two reads in sequence take twice the time of one read, minus the overlap of the host's part.
 IN_TURN = 1.7
-# flash is always faster than this with 4 KiB, a rotating disk is slower on average
+# Flash always reads 4 KiB faster than this. A rotating disk is slower on average.
 DISK_NS = 2_000_000
 
 
@@ -109,7 +109,7 @@ class Map:
             if s > 2:
                 yield Map(c, s - 1, r)
             if s > 2 and s % 2 == 0:
-                # the true map if stripes with twice the chunk do not begin at address 0
+                # This is the true map if stripes with twice the chunk do not begin at address 0.
                 yield Map(2 * c, s // 2, r, c)
             if c > 1:
                 yield Map(c, s, r, c // 2)
@@ -319,7 +319,7 @@ def _passes(probes: Sequence[Probe], ns: Sequence[int]) -> tuple[_Pass, _Pass]:
 
 
 def _noise(seen: _Pass) -> float:
-    """Standard error of the medians, ns. From single reads, because pairs also vary where only some share a channel."""
+    """Standard error of the medians, ns, from single reads. The times of pairs also vary if only some pairs share a channel."""
     middle = _median(seen.single)
     spread = 1.48 * _median([abs(t - middle) for t in seen.single])
     samples = min(len(group) for group in seen.near.values())
@@ -441,7 +441,7 @@ def _best(seen: _Pass, test: _Pass, blocks: int) -> _Guess | None:
 
 
 def _scattered(passes: tuple[_Pass, _Pass], low: int) -> int:
-    """N if one repeated pair in N collides in both passes; 0 if those are too few, too many, or differ by pass."""
+    """N if one repeated pair in N collides in both passes; 0 if too few or too many pairs collide, or others in each pass."""
     # each pass measured the repeated pairs in another order
     slow = [[seen.repeated[pair] > 1.25 * low for pair in passes[0].repeated] for seen in passes]
     both = sum(x and y for x, y in zip(slow[0], slow[1], strict=True))

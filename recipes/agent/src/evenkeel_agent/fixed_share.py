@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixed shares: a percentage of each flash device, as the cgroup file io.evenkeel.fixed accepts it.
 
-Also evaluates the counters of a group with a fixed share: how much of it the app used, and whether the
-scheduler delivers it.
+Also evaluates the counters of a group with a fixed share: which part of the fixed share the app used, and
+whether the scheduler delivers the fixed share.
 """
 
 from collections.abc import Iterable

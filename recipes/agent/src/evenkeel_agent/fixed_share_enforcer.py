@@ -25,7 +25,7 @@ from .store import Store
 FIXED_FILE = "io.evenkeel.fixed"
 _log = logging.getLogger(__name__)
 
-# errno of a failed order -> its meaning here; for other values the text of strerror() is used
+# errno of a failed order -> its meaning here. Other values have the text of strerror().
 _REASONS = {
     errno.ENOSPC: "all groups with a fixed share together would have more than 100 % of it",
     errno.EPERM: "the kernel does not allow it (CAP_SYS_ADMIN is missing)",
@@ -144,7 +144,7 @@ class FixedShareEnforcer:
                     orders.append((name, device, Order(path, device.number, percent)))
         failed: dict[str, str] = {}
         if orders:
-            # Lower percentages first: they may free what the higher ones need.
+            # Lower percentages first: they may free the percentage that higher ones need.
             orders.sort(key=lambda order: order[2].percent)
             results = await send_orders(
                 self._settings.fixed_share_socket,

@@ -9,7 +9,7 @@ from .files import read_line
 from .settings import Settings
 
 SCHEDULER = "evenkeel"
-# flash, or a stand-in for it in a virtual machine, whatever queue/rotational says
+# flash, or a device of a virtual machine in place of flash, whatever queue/rotational says
 FLASH = ("mmcblk", "nvme", "vd", "nullb")
 # devices without a medium of their own, and devices that need no I/O scheduler
 OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")

@@ -22,7 +22,7 @@ from .health import SCHEDULER, active_scheduler
 
 SECONDS, MAX_SECONDS = 30, 3600
 TRIAL = 200  # pairs that are measured first, to estimate the time of one
-# other programs are reported if they make more than this part of the probe's own requests; fewer change no median
+# If other programs issue more than this part of the probe's own requests, the probe reports them. Fewer change no median.
 OTHERS = 0.02
 
 
@@ -206,7 +206,7 @@ def run(
     if apply_result:
         check_applicable(disk)
     begin = time.monotonic()
-    # Other addresses each time: the device may still have those of the last probe in its cache.
+    # Other addresses each time: the device may still have the addresses of the last probe in its cache.
     found, others = find_channels(disk, seconds, places, time.time_ns() if seed is None else seed)
     applied = apply_result and found.usable
     if applied:

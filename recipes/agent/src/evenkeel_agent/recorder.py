@@ -16,7 +16,7 @@ SERVICE = "ek-recorder.service"
 PARTITION = "recorder.mount"
 UNITS = (SERVICE, PARTITION)
 STATISTICS = "/run/ek-recorder/stats.json"
-STATISTICS_LIMIT = 1 << 20  # four times the size for 64 channels with full histograms
+STATISTICS_LIMIT = 1 << 20  # four times the size of a file for 64 channels with full histograms
 SILENT_S = 10  # ten periods of the statistics; on a busy board they may be late
 
 
@@ -30,7 +30,7 @@ def _statistics(path: str) -> dict[str, object]:
 
 
 def _channels(statistics: Mapping[str, object]) -> list[str]:
-    """A sentence for each reason, with the names of all channels to which it applies."""
+    """A sentence for each reason, with the names of all affected channels."""
     channels = statistics.get("channels")
     affected: dict[tuple[str, str], list[str]] = {}
     for name, channel in channels.items() if isinstance(channels, dict) else ():
@@ -46,7 +46,7 @@ def _channels(statistics: Mapping[str, object]) -> list[str]:
 
 
 def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[str]:
-    """The problems, one sentence each. UNITS: state of the units in UNITS that is known. Blocks for a read."""
+    """The problems, one sentence each. `units`: the known states of the units in UNITS. Blocks to read a file."""
     problems = []
     partition, service = units.get(PARTITION, UNKNOWN), units.get(SERVICE, UNKNOWN)
     if partition.load_state == "loaded" and partition.active_state in ("inactive", "failed"):

@@ -4,8 +4,8 @@
 
 Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set. After
 save() has returned, that set is on the medium. A temporary file, fsync, rename and fsync of the directory
-are sufficient, because one process writes: the agent, one call at a time. The cost is two flushes per
-change by a person, and nothing otherwise. SQLite would cost more flushes, and more time at startup.
+are sufficient, because one process writes: the agent, one call at a time. The cost is two flushes for each
+change by a person. SQLite would cost more flushes, and more time at startup.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Store:
     """The saved numbers by app. Numbers of apps that are not installed are kept.
 
     NOUN names one number in messages, and the file. CHECK returns why a value is not acceptable, or None.
-    FALLBACK completes messages about an unusable file: it says what applies without the saved numbers.
+    FALLBACK ends messages about an unusable file: it says which values apply then.
     """
 
     def __init__(

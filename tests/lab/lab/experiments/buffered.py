@@ -2,7 +2,7 @@
 """Weights with buffered writes.
 
 Hasegawa et al., "Improving responsiveness by guaranteeing storage I/O bandwidth",
-could not control them: a flusher that belongs to no group writes them back. With
+could not control buffered writes: a flusher that belongs to no group writes them back. With
 cgroup v2's memory and io controllers on one hierarchy, ext4's dirty pages know
 which group wrote them, and their writeback carries that group's blkcg.
 
@@ -21,7 +21,7 @@ from lab.competing import served
 from lab.experiments.fair import WHOLE
 from lab.model import Experiment, Figure, Output
 
-# Targets that are promises. With the kernel's limits of dirty pages, the total is 98.9 % of that without a scheduler.
+# Targets that are promises. With the kernel's limits of dirty pages, the total is 98.9 % of the total without a scheduler.
 HELD = frozenset({"fair.buffered.ratio", "fair.buffered.total", "fair.buffered-default.ratio"})
 BOARD = "\n".join(settings.command(s.name, s.ours) for s in settings.read() if s.name.startswith("vm.dirty_"))
 

@@ -2,8 +2,8 @@
 """Compares each preset of the flash model with the figures that it cites (tests/flashsim/figures.toml).
 
 There is no scheduler, and each figure gets a new device. So no figure starts with a
-full buffer, a used fast cache or a used reserve, except where the figure is about
-that: a `worn` device collects garbage all the time, and `past` begins when the fast
+full buffer, a used fast cache or a used reserve, except figures about such a device:
+a `worn` device collects garbage all the time, and `past` begins when the fast
 cache is used up.
 
 `unexplained` is from a mixture of reads, writes and flushes: the number of requests
@@ -64,13 +64,13 @@ grep flashsim_request: $t/trace | awk '{
 
 
 def _seconds(preset: str, metric: str, want: dict[str, Any]) -> tuple[float, float]:
-    """How many seconds to let the device settle, and to measure. A disk completes few requests a second."""
+    """Seconds to let the device settle, and seconds to measure. A disk needs more, because it is slow."""
     if "settle" in want:
         return want["settle"], want["seconds"]
     if preset == "hdd-5400":
         return 0, 30
     if "mb" in want:
-        # half of the stream each: long enough for many pauses for garbage collection
+        # half of the stream to settle, half to measure: both are long enough for many pauses for garbage collection
         half = round(want["mb"] * 1.048576 / want["value"] / 2)
         return half, half
     if metric.startswith("seq"):

@@ -2,16 +2,17 @@
 """What a scheduler costs: instructions per request of 4 KiB on null_blk, with a CPU that is always busy.
 
 One instruction takes one ns here, and the CPU never idles. So time divided by
-requests is instructions per request: those of fio, the kernel and the scheduler. The
-guest reads the clock and the device's counters while all jobs run. `added` is the
-difference between the scheduler and `none`. Both run in the same guest, one after the
-other, on equal devices. mq-deadline does, too: evenkeel's target is to cost less
-(`over-mq-deadline`), with one group and with 64.
+requests is the number of instructions per request, in fio, the kernel and the
+scheduler. The guest reads the clock and the device's counters while all jobs run. `added` is the
+difference between the scheduler and `none`. `none`, mq-deadline and the
+scheduler run in the same guest, one after the other, on equal devices. evenkeel's
+target is to add at most as much as mq-deadline (`over-mq-deadline`), with one group
+and with 64.
 
 N groups are N jobs, each in a cgroup of its own. Together they keep 32 requests
 outstanding; 64 groups keep 64, one each. null_blk completes a request at once
-(irqmode=1). So the figures are the cost of requests that need not wait, not of a long
-queue.
+(irqmode=1). So the figures are the cost of requests that need not wait. They do not show the
+cost of a long queue.
 
 Kernel 7.3 can be preempted (PREEMPT_LAZY). A single request then goes to a worker that
 runs at once and dispatches it. With mq-deadline that costs 8,700 instructions, most of
@@ -26,9 +27,10 @@ from lab.model import Experiment, Figure, Output, null_blk
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
-# instructions above the 8,550 of `none`, measured earlier on Debian's 6.12 for reads (writes: within 5 %)
+# Instructions per read that the scheduler adds to the 8,550 of `none`. They were measured on Debian's 6.12; with
+# writes it adds the same within 5 %.
 KNOWN = {"mq-deadline": 1850, "kyber": 2100, "bfq": 4450}
-# the target: not more than mq-deadline adds
+# the target: at most what mq-deadline adds
 TARGET = 1850
 # target for the growth from 1 to 64 groups: equal, within the measurement's error and the depth of a tree
 FLAT = 1.1
@@ -159,7 +161,7 @@ EXPERIMENTS = [
 
 
 def shape_known(rows: Rows) -> Verdict | None:
-    """What was known of the baselines before: mq-deadline costs least, then kyber, then BFQ."""
+    """The order known from earlier measurements: mq-deadline costs least, then kyber, then BFQ."""
     added = {}
     for direction in ("read", "write"):
         for s in KNOWN:

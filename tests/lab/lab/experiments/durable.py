@@ -7,8 +7,9 @@ some megabytes transfers no data, but takes the device time. A sequence of disca
 as of fstrim, must not keep a reader waiting.
 
 Some devices have a cache and no FUA: virtio, SATA as Linux uses it, USB bridges.
-They get a flush after the data instead. The request keeps its tag until the flush
-completes. No flush starts, of any group, while such data wait in the scheduler.
+For these devices the kernel sends a flush after the data instead of REQ_FUA. The
+request keeps its tag until the flush completes. While such data wait in the scheduler,
+no flush of any group starts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FLUSH_MS = 100
 def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Experiment:
     """Weights 2:1, writes of 100 MB with O_DSYNC.
 
-    They are the large writes of Hasegawa et al., "Improving responsiveness by
+    These are the large writes of Hasegawa et al., "Improving responsiveness by
     guaranteeing storage I/O bandwidth", each made durable.
     """
 

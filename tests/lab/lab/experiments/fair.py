@@ -4,9 +4,9 @@
 These experiments repeat tables 4 to 8 of Hasegawa et al., "Improving responsiveness
 by guaranteeing storage I/O bandwidth", and go beyond them.
 
-The device models a bandwidth and nothing else. It is that of the paper's eMMC:
-220 MB/s for reads and 65 MB/s for writes, with requests of at most 512 KiB and up
-to `depth` of them at a time. A share is what the device served, request by request,
+The device models the bandwidth and the queue of the paper's eMMC, and nothing else:
+220 MB/s for reads and 65 MB/s for writes, requests of at most 512 KiB, and up to
+`depth` requests at a time. A share is the number of bytes that the device served, request by request,
 in a window in which all groups submit I/O without a pause.
 """
 
@@ -31,11 +31,11 @@ MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 FEW = ("none", "bfq")
 # the smallest and the largest block of the tables, MB
 ENDS = {"read": (1, 100), "write": (8, 100)}
-# what the paper reached with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
+# the paper's result with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
 SPLIT = {"3-2": (2.94, 2.0), "3-2-2-1": (2.47, 1.85, 2.09, 1.0)}
 # the lowest and highest ratio that counts as 2:1
 TWO = (1.96, 2.04)
-# target for the total in percent of that without a scheduler: sharing must not cost bandwidth
+# target for the total in percent of the total without a scheduler: sharing must not cost bandwidth
 WHOLE = ("none", 99.0)
 
 
@@ -77,7 +77,8 @@ def worst(ratios: Iterable[float], wanted: float = 2.0) -> float:
 def each_second(e: Experiment, seconds: int) -> Experiment:
     """The same experiment, also counted in each second.
 
-    A mean over the window hides that one group waits for whole blocks of the other.
+    A mean over the window does not show that one group waits while the device serves a
+    whole block of the other group.
     """
     once = f"sleep {seconds}\ncounters end_\n"
     if once not in e.script:
@@ -140,14 +141,14 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
         later_baselines=MAINLINE if mb == 100 else ("none",), quick=quick,
         quick_baselines=() if depth != 64 else FEW if mb == 100 else ("bfq",),
         # The full bench has small and large blocks at depth 1 and 64, and large ones at depth 32 (an eMMC's queue).
-        # The others resemble these.
+        # The remaining combinations give similar figures.
         deep=depth == 2 or (mb != 100 and (depth == 32 or (depth, qd) == (1, 4))),
     )  # fmt: skip
     return each_second(both, window) if mb == 100 and qd == 1 else both
 
 
 def shares(case: str, weights: Mapping[str, int], mb: int) -> Experiment:
-    """More than two groups, or other weights. Each group's share is in percent of the share that its weight gives it."""
+    """Groups with these weights. Each group's bandwidth is in percent of the bandwidth that its weight entitles it to."""
     device = flashsim("pipe")
     wanted = {g: w / sum(weights.values()) for g, w in weights.items()}
     paper = dict(zip(weights, SPLIT[case], strict=True))
@@ -161,7 +162,7 @@ def shares(case: str, weights: Mapping[str, int], mb: int) -> Experiment:
     )  # fmt: skip
 
 
-# the window is divided into so many parts; the spread of their ratios shows how much of a ratio is chance
+# number of parts of the window; the spread of the parts' ratios shows how much of a ratio is chance
 PARTS = 3
 # Counts completed sectors by second and half of the disk. Each group has one half, so the sector identifies the group.
 BY_SECOND = """
@@ -229,12 +230,12 @@ def by_request(
 
 
 def on_host(direction: str, mb: int) -> Experiment:
-    """The paper's kernel version, on the host's clock: a virtio disk that QEMU throttles.
+    """An experiment on the paper's kernel version and the host's clock, with a virtio disk that QEMU throttles.
 
     BFQ serves whole blocks in turn, so the window must hold many blocks of the slower
-    group. In 12 s it reads 17 blocks of 50 MB and writes 32 blocks of 8 MB; in 36 s 50
-    and 97. One block of 32 is as much as the deviation that the ratio at 8 MB should
-    show, so all writes and the larger reads get 36 s.
+    group. In 12 s the slower group reads 17 blocks of 50 MB or writes 32 blocks of 8 MB;
+    in 36 s it reads 50 or writes 97. One block more of 32 changes the ratio by as much as
+    the effect to be measured at 8 MB, so all writes and the larger reads get 36 s.
     """
     large = direction == "write" or mb >= 30
     return by_request(

@@ -3,15 +3,15 @@
 
 Two groups of weight 100 compete on `emmc51`. One reads 4 KiB at random, the other
 reads or writes 100 MB at QD4. The target for the 99th percentile is twice the sum
-of two times that the same guest measures first on the idle device: of a request of
-512 KB, and of the read itself.
+of two times that the same guest measures first on the idle device: the time of a
+request of 512 KB, and the time of such a 4 KiB read.
 
 The reads are planned: `READERS` processes plan reads at fixed intervals, in total
 `RATE` a second, however long earlier reads take. A read's time counts from its
 planned moment. It includes waiting for a tag and for the reader's previous read.
 (A reader that plans its next read when the previous one completes takes few
 samples while the device is slow and many while it is fast. Its percentiles then
-describe the fast times.) The intervals differ from reader to reader, so that reads
+mostly describe the times at which the device is fast.) The intervals differ from reader to reader, so that reads
 do not arrive in step.
 
 A device under constant writes collects garbage. When `emmc51` has used up its
@@ -142,7 +142,7 @@ def curve(times: Sequence[float]) -> Curve:
 def under_load(direction: str, device: Device = DEVICE) -> Experiment:
     """Light reads while another group reads or writes 100 MB at a time. `device` CLEAN collects no garbage."""
     name = f"latency.beside.{direction}" + (".clean" if device is CLEAN else "")
-    # 1 s of ramp fills the write buffer; after that a request takes as long as programming its data
+    # 1 s of ramp fills the write buffer; after it, a request takes as long as programming its data
     one = fio(
         "one", rw=direction, bs="512k", device=DEVICE, slice_=1, runtime=2, extra="--ramp_time=1"
     ).command
@@ -199,7 +199,7 @@ def alone() -> Experiment:
 
 
 def appstart() -> Experiment:
-    """An application's cold start under a load, with weights 100:100: it has no priority over the load."""
+    """An application's cold start under a load, with weights 100:100: the application has no priority over the load."""
     device = onfs.backed("emmc51")
     load = onfs.fio_on("/m/load", "load", rw="read", bs="100m", size="400m")
     script = "\n".join([

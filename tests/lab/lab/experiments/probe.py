@@ -2,12 +2,12 @@
 """Whether `ekctl probe` finds the channel map of a device, on models with a known map.
 
 The guest has no Python. ek-pairs measures in the guest what recipes/agent plans, and
-the agent's analysis runs here on its report. The targets are the true map. A device
-whose map cannot be measured, or is of no use, counts as one channel.
+the agent's analysis runs here on its report. The targets are the true map. If the
+map of a device cannot be measured, or has no use, the target is one channel.
 
 - SATA SSD with chunks of 16 KiB: reads collide on dies, 16 or (dies=1) 8 of them. The
-  dies also share eight channels, but that makes pairs only a ninth longer, which is
-  too little to be detected.
+  dies also share eight channels, but two reads on one channel take only a ninth longer,
+  which is too little to be detected.
 - The same SSD with equal ranges: each range has two dies with 32 KiB in turn, so half
   of the pairs in a range collide.
 - eMMC: a command takes 90 us and a die 70 us, so no pair collides. The command path is
@@ -96,7 +96,7 @@ def experiment(
             Figure("right", float(truth), "", "higher", target=1.0, must=True),
             Figure("channels", found.channels, "", target=(channels, channels), must=True),
             Figure("chunk_kb", found.chunk_kb, "KiB", target=(chunk_kb, chunk_kb), must=True),
-            # only a map has a confidence
+            # only a result with a map has a confidence
             *([Figure("sure", found.sure, "", "higher", target=agent.ENOUGH)] if found.usable else []),
             *times,
         ]

@@ -8,16 +8,17 @@ Latency for Real-Time Data Recording".
   files. recipes/loads has the command lines.
 - The file system is ext4 as in the paper, on a partition that was used before and
   is mounted again.
-- Each case runs one set; the paper reports the worst of five. On the virtual clock
-  each run is the same. A set has 10,000 writes. With an allocator it has 5,000 and
-  with a reader 3,000, because a second of these takes the host a second and more.
-- One set is one draw. Writer, disturbers and journal commits have periods of 5 ms,
-  5 ms and 5 s and keep step, so a maximum can depend on how they start. With an
-  allocator, 10,000 writes on a partition of 7,456 MiB gave 23.8 ms; these 5,000 give
-  3.2 ms.
+- A set is one repetition of a case, with 10,000 writes. With an allocator it has 5,000
+  and with a reader 3,000, because the host takes a second or more to emulate a second
+  of these cases.
+- Each case runs one set, but the paper reports the worst of five. Writer, disturbers
+  and journal commits have periods of 5 ms, 5 ms and 5 s. Their phases relative to each
+  other stay the same during a set, so the maximum depends on the phases at the start.
+  With an allocator, 10,000 writes on a partition of 7,456 MiB gave a maximum of
+  23.8 ms; the 5,000 writes here give 3.2 ms.
 - The CPU executes one instruction per nanosecond. A write() of 16 KB takes 16 to
-  18 us here, and 89 to 141 us on the paper's board. So compare what waiting adds, not
-  the minimum. A second CPU changed nothing in NONE and ALL (both CPUs run in turns
+  18 us here, and 89 to 141 us on the paper's board. So compare how much longer
+  than the minimum a write() takes. A second CPU changed nothing in NONE and ALL (both CPUs run in turns
   here).
 - The guest has 1.5 GB of memory, because it also holds the data of the flash model.
   The paper's board had 1 GB.
@@ -25,17 +26,17 @@ Latency for Real-Time Data Recording".
 Differences from the paper's Linux 4.4, and their causes. They were found on 6.12, with
 stacktrace triggers at sched_switch:
 
-- The longest waits of write() are for the inode's block, while a commit writes it to
-  the journal: in do_get_write_access() below generic_update_time(). That was traced in
-  NONE, ALL-BGTRUNC, ALL-BGALL, WPRE-SDATA-FON-BGALL and both readers. In the paper,
+- In its longest waits, write() waits for the inode's block while a commit writes the
+  block to the journal: in do_get_write_access() below generic_update_time(). Traces of
+  NONE, ALL-BGTRUNC, ALL-BGALL, WPRE-SDATA-FON-BGALL and both readers show it. In the paper,
   write() waited for a handle while the transaction was locked. lazytime no longer
   helps: since Linux 6.1 ext4 always counts i_version (ext4_init_fs_context()), so a
   write() in a new tick makes the inode itself dirty. ALL commits each 5 s, with 782
-  handles per commit. How many of them convert unwritten extents was not counted.
+  handles per commit. The number of handles that convert unwritten extents was not counted.
 - Appending is hardly worse than allocating in advance. In the paper, NONE waited for
   i_data_sem, which was held while block bitmaps were read. Linux now reads them ahead:
   58 of them here, 42 by ext4lazyinit and 16 by the thread that syncs. No write()
-  waited for that semaphore.
+  waited for i_data_sem.
 - The maximum of ALL is 17 times its minimum, not 3.5 times. The cause is not I/O: a
   write() refills the CPU's list of free pages. A refill has 63 pages at first, and
   since Linux 6.7 twice as many each time, up to 2,016 (nr_pcp_alloc(); tracepoint
@@ -97,7 +98,7 @@ class Case:
 
 
 def writes(disturbers: Sequence[str]) -> int:
-    """The number of writes of a set: fewer with disturbers that take the host a second and more per second."""
+    """The number of writes of a set: fewer with a disturber that the host emulates slowly, a second or more per second."""
     return 3000 if "read" in disturbers else 5000 if "allocate" in disturbers else WRITES
 
 
@@ -113,7 +114,7 @@ CASES = {
     )
     for name, c in PAPER["case"].items()
 }
-# figure 5: what the reader keeps of its throughput, %
+# figure 5: the part of its throughput that the reader keeps, %
 PAPER_READER = {n: float(c["reader_keeps"]) for n, c in PAPER["case"].items() if "reader_keeps" in c}
 # table 2, the columns of a microSD card
 PAPER_SD = {name: Paper.of(c) for name, c in PAPER["sd"].items()}
@@ -130,7 +131,7 @@ OLD_MBPS = 62
 
 
 def script(case: Case, prepare: str = "") -> str:
-    """The guest's script: a used partition, mounted again so that nothing of it is cached, then the case."""
+    """The guest's script: a used partition, mounted again so that none of its blocks is cached, then the case."""
     background, most, expire = FLUSHER[case.flusher]
     options = "noatime,lazytime,delalloc,nodiscard,noinit_itable"
     lines = [
@@ -264,8 +265,7 @@ def shape_disturbed(rows: Rows) -> Verdict | None:
         why=f"max of ALL: {worst['all']:.0f} µs alone (paper 309), {worst['all-bgtrunc']:.0f} µs alongside truncate (9178),"
         f" {worst['all-bgall']:.0f} µs alongside both (12482); {text}. A trace shows that the writer waits for the inode's"
         " block while the journal commits it",
-        cause="It is suspected that in this set no write() met a commit: one set is one draw, and the paper has the worst of"
-        " five."
+        cause="It is suspected that in this set no write() met a commit. The paper reports the worst of five sets."
         if few
         else "",
         paper="okabe",

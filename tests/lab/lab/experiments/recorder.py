@@ -5,21 +5,21 @@ The cases are those of rec.py, which repeat Okabe and Toyama, "Reducing File Wri
 Latency for Real-Time Data Recording". A submission to the recorder takes the place of
 write(): `ek-recorder bench` submits 16 KB each 5 ms.
 
-- Partition and disturbers are those of rec.py. The sysctls keep their defaults, so the
+- Partition and disturbers are the same as in rec.py. The sysctls keep their defaults, so the
   flusher is on in all cases. The channel has 17 segments of 8 MiB, so a segment is
   reused each 2.5 s.
-- Sets differ by when they begin: by a part of the 5 ms, and by a second and more
-  relative to events that happen each second or each five seconds. The worst set
-  counts.
+- A set is one repetition. Sets begin at different phases of the period of 5 ms, and of
+  events that happen each second or each five seconds. The worst set counts.
 - Without disturbers a case has 10,000 writes in five sets by ring, or in one or two
-  sets otherwise. With an allocator it has 1,000 in three or five sets, and with a
-  reader 500 in up to three, because a second of these takes the host several seconds.
+  sets otherwise. With an allocator a set has 1,000 writes, and there are three or five.
+  With a reader a set has 500 writes, and there are up to three. The reason: the host
+  takes several seconds to emulate a second of these cases.
 - The CPU executes one instruction per nanosecond and has no cache. A submission by
-  ring copies 16 KB, which takes 1.9 us. About one in five thousand meets an interrupt.
-  A part of the interrupt's time is that of the flash model itself: up to 10,000
-  instructions per request.
-- The writer has SCHED_FIFO 50, as a control loop would have. `quiet-other` is the same
-  without it: two of 50,000 submissions were interrupted for 0.7 ms by a kernel thread
+  ring copies 16 KB, which takes 1.9 us. An interrupt arrives during about one
+  submission in five thousand. The flash model itself causes a part of the interrupt's
+  time: up to 10,000 instructions per request.
+- The writer has SCHED_FIFO 50, as a control loop would have. `quiet-other` has
+  no real-time priority: two of 50,000 submissions were interrupted for 0.7 ms by a kernel thread
   that was due in the same tick.
 
 `late` is the number of records that became durable after the durability window.
@@ -92,7 +92,7 @@ CASES = {
     "sd-bgall": Case(disturbers=BOTH, writes=1000, sets=3, preset="sd-uhs3"),
 }
 QUICK = ("quiet", "bgall")
-# the full bench has one case of each kind; the others resemble these
+# The full bench has one case of each kind. The other cases give similar figures.
 FULL = (*QUICK, "quiet-socket", "read")
 
 
@@ -203,7 +203,7 @@ def longest_disturbed(case: Case, out: Output, longest: float) -> list[Figure]:
 
 
 def percentile_of_many(case: Case, p9999: float) -> list[Figure]:
-    """The 99.99th percentile, if there are enough submissions. Of fewer it would be the maximum, which has its own row."""
+    """The 99.99th percentile, if there are enough submissions. With fewer it would equal the maximum, which has a row."""
     if case.writes * case.sets < ENOUGH:
         return []
     return [Figure("p9999", p9999, "us", "lower", target=FASTEST[case.way], must=True)]
@@ -397,7 +397,7 @@ def restart(preset: str) -> Experiment:
 # --- a long recording ---------------------------------------------------------------------
 
 # A day at 3.2 MB/s fills 16,875 segments of 16 MiB, the largest size that the recorder chooses by itself. Apart from copying,
-# all work of the recorder is done once per segment. So this fills as many segments of 1 MiB each: an hour and a half of
+# all work of the recorder is done once per segment. So the guest fills as many segments of 1 MiB each: an hour and a half of
 # guest time, which takes the host a quarter of an hour. The whole day would take four hours.
 DAY_SEGMENTS, HOURS_WRITES = 16875, 1080000
 HOURS = f"""
@@ -458,7 +458,7 @@ NOTES = {
 
 
 def shape_ours(rows: Rows) -> Verdict | None:
-    """Beyond the paper: ten times shorter than its conventional method, and hardly longer with disturbers than without."""
+    """Beyond the paper: the longest wait is a tenth of the conventional method's, and disturbers hardly lengthen it."""
     none, quiet = rows.value("rec.base.none.max"), rows.value("rec.ek.quiet.max")
     times = {
         n: rows.value(f"rec.ek.{n}.times-quiet") for n, c in CASES.items() if c.disturbers and c.way == "ring"

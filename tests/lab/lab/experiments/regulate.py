@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed shares, and how many requests a disk needs to be fast.
+"""Fixed shares, and the throughput of a disk by the number of requests in it.
 
 `regulate.curve` and `regulate.rule` repeat figures 3 and 4 of Nagao et al.,
 "Implementation and Evaluation of I/O Performance Regulating Method to Suppress
@@ -9,16 +9,16 @@ in the device, set as its queue depth. The scheduler is `none`, so that only the
 disk chooses an order.
 
 The model is calibrated to caps 1, 2, 7 and 8 of this curve, with one process that
-has as many requests outstanding. With ten synchronous processes, cap 8 gives the
-same within 2 %, but cap 1 gives 122 IOPS instead of 113. The reason: without a
+has as many requests outstanding as the cap. With ten synchronous processes, cap 8
+gives the same IOPS within 2 %, but cap 1 gives 122 IOPS instead of 113. The reason: without a
 scheduler, the process that was just served can get the freed tag first, and its
 next read is in the same 2 GB. If each process reads all 20 GB, cap 1 gives 113 IOPS
-again. Therefore the gains over cap 1, at n = 4 and 5, are a little below the
-paper's.
+again. Therefore the gains over cap 1, at n = 4 and 5, are a little lower than in
+the paper.
 
-`regulate.rule` compares the paper's rule for the cap with the earlier rule, by the
-number of requests alone: both caps on the curve. `regulate.served` and
-`regulate.corners` measure fixed shares of evenkeel, and how exactly they are met.
+`regulate.rule` computes the cap by the paper's rule and by the earlier rule, and
+compares the IOPS that the curve has at both caps. `regulate.served` and
+`regulate.corners` measure how exactly evenkeel keeps fixed shares.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from lab.report.verdict import Verdict
 
 # the fixed share of each of the n processes, in percent of the device
 SHARE = 10
-# requests in the device → IOPS, from figure 4; those for 4 and 5 from figure 3
+# requests in the device → IOPS, from figure 4; for 4 and 5 requests from figure 3
 PAPER = {1: 113, 2: 147, 4: 188, 5: 202, 7: 226, 8: 233}
-# IOPS with the paper's cap divided by IOPS with the earlier rule's, at 8 KB; the text has no number for n = 3
+# IOPS with the paper's cap divided by IOPS with the earlier rule's cap, at 8 KB; the text has no number for n = 3
 PAPER_GAIN = {2: 1.24, 4: 1.90, 5: 1.78}
 REGULATED = (2, 3, 4, 5)
 CAPS = (1, 2, 4, 5, 6, 7, 8)
@@ -49,7 +49,7 @@ def earlier_cap(n: int) -> int:
 
 
 def paper_cap(n: int) -> int:
-    """Formulas (5) and (6): a request may wait for those of the n - 1 others and for the cap, and still be on time."""
+    """Formulas (5) and (6): how many requests fit into the ideal time, next to the request and one of each other process."""
     return max(1, 100 // SHARE - (n - 1) - 1)
 
 
@@ -152,7 +152,7 @@ serve() {
 
 SIZES = {"512": "0.5k", "4k": "4k", "8k": "8k", "16k": "16k", "32k": "32k"}
 ON_TIME = (0.99, 1.02)
-# target: IOPS divided by those with the earlier rule's cap, with four fixed shares
+# target: IOPS divided by IOPS with the earlier rule's cap, with four fixed shares
 GAIN = 1.9
 
 
@@ -173,15 +173,15 @@ def total_iops(out: Output, name: str) -> float:
 def accuracy(out: Output, name: str, n: int, depth: int = 1) -> float:
     """The mean time of the n processes with a fixed share, divided by their ideal time.
 
-    The ideal time is that of SHARE % of the device, at the rate that the device had in
-    the same run. With `depth` requests outstanding, each takes `depth` times as long.
+    The ideal time is the time per request with SHARE % of the device's IOPS in the same
+    run. With `depth` requests outstanding, each takes `depth` times as long.
     """
     actual = sum(ns for _, _, ns in processes(out, name)[:n]) / n / depth
     return actual / (1e9 / total_iops(out, name) * 100 / SHARE)
 
 
 def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) -> Experiment:
-    """The experiment for one n. A guest for all n would run for a quarter of an hour."""
+    """The experiment for n fixed shares. A guest for all values of n would run for a quarter of an hour."""
     edge = math.ceil(runtime / 15)
     lines = [
         "uname -r | report kernel",
@@ -211,7 +211,7 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
         f"regulate.served.{preset}.n{n}",
         f"{preset}: {n} of 10 processes with a fixed share of {SHARE} %, random reads of 0.5 to 32 KiB",
         "\n".join(lines) + "\n", figures, device=flashsim(preset), baselines=(), limit=2000, timeout=900,
-        # the paper's largest gain is at n = 4
+        # The paper's largest gain is at n = 4.
         deep=n != 4,
     )  # fmt: skip
 
@@ -413,8 +413,8 @@ NOTES = {
     "regulate.corners.flushes.first.accuracy": "The reader gets a fixed share for the first time while another app"
     " flushes without a pause. So the scheduler cannot learn how long a read takes without a flush."
     " `flushes.accuracy` is the same after some seconds without flushes.",
-    "regulate.served.*.accuracy": "The search for the number of requests in the device aims at 1.014. Each run is one"
-    " draw of a range around it.",
+    "regulate.served.*.accuracy": "The search for the number of requests in the device aims at 1.014. The"
+    " accuracy of a run lies in a range around it.",
 }
 
 

@@ -3,12 +3,11 @@
 
 QEMU runs the CPUs of a virtual clock in turns. A second of guest time holds 10^9
 instructions of both CPUs together, so `iops` is the rate of one CPU's worth of
-work, not of two. The cost of sharing shows as far as it consists of instructions:
-taking locks, handing over requests. Waiting for a lock that the other CPU holds
-and moving cache lines do not show. So contention is understated, for all
-schedulers alike.
+work, not of two. The figures include the instructions of sharing: taking locks, handing
+over requests. They do not include waits for a lock that the other CPU holds, or moves
+of cache lines. So they understate contention, for all schedulers alike.
 
-`ratio` is the rate divided by mq-deadline's in the same guest. `one-group.ratio`
+`ratio` is the rate divided by the rate of mq-deadline in the same guest. `one-group.ratio`
 is the same with both jobs in one cgroup, so that the scheduler never changes from
 one group to the other.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights with small random I/O: 4 KiB, direct, queue depth 1 to 32, on the model of an eMMC 5.1.
 
-A request of 4 KiB costs the device mostly a constant time, not bandwidth. The
+The device's time for a request of 4 KiB is mostly constant and does not depend on
+its size. The
 device executes up to 32 requests at once. At queue depth 1 and 4 the requests of
 both groups fit into it together, so there is nothing to divide: a ratio of 2:1
 would require that the lighter group waits while the device has room. Therefore
@@ -9,8 +10,8 @@ only QD32, where the device is full, has a target for the ratio. `total` shows h
 much bandwidth a scheduler loses.
 
 Counting begins after 3 s, because the host needs several seconds for a second of
-small I/O. BFQ still raises the weights of new groups then, and its ratios at QD32
-are in part due to that.
+small I/O. At that time BFQ still raises the weights of new groups, which is a part of
+its ratios at QD32.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ collection could be mistaken for the scheduler's.
 
 Findings with the paper's kernel version (stall.old.*, Linux 5.10, BFQ):
 
-- The device must keep the requests that it was given, in order. A throttled
-  null_blk returns them to the kernel instead, and its requests have 127 KB. On it,
-  the player's longest read took 20 ms under direct reads of 100 MB and 4 ms under
+- The device must keep the requests that it has taken, in order. A throttled
+  null_blk returns requests to the kernel instead, and its requests have 127 KB. On
+  null_blk the player's longest read took 20 ms under direct reads of 100 MB and 4 ms under
   buffered writes.
-- On a loop device with 128 tags it took 300 ms and 997 ms under direct reads and
-  writes of 100 MB. The cause of the stalls is the load's I/O that is in the device
+- On a loop device with 128 tags the longest read took 300 ms under direct reads and
+  997 ms under direct writes of 100 MB. The cause of the stalls is the load's I/O that is in the device
   already: 128 requests of 512 KB take 305 ms at 220 MB/s and 1 s at 65 MB/s.
 - The player buffers 300 ms, so direct reads are at the limit: 2 stalls in 30 s at
   229 MB/s, none at 216 MB/s.
@@ -36,10 +36,10 @@ Findings with the paper's kernel version (stall.old.*, Linux 5.10, BFQ):
   The reason is not known.
 
 On the flash model 64 tags hold half as much data. There BFQ of 6.12 stalls the
-player under direct writes of 100 MB and under buffered writes. Block sizes between
-1 and 100 MB showed nothing: under reads of 30 to 50 MB and writes of 8 to 20 MB
-neither BFQ nor evenkeel stalled the player. (In tables 4 and 5 of the paper it
-stalls from reads of 40 MB and writes of 15 MB on.)
+player under direct writes of 100 MB and under buffered writes. With block sizes in between, under
+reads of 30 to 50 MB and writes of 8 to 20 MB, the player stalled neither with BFQ nor
+with evenkeel. (In tables 4 and 5 of the paper, the player stalls with reads of 40 MB
+and more, and with writes of 15 MB and more.)
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ HELD = frozenset(f"stall.{how}.{direction}.{mb}m" for how, direction, mb in PAPE
 def played(how: str, direction: str) -> int:
     """Seconds of the movie to play.
 
-    Buffered reads take the host the most time and get the shortest run. Under them the
-    player's reads take at most 5 ms.
+    The host takes the most time to emulate buffered reads, so they get the shortest run.
+    Under buffered reads, the player's reads take at most 5 ms.
     """
     return 15 if (how, direction) == ("buffered", "read") else 30
 
@@ -104,7 +104,7 @@ def _stalls(out: Output, name: str) -> list[Figure]:
         Figure("count", p["stalls"], "", "lower", 0, must=name in HELD),
         Figure("total_ms", p["stall_ms"], "ms", "lower"),
         Figure("worst_ms", p["worst_stall_ms"], "ms", "lower"),
-        # shows how close to a stall it came: the buffer lasts 300 ms
+        # shows how close to a stall the player came: the buffer lasts 300 ms
         Figure("read_max_ms", round(p["read_max_us"] / 1000, 1), "ms", "lower"),
         Figure("start_ms", round(p["start_ms"], 1), "ms", "lower"),
     ]
@@ -154,14 +154,14 @@ def old_device(mbps: int, mb: int = 4096) -> Device:
         "echo none > /sys/block/nullb0/queue/scheduler",
         "/bin/losetup --direct-io=on /dev/loop0 /dev/nullb0 || fail 'cannot set up the loop device'",
         '[ "$(cat /sys/block/loop0/loop/dio)" = 1 ] || fail "the loop device is not direct"',
-        # the request size of an eMMC and of the paper's trace
+        # the request size of an eMMC, and in the paper's trace
         "echo 512 > /sys/block/loop0/queue/max_sectors_kb",
     ]  # fmt: skip
     return Device("loop0", "\n".join(setup), ("null_blk", "crc32c_generic", "ext4", "loop"), capacity_mb=mb)
 
 
 def old(how: str, direction: str, mb: int) -> Experiment:
-    """An experiment on the paper's kernel version. Both directions have one rate, that of the load's direction.
+    """An experiment on the paper's kernel version. Reads and writes have one rate: the rate of the load's direction.
 
     Under direct I/O of 100 MB the player plays the whole movie, because one stall more
     or less decides the result.

@@ -2,8 +2,8 @@
 """Weights of nested groups: a group's share is divided among the groups inside it.
 
 The groups `a` (200) and `b` (100) compete; inside `a`, `x` (100) and `y` (300) do.
-Each leaf reads 1 MB at a time from a device that models a bandwidth and nothing
-else. If `y` is idle, its share goes to its sibling `x`, not to `b`.
+Each leaf reads 1 MB at a time from a device that models only a bandwidth and a
+queue. If `y` is idle, its share goes to its sibling `x`, not to `b`.
 """
 
 from __future__ import annotations

@@ -5,22 +5,22 @@ The device is `emmc51` with ext4. The guest has 2 GiB of memory, and 320 MiB in 
 case TREE.
 
 One guest measures a case with the kernel's default and then, on a new device, with
-the value of conf/. All other settings are those of a board. Such a pair is one draw.
-There are several (`DRAWS`), each with other random numbers and with another phase of
+the value of conf/. All other settings are those of a board. The guest repeats this
+pair (`REPETITIONS`), each time with other random numbers and with another phase of
 the flusher, which wakes up every five seconds.
 
 METRIC is the median with our value, METRIC-default the median without it. The ranges
 are METRIC-min, METRIC-max, METRIC-default-min and METRIC-default-max. If the ranges
 overlap, the medians show no difference.
 
-Settings that are here and not in conf/ are candidates, or their gain was too small.
+A setting that is here and not in conf/ is a candidate, or its gain was too small.
 docs/reference/tuning.md lists them, too.
 
 `written_mb` is what the device had to write, with metadata and journal: its wear.
 `risk` is how long a change stays in memory only, on an otherwise idle board: a power
 cut loses as much of the data that no program has synced. No figure is the maximum of
-a few waits. The reads of a light reader are planned as in latency.py; of the few
-syncs of a draw the figures are the mean and the median.
+a few waits. The reads of a light reader are planned as in latency.py. A repetition has
+few syncs, so the figures are their mean and median.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from lab.experiments import latency
 from lab.model import Better, Experiment, Figure, Output
 
 VALUES = ("default", "ours")
-DRAWS = (1, 2, 3)
+# numbers of the repetitions of a pair
+REPETITIONS = (1, 2, 3)
 TWO = ("p50", "p99")
 Found = tuple[str, float, str, Better]
 
@@ -399,7 +400,7 @@ def is_mount_option(name: str) -> bool:
 def phase(name: str, v: str, case: Case) -> str:
     """Guest commands that run a case on a new device: setting `name` as `v` says, all others as in conf/.
 
-    The shell variable $draw has the number of the draw.
+    The shell variable $draw has the number of the repetition.
     """
     values = {s.name: s.ours for s in settings.read() if s.name.startswith(("vm.", "queue/"))}
     ours = values.pop(name, TRIED.get(name, ("", ""))[0])
@@ -424,8 +425,8 @@ def phase(name: str, v: str, case: Case) -> str:
     ])  # fmt: skip
 
 
-def drawn(metric: str, values: Sequence[float], unit: str, better: Better) -> list[Figure]:
-    """The figures of a metric: median, minimum and maximum of the draws."""
+def repeated(metric: str, values: Sequence[float], unit: str, better: Better) -> list[Figure]:
+    """The figures of a metric: median, minimum and maximum of the repetitions."""
     return [
         Figure(metric, median(values), unit, better),
         Figure(f"{metric}-min", min(values), unit),
@@ -439,10 +440,10 @@ def tune(name: str, case: Case) -> Experiment:
             raise ValueError(f"{name} is not in effect: /proc/mounts is the same with and without it")
         found: list[Figure] = []
         for v in ("ours", "default"):
-            draws = [case.figures(out, f"{v}{n}") for n in DRAWS]
-            for same in zip(*draws, strict=True):
+            repetitions = [case.figures(out, f"{v}{n}") for n in REPETITIONS]
+            for same in zip(*repetitions, strict=True):
                 metric, _, unit, better = same[0]
-                found += drawn(
+                found += repeated(
                     metric + ("" if v == "ours" else "-default"),
                     [value for _, value, _, _ in same],
                     unit,
@@ -460,7 +461,7 @@ def tune(name: str, case: Case) -> Experiment:
         f"tune.{settings.slug(name)}", f"{name}: effect of the value in conf/, compared with the kernel's default",
         "\n".join([
             "uname -r | report kernel", "group light 100; group load 100", GUEST,
-            f"for draw in {' '.join(map(str, DRAWS))}; do", halves, "done", *cards,
+            f"for draw in {' '.join(map(str, REPETITIONS))}; do", halves, "done", *cards,
         ]) + "\n", figures,
         device=onfs.backed("emmc51"), baselines=(), programs=(*onfs.PROGRAMS, *case.programs),
         memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,

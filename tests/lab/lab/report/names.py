@@ -30,7 +30,7 @@ TOPICS = {
 SIZE = re.compile(r"(\d+(?:_\d+)?)([kmg])", re.ASCII)
 SIZE_IN_MB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0}
 NUMBERED = re.compile(r"([a-z_-]+?)(\d+)", re.ASCII)
-# segments such as qd4, by the part before the number
+# segments such as qd4: the part before the number → words
 PARAMETERS = {
     "qd": "QD {}",
     "depth": "hw depth {}",
@@ -41,7 +41,7 @@ PARAMETERS = {
     "nr": "nr_requests {}",
     "tags": "{} tags",
 }
-# longer times are shown in milliseconds
+# Times above this are shown in milliseconds.
 LONG_US = 10_000
 WORDS = {"g1": "1 cgroup", "cpu1": "1 CPU", "cpus1": "1 CPU"}
 

@@ -15,20 +15,19 @@ from lab.report.names import Name, natural, number, state, with_unit
 from lab.report.plots import Bars, Lines, Palette, Percentiles, Point, key
 from lab.report.verdict import Verdict
 
-# distributions by case and kernel, each with its points (µs, share at or below)
-# per scheduler, the subject first; the case is a row's id without its metric,
-# as in "latency.read.qd1"
+# (case, kernel) → scheduler → points (µs, share of values at or below), the subject
+# first. The case is a row's id without its metric, such as "latency.read.qd1".
 Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Point]]]
 
-# parameters that can be the x axis when no size can, from three values on
+# parameters that can be the x axis if no size can, and if they have at least three values
 SWEPT = ("cap", "nr", "tags")
 # baselines, the simplest first; others follow by name
 BASELINES = ("none", "default", "mq-deadline", "kyber", "bfq")
-# from this many percentiles on, latencies of a case are one plot
+# A case with at least this many percentiles has them in one plot.
 FEWEST_PERCENTILES = 3
-# more bars than this in a topic are folded
+# In a topic with more bars than this, the bars are folded.
 MOST_BARS = 24
-# with more line plots than this, only those of the first metric are unfolded
+# With more line plots than this, only the plots of the first metric are unfolded.
 MOST_LINES = 12
 
 STATES = (
@@ -171,7 +170,7 @@ def _list(css: str, heading: str, rows: Sequence[Row]) -> Markup | None:
         for r in _each_readable(sorted(rows, key=_order))
     ]  # fmt: skip
     listed = el("ul", *items, class_=f"targets {css}")
-    # missed promises are never folded
+    # Missed promises are never folded.
     if css == "open" and len(items) > 8:
         return el("details", el("summary", f"{heading}: {len(items)}"), listed)
     return join(el("h3", heading), listed)
@@ -349,7 +348,7 @@ _Points = list[tuple[float, Row]]
 
 @dataclass(frozen=True)
 class _Sweep:
-    """What all points of one plot have in common."""
+    """The properties that all points of one plot share."""
 
     kernel: str
     others: tuple[str, ...]
@@ -425,7 +424,7 @@ def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
             members = {name: sweeps[s] for s, (c, name) in family.items() if c == common}
             named = {n: [(x, r.value) for x, r in found] for n, found in members.items()}
             everything = [p for found in members.values() for p in found]
-            # a palette of its own: these lines are not schedulers
+            # a separate palette: these lines are not schedulers
             plots.lines.append((metric, common.figure(named, everything, Palette(), shared)))
     drawn = {id(r) for found in sweeps.values() for _, r in found}
     return [r for r in rows if id(r) not in drawn]

@@ -91,7 +91,7 @@ def _listed(name: str, points: Sequence[Point]) -> str:
 
 
 def embedded(svg: str) -> dict[str, Any]:
-    """What draw() embedded: kernel, revision, series. Raises LabError when there is nothing of it."""
+    """What draw() embedded: kernel, revision, series. Raises LabError when the picture has no such data."""
     try:
         text = ElementTree.fromstring(svg).findtext(f"{{{_XMLNS}}}metadata")  # noqa: S314
         found: dict[str, Any] = json.loads(text or "")

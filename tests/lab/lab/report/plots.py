@@ -17,7 +17,7 @@ from lab.report.markup import Markup, el, join
 from lab.report.names import number, target_text, with_unit
 
 WIDTH = 360
-# mean width of a letter of the page's font at 12 px, to decide what fits
+# mean width of a letter of the page's font at 12 px, to decide which labels fit
 LETTER = 6.65
 
 # series with a fixed colour: index into the palette of plots.css; others take the next free one
@@ -119,7 +119,7 @@ class Lines:
         return _svg(self.HEIGHT, self.title, about, self.elements(palette))
 
     def elements(self, palette: Palette) -> list[Markup]:
-        """What the plot consists of, for an image with more than one plot."""
+        """The SVG elements of the plot, for an image with more than one plot."""
         left, right, top, bottom, height = 50.0, 250.0, 24.0, 196.0, self.HEIGHT
         series = {n: finite(p) for n, p in self.series.items()}
         paper = finite(self.paper)
@@ -133,7 +133,7 @@ class Lines:
         log_x = self.x_log and bool(xs) and xs[0] > 0
         to_x = (scale.logarithmic(xs, left, right) if log_x
                 else scale.linear(xs, left, right, zero=False, pad=0.04))  # fmt: skip
-        # over more than a factor of eight, small values are visible on a logarithmic axis only
+        # If values differ by more than a factor of eight, small values are visible on a logarithmic axis only.
         log_y = bool(ys) and not self.zero and min(ys) > 0 and max(ys) / min(ys) > 8
         to_y = (scale.logarithmic(ys, bottom, top) if log_y
                 else scale.linear(ys, bottom, top, zero=self.zero))  # fmt: skip
@@ -176,7 +176,7 @@ class Lines:
             ]
             labels.append((to_y(points[-1][1]), name, css))
         if self.ideal:
-            # on top: a series that is ideal must not hide it
+            # on top, so that a series with the ideal value does not hide the line
             y = to_y(self.ideal[0])
             drawn.append(el("line", class_="ideal", x1=left, x2=right, y1=y, y2=y))
             labels.append((y, self.ideal[1], "ideal-text"))
@@ -198,7 +198,7 @@ class Lines:
             lower.append((to_x(x), low))
         if not upper:
             return Markup()
-        # extend it to both sides of the plot: a single x would have no area
+        # extend the range to both sides of the plot, because a single x would have no area
         for edge in (upper, lower):
             edge.insert(0, (to_x.start, edge[0][1]))
             edge.append((to_x.end, edge[-1][1]))

@@ -14,9 +14,9 @@ from lab.report.source import Source
 from lab.report.verdict import Verdict
 
 KERNEL = "6.12"
-# on pages of their own
+# topics that have a page of their own
 ELSEWHERE = {"tune": "tuning.md"}
-# schedulers with a column of their own; others share one
+# schedulers with a column of their own; the others share one column
 COLUMNS = ("none", "mq-deadline", "kyber", "bfq")
 DISPLAY = {"evenkeel": "Evenkeel", "bfq": "BFQ"}
 WORDS = {"ok": "held", "missed": "MISSED", "open": "open", "": DASH}

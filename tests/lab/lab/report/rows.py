@@ -11,7 +11,7 @@ from lab.model import Row
 
 @dataclass(frozen=True)
 class Wanted:
-    """A value that was asked for. With `scheduler` None it is the value of the row's subject."""
+    """A value that was asked for. If `scheduler` is None, it is the value of the row's subject."""
 
     id: str
     kernel: str
@@ -35,7 +35,7 @@ class Rows:
         return found
 
     def value(self, id_: str, scheduler: str | None = None, kernel: str = "6.12") -> float | None:
-        """The value of the named scheduler; without a name that of the subject."""
+        """The value of the named scheduler; without a name, the value of the subject."""
         row = self._rows.get((id_, kernel))
         if row is not None and scheduler in (None, row.subject):
             return row.value

@@ -11,7 +11,7 @@ from lab.report.verdict import Verdict
 
 
 def overview(verdicts: Sequence[Verdict], left_out: Sequence[str]) -> str:
-    """All verdicts, without their explanations."""
+    """A table of all verdicts, without their explanations."""
     lines = [[PAPERS[v.paper].short if v.paper else DASH, v.claim, v.word] for v in verdicts]
     text = table(["paper", "result", "here"], lines) if lines else f"{UNMEASURED}\n"
     if left_out:

@@ -23,7 +23,7 @@ class Source:
         return {"quick": "make bench QUICK=1", "full": "make bench", "deep": "make bench DEEP=1"}[self.part]
 
     def text(self) -> str:
-        """Two sentences."""
+        """Which bench, and on which QEMU and Linux it ran, in two sentences."""
         whole = self.measured == self.declared
         some = f"all its {self.declared}" if whole else f"{self.measured} of its {self.declared}"
         return (
@@ -32,7 +32,7 @@ class Source:
         )
 
     def short(self, kernel: str) -> str:
-        """One sentence about the rows of one kernel."""
+        """Which bench the rows of one kernel come from, in one sentence."""
         whole = self.measured == self.declared
         part = "" if whole else f"{self.measured} of the {self.declared} experiments of "
         releases = [r for r in self.releases if r == kernel or r.startswith((f"{kernel}.", f"{kernel}-"))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the figures that a picture or a page shows still those of a bench?"""
+"""Compares the figures that a picture or a page shows with the figures of a bench."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _ratio(value: float | None) -> str:
 
 
 def ratios(rows: Sequence[Row]) -> str:
-    """The ratio at weights 2:1 by block size: the paper, BFQ on its kernel line, BFQ and Evenkeel today."""
+    """The ratio at weights 2:1 by block size: the paper's figures, BFQ on the paper's kernel version, then BFQ and Evenkeel."""
     measured = Rows(rows)
     sizes = {(m[1], int(m[2])) for r in rows if (m := _RATIO.fullmatch(r.id))}
     lines = []
@@ -40,7 +40,7 @@ def ratios(rows: Sequence[Row]) -> str:
 
 
 def stalls(rows: Sequence[Row], paper: Mapping[tuple[str, str, int], bool]) -> str:
-    """How often the player stalls beside each load. `paper`: (how, direction, MB) -> it stalled there."""
+    """How often the player stalls under each load. `paper`: (how, direction, MB) → whether the paper's player stalled."""
     measured = Rows(rows)
     lines = []
     for (how, direction, mb), stalled in paper.items():

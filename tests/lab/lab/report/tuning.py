@@ -13,25 +13,25 @@ from lab.report.markdown import DASH, UNMEASURED, table
 from lab.report.names import natural, number, title, with_unit, words
 from lab.report.source import Source
 
-# a smaller difference is of no use, even if it is certain
+# A smaller difference is of no use, even if it is certain.
 LEAST = 0.01
-# the range of the draws, as baselines of a row
+# the range of the repetitions, as baselines of a row
 RANGE = ("min", "max", "default-min", "default-max")
 
 HEAD = """# Tuning: the effect of each setting
 
 This page shows what each value that `conf/` sets for I/O gains and what it costs. `make docs` generates it from the rows
-`tune.*` of the bench ([the lab](lab.md)). To change it, change the experiments.
+`tune.*` of the bench ([the lab](lab.md)). To change the page, change the experiments.
 {source}
 How the figures are made:
 
 - One guest measures three times with our value and three times with the kernel's default, alternating.
-- Each time has a new device and file system, other random numbers, and another start time.
+- Each of the three repetitions has a new device and file system, other random numbers, and another start time.
 - The device is the model of an eMMC 5.1 with ext4. The guest has 2 GiB, or 320 MiB for `vm.vfs_cache_pressure`, so that
   memory can run short. All other values are those of `conf/`.
-- The tables show medians, with the range if the three differ.
+- The tables show medians, with the range if the three repetitions differ.
 - *Gain* is how much better our median is. It is *none* if the ranges overlap or the difference is below 1 %.
-- *Left in memory* is how long a change can be lost to a power cut if the program does not sync.
+- *Left in memory* is the time in which a power cut can still lose a change, if the program does not sync.
 
 | case | what it is |
 |---|---|
@@ -41,7 +41,7 @@ How the figures are made:
 | data, metadata | one change on an otherwise idle board: the time until the device receives it |
 | read 1000 files | files read once |
 | walk 4000 files | a tree walked, with a large file read in between; then the same while an application uses 140 of 320 MiB |
-| read again 64m | after that: a file that was read twice before the large one |
+| read again 64m | after a large file was read: a file that was read twice before it |
 | buffered read, appstart, randwrite qd128 | alone: a file read through the cache; 400 small files; 128 random writes at once |
 | stream on … | one process reads 4 MB at a time, direct, from a card that takes one command at a time; measured once |
 | light beside … | random reads of 4 KiB, 500 a second, alongside a load; each time counts from the planned start of the read |
@@ -50,13 +50,13 @@ How the figures are made:
 # metrics in words
 METRICS = {
     "ms": "time", "mbps": "bandwidth", "iops": "IOPS", "written_mb": "written to the device", "risk": "left in memory",
-    "read_max": "longest read of a draw", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
+    "read_max": "longest read of a repetition", "p50": "median", "mean": "mean", "max": "longest", "stalls": "stalls",
     "write_mean": "mean write()", "cold": "first time", "warm": "second time", "after": "after a large file was read",
     "short": "after that with memory in use", "kept": "inodes left in memory then",
 }  # fmt: skip
 # facts that no row contains
 NOTES = {
-    "commit": "The rows are of the value of `/data`. The value of `/recorder` costs nothing in a power cut: the recorder"
+    "commit": "The rows measure the value of `/data`. The value of `/recorder` costs nothing in a power cut: the recorder"
     " syncs what it needs.",
 }
 
@@ -80,13 +80,13 @@ def render(
     """The page. Rows are `tune.SETTING.CASE.metric`.
 
     `value` is the median with our setting, the baseline `default` the median
-    without. The baselines of RANGE are the ends of the draws; a row without
-    them was measured once.
+    without. The baselines of RANGE are the minimum and maximum of the
+    repetitions; a row without them was measured once.
 
     SETTING is the setting's name, or the name with every character but letters
     and digits replaced by `_`: all of it, or the part after its last dot or
     slash. `tried` are values that conf/ does not set, with the reason. Rows of
-    other settings come last, so that no measured row is lost.
+    other settings come last, so that the page has every measured row.
     """
     tune = [r for r in rows if r.id.startswith("tune.") and r.id.count(".") >= 2]
     tune.sort(key=lambda r: (natural(r.id), natural(r.kernel)))

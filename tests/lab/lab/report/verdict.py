@@ -43,7 +43,7 @@ class Verdict:
         return f"{text} Cause: {self.cause}" if self.cause else text
 
 
-# at most this many missing rows are named; the others are usually of the same kind
+# A message names at most this many missing rows. The other missing rows are usually of the same kind.
 MOST_NAMED = 4
 
 Shape = Callable[[Rows], Verdict | None]
@@ -54,9 +54,9 @@ def judge(
 ) -> tuple[list[Verdict], list[str]]:
     """(verdicts, names of the shapes that were left out).
 
-    A shape is left out when this run was not meant to measure the values that
-    it misses: none of them was `expected`. If one was expected, that is a
-    defect, and the verdict names the missing rows.
+    A shape is left out if this run was not meant to measure any of its missing
+    values: none of them was `expected`. If a missing value was expected, that is
+    a defect, and the verdict names the missing rows.
     """
     verdicts: list[Verdict] = []
     left_out: list[str] = []

@@ -108,7 +108,7 @@ def _app(app: App, live: bool, weights: int, left: float) -> dict[str, Any]:
         "read_mbps": round(app.read_bps / 1e6, 3) if live else None,
         "write_mbps": round(app.write_bps / 1e6, 3) if live else None,
         "share": round(app.share, 4) if live else None,
-        # the share that the weight promises now: of what the fixed shares leave, among the busy apps
+        # the share of the bytes that the weight promises now: the fixed shares come first, and busy apps divide the rest
         "share_by_weight": (
             round(app.weight / weights * left, 4)
             if live and app.share > 0 and weights and not _fixed(app)
@@ -144,7 +144,7 @@ def _state(app: App) -> str:
 
 
 def _stats(text: str) -> dict[str, Any]:
-    """The counters that the app reports about itself. They are untrusted: what cannot be shown is left out."""
+    """The counters that the app reports about itself. They are untrusted: the page omits values that it cannot show."""
     try:
         loaded = json.loads(text) if text else {}
     except (ValueError, RecursionError):

@@ -146,7 +146,7 @@ def _control(name: str, action: str, call: Callable[[str], None], state: str) ->
     try:
         call(name)
     except AgentError as error:
-        # an agent that got this call and still answers others is waiting for the unit
+        # If the agent got this call and still answers other calls, it is waiting for the unit.
         if not (isinstance(error, AgentUnreachable) and error.sent and panel().board.view().live):
             return _refused(app, _code(error), str(error), None)
         text, kind = f"{app.title} takes a long time to {action}. Watch its state on this page.", "wait"

@@ -84,7 +84,7 @@ python () {
     d.setVar("PACKAGES", " ".join(packages + ["debian-base", "debian-build"]))
     for name in packages:
         d.setVar("FILES:" + name, "")
-        # a package with only documentation may have no files left
+        # A package that has only documentation may have no files left.
         d.setVar("ALLOW_EMPTY:" + name, "1")
     for provider, names in debian_names(d).items():
         if provider not in packages:
@@ -155,14 +155,14 @@ python debian_split() {
     for name, groups in depends.items():
         wanted = set()
         for group in groups:
-            # the first alternative that is installed
+            # A dependency `a | b` is met by the first of its packages that is installed.
             for choice in group:
                 choice = choice if choice in found else provides.get(choice)
                 if choice and choice != name:
                     wanted.add(choice)
                     break
         if name == "base-files":
-            # no package depends on essential packages, so base-files does
+            # No package declares a dependency on essential packages, so base-files depends on all of them.
             wanted |= set(essential + ["debian-base"]) - {name}
         d.appendVar("RDEPENDS:" + name, " " + " ".join(sorted(wanted)))
 }
