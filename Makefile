@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The front door of Evenkeel: the targets that people call. `make` alone lists them.
-# How each is done is in mk/, a topic a file:
+# The public targets of Evenkeel. `make` alone lists them. The recipes are in mk/, one
+# topic per file:
 #   settings  folders, names, the cache      components  the list of components
 #   toolroot  the build root                 kernel      kernels and modules
 #   image     the Debian image and the demo  yocto       the same image by BitBake

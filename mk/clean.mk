@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Removing what was built.
+# Removes build results and the cache.
 .PHONY: run-clean run-clean-cache
 run-clean:
 	@for lock in $(B)/*/lock "$${EVENKEEL_RUN:-$(B)/run}/lock"; do

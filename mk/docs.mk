@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is generated in docs/ and README.md, and the pictures.
+# The generated parts of docs/ and README.md, and the pictures.
 RESULTS := $(B)/bench/results.json
 
 .PHONY: run-docs run-pictures

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian image, and the board that boots it.
 COMPONENT_SOURCES := $(shell find $(filter-out recipes/image,$(IMAGE_FOLDERS)) recipes/common -type f -not -path '*/tests/*' -not -path '*/.*' -not -path '*__pycache__*' -not -path 'conf/kernel/*' | LC_ALL=C sort)
-# not the programs that only run the finished image
+# without the programs that only run the finished image
 IMAGE_SOURCES := docs/reference/recorder.md $(shell find recipes/image/data -type f) $(addprefix recipes/image/,meson.build meson.options src/build src/build-root src/boot-loader src/install-component) $(VERSION_FILE)
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/data/packages recipes/image/src/build-root).tar
 IMAGE_FILE := $(B)/image/evenkeel-x86_64.img

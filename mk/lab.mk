@@ -4,10 +4,10 @@ LOADS := $(B)/loads
 RECORDER := $(B)/recorder
 GUEST_PROGRAMS := $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
 LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(GUEST_PROGRAMS)
-# The bytes of a program must not depend on the clone's path: what a guest reports is
-# kept under a hash that contains them.
+# The bytes of a program must not depend on the clone's path: the lab keeps
+# a guest's report under a hash of the programs.
 MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup
-# kernels of the full bench besides 6.12
+# kernels of the full bench in addition to 6.12
 BENCH_KERNELS := 7.3
 
 # $(call meson_build,NAME,FOLDER,OPTIONS): build FOLDER in build/NAME

@@ -23,7 +23,7 @@ run-lint: $(TOOLROOT) $(SOURCE)/Makefile $(K)/board/built
 run-kunit: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 	@$(call stage,KUnit)
 	EVENKEEL_KERNEL=$(KERNEL) $(PYTEST) tests/kunit
-# VARIANT=kcsan: the same on the kernel that finds data races
+# With VARIANT=kcsan, the torture tests run on the kernel that finds data races.
 run-torture: VARIANT := $(or $(VARIANT),debug)
 run-torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
 	@$(call stage,torture on the $(VARIANT) kernel)

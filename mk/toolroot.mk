@@ -6,7 +6,7 @@ ENTER := $(TOP)/toolroot/enter
 PYTEST := $(ENTER) python3 -m pytest -q
 
 # build/toolroot is the link by which toolroot/enter finds the tree when make did
-# not start it. Whatever needs the tree depends on the link.
+# not start it. Targets that need the tree depend on the link.
 TOOLROOT := $(B)/toolroot
 $(TOOLROOT): $(if $(filter $(EVENKEEL_TOOLROOT),$(shell readlink $(TOOLROOT))),,FORCE) | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 	@mkdir -p $(@D)

@@ -93,7 +93,7 @@ class Device:
     attrs: dict[str, str] = field(default_factory=dict)
 
     def get(self, key: str) -> str | None:
-        """The value of the match KEY of a rule; None if the device has no such attribute."""
+        """The value that a rule's match key `key` is compared with; None if the device has no such attribute."""
         if key.startswith("ATTR{"):
             default = {"queue/scheduler": "[mq-deadline] none", "queue/rotational": "0"}
             return (default | self.attrs).get(key[5:-1])

@@ -14,7 +14,7 @@ python () {
 }
 # If the source is fetched from git, the commit is part of the package version.
 PV:append = "${@'' if d.getVar('EVENKEEL_SRC') else '+git'}"
-# no build of a component runs a program of the target, so it needs no QEMU
+# No component runs a program of the target while it is built, so QEMU is not needed.
 EXEWRAPPER_ENABLED = "False"
 
 # VERSION: each meson.build reads it

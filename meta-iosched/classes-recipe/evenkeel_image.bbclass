@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # An image with Evenkeel's partitions: two read-only slots, bootstate, recorder,
 # data. For a product's own image: inherit this class and core-image, and install
-# packagegroup-evenkeel. The least is packagegroup-evenkeel-board and -panel, because a
-# slot is confirmed only when agent, panel and web server run. Sizes are in MiB. The
+# packagegroup-evenkeel. An image needs at least packagegroup-evenkeel-board and -panel,
+# because a slot is confirmed only when agent, panel and web server run. Sizes are in MiB. The
 # default sizes together fit a "4 GB" eMMC.
 EVENKEEL_ROOT_MB ?= "640"
 EVENKEEL_RECORDER_MB ?= "640"
@@ -20,15 +20,15 @@ BAD_RECOMMENDATIONS:append = "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else '
 PACKAGE_EXCLUDE:append = "${@' busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
 
 # The ext4 image is a slot, the unit that an update writes. GRUB must be able to read it
-# (the two options), and nothing writes to it on the board (no journal). A root file
-# system that does not fit fails the build, not the board.
+# (the two options), and nothing writes to it on the board (no journal). If a root file
+# system does not fit, the build fails.
 IMAGE_FSTYPES = "ext4 wic wic.bmap"
 IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
-# UUID and hash_seed are those of recipes/image/src/build: the same files give the same
-# bytes. No lazy inode tables: their content would depend on the build machine's kernel.
+# UUID and hash_seed are the same as in recipes/image/src/build, so the same files give the
+# same bytes. No lazy inode tables: their content would depend on the build machine's kernel.
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
                        -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1,lazy_itable_init=0"
 # mke2fs and debugfs read SOURCE_DATE_EPOCH only since 1.47.1 (scarthgap has 1.47.0), and
@@ -78,7 +78,7 @@ evenkeel_make_partitions() {
     sed -e '/^#/d' -e 's/,root_perms=[0-7]*//' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' $options |
         xargs mke2fs -q -t ext4 -U e7e2ee10-0000-4000-8000-0000000000f3 -L recorder \
             ${EVENKEEL_PARTITIONS}/recorder.ext4 ${EVENKEEL_RECORDER_MB}M
-    # the exit status of debugfs is always 0, so the result is checked
+    # The exit status of debugfs is always 0, so the class checks the result.
     debugfs -w -R "set_inode_field <2> mode 04$mode" ${EVENKEEL_PARTITIONS}/recorder.ext4
     debugfs -R 'stat <2>' ${EVENKEEL_PARTITIONS}/recorder.ext4 | grep -q "Mode:  $mode "
 }
@@ -123,7 +123,7 @@ evenkeel_settle_rootfs() {
         done
     fi
 
-    # on other images base-files and netbase own these files
+    # In other images, base-files and netbase own these files.
     for file in fstab hostname hosts; do
         install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file
     done
@@ -137,8 +137,8 @@ evenkeel_settle_rootfs() {
     [ -n "$kernel" ] || bbfatal "the image has none of ${EVENKEEL_KERNEL_TYPES} in /boot: install kernel-image"
     ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
 
-    # An initramfs, if the machine's kernel needs one to find its medium. Also if it is
-    # bundled, because the packaged kernel is the one without it.
+    # Install an initramfs if the machine's kernel needs one to find its medium. This also
+    # holds for a bundled initramfs, because the packaged kernel does not contain it.
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         initrd=
         for type in ${INITRAMFS_FSTYPES}; do
@@ -156,10 +156,10 @@ evenkeel_settle_rootfs() {
     # systemd would take every boot for the first one and apply all presets.
     : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
 
-    # /var of the image is empty. systemd-tmpfiles creates on the board what packages put
-    # there, if it does not exist yet: on the first boot, and after an update with a new
+    # /var of the image is empty. On the board, systemd-tmpfiles creates the folders and
+    # files that packages put there, if they do not exist yet: on the first boot, and after an update with a new
     # package. Files are copied from factory. If do_image runs again on the same root
-    # file system, /var is already empty and nothing is to be done.
+    # file system, /var is already empty, and this function does nothing.
     if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
         made=${WORKDIR}/evenkeel-var.conf
         factory=${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
@@ -167,7 +167,7 @@ evenkeel_settle_rootfs() {
             cd ${IMAGE_ROOTFS}${localstatedir}
             odd=$(find . -name '*[[:space:]%]*' | head -n 1)
             [ -z "$odd" ] || bbfatal "${localstatedir}/$odd: tmpfiles.d cannot name a file with a space or a percent sign"
-            # Delete what belongs to this build and not to a board. Paths are relative to /var,
+            # Delete files that belong to this build and not to a board. Paths are relative to /var,
             # so that no link in it leads outside the image
             find . -type f '(' -path './cache/*' -o -path './log/*' -o -path './tmp/*' -o -path './volatile/*' \
                 -o -path './lib/apt/*' -o -path './lib/dnf/*' -o -path './lib/dpkg/*' -o -path './lib/opkg/*' -o -path './lib/rpm/*' ')' -delete

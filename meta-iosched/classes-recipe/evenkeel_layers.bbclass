@@ -2,7 +2,7 @@
 # A recipe that needs more layers than core lists their collections in
 # EVENKEEL_LAYERS. If one is missing, BitBake skips the recipe, and a request for
 # it prints which layer to add. The other recipes of the layer keep working.
-#   EVENKEEL_SKIP_LAYER_CHECK = "1"  for a product that has those recipes from elsewhere
+#   EVENKEEL_SKIP_LAYER_CHECK = "1"  for a product that has the recipes of these layers in another layer
 
 EVENKEEL_LAYERS ?= ""
 

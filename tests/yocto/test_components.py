@@ -283,7 +283,7 @@ def test_python_imports_are_in_the_packages_of_oe_core(
     manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     owner: dict[str, str] = {}
     for part, content in manifest.items():
-        # `modules` contains all modules, and `misc` those of no other package.
+        # `modules` has all modules. `misc` has the modules that no other package has.
         if part in ("modules", "misc"):
             continue
         for file in content["files"]:

@@ -60,7 +60,7 @@ do_compile() {
     mke2fs -q -t ext4 -m 0 -N 64 -L bootstate -U e7e2ee10-0000-4000-8000-0000000000f2 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f2,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${B}/bootstate.ext4 16M
-    # the exit status of debugfs is always 0, so the result is checked
+    # The exit status of debugfs is always 0, so the recipe checks the result.
     debugfs -w -R "write ${B}/state/grubenv grubenv" ${B}/bootstate.ext4
     debugfs -R "cat grubenv" ${B}/bootstate.ext4 | cmp - ${B}/state/grubenv
 }

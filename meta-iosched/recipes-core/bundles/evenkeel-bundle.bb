@@ -8,10 +8,10 @@ LICENSE = "Apache-2.0"
 PV = "${EVENKEEL_VERSION}"
 
 inherit evenkeel_layers
-# excluded as evenkeel-image is, which the bundle contains
+# The bundle contains evenkeel-image, which is excluded from world builds, too.
 EXCLUDE_FROM_WORLD = "1"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver rauc"
-# the class is meta-rauc's; without that layer EVENKEEL_LAYERS skips this recipe
+# The class comes from meta-rauc. Without that layer, EVENKEEL_LAYERS skips this recipe.
 inherit_defer ${@'bundle' if 'rauc' in d.getVar('BBFILE_COLLECTIONS').split() else ''}
 
 RAUC_BUNDLE_COMPATIBLE ?= "evenkeel-${MACHINE}"

@@ -2,7 +2,7 @@
 SUMMARY = "The Evenkeel appliance with development tools"
 DESCRIPTION = "evenkeel-image with flashsim, tracing and benchmarks. Not for products."
 
-# these defaults win over those of the class; a machine or product wins over these
+# These defaults override the defaults of the class. A machine or product overrides these.
 EVENKEEL_ROOT_MB ?= "1024"
 EVENKEEL_DATA_MB ?= "768"
 

@@ -4,7 +4,7 @@ DESCRIPTION = "For a product that takes only the recorder: daemon, libraries, Py
 
 inherit packagegroup evenkeel_layers features_check
 
-# the architectures of isa-l
+# isa-l exists only for these architectures.
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 
 EVENKEEL_LAYERS = "openembedded-layer"

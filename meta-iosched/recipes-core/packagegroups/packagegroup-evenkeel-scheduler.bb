@@ -10,11 +10,11 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup features_check
 
-# excluded as evenkeel-module is, which this group needs
+# The group needs evenkeel-module, which is excluded from world builds, too.
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
 
-# systemd provides the slice and the weights
+# systemd provides slices, and sets weights.
 REQUIRED_DISTRO_FEATURES = "systemd"
 
 RDEPENDS:${PN} = "\

@@ -52,7 +52,7 @@ RDEPENDS:${PN}-board = "\
     mmc-utils \
     procps \
 "
-# a separate package since walnascar; systemd only recommends it
+# networkd is a separate package since walnascar, which systemd only recommends.
 EVENKEEL_NETWORKD = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', '', 'systemd-networkd', d)}"
 
 RDEPENDS:${PN}-demo = "evenkeel-demo"

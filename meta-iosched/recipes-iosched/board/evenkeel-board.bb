@@ -8,11 +8,11 @@ DESCRIPTION = "\
 
 inherit evenkeel_component evenkeel_console meson features_check
 
-# the architectures of evenkeel-bootloader
+# evenkeel-bootloader exists only for these architectures.
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
 EVENKEEL_COMPONENT = "recipes/image"
-# not the files that only build the Debian image
+# without the files that only the build of the Debian image needs
 EVENKEEL_PATHS = "\
     recipes/image/meson.build \
     recipes/image/meson.options \
@@ -21,11 +21,11 @@ EVENKEEL_PATHS = "\
     LICENSES \
     VERSION \
 "
-# base-files and netbase own /etc/hostname and /etc/hosts; the image class replaces them by ours
+# base-files and netbase own /etc/hostname and /etc/hosts; the image class replaces them with ours
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
-# The preset enables fstrim.timer. OE-Core builds util-linux without its units (systemd
-# needs util-linux to be built), so we install this one.
+# The preset enables fstrim.timer. OE-Core builds util-linux without units (systemd
+# needs util-linux to be built), so this recipe installs the timer.
 PACKAGECONFIG ??= "fstrim"
 PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
 

@@ -19,7 +19,7 @@ DESCRIPTION = "\
 inherit evenkeel_component meson allarch
 
 EVENKEEL_COMPONENT = "conf"
-# neither the kernel fragments nor the tests
+# without the kernel fragments and the tests
 EVENKEEL_PATHS = "\
     conf/README.md \
     conf/apps.d \
@@ -33,7 +33,7 @@ EVENKEEL_PATHS = "\
     LICENSES \
     VERSION \
 "
-# base-files owns /etc/fstab; the image class replaces it by ours
+# base-files owns /etc/fstab. The image class replaces it with ours.
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
 PACKAGE_BEFORE_PN = "\
@@ -61,7 +61,7 @@ do_install:append() {
 FILES:${PN}-hardening = "${nonarch_libdir}/sysctl.d/60-evenkeel-board.conf"
 FILES:${PN}-sysctl = "${nonarch_libdir}/sysctl.d"
 FILES:${PN}-udev = "${nonarch_base_libdir}/udev"
-# not systemd_system_unitdir, which is below /lib without usrmerge
+# systemd_system_unitdir would be wrong: without usrmerge it is below /lib.
 FILES:${PN}-slice = "\
     ${nonarch_libdir}/systemd/system/evenkeel-apps.slice \
     ${nonarch_libdir}/systemd/system.conf.d/60-evenkeel-accounting.conf \

@@ -11,7 +11,7 @@ inherit evenkeel_component evenkeel_layers meson pkgconfig
 
 EVENKEEL_LAYERS = "openembedded-layer"
 EVENKEEL_COMPONENT = "recipes/loads"
-# recipes/common is shared with the recorder
+# The recorder also uses recipes/common.
 EVENKEEL_PATHS = "recipes/loads recipes/common LICENSES VERSION"
 EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
 DEPENDS += "liburing"

@@ -11,12 +11,12 @@ SECTION = "admin"
 
 inherit evenkeel_component evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
 
-# the architectures of isa-l
+# isa-l exists only for these architectures.
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer"
 REQUIRED_DISTRO_FEATURES = "systemd"
 EVENKEEL_COMPONENT = "recipes/recorder"
-# recipes/common is shared with the loads
+# The loads also use recipes/common.
 EVENKEEL_PATHS = "docs/reference/recorder.md recipes/recorder recipes/common LICENSES VERSION"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
 DEPENDS += "isa-l libinih liburing systemd zlib zstd"
@@ -43,7 +43,7 @@ FILES:${PN} += "\
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
-# a program that links it needs the library, not the daemon
+# A program that links the library does not need the daemon.
 DEV_PKG_DEPENDENCY = "libek-recorder (= ${EXTENDPKGV})"
 
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"
@@ -59,6 +59,6 @@ RDEPENDS:python3-ek-recorder = "\
     python3-json \
     python3-tomllib \
 "
-# 'ek-recorder bench --paper' needs ek-writer and ek-disturb of evenkeel-loads. Only
-# suggested: a product that records does not want programs that load its device
+# 'ek-recorder bench --paper' needs ek-writer and ek-disturb of evenkeel-loads. They
+# are only suggested: a product that records does not want programs that load its device.
 RSUGGESTS:python3-ek-recorder = "evenkeel-loads"

@@ -17,14 +17,14 @@ LIC_FILES_CHKSUM = "\
 inherit evenkeel_component evenkeel_layers evenkeel_python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
-# the feature evenkeel: nginx with HTTP/2, running as www-data
+# With the feature evenkeel, nginx has HTTP/2 and runs as www-data.
 REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
 EVENKEEL_COMPONENT = "webui"
 
 # Scripts that the pages load in the browser; the versions are those of webui/src/static-deps.
 HTMX_VERSION = "2.0.11"
 UPLOT_VERSION = "1.6.32"
-# the CVE database has them by their own names
+# names of the scripts in the CVE database
 CVE_PRODUCT = "evenkeel-webui htmx uplot"
 SRC_URI += "\
     https://raw.githubusercontent.com/bigskysoftware/htmx/v${HTMX_VERSION}/LICENSE;name=htmxlicense;downloadfilename=htmx-${HTMX_VERSION}.LICENSE \

@@ -16,7 +16,7 @@ inherit kernel evenkeel_src
 LINUX_VERSION ?= "6.12.80"
 PV = "${LINUX_VERSION}"
 
-# For a tarball of another origin set these two, and S if it unpacks to another folder.
+# For a tarball of another origin, set these two variables, and S if the tarball unpacks to another folder.
 LINUX_URI ?= "https://cdn.kernel.org/pub/linux/kernel/v6.x/linux-${LINUX_VERSION}.tar.xz;name=linux"
 LINUX_SHA256SUM ?= "c92591d896e79ecddbc3319136f0c2f855e832b397de7593f013ad7590a43e53"
 SRC_URI += "${LINUX_URI}"
@@ -39,8 +39,8 @@ def evenkeel_kernel_fragments(d):
 
 COMPATIBLE_HOST = "x86_64.*-linux"
 
-# As in recipes/kernel/src/build: the configuration is the fragments and nothing else, so
-# an option that no fragment sets is off. An option that Kconfig drops fails the build.
+# As in recipes/kernel/src/build: the configuration has only the options of the fragments,
+# so an option that no fragment sets is off. An option that Kconfig drops fails the build.
 KERNEL_CONFIG_COMMAND = "evenkeel_configure_kernel"
 evenkeel_configure_kernel() {
     line=$(grep "^${EVENKEEL_KERNEL_VARIANT} x86:" ${EVENKEEL_S}/conf/kernel/variants) ||

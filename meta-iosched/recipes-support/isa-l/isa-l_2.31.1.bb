@@ -18,9 +18,9 @@ SRCREV = "c387163fcbca62701d646149564c550c78a4f985"
 
 inherit autotools pkgconfig
 
-# configure uses AS as the assembler. BitBake sets it to that of binutils, which cannot
-# assemble these sources; if AS is empty, configure finds nasm. configure also sets its
-# own LDFLAGS. This puts the distribution's back, and keeps the stack non-executable.
+# configure uses AS as the assembler. BitBake sets AS to binutils' assembler, which
+# cannot assemble these sources. If AS is empty, configure finds nasm. configure also sets its
+# own LDFLAGS. This line restores the distribution's LDFLAGS, and keeps the stack non-executable.
 EXTRA_OECONF:append:x86-64 = " AS="
 EXTRA_OEMAKE += "'LDFLAGS=${LDFLAGS} -Wl,-z,noexecstack'"
 

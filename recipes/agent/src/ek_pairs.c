@@ -9,7 +9,7 @@
  * Lines are measured in order, one after the other. With --seconds, the list ends
  * when the time is over.
  *
- * It only reads. One system call submits both reads: io_submit() passes each of
+ * It never writes to the disk. One system call submits both reads: io_submit() passes each of
  * up to two on to the device at once. io_uring could do the same, but some
  * kernels do not allow it.
  *
@@ -186,7 +186,7 @@ static uint64_t measure(io_context_t context, int fd, const char *path, const st
 	ret = io_submit(context, (long)line->reads, each);
 	if (ret < 0)
 		fail(1, "submitting reads of %s failed: %s", path, strerror(-ret));
-	/* with one read only, the time would not be that of a pair */
+	/* otherwise the time would be the time of a single read */
 	if ((unsigned int)ret < line->reads)
 		fail(1, "submitting reads of %s failed: the kernel accepted only %d of %u", path,
 		     ret, line->reads);

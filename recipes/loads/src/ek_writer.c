@@ -257,7 +257,7 @@ static void record(struct writer *w, bool replace)
 	uint64_t written = 0, due;
 
 	flush_begin(&w->flush, fd);
-	/* The data of a period exist at its beginning. After a late write, the next ones follow at once. */
+	/* The data of a period exist at its beginning. After a late write, the next writes follow at once. */
 	for (due = now_ns(); written + w->o->record <= w->o->total && !done(w);
 	     due += w->o->every) {
 		sleep_until(due);
