@@ -82,15 +82,17 @@ def test_evenkeel_schedules_the_disk(board: Board) -> None:
 
 
 def test_app_without_a_weight_has_its_own_group(board: Board) -> None:
-    """The io controller is on in a unit of the apps' slice that sets neither IOWeight= nor IOAccounting=."""
-    unit = "unlisted.service"
-    slice_ = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
-    board.run(f"systemd-run --unit={unit} --slice=evenkeel-apps.slice sleep infinity")
+    """The io controller is on in an app that sets neither IOWeight= nor IOAccounting=, and that is not listed.
+
+    A unit with either setting enables the controller for its whole slice, and the demo's apps have
+    IOAccounting=. So this app is alone in a slice below the slice of the apps.
+    """
+    unit, slice_ = "unlisted.service", "evenkeel-apps-alone.slice"
+    board.run(f"systemd-run --unit={unit} --slice={slice_} sleep infinity")
     try:
-        # A second unit in the slice could have enabled the controller for both.
-        assert board.run(f"cd {slice_} && ls -d */") == f"{unit}/"
-        assert board.run(f"cat {slice_}/{unit}/io.weight") == "default 100"
-        board.run(f"test -e {slice_}/{unit}/io.evenkeel.stat && test -e {slice_}/{unit}/memory.stat")
+        group = f"/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/{slice_}/{unit}"
+        assert board.run(f"cat {group}/io.weight") == "default 100"
+        board.run(f"test -e {group}/io.evenkeel.stat && test -e {group}/memory.stat")
     finally:
         board.run(f"systemctl stop {unit}")
 
