@@ -29,7 +29,7 @@ flash: flash-image ## write the image to a medium, after asking: make flash DEV=
 toolroot: $(TOOLROOT) ## the build root: the Debian tree in which everything is built
 kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage (KERNEL=7.3, 5.10)
 module: $(foreach m,$(MODULE_NAMES),$(K)/$(m).ko) $(K)/bzImage ## the scheduler and the flash model: build/6.12/{evenkeel,flashsim}.ko
-loads: $(GUEST_PROGRAMS) ## the programs that guests of the lab run: build/loads, build/recorder
+loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{loads,recorder,oracle}
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test

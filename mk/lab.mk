@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The programs that guests of the lab run, and the bench.
+# The programs of the lab and of its guests, and the bench.
 LOADS := $(B)/loads
 RECORDER := $(B)/recorder
+ORACLE := $(B)/oracle
 GUEST_PROGRAMS := $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
-LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(GUEST_PROGRAMS)
+# the lab itself runs the oracle
+LAB_PROGRAMS := $(GUEST_PROGRAMS) $(ORACLE)/ek-oracle
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LAB_PROGRAMS)
 # The bytes of a program must not depend on the clone's path: the lab keeps
 # a guest's report under a hash of the programs.
 MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup
@@ -24,6 +27,10 @@ $(LOADS)/ek-player: $(call program_sources,recipes/loads) | $(TOOLROOT)
 
 $(RECORDER)/ek-recorder: $(call program_sources,recipes/recorder) | $(TOOLROOT)
 	$(call meson_build,recorder,recipes/recorder,-Dtests=disabled)
+	touch $@
+
+$(ORACLE)/ek-oracle: $(call program_sources,tests/lab/oracle) $(wildcard tests/flashsim/src/flashsim_[tp]*.[ch] tests/flashsim/tests/user_space.h) | $(TOOLROOT)
+	$(call meson_build,oracle,tests/lab/oracle,-Dtests=disabled)
 	touch $@
 
 # a program of the agent, used by ekctl probe

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A closed loop of requests on the flash model: jobs that keep a number of requests
+ * outstanding, a scheduler that chooses which of those that wait goes to the device,
+ * and the device.
+ *
+ * The requests are a fixed list: the n-th that a job sends is the n-th of the list,
+ * whatever was chosen before. So two policies serve the same requests.
+ *
+ * The state has no pointers out of its own memory but to the load, so a copy of it
+ * (sim_copy) can be run ahead to see what a choice leads to.
+ *
+ * Times are in ns.
+ */
+#ifndef EK_ORACLE_SIM_H
+#define EK_ORACLE_SIM_H
+
+#include "flashsim_timing.h"
+
+#define SIM_SLOTS 128
+#define SIM_NONE  UINT32_MAX
+
+struct sim_load {
+	struct ek_flash_params params;
+	u32 bytes;		/* of each request */
+	u32 outstanding;	/* requests of all jobs together, 1 to SIM_SLOTS */
+	u32 read_pct;
+	bool sequential;
+	u64 seed;
+	u64 ramp;		/* completions before this time are not counted */
+	u64 until;		/* end of the run */
+	u64 tag;		/* host: from a completion until its tag is free */
+	u64 turn;		/* host: from a completion until the job's next request waits; one at a time */
+};
+
+enum sim_state { SIM_WAITS, SIM_INSIDE, SIM_TURNS };
+
+/* one of the jobs' outstanding requests */
+struct sim_slot {
+	struct ek_flash_req req;
+	u32 index;		/* in the list of requests */
+	enum sim_state state;
+	u64 came;		/* when it began to wait */
+	u64 again;		/* SIM_TURNS: when the next request takes its place */
+	bool tagged;		/* its tag is not free yet */
+	u64 untag;		/* when it becomes free */
+	u16 channel, die;	/* of its first byte; die counts over all channels */
+};
+
+struct sim_count {
+	u64 ios, bytes, wait;	/* wait: sum of latencies, from came to the completion */
+};
+
+struct sim {
+	const struct sim_load *load;
+	size_t bytes;		/* of the whole state */
+	u64 now;
+	u64 cpu;		/* the host is busy until then */
+	u32 next;		/* index of the next request of the list */
+	u32 tags;		/* in use */
+	u32 nr_waiting, turning;
+	u8 waiting[SIM_SLOTS];	/* slots, in order of arrival */
+	u64 done;		/* all completions, also those not counted */
+	struct sim_count count[2];	/* EK_FS_READ, EK_FS_WRITE */
+	struct sim_slot slot[SIM_SLOTS];
+	struct ek_flash dev;	/* last: its size depends on the parameters */
+};
+
+/* a request of the list */
+struct sim_io {
+	u64 pos;
+	u8 op;
+};
+
+/* where an address is in the flash; die counts over all channels */
+struct sim_place {
+	u16 channel, die;
+};
+
+struct sim_io sim_io(const struct sim_load *load, u32 index);
+struct sim_place sim_place(const struct ek_flash *dev, u64 pos);
+
+/* NULL without memory. Free it with free(). */
+struct sim *sim_new(const struct sim_load *load);
+/* @to is from sim_new() with the same load. */
+void sim_copy(struct sim *to, const struct sim *from);
+
+/* whether the device takes one more request, and one waits */
+bool sim_ready(const struct sim *sim);
+/* Send the @i-th waiting request. */
+void sim_send(struct sim *sim, u32 i);
+/* Run to the next event. Returns false, and does nothing, if it comes after @end. */
+bool sim_step(struct sim *sim, u64 end);
+
+#endif /* EK_ORACLE_SIM_H */
