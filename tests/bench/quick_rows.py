@@ -30,7 +30,8 @@ _CALIBRATED = {
 QUICK: dict[str, tuple[str, ...]] = {
     **_CALIBRATED,
     "channel.mixed-90-10": (
-        "mbps", "mean_us", "gain_pct", "latency_pct", "read_mean_us", "write_mean_us", "read_latency_pct",
+        "mbps", "mean_us", "gain_pct", "latency_pct", "oracle-mbps", "oracle-mean_us", "bound-mbps", "oracle-gain_pct",
+        "replica_pct", "gap-mbps_pct", "gap-mean_pct", "read_mean_us", "write_mean_us", "read_latency_pct",
         "write_latency_pct",
     ),
     "cost.read": (

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lab import oracle
 from lab.experiments import channel, cost, regulate, scale
 from lab.model import Output, Row
 from lab.report.rows import Rows
@@ -67,7 +68,9 @@ def test_scale_is_relative_to_mq_deadline() -> None:
     assert _values("scale.2cpu", scale, out) == {"iops": 100000, "ratio": 0.9, "one-group.ratio": 1.1}
 
 
-def test_channel_compares_with_none_in_the_same_guest() -> None:
+def test_channel_compares_with_none_in_the_same_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = oracle.Found(*(oracle.Reached(mbps, 1e5 / mbps) for mbps in (100, 112.5, 115)))
+    monkeypatch.setattr(oracle, "find", lambda _: best)
     out = Output({
         "none": _job((90_000_000, 1000e3, 900), (10_000_000, 1000e3, 100)),
         "own": _job((99_000_000, 700e3, 900), (11_000_000, 2700e3, 100)),
@@ -79,6 +82,8 @@ def test_channel_compares_with_none_in_the_same_guest() -> None:
     assert got["write_latency_pct"] == 170
     assert got["mean_us"] == 900
     assert got["latency_pct"] == -10
+    assert got["gap-mbps_pct"] == 80
+    assert got["gap-mean_pct"] == 90
     assert "read_mean_us" not in _values("channel.seqread", channel, out)
 
 
