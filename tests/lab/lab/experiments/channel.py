@@ -257,7 +257,7 @@ def shape_order(rows: Rows) -> Verdict | None:
         why=f"bandwidth of none divided by that of each, with the paper's in brackets: {listed}",
         cause=""
         if ok
-        else f"The order of requests cannot cost bandwidth here: none reaches {mbps['none']:.1f} of the {LINK:.0f} MB/s of"
+        else f"The order of requests costs little bandwidth here: none reaches {mbps['none']:.1f} of the {LINK:.0f} MB/s of"
         " the link. Linux no longer has CFQ; BFQ takes its place. It is suspected that CFQ lost its third by idling.",
         paper="okumura",
     )  # fmt: skip

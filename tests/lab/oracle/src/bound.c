@@ -7,10 +7,10 @@
 /* the parts of the device that work at once, with the work that the list has for them */
 struct work {
 	u64 link[2], command;
-	u64 channel[EK_FS_CHANNELS];	/* transfers */
-	u64 dies[EK_FS_CHANNELS];	/* reads and programs */
-	u64 reads[EK_FS_CHANNELS * EK_FS_DIES];	/* by die; any die of a channel programs */
-	u64 written;			/* bytes */
+	u64 channel[EK_FS_CHANNELS];		/* transfers */
+	u64 dies[EK_FS_CHANNELS];		/* reads and programs */
+	u64 reads[EK_FS_CHANNELS * EK_FS_DIES]; /* by die; any die of a channel programs */
+	u64 written;				/* bytes */
 };
 
 /* the time of one request on each part; at most, as it may be the one that is not completed */

@@ -32,12 +32,14 @@ static const struct number numbers[NUMBERS] = {
 	[OUTSTANDING] = { "outstanding", 1, SIM_SLOTS, 1, 128, "requests of all jobs together" },
 	[READS] = { "read-pct", 0, 100, 1, 100, "reads of all requests, percent" },
 	[RAMP] = { "ramp-ms", 0, 60000, 1000000, 250, "time that is not counted" },
-	[RUN] = { "run-ms", 1, 60000, 1000000, 1000, "time that is counted" },
-	[LISTS] = { "lists", 1, 64, 1, 3, "lists of random requests, of which the mean is taken" },
+	[RUN] = { "run-ms", 1, 60000, 1000000, 500, "time that is counted" },
+	[LISTS] = { "lists", 1, 64, 1, 2, "lists of random requests, of which the mean is taken" },
 	[TAG] = { "tag-ns", 0, 1000000, 1, 0, "host: from a completion until its tag is free" },
-	[TURN] = { "turn-ns", 0, 1000000, 1, 0, "host: work between a completion and the next request" },
+	[TURN] = { "turn-ns", 0, 1000000, 1, 0,
+		   "host: work between a completion and the next request" },
 	[ROUNDS] = { "rounds", 0, 100000, 1, 100, "policies tried" },
-	[CHOICES] = { "choices", 1, POLICY_CHOICES, 1, 3, "choices looked at before each decision" },
+	[CHOICES] = { "choices", 1, POLICY_CHOICES, 1, 3,
+		      "choices looked at before each decision" },
 	[HORIZON] = { "horizon-us", 0, 100000, 1000, 3000, "how far to look ahead; 0: not at all" },
 };
 
@@ -51,10 +53,12 @@ static void help(void)
 	     "  --preset NAME         of the flash model\n"
 	     "  --set NAME=VALUE,...  its other parameters\n"
 	     "  --sequential          addresses in order; otherwise random");
-	for (i = 0; i < NUMBERS; i++)
-		printf("  --%s N%*s%s (default %llu)\n", numbers[i].name,
-		       (int)(18 - strlen(numbers[i].name)), "", numbers[i].about,
+	for (i = 0; i < NUMBERS; i++) {
+		int gap = 18 - (int)strlen(numbers[i].name);
+
+		printf("  --%s N%*s%s (default %llu)\n", numbers[i].name, gap, "", numbers[i].about,
 		       (unsigned long long)numbers[i].dfl);
+	}
 }
 
 _Noreturn static void refuse(const char *what, const char *why)

@@ -16,32 +16,26 @@ const struct policy policy_start = {
 
 /* what the requests in the device and in the scheduler are for, by die and by channel */
 struct view {
-	u32 inside[EK_FS_CHANNELS * EK_FS_DIES];	/* reads */
-	u32 reads[EK_FS_CHANNELS];			/* reads inside, by channel */
-	u32 waiting[EK_FS_CHANNELS * EK_FS_DIES];	/* reads */
-	u32 first[EK_FS_CHANNELS * EK_FS_DIES];		/* the oldest of them */
-	u32 writes[EK_FS_CHANNELS];			/* waiting */
+	u32 reads[EK_FS_CHANNELS];		  /* in the device */
+	u32 waiting[EK_FS_CHANNELS * EK_FS_DIES]; /* reads */
+	u32 first[EK_FS_CHANNELS * EK_FS_DIES];	  /* the oldest of them */
+	u32 writes[EK_FS_CHANNELS];		  /* waiting */
 	u32 first_write[EK_FS_CHANNELS];
-	double balance;		/* waiting reads less writes, 4: only reads */
-	double lag;		/* of the link */
+	double balance; /* waiting reads less writes, 4: only reads */
+	double lag;	/* of the link */
 };
 
 static void look(struct view *view, const struct sim *sim)
 {
+	const struct ek_flash_params *p = &sim->load->params;
 	const struct ek_fs_cal *link = &sim->dev.link[0];
 	u64 sent = link->tail > link->head ? link->span[link->tail - 1].to : 0;
 	s64 balance = 0;
 	u32 i;
 
 	memset(view, 0, sizeof(*view));
-	for (i = 0; i < sim->load->outstanding; i++) {
-		const struct sim_slot *s = &sim->slot[i];
-
-		if (s->state == SIM_INSIDE && s->req.op == EK_FS_READ) {
-			view->inside[s->die]++;
-			view->reads[s->channel]++;
-		}
-	}
+	for (i = 0; i < p->channels * p->dies; i++)
+		view->reads[i / p->dies] += sim->reading[i];
 	for (i = 0; i < sim->nr_waiting; i++) {
 		const struct sim_slot *s = &sim->slot[sim->waiting[i]];
 
@@ -101,8 +95,8 @@ static double score_read(const double *weight, const struct sim *sim, const stru
 		return NEVER;
 	return weight[READ_BASE] - weight[READ_START] * start -
 	       weight[READ_CONFLICT] * (double)(out - read) / 1e5 -
-	       weight[READ_SIBLINGS] * (view->reads[die / p->dies] - view->inside[die]) / 4 -
-	       weight[READ_SAME] * view->inside[die] / 4 +
+	       weight[READ_SIBLINGS] * (view->reads[die / p->dies] - sim->reading[die]) / 4 -
+	       weight[READ_SAME] * sim->reading[die] / 4 +
 	       weight[READ_WAITING] * view->waiting[die] / 4 - weight[READ_PAGES] * waiting_pages +
 	       weight[READ_BALANCE] * view->balance;
 }
@@ -167,7 +161,7 @@ u32 policy_choices(const struct policy *policy, const struct sim *sim, struct ch
 				   score_write(policy->weight, sim, &view, c, waiting));
 	}
 	/* without an event that is to come it cannot wait */
-	if (sim->tags || sim->turning)
+	if (sim->tags || sim_turning(sim))
 		n = insert(choice, n, most, SIM_NONE, 0);
 	return n;
 }

@@ -9,7 +9,7 @@
 #define AHEAD_PARTS 8
 
 /* A schedule is good enough if this part of what the bound allows is left, in 1/1000. */
-#define ENOUGH 2
+#define ENOUGH 5
 
 static bool enough(u64 done, u64 bound)
 {
@@ -134,8 +134,8 @@ static void vary(struct policy *policy, u64 *state)
 		if (draw(state) < 0.15)
 			policy->weight[w] = 10 * draw(state) * (draw(state) < 0.3 ? -1 : 1);
 		else
-			policy->weight[w] += (2 * draw(state) - 1) *
-					     (0.5 + 0.5 * fabs(policy->weight[w]));
+			policy->weight[w] +=
+				(2 * draw(state) - 1) * (0.5 + 0.5 * fabs(policy->weight[w]));
 	}
 }
 

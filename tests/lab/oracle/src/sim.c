@@ -81,7 +81,8 @@ struct sim *sim_new(const struct sim_load *load)
 
 static struct ek_flash_req *moved(struct sim *to, const struct sim *from, struct ek_flash_req *req)
 {
-	return req ? (struct ek_flash_req *)((char *)to + ((char *)req - (const char *)from)) : NULL;
+	return req ? (struct ek_flash_req *)((char *)to + ((char *)req - (const char *)from)) :
+		     NULL;
 }
 
 static void move_list(struct sim *to, const struct sim *from, struct ek_fs_list *list)
@@ -110,6 +111,11 @@ bool sim_ready(const struct sim *sim)
 	return sim->nr_waiting && sim->tags < sim->load->params.depth;
 }
 
+u32 sim_turning(const struct sim *sim)
+{
+	return sim->last_turn - sim->first_turn;
+}
+
 /* The device has completed requests: the host handles them, one at a time. */
 static void reap(struct sim *sim)
 {
@@ -120,11 +126,11 @@ static void reap(struct sim *sim)
 		u64 begin = max(req->done, sim->cpu);
 
 		s->state = SIM_TURNS;
-		s->tagged = true;
 		s->untag = begin + sim->load->tag;
 		s->again = begin + sim->load->turn;
 		sim->cpu = s->again;
-		sim->turning++;
+		sim->turn[sim->last_turn++ % SIM_SLOTS] = (u8)(s - sim->slot);
+		sim->reading[s->die] -= req->op == EK_FS_READ;
 		sim->done++;
 		if (s->untag >= sim->load->ramp && s->untag < sim->load->until) {
 			struct sim_count *count = &sim->count[req->op];
@@ -139,45 +145,46 @@ static void reap(struct sim *sim)
 void sim_send(struct sim *sim, u32 i)
 {
 	u32 slot = sim->waiting[i];
+	struct sim_slot *s = &sim->slot[slot];
 
 	sim->nr_waiting--;
 	memmove(sim->waiting + i, sim->waiting + i + 1, sim->nr_waiting - i);
-	sim->slot[slot].state = SIM_INSIDE;
+	s->state = SIM_INSIDE;
+	sim->reading[s->die] += s->req.op == EK_FS_READ;
 	sim->tags++;
-	ek_flash_submit(&sim->dev, &sim->slot[slot].req, sim->now);
+	ek_flash_submit(&sim->dev, &s->req, sim->now);
 	reap(sim);
+}
+
+/* The host's next two events: a tag becomes free, and a job sends its next request. */
+static u64 next_untag(const struct sim *sim)
+{
+	return sim->first_tagged == sim->last_turn ?
+		       EK_FS_NEVER :
+		       sim->slot[sim->turn[sim->first_tagged % SIM_SLOTS]].untag;
+}
+
+static u64 next_again(const struct sim *sim)
+{
+	return sim->first_turn == sim->first_tagged ?
+		       EK_FS_NEVER :
+		       sim->slot[sim->turn[sim->first_turn % SIM_SLOTS]].again;
 }
 
 bool sim_step(struct sim *sim, u64 end)
 {
-	u64 next = ek_flash_next(&sim->dev);
-	u32 i;
+	u64 device = ek_flash_next(&sim->dev), untag = next_untag(sim), again = next_again(sim);
+	u64 next = min(device, min(untag, again));
 
-	if (sim->turning)
-		for (i = 0; i < sim->load->outstanding; i++) {
-			const struct sim_slot *s = &sim->slot[i];
-
-			if (s->state == SIM_TURNS)
-				next = min(next, s->tagged ? s->untag : s->again);
-		}
 	if (next > end)
 		return false;
 	sim->now = max(sim->now, next);
 	reap(sim);
-	/* the order of slots is of no consequence: the CPU handles one at a time, so times differ */
-	for (i = 0; sim->turning && i < sim->load->outstanding; i++) {
-		struct sim_slot *s = &sim->slot[i];
-
-		if (s->state != SIM_TURNS)
-			continue;
-		if (s->tagged && s->untag <= sim->now) {
-			s->tagged = false;
-			sim->tags--;
-		}
-		if (!s->tagged && s->again <= sim->now) {
-			sim->turning--;
-			arrive(sim, i);
-		}
+	while (next_untag(sim) <= sim->now) {
+		sim->first_tagged++;
+		sim->tags--;
 	}
+	while (next_again(sim) <= sim->now)
+		arrive(sim, sim->turn[sim->first_turn++ % SIM_SLOTS]);
 	return true;
 }

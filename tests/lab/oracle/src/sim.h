@@ -41,9 +41,8 @@ struct sim_slot {
 	u32 index;		/* in the list of requests */
 	enum sim_state state;
 	u64 came;		/* when it began to wait */
+	u64 untag;		/* SIM_TURNS: when its tag is free */
 	u64 again;		/* SIM_TURNS: when the next request takes its place */
-	bool tagged;		/* its tag is not free yet */
-	u64 untag;		/* when it becomes free */
 	u16 channel, die;	/* of its first byte; die counts over all channels */
 };
 
@@ -58,8 +57,16 @@ struct sim {
 	u64 cpu;		/* the host is busy until then */
 	u32 next;		/* index of the next request of the list */
 	u32 tags;		/* in use */
-	u32 nr_waiting, turning;
+	u32 nr_waiting;
 	u8 waiting[SIM_SLOTS];	/* slots, in order of arrival */
+	/*
+	 * A ring of the slots in state SIM_TURNS, in order of their times: the host handles
+	 * one at a time. From first_turn to last_turn, of which those before first_tagged
+	 * have no tag any more. The counters run on.
+	 */
+	u32 first_turn, first_tagged, last_turn;
+	u8 turn[SIM_SLOTS];
+	u8 reading[EK_FS_CHANNELS * EK_FS_DIES];	/* reads in the device, by die */
 	u64 done;		/* all completions, also those not counted */
 	struct sim_count count[2];	/* EK_FS_READ, EK_FS_WRITE */
 	struct sim_slot slot[SIM_SLOTS];
@@ -87,6 +94,8 @@ void sim_copy(struct sim *to, const struct sim *from);
 
 /* whether the device takes one more request, and one waits */
 bool sim_ready(const struct sim *sim);
+/* completed requests of which the host has not finished the work */
+u32 sim_turning(const struct sim *sim);
 /* Send the @i-th waiting request. */
 void sim_send(struct sim *sim, u32 i);
 /* Run to the next event. Returns false, and does nothing, if it comes after @end. */

@@ -12,9 +12,9 @@
 #define MS 1000000ULL
 
 /* The device of the paper without what varies by chance: then bounds hold exactly. */
-#define FLASH                                                                                      \
-	"kind=flash,capacity_mb=1024,depth=32,active=32,link_read_mbps=550,link_write_mbps=550,"    \
-	"channels=8,dies=2,planes=2,page_kb=16,channel_mbps=149,chunk_kb=16,t_r_us=70,"             \
+#define FLASH                                                                                    \
+	"kind=flash,capacity_mb=1024,depth=32,active=32,link_read_mbps=550,link_write_mbps=550," \
+	"channels=8,dies=2,planes=2,page_kb=16,channel_mbps=149,chunk_kb=16,t_r_us=70,"          \
 	"t_prog_us=1380,cmd_us=12,cmd_write_us=14,buffer_kb=4096,gc_after_kb=0,suspend_us=0"
 
 static const char *const devices[] = {
@@ -31,8 +31,12 @@ static const char *const devices[] = {
 static struct sim_load make(const char *set, u32 bytes, u32 outstanding, u32 read_pct, u64 seed)
 {
 	struct sim_load load = {
-		.bytes = bytes, .outstanding = outstanding, .read_pct = read_pct, .seed = seed,
-		.ramp = 5 * MS, .until = 15 * MS,
+		.bytes = bytes,
+		.outstanding = outstanding,
+		.read_pct = read_pct,
+		.seed = seed,
+		.ramp = 5 * MS,
+		.until = 15 * MS,
 	};
 	char why[256] = "";
 
@@ -82,7 +86,8 @@ static void a_place_is_that_of_the_model(void **state)
 			assert_int_equal(req.channel, place.channel);
 			for (d = 0; d < load.params.channels * load.params.dies; d++)
 				assert_int_equal(sim->dev.chan[d / load.params.dies]
-							 .die[d % load.params.dies].free > 0,
+								 .die[d % load.params.dies]
+								 .free > 0,
 						 d == place.die);
 			free(sim);
 		}
@@ -134,9 +139,10 @@ static void check_loop(struct sim_load *load)
 			turning += sim->slot[i].state == SIM_TURNS;
 		}
 		assert_int_equal(inside, sim->dev.inside);
-		assert_int_equal(turning, sim->turning);
+		assert_int_equal(turning, sim_turning(sim));
 		assert_int_equal(inside + turning + sim->nr_waiting, load->outstanding);
 		assert_true(sim->tags <= load->params.depth);
+		assert_in_range(sim->tags, inside, inside + turning);
 		/* each request of the list once, none left out */
 		assert_int_equal(sim->next, sim->done - turning + load->outstanding);
 		for (i = 0; i < load->outstanding; i++)
@@ -202,7 +208,8 @@ static void bounds_are_right_where_the_answer_is_known(void **state)
 	assert_true(search_run(&load, &policy_fifo, &outcome));
 	assert_int_equal(outcome.done, bound_queues(&load));
 	/* one channel: nothing but its transfers counts */
-	load = make("map=ranges,channels=1,dies=16,link_read_mbps=5000,t_r_us=1,cmd_us=0", 16384, 128, 100, 1);
+	load = make("map=ranges,channels=1,dies=16,link_read_mbps=5000,t_r_us=1,cmd_us=0", 16384,
+		    128, 100, 1);
 	load.until = 1000 * MS;
 	assert_in_range(bound_work(&load), 1000000000 / 109959, 1000000000 / 109959 + 128);
 	/* the link */
@@ -213,7 +220,8 @@ static void bounds_are_right_where_the_answer_is_known(void **state)
 	load = make("map=stripe", 16384, 1, 0, 1);
 	load.until = 10000 * MS;
 	load.sequential = true;
-	assert_in_range(bound_work(&load), 16 * 10000000 / 1599.919 * 2, 16 * 10000000 / 1599.919 * 2 + 258);
+	assert_in_range(bound_work(&load), 16 * 10000000 / 1599.919 * 2,
+			16 * 10000000 / 1599.919 * 2 + 258);
 }
 
 static void the_oracle_gains_where_reads_wait_for_dies(void **state)
