@@ -33,13 +33,14 @@ loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{load
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
-.PHONY: test lint unit kunit torture lab boot browser fuzz yocto
+.PHONY: test lint unit kunit torture baselines lab boot browser fuzz yocto
 test: ## all of the following up to browser, two at a time, with each stage's time
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
 unit: unit-python unit-c unit-yocto ## unit tests in user space
 kunit: run-kunit ## the scheduler's and flash model's unit tests in a kernel
 torture: run-torture ## everything at once under KASAN and lockdep (VARIANT=kcsan: data races)
+baselines: run-baselines ## each baseline of the lab is in force; builds the kernel with iocost and io.latency first
 lab: run-lab ## the flash model and the quick bench in QEMU on a virtual clock
 boot: boot-system boot-recorder boot-fixed-share ## the booted board
 browser: run-browser ## the panel in a browser, with screenshots: build/screenshots

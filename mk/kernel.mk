@@ -54,10 +54,10 @@ $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	rm -rf $(K)/module$(2)$(if $(2),, $(K)/*.ko)
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
 endef
+# kernels that are built only for the goals that need them
+VARIANTS := debug kcsan controllers uml
 $(eval $(call kernel_rule,board,))
-$(eval $(call kernel_rule,debug,-debug))
-$(eval $(call kernel_rule,kcsan,-kcsan))
-$(eval $(call kernel_rule,uml,-uml))
+$(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v),-$(v))))
 
 # Each module is built in a folder of its own: build/VERSION/module-VARIANT/NAME.ko
 module_sources = $(shell find $(1)/src $(1)/tests -name '*.[ch]' -o -name Kbuild 2> /dev/null | LC_ALL=C sort) recipes/kernel/src/build-module
@@ -70,10 +70,8 @@ $(K)/module$(2)/$(3).ko: $(call module_sources,$(4)) $(call stale,$(1)) | $(K)/$
 endef
 define module_rules
 $(call module_rule,board,,$(1),$(2))
-$(call module_rule,debug,-debug,$(1),$(2))
-$(call module_rule,kcsan,-kcsan,$(1),$(2))
-$(call module_rule,uml,-uml,$(1),$(2))
-$(K)/$(1).ko: $(K)/module/$(1).ko $(call stale,board)
+$(foreach v,$(VARIANTS),$(call module_rule,$(v),-$(v),$(1),$(2))
+)$(K)/$(1).ko: $(K)/module/$(1).ko $(call stale,board)
 	@cp $$< $$@
 endef
 module_name = $(shell sed -n 's/^obj-m := \(.*\)\.o/\1/p' $(1)/src/Kbuild)

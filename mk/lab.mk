@@ -39,12 +39,18 @@ $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERS
 	mkdir -p $(LOADS)
 	cp $(B)/agent/ek-pairs $@
 
-.PHONY: run-bench bench-kernels
+# the kernel of the baselines that the board's kernel does not have, and the modules that guests load there
+CONTROLLERS := $(foreach m,$(MODULE_NAMES),$(K)/module-controllers/$(m).ko)
+
+.PHONY: run-bench bench-kernels run-baselines
 # a target of its own, because make -n runs a recipe that names $(MAKE)
-bench-kernels: $(TOOLROOT)
+bench-kernels: $(TOOLROOT) $(if $(QUICK),,$(CONTROLLERS))
 	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
 	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)
 run-bench: $(LAB_NEEDS) bench-kernels
 	@$(call stage,bench,2000)
 	cd tests/lab
 	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(DEEP),--deep) $(BENCH_OPTIONS)
+run-baselines: $(LAB_NEEDS) $(CONTROLLERS)
+	@$(call stage,baselines)
+	$(PYTEST) -s tests/baselines

@@ -107,7 +107,7 @@ def test_features_of_linux_yocto_are_fragments_of_the_board() -> None:
     """The feature `evenkeel` must add neither other schedulers nor test devices to a product."""
     board = re.search(r"^board x86: (.*)$", (TOP / "conf/kernel/variants").read_text(), re.MULTILINE)
     assert board
-    assert fragments_of("evenkeel") == {"cgroup.cfg"}
+    assert fragments_of("evenkeel") == {"cgroup.cfg", "alone.cfg"}
     assert fragments_of("evenkeel") < fragments_of("evenkeel-board") <= {f"{n}.cfg" for n in board[1].split()}
 
 
