@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--deep",
         action="store_true",
-        help="also the slow experiments: hours of recording (guest time), power cuts, other numbers of groups",
+        help="also the slow experiments (hours of recording, power cuts, other numbers of groups) and more baselines",
     )
     parser.add_argument(
         "--out",
@@ -83,9 +83,12 @@ def plan(
         if (quick and not e.quick) or (e.deep and not deep):
             continue
         for kernel in e.kernels[:1] if quick else e.kernels:
-            baselines = (
-                e.quick_baselines if quick else e.baselines if kernel == e.kernels[0] else e.later_baselines
-            )
+            if quick:
+                baselines = e.quick_baselines
+            elif kernel == e.kernels[0]:
+                baselines = (*e.baselines, *(e.deep_baselines if deep else ()))
+            else:
+                baselines = e.later_baselines
             for scheduler in (first(e, subject), *baselines):
                 job = Job(e, kernel, scheduler)
                 jobs.setdefault(job.name, job)

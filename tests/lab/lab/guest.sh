@@ -3,7 +3,7 @@
 # /init of a lab guest: mounts file systems, defines helpers, runs the experiment's script.
 # The report goes to the second serial port, in sections that begin with "@@@ NAME".
 # The host sets LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS, DEV and device()
-# in /settings.sh.
+# in /settings.sh. If the scheduler has a controller, /controller.sh is one of controllers/*.sh.
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t devtmpfs dev /dev
@@ -32,6 +32,9 @@ load() {
 	done
 	insmod "/modules/$load_name.ko" "$@" || fail "cannot load module $load_name $*: $(dmesg | tail -n 1)"
 }
+# A controller replaces these. The first follows scheduler DEVICE, the second follows group NAME WEIGHT.
+control_device() { :; }
+control_group() { :; }
 # scheduler DEVICE [NAME]: set the scheduler under test with its settings, or another one
 scheduler() {
 	if [ $# = 1 ]; then
@@ -40,6 +43,7 @@ scheduler() {
 		for setting in $SCHEDULER_SETTINGS; do
 			echo "${setting#*=}" > "/sys/block/$1/queue/iosched/${setting%%=*}" || fail "cannot set $setting of $SCHEDULER"
 		done
+		control_device "$1"
 	else
 		case $2 in kyber) load kyber-iosched ;; *) load "$2" ;; esac
 		echo "$2" > "/sys/block/$1/queue/scheduler" || fail "cannot set scheduler $2 on $1"
@@ -51,12 +55,14 @@ group() {
 	for f in io.weight io.evenkeel.weight io.bfq.weight; do
 		[ ! -e "/cg/$1/$f" ] || echo "$2" > "/cg/$1/$f" || fail "cannot set $f of $1 to $2"
 	done
+	control_group "$1" "$2"
 }
 # in_group NAME COMMAND...: run a command in a cgroup
 in_group() { (g=$1; shift; exec sh -c 'echo $$ > "/cg/$0/cgroup.procs" && exec "$@"' "$g" "$@"); }
 # counters NAME: report what each slice of the flash model has served so far
 counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regions; } | report "$1"; }
 . /settings.sh
+[ ! -e /controller.sh ] || . /controller.sh
 # Ends a guest that hangs in guest time; the host could only wait. It is not a child
 # of this shell, so that a script may wait for all of its children.
 ( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )

@@ -119,5 +119,8 @@ def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
     if variant != "board" and not (
         _VARIANT.fullmatch(variant) and (kernel.build / variant / _IMAGE).is_file()
     ):
-        raise LabError(f"kernel {version} has no variant {variant!r}")
+        raise LabError(
+            f"kernel {version} has no variant {variant!r} in build/{version}"
+            f"{'' if variant != 'controllers' else '; make baselines builds it'}"
+        )
     return kernel

@@ -206,6 +206,7 @@ class Experiment:
     - `kernels`: the versions of the full bench.
     - `baselines`, `later_baselines`: the schedulers that the full bench measures in
       addition, on the first kernel and on the other kernels.
+    - `deep_baselines`: what the deep bench measures in addition, on the first kernel.
     - `quick`: the quick bench runs it, too, on the first kernel, with `quick_baselines`.
     - `deep`: only the deep bench runs it, or a bench that names it (`--only`). It takes
       long, or resembles another experiment.
@@ -230,6 +231,7 @@ class Experiment:
     baselines: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
     kernels: tuple[str, ...] = ("6.12",)
     later_baselines: tuple[str, ...] = ("none", "bfq")
+    deep_baselines: tuple[str, ...] = ()
     quick: bool = False
     quick_baselines: tuple[str, ...] = ()
     deep: bool = False

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab import initramfs, kernels, qemu, schedulers
+from lab import coefficients, initramfs, kernels, qemu, schedulers
 from lab.kernels import TOP, Kernel, digest
 from lab.model import Experiment, Figure, LabError, Output
 from lab.schedulers import Scheduler
@@ -112,6 +112,33 @@ def _wanted(experiment: Experiment) -> list[str]:
     return [*(experiment.device.modules if experiment.device else ()), *experiment.modules]
 
 
+def _kernel(lab: Lab, job: Job, scheduler: Scheduler) -> Kernel:
+    """The kernel that the job's guest boots: that of the scheduler's controller if it needs one. Raises LabError."""
+    variant = lab.variant
+    if scheduler.controller and (needed := scheduler.controller.variant):
+        if variant not in (Lab.variant, needed):
+            raise LabError(f"{scheduler.name} runs on the kernel variant {needed!r} only, not on {variant!r}")
+        variant = needed
+    return kernels.find(job.kernel, variant)
+
+
+def _coefficients(lab: Lab, job: Job, kernel: Kernel) -> Mapping[str, int]:
+    """What the job's device does for one job alone. Raises LabError.
+
+    A device is measured once, whatever the seed of the job: a user calibrates once. The
+    report is in the cache even for a `fresh` lab, as all jobs of a device share it.
+    """
+    e = job.experiment
+    if e.device is None or e.clock != "virtual":
+        raise LabError(
+            f"{job.scheduler} needs a device on the virtual clock: it is set up by what the device does"
+        )
+    once = replace(lab, variant=kernel.variant, fresh=False, seed=Lab.seed)
+    return coefficients.variables(
+        run(once, Job(coefficients.experiment(e.device), job.kernel, "none")).output
+    )
+
+
 def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path) -> None:
     """Write the guest's initramfs."""
     e = job.experiment
@@ -139,6 +166,10 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         f"device() {{\n{e.device.setup if e.device else ':'}\n"
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
     )
+    if scheduler.controller:
+        files["/controller.sh"] = scheduler.controller.file.read_text()
+        values = {**_coefficients(lab, job, kernel), **scheduler.controller.variables}
+        files["/settings.sh"] += "".join(f"{k}='{v}'\n" for k, v in values.items())
     # An archive has up to 64 MB, and the scratch folder may be on the disk of the cache.
     qemu.need_space(lab.workdir, job.name, 2 * 64 + qemu.OUTPUT_MB)
     programs = [_program(lab, p) for p in e.programs]
@@ -257,7 +288,7 @@ def _key(machine: qemu.Machine, image: Path, append: str) -> str:
 def _run(lab: Lab, job: Job) -> Result:
     e = job.experiment
     scheduler = schedulers.find(job.scheduler, lab.extra)
-    kernel = kernels.find(job.kernel, lab.variant)
+    kernel = _kernel(lab, job, scheduler)
     lab.workdir.mkdir(parents=True, exist_ok=True)
     # An unnamed file disappears even if the lab is killed, and two labs do not share it.
     with tempfile.TemporaryFile(dir=lab.workdir) as archive:
@@ -289,20 +320,20 @@ def _run(lab: Lab, job: Job) -> Result:
 def check(lab: Lab, jobs: Iterable[Job]) -> None:
     """Raises LabError if a job lacks its emulator, kernel, module, scheduler or preset; it names the first such job."""
     qemu.version()
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[Kernel, str]] = set()
     for job in jobs:
         try:
             _check_preset(job.experiment)
-            kernel = kernels.find(job.kernel, lab.variant)
             scheduler = schedulers.find(job.scheduler, lab.extra)
+            kernel = _kernel(lab, job, scheduler)
             own = [scheduler.module] if scheduler.module and not scheduler.source else []
             for module in [*_wanted(job.experiment), *own]:
-                if (job.kernel, module) not in seen:
+                if (kernel, module) not in seen:
                     kernel.with_needs([module])
-                    seen.add((job.kernel, module))
-            if scheduler.source and (job.kernel, scheduler.source.name) not in seen:
+                    seen.add((kernel, module))
+            if scheduler.source and (kernel, scheduler.source.name) not in seen:
                 schedulers.build(scheduler.source, kernel)
-                seen.add((job.kernel, scheduler.source.name))
+                seen.add((kernel, scheduler.source.name))
         except LabError as error:
             raise LabError(f"{job.name}: {error}") from error
 

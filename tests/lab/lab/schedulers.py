@@ -26,12 +26,32 @@ _building = threading.Lock()
 
 
 @dataclass(frozen=True)
+class Controller:
+    """A controller of I/O that works on cgroups, above the elevator.
+
+    - `script`: controllers/SCRIPT.sh sets it up in the guest. It may define control_device()
+      and control_group(), and use the figures of lab.coefficients as shell variables.
+    - `variables`: further shell variables for it.
+    - `variant`: the kernel variant that has it; None if the board's kernel does.
+    """
+
+    script: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    variant: str | None = None
+
+    @property
+    def file(self) -> Path:
+        return Path(__file__).parent / "controllers" / f"{self.script}.sh"
+
+
+@dataclass(frozen=True)
 class Scheduler:
     """A scheduler: `elevator` is its name in queue/scheduler.
 
     `module` is the file name of its kernel module without the suffix; None if it needs
     none. With `source`, the module is built from that file for each kernel. Otherwise
     the lab looks it up among the kernel's modules. `settings` go to queue/iosched/.
+    `controller` acts above the elevator.
     """
 
     name: str
@@ -39,26 +59,51 @@ class Scheduler:
     module: str | None = None
     settings: Mapping[str, int] = field(default_factory=dict)
     source: Path | None = None
+    controller: Controller | None = None
 
 
 def _bfq(name: str, **settings: int) -> Scheduler:
     return Scheduler(name, "bfq", "bfq", settings)
 
 
+def _controlled(name: str, controller: Controller) -> Scheduler:
+    """A controller above mq-deadline, the kernel's default for a device with one hardware queue (block/elevator.c)."""
+    return Scheduler(name, "mq-deadline", "mq-deadline", controller=controller)
+
+
+def _iocost(name: str, qos: str) -> Scheduler:
+    return _controlled(name, Controller("iocost", {"qos": qos}, CONTROLLERS))
+
+
+# the kernel variant that has iocost and io.latency
+CONTROLLERS = "controllers"
+
 KNOWN = {
     s.name: s
     for s in (
         Scheduler("none", "none"),
+        # The kernel's documentation recommends no other values than the defaults of these two (Documentation/block/
+        # deadline-iosched.rst, kyber-iosched.rst), nor of BFQ for low latency (bfq-iosched.rst).
         Scheduler("mq-deadline", "mq-deadline", "mq-deadline"),
         Scheduler("kyber", "kyber", "kyber-iosched"),
         _bfq("bfq"),
+        # bfq-iosched.rst, low_latency: "DISABLE this mode if you need full control on bandwidth distribution". It warns
+        # against slice_idle=0: idling is necessary for weights.
+        _bfq("bfq-nolowlat", low_latency=0),
         # The settings that Hasegawa et al. ("Improving responsiveness by guaranteeing storage
         # I/O bandwidth") tried: an expiry of 1 s (the unit is ms), a budget of 1024 sectors,
         # one request at a time.
         _bfq("bfq-expire1s", fifo_expire_sync=1000, fifo_expire_async=1000),
         _bfq("bfq-budget1024", max_budget=1024),
         _bfq("bfq-strict", strict_guarantees=1),
-        _bfq("bfq-nolowlat", low_latency=0),
+        # cgroup-v2.rst, io.cost.qos: the example for "when a better control quality is needed" (times in us)
+        _iocost(
+            "iocost", "enable=1 ctrl=user rpct=95.00 rlat=75000 wpct=95.00 wlat=150000 min=50.00 max=150.00"
+        ),
+        # the same without latencies: the kernel adjusts the rate by its own notion of a saturated device
+        _iocost("iocost-auto", "enable=1 ctrl=auto"),
+        _controlled("iolatency", Controller("iolatency", variant=CONTROLLERS)),
+        _controlled("iomax", Controller("iomax")),
         Scheduler("evenkeel", "evenkeel", "evenkeel"),
     )
 }

@@ -207,7 +207,7 @@ def test_without_rows_nothing_is_written(
 
 def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
     text = headline.render(QUICK, SOURCE)
-    assert text.splitlines()[0] == "|  | none | mq-deadline | BFQ | Evenkeel |"
+    assert text.splitlines()[0] == "|  | none | mq-deadline | BFQ | iocost | Evenkeel |"
     cells = {
         line.split(" | ")[0].strip("| "): line.split(" | ")[1:]
         for line in text.splitlines()
@@ -217,12 +217,13 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
         "–",
         "–",
         "4,450",
+        "–",
         "1,733",
     ]
-    assert "| – | – | 113 | 0 |" in text
-    assert "| 1.00 | – | 1.50 | 2.00 |" in text
-    assert "| 40.0 | – | – | 1.2 |" in text
-    assert "| – | – | 34.7 | 4.32 |" in text
+    assert "| – | – | 113 | – | 0 |" in text
+    assert "| 1.00 | – | 1.50 | – | 2.00 |" in text
+    assert "| 40.0 | – | – | – | 1.2 |" in text
+    assert "| – | – | 34.7 | – | 4.32 |" in text
     assert text.endswith(
         "Measured by 3 of the 4 experiments of a full bench (`make bench`) on Linux"
         " 6.12.9-evenkeel, revision abc123, 2026-01-02T03:04:05Z.\n"

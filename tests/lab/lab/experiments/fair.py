@@ -29,6 +29,8 @@ PAPER = {"read": PAPER_READ, "write": PAPER_WRITE}
 TUNED = ("bfq-expire1s", "bfq-budget1024", "bfq-strict")
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 FEW = ("none", "bfq")
+# further settings and controllers of the deep bench
+FURTHER = ("bfq-nolowlat", "iocost-auto", "iomax")
 # the smallest and the largest block of the tables, MB
 ENDS = {"read": (1, 100), "write": (8, 100)}
 # the paper's result with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
@@ -123,12 +125,15 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         return two_to_one(out, must=True, paper=PAPER[direction].get(mb) if table else None)
 
-    # mq-deadline and kyber run only at the ends of the tables: they behave like `none`
+    # At the ends of the tables only: mq-deadline and kyber, which behave like `none`, and iocost, to save time.
     baselines: tuple[str, ...] = FEW if depth == 64 or (depth, qd, mb) == (1, 1, 100) else ("none",)
     if table and mb in ENDS[direction]:
-        baselines = MAINLINE
-    if table and direction == "read" and mb in (30, 100):
-        baselines += (*TUNED, "bfq-nolowlat") if mb == 100 else TUNED
+        baselines = (*MAINLINE, "iocost")
+    further: tuple[str, ...] = FURTHER if table and mb in ENDS[direction] else ()
+    if table and direction == "read" and mb == 100:
+        baselines += (*TUNED, "bfq-nolowlat")
+    if table and direction == "read" and mb == 30:
+        further = TUNED
     window = seconds(direction, mb)
     quick = qd == 1 and (mb in (1, 30, 100) if direction == "read" else mb in (8, 100)) and depth in (1, 64)
     both = competing(
@@ -138,7 +143,7 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
         # BFQ raises the weight of a new group for some seconds
         settle=10, seconds=window, memory=1024 if qd * mb <= 200 else 2048,
         baselines=baselines, kernels=("6.12", "7.3") if table and mb in ENDS[direction] else ("6.12",),
-        later_baselines=MAINLINE if mb == 100 else ("none",), quick=quick,
+        later_baselines=FEW if mb == 100 else ("none",), deep_baselines=further, quick=quick,
         quick_baselines=() if depth != 64 else FEW if mb == 100 else ("bfq",),
         # The full bench has small and large blocks at depth 1 and 64, and large ones at depth 32 (an eMMC's queue).
         # The remaining combinations give similar figures.
@@ -157,7 +162,8 @@ def shares(case: str, weights: Mapping[str, int], mb: int) -> Experiment:
         f"fair.shares.{case}", f"weights {case.replace('-', ':')}, direct reads of {mb} MB", device=device, groups=weights,
         figures=lambda out: portions(out, wanted, paper, must=True),
         loads=[fio(g, rw="read", bs=f"{mb}m", slice_=i, device=device) for i, g in enumerate(weights)],
-        settle=10, seconds=36, baselines=MAINLINE if case == "3-2-2-1" else FEW,
+        settle=10, seconds=36, baselines=(*FEW, "mq-deadline", "iocost") if case == "3-2-2-1" else FEW,
+        deep_baselines=("kyber", *FURTHER) if case == "3-2-2-1" else (),
         quick=case == "3-2-2-1", quick_baselines=FEW,
     )  # fmt: skip
 

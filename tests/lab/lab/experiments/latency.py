@@ -45,6 +45,8 @@ SECONDS = 23
 BEYOND = 10
 # points of a curve
 POINTS = 60
+# controllers of the deep bench
+FURTHER = ("iocost-auto", "iomax", "iolatency")
 # experiments whose target is a promise
 HELD = frozenset({"latency.beside.read", "latency.beside.write.clean"})
 CLEAN = flashsim("emmc51", gc_after_kb=0)
@@ -175,7 +177,8 @@ def under_load(direction: str, device: Device = DEVICE) -> Experiment:
         name, f"random reads of 4 KiB while another group {direction}s 100 MB at a time, QD4"
         + (", no garbage collection" if device is CLEAN else ""), script, figures, device=device,
         curves=lambda out: {name: curve(reads(out.results["light"]))}, quick=direction == "read", quick_baselines=("bfq",),
-        baselines=("bfq",) if device is CLEAN else ("none", "bfq") if direction == "read" else ("none",),
+        baselines=("bfq", "iocost") if device is CLEAN else ("none", "bfq", "iocost") if direction == "read" else ("none",),
+        deep_baselines=FURTHER if device is CLEAN or direction == "read" else (),
         timeout=900,
     )  # fmt: skip
 

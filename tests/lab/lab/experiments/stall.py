@@ -64,6 +64,8 @@ PAPER = {
     ("buffered", "write", 1): True,
     ("buffered", "write", 100): True,
 }
+# controllers of the deep bench
+FURTHER = ("iocost-auto", "iomax", "iolatency")
 # experiments whose target is a promise
 HELD = frozenset(f"stall.{how}.{direction}.{mb}m" for how, direction, mb in PAPER)
 
@@ -121,12 +123,14 @@ def pattern(how: str, direction: str, mb: int) -> Experiment:
 
     # More baselines where I/O of 100 MB stalls the player. Elsewhere one baseline shows that it does not.
     baselines: tuple[str, ...] = ("bfq",)
+    further: tuple[str, ...] = ()
     if mb == 100 and (how, direction) != ("buffered", "read"):
-        baselines = ("none", "mq-deadline", "kyber", "bfq") if how == "direct" else ("none", "bfq")
+        baselines = ("none", "mq-deadline", "bfq", "iocost") if how == "direct" else ("none", "bfq", "iocost")
+        further = ("kyber", *FURTHER)
     return Experiment(
         name, f"video player under {how} {direction}s of {mb} MB",
         _script(how, direction, mb, played(how, direction)), figures, device=DEVICE,
-        baselines=baselines, programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
+        baselines=baselines, deep_baselines=further, programs=(*onfs.PROGRAMS, "ek-player"), memory=2560,
         quick=name in ("stall.direct.read.100m", "stall.direct.write.100m", "stall.buffered.write.100m"),
         quick_baselines=("bfq",) if how == "direct" else (),
         kernels=("6.12", "7.3") if name == "stall.direct.write.100m" else ("6.12",),

@@ -15,7 +15,9 @@ from lab.report.source import Source
 from lab.report.stale import Shown
 
 KERNEL = "6.12"
-COLUMNS = {"none": "none", "mq-deadline": "mq-deadline", "bfq": "BFQ", "evenkeel": "Evenkeel"}
+COLUMNS = {
+    "none": "none", "mq-deadline": "mq-deadline", "bfq": "BFQ", "iocost": "iocost", "evenkeel": "Evenkeel",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Point]]]
 # parameters that can be the x axis if no size can, and if they have at least three values
 SWEPT = ("cap", "nr", "tags")
 # baselines, the simplest first; others follow by name
-BASELINES = ("none", "default", "mq-deadline", "kyber", "bfq")
+BASELINES = ("none", "default", "mq-deadline", "kyber", "bfq", "iocost")
 # A case with at least this many percentiles has them in one plot.
 FEWEST_PERCENTILES = 3
 # In a topic with more bars than this, the bars are folded.

@@ -21,7 +21,7 @@ WIDTH = 360
 LETTER = 6.65
 
 # series with a fixed colour: index into the palette of plots.css; others take the next free one
-COLOURS = {"evenkeel": 0, "bfq": 1, "kyber": 2, "mq-deadline": 3, "none": 6, "default": 6}
+COLOURS = {"evenkeel": 0, "bfq": 1, "kyber": 2, "mq-deadline": 3, "iocost": 4, "none": 6, "default": 6}
 PALETTE = 10
 FREE = tuple(i for i in range(PALETTE) if i not in COLOURS.values())
 MARKERS = 6

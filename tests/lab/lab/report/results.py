@@ -17,7 +17,7 @@ KERNEL = "6.12"
 # topics that have a page of their own
 ELSEWHERE = {"tune": "tuning.md"}
 # schedulers with a column of their own; the others share one column
-COLUMNS = ("none", "mq-deadline", "kyber", "bfq")
+COLUMNS = ("none", "mq-deadline", "kyber", "bfq", "iocost")
 DISPLAY = {"evenkeel": "Evenkeel", "bfq": "BFQ"}
 WORDS = {"ok": "held", "missed": "MISSED", "open": "open", "": DASH}
 # (experiment, figure) of a row's id
