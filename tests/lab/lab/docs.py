@@ -82,6 +82,7 @@ def _blocks(rows: Sequence[Row], source: Source, verdicts: Sequence[Verdict]) ->
         "bench-source": f"{source.text()}\n",
         "ratios": tables.ratios(rows),
         "stalls": tables.stalls(rows, stall.PAPER),
+        "controllers": tables.controllers(rows),
         "writers": tables.writers(rows),
         **{f"shapes-{paper}": shapes.of_paper(paper, verdicts) for paper in PAPERS},
     }

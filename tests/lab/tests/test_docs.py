@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lab.__main__ as cli
 from lab import docs, experiments
 from lab.model import LabError, Row
-from lab.report import headline, markdown, picture, stale
+from lab.report import headline, markdown, picture, stale, tables
 from lab.report.papers import PAPERS
 from lab.report.source import Source
 
@@ -200,6 +200,25 @@ def test_without_rows_nothing_is_written(
         assert cli.main() == 2
         assert message in capsys.readouterr().err
     assert not (top / "x.svg").exists()
+
+
+# ---- the table of the controllers
+
+
+def test_controllers_have_a_table_of_the_headline_rows() -> None:
+    known = [
+        row("fair.read.100m.qd1.depth64.ratio", 2.0, baselines={"iocost": 1.9, "iomax": 2.01}),
+        row("fair.read.100m.qd1.depth64.total-of-none", 99.9, baselines={"iomax": 96.04}),
+        # no controller was measured here
+        row("fair.write.100m.qd1.depth64.ratio", 2.0, baselines={"bfq": 1.5}),
+    ]
+    head, _, *lines = tables.controllers(known).splitlines()
+    assert head.count("|") == 8
+    assert lines == [
+        "| Bandwidth ratio at weights 2:1, direct reads of 100 MB (ideal: 2.00) | – | 1.90 | – | 2.01 | – | 2.00 |",
+        "| Bandwidth of both groups that read 100 MB, % of that without a scheduler | – | – | – | 96.0 | – | 99.9 |",
+    ]
+    assert tables.controllers(ratios()) == "Not measured in this bench.\n"
 
 
 # ---- the table of the README

@@ -7,11 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.model import Row
+from lab.report import headline
 from lab.report.markdown import DASH, UNMEASURED, table
 from lab.report.names import number
 from lab.report.rows import Rows
 
 OLD, NEW = "5.10", "6.12"
+# the columns of controllers()
+CONTROLLERS = {
+    "bfq-nolowlat": "BFQ, `low_latency` off", "iocost": "iocost", "iocost-auto": "iocost-auto", "iomax": "`io.max`",
+    "iolatency": "`io.latency`", "evenkeel": "Evenkeel",
+}  # fmt: skip
 _RATIO = re.compile(r"fair\.(?:host\.)?(read|write)\.(\d+)m(?:\.qd1\.depth64)?\.ratio")
 
 
@@ -55,6 +61,22 @@ def stalls(rows: Sequence[Row], paper: Mapping[tuple[str, str, int], bool]) -> s
             ])  # fmt: skip
     head = ["load", f"paper: BFQ, {OLD}", f"BFQ, {OLD}", f"BFQ, {NEW}", f"Evenkeel, {NEW}"]
     return table(head, lines, right=range(2, 5)) if lines else f"{UNMEASURED}\n"
+
+
+def controllers(rows: Sequence[Row]) -> str:
+    """The lines of the README's table, and what is left of the bandwidth, for the controllers that it does not have."""
+    measured = Rows(rows)
+    total = headline.Line(
+        "Bandwidth of both groups that read 100 MB, % of that without a scheduler",
+        lambda r, s: r.value("fair.read.100m.qd1.depth64.total-of-none", s, NEW), lambda v: f"{v:.1f}", 1.0,
+    )  # fmt: skip
+    lines = []
+    for line in (*headline.LINES, total):
+        values = {s: line.value(measured, s) for s in CONTROLLERS}
+        if any(v is not None for s, v in values.items() if s != "evenkeel"):
+            lines.append([line.text, *(DASH if v is None else line.form(v) for v in values.values())])
+    head = ["", *CONTROLLERS.values()]
+    return table(head, lines, right=range(1, len(head))) if lines else f"{UNMEASURED}\n"
 
 
 def writers(rows: Sequence[Row]) -> str:
