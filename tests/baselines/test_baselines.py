@@ -59,7 +59,7 @@ def pair(*names: str, block: str = "64k", depth: int = 16) -> Experiment:
 def shown(name: str, experiment: Experiment) -> Output:
     """What a guest reports. Without its controller, a baseline runs on the same kernel."""
     controller = schedulers.KNOWN[name.removesuffix("-left-out")].controller
-    variant = controller and controller.variant or Lab.variant
+    variant = (controller and controller.variant) or Lab.variant
     return run(replace(LAB, variant=variant), Job(experiment, "6.12", name)).output
 
 
