@@ -73,6 +73,7 @@ EK_FS_ATTR(logical_block);
 EK_FS_ATTR(depth);
 EK_FS_ATTR(active);
 EK_FS_ATTR(hw_queues);
+EK_FS_ATTR(blocking);
 EK_FS_ATTR(max_kb);
 EK_FS_ATTR(link_read_mbps);
 EK_FS_ATTR(link_write_mbps);
@@ -101,7 +102,27 @@ EK_FS_ATTR(t_prog_slc_us);
 EK_FS_ATTR(slc_refill_kbps);
 EK_FS_ATTR(gc_after_kb);
 EK_FS_ATTR(gc_valid_pct);
+EK_FS_ATTR(spare_pct);
+EK_FS_ATTR(wear_pct);
+EK_FS_ATTR(full_pct);
+EK_FS_ATTR(retry_in);
+EK_FS_ATTR(retry_most);
 EK_FS_ATTR(flush_us);
+EK_FS_ATTR(discard_us);
+EK_FS_ATTR(discard_group_kb);
+EK_FS_ATTR(discard_group_us);
+EK_FS_ATTR(discard_exclusive);
+EK_FS_ATTR(bg_after_kb);
+EK_FS_ATTR(bg_ms);
+EK_FS_ATTR(bg_idle_ms);
+EK_FS_ATTR(bg_stop_us);
+EK_FS_ATTR(bg_most);
+EK_FS_ATTR(heat_mb);
+EK_FS_ATTR(heat_cool_mbps);
+EK_FS_ATTR(heat_pct);
+EK_FS_ATTR(jitter_pct);
+EK_FS_ATTR(jitter_tail_in);
+EK_FS_ATTR(jitter_tail_x);
 EK_FS_ATTR(rpm);
 EK_FS_ATTR(seek_min_us);
 EK_FS_ATTR(seek_max_us);
@@ -269,6 +290,7 @@ static struct configfs_attribute *ek_fs_attrs[] = {
 	&ek_fs_attr_depth,
 	&ek_fs_attr_active,
 	&ek_fs_attr_hw_queues,
+	&ek_fs_attr_blocking,
 	&ek_fs_attr_max_kb,
 	&ek_fs_attr_link_read_mbps,
 	&ek_fs_attr_link_write_mbps,
@@ -297,7 +319,27 @@ static struct configfs_attribute *ek_fs_attrs[] = {
 	&ek_fs_attr_slc_refill_kbps,
 	&ek_fs_attr_gc_after_kb,
 	&ek_fs_attr_gc_valid_pct,
+	&ek_fs_attr_spare_pct,
+	&ek_fs_attr_wear_pct,
+	&ek_fs_attr_full_pct,
+	&ek_fs_attr_retry_in,
+	&ek_fs_attr_retry_most,
 	&ek_fs_attr_flush_us,
+	&ek_fs_attr_discard_us,
+	&ek_fs_attr_discard_group_kb,
+	&ek_fs_attr_discard_group_us,
+	&ek_fs_attr_discard_exclusive,
+	&ek_fs_attr_bg_after_kb,
+	&ek_fs_attr_bg_ms,
+	&ek_fs_attr_bg_idle_ms,
+	&ek_fs_attr_bg_stop_us,
+	&ek_fs_attr_bg_most,
+	&ek_fs_attr_heat_mb,
+	&ek_fs_attr_heat_cool_mbps,
+	&ek_fs_attr_heat_pct,
+	&ek_fs_attr_jitter_pct,
+	&ek_fs_attr_jitter_tail_in,
+	&ek_fs_attr_jitter_tail_x,
 	&ek_fs_attr_rpm,
 	&ek_fs_attr_seek_min_us,
 	&ek_fs_attr_seek_max_us,

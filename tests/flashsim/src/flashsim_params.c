@@ -16,6 +16,8 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(active, 1, 256, 1, NULL,
 		    "commands that the device executes at once; 1: serial, as eMMC without CQE"),
 	EK_FS_PARAM(hw_queues, 1, 8, 1, NULL, "hardware queues"),
+	EK_FS_PARAM(blocking, 0, 1, 0, NULL,
+		    "1: queue_rq may sleep, as in the mmc driver; with active=1 it waits for the command in progress"),
 	EK_FS_PARAM(max_kb, 4, 4096, 512, NULL, "largest request"),
 	EK_FS_PARAM(link_read_mbps, 1, 20000, 250, NULL, "host bus, device to host"),
 	EK_FS_PARAM(link_write_mbps, 1, 20000, 250, NULL, "host bus, host to device"),
@@ -53,8 +55,44 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(gc_after_kb, 0, 1073741824, 0, NULL,
 		    "writes until garbage collection pauses begin; 0: never"),
 	EK_FS_PARAM(gc_valid_pct, 0, 99, 25, NULL, "valid pages in a block that is collected"),
+	EK_FS_PARAM(spare_pct, 1, 100, 7, NULL,
+		    "flash beyond the capacity, in percent of the capacity (full_pct)"),
+	EK_FS_PARAM(wear_pct, 0, 100, 0, NULL,
+		    "used part of the rated erase cycles: slower programs and erases, more retries and copies"),
+	EK_FS_PARAM(full_pct, 0, 100, 0, NULL,
+		    "part of the capacity with valid data, sets gc_valid_pct; 0: gc_valid_pct as given"),
+	EK_FS_PARAM(retry_in, 0, 100000000, 0, NULL,
+		    "one page read in so many needs retries; 0: none"),
+	EK_FS_PARAM(retry_most, 1, 50, 3, NULL,
+		    "most retries of a read, all numbers from 1 on are equally likely"),
 	EK_FS_PARAM(flush_us, 0, 1000000, 100, NULL,
 		    "time of a flush in addition to emptying the buffer"),
+	EK_FS_PARAM(discard_us, 0, 1000000, 0, NULL, "work per discard"),
+	EK_FS_PARAM(discard_group_kb, 4, 1048576, 512, NULL, "erase group"),
+	EK_FS_PARAM(discard_group_us, 0, 1000000, 0, NULL,
+		    "work of a discard per erase group that it touches"),
+	EK_FS_PARAM(discard_exclusive, 0, 1, 0, NULL,
+		    "1: no other command is in progress during a discard (eMMC, SD)"),
+	EK_FS_PARAM(bg_after_kb, 0, 1073741824, 0, NULL,
+		    "writes until housekeeping of bg_ms is due; 0: none"),
+	EK_FS_PARAM(bg_ms, 1, 100000, 20, NULL, "duration of that housekeeping"),
+	EK_FS_PARAM(bg_idle_ms, 0, 100000, 10, NULL, "idle time before it begins"),
+	EK_FS_PARAM(bg_stop_us, 0, 1000000, 0, NULL,
+		    "time in which a command stops it; 0: the command waits for its end"),
+	EK_FS_PARAM(bg_most, 0, 1000000, 0, NULL,
+		    "if it is due so many times, it does not wait for idle time; 0: it always waits"),
+	EK_FS_PARAM(heat_mb, 0, 16777216, 0, NULL,
+		    "transfers that make the device hot, beyond those that cool off; 0: never"),
+	EK_FS_PARAM(heat_cool_mbps, 1, 20000, 100, NULL,
+		    "transfer rate that the device bears for ever"),
+	EK_FS_PARAM(heat_pct, 1, 100, 50, NULL,
+		    "rate of commands and transfers while it is hot, until half of heat_mb has cooled off"),
+	EK_FS_PARAM(jitter_pct, 0, 90, 0, NULL,
+		    "variation of the times of commands and cells, plus or minus; it keeps the mean"),
+	EK_FS_PARAM(jitter_tail_in, 0, 100000000, 0, NULL,
+		    "one time in so many is in the tail; 0: none"),
+	EK_FS_PARAM(jitter_tail_x, 1, 100, 4, NULL,
+		    "the tail begins at so many times the mean; a quarter of it is twice as long, and so on, up to 64 times"),
 	EK_FS_PARAM(rpm, 60, 60000, 5400, NULL, "disk: revolutions per minute"),
 	EK_FS_PARAM(seek_min_us, 0, 100000, 1000, NULL, "disk: seek to the next track"),
 	EK_FS_PARAM(seek_max_us, 0, 1000000, 20000, NULL, "disk: seek over all tracks"),
@@ -64,7 +102,7 @@ const struct ek_fs_param ek_fs_params[] = {
 	EK_FS_PARAM(memory_backed, 0, 1, 0, NULL, "1: keep the data in memory"),
 	EK_FS_PARAM(timeout_ms, 10, 600000, 30000, NULL, "the block layer's limit for a request"),
 	EK_FS_PARAM(seed, 0, U32_MAX, 1, NULL,
-		    "seed of the generator that tears writes at a power cut"),
+		    "seed of all variation, and of torn writes at a power cut"),
 };
 
 const u32 ek_fs_nr_params = ARRAY_SIZE(ek_fs_params);
@@ -266,6 +304,12 @@ int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size)
 	if (p->chunk_kb % 4 || p->page_kb % 4 || p->max_kb % 4) {
 		scnprintf(why, size, "chunk_kb=%u, page_kb=%u and max_kb=%u must be multiples of 4",
 			  p->chunk_kb, p->page_kb, p->max_kb);
+		return -EINVAL;
+	}
+	/* the tail must leave time for the others, see ek_fs_init_jitter() */
+	if (p->jitter_tail_in && p->jitter_tail_in < 4 * p->jitter_tail_x) {
+		scnprintf(why, size, "jitter_tail_in=%u is less than four times jitter_tail_x=%u",
+			  p->jitter_tail_in, p->jitter_tail_x);
 		return -EINVAL;
 	}
 	if (p->seek_min_us > p->seek_max_us) {

@@ -10,6 +10,21 @@
  */
 #include "flashsim_timing.h"
 
+/* mmc_mq_init() sets BLK_MQ_F_BLOCKING for eMMC and SD. */
+#define MMC_DRIVER	"blocking=1"
+/*
+ * Assumed for new flash. 3D flash at 3,000 cycles needs more than three retries per
+ * read on average (Ye et al., Achieving Near-Zero Read Retry for 3D NAND Flash
+ * Memory, ASPLOS 2024). wear_pct leads there.
+ */
+#define RETRIES		"retry_in=1000,retry_most=3"
+/*
+ * Assumed. The times of a die vary between pages (Grupp et al., Characterizing Flash
+ * Memory, MICRO 2009). An SSD is twice as slow as its peers for 0.6 % of the time
+ * (Hao et al., The Tail at Store, FAST 2016): here the tail has 0.6 % of the time.
+ */
+#define JITTER		"jitter_pct=15,jitter_tail_in=1000,jitter_tail_x=4"
+
 const struct ek_fs_preset ek_fs_presets[] = {
 	{
 		.name = "emmc51",
@@ -41,7 +56,22 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * and valid pages are assumed, for a device in use that is not full.
 			 * figures.toml also has a device that was overwritten at random.
 			 */
-			"suspend_us=0,gc_after_kb=2097152,gc_valid_pct=25",
+			"suspend_us=0,gc_after_kb=2097152,gc_valid_pct=25,spare_pct=10",
+			MMC_DRIVER,
+			/*
+			 * Assumed: a discard costs as much as on the card of sd-uhs3. It changes
+			 * the mapping of each erase group: blocks of 64 MiB are erased later.
+			 * 512 KiB is EXT_CSD's unit of HC_ERASE_GRP_SIZE.
+			 */
+			"discard_us=1500,discard_group_kb=512,discard_group_us=100",
+			"discard_exclusive=1",
+			/*
+			 * Linux commit 950d56acce5d: after repeated writes of 1 GB a device asks
+			 * urgently for background operations, and gets slow. A command waits for
+			 * the program in progress.
+			 */
+			"bg_after_kb=65536,bg_ms=20,bg_idle_ms=20,bg_stop_us=2000,bg_most=16",
+			RETRIES, JITTER,
 		},
 	}, {
 		.name = "emmc50-slow",
@@ -59,7 +89,17 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * Reserve and valid pages are assumed, for a device in use that is not
 			 * full. figures.toml also has one that was overwritten.
 			 */
-			"buffer_kb=1024,flush_us=500,gc_after_kb=524288,gc_valid_pct=40",
+			"buffer_kb=1024,flush_us=500,gc_after_kb=524288,gc_valid_pct=40,spare_pct=7",
+			MMC_DRIVER,
+			/*
+			 * A microSD card of 64 GB is discarded in 60 s (rpi-imager issue 1445),
+			 * that is 0.5 ms per 512 KiB.
+			 */
+			"discard_us=1500,discard_group_kb=512,discard_group_us=500",
+			"discard_exclusive=1",
+			/* Assumed. Without HPI a command waits for the end. */
+			"bg_after_kb=16384,bg_ms=20,bg_idle_ms=20,bg_stop_us=0,bg_most=16",
+			RETRIES, JITTER,
 		},
 	}, {
 		.name = "sd-uhs3",
@@ -81,7 +121,16 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * The reserve is assumed. There are few valid pages, because the card
 			 * that AnandTech measured sustains its 60 MB/s after long use.
 			 */
-			"buffer_kb=1024,flush_us=1000,gc_after_kb=262144,gc_valid_pct=5",
+			"buffer_kb=1024,flush_us=1000,gc_after_kb=262144,gc_valid_pct=5,spare_pct=7",
+			MMC_DRIVER,
+			/*
+			 * A SanDisk Extreme of 32 GB takes 1.5 ms for an erase of any size (Zephyr
+			 * pull request 75802).
+			 */
+			"discard_us=1500,discard_exclusive=1",
+			/* assumed */
+			"bg_after_kb=65536,bg_ms=20,bg_idle_ms=20,bg_stop_us=0,bg_most=4",
+			RETRIES, JITTER,
 		},
 	}, {
 		.name = "ufs31",
@@ -105,7 +154,18 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"slc_kb=4194304,slc_refill_kbps=200000",
 			/* fitted to 100,000 and 70,000 IOPS at depth 32 */
 			"cmd_us=10,cmd_write_us=14,map_miss_us=25,map_cache=1024,map_region_mb=16",
-			"buffer_kb=4096,flush_us=100,gc_after_kb=8388608,gc_valid_pct=20",
+			"buffer_kb=4096,flush_us=100,gc_after_kb=8388608,gc_valid_pct=20,spare_pct=7",
+			/* Assumed: UNMAP is queued, and changes only the mapping. */
+			"discard_us=200",
+			/* Assumed: from the fast cache to the others, stopped within a program. */
+			"bg_after_kb=262144,bg_ms=20,bg_idle_ms=5,bg_stop_us=600",
+			/*
+			 * UFS 3.1 reports throttling to the host. Bare M.2 drives throttle after one
+			 * to three minutes of full load (TechPowerUp: Crucial P1, P5). One minute at
+			 * 1200 MB/s is assumed, and that a third of it cools off.
+			 */
+			"heat_mb=45776,heat_cool_mbps=400,heat_pct=50",
+			RETRIES, JITTER,
 		},
 	}, {
 		.name = "sata-mlc-8ch",
@@ -150,7 +210,20 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * The reserve is the size of 16 dies less the capacity. The valid pages
 			 * are fitted to 104 MB/s when worn.
 			 */
-			"gc_after_kb=18376704,gc_valid_pct=70",
+			"gc_after_kb=18376704,gc_valid_pct=70,spare_pct=7",
+			/*
+			 * Assumed. TRIM is queued from firmware MU02 on; with MU01 Linux sends it
+			 * alone (ATA_QUIRK_NO_NCQ_TRIM): discard_exclusive=1.
+			 */
+			"discard_us=500",
+			/* Assumed; the DRAM holds the mapping, so there is little to do. */
+			"bg_after_kb=1048576,bg_ms=10,bg_idle_ms=100,bg_stop_us=1600",
+			/*
+			 * Crucial names it "Adaptive Thermal Protection". The case cools off: ten
+			 * minutes of reads at full rate are assumed.
+			 */
+			"heat_mb=143051,heat_cool_mbps=300,heat_pct=50",
+			RETRIES, JITTER,
 		},
 	}, {
 		.name = "hdd-5400",
@@ -168,15 +241,22 @@ const struct ek_fs_preset ek_fs_presets[] = {
 		},
 	}, {
 		.name = "pipe",
-		.about = "a link and nothing behind it, strictly in order",
+		.about = "a link with command work and nothing behind it, strictly in order",
 		.pairs = {
 			/*
 			 * The board of Hasegawa et al., "Improving responsiveness by guaranteeing
 			 * storage I/O bandwidth": 220 MB/s for reads and 65 MB/s for writes,
-			 * requests of 512 KB.
+			 * requests of 512 KB. The link is fitted to these rates.
+			 *
+			 * Work per command and flush: that of emmc51, because the board has an
+			 * eMMC. The volatile cache makes the host flush it.
+			 *
+			 * The bare link: link_read_mbps=220,link_write_mbps=65,cmd_us=0,
+			 * cmd_write_us=0,flush_us=0,buffer_kb=0.
 			 */
 			"kind=link,capacity_mb=65536,depth=64,active=1,max_kb=512",
-			"link_read_mbps=220,link_write_mbps=65,cmd_us=0,cmd_write_us=0,flush_us=0",
+			"link_read_mbps=229,link_write_mbps=66,cmd_us=90,cmd_write_us=76",
+			"flush_us=200,buffer_kb=1024",
 		},
 	},
 };

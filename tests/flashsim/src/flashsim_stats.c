@@ -48,6 +48,8 @@ static int stats_show(struct seq_file *m, void *unused)
 		   t.flushes);
 	seq_printf(m, "buffer_stalls %llu\nbuffer_stall_ns %llu\nsuspends %llu\nmap_misses %llu\n",
 		   t.buffer_stalls, t.buffer_stall_ns, t.suspends, t.map_misses);
+	seq_printf(m, "retries %llu\ndiscards %llu\nerase_ns %llu\nbackground_ns %llu\nthrottles %llu\n",
+		   t.retries, t.discards, t.erase_ns, t.background_ns, t.throttles);
 	seq_printf(m, "reserve_left %llu\nslc_left %llu\n", t.reserve_left, t.slc_left);
 	seq_printf(m, "in_device %u\nmax_queue %u\nerrors %llu\ntimeouts %llu\n", inside,
 		   t.max_queue, errors, timeouts);
@@ -60,11 +62,13 @@ DEFINE_SHOW_ATTRIBUTE(stats);
 static int timing_show(struct seq_file *m, void *unused)
 {
 	struct ek_fs_dev *dev = m->private;
+	struct ek_flash_params p = dev->params;
 	char value[32];
 	u32 i;
 
+	ek_flash_age(&p);
 	for (i = 0; i < ek_fs_nr_params; i++) {
-		ek_flash_show(&dev->params, &ek_fs_params[i], value, sizeof(value));
+		ek_flash_show(&p, &ek_fs_params[i], value, sizeof(value));
 		seq_printf(m, "%s %s", ek_fs_params[i].name, value);
 	}
 	return 0;

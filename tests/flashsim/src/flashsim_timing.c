@@ -8,6 +8,19 @@
 #define EK_FS_AGE_NS	(500 * 1000000ULL)
 /* How far a disk reads ahead of a sequential stream, into its own memory. */
 #define EK_FS_AHEAD	(8ULL << 20)
+/* fraction bits of the factors of jitter */
+#define EK_FS_FRACTION	20
+/* how often a time in the tail of jitter may double */
+#define EK_FS_DOUBLINGS	6
+
+const char * const ek_fs_part_names[] = {
+	[EK_FS_QUEUE] = "queue", [EK_FS_LINK_WAIT] = "link_wait", [EK_FS_CMD] = "cmd",
+	[EK_FS_LINK] = "link", [EK_FS_DIE_WAIT] = "die_wait", [EK_FS_CELL] = "cell",
+	[EK_FS_CHANNEL] = "channel", [EK_FS_BUFFER_WAIT] = "buffer_wait", [EK_FS_GC] = "gc",
+	[EK_FS_SEEK] = "seek", [EK_FS_ROTATE] = "rotate", [EK_FS_MAP] = "map",
+	[EK_FS_RETRY] = "retry", [EK_FS_ERASE] = "erase", [EK_FS_BACKGROUND] = "background",
+	[EK_FS_THROTTLE] = "throttle",
+};
 
 /* time in ns to transfer @bytes at @mbps (10^6 B/s) */
 static u64 ek_fs_xfer(u64 bytes, u32 mbps)
@@ -34,6 +47,65 @@ static u64 ek_fs_overlap(u64 from, u64 to, u64 a, u64 b)
 	from = max(from, a);
 	to = min(to, b);
 	return to > from ? to - from : 0;
+}
+
+/* --- variation ------------------------------------------------------------- */
+
+/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
+static u64 ek_fs_draw(struct ek_flash *dev, enum ek_fs_draw sequence)
+{
+	u64 z = dev->random[sequence] += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+/*
+ * A random time with the mean @ns.
+ *
+ * Most times are uniform, @jitter_pct more or less. One in @jitter_tail_in is in
+ * the tail: @jitter_tail_x times the mean, doubled with a probability of 1/4, and
+ * again, up to 64 times. So times beyond t become rarer as 1/t^2, and the mean of
+ * the tail is 191/128 of its beginning. The other times are that much shorter.
+ */
+static u64 ek_fs_vary(struct ek_flash *dev, u64 ns)
+{
+	u64 r;
+
+	if (!dev->p.jitter_pct && !dev->tail_below)
+		return ns;
+	r = ek_fs_draw(dev, EK_FS_DRAW_TIME);
+	if ((u32)r < dev->tail_below) {
+		u32 doublings = 0;
+
+		for (r >>= 32; doublings < EK_FS_DOUBLINGS && !(r & 3); r >>= 2)
+			doublings++;
+		return (ns * dev->p.jitter_tail_x) << doublings;
+	}
+	r >>= 32;
+	return (ns * (dev->jitter_low + ((dev->jitter_span * r) >> 32))) >> EK_FS_FRACTION;
+}
+
+static void ek_fs_init_jitter(struct ek_flash *dev)
+{
+	u64 body = 1 << EK_FS_FRACTION, in = dev->p.jitter_tail_in;
+	u64 state = dev->p.seed;
+	u32 i;
+
+	if (in) {
+		/* body * (in - 1) + tail = in */
+		body = div64_u64((in * 128 - dev->p.jitter_tail_x * 191ULL) << EK_FS_FRACTION,
+				 128 * (in - 1));
+		dev->tail_below = div_u64(1ULL << 32, in);
+	}
+	dev->jitter_low = div_u64(body * (100 - dev->p.jitter_pct), 100);
+	dev->jitter_span = 2 * (body - dev->jitter_low);
+	for (i = 0; i < EK_FS_DRAWS; i++) {
+		dev->random[i] = state;
+		state = ek_fs_draw(dev, i);
+		dev->random[i] = state;
+	}
 }
 
 /* --- lists ---------------------------------------------------------------- */
@@ -201,8 +273,7 @@ static u64 ek_fs_program(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 			 u64 at, u32 bytes, struct ek_fs_chain *chain)
 {
 	u64 gc = ek_fs_collect(dev, die, bytes);
-	u64 cell = ek_fs_us(dev->p.t_prog_us);
-	u64 in;
+	u64 cell, in;
 
 	if (gc) {
 		die->gc_from = at;
@@ -212,7 +283,9 @@ static u64 ek_fs_program(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	in = ek_fs_channel(dev, chan, at, bytes);
 	if (dev->slc >= bytes) {
 		dev->slc -= bytes;
-		cell = ek_fs_us(dev->p.t_prog_slc_us);
+		cell = ek_fs_vary(dev, ek_fs_us(dev->p.t_prog_slc_us));
+	} else {
+		cell = ek_fs_vary(dev, ek_fs_us(dev->p.t_prog_us));
 	}
 	chain->gc += gc;
 	chain->channel += in - at;
@@ -378,6 +451,23 @@ static void ek_fs_die_wait(struct ek_fs_chain *chain, const struct ek_fs_die *di
 	chain->wait += to - from - gc;
 }
 
+/* time in ns of the further reads that a page read needs */
+static u64 ek_fs_retry(struct ek_flash *dev)
+{
+	u64 r;
+	u32 n;
+
+	if (!dev->p.retry_in)
+		return 0;
+	r = ek_fs_draw(dev, EK_FS_DRAW_RETRY);
+	/* both numbers are fractions of 2^32 */
+	if (((r & U32_MAX) * dev->p.retry_in) >> 32)
+		return 0;
+	n = 1 + (((r >> 32) * dev->p.retry_most) >> 32);
+	dev->totals.retries += n;
+	return n * ek_fs_us(dev->p.t_r_us);
+}
+
 /*
  * Read @bytes of one page from @t0 on. Returns when they are in the controller.
  *
@@ -391,7 +481,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 {
 	bool alone = die->releasing && die->free == die->prog_end;
 	bool inside = alone && die->read_free > t0;
-	u64 busy_to, begin, end, out;
+	u64 busy_to, begin, end, out, retry;
 
 	if (!inside && dev->stalled && chan->head && !die->releasing && die->free > t0 &&
 	    die->last_read && dev->ops[chan->head - 1].ready <= die->free) {
@@ -417,9 +507,11 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 		}
 		ek_fs_die_wait(chain, die, t0, begin);
 	}
-	end = begin + ek_fs_us(dev->p.t_r_us);
+	retry = ek_fs_retry(dev);
+	end = begin + ek_fs_vary(dev, ek_fs_us(dev->p.t_r_us)) + retry;
 	out = ek_fs_channel(dev, chan, end, bytes);
-	chain->cell += end - begin;
+	chain->cell += end - begin - retry;
+	chain->retry += retry;
 	chain->channel += out - end;
 	if (inside) {
 		/* the suspended program ends later by the time of the read */
@@ -439,9 +531,20 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	return out;
 }
 
-static void ek_fs_take_chain(struct ek_flash_req *req, const struct ek_fs_chain *chain)
+/* Add @ns of transfer. A hot device takes only heat_pct of its rate: the excess is throttling. */
+static void ek_fs_add_link(const struct ek_flash *dev, struct ek_flash_req *req, u64 ns)
 {
-	req->part[EK_FS_LINK] += chain->link;
+	u64 cool = dev->hot ? div_u64(ns * dev->p.heat_pct, 100) : ns;
+
+	req->part[EK_FS_LINK] += cool;
+	req->part[EK_FS_THROTTLE] += ns - cool;
+}
+
+static void ek_fs_take_chain(const struct ek_flash *dev, struct ek_flash_req *req,
+			     const struct ek_fs_chain *chain)
+{
+	ek_fs_add_link(dev, req, chain->link);
+	req->part[EK_FS_RETRY] += chain->retry;
 	req->part[EK_FS_DIE_WAIT] += chain->wait;
 	req->part[EK_FS_GC] += chain->gc;
 	req->part[EK_FS_CHANNEL] += chain->channel;
@@ -456,7 +559,7 @@ static void ek_fs_take_chain(struct ek_flash_req *req, const struct ek_fs_chain 
 static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
 	u64 pos = req->sector << 9, before = 0, first = 0, all, at;
-	u32 mbps = dev->p.link_read_mbps, left = req->bytes;
+	u32 mbps = dev->mbps[0], left = req->bytes;
 	struct ek_fs_chain critical = {};
 	u64 critical_sent = 0;
 
@@ -482,9 +585,9 @@ static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 
 	}
 	all = ek_fs_xfer(before, mbps);
 	at = ek_fs_reserve(ek_fs_link(dev, false), dev->now, first, all);
-	ek_fs_take_chain(req, &critical);
+	ek_fs_take_chain(dev, req, &critical);
 	req->part[EK_FS_LINK_WAIT] += at - first;
-	req->part[EK_FS_LINK] += all - critical_sent;
+	ek_fs_add_link(dev, req, all - critical_sent);
 	return at + all;
 }
 
@@ -492,7 +595,7 @@ static u64 ek_fs_flash_read(struct ek_flash *dev, struct ek_flash_req *req, u64 
 static u64 ek_fs_write_through(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
 	u64 pos = req->sector << 9, before = 0, done = 0, at;
-	u32 mbps = dev->p.link_write_mbps, left = req->bytes;
+	u32 mbps = dev->mbps[1], left = req->bytes;
 	struct ek_fs_chain critical = {};
 
 	at = ek_fs_reserve(ek_fs_link(dev, true), dev->now, t0, ek_fs_xfer(left, mbps));
@@ -523,7 +626,7 @@ static u64 ek_fs_write_through(struct ek_flash *dev, struct ek_flash_req *req, u
 		pos += n;
 		left -= n;
 	}
-	ek_fs_take_chain(req, &critical);
+	ek_fs_take_chain(dev, req, &critical);
 	req->part[EK_FS_LINK_WAIT] += at - t0;
 	return done;
 }
@@ -536,12 +639,12 @@ static bool ek_fs_room(const struct ek_flash *dev, u32 bytes)
 /* Transfer the data of @req into the buffer, from @t0 on. Returns the end. */
 static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 {
-	u64 len = ek_fs_xfer(req->bytes, dev->p.link_write_mbps), pos = req->sector << 9;
+	u64 len = ek_fs_xfer(req->bytes, dev->mbps[1]), pos = req->sector << 9;
 	u64 at = ek_fs_reserve(ek_fs_link(dev, true), dev->now, t0, len);
 	u32 left = req->bytes;
 
 	req->part[EK_FS_LINK_WAIT] += at - t0;
-	req->part[EK_FS_LINK] += len;
+	ek_fs_add_link(dev, req, len);
 	dev->buffered += left;
 	while (left) {
 		u32 n = min_t(u64, left, dev->op_bytes - ek_fs_rem(pos, dev->op_bytes));
@@ -564,7 +667,7 @@ static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u6
 static void ek_fs_unstall(struct ek_flash *dev, u64 t)
 {
 	struct ek_flash_req *req = dev->stalled;
-	u64 at, gc;
+	u64 at, gc, flush;
 
 	if (!req)
 		return;
@@ -582,8 +685,9 @@ static void ek_fs_unstall(struct ek_flash *dev, u64 t)
 	req->part[EK_FS_BUFFER_WAIT] += at - req->stalled - gc;
 	dev->totals.buffer_stall_ns += at - req->stalled;
 	if (req->op == EK_FS_FLUSH) {
-		req->part[EK_FS_CMD] += ek_fs_us(dev->p.flush_us);
-		ek_fs_run_until(dev, req, at + ek_fs_us(dev->p.flush_us));
+		flush = ek_fs_vary(dev, ek_fs_us(dev->p.flush_us));
+		req->part[EK_FS_CMD] += flush;
+		ek_fs_run_until(dev, req, at + flush);
 	} else {
 		ek_fs_run_until(dev, req, ek_fs_write_buffer(dev, req, at));
 	}
@@ -617,8 +721,6 @@ static void ek_fs_begin_flash(struct ek_flash *dev, struct ek_flash_req *req, u6
 		ek_fs_stall(dev, req, t0);
 		ek_fs_unstall(dev, t);
 		break;
-	default:
-		ek_fs_run_until(dev, req, t0);
 	}
 }
 
@@ -747,26 +849,173 @@ static u64 ek_fs_disk(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 	return done;
 }
 
+/* --- discards, housekeeping, heat ------------------------------------------ */
+
+/* Begin no command from @from to @to. */
+static void ek_fs_hold(struct ek_flash *dev, enum ek_fs_holder holder, u64 from, u64 to)
+{
+	dev->holder = holder;
+	dev->hold_to = to;
+	dev->held[holder] += to - from;
+}
+
+/*
+ * A discard takes a time per command and per erase group that it touches. An
+ * exclusive one begins when no command is in progress, see ek_fs_pick(). Until it
+ * is done, no command and no program of the buffer begins.
+ */
+static void ek_fs_discard(struct ek_flash *dev, struct ek_flash_req *req, u64 t, u64 t0)
+{
+	u64 group = (u64)dev->p.discard_group_kb << 10, from = req->sector << 9, groups = 0, len;
+	u32 c, d;
+
+	if (req->bytes)
+		groups = div64_u64(from + req->bytes - 1, group) - div64_u64(from, group) + 1;
+	len = ek_fs_vary(dev, ek_fs_us(dev->p.discard_us)) +
+	      groups * ek_fs_vary(dev, ek_fs_us(dev->p.discard_group_us));
+	req->part[EK_FS_ERASE] += len;
+	dev->totals.discards++;
+	dev->totals.erase_ns += len;
+	ek_fs_run_until(dev, req, t0 + len);
+	if (!dev->p.discard_exclusive)
+		return;
+	ek_fs_hold(dev, EK_FS_HELD_ERASE, t, t0 + len);
+	dev->stale = true;
+	for (c = 0; c < dev->p.channels; c++) {
+		dev->chan[c].stale = true;
+		for (d = 0; d < dev->p.dies; d++) {
+			struct ek_fs_die *die = &dev->chan[c].die[d];
+
+			die->free = max(die->free, t0 + len);
+			die->last_read = false;
+		}
+	}
+}
+
+/* A write of @bytes: housekeeping falls due. */
+static void ek_fs_background_add(struct ek_flash *dev, u32 bytes)
+{
+	u64 after = (u64)dev->p.bg_after_kb << 10, rounds;
+
+	if (!after)
+		return;
+	dev->bg_bytes += bytes;
+	if (dev->bg_bytes < after)
+		return;
+	rounds = div64_u64_rem(dev->bg_bytes, after, &dev->bg_bytes);
+	dev->bg_work += rounds * dev->p.bg_ms * 1000000;
+}
+
+/* A request arrives at @now after idle time. Housekeeping has used this time, and may be going on. */
+static void ek_fs_background_idle(struct ek_flash *dev, u64 now)
+{
+	u64 begin = max(dev->idle_since + dev->p.bg_idle_ms * 1000000ULL, dev->hold_to);
+	u64 round = dev->p.bg_ms * 1000000ULL, done, rest;
+
+	if (!dev->bg_work || now <= begin)
+		return;
+	done = min(now - begin, dev->bg_work);
+	dev->bg_work -= done;
+	dev->totals.background_ns += done;
+	if (!dev->bg_work)
+		return;
+	rest = ek_fs_rem(dev->bg_work, round);
+	if (dev->p.bg_stop_us) {
+		/* what is left goes on in the next idle time */
+		rest = min(rest ? rest : round, ek_fs_us(dev->p.bg_stop_us));
+	} else {
+		dev->bg_work -= rest;
+		dev->totals.background_ns += rest;
+	}
+	if (rest)
+		ek_fs_hold(dev, EK_FS_HELD_BACKGROUND, now, now + rest);
+}
+
+/* Returns true if housekeeping cannot wait for idle time any more. It begins at @t. */
+static bool ek_fs_background_begin(struct ek_flash *dev, u64 t)
+{
+	u64 round = dev->p.bg_ms * 1000000ULL;
+
+	if (!dev->p.bg_most || dev->bg_work < dev->p.bg_most * round)
+		return false;
+	dev->bg_work -= round;
+	dev->totals.background_ns += round;
+	ek_fs_hold(dev, EK_FS_HELD_BACKGROUND, t, t + round);
+	return true;
+}
+
+static void ek_fs_set_rates(struct ek_flash *dev)
+{
+	u32 pct = dev->hot ? dev->p.heat_pct : 100;
+
+	dev->mbps[0] = max(dev->p.link_read_mbps * pct / 100, 1U);
+	dev->mbps[1] = max(dev->p.link_write_mbps * pct / 100, 1U);
+}
+
+/*
+ * The device warms up by the @bytes that it transfers at @t, and cools off at a
+ * constant rate. It is hot from heat_mb on, until half of that has cooled off.
+ */
+static void ek_fs_warm(struct ek_flash *dev, u32 bytes, u64 t)
+{
+	u64 most = (u64)dev->p.heat_mb << 20, us, cooled;
+
+	if (!most)
+		return;
+	/* 10^6 B/s are bytes per us */
+	us = div_u64(t - dev->heat_at, 1000);
+	dev->heat_at += us * 1000;
+	cooled = us < U32_MAX ? us * dev->p.heat_cool_mbps : most;
+	dev->heat -= min(dev->heat, cooled);
+	/* no hotter than the limit: the device throttles to stay there */
+	dev->heat = min(dev->heat + bytes, most);
+	if (dev->hot ? dev->heat > most / 2 : dev->heat < most)
+		return;
+	dev->hot = !dev->hot;
+	dev->totals.throttles += dev->hot;
+	ek_fs_set_rates(dev);
+}
+
 /* --- the device ----------------------------------------------------------- */
+
+/* @req begins at @t, the end of its time in the queue. It may have waited for the device's own work. */
+static void ek_fs_leave_queue(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
+{
+	u64 erase = dev->held[EK_FS_HELD_ERASE] - req->held[EK_FS_HELD_ERASE];
+	u64 background = dev->held[EK_FS_HELD_BACKGROUND] - req->held[EK_FS_HELD_BACKGROUND];
+
+	req->begin = t;
+	req->part[EK_FS_ERASE] = erase;
+	req->part[EK_FS_BACKGROUND] = background;
+	req->part[EK_FS_QUEUE] = t - req->arrive - erase - background;
+}
 
 static void ek_fs_begin(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 {
-	u64 cmd = ek_fs_us(req->op == EK_FS_WRITE ? dev->p.cmd_write_us : dev->p.cmd_us);
 	u64 t0 = max(t, dev->cmd_free), hang = dev->hang;
-	u64 len, at;
+	u64 cmd, throttle = 0, len, at;
 
 	if (++dev->serial == 0)
 		dev->serial = 1;
-	req->part[EK_FS_QUEUE] = t - req->arrive;
+	ek_fs_leave_queue(dev, req, t);
 	if (dev->p.kind == EK_FS_DISK) {
 		/* the command work is over already, see ek_fs_nearest() */
 		cmd = ek_fs_us(dev->p.cmd_us);
-		req->part[EK_FS_CMD] = min(t - req->arrive, cmd);
+		req->part[EK_FS_CMD] = min(req->part[EK_FS_QUEUE], cmd);
 		req->part[EK_FS_QUEUE] -= req->part[EK_FS_CMD];
 		cmd = 0;
+	} else {
+		cmd = ek_fs_us(req->op == EK_FS_WRITE ? dev->p.cmd_write_us : dev->p.cmd_us);
+		cmd = ek_fs_vary(dev, cmd);
+		if (req->op < EK_FS_FLUSH)
+			ek_fs_warm(dev, req->bytes, t);
+		if (dev->hot)
+			throttle = div_u64(cmd * 100, dev->p.heat_pct) - cmd;
 	}
 	req->part[EK_FS_LINK_WAIT] = t0 - t;
 	req->part[EK_FS_CMD] += cmd + hang;
+	req->part[EK_FS_THROTTLE] = throttle;
+	cmd += throttle;
 	dev->cmd_free = t0 + cmd;
 	dev->hang = 0;
 	req->hung = hang;
@@ -779,28 +1028,34 @@ static void ek_fs_begin(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 	if (req->op == EK_FS_FLUSH) {
 		dev->totals.flushes++;
 		if (dev->p.kind != EK_FS_FLASH) {
-			req->part[EK_FS_CMD] += ek_fs_us(dev->p.flush_us);
-			ek_fs_run_until(dev, req, t0 + ek_fs_us(dev->p.flush_us));
+			len = ek_fs_vary(dev, ek_fs_us(dev->p.flush_us));
+			req->part[EK_FS_CMD] += len;
+			ek_fs_run_until(dev, req, t0 + len);
 			return;
 		}
 	}
-	switch (req->op == EK_FS_DISCARD ? EK_FS_FLASH : dev->p.kind) {
+	if (req->op == EK_FS_DISCARD) {
+		ek_fs_discard(dev, req, t, t0);
+		return;
+	}
+	switch (dev->p.kind) {
 	case EK_FS_DISK:
 		ek_fs_run_until(dev, req, ek_fs_disk(dev, req, t0));
 		break;
 	case EK_FS_LINK_ONLY:
-		len = ek_fs_xfer(req->bytes, req->op == EK_FS_WRITE ? dev->p.link_write_mbps :
-								     dev->p.link_read_mbps);
+		len = ek_fs_xfer(req->bytes, dev->mbps[req->op == EK_FS_WRITE]);
 		at = ek_fs_reserve(ek_fs_link(dev, req->op == EK_FS_WRITE), dev->now, t0, len);
 		req->part[EK_FS_LINK_WAIT] += at - t0;
-		req->part[EK_FS_LINK] += len;
+		ek_fs_add_link(dev, req, len);
 		ek_fs_run_until(dev, req, at + len);
 		break;
 	default:
 		if (req->op < EK_FS_FLUSH && ek_fs_map_miss(dev, req->sector)) {
-			req->part[EK_FS_MAP] = ek_fs_us(dev->p.map_miss_us);
+			req->part[EK_FS_MAP] = ek_fs_vary(dev, ek_fs_us(dev->p.map_miss_us));
 			t0 += req->part[EK_FS_MAP];
 		}
+		if (req->op == EK_FS_WRITE)
+			ek_fs_background_add(dev, req->bytes);
 		ek_fs_begin_flash(dev, req, t, t0);
 	}
 }
@@ -816,19 +1071,35 @@ static void ek_fs_unqueue(struct ek_flash *dev, struct ek_flash_req *req)
 	dev->passing -= ek_fs_passes(req);
 }
 
-/* Requests begin in order of arrival. Reads and discards may pass a stalled write or flush. */
+static bool ek_fs_is_exclusive(const struct ek_flash *dev, const struct ek_flash_req *req)
+{
+	return dev->p.discard_exclusive && req->op == EK_FS_DISCARD;
+}
+
+/*
+ * Requests begin in order of arrival. Reads and discards may pass a stalled write
+ * or flush. An exclusive discard passes nothing and is not passed: it waits until
+ * no command is in progress.
+ */
 static struct ek_flash_req *ek_fs_pick(const struct ek_flash *dev, u64 t)
 {
 	struct ek_flash_req *req = dev->queue.head;
 
 	if (dev->p.kind == EK_FS_DISK)
 		return ek_fs_nearest(dev, t);
-	if (!dev->stalled)
+	if (!dev->stalled) {
+		if (req && dev->running.head && ek_fs_is_exclusive(dev, req))
+			return NULL;
 		return req;
+	}
 	if (!dev->passing)
 		return NULL;
-	while (!ek_fs_passes(req))
-		req = req->next;
+	for (; req; req = req->next) {
+		if (ek_fs_is_exclusive(dev, req))
+			return NULL;
+		if (ek_fs_passes(req))
+			break;
+	}
 	return req;
 }
 
@@ -837,6 +1108,11 @@ static void ek_fs_dispatch(struct ek_flash *dev, u64 t)
 	struct ek_flash_req *req;
 
 	ek_fs_unstall(dev, t);
+	dev->wake = EK_FS_NEVER;
+	if (dev->queue.head && (t < dev->hold_to || ek_fs_background_begin(dev, t))) {
+		dev->wake = dev->hold_to;
+		return;
+	}
 	if (dev->p.kind == EK_FS_DISK && t != dev->pick) {
 		if (dev->slots && dev->queue.head && dev->pick == EK_FS_NEVER)
 			dev->pick = t + ek_fs_us(dev->p.cmd_us);
@@ -844,7 +1120,8 @@ static void ek_fs_dispatch(struct ek_flash *dev, u64 t)
 			return;
 	}
 	dev->pick = EK_FS_NEVER;
-	while (dev->slots) {
+	/* an exclusive discard that begins ends this loop */
+	while (dev->slots && t >= dev->hold_to) {
 		req = ek_fs_pick(dev, t);
 		if (!req)
 			break;
@@ -860,7 +1137,7 @@ static void ek_fs_advance(struct ek_flash *dev, u64 now)
 	for (;;) {
 		struct ek_flash_req *req = dev->running.head;
 		u64 program = ek_fs_program_event(dev);
-		u64 t = min(program, dev->pick);
+		u64 t = min(program, min(dev->pick, dev->wake));
 
 		if (req)
 			t = min(t, req->done);
@@ -913,9 +1190,13 @@ void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 	ek_fs_advance(dev, now);
 	now = dev->now;
 	if (!dev->inside && !dev->pending && !dev->programming) {
+		ek_fs_background_idle(dev, now);
 		ek_fs_idle(dev, now - min(now, dev->idle_since));
 		dev->idle_since = now;
 	}
+	memcpy(req->held, dev->held, sizeof(req->held));
+	if (dev->hold_to > now)
+		req->held[dev->holder] -= dev->hold_to - now;
 	memset(req->part, 0, sizeof(req->part));
 	req->arrive = now;
 	req->state = EK_FS_QUEUED;
@@ -955,7 +1236,9 @@ static u64 ek_fs_stalled_until(struct ek_flash *dev)
 	/* if the programs in progress do not free enough, one that has not begun is needed, too */
 	if (req->op == EK_FS_WRITE)
 		more = !ek_fs_room(dev, req->bytes - min_t(u64, dev->releasing, req->bytes));
-	return more && event != EK_FS_NEVER ? event + ek_fs_us(cell) : event;
+	/* with jitter the shortest program, which is never in the tail */
+	return more && event != EK_FS_NEVER ?
+		event + ((ek_fs_us(cell) * dev->jitter_low) >> EK_FS_FRACTION) : event;
 }
 
 /*
@@ -970,7 +1253,7 @@ u64 ek_flash_next(struct ek_flash *dev)
 		return dev->now;
 	if (dev->stalled)
 		next = min(next, ek_fs_stalled_until(dev));
-	return min(next, dev->pick);
+	return min(next, min(dev->pick, dev->wake));
 }
 
 /* @req leaves the device now. Its whole time counts as the part of its current state. */
@@ -1038,10 +1321,88 @@ struct ek_flash_req *ek_flash_take(struct ek_flash *dev)
 	return req;
 }
 
+/*
+ * With blocking=1 the host works like the mmc driver. A device with active=1 stands
+ * for an eMMC without CQE. Such a host sends a command when the one before is done,
+ * and waits for the end of a flush. With CQE that is true of discards only.
+ */
+
+/* Returns true if the host sends @op only when no command is in the device. */
+bool ek_flash_waits_before(const struct ek_flash_params *p, enum ek_fs_op op)
+{
+	return p->blocking && (p->active == 1 || op == EK_FS_DISCARD);
+}
+
+/* Returns true if the host sends nothing until @op is done. */
+bool ek_flash_waits_after(const struct ek_flash_params *p, enum ek_fs_op op)
+{
+	return p->blocking && (op == EK_FS_DISCARD || (op == EK_FS_FLUSH && p->active == 1));
+}
+
 u32 ek_flash_region(const struct ek_flash_params *p, u64 sector)
 {
 	return min_t(u64, div64_u64(sector * p->regions, (u64)p->capacity_mb << 11),
 		     p->regions - 1);
+}
+
+/*
+ * Valid pages in the oldest block, in 1/1000, for @spare flash per valid data in
+ * percent. That is v = e^(-a (1 - v)) with a = spare / 100: data that are
+ * overwritten at random, and the block that was written first is collected first
+ * (Desnoyers, Analytic Modeling of SSD Write Performance, SYSTOR 2012).
+ */
+static u32 ek_fs_valid(u32 spare)
+{
+	static const struct {
+		u32 spare, valid;
+	} at[] = {
+		{ 100, 1000 }, { 101, 980 }, { 103, 942 }, { 105, 906 }, { 107, 872 }, { 110, 824 },
+		{ 115, 751 }, { 120, 686 }, { 130, 577 }, { 140, 489 }, { 150, 417 }, { 175, 287 },
+		{ 200, 203 }, { 250, 107 }, { 300, 60 }, { 400, 20 }, { 700, 1 },
+	};
+	u32 i;
+
+	for (i = 1; i < ARRAY_SIZE(at); i++)
+		if (spare <= at[i].spare)
+			return at[i].valid + (at[i - 1].valid - at[i].valid) *
+			       (at[i].spare - spare) / (at[i].spare - at[i - 1].spare);
+	return 0;
+}
+
+/*
+ * The effects of wear_pct (w) and full_pct on a flash device:
+ *
+ *   full  valid pages of a collected block as of ek_fs_valid(); no reserve but the free part
+ *   w     bad blocks take up to 2 points of the spare flash; wear levelling copies a fifth
+ *         of the pages that would be free; programs take up to 1.2 times as long, erases
+ *         twice; one read in retry_in * (1 - w)^3 needs retries, up to three times as many
+ *
+ * README.md has the sources.
+ */
+void ek_flash_age(struct ek_flash_params *p)
+{
+	u32 w = p->wear_pct, free = 100 - w, spare, valid;
+
+	if (p->kind != EK_FS_FLASH)
+		return;
+	if (p->full_pct) {
+		/* in 1/100 points: bad blocks leave 98 % of the flash at the end of its life */
+		spare = (100 + p->spare_pct) * 100 - 2 * w;
+		valid = ek_fs_valid(max(spare / p->full_pct, 100U));
+		p->gc_valid_pct = min(DIV_ROUND_UP(valid, 10), 99U);
+		if (p->gc_after_kb)
+			p->gc_after_kb = max_t(u32, div_u64((u64)p->gc_after_kb *
+							    (100 - p->full_pct), 100), 1);
+	}
+	if (!w)
+		return;
+	p->gc_valid_pct += (99 - p->gc_valid_pct) * w / 500;
+	p->t_prog_us += p->t_prog_us * w / 500;
+	p->t_prog_slc_us += p->t_prog_slc_us * w / 500;
+	p->t_erase_us += p->t_erase_us * w / 100;
+	p->retry_most += p->retry_most * w / 50;
+	if (p->retry_in)
+		p->retry_in = max_t(u32, div_u64((u64)p->retry_in * free * free * free, 1000000), 2);
 }
 
 static u32 ek_fs_nr_ops(const struct ek_flash_params *p)
@@ -1059,12 +1420,19 @@ size_t ek_flash_bytes(const struct ek_flash_params *p)
 /* Initialise a device. @p must have passed ek_flash_check(). */
 void ek_flash_init(struct ek_flash *dev, const struct ek_flash_params *p, u64 now)
 {
-	u64 valid = (u64)p->block_pages * p->gc_valid_pct / 100;
+	u64 valid;
 	u32 i;
 
 	memset(dev, 0, ek_flash_bytes(p));
 	dev->p = *p;
+	ek_flash_age(&dev->p);
+	p = &dev->p;
+	valid = (u64)p->block_pages * p->gc_valid_pct / 100;
 	dev->now = now;
+	dev->heat_at = now;
+	dev->wake = EK_FS_NEVER;
+	ek_fs_init_jitter(dev);
+	ek_fs_set_rates(dev);
 	dev->idle_since = now;
 	dev->slots = p->kind == EK_FS_DISK ? 1 : p->active;
 	dev->chunk = (u64)p->chunk_kb << 10;

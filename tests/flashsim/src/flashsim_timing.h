@@ -12,14 +12,21 @@
  *
  * The life of a request, and the parts of its time:
  *
- *   arrive -> QUEUE -> [slot] -> LINK_WAIT (command path) -> CMD -> MAP ->
- *   read:  DIE_WAIT, GC -> CELL -> CHANNEL -> LINK_WAIT -> LINK -> done
+ *   arrive -> QUEUE, ERASE, BACKGROUND -> [slot] -> LINK_WAIT (command path) -> CMD -> MAP ->
+ *   read:  DIE_WAIT, GC -> CELL -> RETRY -> CHANNEL -> LINK_WAIT -> LINK -> done
  *   write: BUFFER_WAIT, GC -> LINK_WAIT -> LINK -> done, programmed later
  *   write through: LINK_WAIT -> LINK -> DIE_WAIT, GC -> CHANNEL -> CELL -> done
+ *   discard: ERASE -> done
  *   disk:  SEEK -> ROTATE -> CHANNEL (medium) -> LINK -> done
+ *
+ * THROTTLE is the time by which a hot device takes longer for CMD and LINK.
  *
  * A request with several flash operations is done when the last of them is. Its
  * parts are those of this critical path, so they sum up to the total time.
+ *
+ * All variation comes from a generator with the seed of the parameters, and is
+ * drawn in the order of the model's events. So equal parameters, seeds and
+ * requests give equal times.
  */
 #ifndef FLASHSIM_TIMING_H
 #define FLASHSIM_TIMING_H
@@ -58,6 +65,7 @@ struct ek_flash_params {
 	u32 depth;
 	u32 active;
 	u32 hw_queues;
+	u32 blocking;
 	u32 max_kb;
 	u32 link_read_mbps;
 	u32 link_write_mbps;
@@ -86,7 +94,27 @@ struct ek_flash_params {
 	u32 slc_refill_kbps;
 	u32 gc_after_kb;
 	u32 gc_valid_pct;
+	u32 spare_pct;
+	u32 wear_pct;
+	u32 full_pct;
+	u32 retry_in;
+	u32 retry_most;
 	u32 flush_us;
+	u32 discard_us;
+	u32 discard_group_kb;
+	u32 discard_group_us;
+	u32 discard_exclusive;
+	u32 bg_after_kb;
+	u32 bg_ms;
+	u32 bg_idle_ms;
+	u32 bg_stop_us;
+	u32 bg_most;
+	u32 heat_mb;
+	u32 heat_cool_mbps;
+	u32 heat_pct;
+	u32 jitter_pct;
+	u32 jitter_tail_in;
+	u32 jitter_tail_x;
 	u32 rpm;
 	u32 seek_min_us;
 	u32 seek_max_us;
@@ -108,17 +136,18 @@ struct ek_fs_param {
 struct ek_fs_preset {
 	const char *name;
 	const char *about;
-	const char *pairs[16];	/* arguments for ek_flash_set() */
+	const char *pairs[24];	/* arguments for ek_flash_set() */
 };
 
 extern const struct ek_fs_param ek_fs_params[];
 extern const u32 ek_fs_nr_params;
 extern const struct ek_fs_preset ek_fs_presets[];
 extern const u32 ek_fs_nr_presets;
+extern const char * const ek_fs_part_names[];
 
 /* the parts of a request's time */
 enum ek_fs_part {
-	EK_FS_QUEUE,		/* in the device, not begun */
+	EK_FS_QUEUE,		/* in the device, not begun; except ERASE and BACKGROUND */
 	EK_FS_LINK_WAIT,	/* waiting for the command path or the link */
 	EK_FS_CMD,		/* command work; also an injected hang */
 	EK_FS_LINK,		/* data transfer on the link */
@@ -130,8 +159,18 @@ enum ek_fs_part {
 	EK_FS_SEEK,
 	EK_FS_ROTATE,
 	EK_FS_MAP,		/* read of the mapping table */
+	EK_FS_RETRY,		/* further reads of the same cells */
+	EK_FS_ERASE,		/* discard: its own work; others: waiting for an exclusive discard */
+	EK_FS_BACKGROUND,	/* waiting for housekeeping */
+	EK_FS_THROTTLE,		/* command work and transfers of a hot device: the additional time */
 	EK_FS_PARTS,
 };
+
+/* why the device begins no command for a while */
+enum ek_fs_holder { EK_FS_HELD_ERASE, EK_FS_HELD_BACKGROUND, EK_FS_HOLDERS };
+
+/* independent sequences of random numbers: what is on does not change the others */
+enum ek_fs_draw { EK_FS_DRAW_TIME, EK_FS_DRAW_RETRY, EK_FS_DRAWS };
 
 enum ek_fs_state {
 	EK_FS_IDLE,		/* not in the device */
@@ -141,7 +180,7 @@ enum ek_fs_state {
 	EK_FS_FINISHED,		/* done, not reaped */
 };
 
-/* A request. The caller sets sector to fua; done and part are valid once it is reaped. */
+/* A request. The caller sets sector to fua; begin, done and part are valid once it is reaped. */
 struct ek_flash_req {
 	struct ek_flash_req *prev, *next;
 	u64 sector;		/* of 512 bytes */
@@ -152,8 +191,10 @@ struct ek_flash_req {
 	u8 state;
 	u8 channel;		/* of the first byte */
 	u64 arrive;
+	u64 begin;		/* when it left the queue, if it did */
 	u64 done;
 	u64 stalled;		/* when it began to wait for the buffer */
+	u64 held[EK_FS_HOLDERS];	/* ek_flash.held when it arrived */
 	u64 part[EK_FS_PARTS];
 };
 
@@ -171,7 +212,7 @@ struct ek_fs_cal {
 
 /* the parts of one flash operation, from the end of the request's command on */
 struct ek_fs_chain {
-	u64 link, wait, gc, channel, cell;
+	u64 link, wait, gc, channel, cell, retry;
 };
 
 struct ek_fs_die {
@@ -213,11 +254,15 @@ struct ek_fs_totals {
 	u64 suspends;
 	u64 map_misses;
 	u64 reserve_left, slc_left;
+	u64 retries;		/* additional reads of a page */
+	u64 discards, erase_ns;
+	u64 background_ns;	/* housekeeping, whether or not a request waited for it */
+	u64 throttles;		/* how often the device became hot */
 	u32 max_queue;		/* most requests in the device at once */
 };
 
 struct ek_flash {
-	struct ek_flash_params p;
+	struct ek_flash_params p;	/* with the effects of wear_pct and full_pct */
 	u64 now;		/* last event */
 
 	/* requests */
@@ -228,6 +273,24 @@ struct ek_flash {
 	u32 slots;		/* commands that could begin now */
 	u32 serial;		/* number of the request that began last */
 	u64 hang;		/* ns for which the next command will hang */
+
+	/* variation */
+	u64 random[EK_FS_DRAWS];
+	u64 jitter_low, jitter_span;	/* of times that are not in the tail, in 1 / 2^20 */
+	u32 tail_below;		/* random numbers below this value are in the tail */
+
+	/* what holds up new commands */
+	u64 hold_to;		/* no command begins before this time */
+	enum ek_fs_holder holder;
+	u64 held[EK_FS_HOLDERS];	/* ns of all such times, to their ends */
+	u64 wake;		/* hold_to, if a request waits for it; otherwise EK_FS_NEVER */
+	u64 bg_bytes;		/* written since housekeeping last became due */
+	u64 bg_work;		/* ns of housekeeping that is due */
+
+	/* heat, in bytes transferred */
+	u64 heat, heat_at;
+	bool hot;
+	u32 mbps[2];		/* the link's rates now, [read, write] */
 
 	/* link */
 	u64 cmd_free;		/* when the command path is free */
@@ -267,6 +330,8 @@ int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t
 int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param, const char *value,
 		     char *why, size_t size);
 int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size);
+/* The parameters in effect: @p with wear_pct and full_pct applied. ek_flash_init() does this, too. */
+void ek_flash_age(struct ek_flash_params *p);
 size_t ek_flash_show(const struct ek_flash_params *p, const struct ek_fs_param *param, char *buf,
 		     size_t size);
 
@@ -278,6 +343,8 @@ struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now);
 u64 ek_flash_next(struct ek_flash *dev);
 bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now);
 struct ek_flash_req *ek_flash_take(struct ek_flash *dev);
+bool ek_flash_waits_before(const struct ek_flash_params *p, enum ek_fs_op op);
+bool ek_flash_waits_after(const struct ek_flash_params *p, enum ek_fs_op op);
 u32 ek_flash_region(const struct ek_flash_params *p, u64 sector);
 
 #endif /* FLASHSIM_TIMING_H */

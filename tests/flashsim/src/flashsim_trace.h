@@ -35,7 +35,7 @@ TRACE_EVENT(flashsim_request,
 		__entry->total = req->done - req->arrive;
 		memcpy(__entry->part, req->part, sizeof(req->part));
 	    ),
-	    TP_printk("dev=%s op=%s sector=%llu bytes=%u tag=%u channel=%u error=%d queue_ns=%llu link_wait_ns=%llu cmd_ns=%llu link_ns=%llu die_wait_ns=%llu cell_ns=%llu channel_ns=%llu buffer_wait_ns=%llu gc_ns=%llu seek_ns=%llu rotate_ns=%llu map_ns=%llu total_ns=%llu",
+	    TP_printk("dev=%s op=%s sector=%llu bytes=%u tag=%u channel=%u error=%d queue_ns=%llu link_wait_ns=%llu cmd_ns=%llu link_ns=%llu die_wait_ns=%llu cell_ns=%llu channel_ns=%llu buffer_wait_ns=%llu gc_ns=%llu seek_ns=%llu rotate_ns=%llu map_ns=%llu retry_ns=%llu erase_ns=%llu background_ns=%llu throttle_ns=%llu total_ns=%llu",
 		      __get_str(dev),
 		      __print_symbolic(__entry->op, { 0, "read" }, { 1, "write" }, { 2, "flush" },
 				       { 3, "discard" }),
@@ -43,7 +43,8 @@ TRACE_EVENT(flashsim_request,
 		      __entry->error, __entry->part[0], __entry->part[1], __entry->part[2],
 		      __entry->part[3], __entry->part[4], __entry->part[5], __entry->part[6],
 		      __entry->part[7], __entry->part[8], __entry->part[9], __entry->part[10],
-		      __entry->part[11], __entry->total)
+		      __entry->part[11], __entry->part[12], __entry->part[13], __entry->part[14],
+		      __entry->part[15], __entry->total)
 );
 
 #endif /* FLASHSIM_TRACE_H */

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import ctypes
+import math
 import random
 import re
-import subprocess
-import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,142 +14,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 HERE = Path(__file__).resolve().parent
-SRC = HERE.parent / "src"
-READ, WRITE, FLUSH, DISCARD = range(4)
-PARTS = (
-    "queue", "link_wait", "cmd", "link", "die_wait", "cell", "channel", "buffer_wait", "gc", "seek",
-    "rotate", "map",
-)  # fmt: skip
-KB, MB = 1 << 10, 1 << 20
-US, MS = 1000, 1000_000
-FIGURES = tomllib.loads((HERE.parent / "figures.toml").read_text())
+sys.path.insert(0, str(HERE.parent))
 
-
-class CIo(ctypes.Structure):
-    _fields_ = (
-        ("arrive", ctypes.c_uint64), ("done", ctypes.c_uint64), ("sector", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint32), ("op", ctypes.c_uint32), ("fua", ctypes.c_uint32),
-        ("channel", ctypes.c_uint32), ("order", ctypes.c_uint32), ("part", ctypes.c_uint64 * len(PARTS)),
-    )  # fmt: skip
-
-
-class Totals(ctypes.Structure):
-    _fields_ = (
-        *((n, ctypes.c_uint64) for n in (
-            "gc_pauses", "gc_ns", "flushes", "buffer_stalls", "buffer_stall_ns", "suspends", "map_misses",
-            "reserve_left", "slc_left",
-        )),
-        ("max_queue", ctypes.c_uint32),
-    )  # fmt: skip
-
-
-@dataclass
-class Io:
-    """A request and its result. Times are in ns, `pos` and `bytes` in bytes; `part` has the parts of the time."""
-
-    op: int
-    pos: int
-    bytes: int
-    arrive: int = 0
-    fua: bool = False
-    done: int = 0
-    channel: int = 0
-    order: int = 0
-    part: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        return self.done - self.arrive
-
-
-@dataclass
-class Run:
-    io: list[Io]
-    totals: Totals
-
-    @property
-    def end(self) -> int:
-        return max(i.done for i in self.io)
-
-    @property
-    def mbps(self) -> float:
-        return sum(i.bytes for i in self.io) * 1000 / self.end
-
-    @property
-    def iops(self) -> float:
-        return len(self.io) * 1e9 / self.end
-
-
-class Model:
-    """The compiled model. `run` submits requests at their arrive times, or in a closed loop with `qd` outstanding."""
-
-    def __init__(self, path: Path) -> None:
-        self.lib = ctypes.CDLL(str(path))
-        self.lib.shim_preset_name.restype = ctypes.c_char_p
-        self.lib.shim_param_name.restype = ctypes.c_char_p
-
-    def error(self, preset: str, pairs: str) -> str:
-        why = ctypes.create_string_buffer(1024)
-        bad = self.lib.shim_check(preset.encode(), pairs.encode(), why, ctypes.c_uint32(1024))
-        return why.value.decode() if bad else ""
-
-    def names(self, of: str) -> list[str]:
-        names: list[str] = []
-        while name := getattr(self.lib, f"shim_{of}_name")(ctypes.c_uint32(len(names))):
-            names.append(name.decode())
-        return names
-
-    def value(self, preset: str, pairs: str, name: str) -> str:
-        text = ctypes.create_string_buffer(1024)
-        assert (
-            self.lib.shim_show(preset.encode(), pairs.encode(), name.encode(), text, ctypes.c_uint32(1024))
-            >= 0
-        )
-        return text.value.decode().strip()
-
-    def numbers(self, pairs: str) -> Callable[[str], int]:
-        """A function that returns the number of a parameter by its name."""
-        return lambda name: int(self.value("", pairs, name))
-
-    def run(self, preset: str, pairs: str, ios: list[Io], qd: int = 0, think: int = 0, late: int = 0) -> Run:
-        c = (CIo * len(ios))()
-        for to, io in zip(c, ios, strict=True):
-            to.arrive, to.sector, to.bytes = io.arrive, io.pos // 512, io.bytes
-            to.op, to.fua = io.op, io.fua
-        why, totals = ctypes.create_string_buffer(1024), Totals()
-        n = self.lib.shim_run(
-            preset.encode(), pairs.encode(), c, ctypes.c_uint32(len(ios)), ctypes.c_uint32(qd),
-            ctypes.c_uint64(think), ctypes.c_uint64(late), ctypes.byref(totals), why, ctypes.c_uint32(1024),
-        )  # fmt: skip
-        assert n == len(ios), why.value.decode()
-        for to, io in zip(c, ios, strict=True):
-            io.arrive, io.done, io.channel, io.order = to.arrive, to.done, to.channel, to.order
-            io.part = {name: value for name, value in zip(PARTS, to.part, strict=True) if value}
-            # checked for every request of every test
-            assert sum(io.part.values()) == io.total, io
-        return Run(ios, totals)
+from timing import (  # noqa: E402
+    DISCARD,
+    FIGURES,
+    FLUSH,
+    KB,
+    MB,
+    MS,
+    PARTS,
+    READ,
+    SRC,
+    US,
+    WRITE,
+    Io,
+    Model,
+    Run,
+    compiled,
+    figure,
+    scattered,
+    sequential,
+)
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    out = tmp_path_factory.mktemp("timing") / "libtiming.so"
-    sources = [HERE / "timing_shim.c", *(SRC / f"flashsim_{n}.c" for n in ("timing", "params", "presets"))]
-    subprocess.run(
-        ["gcc", "-std=gnu17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined,bounds",
-         "-fno-sanitize-recover=all", "-static-libubsan", "-shared", "-fPIC", f"-I{HERE}", "-o", str(out),
-         *map(str, sources)],
-        check=True,
+    return compiled(
+        tmp_path_factory.mktemp("timing"), "-O1", "-g", "-fsanitize=undefined,bounds", "-fno-sanitize-recover=all",
+        "-static-libubsan",
     )  # fmt: skip
-    return Model(out)
-
-
-def sequential(op: int, n: int, size: int, start: int = 0) -> list[Io]:
-    return [Io(op, start + i * size, size) for i in range(n)]
-
-
-def scattered(op: int, n: int, size: int, span: int, seed: int = 1) -> list[Io]:
-    pick = random.Random(seed)  # noqa: S311
-    return [Io(op, pick.randrange(span // size) * size, size) for _ in range(n)]
 
 
 # a small flash device with round times: 10 us for a command, 100 us for a read, 1 ms for a program
@@ -192,6 +83,22 @@ configurations = st.builds(
     slc_kb=st.sampled_from([0, 1024]),
     gc_after_kb=st.sampled_from([0, 64, 4096]),
     channel_mbps=st.sampled_from([100, 400]),
+    seed=st.integers(0, 3),
+    jitter_pct=st.sampled_from([0, 0, 30]),
+    jitter_tail_in=st.sampled_from([0, 20]),
+    retry_in=st.sampled_from([0, 3]),
+    wear_pct=st.sampled_from([0, 80]),
+    full_pct=st.sampled_from([0, 95]),
+    discard_us=st.sampled_from([0, 2000]),
+    discard_group_us=st.sampled_from([0, 100]),
+    discard_exclusive=st.integers(0, 1),
+    bg_after_kb=st.sampled_from([0, 128]),
+    bg_ms=st.just(3),
+    bg_idle_ms=st.sampled_from([0, 5]),
+    bg_stop_us=st.sampled_from([0, 700]),
+    bg_most=st.sampled_from([0, 1, 8]),
+    heat_mb=st.sampled_from([0, 1]),
+    heat_pct=st.sampled_from([1, 50]),
 )
 
 
@@ -224,16 +131,14 @@ def test_parts_sum_up_and_times_are_consistent(model: Model, pairs: str, ios: li
         if io.op in (READ, WRITE):
             mbps = get("link_read_mbps" if io.op == READ else "link_write_mbps")
             assert io.total >= io.bytes * 1000 // mbps
-            if kind == "flash" and io.op == READ:
+            if kind == "flash" and io.op == READ and not get("jitter_pct") + get("jitter_tail_in"):
                 assert io.total >= get("t_r_us") * US
     by_order = sorted(run.io, key=lambda io: io.order)
     assert [io.done for io in by_order] == sorted(io.done for io in run.io)
     # at most `active` requests have begun and are not done
     active = 1 if kind == "disk" else get("active")
-    events = sorted(
-        [(io.arrive + io.part.get("queue", 0), 1) for io in run.io if io.total > io.part.get("queue", 0)]
-        + [(io.done, -1) for io in run.io if io.total > io.part.get("queue", 0)],
-    )
+    some = [io for io in run.io if io.done > io.begin]
+    events = sorted([(io.begin, 1) for io in some] + [(io.done, -1) for io in some])
     running = 0
     for _, step in events:
         running += step
@@ -270,7 +175,8 @@ def test_a_longer_request_is_never_faster(model: Model, pairs: str, op: int, siz
 def test_throughput_is_bounded_by_link_channels_and_dies(
     model: Model, pairs: str, op: int, size: int, qd: int, in_order: bool
 ) -> None:
-    pairs += ",kind=flash,gc_after_kb=0,slc_kb=0"
+    # not hot, and no variation: a mean over few operations proves nothing
+    pairs += ",kind=flash,gc_after_kb=0,slc_kb=0,heat_mb=0,jitter_pct=0,jitter_tail_in=0"
     n = max(16, 16 * MB // size)
     ios = sequential(op, n, size) if in_order else scattered(op, n, size, 256 * MB)
     run = model.run("", pairs, ios, qd=qd)
@@ -302,7 +208,7 @@ def test_serial_commands_do_not_overlap(model: Model) -> None:
         run = model.run("", FLASH + ",active=1,buffer_kb=1024", scattered(op, 200, 4 * KB, MB), qd=32)
         end = 0
         for io in sorted(run.io, key=lambda io: io.order):
-            assert io.arrive + io.part.get("queue", 0) >= end
+            assert io.begin == io.arrive + io.part.get("queue", 0) >= end
             end = io.done
 
 
@@ -482,17 +388,265 @@ def test_a_duplex_link_carries_both_ways_at_once(model: Model) -> None:
     assert full > 1.9 * half
 
 
+# --- discards, housekeeping, heat, variation, age -----------------------------
+
+DISCARDS = ",discard_us=1000,discard_group_kb=512,discard_group_us=200"
+
+
+def test_a_discard_takes_a_time_per_command_and_per_erase_group_that_it_touches(model: Model) -> None:
+    for pos, size, groups in ((0, 4 * KB, 1), (0, 512 * KB, 1), (508 * KB, 8 * KB, 2), (0, 1024 * MB, 2048)):
+        (io,) = model.run("", FLASH + DISCARDS, [Io(DISCARD, pos, size)]).io
+        assert io.part == {"cmd": 10 * US, "erase": (1000 + 200 * groups) * US}
+    (free,) = model.run("", FLASH, [Io(DISCARD, 0, 1024 * MB)]).io
+    assert free.part == {"cmd": 10 * US}
+
+
+def test_a_queued_discard_delays_nobody_and_an_exclusive_one_everybody(model: Model) -> None:
+    ios = [Io(DISCARD, 0, 4 * KB), *scattered(READ, 4, 4 * KB, MB)]
+    queued = model.run("", FLASH + DISCARDS, ios).io
+    assert max(io.total for io in queued[1:]) < 1000 * US
+    discard, *reads = model.run("", FLASH + DISCARDS + ",discard_exclusive=1", list(ios)).io
+    for io in reads:
+        assert io.part["erase"] == discard.total
+        assert "queue" not in io.part
+    # the buffer is not emptied meanwhile: the flush waits for a program that begins after the discard
+    ios = [Io(WRITE, 0, 4 * KB), Io(DISCARD, 0, 4 * KB, 100 * US), Io(FLUSH, 0, 0, 200 * US)]
+    _, discard, flush = model.run("", FLASH + DISCARDS + ",buffer_kb=512,discard_exclusive=1", ios).io
+    assert flush.part["erase"] + 100 * US == discard.total
+    assert flush.part["buffer_wait"] >= 1000 * US
+
+
+@settings(max_examples=150, deadline=None)
+@given(pairs=configurations, ios=streams())
+def test_an_exclusive_discard_is_alone_in_the_device(model: Model, pairs: str, ios: list[Io]) -> None:
+    run = model.run("", pairs + ",kind=flash,discard_exclusive=1,discard_us=900", ios)
+    for i, discard in enumerate(run.io):
+        if discard.op != DISCARD:
+            continue
+        assert all(io.done <= discard.begin for io in run.io[:i])
+        assert all(io.begin >= discard.done for io in run.io[i + 1 :])
+
+
+VARYING = ",jitter_pct=20,jitter_tail_in=500,jitter_tail_x=4"
+
+
+def test_jitter_keeps_the_mean_and_has_a_long_tail(model: Model) -> None:
+    n = 40000
+    run = model.run("", FLASH + VARYING, scattered(READ, n, 4 * KB, 512 * MB), qd=1)
+    for part, mean in (("cell", 100 * US), ("cmd", 10 * US)):
+        times = sorted(io.part[part] for io in run.io)
+        assert sum(times) / n == pytest.approx(mean, rel=0.01)
+        # the others are a little shorter, so that the mean is right
+        assert 0.78 * mean < times[0] < 0.81 * mean
+        tail = [t for t in times if t > 1.3 * mean]
+        assert len(tail) == pytest.approx(n / 500, rel=0.3)
+        assert tail[0] == 4 * mean
+        assert sum(t >= 8 * mean for t in tail) == pytest.approx(len(tail) / 4, rel=0.5)
+        assert times[-1] <= 256 * mean
+    # programs and flushes, too
+    ios = [Io(op, 0, size) for _ in range(4000) for op, size in ((WRITE, 16 * KB), (FLUSH, 0))]
+    run = model.run("", FLASH + VARYING + ",buffer_kb=512", ios, qd=1)
+    flushes = [io for io in run.io if io.op == FLUSH]
+    assert sum(io.part["cmd"] for io in flushes) / 4000 == pytest.approx(110 * US, rel=0.03)
+    assert sum(io.part["buffer_wait"] for io in flushes) / 4000 == pytest.approx(1041 * US, rel=0.03)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs=configurations, ios=streams(), seed=st.integers(0, 2**32 - 1))
+def test_the_same_seed_gives_the_same_times(model: Model, pairs: str, ios: list[Io], seed: int) -> None:
+    pairs += f",seed={seed}"
+    again = [Io(io.op, io.pos, io.bytes, io.arrive, io.fua) for io in ios]
+    first = [io.part for io in model.run("", pairs, ios).io]
+    assert [io.part for io in model.run("", pairs, again).io] == first
+
+
+def test_another_seed_gives_other_times_and_without_variation_the_same(model: Model) -> None:
+    def times(pairs: str) -> list[tuple[int, ...]]:
+        ios = [scattered(READ, 500, 4 * KB, 512 * MB) for _ in range(3)]
+        runs = [model.run("", f"{FLASH}{pairs},seed={seed}", io, qd=4) for seed, io in enumerate(ios)]
+        return [tuple(io.total for io in run.io) for run in runs]
+
+    assert len(set(times(""))) == 1
+    for varying in (",jitter_pct=1", ",jitter_tail_in=100", ",retry_in=10"):
+        assert len(set(times(varying))) == 3
+
+
+def test_variation_of_times_does_not_move_the_retries(model: Model) -> None:
+    def retried(pairs: str) -> list[bool]:
+        run = model.run("", FLASH + pairs, scattered(READ, 500, 4 * KB, 512 * MB), qd=1)
+        return ["retry" in io.part for io in run.io]
+
+    assert retried(",retry_in=10") == retried(",retry_in=10,jitter_pct=30")
+
+
+def test_one_read_in_so_many_takes_more_reads_of_its_cells(model: Model) -> None:
+    n = 20000
+    run = model.run("", FLASH + ",retry_in=20,retry_most=3", scattered(READ, n, 4 * KB, 512 * MB), qd=1)
+    retries = [io.part["retry"] for io in run.io if "retry" in io.part]
+    assert len(retries) == pytest.approx(n / 20, rel=0.1)
+    assert set(retries) == {100 * US, 200 * US, 300 * US}
+    assert sum(retries) == run.totals.retries * 100 * US
+    assert sum(retries) / len(retries) == pytest.approx(200 * US, rel=0.05)
+    assert {io.part["cell"] for io in run.io} == {100 * US}
+
+
+HOUSEKEEPING = ",buffer_kb=512,bg_after_kb=1024,bg_ms=20,bg_idle_ms=10"
+
+
+def after_idle(model: Model, pairs: str, *gaps: int) -> Run:
+    """Three MiB are written, so three rounds of 20 ms are due. Then a read arrives at each of the times."""
+    writes = sequential(WRITE, 6, 512 * KB)
+    return model.run("", FLASH + HOUSEKEEPING + pairs, [*writes, *(Io(READ, 0, 4 * KB, t) for t in gaps)])
+
+
+def test_housekeeping_uses_idle_time_and_a_command_waits_for_its_round(model: Model) -> None:
+    # the last program ends after 50 ms, so housekeeping goes on from 60 to 120 ms
+    early = after_idle(model, "", 1 * MS)
+    assert early.totals.background_ns == 0
+    waits = []
+    for t in range(51, 200, 7):
+        run = after_idle(model, "", t * MS)
+        waits.append(run.io[-1].part.get("background", 0))
+        assert run.totals.background_ns % (20 * MS) == 0, "it is not stopped within a round"
+    assert 13 * MS < max(waits) <= 20 * MS
+    assert sum(w > 0 for w in waits) == pytest.approx(60 / 7, abs=1)
+    assert run.totals.background_ns == 60 * MS
+
+
+def test_housekeeping_that_can_be_stopped_goes_on_later(model: Model) -> None:
+    times = [(51 + 15 * i) * MS for i in range(40)]
+    run = after_idle(model, ",bg_stop_us=700", *times)
+    waits = [io.part.get("background", 0) for io in run.io[6:]]
+    assert max(waits) == 700 * US
+    assert run.totals.background_ns == 60 * MS
+    # after each read it begins again after 10 ms of idle time, so it needs many of the gaps
+    assert sum(w > 0 for w in waits) > 5
+    assert waits[-1] == 0
+
+
+def test_urgent_housekeeping_does_not_wait_for_idle_time(model: Model) -> None:
+    lazy = model.run("", FLASH + HOUSEKEEPING, sequential(WRITE, 200, 512 * KB), qd=4)
+    assert lazy.totals.background_ns == 0
+    urgent = model.run("", FLASH + HOUSEKEEPING + ",bg_most=2", sequential(WRITE, 200, 512 * KB), qd=4)
+    rounds = 200 * 512 * KB // MB - 1
+    assert urgent.totals.background_ns == pytest.approx(rounds * 20 * MS, rel=0.02)
+    assert max(io.part.get("background", 0) for io in urgent.io) >= 20 * MS
+    assert urgent.end > lazy.end
+
+
+def test_a_hot_device_slows_down_until_it_has_cooled_off(model: Model) -> None:
+    pairs = FLASH + ",dies=8,channels=8,heat_mb=10,heat_cool_mbps=50,heat_pct=25"
+    run = model.run("", pairs, sequential(READ, 400, 512 * KB), qd=4)
+    rates = [
+        sum(io.bytes for io in run.io[i : i + 10]) * 1000 / (run.io[i + 9].done - run.io[i - 1].done)
+        for i in range(10, 400, 10)
+    ]
+    # 200 MB/s warm it up by 150 net, so 14 MB are fast. Then 50 MB/s come in and cool off: it stays hot.
+    assert rates[0] == pytest.approx(200, rel=0.02)
+    assert rates[-1] == pytest.approx(50, rel=0.02)
+    slow = next(i for i, rate in enumerate(rates, 1) if rate < 195)
+    assert slow * 10 * 512 * KB < 14e6 * 1.05
+    assert (slow + 1) * 10 * 512 * KB > 14e6 * 0.95
+    assert run.totals.throttles == 1
+    hot = run.io[-1].part
+    assert hot["throttle"] == pytest.approx(3 * (hot["cmd"] + hot["link"]), rel=0.01)
+    # with more cooling it becomes hot again and again, and the mean is between the two rates
+    cooled = model.run("", pairs + ",heat_cool_mbps=100", sequential(READ, 1000, 512 * KB), qd=4)
+    assert cooled.totals.throttles > 2
+    assert 60 < cooled.mbps < 150
+    # idle time cools it off
+    ios = sequential(READ, 100, 512 * KB)
+    ios += [Io(READ, io.pos, io.bytes, 10_000 * MS) for io in sequential(READ, 10, 512 * KB)]
+    assert all("throttle" not in io.part for io in model.run("", pairs, ios).io[100:])
+
+
+FLASH_PRESETS = [name for name in FIGURES if name not in ("source", "hdd-5400", "pipe")]
+
+
+@pytest.mark.parametrize("preset", FLASH_PRESETS)
+def test_a_worn_and_full_device_is_slower(model: Model, preset: str) -> None:
+    def measure(pairs: str) -> tuple[float, float, int]:
+        writes = model.run(preset, pairs + ",slc_kb=0", sequential(WRITE, 600, 512 * KB), qd=4)
+        reads = model.run(preset, pairs, scattered(READ, 4000, 4 * KB, 4096 * MB), qd=1)
+        return writes.mbps, reads.iops, reads.totals.retries
+
+    young, old = measure("wear_pct=0"), measure("wear_pct=80,full_pct=95")
+    assert old[0] < 0.9 * young[0]
+    assert old[1] < 0.99 * young[1]
+    assert old[2] > 20 * max(young[2], 1)
+    # at each step in between nothing gets better
+    steps = [measure(f"wear_pct={w}") for w in (0, 30, 60, 100)]
+    assert [s[0] for s in steps] == sorted((s[0] for s in steps), reverse=True)
+    assert [s[2] for s in steps] == sorted(s[2] for s in steps)
+
+
+def test_the_effects_of_age_are_those_in_the_comment(model: Model) -> None:
+    def aged(pairs: str, name: str) -> int:
+        return int(model.value("emmc51", pairs, name, aged=True))
+
+    for name in model.names("param"):
+        assert model.value("emmc51", "", name) == model.value("emmc51", "", name, aged=True)
+    assert aged("wear_pct=100", "t_prog_us") == 2400
+    assert aged("wear_pct=100", "t_erase_us") == 10000
+    assert aged("wear_pct=50", "retry_in") == 125
+    assert aged("wear_pct=100", "retry_in") == 2
+    assert aged("wear_pct=100", "retry_most") == 9
+    # "Analytic Modeling of SSD Write Performance": v = e^(-a (1 - v))
+    for full in (40, 60, 80, 90, 95, 100):
+        v, a = 0.0, (100 + 10) / full
+        for _ in range(2000):
+            v = math.exp(-a * (1 - v))
+        assert aged(f"full_pct={full}", "gc_valid_pct") == pytest.approx(100 * v, abs=2)
+    assert aged("full_pct=100,spare_pct=1", "gc_valid_pct") == 98
+    assert aged("full_pct=100,spare_pct=1,wear_pct=100", "gc_valid_pct") == 99
+    assert aged("full_pct=75", "gc_after_kb") == 2097152 // 4
+    assert aged("full_pct=100", "gc_after_kb") == 1
+    # disks and links do not age
+    for preset in ("hdd-5400", "pipe"):
+        for name in model.names("param"):
+            pairs = "wear_pct=80,full_pct=90"
+            assert model.value(preset, pairs, name) == model.value(preset, pairs, name, aged=True)
+
+
+def test_the_host_of_an_emmc_waits_as_the_mmc_driver_does(model: Model) -> None:
+    both, before, none = (True, True), (True, False), (False, False)
+    serial = {READ: before, WRITE: before, FLUSH: both, DISCARD: both}
+    queue = {READ: none, WRITE: none, FLUSH: none, DISCARD: both}
+    for preset, want in (("emmc50-slow", serial), ("sd-uhs3", serial), ("emmc51", queue)):
+        for op, waits in want.items():
+            assert model.waits(preset, "", op) == waits
+            assert model.waits(preset, "blocking=0", op) == none
+    for preset in ("ufs31", "sata-mlc-8ch", "hdd-5400", "pipe"):
+        assert all(model.waits(preset, "", op) == none for op in serial)
+
+
+OFF = ("blocking", "retry_in", "discard_us", "discard_group_us", "discard_exclusive", "bg_after_kb", "bg_most",
+       "heat_mb", "jitter_pct", "jitter_tail_in", "wear_pct", "full_pct")  # fmt: skip
+
+
+def test_without_a_preset_the_device_has_no_such_behaviour(model: Model) -> None:
+    assert {name: model.value("", "", name) for name in OFF} == dict.fromkeys(OFF, "0")
+
+
 # --- the others --------------------------------------------------------------
 
 
-def test_the_pipe_takes_the_time_of_its_link_and_keeps_the_order(model: Model) -> None:
+BARE = "link_read_mbps=220,link_write_mbps=65,cmd_us=0,cmd_write_us=0,flush_us=0,buffer_kb=0"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "rates", "work", "flush"), [("", (229, 66), (90, 76), 290), (BARE, (220, 65), (0, 0), 0)]
+)
+def test_the_pipe_takes_the_time_of_its_link_and_commands_and_keeps_the_order(
+    model: Model, pairs: str, rates: tuple[int, int], work: tuple[int, int], flush: int
+) -> None:
     pick = random.Random(3)  # noqa: S311
-    ios = [Io(pick.choice([READ, WRITE]), pick.randrange(1000) * MB, 512 * KB) for _ in range(300)]
-    run = model.run("pipe", "", ios, qd=64)
+    ios = [Io(pick.choice([READ, WRITE, FLUSH]), pick.randrange(1000) * MB, 512 * KB) for _ in range(300)]
+    run = model.run("pipe", pairs, ios, qd=64)
     now = 0
     for i, io in enumerate(run.io):
         assert io.order == i
-        now += 512 * KB * 1000 // (220 if io.op == READ else 65)
+        now += flush * US if io.op == FLUSH else 512 * KB * 1000 // rates[io.op] + work[io.op] * US
         assert io.done == now
 
 
@@ -519,25 +673,6 @@ def test_a_disk_serves_a_distant_request_in_time(model: Model) -> None:
 
 
 # --- parameters and presets --------------------------------------------------
-
-
-def figure(model: Model, preset: str, metric: str) -> float:
-    """The metric that the model alone reaches. At depth 1 the host takes 10 us per request."""
-    want = FIGURES[preset][metric]
-    size = want["kb"] * KB
-    op = WRITE if "write" in metric else READ
-    if metric.startswith("seq"):
-        ios = sequential(op, want.get("mb", 256) * MB // size, size)
-    else:
-        n = want.get("ios", 3000 if preset == "hdd-5400" else 20000)
-        ios = scattered(op, n, size, want["span_mb"] * MB)
-    think = 10 * US if want["depth"] == 1 else 0
-    run = model.run(preset, want.get("set", ""), ios, qd=want["depth"], think=think)
-    if not metric.startswith("seq"):
-        return run.iops
-    # only the second half: at first the buffer, or the fast cache, takes the writes
-    first, second = run.io[: len(ios) // 2], run.io[len(ios) // 2 :]
-    return sum(io.bytes for io in second) * 1000 / (run.end - max(io.done for io in first))
 
 
 CASES = [
@@ -612,6 +747,8 @@ def test_each_preset_is_valid_and_has_figures(model: Model) -> None:
         ("pipe", "active=65", "active=65 is more than depth=64"),
         ("emmc51", "buffer_kb=64", "buffer_kb=64 is less than max_kb=512"),
         ("emmc51", "chunk_kb=6", "must be multiples of 4"),
+        ("emmc51", "jitter_tail_in=15", "jitter_tail_in=15 is less than four times jitter_tail_x=4"),
+        ("emmc51", "jitter_pct=91", 'jitter_pct is "91", must be a number from 0 to 90'),
         ("hdd-5400", "seek_min_us=30000", "seek_min_us=30000 is more than seek_max_us=20000"),
     ],
 )
@@ -623,6 +760,13 @@ def test_parameters_override_presets_in_order(model: Model) -> None:
     assert model.value("emmc51", "depth=40,depth=33", "depth") == "33"
     assert model.value("sata-mlc-8ch", "map=ranges", "map") == "ranges"
     assert model.value("hdd-5400", "", "kind") == "disk"
+
+
+def test_the_parts_have_names(model: Model) -> None:
+    assert tuple(model.names("part")) == PARTS
+    trace = (SRC / "flashsim_trace.h").read_text()
+    assert tuple(re.findall(r"(\w+)_ns=%llu", trace)) == (*PARTS, "total")
+    assert [int(i) for i in re.findall(r"part\[(\d+)\]", trace)] == list(range(len(PARTS)))
 
 
 def test_each_parameter_is_a_file_in_configfs(model: Model) -> None:

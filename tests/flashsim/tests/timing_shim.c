@@ -5,7 +5,7 @@
 #include "../src/flashsim_timing.h"
 
 struct shim_io {
-	u64 arrive, done;
+	u64 arrive, begin, done;
 	u64 sector;
 	u32 bytes;
 	u32 op;
@@ -58,6 +58,37 @@ const char *shim_param_name(u32 i);
 const char *shim_param_name(u32 i)
 {
 	return i < ek_fs_nr_params ? ek_fs_params[i].name : NULL;
+}
+
+const char *shim_part_name(u32 i);
+const char *shim_part_name(u32 i)
+{
+	return i < EK_FS_PARTS ? ek_fs_part_names[i] : NULL;
+}
+
+/* Print the value of a parameter in effect, see ek_flash_age(); returns its length, or -1. */
+int shim_show_aged(const char *preset, const char *set, const char *name, char *buf, u32 size);
+int shim_show_aged(const char *preset, const char *set, const char *name, char *buf, u32 size)
+{
+	const struct ek_fs_param *param = ek_flash_param(name);
+	struct ek_flash_params p;
+
+	if (!param || shim_params(&p, preset, set, buf, size))
+		return -1;
+	ek_flash_age(&p);
+	return (int)ek_flash_show(&p, param, buf, size);
+}
+
+/* 1: the host waits before it sends @op; 2: until it is done; 3: both */
+int shim_waits(const char *preset, const char *set, u32 op);
+int shim_waits(const char *preset, const char *set, u32 op)
+{
+	struct ek_flash_params p;
+	char why[1024];
+
+	if (shim_params(&p, preset, set, why, sizeof(why)))
+		return -1;
+	return ek_flash_waits_before(&p, op) + 2 * ek_flash_waits_after(&p, op);
 }
 
 /*
@@ -124,6 +155,7 @@ int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32
 				n = 0;
 			}
 			i = (u32)(req - reqs);
+			io[i].begin = req->begin;
 			io[i].done = req->done;
 			io[i].channel = req->channel;
 			io[i].order = done++;

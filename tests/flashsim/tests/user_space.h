@@ -19,6 +19,7 @@ typedef int64_t s64;
 #define U32_MAX UINT32_MAX
 #define U64_MAX UINT64_MAX
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define DIV_ROUND_UP(a, b) (((a) + (b) - 1) / (b))
 #define DIV_ROUND_UP_ULL(a, b) (((a) + (b) - 1) / (b))
 #define div_u64(a, b) ((a) / (b))
 #define div64_u64(a, b) ((a) / (b))
