@@ -44,6 +44,17 @@ fio --name=verify --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --b
 	--size=128m --io_size=48m --verify=crc32c --verify_fatal=1 --fsync=20 --output=/tmp/out || fail "$(tail -n 3 /tmp/out)"
 DEV=x parts
 echo > $t/trace
+number() { awk -v name="$2" '$1 == name { print $2 }' "$d/$1/stats"; }
+[ "$(number x max_queue)" -gt 8 ] || fail "emmc51 with a command queue had at most $(number x max_queue) requests in the device"
+
+# --- discards during other I/O: data elsewhere stay
+discards() { # DEVICE
+	fio --filename="/dev/$1" --direct=1 --ioengine=libaio --iodepth=16 --output=/tmp/out --fallocate=none \
+		--name=data --rw=randrw --bs=64k --offset=64m --size=32m --io_size=8m --verify=crc32c --verify_fatal=1 \
+		--name=trim --rw=randtrim --bs=128k --offset=256m --size=128m --io_size=4m || fail "$1: $(tail -n 3 /tmp/out)"
+	[ "$(number "$1" discards)" -ge 32 ] || fail "$1: only $(number "$1" discards) discards"
+}
+discards x
 
 # --- injected errors
 reads() { dd if=/dev/x of=/dev/null bs=4k skip="$1" count="${2:-1}" iflag=direct 2> /dev/null; }
@@ -60,7 +71,7 @@ set_to fail_sectors 0
 reads 100 || fail "the sectors stay bad after fail_sectors=0"
 
 # --- a command that hangs longer than timeout_ms fails once, and the others do not fail
-before=$(awk '$1 == "errors" { print $2 }' $d/x/stats)
+before=$(number x errors)
 set_to hang_ms 100000
 dd if=/dev/x of=/dev/null bs=4k skip=7 count=1 iflag=direct 2> /tmp/hung &
 hung=$!
@@ -71,8 +82,8 @@ set_to hang_ms 300
 begin=$(cut -d. -f1 /proc/uptime)
 reads 9 || fail "a command that hangs for 0.3 s failed"
 [ $(($(cut -d. -f1 /proc/uptime) - begin)) -le 20 ] || fail "a hang of 0.3 s took more than 20 s"
-[ "$(awk '$1 == "errors" { print $2 }' $d/x/stats)" = $((before + 1)) ] || fail "not exactly one more error: $(cat $d/x/stats)"
-[ "$(awk '$1 == "timeouts" { print $2 }' $d/x/stats)" = 1 ] || fail "not exactly one timeout: $(cat $d/x/stats)"
+[ "$(number x errors)" = $((before + 1)) ] || fail "not exactly one more error: $(cat $d/x/stats)"
+[ "$(number x timeouts)" = 1 ] || fail "not exactly one timeout: $(cat $d/x/stats)"
 
 # --- a power cut: flushed data stay, other data are dropped, kept or torn
 letters() { dd if=/dev/zero bs=4k count=16 2> /dev/null | tr '\0' "$1" | dd of=/dev/x bs=4k seek="$2" oflag=direct "$3" 2> /dev/null; }
@@ -89,16 +100,50 @@ for how in drop keep tear; do
 done > /tmp/cut
 report cut < /tmp/cut
 not_set power_restore 1
-busy() { until [ "$(awk '$1 == "in_device" { print $2 }' $d/x/stats)" -gt 0 ]; do sleep 0.1; done; }
+busy() { until [ "$(number "$1" in_device)" -gt 0 ]; do sleep 0.01; done; }
 # a power cut with I/O in flight: each request ends
 fio --name=cut --filename=/dev/x --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
 	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
 fio=$!
-busy
+busy x
 set_to power_cut tear
 wait $fio && fail "I/O continued without power"
 set_to power_restore 1
 reads 0 100 || fail "reads fail after the power is back"
+
+# --- an eMMC without CQE: queue_rq sleeps, and the device has one request at a time
+mkdir $c/s && cd $c/s || fail "cannot create a second directory in configfs"
+set_to preset emmc50-slow
+set_to memory_backed 1
+set_to capacity_mb 512
+set_to timeout_ms 1000
+set_to power 1
+fio --name=serial --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bsrange=512-256k --iodepth=32 \
+	--size=64m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=20 --output=/tmp/out || fail "serial: $(tail -n 3 /tmp/out)"
+discards s
+[ "$(number s max_queue)" = 1 ] || fail "blocking=1,active=1: $(number s max_queue) requests at once in the device"
+reads_s() { dd if=/dev/s of=/dev/null bs=4k skip="$1" count="${2:-1}" iflag=direct 2> /dev/null; }
+set_to hang_ms 100000
+dd if=/dev/s of=/dev/null bs=4k skip=7 count=1 iflag=direct 2> /tmp/hung &
+hung=$!
+sleep 0.1
+reads_s 8 100 || fail "serial: a read that waits in queue_rq failed"
+! wait $hung || fail "serial: a command that hangs for 100 s did not fail"
+[ "$(number s timeouts) $(number s errors)" = "1 1" ] || fail "serial: not exactly one timeout: $(cat $d/s/stats)"
+fio --name=cut --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
+	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
+fio=$!
+busy s
+set_to power_cut drop
+wait $fio && fail "serial: I/O continued without power"
+set_to power_restore 1
+reads_s 0 100 || fail "serial: reads fail after the power is back"
+fio --name=gone --filename=/dev/s --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=32 --size=64m \
+	--time_based --runtime=2 --output=/dev/null > /dev/null 2>&1 &
+fio=$!
+busy s
+cd $c/x && rmdir $c/s || fail "serial: cannot remove the device with I/O in flight"
+wait $fio
 
 # --- removal
 # shellcheck disable=SC2217  # it holds the device open
@@ -114,7 +159,7 @@ wait $user
 fio --name=gone --filename=/dev/x --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=32 --size=64m \
 	--time_based --runtime=2 --output=/dev/null > /dev/null 2>&1 &
 fio=$!
-busy
+busy x
 rmdir $c/x || fail "cannot remove the device with I/O in flight"
 wait $fio
 [ ! -b /dev/x ] || fail "the device still exists"

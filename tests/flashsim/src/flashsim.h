@@ -19,6 +19,7 @@
 #include <linux/debugfs.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
 #include <linux/xarray.h>
 
 #include "flashsim_compat.h"
@@ -61,6 +62,8 @@ struct ek_fs_dev {
 	struct ek_flash *model;
 	struct hrtimer timer;
 	u64 armed;			/* expiry of the timer; EK_FS_NEVER: not armed */
+	wait_queue_head_t idle;		/* queue_rq waits here with blocking=1 */
+	bool issuing;			/* with blocking=1: queue_rq works, and takes no other request */
 	struct ek_fs_region region[EK_FS_REGIONS];
 	u64 errors;
 	u64 timeouts;

@@ -28,6 +28,7 @@ void ek_fs_dev_init(struct ek_fs_dev *dev, const char *name)
 	strscpy(dev->name, name, sizeof(dev->name));
 	mutex_init(&dev->lock);
 	spin_lock_init(&dev->model_lock);
+	init_waitqueue_head(&dev->idle);
 	ek_fs_hrtimer_setup(&dev->timer, ek_fs_timer);
 	dev->armed = EK_FS_NEVER;
 	ek_flash_preset(&dev->params, NULL, why, sizeof(why));
@@ -72,6 +73,7 @@ int ek_fs_power_on(struct ek_fs_dev *dev)
 	dev->errors = 0;
 	dev->timeouts = 0;
 	dev->cut = false;
+	dev->issuing = false;
 	dev->armed = EK_FS_NEVER;
 	ek_fs_store_init(&dev->store, p->buffer_kb, p->seed);
 
@@ -83,7 +85,9 @@ int ek_fs_power_on(struct ek_fs_dev *dev)
 	dev->tags.cmd_size = ek_fs_cmd_size();
 	dev->tags.timeout = msecs_to_jiffies(p->timeout_ms);
 	/* copying the data may allocate memory and sleep */
-	dev->tags.flags = EK_FS_MQ_FLAGS | (p->memory_backed ? BLK_MQ_F_BLOCKING : 0);
+	dev->tags.flags = EK_FS_MQ_FLAGS;
+	if (p->memory_backed || p->blocking)
+		dev->tags.flags |= BLK_MQ_F_BLOCKING;
 	error = blk_mq_alloc_tag_set(&dev->tags);
 	if (error)
 		goto free_model;

@@ -248,8 +248,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * storage I/O bandwidth": 220 MB/s for reads and 65 MB/s for writes,
 			 * requests of 512 KB. The link is fitted to these rates.
 			 *
-			 * Work per command and flush: that of emmc51, because the board has an
-			 * eMMC. The volatile cache makes the host flush it.
+			 * Work per command and flush: that of emmc51, because an eMMC with these
+			 * rates is assumed. The volatile cache makes the host flush it.
 			 *
 			 * The bare link: link_read_mbps=220,link_write_mbps=65,cmd_us=0,
 			 * cmd_write_us=0,flush_us=0,buffer_kb=0.

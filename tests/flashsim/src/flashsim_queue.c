@@ -7,6 +7,11 @@
  * ek_flash_submit() until it is reaped, aborted or taken. Each of these happens
  * under model_lock and at most once, and the function that got the request back
  * completes it.
+ *
+ * With blocking=1 the driver works like the mmc driver: queue_rq takes one request
+ * at a time, and sleeps until the device is ready for it (ek_flash_waits_before(),
+ * ek_flash_waits_after()). So without CQE one request is prepared while another is
+ * in the device, and all others stay in the scheduler.
  */
 #include "flashsim.h"
 
@@ -80,10 +85,22 @@ static void ek_fs_reap(struct ek_fs_dev *dev, u64 now, struct ek_fs_list *done)
 	}
 }
 
-static void ek_fs_complete_all(struct ek_fs_list *done)
+/*
+ * Requests have left the model. Call this before they are completed, because the
+ * device may be removed after its last request is completed.
+ */
+static void ek_fs_wake(struct ek_fs_dev *dev)
+{
+	if (wq_has_sleeper(&dev->idle))
+		wake_up(&dev->idle);
+}
+
+static void ek_fs_complete_all(struct ek_fs_dev *dev, struct ek_fs_list *done)
 {
 	struct ek_flash_req *req = done->head, *next;
 
+	if (req)
+		ek_fs_wake(dev);
 	for (; req; req = next) {
 		next = req->next;
 		blk_mq_complete_request(blk_mq_rq_from_pdu(ek_fs_to_cmd(req)));
@@ -100,7 +117,7 @@ enum hrtimer_restart ek_fs_timer(struct hrtimer *timer)
 	dev->armed = EK_FS_NEVER;
 	ek_fs_reap(dev, ktime_get_ns(), &done);
 	spin_unlock_irqrestore(&dev->model_lock, flags);
-	ek_fs_complete_all(&done);
+	ek_fs_complete_all(dev, &done);
 	return HRTIMER_NORESTART;
 }
 
@@ -118,15 +135,46 @@ static blk_status_t ek_fs_fault(struct ek_fs_dev *dev, const struct ek_flash_req
 	return BLK_STS_OK;
 }
 
-static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
-				   const struct blk_mq_queue_data *bd)
+static bool ek_fs_is_idle(struct ek_fs_dev *dev)
 {
-	struct ek_fs_dev *dev = hctx->queue->queuedata;
-	struct request *rq = bd->rq;
+	unsigned long flags;
+	bool idle;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	idle = !dev->model->inside;
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	return idle;
+}
+
+/* Returns false if queue_rq works on another request. */
+static bool ek_fs_issue_begin(struct ek_fs_dev *dev)
+{
+	unsigned long flags;
+	bool begin;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	begin = !dev->issuing;
+	dev->issuing = true;
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	return begin;
+}
+
+static void ek_fs_issue_end(struct ek_fs_dev *dev)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	dev->issuing = false;
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+}
+
+static blk_status_t ek_fs_issue(struct ek_fs_dev *dev, struct request *rq)
+{
 	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
 	struct ek_fs_list done = {};
 	unsigned long flags;
 	blk_status_t error;
+	enum ek_fs_op op;
 	u64 now;
 
 	switch (req_op(rq)) {
@@ -145,6 +193,7 @@ static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
 	default:
 		return BLK_STS_NOTSUPP;
 	}
+	op = cmd->req.op;
 	cmd->req.sector = req_op(rq) == REQ_OP_FLUSH ? 0 : blk_rq_pos(rq);
 	cmd->req.bytes = req_op(rq) == REQ_OP_FLUSH ? 0 : blk_rq_bytes(rq);
 	cmd->req.fua = rq->cmd_flags & REQ_FUA;
@@ -160,6 +209,8 @@ static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
 		return error;
 	if (dev->params.memory_backed && !cmd->error)
 		cmd->error = ek_fs_store_rq(&dev->store, rq, &cmd->epoch);
+	if (ek_flash_waits_before(&dev->params, op))
+		wait_event(dev->idle, ek_fs_is_idle(dev));
 
 	spin_lock_irqsave(&dev->model_lock, flags);
 	if (dev->cut) {
@@ -170,8 +221,26 @@ static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
 	ek_flash_submit(dev->model, &cmd->req, now);
 	ek_fs_reap(dev, now, &done);
 	spin_unlock_irqrestore(&dev->model_lock, flags);
-	ek_fs_complete_all(&done);
+	ek_fs_complete_all(dev, &done);
+	/* @rq may be completed, and used again; but no other request enters an idle device */
+	if (ek_flash_waits_after(&dev->params, op))
+		wait_event(dev->idle, ek_fs_is_idle(dev));
 	return BLK_STS_OK;
+}
+
+static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
+				   const struct blk_mq_queue_data *bd)
+{
+	struct ek_fs_dev *dev = hctx->queue->queuedata;
+	blk_status_t error;
+
+	if (!dev->params.blocking)
+		return ek_fs_issue(dev, bd->rq);
+	if (!ek_fs_issue_begin(dev))
+		return BLK_STS_RESOURCE;
+	error = ek_fs_issue(dev, bd->rq);
+	ek_fs_issue_end(dev);
+	return error;
 }
 
 static void ek_fs_complete_rq(struct request *rq)
@@ -203,7 +272,7 @@ static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
 	if (!cmd->req.hung || !ek_flash_abort(dev->model, &cmd->req, now)) {
 		ek_fs_reap(dev, now, &done);
 		spin_unlock_irqrestore(&dev->model_lock, flags);
-		ek_fs_complete_all(&done);
+		ek_fs_complete_all(dev, &done);
 		return BLK_EH_RESET_TIMER;
 	}
 	cmd->error = BLK_STS_TIMEOUT;
@@ -211,8 +280,9 @@ static enum blk_eh_timer_return ek_fs_timeout(struct request *rq)
 	ek_fs_account(dev, &cmd->req);
 	ek_fs_reap(dev, now, &done);
 	spin_unlock_irqrestore(&dev->model_lock, flags);
+	ek_fs_wake(dev);
 	blk_mq_complete_request(rq);
-	ek_fs_complete_all(&done);
+	ek_fs_complete_all(dev, &done);
 	return BLK_EH_DONE;
 }
 
@@ -236,7 +306,7 @@ void ek_fs_cut_power(struct ek_fs_dev *dev)
 		done.head = req;
 	}
 	spin_unlock_irqrestore(&dev->model_lock, flags);
-	ek_fs_complete_all(&done);
+	ek_fs_complete_all(dev, &done);
 }
 
 void ek_fs_restore_power(struct ek_fs_dev *dev)

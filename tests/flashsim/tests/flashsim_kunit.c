@@ -75,7 +75,8 @@ static void ek_fs_test_mix(struct ek_fs_test *t, struct ek_flash_req *req)
 	static const u32 sizes[] = { 512, 4096, 65536, 524288 };
 
 	if (!ek_fs_test_random(t, 20)) {
-		req->op = EK_FS_FLUSH;
+		req->op = ek_fs_test_random(t, 2) ? EK_FS_FLUSH : EK_FS_DISCARD;
+		req->bytes = req->op == EK_FS_FLUSH ? 0 : 1 << 20;
 		return;
 	}
 	req->op = ek_fs_test_random(t, 2);
@@ -122,6 +123,8 @@ static void ek_test_flash_parts_sum_up(struct kunit *test)
 		"", "active=1,buffer_kb=0", "suspend_us=20,buffer_kb=512",
 		"map=ranges,gc_after_kb=64,block_pages=8", "slc_kb=2048,buffer_kb=512",
 		"link_duplex=1",
+		"wear_pct=80,full_pct=95,jitter_pct=50,jitter_tail_in=20,retry_in=3",
+		"discard_us=1000,discard_exclusive=1,bg_after_kb=512,bg_ms=5,bg_most=2,heat_mb=1",
 	};
 	u32 i, j;
 
@@ -158,7 +161,7 @@ static void ek_test_flash_serial(struct kunit *test)
 	for (i = 0; i < 200; i++) {
 		struct ek_flash_req *req = &t->reqs[i];
 
-		KUNIT_EXPECT_GE(test, req->arrive + req->part[EK_FS_QUEUE], end);
+		KUNIT_EXPECT_GE(test, req->begin, end);
 		end = req->done;
 	}
 }
@@ -170,7 +173,48 @@ static void ek_test_flash_pipe_is_exact(struct kunit *test)
 
 	ek_fs_test_run(test, t, 100, 64, 524288, EK_FS_WRITE, false);
 	for (i = 0; i < 100; i++)
-		KUNIT_EXPECT_EQ(test, t->reqs[i].done, (i + 1) * div_u64(524288000ULL, 65));
+		KUNIT_EXPECT_EQ(test, t->reqs[i].done,
+				(i + 1) * (div_u64(524288000ULL, 66) + 76000));
+}
+
+/* An exclusive discard is alone in the device, and the others wait in their part for that. */
+static void ek_test_flash_exclusive_discard(struct kunit *test)
+{
+	struct ek_fs_test *t = ek_fs_test_device(test, "emmc51", "jitter_tail_in=0,jitter_pct=0");
+	struct ek_flash_req *req = t->reqs;
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		req[i].op = i == 1 ? EK_FS_DISCARD : EK_FS_READ;
+		req[i].bytes = i == 1 ? 1 << 20 : 4096;
+		ek_flash_submit(t->dev, &req[i], 0);
+	}
+	ek_fs_test_reap(test, t, 100000000);
+	KUNIT_EXPECT_EQ(test, t->done, 3U);
+	KUNIT_EXPECT_EQ(test, req[1].begin, req[0].done);
+	KUNIT_EXPECT_EQ(test, req[2].begin, req[1].done);
+	/* 1500 us, and 100 us for each of two erase groups */
+	KUNIT_EXPECT_EQ(test, req[1].part[EK_FS_ERASE], 1700000ULL);
+	KUNIT_EXPECT_EQ(test, req[2].part[EK_FS_ERASE], req[1].done - req[1].begin);
+}
+
+/* Equal seeds give equal times, and another seed gives others with the same mean. */
+static void ek_test_flash_seed(struct kunit *test)
+{
+	static const char * const sets[] = { "seed=1", "seed=1", "seed=2" };
+	u64 end[3];
+	u32 i;
+
+	for (i = 0; i < 3; i++) {
+		struct ek_fs_test *t = ek_fs_test_device(test, "emmc51", sets[i]);
+
+		ek_fs_test_run(test, t, EK_FS_TEST_IOS, 1, 4096, EK_FS_READ, false);
+		end[i] = t->end;
+	}
+	KUNIT_EXPECT_EQ(test, end[0], end[1]);
+	KUNIT_EXPECT_NE(test, end[0], end[2]);
+	KUNIT_EXPECT_GT(test, end[2] * 10, end[0] * 9);
+	KUNIT_EXPECT_LT(test, end[2] * 10, end[0] * 11);
 }
 
 static void ek_test_flash_collects_late(struct kunit *test)
@@ -265,6 +309,8 @@ static struct kunit_case ek_flash_cases[] = {
 	KUNIT_CASE(ek_test_flash_reaches_its_link),
 	KUNIT_CASE(ek_test_flash_serial),
 	KUNIT_CASE(ek_test_flash_pipe_is_exact),
+	KUNIT_CASE(ek_test_flash_exclusive_discard),
+	KUNIT_CASE(ek_test_flash_seed),
 	KUNIT_CASE(ek_test_flash_collects_late),
 	KUNIT_CASE(ek_test_flash_disk_gains_from_depth),
 	KUNIT_CASE(ek_test_flash_abort),

@@ -409,11 +409,11 @@ def test_a_queued_discard_delays_nobody_and_an_exclusive_one_everybody(model: Mo
     for io in reads:
         assert io.part["erase"] == discard.total
         assert "queue" not in io.part
-    # the buffer is not emptied meanwhile: the flush waits for a program that begins after the discard
-    ios = [Io(WRITE, 0, 4 * KB), Io(DISCARD, 0, 4 * KB, 100 * US), Io(FLUSH, 0, 0, 200 * US)]
+    # Of 32 pages on four dies, eight are programmed when the discard begins. The others wait for its end.
+    ios = [Io(WRITE, 0, 512 * KB), Io(DISCARD, 0, 8 * MB, 4 * MS), Io(FLUSH, 0, 0, 5 * MS)]
     _, discard, flush = model.run("", FLASH + DISCARDS + ",buffer_kb=512,discard_exclusive=1", ios).io
-    assert flush.part["erase"] + 100 * US == discard.total
-    assert flush.part["buffer_wait"] >= 1000 * US
+    assert flush.part["erase"] + 1 * MS == discard.total
+    assert flush.part["buffer_wait"] > 5 * 1041 * US
 
 
 @settings(max_examples=150, deadline=None)
@@ -549,7 +549,7 @@ def test_a_hot_device_slows_down_until_it_has_cooled_off(model: Model) -> None:
     assert (slow + 1) * 10 * 512 * KB > 14e6 * 0.95
     assert run.totals.throttles == 1
     hot = run.io[-1].part
-    assert hot["throttle"] == pytest.approx(3 * (hot["cmd"] + hot["link"]), rel=0.01)
+    assert hot["throttle"] == pytest.approx(3 * (hot["cmd"] + hot["link"]), rel=0.001)
     # with more cooling it becomes hot again and again, and the mean is between the two rates
     cooled = model.run("", pairs + ",heat_cool_mbps=100", sequential(READ, 1000, 512 * KB), qd=4)
     assert cooled.totals.throttles > 2

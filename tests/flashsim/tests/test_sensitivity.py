@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sensitivity.py: its classes of parameters, and whether README.md has the tables that it prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sensitivity
+from timing import FIGURES, Model, compiled
+
+PRESETS = [name for name in FIGURES if name != "source"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return compiled(tmp_path_factory.mktemp("sensitivity"), "-O2")
+
+
+def readme(table: str) -> str:
+    return (
+        sensitivity.README.read_text()
+        .partition(f"<!-- generated: {table} -->\n")[2]
+        .partition("\n<!-- end -->")[0]
+    )
+
+
+def test_each_class_has_parameters_that_exist_and_none_is_in_two(model: Model) -> None:
+    assert list(sensitivity.SOURCES) == PRESETS
+    for preset in PRESETS:
+        cited, fitted = (sensitivity.SOURCES[preset][of] for of in ("cited", "fitted"))
+        assert not set(cited) & set(fitted)
+        assert set(cited) | set(fitted) <= set(model.names("param"))
+
+
+def test_the_readme_has_the_cells_that_the_model_gives_today(model: Model) -> None:
+    """All of the two fast presets, and some of the others."""
+    head, _, *rows = readme("sensitivity").splitlines()
+    assert [name.strip(" `") for name in head.split("|")[2:-1]] == PRESETS
+    table = {}
+    for row in rows:
+        if row.startswith("| `"):
+            name, *columns = (text.strip() for text in row.split("|")[1:-1])
+            table[name.strip("`")] = dict(zip(PRESETS, columns, strict=True))
+    for preset in ("hdd-5400", "pipe"):
+        got = {name: text for name, (text, size) in sensitivity.cells(model, preset).items()}
+        assert {name: row[preset] for name, row in table.items() if row[preset]} == {
+            n: got[n] for n in got if n in table
+        }
+    for preset, name in (("emmc51", "t_prog_us"), ("emmc50-slow", "bg_stop_us"), ("sata-mlc-8ch", "cmd_us")):
+        device = sensitivity.Device(model, preset, "")
+        if name in table and table[name][preset]:
+            known = sensitivity.figures(device, None)
+            assert table[name][preset] == sensitivity.cell(model, preset, name, device.base, known)[0]
+    assert "seed" in table
+
+
+def test_a_parameter_that_decides_a_figure_is_found(model: Model) -> None:
+    device = sensitivity.Device(model, "emmc51", "")
+    known = sensitivity.figures(device, None)
+    for name, text in (("cmd_us", "f +100 -50 r"), ("cmd_write_us", "f +100 -50 w")):
+        assert sensitivity.cell(model, "emmc51", name, device.base, known)[0] == text
+    # halving a parameter that is 1, or doubling one beyond its limits, is not possible
+    assert sensitivity.variants(model, "emmc50-slow", "active") == ("", ["", "active=2"])
+    assert sensitivity.variants(model, "emmc51", "buffer_kb") == ("", ["buffer_kb=512", "buffer_kb=2048"])
+    assert sensitivity.variants(model, "emmc51", "discard_exclusive") == ("off", ["discard_exclusive=0"])
+
+
+def test_the_list_of_figures_is_complete() -> None:
+    lines = readme("figures").splitlines()
+    assert [line[2] for line in lines] == list(sensitivity.HEADLINES)
