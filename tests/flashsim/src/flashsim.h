@@ -63,7 +63,7 @@ struct ek_fs_dev {
 	struct hrtimer timer;
 	u64 armed;			/* expiry of the timer; EK_FS_NEVER: not armed */
 	wait_queue_head_t idle;		/* queue_rq waits here with blocking=1 */
-	bool issuing;			/* with blocking=1: queue_rq works, and takes no other request */
+	bool issuing;			/* blocking=1: queue_rq takes no other request */
 	struct ek_fs_region region[EK_FS_REGIONS];
 	u64 errors;
 	u64 timeouts;

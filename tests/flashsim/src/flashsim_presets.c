@@ -11,19 +11,19 @@
 #include "flashsim_timing.h"
 
 /* mmc_mq_init() sets BLK_MQ_F_BLOCKING for eMMC and SD. */
-#define MMC_DRIVER	"blocking=1"
+#define EK_FS_MMC	"blocking=1"
 /*
  * Assumed for new flash. 3D flash at 3,000 cycles needs more than three retries per
  * read on average (Ye et al., Achieving Near-Zero Read Retry for 3D NAND Flash
  * Memory, ASPLOS 2024). wear_pct leads there.
  */
-#define RETRIES		"retry_in=1000,retry_most=3"
+#define EK_FS_RETRIES	"retry_in=1000,retry_most=3"
 /*
  * Assumed. The times of a die vary between pages (Grupp et al., Characterizing Flash
  * Memory, MICRO 2009). An SSD is twice as slow as its peers for 0.6 % of the time
  * (Hao et al., The Tail at Store, FAST 2016): here the tail has 0.6 % of the time.
  */
-#define JITTER		"jitter_pct=15,jitter_tail_in=1000,jitter_tail_x=4"
+#define EK_FS_JITTER	"jitter_pct=15,jitter_tail_in=1000,jitter_tail_x=4"
 
 const struct ek_fs_preset ek_fs_presets[] = {
 	{
@@ -57,7 +57,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * figures.toml also has a device that was overwritten at random.
 			 */
 			"suspend_us=0,gc_after_kb=2097152,gc_valid_pct=25,spare_pct=10",
-			MMC_DRIVER,
+			EK_FS_MMC,
 			/*
 			 * Assumed: a discard costs as much as on the card of sd-uhs3. It changes
 			 * the mapping of each erase group: blocks of 64 MiB are erased later.
@@ -71,7 +71,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * the program in progress.
 			 */
 			"bg_after_kb=65536,bg_ms=20,bg_idle_ms=20,bg_stop_us=2000,bg_most=16",
-			RETRIES, JITTER,
+			EK_FS_RETRIES, EK_FS_JITTER,
 		},
 	}, {
 		.name = "emmc50-slow",
@@ -90,7 +90,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * full. figures.toml also has one that was overwritten.
 			 */
 			"buffer_kb=1024,flush_us=500,gc_after_kb=524288,gc_valid_pct=40,spare_pct=7",
-			MMC_DRIVER,
+			EK_FS_MMC,
 			/*
 			 * A microSD card of 64 GB is discarded in 60 s (rpi-imager issue 1445),
 			 * that is 0.5 ms per 512 KiB.
@@ -99,7 +99,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"discard_exclusive=1",
 			/* Assumed. Without HPI a command waits for the end. */
 			"bg_after_kb=16384,bg_ms=20,bg_idle_ms=20,bg_stop_us=0,bg_most=16",
-			RETRIES, JITTER,
+			EK_FS_RETRIES, EK_FS_JITTER,
 		},
 	}, {
 		.name = "sd-uhs3",
@@ -122,7 +122,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * that AnandTech measured sustains its 60 MB/s after long use.
 			 */
 			"buffer_kb=1024,flush_us=1000,gc_after_kb=262144,gc_valid_pct=5,spare_pct=7",
-			MMC_DRIVER,
+			EK_FS_MMC,
 			/*
 			 * A SanDisk Extreme of 32 GB takes 1.5 ms for an erase of any size (Zephyr
 			 * pull request 75802).
@@ -130,7 +130,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"discard_us=1500,discard_exclusive=1",
 			/* assumed */
 			"bg_after_kb=65536,bg_ms=20,bg_idle_ms=20,bg_stop_us=0,bg_most=4",
-			RETRIES, JITTER,
+			EK_FS_RETRIES, EK_FS_JITTER,
 		},
 	}, {
 		.name = "ufs31",
@@ -160,12 +160,12 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			/* Assumed: from the fast cache to the others, stopped within a program. */
 			"bg_after_kb=262144,bg_ms=20,bg_idle_ms=5,bg_stop_us=600",
 			/*
-			 * UFS 3.1 reports throttling to the host. Bare M.2 drives throttle after one
-			 * to three minutes of full load (TechPowerUp: Crucial P1, P5). One minute at
-			 * 1200 MB/s is assumed, and that a third of it cools off.
+			 * UFS 3.1 reports throttling to the host. Bare M.2 drives throttle after
+			 * one to three minutes of full load (TechPowerUp: Crucial P1, P5). One
+			 * minute at 1200 MB/s is assumed, and that a third of it cools off.
 			 */
 			"heat_mb=45776,heat_cool_mbps=400,heat_pct=50",
-			RETRIES, JITTER,
+			EK_FS_RETRIES, EK_FS_JITTER,
 		},
 	}, {
 		.name = "sata-mlc-8ch",
@@ -223,7 +223,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * minutes of reads at full rate are assumed.
 			 */
 			"heat_mb=143051,heat_cool_mbps=300,heat_pct=50",
-			RETRIES, JITTER,
+			EK_FS_RETRIES, EK_FS_JITTER,
 		},
 	}, {
 		.name = "hdd-5400",

@@ -906,7 +906,7 @@ static void ek_fs_background_add(struct ek_flash *dev, u32 bytes)
 	dev->bg_work += rounds * dev->p.bg_ms * 1000000;
 }
 
-/* A request arrives at @now after idle time. Housekeeping has used this time, and may be going on. */
+/* A request arrives at @now after idle time. Housekeeping used this time, and may go on. */
 static void ek_fs_background_idle(struct ek_flash *dev, u64 now)
 {
 	u64 begin = max(dev->idle_since + dev->p.bg_idle_ms * 1000000ULL, dev->hold_to);
@@ -978,7 +978,7 @@ static void ek_fs_warm(struct ek_flash *dev, u32 bytes, u64 t)
 
 /* --- the device ----------------------------------------------------------- */
 
-/* @req begins at @t, the end of its time in the queue. It may have waited for the device's own work. */
+/* @req begins at @t. Until then it was in the queue, or the device was held. */
 static void ek_fs_leave_queue(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 {
 	u64 erase = dev->held[EK_FS_HELD_ERASE] - req->held[EK_FS_HELD_ERASE];
@@ -1402,7 +1402,8 @@ void ek_flash_age(struct ek_flash_params *p)
 	p->t_erase_us += p->t_erase_us * w / 100;
 	p->retry_most += p->retry_most * w / 50;
 	if (p->retry_in)
-		p->retry_in = max_t(u32, div_u64((u64)p->retry_in * free * free * free, 1000000), 2);
+		p->retry_in = max_t(u32, 2, div_u64((u64)p->retry_in * free * free * free,
+						    1000000));
 }
 
 static u32 ek_fs_nr_ops(const struct ek_flash_params *p)

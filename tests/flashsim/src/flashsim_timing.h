@@ -160,9 +160,9 @@ enum ek_fs_part {
 	EK_FS_ROTATE,
 	EK_FS_MAP,		/* read of the mapping table */
 	EK_FS_RETRY,		/* further reads of the same cells */
-	EK_FS_ERASE,		/* discard: its own work; others: waiting for an exclusive discard */
+	EK_FS_ERASE,		/* discard: its work; others: waiting for an exclusive discard */
 	EK_FS_BACKGROUND,	/* waiting for housekeeping */
-	EK_FS_THROTTLE,		/* command work and transfers of a hot device: the additional time */
+	EK_FS_THROTTLE,		/* additional time of commands and transfers, if hot */
 	EK_FS_PARTS,
 };
 
@@ -330,7 +330,7 @@ int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t
 int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param, const char *value,
 		     char *why, size_t size);
 int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size);
-/* The parameters in effect: @p with wear_pct and full_pct applied. ek_flash_init() does this, too. */
+/* Apply wear_pct and full_pct to @p, once: ek_flash_init() does this to its copy. */
 void ek_flash_age(struct ek_flash_params *p);
 size_t ek_flash_show(const struct ek_flash_params *p, const struct ek_fs_param *param, char *buf,
 		     size_t size);
