@@ -146,6 +146,42 @@ static bool ek_fs_is_idle(struct ek_fs_dev *dev)
 	return idle;
 }
 
+/* Abort the request that hangs, if there is one. */
+static void ek_fs_abort_hung(struct ek_fs_dev *dev)
+{
+	struct ek_fs_list done = {};
+	struct ek_flash_req *req;
+	unsigned long flags;
+	u64 now;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	now = ktime_get_ns();
+	req = ek_flash_hung(dev->model);
+	if (req && ek_flash_abort(dev->model, req, now)) {
+		ek_fs_to_cmd(req)->error = BLK_STS_TIMEOUT;
+		dev->timeouts++;
+		ek_fs_account(dev, req);
+		req->next = NULL;
+		done.head = req;
+		done.tail = req;
+	}
+	ek_fs_reap(dev, now, &done);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	ek_fs_complete_all(dev, &done);
+}
+
+/*
+ * Sleep until no request is in the device.
+ *
+ * The block layer's timeout waits for queue_rq, so it cannot abort a request for
+ * which queue_rq waits. The mmc core has timeouts of its own, and so has this.
+ */
+static void ek_fs_wait_idle(struct ek_fs_dev *dev)
+{
+	while (!wait_event_timeout(dev->idle, ek_fs_is_idle(dev), dev->tags.timeout))
+		ek_fs_abort_hung(dev);
+}
+
 /* Returns false if queue_rq works on another request. */
 static bool ek_fs_issue_begin(struct ek_fs_dev *dev)
 {
@@ -210,7 +246,7 @@ static blk_status_t ek_fs_issue(struct ek_fs_dev *dev, struct request *rq)
 	if (dev->params.memory_backed && !cmd->error)
 		cmd->error = ek_fs_store_rq(&dev->store, rq, &cmd->epoch);
 	if (ek_flash_waits_before(&dev->params, op))
-		wait_event(dev->idle, ek_fs_is_idle(dev));
+		ek_fs_wait_idle(dev);
 
 	spin_lock_irqsave(&dev->model_lock, flags);
 	if (dev->cut) {
@@ -224,7 +260,7 @@ static blk_status_t ek_fs_issue(struct ek_fs_dev *dev, struct request *rq)
 	ek_fs_complete_all(dev, &done);
 	/* @rq may be completed, and used again; but no other request enters an idle device */
 	if (ek_flash_waits_after(&dev->params, op))
-		wait_event(dev->idle, ek_fs_is_idle(dev));
+		ek_fs_wait_idle(dev);
 	return BLK_STS_OK;
 }
 

@@ -1198,6 +1198,8 @@ void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 	if (dev->hold_to > now)
 		req->held[dev->holder] -= dev->hold_to - now;
 	memset(req->part, 0, sizeof(req->part));
+	req->hung = false;
+	req->begin = 0;
 	req->arrive = now;
 	req->state = EK_FS_QUEUED;
 	req->channel = 0;
@@ -1296,6 +1298,16 @@ bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now)
 	ek_fs_leave(dev, req);
 	ek_fs_dispatch(dev, dev->now);
 	return true;
+}
+
+/* The request in the device that got the injected hang, or NULL. */
+struct ek_flash_req *ek_flash_hung(struct ek_flash *dev)
+{
+	struct ek_flash_req *req = dev->running.head;
+
+	while (req && !req->hung)
+		req = req->next;
+	return req;
 }
 
 /* Remove and return any request in the device, whatever its state, or NULL. For a power cut. */

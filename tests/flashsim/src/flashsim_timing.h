@@ -342,6 +342,7 @@ void ek_flash_submit(struct ek_flash *dev, struct ek_flash_req *req, u64 now);
 struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now);
 u64 ek_flash_next(struct ek_flash *dev);
 bool ek_flash_abort(struct ek_flash *dev, struct ek_flash_req *req, u64 now);
+struct ek_flash_req *ek_flash_hung(struct ek_flash *dev);
 struct ek_flash_req *ek_flash_take(struct ek_flash *dev);
 bool ek_flash_waits_before(const struct ek_flash_params *p, enum ek_fs_op op);
 bool ek_flash_waits_after(const struct ek_flash_params *p, enum ek_fs_op op);
