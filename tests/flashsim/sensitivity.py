@@ -4,17 +4,18 @@
 
     tests/flashsim/sensitivity.py [--write] [PRESET...]
 
---write puts the tables into README.md. The model runs in user space, so all presets take
-a minute and a half. Each
-parameter is halved and doubled, and all figures below are measured again. A cell of
-the first table has the figure that changes most:
+--write puts the tables into README.md. The model runs in user space, so all presets
+take a minute and a half. Each parameter is halved and doubled, and all figures are
+measured again. A cell of the first table has the figure that changes most:
 
     class  c: cited, f: fitted, a: assumed (sources.toml)
     -48 +95 r    at half the parameter, figure r changes by -48 %; at double by +95 %
     on, off      for a parameter that is 0 or 1: the effect of the other value
+    n/a          the parameter cannot be halved or doubled
     .            no figure changes by 5 %
 
-The second table has the figures of devices that are worn, full, or both.
+The other tables say what the figures are, and have those of devices that are worn,
+full, or both.
 """
 
 from __future__ import annotations
@@ -361,9 +362,10 @@ def main() -> None:
     text = README.read_text()
     for name, table in tables.items():
         print(table, end="\n\n")
-        begin, end = f"<!-- generated: {name} -->\n", "\n<!-- end -->"
-        before, _, rest = text.partition(begin)
-        text = before + begin + table + end + rest.partition(end)[2]
+        begin, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+        before, found, rest = text.partition(begin)
+        assert found, f"{README} has no place for {name}"
+        text = f"{before}{begin}{table}\n{end}{rest.partition(end)[2]}"
     if "--write" in options:
         README.write_text(text)
 

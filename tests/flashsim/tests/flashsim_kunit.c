@@ -255,6 +255,7 @@ static void ek_test_flash_abort(struct kunit *test)
 		ek_flash_submit(t->dev, &req[i], 0);
 	}
 	KUNIT_EXPECT_TRUE(test, req[0].hung);
+	KUNIT_EXPECT_PTR_EQ(test, ek_flash_hung(t->dev), &req[0]);
 	KUNIT_EXPECT_FALSE(test, req[1].hung);
 	KUNIT_EXPECT_GT(test, ek_flash_next(t->dev), 1000000000ULL);
 	ek_fs_test_reap(test, t, 5000000);
@@ -262,6 +263,7 @@ static void ek_test_flash_abort(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, ek_flash_abort(t->dev, &req[0], 5000000));
 	KUNIT_EXPECT_FALSE(test, ek_flash_abort(t->dev, &req[0], 5000000));
 	KUNIT_EXPECT_EQ(test, req[0].done, 5000000ULL);
+	KUNIT_EXPECT_NULL(test, ek_flash_hung(t->dev));
 	ek_fs_test_reap(test, t, 10000000);
 	KUNIT_EXPECT_EQ(test, t->done, 2U);
 	KUNIT_EXPECT_EQ(test, t->dev->slots, 1U);
