@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from lab import bench, docs, experiments, options
+from lab import bench, docs, experiments, options, targets
 from lab.kernels import TOP
 from lab.model import Experiment, LabError
 from lab.runner import Job, Result, run_all
@@ -31,6 +31,7 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
             named = args.scheduler or ([] if subject else [e.subject])
             jobs += [Job(e, kernel, s) for s in [*named, *([subject] if subject else [])]]
     failed = missed = 0
+    wanted = targets.load()
 
     def done(job: Job, outcome: Result | LabError) -> None:
         nonlocal failed, missed
@@ -41,8 +42,13 @@ def _run(args: argparse.Namespace, known: dict[str, Experiment]) -> int:
             return
         # Targets apply to the subject, not to baselines.
         promised = job.scheduler == bench.first(job.experiment, subject)
-        for f in outcome.figures():
-            row = bench.row(job, f)
+        try:
+            rows = bench.rows_of(outcome, wanted)
+        except LabError as error:
+            failed += 1
+            print(f"lab: {error}", file=sys.stderr, flush=True)
+            return
+        for row in rows:
             verdict = {True: "ok", False: "MISSED" if row.must else "open", None: ""}[row.holds()]
             verdict = verdict if promised else ""
             missed += verdict == "MISSED"

@@ -6,15 +6,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from lab import experiments, provenance, sight
+from lab import experiments, provenance, sight, targets
 from lab import options as common_options
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
@@ -24,7 +25,10 @@ from lab.report.rows import Wanted
 from lab.report.verdict import Verdict
 from lab.report.verdict import judge as judge_shapes
 from lab.runner import Job, Result, run_all, utc
+from lab.targets import Targets
 
+# the seeds of a promise: the worst is judged
+SEEDS = (1, 2, 3, 4, 5)
 # fields of results.json that are the same in all rows: the versions that the bench used, and its time
 ORIGIN = ("release", "revision", "qemu", "made")
 
@@ -60,7 +64,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def row(job: Job, f: Figure, measured: str | None = None) -> Row:
-    """A figure as a row of its own, without baselines."""
+    """A figure as a row of its own, without baselines, and without a target of targets.toml."""
     e = job.experiment
     whose = e.figures_of if e.figures_of and job.scheduler == e.subject else job.scheduler
     return Row(
@@ -69,19 +73,60 @@ def row(job: Job, f: Figure, measured: str | None = None) -> Row:
     )  # fmt: skip
 
 
+def rows_of(result: Result, wanted: Targets) -> list[Row]:
+    """The rows of one guest with their targets. Raises LabError."""
+    listed = [row(result.job, f, result.measured) for f in result.figures()]
+    return wanted.give(listed, result.job.experiment.name)
+
+
 def first(e: Experiment, subject: str | None) -> str:
     """The scheduler whose figures become the values of the rows: `subject` replaces evenkeel."""
     return subject if subject and e.subject == "evenkeel" else e.subject
 
 
+def sampled(chosen: Iterable[Experiment], seed: int) -> list[Experiment]:
+    """The experiments without those of a pool that `seed` does not draw, in the same order."""
+    listed = list(chosen)
+    pools: dict[str, list[str]] = {}
+    for e in listed:
+        if e.pool:
+            pools.setdefault(e.pool[0], []).append(e.name)
+    sizes = {e.pool[0]: e.pool[1] for e in listed if e.pool}
+    kept = {
+        name
+        for pool, names in pools.items()
+        for name in random.Random(f"{seed} {pool}").sample(sorted(names), min(sizes[pool], len(names)))  # noqa: S311
+    }
+    return [e for e in listed if not e.pool or e.name in kept]
+
+
+def drawn_seeds(e: Experiment, seed: int, wanted: Targets, *, deep: bool) -> list[int | None]:
+    """The seeds of an experiment's guests; the baselines run with the first. None: that of the lab.
+
+    A promise has five. The deep bench runs all of them. The full bench draws one, or two
+    if a figure is a maximum, because a maximum depends on the phase in which the load begins.
+    """
+    if e.clock != "virtual" or not wanted.promised(e.name):
+        return [None]
+    order = random.Random(f"{seed} {e.name}").sample(SEEDS, len(SEEDS))  # noqa: S311
+    return list(order if deep else order[: 2 if wanted.maximum(e.name) else 1])
+
+
 def plan(
-    chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None
-) -> list[Job]:
-    """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines."""
+    chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None, seed: int = 1,
+    sample: bool = True, wanted: Targets | None = None,
+) -> list[Job]:  # fmt: skip
+    """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines.
+
+    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises.
+    """
+    wanted = targets.load() if wanted is None else wanted
     jobs: dict[str, Job] = {}
-    for e in chosen:
+    listed = list(chosen)
+    for e in listed if deep or not sample else sampled(listed, seed):
         if (quick and not e.quick) or (e.deep and not deep):
             continue
+        seeds = [None] if quick else drawn_seeds(e, seed, wanted, deep=deep)
         for kernel in e.kernels[:1] if quick else e.kernels:
             if quick:
                 baselines = e.quick_baselines
@@ -89,34 +134,71 @@ def plan(
                 baselines = (*e.baselines, *(e.deep_baselines if deep else ()))
             else:
                 baselines = e.later_baselines
-            for scheduler in (first(e, subject), *baselines):
-                job = Job(e, kernel, scheduler)
+            own = first(e, subject)
+            for job in [
+                *(Job(e, kernel, own, s) for s in (seeds if kernel == e.kernels[0] else seeds[:1])),
+                *(Job(e, kernel, scheduler, seeds[0]) for scheduler in baselines),
+            ]:
                 jobs.setdefault(job.name, job)
     return list(jobs.values())
 
 
-def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
-    """One row for each id and kernel: the subject's figure with its baselines. A row ID-of-BASELINE follows its row ID."""
+def worse(a: Row, b: Row) -> Row:
+    """The row that is further from its target, or the worse one without a target. Of equal ones `a`."""
+
+    def badness(r: Row) -> float:
+        match r.target:
+            case (low, high):
+                return max(low - r.value, r.value - high)
+            case float() | int() as bound:
+                return r.value - bound if r.better == "lower" else bound - r.value
+        return {"lower": r.value, "higher": -r.value}.get(r.better or "", 0.0)
+
+    return b if badness(b) > badness(a) else a
+
+
+def merge(results: Sequence[Result], subject: str | None = None, wanted: Targets | None = None) -> list[Row]:
+    """One row for each id and kernel: the subject's figure with its baselines. A row ID-of-BASELINE follows its row ID.
+
+    Of several seeds the worst counts, for the subject and for each baseline.
+    """
+    wanted = targets.load() if wanted is None else wanted
     own: dict[tuple[str, str], Row] = {}
-    shares: dict[tuple[str, str], tuple[str, float]] = {}
-    others: dict[tuple[str, str], dict[str, float]] = {}
+    shares: dict[tuple[str, str], tuple[str, ...]] = {}
+    others: dict[tuple[str, str], dict[str, Row]] = {}
+    names: dict[tuple[str, str], str] = {}
     for result in results:
         promised = first(result.job.experiment, subject)
-        for f in result.figures():
-            r = row(result.job, f, result.measured)
+        share_of = {f.metric: f.share_of for f in result.figures()}
+        for r in rows_of(result, wanted):
+            key = r.id, r.kernel
             if result.job.scheduler == promised:
-                own[r.id, r.kernel] = r
-                if f.share_of:
-                    shares[r.id, r.kernel] = f.share_of
+                own[key] = worse(own[key], r) if key in own else r
+                names[key] = result.job.experiment.name
+                shares[key] = share_of[r.id.removeprefix(f"{names[key]}.")]
             else:
-                others.setdefault((r.id, r.kernel), {})[result.job.scheduler] = r.value
+                known = others.setdefault(key, {})
+                name = result.job.scheduler
+                known[name] = worse(known[name], r) if name in known else r
     rows = []
     for key, r in own.items():
-        r.baselines.update(others.get(key, {}))
+        r.baselines.update({name: other.value for name, other in others.get(key, {}).items()})
         rows.append(r)
-        if key in shares and (share := r.as_share_of(*shares[key])):
-            rows.append(share)
+        found = [share for b in shares[key] if (share := r.as_share_of(b))]
+        rows += wanted.give(found, names[key])
     return rows
+
+
+def absent(results: Sequence[Result], rows: Sequence[Row], wanted: Targets, subject: str | None = None) -> list[str]:
+    """Figures that have a target and that the experiments of these results have not written."""
+    missing: list[str] = []
+    written = {r.id for r in rows}
+    for e in {r.job.experiment.name: r.job.experiment for r in results}.values():
+        have = {r.job.scheduler for r in results if r.job.experiment.name == e.name}
+        if (own := first(e, subject)) in have:
+            figures = [i.removeprefix(f"{e.name}.") for i in written if i.startswith(f"{e.name}.")]
+            missing += wanted.unmatched(e.name, figures, have - {own})
+    return missing
 
 
 def judge(rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
@@ -269,7 +351,9 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     chosen = experiments.matching(known, args.only) if args.only else list(known.values())
     if args.without_host_clock:
         chosen = [e for e in chosen if e.clock == "virtual"]
-    jobs = plan(chosen, quick=args.quick, deep=args.deep or bool(args.only), subject=subject)
+    # experiments that the user names run, deep or not, and without a draw
+    named = [e if not args.only else replace(e, deep=False, pool=None) for e in chosen]
+    jobs = plan(named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only)
     if args.kernel:
         jobs = [job for job in jobs if job.kernel in args.kernel]
         if not jobs:
@@ -278,9 +362,10 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         lacks = "is on the virtual clock" if not chosen else "is part of the quick bench"
         raise LabError(f"nothing to run: none of the chosen experiments {lacks}")
     _check_out(args.out)
+    targets.load()
     print(
         f"{len(jobs)} guests; {sum(j.experiment.clock == 'host' for j in jobs)} of them are on the host's clock and run"
-        " alone",
+        f" alone. Seed {args.seed} draws the samples",
         flush=True,
     )
     failed: list[LabError] = []
@@ -303,7 +388,9 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         print(f"[{count}/{len(jobs)}] {job.name}: {what}", flush=True)
 
     results = [r for r in run_all(lab, jobs, done, args.parallel) if r.job.name in sound]
-    rows = merge(results, subject)
+    wanted = targets.load()
+    rows = merge(results, subject, wanted)
+    nowhere = absent(results, rows, wanted, subject)
     curves = distributions(results, subject)
     verdicts, left_out = judge_shapes(experiments.shapes(), rows, expected(jobs, known))
     origin = {
@@ -316,6 +403,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         **origin,
         "part": "quick" if args.quick else "deep" if args.deep else "full",
         **({"only": ", ".join(args.only)} if args.only else {}),
+        "seed": str(args.seed),
         "guests": f"{len(results)} of {len(jobs)}",
         **older(results, origin["made"]),
         "run time of all guests": f"{guest_seconds / 60:.1f} min",
@@ -336,9 +424,11 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
             f"MISSED: {r.id} ({r.kernel}, {r.subject}): {r.value} {r.unit}, target {r.target}",
             file=sys.stderr,
         )
+    for name in nowhere:
+        print(f"NO ROW: {name} has a target in {targets.FILE.name}, but was not written", file=sys.stderr)
     print(
         f"{len(rows)} rows; targets: {len(held)} held, {len(missed)} missed, {len(still)} open;"
         f" {len(failed)} of {len(jobs)} guests failed, {unjudged} of {len(verdicts)} shapes not judged;"
         f" {(time.monotonic() - begin) / 60:.1f} min ({guest_seconds / 60:.1f} min of guests); {args.out}/index.html"
     )
-    return 1 if failed or missed or unjudged else 0
+    return 1 if failed or missed or unjudged or nowhere else 0

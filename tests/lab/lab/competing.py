@@ -37,19 +37,21 @@ class Load:
 
 def fio(
     name: str, *, rw: str, bs: str, qd: int = 1, slice_: int = 0, device: Device, group: str = "",
-    runtime: int = 0, direct: bool = True, engine: str = "libaio", extra: str = "",
+    runtime: int = 0, direct: bool = True, engine: str = "libaio", extra: str = "", report: str = "json",
+    parts: int = 2,
 ) -> Load:  # fmt: skip
     """A fio job on one slice of the raw device. With `runtime` 0 it runs until the guest ends.
 
-    The seed depends on the slice. Two jobs with equal random numbers would access
-    the same dies at the same time.
+    The random numbers depend on the guest's seed and on the slice. Two jobs with equal
+    ones would access the same dies at the same time. `report` is fio's output format.
+    A device that does not count by slice has `parts` slices.
     """
-    part = device.capacity_mb // max(device.slices, 2)
+    part = device.capacity_mb // (device.slices or parts)
     command = (
         f"fio --name={name} --filename=/dev/{device.name} --direct={int(direct)} --ioengine={engine} --rw={rw}"
         f" --bs={bs} --iodepth={qd} --offset={part * slice_}m --size={part}m --time_based"
-        f" --runtime={runtime or 36000} --output-format=json --output=/tmp/{name}.json --eta=never"
-        f" --zero_buffers --random_generator=tausworthe64 --randseed={slice_ + 1} {extra}"
+        f" --runtime={runtime or 36000} --output-format={report} --output=/tmp/{name}.json --eta=never"
+        f" --zero_buffers --random_generator=tausworthe64 --randseed=$((SEED * 1000 + {slice_ + 1})) {extra}"
     )
     return Load(name, group or name, command.rstrip(), waited=runtime > 0)
 
@@ -127,6 +129,14 @@ class Served:
     def mbps(self, slice_: int) -> float:
         return (self.read[slice_] + self.written[slice_]) / self.seconds / 1e6
 
+    @staticmethod
+    def between(begin: str, end: str) -> Served:
+        """The difference between two counter reports. It may be zero."""
+        t0, before = _counters(begin)
+        t1, after = _counters(end)
+        pairs = list(zip(before, after, strict=True))
+        return Served(t1 - t0, [b[2] - a[2] for a, b in pairs], [b[5] - a[5] for a, b in pairs])
+
 
 def _counters(text: str) -> tuple[float, list[list[int]]]:
     lines = [line for line in text.splitlines() if line.strip()]
@@ -136,10 +146,7 @@ def _counters(text: str) -> tuple[float, list[list[int]]]:
 
 def between(out: Output) -> Served:
     """The difference between the counter reports `begin` and `end_`. It may be zero."""
-    t0, before = _counters(out.results["begin"])
-    t1, after = _counters(out.results["end_"])
-    pairs = list(zip(before, after, strict=True))
-    return Served(t1 - t0, [b[2] - a[2] for a, b in pairs], [b[5] - a[5] for a, b in pairs])
+    return Served.between(out.results["begin"], out.results["end_"])
 
 
 def served(out: Output) -> Served:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # /init of a lab guest: mounts file systems, defines helpers, runs the experiment's script.
 # The report goes to the second serial port, in sections that begin with "@@@ NAME".
-# The host sets LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS, DEV and device()
+# The host sets SEED, LIMIT, SCHEDULER, SCHEDULER_MODULE, SCHEDULER_SETTINGS, DEV and device()
 # in /settings.sh. If the scheduler has a controller, /controller.sh is one of controllers/*.sh.
 /bin/busybox --install -s /bin
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
@@ -67,5 +67,7 @@ counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regi
 # of this shell, so that a script may wait for all of its children.
 ( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )
 uname -r | report kernel
+# Each seed starts at another phase of the kernel's timers and ticks. A maximum depends on that phase.
+usleep "$(((SEED - 1) * 7919 % 20011))"
 . /experiment.sh
 finish

@@ -28,12 +28,12 @@ class Output:
 class Figure:
     """One measured figure of an experiment, without kernel and scheduler.
 
-    `target` is a bound (in the direction of `better`) or a closed range. With
-    `must` the target is a promise: a miss fails the bench. Without it the bench
-    shows a miss as open. `paper` is what the paper reports for the same case.
-    A figure without `better` and `target` is for information only.
-    `share_of` names a baseline and a target in percent of the baseline's value.
-    It adds a row with the same `must` if that baseline was measured, too.
+    `paper` is what the paper or the data sheet reports for the same case. A figure
+    without `better` and without a target is for information only. Targets are in
+    tests/lab/targets.toml (lab.targets). `target` and `must` are only for the
+    experiments that lab.targets.MOVING lists.
+    Each baseline in `share_of` adds a row ID-of-BASELINE, in percent of the baseline's
+    value, if that baseline was measured, too. `best` is the baseline with the best value.
     """
 
     metric: str
@@ -43,7 +43,7 @@ class Figure:
     target: Target | None = None
     paper: float | None = None
     must: bool = False
-    share_of: tuple[str, float] | None = None
+    share_of: tuple[str, ...] = ()
 
 
 def _number(value: object) -> bool:
@@ -85,18 +85,19 @@ class Row:
                 return self.value <= bound if self.better == "lower" else self.value >= bound
         return None
 
-    def as_share_of(self, baseline: str, least: float) -> Row | None:
-        """All values in percent of a baseline's value, as row `ID-of-BASELINE`.
+    def as_share_of(self, baseline: str) -> Row | None:
+        """All values in percent of a baseline's value, as row `ID-of-BASELINE`, without a target.
 
-        None if that baseline was not measured, or measured 0.
+        `best` is the highest value of all baselines. None if the baseline was not
+        measured, or measured 0.
         """
-        base = self.baselines.get(baseline)
+        base = max(self.baselines.values(), default=0.0) if baseline == "best" else self.baselines.get(baseline)
         if not base:
             return None
         baselines = {n: round(100 * v / base, 2) for n, v in self.baselines.items()}
         return Row(
-            f"{self.id}-of-{baseline}", round(100 * self.value / base, 2), "%", "higher", least, None,
-            self.clock, self.kernel, self.subject, self.must, baselines, self.measured,
+            f"{self.id}-of-{baseline}", round(100 * self.value / base, 2), "%", "higher", None, None,
+            self.clock, self.kernel, self.subject, False, baselines, self.measured,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -143,6 +144,7 @@ class Device:
       for kernels without the flash model. 0 MiB: no such disk.
     - `slices`: the device counts its I/O for so many equal ranges of its
       addresses. 0: it does not count.
+    - `about`: what it is, for descriptions.
     """
 
     name: str
@@ -152,23 +154,34 @@ class Device:
     throttle: Mapping[str, int] = field(default_factory=dict)
     slices: int = 0
     capacity_mb: int = 65536
+    about: str = ""
 
 
 def flashsim(preset: str, *, slices: int = 8, capacity_mb: int = 65536, **override: int | str) -> Device:
-    """The flash model (tests/flashsim) with a preset; `override` replaces single parameters."""
-    settings = {"regions": slices, "capacity_mb": capacity_mb, **override}
+    """The flash model (tests/flashsim) with a preset; `override` replaces single parameters.
+
+    Its random numbers depend on the guest's seed.
+    """
+    settings = {"regions": slices, "capacity_mb": capacity_mb, "seed": "$SEED", **override}
     listed = ",".join(f"{k}={v}" for k, v in settings.items())
     return Device(
         "flashsim0", f"load flashsim preset={preset} set={listed}", ("flashsim",),
-        slices=slices, capacity_mb=capacity_mb,
+        slices=slices, capacity_mb=capacity_mb, about=_about(preset, override),
     )  # fmt: skip
+
+
+def _about(name: str, override: Mapping[str, int | str]) -> str:
+    return " ".join([name, *(f"{k}={v}" for k, v in override.items())])
 
 
 def null_blk(**parameters: int) -> Device:
     """null_blk with module parameters; `gb` is its size."""
     settings = {"nr_devices": 1, "submit_queues": 1, "gb": 64, **parameters}
     listed = " ".join(f"{k}={v}" for k, v in settings.items())
-    return Device("nullb0", f"load null_blk {listed}", ("null_blk",), capacity_mb=1024 * settings["gb"])
+    return Device(
+        "nullb0", f"load null_blk {listed}", ("null_blk",), capacity_mb=1024 * settings["gb"],
+        about=_about("null_blk", parameters),
+    )  # fmt: skip
 
 
 def null_blk_by_configfs(*, mb: int = 65536, **attributes: int) -> Device:
@@ -208,6 +221,8 @@ class Experiment:
       addition, on the first kernel and on the other kernels.
     - `deep_baselines`: what the deep bench measures in addition, on the first kernel.
     - `quick`: the quick bench runs it, too, on the first kernel, with `quick_baselines`.
+    - `pool`: the full bench runs only so many of the experiments with this name of a pool,
+      drawn by its seed. The deep bench runs all.
     - `deep`: only the deep bench runs it, or a bench that names it (`--only`). It takes
       long, or resembles another experiment.
     - `programs`, `modules`: what the script needs in addition to busybox, the
@@ -235,6 +250,7 @@ class Experiment:
     quick: bool = False
     quick_baselines: tuple[str, ...] = ()
     deep: bool = False
+    pool: tuple[str, int] | None = None
     programs: tuple[str, ...] = ("fio",)
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)

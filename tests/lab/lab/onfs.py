@@ -61,7 +61,7 @@ def fio_on(
         f"fio --name={name} --filename={path} --size={size} --direct={int(direct)} --ioengine=libaio"
         f" --rw={rw} --bs={bs} --iodepth={qd} --time_based{runtime} --output-format=json"
         f" --output=/tmp/{name}.json --eta=never --zero_buffers"
-        f" --fallocate=none --random_generator=tausworthe64 --randseed=1 {extra}"
+        f" --fallocate=none --random_generator=tausworthe64 --randseed=$SEED {extra}"
     ).rstrip()
 
 

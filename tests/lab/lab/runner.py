@@ -50,15 +50,21 @@ class Lab:
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment on one kernel and one scheduler."""
+    """One experiment on one kernel and one scheduler. `seed` replaces that of the lab."""
 
     experiment: Experiment
     kernel: str
     scheduler: str
+    seed: int | None = None
 
     @property
     def name(self) -> str:
-        return f"{self.experiment.name}-{self.kernel}-{self.scheduler}"
+        seed = "" if self.seed is None else f"-seed{self.seed}"
+        return f"{self.experiment.name}-{self.kernel}-{self.scheduler}{seed}"
+
+    def seeded(self, lab: Lab) -> int:
+        """The seed of its guest."""
+        return lab.seed if self.seed is None else self.seed
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
             files[f"/modules/{name}.needs"] = " ".join(requires) + "\n"
     settings = " ".join(f"{k}={v}" for k, v in scheduler.settings.items())
     files["/settings.sh"] = (
-        f"LIMIT={e.limit:.0f} SCHEDULER={scheduler.elevator} SCHEDULER_MODULE={scheduler.module or ''}\n"
+        f"SEED={job.seeded(lab)} LIMIT={e.limit:.0f} SCHEDULER={scheduler.elevator} SCHEDULER_MODULE={scheduler.module or ''}\n"
         f"SCHEDULER_SETTINGS='{settings}' DEV={e.device.name if e.device else ''}\n"
         f"device() {{\n{e.device.setup if e.device else ':'}\n"
         f'[ -z "$DEV" ] || [ -b /dev/$DEV ] || fail "no device $DEV"\n}}\n'
@@ -296,7 +302,7 @@ def _run(lab: Lab, job: Job) -> Result:
         _archive(lab, job, kernel, scheduler, image)
         machine = qemu.Machine(
             kernel.image, e.memory, e.cpus, e.icount_shift if e.clock == "virtual" else None, e.timeout,
-            e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {}, lab.seed,
+            e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {}, job.seeded(lab),
         )  # fmt: skip
         kept = lab.cache / f"{_key(machine, image, e.append)}.json"
 

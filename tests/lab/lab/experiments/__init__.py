@@ -9,6 +9,7 @@ import pkgutil
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from lab.model import Experiment, LabError
 from lab.report.rows import Rows
@@ -54,12 +55,25 @@ def _listed(name: str, file: str) -> Sequence[object]:
 def matching(known: Mapping[str, Experiment], patterns: Sequence[str]) -> list[Experiment]:
     """The experiments that match one of the patterns, in the order of `known`.
 
+    A pattern that matches none may name one that a module makes on demand.
     Raises LabError for a pattern that matches none.
     """
+    found = {n: e for n, e in known.items() if any(fnmatch.fnmatch(n, p) for p in patterns)}
     for p in patterns:
         if not fnmatch.filter(known, p):
-            raise LabError(f"no experiment matches {p!r}; 'lab list' names all")
-    return [e for n, e in known.items() if any(fnmatch.fnmatch(n, p) for p in patterns)]
+            if (made := _made(p)) is None:
+                raise LabError(f"no experiment matches {p!r}; 'lab list' names all")
+            found[p] = made
+    return list(found.values())
+
+
+def _made(name: str) -> Experiment | None:
+    """The experiment that a module's make() returns for the name, if any."""
+    for info in pkgutil.iter_modules(__path__):
+        make = getattr(importlib.import_module(f"{__name__}.{info.name}"), "make", None)
+        if make is not None and (e := make(name)) is not None:
+            return cast(Experiment, e)
+    return None
 
 
 def owner(names: Iterable[str], row_id: str) -> str | None:

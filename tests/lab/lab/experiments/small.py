@@ -27,7 +27,7 @@ def small(direction: str, qd: int) -> Experiment:
     device = flashsim("emmc51")
     return competing(
         f"fair.small.{direction}.4k.qd{qd}", f"weights 2:1, direct random {direction}s of 4 KiB, QD{qd}, eMMC 5.1",
-        device=device, groups={"a": 200, "b": 100}, figures=lambda out: two_to_one(out, must=qd == 32, compete=qd == 32),
+        device=device, groups={"a": 200, "b": 100}, figures=two_to_one,
         loads=[
             fio(g, rw=f"rand{direction}", bs="4k", qd=qd, slice_=i, device=device, extra="--norandommap")
             for i, g in enumerate("ab")

@@ -26,7 +26,7 @@ def tree(name: str, about: str, wanted: Mapping[str, float]) -> Experiment:
         loads=[
             fio(n, rw="read", bs="1m", slice_=i, device=device, group=LEAVES[n]) for i, n in enumerate(wanted)
         ],
-        figures=lambda out: portions(out, wanted, must=True),
+        figures=lambda out: portions(out, wanted),
         # BFQ raises the weight of a new group for some seconds
         settle=10, seconds=12, baselines=FEW,
     )  # fmt: skip

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The promise: no group gets less than its share of what it would get alone, on any device.
+
+A Case states who competes, where and with which weights. Script, figures and rows follow from it.
+
+- *part*: a group's throughput together with the others, divided by its throughput alone. Alone, it runs the
+  same job on the same device without a scheduler.
+- *share*: its weight divided by the sum of weights. In a tree it is the product of the levels.
+- `least` is the smallest part divided by its share, over all groups. `sum` is the sum of the parts: how well
+  the device is used.
+
+One guest measures everything: each job alone, all jobs together, and the jobs that write alone once more.
+A device may change under load: a fast cache is used up, garbage collection begins. Throughput alone is then
+the mean of before and after. The lower of the two would flatter the part, the higher would ask for what the
+device no longer has. `drift` shows how far apart they are. Reads change no device here and are measured once.
+
+`wait` is the longest wait of any I/O divided by its limit. A job that keeps `qd` I/Os outstanding waits
+qd x size / throughput for each of them (Little's law). The throughput that its weight gives it is alone x
+share. The limit is 1.5 times that wait, but at least 2 s.
+
+A light reader (4 KiB, 50/s) joins when the window of the others has ended. The others go on. Its own group
+has weight 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.competing import Load, Served, fio, fio_job, need_any, tree
+from lab.experiments import latency
+from lab.model import Device, Experiment, Figure, Output
+
+# guest seconds: a job alone settles, then it is counted
+ALONE_SETTLE, ALONE = 2.0, 4.0
+# Together the groups need longer to settle: BFQ raises the weight of a new group for some seconds.
+SETTLE, WINDOW = 6.0, 10.0
+# the light reader: its time in s, its rate per second and the processes that share the rate
+LIGHT, RATE, READERS = 12, 50, 4
+# samples of the light reader beyond p99
+BEYOND = 5
+# limit of the longest wait: seconds, and times what the weight implies
+WAIT_S, WAIT_TIMES = 2.0, 1.5
+LIGHT_WEIGHT = 100
+# slices of a device that does not count by slice
+PARTS = 8
+# MiB of a guest without the buffers of its jobs
+MEMORY = 768
+
+
+@dataclass(frozen=True)
+class Job:
+    """One competitor: a fio job in a group of its own.
+
+    - `rw`: fio's pattern. `bs`: size of an I/O. `qd`: I/Os outstanding.
+    - `weight`: of its group. `inside`: path of the group that contains it, empty for the root.
+    - `buffered`: through the page cache. `dsync`: each write is durable (O_DSYNC).
+    - `copies`: so many groups like this one, each with a job of its own.
+    """
+
+    name: str
+    rw: str
+    bs: str
+    qd: int = 1
+    weight: int = 100
+    inside: str = ""
+    buffered: bool = False
+    dsync: bool = False
+    copies: int = 1
+
+    @property
+    def writes(self) -> bool:
+        return "write" in self.rw
+
+    @property
+    def size(self) -> int:
+        """Bytes of an I/O."""
+        return int(self.bs[:-1]) * {"k": 1 << 10, "m": 1 << 20}[self.bs[-1]]
+
+    def names(self) -> list[str]:
+        return [self.name] if self.copies == 1 else [f"{self.name}{i}" for i in range(self.copies)]
+
+    def group(self, name: str) -> str:
+        return f"{self.inside}/{name}" if self.inside else name
+
+
+@dataclass(frozen=True)
+class Case:
+    """A promise. `inner` maps groups that contain others to their weights, the outer ones first.
+
+    `heavy` names a job whose share of the bytes is a figure, too (all jobs must be alike). `light`: with the
+    light reader. `settle`, `seconds`: of all jobs together.
+    """
+
+    name: str
+    device: Device
+    jobs: tuple[Job, ...]
+    inner: Mapping[str, int] = field(default_factory=dict)
+    heavy: str = ""
+    light: bool = True
+    settle: float = SETTLE
+    seconds: float = WINDOW
+
+    def groups(self) -> dict[str, int]:
+        """All groups with their weights, the outer ones first."""
+        leaves = {job.group(name): job.weight for job in self.jobs for name in job.names()}
+        return {**self.inner, **leaves}
+
+    def about(self) -> str:
+        weights = ":".join(str(j.weight) if j.copies == 1 else f"{j.copies}x{j.weight}" for j in self.jobs)
+        return f"{' : '.join(map(described, self.jobs))}, weights {weights}, {self.device.about}"
+
+
+def described(job: Job) -> str:
+    order = "random " if job.rw.startswith("rand") else ""
+    how = ("buffered " if job.buffered else "") + ("durable " if job.dsync else "")
+    size = f"{job.bs[:-1]} {'KiB' if job.bs.endswith('k') else 'MiB'}"
+    return f"{how}{order}{'writes' if job.writes else 'reads'} {size} QD{job.qd}"
+
+
+def shares(groups: Mapping[str, int], leaves: Sequence[str]) -> dict[str, float]:
+    """The share of each leaf: at each level its weight over that of all siblings with a load below them."""
+    active = {leaf.rsplit("/", n)[0] for leaf in leaves for n in range(leaf.count("/") + 1)}
+    found = {}
+    for leaf in leaves:
+        share = 1.0
+        for n in range(leaf.count("/") + 1):
+            one = leaf.rsplit("/", n)[0]
+            parent = one.rpartition("/")[0]
+            siblings = [g for g in active if g.rpartition("/")[0] == parent]
+            share *= groups[one] / sum(groups[g] for g in siblings)
+        found[leaf] = share
+    return found
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """One group's job, in its slice of the device."""
+
+    job: Job
+    name: str
+    slice_: int
+
+    @property
+    def group(self) -> str:
+        return self.job.group(self.name)
+
+    def load(self, device: Device, runtime: int = 0, ramp: float = 0) -> Load:
+        extra = " --thread" + (f" --ramp_time={ramp:g}" if ramp else "") + (" --sync=dsync" if self.job.dsync else "")
+        if self.job.rw.startswith("rand"):
+            extra += " --norandommap"
+        return fio(
+            self.name, rw=self.job.rw, bs=self.job.bs, qd=self.job.qd, slice_=self.slice_, device=device,
+            group=self.group, runtime=runtime, direct=not self.job.buffered, extra=extra.strip(),
+            engine="psync" if self.job.buffered else "libaio", report="terse", parts=PARTS,
+        )  # fmt: skip
+
+
+def _runners(case: Case) -> list[_Runner]:
+    named = [(job, name) for job in case.jobs for name in job.names()]
+    return [_Runner(job, name, i) for i, (job, name) in enumerate(named)]
+
+
+def _first(case: Case) -> list[_Runner]:
+    """The first copy of each job: copies are alike, so one of them is measured alone."""
+    found: dict[str, _Runner] = {}
+    for r in _runners(case):
+        found.setdefault(r.job.name, r)
+    return list(found.values())
+
+
+# count NAME: what each group has got so far, in the format of `counters`. A device that does not count by slice has the
+# counts of the groups: those at submission, which differ by what is outstanding.
+COUNT = {
+    True: 'count() { counters "$1"; }',
+    False: """count() {
+	{
+		cut -d' ' -f1 /proc/uptime
+		echo group
+		i=0
+		for g in $LEAVES; do
+			awk -v i=$i 'BEGIN { RS = "[ \\n]"; FS = "=" } { v[$1] += $2 }
+				END { print i, v["rios"] + 0, v["rbytes"] + 0, 0, v["wios"] + 0, v["wbytes"] + 0, 0 }' "/cg/$g/io.stat"
+			i=$((i + 1))
+		done
+	} | report "$1"
+}""",
+}
+
+# over PID...: end all loads and wait until their last I/O has completed
+OVER = """over() {
+	killall -9 fio
+	wait "$@" 2> /dev/null
+	sync
+	echo 3 > /proc/sys/vm/drop_caches
+}"""
+
+
+def _alone(r: _Runner, device: Device, section: str) -> list[str]:
+    return [
+        f"in_group {r.group} {r.load(device).command} > /tmp/{r.name}.log 2>&1 & pid=$!",
+        f"sleep {ALONE_SETTLE:g}; count {section}.{r.job.name}.begin; sleep {ALONE:g}; count {section}.{r.job.name}.end",
+        f'kill -0 $pid || fail "{r.name} has ended: $(tail -n 1 /tmp/{r.name}.log)"',
+        "over $pid",
+    ]
+
+
+def _light(name: str, case: Case, slice_: int, seconds: int) -> str:
+    command = fio(
+        name, rw="randread", bs="4k", device=case.device, slice_=slice_, runtime=seconds, extra="--norandommap",
+        parts=PARTS,
+    ).command  # fmt: skip
+    return f"in_group reader {latency.planned(command, name=name, rate=RATE, readers=READERS)} | report {name}"
+
+
+def _largest(case: Case, slice_: int) -> str:
+    """A job with the largest request of the mix, one at a time. Writes begin when the write buffer is full."""
+    job = max(case.jobs, key=lambda j: (min(j.size, 512 << 10), j.writes))
+    bs = f"{min(job.size, 512 << 10) >> 10}k"
+    rw = job.rw.removeprefix("rand")
+    return fio(
+        "one", rw=rw, bs=bs, device=case.device, slice_=slice_, runtime=2, extra="--ramp_time=1", parts=PARTS
+    ).command
+
+
+def script(case: Case) -> str:
+    """The guest's script."""
+    runners = _runners(case)
+    free = len(runners)
+    groups = {**case.groups(), "reader": LIGHT_WEIGHT}
+    loads = [r.load(case.device) for r in runners]
+    lines = [
+        "uname -r | report kernel", "device",
+        # the weight files exist once the scheduler's module is loaded
+        'scheduler "$DEV"', *tree(groups, loads), f"LEAVES='{' '.join(r.group for r in runners)}'",
+        COUNT[case.device.slices > 0], OVER, 'scheduler "$DEV" none',
+    ]  # fmt: skip
+    if case.light:
+        lines += [
+            _light("reader-alone", case, free, 3),
+            f"in_group reader {_largest(case, free)} > /tmp/one.log 2>&1 || fail 'fio failed'",
+            "report one < /tmp/one.json",
+        ]
+    # Those that write come last, so that the device is in the state in which they leave it.
+    firsts = sorted(_first(case), key=lambda r: r.job.writes)
+    for r in firsts:
+        lines += _alone(r, case.device, "before")
+    lines += ['scheduler "$DEV"']
+    rest = case.seconds + (LIGHT if case.light else 0) + 1
+    lines += [
+        f"in_group {r.group} {r.load(case.device, round(rest), case.settle).command} > /tmp/{r.name}.log 2>&1 &"
+        f" pid_{r.name}=$!"
+        for r in runners
+    ]
+    lines += [f"sleep {case.settle:g}; count begin; sleep {case.seconds:g}; count end_"]
+    if case.light:
+        lines.append(_light("reader", case, free, LIGHT))
+    lines += [f'wait "$pid_{r.name}" || fail "{r.name} failed: $(tail -n 1 /tmp/{r.name}.log)"' for r in runners]
+    lines.append(f"cat {' '.join(f'/tmp/{r.name}.json' for r in runners)} | report jobs")
+    lines += ["over", 'scheduler "$DEV" none']
+    for r in firsts:
+        if r.job.writes:
+            lines += _alone(r, case.device, "after")
+    return "\n".join(lines) + "\n"
+
+
+def _rate(out: Output, section: str, slice_: int) -> float:
+    """MB/s of one slice between two counts."""
+    served = Served.between(out.results[f"{section}.begin"], out.results[f"{section}.end"])
+    return served.mbps(slice_)
+
+
+def _longest(out: Output) -> dict[str, float]:
+    """The longest wait of an I/O of each job, in s. Raises ValueError for a job that failed."""
+    found = {}
+    for line in out.results["jobs"].splitlines():
+        words = line.split(";")
+        # fio's terse format 3: error, then 41 fields for reads and 41 for writes; lat: min, max, mean, deviation
+        if len(words) < 88 or words[0] != "3":
+            continue
+        if words[4] != "0":
+            raise ValueError(f"{words[2]} ended with error {words[4]}")
+        found[words[2]] = max(float(words[38]), float(words[79])) / 1e6
+    return found
+
+
+def figures(case: Case, out: Output) -> list[Figure]:
+    runners = _runners(case)
+    window = Served.between(out.results["begin"], out.results["end_"])
+    need_any(sum(window.read) + sum(window.written), window.seconds)
+    alone: dict[str, float] = {}
+    drift = 0.0
+    for r in _first(case):
+        rates = [_rate(out, f"{when}.{r.job.name}", r.slice_) for when in ("before", "after")[: 1 + r.job.writes]]
+        if not min(rates):
+            raise ValueError(f"{r.name} alone was not served")
+        alone[r.job.name] = sum(rates) / len(rates)
+        drift = max(drift, 100 * (max(rates) / min(rates) - 1))
+    share = shares(case.groups(), [r.group for r in runners])
+    parts = {r.name: window.mbps(r.slice_) / alone[r.job.name] for r in runners}
+    fair = {r.name: parts[r.name] / share[r.group] for r in runners}
+    longest = _longest(out)
+    if set(longest) != set(parts):
+        raise ValueError(f"fio's reports are of {', '.join(longest)}")
+    limit = {
+        r.name: max(
+            WAIT_S, WAIT_TIMES * r.job.qd * r.job.size / (1e6 * alone[r.job.name] * share[r.group])
+        )
+        for r in runners
+    }
+    total = sum(window.mbps(r.slice_) for r in runners)
+    rows = [
+        Figure("least", round(min(fair.values()), 3), "", "higher"),
+        Figure("sum", round(100 * sum(parts.values()), 1), "%", "higher", share_of=("best", "none")),
+        Figure("wait", round(max(longest[n] / limit[n] for n in longest), 3), "", "lower"),
+        Figure("wait-s", round(max(longest.values()), 2), "s", "lower"),
+        Figure("total", round(total, 2), "MB/s", "higher", share_of=("none",)),
+        Figure("drift", round(drift, 1), "%"),
+    ]
+    for job in case.jobs:
+        own = [parts[name] for name in job.names()]
+        # of several copies the one that got least
+        rows.append(Figure(f"part-{job.name}", round(100 * min(own), 1), "%", "higher"))
+    if case.heavy:
+        got = sum(window.mbps(r.slice_) for r in runners if r.job.name == case.heavy)
+        rows.append(Figure("heavy", round(100 * got / total, 2), "%"))
+    if case.light:
+        rows += _light_figures(out)
+    return rows
+
+
+def _light_figures(out: Output) -> list[Figure]:
+    def p99(section: str, skipped: int) -> float:
+        times = latency.reads(out.results[section], rate=RATE, readers=READERS, skipped=skipped)
+        return latency.percentile(times, "p99", beyond=BEYOND if section == "reader" else 0)
+
+    quiet = latency.reads(out.results["reader-alone"], rate=RATE, readers=READERS, skipped=2)
+    one = fio_job(out.results["one"])
+    side = one["write"] if one["write"]["total_ios"] else one["read"]
+    if not side["lat_ns"]["N"]:
+        raise ValueError("no large request was measured")
+    return [
+        Figure("light-p99", round(p99("reader", 2), 1), "us", "lower"),
+        Figure("light-alone-p50", round(latency.percentile(quiet, "p50"), 1), "us"),
+        Figure("light-alone-p99", round(p99("reader-alone", 2), 1), "us"),
+        Figure("largest", round(side["lat_ns"]["mean"] / 1000, 1), "us"),
+    ]
+
+
+def experiment(case: Case, **more: object) -> Experiment:
+    """The experiment of a case."""
+    buffers = sum(j.copies * (0 if j.buffered else j.qd) * j.size for j in case.jobs) >> 20
+    total = 30 + case.settle + case.seconds + 2 * len(case.jobs) * (ALONE_SETTLE + ALONE + 10)
+    return Experiment(
+        f"promise.{case.name}", case.about(), script(case), lambda out: figures(case, out), device=case.device,
+        memory=MEMORY + buffers + 4 * sum(j.copies for j in case.jobs), limit=4 * total, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
