@@ -10,9 +10,11 @@ A Case states who competes, where and with which weights. Script, figures and ro
   the device is used.
 
 One guest measures everything: each job alone, all jobs together, and the jobs that write alone once more.
-A device may change under load: a fast cache is used up, garbage collection begins. Throughput alone is then
-the mean of before and after. The lower of the two would flatter the part, the higher would ask for what the
-device no longer has. `drift` shows how far apart they are. Reads change no device here and are measured once.
+A device changes under load: a fast cache is used up, garbage collection begins. Where jobs write, the device
+is first written until it has changed (RESERVE), because a change in the middle of a window would be in no
+throughput alone. What is left is the mean of before and after: the lower of the two would flatter the part,
+the higher would ask for what the device no longer has. `drift` shows how far apart they are. Reads change no
+device here and are measured once, before.
 
 `wait` is the longest wait of any I/O divided by its limit. A job that keeps `qd` I/Os outstanding waits
 qd x size / throughput for each of them (Little's law). The throughput that its weight gives it is alone x
@@ -42,8 +44,8 @@ BEYOND = 5
 # limit of the longest wait: seconds, and times what the weight implies
 WAIT_S, WAIT_TIMES = 2.0, 1.5
 LIGHT_WEIGHT = 100
-# slices of a device that does not count by slice
-PARTS = 8
+# MiB of writes after which a new device of this preset has changed
+RESERVE = {"emmc51": 2048, "emmc50-slow": 512, "sd-uhs3": 256, "ufs31": 4096}
 # MiB of a guest without the buffers of its jobs
 MEMORY = 768
 
@@ -101,6 +103,11 @@ class Case:
     settle: float = SETTLE
     seconds: float = WINDOW
 
+    @property
+    def parts(self) -> int:
+        """Slices of the device: one for each job, and one more for the light reader."""
+        return self.device.slices or (8 if sum(j.copies for j in self.jobs) < 8 else 64)
+
     def groups(self) -> dict[str, int]:
         """All groups with their weights, the outer ones first."""
         leaves = {job.group(name): job.weight for job in self.jobs for name in job.names()}
@@ -145,14 +152,14 @@ class _Runner:
     def group(self) -> str:
         return self.job.group(self.name)
 
-    def load(self, device: Device, runtime: int = 0, ramp: float = 0) -> Load:
+    def load(self, device: Device, parts: int, runtime: int = 0, ramp: float = 0) -> Load:
         extra = " --thread" + (f" --ramp_time={ramp:g}" if ramp else "") + (" --sync=dsync" if self.job.dsync else "")
         if self.job.rw.startswith("rand"):
             extra += " --norandommap"
         return fio(
             self.name, rw=self.job.rw, bs=self.job.bs, qd=self.job.qd, slice_=self.slice_, device=device,
             group=self.group, runtime=runtime, direct=not self.job.buffered, extra=extra.strip(),
-            engine="psync" if self.job.buffered else "libaio", report="terse", parts=PARTS,
+            engine="psync" if self.job.buffered else "libaio", report="terse", parts=parts,
         )  # fmt: skip
 
 
@@ -196,9 +203,9 @@ OVER = """over() {
 }"""
 
 
-def _alone(r: _Runner, device: Device, section: str) -> list[str]:
+def _alone(r: _Runner, case: Case, section: str) -> list[str]:
     return [
-        f"in_group {r.group} {r.load(device).command} > /tmp/{r.name}.log 2>&1 & pid=$!",
+        f"in_group {r.group} {r.load(case.device, case.parts).command} > /tmp/{r.name}.log 2>&1 & pid=$!",
         f"sleep {ALONE_SETTLE:g}; count {section}.{r.job.name}.begin; sleep {ALONE:g}; count {section}.{r.job.name}.end",
         f'kill -0 $pid || fail "{r.name} has ended: $(tail -n 1 /tmp/{r.name}.log)"',
         "over $pid",
@@ -208,7 +215,7 @@ def _alone(r: _Runner, device: Device, section: str) -> list[str]:
 def _light(name: str, case: Case, slice_: int, seconds: int) -> str:
     command = fio(
         name, rw="randread", bs="4k", device=case.device, slice_=slice_, runtime=seconds, extra="--norandommap",
-        parts=PARTS,
+        parts=case.parts,
     ).command  # fmt: skip
     return f"in_group reader {latency.planned(command, name=name, rate=RATE, readers=READERS)} | report {name}"
 
@@ -219,7 +226,7 @@ def _largest(case: Case, slice_: int) -> str:
     bs = f"{min(job.size, 512 << 10) >> 10}k"
     rw = job.rw.removeprefix("rand")
     return fio(
-        "one", rw=rw, bs=bs, device=case.device, slice_=slice_, runtime=2, extra="--ramp_time=1", parts=PARTS
+        "one", rw=rw, bs=bs, device=case.device, slice_=slice_, runtime=2, extra="--ramp_time=1", parts=case.parts
     ).command
 
 
@@ -228,7 +235,7 @@ def script(case: Case) -> str:
     runners = _runners(case)
     free = len(runners)
     groups = {**case.groups(), "reader": LIGHT_WEIGHT}
-    loads = [r.load(case.device) for r in runners]
+    loads = [r.load(case.device, case.parts) for r in runners]
     lines = [
         "uname -r | report kernel", "device",
         # the weight files exist once the scheduler's module is loaded
@@ -241,14 +248,17 @@ def script(case: Case) -> str:
             f"in_group reader {_largest(case, free)} > /tmp/one.log 2>&1 || fail 'fio failed'",
             "report one < /tmp/one.json",
         ]
-    # Those that write come last, so that the device is in the state in which they leave it.
-    firsts = sorted(_first(case), key=lambda r: r.job.writes)
-    for r in firsts:
-        lines += _alone(r, case.device, "before")
+    # Those that write come last: idle time would undo what they change.
+    firsts = _first(case)
+    for r in [r for r in firsts if not r.job.writes]:
+        lines += _alone(r, case, "before")
+    lines += _fill(case, free)
+    for r in [r for r in firsts if r.job.writes]:
+        lines += _alone(r, case, "before")
     lines += ['scheduler "$DEV"']
     rest = case.seconds + (LIGHT if case.light else 0) + 1
     lines += [
-        f"in_group {r.group} {r.load(case.device, round(rest), case.settle).command} > /tmp/{r.name}.log 2>&1 &"
+        f"in_group {r.group} {r.load(case.device, case.parts, round(rest), case.settle).command} > /tmp/{r.name}.log 2>&1 &"
         f" pid_{r.name}=$!"
         for r in runners
     ]
@@ -260,8 +270,18 @@ def script(case: Case) -> str:
     lines += ["over", 'scheduler "$DEV" none']
     for r in firsts:
         if r.job.writes:
-            lines += _alone(r, case.device, "after")
+            lines += _alone(r, case, "after")
     return "\n".join(lines) + "\n"
+
+
+def _fill(case: Case, slice_: int) -> list[str]:
+    """Commands that use up what a new device has in reserve."""
+    mb = RESERVE.get(case.device.about, 0) * 9 // 8 if any(j.writes for j in case.jobs) else 0
+    part = case.device.capacity_mb // case.parts
+    return [
+        f"fio --name=fill --filename=/dev/$DEV --direct=1 --ioengine=libaio --rw=write --bs=1m --iodepth=4"
+        f" --offset={part * slice_}m --size={part}m --io_size={mb}m --zero_buffers --output=/dev/null || fail 'fio failed'"
+    ] * (mb > 0)
 
 
 def _rate(out: Output, section: str, slice_: int) -> float:

@@ -12,13 +12,30 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import lab.__main__ as cli
+from lab import targets
 from lab.model import Experiment, Figure, LabError, Output
 from lab.runner import Job, Lab, Result
 
 
 def figures(out: Output) -> list[Figure]:
     ratio = float(out.results["ratio"])
-    return [Figure("ratio", ratio, target=(1.9, 2.1), must=True), Figure("hoped", ratio, target=(1.9, 2.1))]
+    return [Figure("ratio", ratio), Figure("hoped", ratio)]
+
+
+TARGETS = targets.read("""
+[[target]]
+experiment = "fair.mine"
+figure = "ratio"
+bound = "1.9 .. 2.1"
+kind = "promise"
+why = "for tests"
+[[target]]
+experiment = "fair.mine"
+figure = "hoped"
+bound = "1.9 .. 2.1"
+kind = "aim"
+why = "for tests"
+""")
 
 
 MINE = Experiment("fair.mine", "for tests", ":", figures)
@@ -40,6 +57,7 @@ def ended(
 
     monkeypatch.setattr(cli, "run_all", run_all)
     monkeypatch.setattr(cli.experiments, "load", lambda: {MINE.name: MINE})
+    monkeypatch.setattr(cli.targets, "load", lambda: TARGETS)
     monkeypatch.setattr(sys, "argv", ["lab", "run", MINE.name, *options])
     return cli.main()
 

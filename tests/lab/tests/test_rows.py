@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,25 +13,45 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import bench, experiments
-from lab.model import Experiment, Figure, LabError, Output, Row
+from lab import bench, experiments, targets
+from lab.model import Better, Experiment, Figure, LabError, Output, Row, Target
 from lab.runner import Job, Result
 
 
 def figures(out: Output) -> list[Figure]:
-    total = Figure("total", float(out.results["total"]), "MB/s", "higher", share_of=("none", 99.0))
-    return [Figure("ratio", 2.0, target=(1.96, 2.04), must=True), total]
+    total = Figure("total", float(out.results["total"]), "MB/s", "higher", share_of=("none",))
+    return [Figure("ratio", 2.0), total]
 
 
 MINE = Experiment("fair.mine", "for tests", ":", figures)
+TARGETS = targets.read("""
+[[target]]
+experiment = "fair.mine"
+figure = "ratio"
+bound = "1.96 .. 2.04"
+kind = "promise"
+why = "for tests"
+[[target]]
+experiment = "fair.mine"
+figure = "total-of-none"
+bound = ">= 99"
+kind = "aim"
+why = "for tests"
+""")
 
 
-def result(scheduler: str, total: float, kernel: str = "6.12", measured: str | None = None) -> Result:
-    return Result(Job(MINE, kernel, scheduler), Output({"total": str(total)}), 1.0, False, measured)
+def merge(results: Sequence[Result], subject: str | None = None) -> list[Row]:
+    return bench.merge(results, subject, TARGETS)
+
+
+def result(
+    scheduler: str, total: float, kernel: str = "6.12", measured: str | None = None, seed: int | None = None
+) -> Result:
+    return Result(Job(MINE, kernel, scheduler, seed), Output({"total": str(total)}), 1.0, False, measured)
 
 
 def test_a_share_of_a_baseline_is_a_row_with_a_target() -> None:
-    rows = bench.merge([result("evenkeel", 218), result("none", 220), result("bfq", 209)])
+    rows = merge([result("evenkeel", 218), result("none", 220), result("bfq", 209)])
     assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total", "fair.mine.total-of-none"]
     total, share = rows[1:]
     assert (total.value, total.target, total.baselines) == (218, None, {"none": 220, "bfq": 209})
@@ -42,7 +64,7 @@ def test_a_share_of_a_baseline_is_a_row_with_a_target() -> None:
 
 @pytest.mark.parametrize(("total", "holds"), [(217.8, True), (217.7, False), (230, True)])
 def test_a_missed_share_that_is_no_promise_is_open(total: float, holds: bool) -> None:
-    rows = bench.merge([result("evenkeel", total), result("none", 220)])
+    rows = merge([result("evenkeel", total), result("none", 220)])
     held, missed, still = bench.judge(rows)
     assert [r.id.rpartition(".")[2] for r in held] == ["ratio", *(["total-of-none"] if holds else [])]
     assert missed == []
@@ -51,25 +73,25 @@ def test_a_missed_share_that_is_no_promise_is_open(total: float, holds: bool) ->
 
 @pytest.mark.parametrize("baselines", [[], [result("bfq", 209)], [result("none", 0)]])
 def test_there_is_no_share_of_a_baseline_that_was_not_measured(baselines: list[Result]) -> None:
-    rows = bench.merge([result("evenkeel", 218), *baselines])
+    rows = merge([result("evenkeel", 218), *baselines])
     assert [r.id for r in rows] == ["fair.mine.ratio", "fair.mine.total"]
 
 
 def test_a_share_compares_figures_of_the_same_kernel() -> None:
-    rows = bench.merge([result("evenkeel", 218), result("none", 220), result("evenkeel", 110, "7.3")])
+    rows = merge([result("evenkeel", 218), result("none", 220), result("evenkeel", 110, "7.3")])
     assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("6.12", 99.09)]
-    rows = bench.merge([result("evenkeel", 110, "7.3"), result("none", 220, "7.3"), result("none", 110)])
+    rows = merge([result("evenkeel", 110, "7.3"), result("none", 220, "7.3"), result("none", 110)])
     assert [(r.kernel, r.value) for r in rows if r.id.endswith("-of-none")] == [("7.3", 50)]
 
 
 def test_another_subject_has_the_same_target_for_its_share() -> None:
-    rows = bench.merge([result("fifo", 110), result("none", 220)], "fifo")
+    rows = merge([result("fifo", 110), result("none", 220)], "fifo")
     assert (rows[-1].id, rows[-1].subject, rows[-1].value) == ("fair.mine.total-of-none", "fifo", 50)
 
 
 def test_figures_of_a_program_have_the_programs_name_as_subject() -> None:
     mine = replace(MINE, subject="none", figures_of="ek-recorder")
-    rows = bench.merge([replace(result(s, 1), job=Job(mine, "6.12", s)) for s in ("none", "bfq")])
+    rows = merge([replace(result(s, 1), job=Job(mine, "6.12", s)) for s in ("none", "bfq")])
     assert [(r.subject, list(r.baselines)) for r in rows] == [("ek-recorder", ["bfq"])] * 2
     known = experiments.load().values()
     assert {e.figures_of for e in known if e.name.startswith("rec.ek.")} == {"ek-recorder"}
@@ -79,7 +101,7 @@ OLD, NEW = "2026-01-01T23:59:59Z", "2026-01-03T00:00:00Z"
 
 
 def test_a_row_says_when_its_subject_was_measured() -> None:
-    rows = bench.merge([result("evenkeel", 218, measured=OLD), result("none", 220, measured=NEW)])
+    rows = merge([result("evenkeel", 218, measured=OLD), result("none", 220, measured=NEW)])
     assert [r.measured for r in rows] == [OLD] * 3
     assert [Row.from_json(r.as_json()) for r in rows] == rows
     # rows of older files lack the field
@@ -107,3 +129,40 @@ def test_experiments_on_fairness_have_the_baseline_none() -> None:
     ours = [e for n, e in experiments.load().items() if n.startswith("fair.") and e.subject == "evenkeel"]
     assert ours
     assert [e.name for e in ours if "none" not in e.baselines or "none" not in e.later_baselines] == []
+
+
+def test_the_worst_seed_counts() -> None:
+    rows = merge([
+        *(result("evenkeel", v, seed=s) for s, v in enumerate((218, 216, 219))),
+        *(result("none", v, seed=s) for s, v in enumerate((220, 221))),
+    ])  # fmt: skip
+    assert {r.id.rpartition(".")[2]: r.value for r in rows} == {
+        "ratio": 2.0, "total": 216, "total-of-none": 98.18,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "target", "better", "worst"),
+    [
+        ((1.97, 2.05, 2.03), (1.96, 2.04), None, 2.05),
+        ((1.97, 2.02), (1.96, 2.04), None, 1.97),
+        ((5, 7, 6), 6, "lower", 7),
+        ((5, 7, 6), 6, "higher", 5),
+        ((5, 7, 6), None, "higher", 5),
+        ((5, 7, 6), None, None, 5),
+    ],
+)
+def test_the_worst_row_is_furthest_from_its_target(
+    values: tuple[float, ...], target: Target | None, better: Better | None, worst: float
+) -> None:
+    found = [Row("a.b", v, "", better, target, None, "virtual", "6.12", "evenkeel") for v in values]
+    assert functools.reduce(bench.worse, found).value == worst
+
+
+def test_the_best_baseline_is_the_one_with_most() -> None:
+    (row, _) = merge([result("evenkeel", 300), result("none", 220), result("bfq", 240)])[1:]
+    share = row.as_share_of("best")
+    assert share is not None
+    assert (share.id, share.value) == ("fair.mine.total-of-best", 125)
+    assert share.baselines == {"none": 91.67, "bfq": 100}
+    assert replace(row, baselines={}).as_share_of("best") is None

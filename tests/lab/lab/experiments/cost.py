@@ -130,7 +130,7 @@ ONE_GROUP = "\n".join([
 
 def two_cpus(
     name: str, about: str, figures: Callable[[Output], list[Figure]], direction: str = "read",
-    baselines: tuple[str, ...] = MAINLINE,
+    baselines: tuple[str, ...] = ("none", "bfq"),
 ) -> Experiment:  # fmt: skip
     """An experiment with two CPUs. cost.read.cpu2 and scale.2cpu have the same script, so one guest serves both."""
     phases = [TWO_CPUS, ONE_GROUP] if direction == "read" else [TWO_CPUS]

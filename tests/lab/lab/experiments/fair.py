@@ -135,12 +135,12 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
         # BFQ raises the weight of a new group for some seconds
         settle=10, seconds=window, memory=1024 if qd * mb <= 200 else 2048,
         baselines=baselines, kernels=("6.12", "7.3") if table and mb in ENDS[direction] else ("6.12",),
-        later_baselines=FEW if mb == 100 else ("none",), deep_baselines=further, quick=quick,
+        later_baselines=("none",), deep_baselines=further, quick=quick,
         quick_baselines=() if depth != 64 else FEW if mb == 100 else ("bfq",),
         # The full bench has small and large blocks at depth 1 and 64, and large ones at depth 32 (an eMMC's queue).
         # The remaining combinations give similar figures.
         # Those that the quick bench lacks are a pool.
-        pool=("fair.depth", 2) if depth in (1, 32) and not quick else None,
+        pool=("fair.depth", 1) if depth in (1, 32) and not quick else None,
         deep=depth == 2 or (mb != 100 and (depth == 32 or (depth, qd) == (1, 4))),
     )  # fmt: skip
     return each_second(both, window) if mb == 100 and qd == 1 else both

@@ -52,7 +52,7 @@ CLEAN = flashsim("emmc51", gc_after_kb=0)
 Curve = list[tuple[float, float]]
 
 
-def _rates(rate: int, readers: int) -> list[int]:
+def _rates(rate: int = RATE, readers: int = READERS) -> list[int]:
     """The rate of each reader in bytes per second, from 3/4 to 5/4 of the mean."""
     mean = 4096 * rate / readers
     return [round(mean * (0.75 + 0.5 * i / (readers - 1))) for i in range(readers)]

@@ -465,6 +465,7 @@ def tune(name: str, case: Case) -> Experiment:
         ]) + "\n", figures,
         device=onfs.backed("emmc51"), baselines=(), programs=(*onfs.PROGRAMS, *case.programs),
         memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,
+        pool=("tune", 4) if name != "vm.dirty_bytes" else None,
     )  # fmt: skip
 
 
