@@ -6,13 +6,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lab import schedulers
+from lab import schedulers, sight
 from lab.model import LabError
 from lab.runner import Lab
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE.c", help="a scheduler to build and measure")
+    parser.add_argument(
+        "--module", type=Path, action="append", metavar="FILE.ko", help="takes the place of the module of that name"
+    )
     parser.add_argument("--fresh", action="store_true", help="ignore cached reports and replace them")
     parser.add_argument("--parallel", type=int, metavar="N", help="guests at a time (default: one per CPU)")
     parser.add_argument(
@@ -33,5 +36,9 @@ def lab(args: argparse.Namespace) -> tuple[Lab, str | None]:
         scheduler = schedulers.from_source(args.source)
         name = scheduler.name
         extra[name] = scheduler
+    for file in args.module or ():
+        if not file.is_file() or file.suffix != ".ko":
+            raise LabError(f"no kernel module {file}{sight.hint(file)}")
+    modules = {file.stem: file.resolve() for file in args.module or ()}
     variant = getattr(args, "variant", "board")
-    return Lab(extra=extra, fresh=args.fresh, variant=variant, seed=args.seed), name
+    return Lab(extra=extra, fresh=args.fresh, variant=variant, seed=args.seed, modules=modules), name

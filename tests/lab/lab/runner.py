@@ -36,6 +36,7 @@ class Lab:
     - `fresh`: ignore cached reports and replace them.
     - `variant`: the kernel variant that guests boot.
     - `seed`: the source of all randomness of guests on the virtual clock.
+    - `modules`: files that take the place of kernel modules, by module name.
     """
 
     workdir: Path = TOP / "build/lab"
@@ -46,6 +47,7 @@ class Lab:
     fresh: bool = False
     variant: str = "board"
     seed: int = 1
+    modules: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
     for name, (_, requires) in needs.items():
         if requires:
             files[f"/modules/{name}.needs"] = " ".join(requires) + "\n"
+    paths |= {name: path for name, path in lab.modules.items() if name in paths}
     settings = " ".join(f"{k}={v}" for k, v in scheduler.settings.items())
     files["/settings.sh"] = (
         f"SEED={job.seeded(lab)} LIMIT={e.limit:.0f} SCHEDULER={scheduler.elevator} SCHEDULER_MODULE={scheduler.module or ''}\n"

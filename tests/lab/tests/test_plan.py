@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab import bench, experiments
+from lab import bench, experiments, targets
 from lab.runner import Job
 
 
@@ -20,13 +21,11 @@ def full() -> list[Job]:
 
 
 # Guests of the full bench. A guest takes 39 s of one CPU on average, and two run at a time. Besides, a guest measures each
-# device on which a controller runs.
+# device on which a controller runs. What is added to a pool adds nothing here: the bench draws as many of it as before.
 GUESTS = 310
 # Guests of the quick bench, so that it ends in 10 minutes. The tests limit the number and not the time, which depends on
 # the host; the bench prints it.
 QUICK = 54
-# further guests of the deep bench, which has no limit of time: a third of them are baselines
-DEEP = 100
 # Guests on the host's clock. They run alone and take 20 to 50 s each on any machine, 12 min in total.
 ON_HOST = 16
 
@@ -38,9 +37,43 @@ def test_each_bench_keeps_its_limit_of_guests(full: list[Job]) -> None:
         "too many guests: drop a baseline or a size, or raise GUESTS in tests/test_plan.py and say what pays for it"
     )
     assert {j.name for j in full} < {j.name for j in deep}
-    assert len(deep) <= GUESTS + DEEP
     assert len(on_host) <= ON_HOST
     assert len(bench.plan(experiments.load().values(), quick=True)) <= QUICK
+
+
+def test_the_deep_bench_runs_five_seeds_of_each_promise(full: list[Job]) -> None:
+    known = experiments.load()
+    wanted = targets.load()
+    deep = bench.plan(known.values(), quick=False, deep=True)
+    seeds: dict[str, set[int | None]] = {}
+    for j in deep:
+        if j.scheduler == j.experiment.subject and j.kernel == j.experiment.kernels[0]:
+            seeds.setdefault(j.experiment.name, set()).add(j.seed)
+    for name, found in seeds.items():
+        promised = wanted.promised(name) and known[name].clock == "virtual"
+        assert found == ({1, 2, 3, 4, 5} if promised else {None}), name
+    assert set(seeds) == set(known)
+    # the full bench has one of them, and two of a maximum; its baselines have the first
+    first: dict[str, int | None] = {}
+    for j in full:
+        if j.scheduler == j.experiment.subject:
+            first.setdefault(j.experiment.name, j.seed)
+        else:
+            assert j.seed == first[j.experiment.name]
+    count = Counter(j.experiment.name for j in full if j.scheduler == j.experiment.subject and j.kernel == "6.12")
+    assert {count["promise.three.emmc51"], count["rec.ek.quiet"]} == {1, 2}
+
+
+def test_the_seed_draws_the_samples() -> None:
+    known = experiments.load().values()
+
+    def names(seed: int) -> set[str]:
+        return {e.name for e in bench.sampled(known, seed)}
+
+    assert names(1) == names(1)
+    # each experiment is drawn by one of some seeds
+    assert set().union(*(names(seed) for seed in range(200))) == {e.name for e in known}
+    assert {len([n for n in names(s) if n.startswith("promise.random.")]) for s in range(9)} == {1}
 
 
 def test_the_full_bench_measures_the_tables_of_the_papers(full: list[Job]) -> None:

@@ -188,7 +188,7 @@ QUICK = ("small-medium.sd-uhs3", "sixty.pipe")
 
 EXPERIMENTS = [
     *(
-        _experiment(case, quick=case.name in QUICK, pool=None if i < ALWAYS else ("promise", 2))
+        _experiment(case, quick=case.name in QUICK, pool=None if i < ALWAYS else ("promise", 1))
         for i, case in enumerate(CASES)
     ),
     *(_experiment(drawn(n), pool=("promise.random", 1)) for n in range(1, DRAWS + 1)),

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quick bench catches a scheduler with a known defect, by the row that mutants.toml names for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench_run import Quick, cli
+from lab import bench, experiments, kernels, mutants
+from lab.model import Row
+
+KNOWN = experiments.load()
+
+
+def badness(row: Row, best: float) -> float:
+    """How far the value is from the best one, as a factor."""
+    return max(row.value / best, best / max(row.value, 1e-3))
+
+
+@pytest.mark.parametrize("mutant", mutants.read(), ids=lambda m: m.name)
+def test_a_defect_is_caught(mutant: mutants.Mutant, tmp_path: Path, quick: Quick) -> None:
+    module = mutants.build(mutant, kernels.find("6.12"), tmp_path)
+    experiment = experiments.owner(KNOWN, mutant.caught)
+    done = cli("bench", "--quick", "--only", str(experiment), "--module", str(module), "--out", str(tmp_path / "bench"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"MISSED: {mutant.caught} (6.12, evenkeel)" in done.stderr
+    (caught,) = [r for r in bench.read(tmp_path / "bench/results.json") if r.id == mutant.caught]
+    (sound,) = [r for r in quick.rows if r.id == mutant.caught]
+    # the middle of a range, or the bound
+    best = sum(caught.target) / 2 if isinstance(caught.target, tuple) else caught.target
+    assert best is not None
+    print(f"{mutant.name}: {mutant.caught} {caught.value}, without the defect {sound.value}")
+    assert badness(caught, best) >= mutant.worse * badness(sound, best)
