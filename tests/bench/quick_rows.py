@@ -15,6 +15,7 @@ SHARES = ("ratio", "total", "total-of-none")
 SHARED = ("ratio", "total")
 # large I/Os are also counted in each second
 WORST = "ratio-worst-1s"
+PROMISE = ("least", "sum", "wait", "wait-s", "total", "drift")
 PLAYER = ("count", "total_ms", "worst_ms", "read_max_ms", "start_ms", "total")
 WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
 RECORDS = ("min", "avg", "p25", "p50", "p75", "late", "lost", "woken-late", "durable-max", "max")
@@ -41,14 +42,13 @@ QUICK: dict[str, tuple[str, ...]] = {
     "cost.read.cpu2": ("instructions", "added", "iops"),
     "fair.read.100m.qd1.depth1": (*SHARED, WORST),
     "fair.read.100m.qd1.depth64": (*SHARES, WORST),
-    "fair.read.1m.qd1.depth1": SHARED,
     "fair.read.1m.qd1.depth64": SHARED,
     "fair.read.30m.qd1.depth64": SHARED,
-    "fair.shares.3-2-2-1": (*(f"share-{g}" for g in "abcd"), "total", "total-of-none"),
-    "fair.small.read.4k.qd32": SHARES,
+    "fair.emmc51.read.100m": SHARES,
+    "fair.emmc51.shares.3-2-2-1": (*(f"share-{g}" for g in "abcd"), "total"),
+    "fair.emmc51.write.100m": SHARES,
     "fair.write.100m.qd1.depth1": (*SHARED, WORST),
     "fair.write.100m.qd1.depth64": (*SHARES, WORST),
-    "fair.write.8m.qd1.depth1": SHARED,
     "fair.write.8m.qd1.depth64": SHARED,
     "latency.beside.read": ("p50", "p90", "p99", "p999", "max", "n", "alone-p50", "one-512k"),
     "rec.base.all": WRITES,
@@ -58,9 +58,13 @@ QUICK: dict[str, tuple[str, ...]] = {
     "rec.ek.quiet": (*RECORDS, "p9999", "spread"),
     "regulate.curve": tuple(f"cap{cap}.{metric}" for cap in (1, 2, 4, 5, 6, 7, 8) for metric in ("iops", "mean_us")),
     "scale.2cpu": ("iops", "ratio", "one-group.ratio"),
-    "stall.buffered.write.100m": PLAYER,
-    "stall.direct.read.100m": PLAYER,
-    "stall.direct.write.100m": PLAYER,
+    "promise.small-medium.sd-uhs3": (
+        *PROMISE, "part-small", "part-medium", "light-p99", "light-alone-p50", "light-alone-p99", "largest",
+    ),
+    "promise.twelve.pipe": (*PROMISE, "part-heavy", "part-light", "heavy"),
+    "stall.emmc51.buffered.write.100m": PLAYER,
+    "stall.emmc51.direct.read.100m": PLAYER,
+    "stall.emmc51.direct.write.100m": PLAYER,
     "tune.dirty_bytes": tuple(
         f"{metric}{of}" for metric in WRITEBACK
         for of in ("", "-min", "-max", "-default", "-default-min", "-default-max")

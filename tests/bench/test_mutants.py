@@ -22,7 +22,16 @@ def badness(row: Row, best: float) -> float:
 def test_a_defect_is_caught(mutant: mutants.Mutant, tmp_path: Path, quick: Quick) -> None:
     module = mutants.build(mutant, kernels.find("6.12"), tmp_path)
     experiment = experiments.owner(KNOWN, mutant.caught)
-    done = cli("bench", "--quick", "--only", str(experiment), "--module", str(module), "--out", str(tmp_path / "bench"))
+    done = cli(
+        "bench",
+        "--quick",
+        "--only",
+        str(experiment),
+        "--module",
+        str(module),
+        "--out",
+        str(tmp_path / "bench"),
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"MISSED: {mutant.caught} (6.12, evenkeel)" in done.stderr
     (caught,) = [r for r in bench.read(tmp_path / "bench/results.json") if r.id == mutant.caught]

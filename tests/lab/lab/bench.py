@@ -123,7 +123,7 @@ def plan(
     wanted = targets.load() if wanted is None else wanted
     jobs: dict[str, Job] = {}
     listed = list(chosen)
-    for e in listed if deep or not sample else sampled(listed, seed):
+    for e in listed if deep or quick or not sample else sampled(listed, seed):
         if (quick and not e.quick) or (e.deep and not deep):
             continue
         seeds = [None] if quick else drawn_seeds(e, seed, wanted, deep=deep)
@@ -189,7 +189,9 @@ def merge(results: Sequence[Result], subject: str | None = None, wanted: Targets
     return rows
 
 
-def absent(results: Sequence[Result], rows: Sequence[Row], wanted: Targets, subject: str | None = None) -> list[str]:
+def absent(
+    results: Sequence[Result], rows: Sequence[Row], wanted: Targets, subject: str | None = None
+) -> list[str]:
     """Figures that have a target and that the experiments of these results have not written."""
     missing: list[str] = []
     written = {r.id for r in rows}
@@ -353,7 +355,9 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
         chosen = [e for e in chosen if e.clock == "virtual"]
     # experiments that the user names run, deep or not, and without a draw
     named = [e if not args.only else replace(e, deep=False, pool=None) for e in chosen]
-    jobs = plan(named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only)
+    jobs = plan(
+        named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only
+    )
     if args.kernel:
         jobs = [job for job in jobs if job.kernel in args.kernel]
         if not jobs:

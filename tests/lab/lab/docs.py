@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab import bench, experiments, settings
+from lab import targets as declared
 from lab.experiments import stall, tune
 from lab.kernels import TOP
 from lab.model import Experiment, LabError, Row
@@ -61,7 +62,7 @@ def pages(path: str, top: Path = TOP) -> dict[str, str]:
         RESULTS: results.render(
             rows, split, source, verdicts=verdicts, left_out=left_out, notes=experiments.notes()
         ),
-        TARGETS: targets.render(rows, known, split, source),
+        TARGETS: targets.render(rows, known, split, source, _reason),
         TUNING: tuning.render(settings.fold(rows), settings.read(), _tried(), source),
     }
     generated = _blocks(rows, source, verdicts)
@@ -86,6 +87,11 @@ def _blocks(rows: Sequence[Row], source: Source, verdicts: Sequence[Verdict]) ->
         "writers": tables.writers(rows),
         **{f"shapes-{paper}": shapes.of_paper(paper, verdicts) for paper in PAPERS},
     }
+
+
+def _reason(experiment: str, figure: str) -> str:
+    entry = declared.load().entry(experiment, figure)
+    return entry.why if entry else markdown.DASH
 
 
 def _tried() -> list[tuning.Setting]:

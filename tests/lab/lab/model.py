@@ -91,7 +91,9 @@ class Row:
         `best` is the highest value of all baselines. None if the baseline was not
         measured, or measured 0.
         """
-        base = max(self.baselines.values(), default=0.0) if baseline == "best" else self.baselines.get(baseline)
+        base = (
+            max(self.baselines.values(), default=0.0) if baseline == "best" else self.baselines.get(baseline)
+        )
         if not base:
             return None
         baselines = {n: round(100 * v / base, 2) for n, v in self.baselines.items()}

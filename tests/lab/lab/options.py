@@ -14,7 +14,11 @@ from lab.runner import Lab
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="FILE.c", help="a scheduler to build and measure")
     parser.add_argument(
-        "--module", type=Path, action="append", metavar="FILE.ko", help="takes the place of the module of that name"
+        "--module",
+        type=Path,
+        action="append",
+        metavar="FILE.ko",
+        help="takes the place of the module of that name",
     )
     parser.add_argument("--fresh", action="store_true", help="ignore cached reports and replace them")
     parser.add_argument("--parallel", type=int, metavar="N", help="guests at a time (default: one per CPU)")

@@ -153,7 +153,11 @@ class _Runner:
         return self.job.group(self.name)
 
     def load(self, device: Device, parts: int, runtime: int = 0, ramp: float = 0) -> Load:
-        extra = " --thread" + (f" --ramp_time={ramp:g}" if ramp else "") + (" --sync=dsync" if self.job.dsync else "")
+        extra = (
+            " --thread"
+            + (f" --ramp_time={ramp:g}" if ramp else "")
+            + (" --sync=dsync" if self.job.dsync else "")
+        )
         if self.job.rw.startswith("rand"):
             extra += " --norandommap"
         return fio(
@@ -217,7 +221,9 @@ def _light(name: str, case: Case, slice_: int, seconds: int) -> str:
         name, rw="randread", bs="4k", device=case.device, slice_=slice_, runtime=seconds, extra="--norandommap",
         parts=case.parts,
     ).command  # fmt: skip
-    return f"in_group reader {latency.planned(command, name=name, rate=RATE, readers=READERS)} | report {name}"
+    return (
+        f"in_group reader {latency.planned(command, name=name, rate=RATE, readers=READERS)} | report {name}"
+    )
 
 
 def _largest(case: Case, slice_: int) -> str:
@@ -226,7 +232,14 @@ def _largest(case: Case, slice_: int) -> str:
     bs = f"{min(job.size, 512 << 10) >> 10}k"
     rw = job.rw.removeprefix("rand")
     return fio(
-        "one", rw=rw, bs=bs, device=case.device, slice_=slice_, runtime=2, extra="--ramp_time=1", parts=case.parts
+        "one",
+        rw=rw,
+        bs=bs,
+        device=case.device,
+        slice_=slice_,
+        runtime=2,
+        extra="--ramp_time=1",
+        parts=case.parts,
     ).command
 
 
@@ -265,8 +278,10 @@ def script(case: Case) -> str:
     lines += [f"sleep {case.settle:g}; count begin; sleep {case.seconds:g}; count end_"]
     if case.light:
         lines.append(_light("reader", case, free, LIGHT))
-    lines += [f'wait "$pid_{r.name}" || fail "{r.name} failed: $(tail -n 1 /tmp/{r.name}.log)"' for r in runners]
-    lines.append(f"cat {' '.join(f'/tmp/{r.name}.json' for r in runners)} | report jobs")
+    lines += [
+        f'wait "$pid_{r.name}" || fail "{r.name} failed: $(tail -n 1 /tmp/{r.name}.log)"' for r in runners
+    ]
+    lines.append(f"cat {' '.join(f'/tmp/{r.name}.json' for r in runners)} | report jobs")  # noqa: S108
     lines += ["over", 'scheduler "$DEV" none']
     for r in firsts:
         if r.job.writes:
@@ -311,7 +326,9 @@ def figures(case: Case, out: Output) -> list[Figure]:
     alone: dict[str, float] = {}
     drift = 0.0
     for r in _first(case):
-        rates = [_rate(out, f"{when}.{r.job.name}", r.slice_) for when in ("before", "after")[: 1 + r.job.writes]]
+        rates = [
+            _rate(out, f"{when}.{r.job.name}", r.slice_) for when in ("before", "after")[: 1 + r.job.writes]
+        ]
         if not min(rates):
             raise ValueError(f"{r.name} alone was not served")
         alone[r.job.name] = sum(rates) / len(rates)
@@ -323,9 +340,7 @@ def figures(case: Case, out: Output) -> list[Figure]:
     if set(longest) != set(parts):
         raise ValueError(f"fio's reports are of {', '.join(longest)}")
     limit = {
-        r.name: max(
-            WAIT_S, WAIT_TIMES * r.job.qd * r.job.size / (1e6 * alone[r.job.name] * share[r.group])
-        )
+        r.name: max(WAIT_S, WAIT_TIMES * r.job.qd * r.job.size / (1e6 * alone[r.job.name] * share[r.group]))
         for r in runners
     }
     total = sum(window.mbps(r.slice_) for r in runners)

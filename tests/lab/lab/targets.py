@@ -123,7 +123,9 @@ class Targets:
         """The entry of a figure. Raises LabError if two entries match it."""
         found = [e for e in self.entries if e.applies(experiment, figure)]
         if len(found) > 1:
-            raise LabError(f"{experiment}.{figure} has {len(found)} targets: {', '.join(e.bound for e in found)}")
+            raise LabError(
+                f"{experiment}.{figure} has {len(found)} targets: {', '.join(e.bound for e in found)}"
+            )
         return found[0] if found else None
 
     def promised(self, experiment: str) -> bool:
@@ -168,7 +170,9 @@ class Targets:
 
         found = []
         for e in self.entries:
-            if not e.of(experiment) or any(fnmatchcase(f"{experiment}.{f}", p) for f in e.figures for p in e.but):
+            if not e.of(experiment) or any(
+                fnmatchcase(f"{experiment}.{f}", p) for f in e.figures for p in e.but
+            ):
                 continue
             names = [f for f in e.figures if not _WILD.search(f)]
             found += [f for f in names if expected(f) and f not in written]
@@ -196,7 +200,9 @@ def read(text: str, known: Iterable[str] | None = None) -> Targets:
     for count, fields in enumerate(parsed.pop("target", []), 1):
         where = f"target {count} ({fields.get('experiment')}, {fields.get('figure')})"
         if set(fields) - {"except", "maximum"} != {"experiment", "figure", "bound", "kind", "why"}:
-            raise LabError(f"{where}: needs experiment, figure, bound, kind and why, and may have except and maximum")
+            raise LabError(
+                f"{where}: needs experiment, figure, bound, kind and why, and may have except and maximum"
+            )
         if fields["kind"] not in KINDS:
             raise LabError(f"{where}: kind is {fields['kind']!r}, not promise or aim")
         if not str(fields["why"]).strip():

@@ -34,14 +34,24 @@ def terse(name: str, wait: float, *, writes: bool = False, error: int = 0) -> st
 
 
 def report(
-    r: float, w: float, *, alone: tuple[float, float, float] = (40, 120, 120), waits: tuple[float, float] = (0.1, 1.0)
+    r: float,
+    w: float,
+    *,
+    alone: tuple[float, float, float] = (40, 120, 120),
+    waits: tuple[float, float] = (0.1, 1.0),
 ) -> Output:
     """Together, the jobs get `r` and `w` MB/s in a window of 10 s; alone, `alone`: the reader, the writer before and after."""
     sections = {"begin": counts(5, 0, 0), "end_": counts(15, 10 * r, 10 * w)}
-    for name, slice_, rate in (("before.r", 0, alone[0]), ("before.w", 1, alone[1]), ("after.w", 1, alone[2])):
+    for name, slice_, rate in (
+        ("before.r", 0, alone[0]),
+        ("before.w", 1, alone[1]),
+        ("after.w", 1, alone[2]),
+    ):
         sections[f"{name}.begin"] = counts(0, 0, 0)
         sections[f"{name}.end"] = counts(4, *([4 * rate] if slice_ == 0 else [0, 4 * rate]))
-    sections["jobs"] = "fio: a warning\n" + "\n".join([terse("r", waits[0]), terse("w", waits[1], writes=True)])
+    sections["jobs"] = "fio: a warning\n" + "\n".join(
+        [terse("r", waits[0]), terse("w", waits[1], writes=True)]
+    )
     return Output(sections)
 
 
@@ -103,7 +113,9 @@ def test_failed_jobs_and_empty_windows_are_errors() -> None:
         ({"x": 1, "x/y": 7, "x/y/a": 3, "x/y/b": 1}, ["x/y/a", "x/y/b"], [3 / 4, 1 / 4]),
     ],
 )
-def test_shares_multiply_down_the_tree(groups: dict[str, int], leaves: list[str], wanted: list[float]) -> None:
+def test_shares_multiply_down_the_tree(
+    groups: dict[str, int], leaves: list[str], wanted: list[float]
+) -> None:
     assert list(shares(groups, leaves).values()) == pytest.approx(wanted)
 
 
@@ -127,7 +139,9 @@ def test_a_case_is_sound(case: Case) -> None:
         assert job.qd * job.size <= table.OUTSTANDING or job.qd == 1
     # a buffered job is counted by slice because the device's page cache belongs to it alone
     assert sum(job.buffered for job in case.jobs) <= 1
-    assert sum(shares(case.groups(), [j.group(n) for j in case.jobs for n in j.names()]).values()) == pytest.approx(1)
+    assert sum(
+        shares(case.groups(), [j.group(n) for j in case.jobs for n in j.names()]).values()
+    ) == pytest.approx(1)
 
 
 def test_draws_repeat_and_differ() -> None:

@@ -20,8 +20,19 @@ KNOWN = {"a": 2.0, "b-c.d": 0.5, "gone": None, "paper": 100.0}
 
 
 def entry(**fields: object) -> str:
-    values = {"experiment": "x.*", "figure": "ratio", "bound": "<= 1", "kind": "promise", "why": "because", **fields}
-    lines = [f"{k} = {str(v).lower() if isinstance(v, bool) else repr(v)}" for k, v in values.items() if v is not None]
+    values = {
+        "experiment": "x.*",
+        "figure": "ratio",
+        "bound": "<= 1",
+        "kind": "promise",
+        "why": "because",
+        **fields,
+    }
+    lines = [
+        f"{k} = {str(v).lower() if isinstance(v, bool) else repr(v)}"
+        for k, v in values.items()
+        if v is not None
+    ]
     return "\n".join(["[[target]]", *lines, ""])
 
 
@@ -42,10 +53,24 @@ def test_expressions(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "[gone] * 1", "[absent]", "1 +", "len('x')", "__import__('os')", "2 ** 3", "max()", "True", "'1'", "1 if 1 else 2"]
+    "text",
+    [
+        "",
+        "a",
+        "[gone] * 1",
+        "[absent]",
+        "1 +",
+        "len('x')",
+        "__import__('os')",
+        "2 ** 3",
+        "max()",
+        "True",
+        "'1'",
+        "1 if 1 else 2",
+    ],
 )
 def test_anything_else_is_no_expression(text: str) -> None:
-    with pytest.raises(ValueError, match="is no expression|was not measured"):
+    with pytest.raises(ValueError, match=r"is no expression|was not measured"):
         targets.calculate(text, KNOWN)
 
 
@@ -97,7 +122,10 @@ def test_a_target_that_cannot_be_given_is_an_error(text: str, rows: list[Row], m
 def test_an_exception_has_an_entry_of_its_own() -> None:
     text = entry(**{"except": "x.z.ratio"}) + entry(experiment="x.z", bound="<= 2")
     found = targets.read(text, ["x.y", "x.z"])
-    assert [e and e.bound for e in (found.entry("x.y", "ratio"), found.entry("x.z", "ratio"))] == ["<= 1", "<= 2"]
+    assert [e and e.bound for e in (found.entry("x.y", "ratio"), found.entry("x.z", "ratio"))] == [
+        "<= 1",
+        "<= 2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +168,9 @@ def test_the_file_is_sound() -> None:
 def test_experiments_declare_no_targets() -> None:
     """Those that are still to be moved are few, and named."""
     folder = Path(experiments.__file__).parent
-    declaring = {f.stem for f in folder.glob("*.py") if "target=" in f.read_text() or "must=" in f.read_text()}
+    declaring = {
+        f.stem for f in folder.glob("*.py") if "target=" in f.read_text() or "must=" in f.read_text()
+    }
     assert declaring <= {"channel", "recorder", "regulate"}
 
 

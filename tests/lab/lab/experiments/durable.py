@@ -50,9 +50,7 @@ def trim() -> Experiment:
     """Weights 1:1: one group reads 512 KiB at a time, the other discards 64 MiB at a time without a pause."""
 
     def figures(out: Output) -> list[Figure]:
-        return [
-            Figure("read", round(served(out).mbps(0), 2), "MB/s", "higher", share_of=("none",))
-        ]
+        return [Figure("read", round(served(out).mbps(0), 2), "MB/s", "higher", share_of=("none",))]
 
     return competing(
         "fair.trim", "weights 1:1, direct reads of 512 KiB against discards of 64 MiB", device=DEVICE,

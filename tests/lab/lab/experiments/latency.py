@@ -68,7 +68,10 @@ def planned(command: str, *, name: str, rate: int = RATE, readers: int = READERS
     if not (runtime := re.search(r"--runtime=(\d+)\b", command)):
         raise ValueError(f"{name} has no --runtime")
     head, _, options = command.partition(f" --name={name} ")
-    jobs = " ".join(f"--name=r{i} --rate={bps} --randseed=$((SEED * 1000 + {i + 1}))" for i, bps in enumerate(_rates(rate, readers)))
+    jobs = " ".join(
+        f"--name=r{i} --rate={bps} --randseed=$((SEED * 1000 + {i + 1}))"
+        for i, bps in enumerate(_rates(rate, readers))
+    )
     return (
         f"{head} {options} --ioengine=psync --iodepth=1 --thread --write_lat_log=/tmp/{name} --disable_slat=1"
         f" --disable_clat=1 {jobs} > /tmp/{name}.log 2>&1"
@@ -84,9 +87,7 @@ def _light(name: str, seconds: int = SECONDS) -> str:
     return f"{planned(command, name=name)} | report {name}"
 
 
-def reads(
-    text: str, *, rate: int = RATE, readers: int = READERS, skipped: int = SKIPPED
-) -> list[float]:
+def reads(text: str, *, rate: int = RATE, readers: int = READERS, skipped: int = SKIPPED) -> list[float]:
     """The times (us) of all reads from their planned moments, in rising order.
 
     The first `skipped` reads of each reader do not count.

@@ -51,9 +51,13 @@ CASES = (
          (Job("read", "randread", "4k", 32), Job("write", "write", "100m", 4))),
     Case("sixty.pipe", flashsim("pipe", link_read_mbps=10, slices=64),
          (Job("heavy", "read", "512k", 1, 600), Job("light", "read", "512k", 1, 10, copies=60)),
-         heavy="heavy", settle=12, seconds=60),
+         heavy="heavy", seconds=20),
     Case("latency20.null", _null(20), ALIKE),
     Case("latency5.null", _null(5), ALIKE),
+    # the same with few groups, as the quick bench has time for
+    Case("twelve.pipe", flashsim("pipe", link_read_mbps=10, slices=16),
+         (Job("heavy", "read", "512k", 1, 120), Job("light", "read", "512k", 1, 10, copies=12)),
+         heavy="heavy", light=False, settle=4, seconds=15),
     # the two that were worst among the random mixes
     Case("slow-command.pipe", flashsim("pipe", link_read_mbps=20, link_write_mbps=20, cmd_us=2000, cmd_write_us=4000),
          (Job("read", "randread", "4k", 32, 50), Job("write", "randwrite", "4k", 4, 200))),
@@ -160,7 +164,8 @@ def drawn(n: int) -> Case:
         jobs.append(Job(f"j{i}", rw, bs, depth, round(_log(dice, 50, 700) / 10) * 10))
     total = sum(j.weight for j in jobs)
     slowest = max(
-        REQUESTS * min(j.size, 512 << 10) * total / (1e6 * (write if j.writes else read) * j.weight) for j in jobs
+        REQUESTS * min(j.size, 512 << 10) * total / (1e6 * (write if j.writes else read) * j.weight)
+        for j in jobs
     )
     if device.slices and count >= device.slices:
         # one slice for each job, and one for the light reader
@@ -170,7 +175,7 @@ def drawn(n: int) -> Case:
 
 def _experiment(case: Case, *, quick: bool = False, pool: tuple[str, int] | None = None) -> Experiment:
     return experiment(
-        case, baselines=("none", "bfq"), quick=quick, quick_baselines=("none",), timeout=1800, pool=pool
+        case, baselines=("none", "bfq"), quick=quick, quick_baselines=(), timeout=1800, pool=pool
     )
 
 
@@ -184,11 +189,13 @@ def make(name: str) -> Experiment | None:
 ALWAYS = 8
 # The smallest set that catches a scheduler that charges bytes only, or whose guard against starvation has no bound.
 # `fair.write.*` of the quick bench catches one that ignores the weights of writes.
-QUICK = ("small-medium.sd-uhs3", "sixty.pipe")
+QUICK = ("small-medium.sd-uhs3", "twelve.pipe")
 
 EXPERIMENTS = [
     *(
-        _experiment(case, quick=case.name in QUICK, pool=None if i < ALWAYS else ("promise", 1))
+        _experiment(
+            case, quick=case.name in QUICK, pool=None if i < ALWAYS or case.name in QUICK else ("promise", 1)
+        )
         for i, case in enumerate(CASES)
     ),
     *(_experiment(drawn(n), pool=("promise.random", 1)) for n in range(1, DRAWS + 1)),

@@ -32,7 +32,7 @@ def small(direction: str, qd: int) -> Experiment:
             fio(g, rw=f"rand{direction}", bs="4k", qd=qd, slice_=i, device=device, extra="--norandommap")
             for i, g in enumerate("ab")
         ],
-        settle=3, seconds=5, baselines=FEW, quick=direction == "read" and qd == 32, quick_baselines=("none",), deep=qd != 32,
+        settle=3, seconds=5, baselines=FEW, deep=qd != 32,
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def _row(id_: str, factor: float = 1.0) -> Callable[[Rows, str], float | None]:
 
 def _share_error(rows: Rows, scheduler: str) -> float | None:
     """The largest deviation of the four groups from their shares, in percent of the share."""
-    shares = [rows.value(f"fair.shares.3-2-2-1.share-{g}", scheduler, KERNEL) for g in "abcd"]
+    shares = [rows.value(f"fair.emmc51.shares.3-2-2-1.share-{g}", scheduler, KERNEL) for g in "abcd"]
     known = [s for s in shares if s is not None]
     return max(abs(s - 100) for s in known) if len(known) == len(shares) else None
 
@@ -56,15 +56,15 @@ def _ratio(value: float) -> str:
 LINES = (
     Line(
         "Stalls of a video player while another group writes 100 MB blocks with direct I/O",
-        _row("stall.direct.write.100m.count"), number, 0.5,
+        _row("stall.emmc51.direct.write.100m.count"), number, 0.5,
     ),
     Line(
         "Bandwidth ratio at weights 2:1, direct reads of 100 MB (ideal: 2.00)",
-        _row("fair.read.100m.qd1.depth64.ratio"), _ratio, 0.02,
+        _row("fair.emmc51.read.100m.ratio"), _ratio, 0.02,
     ),
     Line(
         "Bandwidth ratio at weights 2:1, direct writes of 100 MB (ideal: 2.00)",
-        _row("fair.write.100m.qd1.depth64.ratio"), _ratio, 0.02,
+        _row("fair.emmc51.write.100m.ratio"), _ratio, 0.02,
     ),
     Line(
         "Largest error of a share at weights 3:2:2:1, direct reads of 100 MB, %",
