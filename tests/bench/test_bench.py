@@ -18,7 +18,7 @@ from bench_run import TOP, Quick, cli
 from lab import bench, experiments, kernels, schedulers
 from lab.model import Experiment, Figure, LabError, Output, flashsim
 from lab.runner import Job, Lab, run
-from manual import ten_lines
+from manual import target, ten_lines
 from quick_rows import QUICK
 
 KNOWN = experiments.load()
@@ -239,8 +239,7 @@ def test_a_source_that_is_no_scheduler_is_named(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_works(lab: Lab) -> None:
     (mine,) = ten_lines()
-    for f in run(lab, Job(mine, "6.12", "evenkeel")).figures():
-        row = bench.row(Job(mine, "6.12", "evenkeel"), f)
+    for row in bench.rows_of(run(lab, Job(mine, "6.12", "evenkeel")), target()):
         print(f"{row.id}: {row.value:.3f}, target {row.target}")
         assert row.holds() is True, f"{row.id}: {row.value}, target {row.target}"
 

@@ -10,7 +10,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 
 from lab import bench, experiments  # noqa: E402
 from lab.runner import Job  # noqa: E402
-from manual import LINES, snippet, ten_lines  # noqa: E402
+from manual import LINES, snippet, target, ten_lines  # noqa: E402
 
 
 def test_the_example_is_an_experiment_in_ten_lines() -> None:
@@ -22,3 +22,6 @@ def test_the_example_is_an_experiment_in_ten_lines() -> None:
     assert [j.scheduler for j in bench.plan([mine], quick=False)] == ["evenkeel", *mine.baselines]
     assert Job(mine, "6.12", "bfq").name == "fair.mine-6.12-bfq"
     assert "--rw=randread" in mine.script
+    entry = target().entry("fair.mine", "ratio")
+    assert entry is not None
+    assert entry.target({}) == (None, (2.9, 3.1))

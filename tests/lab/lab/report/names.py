@@ -12,6 +12,7 @@ from lab.model import Row, Target
 
 # topics in the order of the pages, with their headings
 TOPICS = {
+    "promise": "Promises to unequal competitors",
     "fair": "Fairness: bandwidth by weight",
     "stall": "Stalls of a video player under load",
     "latency": "Latency",
