@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints how much each parameter of flashsim's presets matters: tables for README.md.
 
-    tests/flashsim/sensitivity.py [--write] [PRESET...]
+    tests/flashsim/sensitivity.py [--write | PRESET...]
 
 --write puts the tables into README.md. The model runs in user space, so all presets
 take a minute and a half. Each parameter is halved and doubled, and all figures are
@@ -20,7 +20,7 @@ full, or both.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import tomllib
 from collections.abc import Callable
@@ -348,10 +348,26 @@ def states_table(model: Model, presets: list[str]) -> str:
     return "\n".join(lines)
 
 
+def with_tables(text: str, tables: dict[str, str]) -> str:
+    """The text with the tables in their places."""
+    for name, table in tables.items():
+        begin, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+        before, found, rest = text.partition(begin)
+        if not found or end not in rest:
+            raise ValueError(f"{README}: there is no place for {name}")
+        text = f"{before}{begin}{table}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 def main() -> None:
-    options = [option for option in sys.argv[1:] if option.startswith("-")]
-    presets = [name for name in sys.argv[1:] if name not in options]
-    presets = presets or [name for name in FIGURES if name != "source"]
+    every = [name for name in FIGURES if name != "source"]
+    parser = argparse.ArgumentParser(description="how much each parameter of flashsim's presets matters")
+    parser.add_argument("--write", action="store_true", help="put the tables of all presets into README.md")
+    parser.add_argument("preset", nargs="*", help="default: all")
+    options = parser.parse_args()
+    presets = options.preset or every
+    if not set(presets) <= set(every) or (options.write and options.preset):
+        parser.error(f"--write measures all presets; presets are: {' '.join(every)}")
     with tempfile.TemporaryDirectory() as folder:
         model = compiled(Path(folder), "-O2")
         tables = {
@@ -359,15 +375,9 @@ def main() -> None:
             "figures": "\n".join(f"- {letter}: {what}" for letter, (what, _, _) in HEADLINES.items()),
             "states": states_table(model, presets),
         }
-    text = README.read_text()
-    for name, table in tables.items():
-        print(table, end="\n\n")
-        begin, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
-        before, found, rest = text.partition(begin)
-        assert found, f"{README} has no place for {name}"
-        text = f"{before}{begin}{table}\n{end}{rest.partition(end)[2]}"
-    if "--write" in options:
-        README.write_text(text)
+    print("\n\n".join(tables.values()))
+    if options.write:
+        README.write_text(with_tables(README.read_text(), tables))
 
 
 if __name__ == "__main__":

@@ -71,3 +71,12 @@ def test_a_parameter_that_decides_a_figure_is_found(model: Model) -> None:
 def test_the_list_of_figures_is_complete() -> None:
     lines = readme("figures").splitlines()
     assert [line[2] for line in lines] == list(sensitivity.HEADLINES)
+
+
+def test_writing_the_tables_changes_nothing_else() -> None:
+    text = "a\n<!-- generated: x -->\n<!-- end -->\nb\n<!-- generated: y -->\nold\n<!-- end -->\nc\n"
+    assert sensitivity.with_tables(text, {"x": "X", "y": "Y"}) == text.replace(
+        "x -->\n", "x -->\nX\n"
+    ).replace("old", "Y")
+    with pytest.raises(ValueError, match="no place for z"):
+        sensitivity.with_tables(text, {"z": ""})
