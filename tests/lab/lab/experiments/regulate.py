@@ -290,6 +290,12 @@ def limited(preset: str, cap: int) -> str:
 def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) -> Experiment:
     """The experiment for one n. A guest for all n would run for an hour."""
     edge = math.ceil(runtime / 15)
+    # the paper's disk with all sizes; a flash device, which takes the host longer, where a target needs them
+    every = preset == "hdd-5400"
+    sizes = {
+        "earlier": tuple(SIZES) if every or n == 4 else ("8k",),
+        "paper": tuple(SIZES) if every else ("8k",),
+    }
     lines = [
         "uname -r | report kernel",
         f"PRESET='{setup}' SPAN={span} RAMP={ramp} RUNTIME={runtime} EDGE={edge} pids=", SERVE,
@@ -298,7 +304,7 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
     ]  # fmt: skip
     for rule, cap in RULES.items():
         lines.append(f"PRESET='{setup},{limited(preset, cap(n))}'")
-        lines += [f"serve {rule}.{bs} {n} {bs} {cap(n)} 1" for bs in SIZES]
+        lines += [f"serve {rule}.{bs} {n} {bs} {cap(n)} 1" for bs in sizes[rule]]
 
     def of_rule(out: Output, rule: str, bs: str, ideal_ns: float) -> list[Figure]:
         name, size = f"{rule}.{bs}", SIZES[bs]
@@ -314,16 +320,18 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
         for bs, size in SIZES.items():
             alone = service(out, f"alone.{bs}")
             iops = total_iops(out, bs)
-            gain = round(iops / total_iops(out, f"earlier.{bs}"), 2)
-            paper = PAPER_GAIN.get(n) if bs == "8k" else None
             rows += [
                 *on_time(out, bs, n, ideal(alone), size),
                 Figure(f"{size}.same-run", round(same_run(out, bs, n), 3)),
                 Figure(f"{size}.alone", round(alone / 1000, 1), "us", "lower"),
                 Figure(f"{size}.iops", round(iops, 1), "IOPS", "higher"),
-                Figure(f"{size}.gain", gain, "", "higher", target=GAIN if n == 4 else None, paper=paper),
-                *(row for rule in RULES for row in of_rule(out, rule, bs, ideal(alone))),
+                *(row for rule in RULES if bs in sizes[rule] for row in of_rule(out, rule, bs, ideal(alone))),
             ]
+            if bs in sizes["earlier"]:
+                gain = round(iops / total_iops(out, f"earlier.{bs}"), 2)
+                paper = PAPER_GAIN.get(n) if bs == "8k" else None
+                target = GAIN if n == 4 else None
+                rows.append(Figure(f"{size}.gain", gain, "", "higher", target=target, paper=paper))
         return rows
 
     return Experiment(
@@ -590,7 +598,7 @@ def push_back() -> Experiment:
     device = null_blk(mbps=50, irqmode=1, hw_queue_depth=64)
     load = (
         "fio --name={0} --filename=/dev/nullb0 --direct=1 --ioengine=libaio --iodepth={1} --rw=randread --bs=128k --size=1g"
-        " --norandommap --time_based --ramp_time=3 --runtime=8 --eta=never --write_lat_log=/tmp/{0} --output-format=json"
+        " --norandommap --time_based --ramp_time=3 --runtime=30 --eta=never --write_lat_log=/tmp/{0} --output-format=json"
         " --output=/tmp/{0}.json"
     )
     lines = [
@@ -620,7 +628,7 @@ def push_back() -> Experiment:
 
     return Experiment(
         "regulate.push-back", f"null_blk that refuses requests above 50 MB/s: a group with a fixed share of {SHARE} %",
-        "\n".join(lines) + "\n", figures, device=device, baselines=(), limit=100,
+        "\n".join(lines) + "\n", figures, device=device, baselines=(), limit=150,
     )  # fmt: skip
 
 
