@@ -653,13 +653,12 @@ EXPERIMENTS = [
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    "regulate.corners.deep-queue.*.accuracy": "The reference is the throughput of the device in the same run, and the"
-    " device was busy for 98 % of that time.",
     "regulate.corners.flushes.first.accuracy": "The reader gets a fixed share for the first time while another app"
     " flushes without a pause. So the scheduler cannot learn how long a read takes without a flush."
     " `flushes.accuracy` is the same after some seconds without flushes.",
-    "regulate.served.*.accuracy": "The search for the number of requests in the device aims at 1.014. The"
-    " accuracy of a run lies in a range around it.",
+    "regulate.served.*.accuracy": "The scheduler learns the interval between completions while all processes use the"
+    " device. The device is faster with a full queue than with one request, so the ideal time is too short and the app"
+    " gets more than its share. `same-run` is right by the learned time.",
 }
 
 
