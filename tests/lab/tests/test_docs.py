@@ -220,10 +220,10 @@ def test_without_rows_nothing_is_written(
 
 def test_controllers_have_a_table_of_the_headline_rows() -> None:
     known = [
-        row("fair.read.100m.qd1.depth64.ratio", 2.0, baselines={"iocost": 1.9, "iomax": 2.01}),
-        row("fair.read.100m.qd1.depth64.total-of-none", 99.9, baselines={"iomax": 96.04}),
+        row("fair.emmc51.read.100m.ratio", 2.0, baselines={"iocost": 1.9, "iomax": 2.01}),
+        row("fair.emmc51.read.100m.total-of-none", 99.9, baselines={"iomax": 96.04}),
         # no controller was measured here
-        row("fair.write.100m.qd1.depth64.ratio", 2.0, baselines={"bfq": 1.5}),
+        row("fair.emmc51.write.100m.ratio", 2.0, baselines={"bfq": 1.5}),
     ]
     head, _, *lines = tables.controllers(known).splitlines()
     assert head.count("|") == 8

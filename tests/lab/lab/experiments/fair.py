@@ -119,16 +119,19 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         return two_to_one(out, paper=PAPER[direction].get(mb) if table else None)
 
-    # At the ends of the tables only: mq-deadline and kyber, which behave like `none`, and iocost, to save time.
     baselines: tuple[str, ...] = FEW if depth == 64 or (depth, qd, mb) == (1, 1, 100) else ("none",)
-    if table and mb in ENDS[direction]:
-        baselines = (*MAINLINE, "iocost")
     if (qd, depth) == (4, 64):
         # the paper has no figures for this queue depth
         baselines = ("none",)
-    further: tuple[str, ...] = FURTHER if table and mb in ENDS[direction] else ()
+    further: tuple[str, ...] = ()
+    if table and mb in ENDS[direction]:
+        # Only at the ends of the tables, to save time: mq-deadline and kyber behave like `none`.
+        baselines = MAINLINE
+        # fair.emmc51 has iocost in the full bench
+        further = ("iocost", *FURTHER)
     if table and direction == "read" and mb == 100:
         baselines += (*TUNED, "bfq-nolowlat")
+        further = tuple(f for f in further if f not in baselines)
     if table and direction == "read" and mb == 30:
         further = TUNED
     window = seconds(direction, mb)

@@ -369,7 +369,7 @@ def by_cap() -> Experiment:
 
     return Experiment(
         "regulate.accuracy", "hdd-5400: how exactly 2 of 10 processes get 10 %, by the number of requests in the disk",
-        "\n".join(lines) + "\n", figures, device=flashsim("hdd-5400"), baselines=(), limit=1000, timeout=600, deep=True,
+        "\n".join(lines) + "\n", figures, device=flashsim("hdd-5400"), baselines=(), limit=1000, timeout=600,
     )  # fmt: skip
 
 

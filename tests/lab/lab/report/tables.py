@@ -68,7 +68,7 @@ def controllers(rows: Sequence[Row]) -> str:
     measured = Rows(rows)
     total = headline.Line(
         "Bandwidth of both groups that read 100 MB, % of that without a scheduler",
-        lambda r, s: r.value("fair.read.100m.qd1.depth64.total-of-none", s, NEW), lambda v: f"{v:.1f}", 1.0,
+        lambda r, s: r.value("fair.emmc51.read.100m.total-of-none", s, NEW), lambda v: f"{v:.1f}", 1.0,
     )  # fmt: skip
     lines = []
     for line in (*headline.LINES, total):
