@@ -26,7 +26,7 @@ from lab.competing import fio_job
 from lab.model import Device, Experiment, Figure, Output
 
 FILLED = 4096
-# of a job with large blocks, and of one with blocks of 4 KiB, which takes the host much longer
+# by block size: jobs with blocks of 4 KiB take the host much longer
 SECONDS = {"128m": 10, "4k": 5, "128k": 2}
 # coefficient → (rw, block size, queue depth), in the order of the tool
 JOBS = {
