@@ -105,9 +105,6 @@ def test_the_recorder_is_measured_on_the_scheduler_of_the_board() -> None:
     for e in recorder.EXPERIMENTS:
         if "ek-disturb" in e.programs:
             assert "echo $$ > /cg/load/cgroup.procs && exec ek-disturb" in e.script, e.name
-    assert {e.name for e in recorder.EXPERIMENTS if "none" in e.baselines} == {
-        f"rec.ek.{name}" for name in recorder.WITH_NONE
-    }
 
 
 def test_a_day_is_recorded_at_a_sixteenth() -> None:

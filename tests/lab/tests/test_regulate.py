@@ -112,11 +112,11 @@ def test_the_guest_takes_percentiles_by_rank(count: int) -> None:
 
 
 def test_the_accuracy_by_cap_has_the_shape_of_the_paper() -> None:
-    rows = [row(f"regulate.accuracy.cap{c}.same-run", 1 + c / 100) for c in regulate.CAPS]
+    rows = [row(f"regulate.accuracy.n2.cap{c}.same-run", 1 + c / 100) for c in regulate.CAPS]
     verdict = regulate.shape_cap(Rows(rows))
     assert verdict is not None
     assert verdict.reproduced is True
-    flat = [row(f"regulate.accuracy.cap{c}.same-run", 1.01) for c in regulate.CAPS]
+    flat = [row(f"regulate.accuracy.n2.cap{c}.same-run", 1.01) for c in regulate.CAPS]
     verdict = regulate.shape_cap(Rows(flat))
     assert verdict is not None
     assert verdict.reproduced is False
@@ -125,11 +125,10 @@ def test_the_accuracy_by_cap_has_the_shape_of_the_paper() -> None:
 
 def accuracies(earlier: float, paper: float, step: float) -> list[Row]:
     """Rows of both rules by n; `step` is what each further process adds."""
-    at = "regulate.served.hdd-5400.n{}.8k.{}.same-run"
+    values = {"earlier": earlier, "paper": paper}
     return [
-        row(at.format(n, rule), value + step * n)
-        for n in regulate.REGULATED
-        for rule, value in (("earlier", earlier), ("paper", paper))
+        row(f"regulate.accuracy.n{n}.cap{regulate.RULES[rule](n)}.same-run", values[rule] + step * n)
+        for rule, n in regulate.PAPER_ACCURACY
     ]
 
 
