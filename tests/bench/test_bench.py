@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from bench_run import TOP, Quick, cli
+from known_misses import KNOWN_MISSES
 from lab import bench, experiments, kernels, schedulers
 from lab.model import Experiment, Figure, LabError, Output, flashsim
 from lab.runner import Job, Lab, run
@@ -59,8 +60,11 @@ def test_a_module_is_the_same_wherever_it_is_built(module: str) -> None:
 # --- the quick bench ----------------------------------------------------------
 
 
-def test_the_quick_bench_succeeds(quick: Quick) -> None:
-    assert quick.done.returncode == 0, quick.done.stderr
+def test_the_quick_bench_misses_only_what_is_known(quick: Quick) -> None:
+    missed = set(re.findall(r"^MISSED: (\S+) ", quick.done.stderr, re.MULTILINE))
+    assert missed == set(KNOWN_MISSES), quick.done.stderr
+    assert quick.done.returncode == (1 if KNOWN_MISSES else 0), quick.done.stderr
+    assert re.search(r" 0 of \d+ guests failed, 0 of \d+ shapes not judged;", quick.done.stdout)
     assert quick.rows
 
 
