@@ -15,8 +15,9 @@ from project import TOP, clean_environment
 SHAPE = {"src", "tests", "data", "meson.build", "meson.options", "README.md"}
 # conf has only data. Its folders have the names of the folders where they are installed.
 CONF = {"apps.d", "fstab", "kernel", "mkfs", "sysctl.d", "systemd", "udev"}
-# The flash model, a module of the lab, also has a list of cited figures, and tests that need a guest.
-FLASHSIM = {"figures.toml", "guest"}
+# The flash model, a module of the lab, also has its cited figures and the sources of its parameters, the model in
+# user space with a program that varies parameters, and tests that need a guest.
+FLASHSIM = {"figures.toml", "sources.toml", "timing.py", "sensitivity.py", "guest"}
 NEW = """# sample: a component for a test
 """
 
