@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Guard: service out of turn, which is debt.
+ *
+ * Policy: urgent requests and the first request of a light group go at once;
+ * a group that waits for starve_ms is served. All of it is charged. A group
+ * that is ahead of its share, and the starving, get guard_percent of the device.
+ * Invariant: by flags or numbers no group gets more than its share and that part.
+ * Source: iocost's debt for urgent I/O (Heo et al., ASPLOS 2022).
+ */
+#include "guard.h"
+#include "order.h"
+
+/* tokens for so long are kept */
+#define EK_TOKENS_NS	EK_SEC
+/* an urgent request may put its group so far ahead */
+#define EK_URGENT_LEAD	(200 * EK_MS)
+/* budgets are short for so long after a light group passed */
+#define EK_SHORT_NS	EK_SEC
+
+static s64 ek_tokens_most(struct ek_core *c)
+{
+	return div_u64(EK_TOKENS_NS * c->t.guard_percent, 100);
+}
+
+void ek_guard_init(struct ek_core *c, u64 now)
+{
+	INIT_LIST_HEAD(&c->served);
+	INIT_LIST_HEAD(&c->urgent);
+	INIT_LIST_HEAD(&c->passing);
+	c->tokens = ek_tokens_most(c);
+	c->tokens_at = now;
+}
+
+static bool ek_tokens(struct ek_core *c, u64 now)
+{
+	u64 since = min_t(u64, now - c->tokens_at, 100 * EK_SEC);
+
+	c->tokens = min_t(s64, ek_tokens_most(c),
+			  c->tokens + (s64)div_u64(since * c->t.guard_percent, 100));
+	c->tokens_at = now;
+	return c->tokens > 0;
+}
+
+void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
+{
+	if (g->queued == 1) {
+		g->served = now;
+		list_add_tail(&g->served_node, &c->served);
+	}
+	if (urgent && !g->urgent++)
+		list_add_tail(&g->urgent_node, &c->urgent);
+	if (g->returned && list_empty(&g->pass_node) && c->nr_active > 1)
+		list_add_tail(&g->pass_node, &c->passing);
+	g->returned = false;
+}
+
+/* A request left the queue of @g. */
+void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
+{
+	g->served = now;
+	if (g->queued)
+		list_move_tail(&g->served_node, &c->served);
+	else
+		list_del_init(&g->served_node);
+	if (urgent && !--g->urgent)
+		list_del_init(&g->urgent_node);
+	list_del_init(&g->pass_node);
+}
+
+void ek_guard_spent(struct ek_core *c, u64 ns)
+{
+	c->tokens -= ns;
+}
+
+/* The group to serve out of turn, or NULL. */
+struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+
+	g = list_first_entry_or_null(&c->urgent, struct ek_core_group, urgent_node);
+	if (g && (!ek_before(c->vnow + ek_order_lead(c, EK_URGENT_LEAD), g->vtime) ||
+		  ek_tokens(c, now)))
+		return g;
+	g = list_first_entry_or_null(&c->passing, struct ek_core_group, pass_node);
+	if (g) {
+		if (!ek_before(c->vnow, g->vtime)) {
+			c->nr_passed++;
+			c->short_until = now + EK_SHORT_NS;
+			return g;
+		}
+		list_del_init(&g->pass_node);
+	}
+	g = list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
+	if (g && now - g->served > c->t.starve_ms * EK_MS && ek_tokens(c, now))
+		return g;
+	return NULL;
+}

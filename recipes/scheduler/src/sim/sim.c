@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The engine of ek-sim: see sim.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "sim.h"
+
+/* nothing completes for so long although requests wait: they are lost */
+#define SIM_STUCK	(100 * EK_SEC)
+/* latencies of one job that are kept for its percentile */
+#define SIM_SAMPLES	(1 << 16)
+
+struct io {
+	struct sim_job_state *job;
+	u64 began;
+	u32 left;
+	bool flushed;
+	struct io *next;
+};
+
+struct rq {
+	struct sim_cmd cmd;		/* first */
+	struct ek_req core;
+	struct io *io;
+	struct rq *next;
+	u64 asked;			/* for a tag */
+};
+
+struct fifo {
+	struct rq *head, *tail;
+};
+
+struct sim_job_state {
+	const struct sim_job *job;
+	struct group *g;
+	u64 from, length, at, random;
+	struct fifo todo;		/* pieces without a tag */
+	struct sim_job_state *next;	/* submitters that wait */
+	bool waits;
+	u64 lat_nr;
+	u32 *lat;			/* us */
+};
+
+struct group {
+	struct ek_core_group core;
+	struct fifo queue;
+	struct sim_job_state *head, *tail;	/* submitters that wait */
+	u64 vtime;			/* SIM_BYTES */
+	u32 held, weight;
+};
+
+struct event {
+	u64 at;
+	struct sim_job_state *job;
+};
+
+struct sim {
+	const struct sim_setup *s;
+	struct sim_device *dev;
+	struct ek_core core;
+	struct group *groups, root, parents[SIM_JOBS];
+	struct sim_job_state *jobs;
+	struct sim_job_state *head, *tail;	/* all submitters that wait, in order: SIM_NONE */
+	struct sim_result *result;
+	int nr;
+	u32 depth, tags, free, inside, max_bytes, queued;
+	struct event *heap;
+	u32 events, room;
+	struct rq *spare;
+	struct io *spare_io;
+	u64 now, from, to, sent, done, ios;
+};
+
+static u64 next_random(u64 *s)
+{
+	u64 z = (*s += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+static void event_push(struct sim *m, u64 at, struct sim_job_state *job)
+{
+	u32 i = m->events++, p;
+
+	if (m->events > m->room) {
+		m->room = 2 * m->events;
+		m->heap = realloc(m->heap, m->room * sizeof(*m->heap));
+	}
+	for (; i; i = p) {
+		p = (i - 1) / 2;
+		if (m->heap[p].at <= at)
+			break;
+		m->heap[i] = m->heap[p];
+	}
+	m->heap[i] = (struct event){ at, job };
+}
+
+static struct sim_job_state *event_pop(struct sim *m)
+{
+	struct sim_job_state *job = m->heap[0].job;
+	struct event last = m->heap[--m->events];
+	u32 i = 0, c;
+
+	for (;;) {
+		c = 2 * i + 1;
+		if (c >= m->events)
+			break;
+		if (c + 1 < m->events && m->heap[c + 1].at < m->heap[c].at)
+			c++;
+		if (m->heap[c].at >= last.at)
+			break;
+		m->heap[i] = m->heap[c];
+		i = c;
+	}
+	if (m->events)
+		m->heap[i] = last;
+	return job;
+}
+
+static void fifo_add(struct fifo *f, struct rq *rq)
+{
+	rq->next = NULL;
+	if (f->head)
+		f->tail->next = rq;
+	else
+		f->head = rq;
+	f->tail = rq;
+}
+
+static struct rq *fifo_take(struct fifo *f)
+{
+	struct rq *rq = f->head;
+
+	f->head = rq->next;
+	rq->next = NULL;
+	return rq;
+}
+
+static struct rq *rq_new(struct sim *m, struct io *io)
+{
+	struct rq *rq = m->spare;
+
+	if (rq)
+		m->spare = rq->next;
+	else
+		rq = malloc(sizeof(*rq));
+	rq->io = io;
+	rq->next = NULL;
+	rq->core = (struct ek_req){};
+	io->left++;
+	return rq;
+}
+
+/* The submitter of @js waits for a tag for its first piece. */
+static void submitter_waits(struct sim *m, struct sim_job_state *js)
+{
+	struct sim_job_state **head = &m->head, **tail = &m->tail;
+
+	js->todo.head->asked = m->now;
+	if (m->s->sched != SIM_NONE) {
+		head = &js->g->head;
+		tail = &js->g->tail;
+	}
+	js->waits = true;
+	js->next = NULL;
+	if (*head)
+		(*tail)->next = js;
+	else
+		*head = js;
+	*tail = js;
+	if (m->s->sched == SIM_CORE)
+		ek_core_arrive(&m->core, &js->g->core, m->now);
+}
+
+static struct rq *submitter_goes(struct sim_job_state **head)
+{
+	struct sim_job_state *js = *head;
+
+	*head = js->next;
+	js->waits = false;
+	return fifo_take(&js->todo);
+}
+
+/* A new I/O of @js, in pieces. */
+static void io_begin(struct sim *m, struct sim_job_state *js)
+{
+	const struct sim_job *job = js->job;
+	struct io *io = m->spare_io;
+	u64 at, left = job->bytes, slots;
+
+	if (io)
+		m->spare_io = io->next;
+	else
+		io = malloc(sizeof(*io));
+	*io = (struct io){ .job = js, .began = m->now };
+	if (job->random) {
+		slots = js->length / job->bytes;
+		at = (slots ? next_random(&js->random) % slots : 0) * job->bytes;
+	} else {
+		if (js->at + job->bytes > js->length)
+			js->at = 0;
+		at = js->at;
+		js->at += job->bytes;
+	}
+	while (left) {
+		struct rq *rq = rq_new(m, io);
+
+		rq->cmd.sector = (js->from + at) >> 9;
+		rq->cmd.bytes = rq->core.bytes = left < m->max_bytes ? left : m->max_bytes;
+		rq->cmd.op = rq->core.op = job->op;
+		at += rq->cmd.bytes;
+		left -= rq->cmd.bytes;
+		fifo_add(&js->todo, rq);
+	}
+	if (!js->waits)
+		submitter_waits(m, js);
+}
+
+static void to_device(struct sim *m, struct rq *rq)
+{
+	m->inside++;
+	m->sent++;
+	sim_device_submit(m->dev, &rq->cmd, m->now);
+}
+
+/* @rq has a tag: it enters its group's queue. */
+static void rq_insert(struct sim *m, struct rq *rq)
+{
+	struct sim_job_state *js = rq->io->job;
+	struct group *g = js->g;
+
+	m->free--;
+	g->held++;
+	m->queued++;
+	fifo_add(&g->queue, rq);
+	if (m->s->sched == SIM_CORE)
+		ek_core_insert(&m->core, &g->core, &rq->core, m->now);
+	if (js->todo.head)
+		submitter_waits(m, js);
+}
+
+/* byte-fair: the group with the least bytes / weight that waits or has requests */
+static struct group *least_bytes(struct sim *m, bool waiting)
+{
+	struct group *g, *best = NULL;
+
+	for (g = m->groups; g < m->groups + m->nr; g++) {
+		if (waiting ? !g->head || (m->free <= m->tags / 4 && g->held > m->tags / m->nr) :
+			      !g->queue.head)
+			continue;
+		if (!best || g->vtime < best->vtime)
+			best = g;
+	}
+	return best;
+}
+
+static void admit(struct sim *m)
+{
+	struct ek_core_group *cg;
+	struct group *g;
+
+	while (m->free) {
+		switch (m->s->sched) {
+		case SIM_NONE:
+			if (!m->head)
+				return;
+			rq_insert(m, submitter_goes(&m->head));
+			continue;
+		case SIM_BYTES:
+			g = least_bytes(m, true);
+			break;
+		default:
+			cg = ek_core_admit(&m->core, m->free, m->now);
+			g = cg ? container_of(cg, struct group, core) : NULL;
+		}
+		if (!g)
+			return;
+		rq_insert(m, submitter_goes(&g->head));
+	}
+}
+
+static struct rq *pick(struct sim *m, u64 *wake)
+{
+	struct ek_core_group *cg;
+	struct group *g;
+	struct rq *rq;
+
+	if (m->s->sched == SIM_CORE) {
+		cg = ek_core_pick(&m->core, m->now, wake);
+		if (!cg)
+			return NULL;
+		g = container_of(cg, struct group, core);
+		rq = fifo_take(&g->queue);
+		ek_core_dispatch(&m->core, cg, &rq->core, m->now);
+		return rq;
+	}
+	g = least_bytes(m, false);
+	if (!g)
+		return NULL;
+	rq = fifo_take(&g->queue);
+	g->vtime += (u64)rq->cmd.bytes * 10000 / g->weight;
+	return rq;
+}
+
+/* what is inserted under `none` is in the device's queue at once, in order */
+static void dispatch(struct sim *m, u64 *wake)
+{
+	struct rq *rq;
+
+	for (;;) {
+		admit(m);
+		if (m->inside >= m->depth)
+			return;
+		rq = m->queued ? pick(m, wake) : NULL;
+		if (!rq)
+			return;
+		m->queued--;
+		to_device(m, rq);
+	}
+}
+
+static void io_done(struct sim *m, struct io *io)
+{
+	struct sim_job_state *js = io->job;
+	u64 us = (m->now - io->began) / 1000;
+
+	if (m->now >= m->from) {
+		struct sim_result *r = &m->result[js - m->jobs];
+
+		r->ios++;
+		r->latency_max = max_t(u64, r->latency_max, m->now - io->began);
+		if (js->lat_nr < SIM_SAMPLES)
+			js->lat[js->lat_nr++] = (u32)us;
+	}
+	if (!js->job->every)
+		event_push(m, m->now + js->job->think, js);
+	io->next = m->spare_io;
+	m->spare_io = io;
+}
+
+/* a synchronous write ends with a flush, which passes the scheduler */
+static void io_flush(struct sim *m, struct io *io)
+{
+	struct rq *rq = rq_new(m, io);
+
+	io->flushed = true;
+	rq->cmd.sector = 0;
+	rq->cmd.bytes = 0;
+	rq->cmd.op = rq->core.op = SIM_FLUSH;
+	rq->asked = m->now;
+	to_device(m, rq);
+}
+
+static void rq_done(struct sim *m, struct rq *rq)
+{
+	struct io *io = rq->io;
+	struct sim_job_state *js = io->job;
+	struct sim_result *r = &m->result[js - m->jobs];
+
+	m->inside--;
+	m->done++;
+	if (rq->cmd.op == SIM_FLUSH) {
+		if (m->s->sched == SIM_CORE)
+			ek_core_charge(&js->g->core, m->now - rq->asked);
+	} else {
+		m->free++;
+		js->g->held--;
+		if (m->s->sched == SIM_CORE)
+			ek_core_complete(&m->core, &js->g->core, &rq->core, false, m->now);
+	}
+	if (m->now >= m->from) {
+		r->bytes += rq->cmd.bytes;
+		r->longest = max_t(u64, r->longest, m->now - rq->asked);
+	}
+	rq->next = m->spare;
+	m->spare = rq;
+	if (--io->left)
+		return;
+	if (js->job->sync && !io->flushed)
+		io_flush(m, io);
+	else
+		io_done(m, io);
+}
+
+/* Add what waits at the end to the longest waits. */
+static void still_waiting(struct sim *m)
+{
+	int i;
+
+	for (i = 0; i < m->nr; i++) {
+		struct rq *first = m->jobs[i].g->queue.head ?: m->jobs[i].todo.head;
+
+		if (first && m->s->sched != SIM_NONE)
+			m->result[i].longest = max_t(u64, m->result[i].longest, m->now - first->asked);
+	}
+}
+
+static int loop(struct sim *m, char *why, size_t size)
+{
+	u64 next, wake, last = 0;
+	struct sim_cmd *cmd;
+
+	for (;;) {
+		while ((cmd = sim_device_reap(m->dev, m->now))) {
+			rq_done(m, (struct rq *)cmd);
+			last = m->now;
+		}
+		while (m->events && m->heap[0].at <= m->now) {
+			struct sim_job_state *js = event_pop(m);
+
+			if (js->job->every)
+				event_push(m, m->now + js->job->every, js);
+			io_begin(m, js);
+		}
+		wake = SIM_NEVER;
+		dispatch(m, &wake);
+		next = sim_device_next(m->dev);
+		if (m->events)
+			next = min_t(u64, next, m->heap[0].at);
+		if (wake <= m->now)
+			wake = m->now + 1;
+		next = min_t(u64, next, wake);
+		if (next >= m->to)
+			return 0;
+		if (m->inside == 0 && m->queued && m->now - last > SIM_STUCK) {
+			snprintf(why, size, "lost: at %.3f s %u requests wait, nothing is in the device",
+				 (double)m->now / 1e9, m->queued);
+			return -1;
+		}
+		m->now = max_t(u64, m->now, next);
+	}
+}
+
+u32 sim_tags(enum sim_sched sched, u32 depth)
+{
+	/* blk_mq_init_sched(): twice the least of the device's depth and BLKDEV_DEFAULT_RQ */
+	return sched == SIM_NONE ? depth : 2 * min_t(u32, depth, 128);
+}
+
+static void groups_init(struct sim *m, const struct sim_job *jobs)
+{
+	struct group *g, *up;
+	int i;
+
+	m->groups = calloc(m->nr, sizeof(*m->groups));
+	ek_core_init(&m->core, m->tags, 0);
+	ek_core_group_init(&m->core, &m->root.core, NULL, 100);
+	for (i = 0; i < m->nr; i++) {
+		g = &m->groups[i];
+		up = &m->root;
+		if (jobs[i].parent) {
+			up = &m->parents[jobs[i].parent];
+			if (!up->weight) {
+				up->weight = jobs[i].parent_weight;
+				ek_core_group_init(&m->core, &up->core, &m->root.core, up->weight);
+			}
+		}
+		ek_core_group_init(&m->core, &g->core, &up->core, jobs[i].weight);
+		g->weight = jobs[i].weight;
+	}
+}
+
+static void jobs_init(struct sim *m, const struct sim_job *jobs, int only)
+{
+	u64 part = sim_device_bytes(m->dev) / m->nr & ~((1ULL << 20) - 1);
+	struct sim_job_state *js;
+	u32 q;
+	int i;
+
+	m->jobs = calloc(m->nr, sizeof(*m->jobs));
+	for (i = 0; i < m->nr; i++) {
+		js = &m->jobs[i];
+		js->job = &jobs[i];
+		js->g = &m->groups[i];
+		js->from = part * i;
+		js->length = part;
+		js->random = m->s->seed * 1000 + i + 1;
+		js->lat = malloc(SIM_SAMPLES * sizeof(u32));
+		if (only >= 0 && i != only)
+			continue;
+		for (q = 0; q < (jobs[i].every ? 1 : jobs[i].depth); q++)
+			event_push(m, 0, js);
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void free_rqs(struct rq *rq)
+{
+	struct rq *next;
+
+	for (; rq; rq = next) {
+		next = rq->next;
+		free(rq);
+	}
+}
+
+static void finish(struct sim *m)
+{
+	struct sim_cmd *cmd;
+	struct io *io;
+	int i;
+
+	for (i = 0; i < m->nr; i++) {
+		struct sim_job_state *js = &m->jobs[i];
+
+		qsort(js->lat, js->lat_nr, sizeof(u32), by_value);
+		if (js->lat_nr)
+			m->result[i].latency_p99 = 1000ULL * js->lat[(js->lat_nr - 1) * 99 / 100];
+		free(js->lat);
+	}
+	/* drain, so that the sanitizer sees what is really lost */
+	while (sim_device_next(m->dev) != SIM_NEVER && m->inside) {
+		m->now = max_t(u64, m->now, sim_device_next(m->dev));
+		while ((cmd = sim_device_reap(m->dev, m->now))) {
+			struct rq *rq = (struct rq *)cmd;
+
+			m->inside--;
+			if (!--rq->io->left) {
+				rq->io->next = m->spare_io;
+				m->spare_io = rq->io;
+			}
+			rq->next = m->spare;
+			m->spare = rq;
+		}
+	}
+	for (i = 0; i < m->nr; i++) {
+		free_rqs(m->groups[i].queue.head);
+		free_rqs(m->jobs[i].todo.head);
+	}
+	free_rqs(m->spare);
+	while ((io = m->spare_io)) {
+		m->spare_io = io->next;
+		free(io);
+	}
+	free(m->groups);
+	free(m->jobs);
+	free(m->heap);
+	sim_device_free(m->dev);
+}
+
+static void show_core(struct sim *m)
+{
+	struct ek_core *c = &m->core;
+	int i;
+
+	for (i = 0; i < EK_MODES; i++)
+		if (c->mode[i].tried)
+			printf("  mode %s %u: lambda %.3f tried %u%s\n",
+			       c->mode[i].kind == EK_TURNS ? "turns" : "together", c->mode[i].x,
+			       c->mode[i].lambda / 65536., c->mode[i].tried, c->now_mode == i ? " *" : "");
+	printf("  writers %.3f, solos %llu, guarded %llu, passed %llu, holds %llu, switches %llu\n",
+	       c->write_factor / 65536., (unsigned long long)c->nr_solos,
+	       (unsigned long long)c->nr_guarded, (unsigned long long)c->nr_passed,
+	       (unsigned long long)c->nr_holds, (unsigned long long)c->nr_switches);
+	for (i = 0; i < m->nr && i < 6; i++) {
+		struct ek_core_group *g = &m->groups[i].core;
+
+		printf("  group %d: %.2f MB/s alone, limit %u, base latency %u us, solos %u\n", i,
+		       g->rate ? 65536e3 / g->rate : 0., g->limit, g->base_latency / 1000, g->solos);
+	}
+}
+
+int sim_run(const struct sim_setup *s, const struct sim_job *jobs, int nr, int only,
+	    struct sim_result *result, u64 *requests, char *why, size_t size)
+{
+	struct sim *m = calloc(1, sizeof(*m));
+	int ret;
+
+	*m = (struct sim){ .s = s, .nr = nr, .result = result };
+	memset(result, 0, nr * sizeof(*result));
+	m->dev = sim_device_new(s->device, why, size);
+	if (!m->dev) {
+		free(m);
+		return -1;
+	}
+	m->depth = sim_device_depth(m->dev);
+	m->max_bytes = sim_device_max_bytes(m->dev);
+	m->tags = s->tags && s->sched != SIM_NONE ? s->tags : sim_tags(s->sched, m->depth);
+	m->free = m->tags;
+	m->from = s->settle;
+	m->to = s->settle + s->window;
+	groups_init(m, jobs);
+	jobs_init(m, jobs, only);
+	ret = loop(m, why, size);
+	still_waiting(m);
+	*requests += m->done;
+	if (s->trace && s->sched == SIM_CORE)
+		show_core(m);
+	finish(m);
+	free(m);
+	return ret;
+}
