@@ -101,7 +101,7 @@ static void ek_core_unqueue(struct ek_core *c, struct ek_core_group *g,
 	g->queued_cost -= min_t(u64, g->queued_cost, cost);
 	if (!g->queued)
 		g->queued_cost = 0;
-	ek_guard_leave(c, g, r->urgent, now);
+	ek_guard_leave(c, g, r->urgent, cost, now);
 }
 
 void ek_core_remove(struct ek_core *c, struct ek_core_group *g,
@@ -182,7 +182,10 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		llist_add(&g->released, &c->released);
 }
 
-void ek_core_charge(struct ek_core_group *g, u64 ns)
+void ek_core_charge(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now)
 {
-	atomic64_add(ns, &g->debt);
+	/* what completed last was the device's work until then */
+	atomic64_add(now - min_t(u64, now, max_t(u64, issued, READ_ONCE(c->last_done))), &g->debt);
+	WRITE_ONCE(c->last_done, now);
+	WRITE_ONCE(g->last_done, now);
 }

@@ -68,6 +68,8 @@ struct ek_core_group {
 	u32 depth;			/* most requests that it ever had at once */
 	u64 solo_at;			/* when it was measured */
 	struct list_head solo_node;	/* unmeasured or measured */
+	u64 turn_wall, turn_cost;	/* of its turns, not yet learned from */
+	u8 turns;			/* how often they were */
 	atomic64_t debt;		/* ns that completions found missing */
 
 	/* budget.c */
@@ -77,7 +79,7 @@ struct ek_core_group {
 	/* guard.c */
 	struct list_head served_node;	/* by time of last service */
 	u64 served;
-	bool returned;			/* was idle; its first request may pass */
+	s64 pass_left;			/* ns that it may pass with since it was idle */
 	struct list_head pass_node;
 
 	/* gate.c */
@@ -147,6 +149,8 @@ struct ek_core {
 	struct list_head idle;
 	struct llist_head released;
 	struct ek_core_group *owner;
+	struct ek_meter turn;		/* what it served since it has the device alone */
+	u64 owner_since;
 	struct ek_core_group *picked;
 	u8 why;
 	struct ek_mode mode[EK_MODES];
@@ -211,7 +215,7 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 /* @r was done, or left the device undone (@requeued). Any context, no lock. */
 void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		      struct ek_req *r, bool requeued, u64 now);
-/* Work that passes the queue, as a flush does, took @ns. Any context. */
-void ek_core_charge(struct ek_core_group *g, u64 ns);
+/* Work that passes the queue, as a flush does, was done since @issued. Any context. */
+void ek_core_charge(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now);
 
 #endif /* EK_CORE_H */

@@ -15,6 +15,8 @@
 #define EK_GUESS_BYTES	4096
 /* a mean counts so many samples */
 #define EK_MEAN		4
+/* turns count once they add up to so long */
+#define EK_TURNS_NS	(200 * EK_MS)
 
 static u64 ek_cell_rate(struct ek_core *c, u8 op, u8 class)
 {
@@ -55,7 +57,7 @@ static u64 ek_group_rate(struct ek_core *c, struct ek_core_group *g, u8 op, u8 c
 		least = ek_cell_rate(c, g->rate_op, g->rate_class);
 		return div64_u64(g->rate * ek_ratio(ek_cell_rate(c, op, class), least), EK_ONE);
 	}
-	if (!cell->rate)
+	if (!cell->rate && !cell->least)
 		return ek_cell_rate(c, op, class);
 	/* few in flight: the device is not saturated */
 	least = div64_u64((u64)cell->least << EK_Q,
@@ -105,6 +107,43 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 ratio,
 	}
 }
 
+/* @g pauses: it cannot be measured alone, and its cost is by its latency. */
+void ek_cost_paused(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	if (!g->rate) {
+		g->rate = ek_group_rate(c, g, g->op, g->class);
+		g->rate_op = g->op;
+		g->rate_class = g->class;
+	}
+	g->solo_at = now;
+}
+
+/*
+ * @g had the device alone in its turn, and @m was served. Writers learn from
+ * that: in a solo, a buffer and garbage collection show all or nothing of
+ * themselves, and over many turns what they are. Readers do not while others
+ * write: what drains in their turns is not theirs.
+ */
+void ek_cost_turn(struct ek_core *c, struct ek_core_group *g,
+		  const struct ek_meter *m)
+{
+	u64 ratio;
+
+	if (g->op == EK_OP_READ && c->avg_cost[EK_OP_WRITE])
+		return;
+	g->turn_wall += m->to - m->from;
+	g->turn_cost += m->cost;
+	if (g->turn_wall < EK_TURNS_NS || !g->turn_cost)
+		return;
+	if (!g->rate)
+		ek_cost_paused(c, g, g->solo_at);
+	ratio = clamp_t(u64, ek_ratio(g->turn_wall, g->turn_cost), EK_ONE / 4, EK_ONE * 4);
+	g->turns += g->turns < EK_TURNS_MEAN;
+	g->rate = ek_mul(g->rate, EK_ONE + ((s64)ratio - (s64)EK_ONE) / (g->turns + 1));
+	g->rate = max_t(u64, g->rate, 1);
+	g->turn_wall = g->turn_cost = 0;
+}
+
 /* @r completed: the least latency of its kind, and what unsized work took */
 void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		 u64 now)
@@ -113,6 +152,8 @@ void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	struct ek_cost_cell *cell;
 
 	if (r->op >= EK_DIRS) {
+		/* until the completion before, the device did that */
+		took = min_t(u64, took, now - min_t(u64, now, READ_ONCE(c->last_done)));
 		mean = READ_ONCE(c->special[r->op]);
 		WRITE_ONCE(c->special[r->op], mean ? mean - mean / EK_MEAN + took / EK_MEAN : took);
 		atomic64_add((s64)took - r->cost, &g->debt);

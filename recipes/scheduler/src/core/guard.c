@@ -2,7 +2,7 @@
 /*
  * Guard: service out of turn, which is debt.
  *
- * Policy: urgent requests and the first request of a light group go at once;
+ * Policy: urgent requests and those of a group that was idle go at once;
  * a group that waits for starve_ms is served. All of it is charged. A group
  * that is ahead of its share, and the starving, get guard_percent of the device.
  * Invariant: by flags or numbers no group gets more than its share and that part.
@@ -50,22 +50,24 @@ void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u6
 	}
 	if (urgent && !g->urgent++)
 		list_add_tail(&g->urgent_node, &c->urgent);
-	if (g->returned && list_empty(&g->pass_node) && c->nr_active > 1)
+	if (g->pass_left > 0 && list_empty(&g->pass_node) && c->nr_active > 1)
 		list_add_tail(&g->pass_node, &c->passing);
-	g->returned = false;
 }
 
 /* A request left the queue of @g. */
-void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
+void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now)
 {
 	g->served = now;
+	if (g->pass_left > 0)
+		g->pass_left -= cost;
 	if (g->queued)
 		list_move_tail(&g->served_node, &c->served);
 	else
 		list_del_init(&g->served_node);
 	if (urgent && !--g->urgent)
 		list_del_init(&g->urgent_node);
-	list_del_init(&g->pass_node);
+	if (!g->queued || g->pass_left <= 0)
+		list_del_init(&g->pass_node);
 }
 
 void ek_guard_spent(struct ek_core *c, u64 ns)

@@ -18,6 +18,8 @@
 #define EK_TURN_LATENCIES	4
 /* one that was away keeps at most so much debt */
 #define EK_DEBT_MAX		EK_SEC
+/* a group that returns may pass with so much of a turn */
+#define EK_PASS_PART		4
 /* candidates for becoming inactive that one pick looks at */
 #define EK_IDLE_LOOKS		2
 
@@ -88,7 +90,8 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	list_add_tail(&g->idle, &c->idle);
 	if (g->own)
 		list_add_tail(&g->solo_node, &c->measured);
-	g->returned = true;
+	if (g->rate)
+		g->pass_left = c->t.turn_ms * EK_MS / EK_PASS_PART;
 	g->served = now;
 }
 
@@ -188,6 +191,29 @@ static bool ek_turn_over(struct ek_core *c, struct ek_core_group *o,
 	return o->vtime - least->vtime >= ek_order_lead(c, turn);
 }
 
+/* The turn of one group ends, that of @g begins. */
+static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	if (c->owner && c->turn.on) {
+		ek_meter_read(&c->turn, c->owner);
+		ek_cost_turn(c, c->owner, &c->turn);
+	}
+	c->owner = g;
+	c->owner_since = now;
+	c->turn.on = false;
+	c->nr_switches++;
+}
+
+/* The turn is measured from when what others sent before is done. */
+static void ek_turn_measure(struct ek_core *c)
+{
+	struct ek_core_group *o = c->owner;
+
+	if (!c->turn.on && atomic_read(&c->in_flight) == atomic_read(&o->in_flight) &&
+	    READ_ONCE(o->last_done) > c->owner_since)
+		ek_meter_begin(&c->turn, o);
+}
+
 struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake)
 {
 	struct ek_core_group *least = ek_order_least(c), *g;
@@ -197,9 +223,9 @@ struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake)
 	g = ek_rb_group(rb_first_cached(&c->ready));
 	if (c->mode[c->now_mode].kind == EK_TURNS) {
 		if (!c->owner || ek_turn_over(c, c->owner, least)) {
-			c->owner = least;
-			c->nr_switches++;
+			ek_turn_begin(c, least, now);
 		}
+		ek_turn_measure(c);
 		if (c->owner->ready)
 			g = c->owner;
 		else if (!g || !ek_order_stuck(c, c->owner))

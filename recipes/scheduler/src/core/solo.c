@@ -56,25 +56,21 @@ static void ek_solo_end(struct ek_core *c, u64 service, u64 now)
 		if (s->least)
 			g->base_latency = s->least;
 		ek_cost_learn(c, g, ek_ratio(EK_ONE, service), ek_budget_limit(g), now);
+	} else {
+		ek_cost_paused(c, g, now);
 	}
-	g->solo_at = now;
 	list_move_tail(&g->solo_node, g->rate ? &c->measured : &c->unmeasured);
 	s->took = now - s->begin;
 	s->next = now + EK_SOLO_PAUSE;
 	s->g = NULL;
+	/* a turn that it interrupted is no measure */
+	c->owner = NULL;
 	ek_order_restart(c, now);
 }
 
 void ek_solo_abort(struct ek_core *c, u64 now)
 {
 	ek_solo_end(c, 0, now);
-}
-
-/* Somebody else's urgent request went to the device. */
-void ek_solo_disturbed(struct ek_core *c)
-{
-	c->solo.exclusive = 0;
-	c->solo.meter.on = false;
 }
 
 /* Is the window long enough? */
@@ -138,7 +134,15 @@ static struct ek_core_group *ek_solo_due(struct ek_core *c, u64 now)
 	gap += ek_mul(gap, min_t(u64, 10 * more, 64 * EK_ONE));
 	if (c->odd >= 2)
 		gap = EK_SOLO_CHANGED;
-	return now - g->solo_at > gap ? g : NULL;
+	if (now - g->solo_at <= gap)
+		return NULL;
+	/* its turns told more */
+	if (g->turns == EK_TURNS_MEAN) {
+		g->solo_at = now;
+		list_move_tail(&g->solo_node, &c->measured);
+		return NULL;
+	}
+	return g;
 }
 
 /* Begin, go on, or end. */
@@ -176,10 +180,16 @@ struct ek_core_group *ek_solo_pick(struct ek_core *c, u64 now, u64 *wake)
 
 	if (g->queued && (u32)atomic_read(&g->in_flight) < c->solo.limit)
 		return g;
-	if (!g->queued && !atomic_read(&g->in_flight) &&
-	    now - max_t(u64, READ_ONCE(g->last_done), c->solo.begin) > EK_SOLO_GAP) {
-		ek_solo_end(c, 0, now);
-		return NULL;
+	if (!g->queued && !atomic_read(&g->in_flight)) {
+		if (!g->waiting && now - max_t(u64, READ_ONCE(g->last_done), c->solo.begin) > EK_SOLO_GAP)
+			ek_solo_end(c, 0, now);
+		/* others hold the tags: one of them goes, and @g gets its tag */
+		if (!c->solo.g || (g->waiting && !atomic_read(&c->in_flight))) {
+			c->solo.exclusive = 0;
+			c->solo.meter.on = false;
+			c->why = EK_WHY_ORDER;
+			return ek_order_pick(c, now, wake);
+		}
 	}
 	*wake = min_t(u64, *wake, now + c->t.await_us * EK_US);
 	return NULL;

@@ -6,7 +6,6 @@
 
 void ek_solo_step(struct ek_core *c, u64 now);
 struct ek_core_group *ek_solo_pick(struct ek_core *c, u64 now, u64 *wake);
-void ek_solo_disturbed(struct ek_core *c);
 void ek_solo_abort(struct ek_core *c, u64 now);
 
 #endif

@@ -135,12 +135,13 @@ def draw_job(r: random.Random, crowd: bool, parents: list[int]) -> Job:
         size, depth = min(size, 1 << 20), min(depth, 4)
     while size * depth > 1 << 30:
         depth //= 2
+    write = r.random() < 0.5
     parent = r.randrange(1, len(parents) + 1) if parents and r.random() < 0.7 else 0
     return Job(
-        weight=max(10, round(log_uniform(r, 50, 700), -1)),
-        write=r.random() < 0.5,
+        weight=round(log_uniform(r, 5, 70)) * 10,
+        write=write,
         random=r.random() < 0.5,
-        sync=r.random() < 0.05,
+        sync=write and r.random() < 0.1,
         size=size,
         depth=depth,
         think=int(log_uniform(r, 100, 50000)) if r.random() < 0.1 else 0,
@@ -168,7 +169,7 @@ class Search:
 
     def judge(self, case: Case, name: str) -> Judged:
         done = Judged(case, name)
-        args = [str(self.sim), "--json", *(["--light"] if self.light else []), case.device]
+        args = [str(self.sim), "--json", "--window", "5", *(["--light"] if self.light else []), case.device]
         args += [job.text() for job in case.jobs]
         try:
             run = subprocess.run(args, capture_output=True, text=True, timeout=TIMEOUT, check=False)

@@ -363,7 +363,7 @@ static void rq_done(struct sim *m, struct rq *rq)
 	m->done++;
 	if (rq->cmd.op == SIM_FLUSH) {
 		if (m->s->sched == SIM_CORE)
-			ek_core_charge(&js->g->core, m->now - rq->asked);
+			ek_core_charge(&m->core, &js->g->core, rq->asked, m->now);
 	} else {
 		m->free++;
 		js->g->held--;
