@@ -155,7 +155,8 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 		if (c->solo.g)
 			c->solo.meter.from += c->solo.g == g ? 0 : cost;
 	}
-	if (r->why != EK_WHY_SOLO && c->solo.g != g) {
+	/* the first solo is free: else a group would pay seconds for being measured */
+	if (c->solo.g != g || !c->solo.first) {
 		u64 charge = r->op == EK_OP_READ ? cost : ek_mul(cost, c->write_factor);
 
 		ek_order_charge(c, g, charge);

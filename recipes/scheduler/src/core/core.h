@@ -102,7 +102,7 @@ struct ek_solo {
 	struct ek_core_group *g;
 	u64 begin, exclusive;		/* exclusive 0: others are still inside */
 	struct ek_meter meter;
-	bool growing;
+	bool growing, first;
 	u32 limit;
 	u64 best, last;			/* service per wall time, q16 */
 	u32 least;

@@ -110,8 +110,12 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 ratio,
 /* @g pauses: it cannot be measured alone, and its cost is by its latency. */
 void ek_cost_paused(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
+	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
+
 	if (!g->rate) {
 		g->rate = ek_group_rate(c, g, g->op, g->class);
+		if (!cell->rate && cell->least)
+			g->rate = ((u64)cell->least << EK_Q) / max_t(u32, g->bytes, 1);
 		g->rate_op = g->op;
 		g->rate_class = g->class;
 	}
@@ -129,7 +133,7 @@ void ek_cost_turn(struct ek_core *c, struct ek_core_group *g,
 {
 	u64 ratio;
 
-	if (g->op == EK_OP_READ && c->avg_cost[EK_OP_WRITE])
+	if (c->avg_cost[EK_OP_READ] && c->avg_cost[EK_OP_WRITE])
 		return;
 	g->turn_wall += m->to - m->from;
 	g->turn_cost += m->cost;

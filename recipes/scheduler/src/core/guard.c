@@ -15,6 +15,8 @@
 #define EK_TOKENS_NS	EK_SEC
 /* an urgent request may put its group so far ahead */
 #define EK_URGENT_LEAD	(200 * EK_MS)
+/* nobody starves within the time of so many of the largest requests */
+#define EK_STARVE_REQUESTS	8
 /* budgets are short for so long after a light group passed */
 #define EK_SHORT_NS	EK_SEC
 
@@ -75,6 +77,13 @@ void ek_guard_spent(struct ek_core *c, u64 ns)
 	c->tokens -= ns;
 }
 
+/* A wait of several of the largest requests is the device's doing. */
+static u64 ek_starves(struct ek_core *c)
+{
+	return max_t(u64, c->t.starve_ms * EK_MS, (u64)EK_STARVE_REQUESTS *
+		     max_t(u32, c->most_request, c->most_latency));
+}
+
 /* The group to serve out of turn, or NULL. */
 struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 {
@@ -94,7 +103,8 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 		list_del_init(&g->pass_node);
 	}
 	g = list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
-	if (g && now - g->served > c->t.starve_ms * EK_MS && ek_tokens(c, now))
+	/* a solo is short */
+	if (g && !c->solo.g && now - g->served > ek_starves(c) && ek_tokens(c, now))
 		return g;
 	return NULL;
 }

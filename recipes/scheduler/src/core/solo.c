@@ -3,8 +3,8 @@
  * Solo: run one group alone to learn its alone time.
  *
  * Policy: hold the others until they have nothing in the device, then count
- * from completion to completion until two windows in a row agree. A solo is not
- * charged to virtual time, so solos are rare: once for a group that is unknown,
+ * from completion to completion until two windows in a row agree. The first solo
+ * is not charged to virtual time. Solos are rare: once for a group that is unknown,
  * and then at most solo_percent of the time, the oldest result first.
  * Invariant: at most one solo at a time, and none longer than EK_SOLO_MAX.
  * Source: BBR's ProbeRTT and ProbeBW (Cardwell et al., 2016), one flow at a time.
@@ -38,7 +38,7 @@ static void ek_solo_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 	s->begin = now;
 	s->exclusive = 0;
 	s->meter.on = false;
-	s->growing = !g->own;
+	s->growing = s->first = !g->own;
 	s->limit = s->growing ? EK_LIMIT_MIN : ek_budget_limit(g);
 	s->best = s->last = 0;
 	s->least = 0;
