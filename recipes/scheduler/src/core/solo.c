@@ -43,6 +43,8 @@ static void ek_solo_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 	s->best = s->last = 0;
 	s->least = 0;
 	WRITE_ONCE(g->least, 0);
+	/* what its requests are charged must not change meanwhile */
+	ek_cost_paused(c, g, now);
 	c->nr_solos++;
 }
 
