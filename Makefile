@@ -5,9 +5,10 @@
 #   toolroot  the build root                 kernel      kernels and modules
 #   image     the Debian image and the demo  yocto       the same image by BitBake
 #   lab       guest programs and the bench   test        the stages of `make test`
+#   search    the search for broken promises
 #   docs      generated documents, pictures  release     a release
 include mk/settings.mk mk/stage.mk mk/components.mk mk/toolroot.mk mk/kernel.mk mk/image.mk mk/yocto.mk
-include mk/lab.mk mk/test.mk mk/docs.mk mk/release.mk mk/clean.mk
+include mk/lab.mk mk/search.mk mk/test.mk mk/docs.mk mk/release.mk mk/clean.mk
 
 .PHONY: help
 help: ## this list
@@ -33,7 +34,7 @@ loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{load
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
-.PHONY: test lint unit kunit torture baselines lab boot browser fuzz yocto
+.PHONY: test lint unit kunit torture baselines lab boot browser fuzz search yocto
 test: ## all of the following up to browser, two at a time, with each stage's time
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
@@ -46,6 +47,7 @@ boot: boot-system boot-recorder boot-fixed-share ## the booted board
 browser: run-browser ## the panel in a browser, with screenshots: build/screenshots
 fuzz: $(TOOLROOT) ## property tests with new examples, FUZZ times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
+search: run-search ## random devices and mixes against the scheduler's promise: DRAWS=1000 SEED=N
 yocto: run-yocto ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR] [METAYOCTO=DIR]
 
 ##@ Measure

@@ -6,7 +6,7 @@
  *          [--seed N] [--light] [--json] [--trace] DEVICE [N*]JOB...
  *
  * JOB: comma-separated r | w, bs=SIZE, qd=N, rand | seq, weight=N, think=US,
- * every=US (open loop), sync, in=N/WEIGHT (nested below parent N).
+ * every=US (open loop), sync, urgent, in=N/WEIGHT (nested below parent N).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -66,6 +66,8 @@ static void parse_job(struct sim_job *job, char *text)
 			job->random = false;
 		else if (!strcmp(word, "sync"))
 			job->sync = true;
+		else if (!strcmp(word, "urgent"))
+			job->urgent = true;
 		else if (value && !strcmp(word, "bs"))
 			job->bytes = size_of(value);
 		else if (value && !strcmp(word, "qd"))
@@ -216,8 +218,14 @@ static void report(struct judge *j, enum sim_sched sched)
 		printf("\n");
 		return;
 	}
-	printf("%s\"%s\": {\"least\": %.4f, \"sum\": %.4f, \"wait\": %.4f, \"ratio\": [",
+	printf("%s\"%s\": {\"least\": %.4f, \"sum\": %.4f, \"wait\": %.4f, \"p99\": [",
 	       j->comma ? ", " : "{", sched_names[sched], least, sum, wait);
+	for (i = 0; i < j->nr; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)r[i].latency_p99);
+	printf("], \"longest\": [");
+	for (i = 0; i < j->nr; i++)
+		printf("%s%llu", i ? ", " : "", (unsigned long long)r[i].longest);
+	printf("], \"ratio\": [");
 	for (i = 0; i < j->nr; i++)
 		printf("%s%.4f", i ? ", " : "",
 		       r[i].bytes * 1e9 / j->setup.window / j->alone[i] / j->share[i]);

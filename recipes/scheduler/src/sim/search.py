@@ -248,18 +248,26 @@ def reductions(case: Case) -> Iterator[Case]:
 def experiment(case: Case, name: str) -> str:
     """The case in the form of tests/lab/lab/experiments."""
     preset, _, pairs = case.device.partition(":")
-    device = f'flashsim("{preset}", "{pairs}")' if preset != "station" else f"# {case.device}: no lab device"
-    lines = [f"# search.{name}", f"device = {device}"]
+    if preset == "station":
+        device = f'null_blk()  # the lab has no station: {pairs}'
+    else:
+        words = [word.partition("=") for word in pairs.split(",") if word]
+        device = f"flashsim({', '.join([repr(preset), *(f'{key}={value}' for key, _, value in words)])})"
+    groups = {f"p{job.parent[0]}": job.parent[1] for job in case.jobs if job.parent}
+    loads = []
     for i, job in enumerate(case.jobs):
+        group = f"p{job.parent[0]}/g{i}" if job.parent else f"g{i}"
+        groups[group] = job.weight
+        extra = " ".join([*(["--fdatasync=1"] if job.sync else []), *([f"--thinktime={job.think}"] if job.think else [])])
         rw = ("rand" if job.random else "") + ("write" if job.write else "read")
-        options = f'"--rw={rw}", "--bs={job.size >> 10}k", "--iodepth={job.depth}"'
-        if job.sync:
-            options += ', "--fdatasync=1"'
-        if job.think:
-            options += f', "--thinktime={job.think}"'
-        below = f"  # below a group of {job.parent[1]}" if job.parent else ""
-        lines.append(f'competing("g{i}", weight={job.weight}, job=fio({options})),{below}')
-    return "\n".join(lines)
+        loads.append(
+            f'        fio("g{i}", rw="{rw}", bs="{job.size >> 10}k", qd={job.depth}, slice_={i}, device=device, '
+            f'group="{group}"' + (f', extra="{extra}")' if extra else ")")
+        )
+    return "\n".join([
+        f"device = {device}", "competing(", f'    "search.{name}", "found by search", device=device, settle=3, seconds=5,',
+        f"    groups={groups!r},", "    loads=[", ",\n".join(loads), "    ],", "    figures=parts,", ")",
+    ])  # fmt: skip
 
 
 def read_cases(path: Path) -> list[tuple[str, Case]]:

@@ -210,6 +210,7 @@ static void io_begin(struct sim *m, struct sim_job_state *js)
 		rq->cmd.sector = (js->from + at) >> 9;
 		rq->cmd.bytes = rq->core.bytes = left < m->max_bytes ? left : m->max_bytes;
 		rq->cmd.op = rq->core.op = job->op;
+		rq->core.urgent = job->urgent;
 		at += rq->cmd.bytes;
 		left -= rq->cmd.bytes;
 		fifo_add(&js->todo, rq);

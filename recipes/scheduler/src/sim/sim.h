@@ -17,7 +17,7 @@ struct sim_job {
 	u32 weight;
 	u32 parent, parent_weight;	/* nested below parent group 1.., or 0 */
 	u8 op;
-	bool random, sync;
+	bool random, sync, urgent;
 	u32 depth;
 	u64 bytes, think;
 	u64 every;		/* open loop: ns between arrivals; 0: closed loop */

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Policies one at a time for test_core.py: the tree, cost, gate, guard and the life of groups. */
+#include <stdlib.h>
+#include "../src/core/budget.c"
+#include "../src/core/cost.c"
+#include "../src/core/gate.c"
+#include "../src/core/guard.c"
+#include "../src/core/mode.c"
+#include "../src/core/order.c"
+#include "../src/core/solo.c"
+#include "../src/core/core.c"
+
+#define GROUPS 64
+
+static struct ek_core core;
+static struct ek_core_group root, groups[GROUPS];
+static struct ek_req reqs[GROUPS][64];
+static u32 oldest[GROUPS], inside[GROUPS];
+
+void shim_core(u32 tags, u32 nr, u32 weight);
+void shim_core(u32 tags, u32 nr, u32 weight)
+{
+	ek_core_init(&core, tags, 0);
+	ek_core_group_init(&core, &root, NULL, 100);
+	for (u32 i = 0; i < nr; i++) {
+		ek_core_group_init(&core, &groups[i], &root, i ? 100 : weight);
+		oldest[i] = inside[i] = 0;
+	}
+}
+
+void shim_arrive(u32 g, u64 now);
+void shim_arrive(u32 g, u64 now)
+{
+	ek_core_arrive(&core, &groups[g], now);
+}
+
+int shim_admit(u32 free, u64 now);
+int shim_admit(u32 free, u64 now)
+{
+	struct ek_core_group *g = ek_core_admit(&core, free, now);
+
+	return g ? (int)(g - groups) : -1;
+}
+
+void shim_insert(u32 g, u32 op, u32 bytes, bool urgent, u64 now);
+void shim_insert(u32 g, u32 op, u32 bytes, bool urgent, u64 now)
+{
+	struct ek_req r = { .op = (u8)op, .bytes = bytes, .urgent = urgent };
+
+	ek_core_insert(&core, &groups[g], &r, now);
+}
+
+void shim_remove(u32 g, u32 op, u32 bytes);
+void shim_remove(u32 g, u32 op, u32 bytes)
+{
+	struct ek_req r = { .op = (u8)op, .bytes = bytes };
+
+	ek_core_remove(&core, &groups[g], &r);
+}
+
+/* the group that is served next, or -1; its request goes to the device */
+int shim_serve(u32 op, u32 bytes, bool urgent, u64 now);
+int shim_serve(u32 op, u32 bytes, bool urgent, u64 now)
+{
+	u64 wake = U64_MAX;
+	struct ek_core_group *g = ek_core_pick(&core, now, &wake);
+	struct ek_req *r;
+	u32 i;
+
+	if (!g)
+		return -1;
+	i = (u32)(g - groups);
+	r = &reqs[i][(oldest[i] + inside[i]++) % 64];
+	*r = (struct ek_req){ .op = (u8)op, .bytes = bytes, .urgent = urgent && g->urgent };
+	ek_core_dispatch(&core, g, r, now);
+	return (int)i;
+}
+
+bool shim_complete(u32 g, bool requeued, u64 now);
+bool shim_complete(u32 g, bool requeued, u64 now)
+{
+	if (!inside[g])
+		return false;
+	ek_core_complete(&core, &groups[g], &reqs[g][oldest[g]++ % 64], requeued, now);
+	inside[g]--;
+	return true;
+}
+
+void shim_set_rate(u32 g, u64 ns_per_byte);
+void shim_set_rate(u32 g, u64 ns_per_byte)
+{
+	groups[g].rate = ns_per_byte << EK_Q;
+	groups[g].rate_op = groups[g].op = EK_OP_READ;
+	groups[g].rate_class = groups[g].class = ek_size_class(4096);
+	groups[g].own = true;
+}
+
+void shim_exit(u32 g);
+void shim_exit(u32 g)
+{
+	ek_core_group_exit(&core, &groups[g]);
+}
+
+u64 shim_vtime(u32 g);
+u64 shim_vtime(u32 g)
+{
+	return groups[g].vtime;
+}
+
+u64 shim_cost(u32 g, u32 op, u32 bytes);
+u64 shim_cost(u32 g, u32 op, u32 bytes)
+{
+	return ek_cost(&core, &groups[g], (u8)op, bytes);
+}
+
+void shim_charge(u32 g, u64 issued, u64 now);
+void shim_charge(u32 g, u64 issued, u64 now)
+{
+	ek_core_charge(&core, &groups[g], issued, now);
+}
+
+s64 shim_debt(u32 g);
+s64 shim_debt(u32 g)
+{
+	return atomic64_read(&groups[g].debt);
+}
+
+/* what must be nothing when every request is gone: a sum of all counts */
+u64 shim_left(u32 nr);
+u64 shim_left(u32 nr)
+{
+	u64 left = core.nr_queued + core.nr_waiting + (u64)atomic_read(&core.in_flight) +
+		   (u64)atomic64_read(&core.in_flight_cost[0]) +
+		   (u64)atomic64_read(&core.in_flight_cost[1]) + core.nr_active + core.top.sum;
+
+	for (u32 i = 0; i < nr; i++)
+		left += groups[i].queued + groups[i].granted + groups[i].queued_cost;
+	return left + !list_empty(&core.served) + !list_empty(&core.urgent) +
+	       !list_empty(&core.passing) + !list_empty(&core.measured) +
+	       !list_empty(&core.unmeasured) + !list_empty(&core.idle);
+}
+
+/* the tree: numbers are added and erased; returns 0 if it is in order and complete */
+struct number {
+	struct rb_node node;
+	int value;
+	bool in;
+};
+
+static bool number_before(struct rb_node *a, const struct rb_node *b)
+{
+	return rb_entry(a, struct number, node)->value < rb_entry(b, struct number, node)->value;
+}
+
+int shim_tree(const int *values, u32 nr);
+int shim_tree(const int *values, u32 nr)
+{
+	struct rb_root_cached tree = RB_ROOT_CACHED;
+	struct number *numbers = calloc(256, sizeof(*numbers));
+	u32 in = 0, seen, i;
+	int bad = 0;
+
+	for (i = 0; i < nr && !bad; i++) {
+		struct number *n = &numbers[values[i] & 255];
+		struct rb_node *at;
+		int last = -1;
+
+		n->value = values[i] & 255;
+		if (n->in)
+			rb_erase_cached(&n->node, &tree);
+		else
+			rb_add_cached(&n->node, &tree, number_before);
+		n->in = !n->in;
+		in += n->in ? 1 : -1U;
+		for (seen = 0, at = rb_first_cached(&tree); at; at = rb_next(at), seen++) {
+			bad |= rb_entry(at, struct number, node)->value <= last;
+			last = rb_entry(at, struct number, node)->value;
+		}
+		bad |= seen != in;
+	}
+	free(numbers);
+	return bad;
+}
