@@ -14,6 +14,8 @@
 
 /* doubling must bring so much */
 #define EK_GROWS	EK_PERCENT(103)
+/* and by so much it is worth it whatever the latency says */
+#define EK_GROWS_WELL	EK_PERCENT(125)
 /* in flight over rate x least latency: above that the device only queues */
 #define EK_QUEUES_X10	25
 
@@ -35,7 +37,8 @@ bool ek_budget_grow(struct ek_solo *s, u64 service, u64 per_request)
 		return false;
 	/* requests that fit into the least latency at this rate */
 	pipe = div64_u64(ek_mul(service, s->least) * EK_QUEUES_X10, max_t(u64, per_request, 1));
-	if (pipe < 10 * (u64)s->limit)
+	if (pipe < 10 * (u64)s->limit &&
+	    (!s->best || service < ek_mul(s->best, EK_GROWS_WELL)))
 		return false;
 	s->best = service;
 	s->limit *= 2;

@@ -158,6 +158,7 @@ struct ek_core {
 	bool warm;
 	u64 epoch, epoch_cost[EK_DIRS], next_trial;
 	u32 odd;
+	u64 changed, change_gap;	/* when the device did; until it is believed again */
 	u64 lambda;
 	u64 avg_wall, avg_cost[EK_DIRS];
 	u64 write_factor;		/* q16 */

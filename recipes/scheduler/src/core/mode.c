@@ -25,6 +25,8 @@
 #define EK_TRIAL_NS		(4000 * EK_MS)
 /* lambda that departs by so much shows that the device changed */
 #define EK_ODD			EK_PERCENT(12)
+#define EK_ODD_EPOCHS		2
+#define EK_CHANGE_NS		EK_SEC
 /* over what time the writers' charge is found */
 #define EK_FACTOR_NS		(3 * EK_SEC)
 #define EK_FACTOR_MIN		EK_PERCENT(50)
@@ -156,19 +158,25 @@ static void ek_mode_choose(struct ek_core *c, u64 now)
 	ek_epoch_begin(c, now);
 }
 
-/* Does lambda show that the device changed? */
-static void ek_epoch_odd(struct ek_core *c, struct ek_mode *m)
+/*
+ * Does lambda show that the device changed? Then all is measured again. Each
+ * time that is believed half as easily: garbage collection changes it for ever.
+ */
+static void ek_epoch_odd(struct ek_core *c, struct ek_mode *m, u64 now)
 {
 	u64 off = c->lambda > m->lambda ? c->lambda - m->lambda : m->lambda - c->lambda;
+	int i;
 
-	if (c->now_mode != c->best_mode || m->tried <= 2)
+	if (c->now_mode != c->best_mode || m->tried < 2)
 		return;
-	if (off > ek_mul(m->lambda, EK_ODD))
-		c->odd++;
-	else if (c->odd)
-		c->odd--;
-	if (c->odd > 6)
-		c->odd = 0;
+	c->odd = off > ek_mul(m->lambda, EK_ODD) ? c->odd + 1 : 0;
+	if (c->odd < EK_ODD_EPOCHS || now - c->changed < c->change_gap)
+		return;
+	c->odd = 0;
+	c->changed = now;
+	c->change_gap = max_t(u64, EK_CHANGE_NS, 2 * c->change_gap);
+	for (i = 0; i < EK_MODES; i++)
+		c->mode[i].tried = 0;
 }
 
 /* Is an epoch over? Then what did it serve, and what is tried next? */
@@ -194,9 +202,9 @@ void ek_order_epoch(struct ek_core *c, u64 now)
 	for (dir = 0; dir < EK_DIRS; dir++)
 		cost[dir] = ek_served(c, dir) - c->epoch_cost[dir];
 	c->lambda = ek_ratio(cost[0] + cost[1], wall);
+	ek_epoch_odd(c, m, now);
 	m->lambda = m->tried ? (m->lambda + c->lambda) / 2 : c->lambda;
 	m->tried++;
-	ek_epoch_odd(c, m);
 	ek_epoch_factor(c, wall, cost);
 	ek_epoch_budgets(c);
 	ek_mode_choose(c, now);

@@ -28,7 +28,6 @@
 #define EK_SOLO_GAP	(4 * EK_MS)
 /* between two solos others are served */
 #define EK_SOLO_PAUSE	(50 * EK_MS)
-#define EK_SOLO_CHANGED	(500 * EK_MS)
 
 static void ek_solo_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
@@ -104,8 +103,8 @@ static void ek_solo_window(struct ek_core *c, u64 now)
 		}
 		s->growing = false;
 		s->g->limit = s->limit;
-		s->last = service;
-		return;
+		/* with half as many in flight it was the same: two windows agree */
+		s->last = s->limit > EK_LIMIT_MIN ? s->best : 0;
 	}
 	off = service > s->last ? service - s->last : s->last - service;
 	if (s->last && off <= ek_mul(s->last, EK_SOLO_AGREE))
@@ -134,8 +133,8 @@ static struct ek_core_group *ek_solo_due(struct ek_core *c, u64 now)
 	gap = div_u64(100 * c->solo.took * c->nr_active, c->t.solo_percent);
 	more = c->lambda > EK_PERCENT(105) ? c->lambda - EK_PERCENT(105) : 0;
 	gap += ek_mul(gap, min_t(u64, 10 * more, 64 * EK_ONE));
-	if (c->odd >= 2)
-		gap = EK_SOLO_CHANGED;
+	if (g->solo_at < c->changed)
+		return g;
 	if (now - g->solo_at <= gap)
 		return NULL;
 	/* its turns told more */

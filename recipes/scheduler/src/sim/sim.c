@@ -493,20 +493,41 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void free_rqs(struct rq *rq)
+/* @rq will not be served. */
+static void rq_drop(struct sim *m, struct rq *rq)
 {
-	struct rq *next;
+	if (!--rq->io->left) {
+		rq->io->next = m->spare_io;
+		m->spare_io = rq->io;
+	}
+	rq->next = m->spare;
+	m->spare = rq;
+}
 
-	for (; rq; rq = next) {
-		next = rq->next;
+static void fifo_drop(struct sim *m, struct fifo *f)
+{
+	while (f->head)
+		rq_drop(m, fifo_take(f));
+}
+
+static void free_spare(struct sim *m)
+{
+	struct rq *rq;
+	struct io *io;
+
+	while ((rq = m->spare)) {
+		m->spare = rq->next;
 		free(rq);
+	}
+	while ((io = m->spare_io)) {
+		m->spare_io = io->next;
+		free(io);
 	}
 }
 
 static void finish(struct sim *m)
 {
 	struct sim_cmd *cmd;
-	struct io *io;
 	int i;
 
 	for (i = 0; i < m->nr; i++) {
@@ -521,26 +542,15 @@ static void finish(struct sim *m)
 	while (sim_device_next(m->dev) != SIM_NEVER && m->inside) {
 		m->now = max_t(u64, m->now, sim_device_next(m->dev));
 		while ((cmd = sim_device_reap(m->dev, m->now))) {
-			struct rq *rq = (struct rq *)cmd;
-
 			m->inside--;
-			if (!--rq->io->left) {
-				rq->io->next = m->spare_io;
-				m->spare_io = rq->io;
-			}
-			rq->next = m->spare;
-			m->spare = rq;
+			rq_drop(m, (struct rq *)cmd);
 		}
 	}
 	for (i = 0; i < m->nr; i++) {
-		free_rqs(m->groups[i].queue.head);
-		free_rqs(m->jobs[i].todo.head);
+		fifo_drop(m, &m->groups[i].queue);
+		fifo_drop(m, &m->jobs[i].todo);
 	}
-	free_rqs(m->spare);
-	while ((io = m->spare_io)) {
-		m->spare_io = io->next;
-		free(io);
-	}
+	free_spare(m);
 	free(m->groups);
 	free(m->jobs);
 	free(m->heap);
