@@ -28,6 +28,7 @@ void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 	*c = (struct ek_core){ .t = ek_core_defaults, .tags = tags };
 	c->ready = c->awaited = c->gate = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&c->idle);
+	INIT_LIST_HEAD(&c->gate_passing);
 	INIT_LIST_HEAD(&c->unmeasured);
 	INIT_LIST_HEAD(&c->measured);
 	ek_guard_init(c, now);

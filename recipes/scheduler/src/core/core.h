@@ -180,6 +180,7 @@ struct ek_core {
 
 	/* gate */
 	struct rb_root_cached gate;
+	struct list_head gate_passing;	/* light groups whose submitters wait */
 	u32 nr_waiting;
 	u32 tags;
 

@@ -2,7 +2,7 @@
 /*
  * Gate: which group's submitter gets the next scheduler tag.
  *
- * Policy: the group that has the device first, then the least virtual time that
+ * Policy: a light group, the group that has the device, then the least virtual time that
  * a group reaches once all that it has queued is served. What a group has
  * queued is bounded by its share of half the tags; what is in the device is not
  * counted, so a group alone in the device may fill it.
@@ -11,6 +11,7 @@
  */
 #include "gate.h"
 #include "budget.h"
+#include "guard.h"
 #include "order.h"
 
 /* kept for groups that hold nothing: one tag in so many */
@@ -51,6 +52,8 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	ek_order_activate(c, g, now);
+	if (g->pass_left > 0 && !g->queued && !g->granted && list_empty(&g->pass_node))
+		list_add_tail(&g->pass_node, &c->gate_passing);
 	g->waiting++;
 	c->nr_waiting++;
 	ek_gate_place(c, g);
@@ -62,24 +65,35 @@ static bool ek_gate_first(struct ek_core_group *g)
 	return g && g->waiting && g->queued + g->granted < ek_budget_limit(g);
 }
 
+static struct ek_core_group *ek_gate_choose(struct ek_core *c)
+{
+	struct ek_core_group *g;
+	struct rb_node *n;
+
+	while ((g = list_first_entry_or_null(&c->gate_passing, struct ek_core_group, pass_node))) {
+		list_del_init(&g->pass_node);
+		if (g->waiting && ek_guard_may_pass(c, g))
+			return g;
+	}
+	g = c->solo.g;
+	if (g && g->waiting && g->queued + g->granted <= c->solo.limit)
+		return g;
+	if (ek_gate_first(c->owner))
+		return c->owner;
+	n = rb_first_cached(&c->gate);
+	return n ? rb_entry(n, struct ek_core_group, gate) : NULL;
+}
+
 struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
 {
-	struct ek_core_group *g = NULL;
-	struct rb_node *n;
+	struct ek_core_group *g;
 
 	if (!free || !c->nr_waiting)
 		return NULL;
 	ek_order_collect(c, now);
-	if (c->solo.g && c->solo.g->waiting && c->solo.g->queued + c->solo.g->granted <= c->solo.limit)
-		g = c->solo.g;
-	else if (ek_gate_first(c->owner))
-		g = c->owner;
-	if (!g) {
-		n = rb_first_cached(&c->gate);
-		if (!n)
-			return NULL;
-		g = rb_entry(n, struct ek_core_group, gate);
-	}
+	g = ek_gate_choose(c);
+	if (!g)
+		return NULL;
 	if (c->nr_active > 1 && free <= c->tags / EK_GATE_RESERVE &&
 	    (g->queued || g->granted))
 		return NULL;

@@ -77,6 +77,12 @@ void ek_guard_spent(struct ek_core *c, u64 ns)
 	c->tokens -= ns;
 }
 
+/* May a light group pass? No further ahead than one whose turn it is. */
+bool ek_guard_may_pass(struct ek_core *c, struct ek_core_group *g)
+{
+	return !ek_before(c->vnow + ek_order_lead(c, c->t.turn_ms * EK_MS), g->vtime);
+}
+
 /* A wait of several of the largest requests is the device's doing. */
 static u64 ek_starves(struct ek_core *c)
 {
@@ -95,7 +101,7 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 		return g;
 	g = list_first_entry_or_null(&c->passing, struct ek_core_group, pass_node);
 	if (g) {
-		if (!ek_before(c->vnow, g->vtime)) {
+		if (ek_guard_may_pass(c, g)) {
 			c->nr_passed++;
 			c->short_until = now + EK_SHORT_NS;
 			return g;

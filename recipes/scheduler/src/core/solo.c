@@ -55,7 +55,7 @@ static void ek_solo_end(struct ek_core *c, u64 service, u64 now)
 
 	if (service) {
 		if (s->least)
-			g->base_latency = s->least;
+			g->base_latency = min_t(u32, s->least, c->cell[g->op][g->class].least);
 		ek_cost_learn(c, g, ek_ratio(EK_ONE, service), ek_budget_limit(g), now);
 	} else {
 		ek_cost_paused(c, g, now);
