@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 SIM = Path(__file__).resolve().parents[1] / "src/sim"
@@ -148,7 +148,9 @@ def test_a_requeued_request_is_not_charged_twice(core: ctypes.CDLL) -> None:
     assert core.debt(0) == -50 * 4096
 
 
-@given(loads=st.lists(st.integers(1, 30), min_size=2, max_size=GROUPS), tags=st.sampled_from([8, 16, 64, 256]))
+@given(
+    loads=st.lists(st.integers(1, 30), min_size=2, max_size=GROUPS), tags=st.sampled_from([8, 16, 64, 256])
+)
 def test_the_gate_bounds_what_a_group_queues_and_shuts_nobody_out(
     core: ctypes.CDLL, loads: list[int], tags: int
 ) -> None:
@@ -203,7 +205,9 @@ def test_the_budget_grows_to_fill_a_parallel_device_and_does_not_flood_a_deep_qu
 
 
 def test_nested_groups_divide_their_parents_share(ek_sim: Path) -> None:
-    seen = run(ek_sim, LINK, "weight=300,r,bs=64k,qd=8,in=1/100", "weight=100,r,bs=64k,qd=8,in=1/100", "r,bs=1m,qd=4")
+    seen = run(
+        ek_sim, LINK, "weight=300,r,bs=64k,qd=8,in=1/100", "weight=100,r,bs=64k,qd=8,in=1/100", "r,bs=1m,qd=4"
+    )
     assert seen["core"]["least"] >= 0.95
 
 
@@ -219,7 +223,10 @@ def test_urgent_requests_by_the_thousand_do_not_take_more_than_their_share(ek_si
 
 
 def test_few_tags_and_many_groups_do_not_stop_the_device(ek_sim: Path) -> None:
-    for device in ("pipe:depth=1,link_read_mbps=50,link_write_mbps=50", "pipe:depth=2,link_read_mbps=50,link_write_mbps=50"):
+    for device in (
+        "pipe:depth=1,link_read_mbps=50,link_write_mbps=50",
+        "pipe:depth=2,link_read_mbps=50,link_write_mbps=50",
+    ):
         seen = run(ek_sim, device, "5*r,bs=64k,qd=8", "3*w,bs=1m,qd=2")
         assert seen["core"]["sum"] >= 0.95 * seen["none"]["sum"]
         assert seen["core"]["least"] >= 0.85
@@ -229,7 +236,8 @@ def test_a_sample_of_the_search_loses_nothing(ek_sim: Path) -> None:
     """No request is lost and no sanitizer complains; the promise is the search's matter."""
     seed = random.SystemRandom().randrange(10**6)
     done = subprocess.run(
-        [sys.executable, SIM / "search.py", ek_sim, "--draws", "6", "--seed", str(seed), "--shrink", "0", "--no-light", "--no-cases"],
+        [sys.executable, SIM / "search.py", ek_sim, "--draws", "6", "--seed", str(seed), "--shrink", "0",
+         "--no-light", "--no-cases"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.startswith("seed"), done.stderr

@@ -133,7 +133,8 @@ void ek_cost_turn(struct ek_core *c, struct ek_core_group *g,
 {
 	u64 ratio;
 
-	if (!c->avg_wall || (c->avg_cost[EK_OP_READ] && c->avg_cost[EK_OP_WRITE]))
+	if (!c->avg_wall || (g->own && g->op == EK_OP_READ) ||
+	    (c->avg_cost[EK_OP_READ] && c->avg_cost[EK_OP_WRITE]))
 		return;
 	g->turn_wall += m->to - m->from;
 	g->turn_cost += m->cost;

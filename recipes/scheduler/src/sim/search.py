@@ -50,7 +50,10 @@ class Job:
 
     def text(self) -> str:
         words = [f"weight={self.weight}", "w" if self.write else "r", "rand" if self.random else "seq"]
-        words += [f"bs={self.size >> 10}k" if self.size % 1024 == 0 else f"bs={self.size}", f"qd={self.depth}"]
+        words += [
+            f"bs={self.size >> 10}k" if self.size % 1024 == 0 else f"bs={self.size}",
+            f"qd={self.depth}",
+        ]
         if self.sync:
             words.append("sync")
         if self.think:
@@ -150,7 +153,7 @@ def draw_job(r: random.Random, crowd: bool, parents: list[int]) -> Job:
 
 
 def draw(seed: int) -> Case:
-    r = random.Random(seed)
+    r = random.Random(seed)  # noqa: S311 -- a draw must be repeatable
     device = r.choice([draw_preset, draw_link, draw_station, draw_flash])(r)
     count = r.choice([2, 3]) if r.randrange(8) else int(log_uniform(r, 2, 200))
     parents = [round(log_uniform(r, 50, 700)) for _ in range(r.randrange(1, 4))] if r.random() < 0.2 else []
@@ -237,7 +240,7 @@ def reductions(case: Case) -> Iterator[Case]:
         ):  # fmt: skip
             plainer = replace(job, **change)
             if plainer != job:
-                yield replace(case, jobs=jobs[:i] + (plainer,) + jobs[i + 1 :])
+                yield replace(case, jobs=(*jobs[:i], plainer, *jobs[i + 1 :]))
     name, _, pairs = case.device.partition(":")
     words = pairs.split(",") if pairs else []
     if name != "station":
@@ -249,7 +252,7 @@ def experiment(case: Case, name: str) -> str:
     """The case in the form of tests/lab/lab/experiments."""
     preset, _, pairs = case.device.partition(":")
     if preset == "station":
-        device = f'null_blk()  # the lab has no station: {pairs}'
+        device = f"null_blk()  # the lab has no station: {pairs}"
     else:
         words = [word.partition("=") for word in pairs.split(",") if word]
         device = f"flashsim({', '.join([repr(preset), *(f'{key}={value}' for key, _, value in words)])})"
@@ -258,7 +261,9 @@ def experiment(case: Case, name: str) -> str:
     for i, job in enumerate(case.jobs):
         group = f"p{job.parent[0]}/g{i}" if job.parent else f"g{i}"
         groups[group] = job.weight
-        extra = " ".join([*(["--fdatasync=1"] if job.sync else []), *([f"--thinktime={job.think}"] if job.think else [])])
+        extra = " ".join(
+            [*(["--fdatasync=1"] if job.sync else []), *([f"--thinktime={job.think}"] if job.think else [])]
+        )
         rw = ("rand" if job.random else "") + ("write" if job.write else "read")
         loads.append(
             f'        fio("g{i}", rw="{rw}", bs="{job.size >> 10}k", qd={job.depth}, slice_={i}, device=device, '
@@ -317,7 +322,9 @@ def report(all_judged: list[Judged], draws: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sim", type=Path)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None, help="default: a new one")
