@@ -131,8 +131,11 @@ void ek_cost_paused(struct ek_core *c, struct ek_core_group *g, u64 now)
 void ek_cost_turn(struct ek_core *c, struct ek_core_group *g,
 		  const struct ek_meter *m)
 {
-	u64 ratio;
+	u64 lambda = ek_ratio(c->avg_cost[0] + c->avg_cost[1], c->avg_wall), ratio;
 
+	/* what is charged is what is used: nothing is hidden */
+	if (lambda > EK_PERCENT(95) && lambda < EK_PERCENT(105))
+		return;
 	if (!c->avg_wall || (g->own && g->op == EK_OP_READ) ||
 	    (c->avg_cost[EK_OP_READ] && c->avg_cost[EK_OP_WRITE]))
 		return;

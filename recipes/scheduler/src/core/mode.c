@@ -105,7 +105,7 @@ static void ek_epoch_factor(struct ek_core *c, u64 wall, const u64 *cost)
 	lambda = ek_ratio(c->avg_cost[0] + c->avg_cost[1], c->avg_wall);
 	rest = (s64)(c->avg_wall - c->avg_cost[EK_OP_READ]);
 	want = rest > 0 ? ek_ratio(rest, c->avg_cost[EK_OP_WRITE]) : 0;
-	if (lambda > EK_PERCENT(97))
+	if (lambda > EK_PERCENT(95))
 		want = EK_ONE;
 	want = clamp_t(u64, want, EK_FACTOR_MIN, EK_FACTOR_MAX);
 	c->write_factor += ((s64)want - (s64)c->write_factor) * 3 / 10;
