@@ -72,7 +72,8 @@ def load(fio: str, device: Device) -> Load:
     if rw.removeprefix("rand") not in mixes or not size or not ramp.endswith("ms"):
         raise ValueError(f"not a load for the oracle: {fio}")
     return Load(
-        preset=setup["preset"], settings=setup["set"], bytes=int(size[1]) * _UNITS[size[2]],
+        # the guest's shell replaces the variable; the search has one seed for all guests
+        preset=setup["preset"], settings=setup["set"].replace("$SEED", "1"), bytes=int(size[1]) * _UNITS[size[2]],
         outstanding=int(option["iodepth"]) * int(option.get("numjobs", 1)),
         read_pct=mixes[rw.removeprefix("rand")], sequential=not rw.startswith("rand"), ramp_ms=int(ramp[:-2]),
     )  # fmt: skip

@@ -24,6 +24,7 @@ MIX = "--rw=randrw --rwmixread=90 --bs=16k --iodepth=32 --numjobs=4 --ramp_time=
 
 def test_the_oracle_gets_the_load_of_the_guest() -> None:
     load = oracle.load(MIX, DEVICE)
+    assert "$" not in load.settings, "no shell reads it"
     assert (load.bytes, load.outstanding, load.read_pct, load.sequential) == (16384, 128, 90, False)
     assert load.preset == "sata-mlc-8ch"
     assert "map=ranges" in load.settings.split(",")
