@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of all rows: tests/lab/targets.toml. No experiment declares a target of its own.
+"""The targets of all rows: tests/lab/targets.toml. Only those in MOVING declare targets of their own.
 
 An entry has these keys:
 

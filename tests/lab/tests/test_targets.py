@@ -165,8 +165,8 @@ def test_the_file_is_sound() -> None:
             e.target({})
 
 
-def test_experiments_declare_no_targets() -> None:
-    """Those that are still to be moved are few, and named."""
+def test_only_listed_experiments_declare_targets() -> None:
+    """Only channel, recorder and regulate still declare targets in code: see lab.targets.MOVING."""
     folder = Path(experiments.__file__).parent
     declaring = {
         f.stem for f in folder.glob("*.py") if "target=" in f.read_text() or "must=" in f.read_text()

@@ -97,7 +97,7 @@ async def serve(settings: Settings) -> int:
         _log.error("the connection to D-Bus ended: %s", closed.result())
         return 1
     for task in done:
-        # An agent without this task would not do its work. systemd starts a new one.
+        # The agent cannot work after a task has ended. It exits with 1, and systemd restarts it.
         _log.critical("the agent has a bug and ends", exc_info=task.exception())
     return 1
 

@@ -42,7 +42,7 @@ DEBIAN_DROP += "./etc/systemd/system/* ./etc/systemd/user/* ./etc/rc?.d ./etc/ng
 # links to nginx modules that the image may not have
 DEBIAN_DROP += "./etc/nginx/modules-enabled/*"
 
-# the compiler comes from that tree: a new version of it must rebuild everything
+# Rebuild if the tree of the image changes, or any package of the build root, which has the compiler.
 do_install[file-checksums] += "${EVENKEEL_DEBIAN_ROOT}:True /var/lib/dpkg/status:True"
 do_install[vardepsexclude] += "EVENKEEL_DEBIAN_ROOT"
 do_install() {
