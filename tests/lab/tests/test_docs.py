@@ -139,7 +139,7 @@ def test_targets_say_promise_or_open_and_name_experiments_that_were_not_measured
     docs.write(written(top, [*FULL, newer]), top)
     text = page(top, "docs/reference/targets.md")
     assert (
-        "| `latency.beside.read` | p99 | Evenkeel | ≤ 9 ms | promise | Twice one request of 512 KB plus"
+        "| `latency.beside.read` | p99 | Evenkeel | ≤ 9 ms | promise | Twice the sum of one request of 512 KB"
         in text
     )
     assert "| `latency.beside.write` | p99 | Evenkeel | ≤ 8.8 ms | aim | Beyond the device: " in text
