@@ -47,7 +47,7 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
 
 
 def calculate(text: str, known: Mapping[str, float | None]) -> float:
-    """The value of an expression. Raises ValueError when it is none, or when it needs a figure that is absent."""
+    """The value of an expression. Raises ValueError for any other text, and for a figure that was not measured."""
     names: list[float] = []
 
     def number(match: re.Match[str]) -> str:
