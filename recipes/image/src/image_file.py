@@ -16,7 +16,7 @@ SECTOR = 512
 GPT_SIGNATURE = b"EFI PART"
 # the fields of Gpt, with the unused bytes before and between them
 GPT_HEADER = struct.Struct("<8s24xQ32xQII")
-# program of the build root that unpacks a file, by the first bytes of the file
+# first bytes of a packed file: the program of the build root that unpacks it
 UNPACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
 
 

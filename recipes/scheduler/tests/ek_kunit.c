@@ -46,7 +46,10 @@ static void ek_test_hold(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(86, 128, 200, 300, false));
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(42, 128, 100, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(43, 128, 100, 300, false));
-	/* fixed shares: at most a quarter each and half in total, but nearly always one each */
+	/*
+	 * Fixed shares: a group holds at most a quarter of the tags, and all such groups
+	 * at most half. A group without a tag gets one unless it would be the last.
+	 */
 	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(31, 63, 128));
 	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(32, 32, 128));
 	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(2, 64, 128));

@@ -169,7 +169,7 @@ enum ek_fs_part {
 /* why the device begins no command for a while */
 enum ek_fs_holder { EK_FS_HELD_ERASE, EK_FS_HELD_BACKGROUND, EK_FS_HOLDERS };
 
-/* independent sequences of random numbers: what is on does not change the others */
+/* One sequence of random numbers for each purpose: using one does not shift the others. */
 enum ek_fs_draw { EK_FS_DRAW_TIME, EK_FS_DRAW_RETRY, EK_FS_DRAWS };
 
 enum ek_fs_state {

@@ -57,7 +57,7 @@ class Job:
     - `rw`: fio's pattern. `bs`: size of an I/O. `qd`: I/Os outstanding.
     - `weight`: of its group. `inside`: path of the group that contains it, empty for the root.
     - `buffered`: through the page cache. `dsync`: each write is durable (O_DSYNC).
-    - `copies`: so many groups like this one, each with a job of its own.
+    - `copies`: the number of such groups. Each has a job of its own.
     """
 
     name: str

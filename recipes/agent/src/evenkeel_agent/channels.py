@@ -224,7 +224,8 @@ def plan(blocks: int, samples: int, seed: int) -> list[Probe]:
             d = int(2 ** pick.uniform(1, math.log2(min(MAX_DISTANCE, blocks // 2))))
             a = pick.randrange(blocks - d)
             wanted.append(Probe("loose", pass_number, a, a + d))
-        # Distances of every magnitude up to the device's size, for the borders of ranges.
+        # Distances of every magnitude up to half the device, for a device whose channels are ranges of addresses.
+        # Only pairs on both sides of a border show where a range ends.
         for _ in range(40 * samples):
             d = max(2, int(blocks * 2 ** -pick.uniform(1, 8)))
             a = pick.randrange(blocks - d)

@@ -9,7 +9,7 @@ from .files import read_line
 from .settings import Settings
 
 SCHEDULER = "evenkeel"
-# flash, or a device of a virtual machine in place of flash, whatever queue/rotational says
+# Names of flash devices, and of virtual devices that stand for flash. Their queue/rotational does not count.
 FLASH = ("mmcblk", "nvme", "vd", "nullb")
 # devices without a medium of their own, and devices that need no I/O scheduler
 OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")

@@ -119,7 +119,11 @@ class Sampler:
         return Reading(identity, parse(text.decode("ascii", "replace"), LATENCIES), text)
 
     def read(self, cgroups: Mapping[str, str | None]) -> dict[str, Reading | None]:
-        """Read the counters in each app's cgroup directory; None: the app has no cgroup. Blocks."""
+        """Read the counters of each app from its cgroup directory. Blocks.
+
+        A directory is None if the app has no cgroup; its reading is then ABSENT. A reading is None if
+        the file cannot be read or parsed.
+        """
         readings: dict[str, Reading | None] = {}
         problems: dict[str, str] = {}
         for name, directory in cgroups.items():

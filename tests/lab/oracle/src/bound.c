@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* the parts of the device that work at once, with the work that the list has for them */
+/* The work of all requests of the list, by part of the device. The parts work at the same time. */
 struct work {
 	u64 link[2], command;
 	u64 channel[EK_FS_CHANNELS];		/* transfers */
@@ -13,7 +13,10 @@ struct work {
 	u64 written;				/* bytes */
 };
 
-/* the time of one request on each part; at most, as it may be the one that is not completed */
+/*
+ * The most work that one request of the load causes, by part of the device. When the
+ * time ends, each outstanding request may lack that much.
+ */
 struct most {
 	u64 link[2], command, channel, dies, read;
 };
@@ -63,7 +66,7 @@ static void add(struct work *work, const struct ek_flash *dev, const struct sim_
 	}
 }
 
-/* the sum of what is beyond @time, of @n parts */
+/* The work of @n parts that exceeds @time, summed up. */
 static u64 beyond(const u64 *work, u32 n, u64 time)
 {
 	u64 sum = 0;
