@@ -11,7 +11,7 @@ from lab import targets as declared
 from lab.experiments import stall, tune
 from lab.kernels import TOP
 from lab.model import Experiment, LabError, Row
-from lab.report import headline, markdown, picture, results, shapes, tables, targets, tuning
+from lab.report import headline, markdown, misses, picture, results, shapes, tables, targets, tuning
 from lab.report.papers import PAPERS
 from lab.report.source import Source
 from lab.report.verdict import Verdict, judge
@@ -80,6 +80,7 @@ def _blocks(rows: Sequence[Row], source: Source, verdicts: Sequence[Verdict]) ->
     """The generated blocks, by the name in their marker."""
     return {
         "headline": headline.render(rows, source),
+        "misses": misses.render(rows),
         "bench-source": f"{source.text()}\n",
         "ratios": tables.ratios(rows),
         "stalls": tables.stalls(rows, stall.PAPER),

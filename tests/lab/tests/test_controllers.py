@@ -275,7 +275,7 @@ def test_the_headline_rows_of_the_full_bench_have_iocost() -> None:
     assert planned >= {
         (name, "iocost")
         for name in (
-            "stall.emmc51.direct.write.100m", "fair.emmc51.read.100m", "fair.emmc51.write.100m", "fair.emmc51.shares.3-2-2-1",
-            "latency.beside.read", "cost.read",
+            "stall.emmc51.direct.write.100m", "stall.emmc51.buffered.write.100m", "fair.emmc51.read.100m",
+            "fair.emmc51.write.100m", "fair.emmc51.shares.3-2-2-1", "latency.beside.read", "cost.read",
         )
     }  # fmt: skip

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lab.__main__ as cli
 from lab import docs, experiments
 from lab.model import LabError, Row
-from lab.report import headline, markdown, picture, stale, tables
+from lab.report import headline, markdown, misses, picture, stale, tables
 from lab.report.papers import PAPERS
 from lab.report.source import Source
 
@@ -293,6 +293,32 @@ def test_a_table_that_is_outdated_by_three_percent_is_found(id_: str, value: flo
 def test_a_table_that_was_edited_by_hand_is_an_error(change: tuple[str, str], message: str) -> None:
     with pytest.raises(LabError, match=re.escape(message)):
         headline.shown(headline.render(QUICK, SOURCE).replace(*change))
+
+
+# ---- the promises that are not met
+
+
+def test_the_readme_counts_promises_and_lists_the_missed_ones() -> None:
+    promises = sum(r.must and r.target is not None for r in QUICK)
+    assert misses.render(QUICK) == f"The last bench checked {promises} promises, and all are met.\n"
+    missed = [
+        row("promise.small-medium.sd-uhs3.least", 0.678, better="higher", target=0.95, must=True),
+        row("latency.beside.write.clean.p99", 12345.0, unit="us", better="lower", target=9000, must=True),
+        # an aim is no promise
+        row("latency.beside.write.p99", 126513.5, unit="us", better="lower", target=8800),
+    ]
+    head, _, *lines = misses.render([*QUICK, *missed]).splitlines()
+    assert head.startswith(f"The last bench checked {promises + 2} promises, and 2 are [not met](")
+    assert lines == [
+        "- `latency.beside.write.clean.p99` on Linux 6.12 is 12.35 ms; promised is ≤ 9 ms.",
+        "- On an SD card, a group that reads 4 KiB at random competes with one that reads 1 MiB at a time."
+        " One of them gets only 0.678 of its share.",
+    ]
+
+
+@pytest.mark.parametrize("row_id", misses.WORDS)
+def test_each_miss_with_words_is_a_row_of_the_bench(row_id: str) -> None:
+    assert experiments.owner(experiments.load(), row_id)
 
 
 # ---- the picture

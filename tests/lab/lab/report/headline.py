@@ -59,6 +59,10 @@ LINES = (
         _row("stall.emmc51.direct.write.100m.count"), number, 0.5,
     ),
     Line(
+        "Stalls of a video player while another group writes 100 MB blocks through the page cache",
+        _row("stall.emmc51.buffered.write.100m.count"), number, 0.5,
+    ),
+    Line(
         "Bandwidth ratio at weights 2:1, direct reads of 100 MB (ideal: 2.00)",
         _row("fair.emmc51.read.100m.ratio"), _ratio, 0.02,
     ),
