@@ -27,6 +27,8 @@ NEAR = 0.02
 _ROW = re.compile(r"fair\.(read|write)\.(\d+)m\.qd1\.depth64\.ratio")
 _XMLNS = "http://www.w3.org/2000/svg"
 TITLE = "Bandwidth ratio of two groups with weights 2:1, by block size"
+# of the rows in _ROW
+DEVICE = "a model of flash with a bandwidth and a cost per command, and no other property"
 
 # direction -> scheduler -> (MB, ratio), in the order of sizes
 Series = Mapping[str, Mapping[str, Sequence[Point]]]
@@ -52,7 +54,7 @@ def draw(rows: Sequence[Row], *, revision: str, release: str) -> str:
     drawn = series(rows)
     everything = [v for lines in drawn.values() for points in lines.values() for _, v in points]
     palette = Palette({name: Palette().index(scheduler) for scheduler, name in SERIES.items()})
-    height, top, gap = 314, 72, 16
+    height, top, gap = 330, 88, 16
     width = len(PANELS) * WIDTH + gap
     panels: list[Markup] = []
     for i, (direction, heading) in enumerate(PANELS.items()):
@@ -71,7 +73,7 @@ def draw(rows: Sequence[Row], *, revision: str, release: str) -> str:
         )
     embedded = {"kernel": release, "revision": revision, "series": drawn}
     style = (Path(__file__).parent / "plots.css").read_text()
-    described = f"Two groups with weights 2:1 on Linux {release}; the device is a flash model. " + " ".join(
+    described = f"Two groups with weights 2:1 on Linux {release}, on {DEVICE}. " + " ".join(
         f"{heading}: {'; '.join(_listed(n, drawn[d][s]) for s, n in SERIES.items() if drawn[d][s])}."
         for d, heading in PANELS.items()
     )
@@ -80,7 +82,8 @@ def draw(rows: Sequence[Row], *, revision: str, release: str) -> str:
         el("title", TITLE), el("desc", described), el("metadata", json.dumps(embedded, sort_keys=True)),
         el("style", Markup(style)),
         el("rect", width=width, height=height, rx=8, fill="#fff"),
-        el("text", TITLE, x=12, y=26, font_size=14, font_weight="bold"), *panels,
+        el("text", TITLE, x=12, y=26, font_size=14, font_weight="bold"),
+        el("text", f"on {DEVICE}", x=12, y=44), *panels,
         xmlns=_XMLNS, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img", class_="plot",
     )  # fmt: skip
     return f"{svg}\n"
