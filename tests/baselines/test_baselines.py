@@ -86,7 +86,7 @@ def in_force_iomax(name: str) -> bool:
 
 
 def in_force_iolatency(name: str) -> bool:
-    """The heavier group has a target. It misses it beside b, so b has a short queue."""
+    """The heavier group has a latency target and misses it under contention from b, so b has a short queue."""
     out = shown(name, pair("a", "b", block="256k", depth=8))
     a, b = (re.search(r"\bdepth=(\w+)", out.results[f"stat-{g}"]) for g in "ab")
     print(name, out.results["latency-a"], out.results["stat-a"], out.results["stat-b"])

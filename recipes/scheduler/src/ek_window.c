@@ -4,7 +4,7 @@
  *
  * What is in the device is out of the scheduler's hands. On a board's eMMC 64
  * requests of 512 KiB are half a second of writing, which every read waits for
- * that comes after. Splitting large I/O, as the first paper does (S0), makes
+ * that comes after. Splitting large I/O, as Hasegawa et al. do, makes
  * the pieces small; what bounds the wait is how many of them are let in. So
  * the bytes that a group may have inside are found from the rate at which the
  * device serves them, which is measured whenever it is busy for long enough:

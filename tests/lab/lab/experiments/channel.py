@@ -36,8 +36,8 @@ The latencies of reads and of writes are rows without a target. A scheduler that
 reads, as the paper's does, can improve one only at the other's cost: reads that arrive up
 to 8 ms later overtake writes (`read_lead_us`).
 
-At 90:10 the host side is the limit, as the dies are half used: `none` reaches 95 % of
-the link (550 MB/s), and the oracle all of it. `channel.dies.*` shows the same load where
+At 90:10 the link is the limit (550 MB/s), and the dies are half used. `none` comes near
+to that limit (`mbps`), and the oracle reaches it (`oracle-mbps`). `channel.dies.*` shows the same load where
 the dies are the limit, which is what the paper's mechanism is about: the 128 GB model of
 this SSD, with 8 dies, with the longest t_R of the data sheet (115 us), and 4 KiB.
 """

@@ -7,9 +7,10 @@ by guaranteeing storage I/O bandwidth", and go beyond them.
 `fair.emmc51.*` is on the model of an eMMC 5.1 in long use: commands take time, and it
 collects garbage all the time. These are the figures of the README.
 
-The other rows are for diagnosis. Their device models a bandwidth and nothing else. It
-is that of the paper's eMMC: 220 MB/s for reads and 65 MB/s for writes, with requests
-of at most 512 KiB and up to `depth` of them at a time.
+The other rows are for diagnosis. Their device, `pipe`, models a bandwidth and a cost
+per command, and nothing else. The bandwidth is that of the paper's eMMC: 220 MB/s for
+reads and 65 MB/s for writes, with requests of at most 512 KiB and up to `depth` of them
+at a time.
 
 A share is what the device served, request by request, in a window in which all groups
 submit I/O without a pause.
@@ -400,7 +401,7 @@ def shape_strict(rows: Rows) -> Verdict | None:
         why=f"bandwidth at 100 MB compared with BFQ without the setting: {kept['5.10']:+.1f} % on 5.10 (host clock),"
         f" {kept['6.12']:+.1f} % on 6.12",
         cause="" if ok else "With the setting, one request is in the device at a time, and each one costs a turnaround."
-        " That is little on a device that models a bandwidth and nothing else. It is suspected that the paper's board"
+        " That is little on a device that models a bandwidth and a cost per command. It is suspected that the paper's board"
         " took longer for a turnaround.",
         paper="hasegawa",
     )  # fmt: skip

@@ -88,7 +88,7 @@ def experiment(
             reported = "other load" in found.sentence()
             return [
                 Figure("wrong", float(wrong), "", "lower"),
-                Figure("said", float(reported), "", "higher"),
+                Figure("reported", float(reported), "", "higher"),
                 Figure("sure", found.sure, "", "higher"),
                 *times,
             ]
