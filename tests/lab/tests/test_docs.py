@@ -262,6 +262,11 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
     )
 
 
+def test_the_cost_of_mq_deadline_follows_from_the_rows_of_evenkeel() -> None:
+    over = row("cost.read.g1.over-mq-deadline", -134, unit="instructions", better="lower")
+    assert "| – | 1,867 | 4,450 | – | 1,733 |" in headline.render([*QUICK, over], SOURCE)
+
+
 def test_the_check_reads_the_figures_back_from_the_table() -> None:
     found = headline.check(headline.render(QUICK, SOURCE), QUICK)
     assert found.differences == []
