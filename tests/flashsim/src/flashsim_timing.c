@@ -1077,12 +1077,9 @@ static bool ek_fs_is_exclusive(const struct ek_flash *dev, const struct ek_flash
 }
 
 /*
- * The request that begins next, or NULL while none may begin.
- *
- * A disk takes the one that it reaches first. Flash takes requests in order of
- * arrival, with two exceptions. Reads and discards may pass a stalled write or
- * flush. An exclusive discard passes nothing and is not passed: it waits until no
- * command is in progress.
+ * The request that begins next: of a disk the nearest, of flash the oldest. But reads
+ * and discards may pass a stalled write or flush. An exclusive discard passes nothing
+ * and is not passed: it waits until no command is in progress.
  */
 static struct ek_flash_req *ek_fs_pick(const struct ek_flash *dev, u64 t)
 {
