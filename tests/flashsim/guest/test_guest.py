@@ -46,8 +46,8 @@ def test_the_traced_parts_of_each_request_sum_up_to_its_time(out: Output) -> Non
 
 def test_a_power_cut_affects_only_unflushed_data(out: Output) -> None:
     cuts = {line.split()[0]: [int(n) for n in line.split()[1:]] for line in out.results["cut"].splitlines()}
-    # Numbers of bytes: in the first area those that are not A (flushed), not B (written over it, not flushed), neither;
-    # in the second area those that are not C (flushed).
+    # Numbers of bytes. First area, where A was flushed and B written over it without a flush: not A, not B, neither of
+    # them. Second area, where C was flushed: not C.
     assert cuts["drop"] == [0, AREA, 0, 0]
     assert cuts["keep"] == [AREA, 0, 0, 0]
     fresh, stable, neither, elsewhere = cuts["tear"]
