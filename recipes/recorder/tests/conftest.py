@@ -16,6 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from board import BUILD, Board, unmount
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With EK_PART=I/N in the environment, run only every N-th test, from the I-th on."""
+    part, parts = map(int, os.environ.get("EK_PART", "1/1").split("/"))
+    items[:] = items[part - 1 :: parts]
+
+
 @pytest.fixture
 def board() -> Iterator[Board]:
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="board-") as top:
