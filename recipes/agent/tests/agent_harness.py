@@ -65,6 +65,7 @@ class FakeUnit:
     active: str = "active"
     sub: str = "running"
     cgroup: str = ""
+    slice: str = "evenkeel-apps.slice"
     weight: int | None = None  # IOWeight= as last set; a stop does not reset it
     condition: bool = True
     result: str = "done"  # result of the next job
@@ -130,7 +131,10 @@ class FakeSystemd(Fake):
         return unit
 
     def directory(self, name: str) -> Path:
-        return self.cgroup_root / "evenkeel.slice/evenkeel-apps.slice" / name
+        slice_ = self.units[name].slice
+        inside = "" if slice_ == "evenkeel-apps.slice" else slice_
+        apps = self.cgroup_root / "evenkeel.slice/evenkeel-apps.slice"
+        return (apps if slice_.startswith("evenkeel-apps") else self.cgroup_root) / inside / name
 
     def start(self, name: str) -> None:
         unit = self.units[name]
@@ -180,6 +184,7 @@ class FakeSystemd(Fake):
             unit = paths.get(str(message.path)) or FakeUnit("not-found", "inactive", "dead")
             value = {
                 "ControlGroup": Variant("s", unit.cgroup),
+                "Slice": Variant("s", unit.slice),
                 "DeviceAllow": Variant(
                     "a(ss)", [["char-rtc", "r"], *([path, "rw"] for path in unit.devices)]
                 ),
@@ -276,7 +281,8 @@ class FakeFixedShareHelper:
 
     def _set(self, order: str) -> int:
         number, percent, path = order.split(" ", 2)
-        file = self._cgroup_root / path.lstrip("/") / "io.evenkeel.fixed"
+        apps = self._cgroup_root / "evenkeel.slice/evenkeel-apps.slice"
+        file = apps / path.lstrip("/") / "io.evenkeel.fixed"
         if not file.exists():
             return errno.ENOENT
         if number not in self.devices:
@@ -316,7 +322,7 @@ class Harness:
         self.root = self.top / "root"
         self.cgroups = self.root / "sys/fs/cgroup"
         self.apps_d = self.root / "etc/evenkeel/apps.d"
-        self.state = self.root / "var/lib/evenkeel"
+        self.state = self.root / "var/lib/evenkeel-agent"
         for directory in (
             self.cgroups,
             self.apps_d,
@@ -365,7 +371,9 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         policy = (COMPONENT / "data/org.evenkeel.Agent1.conf").read_text()
-        (self.top / "agent.conf").write_text(policy.replace("evenkeel-panel", PANEL))
+        # The agent runs as the user that runs the test.
+        policy = policy.replace("evenkeel-panel", PANEL).replace("evenkeel-agent", "root")
+        (self.top / "agent.conf").write_text(policy)
         tester = ""
         if os.getuid():
             rules = f'<allow own="{interface.NAME}"/><allow send_destination="{interface.NAME}"/>'

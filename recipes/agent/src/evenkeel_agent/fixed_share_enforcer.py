@@ -36,7 +36,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below the cgroup root."""
+    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below that of the apps' slice."""
 
     path: str
     number: str
@@ -140,7 +140,7 @@ class FixedShareEnforcer:
             percent = self.get(name)
             for device in served:
                 if content is not None and not fixed_share.in_force(content, [device.number], percent):
-                    path = str(cgroups[name]).removeprefix(self._settings.cgroup_dir)
+                    path = str(cgroups[name]).removeprefix(self._settings.apps_cgroup)
                     orders.append((name, device, Order(path, device.number, percent)))
         failed: dict[str, str] = {}
         if orders:

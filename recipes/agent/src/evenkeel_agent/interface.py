@@ -72,6 +72,14 @@ class UnitNotFound(AgentError):
     remedy = "Install the unit, or correct `unit` in the app's file."
 
 
+class UnitOutsideSlice(AgentError):
+    kind = "UnitOutsideSlice"
+    meaning = "The app's unit is not below `evenkeel-apps.slice`, so it is not an app."
+    remedy = (
+        "Put `Slice=evenkeel-apps.slice` into the unit's `[Service]` section, then `systemctl daemon-reload`."
+    )
+
+
 class Failed(AgentError):
     kind = "Failed"
     meaning = (
@@ -156,26 +164,26 @@ METHODS = {
         "Saves the weight of an app, 1 to 10000, and applies it. Returns the app's new state.",
         (_NAME, Argument("weight", "u")),
         (_APP,),
-        (UnknownApp, InvalidWeight, *_ANY),
+        (UnknownApp, InvalidWeight, UnitOutsideSlice, *_ANY),
     ),
     "SetFixedShare": Method(
         SET_FIXED_SHARE,
         "Saves the fixed share of an app in percent, 1 to 100, and applies it; 0 ends it. Returns the app's new state.",
         (_NAME, Argument("percent", "u")),
         (_APP,),
-        (UnknownApp, InvalidFixedShare, *_ANY),
+        (UnknownApp, InvalidFixedShare, UnitOutsideSlice, *_ANY),
     ),
     "StartApp": Method(
         CONTROL_APP,
         "Starts the app's unit and waits for it, at most 20 s.",
         (_NAME,),
-        errors=(UnknownApp, UnitNotFound, *_ANY),
+        errors=(UnknownApp, UnitNotFound, UnitOutsideSlice, *_ANY),
     ),
     "StopApp": Method(
         CONTROL_APP,
         "Stops the app's unit and waits for it, at most 20 s.",
         (_NAME,),
-        errors=(UnknownApp, UnitNotFound, *_ANY),
+        errors=(UnknownApp, UnitNotFound, UnitOutsideSlice, *_ANY),
     ),
 }
 

@@ -42,7 +42,7 @@ Then polkit decides, by the action of the method:
 EFFECT = """\
 ## When a value takes effect
 
-`SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel`, then apply it.
+`SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel-agent`, then apply it.
 They succeed once the value is saved.
 Look at `applied`, `fixed_share_applied` and `fixed_share_problem` in the answer to see whether it is in force.
 

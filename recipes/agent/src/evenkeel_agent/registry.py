@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from . import weight
 from .files import read_small, why
+from .settings import APPS_SLICE
 
 FILE_LIMIT = 64 * 1024
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -34,6 +35,11 @@ class App:
     unit: str
     weight: int
     stats: str  # path of the app's own counters (JSON), "" if it has none
+
+
+def in_apps_slice(name: str) -> bool:
+    """Whether the slice NAME is below the slice of the apps. The name of a slice contains those of its parents."""
+    return name.startswith("evenkeel-apps-") and name.endswith(".slice")
 
 
 @dataclass(slots=True)
@@ -74,6 +80,8 @@ def parse(name: str, content: bytes) -> App:
     unit = _text(table, "unit", 255)
     if not UNIT.fullmatch(unit) or "@." in unit or unit.startswith("."):
         raise AppError(f"unit must be the name of a .service, .scope or .slice, not {unit!r:.60}")
+    if unit.endswith(".slice") and not in_apps_slice(unit):
+        raise AppError(f"unit must be below {APPS_SLICE}, which the slice {unit} is not")
     value = table.get("weight", weight.DEFAULT)
     bad = weight.problem(value)
     if bad or not isinstance(value, int):

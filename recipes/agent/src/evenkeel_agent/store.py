@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH104, PTH108, PTH110, PTH118
-"""Saved settings of apps: one number per app, in a file of /var/lib/evenkeel: {"APP": NUMBER, ...}.
+"""Saved settings of apps: one number per app, in a file of /var/lib/evenkeel-agent: {"APP": NUMBER, ...}.
 
 Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set. After
 save() has returned, that set is on the medium. A temporary file, fsync, rename and fsync of the directory
