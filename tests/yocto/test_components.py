@@ -253,7 +253,7 @@ CORE = {
 PROGRAMS = pytest.mark.parametrize(
     ("name", "package", "folder"),
     [
-        ("evenkeel-agent", "${PN}", "recipes/agent/src/evenkeel_agent"),
+        ("evenkeel-agent", "${PN}", "recipes/agent/src"),
         ("evenkeel-webui", "${PN}", "webui/src/evenkeel_panel"),
         ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/src/python/ek_recorder"),
     ],

@@ -42,13 +42,19 @@ VIRTUAL-RUNTIME_dbus ?= "dbus"
 RDEPENDS:${PN} = "\
     ${VIRTUAL-RUNTIME_dbus} \
     polkit \
+    python3-argon2-cffi \
     python3-asyncio \
     python3-core \
+    python3-crypt \
     python3-dbus-fast \
     python3-io \
     python3-json \
     python3-logging \
     python3-math \
+    python3-msgspec \
+    python3-netclient \
+    python3-pyotp \
+    python3-sqlite3 \
     python3-tomllib \
     python3-xml \
 "

@@ -9,8 +9,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from evenkeel_agent import interface, reference
+from evenkeel_agent import reference
 from evenkeel_agent.settings import Settings
+from evenkeel_api import errors, interface, schema
+from evenkeel_api.features import apps, board
 
 COMPONENT = Path(__file__).resolve().parent.parent
 DATA = COMPONENT / "data"
@@ -28,13 +30,19 @@ def test_every_fact_of_the_interface_has_a_meaning() -> None:
     for method in interface.METHODS.values():
         assert method.meaning
         assert method.action in interface.ACTIONS
-        assert set(method.errors) <= set(interface.AgentError.__subclasses__())
-    for fields in (interface.STATUS, interface.DEVICE, interface.APP):
-        assert all(field.signature and field.meaning for field in fields.values())
+        assert set(method.errors) <= set(errors.AgentError.__subclasses__())
+    structs = {
+        found for method in interface.METHODS.values() for found in schema.structs(method.answer or str)
+    }
+    structs |= {method.request for method in interface.METHODS.values()}
+    assert {apps.App, board.Status, board.Device} < structs
+    for field in (field for struct in structs for field in schema.fields(struct)):
+        assert field.signature, field.name
+        assert field.meaning, field.name
         # a field whose name ends in a unit states that unit
         for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_bps", "bytes/s"), ("_bytes", "bytes")):
-            assert all(field.unit == unit for name, field in fields.items() if name.endswith(suffix))
-    for error in interface.AgentError.__subclasses__():
+            assert field.unit == unit or not field.name.endswith(suffix), field.name
+    for error in errors.AgentError.__subclasses__():
         assert error.meaning
         assert error.remedy
         assert error.kind == error.__name__
@@ -58,13 +66,17 @@ def test_the_polkit_actions_are_those_of_the_interface_and_need_a_password() -> 
 
 def test_the_polkit_rule_covers_every_action() -> None:
     rule = (DATA / "50-evenkeel-agent.rules").read_text()
-    prefix = re.search(r'indexOf\("([^"]+)"\) === 0', rule)
+    prefix = re.search(r'indexOf\("([^"]+)"\) !== 0', rule)
     assert prefix
     assert all(action.startswith(prefix[1]) for action in interface.ACTIONS)
-    assert set(re.findall(r'subject.user === "([^"]+)"', rule.partition("evenkeel-apps")[0])) == {
-        "evenkeel-panel",
-        "root",
-    }
+
+
+def test_the_bus_lets_the_panel_call_for_sessions_only() -> None:
+    policies = ET.parse(DATA / "org.evenkeel.Agent1.conf").getroot().findall("policy")  # noqa: S314  our own file
+    (panel,) = [policy for policy in policies if policy.get("user") == "evenkeel-panel"]
+    assert [dict(rule.attrib) for rule in panel] == [
+        {"send_destination": interface.NAME, "send_interface": interface.SESSION}
+    ]
 
 
 MANAGE = "org.freedesktop.systemd1.manage-units"
@@ -148,7 +160,15 @@ def test_the_agent_may_do_nothing_else() -> None:
     for action in ("org.freedesktop.systemd1.manage-unit-files", "org.freedesktop.hostname1.set-hostname"):
         assert decision(action, {"unit": "a.service", "verb": "start"}, APP) == "no"
     assert decision(MANAGE, {"unit": "a.service", "verb": "start"}, APP, user="nobody") == "not handled"
-    assert decision("org.evenkeel.agent.read", {}, None, user="evenkeel-panel") == "yes"
+
+
+def test_the_panel_acts_for_a_session() -> None:
+    """The agent names the session of the panel's user to polkit. Without one, the panel may do nothing."""
+    session = {"session.method": "SetWeight", "session.user": "ben", "session.role": "operator"}
+    assert decision("org.evenkeel.agent.set-weight", session, None, user="evenkeel-panel") == "yes"
+    assert decision("org.evenkeel.agent.read", {}, None, user="evenkeel-panel") == "no"
+    assert decision("org.evenkeel.agent.read", {}, None, user="root") == "yes"
+    assert decision("org.evenkeel.agent.read", session, None, user="nobody") == "not handled"
 
 
 def test_the_agent_may_ask_polkit_about_its_callers() -> None:
