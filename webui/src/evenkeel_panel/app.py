@@ -27,6 +27,7 @@ from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
 from .context import KEY, Panel, by_htmx, by_token, identity
 from .db import Database
+from .live import Shared
 from .sessions import Sessions
 
 if TYPE_CHECKING:
@@ -124,7 +125,16 @@ def create_app(
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     # Safe because nginx is the only client of the socket and overwrites both headers.
-    app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
+    proxied = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)
+    shared = Shared(proxied, app.extensions[KEY].board, app.extensions[KEY].sessions, HEADERS)
+    app.wsgi_app = shared  # type: ignore[method-assign]
+
+    @app.after_request
+    def remember(response: Response) -> Response:
+        if response.status_code in (200, 304):
+            shared.remember()
+        return response
+
     return app
 
 

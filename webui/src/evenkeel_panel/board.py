@@ -61,7 +61,7 @@ class Board:
         self._view: View | None = None
         self._expires = 0.0
         self._number = int(time.time()) * 1000  # another one after a restart of the panel
-        self._rendered: dict[str, bytes] = {}  # of the present view
+        self._rendered: dict[str, tuple[str, bytes]] = {}  # of the present view, by path: type and content
         self._rendering = threading.Lock()
         self._last: tuple[App, ...] | None = None  # last known apps; None: not loaded yet
         self._saved = ""
@@ -78,19 +78,27 @@ class Board:
                 self._expires = self._clock() + (MAX_AGE_S if self._view.live else RETRY_S)
             return self._view
 
-    def rendered(self, view: View, key: str, render: Callable[[], str | bytes]) -> bytes:
-        """What RENDER makes of VIEW, made once."""
+    def rendered(self, view: View, path: str, mimetype: str, render: Callable[[], str | bytes]) -> bytes:
+        """What RENDER makes of VIEW for PATH, made once."""
         with self._rendering:
             with self._lock:
                 same = self._view is view
-                found = self._rendered.get(key) if same else None
+                found = self._rendered.get(path) if same else None
             if found is None:
                 made = render()
-                found = made.encode() if isinstance(made, str) else made
+                found = mimetype, made.encode() if isinstance(made, str) else made
                 with self._lock:
                     if self._view is view:
-                        self._rendered[key] = found
-            return found
+                        self._rendered[path] = found
+            return found[1]
+
+    def kept(self, path: str) -> tuple[int, str, bytes] | None:
+        """Number, type and content of what was rendered for PATH, if its view is still the present one and live."""
+        with self._lock:
+            view, found = self._view, self._rendered.get(path)
+            if found is None or view is None or not view.live or self._clock() >= self._expires:
+                return None
+            return view.number, *found
 
     def health(self, query: Callable[[], Health]) -> tuple[Health | None, str]:
         """The health that anybody may know, or None and the reason."""

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from .agent import Agent
 
-MAX_AGE_S = 10.0  # the agent also signals when a session ends
+MAX_AGE_S = (
+    60.0  # the agent signals when a session ends; only the end by inactivity is noticed this much later
+)
 # While the agent does not answer, people who were logged in see its last state; they cannot change anything.
 STALE_S = 3600.0
 MAX_ENTRIES = 512
@@ -63,6 +65,12 @@ class Sessions:
             while len(self._known) > MAX_ENTRIES:
                 self._known.popitem(last=False)
         return found
+
+    def is_known(self, secret: str) -> bool:
+        """Whether the answer about SECRET is still fresh, so that a poll need not ask."""
+        with self._lock:
+            known = self._known.get(secret)
+            return known is not None and self._clock() - known[1] < MAX_AGE_S and known[1] >= self._valid_from
 
     def forget(self) -> None:
         """Ask the agent again about every session."""

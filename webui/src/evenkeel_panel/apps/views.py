@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from flask import Blueprint, Response, abort, make_response, redirect, render_template, request, url_for
 
-from .. import texts
+from .. import live, texts
 from ..agent import AgentError, AgentUnreachable
 from ..context import Nav, by_htmx, call, panel, view
 from . import model
@@ -42,25 +42,14 @@ def page() -> str:
 def rows() -> Response:
     """The figures only, as htmx out-of-band swaps. They never replace an input."""
     shown = view()
-    made = panel().board.rendered(shown, "rows", lambda: render_template("apps/rows.html", **data(shown)))
-    return live(Response(made, mimetype="text/html"), shown)
+    return live.answer(shown, "text/html", lambda: render_template("apps/rows.html", **data(shown)))
 
 
 @blueprint.get("/apps.json")
 def page_json() -> Response:
     """503 with the last known apps and without figures if the agent does not answer."""
     shown = view()
-    made = panel().board.rendered(shown, "json", lambda: msgspec.json.encode(model.page_data(shown)))
-    return live(Response(made, 200 if shown.live else 503, mimetype="application/json"), shown)
-
-
-def live(response: Response, shown: View) -> Response:
-    """One rendering serves all readers of a view. A browser that has it already gets 304."""
-    response.set_etag(f"{shown.number}")
-    response.headers["Cache-Control"] = "private, no-cache"
-    if response.status_code == 200:
-        response.make_conditional(request)
-    return response
+    return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
 
 
 @blueprint.post("/apps/<name>/weight")
