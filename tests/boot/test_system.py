@@ -145,11 +145,102 @@ def test_services_run_as_their_own_users(board: Board) -> None:
         group = board.run(f"systemctl show -P ControlGroup {unit}")
         return set(board.run(f"ps -o user:32= -p $(paste -sd, /sys/fs/cgroup{group}/cgroup.procs)").split())
 
-    assert users("evenkeeld.service") == {"root"}
+    assert users("evenkeeld.service") == {"evenkeel-agent"}
+    assert board.run("id -u evenkeel-agent; id -g evenkeel-agent").split() == ["902", "902"]
     assert users("evenkeel-panel.service") == {"evenkeel-panel"}
     assert board.run("id -u evenkeel-panel; id -g evenkeel-panel").split() == ["901", "901"]
     assert users("nginx.service") == {"root", "www-data"}
     assert users("systemd-networkd.service") == {"systemd-network"}
+
+
+AS_AGENT = "setpriv --reuid=evenkeel-agent --regid=evenkeel-agent --clear-groups"
+MANAGER = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+WEIGHT = "true 1 IOWeight t 500"
+
+
+def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
+    """A compromised agent: its user calls systemd directly. The app is stopped, and systemd has unloaded it."""
+    board.run(
+        "printf '[Service]\nSlice=evenkeel-apps.slice\nExecStart=sleep infinity\n'"
+        " > /run/systemd/system/ek-test-app.service; systemctl daemon-reload"
+    )
+    call = f"{AS_AGENT} busctl --system call {MANAGER}"
+    command = "1 ExecStart 'a(sasb)' 1 /usr/bin/touch 2 /usr/bin/touch /var/lib/evil false 0"
+    allowed = (
+        "StartUnit ss ek-test-app.service replace",
+        f"SetUnitProperties 'sba(sv)' ek-test-app.service {WEIGHT}",
+        "StopUnit ss ek-test-app.service replace",
+    )
+    refused = (
+        *(
+            f"StartTransientUnit 'ssa(sv)a(sa(sv))' {unit} fail {command}"
+            for unit in ("evil.service", "evenkeel-evil.service", "ek-test-app.service")
+        ),
+        "RestartUnit ss ek-test-app.service replace",
+        "ReloadUnit ss ek-test-app.service replace",
+        "KillUnit ssi ek-test-app.service all 9",
+        *(
+            f"SetUnitProperties 'sba(sv)' {unit} {WEIGHT}"
+            for unit in (
+                "nginx.service",
+                "evenkeeld.service",
+                "system.slice",
+                "evenkeel-apps.slice",
+                "evenkeel.slice",
+                "-.slice",
+            )
+        ),
+        "StartUnit ss evenkeel-console.service replace",
+        "StartUnit ss poweroff.target replace",
+        "StopUnit ss nginx.service replace",
+        "StopUnit ss evenkeel-apps.slice replace",
+        "Reload",
+        "EnableUnitFiles asbb 1 /tmp/evil.service true true",
+        "SetEnvironment as 1 A=B",
+    )
+    for arguments in allowed:
+        board.run(f"{call} {arguments}")
+    board.run("until systemctl is-active ek-test-app.service | grep -qx inactive; do sleep 0.2; done")
+    for arguments in refused:
+        status, text = board.try_run(f"{call} {arguments}")
+        assert status != 0, (arguments, text)
+        assert "ccess denied" in text or "uthenti" in text or "not permitted" in text or "already" in text, (
+            text
+        )
+    board.run("test ! -e /var/lib/evil")
+    assert board.try_run(f"{AS_AGENT} systemd-run touch /var/lib/evil")[0] != 0
+    assert board.try_run(f"{AS_AGENT} hostnamectl hostname evil")[0] != 0
+    assert board.try_run(f"{AS_AGENT} systemctl poweroff")[0] != 0
+
+
+def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None:
+    """In the agent's own mount namespace. Its /tmp and /var/tmp are private."""
+    found = board.run(
+        "nsenter --mount --target $(systemctl show -P MainPID evenkeeld.service)"
+        f" {AS_AGENT} find / -path /proc -prune -o -path /sys -prune -o -writable -not -type l -print 2> /dev/null || :",
+        timeout=120,
+    )
+    allowed = ("/var/lib/evenkeel-agent", "/tmp", "/var/tmp", "/dev/", "/run/evenkeel/fixed-share", "/run/")  # noqa: S108
+    assert [path for path in found.split("\n") if path and not path.startswith(allowed)] == []
+    in_run = [path for path in found.split("\n") if path.startswith("/run/")]
+    sockets = board.run("find /run -type s").split("\n")
+    assert set(in_run) <= set(sockets), "in /run the agent can only connect to sockets"
+    assert board.try_run(f"{AS_AGENT} sh -c 'echo 100 > /sys/fs/cgroup/system.slice/io.weight'")[0] != 0
+
+
+def test_the_fixed_share_helper_sets_no_other_group(board: Board) -> None:
+    order = (
+        "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET);"
+        " s.connect('/run/evenkeel/fixed-share');"
+        " print(*[(s.send(o.encode()), s.recv(64).decode())[1] for o in {orders}])"
+    )
+    number = board.run("cat /sys/block/vda/dev")
+    orders = [f"{number} 5 {path}" for path in ("/", "/.", "/..", "/../../system.slice", "/system.slice")]
+    answers = board.run(f'{AS_AGENT} python3 -c "{order.format(orders=orders)}"').split()
+    assert set(answers) <= {"74", "2"}, "EBADMSG or ENOENT"
+    assert (
+        board.try_run(f'setpriv --reuid=nobody --clear-groups python3 -c "{order.format(orders=[])}"')[0] != 0
+    )
 
 
 def test_user_nobody_cannot_read_secrets(board: Board) -> None:

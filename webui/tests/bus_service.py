@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small org.evenkeel.Agent1 for test_agent.py: `bus_service.py ADDRESS`. Prints a line when it is ready."""
+"""A small org.evenkeel.Agent1.Session for test_agent.py: `bus_service.py ADDRESS`. Prints a line when it is ready."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 NAME = "org.evenkeel.Agent1"
+SESSION = NAME + ".Session"
 
 PLAYER = {
     "name": Variant("s", "player"),
@@ -24,7 +25,9 @@ PLAYER = {
     "p99_us": Variant("d", 1234.5),
     "fixed_share": Variant("u", 10),
     "fixed_share_applied": Variant("b", False),
-    "fixed_share_problem": Variant("s", "the reason"),
+    "fixed_share_problem": Variant(
+        "aa{sv}", [{"code": Variant("s", "from-the-future"), "text": Variant("s", "the reason")}]
+    ),
     "fixed_share_used": Variant("d", 0.5),
     "fixed_share_late": Variant("d", 0.25),
     "fixed_share_behind": Variant("b", True),
@@ -36,9 +39,10 @@ STATUS = {
     "kernel": Variant("s", "6.12"),
     "slot": Variant("s", "B"),
     "scheduler": Variant("s", "evenkeel"),
-    "devices": Variant("aa{sv}", [{"name": Variant("s", "vda")}]),
+    "devices": Variant("aa{sv}", []),
     "health": Variant("s", "degraded"),
-    "problems": Variant("as", ["one"]),
+    "problems": Variant("aa{sv}", [{"code": Variant("s", "no-flash"), "text": Variant("s", "one")}]),
+    "demo": Variant("b", False),
     "uptime_s": Variant("t", 7),
 }
 
@@ -57,19 +61,32 @@ async def answer_later(message: Message) -> None:
         )
     )  # fmt: skip
     if owned and owned.body[0]:
-        PLAYER["weight"] = Variant("u", message.body[1])
+        PLAYER["weight"] = Variant("u", message.body[3])
         await bus.send(Message.new_method_return(message, "a{sv}", [PLAYER]))
 
 
+def refusal(message: Message, kind: str, code: str, parameters: dict[str, Variant]) -> Message:
+    return Message(
+        message_type=MessageType.ERROR,
+        reply_serial=message.serial,
+        destination=message.sender,
+        error_name=f"{NAME}.Error.{kind}",
+        signature="sa{sv}",
+        body=["The text.", {"code": Variant("s", code), "parameters": Variant("a{sv}", parameters)}],
+    )
+
+
 def answer(message: Message) -> Message | bool | None:
-    if message.interface != NAME or message.message_type != MessageType.METHOD_CALL:
+    if message.interface != SESSION or message.message_type != MessageType.METHOD_CALL:
         return None
     if message.member == "GetStatus":
         return Message.new_method_return(message, "a{sv}", [STATUS])
     if message.member == "ListApps":
         return Message.new_method_return(message, "aa{sv}", [[PLAYER]])
     if message.member == "SetWeight":
-        name, weight = message.body
+        session, _, name, weight = message.body
+        if session == "":
+            return refusal(message, "NotLoggedIn", "not-logged-in", {})
         if name == "later":
             tasks.add(asyncio.get_running_loop().create_task(answer_later(message)))
             return True
@@ -77,12 +94,15 @@ def answer(message: Message) -> Message | bool | None:
         if name == "garbled":
             changed["weight"] = Variant("s", "heavy")
         elif name != "player":
-            return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
+            return refusal(message, "UnknownApp", "unknown-app", {"app": Variant("s", name)})
         return Message.new_method_return(message, "a{sv}", [changed])
+    if message.member == "LogOut":
+        bus.send(Message.new_signal("/org/evenkeel/Agent1", SESSION, "SessionsChanged"))
+        return Message.new_method_return(message)
     if message.member == "SetFixedShare":
-        name, percent = message.body
+        _, _, name, percent = message.body
         if name != "player":
-            return Message.new_error(message, NAME + ".Error.UnknownApp", f"There is no app {name!r}.")
+            return refusal(message, "UnknownApp", "unknown-app", {"app": Variant("s", name)})
         return Message.new_method_return(message, "a{sv}", [{**PLAYER, "fixed_share": Variant("u", percent)}])
     return True  # StartApp, StopApp and others: accepted, but never answered
 

@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from typing import TYPE_CHECKING
 
 from evenkeel_panel.app import create_app
-from evenkeel_panel.auth.limits import limiter
 from evenkeel_panel.context import KEY, Panel
 from evenkeel_panel.fake_agent import FakeAgent
-from evenkeel_panel.testing import COMPONENT, FIRST, Browser
+from evenkeel_panel.testing import COMPONENT, Browser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flask import Flask
 
 
@@ -30,11 +28,8 @@ def agent() -> FakeAgent:
 
 
 @pytest.fixture
-def app(tmp_path: Path, agent: FakeAgent) -> Iterator[Flask]:
-    (tmp_path / "first-password").write_text(FIRST + "\n")
-    app = create_app(tmp_path, COMPONENT / "src/static", agent)
-    yield app
-    limiter.reset()
+def app(tmp_path: Path, agent: FakeAgent) -> Flask:
+    return create_app(tmp_path, COMPONENT / "src/static", agent)
 
 
 @pytest.fixture

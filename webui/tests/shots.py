@@ -14,15 +14,15 @@ import sys
 import tempfile
 import threading
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from evenkeel_panel.agent import AgentRefused
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
-from evenkeel_panel.fake_agent import FakeAgent
+from evenkeel_panel.fake_agent import FakeAgent, external, refused
 from evenkeel_panel.testing import PASSWORD, time_limit
+from msgspec.structs import replace
 from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore]
     ConsoleMessage,
     Page,
@@ -129,7 +129,7 @@ def main() -> int:
         loader.locator(".message.bad").wait_for()
         page.wait_for_timeout(1500)
         assert loader.locator("[name=weight]").input_value() == "heavy"
-        agent.refuse = AgentRefused(
+        agent.refuse = refused(
             "Failed", "systemd did not take the weight: evenkeel-player.service is masked."
         )
         player.locator("[name=weight]").fill("9000")
@@ -221,10 +221,10 @@ def main() -> int:
         agent.board = replace(
             agent.board,
             health="degraded",
-            problems=(
-                "evenkeel is not active on mmcblk0: it has mq-deadline.",
-                "x.toml is ignored: weight is missing.",
-            ),
+            problems=[
+                external("evenkeel is not active on mmcblk0: it has mq-deadline"),
+                external("x.toml is ignored: weight is missing"),
+            ],
         )
         page.wait_for_timeout(2500)
         for size in SIZES:

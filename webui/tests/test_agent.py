@@ -6,11 +6,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from evenkeel_panel import texts
 from evenkeel_panel.agent import AgentRefused, AgentUnreachable, BusAgent
 from evenkeel_panel.testing import COMPONENT
 
@@ -72,23 +74,39 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
 def test_calls_and_refusals(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=0.5)
-    status = agent.status()
-    assert (status.scheduler, status.slot, status.problems, status.uptime_s) == ("evenkeel", "B", ("one",), 7)
-    player = agent.list_apps()[0]
-    assert (player.name, player.weight, player.read_bps, player.p99_us) == ("player", 100, 5e6, 1234.5)
-    assert (player.fixed_share, player.fixed_share_applied, player.fixed_share_problem) == (
-        10,
-        False,
-        "the reason",
+    status = agent.call("GetStatus", "s", "")
+    assert (status.scheduler, status.slot, [note.code for note in status.problems], status.uptime_s) == (
+        "evenkeel",
+        "B",
+        ["no-flash"],
+        7,
     )
+    player = agent.call("ListApps", "s", "")[0]
+    assert (player.name, player.weight, player.read_bps, player.p99_us) == ("player", 100, 5e6, 1234.5)
+    assert (player.fixed_share, player.fixed_share_applied) == (10, False)
+    assert texts.plain(player.fixed_share_problem[0]) == "the reason", "of a newer agent"
     assert (player.fixed_share_used, player.fixed_share_late, player.fixed_share_behind) == (0.5, 0.25, True)
-    assert agent.set_weight("player", 400).weight == 400
-    assert agent.set_fixed_share("player", 25).fixed_share == 25
+    assert agent.call("SetWeight", "s", "", "player", 400).weight == 400
+    assert agent.call("SetFixedShare", "s", "", "player", 25).fixed_share == 25
     with pytest.raises(AgentRefused, match="There is no app 'nobody'"):
-        agent.set_fixed_share("nobody", 25)
+        agent.call("SetFixedShare", "s", "", "nobody", 25)
     with pytest.raises(AgentRefused, match="There is no app 'nobody'") as refused:
-        agent.set_weight("nobody", 400)
+        agent.call("SetWeight", "s", "", "nobody", 400)
     assert refused.value.kind == "UnknownApp"
+    assert refused.value.http == 404
+    with pytest.raises(AgentRefused) as refused:
+        agent.call("SetWeight", "", "", "player", 400)
+    assert (refused.value.kind, str(refused.value)) == ("NotLoggedIn", "The session has ended; log in again.")
+
+
+def test_ended_sessions_are_signalled(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=2)
+    signalled = threading.Event()
+    agent.call("GetStatus", "s", "")
+    agent.on_sessions_changed(signalled.set)
+    agent.call("LogOut", "s", "")
+    assert signalled.wait(5)
 
 
 def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
@@ -96,10 +114,10 @@ def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
     agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=0.5)
     start = time.monotonic()
     with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.5 s") as lost:
-        agent.start_app("sleepy")
+        agent.call("StartApp", "s", "", "sleepy")
     assert time.monotonic() - start < 2
     assert lost.value.sent
-    assert agent.list_apps()
+    assert agent.call("ListApps", "s", "")
 
 
 def test_call_that_times_out_does_not_cancel_others(bus: Bus) -> None:
@@ -107,47 +125,47 @@ def test_call_that_times_out_does_not_cancel_others(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=5)
     with ThreadPoolExecutor(1) as pool:
-        weight = pool.submit(agent.set_weight, "later", 7)
+        weight = pool.submit(agent.call, "SetWeight", "s", "", "later", 7)
         time.sleep(0.3)
         with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.2 s"):
             agent._call("Sleep")
-        assert agent.list_apps()[0].weight == 100
+        assert agent.call("ListApps", "s", "")[0].weight == 100
         assert weight.result().weight == 7
-    assert agent.list_apps()[0].weight == 7
+    assert agent.call("ListApps", "s", "")[0].weight == 7
     assert agent._in_flight == {}
 
 
 def test_agent_starts_late_and_restarts(bus: Bus) -> None:
     agent = BusAgent(bus.address, timeout_s=2)
     with pytest.raises(AgentUnreachable, match="it is not running") as lost:
-        agent.status()
+        agent.call("GetStatus", "s", "")
     assert not lost.value.sent
     bus.start_agent()
-    assert agent.status().kernel == "6.12"
+    assert agent.call("GetStatus", "s", "").kernel == "6.12"
     bus.stop(bus.agent)
     with pytest.raises(AgentUnreachable):
-        agent.status()
+        agent.call("GetStatus", "s", "")
     bus.start_agent()
-    assert agent.status().kernel == "6.12"
+    assert agent.call("GetStatus", "s", "").kernel == "6.12"
 
 
 def test_bus_restarts(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=1)
-    agent.status()
+    agent.call("GetStatus", "s", "")
     bus.stop(bus.agent)
     bus.stop(bus.daemon)
     with pytest.raises(AgentUnreachable):
-        agent.status()
+        agent.call("GetStatus", "s", "")
     with pytest.raises(AgentUnreachable, match="message bus cannot be reached"):
-        agent.status()
+        agent.call("GetStatus", "s", "")
     bus.start_daemon()
     bus.start_agent()
-    assert agent.status().kernel == "6.12"
+    assert agent.call("GetStatus", "s", "").kernel == "6.12"
 
 
 def test_malformed_answer(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=1)
     with pytest.raises(AgentUnreachable, match="cannot be read"):
-        agent.set_weight("garbled", 1)
+        agent.call("SetWeight", "s", "", "garbled", 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First boot: its files, repeated boots, and power cuts at any moment."""
+"""First boot: its files, repeated boots, power cuts at any moment, and what the console shows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from evenkeel_panel import firstboot
-from evenkeel_panel.auth.users import Users
-from evenkeel_panel.db import Database
-from evenkeel_panel.firstboot import PASSWORD, Paths, first_boot
+from evenkeel_panel.firstboot import Paths, announce, ensure_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
+PASSWORD = "abcd-efgh-jkmn"  # noqa: S105
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     console = tmp_path / "console"
     console.touch()
-    return Paths(tls=tmp_path / "evenkeel/tls", state=tmp_path / "panel", console=console, user=None)
+    return Paths(tls=tmp_path / "evenkeel/tls", console=console)
+
+
+def first_boot(paths: Paths) -> None:
+    ensure_certificate(paths.tls)
 
 
 def printed(paths: Paths) -> list[str]:
@@ -34,17 +37,92 @@ def printed(paths: Paths) -> list[str]:
 
 
 def files(paths: Paths) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for top in (paths.tls, paths.state) for path in top.iterdir()}
+    return {str(path): path.read_bytes() for path in paths.tls.iterdir()}
 
 
 def test_first_boot(paths: Paths) -> None:
     first_boot(paths)
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
-    password = (paths.state / "first-password").read_text().strip()
-    assert PASSWORD.fullmatch(password)
-    assert printed(paths) == [f"evenkeel: panel first-boot password: {password}"]
-    for path in (paths.tls / "key.pem", paths.state / "first-password"):
-        assert path.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in paths.tls.iterdir()} == {"key.pem", "cert.pem"}
+    assert (paths.tls / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert printed(paths) == []
+
+
+def test_the_console_shows_password_and_fingerprint(paths: Paths) -> None:
+    first_boot(paths)
+    announce(paths, PASSWORD)
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", paths.tls / "cert.pem", "-noout", "-fingerprint", "-sha256"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert printed(paths) == [
+        f"evenkeel: panel first-boot password: {PASSWORD}",
+        f"evenkeel: panel certificate SHA-256: {shown.partition('=')[2]}",
+    ]
+
+
+def test_a_changed_password_is_not_shown(paths: Paths) -> None:
+    first_boot(paths)
+    announce(paths, "")
+    assert printed(paths) == []
+
+
+def test_the_password_is_that_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "ekctl"
+    program.write_text('#!/bin/sh\n[ "$*" = \'first-password --json\' ] && echo \'{"password": "kelp"}\'\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert firstboot.first_password() == "kelp"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        firstboot.first_password()
+
+
+def test_hsts_only_with_a_certificate_of_an_authority(paths: Paths) -> None:
+    first_boot(paths)
+    assert not (paths.tls / "hsts.conf").exists()
+    run = [
+        "openssl",
+        "req",
+        "-x509",
+        "-new",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]
+    ca, ca_key, request = (paths.tls.parent / name for name in ("ca.pem", "ca.key", "board.csr"))
+    key, cert = paths.tls / "key.pem", paths.tls / "cert.pem"
+    subprocess.run(
+        [*run, "-keyout", ca_key, "-out", ca, "-subj", "/CN=Authority"], check=True, capture_output=True
+    )
+    subprocess.run(["openssl", "req", "-new", "-key", key, "-out", request, "-subj", "/CN=board"], check=True)
+    sign = [
+        "openssl",
+        "x509",
+        "-req",
+        "-in",
+        request,
+        "-CA",
+        ca,
+        "-CAkey",
+        ca_key,
+        "-out",
+        cert,
+        "-days",
+        "9",
+    ]
+    subprocess.run(sign, check=True, capture_output=True)
+    before = cert.read_bytes()
+    first_boot(paths)
+    assert cert.read_bytes() == before, "the owner's certificate is kept"
+    assert "Strict-Transport-Security" in (paths.tls / "hsts.conf").read_text()
+    cert.unlink()
+    first_boot(paths)
+    assert not (paths.tls / "hsts.conf").exists()
 
 
 def test_certificate_names_the_board(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,42 +147,11 @@ def test_invalid_hostname_still_gives_a_certificate(
     assert (paths.tls / "cert.pem").exists()
 
 
-def test_later_boots_change_nothing_and_print_the_password_again(paths: Paths) -> None:
+def test_later_boots_change_nothing(paths: Paths) -> None:
     first_boot(paths)
     before = files(paths)
     first_boot(paths)
     assert files(paths) == before
-    assert len(printed(paths)) == 2
-    assert len(set(printed(paths))) == 1
-
-
-def test_changed_password_is_not_printed_and_leaves_no_file(paths: Paths) -> None:
-    first_boot(paths)
-    Users(Database(paths.state / "panel.db"), paths.state / "first-password").set_password("x" * 12)
-    first_boot(paths)
-    assert len(printed(paths)) == 1
-    assert not (paths.state / "first-password").exists()
-
-
-def test_damaged_database_is_renamed_and_the_panel_starts_without_one(
-    paths: Paths, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first_boot(paths)
-    (paths.state / "panel.db").write_bytes(b"no database at all " * 100)
-    (paths.state / "first-password").unlink()
-    first_boot(paths)
-    assert "is kept as *.corrupt" in capsys.readouterr().err
-    assert (paths.state / "panel.db.corrupt").exists()
-    assert PASSWORD.fullmatch((paths.state / "first-password").read_text().strip())
-
-
-def test_power_cut_between_change_and_removal(paths: Paths) -> None:
-    first_boot(paths)
-    Users(Database(paths.state / "panel.db"), paths.state / "elsewhere").set_password("x" * 12)
-    assert (paths.state / "first-password").exists()
-    first_boot(paths)
-    assert not (paths.state / "first-password").exists()
-    assert len(printed(paths)) == 1
 
 
 @pytest.mark.parametrize("name", ["key.pem", "cert.pem"])
@@ -123,22 +170,12 @@ def test_damaged_key_or_certificate_is_replaced(paths: Paths, name: str, content
 
 
 def test_missing_console(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    first_boot(paths)
     paths.console.unlink()
-    first_boot(paths)
-    assert (paths.state / "first-password").exists()
-    assert "console" in capsys.readouterr().err
-
-
-def test_reset(paths: Paths) -> None:
-    first_boot(paths)
-    users = Users(Database(paths.state / "panel.db"), paths.state / "first-password")
-    users.set_password("x" * 12)
-    token = users.open_session()
-    firstboot.reset_password(paths)
-    first_boot(paths)
-    assert users.must_change()
-    assert users.session_user(token) is None
-    assert len(printed(paths)) == 2
+    announce(paths, PASSWORD)
+    err = capsys.readouterr().err
+    assert "console" in err
+    assert PASSWORD not in err
 
 
 class PowerCut(BaseException):
@@ -178,9 +215,7 @@ def test_power_cut_at_every_step(paths: Paths, monkeypatch: pytest.MonkeyPatch, 
     for owner, name in STEPS:
         monkeypatch.setattr(owner, name, cut(getattr(owner, name)))
     for steps in range(1, 100):
-        for directory in (paths.tls.parent, paths.state):
-            shutil.rmtree(directory, ignore_errors=True)
-        paths.console.write_text("")
+        shutil.rmtree(paths.tls.parent, ignore_errors=True)
         left = steps
         try:
             first_boot(paths)
@@ -188,13 +223,9 @@ def test_power_cut_at_every_step(paths: Paths, monkeypatch: pytest.MonkeyPatch, 
         except PowerCut:
             survived = False
         left = 0
-        seen = printed(paths)
         first_boot(paths)
         assert {path.name for path in paths.tls.iterdir()} == {"key.pem", "cert.pem"}, steps
-        assert {path.name for path in paths.state.iterdir()} == {"first-password"}, steps
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
-        # A printed password stays valid.
-        assert set(printed(paths)) == {printed(paths)[-1]}, (steps, seen)
         if survived:
             break
     assert survived

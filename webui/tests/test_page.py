@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_panel import board
-from evenkeel_panel.auth.limits import limiter
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.testing import COMPONENT, PASSWORD, time_limit
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
@@ -51,7 +50,6 @@ def address(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    limiter.reset()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ DESCRIPTION = "\
 "
 SECTION = "admin"
 
-inherit evenkeel_component evenkeel_layers evenkeel_python systemd features_check
+inherit evenkeel_component evenkeel_layers evenkeel_python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
@@ -17,9 +17,21 @@ DEPENDS += "libaio"
 
 SYSTEMD_SERVICE:${PN} = "evenkeeld.service"
 
+# Fixed numbers, because the saved values outlive the image that gave their owner its
+# number. They must equal those of the component's sysusers.d file.
+USERADD_PACKAGES = "${PN}"
+GROUPADD_PARAM:${PN} = "--system --gid 902 evenkeel-agent"
+USERADD_PARAM:${PN} = "\
+    ${@'--system --no-create-home --user-group --home-dir %s/polkit-1 --shell /bin/nologin polkitd;' % d.getVar('sysconfdir') if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''} \
+    --system --uid 902 --gid evenkeel-agent --no-create-home --home-dir / \
+    --shell ${sbindir}/nologin --comment 'Evenkeel agent' evenkeel-agent \
+"
+
 FILES:${PN} += "\
     ${nonarch_libdir}/evenkeel \
     ${nonarch_libdir}/modules-load.d \
+    ${nonarch_libdir}/sysusers.d \
+    ${nonarch_libdir}/tmpfiles.d \
     ${systemd_system_unitdir} \
     ${datadir}/dbus-1 \
     ${datadir}/polkit-1 \
@@ -30,13 +42,19 @@ VIRTUAL-RUNTIME_dbus ?= "dbus"
 RDEPENDS:${PN} = "\
     ${VIRTUAL-RUNTIME_dbus} \
     polkit \
+    python3-argon2-cffi \
     python3-asyncio \
     python3-core \
+    python3-crypt \
     python3-dbus-fast \
     python3-io \
     python3-json \
     python3-logging \
     python3-math \
+    python3-msgspec \
+    python3-netclient \
+    python3-pyotp \
+    python3-sqlite3 \
     python3-tomllib \
     python3-xml \
 "
@@ -47,9 +65,6 @@ RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 # recipe makes this folder readable only for polkitd. In later series it belongs to root
 # and everybody can read it.
 EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'true', 'false', d)}"
-inherit_defer ${@'useradd' if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''}
-USERADD_PACKAGES = "${PN}"
-USERADD_PARAM:${PN} = "--system --no-create-home --user-group --home-dir ${sysconfdir}/polkit-1 --shell /bin/nologin polkitd"
 do_install:append() {
     if ${EVENKEEL_POLKIT_OWNS_RULES}; then
         chmod 700 ${D}${datadir}/polkit-1/rules.d

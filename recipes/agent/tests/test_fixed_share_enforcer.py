@@ -9,13 +9,17 @@ import subprocess
 from typing import Any
 
 from agent_harness import COMPONENT, ERROR, Harness, on_board, write
-from evenkeel_agent import interface
 from evenkeel_agent.fixed_share_enforcer import Order, send_orders
+from evenkeel_api.features.apps import App
+
+
+def problem_of(app: dict[str, Any]) -> str:
+    """The text of the reason why the fixed share is not in force; "" without one."""
+    return "".join(problem["text"] for problem in app["fixed_share_problem"])
 
 
 async def problems(board: Harness) -> list[str]:
-    found: list[str] = (await board.call("GetStatus"))["problems"]
-    return found
+    return await board.problems()
 
 
 @on_board
@@ -23,20 +27,20 @@ async def test_a_fixed_share_is_saved_and_in_force(board: Harness) -> None:
     player, stopped = board.app("player"), board.app("loader", active=False)
     await board.agent_up()
     app = (await board.apps())["player"]
-    assert (app["fixed_share"], app["fixed_share_applied"], app["fixed_share_problem"]) == (0, True, "")
+    assert (app["fixed_share"], app["fixed_share_applied"], problem_of(app)) == (0, True, "")
     assert (app["fixed_share_used"], app["fixed_share_late"], app["fixed_share_behind"]) == (-1, -1, False)
     assert board.helper.orders == [], "no orders without a fixed share"
 
     app = await board.call("SetFixedShare", "player", 10)
-    assert set(app) == set(interface.APP)
+    assert set(app) == set(App.__struct_fields__)
     assert (app["name"], app["fixed_share"], app["fixed_share_applied"]) == ("player", 10, True)
     assert board.fixed(player) == "259:0 10\n"
-    assert board.helper.orders == ["259:0 10 /evenkeel.slice/evenkeel-apps.slice/evenkeel-player.service"]
+    assert board.helper.orders == ["259:0 10 /evenkeel-player.service"]
     # the weight has not changed
     assert (app["weight"], app["applied"]) == (100, True)
 
     app = await board.call("SetFixedShare", "loader", 90)
-    assert (app["fixed_share"], app["fixed_share_applied"], app["fixed_share_problem"]) == (90, False, "")
+    assert (app["fixed_share"], app["fixed_share_applied"], problem_of(app)) == (90, False, "")
     saved = board.state / "fixed-shares.json"
     assert json.loads(saved.read_text()) == {"player": 10, "loader": 90}
     assert not (board.state / "weights.json").exists()
@@ -161,7 +165,7 @@ async def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Harn
 
     await board.until(reported)
     app = (await board.apps())["player"]
-    assert (app["fixed_share"], app["fixed_share_applied"], app["fixed_share_problem"]) == (
+    assert (app["fixed_share"], app["fixed_share_applied"], problem_of(app)) == (
         10,
         False,
         problem,
@@ -169,7 +173,7 @@ async def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Harn
     # another value can still be saved
     app = await board.call("SetFixedShare", "player", 20)
     assert (app["fixed_share"], app["fixed_share_applied"]) == (20, False)
-    assert "fixed share 20 % of player is not in force" in app["fixed_share_problem"]
+    assert "fixed share 20 % of player is not in force" in problem_of(app)
 
     # The device gets evenkeel back. No signal says so; the agent notices that the counters exist again.
     board.device("nvme0n1", "none bfq [evenkeel]", "0", "Fast Flash")
@@ -192,7 +196,7 @@ async def test_every_flash_device_must_have_the_fixed_share(board: Harness) -> N
     app = await board.call("SetFixedShare", "player", 10)
     assert sorted(board.fixed(player).splitlines()) == ["254:0 10", "259:0 10"]
     assert not app["fixed_share_applied"]
-    assert app["fixed_share_problem"].endswith("only the scheduler evenkeel can do it, and vdb has bfq")
+    assert problem_of(app).endswith("only the scheduler evenkeel can do it, and vdb has bfq")
 
 
 @on_board
@@ -206,7 +210,7 @@ async def test_an_evenkeel_without_the_file(board: Harness) -> None:
         "fixed share 10 % of player is not in force: its cgroup has no io.evenkeel.fixed: "
         "evenkeel is not loaded, or its version has no fixed shares"
     )
-    assert (app["fixed_share_applied"], app["fixed_share_problem"]) == (False, problem)
+    assert (app["fixed_share_applied"], problem_of(app)) == (False, problem)
     assert await problems(board) == [problem]
     assert board.helper.orders == []
 
@@ -223,7 +227,7 @@ async def test_a_refusal_by_the_kernel_is_a_problem(board: Harness) -> None:
         board.helper.refuses = number
         app = await board.call("SetFixedShare", "player", 10 + number)
         problem = f"fixed share {10 + number} % of player is not in force: nvme0n1: {reason}"
-        assert (app["fixed_share_applied"], app["fixed_share_problem"]) == (False, problem)
+        assert (app["fixed_share_applied"], problem_of(app)) == (False, problem)
         assert await problems(board) == [problem]
     assert board.log.read_text().count("is not in force: nvme0n1: all groups") == 1, (
         "each reason is logged once"
@@ -233,7 +237,7 @@ async def test_a_refusal_by_the_kernel_is_a_problem(board: Harness) -> None:
     # a fixed share that cannot be ended
     board.helper.refuses = errno.EPERM
     app = await board.call("SetFixedShare", "player", 0)
-    assert app["fixed_share_problem"].startswith("fixed share of player is still in force: nvme0n1: ")
+    assert problem_of(app).startswith("fixed share of player is still in force: nvme0n1: ")
     assert board.fixed(player) == "259:0 10\n"
 
 
@@ -244,8 +248,8 @@ async def test_without_the_helper_everything_else_works(board: Harness) -> None:
     board.helper.close()
     app = await board.call("SetFixedShare", "player", 10)
     assert (app["fixed_share"], app["fixed_share_applied"]) == (10, False)
-    assert "nvme0n1: ek-fixed-share cannot be reached at " in app["fixed_share_problem"]
-    assert app["fixed_share_problem"].endswith("run/evenkeel/fixed-share: Connection refused")
+    assert "nvme0n1: ek-fixed-share cannot be reached at " in problem_of(app)
+    assert problem_of(app).endswith("run/evenkeel/fixed-share: Connection refused")
     assert (await board.call("SetWeight", "player", 200))["applied"]
 
     # A helper that hangs does not delay other calls for long.
@@ -374,12 +378,13 @@ async def test_the_real_helper(board: Harness) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(str(path))
         listening.listen()
-        directory = "/" + str(board.systemd.directory(player).relative_to(board.cgroups))
+        apps = board.cgroups / "evenkeel.slice/evenkeel-apps.slice"
+        directory = "/" + str(board.systemd.directory(player).relative_to(apps))
         orders = [Order(directory, "259:0", 10), Order("/gone", "259:0", 10), Order(directory, "259:0", 20)]
         results = asyncio.create_task(send_orders(str(path), orders, 5))
         connection, _ = await asyncio.to_thread(listening.accept)
         with connection:
-            helper = await asyncio.create_subprocess_exec(program, board.cgroups, stdin=connection)
-        assert await results == ["", "No such file or directory", ""]
+            helper = await asyncio.create_subprocess_exec(program, apps, stdin=connection)
+        assert list(map(str, await results)) == ["None", "No such file or directory", "None"]
         assert await helper.wait() == 0
     assert board.fixed(player) == "259:0 20"

@@ -15,7 +15,7 @@ MOUNTED = Unit("loaded", "active", "mounted")
 
 
 def problems(root: Path, service: Unit = RUNNING, partition: Unit = MOUNTED) -> list[str]:
-    return inspect(Settings(root=str(root)), {SERVICE: service, PARTITION: partition})
+    return [str(m) for m in inspect(Settings(root=str(root)), {SERVICE: service, PARTITION: partition})]
 
 
 def write_statistics(root: Path, channels: object, age_s: float = 0.5) -> None:

@@ -23,7 +23,7 @@ def test_defaults_and_all_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["a.service", "a@b.service", "x.scope", "evenkeel-apps.slice", "a\\\\x2db.service"]
+    "unit", ["a.service", "a@b.service", "x.scope", "evenkeel-apps-a.slice", "a\\\\x2db.service"]
 )
 def test_units(unit: str) -> None:
     assert parse("a", f"title = 'A'\nunit = '{unit}'".encode()).unit == unit
@@ -43,6 +43,10 @@ def test_units(unit: str) -> None:
         ('title = "A"\nunit = "a.socket"', "must be the name of"),
         ('title = "A"\nunit = "../a.service"', "must be the name of"),
         ('title = "A"\nunit = "a@.service"', "must be the name of"),
+        ('title = "A"\nunit = "-.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "system.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "evenkeel-apps.slice"', "unit must be below evenkeel-apps.slice"),
+        ('title = "A"\nunit = "evenkeel-appsx.slice"', "unit must be below evenkeel-apps.slice"),
         ('title = "A"\nunit = "a b.service"', "must be the name of"),
         (GOOD + "weight = 0", "weight must be a whole number from 1 to 10000, not 0"),
         (GOOD + "weight = 10001", "not 10001"),
@@ -86,7 +90,7 @@ def test_one_bad_file_leaves_the_others(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("not an app")
     registry = load(str(tmp_path))
     assert list(registry.apps) == ["b"]
-    assert registry.problems == [
+    assert list(map(str, registry.problems)) == [
         "apps.d/a.toml is ignored: weight must be a whole number from 1 to 10000, not 0",
         "apps.d/c.toml is ignored: unit b.service already belongs to the app b",
         "apps.d/d.toml is ignored: it is not UTF-8 text",
@@ -101,7 +105,7 @@ def test_without_a_directory_there_are_no_apps(tmp_path: Path) -> None:
     registry = load(str(tmp_path / "none"))
     assert (registry.apps, registry.problems) == ({}, [])
     (tmp_path / "file").write_text("")
-    assert load(str(tmp_path / "file")).problems == [
+    assert list(map(str, load(str(tmp_path / "file")).problems)) == [
         f"{tmp_path}/file cannot be read, so no app is known: Not a directory"
     ]
 

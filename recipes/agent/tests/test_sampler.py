@@ -113,10 +113,12 @@ def test_counters_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     sampler = Sampler(3.0, 1.0)
     cgroups = {"x": str(tmp_path)}
     assert sampler.read(cgroups) == {"x": None}
-    assert sampler.problems == {"x": "io.evenkeel.stat of x cannot be read: No such file or directory"}
+    assert {name: str(text) for name, text in sampler.problems.items()} == {
+        "x": "io.evenkeel.stat of x cannot be read: No such file or directory"
+    }
     (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=many\n")
     assert sampler.read(cgroups) == {"x": None}
-    assert "rbytes of 8:0 is 'many'" in sampler.problems["x"]
+    assert "rbytes of 8:0 is 'many'" in str(sampler.problems["x"])
     (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=1\n")
     sampler.read(cgroups)
     assert sampler.problems == {}

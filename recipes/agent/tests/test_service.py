@@ -11,9 +11,13 @@ import subprocess
 from typing import Any
 
 import pytest
-from agent_harness import ERROR, PANEL, STRANGER, Harness, on_board, write
-from evenkeel_agent import __version__, interface
+from agent_harness import ADMINISTRATOR, ERROR, STRANGER, Harness, on_board, write
+from evenkeel_agent import __version__
 from evenkeel_agent.bus import CallError
+from evenkeel_api import interface
+from evenkeel_api.features import apps
+from evenkeel_api.features.apps import App
+from evenkeel_api.features.board import Status
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
 
@@ -29,7 +33,7 @@ async def test_status_of_a_healthy_board(board: Harness) -> None:
     board.app("player")
     await board.agent_up()
     status = await board.call("GetStatus")
-    assert set(status) == set(interface.STATUS)
+    assert set(status) == set(Status.__struct_fields__)
     assert status["problems"] == []
     expected = {
         "version": __version__,
@@ -70,7 +74,7 @@ async def test_status_has_all_problems(board: Harness) -> None:
         "mq-deadline",
         True,
     )
-    text = "\n".join(status["problems"])
+    text = "\n".join(problem["text"] for problem in status["problems"])
     assert "evenkeel is not active on vda: its scheduler is mq-deadline" in text
     assert "apps.d/bad.toml is ignored: title is missing" in text
     assert "apps.d/?.toml is ignored: its name must be" in text
@@ -95,7 +99,7 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
         await asyncio.sleep(0.05)
     apps = await board.apps()
     p, other = apps["player"], apps["loader"]
-    assert set(p) == set(interface.APP)
+    assert set(p) == set(App.__struct_fields__)
     assert 0.5 <= p["window_s"] <= 0.9
     assert 45e6 <= p["read_bps"] <= 66e6
     assert p["write_bps"] == 0
@@ -117,7 +121,7 @@ async def test_apps_show_rates_shares_and_latency(board: Harness) -> None:
         return bool(0 < (await board.apps())["player"]["read_bps"] < 5e6)
 
     await board.until(back)
-    assert (await board.call("GetStatus"))["problems"] == []
+    assert await board.problems() == []
 
     # the app's own counters are shown unchanged if they are a JSON object in a regular file
     assert (await board.apps())["player"]["stats"] == ""
@@ -153,7 +157,7 @@ async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
 
     app = await board.call("SetWeight", "player", 400)
     assert (app["name"], app["weight"], app["applied"]) == ("player", 400, True)
-    assert set(app) == set(interface.APP)
+    assert set(app) == set(App.__struct_fields__)
     assert (board.systemd.directory(player) / "io.weight").read_text() == "default 400\n"
 
     app = await board.call("SetWeight", "loader", 10000)
@@ -179,7 +183,7 @@ async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
         await board.agent_up()
         assert {name: app["weight"] for name, app in (await board.apps()).items()} == saved
         assert units[player].weight == 400, "applied again before the agent answers calls"
-    assert (await board.call("GetStatus"))["problems"] == []
+    assert await board.problems() == []
 
 
 @on_board
@@ -198,7 +202,7 @@ async def test_an_app_that_names_devices_gets_its_weight_when_it_runs(board: Har
     board.systemd.changed(loader)
     await board.call("SetWeight", "loader", 61)
     assert unit.weight is None
-    assert (await board.call("GetStatus"))["problems"] == []
+    assert await board.problems() == []
 
     board.systemd.start(loader)
 
@@ -284,7 +288,7 @@ async def test_starting_and_stopping(board: Harness) -> None:
 @on_board
 async def test_a_full_disk_refuses_the_weight(board: Harness) -> None:
     player = board.app("player")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(board.state)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(board.state)]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("a small file system cannot be mounted here (needs root)")
     try:
@@ -347,12 +351,12 @@ async def test_a_failed_recorder_is_a_problem(board: Harness) -> None:
     board.systemd.add("ek-recorder.service")
     board.systemd.add("recorder.mount")
     await board.agent_up()
-    assert (await board.call("GetStatus"))["problems"] == []
+    assert await board.problems() == []
     board.systemd.units["ek-recorder.service"].active = "failed"
     board.systemd.units["recorder.mount"].active = "failed"
     status = await board.call("GetStatus")
     assert status["health"] == "degraded"
-    assert [problem.split(";")[0] for problem in status["problems"]] == [
+    assert [problem["text"].split(";")[0] for problem in status["problems"]] == [
         "the recorder's partition is not mounted, so nothing can be recorded",
         "the recorder has failed, so nothing is recorded",
     ]
@@ -370,7 +374,7 @@ async def test_without_systemd_the_agent_answers_and_reports_it(board: Harness) 
         assert (await board.refused(member, "player")).name == ERROR + "Failed"
     status = await board.call("GetStatus")
     assert status["health"] == "degraded"
-    assert any("systemd does not report the state of units" in problem for problem in status["problems"])
+    assert "systemd-silent" in [problem["code"] for problem in status["problems"]]
     read = 5_000_000
 
     async def measured() -> bool:
@@ -442,18 +446,18 @@ async def test_a_weight_that_is_not_in_force_is_a_problem(board: Harness) -> Non
     app = await board.call("SetWeight", "player", 250)
     assert (app["weight"], app["applied"]) == (250, False)
     problem = "weight 250 of player is not in force: its io.weight is 'default 100'"
-    assert (await board.call("GetStatus"))["problems"] == [problem]
+    assert await board.problems() == [problem]
     (board.systemd.directory(player) / "io.weight").unlink()
     await board.call("SetWeight", "player", 260)
     problem = "weight 260 of player is not in force: its cgroup has no io.weight"
-    assert (await board.call("GetStatus"))["problems"] == [problem]
+    assert await board.problems() == [problem]
     board.systemd.units[player].refuses = "No."
     await board.call("SetWeight", "player", 270)
-    assert (await board.call("GetStatus"))["problems"] == ["weight 270 of player is not in force: No"]
+    assert await board.problems() == ["weight 270 of player is not in force: No"]
     board.systemd.units[player].refuses = ""
     board.systemd.writes_weights = True
     await board.call("SetWeight", "player", 280)
-    assert (await board.call("GetStatus"))["problems"] == []
+    assert await board.problems() == []
 
 
 @on_board
@@ -464,13 +468,13 @@ async def test_counters_that_cannot_be_read_are_a_problem(board: Harness) -> Non
 
     async def reported() -> bool:
         problem = "io.evenkeel.stat of player cannot be read: No such file or directory"
-        return bool((await board.call("GetStatus"))["problems"] == [problem])
+        return bool(await board.problems() == [problem])
 
     await board.until(reported)
     board.set_stat(player, stat(1))
 
     async def healthy() -> bool:
-        return bool((await board.call("GetStatus"))["problems"] == [])
+        return bool(await board.problems() == [])
 
     await board.until(healthy)
 
@@ -485,20 +489,20 @@ async def test_authorization(board: Harness) -> None:
 
     # for a user that the bus policy accepts, polkit decides on each method
     for command, action in (
-        (("status",), interface.READ),
-        (("apps",), interface.READ),
-        (("weight", "player", "5"), interface.SET_WEIGHT),
-        (("fixed-share", "player", "5%"), interface.SET_FIXED_SHARE),
-        (("start", "player"), interface.CONTROL_APP),
-        (("stop", "player"), interface.CONTROL_APP),
+        (("status",), apps.READ),
+        (("apps",), apps.READ),
+        (("weight", "player", "5"), apps.SET_WEIGHT),
+        (("fixed-share", "player", "5%"), apps.SET_FIXED_SHARE),
+        (("start", "player"), apps.CONTROL_APP),
+        (("stop", "player"), apps.CONTROL_APP),
     ):
         board.polkit.granted = set(interface.ACTIONS) - {action}
-        answer = await board.ekctl(*command, user=PANEL)
+        answer = await board.ekctl(*command, user=ADMINISTRATOR)
         assert answer.status == 1
-        assert answer.err == f"ekctl: user 1 is not authorized for {action}\n"
+        assert answer.err == f"ekctl: user 2 is not authorized for {action}\n"
         board.polkit.granted = {action}
-        assert (await board.ekctl(*command, user=PANEL)).status == 0
-    error = await board.ekctl("weight", "player", "0", user=PANEL)
+        assert (await board.ekctl(*command, user=ADMINISTRATOR)).status == 0
+    error = await board.ekctl("weight", "player", "0", user=ADMINISTRATOR)
     assert "not authorized" in error.err, "an unauthorized caller learns nothing about the value"
 
     # the bus policy refuses the user of an app
@@ -510,14 +514,14 @@ async def test_authorization(board: Harness) -> None:
     # without polkit, only root is served
     board.polkit.bus.close()
     assert await board.call("ListApps")
-    answer = await board.ekctl("apps", user=PANEL)
+    answer = await board.ekctl("apps", user=ADMINISTRATOR)
     assert answer.status == 1
     assert "is not authorized for org.evenkeel.agent.read: polkit did not decide" in answer.err
     await board.polkit_up()
     board.polkit.frozen = True
     await board.agent_down()
     await board.agent_up("--call-timeout", "0.5")
-    assert "did not answer CheckAuthorization" in (await board.ekctl("apps", user=PANEL)).err
+    assert "did not answer CheckAuthorization" in (await board.ekctl("apps", user=ADMINISTRATOR)).err
 
 
 @on_board
@@ -541,14 +545,60 @@ async def test_a_reload_adds_new_apps_and_drops_removed_ones(board: Harness) -> 
 
 
 @on_board
+async def test_a_unit_outside_the_slice_of_the_apps_is_left_alone(board: Harness) -> None:
+    """A listed unit of the system is neither changed nor measured, whether it runs or not."""
+    board.app("player")
+    for name, active in (("running", True), ("stopped", False)):
+        (board.apps_d / f"{name}.toml").write_text(f'title = "X"\nunit = "{name}.service"\nweight = 7\n')
+        board.systemd.add(f"{name}.service", active=False)
+        board.systemd.units[f"{name}.service"].slice = "system.slice"
+        if active:
+            board.systemd.start(f"{name}.service")
+    await board.agent_up()
+    for name in ("running", "stopped"):
+        for call in (
+            ("SetWeight", name, 9),
+            ("SetFixedShare", name, 9),
+            ("StartApp", name),
+            ("StopApp", name),
+        ):
+            error = await board.refused(*call)
+            assert error.name == ERROR + "UnitOutsideSlice"
+            assert f"its unit {name}.service is in system.slice, not below evenkeel-apps.slice" in error.text
+    changed = {
+        body[0]
+        for member, body in board.systemd.calls
+        if member not in ("ListUnitsByNames", "Subscribe", "Get")
+    }
+    assert changed == {"evenkeel-player.service"}
+    assert board.helper.orders == []
+    problems = await board.problems()
+    assert [text.partition(":")[0] for text in problems] == [
+        "app running is not controlled",
+        "app stopped is not controlled",
+    ]
+    assert not (await board.apps())["running"]["applied"]
+    # The owner moves the unit into a slice below that of the apps.
+    board.systemd.stop("running.service")
+    board.systemd.units["running.service"].slice = "evenkeel-apps-alone.slice"
+    board.systemd.start("running.service")
+
+    async def applied() -> bool:
+        return bool((await board.apps())["running"]["applied"])
+
+    await board.until(applied)
+    assert (await board.call("SetWeight", "running", 9))["weight"] == 9
+
+
+@on_board
 async def test_a_cgroup_that_moves_is_followed(board: Harness) -> None:
     player = board.app("player")
     await board.agent_up()
     await board.apps()
     await asyncio.sleep(0.3)
-    new = board.cgroups / "elsewhere"
+    new = board.cgroups / "evenkeel.slice/evenkeel-apps.slice/elsewhere"
     board.systemd.directory(player).rename(new)
-    board.systemd.units[player].cgroup = "/elsewhere"
+    board.systemd.units[player].cgroup = "/evenkeel.slice/evenkeel-apps.slice/elsewhere"
     write(new / "io.evenkeel.stat", stat(5_000_000))
 
     async def followed() -> bool:
@@ -638,13 +688,17 @@ async def test_introspection(board: Harness) -> None:
     answer = await board.client.call(interface.NAME, interface.PATH, name, "Introspect", timeout_s=5)
     from dbus_fast.introspection import Node
 
-    described = Node.parse(answer[0]).interfaces[0]
-    assert described.name == interface.NAME
-    found = {
-        method.name: [str(argument.signature) for argument in (*method.in_args, *method.out_args)]
-        for method in described.methods
-    }
-    assert found == {
-        name: [argument.signature for argument in (*method.inputs, *method.outputs)]
-        for name, method in interface.METHODS.items()
-    }
+    described = Node.parse(answer[0]).interfaces
+    assert [each.name for each in described] == [interface.NAME, interface.SESSION]
+    for each, before in zip(described, ("", interface.SESSION_SIGNATURE), strict=True):
+        found = {
+            method.name: (
+                "".join(argument.signature for argument in method.in_args),
+                "".join(argument.signature for argument in method.out_args),
+            )
+            for method in each.methods
+        }
+        assert found == {
+            method.name: (before + method.in_signature, method.out_signature)
+            for method in interface.served(each.name)
+        }

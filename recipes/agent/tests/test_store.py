@@ -22,16 +22,16 @@ COMPONENT = Path(__file__).resolve().parent.parent
 
 def store_of(directory: Path) -> Store:
     """A store as the agent creates it for weights."""
-    return Store(str(directory), "weight", weight.problem, "defaults are in use")
+    return Store(str(directory), "weight", weight.problem)
 
 
 def test_weights_are_saved(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    assert (store.get("a"), store.problem) == (None, "")
+    assert (store.get("a"), store.problem) == (None, None)
     store.save("a", 7)
     store.save("gone-app", 8)
     again = store_of(tmp_path)
-    assert (again.get("a"), again.get("gone-app"), again.problem) == (7, 8, "")
+    assert (again.get("a"), again.get("gone-app"), again.problem) == (7, 8, None)
     assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
     assert (tmp_path / "weights.json").stat().st_mode & 0o777 == 0o600
 
@@ -48,14 +48,14 @@ def test_a_removed_weight_is_gone(tmp_path: Path) -> None:
 
 def test_each_noun_has_its_own_file_and_messages(tmp_path: Path) -> None:
     (tmp_path / "fixed-shares.json").write_text("{")
-    store = Store(str(tmp_path), "fixed share", weight.problem, "no app has a fixed share")
-    assert store.problem.startswith("the saved fixed shares were damaged (")
-    assert store.problem.endswith(
+    store = Store(str(tmp_path), "fixed-share", weight.problem)
+    assert str(store.problem).startswith("the saved fixed shares were damaged (")
+    assert str(store.problem).endswith(
         "fixed-shares.json.corrupt; no app has a fixed share; set the fixed shares again"
     )
-    assert store_of(tmp_path).problem == ""
+    assert store_of(tmp_path).problem is None
     with pytest.raises(StoreError, match="the fixed share cannot be saved in"):
-        Store(str(tmp_path / "none"), "fixed share", weight.problem, "").save("a", 5)
+        Store(str(tmp_path / "none"), "fixed-share", weight.problem).save("a", 5)
 
 
 def test_an_unchanged_weight_costs_no_write(tmp_path: Path) -> None:
@@ -91,15 +91,15 @@ def test_a_damaged_file_is_renamed_and_reported(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     store = store_of(tmp_path)
     assert store.get("a") is None
-    assert "damaged" in store.problem
-    assert "\n" not in store.problem
+    assert "damaged" in str(store.problem)
+    assert "\n" not in str(store.problem)
     assert corrupt.read_bytes() == content
     assert not path.exists()
-    assert "damaged" in store_of(tmp_path).problem, "a restart must not hide the problem"
+    assert "damaged" in str(store_of(tmp_path).problem), "a restart must not hide the problem"
     store.save("a", 5)
-    assert store.problem == ""
+    assert store.problem is None
     assert store_of(tmp_path).get("a") == 5
-    assert store_of(tmp_path).problem == ""
+    assert store_of(tmp_path).problem is None
     assert corrupt.read_bytes() == content
 
 
@@ -117,7 +117,7 @@ def test_any_file_is_read_or_renamed(content: bytes) -> None:
 def test_an_unreadable_file_is_reported_and_not_renamed(tmp_path: Path) -> None:
     (tmp_path / "weights.json").mkdir()
     store = store_of(tmp_path)
-    assert "not a regular file" in store.problem
+    assert "not a regular file" in str(store.problem)
     with pytest.raises(StoreError, match="Is a directory"):
         store.save("a", 5)
     assert store.get("a") is None
@@ -141,7 +141,7 @@ WRITER = """
 import sys
 from evenkeel_agent import weight
 from evenkeel_agent.store import Store
-store = Store(sys.argv[1], "weight", weight.problem, "")
+store = Store(sys.argv[1], "weight", weight.problem)
 for n in range(1, 10001):
     for app in ("a", "b", "c"):
         store.save(app, n)
@@ -167,7 +167,7 @@ def test_kill_at_any_moment_leaves_a_complete_set(tmp_path: Path) -> None:
         writer.wait()
         weights = json.loads((tmp_path / "weights.json").read_text())
         store = store_of(tmp_path)
-        assert store.problem == ""
+        assert store.problem is None
         assert weights["a"] >= weights["b"] >= weights["c"] >= weights["a"] - 1
         assert weights["c"] >= printed, "a weight is on disk when save() returns"
 

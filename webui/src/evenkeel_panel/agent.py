@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent as the panel sees it, and its D-Bus client.
 
-`Agent` is the interface that the pages use. `BusAgent` implements it with org.evenkeel.Agent1 on
-the system bus. Guarantee: every call returns a value or raises an `AgentError`, and nothing else.
-It ends within `TIMEOUT_S`, or `CHANGE_TIMEOUT_S` if it changes something, plus the time to connect.
+`Agent` is the interface that the pages use. `BusAgent` implements it with org.evenkeel.Agent1.Session on
+the system bus: each call carries the secret of a session, for the agent decides what its user may do.
+
+Guarantee: every call returns a value or raises an `AgentError`, and nothing else. It ends within
+`TIMEOUT_S`, or `CHANGE_TIMEOUT_S` if it changes something, plus the time to connect.
 """
 
 from __future__ import annotations
@@ -12,32 +14,44 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from evenkeel_api import errors as api_errors
+from evenkeel_api import interface, schema
+from evenkeel_api.errors import NAME
+from evenkeel_api.interface import METHODS
+from evenkeel_api.messages import Note
+
+from . import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
+    from dbus_fast import Message
     from dbus_fast.aio import MessageBus
 
-T = TypeVar("T")
+# HTTP status of each error of the agent
+HTTP = {error.kind: error.http for error in api_errors.AgentError.__subclasses__()}
 
 log = logging.getLogger(__name__)
-
-NAME = "org.evenkeel.Agent1"
-PATH = "/org/evenkeel/Agent1"
-INTERFACE = "org.evenkeel.Agent1"
-ERROR_PREFIX = "org.evenkeel.Agent1.Error."
+ERROR_PREFIX = NAME + ".Error."
 
 TIMEOUT_S = 2.0  # a page waits for these calls while a person looks at it
 # Changes may take longer: a busy board needs seconds to ask polkit, to sync a file or to stop an app.
 # Must be shorter than the 20 s that the page waits for a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
-CHANGES = {"SetWeight", "SetFixedShare", "StartApp", "StopApp"}
+SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {"LogIn"}
 
 
 class AgentError(Exception):
-    """A call to the agent failed; str() is a sentence for the user."""
+    """A call to the agent failed. `note` is the message, str() its sentence for the user."""
+
+    http = 503
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(texts.sentence(note))
+        self.note = note
 
 
 class AgentUnreachable(AgentError):
@@ -46,124 +60,36 @@ class AgentUnreachable(AgentError):
     `sent`: the call was sent, so the agent may have made the change.
     """
 
-    def __init__(self, message: str, *, sent: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, *, sent: bool = False, **parameters: object) -> None:
+        super().__init__(Note(code, dict(parameters)))
         self.sent = sent
 
 
 class AgentRefused(AgentError):
     """The agent refused the call. `kind` is the last part of the D-Bus error name."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, kind: str, note: Note) -> None:
+        super().__init__(note)
         self.kind = kind
-
-
-@dataclass(frozen=True, slots=True)
-class App:
-    """One app of ListApps. A missing key takes the default; an unknown key is ignored."""
-
-    name: str
-    title: str = ""
-    description: str = ""
-    unit: str = ""
-    weight: int = 100  # 1..10000
-    active_state: str = "unknown"  # systemd's ActiveState
-    sub_state: str = ""  # systemd's SubState
-    applied: bool = False  # the weight is in force in the cgroup
-    read_bps: float = 0.0  # bytes/s over the window
-    write_bps: float = 0.0  # bytes/s over the window
-    share: float = 0.0  # 0..1 of the bytes of all listed apps
-    p99_us: float = -1.0  # -1: no I/O in the window
-    fixed_share: int = 0  # percent of each flash device; 0: none, the weight decides
-    fixed_share_applied: bool = True  # `fixed_share` is in force, 0 included
-    fixed_share_problem: str = ""  # why it is not in force: a sentence without its full stop
-    fixed_share_used: float = -1.0  # used part of the fixed share over the window, 0..1; -1: no such I/O
-    fixed_share_late: float = -1.0  # late part of the requests with a fixed share, 0..1; -1: none
-    fixed_share_behind: bool = False  # the scheduler cannot deliver the fixed share
-    stats: str = ""  # counters that the app reports about itself, JSON text
-    window_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The answer of GetStatus."""
-
-    version: str = ""
-    kernel: str = ""
-    slot: str = "unknown"
-    scheduler: str = ""
-    health: str = "degraded"
-    problems: tuple[str, ...] = ()
-    demo: bool = False
-    uptime_s: int = 0
-
-
-def app_from(fields: Mapping[str, Any]) -> App:
-    """An App from unpacked a{sv}; raises ValueError or TypeError if a value has the wrong type."""
-    name = str(fields["name"]) if "name" in fields else ""
-    if not name:
-        raise ValueError("an app without a name")
-    return App(
-        name=name,
-        title=str(fields.get("title", "")) or name,
-        description=str(fields.get("description", "")),
-        unit=str(fields.get("unit", "")),
-        weight=int(fields.get("weight", 100)),
-        active_state=str(fields.get("active_state", "unknown")),
-        sub_state=str(fields.get("sub_state", "")),
-        applied=bool(fields.get("applied", False)),
-        read_bps=float(fields.get("read_bps", 0.0)),
-        write_bps=float(fields.get("write_bps", 0.0)),
-        share=float(fields.get("share", 0.0)),
-        p99_us=float(fields.get("p99_us", -1.0)),
-        fixed_share=int(fields.get("fixed_share", 0)),
-        fixed_share_applied=bool(fields.get("fixed_share_applied", True)),
-        fixed_share_problem=str(fields.get("fixed_share_problem", "")),
-        fixed_share_used=float(fields.get("fixed_share_used", -1.0)),
-        fixed_share_late=float(fields.get("fixed_share_late", -1.0)),
-        fixed_share_behind=bool(fields.get("fixed_share_behind", False)),
-        stats=str(fields.get("stats", "")),
-        window_s=float(fields.get("window_s", 0.0)),
-    )
-
-
-def status_from(fields: Mapping[str, Any]) -> Status:
-    """A Status from unpacked a{sv}."""
-    return Status(
-        version=str(fields.get("version", "")),
-        kernel=str(fields.get("kernel", "")),
-        slot=str(fields.get("slot", "unknown")),
-        scheduler=str(fields.get("scheduler", "")),
-        health=str(fields.get("health", "degraded")),
-        problems=tuple(str(problem) for problem in fields.get("problems", ())),
-        demo=bool(fields.get("demo", False)),
-        uptime_s=int(fields.get("uptime_s", 0)),
-    )
+        self.http = HTTP.get(kind, 503)
 
 
 class Agent(Protocol):
-    """The methods that the panel uses; each may raise AgentError."""
+    """The agent's methods, called for the user of a session."""
 
-    def status(self) -> Status: ...
+    def call(self, method: str, session: str, address: str, *values: Any) -> Any:
+        """The answer of a method of evenkeel_api.interface, as its struct. Raises AgentError."""
 
-    def list_apps(self) -> Sequence[App]: ...
-
-    def set_weight(self, name: str, weight: int) -> App: ...
-
-    def set_fixed_share(self, name: str, percent: int) -> App: ...
-
-    def start_app(self, name: str) -> None: ...
-
-    def stop_app(self, name: str) -> None: ...
+    def on_sessions_changed(self, callback: Callable[[], None]) -> None:
+        """Call back when a session, user or token has changed or ended."""
 
 
-# Errors of the bus daemon itself, in words that a user understands.
+# Errors of the bus daemon itself → code of a message that a user understands.
 _BUS_ERRORS = {
-    "org.freedesktop.DBus.Error.ServiceUnknown": "it is not running",
-    "org.freedesktop.DBus.Error.NameHasNoOwner": "it is not running",
-    "org.freedesktop.DBus.Error.NoReply": "it stopped before it answered",
-    "org.freedesktop.DBus.Error.AccessDenied": "the message bus does not allow the panel to call it",
+    "org.freedesktop.DBus.Error.ServiceUnknown": "agent-not-running",
+    "org.freedesktop.DBus.Error.NameHasNoOwner": "agent-not-running",
+    "org.freedesktop.DBus.Error.NoReply": "agent-stopped",
+    "org.freedesktop.DBus.Error.AccessDenied": "agent-not-allowed",
 }
 _NOT_DELIVERED = _BUS_ERRORS.keys() - {"org.freedesktop.DBus.Error.NoReply"}
 
@@ -193,39 +119,28 @@ class BusAgent:
         self._change_timeout_s = change_timeout_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start = threading.Lock()
+        self._sessions_changed: Callable[[], None] = lambda: None
         # only the loop's thread uses the following
         self._bus: MessageBus | None = None
         self._in_flight: dict[MessageBus, int] = {}  # number of calls by connection
         self._connecting = asyncio.Lock()
         self._watcher: asyncio.Task[None] | None = None
 
-    def status(self) -> Status:
-        return self._parsed(status_from, self._call("GetStatus"))
-
-    def list_apps(self) -> Sequence[App]:
-        answer = self._call("ListApps")
-        if not isinstance(answer, list):
-            raise AgentUnreachable("The agent's list of apps cannot be read.")
-        return [self._parsed(app_from, fields) for fields in answer]
-
-    def set_weight(self, name: str, weight: int) -> App:
-        return self._parsed(app_from, self._call("SetWeight", "su", [name, weight]))
-
-    def set_fixed_share(self, name: str, percent: int) -> App:
-        return self._parsed(app_from, self._call("SetFixedShare", "su", [name, percent]))
-
-    def start_app(self, name: str) -> None:
-        self._call("StartApp", "s", [name])
-
-    def stop_app(self, name: str) -> None:
-        self._call("StopApp", "s", [name])
-
-    @staticmethod
-    def _parsed(parse: Callable[[Any], T], answer: Any) -> T:
+    def call(self, method: str, session: str, address: str, *values: Any) -> Any:
+        found = METHODS[method]
+        signature = interface.SESSION_SIGNATURE + found.in_signature
+        answer = self._call(
+            method, signature, [schema.clean(session), schema.clean(address), *map(_clean, values)]
+        )
+        if found.answer is None:
+            return None
         try:
-            return parse(answer)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise AgentUnreachable(f"The agent's answer cannot be read: {error}.", sent=True) from error
+            return schema.convert(answer, found.answer)
+        except msgspec.ValidationError as error:
+            raise AgentUnreachable("agent-unreadable", sent=True, reason=str(error)) from error
+
+    def on_sessions_changed(self, callback: Callable[[], None]) -> None:
+        self._sessions_changed = callback
 
     def _call(self, member: str, signature: str = "", body: list[Any] | None = None) -> Any:
         loop = self._running_loop()
@@ -235,10 +150,10 @@ class BusAgent:
             return future.result(self._limit(member) + 2 * self._timeout_s + 1)
         except concurrent.futures.TimeoutError:
             future.cancel()
-            raise AgentUnreachable("The agent does not answer.", sent=True) from None
+            raise AgentUnreachable("agent-silent", sent=True) from None
 
     def _limit(self, member: str) -> float:
-        return self._change_timeout_s if member in CHANGES else self._timeout_s
+        return self._change_timeout_s if member in SLOW else self._timeout_s
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._start:
@@ -255,8 +170,17 @@ class BusAgent:
             if self._bus is None or not self._bus.connected:
                 bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
                 self._bus = await asyncio.wait_for(bus.connect(), self._timeout_s)
+                bus.add_message_handler(self._received)
+                await asyncio.wait_for(bus.call(_subscription()), self._timeout_s)
                 self._watcher = asyncio.create_task(_until_closed(bus))
+                self._sessions_changed()  # signals may have been lost meanwhile
             return self._bus
+
+    def _received(self, message: Message) -> None:
+        # The bus delivers signals of the agent only to receivers that asked for them, so the sender need not be checked:
+        # a false signal costs one more call.
+        if message.member == interface.SESSIONS_CHANGED and message.interface == interface.SESSION:
+            self._sessions_changed()
 
     def _abandon(self, bus: MessageBus) -> None:
         """Let the next call make a new connection."""
@@ -278,11 +202,11 @@ class BusAgent:
             bus = await self._connected()
         except Exception as error:  # dbus-fast raises many types; none may end the page
             log.debug("no connection to the bus", exc_info=True)
-            raise AgentUnreachable(f"The message bus cannot be reached: {_reason(error)}.") from error
+            raise AgentUnreachable("bus-unreachable", reason=_reason(error)) from error
         message = Message(
             destination=NAME,
-            path=PATH,
-            interface=INTERFACE,
+            path=interface.PATH,
+            interface=interface.SESSION,
             member=member,
             signature=signature,
             body=body,
@@ -295,26 +219,46 @@ class BusAgent:
         except TimeoutError:
             # This also happens if the connection was lost without notice.
             self._abandon(bus)
-            raise AgentUnreachable(f"The agent did not answer within {limit_s:g} s.", sent=True) from None
+            raise AgentUnreachable("agent-slow", sent=True, seconds=limit_s) from None
         except Exception as error:
             log.debug("%s failed", member, exc_info=True)
             self._abandon(bus)
-            raise AgentUnreachable(f"The call to the agent failed: {_reason(error)}.", sent=True) from error
+            raise AgentUnreachable("agent-failed", sent=True, reason=_reason(error)) from error
         finally:
             self._call_ended(bus)
         if reply is None:
-            raise AgentUnreachable("The agent sent no answer.")
+            raise AgentUnreachable("agent-silent")
         if reply.message_type == MessageType.ERROR:
             text = str(reply.body[0]) if reply.body else ""
-            error_name = reply.error_name or ""
-            if error_name.startswith(ERROR_PREFIX):
-                kind = error_name.removeprefix(ERROR_PREFIX)
-                raise AgentRefused(kind, text or f"The agent refused: {kind}.")
-            reason = _BUS_ERRORS.get(error_name, text or error_name)
-            raise AgentUnreachable(
-                f"The agent does not answer: {reason}.", sent=error_name not in _NOT_DELIVERED
-            )
+            name = reply.error_name or ""
+            if name.startswith(ERROR_PREFIX):
+                rest = unpack_variants(reply.body[1]) if len(reply.body) > 1 else {}
+                note = Note(str(rest.get("code", "")), rest.get("parameters", {}), text.rstrip("."))
+                raise AgentRefused(name.removeprefix(ERROR_PREFIX), note)
+            sent = name not in _NOT_DELIVERED
+            if name in _BUS_ERRORS:
+                raise AgentUnreachable(_BUS_ERRORS[name], sent=sent)
+            raise AgentUnreachable("agent-error", sent=sent, reason=text or name)
         return unpack_variants(reply.body[0]) if reply.body else None
+
+
+def _subscription() -> Message:
+    from dbus_fast import Message
+
+    name = "org.freedesktop.DBus"
+    rule = f"type='signal',interface='{interface.SESSION}',member='{interface.SESSIONS_CHANGED}'"
+    return Message(
+        destination=name,
+        path="/org/freedesktop/DBus",
+        interface=name,
+        member="AddMatch",
+        signature="s",
+        body=[rule],
+    )
+
+
+def _clean(value: Any) -> Any:
+    return schema.clean(value) if isinstance(value, str) else value
 
 
 async def _until_closed(bus: MessageBus) -> None:

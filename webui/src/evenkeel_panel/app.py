@@ -1,46 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application factory: gunicorn loads `evenkeel_panel.app:create_app()`."""
+"""The application factory: gunicorn loads `evenkeel_panel.app:create_app()`.
+
+A feature is a package beside this file that has a `blueprint`, and with it its templates, its styles and scripts
+(static/), and its entry of the navigation (`NAV`). Nothing else names it.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import secrets
 import sqlite3
+import time
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from flask import Flask, Response, abort, jsonify, redirect, render_template, request, url_for
+from evenkeel_api.roles import includes
+from flask import Flask, Response, abort, current_app, jsonify, redirect, render_template, request, url_for
 from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped,unused-ignore]
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from . import apps, auth, health
-from .agent import Agent, BusAgent
-from .auth.limits import limiter
-from .auth.users import Users
+from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
-from .context import KEY, Panel, by_htmx
+from .context import KEY, Panel, by_htmx, by_token, identity
 from .db import Database
+from .live import Shared
+from .sessions import Sessions
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from werkzeug.wrappers import Response as BaseResponse
 
 STATE_DIR = "/var/lib/evenkeel-panel"
 STATIC_DIR = "/usr/share/evenkeel-panel/static"  # nginx serves it as /static/
-STATIC_FILES = (
-    "panel.css",
-    "panel.js",
-    "theme.js",
-    "logo.svg",
-    "vendor/htmx.min.js",
-    "vendor/uPlot.iife.min.js",
-    "vendor/uPlot.min.css",
-)
+PACKAGE = Path(__file__).resolve().parent
 
 # Pages load only files that nginx serves from /static/: no 'unsafe-inline', no eval.
-# Strict-Transport-Security is left out on purpose. The board signs its own certificate; once that
-# is replaced, a browser that remembers the header would lock the owner out.
+# nginx sends Strict-Transport-Security, but only if the certificate is not the board's own.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -67,11 +67,12 @@ def create_app(
     static = static_dir or Path(os.environ.get("EVENKEEL_PANEL_STATIC", STATIC_DIR))
 
     app = Flask("evenkeel_panel", static_folder=None)
-    db = Database(state / "panel.db")
+    db = Database(state / "settings.db")
     db.set_setting("secret_key", secrets.token_hex(32), only_new=True)
     app.config.update(
         SECRET_KEY=db.setting("secret_key"),
-        SESSION_COOKIE_NAME="evenkeel",
+        # The prefix makes browsers refuse the cookie for any other host: apps have host names of their own.
+        SESSION_COOKIE_NAME="__Host-evenkeel",
         SESSION_COOKIE_SECURE=True,
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
@@ -82,55 +83,105 @@ def create_app(
         # The strict check compares the Referer with the Host header. Behind a forwarded port these
         # differ, because nginx passes the Host without its port. refuse_cross_site() takes its place.
         WTF_CSRF_SSL_STRICT=False,
-        RATELIMIT_STORAGE_URI="memory://",  # enough, because one worker sees every attempt
-        RATELIMIT_ENABLED=True,
+        WTF_CSRF_CHECK_DEFAULT=False,  # protect() checks, but not requests with an API token
         TEMPLATES_AUTO_RELOAD=False,
     )
     app.config.update(config)
+    agent = agent or BusAgent()
     app.extensions[KEY] = Panel(
         db=db,
+        agent=agent,
         board=Board(
-            agent or BusAgent(),
             load=lambda: db.setting("last_apps"),
             save=lambda text: _save_apps(app, db, text),
         ),
-        users=Users(db, state / "first-password"),
+        sessions=Sessions(agent),
     )
 
     app.before_request(refuse_cross_site)
-    CSRFProtect(app)
-    limiter.init_app(app)
-    for feature in (auth, apps, health):
+    csrf = CSRFProtect(app)
+    app.before_request(partial(protect, csrf))
+    navigation = []
+    for feature in features():
         app.register_blueprint(feature.blueprint)
-    app.add_url_rule("/", "index", lambda: redirect(url_for("apps.page")))
+        if hasattr(feature, "NAV"):
+            navigation.append(feature.NAV)
+    navigation.sort(key=lambda entry: entry.order)
+    app.add_url_rule("/", "index", lambda: redirect(url_for(navigation[0].endpoint)))
     app.after_request(add_headers)
     app.register_error_handler(CSRFError, lambda error: problem(400, "The form is out of date", _CSRF_TEXT))
     app.register_error_handler(HTTPException, http_error)
     app.register_error_handler(sqlite3.Error, storage_error)
+    app.register_error_handler(AgentError, agent_error)
     app.register_error_handler(Exception, any_error)
 
-    versions = {name: _version(static / name) for name in STATIC_FILES}
-    app.jinja_env.globals["static"] = lambda name: f"/static/{name}?v={versions[name]}"
+    app.jinja_env.globals.update(
+        static=Static(static),
+        navigation=lambda: [entry for entry in navigation if may(entry.role)],
+        may=may,
+        identity=identity,
+    )
+    app.jinja_env.filters["moment"] = lambda seconds: time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     # Safe because nginx is the only client of the socket and overwrites both headers.
-    app.wsgi_app = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)  # type: ignore[method-assign]
+    proxied = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)
+    shared = Shared(proxied, app.extensions[KEY].board, app.extensions[KEY].sessions, HEADERS)
+    app.wsgi_app = shared  # type: ignore[method-assign]
+
+    @app.after_request
+    def remember(response: Response) -> Response:
+        if response.status_code in (200, 304):
+            shared.remember()
+        return response
+
     return app
 
 
-def _version(path: Path) -> str:
-    """A checksum of the content for the URL, so that browsers may cache a file for ever."""
-    try:
-        return f"{zlib.crc32(path.read_bytes()):08x}"
-    except FileNotFoundError:
-        return "missing"
+def features() -> list[ModuleType]:
+    """All packages of this package that have a blueprint."""
+    found = [
+        importlib.import_module(f"{__package__}.{path.parent.name}")
+        for path in sorted(PACKAGE.glob("*/__init__.py"))
+    ]
+    return [module for module in found if hasattr(module, "blueprint")]
+
+
+def may(role: str) -> bool:
+    """Whether the user of this request has at least ROLE. It only decides what a page shows: the agent decides."""
+    who = identity()
+    return who is not None and includes(who.role, role)
+
+
+class Static:
+    """The URL of a static file, "NAME" or "FEATURE/NAME", with a checksum, so that browsers may cache it for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._versions: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        if name not in self._versions:
+            self._versions[name] = self._version(name)
+        return f"/static/{name}?v={self._versions[name]}"
+
+    def _version(self, name: str) -> str:
+        path = find_static(self._folder, name)
+        return f"{zlib.crc32(path.read_bytes()):08x}" if path else "missing"
+
+
+def find_static(folder: Path, name: str) -> Path | None:
+    """The file NAME. In the source tree, FEATURE/NAME is in static/ of the feature's package."""
+    feature, _, rest = name.partition("/")
+    found = (folder / name, PACKAGE / feature / "static" / rest)
+    return next((path for path in found if path.is_file()), None)
 
 
 def _save_apps(app: Flask, db: Database, text: str) -> None:
     try:
         db.set_setting("last_apps", text)
     except sqlite3.Error as error:
-        app.logger.warning("cannot save the list of apps in panel.db: %s", error)
+        app.logger.warning("cannot save the list of apps in settings.db: %s", error)
 
 
 def refuse_cross_site() -> None:
@@ -140,6 +191,38 @@ def refuse_cross_site() -> None:
         "none",
     ):
         abort(403, "The request came from another site. Nothing was changed. Use the panel's own pages.")
+
+
+def protect(csrf: CSRFProtect) -> None:
+    """Check the protection token of a form. A browser never adds an API token by itself, so it needs none."""
+    if not by_token():
+        csrf.protect()
+
+
+def agent_error(error: AgentError) -> BaseResponse:
+    """The agent refused a call, or does not answer."""
+    if (
+        isinstance(error, AgentRefused)
+        and error.kind in ("NotLoggedIn", "PasswordMustChange")
+        and not by_token()
+    ):
+        from .account.views import redirect_to
+
+        current_app.extensions[KEY].sessions.forget()
+        endpoint = "account.login" if error.kind == "NotLoggedIn" else "account.password"
+        return redirect_to(endpoint, str(error))
+    kind = error.kind if isinstance(error, AgentRefused) else "AgentUnreachable"
+    response = problem(error.http, TITLES.get(kind, "The board refused this"), str(error), error)
+    if "seconds" in error.note.parameters:
+        response.headers["Retry-After"] = str(error.note.parameters["seconds"])
+    return response
+
+
+TITLES = {
+    "NotAuthorized": "Your role does not include this",
+    "AgentUnreachable": "The agent does not answer",
+    "TooManyTries": "Too many tries",
+}
 
 
 def add_headers(response: Response) -> Response:
@@ -154,12 +237,13 @@ _CSRF_TEXT = (
 )
 
 
-def problem(code: int, title: str, text: str) -> BaseResponse:
+def problem(code: int, title: str, text: str, error: AgentError | None = None) -> BaseResponse:
     """An error in the caller's format: an HTML fragment, JSON or a page."""
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
-    elif request.path.endswith(".json") or request.path == "/healthz":
-        response = jsonify(error=title, reason=text)
+    elif request.path.startswith("/api/") or request.path.endswith(".json") or request.path == "/healthz":
+        more = {"code": error.note.code, "parameters": error.note.parameters} if error else {}
+        response = jsonify(error=getattr(error, "kind", title), reason=text, **more)
     else:
         response = Response(render_template("error.html", code=code, title=title, text=text))
     response.status_code = code
@@ -180,9 +264,7 @@ def http_error(error: HTTPException) -> BaseResponse:
 
 
 def storage_error(error: Exception) -> BaseResponse:
-    from flask import current_app
-
-    current_app.logger.error("panel.db: %s", error)
+    current_app.logger.error("settings.db: %s", error)
     return problem(
         503,
         "The panel cannot save",
@@ -192,8 +274,6 @@ def storage_error(error: Exception) -> BaseResponse:
 
 
 def any_error(error: Exception) -> BaseResponse:
-    from flask import current_app
-
     current_app.logger.exception("%s %s", request.method, request.path)
     return problem(
         500,

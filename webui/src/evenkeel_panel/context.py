@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that all blueprints share."""
+"""Objects that all features share, and calls to the agent for the user of the request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from flask import current_app, request
+from flask import current_app, g, request, session
 
 if TYPE_CHECKING:
-    from .auth.users import Users
-    from .board import Board
+    from .agent import Agent
+    from .board import Board, View
     from .db import Database
+    from .sessions import Sessions
 
 KEY = "evenkeel"
+BEARER = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     db: Database
+    agent: Agent
     board: Board
-    users: Users
+    sessions: Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Nav:
+    """An entry of the navigation. ROLE: the lowest role that sees it. ENDPOINT: its page. ORDER: lowest first."""
+
+    order: int
+    title: str
+    endpoint: str
+    role: str = "viewer"
 
 
 def panel() -> Panel:
@@ -35,3 +48,31 @@ def client() -> str:
 def by_htmx() -> bool:
     """Whether a script of the page sent the request and expects an HTML fragment."""
     return request.headers.get("HX-Request") == "true"
+
+
+def by_token() -> bool:
+    """Whether a program sent the request, with an API token in place of a cookie."""
+    return request.headers.get("Authorization", "").startswith(BEARER)
+
+
+def secret() -> str:
+    """The secret of the request's session or token; "" without one."""
+    if by_token():
+        return request.headers["Authorization"].removeprefix(BEARER).strip()
+    found = session.get("token")
+    return found if isinstance(found, str) else ""
+
+
+def call(method: str, *values: Any) -> Any:
+    """Call the agent for the user of this request. Raises AgentError."""
+    return panel().agent.call(method, secret(), client(), *values)
+
+
+def view() -> View:
+    """The board as the pages show it."""
+    return panel().board.view(lambda: call("GetSnapshot"))
+
+
+def identity() -> Any:
+    """Who sent the request; None without a session."""
+    return g.get("identity")

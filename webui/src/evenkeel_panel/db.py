@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""panel.db: the panel's own users, sessions, settings and audit trail (SQLite, WAL).
+"""settings.db: the panel's own settings (SQLite, WAL). Users and sessions are the agent's.
 
 This module needs the standard library only.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,46 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-log = logging.getLogger(__name__)
-
 # PRAGMA user_version is MAJOR * 100 + minor. After a roll-back the older slot opens the same file.
 # So a minor step may only add things that an older panel does not read; another major is refused.
 SCHEMA = 100
-MIGRATIONS = {
-    100: """
-        CREATE TABLE users (
-            name TEXT PRIMARY KEY,
-            hash TEXT NOT NULL,          -- argon2id, encoded with its parameters
-            changed_at INTEGER NOT NULL  -- Unix seconds
-        ) STRICT;
-        CREATE TABLE sessions (
-            id TEXT PRIMARY KEY,         -- SHA-256 of the token in the cookie
-            user TEXT NOT NULL,
-            created_at INTEGER NOT NULL
-        ) STRICT;
-        CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-        CREATE TABLE audit (
-            id INTEGER PRIMARY KEY,
-            at INTEGER NOT NULL,
-            user TEXT NOT NULL,          -- empty: not logged in
-            client TEXT NOT NULL,        -- IP address
-            action TEXT NOT NULL,
-            detail TEXT NOT NULL
-        ) STRICT;
-    """,
-}
-AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
+MIGRATIONS = {100: "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"}
 
 
 class SchemaError(Exception):
-    """panel.db has another major version than this panel."""
+    """settings.db has another major version than this panel."""
 
 
 class Database:
     """One file, one connection per thread.
 
     Each write is one short IMMEDIATE transaction that is synced before it returns. Writes are rare
-    (a log-in, a new weight), so durability is worth a few ms.
+    (a new weight), so durability is worth a few ms.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,23 +97,4 @@ class Database:
         with self.write() as cursor:
             cursor.execute(
                 insert + ("NOTHING" if only_new else "UPDATE SET value = excluded.value"), (key, value)
-            )
-
-    def audit(self, user: str, client: str, action: str, detail: str = "") -> None:
-        """Add a row. Never fails: on a full disk the action still succeeds, and the row goes to the journal."""
-        try:
-            with self.write() as cursor:
-                cursor.execute(
-                    "INSERT INTO audit (at, user, client, action, detail) VALUES (?, ?, ?, ?, ?)",
-                    (int(time.time()), user, client, action, detail[:200]),
-                )
-                cursor.execute("DELETE FROM audit WHERE id <= ?", ((cursor.lastrowid or 0) - AUDIT_ROWS,))
-        except sqlite3.Error as error:
-            log.warning(
-                "cannot write the audit log (%s); the entry is: %s %s %s %s",
-                error,
-                user,
-                client,
-                action,
-                detail,
             )

@@ -10,28 +10,32 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from flask import Flask, Response, send_from_directory
+from flask import Flask, Response, abort, send_from_directory
 from werkzeug.serving import make_server
 
-from .app import create_app
-from .fake_agent import FakeAgent
+from .app import create_app, find_static
+from .fake_agent import FIRST_PASSWORD, FakeAgent
 
 STATIC = Path(__file__).resolve().parent.parent / "static"
-FIRST_PASSWORD = "kelp-kelp-kelp"  # noqa: S105  (of a fake board)
+__all__ = ["FIRST_PASSWORD", "dev_app"]
 
 
 def dev_app(state: Path, vendor: Path, agent: FakeAgent, **config: object) -> Flask:
     """A panel over plain HTTP that serves its static files itself."""
-    first = state / "first-password"
-    first.write_text(FIRST_PASSWORD + "\n", "utf-8")
-    settings: dict[str, object] = {"SESSION_COOKIE_SECURE": False, "TEMPLATES_AUTO_RELOAD": True, **config}
+    settings: dict[str, object] = {
+        "SESSION_COOKIE_NAME": "evenkeel-dev",  # the prefix of the board's cookie needs HTTPS
+        "SESSION_COOKIE_SECURE": False,
+        "TEMPLATES_AUTO_RELOAD": True,
+        **config,
+    }
     app = create_app(state, STATIC, agent, **settings)
 
     @app.get("/static/<path:name>", endpoint="static")
     def static(name: str) -> Response:
         if name.startswith("vendor/"):
             return send_from_directory(vendor.resolve(), name.removeprefix("vendor/"))
-        return send_from_directory(STATIC, name)
+        path = find_static(STATIC, name)
+        return send_from_directory(path.parent, path.name) if path else abort(404)
 
     return app
 

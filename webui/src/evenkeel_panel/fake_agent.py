@@ -4,18 +4,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import random
+import tempfile
+import threading
 import time
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from typing import TYPE_CHECKING, Any
 
-from .agent import AgentRefused, AgentUnreachable, App, Status
+from evenkeel_agent.accounts import Accounts
+from evenkeel_api import errors
+from evenkeel_api.features.apps import App
+from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.interface import METHODS
+from evenkeel_api.messages import Note
+from msgspec.structs import replace
+
+from .agent import AgentError, AgentRefused, AgentUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+FIRST_PASSWORD = "abcd-efgh-jkmn"  # noqa: S105  (of a fake board)
 FLASH_BPS = 82e6  # bandwidth of the fake flash, shared by all apps
 
 
@@ -44,26 +57,103 @@ def demo_apps() -> list[App]:
     ]
 
 
+def external(text: str) -> Note:
+    """A message that has no code."""
+    return Note("external", {"text": text.rstrip(".")}, text.rstrip("."))
+
+
+def refused(kind: str, text: str) -> AgentRefused:
+    return AgentRefused(kind, external(text))
+
+
+def unreachable(text: str, *, sent: bool = False) -> AgentUnreachable:
+    return AgentUnreachable("external", sent=sent, text=text.rstrip("."))
+
+
+def demo_status() -> Status:
+    return Status(
+        version="0.1.0",
+        kernel="6.12.48-evenkeel",
+        slot="A",
+        scheduler="evenkeel",
+        health="ok",
+        demo=True,
+        uptime_s=4242,
+    )
+
+
 @dataclass
 class FakeAgent:
-    """Stores weights and fixed shares. It does not answer while `dead` is set; `moving` makes live figures."""
+    """Stores weights and fixed shares. It does not answer while `dead` is set; `moving` makes live figures.
+
+    Users, sessions and tokens are real: those of evenkeel_agent, in a new folder.
+    """
 
     apps: list[App] = field(default_factory=demo_apps)
-    board: Status = field(
-        default_factory=lambda: Status("0.1.0", "6.12.48-evenkeel", "A", "evenkeel", "ok", (), True, 4242)
-    )
+    board: Status = field(default_factory=demo_status)
     dead: str = ""  # why it does not answer
-    refuse: AgentRefused | None = None  # the answer to every change
+    refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
     moving: bool = False
     calls: list[str] = field(default_factory=list)
     stalls: int = 3
 
-    def status(self) -> Status:
+    def __post_init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._folder = tempfile.TemporaryDirectory(prefix="evenkeel-accounts-")
+
+        async def start() -> Accounts:
+            accounts = Accounts(self._folder.name, "evenkeel")
+            await accounts.start()
+            accounts._users["admin"] = with_fields(accounts._users["admin"], first=FIRST_PASSWORD)
+            return accounts
+
+        self.accounts = self._run(start())
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def on_sessions_changed(self, callback: Callable[[], None]) -> None:
+        self.accounts.changed = callback
+
+    def call(self, method: str, session: str, address: str, *values: Any) -> Any:
+        found = METHODS[method]
+        if self.dead:
+            raise unreachable(self.dead)
+        try:
+            caller = self.accounts.caller(found, session, address)
+            if hasattr(self.accounts, found.handler):
+                answer = self._run(getattr(self.accounts, found.handler)(found.request(*values), caller))
+            else:
+                answer = getattr(self, found.handler)(*values)
+        except errors.AgentError as error:
+            raise AgentRefused(error.kind, error.message.note()) from error
+        self._audit(found.changes and caller, method, values)
+        return answer
+
+    def _audit(self, caller: Any, method: str, values: Sequence[Any], outcome: str = "") -> None:
+        if caller:
+            names = METHODS[method].request.__struct_fields__
+            shown = (
+                f"{name} {value}"
+                for name, value in zip(names, values, strict=True)
+                if name not in METHODS[method].secret
+            )
+            self._run(self.accounts.audit(caller, method, ", ".join(shown), outcome))
+
+    def get_health(self) -> Health:
+        status = self.get_status()
+        return Health(status.version, status.kernel, status.slot, status.scheduler, status.health)
+
+    def get_snapshot(self) -> Snapshot:
+        return Snapshot(sequence=len(self.calls), status=self.get_status(), apps=self.list_apps())
+
+    def get_status(self) -> Status:
         self._answer("GetStatus")
         return self.board
 
-    def list_apps(self) -> Sequence[App]:
+    def list_apps(self) -> list[App]:
         self._answer("ListApps")
         if self.moving:
             self._move()
@@ -83,9 +173,8 @@ class FakeAgent:
         if percent and percent + sum(others.values()) > 100:
             taken = ", ".join(f"{other} {share} %" for other, share in others.items())
             left = 100 - sum(others.values())
-            raise AgentRefused(
-                "InvalidFixedShare",
-                f"{percent} % for {name} is more than the {left} % that are left. Already set: {taken}.",
+            raise errors.InvalidFixedShare(
+                "fixed-share-too-much", percent=percent, app=name, left=left, taken=taken
             )
         runs = app.active_state == "active"
         problem = self.obstacle.format(app=name, percent=percent) if percent and runs else ""
@@ -93,7 +182,7 @@ class FakeAgent:
             app,
             fixed_share=percent,
             fixed_share_applied=not percent or (runs and not problem),
-            fixed_share_problem=problem,
+            fixed_share_problem=[external(problem)] if problem else [],
             fixed_share_used=-1.0,
         )
         self._put(changed)
@@ -129,8 +218,6 @@ class FakeAgent:
 
     def _answer(self, call: str) -> None:
         self.calls.append(call)
-        if self.dead:
-            raise AgentUnreachable(self.dead)
 
     def _change(self, name: str) -> App:
         if self.refuse is not None:
@@ -138,7 +225,7 @@ class FakeAgent:
         for app in self.apps:
             if app.name == name:
                 return app
-        raise AgentRefused("UnknownApp", f"There is no app {name!r}.")
+        raise errors.UnknownApp("unknown-app", app=name)
 
     def _put(self, app: App) -> None:
         self.apps = [app if old.name == app.name else old for old in self.apps]

@@ -9,7 +9,7 @@ worker_class = "gthread"
 threads = 4
 timeout = 60  # an emulated board needs seconds to import Flask
 graceful_timeout = 5
-keepalive = 0  # nginx makes a connection per request, which is cheap on a Unix socket
+keepalive = 75  # longer than nginx keeps a connection (evenkeel.conf)
 # gunicorn 25.1 and later would listen for commands on a socket in the home folder, which is on flash.
 # The panel does not need it: systemd starts and stops the panel. Earlier versions ignore the setting.
 control_socket_disable = True

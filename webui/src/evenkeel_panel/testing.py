@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .fake_agent import FIRST_PASSWORD as FIRST
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from werkzeug.test import TestResponse
 
 COMPONENT = Path(__file__).resolve().parents[2]
-FIRST = "abcd-efgh-jkmn"
 PASSWORD = "sailing on an even keel"  # noqa: S105
 BASE = "https://board"  # the session cookie is Secure
 
@@ -44,8 +45,8 @@ class Browser:
             path, base_url=BASE, headers=headers, data={"csrf_token": match.group(1), **fields}
         )
 
-    def log_in(self, password: str = PASSWORD) -> TestResponse:
-        return self.post("/login", "/login", password=password)
+    def log_in(self, password: str = PASSWORD, user: str = "admin", **fields: str) -> TestResponse:
+        return self.post("/login", "/login", False, username=user, password=password, **fields)
 
     def set_up(self) -> Browser:
         """Log in with the first-boot password and change it."""

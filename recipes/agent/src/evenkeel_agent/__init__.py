@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH100, PTH113, PTH118, PTH120, PTH123
-"""The agent: evenkeeld, the board's root service with D-Bus interface org.evenkeel.Agent1, and ekctl."""
+"""The agent: evenkeeld, the board's service with D-Bus interface org.evenkeel.Agent1, and ekctl."""
 
 import os
 

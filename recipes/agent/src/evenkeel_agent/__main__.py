@@ -6,10 +6,14 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 
-from . import __version__, interface
+from evenkeel_api import interface
+
+from . import __version__
+from .accounts import Accounts
 from .agent import Agent
 from .bus import Bus
 from .notify import notify, reloading
@@ -76,9 +80,10 @@ async def serve(settings: Settings) -> int:
     except OSError as error:
         _log.error("%s", error)
         return 1
-    agent = Agent(settings, bus)
-    Service(bus, agent, settings.call_timeout_s)
-    await agent.start()
+    accounts = Accounts(settings.state_dir, socket.gethostname())
+    agent = Agent(settings, bus, lambda: [accounts.problem] if accounts.problem else [])
+    Service(bus, [agent], accounts, settings.call_timeout_s)
+    await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
         return 1

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH112
-"""The agent without D-Bus: knows the apps, keeps their weights and fixed shares in force, and measures them.
+"""The features board and apps, without D-Bus: knows the apps, keeps their weights and fixed shares in force, and measures them.
 
 Invariants:
 
@@ -8,6 +8,8 @@ Invariants:
 - A task that changes a weight, on disk or in systemd, holds _changing.
 - A task that changes a fixed share, on disk or in the kernel, holds _fixed_shares.changing.
 - Unit states are only ever replaced as a whole.
+- The agent neither changes nor measures a unit outside the slice of the apps (_outside). The polkit rule and
+  ek-fixed-share enforce the same from outside.
 """
 
 import asyncio
@@ -16,63 +18,30 @@ import json
 import logging
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from . import fixed_share, health, recorder, registry, weight
+from evenkeel_api import errors
+from evenkeel_api.features.apps import App as AppState
+from evenkeel_api.features.apps import AppName, SetFixedShare, SetWeight
+from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.messages import Message
+from evenkeel_api.method import Nothing
+
+from . import __version__, fixed_share, health, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
+from .caller import Caller
 from .files import read_line, read_small
 from .fixed_share_enforcer import FixedShareEnforcer, read_fixed
-from .interface import Failed, InvalidFixedShare, InvalidWeight, UnitNotFound, UnknownApp
 from .notify import Watchdog
 from .registry import App, Registry
 from .sampler import Rates, Sampler
-from .settings import Settings
+from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
 STATS_LIMIT = 16 * 1024
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class AppState:
-    """One app, as ListApps returns it."""
-
-    app: App
-    weight: int
-    unit: Unit
-    applied: bool
-    fixed_share: int
-    fixed_share_applied: bool
-    fixed_share_problem: str
-    rates: Rates
-    stats: str
-
-    def fields(self) -> dict[str, object]:
-        """The values of interface.APP."""
-        return {
-            "name": self.app.name,
-            "title": self.app.title,
-            "description": self.app.description,
-            "unit": self.app.unit,
-            "weight": self.weight,
-            "active_state": self.unit.active_state,
-            "sub_state": self.unit.sub_state if self.unit.exists else "not-found",
-            "applied": self.applied,
-            "read_bps": self.rates.read_bps,
-            "write_bps": self.rates.write_bps,
-            "share": self.rates.share,
-            "p99_us": self.rates.p99_us,
-            "fixed_share": self.fixed_share,
-            "fixed_share_applied": self.fixed_share_applied,
-            "fixed_share_problem": self.fixed_share_problem,
-            "fixed_share_used": self.rates.fixed_share.used,
-            "fixed_share_late": self.rates.fixed_share.late,
-            "fixed_share_behind": self.rates.fixed_share.behind,
-            "stats": self.stats,
-            "window_s": self.rates.window_s,
-        }
 
 
 def own_counters(path: str) -> str:
@@ -103,7 +72,9 @@ class AppFiles:
 class Agent:
     """Call start() first. Belongs to one event loop."""
 
-    def __init__(self, settings: Settings, bus: Bus) -> None:
+    def __init__(self, settings: Settings, bus: Bus, more: Callable[[], list[Message]] = list) -> None:
+        """MORE: problems of other features."""
+        self._more_problems = more
         self._settings = settings
         self._systemd = Systemd(bus, settings.call_timeout_s, self.wake)
         self._registry = Registry()
@@ -115,22 +86,28 @@ class Agent:
         self._units: dict[str, Unit] = {}  # by app
         self._recorder: dict[str, Unit] = {}  # by unit
         self._cgroups: dict[str, str | None] = {}  # directory by app; None: no cgroup; missing: unknown
-        self._systemd_problem = ""
-        self._weight_problems: dict[str, str] = {}  # by app: why its weight is not in force
+        self._outside: dict[
+            str, str
+        ] = {}  # by app: the slice of its unit, if the unit is not below the apps' slice
+        self._systemd_problem: Message | None = None
+        self._weight_problems: dict[str, Message] = {}  # by app: why its weight is not in force
         self._pending: set[str] = set()  # apps whose weight systemd does not have yet
+        self._making_snapshot = asyncio.Lock()
+        self._last_snapshot: Snapshot | None = None
+        self._snapshot_expires_s = 0.0  # monotonic time
+        self._snapshots = 0
         self._background: set[asyncio.Task[None]] = set()
         # Numbers of the last refresh that began and of the last whose answer was used. A late answer must
         # not replace a newer one.
         self._refresh_started = self._refresh_used = 0
+        self._full_refreshes = 0  # that run now
 
     async def start(self) -> None:
         """Read the saved values and apply the weights, also to units that have not started yet.
 
         A damaged file or an unresponsive systemd does not stop the agent: it reports them as problems.
         """
-        self._weights = await asyncio.to_thread(
-            Store, self._settings.state_dir, "weight", weight.problem, "default weights are in use"
-        )
+        self._weights = await asyncio.to_thread(Store, self._settings.state_dir, "weight", weight.problem)
         self._fixed_shares = await asyncio.to_thread(FixedShareEnforcer, self._settings)
         await self._systemd.watch_owner()
         await self.reload()
@@ -155,116 +132,184 @@ class Agent:
 
     # the methods of the D-Bus interface
 
-    async def list_apps(self) -> list[AppState]:
-        """All apps by name. Unit states are current, or the last known ones if systemd takes too long."""
-        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
-        apps = self._registry.apps
-        contents = await asyncio.to_thread(self._read_apps, apps, dict(self._cgroups))
-        rates = self._sampler.rates(apps)
-        states = []
-        for name, app in apps.items():
-            files = contents[name]
-            value = self._weight(app)
-            fixed_share_applied = self._fixed_shares.applied(name, files.fixed)
-            states.append(
-                AppState(
-                    app,
-                    value,
-                    self._unit(name),
-                    applied=files.io_weight is not None and weight.in_force(files.io_weight, value),
-                    fixed_share=self._fixed_shares.get(name),
-                    fixed_share_applied=fixed_share_applied,
-                    fixed_share_problem="" if fixed_share_applied else self._fixed_shares.problem_of(name),
-                    rates=rates[name],
-                    stats=files.stats,
-                )
-            )
-        return states
+    async def list_apps(self, _request: Nothing, _caller: Caller) -> list[AppState]:
+        return await self._list_apps()
 
-    async def status(self) -> tuple[health.Board, list[str]]:
-        """The board, and the problems of the board and of the agent's own work."""
-        states = await self.list_apps()
-        board = await asyncio.to_thread(health.inspect, self._settings)
-        problems = [*board.problems, *self._registry.problems]
-        problems += await asyncio.to_thread(recorder.inspect, self._settings, self._recorder)
-        own = (self._weights.problem, self._fixed_shares.problem, self._systemd_problem)
-        problems += filter(None, own)
-        problems += self._sampler.problems.values()
-        for state in states:
-            name = state.app.name
-            if state.applied or self._cgroups.get(name) is None:
-                self._weight_problems.pop(name, None)
-            elif name in self._weight_problems:
-                problems.append(self._weight_problems[name])
-            else:
-                # The unit may have just started. It is a problem only if watch() cannot correct it.
-                self.wake()
-            if state.fixed_share_problem and self._cgroups.get(name) is not None:
-                problems.append(state.fixed_share_problem)
-            elif not state.fixed_share_applied and self._cgroups.get(name) is not None:
-                self.wake()
-        return board, problems
+    async def get_status(self, _request: Nothing, _caller: Caller) -> Status:
+        return await self._status(await self._list_apps())
 
-    async def set_weight(self, name: str, value: int) -> AppState:
-        """Save VALUE for the app NAME, then apply it. On an AgentError nothing has changed."""
-        app = self._app(name)
+    async def get_health(self, _request: Nothing, _caller: Caller) -> Health:
+        status = (await self._snapshot()).status
+        return Health(
+            version=status.version,
+            kernel=status.kernel,
+            slot=status.slot,
+            scheduler=status.scheduler,
+            health=status.health,
+        )
+
+    async def get_snapshot(self, _request: Nothing, _caller: Caller) -> Snapshot:
+        return await self._snapshot()
+
+    async def set_weight(self, request: SetWeight, _caller: Caller) -> AppState:
+        """Save the weight, then apply it. On an AgentError nothing has changed."""
+        name, value = request.name, request.weight
+        app = await self._controlled_app(name)
         if bad := weight.problem(value):
-            raise InvalidWeight(f"{bad} (app {name})")
+            raise errors.InvalidWeight("for-app", reason=bad, app=name)
         async with self._changing:
             before = self._weight(app)
             try:
                 await asyncio.to_thread(self._weights.save, name, value)
             except StoreError as error:
-                raise Failed(f"the weight of {name} stays {before}: {error}") from error
+                raise errors.Failed(
+                    "stays", what="weight", app=name, value=before, reason=error.message
+                ) from error
             await self._apply_weight(app)
         if name in self._pending:
             self.wake()
         return await self._state(name)
 
-    async def set_fixed_share(self, name: str, percent: int) -> AppState:
-        """Save PERCENT for the app NAME, then apply it. On an AgentError nothing has changed."""
-        self._app(name)
+    async def set_fixed_share(self, request: SetFixedShare, _caller: Caller) -> AppState:
+        """Save the fixed share, then apply it. On an AgentError nothing has changed."""
+        name, percent = request.name, request.percent
+        await self._controlled_app(name)
         if bad := fixed_share.problem(percent):
-            raise InvalidFixedShare(f"{bad} (app {name})")
+            raise errors.InvalidFixedShare("for-app", reason=bad, app=name)
         fixed_shares = self._fixed_shares
-        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
         async with fixed_shares.changing:
             others = {other: fixed_shares.get(other) for other in self._registry.apps if other != name}
             if percent and percent + sum(others.values()) > fixed_share.MAX:
-                have = ", ".join(f"{other} {theirs} %" for other, theirs in others.items() if theirs)
-                left = fixed_share.MAX - sum(others.values())
-                raise InvalidFixedShare(
-                    f"{percent} % for {name} is more than the {max(left, 0)} % that are left: {have}"
+                taken = [f"{other} {theirs} %" for other, theirs in others.items() if theirs]
+                left = max(fixed_share.MAX - sum(others.values()), 0)
+                raise errors.InvalidFixedShare(
+                    "fixed-share-too-much", percent=percent, app=name, left=left, taken=taken
                 )
             before = fixed_shares.get(name)
             try:
                 await asyncio.to_thread(fixed_shares.save, name, percent)
             except StoreError as error:
                 stays = f"{before} %" if before else "off"
-                raise Failed(f"the fixed share of {name} stays {stays}: {error}") from error
+                raise errors.Failed(
+                    "stays", what="fixed share", app=name, value=stays, reason=error.message
+                ) from error
         # A busy board may need a while to start ek-fixed-share. The saved value is applied in any case.
         await self._in_background(
             fixed_shares.enforce({name: self._cgroups.get(name)}), self._settings.settle_s
         )
         return await self._state(name)
 
-    async def start_app(self, name: str) -> None:
+    async def start_app(self, request: AppName, _caller: Caller) -> None:
         """Start the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
-        app = self._app(name)
-        await self._job("StartUnit", "started", app)
+        app = await self._controlled_app(request.name)
+        await self._job("StartUnit", "not-started", app)
         await self._refresh(cached=False)
-        unit = self._unit(name)
+        unit = self._unit(app.name)
         try:
             skipped = not unit.live and unit is not UNKNOWN and await self._systemd.condition_failed(app.unit)
         except CallError:
             skipped = False
         if skipped:
-            raise Failed(f"app {name} was not started: a condition in {app.unit} is not met")
+            raise errors.Failed("not-started", app=app.name, reason=Message("condition", unit=app.unit))
 
-    async def stop_app(self, name: str) -> None:
+    async def stop_app(self, request: AppName, _caller: Caller) -> None:
         """Stop the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
-        await self._job("StopUnit", "stopped", self._app(name))
+        await self._job("StopUnit", "not-stopped", await self._controlled_app(request.name))
         await self._refresh(cached=False)
+
+    # what the methods share
+
+    async def _list_apps(self) -> list[AppState]:
+        """All apps by name. Unit states are current, or the last known ones if systemd takes too long."""
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        apps = self._registry.apps
+        contents = await asyncio.to_thread(self._read_apps, apps, dict(self._cgroups))
+        rates = self._sampler.rates(apps)
+        return [self._app_state(app, contents[name], rates[name]) for name, app in apps.items()]
+
+    def _app_state(self, app: App, files: AppFiles, rates: Rates) -> AppState:
+        name, unit, value = app.name, self._unit(app.name), self._weight(app)
+        fixed_share_applied = self._fixed_shares.applied(name, files.fixed)
+        problem = None if fixed_share_applied else self._fixed_shares.problem_of(name)
+        return AppState(
+            name=name,
+            title=app.title,
+            description=app.description,
+            unit=app.unit,
+            weight=value,
+            active_state=unit.active_state,
+            sub_state=unit.sub_state if unit.exists else "not-found",
+            applied=files.io_weight is not None and weight.in_force(files.io_weight, value),
+            read_bps=rates.read_bps,
+            write_bps=rates.write_bps,
+            share=rates.share,
+            p99_us=rates.p99_us,
+            fixed_share=self._fixed_shares.get(name),
+            fixed_share_applied=fixed_share_applied,
+            fixed_share_problem=[problem.note()] if problem else [],
+            fixed_share_used=rates.fixed_share.used,
+            fixed_share_late=rates.fixed_share.late,
+            fixed_share_behind=rates.fixed_share.behind,
+            stats=files.stats,
+            window_s=rates.window_s,
+        )
+
+    async def _status(self, states: list[AppState]) -> Status:
+        """The board, and the problems of the board and of the agent's own work."""
+        board = await asyncio.to_thread(health.inspect, self._settings)
+        problems = [*board.problems, *self._registry.problems]
+        problems += await asyncio.to_thread(recorder.inspect, self._settings, self._recorder)
+        own = (self._weights.problem, self._fixed_shares.problem, self._systemd_problem)
+        problems += filter(None, own)
+        problems += self._sampler.problems.values()
+        problems += self._more_problems()
+        problems += [
+            Message("app-not-controlled", app=name, reason=self._outside_reason(name))
+            for name in self._registry.apps
+            if name in self._outside
+        ]
+        for state in states:
+            problems += self._problems_of(state)
+        return Status(
+            version=__version__,
+            kernel=board.kernel,
+            slot=board.slot,
+            scheduler=board.scheduler,
+            devices=[device.state() for device in board.devices],
+            health="degraded" if problems else "ok",
+            problems=[problem.note() for problem in problems],
+            demo=board.demo,
+            uptime_s=board.uptime_s,
+        )
+
+    def _problems_of(self, state: AppState) -> list[Message]:
+        """Values of the app that are not in force. watch() tries to correct them first."""
+        name, problems = state.name, []
+        if state.applied or self._cgroups.get(name) is None:
+            self._weight_problems.pop(name, None)
+        elif name in self._weight_problems:
+            problems.append(self._weight_problems[name])
+        else:
+            # The unit may have just started. It is a problem only if watch() cannot correct it.
+            self.wake()
+        if not state.fixed_share_applied and self._cgroups.get(name) is not None:
+            if problem := self._fixed_shares.problem_of(name):
+                problems.append(problem)
+            else:
+                self.wake()
+        return problems
+
+    async def _snapshot(self) -> Snapshot:
+        """The present snapshot, at most one interval old. However many callers ask, it is made once."""
+        async with self._making_snapshot:
+            if self._last_snapshot is None or time.monotonic() >= self._snapshot_expires_s:
+                expires_s = time.monotonic() + self._settings.interval_s
+                apps = await self._list_apps()
+                status = await self._status(apps)
+                self._snapshots += 1
+                self._last_snapshot = Snapshot(sequence=self._snapshots, status=status, apps=apps)
+                self._snapshot_expires_s = expires_s
+            return self._last_snapshot
 
     # the tasks that run all the time
 
@@ -305,14 +350,27 @@ class Agent:
     def _app(self, name: str) -> App:
         app = self._registry.apps.get(name)
         if app is None:
-            raise UnknownApp(f"there is no app {name!r:.80} in apps.d")
+            raise errors.UnknownApp("unknown-app", app=name)
         return app
 
+    async def _controlled_app(self, name: str) -> App:
+        """The app NAME. Raises AgentError if there is none, or if its unit is outside the slice of the apps."""
+        app = self._app(name)
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        if name in self._outside:
+            raise errors.UnitOutsideSlice("not-changed", app=name, reason=self._outside_reason(name))
+        return app
+
+    def _outside_reason(self, name: str) -> Message:
+        unit = self._registry.apps[name].unit
+        return Message("outside-slice", unit=unit, slice=self._outside[name], apps=APPS_SLICE)
+
     async def _state(self, name: str) -> AppState:
-        for state in await self.list_apps():
-            if state.app.name == name:
+        self._snapshot_expires_s = 0.0  # the next snapshot shows the change
+        for state in await self._list_apps():
+            if state.name == name:
                 return state
-        raise UnknownApp(f"app {name} has just been removed from apps.d")
+        raise errors.UnknownApp("app-removed", app=name)
 
     def _unit(self, name: str) -> Unit:
         return self._units.get(name, UNKNOWN)
@@ -328,6 +386,7 @@ class Agent:
         with contextlib.suppress(CallError):
             await self._systemd.subscribe()
         async with self._changing:
+            self._pending -= self._outside.keys()
             pending = [app for name, app in self._registry.apps.items() if name in self._pending]
             await asyncio.gather(*(self._set_io_weight(app) for app in pending))
 
@@ -339,25 +398,46 @@ class Agent:
         await asyncio.wait((task,), timeout=patience_s)
 
     async def _refresh(self, *, cached: bool) -> None:
-        """Read unit states and cgroups from systemd. CACHED: ask for a cgroup only if the unit's state changed."""
+        """Read unit states and cgroups from systemd. CACHED: ask for a cgroup only if the unit's state changed.
+
+        While a full refresh runs, what is known may be old. A cached one would put it back.
+        """
+        if cached and not self._full_refreshes:
+            await self._read_units(cached=True)
+            return
+        self._full_refreshes += 1
+        try:
+            await self._read_units(cached=False)
+        finally:
+            self._full_refreshes -= 1
+
+    async def _read_units(self, *, cached: bool) -> None:
         self._refresh_started += 1
         mine = self._refresh_started
         apps = self._registry.apps
         units: dict[str, Unit] = {}
         # Without systemd the cgroups stay where they were, and can still be measured.
         cgroups = {name: path for name, path in self._cgroups.items() if name in apps}
-        problem = ""
+        outside = {name: slice_ for name, slice_ in self._outside.items() if name in apps}
+        problem = None
         try:
             listed = await self._systemd.list_units([*recorder.UNITS, *(app.unit for app in apps.values())])
             units = {name: listed.get(app.unit, UNKNOWN) for name, app in apps.items()}
             for name, unit in units.items():
-                if not unit.live:
+                same = cached and unit == self._units.get(name)
+                if not (same and (name in outside or not unit.live or cgroups.get(name))):
+                    slice_ = await self._slice(apps[name].unit) if unit.exists else APPS_SLICE
+                    if slice_ == APPS_SLICE or registry.in_apps_slice(slice_):
+                        outside.pop(name, None)
+                    else:
+                        outside[name] = slice_
+                if name in outside or not unit.live:
                     cgroups[name] = None
-                elif not (cached and cgroups.get(name) and unit == self._units.get(name)):
-                    path = await self._control_group(apps[name].unit)
-                    cgroups[name] = self._settings.cgroup_dir + path if path.strip("/") else None
+                elif not (same and cgroups.get(name)):
+                    path = self._settings.cgroup_dir + await self._control_group(apps[name].unit)
+                    cgroups[name] = path if path.startswith(self._settings.apps_cgroup + "/") else None
         except CallError as error:
-            problem = f"systemd does not report the state of units, so that of the apps is unknown: {error}"
+            problem = Message("systemd-silent", reason=str(error))
             units, listed = {}, {}
         if mine > self._refresh_used:
             self._refresh_used = mine
@@ -366,6 +446,7 @@ class Agent:
                 # From now on watch() retries more often than its routine check.
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
+            self._outside = outside
             self._recorder = {unit: listed[unit] for unit in recorder.UNITS if unit in listed}
 
     async def _control_group(self, unit: str) -> str:
@@ -376,6 +457,15 @@ class Agent:
                 raise
             # systemd has unloaded the unit since it was listed
             return ""
+
+    async def _slice(self, unit: str) -> str:
+        """The slice of UNIT. A unit that systemd has unloaded meanwhile has nothing that could be changed."""
+        try:
+            return await self._systemd.slice_of(unit) or "-.slice"
+        except CallError as error:
+            if error.name == NO_REPLY:
+                raise
+            return APPS_SLICE
 
     async def _set_io_weight(self, app: App) -> str:
         """Send the app's weight to systemd. Returns why that failed, or ""."""
@@ -435,23 +525,32 @@ class Agent:
                 break
             await asyncio.sleep(pause_s)
             pause_s *= 2
-        reason = refused or (
-            f"its io.weight is {content!r:.60}" if content else "its cgroup has no io.weight"
+        reason = (
+            Message("external", text=refused)
+            if refused
+            else Message("io-weight-is", content=content)
+            if content
+            else Message("io-weight-missing")
         )
-        self._weight_problems[app.name] = f"weight {value} of {app.name} is not in force: {reason}"
+        self._weight_problems[app.name] = Message(
+            "weight-not-in-force", weight=value, app=app.name, reason=reason
+        )
 
-    async def _job(self, member: str, done: str, app: App) -> None:
+    async def _job(self, member: str, code: str, app: App) -> None:
+        """Call MEMBER of systemd for the app's unit. CODE: the message of a failure."""
         try:
             result = await self._systemd.run_job(member, app.unit, self._settings.job_timeout_s)
         except CallError as error:
             if error.name == NO_SUCH_UNIT:
-                raise UnitNotFound(f"app {app.name} was not {done}: there is no unit {app.unit}") from error
-            raise Failed(f"app {app.name} was not {done}: {error}") from error
+                reason = Message("no-unit", unit=app.unit)
+                raise errors.UnitNotFound(code, app=app.name, reason=reason) from error
+            raise errors.Failed(code, app=app.name, reason=str(error)) from error
+        finally:
+            self._snapshot_expires_s = 0.0
         # "": the job takes longer. ListApps shows its progress.
         if result not in ("done", "skipped", ""):
-            raise Failed(
-                f"app {app.name} was not {done}: the job for {app.unit} ended as {result};"
-                f" see 'journalctl -u {app.unit}'"
+            raise errors.Failed(
+                code, app=app.name, reason=Message("job-failed", unit=app.unit, result=result)
             )
 
     @staticmethod

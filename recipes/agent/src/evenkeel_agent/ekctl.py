@@ -9,12 +9,15 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Container, Sequence
 from typing import Any
 
 from dbus_fast.unpack import unpack_variants
+from evenkeel_api import interface
+from evenkeel_api.roles import ROLES
 
-from . import __version__, fixed_share, interface, probe, weight
+from . import __version__, fixed_share, probe, weight
 from .bus import Bus, CallError
 
 # longer than the agent waits for a unit
@@ -57,6 +60,31 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(command, parents=[common], help=f"{command} an app").add_argument(
             "app", metavar="APP"
         )
+    commands.add_parser("users", parents=[common], help="list the users of the panel")
+    add = commands.add_parser("add-user", parents=[common], help="add a user; prints a first password")
+    add.add_argument("user", metavar="USER")
+    role = commands.add_parser(
+        "role", parents=[common], help="set the role of a user; ends the user's sessions"
+    )
+    role.add_argument("user", metavar="USER")
+    for one in (add, role):
+        one.add_argument("role", metavar="ROLE", choices=list(ROLES), help=", ".join(ROLES))
+    for name, text in (
+        ("reset-password", "give a user a new first password, and end the user's sessions"),
+        ("remove-user", "remove a user with all sessions and tokens"),
+    ):
+        commands.add_parser(name, parents=[common], help=text).add_argument("user", metavar="USER")
+    for noun in ("session", "token"):
+        commands.add_parser(f"{noun}s", parents=[common], help=f"list the {noun}s of all users")
+        verb = "end" if noun == "session" else "remove"
+        commands.add_parser(f"{verb}-{noun}", parents=[common], help=f"{verb} a {noun}").add_argument(
+            "id", metavar="ID"
+        )
+    commands.add_parser(
+        "first-password", parents=[common], help="show the first-boot password of admin, until it is changed"
+    )
+    audit = commands.add_parser("audit", parents=[common], help="show the newest rows of the audit log")
+    audit.add_argument("--rows", type=_rows, default=50, metavar="N", help="1 to 500 (default 50)")
     find = commands.add_parser(
         "probe", parents=[common], help="find the flash channels of a disk; it only reads the disk"
     )
@@ -80,6 +108,27 @@ def _seconds(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MAX_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MAX_SECONDS}")
     return int(text)
+
+
+def _rows(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 500:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 500")
+    return int(text)
+
+
+# command -> the method, and the options that are its arguments
+ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "users": ("ListUsers", ()),
+    "add-user": ("AddUser", ("user", "role")),
+    "role": ("SetRole", ("user", "role")),
+    "reset-password": ("ResetPassword", ("user",)),
+    "remove-user": ("RemoveUser", ("user",)),
+    "sessions": ("ListSessions", ()),
+    "end-session": ("EndSession", ("id",)),
+    "tokens": ("ListTokens", ()),
+    "remove-token": ("RemoveToken", ("id",)),
+    "first-password": ("GetFirstPassword", ()),
+}
 
 
 async def _call(address: str | None, member: str, *body: Any) -> Any:
@@ -130,6 +179,11 @@ async def run(options: argparse.Namespace) -> Any:
     if options.command == "stop":
         await _call(address, "StopApp", options.app)
         return {"name": options.app, "stopped": True}
+    if options.command in ACCOUNTS:
+        member, names = ACCOUNTS[options.command]
+        return await _call(address, member, *(getattr(options, name) for name in names))
+    if options.command == "audit":
+        return await _call(address, "ListAudit", 0, options.rows)
     if options.command == "fixed-share":
         return await _fixed_share(address, options.app, options.fixed_share)
     if options.weight is None:
@@ -166,21 +220,48 @@ def _apps_text(apps: list[dict[str, Any]]) -> str:
         rows.append(
             (app["name"], app["active_state"], str(app["weight"]), fixed, in_force, *rates, share, p99)
         )
+    return _table(rows, left=(0, 1, 4))
+
+
+def _table(rows: Sequence[Sequence[str]], left: Container[int]) -> str:
+    """ROWS as text, the columns LEFT aligned to the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column in (0, 1, 4) else cell.rjust(width)
+            cell.ljust(width) if column in left else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
 
+def _time(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _list_text(rows: Sequence[dict[str, Any]]) -> str:
+    """A table with a column for each field."""
+    if not rows:
+        return "none"
+    names = list(rows[0])
+
+    def cell(name: str, value: Any) -> str:
+        if name == "expires_at" and not value:
+            return "never"
+        if name in ("at", "created_at", "used_at", "changed_at", "expires_at"):
+            return _time(value)
+        text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        return "".join(c if c.isprintable() else "?" for c in text) or "-"
+
+    table = [[name.removesuffix("_at").upper() for name in names]]
+    return _table(table + [[cell(name, row[name]) for name in names] for row in rows], range(len(names)))
+
+
 def _status_text(status: dict[str, Any]) -> str:
     lines = [
         f"health     {status['health']}",
-        *(f"           {problem}" for problem in status["problems"]),
+        *(f"           {problem['text']}" for problem in status["problems"]),
         f"scheduler  {status['scheduler']}",
         f"kernel     {status['kernel']}",
         f"slot       {status['slot']}",
@@ -200,7 +281,8 @@ def _fixed_share_text(app: dict[str, Any]) -> str:
     running = app["active_state"] in ("active", "reloading")
     text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
     if not app["fixed_share_applied"]:
-        note = app["fixed_share_problem"] or "not in force yet" if running else "in force when the app starts"
+        reason = app["fixed_share_problem"][0]["text"] if app["fixed_share_problem"] else "not in force yet"
+        note = reason if running else "in force when the app starts"
         return f"{text} ({note})"
     if not app["fixed_share"] or app["fixed_share_used"] < 0:
         return text
@@ -226,6 +308,12 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return f"{answer['name']} {answer['weight']}{note}"
     if options.command == "fixed-share":
         return _fixed_share_text(answer)
+    if options.command in ("users", "sessions", "tokens", "audit"):
+        return _list_text(answer)
+    if options.command == "first-password":
+        return str(answer["password"])
+    if options.command in ("add-user", "reset-password"):
+        return f"first password of {options.user}: {answer['password']}"
     if options.command == "probe":
         return f"{answer['finding']}{'; applied' if answer['applied'] else ''}"
     return ""

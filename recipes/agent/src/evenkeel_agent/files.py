@@ -10,7 +10,7 @@ def read_small(path: str, limit: int) -> bytes:
     """The content of the regular file PATH, at most LIMIT bytes.
 
     Raises OSError, also for a symbolic link, a pipe, a device or a longer file: an app may have created the
-    file, and the agent is root.
+    file, to make the agent read another one.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:

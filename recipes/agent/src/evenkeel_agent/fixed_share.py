@@ -8,9 +8,12 @@ whether the scheduler delivers the fixed share.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-OFF = 0  # no fixed share: the weight decides
-MIN = 1
-MAX = 100
+from evenkeel_api.features.apps import FIXED_SHARE_MAX as MAX
+from evenkeel_api.features.apps import FIXED_SHARE_MIN as MIN
+from evenkeel_api.features.apps import FIXED_SHARE_OFF as OFF
+from evenkeel_api.messages import Message
+
+__all__ = ["MAX", "MIN", "OFF", "RULE", "Counters", "Usage", "from_text", "in_force", "problem", "usage"]
 RULE = f"a whole number of percent from {MIN} to {MAX}"
 
 # The scheduler is behind if requests take this many times their ideal time. The scheduler itself aims at
@@ -21,14 +24,14 @@ SLOW = 1.05
 LATE = 0.1
 
 
-def problem(value: object) -> str | None:
+def problem(value: object) -> Message | None:
     """Why VALUE is not a fixed share, or None if it is one or OFF. A bool is refused, although it is an int."""
     if type(value) is not int:
-        return f"fixed share must be {RULE}, or {OFF} for none, not {value!r:.60}"
+        return Message("fixed-share-not-a-number", value=repr(value))
     if value != OFF and not MIN <= value <= MAX:
         # Python refuses to convert a huge number to text.
         shown = str(value) if value.bit_length() <= 64 else "a far larger number"
-        return f"fixed share must be {RULE}, or {OFF} for none, not {shown}"
+        return Message("fixed-share-not-a-number", value=shown)
     return None
 
 

@@ -15,6 +15,8 @@ import socket
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from evenkeel_api.messages import Message
+
 from . import fixed_share
 from .files import read_line, why
 from .fixed_share import OFF
@@ -25,27 +27,27 @@ from .store import Store
 FIXED_FILE = "io.evenkeel.fixed"
 _log = logging.getLogger(__name__)
 
-# errno of a failed order -> its meaning here. Other values have the text of strerror().
+# errno of a failed order -> the code of its message. Other values have the text of strerror().
 _REASONS = {
-    errno.ENOSPC: "all groups with a fixed share together would have more than 100 % of it",
-    errno.EPERM: "the kernel does not allow it (CAP_SYS_ADMIN is missing)",
-    errno.EOPNOTSUPP: f"{SCHEDULER} no longer serves it",
-    errno.ERANGE: "the kernel does not accept this percentage",
+    errno.ENOSPC: "fixed-share-full",
+    errno.EPERM: "fixed-share-capability",
+    errno.EOPNOTSUPP: "fixed-share-not-served",
+    errno.ERANGE: "fixed-share-range",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below the cgroup root."""
+    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below that of the apps' slice."""
 
     path: str
     number: str
     percent: int
 
 
-async def send_orders(socket_path: str, orders: Sequence[Order], timeout_s: float) -> list[str]:
-    """Send ORDERS to ek-fixed-share, one at a time. Returns for each why it failed, or ""."""
-    results: list[str] = []
+async def send_orders(socket_path: str, orders: Sequence[Order], timeout_s: float) -> list[Message | None]:
+    """Send ORDERS to ek-fixed-share, one at a time. Returns for each why it failed, or None."""
+    results: list[Message | None] = []
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
@@ -59,14 +61,18 @@ async def send_orders(socket_path: str, orders: Sequence[Order], timeout_s: floa
                     if not answer.isdigit():
                         raise ConnectionError(errno.ECONNRESET, "it ended without an answer")
                     number = int(answer)
-                    results.append(_REASONS.get(number) or os.strerror(number) if number else "")
+                    results.append(_reason_of(number) if number else None)
     except TimeoutError:
-        failed = f"ek-fixed-share did not answer within {timeout_s:g} s"
+        failed = Message("helper-slow", seconds=timeout_s)
     except OSError as error:
-        failed = f"ek-fixed-share cannot be reached at {socket_path}: {why(error)}"
+        failed = Message("helper-unreachable", path=socket_path, reason=why(error))
     else:
         return results
     return results + [failed] * (len(orders) - len(results))
+
+
+def _reason_of(number: int) -> Message:
+    return Message(_REASONS[number]) if number in _REASONS else Message("external", text=os.strerror(number))
 
 
 def read_fixed(directory: str | None) -> str | None:
@@ -87,16 +93,14 @@ class FixedShareEnforcer:
     def __init__(self, settings: Settings) -> None:
         """Reads the saved values. Blocks."""
         self._settings = settings
-        self._saved = Store(
-            settings.state_dir, "fixed share", fixed_share.problem, "no app has a fixed share"
-        )
+        self._saved = Store(settings.state_dir, "fixed-share", fixed_share.problem)
         self._devices: list[Device] = []  # the flash devices at the last check
-        self._problems: dict[str, str] = {}  # by app: why the saved value is not in force
+        self._problems: dict[str, Message] = {}  # by app: why the saved value is not in force
         self.changing = asyncio.Lock()
 
     @property
-    def problem(self) -> str:
-        """Why the saved values are not in use; "" if they are."""
+    def problem(self) -> Message | None:
+        """Why the saved values are not in use; None if they are."""
         return self._saved.problem
 
     def get(self, name: str) -> int:
@@ -123,9 +127,9 @@ class FixedShareEnforcer:
         """Drop the problems of apps that are not in LISTED."""
         self._problems = {name: text for name, text in self._problems.items() if name in listed}
 
-    def problem_of(self, name: str) -> str:
-        """Why the last attempt to apply the fixed share of NAME failed; "" if it succeeded."""
-        return self._problems.get(name, "")
+    def problem_of(self, name: str) -> Message | None:
+        """Why the last attempt to apply the fixed share of NAME failed; None if it succeeded."""
+        return self._problems.get(name)
 
     async def enforce(self, cgroups: Mapping[str, str | None]) -> None:
         """Apply the saved values of the apps in CGROUPS (directory by app). See problem_of() for failures."""
@@ -140,9 +144,9 @@ class FixedShareEnforcer:
             percent = self.get(name)
             for device in served:
                 if content is not None and not fixed_share.in_force(content, [device.number], percent):
-                    path = str(cgroups[name]).removeprefix(self._settings.cgroup_dir)
+                    path = str(cgroups[name]).removeprefix(self._settings.apps_cgroup)
                     orders.append((name, device, Order(path, device.number, percent)))
-        failed: dict[str, str] = {}
+        failed: dict[str, Message] = {}
         if orders:
             # Lower percentages first: they may free the percentage that higher ones need.
             orders.sort(key=lambda order: order[2].percent)
@@ -153,7 +157,7 @@ class FixedShareEnforcer:
             )
             for (name, device, _), result in zip(orders, results, strict=True):
                 if result:
-                    failed.setdefault(name, f"{device.name}: {result}")
+                    failed.setdefault(name, Message("fixed-share-on", device=device.name, reason=result))
             _, contents = await asyncio.to_thread(self._read, cgroups)
         for name, directory in cgroups.items():
             content = contents[name]
@@ -161,27 +165,27 @@ class FixedShareEnforcer:
                 self._problems.pop(name, None)
                 continue
             percent = self.get(name)
-            what = (
-                f"fixed share {percent} % of {name} is not in force"
+            reason = failed.get(name) or self._reason(content)
+            message = (
+                Message("fixed-share-not-in-force", app=name, percent=percent, reason=reason)
                 if percent
-                else f"fixed share of {name} is still in force"
+                else Message("fixed-share-still-in-force", app=name, reason=reason)
             )
-            text = f"{what}: {failed.get(name) or self._reason(content)}"
-            if self._problems.get(name) != text:
-                _log.warning("%s", text)
-            self._problems[name] = text
+            if self._problems.get(name) != message:
+                _log.warning("%s", message)
+            self._problems[name] = message
 
-    def _reason(self, content: str | None) -> str:
+    def _reason(self, content: str | None) -> Message:
         """Why a saved value is not in force although no order failed."""
         others = [device for device in self._devices if device.scheduler != SCHEDULER]
         if others:
-            names = ", ".join(f"{device.name} has {device.scheduler}" for device in others)
-            return f"only the scheduler {SCHEDULER} can do it, and {names}"
+            names = [Message("fixed-share-scheduler", device=d.name, scheduler=d.scheduler) for d in others]
+            return Message("fixed-share-schedulers", devices=names)
         if not self._devices:
-            return "no flash device was found"
+            return Message("fixed-share-no-flash")
         if content is None:
-            return f"its cgroup has no {FIXED_FILE}: {SCHEDULER} is not loaded, or its version has no fixed shares"
-        return f"its {FIXED_FILE} is {content!r:.60}"
+            return Message("fixed-share-no-file", file=FIXED_FILE)
+        return Message("fixed-share-file-is", file=FIXED_FILE, content=content)
 
     def _read(self, cgroups: Mapping[str, str | None]) -> tuple[list[Device], dict[str, str | None]]:
         devices = flash_devices(self._settings.path("/sys/block"))

@@ -5,6 +5,9 @@
 import os
 from dataclasses import dataclass
 
+from evenkeel_api.features.board import Device as DeviceState
+from evenkeel_api.messages import Message
+
 from .files import read_line
 from .settings import Settings
 
@@ -25,6 +28,11 @@ class Device:
     model: str
     size_bytes: int
 
+    def state(self) -> DeviceState:
+        return DeviceState(
+            name=self.name, scheduler=self.scheduler, model=self.model, size_bytes=self.size_bytes
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Board:
@@ -33,7 +41,7 @@ class Board:
     uptime_s: int
     demo: bool
     devices: list[Device]
-    problems: list[str]
+    problems: list[Message]
 
     @property
     def scheduler(self) -> str:
@@ -89,18 +97,16 @@ def inspect(settings: Settings) -> Board:
     """Read the state of the board. Blocks for some dozen small reads."""
     devices = flash_devices(settings.path("/sys/block"))
     problems = [
-        f"{SCHEDULER} is not active on {device.name}: its scheduler is {device.scheduler};"
-        f" run 'echo {SCHEDULER} > /sys/block/{device.name}/queue/scheduler'"
+        Message("scheduler-inactive", device=device.name, scheduler=device.scheduler)
         for device in devices
         if device.scheduler != SCHEDULER
     ]
     if not devices:
-        problems.append("no flash device was found; check that the kernel has its driver")
+        problems.append(Message("no-flash"))
     marker = settings.path("/run/evenkeel/data-degraded")
     if os.path.exists(marker):
         reason = read_line(marker).partition("\n")[0]
-        because = f" ({reason})" if reason else ""
-        problems.append(f"the data partition is not in use{because}: changes are lost at the next boot")
+        problems.append(Message("data-degraded", reason=f" ({reason})" if reason else ""))
     uptime = read_line(settings.path("/proc/uptime")).partition(".")[0]
     return Board(
         kernel=read_line(settings.path("/proc/sys/kernel/osrelease")) or "unknown",

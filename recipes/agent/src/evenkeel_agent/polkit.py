@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks polkit whether a caller may do an action. Root always may. If polkit does not answer, nobody else may."""
 
+import pwd
+
 from dbus_fast import Variant
+from evenkeel_api.errors import NotAuthorized
 
 from .bus import Bus, CallError
 
@@ -11,8 +14,12 @@ INTERACTIVE = 1
 INTERACTIVE_TIMEOUT_S = 120.0
 
 
-async def refusal(bus: Bus, sender: str, action: str, interactive: bool, timeout_s: float) -> str | None:
-    """Why the connection SENDER may not do ACTION, or None if it may.
+async def authorize(
+    bus: Bus, sender: str, action: str, details: dict[str, str], interactive: bool, timeout_s: float
+) -> str:
+    """The name of the Unix user of the connection SENDER. Raises NotAuthorized if it may not do ACTION.
+
+    DETAILS: what a polkit rule can look up.
 
     SENDER is the unique name of the connection that sent the message; the bus guarantees it. The bus never
     reuses a unique name, so the checked caller and the served caller are the same.
@@ -20,10 +27,10 @@ async def refusal(bus: Bus, sender: str, action: str, interactive: bool, timeout
     try:
         uid = (await bus.ask_bus("GetConnectionUnixUser", "s", [sender]))[0]
     except CallError as error:
-        return f"the caller has left the bus, so its user cannot be checked: {error}"
+        raise NotAuthorized("caller-left", reason=str(error)) from error
     if uid == 0:
         # Root can do all of this without the agent, and must be able to if polkit is broken.
-        return None
+        return "root"
     subject = ["system-bus-name", {"name": Variant("s", sender)}]
     try:
         answer = await bus.call(
@@ -32,11 +39,19 @@ async def refusal(bus: Bus, sender: str, action: str, interactive: bool, timeout
             NAME + ".Authority",
             "CheckAuthorization",
             "(sa{sv})sa{ss}us",
-            [subject, action, {}, INTERACTIVE if interactive else 0, ""],
+            [subject, action, details, INTERACTIVE if interactive else 0, ""],
             timeout_s=INTERACTIVE_TIMEOUT_S if interactive else timeout_s,
         )
     except CallError as error:
-        return f"user {uid} is not authorized for {action}: polkit did not decide: {error}"
-    if answer[0][0] is True:
-        return None
-    return f"user {uid} is not authorized for {action}"
+        raise NotAuthorized("polkit-silent", user=uid, action=action, reason=str(error)) from error
+    if answer[0][0] is not True:
+        raise NotAuthorized("polkit-no", user=uid, action=action)
+    return user_name(uid)
+
+
+def user_name(uid: int) -> str:
+    """The name of the Unix user UID, or the number if it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -8,6 +8,8 @@ import json
 import time
 from collections.abc import Mapping
 
+from evenkeel_api.messages import Message
+
 from .files import read_small
 from .settings import Settings
 from .systemd import UNKNOWN, Unit
@@ -29,44 +31,36 @@ def _statistics(path: str) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _channels(statistics: Mapping[str, object]) -> list[str]:
-    """A sentence for each reason, with the names of all affected channels."""
+def _channels(statistics: Mapping[str, object]) -> list[Message]:
+    """A message for each reason, with the names of all affected channels."""
     channels = statistics.get("channels")
     affected: dict[tuple[str, str], list[str]] = {}
     for name, channel in channels.items() if isinstance(channels, dict) else ():
         reason = channel.get("reason") if isinstance(channel, dict) else None
         if reason:
-            state = "not recorded" if channel.get("state") == "failed" else "degraded"
+            state = "failed" if channel.get("state") == "failed" else "degraded"
             affected.setdefault((state, str(reason)), []).append(name)
     return [
-        f"{'channel' if len(names) == 1 else 'channels'} {', '.join(names)}"
-        f" {'is' if len(names) == 1 else 'are'} {state}: {reason}"
+        Message(f"channel{'s' if len(names) > 1 else ''}-{state}", channels=names, reason=reason)
         for (state, reason), names in affected.items()
     ]
 
 
-def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[str]:
-    """The problems, one sentence each. `units`: the known states of the units in UNITS. Blocks to read a file."""
+def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[Message]:
+    """The problems. `units`: the known states of the units in UNITS. Blocks to read a file."""
     problems = []
     partition, service = units.get(PARTITION, UNKNOWN), units.get(SERVICE, UNKNOWN)
     if partition.load_state == "loaded" and partition.active_state in ("inactive", "failed"):
-        problems.append(
-            "the recorder's partition is not mounted, so nothing can be recorded;"
-            f" see 'systemctl status {PARTITION}'"
-        )
+        problems.append(Message("recorder-not-mounted", unit=PARTITION))
     if service.active_state == "failed":
-        problems.append(
-            f"the recorder has failed, so nothing is recorded; see 'journalctl -u {SERVICE}', then restart it"
-        )
+        problems.append(Message("recorder-failed", unit=SERVICE))
     elif service.sub_state.startswith("auto-restart"):
-        problems.append(f"the recorder has failed, and systemd restarts it; see 'journalctl -u {SERVICE}'")
+        problems.append(Message("recorder-restarting", unit=SERVICE))
     elif service.active_state == "active":
         statistics = _statistics(settings.path(STATISTICS))
         written_ns = statistics.get("monotonic_ns")
         silent_s = (time.monotonic_ns() - written_ns) / 1e9 if isinstance(written_ns, int) else 0.0
         if silent_s > SILENT_S:
-            problems.append(
-                f"the recorder has not responded for {silent_s:.0f} s; restart it, or see 'journalctl -u {SERVICE}'"
-            )
+            problems.append(Message("recorder-silent", seconds=silent_s, unit=SERVICE))
         problems += _channels(statistics)
     return problems

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints docs/reference/dbus.md from interface.py: `python3 -m evenkeel_agent.reference`.
+"""Prints docs/reference/dbus.md from the schema: `python3 -m evenkeel_agent.reference`.
 
 `make docs` writes the page with it, and a test compares both. It is not installed on a board.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from . import interface
-from .interface import METHODS, NAME, PATH, Argument, Field
+from evenkeel_api import errors, interface
+from evenkeel_api.errors import NAME
+from evenkeel_api.features import accounts
+from evenkeel_api.features.apps import App
+from evenkeel_api.features.board import Device, Health, Snapshot, Status
+from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
+from evenkeel_api.messages import Note
+from evenkeel_api.roles import ROLES
+from evenkeel_api.schema import Field, Struct, fields
 
 INTRODUCTION = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
-<!-- Written by `make docs` from recipes/agent/src/evenkeel_agent/interface.py. Do not edit. -->
+<!-- Written by `make docs` from recipes/agent/src/evenkeel_api. Do not edit. -->
 # D-Bus reference
 
 The methods, fields and errors of the agent on the system bus. The panel and `ekctl` reach the agent only by this
@@ -30,19 +37,39 @@ D-Bus types: `s` text, `b` true or false, `u` 32-bit and `t` 64-bit unsigned num
 
 ## Who may call
 
-The bus lets only root, the user `evenkeel-panel` and the group `sudo` call the agent.
+Two interfaces have the methods:
+
+| interface | callers | who acts |
+|---|---|---|
+| `{NAME}` | root and the group `sudo` (`ekctl`) | the Unix user, with all roles |
+| `{SESSION}` | the user `evenkeel-panel` | the user of a session or an API token, with its role |
+
+A method of the second interface has two more arguments in front: `session` `s`, the secret, and `address` `s`, of the browser.
+It needs at least the role in the table; a method without a role needs no session.
+
 Then polkit decides, by the action of the method:
 
 - Root is always allowed.
-- A polkit rule allows the panel.
+- A polkit rule allows the panel. Rules see `session.user`, `session.role`, `session.address` and `session.method`.
 - All other callers need the password of an administrator.
 - If polkit does not answer, only root is served.
+
+The signal `{SESSIONS_CHANGED}` of the second interface says that a session, user or token has changed or ended.
 """
+
+ACCOUNTS: dict[str, type[Struct]] = {
+    "Log-in": accounts.Login,
+    "Identity of a session": accounts.Identity,
+    "User": accounts.User,
+    "Session": accounts.Session,
+    "API token": accounts.Token,
+    "Row of the audit log": accounts.Entry,
+}
 
 EFFECT = """\
 ## When a value takes effect
 
-`SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel`, then apply it.
+`SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel-agent`, then apply it.
 They succeed once the value is saved.
 Look at `applied`, `fixed_share_applied` and `fixed_share_problem` in the answer to see whether it is in force.
 
@@ -74,12 +101,12 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join([_row(head), "|---" * len(head) + "|\n", *map(_row, rows)])
 
 
-def _arguments(arguments: Iterable[Argument]) -> str:
-    return ", ".join(f"`{a.name}` `{a.signature}`" for a in arguments)
+def _arguments(arguments: Iterable[Field]) -> str:
+    return ", ".join(f"`{field.name}` `{field.signature}`" for field in arguments)
 
 
-def _fields(fields: Mapping[str, Field]) -> str:
-    rows = ((f"`{name}`", f"`{f.signature}`", f.unit, f.meaning) for name, f in fields.items())
+def _fields(struct: type[Struct]) -> str:
+    rows = ((f"`{f.name}`", f"`{f.signature}`", f.unit, f.meaning) for f in fields(struct))
     return _table(("field", "type", "unit", "meaning"), rows)
 
 
@@ -90,12 +117,13 @@ def page() -> str:
         ((f"`{action}`", text[0].lower() + text[1:]) for action, text in interface.ACTIONS.items()),
     )
     methods = _table(
-        ("method", "in", "out", "polkit action", "effect", "errors"),
+        ("method", "in", "out", "role", "polkit action", "effect", "errors"),
         (
             (
                 f"`{name}`",
                 _arguments(method.inputs),
-                _arguments(method.outputs),
+                f"`{method.answer_name}` `{method.out_signature}`" if method.out_signature else "",
+                f"{method.role or ''}{' (panel only)' if method.panel else ' (not the panel)' if method.local else ''}".strip(),
                 f"`{method.action.rpartition('.')[2]}`",
                 method.meaning,
                 ", ".join(f"`{error.kind}`" for error in method.errors),
@@ -103,28 +131,32 @@ def page() -> str:
             for name, method in METHODS.items()
         ),
     )
-    errors = _table(
+    roles = _table(("role", "may"), ((f"`{role}`", text) for role, text in ROLES.items()))
+    found = _table(
         ("error", "meaning", "what to do"),
-        ((f"`{error.kind}`", error.meaning, error.remedy) for error in interface.AgentError.__subclasses__()),
+        ((f"`{error.kind}`", error.meaning, error.remedy) for error in errors.AgentError.__subclasses__()),
     )
     standard = _table(
         ("error", "from", "meaning", "what to do"),
-        (
-            (f"`{error.kind}`", error.source, error.meaning, error.remedy)
-            for error in interface.STANDARD_ERRORS
-        ),
+        ((f"`{error.kind}`", error.source, error.meaning, error.remedy) for error in errors.STANDARD_ERRORS),
     )
     sections = [
         INTRODUCTION,
         actions,
         f"## Methods\n\nThe polkit actions begin with `org.evenkeel.agent.`.\n\n{methods}",
         EFFECT,
-        f"## Status of the board\n\nThe answer of `GetStatus`.\n\n{_fields(interface.STATUS)}",
-        f"### Flash device\n\nAn entry of `devices`.\n\n{_fields(interface.DEVICE)}",
+        f"## Status of the board\n\nThe answer of `GetStatus`.\n\n{_fields(Status)}",
+        f"### Flash device\n\nAn entry of `devices`.\n\n{_fields(Device)}",
+        f"### Message\n\nAn entry of `problems`, and a reason elsewhere.\n\n{_fields(Note)}",
         "## State of an app\n\nAn entry of `ListApps`, and the answer of `SetWeight` and `SetFixedShare`."
-        f" The window is the last 3 s.\n\n{_fields(interface.APP)}",
-        f"## Errors\n\nThe names begin with `{NAME}.Error.`. The message is one sentence: what failed and why. A refused"
-        f" `SetWeight` or `SetFixedShare` has changed nothing.\n\n{errors}",
+        f" The window is the last 3 s.\n\n{_fields(App)}",
+        f"## Snapshot\n\nThe answer of `GetSnapshot`.\n\n{_fields(Snapshot)}",
+        f"## Health of the board\n\nThe answer of `GetHealth`.\n\n{_fields(Health)}",
+        f"## Roles\n\nA role may do what the roles above it may.\n\n{roles}",
+        *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
+        f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body is `sa{{sv}}`: one sentence with what failed and why,"
+        " then `code` and `parameters` of that [message](#message). A refused `SetWeight` or `SetFixedShare` has"
+        f" changed nothing.\n\n{found}",
         f"### Standard errors\n\nThe names begin with `org.freedesktop.DBus.Error.`.\n\n{standard}",
     ]
     return "\n".join(sections)

@@ -10,8 +10,11 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 
+from evenkeel_api.messages import Message
+
 from . import weight
 from .files import read_small, why
+from .settings import APPS_SLICE
 
 FILE_LIMIT = 64 * 1024
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -21,7 +24,11 @@ KEYS = {"title", "description", "unit", "weight", "stats"}
 
 
 class AppError(ValueError):
-    """A file is bad. The message ends a sentence that begins with the file's name."""
+    """A file is bad. MESSAGE ends a sentence that begins with the file's name."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(str(message))
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,52 +43,59 @@ class App:
     stats: str  # path of the app's own counters (JSON), "" if it has none
 
 
+def in_apps_slice(name: str) -> bool:
+    """Whether the slice NAME is below the slice of the apps. The name of a slice contains those of its parents."""
+    return name.startswith("evenkeel-apps-") and name.endswith(".slice")
+
+
 @dataclass(slots=True)
 class Registry:
     apps: dict[str, App] = field(default_factory=dict)  # by name, sorted by name
-    problems: list[str] = field(default_factory=list)
+    problems: list[Message] = field(default_factory=list)
 
 
 def _text(table: dict[str, object], key: str, limit: int, default: str | None = None) -> str:
     value = table.get(key, default)
     if value is None:
-        raise AppError(f"{key} is missing")
+        raise AppError(Message("app-key-missing", key=key))
     if type(value) is not str:
-        raise AppError(f"{key} must be text, not {value!r:.60}")
+        raise AppError(Message("app-key-not-text", key=key, value=repr(value)))
     if not value.isprintable():
-        raise AppError(f"{key} must be one line of printable text")
+        raise AppError(Message("app-key-not-a-line", key=key))
     if len(value) > limit:
-        raise AppError(f"{key} has {len(value)} characters, at most {limit} are allowed")
+        raise AppError(Message("app-key-too-long", key=key, length=len(value), limit=limit))
     return value
 
 
 def parse(name: str, content: bytes) -> App:
     """The app NAME, from the CONTENT of its file. Raises AppError."""
     if not NAME.fullmatch(name):
-        raise AppError("its name must be 1 to 32 characters a-z, 0-9 or -, and must not start with -")
+        raise AppError(Message("app-name"))
     try:
         table = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
-        raise AppError("it is not UTF-8 text") from None
+        raise AppError(Message("app-not-utf8")) from None
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise AppError(f"it is not TOML: {error}") from None
+        raise AppError(Message("app-not-toml", reason=str(error))) from None
     unknown = sorted(set(table) - KEYS)
     if unknown:
-        raise AppError(f"unknown key {unknown[0]!r:.60}; allowed are {', '.join(sorted(KEYS))}")
+        raise AppError(Message("app-key-unknown", key=repr(unknown[0]), keys=sorted(KEYS)))
     title = _text(table, "title", TITLE_LIMIT)
     if not title.strip():
-        raise AppError("title is empty")
+        raise AppError(Message("app-title-empty"))
     unit = _text(table, "unit", 255)
     if not UNIT.fullmatch(unit) or "@." in unit or unit.startswith("."):
-        raise AppError(f"unit must be the name of a .service, .scope or .slice, not {unit!r:.60}")
+        raise AppError(Message("app-unit", unit=unit))
+    if unit.endswith(".slice") and not in_apps_slice(unit):
+        raise AppError(Message("app-slice", apps=APPS_SLICE, unit=unit))
     value = table.get("weight", weight.DEFAULT)
     bad = weight.problem(value)
-    if bad or not isinstance(value, int):
-        raise AppError(str(bad))
+    if bad:
+        raise AppError(bad)
     stats = _text(table, "stats", 4096, "")
     if stats and (not stats.startswith("/") or os.path.normpath(stats) != stats):
-        raise AppError(f"stats must be an absolute path without '..', not {stats!r:.60}")
-    return App(name, title, _text(table, "description", 1000, ""), unit, value, stats)
+        raise AppError(Message("app-stats", path=stats))
+    return App(name, title, _text(table, "description", 1000, ""), unit, int(value), stats)
 
 
 def load(directory: str) -> Registry:
@@ -92,7 +106,7 @@ def load(directory: str) -> Registry:
     except FileNotFoundError:
         return registry
     except OSError as error:
-        registry.problems.append(f"{directory} cannot be read, so no app is known: {why(error)}")
+        registry.problems.append(Message("apps-unreadable", folder=directory, reason=why(error)))
         return registry
     owners: dict[str, str] = {}
     for entry in files:
@@ -102,11 +116,12 @@ def load(directory: str) -> Registry:
                 entry.removesuffix(".toml"), read_small(os.path.realpath(f"{directory}/{entry}"), FILE_LIMIT)
             )
             if app.unit in owners:
-                raise AppError(f"unit {app.unit} already belongs to the app {owners[app.unit]}")
+                raise AppError(Message("app-unit-taken", unit=app.unit, app=owners[app.unit]))
         except AppError as error:
-            registry.problems.append(f"apps.d/{entry} is ignored: {error}")
+            registry.problems.append(Message("app-ignored", file=entry, reason=error.message))
         except OSError as error:
-            registry.problems.append(f"apps.d/{entry} is ignored: it cannot be read: {why(error)}")
+            reason = Message("app-unreadable", reason=why(error))
+            registry.problems.append(Message("app-ignored", file=entry, reason=reason))
         else:
             registry.apps[app.name] = app
             owners[app.unit] = app.name

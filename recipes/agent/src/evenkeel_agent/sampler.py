@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from evenkeel_api.messages import Message
+
 from .files import why
 from .fixed_share import Counters, Usage, usage
 from .iostat import FIXED_COUNTERS, DeviceStat, Histogram, StatError, parse, percentile
@@ -103,7 +105,7 @@ class Sampler:
         self._last: dict[str, Reading | None] = {}
         self._last_s: float | None = None
         self._steps: deque[tuple[float, dict[str, Step]]] = deque()
-        self.problems: dict[str, str] = {}  # by app: why its counters cannot be read
+        self.problems: dict[str, Message] = {}  # by app: why its counters cannot be read
 
     def _read_one(self, directory: str, last: Reading | None) -> Reading:
         identity = os.stat(directory).st_ino
@@ -125,7 +127,7 @@ class Sampler:
         the file cannot be read or parsed.
         """
         readings: dict[str, Reading | None] = {}
-        problems: dict[str, str] = {}
+        problems: dict[str, Message] = {}
         for name, directory in cgroups.items():
             reading: Reading | None = ABSENT
             if directory is not None:
@@ -135,10 +137,12 @@ class Sampler:
                     # The cgroup may be removed at any moment, and then every call here fails.
                     reading = None if os.path.isdir(directory) else ABSENT
                     if reading is None:
-                        problems[name] = f"{STAT_FILE} of {name} cannot be read: {why(error)}"
+                        problems[name] = Message(
+                            "counters-unreadable", file=STAT_FILE, app=name, reason=why(error)
+                        )
                 except StatError as error:
                     reading = None
-                    problems[name] = f"{STAT_FILE} of {name} has an unknown format: {error}"
+                    problems[name] = Message("counters-unknown", file=STAT_FILE, app=name, reason=str(error))
             readings[name] = reading
         self.problems = problems
         return readings

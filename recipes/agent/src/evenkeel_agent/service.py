@@ -6,148 +6,195 @@ Messages are dispatched here because the library's own services do not tell a me
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from dbus_fast import Message, MessageFlag, MessageType, Variant
+import msgspec
+from dbus_fast import Message as BusMessage
+from dbus_fast import MessageFlag, MessageType, Variant
+from dbus_fast.unpack import unpack_variants
+from evenkeel_api import errors, interface, schema
+from evenkeel_api.errors import AgentError
+from evenkeel_api.messages import Message
+from evenkeel_api.method import Method
+from evenkeel_api.roles import ADMIN
 
-from . import __version__, fixed_share, interface, polkit, weight
-from .agent import Agent
+from . import polkit
+from .accounts import Accounts
 from .bus import Bus
-from .interface import (
-    APP,
-    DEVICE,
-    METHODS,
-    STATUS,
-    AgentError,
-    Field,
-    InvalidFixedShare,
-    InvalidWeight,
-    NotAuthorized,
-)
+from .caller import Caller
 
 ERROR = "org.freedesktop.DBus.Error."
 # The bus allows 128 pending calls per connection. No permitted caller needs that many.
 MAX_CALLS = 64
 _log = logging.getLogger(__name__)
+Handler = Callable[[Any, Caller], Awaitable[Any]]
 
 
-def clean(value: object) -> object:
-    """VALUE as valid UTF-8 without NUL: D-Bus carries nothing else, and file names may hold any bytes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode().replace("\0", "")
-    if isinstance(value, list):
-        return [clean(entry) for entry in value]
-    return value
-
-
-def variants(values: Mapping[str, object], fields: Mapping[str, Field]) -> dict[str, Variant]:
-    """VALUES as a{sv}. Their keys must be those of FIELDS."""
-    return {key: Variant(field.signature, clean(values[key])) for key, field in fields.items()}
+def handlers(features: Sequence[object]) -> dict[str, Handler]:
+    """The function that serves each method, by the method's name. Raises LookupError if one is missing."""
+    found: dict[str, Handler] = {}
+    for name, method in interface.METHODS.items():
+        served = [
+            getattr(feature, method.handler) for feature in features if hasattr(feature, method.handler)
+        ]
+        if len(served) != 1:
+            raise LookupError(f"{len(served)} features have {method.handler}(), which serves {name}")
+        found[name] = served[0]
+    return found
 
 
 class Service:
-    """Serves AGENT on BUS as soon as it is constructed. Calls arrive once the agent owns its bus name."""
+    """Serves FEATURES and ACCOUNTS on BUS as soon as it is constructed. Calls arrive once the agent owns its bus name."""
 
-    def __init__(self, bus: Bus, agent: Agent, timeout_s: float) -> None:
+    def __init__(self, bus: Bus, features: Sequence[object], accounts: Accounts, timeout_s: float) -> None:
         self._bus = bus
-        self._agent = agent
+        self._accounts = accounts
+        self._handlers = handlers([*features, accounts])
         self._timeout_s = timeout_s
         self._calls: set[asyncio.Task[None]] = set()
+        accounts.changed = self._sessions_changed
         bus.handle(self._receive)
 
-    def _receive(self, message: Message) -> bool:
+    def _sessions_changed(self) -> None:
+        """The panel remembers for some seconds whom a session belongs to; now it asks again."""
+        self._bus.send(BusMessage.new_signal(interface.PATH, interface.SESSION, interface.SESSIONS_CHANGED))
+
+    def _receive(self, message: BusMessage) -> bool:
         if message.message_type is not MessageType.METHOD_CALL or message.path != interface.PATH:
             return False
         if message.interface == "org.freedesktop.DBus.Introspectable" and message.member == "Introspect":
-            self._answer(message, Message.new_method_return(message, "s", [interface.introspection()]))
+            self._answer(message, BusMessage.new_method_return(message, "s", [interface.introspection()]))
             return True
-        if message.interface not in (None, interface.NAME):
+        if message.interface not in (None, interface.NAME, interface.SESSION):
             return False
         if len(self._calls) >= MAX_CALLS:
             text = f"The agent is serving {MAX_CALLS} calls, which is its limit; wait for answers, then try again."
-            self._answer(message, Message.new_error(message, ERROR + "LimitsExceeded", text))
+            self._answer(message, BusMessage.new_error(message, ERROR + "LimitsExceeded", text))
             return True
         task = asyncio.get_running_loop().create_task(self._serve(message))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return True
 
-    def _answer(self, message: Message, reply: Message) -> None:
+    def _answer(self, message: BusMessage, reply: BusMessage) -> None:
         if not message.flags & MessageFlag.NO_REPLY_EXPECTED:
             self._bus.send(reply)
 
-    async def _serve(self, message: Message) -> None:
+    async def _serve(self, message: BusMessage) -> None:
         try:
-            body = await self._call(message)
-            reply = Message.new_method_return(message, METHODS[str(message.member)].out_signature, body)
+            method = interface.METHODS.get(message.member or "")
+            if method is None or method not in interface.served(message.interface or interface.NAME):
+                name = message.interface or interface.NAME
+                raise BadCall("UnknownMethod", f"{name} has no method {message.member}.")
+            answer = await self._call(method, message)
+            body = [] if method.answer is None else [schema.pack(answer, method.answer, Variant)]
+            reply = BusMessage.new_method_return(message, method.out_signature, body)
         except AgentError as error:
-            reply = Message.new_error(message, error.name, str(clean(f"{error}.")))
+            reply = _error(message, error.name, error.message)
         except BadCall as error:
-            reply = Message.new_error(message, ERROR + error.kind, str(error))
+            reply = BusMessage.new_error(message, ERROR + error.kind, str(error))
         except Exception as error:
             # A bug must not end the service: the caller gets an error, and the log gets the stack trace.
             _log.exception("%s failed", message.member)
-            text = f"The agent has a bug ({type(error).__name__}); run 'journalctl -u evenkeeld' for details."
-            reply = Message.new_error(message, interface.Failed("").name, text)
+            bug = errors.Failed("agent-bug", type=type(error).__name__)
+            reply = _error(message, bug.name, bug.message)
         self._answer(message, reply)
 
-    async def _call(self, message: Message) -> list[Any]:
-        member, sender = message.member or "", message.sender or ""
-        method = METHODS.get(member)
-        if method is None:
-            raise BadCall("UnknownMethod", f"{interface.NAME} has no method {member}.")
-        interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
-        if refused := await polkit.refusal(self._bus, sender, method.action, interactive, self._timeout_s):
-            raise NotAuthorized(refused)
-        if message.signature != method.in_signature:
-            if len(message.body) == 2 and isinstance(message.body[0], str):
-                mismatch = f"of D-Bus type u, not {message.signature[1:]}"
-                if member == "SetWeight":
-                    raise InvalidWeight(f"weight must be {weight.RULE}, {mismatch}")
-                if member == "SetFixedShare":
-                    raise InvalidFixedShare(f"fixed share must be {fixed_share.RULE}, or 0, {mismatch}")
-            raise BadCall(
-                "InvalidArgs", f"{member} takes ({method.in_signature}), not ({message.signature})."
-            )
-        if member == "GetStatus":
-            return [await self._status()]
-        if member == "ListApps":
-            return [[variants(state.fields(), APP) for state in await self._agent.list_apps()]]
-        name = message.body[0]
-        if member == "SetWeight":
-            state = await self._agent.set_weight(name, message.body[1])
-            _log.info("weight of %s set to %d by %s", name, state.weight, sender)
-            return [variants(state.fields(), APP)]
-        if member == "SetFixedShare":
-            state = await self._agent.set_fixed_share(name, message.body[1])
-            _log.info("fixed share of %s set to %d %% by %s", name, state.fixed_share, sender)
-            return [variants(state.fields(), APP)]
-        await (self._agent.start_app(name) if member == "StartApp" else self._agent.stop_app(name))
-        _log.info("%s %s by %s", member, name, sender)
-        return []
+    async def _call(self, method: Method, message: BusMessage) -> Any:
+        body, signature = message.body, message.signature
+        if message.interface == interface.SESSION:
+            own = interface.SESSION_SIGNATURE
+            if not signature.startswith(own):
+                raise BadCall(
+                    "InvalidArgs", f"{method.name} takes ({own}{method.in_signature}), not ({signature})."
+                )
+            secret, address, *body = body
+            signature = signature.removeprefix(own)
+        else:
+            secret, address = None, ""
+        caller, request = Caller("", None, "bus" if secret is None else "panel", address), None
+        try:
+            caller = await self._authorize(method, message, secret, address)
+            request = _request(method, signature, body)
+            answer = await self._handlers[method.name](request, caller)
+        except AgentError as error:
+            if method.changes and caller.user:
+                await self._accounts.audit(caller, method.name, _detail(method, request), error.kind)
+            raise
+        if method.changes:
+            await self._accounts.audit(caller, method.name, _detail(method, request))
+            _log.info("%s by %s (%s): %s", method.name, caller.user, caller.via, _detail(method, request))
+        return answer
 
-    async def _status(self) -> dict[str, Variant]:
-        board, problems = await self._agent.status()
-        devices = [
-            variants(
-                {"name": d.name, "scheduler": d.scheduler, "model": d.model, "size_bytes": d.size_bytes},
-                DEVICE,
-            )
-            for d in board.devices
-        ]
-        status = {
-            "version": __version__,
-            "kernel": board.kernel,
-            "slot": board.slot,
-            "scheduler": board.scheduler,
-            "devices": devices,
-            "health": "degraded" if problems else "ok",
-            "problems": problems,
-            "demo": board.demo,
-            "uptime_s": board.uptime_s,
-        }
-        return variants(status, STATUS)
+    async def _authorize(
+        self, method: Method, message: BusMessage, secret: str | None, address: str
+    ) -> Caller:
+        """Who calls. polkit decides about the Unix user; for a session it also sees the user of the panel."""
+        details: dict[str, str] = {}
+        caller = None
+        if secret is not None:
+            caller = self._accounts.caller(method, secret, address)
+            details = {
+                "session.user": caller.user,
+                "session.role": caller.role or "",
+                "session.address": schema.clean(address),
+                "session.method": method.name,
+            }
+        interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
+        user = await polkit.authorize(
+            self._bus, message.sender or "", method.action, details, interactive, self._timeout_s
+        )
+        return caller or Caller(user, ADMIN, "bus")
+
+
+def _detail(method: Method, request: Any) -> str:
+    """The arguments for a log, without secrets."""
+    if request is None:
+        return ""
+    shown = (field for field in method.inputs if field.name not in method.secret)
+    return ", ".join(f"{field.name} {getattr(request, field.name)}" for field in shown)
+
+
+def _error(message: BusMessage, name: str, text: Message) -> BusMessage:
+    """An error reply: the sentence, then code and parameters, so that the caller can show a text of its own."""
+    note = text.note()
+    rest = {
+        "code": Variant("s", note.code),
+        "parameters": schema.loose(note.parameters, Variant),
+    }
+    return BusMessage(
+        message_type=MessageType.ERROR,
+        reply_serial=message.serial,
+        destination=message.sender,
+        error_name=name,
+        signature="sa{sv}",
+        body=[schema.clean(f"{note.text}."), rest],
+    )
+
+
+def _request(method: Method, signature: str, body: Sequence[Any]) -> Any:
+    """The arguments as the method's struct. Raises AgentError or BadCall."""
+    if signature != method.in_signature:
+        for field, value in zip(method.inputs, body, strict=False):
+            # A value of the wrong type is a bad value, if the method has an error for it.
+            if field.error and len(body) == len(method.inputs) and type(value) in (int, float, str, bool):
+                code = {"InvalidWeight": "weight-type", "InvalidFixedShare": "fixed-share-type"}[field.error]
+                raise _kind(field.error)(code, type=signature[1:])
+        raise BadCall("InvalidArgs", f"{method.name} takes ({method.in_signature}), not ({signature}).")
+    values = dict(zip(method.request.__struct_fields__, unpack_variants(list(body)), strict=True))
+    try:
+        return schema.convert(values, method.request)
+    except msgspec.ValidationError as error:
+        for field in method.inputs:
+            if field.error and f"$.{field.name}" in str(error):
+                # The handler knows the value's rule and says it in full.
+                return method.request(**values)
+        raise errors.InvalidArgument("invalid-argument", method=method.name, reason=str(error)) from error
+
+
+def _kind(name: str) -> type[AgentError]:
+    return next(error for error in AgentError.__subclasses__() if error.kind == name)
 
 
 class BadCall(Exception):

@@ -9,6 +9,8 @@ long. This is why the modules that handle paths have a noqa line.
 import os.path
 from dataclasses import dataclass
 
+APPS_SLICE = "evenkeel-apps.slice"  # apps are units below it
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -35,11 +37,16 @@ class Settings:
 
     @property
     def state_dir(self) -> str:
-        return self.path("/var/lib/evenkeel")
+        return self.path("/var/lib/evenkeel-agent")
 
     @property
     def cgroup_dir(self) -> str:
         return self.path("/sys/fs/cgroup")
+
+    @property
+    def apps_cgroup(self) -> str:
+        """The cgroup of evenkeel-apps.slice. The apps are below it."""
+        return f"{self.cgroup_dir}/evenkeel.slice/{APPS_SLICE}"
 
     @property
     def fixed_share_socket(self) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH104, PTH108, PTH110, PTH118
-"""Saved settings of apps: one number per app, in a file of /var/lib/evenkeel: {"APP": NUMBER, ...}.
+"""Saved settings of apps: one number per app, in a file of /var/lib/evenkeel-agent: {"APP": NUMBER, ...}.
 
 Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set. After
 save() has returned, that set is on the medium. A temporary file, fsync, rename and fsync of the directory
@@ -14,6 +14,8 @@ import logging
 import os
 from collections.abc import Callable
 
+from evenkeel_api.messages import Message
+
 from .files import read_small, why
 from .registry import NAME
 
@@ -22,10 +24,14 @@ _log = logging.getLogger(__name__)
 
 
 class StoreError(Exception):
-    """A number could not be saved. The message contains the reason."""
+    """A number could not be saved. MESSAGE has the reason."""
+
+    def __init__(self, message: Message) -> None:
+        super().__init__(str(message))
+        self.message = message
 
 
-def _parse(content: bytes, check: Callable[[object], str | None]) -> dict[str, int]:
+def _parse(content: bytes, check: Callable[[object], Message | None]) -> dict[str, int]:
     table = json.loads(content.decode("utf-8"))
     if type(table) is not dict:
         raise ValueError("not an object")
@@ -40,29 +46,23 @@ def _parse(content: bytes, check: Callable[[object], str | None]) -> dict[str, i
 class Store:
     """The saved numbers by app. Numbers of apps that are not installed are kept.
 
-    NOUN names one number in messages, and the file. CHECK returns why a value is not acceptable, or None.
-    FALLBACK ends messages about an unusable file: it says which values apply then.
+    KIND, "weight" or "fixed-share", names the file and the messages. CHECK returns why a value is not acceptable,
+    or None.
     """
 
-    def __init__(
-        self, directory: str, noun: str, check: Callable[[object], str | None], fallback: str
-    ) -> None:
+    def __init__(self, directory: str, kind: str, check: Callable[[object], Message | None]) -> None:
         """Reads the file. Blocks."""
         self._directory = directory
-        self._noun = noun
-        self._path = os.path.join(directory, f"{noun.replace(' ', '-')}s.json")
+        self._kind = kind
+        self._path = os.path.join(directory, f"{kind}s.json")
         self._corrupt_path = self._path + ".corrupt"
-        self._fallback = fallback
-        self._problem = ""
+        self._problem: Message | None = None
         self._numbers = self._load(check)
 
-    def _damaged(self, reason: str = "") -> str:
-        return (
-            f"the saved {self._noun}s were damaged{reason} and are kept in {self._corrupt_path};"
-            f" {self._fallback}; set the {self._noun}s again"
-        )
+    def _damaged(self, reason: str = "") -> Message:
+        return Message(f"{self._kind}s-damaged", reason=reason, path=self._corrupt_path)
 
-    def _load(self, check: Callable[[object], str | None]) -> dict[str, int]:
+    def _load(self, check: Callable[[object], Message | None]) -> dict[str, int]:
         try:
             content = read_small(self._path, FILE_LIMIT)
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Store:
                 self._problem = self._damaged()
             return {}
         except OSError as error:
-            self._problem = f"{self._path} cannot be read, so {self._fallback}: {why(error)}"
+            self._problem = Message(f"{self._kind}s-unreadable", path=self._path, reason=why(error))
             return {}
         try:
             return _parse(content, check)
@@ -79,12 +79,12 @@ class Store:
         try:
             os.rename(self._path, self._corrupt_path)
         except OSError as error:
-            self._problem += f" (renaming the file failed: {why(error)})"
+            self._problem = Message("rename-failed", problem=self._problem, reason=why(error))
         return {}
 
     @property
-    def problem(self) -> str:
-        """Why the saved numbers are not in use; "" if they are. The next successful save() clears it."""
+    def problem(self) -> Message | None:
+        """Why the saved numbers are not in use; None if they are. The next successful save() clears it."""
         return self._problem
 
     def get(self, name: str) -> int | None:
@@ -115,11 +115,10 @@ class Store:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-            raise StoreError(
-                f"the {self._noun} cannot be saved in {self._directory}: {why(error)}"
-            ) from error
+            message = Message(f"{self._kind}-not-saved", folder=self._directory, reason=why(error))
+            raise StoreError(message) from error
         self._numbers = numbers
-        self._problem = ""
+        self._problem = None
         try:
             fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -139,6 +139,11 @@ class Systemd:
         kind = unit.rpartition(".")[2].capitalize()
         return str(await self._get(unit, f"{NAME}.{kind}", "ControlGroup"))
 
+    async def slice_of(self, unit: str) -> str:
+        """The slice of UNIT, also if it is stopped; "" for the root slice. Raises CallError."""
+        kind = unit.rpartition(".")[2].capitalize()
+        return str(await self._get(unit, f"{NAME}.{kind}", "Slice"))
+
     async def devices(self, unit: str) -> list[str]:
         """The devices in UNIT's DeviceAllow=. Raises CallError, also if this type of unit has no DeviceAllow=."""
         kind = unit.rpartition(".")[2].capitalize()

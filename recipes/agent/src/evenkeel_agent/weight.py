@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights: whole numbers from 1 to 10000, as the cgroup file io.weight accepts them."""
 
-MIN = 1
-MAX = 10000
-DEFAULT = 100
+from evenkeel_api.features.apps import WEIGHT_DEFAULT as DEFAULT
+from evenkeel_api.features.apps import WEIGHT_MAX as MAX
+from evenkeel_api.features.apps import WEIGHT_MIN as MIN
+from evenkeel_api.messages import Message
+
+__all__ = ["DEFAULT", "MAX", "MIN", "RULE", "from_text", "in_force", "problem"]
 RULE = f"a whole number from {MIN} to {MAX}"
 
 
-def problem(value: object) -> str | None:
+def problem(value: object) -> Message | None:
     """Why VALUE is not a weight, or None if it is one. A bool is refused, although Python counts it as an int."""
     if type(value) is not int:
-        return f"weight must be {RULE}, not {value!r:.60}"
+        return Message("weight-not-a-number", value=repr(value))
     if not MIN <= value <= MAX:
         # Python refuses to convert a huge number to text.
         shown = str(value) if value.bit_length() <= 64 else "a far larger number"
-        return f"weight must be {RULE}, not {shown}"
+        return Message("weight-not-a-number", value=shown)
     return None
 
 

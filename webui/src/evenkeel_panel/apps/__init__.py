@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The apps of the board: the throughput, weight and fixed share of each."""
 
-from .views import blueprint
+from .views import NAV, blueprint
 
-__all__ = ["blueprint"]
+__all__ = ["NAV", "blueprint"]

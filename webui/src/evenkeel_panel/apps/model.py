@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of the apps page and of /apps.json: one dictionary for both."""
+"""The data of the apps page and of /apps.json: one struct for both."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from evenkeel_api.features.apps import FIXED_SHARE_MAX, FIXED_SHARE_MIN, WEIGHT_MAX, WEIGHT_MIN
+from evenkeel_api.schema import Struct
+
+from .. import __version__, texts
 
 if TYPE_CHECKING:
-    from ..agent import App
+    from evenkeel_api.features.apps import App
+
     from ..board import View
 
-WEIGHT_MIN, WEIGHT_MAX = 1, 10_000  # as in cgroup v2's io.weight
-FIXED_SHARE_MIN, FIXED_SHARE_MAX = 1, 100  # percent, as in io.evenkeel.fixed
 MAX_STATS = 8
 MAX_STAT_TEXT = 40
 
@@ -26,10 +28,60 @@ class BadNumber(ValueError):
     """str() names the value, the reason and the valid range."""
 
 
+class AgentState(Struct, frozen=True):
+    reachable: bool
+    reason: str  # why not: a sentence
+
+
+class BoardState(Struct, frozen=True):
+    scheduler: str | None
+    kernel: str | None
+    slot: str | None
+    health: str  # also "agent-unreachable"
+    problems: list[str]  # sentences
+    version: str
+
+
+class AppFigures(Struct, frozen=True):
+    """An app as the page shows it. Units are in the names: mbps is 10^6 bytes/s, share 0..1, p99_us µs."""
+
+    name: str
+    title: str
+    description: str
+    unit: str
+    weight: int
+    state: str
+    active_state: str | None
+    sub_state: str | None
+    applied: bool | None
+    mbps: float | None
+    read_mbps: float | None
+    write_mbps: float | None
+    share: float | None
+    share_by_weight: float | None  # the share of the bytes that the weight promises now
+    p99_us: float | None
+    fixed_share: int
+    fixed_share_applied: bool | None
+    fixed_share_problem: str
+    fixed_share_used: float | None
+    fixed_share_late: float | None
+    fixed_share_behind: bool | None
+    stats: dict[str, Any]
+    window_s: float | None
+
+
+class AppsPage(Struct, frozen=True):
+    """The answer of /apps.json."""
+
+    agent: AgentState
+    board: BoardState
+    total_mbps: float | None
+    apps: list[AppFigures]
+
+
 def parse_weight(text: str) -> int:
     """The weight 1..10000 that a user typed, with or without spaces around it; raises BadNumber."""
-    rule = f"Enter a whole number from {WEIGHT_MIN} to {WEIGHT_MAX}."
-    return _whole(text.strip(), "weight", WEIGHT_MIN, WEIGHT_MAX, "", rule)
+    return _whole(text.strip(), "weight", WEIGHT_MIN, WEIGHT_MAX, "")
 
 
 def parse_fixed_share(text: str) -> int:
@@ -37,31 +89,36 @@ def parse_fixed_share(text: str) -> int:
     typed = text.strip()
     if typed.lower() == "off":
         return 0
-    rule = f"Enter a whole number from {FIXED_SHARE_MIN} to {FIXED_SHARE_MAX} %, or “off”."
-    return _whole(typed, "fixed share", FIXED_SHARE_MIN, FIXED_SHARE_MAX, " %", rule)
+    return _whole(typed, "fixed-share", FIXED_SHARE_MIN, FIXED_SHARE_MAX, " %")
 
 
-def _whole(typed: str, name: str, least: int, most: int, unit: str, rule: str) -> int:
-    """A whole number with or without its unit. `rule` tells the user what to enter."""
+def _whole(typed: str, name: str, least: int, most: int, unit: str) -> int:
+    """A whole number with or without its unit. The message ends with the rule of NAME."""
     shown = typed if len(typed) <= 20 else typed[:20] + "…"
     number = typed.removesuffix(unit.strip()).strip()
+    values = {
+        "typed": shown,
+        "least": least,
+        "most": most,
+        "unit": unit,
+        "rule": texts.phrase(f"{name}-rule"),
+    }
     if not number:
-        raise BadNumber(f"The {name} is missing. {rule}")
+        raise BadNumber(texts.text(f"{name}-missing", **values))
     if not _INTEGER.fullmatch(number):
-        kind = "is not a whole number" if _NUMBER.fullmatch(number) else "is not a number"
-        raise BadNumber(f"“{shown}” {kind}. {rule}")
+        raise BadNumber(texts.text("not-whole" if _NUMBER.fullmatch(number) else "no-number", **values))
     digits = number.lstrip("+-").lstrip("0") or "0"
     negative = number.startswith("-")
     # Compare lengths first: int() of a megabyte of digits is slow, and Python refuses it.
     if not negative and (len(digits) > len(str(most)) or int(digits) > most):
-        raise BadNumber(f"{shown} is more than {most}{unit}. {rule}")
+        raise BadNumber(texts.text("too-high", **values))
     if negative or digits == "0":
-        raise BadNumber(f"{shown} is less than {least}{unit}. {rule}")
+        raise BadNumber(texts.text("too-low", **values))
     return int(digits)
 
 
-def page_data(view: View) -> dict[str, Any]:
-    """agent, board, totals and apps. Units are in the names: mbps is 10^6 bytes/s, share 0..1, p99_us µs.
+def page_data(view: View) -> AppsPage:
+    """The data of the page.
 
     While the agent does not answer, every measured figure is None and the apps are the last known ones.
     """
@@ -70,19 +127,19 @@ def page_data(view: View) -> dict[str, Any]:
     weights = sum(app.weight for app in by_weight) if view.live else 0
     apps = [_app(app, view.live, weights, sum(app.share for app in by_weight)) for app in view.apps]
     total = sum(app.read_bps + app.write_bps for app in view.apps) / 1e6
-    return {
-        "agent": {"reachable": view.live, "reason": view.reason},
-        "board": {
-            "scheduler": status.scheduler if status else None,
-            "kernel": status.kernel if status else None,
-            "slot": status.slot if status else None,
-            "health": status.health if status else "agent-unreachable",
-            "problems": list(status.problems) if status else [],
-            "version": (status.version if status else "") or __version__,
-        },
-        "total_mbps": round(total, 3) if view.live else None,
-        "apps": apps,
-    }
+    return AppsPage(
+        agent=AgentState(view.live, view.reason),
+        board=BoardState(
+            scheduler=status.scheduler if status else None,
+            kernel=status.kernel if status else None,
+            slot=status.slot if status else None,
+            health=status.health if status else "agent-unreachable",
+            problems=[texts.plain(problem) for problem in status.problems] if status else [],
+            version=(status.version if status else "") or __version__,
+        ),
+        total_mbps=round(total, 3) if view.live else None,
+        apps=apps,
+    )
 
 
 def _fixed(app: App) -> bool:
@@ -90,40 +147,40 @@ def _fixed(app: App) -> bool:
     return bool(app.fixed_share) and app.fixed_share_applied
 
 
-def _app(app: App, live: bool, weights: int, left: float) -> dict[str, Any]:
+def _app(app: App, live: bool, weights: int, left: float) -> AppFigures:
     """`weights`: sum of the weights of the busy apps without a fixed share; `left`: their share of the bytes."""
     busy = live and app.p99_us >= 0
     measured = live and _fixed(app) and app.fixed_share_used >= 0
-    return {
-        "name": app.name,
-        "title": app.title,
-        "description": app.description,
-        "unit": app.unit,
-        "weight": app.weight,
-        "state": _state(app) if live else "unknown",
-        "active_state": app.active_state if live else None,
-        "sub_state": app.sub_state if live else None,
-        "applied": app.applied if live else None,
-        "mbps": round((app.read_bps + app.write_bps) / 1e6, 3) if live else None,
-        "read_mbps": round(app.read_bps / 1e6, 3) if live else None,
-        "write_mbps": round(app.write_bps / 1e6, 3) if live else None,
-        "share": round(app.share, 4) if live else None,
+    return AppFigures(
+        name=app.name,
+        title=app.title,
+        description=app.description,
+        unit=app.unit,
+        weight=app.weight,
+        state=_state(app) if live else "unknown",
+        active_state=app.active_state if live else None,
+        sub_state=app.sub_state if live else None,
+        applied=app.applied if live else None,
+        mbps=round((app.read_bps + app.write_bps) / 1e6, 3) if live else None,
+        read_mbps=round(app.read_bps / 1e6, 3) if live else None,
+        write_mbps=round(app.write_bps / 1e6, 3) if live else None,
+        share=round(app.share, 4) if live else None,
         # the share of the bytes that the weight promises now: the fixed shares come first, and busy apps divide the rest
-        "share_by_weight": (
+        share_by_weight=(
             round(app.weight / weights * left, 4)
             if live and app.share > 0 and weights and not _fixed(app)
             else None
         ),
-        "p99_us": round(app.p99_us, 1) if busy else None,
-        "fixed_share": app.fixed_share,
-        "fixed_share_applied": app.fixed_share_applied if live else None,
-        "fixed_share_problem": app.fixed_share_problem if live else "",
-        "fixed_share_used": round(app.fixed_share_used, 4) if measured else None,
-        "fixed_share_late": round(app.fixed_share_late, 4) if measured else None,
-        "fixed_share_behind": app.fixed_share_behind if measured else None,
-        "stats": _stats(app.stats) if live else {},
-        "window_s": app.window_s if live else None,
-    }
+        p99_us=round(app.p99_us, 1) if busy else None,
+        fixed_share=app.fixed_share,
+        fixed_share_applied=app.fixed_share_applied if live else None,
+        fixed_share_problem="".join(texts.plain(note) for note in app.fixed_share_problem) if live else "",
+        fixed_share_used=round(app.fixed_share_used, 4) if measured else None,
+        fixed_share_late=round(app.fixed_share_late, 4) if measured else None,
+        fixed_share_behind=app.fixed_share_behind if measured else None,
+        stats=_stats(app.stats) if live else {},
+        window_s=app.window_s if live else None,
+    )
 
 
 _STATES = {

@@ -5,47 +5,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flask import (
-    Blueprint,
-    Response,
-    abort,
-    g,
-    jsonify,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+import msgspec
+from flask import Blueprint, Response, abort, make_response, redirect, render_template, request, url_for
 
-from ..agent import AgentError, AgentRefused, AgentUnreachable, App
-from ..context import by_htmx, client, panel
+from .. import live, texts
+from ..agent import AgentError, AgentUnreachable
+from ..context import Nav, by_htmx, call, panel, view
 from . import model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from evenkeel_api.features.apps import App
+    from evenkeel_api.messages import Note
     from werkzeug.wrappers import Response as BaseResponse
 
+    from ..board import View
+
 blueprint = Blueprint("apps", __name__, template_folder="templates")
+NAV = Nav(20, "Apps", "apps.page")
 
 for _filter in (model.megabytes, model.percent, model.latency, model.stat_label, model.stat_value):
     blueprint.add_app_template_filter(_filter)
 
-# HTTP status of each error of the agent; any other error is 503
-CODES = {
-    "UnknownApp": 404,
-    "InvalidWeight": 422,
-    "InvalidFixedShare": 422,
-    "NotAuthorized": 403,
-    "UnitNotFound": 409,
-    "Failed": 503,
-}
 
-
-def data() -> dict[str, Any]:
-    """The data of the page, its fragments and /apps.json."""
-    return model.page_data(panel().board.view())
+def data(shown: View | None = None) -> dict[str, Any]:
+    """The data of the page and its fragments: the fields of /apps.json."""
+    found = model.page_data(shown or view())
+    return {name: getattr(found, name) for name in found.__struct_fields__}
 
 
 @blueprint.get("/apps")
@@ -54,16 +39,17 @@ def page() -> str:
 
 
 @blueprint.get("/apps/rows")
-def rows() -> str:
+def rows() -> Response:
     """The figures only, as htmx out-of-band swaps. They never replace an input."""
-    return render_template("apps/rows.html", **data())
+    shown = view()
+    return live.answer(shown, "text/html", lambda: render_template("apps/rows.html", **data(shown)))
 
 
 @blueprint.get("/apps.json")
-def page_json() -> tuple[Response, int]:
+def page_json() -> Response:
     """503 with the last known apps and without figures if the agent does not answer."""
-    content = data()
-    return jsonify(content), 200 if content["agent"]["reachable"] else 503
+    shown = view()
+    return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
 
 
 @blueprint.post("/apps/<name>/weight")
@@ -75,12 +61,12 @@ def weight(name: str) -> BaseResponse:
     except model.BadNumber as error:
         return _refused(app, 422, str(error), typed)
     try:
-        changed = panel().board.set_weight(name, wanted)
+        changed = call("SetWeight", name, wanted)
     except AgentError as error:
         text = f"{error} {_unchanged('weight', str(app.weight), error)}"
-        return _refused(app, _code(error), text, typed)
-    panel().db.audit(g.user, client(), "set-weight", f"{name} {app.weight} -> {wanted}")
-    return _done(name, _saved(f"Weight {changed.weight}", changed, changed.applied))
+        return _refused(app, error.http, text, typed)
+    panel().board.changed(changed)
+    return _done(name, _saved(texts.phrase("weight-is", value=changed.weight), changed, changed.applied))
 
 
 @blueprint.post("/apps/<name>/fixed-share")
@@ -93,16 +79,16 @@ def fixed_share(name: str) -> BaseResponse:
     except model.BadNumber as error:
         return _refused(app, 422, str(error), typed, "fixed_share")
     try:
-        changed = panel().board.set_fixed_share(name, wanted)
+        changed = call("SetFixedShare", name, wanted)
     except AgentError as error:
         now = f"{app.fixed_share} %" if app.fixed_share else "off"
-        text = f"{_sentence(str(error))} {_unchanged('fixed share', now, error)}"
-        return _refused(app, _code(error), text, typed, "fixed_share")
-    panel().db.audit(g.user, client(), "set-fixed-share", f"{name} {app.fixed_share} % -> {wanted} %")
+        text = f"{error} {_unchanged('fixed-share', now, error)}"
+        return _refused(app, error.http, text, typed, "fixed_share")
+    panel().board.changed(changed)
     if not wanted and changed.fixed_share_applied:
-        return _done(name, "The fixed share is off. The weight decides again.")
+        return _done(name, texts.text("fixed-share-ended"))
     text = _saved(
-        f"Fixed share {wanted} %" if wanted else "Fixed share “off”",
+        texts.phrase("fixed-share-is", value=wanted) if wanted else texts.phrase("fixed-share-off"),
         changed,
         changed.fixed_share_applied,
         changed.fixed_share_problem,
@@ -110,66 +96,55 @@ def fixed_share(name: str) -> BaseResponse:
     return _done(name, text, "ok" if not changed.fixed_share_problem else "wait")
 
 
-def _saved(what: str, app: App, applied: bool, problem: str = "") -> str:
+def _saved(what: str, app: App, applied: bool, problem: list[Note] | None = None) -> str:
     if applied:
-        return f"{what} is in force."
+        return texts.text("in-force", what=what)
     if problem:
-        return f"{what} is saved. {_sentence(problem)}"
+        return texts.text("saved-but", what=what, problem=texts.sentence(problem[0]))
     if app.active_state == "active":
-        return f"{what} is saved, but not in force yet."
-    return f"{what} is saved. It applies when {app.title} starts."
+        return texts.text("saved-not-yet", what=what)
+    return texts.text("saved-at-start", what=what, title=app.title)
 
 
 def _unchanged(what: str, now: str, error: AgentError) -> str:
-    if isinstance(error, AgentUnreachable) and error.sent:
-        return f"The {what} was {now} and may have changed. Look again in a moment."
-    return f"The {what} is still {now}."
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    unknown = isinstance(error, AgentUnreachable) and error.sent
+    return texts.text(f"{what}-{'unknown' if unknown else 'still'}", value=now)
 
 
 @blueprint.post("/apps/<name>/start")
 def start(name: str) -> BaseResponse:
-    return _control(name, "start", panel().board.start_app, "starting")
+    return _control(name, "StartApp", "starting")
 
 
 @blueprint.post("/apps/<name>/stop")
 def stop(name: str) -> BaseResponse:
-    return _control(name, "stop", panel().board.stop_app, "stopping")
+    return _control(name, "StopApp", "stopping")
 
 
-def _control(name: str, action: str, call: Callable[[str], None], state: str) -> BaseResponse:
+def _control(name: str, method: str, state: str) -> BaseResponse:
     app = _known(name)
-    text, kind = f"{app.title} is {state}.", "ok"
+    text, kind = texts.text(state, title=app.title), "ok"
     try:
-        call(name)
+        call(method, name)
     except AgentError as error:
+        panel().board.expire()
         # If the agent got this call and still answers other calls, it is waiting for the unit.
-        if not (isinstance(error, AgentUnreachable) and error.sent and panel().board.view().live):
-            return _refused(app, _code(error), str(error), None)
-        text, kind = f"{app.title} takes a long time to {action}. Watch its state on this page.", "wait"
-    panel().db.audit(g.user, client(), f"{action}-app", name)
+        if not (isinstance(error, AgentUnreachable) and error.sent and view().live):
+            return _refused(app, error.http, str(error), None)
+        text, kind = texts.text(f"{state}-slowly", title=app.title), "wait"
+    panel().board.expire()
     return _done(name, text, kind)
 
 
 def _known(name: str) -> App:
     """The app, or an error page if the board has no such app."""
-    board = panel().board
-    app = board.app(name)
-    if app is None:
-        view = board.view()
-        if not view.live and not view.apps:
-            abort(
-                503, f"{view.reason} The panel cannot look up the app “{name[:32]}”. Try again in a moment."
-            )
-        abort(404, f"There is no app “{name[:32]}” on this board. Nothing was changed. Reload the page.")
-    return app
-
-
-def _code(error: AgentError) -> int:
-    return CODES.get(error.kind, 503) if isinstance(error, AgentRefused) else 503
+    shown = view()
+    found = next((app for app in shown.apps if app.name == name), None)
+    if found is None and not shown.live and not shown.apps:
+        abort(503, texts.text("no-lookup", reason=shown.reason, app=name[:32]))
+    if found is None:
+        abort(404, texts.text("no-such-app", app=name[:32]))
+    return found
 
 
 def _done(name: str, text: str, kind: str = "ok") -> BaseResponse:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify
 
 from .. import __version__
-from ..context import panel
+from ..context import client, panel
 
 blueprint = Blueprint("health", __name__)
 
@@ -15,20 +15,20 @@ blueprint = Blueprint("health", __name__)
 def healthz() -> tuple[Response, int]:
     """200 with scheduler, kernel, slot, health ("ok" or "degraded") and version; 503 if the agent is down.
 
-    It reads the same cached view as the pages (`Board`), so frequent requests cost the agent nothing.
-    The problems of a degraded board are not listed, because anybody may read this.
+    It reads a cache (`Board`), so frequent requests cost the agent nothing. The problems of a degraded board are
+    not listed, because anybody may read this.
     """
-    view = panel().board.view()
-    if view.status is None:
-        return jsonify(health="agent-unreachable", reason=view.reason, version=__version__), 503
-    status = view.status
+    address = client()
+    found, reason = panel().board.health(lambda: panel().agent.call("GetHealth", "", address))
+    if found is None:
+        return jsonify(health="agent-unreachable", reason=reason, version=__version__), 503
     return (
         jsonify(
-            scheduler=status.scheduler,
-            kernel=status.kernel,
-            slot=status.slot,
-            health=status.health,
-            version=status.version or __version__,
+            scheduler=found.scheduler,
+            kernel=found.kernel,
+            slot=found.slot,
+            health=found.health,
+            version=found.version or __version__,
         ),
         200,
     )

@@ -1,0 +1,600 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The feature accounts: users, sessions, API tokens and the audit log.
+
+Invariants:
+
+- The panel proves nothing by itself: each of its calls has the secret of a session or token, which caller() checks.
+- Users, sessions and tokens are in memory as in accounts.db. A change is saved first, then made in memory. Only a
+  log-in works without saving: a person must be able to log in to a board whose disk is full.
+- Only hashes of secrets are stored, but for the first-boot password, which the console shows until it is changed.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from evenkeel_api import errors
+from evenkeel_api.features import accounts as api
+from evenkeel_api.messages import Message
+from evenkeel_api.method import Method, Nothing
+from evenkeel_api.roles import ADMIN, Role, includes
+
+from . import passwords
+from .accounts_db import Database
+from .caller import Caller
+from .tries import Tries
+
+BUILT_IN = "admin"  # the user whose first password is printed on the console
+TOKEN_PREFIX = "ek_"  # noqa: S105  of API tokens
+SESSION_S = 12 * 3600  # from log-in; use does not extend it
+IDLE_S = 60 * 60  # without an action of the user
+SAVE_USE_S = 300  # the time of the last use is saved this often, to spare the flash
+CLOCK_S = 60  # NTP may set the clock back a little after boot: sessions stay valid
+MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens of each user
+MAX_HASHING = 8  # log-ins that wait for their hash
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    role: Role
+    hash: str | None
+    first: str | None
+    must_change: bool
+    totp: str | None
+    changed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    digest: str
+    user: str
+    address: str
+    client: str
+    created_at: int
+    used_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    digest: str
+    name: str
+    user: str
+    role: Role
+    created_at: int
+    expires_at: int
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _id(digest: str) -> str:
+    """The public name of a session or token."""
+    return digest[:12]
+
+
+class Accounts:
+    """Call start() first. Belongs to one event loop. CHANGED is called when a session, user or token changes."""
+
+    def __init__(self, directory: str, host: str, clock: Callable[[], float] = time.time) -> None:
+        self._path = os.path.join(directory, "accounts.db")  # noqa: PTH118
+        self._host = host
+        self._clock = clock
+        self.changed: Callable[[], None] = lambda: None
+        self.problem: Message | None = None
+        self._db: Database | None = None
+        self._writing = asyncio.Lock()
+        self._users: dict[str, User] = {}
+        self._sessions: dict[str, Session] = {}  # by digest
+        self._tokens: dict[str, Token] = {}  # by digest
+        self._key = b""
+        self._saved_use: dict[str, int] = {}  # by digest of a session
+        self._pending_totp: dict[str, str] = {}  # by session
+        self._totp_used: dict[str, int] = {}  # by user: the last time step whose code was used
+        self._tries = Tries()
+        self._hashing = 0
+        self._limited_until: dict[str, float] = {}  # by network: end of a limit that has an audit row
+
+    async def start(self) -> None:
+        """Read accounts.db. A file that cannot be opened does not stop the agent: nobody can log in then."""
+        try:
+            await asyncio.to_thread(self._load)
+        except (sqlite3.Error, OSError) as error:
+            self.problem = Message("accounts-not-saved", path=self._path, reason=str(error))
+        if self.problem:
+            _log.warning("%s", self.problem)
+
+    def _load(self) -> None:
+        db = self._db = Database(self._path)
+        if db.damage:
+            self.problem = Message("accounts-damaged", reason=db.damage, path=self._path + ".corrupt")
+        found = dict(db.rows("SELECT key, value FROM settings"))
+        if "key" not in found:
+            found["key"] = secrets.token_hex(32)
+            with db.write() as cursor:
+                cursor.execute("INSERT INTO settings VALUES ('key', ?)", (found["key"],))
+        self._key = bytes.fromhex(found["key"])
+        for name, role, digest, first, must_change, totp, changed_at in db.rows(
+            "SELECT name, role, hash, first, must_change, totp, changed_at FROM users"
+        ):
+            self._users[name] = User(name, role, digest, first, bool(must_change), totp, changed_at)
+        if not any(user.role == ADMIN for user in self._users.values()):
+            admin = User(BUILT_IN, ADMIN, None, passwords.first_password(), True, None, int(self._clock()))
+            self._save_user(admin)
+            self._users[BUILT_IN] = admin
+        for row in db.rows("SELECT digest, user, address, client, created_at, used_at FROM sessions"):
+            self._sessions[row[0]] = Session(*row)
+            self._saved_use[row[0]] = row[5]
+        for row in db.rows("SELECT digest, name, user, role, created_at, expires_at FROM tokens"):
+            self._tokens[row[0]] = Token(*row)
+
+    # who calls
+
+    def caller(self, method: Method, secret: str, address: str) -> Caller:
+        """The caller with this SECRET. Raises AgentError if it may not call METHOD."""
+        now = int(self._clock())
+        nobody = Caller("", None, "panel", address)
+        if method.role is None:
+            return nobody
+        digest = _digest(secret)
+        if secret.startswith(TOKEN_PREFIX):
+            token = self._tokens.get(digest)
+            user = self._users.get(token.user) if token else None
+            if token is None or user is None or 0 < token.expires_at <= now:
+                raise errors.NotLoggedIn("not-logged-in")
+            role = token.role if includes(user.role, token.role) else user.role
+            caller = Caller(user.name, role, "token", address, _id(digest))
+            if method.panel and method.name != "CheckSession":
+                # A token is for programs: it can neither change its user's password nor make other tokens.
+                raise errors.NotAuthorized("not-from-here", method=method.name)
+        else:
+            session = self._live_session(digest, now)
+            user = self._users[session.user]
+            caller = Caller(user.name, user.role, "panel", address, digest)
+        if user.must_change and not method.first:
+            raise errors.PasswordMustChange("must-change")
+        if not includes(caller.role or "", method.role):
+            raise errors.NotAuthorized("role-missing", user=user.name, role=caller.role, needed=method.role)
+        return caller
+
+    def _live_session(self, digest: str, now: int) -> Session:
+        session = self._sessions.get(digest)
+        if (
+            session is None
+            or session.user not in self._users
+            or not session.created_at - CLOCK_S <= now < session.created_at + SESSION_S
+            or now >= session.used_at + IDLE_S
+        ):
+            raise errors.NotLoggedIn("not-logged-in")
+        return session
+
+    # log-in
+
+    async def log_in(self, request: api.LogIn, caller: Caller) -> api.Login:
+        name, address = request.user.strip().lower(), caller.address
+        device = self._device_of(name, request.device)
+        user = self._users.get(name)
+        await self._check(name, request.password, address, device)
+        assert user is not None
+        if user.totp:
+            if not request.code.strip():
+                raise errors.CodeRequired("code-required")
+            await self._check_code(user, request.code, address, device)
+        login = await self._open_session(user, address, request.client, request.device if device else "")
+        await self.audit(Caller(name, user.role, "panel", address), "LogIn", "")
+        return login
+
+    async def _check(self, name: str, password: str, address: str, device: str) -> None:
+        """Raises AgentError if PASSWORD is not that of the user NAME, or after too many wrong ones."""
+        await self._wait(name, address, device)
+        if self._hashing >= MAX_HASHING:
+            raise errors.TooManyTries("busy", seconds=5)
+        user = self._users.get(name)
+        if user and user.hash is None:
+            # The user copies it from a console.
+            right = hmac.compare_digest(
+                (user.first or "").encode(), password.strip().lower().encode()
+            ) and bool(user.first)
+        else:
+            self._hashing += 1
+            try:
+                right = await asyncio.to_thread(passwords.matches, user.hash if user else None, password)
+            finally:
+                self._hashing -= 1
+        if not right:
+            self._tries.wrong(name, address, device)
+            await self.audit(
+                Caller(name if user else "", None, "panel", address), "LogIn", "", "WrongPassword"
+            )
+            raise errors.WrongPassword("wrong-password")
+
+    async def _wait(self, name: str, address: str, device: str) -> None:
+        seconds = self._tries.wait_s(name, address, device)
+        if not seconds:
+            return
+        # One row for each limit. Otherwise a client over its limit would wear the flash and push older rows out.
+        now = time.monotonic()
+        if now >= self._limited_until.get(address, 0.0):
+            if len(self._limited_until) > 256:
+                self._limited_until.clear()
+            self._limited_until[address] = now + seconds
+            await self.audit(Caller("", None, "panel", address), "LogIn", "", "TooManyTries")
+        raise errors.TooManyTries("too-many-tries", seconds=seconds)
+
+    async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
+        step = _totp_step(user.totp or "", code, self._clock())
+        if step is None or step <= self._totp_used.get(user.name, 0):
+            self._tries.wrong(user.name, address, device)
+            await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")
+            raise errors.WrongPassword("wrong-code")
+        self._totp_used[user.name] = step
+
+    def _device_of(self, name: str, secret: str) -> str:
+        """The id of the device with this SECRET, if it has logged in as NAME before; else ""."""
+        nonce, _, mac = secret.partition(".")
+        return (
+            nonce
+            if nonce and hmac.compare_digest(self._mac(name, nonce), mac.encode("utf-8", "replace"))
+            else ""
+        )
+
+    def _mac(self, name: str, nonce: str) -> bytes:
+        return hmac.digest(self._key, f"device {name} {nonce}".encode(), "sha256").hex().encode()
+
+    async def _open_session(self, user: User, address: str, client: str, device: str) -> api.Login:
+        now = int(self._clock())
+        secret = secrets.token_urlsafe(24)
+        session = Session(_digest(secret), user.name, address[:64], client[:200], now, now)
+        mine = sorted((s for s in self._sessions.values() if s.user == user.name), key=lambda s: s.used_at)
+        ended = [s.digest for s in mine[: max(0, len(mine) - MAX_SESSIONS + 1)]]
+        ended += [s.digest for s in self._sessions.values() if now - s.created_at > SESSION_S]
+
+        def save(cursor: sqlite3.Cursor) -> None:
+            cursor.executemany("DELETE FROM sessions WHERE digest = ?", [(digest,) for digest in ended])
+            cursor.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)",
+                (session.digest, user.name, session.address, session.client, now, now),
+            )
+
+        try:
+            await self._write(save)
+        except errors.Failed as error:
+            _log.warning("a session is kept in memory only: %s", error)
+        for digest in ended:
+            self._sessions.pop(digest, None)
+        self._sessions[session.digest] = session
+        self._saved_use[session.digest] = now
+        if not device:
+            nonce = secrets.token_urlsafe(12)
+            device = f"{nonce}.{self._mac(user.name, nonce).decode()}"
+        return api.Login(
+            session=secret, device=device, user=user.name, role=user.role, must_change=user.must_change
+        )
+
+    async def check_session(self, request: api.CheckSession, caller: Caller) -> api.Identity:
+        now = int(self._clock())
+        session = self._sessions.get(caller.session)
+        if request.active and session:
+            self._sessions[session.digest] = replace(session, used_at=now)
+            if now - self._saved_use.get(session.digest, 0) >= SAVE_USE_S:
+                self._saved_use[session.digest] = now
+                with contextlib.suppress(errors.Failed):
+                    await self._write(
+                        lambda cursor: cursor.execute(
+                            "UPDATE sessions SET used_at = ? WHERE digest = ?", (now, session.digest)
+                        )
+                    )
+        user = self._users[caller.user]
+        return api.Identity(
+            user=user.name,
+            role=cast("Role", caller.role),
+            via=caller.via,
+            must_change=user.must_change,
+            totp=bool(user.totp),
+        )
+
+    async def log_out(self, _request: Nothing, caller: Caller) -> None:
+        await self._end({caller.session})
+
+    # the own account
+
+    async def change_password(self, request: api.ChangePassword, caller: Caller) -> api.Login:
+        user = self._users[caller.user]
+        try:
+            await self._check(user.name, request.current, caller.address, f"session {caller.session}")
+        except errors.WrongPassword:
+            raise errors.WrongPassword("wrong-current") from None
+        if bad := passwords.refusal(request.new, request.current, user.name, self._host):
+            raise errors.PasswordRefused(bad.code, **bad.parameters)
+        digest = await asyncio.to_thread(passwords.digest, request.new)
+        changed = replace(user, hash=digest, first=None, must_change=False, changed_at=int(self._clock()))
+        await self._put(changed, end_sessions=True)
+        if self.problem and self.problem.code == "accounts-damaged":
+            self.problem = None
+        return await self._open_session(changed, caller.address, request.client, "")
+
+    async def begin_totp(self, _request: Nothing, caller: Caller) -> api.Totp:
+        import pyotp
+
+        secret = pyotp.random_base32()
+        self._pending_totp = {caller.session: secret, **dict(list(self._pending_totp.items())[:31])}
+        uri = pyotp.TOTP(secret).provisioning_uri(name=caller.user, issuer_name=f"Evenkeel {self._host}")
+        return api.Totp(secret=secret, uri=uri)
+
+    async def confirm_totp(self, request: api.ConfirmTotp, caller: Caller) -> None:
+        secret = self._pending_totp.get(caller.session)
+        if secret is None:
+            raise errors.Conflict("no-totp")
+        user = replace(self._users[caller.user], totp=secret)
+        await self._wait(user.name, caller.address, f"session {caller.session}")
+        await self._check_code(user, request.code, caller.address, f"session {caller.session}")
+        await self._put(user)
+        del self._pending_totp[caller.session]
+
+    async def end_totp(self, request: api.EndTotp, caller: Caller) -> None:
+        try:
+            await self._check(caller.user, request.password, caller.address, f"session {caller.session}")
+        except errors.WrongPassword:
+            raise errors.WrongPassword("wrong-current") from None
+        await self._put(replace(self._users[caller.user], totp=None))
+
+    # sessions and tokens
+
+    async def list_sessions(self, _request: Nothing, caller: Caller) -> list[api.Session]:
+        now = int(self._clock())
+        found = []
+        for session in self._sessions.values():
+            if caller.role != ADMIN and session.user != caller.user:
+                continue
+            try:
+                self._live_session(session.digest, now)
+            except errors.NotLoggedIn:
+                continue
+            found.append(
+                api.Session(
+                    id=_id(session.digest),
+                    user=session.user,
+                    address=session.address,
+                    client=session.client,
+                    created_at=session.created_at,
+                    used_at=session.used_at,
+                    current=session.digest == caller.session,
+                )
+            )
+        return sorted(found, key=lambda session: (-session.used_at, session.id))
+
+    async def end_session(self, request: api.Id, caller: Caller) -> None:
+        ended = {
+            s.digest
+            for s in self._sessions.values()
+            if _id(s.digest) == request.id and (caller.role == ADMIN or s.user == caller.user)
+        }
+        if not ended:
+            raise errors.UnknownAccount("unknown-session", id=request.id)
+        await self._end(ended)
+
+    async def _end(self, digests: set[str]) -> None:
+        for digest in digests:  # in memory first: a session must end also if the disk is full
+            self._sessions.pop(digest, None)
+        self.changed()
+        await self._write(
+            lambda cursor: cursor.executemany(
+                "DELETE FROM sessions WHERE digest = ?", [(d,) for d in digests]
+            )
+        )
+
+    async def list_tokens(self, _request: Nothing, caller: Caller) -> list[api.Token]:
+        return [
+            api.Token(
+                id=_id(token.digest),
+                name=token.name,
+                user=token.user,
+                role=token.role,
+                created_at=token.created_at,
+                expires_at=token.expires_at,
+            )
+            for token in sorted(self._tokens.values(), key=lambda token: (token.created_at, token.digest))
+            if caller.role == ADMIN or token.user == caller.user
+        ]
+
+    async def create_token(self, request: api.CreateToken, caller: Caller) -> api.NewToken:
+        if not includes(caller.role or "", request.role):
+            raise errors.InvalidArgument("token-role")
+        if sum(token.user == caller.user for token in self._tokens.values()) >= MAX_TOKENS:
+            raise errors.Conflict("too-many", limit=MAX_TOKENS, what="tokens")
+        now = int(self._clock())
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(30)
+        expires_at = now + request.days * 86400 if request.days else 0
+        token = Token(_digest(secret), request.name.strip()[:64], caller.user, request.role, now, expires_at)
+        await self._write(
+            lambda cursor: cursor.execute(
+                "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
+                (token.digest, token.name, token.user, token.role, now, expires_at),
+            )
+        )
+        self._tokens[token.digest] = token
+        return api.NewToken(id=_id(token.digest), token=secret)
+
+    async def remove_token(self, request: api.Id, caller: Caller) -> None:
+        found = {
+            token.digest
+            for token in self._tokens.values()
+            if _id(token.digest) == request.id and (caller.role == ADMIN or token.user == caller.user)
+        }
+        if not found:
+            raise errors.UnknownAccount("unknown-token", id=request.id)
+        await self._write(
+            lambda cursor: cursor.executemany("DELETE FROM tokens WHERE digest = ?", [(d,) for d in found])
+        )
+        for digest in found:
+            del self._tokens[digest]
+        self.changed()
+
+    # users
+
+    async def list_users(self, _request: Nothing, _caller: Caller) -> list[api.User]:
+        return [
+            api.User(
+                name=user.name,
+                role=user.role,
+                must_change=user.must_change,
+                totp=bool(user.totp),
+                changed_at=user.changed_at,
+            )
+            for user in sorted(self._users.values(), key=lambda user: user.name)
+        ]
+
+    async def add_user(self, request: api.UserRole, _caller: Caller) -> api.FirstPassword:
+        if not NAME.fullmatch(request.name):
+            raise errors.InvalidArgument("user-name")
+        if request.name == "root":
+            raise errors.InvalidArgument("user-root", name=request.name)
+        if request.name in self._users:
+            raise errors.Conflict("user-exists", name=request.name)
+        if len(self._users) >= MAX_USERS:
+            raise errors.Conflict("too-many", limit=MAX_USERS, what="users")
+        return await self._give_first_password(
+            User(request.name, request.role, None, None, True, None, int(self._clock()))
+        )
+
+    async def set_role(self, request: api.UserRole, caller: Caller) -> None:
+        user = self._user(request.name)
+        if caller.via != "bus" and user.name == caller.user:
+            raise errors.Conflict("own-account")
+        if user.role == ADMIN and request.role != ADMIN:
+            self._keep_an_admin(user)
+        await self._put(replace(user, role=request.role), end_sessions=True)
+
+    async def reset_password(self, request: api.UserName, _caller: Caller) -> api.FirstPassword:
+        return await self._give_first_password(self._user(request.name))
+
+    async def remove_user(self, request: api.UserName, caller: Caller) -> None:
+        user = self._user(request.name)
+        if caller.via != "bus" and user.name == caller.user:
+            raise errors.Conflict("own-account")
+        self._keep_an_admin(user)
+        await self._write(lambda cursor: cursor.execute("DELETE FROM users WHERE name = ?", (user.name,)))
+        del self._users[user.name]
+        self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
+        self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
+        self.changed()
+
+    async def get_first_password(self, _request: Nothing, _caller: Caller) -> api.FirstPassword:
+        user = self._users.get(BUILT_IN)
+        return api.FirstPassword(password=(user.first or "") if user else "")
+
+    def _user(self, name: str) -> User:
+        user = self._users.get(name)
+        if user is None:
+            raise errors.UnknownAccount("unknown-user", name=name)
+        return user
+
+    def _keep_an_admin(self, user: User) -> None:
+        if user.role == ADMIN and sum(other.role == ADMIN for other in self._users.values()) == 1:
+            raise errors.Conflict("last-admin", name=user.name)
+
+    async def _give_first_password(self, user: User) -> api.FirstPassword:
+        """Only that of the built-in user is kept as text, for the console."""
+        first = passwords.first_password()
+        digest = None if user.name == BUILT_IN else await asyncio.to_thread(passwords.digest, first)
+        changed = replace(
+            user,
+            hash=digest,
+            first=first if digest is None else None,
+            must_change=True,
+            totp=None,
+            changed_at=int(self._clock()),
+        )
+        await self._put(changed, end_sessions=True)
+        return api.FirstPassword(password=first)
+
+    async def _put(self, user: User, *, end_sessions: bool = False) -> None:
+        await self._write(lambda _cursor: self._save_user(user, end_sessions=end_sessions), own=True)
+        self._users[user.name] = user
+        if end_sessions:
+            self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
+        self.changed()
+
+    def _save_user(self, user: User, *, end_sessions: bool = False) -> None:
+        assert self._db
+        with self._db.write() as cursor:
+            cursor.execute(
+                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET role = excluded.role,"
+                " hash = excluded.hash, first = excluded.first, must_change = excluded.must_change,"
+                " totp = excluded.totp, changed_at = excluded.changed_at",
+                (user.name, user.role, user.hash, user.first, user.must_change, user.totp, user.changed_at),
+            )
+            if end_sessions:
+                cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
+
+    async def _write(self, change: Callable[[sqlite3.Cursor], object], *, own: bool = False) -> None:
+        """Run CHANGE in a transaction; with OWN it has one itself. Raises Failed: nothing has changed."""
+
+        def run() -> None:
+            if self._db is None:
+                raise sqlite3.OperationalError("it could not be opened")
+            if own:
+                change(cast("sqlite3.Cursor", None))
+                return
+            with self._db.write() as cursor:
+                change(cursor)
+
+        async with self._writing:
+            try:
+                await asyncio.to_thread(run)
+            except sqlite3.Error as error:
+                raise errors.Failed("accounts-not-saved", path=self._path, reason=str(error)) from error
+
+    # audit log
+
+    async def audit(self, caller: Caller, action: str, detail: str, outcome: str = "") -> None:
+        """Add a row. Never fails: on a full disk the action still succeeds, and the row goes to the journal."""
+        row = (
+            int(self._clock()), caller.user, caller.via, caller.address[:64], action, detail[:300], outcome
+        )  # fmt: skip
+        try:
+            async with self._writing:
+                if self._db is None:
+                    raise sqlite3.OperationalError("it could not be opened")
+                await asyncio.to_thread(self._db.add_audit, row)
+        except sqlite3.Error as error:
+            _log.warning("the audit log cannot be saved (%s); the row is: %s", error, row[1:])
+
+    async def list_audit(self, request: api.ListAudit, _caller: Caller) -> list[api.Entry]:
+        async with self._writing:
+            if self._db is None:
+                raise errors.Failed("accounts-not-saved", path=self._path, reason="it could not be opened")
+            rows = await asyncio.to_thread(
+                self._db.rows,
+                "SELECT id, at, user, via, address, action, detail, outcome FROM audit"
+                " WHERE id < ? ORDER BY id DESC LIMIT ?",
+                min(request.before or (1 << 62), 1 << 62),
+                request.limit,
+            )
+        return [api.Entry(*row) for row in rows]
+
+
+def _totp_step(secret: str, code: str, now: float) -> int | None:
+    """The time step whose code CODE is: the present one, or one before or after; None if it is wrong."""
+    import pyotp
+
+    totp: Any = pyotp.TOTP(secret)
+    typed = code.replace(" ", "").strip()
+    for offset in (0, -1, 1):
+        step = int(now) // int(totp.interval) + offset
+        if hmac.compare_digest(str(totp.generate_otp(step)).encode(), typed.encode("utf-8", "replace")):
+            return step
+    return None

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""accounts.db: users, sessions, tokens and the audit log (SQLite, WAL), in the state directory of the agent.
+
+Guarantee: a write is one short transaction that is on the medium when it returns. Writes are rare (a log-in, a new
+weight), so durability is worth some ms. One process writes: the agent, one call at a time.
+
+A damaged file is renamed to *.corrupt, and an empty one takes its place.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# PRAGMA user_version is MAJOR * 100 + minor. After a roll-back the older slot opens the same file. So a minor step
+# may only add what an older agent does not read. A file of another major is set aside like a damaged one.
+SCHEMA = 100
+TABLES = """
+    CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+    CREATE TABLE users (
+        name TEXT PRIMARY KEY,
+        role TEXT NOT NULL,
+        hash TEXT,                   -- argon2id with its parameters; NULL: the first password is valid
+        first TEXT,                  -- first-boot password, which the console shows until it is changed
+        must_change INTEGER NOT NULL,
+        totp TEXT,                   -- shared secret, base32
+        changed_at INTEGER NOT NULL  -- Unix seconds, as all times
+    ) STRICT;
+    CREATE TABLE sessions (
+        digest TEXT PRIMARY KEY,     -- SHA-256 of the secret
+        user TEXT NOT NULL REFERENCES users ON DELETE CASCADE,
+        address TEXT NOT NULL,
+        client TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        used_at INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE tokens (
+        digest TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        user TEXT NOT NULL REFERENCES users ON DELETE CASCADE,
+        role TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER NOT NULL  -- 0: never
+    ) STRICT;
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        user TEXT NOT NULL,
+        via TEXT NOT NULL,
+        address TEXT NOT NULL,
+        action TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        outcome TEXT NOT NULL
+    ) STRICT;
+"""
+AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
+
+
+class Database:
+    """Blocks. Any thread may use it, but only one at a time. Raises sqlite3.Error."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.damage = ""  # why the former file was set aside
+        try:
+            self._connection = self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+                raise
+            self.damage = str(error)
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(path + end, f"{path}{end}.corrupt")  # noqa: PTH104
+            self._connection = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        # Mode 0600: SQLite gives its -wal and -shm files the same mode.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {SCHEMA}; COMMIT")
+            elif version // 100 != SCHEMA // 100:
+                raise sqlite3.DatabaseError(
+                    f"it has schema {version}, this agent reads {SCHEMA // 100}xx only"
+                )
+            if (found := connection.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(str(found).splitlines()[0])
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sqlite3.Cursor]:
+        """A transaction. The end of the block commits it; an exception rolls it back."""
+        cursor = self._connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+        finally:
+            cursor.close()
+
+    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def add_audit(self, row: Sequence[Any]) -> None:
+        """Add a row: at, user, via, address, action, detail, outcome."""
+        with self.write() as cursor:
+            cursor.execute(
+                "INSERT INTO audit (at, user, via, address, action, detail, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            cursor.execute("DELETE FROM audit WHERE id <= ?", ((cursor.lastrowid or 0) - AUDIT_ROWS,))

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The apps: their weights, fixed shares, states and rates."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..errors import InvalidFixedShare, InvalidWeight, UnitNotFound, UnitOutsideSlice, UnknownApp
+from ..messages import Note
+from ..method import ANY, Method
+from ..roles import OPERATOR, VIEWER
+from ..schema import Struct
+
+READ = "org.evenkeel.agent.read"
+SET_WEIGHT = "org.evenkeel.agent.set-weight"
+SET_FIXED_SHARE = "org.evenkeel.agent.set-fixed-share"
+CONTROL_APP = "org.evenkeel.agent.control-app"
+ACTIONS = {
+    SET_WEIGHT: "Set the I/O weight of an app",
+    SET_FIXED_SHARE: "Set the fixed share of an app",
+    CONTROL_APP: "Start or stop an app",
+}
+
+WEIGHT_MIN, WEIGHT_MAX, WEIGHT_DEFAULT = 1, 10_000, 100  # as in cgroup v2's io.weight
+FIXED_SHARE_OFF = 0  # no fixed share: the weight decides
+FIXED_SHARE_MIN, FIXED_SHARE_MAX = 1, 100  # percent, as in io.evenkeel.fixed
+
+Weight = Annotated[int, Meta(ge=WEIGHT_MIN, le=WEIGHT_MAX, extra={"dbus": "u"})]
+FixedShare = Annotated[int, Meta(ge=FIXED_SHARE_OFF, le=FIXED_SHARE_MAX, extra={"dbus": "u", "unit": "%"})]
+Rate = Annotated[float, Meta(extra={"unit": "bytes/s"})]
+Part = Annotated[float, Meta(extra={"unit": "0 to 1"})]
+
+
+class App(Struct, frozen=True):
+    """The state of an app. The window is the last 3 s."""
+
+    name: Annotated[
+        str,
+        Meta(description="name of the app: the name of its file in `/etc/evenkeel/apps.d`, without `.toml`"),
+    ]
+    title: Annotated[str, Meta(description="`title` in the file")] = ""
+    description: Annotated[str, Meta(description="`description` in the file; may be empty")] = ""
+    unit: Annotated[str, Meta(description="systemd unit of the app")] = ""
+    weight: Annotated[Weight, Meta(description="saved weight, or the one in the file if none was saved")] = (
+        WEIGHT_DEFAULT
+    )
+    active_state: Annotated[
+        str, Meta(description="active state of the unit; `unknown` if systemd does not answer")
+    ] = "unknown"
+    sub_state: Annotated[
+        str, Meta(description="sub-state of the unit; `not-found` if the unit is not installed")
+    ] = ""
+    applied: Annotated[
+        bool, Meta(description="whether the weight is in force: `io.weight` of the unit's cgroup has it")
+    ] = False
+    read_bps: Annotated[Rate, Meta(description="read rate over the window")] = 0.0
+    write_bps: Annotated[Rate, Meta(description="write rate over the window")] = 0.0
+    share: Annotated[Part, Meta(description="the app's part of the bytes of all apps over the window")] = 0.0
+    p99_us: Annotated[
+        float,
+        Meta(
+            description="99th percentile of the latency of reads and writes over the window, from tag to completion;"
+            " upper bound of its [bucket](scheduler.md#histograms); -1 without I/O",
+            extra={"unit": "µs"},
+        ),
+    ] = -1.0
+    fixed_share: Annotated[
+        FixedShare, Meta(description="saved fixed share of each flash device; 0: none, the weight decides")
+    ] = FIXED_SHARE_OFF
+    fixed_share_applied: Annotated[
+        bool,
+        Meta(
+            description="whether `fixed_share` is in force: `io.evenkeel.fixed` of the unit's cgroup has it for every"
+            " flash device. Without a cgroup it is true only for 0."
+        ),
+    ] = True
+    fixed_share_problem: Annotated[
+        list[Note],
+        Meta(
+            description="a [message](#message): why the fixed share could not be applied; empty if there is no reason"
+        ),
+    ] = msgspec.field(default_factory=list)
+    fixed_share_used: Annotated[
+        Part,
+        Meta(
+            description="the used part of the fixed share over the window, on the device where it is largest;"
+            " -1 without such I/O"
+        ),
+    ] = -1.0
+    fixed_share_late: Annotated[
+        Part,
+        Meta(
+            description="the late part of the requests with the fixed share, on the same device; -1 without such I/O"
+        ),
+    ] = -1.0
+    fixed_share_behind: Annotated[
+        bool,
+        Meta(
+            description="whether the scheduler cannot deliver the fixed share: requests take over 5 % longer than they"
+            " should, and over a tenth of them are late"
+        ),
+    ] = False
+    stats: Annotated[
+        str,
+        Meta(description="the app's own counters: the JSON object in its `stats` file; empty without one"),
+    ] = ""
+    window_s: Annotated[
+        float, Meta(description="length of the window; 0 before the second sample", extra={"unit": "s"})
+    ] = 0.0
+
+
+class AppName(Struct, frozen=True):
+    name: Annotated[str, Meta(description="name of the app")]
+
+
+class SetWeight(AppName, frozen=True):
+    weight: Annotated[Weight, Meta(description="the new weight", extra={"error": InvalidWeight.kind})]
+
+
+class SetFixedShare(AppName, frozen=True):
+    percent: Annotated[
+        FixedShare,
+        Meta(description="the new fixed share; 0 ends it", extra={"error": InvalidFixedShare.kind}),
+    ]
+
+
+METHODS = (
+    Method(
+        "ListApps",
+        READ,
+        VIEWER,
+        "Returns the [state of all apps](#state-of-an-app), sorted by name.",
+        answer=list[App],
+        answer_name="apps",
+    ),
+    Method(
+        "SetWeight",
+        SET_WEIGHT,
+        OPERATOR,
+        "Saves the weight of an app, 1 to 10000, and applies it. Returns the app's new state.",
+        SetWeight,
+        App,
+        "app",
+        (UnknownApp, InvalidWeight, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+    Method(
+        "SetFixedShare",
+        SET_FIXED_SHARE,
+        OPERATOR,
+        "Saves the fixed share of an app in percent, 1 to 100, and applies it; 0 ends it. Returns the app's new state.",
+        SetFixedShare,
+        App,
+        "app",
+        (UnknownApp, InvalidFixedShare, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+    Method(
+        "StartApp",
+        CONTROL_APP,
+        OPERATOR,
+        "Starts the app's unit and waits for it, at most 20 s.",
+        AppName,
+        errors=(UnknownApp, UnitNotFound, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+    Method(
+        "StopApp",
+        CONTROL_APP,
+        OPERATOR,
+        "Stops the app's unit and waits for it, at most 20 s.",
+        AppName,
+        errors=(UnknownApp, UnitNotFound, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles of users. A role may do what the roles below it may."""
+
+from typing import Literal
+
+Role = Literal["viewer", "operator", "admin"]
+VIEWER: Role = "viewer"
+OPERATOR: Role = "operator"
+ADMIN: Role = "admin"
+# role -> what its users may do, lowest role first
+ROLES: dict[Role, str] = {
+    VIEWER: "see the board, its apps and their figures",
+    OPERATOR: "also set weights and fixed shares, start and stop apps",
+    ADMIN: "also manage users, sessions and tokens, and read the audit log",
+}
+_ORDER = list(ROLES)
+
+
+def includes(role: str, needed: str) -> bool:
+    """Whether ROLE may do what NEEDED may. An unknown role may do nothing."""
+    return role in ROLES and _ORDER.index(role) >= _ORDER.index(needed)  # type: ignore[arg-type]

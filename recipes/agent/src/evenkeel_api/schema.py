@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structs as D-Bus values. A struct is an a{sv}, with one entry per field.
+
+The D-Bus type of a field comes from its annotation: str s, bool b, int t, float d, list[X] aX, a struct a{sv}. A
+Meta with extra={"dbus": "u"} chooses another type. Meta also has the meaning (description) and the unit
+(extra={"unit": ...}) of the field, for documents, and its limits, for validation.
+"""
+
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+T = TypeVar("T")
+
+
+class Struct(msgspec.Struct, frozen=True):
+    """Base of all structs. Unknown keys are ignored: the other side may be newer."""
+
+
+U64 = Annotated[int, Meta(ge=0, extra={"dbus": "t"})]  # msgspec has no limits beyond 63 bits
+I64 = Annotated[int, Meta(extra={"dbus": "x"})]
+_BASIC = {str: "s", bool: "b", int: "t", float: "d"}
+
+
+class Field:
+    """A field of a struct, as documents show it."""
+
+    def __init__(self, name: str, annotation: Any) -> None:
+        self.name = name
+        self.type, metas = split(annotation)
+        self.signature = signature(annotation)
+        self.meaning = next((meta.description for meta in reversed(metas) if meta.description), "")
+        self.extra: dict[str, Any] = {}
+        for meta in metas:
+            self.extra |= meta.extra or {}
+        self.unit: str = self.extra.get("unit", "")
+        self.error: str = self.extra.get("error", "")  # kind of the error that refuses a bad value
+
+
+def split(annotation: Any) -> tuple[Any, list[Meta]]:
+    """The type without Annotated, and its Metas."""
+    if get_origin(annotation) is Annotated:
+        inner, *rest = get_args(annotation)
+        plain, metas = split(inner)
+        return plain, metas + [meta for meta in rest if isinstance(meta, Meta)]
+    return annotation, []
+
+
+def signature(annotation: Any) -> str:
+    """The D-Bus signature of a type. Raises TypeError if it has none."""
+    plain, metas = split(annotation)
+    for meta in reversed(metas):
+        if meta.extra and "dbus" in meta.extra:
+            return str(meta.extra["dbus"])
+    if plain in _BASIC:
+        return _BASIC[plain]
+    if get_origin(plain) is Literal:
+        return "s"
+    if get_origin(plain) is list:
+        return "a" + signature(get_args(plain)[0])
+    if get_origin(plain) is dict or (isinstance(plain, type) and issubclass(plain, msgspec.Struct)):
+        return "a{sv}"
+    raise TypeError(f"{annotation} has no D-Bus type")
+
+
+_fields: dict[type, tuple[Field, ...]] = {}
+
+
+def fields(struct: type[Struct]) -> tuple[Field, ...]:
+    """The fields of STRUCT in order."""
+    if struct not in _fields:
+        hints = typing.get_type_hints(struct, include_extras=True)
+        _fields[struct] = tuple(Field(name, hints[name]) for name in struct.__struct_fields__)
+    return _fields[struct]
+
+
+def clean(text: str) -> str:
+    """TEXT as valid UTF-8 without NUL: D-Bus carries nothing else, and file names may hold any bytes."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def pack(value: Any, annotation: Any, variant: Any) -> Any:
+    """VALUE as D-Bus carries it. VARIANT makes a variant: variant(signature, value)."""
+    plain, _ = split(annotation)
+    if isinstance(value, str):
+        return clean(value)
+    if get_origin(plain) is list:
+        return [pack(entry, get_args(plain)[0], variant) for entry in value]
+    if get_origin(plain) is dict:
+        return {clean(key): loose(entry, variant) for key, entry in value.items()}
+    if isinstance(value, msgspec.Struct):
+        return {
+            f.name: variant(f.signature, pack(getattr(value, f.name), f.type, variant))
+            for f in fields(typing.cast("type[Struct]", type(value)))
+        }
+    return value
+
+
+def loose(value: Any, variant: Any) -> Any:
+    """A parameter of a message as a variant. Its type comes from the value."""
+    if isinstance(value, bool):
+        return variant("b", value)
+    if isinstance(value, int):
+        return variant("x", max(-(1 << 63), min(value, (1 << 63) - 1)))
+    if isinstance(value, float):
+        return variant("d", value)
+    if isinstance(value, Mapping):
+        return variant("a{sv}", {clean(str(key)): loose(entry, variant) for key, entry in value.items()})
+    if isinstance(value, list | tuple):
+        return variant("av", [loose(entry, variant) for entry in value])
+    return variant("s", clean(str(value)))
+
+
+def convert(value: Any, annotation: type[T]) -> T:
+    """VALUE, from D-Bus (without variants) or JSON, as ANNOTATION. Raises msgspec.ValidationError."""
+    return msgspec.convert(value, annotation, strict=True)
+
+
+def structs(annotation: Any) -> Iterator[type[Struct]]:
+    """The struct in ANNOTATION and the structs in its fields, outermost first."""
+    plain, _ = split(annotation)
+    if get_origin(plain) is list:
+        yield from structs(get_args(plain)[0])
+    elif isinstance(plain, type) and issubclass(plain, Struct):
+        yield plain
+        for field in fields(plain):
+            yield from structs(field.type)

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users, roles, sessions, tokens, codes and the audit log: the real evenkeeld, called as the panel calls it."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pyotp
+import pytest
+from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent.accounts import IDLE_S, SESSION_S, Accounts
+from evenkeel_agent.bus import CallError
+from evenkeel_agent.caller import Caller
+from evenkeel_api import errors, interface
+from evenkeel_api.features import accounts as api
+from evenkeel_api.method import Nothing
+from evenkeel_api.roles import ROLES
+
+PASSWORD = "sailing on an even keel"  # noqa: S105
+METHODS = interface.METHODS
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Desk:
+    """The accounts of a board, and a person at a browser of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.folder = folder
+        self.accounts = Accounts(str(folder), "board", self.clock)
+
+    async def start(self) -> "Desk":
+        await self.accounts.start()
+        return self
+
+    async def again(self) -> "Desk":
+        """After a restart of the agent."""
+        self.accounts = Accounts(str(self.folder), "board", self.clock)
+        await self.accounts.start()
+        return self
+
+    async def do(self, method: str, secret: str, *values: Any, address: str = "192.0.2.1") -> Any:
+        found = METHODS[method]
+        caller = self.accounts.caller(found, secret, address)
+        return await getattr(self.accounts, found.handler)(found.request(*values), caller)
+
+    async def log_in(
+        self, user: str, password: str, *, code: str = "", device: str = "", address: str = "192.0.2.1"
+    ) -> api.Login:
+        login = await self.do("LogIn", "", user, password, code, device, "test", address=address)
+        assert isinstance(login, api.Login)
+        return login
+
+    async def first(self) -> str:
+        return (await self.accounts.get_first_password(Nothing(), Caller("root", "admin", "bus"))).password
+
+    async def admin(self) -> str:
+        """The session of the user admin after the first log-in."""
+        login = await self.log_in("admin", await self.first())
+        return str(
+            (await self.do("ChangePassword", login.session, await self.first(), PASSWORD, "test")).session
+        )
+
+    async def user(self, admin: str, name: str, role: str) -> str:
+        """The session of a new user."""
+        first = (await self.do("AddUser", admin, name, role)).password
+        login = await self.log_in(name, first)
+        return str((await self.do("ChangePassword", login.session, first, PASSWORD + name, "test")).session)
+
+
+def at_desk(test: Callable[[Desk], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    def run(tmp_path: Path) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(60):
+                await test(await Desk(tmp_path).start())
+
+        asyncio.run(limited())
+
+    run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
+    return run
+
+
+async def refused(call: Coroutine[Any, Any, Any], kind: type[errors.AgentError]) -> str:
+    with pytest.raises(kind) as caught:
+        await call
+    return caught.value.message.code
+
+
+@at_desk
+async def test_the_first_password_opens_the_change_of_the_password_only(desk: Desk) -> None:
+    first = await desk.first()
+    login = await desk.log_in("admin", f" {first.upper()} ")
+    assert login.must_change
+    for method in ("ListUsers", "GetSnapshot", "ListSessions", "SetWeight", "BeginTotp"):
+        with pytest.raises(errors.PasswordMustChange):
+            desk.accounts.caller(METHODS[method], login.session, "")
+    assert (await desk.do("CheckSession", login.session, True)).must_change
+    session = (await desk.do("ChangePassword", login.session, first, PASSWORD, "test")).session
+    assert await desk.first() == ""
+    assert len(await desk.do("ListUsers", session)) == 1
+    assert await refused(desk.do("CheckSession", login.session, True), errors.NotLoggedIn)
+    assert await refused(desk.log_in("admin", first), errors.WrongPassword)
+    await desk.again()
+    assert await desk.first() == ""
+    assert (await desk.do("CheckSession", session, True)).user == "admin"
+
+
+@at_desk
+async def test_roles(desk: Desk) -> None:
+    admin = await desk.admin()
+    sessions = {
+        "admin": admin,
+        **{role: await desk.user(admin, role, role) for role in ("operator", "viewer")},
+    }
+    order = list(ROLES)
+    for method in METHODS.values():
+        if method.local or method.role is None:
+            continue
+        for role, session in sessions.items():
+            allowed = order.index(role) >= order.index(method.role)
+            try:
+                assert desk.accounts.caller(method, session, "").role == role
+                assert allowed, (method.name, role)
+            except errors.NotAuthorized:
+                assert not allowed, (method.name, role)
+
+
+@at_desk
+async def test_without_a_session_only_health_and_log_in_are_open(desk: Desk) -> None:
+    assert {name for name, method in METHODS.items() if method.role is None} == {"GetHealth", "LogIn"}
+    for method in METHODS.values():
+        for secret in ("", "x", "ek_x", "\udc80"):
+            if method.role is not None:
+                with pytest.raises(errors.NotLoggedIn):
+                    desk.accounts.caller(method, secret, "")
+
+
+@at_desk
+async def test_a_session_ends(desk: Desk) -> None:
+    """By inactivity, by age, by log-out, by another session, by a change of the role; a clock set back ends it."""
+    admin = await desk.admin()
+
+    async def ended(session: str) -> bool:
+        try:
+            await desk.do("CheckSession", session, False)
+        except errors.NotLoggedIn:
+            return True
+        return False
+
+    desk.clock.now += IDLE_S - 1
+    assert not await ended(admin)
+    desk.clock.now += 1
+    assert await ended(admin), "a page that only polls does not extend the session"
+    session = (await desk.log_in("admin", PASSWORD)).session
+    for _ in range(SESSION_S // (IDLE_S // 2) - 1):
+        desk.clock.now += IDLE_S // 2
+        await desk.do("CheckSession", session, True)
+    await desk.again()
+    assert not await ended(session), "the last use survives a restart"
+    desk.clock.now += IDLE_S // 2
+    assert await ended(session)
+
+    one, two = [(await desk.log_in("admin", PASSWORD)).session for _ in range(2)]
+    await desk.do("LogOut", one)
+    assert (await ended(one), await ended(two)) == (True, False)
+    other = await desk.user(two, "ben", "operator")
+    rows = sorted(await desk.do("ListSessions", two), key=lambda row: row.user)
+    assert [(row.user, row.current) for row in rows] == [("admin", True), ("ben", False)]
+    assert [row.user for row in await desk.do("ListSessions", other)] == ["ben"]
+    assert await refused(desk.do("EndSession", other, rows[0].id), errors.UnknownAccount)
+    await desk.do("EndSession", two, rows[1].id)
+    assert await ended(other)
+    other = (await desk.log_in("ben", PASSWORD + "ben")).session
+    await desk.do("SetRole", two, "ben", "viewer")
+    assert await ended(other)
+    desk.clock.now -= 86400
+    assert await ended(two)
+
+
+@at_desk
+async def test_a_neighbour_cannot_lock_the_administrator_out(desk: Desk) -> None:
+    """Wrong passwords from the same address, or from many, do not count for a browser that has logged in before."""
+    await desk.admin()
+    known = (await desk.log_in("admin", PASSWORD)).device
+    for number in range(5):
+        assert await refused(desk.log_in("admin", f"guess {number}"), errors.WrongPassword)
+    assert await refused(desk.log_in("admin", PASSWORD), errors.TooManyTries)
+    for number in range(30):  # many hosts: the account is limited as well
+        with pytest.raises(errors.AgentError):
+            await desk.log_in("admin", "guess", address=f"198.51.100.{number}")
+    assert await refused(desk.log_in("admin", PASSWORD, address="203.0.113.1"), errors.TooManyTries)
+    assert (await desk.log_in("admin", PASSWORD, device=known)).device == known
+    for forged in (known.partition(".")[0] + ".x", "x." + known.partition(".")[2], ".", "é.é", known + "A"):
+        assert await refused(desk.log_in("admin", PASSWORD, device=forged), errors.TooManyTries)
+    assert await refused(desk.log_in("other", PASSWORD, device=known), errors.TooManyTries)
+    # A stolen device secret has a limit of its own.
+    for _ in range(5):
+        assert await refused(desk.log_in("admin", "guess", device=known), errors.WrongPassword)
+    assert await refused(desk.log_in("admin", PASSWORD, device=known), errors.TooManyTries)
+
+
+@at_desk
+async def test_an_unknown_user_looks_like_a_wrong_password(desk: Desk) -> None:
+    await desk.admin()
+    codes = [
+        await refused(desk.log_in(name, "guess"), errors.WrongPassword) for name in ("admin", "nobody", "")
+    ]
+    assert codes == ["wrong-password"] * 3
+    rows = await desk.do("ListAudit", (await desk.log_in("admin", PASSWORD)).session, 0, 10)
+    assert [row.user for row in rows if row.outcome == "WrongPassword"] == ["", "", "admin"]
+
+
+@at_desk
+async def test_a_code_is_needed_and_valid_once(desk: Desk) -> None:
+    admin = await desk.admin()
+    assert await refused(desk.do("ConfirmTotp", admin, "000000"), errors.Conflict)
+    secret = (await desk.do("BeginTotp", admin)).secret
+    assert not (await desk.do("CheckSession", admin, True)).totp
+    totp = pyotp.TOTP(secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now))
+    assert await refused(desk.log_in("admin", "guess"), errors.WrongPassword) == "wrong-password"
+    assert await refused(desk.log_in("admin", PASSWORD), errors.CodeRequired)
+    assert await refused(desk.log_in("admin", PASSWORD, code=totp.at(desk.clock.now)), errors.WrongPassword)
+    desk.clock.now += 30
+    code = totp.at(desk.clock.now)
+    await desk.log_in("admin", PASSWORD, code=f" {code[:3]} {code[3:]} ")
+    assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
+    desk.clock.now += 3600
+    await desk.again()
+    assert await refused(
+        desk.log_in("admin", PASSWORD, code=totp.at(desk.clock.now - 90)), errors.WrongPassword
+    )
+    session = (await desk.log_in("admin", PASSWORD, code=totp.at(desk.clock.now))).session
+    assert await refused(desk.do("EndTotp", session, "guess"), errors.WrongPassword)
+    await desk.do("EndTotp", session, PASSWORD)
+    await desk.log_in("admin", PASSWORD)
+
+
+@at_desk
+async def test_tokens(desk: Desk) -> None:
+    admin = await desk.admin()
+    operator = await desk.user(admin, "ben", "operator")
+    assert await refused(desk.do("CreateToken", operator, "x", "admin", 0), errors.InvalidArgument)
+    token = (await desk.do("CreateToken", operator, "cron", "operator", 1)).token
+    identity = await desk.do("CheckSession", token, True)
+    assert (identity.user, identity.role, identity.via) == ("ben", "operator", "token")
+    for method in ("ChangePassword", "CreateToken", "LogOut", "BeginTotp"):
+        with pytest.raises(errors.NotAuthorized):
+            desk.accounts.caller(METHODS[method], token, "")
+    await desk.do("SetRole", admin, "ben", "viewer")
+    assert (await desk.do("CheckSession", token, True)).role == "viewer", "never more than the user"
+    desk.clock.now += 86400
+    assert await refused(desk.do("CheckSession", token, True), errors.NotLoggedIn)
+    admin = (await desk.log_in("admin", PASSWORD)).session
+    token = (await desk.do("CreateToken", admin, "for ever", "viewer", 0)).token
+    await desk.again()
+    assert (await desk.do("CheckSession", token, True)).user == "admin"
+    rows = await desk.do("ListTokens", admin)
+    assert [row.name for row in rows] == ["cron", "for ever"]
+    await desk.do("RemoveToken", admin, rows[1].id)
+    assert await refused(desk.do("CheckSession", token, True), errors.NotLoggedIn)
+    assert await refused(desk.do("RemoveToken", admin, rows[1].id), errors.UnknownAccount)
+
+
+@at_desk
+async def test_users(desk: Desk) -> None:
+    admin = await desk.admin()
+    for name in ("", "Ben", "1st", "a b", "a" * 33, "root", "ä"):
+        assert await refused(desk.do("AddUser", admin, name, "viewer"), errors.InvalidArgument)
+    await desk.do("AddUser", admin, "ben", "viewer")
+    assert await refused(desk.do("AddUser", admin, "ben", "viewer"), errors.Conflict) == "user-exists"
+    assert await refused(desk.do("SetRole", admin, "admin", "viewer"), errors.Conflict) == "own-account"
+    assert await refused(desk.do("RemoveUser", admin, "admin"), errors.Conflict) == "own-account"
+    root = Caller("root", "admin", "bus")
+    assert (
+        await refused(desk.accounts.remove_user(api.UserName("admin"), root), errors.Conflict) == "last-admin"
+    )
+    assert (
+        await refused(desk.accounts.set_role(api.UserRole("admin", "viewer"), root), errors.Conflict)
+        == "last-admin"
+    )
+    first = (await desk.do("ResetPassword", admin, "ben")).password
+    session = (await desk.log_in("ben", first)).session
+    await desk.do("RemoveUser", admin, "ben")
+    assert await refused(desk.do("CheckSession", session, True), errors.NotLoggedIn)
+    assert await refused(desk.do("RemoveUser", admin, "ben"), errors.UnknownAccount)
+    assert [user.name for user in await desk.do("ListUsers", admin)] == ["admin"]
+
+
+@at_desk
+async def test_no_secret_is_stored_as_text(desk: Desk) -> None:
+    admin = await desk.admin()
+    token = (await desk.do("CreateToken", admin, "x", "viewer", 0)).token
+    first = (await desk.do("AddUser", admin, "ben", "viewer")).password
+    stored = b"".join(path.read_bytes() for path in desk.folder.iterdir())
+    assert b"ben" in stored
+    for secret in (PASSWORD, admin, token, first):
+        assert secret.encode() not in stored
+    assert {oct(path.stat().st_mode & 0o777) for path in desk.folder.iterdir()} == {"0o600"}
+
+
+@at_desk
+async def test_a_damaged_file_is_set_aside(desk: Desk) -> None:
+    await desk.admin()
+    for path in desk.folder.iterdir():
+        path.unlink()
+    (desk.folder / "accounts.db").write_bytes(b"not a database" * 100)
+    await desk.again()
+    assert desk.accounts.problem
+    assert desk.accounts.problem.code == "accounts-damaged"
+    assert (desk.folder / "accounts.db.corrupt").exists()
+    await desk.admin()
+    assert desk.accounts.problem is None
+
+
+@at_desk
+async def test_log_in_works_on_a_full_disk(
+    desk: Desk,
+) -> None:
+    """Somebody must be able to log in and make room. The session is lost at the next start."""
+    await desk.admin()
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    assert desk.accounts._db
+    desk.accounts._db.write = full  # type: ignore[method-assign,assignment]
+    session = (await desk.log_in("admin", PASSWORD)).session
+    assert await desk.do("ListUsers", session)
+    assert await refused(desk.do("AddUser", session, "ben", "viewer"), errors.Failed) == "accounts-not-saved"
+    assert [user.name for user in await desk.do("ListUsers", session)] == ["admin"]
+
+
+@at_desk
+async def test_a_storm_of_log_ins_is_refused_soon(desk: Desk) -> None:
+    await desk.admin()
+    tries = [desk.log_in(f"user{number}", "guess", address=f"10.0.0.{number}") for number in range(40)]
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    kinds = [answer.kind for answer in answers if isinstance(answer, errors.AgentError)]
+    assert len(kinds) == 40
+    assert 1 <= kinds.count("WrongPassword") <= 10
+    assert kinds.count("TooManyTries") >= 30
+
+
+class PanelClient:
+    """Calls the agent as the panel does."""
+
+    def __init__(self, board: Harness) -> None:
+        self.board = board
+        self.session = ""
+
+    async def call(self, member: str, *body: Any) -> Any:
+        from dbus_fast.unpack import unpack_variants
+
+        signature = interface.SESSION_SIGNATURE + METHODS[member].in_signature
+        answer = await self.board.client.call(
+            interface.NAME, interface.PATH, interface.SESSION, member, signature,
+            (self.session, "192.0.2.7", *body), timeout_s=25,
+        )  # fmt: skip
+        return unpack_variants(answer[0]) if answer else None
+
+    async def refused(self, member: str, *body: Any) -> CallError:
+        try:
+            await self.call(member, *body)
+        except CallError as error:
+            return error
+        raise AssertionError(f"{member} was not refused")
+
+    async def log_in(self) -> None:
+        first = (await self.board.call("GetFirstPassword"))["password"]
+        self.session = (await self.call("LogIn", "admin", first, "", "", "test"))["session"]
+        self.session = (await self.call("ChangePassword", first, PASSWORD, "test"))["session"]
+
+
+@on_board
+async def test_the_panel_acts_for_its_user(board: Harness) -> None:
+    board.app("player")
+    await board.agent_up()
+    panel = PanelClient(board)
+    assert (await panel.call("GetHealth"))["health"] == "ok"
+    assert (await panel.refused("GetSnapshot")).name == ERROR + "NotLoggedIn"
+    await panel.log_in()
+    assert (await panel.call("SetWeight", "player", 60))["weight"] == 60
+    assert (await panel.refused("SetWeight", "player", 0)).name == ERROR + "InvalidWeight"
+    assert (await panel.refused("GetFirstPassword")).name.endswith("UnknownMethod")
+    assert (await board.refused("LogIn", "a", "b", "", "", "")).name.endswith("UnknownMethod")
+    assert (await board.call("SetWeight", "player", 70))["weight"] == 70
+    first = await panel.call("GetSnapshot")
+    assert (await panel.call("GetSnapshot"))["sequence"] in (first["sequence"], first["sequence"] + 1)
+    rows = [
+        (r["user"], r["via"], r["action"], r["detail"], r["outcome"])
+        for r in await panel.call("ListAudit", 0, 9)
+    ]
+    assert rows == [
+        ("root", "bus", "SetWeight", "name player, weight 70", ""),
+        ("admin", "panel", "SetWeight", "name player, weight 0", "InvalidWeight"),
+        ("admin", "panel", "SetWeight", "name player, weight 60", ""),
+        ("admin", "panel", "ChangePassword", "", ""),
+        ("admin", "panel", "LogIn", "", ""),
+    ]
+    answer = await board.ekctl("audit", "--json")
+    assert '"address": "192.0.2.7"' in answer.out
+
+
+@on_board
+async def test_secrets_reach_no_log(board: Harness) -> None:
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    first = (await panel.call("AddUser", "ben", "viewer"))["password"]
+    token = (await panel.call("CreateToken", "x", "viewer", 0))["token"]
+    log = board.log.read_text() + repr(await panel.call("ListAudit", 0, 100))
+    for secret in (PASSWORD, panel.session, token, first):
+        assert secret not in log
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
+@on_board
+async def test_the_bus_gives_the_panel_the_interface_of_sessions_only(board: Harness) -> None:
+    await board.agent_up()
+    script = (
+        "import asyncio, sys; from evenkeel_agent.bus import Bus, CallError\n"
+        "from evenkeel_api import interface as i\n"
+        "async def main():\n"
+        "    bus = await Bus.connect(None)\n"
+        "    for name, signature, body in ((i.NAME, '', ()), (i.SESSION, 'ss', ('', ''))):\n"
+        "        try:\n"
+        "            print(*(await bus.call(i.NAME, i.PATH, name, 'GetHealth', signature, body, timeout_s=9))[0])\n"
+        "        except CallError as error: print(error.name)\n"
+        "asyncio.run(main())\n"
+    )
+    board.polkit.granted = set(interface.ACTIONS)
+    answer = await board.python(script, user="daemon")
+    assert answer.out.splitlines()[0] == "org.freedesktop.DBus.Error.AccessDenied", answer
+    assert "health" in answer.out.splitlines()[1]

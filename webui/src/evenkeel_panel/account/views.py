@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes for log-in, password, code, sessions and tokens, and the check before every other route."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flask import (
+    Blueprint,
+    Response,
+    current_app,
+    g,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
+
+from .. import texts
+from ..agent import AgentError, AgentRefused
+from ..context import Nav, by_htmx, by_token, call, client, panel, secret
+
+if TYPE_CHECKING:
+    from evenkeel_api.features.accounts import Login
+    from werkzeug.wrappers import Response as BaseResponse
+
+blueprint = Blueprint("account", __name__, template_folder="templates")
+NAV = Nav(80, "Your account", "account.page")
+
+OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
+WHILE_CHANGING = {"account.password", "account.logout"}  # endpoints of a session with a first password
+LIVE = {"apps.rows", "apps.page_json"}  # polls of a page, which are no action of its user
+DEVICE_COOKIE = "-device"  # added to the name of the session's cookie
+DEVICE_S = 180 * 86400
+
+
+@blueprint.before_app_request
+def guard() -> BaseResponse | None:
+    """Allow OPEN without a session, WHILE_CHANGING with a first password, and all else after that."""
+    g.identity = None
+    if request.endpoint in OPEN:
+        return None
+    g.identity = panel().sessions.identity(secret(), client(), active=request.endpoint not in LIVE)
+    if g.identity is None:
+        return redirect_to("account.login", "Log in first.")
+    if g.identity.must_change and request.endpoint not in WHILE_CHANGING:
+        return redirect_to("account.password", "Change the first password first.")
+    return None
+
+
+def redirect_to(endpoint: str, reason: str) -> BaseResponse:
+    target = url_for(endpoint)
+    if by_htmx():  # htmx would follow a plain redirect and put the whole page into a fragment
+        return Response(reason, 401, {"HX-Redirect": target})
+    if by_token() or request.path.startswith("/api/") or request.path.endswith(".json"):
+        return make_response(jsonify(error="Unauthorized", reason=reason), 401)
+    return redirect(target)
+
+
+def _browser() -> str:
+    return request.headers.get("User-Agent", "")[:200]
+
+
+def _device_cookie() -> str:
+    return str(current_app.config["SESSION_COOKIE_NAME"]) + DEVICE_COOKIE
+
+
+def _open(login: Login, endpoint: str, **values: object) -> BaseResponse:
+    """Start the session of a browser. A new one, so that its CSRF token is new as well."""
+    session.clear()
+    session["token"] = login.session
+    response = redirect(url_for(endpoint, **values))  # type: ignore[arg-type]
+    response.set_cookie(
+        _device_cookie(),
+        login.device,
+        max_age=DEVICE_S,
+        path="/",
+        secure=bool(current_app.config["SESSION_COOKIE_SECURE"]),
+        httponly=True,
+        samesite="Strict",
+    )
+    return response
+
+
+@blueprint.route("/login", methods=["GET", "POST"])
+def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
+    form = request.form
+    user = form.get("username", "admin")[:64]
+    if request.method == "GET":
+        if panel().sessions.identity(secret(), client(), active=True):
+            return redirect(url_for("index"))
+        return render_template("account/login.html", user=user)
+    device = request.cookies.get(_device_cookie(), "")[:256]
+    values = (user, form.get("password", "")[:256], form.get("code", "")[:16], device, _browser())
+    try:
+        opened = call("LogIn", *values)
+    except AgentError as error:
+        code = isinstance(error, AgentRefused) and (error.kind == "CodeRequired" or bool(values[2]))
+        text = texts.text("first-login-code") if getattr(error, "kind", "") == "CodeRequired" else str(error)
+        page = render_template("account/login.html", user=user, error=text, code=code)
+        return page, error.http, _retry(error)
+    return _open(opened, "account.password" if opened.must_change else "index")
+
+
+def _retry(error: AgentError) -> dict[str, str]:
+    seconds = error.note.parameters.get("seconds")
+    return {"Retry-After": str(seconds)} if seconds else {}
+
+
+@blueprint.route("/password", methods=["GET", "POST"])
+def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
+    page: dict[str, Any] = {"first": g.identity.must_change, "user": g.identity.user}
+    if request.method == "GET":
+        return render_template("account/password.html", **page)
+    current, new, confirm = (request.form.get(name, "")[:256] for name in ("current", "new", "confirm"))
+    if new != confirm:
+        page |= {"field": "confirm", "error": texts.text("new-password-differs")}
+        return render_template("account/password.html", **page), 422, {}
+    try:
+        opened = call("ChangePassword", current, new, _browser())
+    except AgentError as error:
+        field = "new" if getattr(error, "kind", "") == "PasswordRefused" else "current"
+        page |= {"field": field, "error": str(error)}
+        return render_template("account/password.html", **page), error.http, _retry(error)
+    return _open(opened, "apps.page", changed=1)
+
+
+@blueprint.post("/logout")
+def logout() -> BaseResponse:
+    try:
+        call("LogOut")
+    finally:  # the browser forgets the session also if the agent does not answer
+        session.clear()
+        panel().sessions.forget()
+    return redirect(url_for("account.login"))
+
+
+@blueprint.get("/account")
+def page() -> str:
+    return _page()
+
+
+def _page(**more: Any) -> str:
+    return render_template(
+        "account/page.html",
+        me=panel().sessions.identity(secret(), client(), active=True),
+        sessions=call("ListSessions"),
+        tokens=call("ListTokens"),
+        **more,
+    )
+
+
+def _do(code: str, method: str, *values: Any, **parameters: Any) -> str | tuple[str, int]:
+    """Call METHOD, then show the page with the message CODE, or with the reason why not."""
+    try:
+        call(method, *values)
+    except AgentError as error:
+        if getattr(error, "kind", "") in ("NotLoggedIn", "PasswordMustChange"):
+            raise
+        return _page(message=str(error), kind="bad"), error.http
+    panel().sessions.forget()
+    return _page(message=texts.text(code, **parameters), kind="ok")
+
+
+@blueprint.post("/account/sessions/<id>/end")
+def end_session(id: str) -> str | tuple[str, int]:
+    return _do("session-ended", "EndSession", id)
+
+
+@blueprint.post("/account/tokens")
+def create_token() -> str | tuple[str, int]:
+    name, role = request.form.get("name", "").strip(), request.form.get("role", "")
+    days = request.form.get("days", "")
+    try:
+        made = call("CreateToken", name[:64], role, int(days) if days.isascii() and days.isdigit() else 90)
+    except AgentRefused as error:
+        return _page(message=str(error), kind="bad"), error.http
+    return _page(message=texts.text("token-made", name=name, token=made.token), kind="ok")
+
+
+@blueprint.post("/account/tokens/<id>/remove")
+def remove_token(id: str) -> str | tuple[str, int]:
+    return _do("token-removed", "RemoveToken", id)
+
+
+@blueprint.post("/account/totp/begin")
+def begin_totp() -> str:
+    return _page(totp=call("BeginTotp"))
+
+
+@blueprint.post("/account/totp/confirm")
+def confirm_totp() -> str | tuple[str, int]:
+    return _do("totp-on", "ConfirmTotp", request.form.get("code", "")[:16])
+
+
+@blueprint.post("/account/totp/end")
+def end_totp() -> str | tuple[str, int]:
+    return _do("totp-off", "EndTotp", request.form.get("password", "")[:256])

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One route serves every method: GET for a method that changes nothing, POST with a JSON object for one that does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from evenkeel_api.interface import METHODS
+from flask import Blueprint, Response, abort, request
+
+from ..context import by_token, call
+from .openapi import SERVED, document
+
+blueprint = Blueprint("api", __name__)
+
+
+@blueprint.get("/api/v1/openapi.json")
+def openapi() -> Response:
+    return Response(document(), mimetype="application/json")
+
+
+@blueprint.route("/api/v1/<name>", methods=["GET", "POST"])
+def method(name: str) -> Response:
+    if name not in SERVED:
+        abort(404, f"The API has no method {name[:40]}. /api/v1/openapi.json lists the methods.")
+    found = METHODS[name]
+    wanted = "POST" if found.changes else "GET"
+    if request.method != wanted:
+        abort(405, f"{name} is called with {wanted}.")
+    if request.method == "POST" and not by_token():
+        abort(403, "A change by the API needs a token: Authorization: Bearer TOKEN.")
+    try:
+        if request.method == "POST":
+            values = msgspec.json.decode(request.get_data() or b"{}", type=found.request)
+        else:
+            values = msgspec.convert(_query(), found.request, strict=False)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        abort(422, f"The arguments of {name} are not valid: {error}.")
+    answer = call(name, *(getattr(values, field) for field in values.__struct_fields__))
+    return Response(msgspec.json.encode({} if answer is None else answer), mimetype="application/json")
+
+
+def _query() -> dict[str, Any]:
+    return {key: value for key, value in request.args.items() if key.isidentifier()}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit log: who changed what, from the panel, with a token, or by ekctl; for administrators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from evenkeel_api.roles import ADMIN
+from flask import Blueprint, Response, render_template, request
+
+from ..context import Nav, call
+
+if TYPE_CHECKING:
+    from evenkeel_api.features.accounts import Entry
+
+blueprint = Blueprint("audit", __name__, template_folder="templates")
+NAV = Nav(95, "Audit log", "audit.page", ADMIN)
+ROWS = 100
+
+
+def _rows() -> list[Entry]:
+    before = request.args.get("before", "")
+    found: list[Entry] = call(
+        "ListAudit", int(before) if before.isascii() and before.isdigit() and len(before) < 18 else 0, ROWS
+    )
+    return found
+
+
+@blueprint.get("/audit")
+def page() -> str:
+    rows = _rows()
+    return render_template("audit/page.html", rows=rows, more=rows[-1].id if len(rows) == ROWS else 0)
+
+
+@blueprint.get("/audit.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(_rows()), mimetype="application/json")

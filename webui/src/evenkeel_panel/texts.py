@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of messages: the texts of the agent's messages and of the panel's own, by code.
+
+A text is in the syntax of str.format(). A translation is another table with the same codes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from evenkeel_api.messages import render
+from evenkeel_api.texts import TEXTS as AGENT_TEXTS
+
+if TYPE_CHECKING:
+    from evenkeel_api.messages import Note
+
+TEXTS = {
+    **AGENT_TEXTS,
+    "agent-silent": "the agent does not answer",
+    "agent-not-running": "the agent does not answer: it is not running",
+    "agent-stopped": "the agent does not answer: it stopped before it answered",
+    "agent-not-allowed": "the agent does not answer: the message bus does not allow the panel to call it",
+    "agent-error": "the agent does not answer: {reason}",
+    "agent-slow": "the agent did not answer within {seconds:g} s",
+    "agent-failed": "the call to the agent failed: {reason}",
+    "agent-unreadable": "the agent's answer cannot be read: {reason}",
+    "bus-unreachable": "the message bus cannot be reached: {reason}",
+    "weight-missing": "the weight is missing. {rule}",
+    "fixed-share-missing": "the fixed share is missing. {rule}",
+    "no-number": "“{typed}” is not a number. {rule}",
+    "not-whole": "“{typed}” is not a whole number. {rule}",
+    "too-high": "{typed} is more than {most}{unit}. {rule}",
+    "too-low": "{typed} is less than {least}{unit}. {rule}",
+    "weight-rule": "Enter a whole number from 1 to 10000",
+    "fixed-share-rule": "Enter a whole number from 1 to 100 %, or “off”",
+    "in-force": "{what} is in force",
+    "saved-but": "{what} is saved. {problem}",
+    "saved-not-yet": "{what} is saved, but not in force yet",
+    "saved-at-start": "{what} is saved. It applies when {title} starts",
+    "weight-is": "Weight {value}",
+    "fixed-share-is": "Fixed share {value} %",
+    "fixed-share-off": "Fixed share “off”",
+    "fixed-share-ended": "the fixed share is off. The weight decides again",
+    "weight-unknown": "the weight was {value} and may have changed. Look again in a moment",
+    "fixed-share-unknown": "the fixed share was {value} and may have changed. Look again in a moment",
+    "weight-still": "the weight is still {value}",
+    "fixed-share-still": "the fixed share is still {value}",
+    "starting": "{title} is starting",
+    "stopping": "{title} is stopping",
+    "starting-slowly": "{title} takes a long time to start. Watch its state on this page",
+    "stopping-slowly": "{title} takes a long time to stop. Watch its state on this page",
+    "no-lookup": "{reason} The panel cannot look up the app “{app}”. Try again in a moment",
+    "no-such-app": "there is no app “{app}” on this board. Nothing was changed. Reload the page",
+    "new-password-differs": "the two new passwords are not the same. Enter the new password again",
+    "first-login-code": "enter your password again, together with the code of your authenticator app",
+    "user-added": "the user {user} can log in with the first password {password}."
+    " Note it now: this page does not show it again",
+    "password-reset": "the first password of {user} is {password}. Note it now: this page does not show it again",
+    "user-removed": "the user {user} was removed",
+    "role-set": "the user {user} has the role {role} now",
+    "session-ended": "the session was ended",
+    "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
+    "token-removed": "the token was removed",
+    "totp-on": "from now on, your log-in needs a code",
+    "totp-off": "your log-in needs no code any more",
+}
+
+
+def text(code: str, /, **parameters: Any) -> str:
+    """The message as a sentence, with capital letter and full stop."""
+    return _finish(render(TEXTS, code, parameters))
+
+
+def phrase(code: str, /, **parameters: Any) -> str:
+    """The message as a part of a sentence."""
+    return render(TEXTS, code, parameters)
+
+
+def sentence(note: Note) -> str:
+    """A message of the agent as a sentence. The text in it serves a panel that does not know the code."""
+    return _finish(plain(note))
+
+
+def plain(note: Note) -> str:
+    """A message of the agent without capital letter and full stop."""
+    return render(TEXTS, note.code, note.parameters, note.text)
+
+
+def _finish(found: str) -> str:
+    return f"{found[:1].upper()}{found[1:].rstrip('.')}."

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the users page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenkeel_api.roles import ADMIN, ROLES
+from flask import Blueprint, render_template, request
+
+from .. import texts
+from ..agent import AgentRefused
+from ..context import Nav, call
+
+blueprint = Blueprint("users", __name__, template_folder="templates")
+NAV = Nav(90, "Users", "users.page", ADMIN)
+
+
+@blueprint.get("/users")
+def page() -> str:
+    return _page()
+
+
+def _page(**more: Any) -> str:
+    return render_template("users/page.html", users=call("ListUsers"), roles=ROLES, **more)
+
+
+def _do(code: str, method: str, *values: str) -> str | tuple[str, int]:
+    try:
+        answer = call(method, *values)
+    except AgentRefused as error:
+        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+            raise
+        return _page(message=str(error), kind="bad"), error.http
+    role = values[1] if len(values) > 1 else ""
+    password = answer.password if answer else ""
+    return _page(message=texts.text(code, user=values[0], role=role, password=password), kind="ok")
+
+
+@blueprint.post("/users")
+def add() -> str | tuple[str, int]:
+    return _do(
+        "user-added", "AddUser", request.form.get("name", "").strip()[:64], request.form.get("role", "")
+    )
+
+
+@blueprint.post("/users/<name>/role")
+def role(name: str) -> str | tuple[str, int]:
+    return _do("role-set", "SetRole", name[:64], request.form.get("role", ""))
+
+
+@blueprint.post("/users/<name>/reset")
+def reset(name: str) -> str | tuple[str, int]:
+    return _do("password-reset", "ResetPassword", name[:64])
+
+
+@blueprint.post("/users/<name>/remove")
+def remove(name: str) -> str | tuple[str, int]:
+    return _do("user-removed", "RemoveUser", name[:64])

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log-in, sessions, codes, tokens, users and the audit log, as pages. The agent's accounts are real."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyotp
+import pytest
+from evenkeel_panel.fake_agent import unreachable
+from evenkeel_panel.testing import BASE, FIRST, PASSWORD, Browser
+
+if TYPE_CHECKING:
+    from evenkeel_panel.context import Panel
+    from evenkeel_panel.fake_agent import FakeAgent
+    from flask import Flask
+
+COOKIE = "__Host-evenkeel"
+
+
+@pytest.fixture
+def other(app: Flask, admin: Browser) -> Browser:
+    """Another browser, which is not logged in."""
+    return Browser(app.test_client(), admin.state)
+
+
+def user(admin: Browser, browser: Browser, name: str, role: str) -> Browser:
+    """Add a user and log in as that user with `browser`."""
+    page = admin.post("/users", "/users", name=name, role=role).text
+    found = re.search(r"first password ([-a-z0-9]+)", page)
+    assert found, page
+    assert browser.log_in(found[1], user=name).location == "/password"
+    browser.post("/password", "/password", current=found[1], new=PASSWORD + name, confirm=PASSWORD + name)
+    return browser
+
+
+@pytest.mark.parametrize("path", ["/", "/apps", "/password", "/account", "/users", "/audit"])
+def test_pages_require_log_in(browser: Browser, path: str) -> None:
+    answer = browser.get(path)
+    assert (answer.status_code, answer.location) == (302, "/login")
+
+
+@pytest.mark.parametrize("path", ["/apps.json", "/audit.json", "/api/v1/ListApps", "/api/v1/openapi.json"])
+def test_data_without_a_log_in_is_401(browser: Browser, path: str) -> None:
+    assert browser.get(path).status_code == 401
+    assert browser.get(path, Authorization="Bearer ek_guess").status_code == 401
+
+
+def test_poll_without_a_log_in_leads_to_the_log_in(browser: Browser) -> None:
+    polled = browser.get("/apps/rows", **{"HX-Request": "true"})
+    assert (polled.status_code, polled.headers["HX-Redirect"]) == (401, "/login")
+
+
+def test_first_log_in_can_only_change_the_password(browser: Browser) -> None:
+    assert browser.log_in(FIRST).location == "/password"
+    for path in ("/apps", "/account", "/users"):
+        assert browser.get(path).location == "/password"
+    assert browser.get("/apps.json").status_code == 401
+    refused = browser.post("/apps/player/weight", "/password", weight="5")
+    assert refused.location == "/password"
+
+
+def test_change_ends_the_first_password(browser: Browser) -> None:
+    browser.set_up()
+    browser.post("/logout", "/apps")
+    assert browser.log_in(FIRST).status_code == 401
+    assert browser.log_in(PASSWORD).location == "/"
+
+
+@pytest.mark.parametrize(
+    ("new", "confirm", "reason"),
+    [
+        ("short", "short", "at least 10 characters, and this one has 5."),
+        (FIRST, FIRST, "must differ"),
+        (FIRST.upper(), FIRST.upper(), "must differ"),
+        ("a fine password", "a fine passwort", "are not the same"),
+        ("x" * 129, "x" * 129, "at most 128"),
+        ("password2026", "password2026", "it is a common password"),
+        ("", "", "at least 10"),
+    ],
+)
+def test_bad_new_password(browser: Browser, new: str, confirm: str, reason: str) -> None:
+    browser.log_in(FIRST)
+    answer = browser.post("/password", "/password", current=FIRST, new=new, confirm=confirm)
+    assert answer.status_code == 422
+    assert reason in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    assert browser.get("/apps").location == "/password"
+
+
+def test_wrong_current_password(browser: Browser) -> None:
+    browser.log_in(FIRST)
+    answer = browser.post("/password", "/password", current="nonsense", new=PASSWORD, confirm=PASSWORD)
+    assert answer.status_code == 401
+    assert "This is not the present password." in answer.text
+
+
+def test_log_out_also_ends_a_copied_cookie(admin: Browser) -> None:
+    cookie = admin.client.get_cookie(COOKIE, "board")
+    assert cookie
+    assert admin.post("/logout", "/apps").location == "/login"
+    admin.client.set_cookie(COOKIE, cookie.value, domain="board", secure=True)
+    assert admin.get("/apps").location == "/login"
+
+
+def test_new_password_logs_out_others(other: Browser, admin: Browser) -> None:
+    assert other.log_in().location == "/"
+    new = "another fine phrase"
+    assert admin.post("/password", "/password", current=PASSWORD, new=new, confirm=new).status_code == 302
+    assert admin.get("/apps").status_code == 200
+    assert other.get("/apps").location == "/login"
+
+
+def test_cookies_are_for_this_host_only(browser: Browser) -> None:
+    """Apps have host names of their own. A browser never sends them a cookie with this prefix."""
+    cookies = browser.log_in(FIRST).headers.getlist("Set-Cookie")
+    assert [cookie.partition("=")[0] for cookie in cookies] == [f"{COOKIE}-device", COOKIE]
+    for cookie in cookies:
+        assert {"Secure", "HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+        assert "Domain" not in cookie
+
+
+def test_polls_set_no_cookie_and_share_one_rendering(
+    admin: Browser, other: Browser, agent: FakeAgent
+) -> None:
+    other.log_in()
+    first = admin.get("/apps/rows")
+    assert "Set-Cookie" not in first.headers
+    asked = len(agent.calls)
+    assert other.get("/apps/rows").headers["ETag"] == first.headers["ETag"]
+    again = other.get("/apps/rows", **{"If-None-Match": first.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+    assert len(agent.calls) == asked
+
+
+def test_sixth_wrong_password_is_refused_with_a_time(browser: Browser) -> None:
+    for _ in range(5):
+        assert browser.log_in("wrong").status_code == 401
+    answer = browser.log_in(FIRST)
+    assert answer.status_code == 429
+    assert "too many wrong passwords" in answer.text
+    assert 1 <= int(answer.headers["Retry-After"]) <= 61
+
+
+def test_wrong_passwords_of_others_do_not_lock_out_a_known_browser(admin: Browser, other: Browser) -> None:
+    admin.post("/logout", "/apps")
+    for _ in range(6):
+        other.log_in("wrong")
+    assert other.log_in().status_code == 429
+    assert admin.log_in().location == "/"
+
+
+def test_wrong_passwords_count_on_the_password_page(admin: Browser) -> None:
+    for _ in range(5):
+        admin.post("/password", "/password", current="wrong", new=PASSWORD, confirm=PASSWORD)
+    last = admin.post("/password", "/password", current=PASSWORD, new="x" * 12, confirm="x" * 12)
+    assert last.status_code == 429
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/login", "/password", "/logout", "/apps/player/weight", "/apps/player/stop", "/users", "/users/x/remove",
+     "/account/tokens", "/account/totp/begin", "/account/sessions/x/end"],
+)  # fmt: skip
+def test_every_post_needs_the_csrf_token(admin: Browser, path: str) -> None:
+    answer = admin.client.post(path, base_url=BASE, data={"weight": "5", "password": PASSWORD})
+    assert answer.status_code == 400
+    assert "Nothing was changed" in answer.text
+
+
+def test_post_from_another_site_is_refused(admin: Browser) -> None:
+    answer = admin.client.post("/logout", base_url=BASE, headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 403
+    assert admin.get("/apps").status_code == 200
+
+
+def test_audit(admin: Browser, other: Browser) -> None:
+    admin.set_weight("player", "250")
+    other.log_in("wrong")
+    rows = [
+        (row["user"], row["action"], row["detail"], row["outcome"])
+        for row in admin.get("/audit.json").json or []
+    ]
+    assert rows == [
+        ("admin", "LogIn", "", "WrongPassword"),
+        ("admin", "SetWeight", "name player, weight 250", ""),
+        ("admin", "ChangePassword", "", ""),
+        ("admin", "LogIn", "", ""),
+    ]
+    page = admin.get("/audit").text
+    assert "WrongPassword" in page
+    assert "name player, weight 250" in page
+
+
+def test_roles(admin: Browser, other: Browser) -> None:
+    """A viewer sees; an operator sets weights. Both get neither users nor the audit log."""
+    user(admin, other, "ben", "viewer")
+    page = other.get("/apps")
+    assert page.status_code == 200
+    assert page.text.count('<fieldset class="bare" disabled>') == 6
+    assert "/users" not in page.text
+    for path in ("/users", "/audit", "/audit.json"):
+        assert other.get(path).status_code == 403
+    refused = other.set_weight("player", "5")
+    assert (refused.status_code, "role" in refused.text) == (403, True)
+    assert other.post("/users", "/account", name="eve", role="admin").status_code == 403
+    assert (
+        "The user ben has the role operator now"
+        in admin.post("/users/ben/role", "/users", role="operator").text
+    )
+    assert other.get("/apps").location == "/login"
+    other.log_in(PASSWORD + "ben", user="ben")
+    assert 'class="bare" disabled' not in other.get("/apps").text
+    assert other.set_weight("player", "5").status_code == 200
+    assert other.get("/users").status_code == 403
+    admin.post("/users/ben/remove", "/users")
+    assert other.get("/apps").location == "/login"
+
+
+def test_code(admin: Browser, other: Browser) -> None:
+    page = admin.post("/account/totp/begin", "/account").text
+    found = re.search(r'class="secret">([A-Z2-7]+)<', page)
+    assert found
+    totp = pyotp.TOTP(found[1])
+    assert admin.post("/account/totp/confirm", "/account", code="000000").status_code in (401, 429)
+    assert "needs a code" in admin.post("/account/totp/confirm", "/account", code=totp.now()).text
+    asked = other.log_in()
+    assert asked.status_code == 401
+    assert 'name="code"' in asked.text
+    assert other.log_in(code="000000").status_code == 401
+    admin.post("/account/totp/end", "/account", password=PASSWORD)
+    assert other.log_in().location == "/"
+
+
+def test_sessions(admin: Browser, other: Browser) -> None:
+    other.log_in()
+    page = admin.get("/account").text
+    (other_id,) = re.findall(r"/account/sessions/([0-9a-f]+)/end", page)
+    assert "this browser" in page
+    assert "was ended" in admin.post(f"/account/sessions/{other_id}/end", "/account").text
+    assert other.get("/apps").location == "/login"
+    assert admin.post(f"/account/sessions/{other_id}/end", "/account").status_code == 404
+
+
+def test_tokens(admin: Browser, app: Flask) -> None:
+    page = admin.post("/account/tokens", "/account", name="cron", role="operator", days="30").text
+    found = re.search(r"is (ek_[\w-]+)\.", page)
+    assert found
+    program = Browser(app.test_client(), admin.state)
+    headers = {"Authorization": f"Bearer {found[1]}"}
+    assert program.get("/apps.json", **headers).status_code == 200
+    apps = program.get("/api/v1/ListApps", **headers).json or []
+    assert [each["name"] for each in apps] == ["player", "loader"]
+
+    def post(method: str, body: str) -> tuple[int, object]:
+        answer = program.client.post(f"/api/v1/{method}", base_url=BASE, headers=headers, data=body)
+        return answer.status_code, answer.json
+
+    status, answer = post("SetWeight", '{"name": "player", "weight": 7}')
+    assert (status, answer["weight"]) == (200, 7)  # type: ignore[index]
+    for body in (
+        "{",
+        "[]",
+        "{}",
+        '{"name": "player", "weight": 0}',
+        '{"name": "player", "weight": "7"}',
+        "\xff",
+    ):
+        assert post("SetWeight", body)[0] == 422
+    status, answer = post("SetWeight", '{"name": "nobody", "weight": 7}')
+    assert (status, answer["error"], answer["code"]) == (404, "UnknownApp", "unknown-app")  # type: ignore[index]
+    assert post("AddUser", '{"name": "eve", "role": "admin"}')[0] == 403
+    assert post("LogIn", "{}")[0] == 404
+    assert post("ListApps", "{}")[0] == 405
+    assert program.get("/api/v1/SetWeight", **headers).status_code == 405
+    assert program.client.post("/api/v1/SetWeight", base_url=BASE, data="{}").status_code in (400, 401)
+    (token_id,) = re.findall(r"/account/tokens/([0-9a-f]+)/remove", admin.get("/account").text)
+    admin.post(f"/account/tokens/{token_id}/remove", "/account")
+    assert program.get("/apps.json", **headers).status_code == 401
+
+
+def test_cookie_alone_changes_nothing_by_the_api(admin: Browser) -> None:
+    answer = admin.client.post("/api/v1/StopApp", base_url=BASE, data='{"name": "player"}')
+    assert answer.status_code == 400
+
+
+def test_openapi_describes_every_method(admin: Browser) -> None:
+    from evenkeel_panel.api.openapi import SERVED
+
+    page = admin.get("/api/v1/openapi.json").json
+    assert page
+    assert {path.rpartition("/")[2] for path in page["paths"]} == set(SERVED)
+    weight = page["components"]["schemas"]["SetWeight"]["properties"]["weight"]
+    assert (weight["minimum"], weight["maximum"]) == (1, 10000)
+
+
+def test_who_was_logged_in_sees_the_last_state_without_an_agent(
+    admin: Browser, other: Browser, agent: FakeAgent, panel: Panel
+) -> None:
+    admin.get("/apps")
+    agent.dead = "The agent does not answer: it is not running."
+    panel.board.expire()
+    panel.sessions.forget()
+    page = admin.get("/apps")
+    assert page.status_code == 200
+    assert 'data-banner="agent"' in page.text
+    assert admin.set_weight("player", "5").status_code == 503
+    assert other.get("/apps").location == "/login"
+    refused = other.log_in()
+    assert refused.status_code == 503
+    assert "The agent does not answer: it is not running." in refused.text
+
+
+def test_log_out_without_an_agent_forgets_the_session(admin: Browser, agent: FakeAgent) -> None:
+    page = admin.get("/apps").text
+    token = re.search(r'name="csrf_token" value="([^"]+)"', page)
+    assert token
+    agent.dead = "gone"
+    answer = admin.client.post("/logout", base_url=BASE, data={"csrf_token": token[1]})
+    assert answer.status_code == 503
+    agent.dead = ""
+    assert admin.get("/apps").location == "/login"
+    assert unreachable("gone").http == 503
+
+
+def test_features_are_found_by_themselves() -> None:
+    from evenkeel_panel.app import features
+
+    assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
+        "account", "api", "apps", "audit", "health", "users",
+    }  # fmt: skip

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real nginx with the board's configuration, in front of a small panel: limits, HSTS, uploads."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import socket
+import socketserver
+import ssl
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from evenkeel_panel.firstboot import HSTS, ensure_certificate
+from evenkeel_panel.testing import COMPONENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONF = COMPONENT / "data/nginx/evenkeel.conf"
+pytestmark = [
+    pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, because nginx changes its user"),
+]
+
+
+class Panel(socketserver.ThreadingUnixStreamServer):
+    """Answers every request with the headers that it got; counts the bytes of uploads while they arrive."""
+
+    daemon_threads = True
+    request_queue_size = 512
+    received = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Panel
+
+    def do_GET(self) -> None:
+        self._answer(str(self.headers).encode())
+
+    def do_POST(self) -> None:
+        left = int(self.headers["Content-Length"])
+        while left and (piece := self.rfile.read1(min(left, 65536))):  # type: ignore[attr-defined]
+            left -= len(piece)
+            self.server.received += len(piece)
+        self._answer(b"")
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "nginx"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Site:
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        top.chmod(0o755)
+        self.tls = top / "tls"
+        ensure_certificate(self.tls)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.panel = Panel(str(top / "panel.sock"), Handler)
+        (top / "panel.sock").chmod(0o777)
+        threading.Thread(target=self.panel.serve_forever, daemon=True).start()
+        text = CONF.read_text()
+        text = re.sub(r"listen (\[::\]:)?80;", "", text)
+        text = re.sub(r"server \{\s+server_name _;\s+access_log off;\s+return 308[^}]*\}", "", text)
+        text = text.replace("listen [::]:443 ssl default_server;", "").replace(
+            "listen 443", f"listen 127.0.0.1:{self.port}"
+        )
+        text = text.replace("/var/lib/evenkeel/tls", str(self.tls)).replace("/run/evenkeel-panel", str(top))
+        text = text.replace("/usr/share/evenkeel-panel/static/", f"{COMPONENT}/src/static/")
+        paths = "".join(
+            f"{name}_temp_path {top}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        main = f"user root; daemon off; pid {top}/pid; error_log {top}/log; events {{}} http {{ {paths}\n{text} }}"
+        (top / "nginx.conf").write_text(main)
+        self.process = subprocess.Popen(["nginx", "-c", top / "nginx.conf", "-e", top / "log"])
+        deadline = time.monotonic() + 20
+        while self.get("/")[0] != 200:
+            assert time.monotonic() < deadline, (top / "log").read_text()
+            time.sleep(0.05)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=str(self.tls / "cert.pem"))
+        context.check_hostname = False
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+
+    def get(self, path: str) -> tuple[int, http.client.HTTPMessage | None, bytes]:
+        try:
+            connection = self.connect()
+            connection.request("GET", path, headers={"X-Forwarded-For": "6.6.6.6"})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        except OSError:
+            return 0, None, b""
+
+    def reload(self) -> None:
+        subprocess.run(
+            ["nginx", "-c", self.top / "nginx.conf", "-e", self.top / "log", "-s", "reload"], check=True
+        )
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("nginx"))
+    yield site
+    site.process.terminate()
+    site.process.wait(20)
+    site.panel.shutdown()
+
+
+def test_the_panel_gets_the_address_of_the_browser(site: Site) -> None:
+    status, _, body = site.get("/apps")
+    assert status == 200
+    assert b"X-Forwarded-For: 127.0.0.1" in body
+    assert b"6.6.6.6" not in body
+
+
+def test_hsts_follows_the_certificate(site: Site) -> None:
+    def sent(path: str) -> str | None:
+        headers = site.get(path)[1]
+        assert headers is not None
+        return headers["Strict-Transport-Security"]
+
+    assert [sent(path) for path in ("/apps", "/static/logo.svg", "/login")] == [None] * 3
+    (site.tls / "hsts.conf").write_text(HSTS)
+    site.reload()
+    assert {sent(path) for path in ("/apps", "/static/logo.svg", "/login")} == {"max-age=31536000"}
+    (site.tls / "hsts.conf").unlink()
+    site.reload()
+    assert sent("/apps") is None
+
+
+def test_an_upload_streams_to_the_panel(site: Site) -> None:
+    """The panel has the first half before the browser sends the second. Nothing is written to a file meanwhile."""
+    half = 1 << 20
+    site.panel.received = 0
+    connection = site.connect()
+    connection.putrequest("POST", "/upload/bundle")
+    connection.putheader("Content-Length", str(2 * half))
+    connection.endheaders()
+    connection.send(b"x" * half)
+    deadline = time.monotonic() + 20
+    while site.panel.received < half - 65536:
+        assert time.monotonic() < deadline, site.panel.received
+        time.sleep(0.02)
+    assert not list((site.top / "client_body").rglob("*[0-9]"))
+    connection.send(b"x" * half)
+    assert connection.getresponse().status == 200
+    assert site.panel.received == 2 * half
+
+
+def test_a_large_form_is_refused(site: Site) -> None:
+    connection = site.connect()
+    connection.request("POST", "/apps/player/weight", body=b"x" * 70_000)
+    assert connection.getresponse().status == 413
+
+
+def test_a_flood_is_limited_and_50_pages_are_not(site: Site) -> None:
+    def statuses(path: str, count: int) -> list[int]:
+        connection = site.connect()
+        found = []
+        for _ in range(count):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            found.append(answer.status)
+        return found
+
+    # 50 pages that all poll in the same instant, for 3 s
+    for _ in range(3):
+        assert set(statuses("/apps/rows", 50)) == {200}
+        time.sleep(1)
+    assert 429 in statuses("/login", 60)
+    assert 429 in statuses("/apps", 2000)
