@@ -21,6 +21,7 @@
 #include "error.h"
 #include "intake.h"
 #include "marker.h"
+#include "rings.h"
 #include "store.h"
 
 struct channel {
@@ -29,6 +30,7 @@ struct channel {
 	struct error broken;		/* why the configuration is none; code 0: it is fine */
 	struct buffer buffer;
 	struct store store;
+	struct rings rings;		/* of its writers; none with ring = no */
 	struct intake intake;		/* the ingest thread's once open */
 	int directory;			/* locked; -1: not open, or not there any more; of the keeper's thread while that runs */
 	uint8_t id[16];			/* in all segments */

@@ -175,7 +175,7 @@ static void stop(struct recorder *r)
 	prepare_ask_to_stop(&r->prepare);
 	ingest_stop(&r->ingest, began);
 	ended = storage_stop(&r->storage, began);
-	ingest_part(&r->ingest);
+	ended = ingest_part(&r->ingest) && ended;
 	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
 		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });

@@ -246,6 +246,16 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 
 	if (ret)
 		return ret;
+	for (unsigned int i = 0; i < in->count && !ret; i++) {
+		struct channel *c = &in->channels[i];
+		const uint32_t size = (uint32_t)c->config.record_size;
+
+		if (!c->broken.code && c->config.ring)
+			ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns), 2,
+					  in->done_fd, e);
+	}
+	if (ret)
+		return ret;
 	in->storage = storage;
 	atomic_store(&in->alive_ns, monotonic_ns());
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
@@ -306,11 +316,16 @@ void ingest_stop(struct ingest *in, uint64_t began)
 	}
 }
 
-void ingest_part(struct ingest *in)
+bool ingest_part(struct ingest *in)
 {
+	bool ended = true;
+
 	for (struct session *s = in->sessions; s; s = s->next)
 		session_part(s);
 	remove_dead(in);
+	for (unsigned int i = 0; i < in->count; i++)
+		ended &= rings_stop(&in->channels[i].rings);
+	return ended;
 }
 
 void ingest_close(struct ingest *in)

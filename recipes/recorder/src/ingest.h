@@ -61,8 +61,11 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
  * (monotonic): then what finds no room is lost, and a gap tells it.
  */
 void ingest_stop(struct ingest *in, uint64_t began_ns);
-/* Tells writers what became of it and closes all connections: when storage has stopped. */
-void ingest_part(struct ingest *in);
+/*
+ * Tells writers what became of it and closes all connections: when storage has stopped. False:
+ * a ring is still being freed, and all memory must stay until the process exits.
+ */
+bool ingest_part(struct ingest *in);
 void ingest_close(struct ingest *in);
 
 /* For sessions and FIFOs. */

@@ -17,8 +17,6 @@
 
 #define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
 #define INTERVAL_LEAST NSEC_PER_MSEC
-/* a ring holds what comes in this time: a recorder that is late by less loses nothing */
-#define RING_TIME (400 * NSEC_PER_MSEC)
 /* a record that finds no place costs its writer a system call: they do not come faster than that, ns */
 #define LOSS_TIME 100
 /* words of writers that break the protocol, in: */
@@ -35,7 +33,7 @@
 static uint64_t interval(const struct channel_config *config)
 {
 	uint64_t ns = config->window_ns / 4;
-	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns, RING_TIME);
+	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns);
 
 	/* not half full at the declared pace */
 	if (config->period_ns && slots / 4 * config->period_ns < ns)
@@ -83,14 +81,14 @@ static int take_ring(struct session *s, bool drop)
 	struct record record;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < s->ring.slots && (ret = ring_peek(&s->ring, &record)) > 0; i++) {
+	for (uint32_t i = 0; i < s->ring->slots && (ret = ring_peek(s->ring, &record)) > 0; i++) {
 		ret = intake_take(&s->channel->intake, &record, drop);
 		/* without room it stays: the ring is more buffer */
 		if (ret == -ENOBUFS && !drop)
 			return 0;
 		if (ret == -EPROTO)
 			return ret;
-		ring_advance(&s->ring);
+		ring_advance(s->ring);
 	}
 	return ret == -EPROTO ? ret : 0;
 }
@@ -151,6 +149,15 @@ static bool discard(int fd)
 	return false;
 }
 
+static void return_lease(struct session *s)
+{
+	if (s->lease)
+		rings_return(&s->leased_from->rings, s->lease);
+	s->lease = NULL;
+	s->ring = NULL;
+	s->by_ring = false;
+}
+
 static void hang_up(struct session *s)
 {
 	/* nothing comes after what is discarded */
@@ -162,10 +169,9 @@ static void hang_up(struct session *s)
 	else
 		closer_give(&s->ingest->closer, &s->socket, 1);
 	s->socket = -1;
-	if (s->by_ring) {
-		ingest_unwatch(s->ingest, s->ring.eventfd);
-		ring_close(&s->ring);
-	}
+	if (s->by_ring)
+		ingest_unwatch(s->ingest, s->ring->eventfd);
+	return_lease(s);
 	if (s->channel)
 		atomic_store(&s->channel->writer, 0);
 }
@@ -196,7 +202,7 @@ static void drop_broken(struct session *s, const char *why)
 			    (int)s->pid, why);
 	send_refusal(s, EPROTO, "channel %s: this writer %s", name, why);
 	if (s->by_ring)
-		ring_shut(&s->ring, EPROTO);
+		ring_shut(s->ring, EPROTO);
 	if (s->channel) {
 		intake_lose(&s->channel->intake, EKR_GAP_WRITER, 0);
 		intake_tell(&s->channel->intake);
@@ -212,8 +218,8 @@ static void drop_broken(struct session *s, const char *why)
 static int expect_all(struct session *s)
 {
 	struct intake *in = &s->channel->intake;
-	uint64_t next = s->first + s->ring.tail +
-			atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed);
+	uint64_t next = s->first + s->ring->tail +
+			atomic_load_explicit(&s->ring->map->lost, memory_order_relaxed);
 
 	if (next > in->next_sequence &&
 	    next - in->next_sequence > (monotonic_ns() - in->last_ns) / LOSS_TIME)
@@ -228,7 +234,7 @@ void session_end(struct session *s, uint32_t code)
 		return;
 	if (s->by_ring) {
 		/* first shut, then emptied: nothing slips in between unseen, but what is being written */
-		ring_shut(&s->ring, code);
+		ring_shut(s->ring, code);
 		if (take_ring(s, true) == -EPROTO || expect_all(s) == -EPROTO) {
 			drop_broken(s, "left an invalid ring");
 			return;
@@ -303,8 +309,8 @@ static int send_opened(struct session *s, const struct channel *c)
 		.next_sequence = c->intake.next_sequence,
 		.period_ns = c->config.period_ns,
 		.window_ns = c->config.window_ns,
-		.slots = s->ring.slots,
-		.stride = s->ring.stride,
+		.slots = s->by_ring ? s->ring->slots : 0,
+		.stride = s->by_ring ? s->ring->stride : 0,
 	};
 	struct iovec piece = { &opened, sizeof(opened) };
 	union {
@@ -314,7 +320,7 @@ static int send_opened(struct session *s, const struct channel *c)
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 
 	if (s->by_ring) {
-		const int fds[2] = { s->ring.memfd, s->ring.eventfd };
+		const int fds[2] = { s->ring->memfd, s->ring->eventfd };
 		struct cmsghdr *c_head;
 
 		message.msg_control = control.bytes;
@@ -338,34 +344,47 @@ static void on_bell(struct handler *h, uint32_t events)
 	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
 
 	(void)events;
-	if (ring_rung(&s->ring, monotonic_ns()))
+	if (ring_rung(s->ring, monotonic_ns()))
 		return;
 	/* its ring is looked into each RING_BELL_TIME instead */
 	s->deaf = true;
-	ingest_change(s->ingest, s->ring.eventfd, h, 0);
+	ingest_change(s->ingest, s->ring->eventfd, h, 0);
 }
 
 /* then it is told once that it has been rung, whether that was long ago or not */
 static void hear_again(struct session *s, uint64_t now)
 {
-	if (!s->deaf || !ring_may_ring(&s->ring, now))
+	if (!s->deaf || !ring_may_ring(s->ring, now))
 		return;
 	s->deaf = false;
-	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	ingest_change(s->ingest, s->ring->eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
-static int open_ring(struct session *s, const struct channel *c, struct error *e)
+/* The ring of a session that opens a channel. -EAGAIN: not yet. */
+static int open_ring(struct session *s, struct channel *c, struct error *e)
 {
-	uint32_t size = (uint32_t)c->config.record_size;
-	int ret = ring_open(&s->ring, size, ring_slots(size, c->config.period_ns, RING_TIME), e);
+	int ret;
 
-	if (ret)
-		return ret;
-	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
-	if (ret) {
-		ring_close(&s->ring);
-		return set_errno(e, -ret, "watching a ring");
+	if (!s->lease) {
+		s->lease = rings_ask(&c->rings);
+		s->leased_from = c;
+		if (!s->lease)
+			return set_error(e, EAGAIN,
+					 "the ring of the previous writer is still being freed");
 	}
+	switch (rings_state(&c->rings, s->lease)) {
+	case LEASE_READY:
+		break;
+	case LEASE_FAILED:
+		*e = s->lease->error;
+		return -e->code;
+	default:
+		return set_error(e, EAGAIN, "its ring is still being created");
+	}
+	ret = ingest_watch(s->ingest, s->lease->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	if (ret)
+		return set_errno(e, -ret, "watching a ring");
+	s->ring = &s->lease->ring;
 	s->by_ring = true;
 	return 0;
 }
@@ -393,13 +412,13 @@ static void answer_open(struct session *s, uint64_t now)
 	char why[240];
 	int code = why_not(s->ingest, c, way, why);
 
-	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
-		return;
-	s->wants = NULL;
 	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
 		code = e.code;
 		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
 	}
+	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
+		return;
+	s->wants = NULL;
 	if (code) {
 		send_refusal(s, code, "%s", why);
 		hang_up(s);
@@ -606,7 +625,7 @@ static void leave(struct session *s)
 		return;
 	}
 	s->leaving = true;
-	ring_shut(&s->ring, EPIPE);
+	ring_shut(s->ring, EPIPE);
 	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
 }
 
@@ -643,7 +662,7 @@ void session_shut(struct session *s)
 	if (s->socket < 0 || !s->channel)
 		return;
 	if (s->by_ring)
-		ring_shut(&s->ring, ESHUTDOWN);
+		ring_shut(s->ring, ESHUTDOWN);
 	s->at_stop = losses(s->channel);
 }
 
@@ -662,7 +681,7 @@ bool session_drain(struct session *s, bool drop)
 		drop_broken(s, "left an invalid ring");
 		return true;
 	}
-	if (!ring_empty(&s->ring))
+	if (!ring_empty(s->ring))
 		return false;
 	if (expect_all(s) == -EPROTO)
 		drop_broken(s, "left an invalid ring");
@@ -703,7 +722,7 @@ static void answer_sync(struct session *s)
 	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
-		if (!ring_empty(&s->ring))
+		if (!ring_empty(s->ring))
 			return;
 		begin_sync(s);
 	}
@@ -736,7 +755,7 @@ void session_turn(struct session *s, uint64_t now)
 		drop_broken(s, "left an invalid ring");
 		return;
 	}
-	if (s->leaving && ring_empty(&s->ring)) {
+	if (s->leaving && ring_empty(s->ring)) {
 		session_end(s, EPIPE);
 		return;
 	}
@@ -767,7 +786,6 @@ struct session *session_open(struct ingest *in, int socket)
 	/* of another namespace: it is there, but has no number here */
 	s->pid = peer.pid > 0 ? peer.pid : -1;
 	s->since_ns = monotonic_ns();
-	s->ring.memfd = s->ring.eventfd = -1;
 	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {
 		closer_give(&in->closer, &socket, 1);
 		free(s);

@@ -25,7 +25,9 @@ struct session {
 	bool paused;			/* its socket is not read: the channel has no room */
 	bool gone;			/* its writer has; what it left in ring or socket may wait for room */
 	bool leaving;			/* it has, and what is in the ring does */
-	struct ring ring;
+	struct ring *ring;		/* NULL unless by_ring */
+	struct lease *lease;		/* of the ring that it has or waits for; NULL: none */
+	struct channel *leased_from;
 	bool deaf;			/* its bell is not heard: it has rung too often */
 	uint64_t first;			/* sequence that its writer began with */
 	pid_t pid;			/* -1: not known here */

@@ -122,6 +122,7 @@ class RawWriter:
     """A writer that implements wire.h itself, so that it can also violate it."""
 
     def __init__(self, path: Path, channel: str, way: int = 1, version: int = 1) -> None:
+        self.memfd = self.bell = -1
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(path))
@@ -135,8 +136,7 @@ class RawWriter:
         if control:
             fds = array.array("i", control[0][2])
             self.ring = mmap.mmap(fds[0], 0)
-            self.bell = fds[1]
-            os.close(fds[0])
+            self.memfd, self.bell = fds
 
     @staticmethod
     def _refusal(message: bytes) -> tuple[int, str] | None:
@@ -170,9 +170,9 @@ class RawWriter:
             self.socket.settimeout(10)
         return True
 
-    def sync(self) -> int:
-        """Wait until everything is on the medium. Returns 0, or the errno in the answer."""
-        self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence))
+    def sync(self, sequence: int | None = None) -> int:
+        """Wait until all records below `sequence` are on the medium. Returns 0, or the errno in the answer."""
+        self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence if sequence is None else sequence))
         answer = self.socket.recv(4096)
         kind, error, token, _ = struct.unpack("<IiQQ", answer)
         assert (kind, token) == (SYNC, 7)
@@ -188,6 +188,10 @@ class RawWriter:
 
     def close(self) -> None:
         self.socket.close()
+        for fd in (self.memfd, self.bell):
+            if fd >= 0:
+                os.close(fd)
+        self.memfd = self.bell = -1
 
     def __enter__(self) -> RawWriter:
         return self

@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import mmap
 import os
 import re
 import select
@@ -269,6 +270,44 @@ def seconds_until_taken(writer: RawWriter, slot: int) -> float:
     while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
         time.sleep(0.0005)
     return time.monotonic() - began
+
+
+def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board) -> None:
+    """Freeing the ring of such a client takes the kernel hundreds of milliseconds. Its channel alone waits for that."""
+    board.channel("arm", period="1us", record_size="16KiB", retain="2MiB", segment="512KiB")
+    # its ring holds 128 records: the records of 128 ms below
+    board.channel("leg", period="5ms")
+    board.start()
+    with subprocess.Popen(
+        [RECORDER, "write", "--ring", "--no-wait", "--socket", str(board.socket), "leg"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as leg:
+        assert leg.stdin
+        assert leg.stderr
+        hostile = board.writer("arm", 2)
+        assert len(hostile.ring) > 16 << 20
+        maps = [
+            mmap.mmap(hostile.memfd, len(hostile.ring), flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            for _ in range(2400)
+        ]
+        wait_for(lambda: board.stats("leg")["writer"])
+        hostile.close()
+        for number in range(1000):
+            leg.stdin.write(b"%d\n" % number)
+            leg.stdin.flush()
+            time.sleep(0.001)
+        leg.stdin.close()
+        assert (leg.wait(20), leg.stderr.read()) == (0, b"")
+    # the channel of that client has a writer again once the ring is freed
+    with board.writer("arm", 2) as arm:
+        put(arm, 0, b"next")
+        assert arm.sync(1) == 0
+    del maps
+    board.stop()
+    assert board.gaps("leg") == []
+    assert len(board.payloads("leg")) == 1000
+    assert board.payloads("arm") == [b"next"]
 
 
 def test_a_doorbell_that_could_block(pair: Board) -> None:
