@@ -32,7 +32,8 @@
 
 #define SETS_MAX     100u
 #define WRITES_MAX   100000000u
-#define SYNC_TIMEOUT 60000 /* ms */
+#define CONNECT_TIMEOUT 10000 /* ms */
+#define SYNC_TIMEOUT	60000 /* ms */
 /* the recorder writes its statistics each second */
 #define STATS_PATIENCE (5 * NSEC_PER_SEC)
 
@@ -195,7 +196,7 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 		*d = (struct durable){
 			.known = true,
 			.late = number(c, "late"),
-			.lost = number(lost, "overrun") + number(lost, "failed") +
+			.lost = number(lost, "overrun") + number(lost, "absent") + number(lost, "failed") +
 				number(lost, "writer"),
 			.p99_us = number(c, "record_p99_us"),
 			.max_us = number(c, "record_max_us"),
@@ -479,7 +480,8 @@ int cmd_bench(int argc, char **argv)
 		return bench_check(&o.recorder, o.channel);
 	if (prepare(&o))
 		return 1;
-	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way)) {
+	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way) ||
+	    ek_writer_connect(w, CONNECT_TIMEOUT)) {
 		fprintf(stderr, "ek-recorder bench: %s\n",
 			w ? ek_writer_error(w) : "out of memory");
 		status = 1;

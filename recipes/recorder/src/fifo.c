@@ -35,14 +35,14 @@ int fifo_init(struct fifo *f, struct ingest *in, struct channel *c, struct error
 static void take_record(struct fifo *f)
 {
 	const struct record record = {
-		.sequence = f->channel->intake.next_sequence,
+		.sequence = f->writer.next,
 		.monotonic_ns = monotonic_ns(),
 		.realtime_ns = realtime_ns(),
 		.payload = f->partial,
 		.length = (uint32_t)f->used,
 	};
 
-	intake_take(&f->channel->intake, &record, true);
+	intake_take(&f->channel->intake, &f->writer, &record, true);
 	f->used = 0;
 }
 

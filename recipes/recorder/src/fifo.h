@@ -18,6 +18,7 @@ struct fifo {
 	struct handler on_fifo;
 	struct ingest *ingest;
 	struct channel *channel;
+	struct intake_writer writer;
 	int fd;			/* -1: not open */
 	unsigned char *partial;	/* a record that is not whole yet, record_size bytes */
 	size_t used;		/* of it */

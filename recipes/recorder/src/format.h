@@ -99,7 +99,8 @@ enum ekr_gap_reason {
 	EKR_GAP_OVERRUN = 1,		/* the medium was slower than the writer for longer than the buffer lasts */
 	EKR_GAP_RESTART = 2,		/* the recorder or the board stopped other than in order */
 	EKR_GAP_FAILED = 3,		/* the medium failed to take them */
-	EKR_GAP_WRITER = 4,		/* the writer left a record unfinished, or broke the protocol */
+	EKR_GAP_WRITER = 4,		/* the writer broke the protocol */
+	EKR_GAP_ABSENT = 5,		/* the writer was not connected, for example because the recorder restarted */
 };
 
 /*

@@ -98,6 +98,8 @@ const char *reader_gap_name(uint32_t reason)
 		return "failed";
 	case EKR_GAP_WRITER:
 		return "writer";
+	case EKR_GAP_ABSENT:
+		return "absent";
 	}
 	return "unknown";
 }

@@ -102,6 +102,7 @@ int ring_peek(struct ring *r, struct record *record)
 		.sequence = ONCE(slot->sequence),
 		.monotonic_ns = ONCE(slot->monotonic_ns),
 		.realtime_ns = ONCE(slot->realtime_ns),
+		.acquired_ns = ONCE(slot->acquired_ns),
 		.length = ONCE(slot->length),
 		.payload = slot->payload,
 	};

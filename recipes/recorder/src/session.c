@@ -17,8 +17,6 @@
 
 #define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
 #define INTERVAL_LEAST NSEC_PER_MSEC
-/* a record that finds no place costs its writer a system call: they do not come faster than that, ns */
-#define LOSS_TIME 100
 /* words of writers that break the protocol, in: */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
@@ -82,7 +80,7 @@ static int take_ring(struct session *s, bool drop)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < s->ring->slots && (ret = ring_peek(s->ring, &record)) > 0; i++) {
-		ret = intake_take(&s->channel->intake, &record, drop);
+		ret = intake_take(&s->channel->intake, &s->writer, &record, drop);
 		/* without room it stays: the ring is more buffer */
 		if (ret == -ENOBUFS && !drop)
 			return 0;
@@ -211,21 +209,13 @@ static void drop_broken(struct session *s, const char *why)
 	hang_up(s);
 }
 
-/*
- * Of a ring that is empty: the last ones that found no place are followed by none that
- * would tell. -EPROTO: more than can have been given since the last one that did.
- */
+/* Of a ring that is empty: no record follows that would report the last ones that were lost. */
 static int expect_all(struct session *s)
 {
-	struct intake *in = &s->channel->intake;
-	uint64_t next = s->first + s->ring->tail +
-			atomic_load_explicit(&s->ring->map->lost, memory_order_relaxed);
-
-	if (next > in->next_sequence &&
-	    next - in->next_sequence > (monotonic_ns() - in->last_ns) / LOSS_TIME)
-		return -EPROTO;
-	intake_expect(in, next);
-	return 0;
+	return intake_expect(&s->channel->intake, &s->writer,
+			     s->first + s->ring->tail +
+				     atomic_load_explicit(&s->ring->map->lost,
+							  memory_order_relaxed));
 }
 
 void session_end(struct session *s, uint32_t code)
@@ -425,7 +415,12 @@ static void answer_open(struct session *s, uint64_t now)
 		return;
 	}
 	s->channel = c;
+	if (intake_absent(&c->intake, s->wants_lost)) {
+		drop_broken(s, "reports an impossible number of lost records");
+		return;
+	}
 	s->first = c->intake.next_sequence;
+	s->writer = (struct intake_writer){ .next = s->first, .since_ns = s->since_ns };
 	s->before = losses(c);
 	atomic_store(&c->writer, s->pid);
 	/* what a writer before this one lost is told ahead of what this one gives */
@@ -443,7 +438,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
 	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
 	    !memchr(open.name, 0, sizeof(open.name))) {
-		drop_broken(s, "does not speak version 1 of the protocol");
+		drop_broken(s, "does not speak version 2 of the protocol");
 		return;
 	}
 	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
@@ -454,6 +449,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 	}
 	s->wants = c;
 	s->wants_way = open.way;
+	s->wants_lost = open.lost;
 	/* at a start it waits for its own channel, and for no other */
 	answer_open(s, monotonic_ns());
 }
@@ -472,6 +468,7 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		.sequence = submit.sequence,
 		.monotonic_ns = submit.monotonic_ns,
 		.realtime_ns = submit.realtime_ns,
+		.acquired_ns = submit.acquired_ns,
 		.payload = message + sizeof(submit),
 		.length = submit.length,
 	};
@@ -481,16 +478,20 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		drop_broken(s, "sent a record larger than declared");
 	else if (submit.length != length - sizeof(submit))
 		drop_broken(s, "sent a record with a wrong length field");
-	else if (intake_take(&s->channel->intake, &record, true) == -EPROTO)
+	else if (intake_take(&s->channel->intake, &s->writer, &record, true) == -EPROTO)
 		drop_broken(s, "sent a record with an invalid sequence");
 }
 
-/* all that it submitted has come */
-static void begin_sync(struct session *s)
+/* Everything that it submitted has arrived. False: what it says of its sequence is invalid, and it is gone. */
+static bool begin_sync(struct session *s)
 {
-	intake_expect(&s->channel->intake, s->sync_next);
+	if (intake_expect(&s->channel->intake, &s->writer, s->sync_next)) {
+		drop_broken(s, "sent a sync with an invalid sequence");
+		return false;
+	}
 	intake_tell(&s->channel->intake);
 	s->sync_to = s->channel->intake.next_sequence;
+	return true;
 }
 
 static void take_sync(struct session *s, const void *message, size_t length)
@@ -722,9 +723,8 @@ static void answer_sync(struct session *s)
 	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
-		if (!ring_empty(s->ring))
+		if (!ring_empty(s->ring) || !begin_sync(s))
 			return;
-		begin_sync(s);
 	}
 	if (atomic_load(&store->durable_to) < s->sync_to) {
 		if (wanted < s->sync_to) {

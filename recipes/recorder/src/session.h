@@ -29,12 +29,14 @@ struct session {
 	struct lease *lease;		/* of the ring that it has or waits for; NULL: none */
 	struct channel *leased_from;
 	bool deaf;			/* its bell is not heard: it has rung too often */
-	uint64_t first;			/* sequence that its writer began with */
+	struct intake_writer writer;	/* its sequences */
+	uint64_t first;			/* the first of them */
 	pid_t pid;			/* -1: not known here */
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* the channel that it waits for; NULL: none */
 	struct channel *wants;
 	uint32_t wants_way;		/* enum ekr_way */
+	uint64_t wants_lost;		/* records that its writer lost before */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;

@@ -94,10 +94,10 @@ static void print_counts(FILE *to, struct channel *c)
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
 	fprintf(to,
-		",\"lost\":{\"overrun\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"writer\":%" PRIu64
-		",\"restart\":%" PRIu64 "}",
-		load(&c->intake.overrun), counts.failed, load(&c->intake.broken),
-		load(&c->intake.restarts));
+		",\"lost\":{\"overrun\":%" PRIu64 ",\"absent\":%" PRIu64 ",\"failed\":%" PRIu64
+		",\"writer\":%" PRIu64 ",\"restart\":%" PRIu64 "}",
+		load(&c->intake.overrun), load(&c->intake.absent), counts.failed,
+		load(&c->intake.broken), load(&c->intake.restarts));
 	fprintf(to,
 		",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
 		",\"medium_bytes\":%" PRIu64,

@@ -26,7 +26,7 @@ BUILD = Path(os.environ.get("EK_BUILD", "."))
 RECORDER = str(BUILD / "ek-recorder")
 BLOCK = 4096
 OPEN, OPENED, REFUSED, RECORD, SYNC = range(1, 6)
-OVERRUN, RESTART, FAILED, WRITER = range(1, 5)
+OVERRUN, RESTART, FAILED, WRITER, ABSENT = range(1, 6)
 
 
 def wait_for(what: Callable[[], Any], limit: float = 20) -> Any:
@@ -121,12 +121,12 @@ def unmount(at: Path) -> None:
 class RawWriter:
     """A writer that implements wire.h itself, so that it can also violate it."""
 
-    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 1) -> None:
+    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 2, lost: int = 0) -> None:
         self.memfd = self.bell = -1
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(path))
-        self.socket.send(struct.pack("<3I36s", OPEN, version, way, channel.encode()))
+        self.socket.send(struct.pack("<3I36sQ", OPEN, version, way, channel.encode(), lost))
         answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(8))
         self.refused = self._refusal(answer)
         if not self.refused:
@@ -145,17 +145,23 @@ class RawWriter:
         return struct.unpack_from("<i", message, 4)[0], message[8:].split(b"\0")[0].decode()
 
     def submit(
-        self, payload: bytes, sequence: int | None = None, length: int | None = None, realtime: int = 0
+        self,
+        payload: bytes,
+        sequence: int | None = None,
+        length: int | None = None,
+        realtime: int = 0,
+        acquired: int = 0,
     ) -> None:
         if sequence is None:
             sequence, self.sequence = self.sequence, self.sequence + 1
         head = struct.pack(
-            "<2I2Qq",
+            "<2I2QqQ",
             RECORD,
             len(payload) if length is None else length,
             sequence,
             time.monotonic_ns(),
             realtime,
+            acquired,
         )
         self.socket.send(head + payload)
 

@@ -567,7 +567,7 @@ def test_a_writer_that_can_wait_loses_nothing(board: Board, ext4: Mount) -> None
             feeder.join(30)
             assert writer.returncode == 0
     wait_for(lambda: board.stats("arm")["durable"] == 2048)
-    assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+    assert board.stats("arm")["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
     board.stop()
     assert b"".join(board.payloads("arm")) == data * 2
     assert board.gaps("arm") == []
@@ -576,8 +576,8 @@ def test_a_writer_that_can_wait_loses_nothing(board: Board, ext4: Mount) -> None
 def fill_ring(writer: RawWriter) -> int:
     for n in range(writer.slots):
         place = 4096 + n * writer.stride
-        head = struct.pack("<2I2Qq", 1000, 0, writer.sequence + n, time.monotonic_ns(), 0)
-        writer.ring[place : place + 1032] = head + b"x" * 1000
+        head = struct.pack("<2I2QqQ", 1000, 0, writer.sequence + n, time.monotonic_ns(), 0, 0)
+        writer.ring[place : place + 1040] = head + b"x" * 1000
         writer.ring[64:72] = struct.pack("<Q", n + 1)
     return writer.slots
 

@@ -83,7 +83,7 @@ def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     files = sorted((board.directory / "arm").glob("*.seg"))
     before = {f: f.stat() for f in files}
     board.write("arm", os.urandom(5 << 20), "--size", "16384", "--ring")
-    assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+    assert board.stats("arm")["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
     board.stop()
     records = board.records("arm")
     assert_contiguous(records)
@@ -280,13 +280,20 @@ def test_the_write_command_reports_that_the_recorder_was_killed(
         "ek-recorder write: the recorder exited or closed the connection; waiting for the recorder",
         "ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place",
     ]
-    # with --no-wait it does not wait for a start either
+    # with --no-wait it does not wait for a start: what it reads meanwhile is lost
     no_wait = tool("--no-wait", *way)
     feed(no_wait, b"three\n")
     wait_for(lambda: board.stats("arm")["durable"] == 2)
     board.stop()
     feed(no_wait, b"four\n")
-    assert no_wait.wait(20) == 1
+    _, message = no_wait.communicate(timeout=20)
+    assert no_wait.returncode == 1
+    assert message.decode().splitlines() == [
+        "ek-recorder write: channel arm: the recorder was shut down and has written everything submitted;"
+        " not waiting for the recorder",
+        "ek-recorder write: records were lost before this: the recorder was not running",
+        "ek-recorder write: 1 records were lost",
+    ]
     assert board.payloads("arm") == [b"one", b"two", b"three"]
     assert board.gaps("arm") == [(RESTART, 0)]
 
@@ -618,7 +625,7 @@ def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(b
         listener.bind(str(board.socket))
         listener.listen()
         early.connect(str(board.socket))
-        early.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+        early.send(struct.pack("<3I36sQ", 1, 2, 1, b"arm", 0))
         silent.connect(str(board.socket))
         fd, run = listener.fileno(), [RECORDER, "run", "--config", str(board.conf)]
         out = subprocess.run(
@@ -819,7 +826,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
     wait_for(lambda: board.stats("arm")["durable"] == submitted)
     for channel in ("arm", "leg"):
         stats = board.stats(channel)
-        assert stats["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+        assert stats["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
         # the disk of a busy host is slow now and then
         assert stats["late"] <= submitted / 20, stats
         assert stats["errors"] == 0

@@ -36,6 +36,7 @@ struct recorder {
 	struct buffer buffer;
 	struct store store;
 	struct intake intake;
+	struct intake_writer writer;
 };
 
 static struct recorder rec;
@@ -87,14 +88,14 @@ static void close_recorder(void)
 static int submit(uint64_t now, uint32_t length)
 {
 	unsigned char payload[600];
-	struct record r = { .sequence = rec.intake.next_sequence,
+	struct record r = { .sequence = rec.writer.next,
 			    .monotonic_ns = now,
 			    .length = length,
 			    .payload = payload };
 
 	/* the payload depends on the sequence, so that a reader can check it */
-	memset(payload, (int)(r.sequence * 7), sizeof(payload));
-	return intake_take(&rec.intake, &r, true);
+	memset(payload, (int)(rec.intake.next_sequence * 7), sizeof(payload));
+	return intake_take(&rec.intake, &rec.writer, &r, true);
 }
 
 static unsigned int seed_now;
