@@ -363,11 +363,6 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL,
 				 "%s: segment: must be at least %s, to hold its head and a batch",
 				 path, in_units(size, BYTES, EKR_BLOCK + c->writeout));
-	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
-		return set_error(
-			e, EINVAL,
-			"%s: segment: must be at most %s with backend = cached, because a start reads all of it",
-			path, in_units(size, BYTES, CACHED_SEGMENT_MAX));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(
@@ -434,10 +429,6 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .least = EKR_BLOCK,
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "backend",
-		  .kind = CHOICE,
-		  .to = &c->cached,
-		  .choices = { "direct", "cached" } },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
 		{ .name = "fifo", .kind = PATH, .to = c->fifo },
 		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },

@@ -18,7 +18,6 @@
 #define CONFIG_DIR	"/etc/ek-recorder"
 #define CHANNELS_MAX	64u
 #define SEGMENTS_MAX	4096u	/* of a channel: each costs an open file */
-#define CACHED_SEGMENT_MAX (UINT64_C(128) << 20)	/* bytes; see recover.h */
 #define CONFIG_PATH	108u	/* as long as the address of a Unix socket */
 
 struct recorder_config {
@@ -43,7 +42,6 @@ struct channel_config {
 	uint64_t segments;		/* files that make up retain, and one more */
 	char fifo[CONFIG_PATH];		/* "": none */
 	bool fifo_lines;		/* its records are lines, else of record_size bytes */
-	bool cached;			/* by the page cache, else direct */
 	bool ring;			/* writers may use one */
 };
 

@@ -19,6 +19,7 @@
 
 #include <systemd/sd-id128.h>
 
+#include "about.h"
 #include "clock.h"
 #include "log.h"
 #include "marker.h"
@@ -133,6 +134,7 @@ struct found {
 	uint32_t closed;	   /* files that cannot be opened for reading or for writing */
 	struct error why;	   /* not, the last of them */
 	struct recovered r;
+	struct about about; /* as the directory says */
 	bool fresh; /* there is none, not even one that was begun */
 };
 
@@ -282,7 +284,7 @@ static int open_usable(const struct channel *c, struct found *f, struct error *e
 			continue;
 		}
 		f->writes[i] =
-			segment_open(c->directory, f->segments[i].index, !c->config.cached, &why);
+			segment_open(c->directory, f->segments[i].index, &why);
 		f->usable[i] = f->writes[i] >= 0;
 		count += f->usable[i];
 		if (f->usable[i])
@@ -398,7 +400,7 @@ static void add_segments(struct channel *c, struct found *f, bool reuse_newest)
 			continue;
 		if (s->problem)
 			log_warning(
-				"channel %s: the head of %08u.seg is invalid (%s); the segment will be reused%s",
+				"channel %s: %08u.seg: %s; the segment will be reused%s",
 				c->config.name, s->index, s->problem,
 				s->head.generation ? " in its turn" : "");
 		if (reuse_newest && s == f->r.newest)
@@ -436,8 +438,7 @@ static bool same_boot(const struct ekr_segment_head *head, const uint8_t boot_id
 static bool same_terms(const struct ekr_segment_head *head, const struct channel_config *config)
 {
 	return head->record_size == config->record_size && head->period_ns == config->period_ns &&
-	       head->window_ns == config->window_ns && head->size == config->segment &&
-	       !(head->flags & EKR_SEGMENT_CACHED) == !config->cached;
+	       head->window_ns == config->window_ns && head->size == config->segment;
 }
 
 /* what is damaged may have been newer than all that was found: a mark, unless it is noise, knows */
@@ -447,6 +448,17 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 		*generation = m->generation;
 	if (m->next_sequence > *next && (in_order || m->next_sequence - *next <= UINT32_MAX))
 		*next = m->next_sequence;
+}
+
+/* for readers; without it the recording is only harder to repair and to export */
+static void describe(const struct channel *c)
+{
+	struct about about = { 0 };
+	struct error e;
+
+	memcpy(about.id, c->id, sizeof(about.id));
+	if (about_write(c->directory, &about, &e))
+		log_warning("channel %s: %s", c->config.name, e.text);
 }
 
 /* begins where the recording ended, and tells a gap if that was not in order */
@@ -483,8 +495,11 @@ static int go_on(struct channel *c, struct found *f, struct error *e)
 		memset(&boot, 0, sizeof(boot));
 	if (r->valid)
 		memcpy(c->id, r->valid->head.channel_id, sizeof(c->id));
+	else if (f->about.known)
+		memcpy(c->id, f->about.id, sizeof(c->id));
 	else if (getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id))
 		return set_errno(e, errno, "getting a random number for the channel");
+	describe(c);
 	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size, next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	give_back(c, f);
@@ -623,7 +638,9 @@ static int look_into(struct channel *c, going *go, struct error *e)
 	if (!f || buffer == MAP_FAILED)
 		ret = set_error(e, ENOMEM, "reading the segments: out of memory");
 	if (!ret) {
+		about_read(c->directory, &f->about);
 		f->r.segments = f->segments;
+		f->r.id = f->about.id;
 		ret = list_segments(c, f, e);
 	}
 	if (!ret)
@@ -725,7 +742,7 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 	io_priority(atomic_load(&c->made) < 2 ? IOPRIO_CLASS_NONE : IOPRIO_CLASS_IDLE);
 	ret = segment_make(c->directory, &head, p->zeros, ZEROS, &p->stop, e);
 	if (!ret) {
-		segment.fd = segment_open(c->directory, head.index, !c->config.cached, e);
+		segment.fd = segment_open(c->directory, head.index, e);
 		ret = segment.fd < 0 ? segment.fd : 0;
 	}
 	io_priority(IOPRIO_CLASS_NONE);

@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "clock.h"
 #include "error.h"
+#include "segment.h"
 
 /*
  * Polls at the end between two looks at all heads of a channel that is full. In
@@ -145,24 +147,17 @@ static bool of_newest_boot(const struct reader *r, const struct reader_use *u)
 	return u->rescued || !memcmp(u->head.boot_id, r->boot, sizeof(r->boot));
 }
 
+/* a record as it is in the buffer: its payload follows its head */
+static const struct ekr_record_head *in_place(const unsigned char *payload)
+{
+	return (const struct ekr_record_head *)payload - 1;
+}
+
 static const struct reader_use *next_use(const struct reader *r, size_t i)
 {
 	const struct reader_use *u = i + 1 < r->uses.count ? &r->uses.use[i + 1] : NULL;
 
 	return u && u->used && !u->rescued ? u : NULL;
-}
-
-/* the first sequence that a record accounts for */
-static uint64_t first_of(const struct ekr_record_head *h, const unsigned char *payload)
-{
-	struct ekr_gap gap;
-
-	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
-		return h->sequence;
-	memcpy(&gap, payload, sizeof(gap));
-	if (!gap.count_lost)
-		return h->sequence;
-	return gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + 1;
 }
 
 /*
@@ -187,7 +182,7 @@ static bool first_record(struct reader *r, const struct reader_use *u, struct ek
 		if (v == READER_VALID) {
 			found = !(h->flags & EKR_RECORD_GAP);
 			if (!any)
-				*first = first_of(h, payload);
+				*first = record_first(in_place(payload));
 			any = true;
 			at += (sizeof(*h) + h->length + 7) / 8 * 8;
 		} else if (v == READER_ZEROS && at % EKR_BLOCK) {
@@ -393,7 +388,7 @@ static bool recycled(struct reader *r)
 	if (r->use.rescued)
 		return false;
 	if (reader_file_open(&r->heads, r->dir, r->use.file) ||
-	    reader_head_read(&r->heads, r->use.file, &now))
+	    reader_head_read(&r->heads, r->use.file, r->uses.id, &now))
 		return false;
 	return !now.rescued && now.head.generation != r->use.head.generation;
 }
@@ -550,7 +545,7 @@ static int newer_use(struct reader *r)
 	r->heads.ahead = EKR_BLOCK;
 	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r) && !list_due(r)) {
 		if (reader_file_open(&r->heads, r->dir, turn->file) ||
-		    reader_head_read(&r->heads, turn->file, &now))
+		    reader_head_read(&r->heads, turn->file, r->uses.id, &now))
 			return 0;
 		if (now.damage || now.head.generation <= r->seen)
 			return 0;
@@ -606,14 +601,11 @@ static void explain(struct reader_event *e, enum reader_verdict v, const struct 
 	}
 }
 
-static bool is_restart(const struct ekr_record_head *h, const unsigned char *payload)
+static bool is_restart(const struct ekr_record_head *h)
 {
-	struct ekr_gap gap;
+	const struct ekr_gap *gap = record_gap(h);
 
-	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
-		return false;
-	memcpy(&gap, payload, sizeof(gap));
-	return gap.reason == EKR_GAP_RESTART;
+	return gap && gap->reason == EKR_GAP_RESTART;
 }
 
 /* What stands after the use that is read: nothing, or that the recorder was stopped. */
@@ -633,7 +625,7 @@ static bool stopped_after(struct reader *r)
 	if (reader_file_open(&r->heads, r->dir, u->file))
 		return false;
 	return reader_look(&r->heads, &u->head, EKR_BLOCK, &h, &payload, &err) == READER_VALID &&
-	       is_restart(&h, payload);
+	       is_restart(in_place(payload));
 }
 
 /*
@@ -671,12 +663,6 @@ static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
 			return at;
 	}
 	return 0;
-}
-
-/* its batches may have reached the medium in any order: behind a break nothing counts (format.h) */
-static bool newest_cached(const struct reader *r)
-{
-	return r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
 }
 
 /*
@@ -728,7 +714,6 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 			   (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
 	const bool newest = r->next >= r->uses.count;
 	uint64_t found, written;
-	bool behind;
 	int newer;
 
 	/* not even room for a head */
@@ -758,8 +743,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 		return 0;
 	if (stopping(r))
 		return -EINTR;
-	behind = found && newest_cached(r);
-	if (found && !behind) {
+	if (found) {
 		e->extent = found - r->offset;
 		r->offset = found;
 		r->because = "damage";
@@ -767,31 +751,13 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	}
 	if (recycled(r))
 		return overwritten(r, e);
-	if (quiet && !behind) {
+	if (quiet) {
 		leave(r);
 		return 0;
 	}
 	if (stopped_after(r))
 		e->kind = READER_TORN;
 	e->extent = written ? written - r->offset : r->use.head.size - r->offset;
-	r->because = "damage";
-	leave(r);
-	return give(r, e);
-}
-
-/*
- * A batch of the newest, cached segment that holds, behind one that does not, or
- * not yet: that one may be on its way to the medium. As no_record().
- */
-static int end_of_cached(struct reader *r, struct reader_event *e)
-{
-	if (r->options.follow)
-		return wait_for_more(r);
-	if (recycled(r))
-		return overwritten(r, e);
-	e->kind = READER_TORN;
-	set_reason(e, "the batch before it is incomplete");
-	e->extent = r->use.head.size - r->offset;
 	r->because = "damage";
 	leave(r);
 	return give(r, e);
@@ -817,7 +783,7 @@ static bool cut_short(const struct reader *r, const struct ekr_record_head *h,
 		      const unsigned char *payload)
 {
 	return r->use_any && r->in_batch && h->batch != r->batch &&
-	       first_of(h, payload) > r->use_last + 1;
+	       record_first(in_place(payload)) > r->use_last + 1;
 }
 
 /*
@@ -854,12 +820,8 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 			   r->batch);
 		return doubtful(r, whole, e);
 	}
-	if (cut_short(r, h, payload)) {
-		if (newest_cached(r))
-			return end_of_cached(r, e);
-		if (!r->because)
-			r->because = "the batch before it is incomplete";
-	}
+	if (cut_short(r, h, payload) && !r->because)
+		r->because = "the batch before it is incomplete";
 	r->batch = h->batch;
 	r->in_batch = true;
 	if (h->flags & ~(uint32_t)EKR_RECORD_GAP) {
@@ -873,7 +835,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	}
 	if (is_gap)
 		memcpy(&gap, payload, sizeof(gap));
-	first = first_of(h, payload);
+	first = record_first(in_place(payload));
 	if (r->use_any && h->sequence <= r->use_last) {
 		set_reason(e, "sequence %" PRIu64 " after %" PRIu64, h->sequence, r->use_last);
 		return doubtful(r, whole, e);
@@ -897,6 +859,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	e->first = first;
 	e->monotonic_ns = h->monotonic_ns;
 	e->realtime_ns = h->realtime_ns;
+	e->acquired_ns = h->acquired_ns;
 	e->payload = payload;
 	e->length = h->length;
 	e->gap = gap;
@@ -1049,6 +1012,10 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	if (err)
 		return set_errno(&r->error, -err, "reading the heads of the segments of %s",
 				 directory);
+	for (size_t i = 0; i < r->uses.count; i++)
+		if (r->uses.use[i].damage && !strcmp(r->uses.use[i].damage, SEGMENT_OLD))
+			return set_error(&r->error, EPROTONOSUPPORT, "%s/%s: %s", directory,
+					 r->uses.use[i].file, SEGMENT_OLD);
 	find_boot(r);
 	if ((options->from_end || options->newest_only) && r->uses.count &&
 	    r->uses.use[r->uses.count - 1].used)

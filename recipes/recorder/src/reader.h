@@ -50,6 +50,7 @@ struct reader_event {
 	uint64_t first;			/* the first that is lost or missing; of a gap of unknown size: sequence */
 	uint64_t monotonic_ns;		/* of a record or gap */
 	int64_t realtime_ns;
+	uint64_t acquired_ns;		/* of a record */
 	const unsigned char *payload;	/* of a record; valid up to the next call */
 	uint32_t length;
 	struct ekr_gap gap;		/* of a gap */

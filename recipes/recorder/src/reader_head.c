@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "crc.h"
+#include "about.h"
+#include "segment.h"
 
 #if __BYTE_ORDER != __LITTLE_ENDIAN
 #error "the medium is little-endian; this reader takes it as it is"
@@ -21,39 +22,14 @@ static bool all_zeros(const unsigned char *bytes, size_t length)
 	return !length || (!*bytes && !memcmp(bytes, bytes + 1, length - 1));
 }
 
-const char *reader_head_check(const unsigned char block[EKR_BLOCK])
-{
-	static const unsigned char no_crc[sizeof(uint32_t)];
-	const size_t at = offsetof(struct ekr_segment_head, crc);
-	struct ekr_segment_head h;
-	uint32_t crc;
-
-	memcpy(&h, block, sizeof(h));
-	if (h.magic != EKR_SEGMENT_MAGIC)
-		return all_zeros(block, EKR_BLOCK) ? "head: zeros" : "head: bad magic";
-	crc = crc32c(0, block, at);
-	crc = crc32c(crc, no_crc, sizeof(no_crc));
-	crc = crc32c(crc, block + at + sizeof(no_crc), EKR_BLOCK - at - sizeof(no_crc));
-	if (crc != h.crc)
-		return "head: bad CRC";
-	if (h.version != EKR_FORMAT_VERSION)
-		return "head: unknown format version";
-	if (h.size % EKR_BLOCK || h.size < 2 * EKR_BLOCK)
-		return "head: bad size";
-	if (h.record_size > EKR_RECORD_MAX)
-		return "head: bad record size";
-	if (h.name[sizeof(h.name) - 1])
-		return "head: the channel's name is not terminated";
-	return NULL;
-}
-
 enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head,
 				uint64_t offset, struct ekr_record_head *record,
 				const unsigned char **payload, int *error)
 {
+	struct record_use use = segment_use(head);
 	const size_t fixed = sizeof(*record);
 	const unsigned char *bytes;
-	uint32_t crc, length;
+	uint32_t length;
 
 	*error = offset > head->size || fixed > head->size - offset ?
 			 -ENODATA :
@@ -80,15 +56,11 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
 	*error = reader_file_bytes(f, offset, fixed + length, &bytes);
 	if (*error)
 		return READER_IO;
-	/* read once more with the payload, perhaps anew from the medium: it is these bytes that count */
+	/* these bytes count: they may have been read again from the medium, with the payload */
 	memcpy(record, bytes, fixed);
-	if (record->length != length)
+	use.generation = record->generation;
+	if (record->length != length || !record_at(bytes, record_bytes(length), &use))
 		return READER_BAD_CRC;
-	crc = record->crc;
-	record->crc = 0;
-	if (crc32c(crc32c(0, record, fixed), bytes + fixed, length) != crc)
-		return READER_BAD_CRC;
-	record->crc = crc;
 	*payload = bytes + fixed;
 	return record->generation > head->generation ? READER_NEWER : READER_VALID;
 }
@@ -98,7 +70,7 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
  * a use is at the beginning, so the first record that holds is of the last use
  * if its block was not lost as well.
  */
-static void rescue(struct reader_file *f, struct reader_use *use)
+static void rescue(struct reader_file *f, struct reader_use *use, const uint8_t id[16])
 {
 	struct ekr_segment_head *h = &use->head;
 	struct ekr_record_head record;
@@ -107,6 +79,7 @@ static void rescue(struct reader_file *f, struct reader_use *use)
 	int err;
 
 	memset(h, 0, sizeof(*h));
+	memcpy(h->channel_id, id, sizeof(h->channel_id));
 	h->index = (uint32_t)strtoul(use->file, NULL, 10);
 	h->size = f->size / EKR_BLOCK * EKR_BLOCK;
 	h->record_size = EKR_RECORD_MAX;
@@ -126,7 +99,8 @@ static void rescue(struct reader_file *f, struct reader_use *use)
 	f->ahead = ahead;
 }
 
-int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use)
+int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id,
+		     struct reader_use *use)
 {
 	const unsigned char *block;
 	int err;
@@ -144,12 +118,13 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 							"head: cannot be read";
 			return err == -ENODATA ? 0 : err;
 		}
-		use->damage = reader_head_check(block);
+		use->damage = segment_head_problem(block);
 		if (!use->damage)
 			break;
 	}
 	if (use->damage) {
-		rescue(f, use);
+		if (id)
+			rescue(f, use, id);
 		return 0;
 	}
 	memcpy(&use->head, block, sizeof(use->head));
@@ -230,6 +205,32 @@ static void doubt(struct reader_uses *uses)
 	}
 }
 
+/* Reads what the records of segments with a damaged head tell, once the channel's id is known. */
+static void rescue_all(struct reader_uses *uses, int dir, struct reader_file *f)
+{
+	uint64_t newest = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < uses->count; i++) {
+		const struct reader_use *u = &uses->use[i];
+
+		if (u->damage || (any && u->head.generation < newest))
+			continue;
+		memcpy(uses->id, u->head.channel_id, sizeof(uses->id));
+		newest = u->head.generation;
+		any = true;
+	}
+	if (!any)
+		about_id(dir, uses->id);
+	for (size_t i = 0; i < uses->count; i++) {
+		struct reader_use *u = &uses->use[i];
+
+		if (u->damage && u->head.magic != EKR_SEGMENT_MAGIC &&
+		    strcmp(u->damage, SEGMENT_OLD) != 0 && !reader_file_open(f, dir, u->file))
+			rescue(f, u, uses->id);
+	}
+}
+
 static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 {
 	size_t room = 0, ahead = f->ahead;
@@ -256,7 +257,7 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 			continue;
 		err = reader_file_open(f, dir, entry->d_name);
 		if (!err)
-			err = reader_head_read(f, entry->d_name, &use);
+			err = reader_head_read(f, entry->d_name, NULL, &use);
 		if (err == -ENOENT) {
 			err = 0;
 			continue;
@@ -272,6 +273,7 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 	}
 	if (!err && errno)
 		err = -errno;
+	rescue_all(uses, dir, f);
 	f->ahead = ahead;
 	reader_file_close(f);
 	closedir(d);

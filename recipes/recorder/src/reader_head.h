@@ -28,6 +28,7 @@ struct reader_use {
 struct reader_uses {
 	struct reader_use *use;		/* by generation; those never used come first, by index */
 	size_t count;
+	uint8_t id[16];			/* of the channel */
 };
 
 /* What became of a record's place. */
@@ -45,9 +46,6 @@ enum reader_verdict {
 /* Whether a file of that name is a segment. */
 bool reader_is_segment(const char *name);
 
-/* A head for people: NULL if it holds, else what is wrong. */
-const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
-
 /*
  * The record at @offset of the open file: its head goes to @record, *@payload
  * is valid up to the next look. @head says size, generation and record_size.
@@ -55,8 +53,11 @@ const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
 enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head, uint64_t offset,
 				struct ekr_record_head *record, const unsigned char **payload, int *error);
 
-/* The head of one segment, which is open in @f; a damaged one is rescued. 0, or a negative errno if it cannot be read. */
-int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use);
+/*
+ * The head of one segment, which is open in @f. A damaged one is made up from the segment's records if
+ * @id, the channel's, is not NULL. 0, or a negative errno if it cannot be read.
+ */
+int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id, struct reader_use *use);
 
 /*
  * All segments in directory @dir. Heads that cannot be read or are doubtful

@@ -130,9 +130,8 @@ static void print_channel(FILE *to, struct channel *c)
 	if (!c->broken.code) {
 		fprintf(to,
 			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64
-			",\"window_ns\":%" PRIu64 ",\"backend\":\"%s\"",
-			c->config.record_size, c->config.period_ns, c->config.window_ns,
-			c->config.cached ? "cached" : "direct");
+			",\"window_ns\":%" PRIu64,
+			c->config.record_size, c->config.period_ns, c->config.window_ns);
 		print_counts(to, c);
 	}
 	fputc('}', to);

@@ -17,7 +17,7 @@
 #define WAKE_TAG       UINT64_MAX
 #define ERROR_PAUSE_US 10000
 
-enum step { HEAD, HEAD_FLUSH, DATA, FLUSH, FORGET };
+enum step { HEAD, HEAD_FLUSH, DATA, FLUSH };
 
 void storage_wake(struct storage *s)
 {
@@ -58,7 +58,6 @@ static bool in_registered(const struct storage *s, unsigned int i, const unsigne
 
 static void begin(struct storage *s, unsigned int i, const struct store_write *w)
 {
-	bool cached = s->stores[i]->config->cached;
 	struct io_uring_sqe *sqe = NULL;
 
 	s->chains[i].result = 0;
@@ -72,31 +71,17 @@ static void begin(struct storage *s, unsigned int i, const struct store_write *w
 		io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
 		finish_step(sqe, i, HEAD_FLUSH);
 	}
-	if (w->length) {
-		sqe = add_step(s, i, DATA, sqe);
-		if (in_registered(s, i, w->data))
-			io_uring_prep_write_fixed(sqe, w->fd, w->data, (unsigned int)w->length,
-						  w->offset, (int)i);
-		else
-			io_uring_prep_write(sqe, w->fd, w->data, (unsigned int)w->length,
-					    w->offset);
-		s->chains[i].expected[DATA] = w->length;
-		finish_step(sqe, i, DATA);
-	}
-	sqe = add_step(s, i, FLUSH, sqe);
-	if (w->flush)
-		io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
+	sqe = add_step(s, i, DATA, sqe);
+	if (in_registered(s, i, w->data))
+		io_uring_prep_write_fixed(sqe, w->fd, w->data, (unsigned int)w->length, w->offset,
+					  (int)i);
 	else
-		io_uring_prep_sync_file_range(sqe, w->fd, (unsigned int)w->length, w->offset,
-					      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-						      SYNC_FILE_RANGE_WAIT_AFTER);
+		io_uring_prep_write(sqe, w->fd, w->data, (unsigned int)w->length, w->offset);
+	s->chains[i].expected[DATA] = w->length;
+	finish_step(sqe, i, DATA);
+	sqe = add_step(s, i, FLUSH, sqe);
+	io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
 	finish_step(sqe, i, FLUSH);
-	if (cached && w->flush) {
-		/* nobody reads it soon: the page cache is for others */
-		sqe = add_step(s, i, FORGET, sqe);
-		io_uring_prep_fadvise(sqe, w->fd, 0, 0, POSIX_FADV_DONTNEED);
-		finish_step(sqe, i, FORGET);
-	}
 }
 
 static void wait_for_wake(struct storage *s)
@@ -128,7 +113,7 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 	if (!result && (size_t)cqe->res < chain->expected[step])
 		result = -EIO;
 	/* what was cancelled says nothing of why */
-	if (step != FORGET && (!chain->result || chain->result == -ECANCELED) && result)
+	if ((!chain->result || chain->result == -ECANCELED) && result)
 		chain->result = result;
 	if (--chain->waiting)
 		return;

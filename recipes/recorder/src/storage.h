@@ -18,8 +18,8 @@
 #include "error.h"
 #include "store.h"
 
-/* head, its flush, data, flush, and what the page cache is told */
-#define STORAGE_STEPS	5
+/* head, its flush, data, flush */
+#define STORAGE_STEPS	4
 
 /* the chain that is under way for a store */
 struct storage_chain {

@@ -42,14 +42,13 @@ struct segment {
 	int fd;
 };
 
-/* One chain of I/O, in this order; what has length 0 is left out. */
+/* One chain of I/O, in this order. A flush of the data ends it. */
 struct store_write {
 	int fd;
 	const unsigned char *head;	/* of the segment, EKR_BLOCK bytes at 0, and a flush; NULL: none */
 	const unsigned char *data;
 	size_t length;
 	uint64_t offset;
-	bool flush;			/* else only what has been written is pushed on its way */
 };
 
 struct store_counts {
@@ -81,14 +80,13 @@ struct store {
 	uint64_t offset;		/* of the next batch, bytes */
 	uint64_t batch;			/* number of the next one */
 	unsigned char *head;		/* EKR_BLOCK, aligned */
+	struct record_use use;		/* of the segment in use */
 	uint8_t channel_id[16];
 	uint8_t boot_id[16];
 
-	struct chunk *writing;		/* under way; NULL: none, or only a flush */
-	struct chunk *unflushed, **unflushed_end;	/* written, oldest first */
+	struct chunk *writing;		/* under way; NULL: none */
 	struct chunk *again, **again_end;	/* to be written anew, oldest first */
 	bool busy;			/* a chain is under way */
-	bool flushing;			/* and it ends with a flush */
 	bool fresh;			/* and it is the first in its segment */
 	uint64_t began_ns;		/* and when that was */
 	bool hangs;			/* and it has not ended for STORE_HANGS */

@@ -63,6 +63,7 @@ class Record:
     payload: bytes
     monotonic_ns: int
     realtime_ns: int
+    acquired_ns: int
     gap: tuple[int, int] | None  # reason, count
 
 
@@ -70,17 +71,17 @@ def _segment(data: bytes, below: int | None) -> Iterator[Record]:
     """Yield the records of one use of a segment by the rules of format.h. The tests in C check CRCs."""
     (generation,) = struct.unpack_from("<Q", data, 72)
     at, batch = BLOCK, 0
-    while at + 56 <= len(data):
-        magic, _crc, length, flags, gen, sequence, mono, real, number = struct.unpack_from(
-            "<4I3QqQ", data, at
+    while at + 64 <= len(data):
+        magic, _crc, length, flags, gen, sequence, mono, real, acquired, number = struct.unpack_from(
+            "<4I3Qq2Q", data, at
         )
         valid = magic == 0x52524B45 and gen == generation
         if valid and number == batch:
             if below is None or sequence < below:
-                payload = data[at + 56 : at + 56 + length]
+                payload = data[at + 64 : at + 64 + length]
                 gap = struct.unpack("<2I", payload) if flags & 1 else None
-                yield Record(sequence, payload, mono, real, gap)
-            at += (56 + length + 7) & ~7
+                yield Record(sequence, payload, mono, real, acquired, gap)
+            at += (64 + length + 7) & ~7
         elif at % BLOCK:
             at = (at + BLOCK - 1) // BLOCK * BLOCK
         elif valid and number == batch + 1:

@@ -134,11 +134,11 @@ static void a_gap_waits_for_space(void **state)
 	uint64_t i = 10;
 	struct chunk *c;
 
-	/* fill the buffer completely, so that not even a gap fits: 4096 = 3 * 1056 + 928 */
+	/* fill the buffer completely, so that not even a gap fits: 4096 = 3 * 1064 + 904 */
 	for (int n = 0; n < 3; n++) {
 		for (int k = 0; k < 3; k++)
 			assert_int_equal(take(f, i++, sizeof(payload), true), 0);
-		assert_int_equal(take(f, i++, 928 - 56, true), 0);
+		assert_int_equal(take(f, i++, 904 - 64, true), 0);
 	}
 	assert_int_equal(take(f, i++, 1, true), -ENOBUFS);
 	intake_lose(&f->in, EKR_GAP_WRITER, 0);
@@ -160,7 +160,7 @@ static void has_room_includes_space_for_a_gap(void **state)
 	struct fixture *f = *state;
 	uint64_t sequence = 10;
 
-	/* leaves 1072 bytes of each chunk: a record needs 1056, with a gap 1120 */
+	/* leaves 1048 bytes of each chunk: a record needs 1064, with a gap 1136 */
 	for (int chunk = 0; chunk < 3; chunk++) {
 		assert_true(intake_has_room(&f->in));
 		assert_int_equal(take(f, sequence++, 1000, false), 0);
@@ -169,7 +169,7 @@ static void has_room_includes_space_for_a_gap(void **state)
 		if (chunk < 2)
 			assert_true(intake_has_room(&f->in));
 		/* small records fill the rest of the chunk */
-		for (int i = 0; chunk < 2 && i < 16; i++)
+		for (int i = 0; chunk < 2 && i < 14; i++)
 			assert_int_equal(take(f, sequence++, 8, false), 0);
 	}
 	assert_false(intake_has_room(&f->in));
