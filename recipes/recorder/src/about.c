@@ -125,7 +125,7 @@ int about_write(int directory, const struct about *about, struct error *e)
 		return 0;
 	length = strlen(text);
 	fd = openat(directory, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-		    0640);
+		    0644);
 	if (fd < 0)
 		return set_errno(e, errno, "creating %s", TEMPORARY);
 	code = write(fd, text, length) == (ssize_t)length ? 0 : errno ? errno : ENOSPC;

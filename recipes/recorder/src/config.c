@@ -171,7 +171,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	case PATH:
 		return put_text(p, k, value, CONFIG_PATH);
 	case WORD:
-		return put_text(p, k, value, 32);
+		return put_text(p, k, value, CONFIG_GROUP);
 	case YES_NO:
 	case CHOICE:
 		return put_choice(p, k, value);
@@ -430,6 +430,13 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
+		{ .name = "write_group", .kind = WORD, .to = c->write_group },
+		{ .name = "write_mode",
+		  .kind = CHOICE,
+		  .to = &c->write_all,
+		  .choices = { "group", "all" } },
+		{ .name = "read_group", .kind = WORD, .to = c->read_group },
+		{ .name = "read_mode", .kind = CHOICE, .to = &c->read_all, .choices = { "group", "all" } },
 		{ .name = "fifo", .kind = PATH, .to = c->fifo },
 		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },
 		{ 0 },
@@ -439,7 +446,10 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	const char *shown = show(path, long_path);
 	int ret;
 
-	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC, .ring = true };
+	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC,
+				      .ring = true,
+				      .write_group = CONFIG_UNSET,
+				      .read_group = CONFIG_UNSET };
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "error.h"
 #include "format.h"
@@ -19,11 +20,14 @@
 #define CHANNELS_MAX	64u
 #define SEGMENTS_MAX	4096u	/* of a channel: each costs an open file */
 #define CONFIG_PATH	108u	/* as long as the address of a Unix socket */
+#define CONFIG_GROUP	32u
+#define CONFIG_UNSET	"/"	/* a group that is not configured: no group has this name */
+#define CONFIG_NO_GROUP	((gid_t)-1)
 
 struct recorder_config {
 	char directory[CONFIG_PATH];	/* of all channels */
 	char socket[CONFIG_PATH];
-	char group[32];			/* that may write; "": only the user of the recorder */
+	char group[CONFIG_GROUP];	/* of channels that name none; "": only the user of the recorder */
 	char statistics[CONFIG_PATH];	/* file; "": none */
 	uint64_t priority;		/* SCHED_FIFO, 0: none */
 	bool mountpoint;		/* directory must be one */
@@ -43,6 +47,10 @@ struct channel_config {
 	char fifo[CONFIG_PATH];		/* "": none */
 	bool fifo_lines;		/* its records are lines, else of record_size bytes */
 	bool ring;			/* writers may use one */
+	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
+	char read_group[CONFIG_GROUP];
+	bool write_all, read_all;	/* any user may */
+	gid_t write_gid, read_gid;	/* CONFIG_NO_GROUP: none; set by access_resolve() */
 };
 
 /* Makes DIR/NAME; -ENAMETOOLONG. */

@@ -71,7 +71,7 @@ static void make_room(struct session *newest)
 	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
 		 SESSIONS_MAX,
 		 goes == newest ? "" : "; this one had waited longest without opening a channel");
-	session_refuse(goes, why);
+	session_refuse(goes, EBUSY, why);
 }
 
 /* who connects waits, and would be told of again at once and for ever */
@@ -117,7 +117,11 @@ static void on_listener(struct handler *h, uint32_t events)
 		return;
 	s->next = in->sessions;
 	in->sessions = s;
-	if (++in->session_count > SESSIONS_MAX)
+	/* a user without any right must not take the place of one that has some */
+	if (++in->session_count && in->count && !session_may_write(s))
+		session_refuse(s, EACCES,
+			       "this user may write to no channel; see write_group of the channels");
+	else if (in->session_count > SESSIONS_MAX)
 		make_room(s);
 }
 

@@ -20,7 +20,7 @@
 /* of the room for it, from the beginning, and what is not there yet is made */
 static int write_block(int directory, const char block[EKR_BLOCK], struct error *e)
 {
-	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	ssize_t n;
 	int code;
 

@@ -20,6 +20,7 @@
 #include <systemd/sd-id128.h>
 
 #include "about.h"
+#include "access.h"
 #include "clock.h"
 #include "log.h"
 #include "marker.h"
@@ -100,7 +101,7 @@ static int open_directory(const struct recorder_config *config, const char *name
 
 	if (base < 0)
 		return base;
-	if (!mkdirat(base, name, 0750))
+	if (!mkdirat(base, name, 0700))
 		fsync(base);
 	else if (errno != EEXIST) {
 		set_errno(e, errno, "creating %s/%s", config->directory, name);
@@ -689,6 +690,8 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 	}
 	if (!ret) {
 		ret = check_writable(c, e);
+		if (!ret && access_apply(c->directory, &c->config, e))
+			log_warning("channel %s: %s", c->config.name, e->text);
 		if (!ret)
 			ret = look_into(c, go, e);
 		if (k)

@@ -137,7 +137,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
 	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
 		return set_errno(e, errno, "removing the unfinished %s", temporary);
-	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);
+	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0644);
 	if (fd < 0)
 		return set_errno(e, errno, "creating %s", temporary);
 	/* in one piece where there is one, before anything is written */

@@ -387,10 +387,18 @@ bool session_undecided(const struct session *s)
 	       recv(s->socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0;
 }
 
-void session_refuse(struct session *s, const char *why)
+void session_refuse(struct session *s, int code, const char *why)
 {
-	send_refusal(s, EBUSY, "%s", why);
+	send_refusal(s, code, "%s", why);
 	hang_up(s);
+}
+
+bool session_may_write(const struct session *s)
+{
+	for (unsigned int i = 0; i < s->ingest->count; i++)
+		if (access_may_write(&s->access, &s->ingest->channels[i].config))
+			return true;
+	return false;
 }
 
 /* it gets the channel that it wants, or is told why not; where that may end soon it waits */
@@ -444,6 +452,13 @@ static void take_open(struct session *s, const void *message, size_t length)
 	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
 	if (!c) {
 		send_refusal(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
+		hang_up(s);
+		return;
+	}
+	if (!access_may_write(&s->access, &c->config)) {
+		send_refusal(s, EACCES,
+			     "channel %s: user %u may not write to it; it accepts members of group '%s'",
+			     c->config.name, (unsigned int)s->access.uid, c->config.write_group);
 		hang_up(s);
 		return;
 	}
@@ -779,6 +794,7 @@ struct session *session_open(struct ingest *in, int socket)
 		return NULL;
 	}
 	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+	access_of(socket, &s->access);
 	s->on_socket.on_event = on_socket;
 	s->on_bell.on_event = on_bell;
 	s->ingest = in;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "access.h"
 #include "ingest.h"
 #include "ring.h"
 
@@ -32,6 +33,7 @@ struct session {
 	struct intake_writer writer;	/* its sequences */
 	uint64_t first;			/* the first of them */
 	pid_t pid;			/* -1: not known here */
+	struct access access;		/* its user and groups when it connected */
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* the channel that it waits for; NULL: none */
 	struct channel *wants;
@@ -50,8 +52,10 @@ struct session {
 struct session *session_open(struct ingest *in, int socket);
 /* It has not said what it wants, nor is that about to be heard. */
 bool session_undecided(const struct session *s);
-/* There are too many connections. */
-void session_refuse(struct session *s, const char *why);
+/* It may not stay; @code as in ekr_refused. */
+void session_refuse(struct session *s, int code, const char *why);
+/* Its user may write to one of the channels. */
+bool session_may_write(const struct session *s);
 /* Looks into the ring, answers an open or a sync, reads its socket again: on each turn of the loop. */
 void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */

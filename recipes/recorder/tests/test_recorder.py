@@ -484,8 +484,8 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
         pytest.skip(f"bind mounts do not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     created = [board.directory / "arm", *(board.directory / "arm").iterdir()]
-    # the directory, five segments and the clean-shutdown marker
-    assert len(created) == 7
+    # the directory, five segments, the clean-shutdown marker, and what says what the channel is
+    assert len(created) == 8
     assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
 
