@@ -62,9 +62,6 @@ int prepare_channel(struct prepare *p, struct channel *c, struct error *e);
 /* Makes one more segment. 1: there are enough; -ECANCELED: stopped. */
 int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
 
-/* Puts back the mark of an orderly stop, if there was one: nothing has been recorded. */
-int prepare_leave(struct channel *c, struct error *e);
-
 /* The threads; waits for nothing. Each sets its channel's @tried, and @open when it may be recorded in. */
 int prepare_start(struct prepare *p, int tried_fd, struct error *e);
 /* Every channel has been tried once. */

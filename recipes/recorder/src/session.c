@@ -199,8 +199,11 @@ static void drop_broken(struct session *s, const char *why)
 		log_warning("channel %s: process %d %s; its connection is closed", name,
 			    (int)s->pid, why);
 	send_refusal(s, EPROTO, "channel %s: this writer %s", name, why);
-	if (s->by_ring)
+	/* what was submitted before the fault is in the ring up to the first invalid slot */
+	if (s->by_ring) {
 		ring_shut(s->ring, EPROTO);
+		take_ring(s, true);
+	}
 	if (s->channel) {
 		intake_lose(&s->channel->intake, EKR_GAP_WRITER, 0);
 		intake_tell(&s->channel->intake);

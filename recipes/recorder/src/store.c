@@ -304,10 +304,15 @@ static uint64_t write_by(const struct store *s, uint64_t oldest)
 	return oldest + s->config->window_ns / 2;
 }
 
-static bool in_haste(const struct store *s)
+/* somebody waits for what is not durable yet */
+static bool is_wanted(const struct store *s)
 {
-	return atomic_load(&s->stopping) ||
-	       atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+	return atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+}
+
+static bool in_haste(const struct store *s, uint64_t now)
+{
+	return atomic_load(&s->stopping) || (is_wanted(s) && now >= s->haste_ns);
 }
 
 static struct chunk *choose(struct store *s, uint64_t now)
@@ -322,7 +327,12 @@ static struct chunk *choose(struct store *s, uint64_t now)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (!oldest)
 		return NULL;
-	return buffer_take(s->buffer, in_haste(s) || now >= write_by(s, oldest));
+	if (full || now >= write_by(s, oldest))
+		return buffer_take(s->buffer, true);
+	if (!in_haste(s, now))
+		return NULL;
+	s->hasty = true;
+	return buffer_take(s->buffer, true);
 }
 
 static bool is_older(const struct segment *a, const struct segment *b)
@@ -378,6 +388,7 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	size_t length;
 
 	pthread_mutex_lock(&s->lock);
+	s->hasty = s->busy && s->hasty;
 	if (!s->busy && s->count >= 2 && now >= s->retry_ns)
 		c = choose(s, now);
 	if (!c)
@@ -534,6 +545,8 @@ bool store_done(struct store *s, uint64_t now, int result)
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
 	s->hangs = false;
 	hist_add(&s->counts.write, (now - s->began_ns) / 1000);
+	if (s->hasty)
+		s->haste_ns = now + STORE_SYNC_REST * (now - s->began_ns);
 	if (result)
 		failed(s, now, -result);
 	else
@@ -554,7 +567,10 @@ uint64_t store_due(struct store *s, uint64_t now)
 		goto out;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
-		due = full || in_haste(s) ? now : write_by(s, oldest);
+		due = full || in_haste(s, now) ? now : write_by(s, oldest);
+	/* a sync that has to wait for its turn */
+	if (oldest && is_wanted(s) && s->haste_ns < due)
+		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
 		due = now;
 	if (due < s->retry_ns)

@@ -27,6 +27,13 @@
 /* I/O that takes longer is told as a medium that hangs; a slow card with a full queue takes seconds */
 #define STORE_HANGS (10 * NSEC_PER_SEC)
 
+/*
+ * Writes for a sync take at most an eighth of the medium's time: after one of them the next waits
+ * for seven times as long as it took, unless half a window is over before. So a loop of syncs
+ * leaves the medium to the other channels. A single sync is served at once.
+ */
+#define STORE_SYNC_REST 7
+
 enum store_state {
 	STORE_CLOSED,		/* no segments yet */
 	STORE_PREPARING,	/* less than two segments are ready */
@@ -87,9 +94,11 @@ struct store {
 	struct chunk *writing;		/* under way; NULL: none */
 	struct chunk *again, **again_end;	/* to be written anew, oldest first */
 	bool busy;			/* a chain is under way */
+	bool hasty;			/* and it is for a sync */
 	bool fresh;			/* and it is the first in its segment */
 	uint64_t began_ns;		/* and when that was */
 	bool hangs;			/* and it has not ended for STORE_HANGS */
+	uint64_t haste_ns;		/* monotonic: no write for a sync before */
 	unsigned int failures;		/* in a row */
 	uint64_t retry_ns;		/* not before, monotonic */
 	struct chunk gap;		/* the gap that tells what was given up; used 0: none is ready */

@@ -127,7 +127,9 @@ class RawWriter:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(path))
-        self.socket.send(struct.pack("<3I36sQ", OPEN, version, way, channel.encode(), lost))
+        # a recorder that has refused already may have said why
+        with contextlib.suppress(BrokenPipeError):
+            self.socket.send(struct.pack("<3I36sQ", OPEN, version, way, channel.encode(), lost))
         answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(8))
         self.refused = self._refusal(answer)
         if not self.refused:

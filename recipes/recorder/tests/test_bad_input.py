@@ -237,6 +237,27 @@ def test_file_descriptors_that_are_slow_to_close_do_not_accumulate(board: Board)
     assert board.log.read_text().count("file descriptors that writers sent are slow to close") == 1
 
 
+def test_a_protocol_error_loses_nothing_that_was_submitted(pair: Board) -> None:
+    with pair.writer("arm", way=2) as writer:
+        for number in range(3):
+            put(writer, number, b"%d" % number)
+        # the recorder has not looked into the ring yet
+        writer.socket.send(struct.pack("<I", 77))
+        assert "an invalid message" in writer.reason_for_close()[1]
+    wait_for(lambda: pair.gaps("arm") == [(WRITER, 0)])
+    assert pair.payloads("arm") == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("way", [1, 2])
+def test_a_sync_with_an_implausible_sequence(pair: Board, way: int) -> None:
+    """It would take all these sequences from the channel."""
+    with pair.writer("arm", way=way) as writer:
+        writer.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, writer.sequence + 2**32 - 1))
+        assert "a sync with an invalid sequence" in writer.reason_for_close()[1]
+    with wait_for(lambda: opened(pair, "arm")) as writer:
+        assert writer.sequence == 1
+
+
 @pytest.mark.parametrize("head", [17, 1 << 63, (1 << 64) - 1])
 def test_a_ring_with_an_invalid_head(pair: Board, head: int) -> None:
     with pair.writer("arm", way=2) as writer:

@@ -58,7 +58,8 @@ def test_segments_lost_while_recording_are_created_again(board: Board) -> None:
                     os.truncate(seg, 20000)
                 else:
                     seg.unlink()
-        (directories["with-directory"] / "started").unlink()
+        for name in ("started", "channel"):
+            (directories["with-directory"] / name).unlink()
         directories["with-directory"].rmdir()
         wait_for(lambda: board.log.read_text().count("5 segments were removed or truncated") == 4, 12)
         for writer in writers.values():

@@ -489,20 +489,30 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
     assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
 
-def test_a_lower_retain_deletes_the_oldest_segments(board: Board) -> None:
+def trim(board: Board, *options: str, status: int = 0) -> str:
+    out = subprocess.run(
+        [RECORDER, "trim", *options, "--config", str(board.conf), "arm"], capture_output=True, text=True, check=False
+    )
+    assert out.returncode == status, out.stderr
+    return out.stdout + out.stderr
+
+
+def test_a_lower_retain_deletes_nothing_without_trim(board: Board) -> None:
+    """It may be a typing error."""
+
     def segments() -> set[Path]:
         return set((board.directory / "arm").glob("*.seg"))
 
     def numbers() -> list[int]:
         return [r.sequence for r in board.records("arm")]
 
-    def retain(size: str, count: int) -> None:
+    def retain(size: str, wanted: int, count: int) -> None:
         board.channel("arm", record_size="16KiB", writeout="64KiB", retain=size)
         board.start()
         wait_for(lambda: board.stats("arm")["segments"] == count)
-        assert board.stats("arm")["segments_wanted"] == count
+        assert board.stats("arm")["segments_wanted"] == wanted
 
-    retain("2MiB", 9)
+    retain("2MiB", 9, 9)
     board.write("arm", os.urandom(1 << 20), "--size", "16384")
     board.stop()
     # used segments, oldest first
@@ -511,20 +521,48 @@ def test_a_lower_retain_deletes_the_oldest_segments(board: Board) -> None:
     )
     assert len(used) > 4
     assert numbers() == list(range(64))
+    retain("512KiB", 3, 9)
+    assert len(segments()) == 9
+    reason = board.wait_state("arm", "recording")["reason"]
+    assert reason == (
+        "it has 6 segments more than retain needs; they are kept and used. 'ek-recorder trim --yes arm' deletes the oldest"
+    )
+    assert "is being recorded. Stop the recorder first" in trim(board, "--yes", status=1)
+    board.stop()
+    assert "would delete the 6 oldest segments of 262144 bytes" in trim(board)
+    assert numbers() == list(range(64))
+    assert "deleted the 6 oldest segments of 262144 bytes" in trim(board, "--yes")
     # the three newest segments remain
-    retain("512KiB", 3)
     assert segments() == {path for _, path in used[-3:]}
     assert 0 < numbers()[0] < numbers()[-1] == 63
     assert numbers() == list(range(numbers()[0], 64))
-    assert "the oldest 6 segments of 262144 bytes were deleted" in board.log.read_text()
+    assert "no more segments than retain needs" in trim(board, "--yes")
     # recording continues without a gap, and a higher retain creates segments again
+    retain("512KiB", 3, 3)
+    assert board.stats("arm")["reason"] == ""
     board.write("arm", b"x" * 1000)
     board.stop()
-    retain("1MiB", 5)
+    retain("1MiB", 5, 5)
     board.stop()
     assert {path for _, path in used[-3:]} < segments()
     assert numbers()[-1] == 64
     assert board.gaps("arm") == []
+
+
+def test_records_expire_before_segments_are_created(board: Board) -> None:
+    terms = {"record_size": "16KiB", "writeout": "64KiB", "segment": "256KiB"}
+    board.channel("arm", retain="2MiB", **terms)
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 9)
+    board.write("arm", os.urandom(1 << 20), "--size", "16384")
+    board.stop()
+    time.sleep(1.1)
+    # creating the missing segments takes many seconds
+    board.channel("arm", retain="512MiB", retain_time="1s", **terms)
+    board.start()
+    wait_for(lambda: "are older than retain_time" in board.log.read_text())
+    assert len(list((board.directory / "arm").glob("*.seg"))) < 1000
+    board.stop()
 
 
 def test_retain_time_deletes_old_records_on_the_medium(board: Board) -> None:

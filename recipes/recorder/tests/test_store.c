@@ -376,6 +376,61 @@ static void a_medium_that_hangs_is_reported_until_it_responds(void **state)
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 }
 
+/* syncs without a pause, on a medium that needs 10 ms for a write; returns the writes in a second */
+static unsigned int sync_for_a_second(uint64_t *first_took)
+{
+	const uint64_t begin = monotonic_ns(), took = 10 * NSEC_PER_MSEC;
+	unsigned int writes = 0;
+	uint64_t now = begin;
+
+	*first_took = 0;
+	while (now < begin + NSEC_PER_SEC) {
+		struct store_write w;
+		uint64_t due;
+
+		submit(now, 100);
+		atomic_store(&rec.store.wanted_to, rec.intake.next_sequence);
+		due = store_due(&rec.store, now);
+		assert_true(due != UINT64_MAX);
+		if (due > now)
+			now = due;
+		assert_true(store_next(&rec.store, now, &w));
+		now += took;
+		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+		if (!writes++)
+			*first_took = now - begin;
+	}
+	return writes;
+}
+
+static void a_loop_of_syncs_leaves_the_medium_to_others(void **state)
+{
+	uint64_t first;
+
+	(void)state;
+	config.window_ns = 10 * NSEC_PER_SEC;
+	assert_in_range(sync_for_a_second(&first), 10, 1000 / 80 + 2);
+	/* the first is served at once */
+	assert_int_equal(first, 10 * NSEC_PER_MSEC);
+	config.window_ns = WINDOW;
+}
+
+static void full_chunks_are_not_delayed_by_syncs(void **state)
+{
+	uint64_t first, now;
+
+	(void)state;
+	config.window_ns = 10 * NSEC_PER_SEC;
+	sync_for_a_second(&first);
+	now = monotonic_ns() + 2 * NSEC_PER_SEC;
+	rec.store.haste_ns = now + NSEC_PER_SEC;
+	for (int i = 0; i < 13; i++)
+		submit(now, 600);
+	assert_int_equal(store_due(&rec.store, now), now);
+	assert_int_equal(write_out(now), 0);
+	config.window_ns = WINDOW;
+}
+
 static void a_failure_for_lack_of_space_ends_with_a_new_segment(void **state)
 {
 	struct error full = { .code = ENOSPC };
@@ -718,6 +773,8 @@ int main(void)
 		TEST(a_failed_batch_goes_to_the_next_segment),
 		TEST(a_failing_medium_loses_new_records_but_no_old_ones),
 		TEST(a_medium_that_hangs_is_reported_until_it_responds),
+		TEST(a_loop_of_syncs_leaves_the_medium_to_others),
+		TEST(full_chunks_are_not_delayed_by_syncs),
 		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),
 		TEST(unused_segments_are_used_in_order_of_their_index),
 		TEST(a_dropped_segment_is_not_used_again),
