@@ -40,6 +40,8 @@ FILES:${PN} += "\
     ${nonarch_libdir}/sysusers.d \
     ${nonarch_libdir}/tmpfiles.d \
 "
+# templates, which systemd.bbclass does not package
+FILES:${PN} += "${systemd_system_unitdir}/ek-recorder-fifo@.service ${systemd_system_unitdir}/ek-recorder-fifo@.socket"
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
@@ -53,12 +55,5 @@ RDEPENDS:python3-ek-recorder = "\
     python3-core \
     python3-ctypes \
     python3-datetime \
-    python3-fcntl \
-    python3-html \
     python3-io \
-    python3-json \
-    python3-tomllib \
 "
-# 'ek-recorder bench --paper' needs ek-writer and ek-disturb of evenkeel-loads. They
-# are only suggested: a product that records does not want programs that load its device.
-RSUGGESTS:python3-ek-recorder = "evenkeel-loads"

@@ -41,7 +41,6 @@ struct channel {
 	atomic_bool tried;		/* to open it, once */
 	atomic_bool open;
 	_Atomic pid_t writer;		/* who has it, 0: nobody */
-	_Atomic int no_fifo;		/* errno: why its FIFO is not open; 0: it is, or there is none */
 	bool in_order;			/* what was found had been stopped in order */
 	struct marker found;		/* and this said so, or where a directory ends that came in its place; zeros: there was nothing */
 	uint64_t found_after;		/* batches that had been written by then */

@@ -390,7 +390,6 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
-	bool fixed = false;
 	/* clang-format off: a table */
 	struct key keys[] = {
 		{ .name = "record_size",
@@ -437,8 +436,6 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .choices = { "group", "all" } },
 		{ .name = "read_group", .kind = WORD, .to = c->read_group },
 		{ .name = "read_mode", .kind = CHOICE, .to = &c->read_all, .choices = { "group", "all" } },
-		{ .name = "fifo", .kind = PATH, .to = c->fifo },
-		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },
 		{ 0 },
 	};
 	/* clang-format on */
@@ -453,6 +450,5 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
-	c->fifo_lines = !fixed;
 	return ret ? ret : complete(shown, c, &buffer, e);
 }

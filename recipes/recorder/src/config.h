@@ -44,8 +44,6 @@ struct channel_config {
 	uint64_t writeout;		/* bytes of a batch, whole blocks, room for a gap and a record */
 	uint64_t buffer;		/* bytes */
 	uint64_t segments;		/* files that make up retain, and one more */
-	char fifo[CONFIG_PATH];		/* "": none */
-	bool fifo_lines;		/* its records are lines, else of record_size bytes */
 	bool ring;			/* writers may use one */
 	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
 	char read_group[CONFIG_GROUP];

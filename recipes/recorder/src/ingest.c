@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
 #include "log.h"
 #include "session.h"
 #include "thread.h"
@@ -148,19 +147,12 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	if (in->message_size < MESSAGE_LEAST)
 		in->message_size = MESSAGE_LEAST;
 	in->message = malloc(in->message_size);
-	in->fifos = calloc(count + 1, sizeof(*in->fifos));
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
+	if (!in->message || in->epoll < 0 || in->done_fd < 0)
 		return set_errno(e, errno, "setting up the ingest thread");
 	in->on_listener.on_event = on_listener;
 	in->on_done.on_event = on_done;
-	for (unsigned int i = 0; i < count; i++) {
-		int ret = fifo_init(&in->fifos[i], in, &channels[i], e);
-
-		if (ret)
-			return ret;
-	}
 	if (ingest_watch(in, listener, &in->on_listener, EPOLLIN) ||
 	    ingest_watch(in, in->done_fd, &in->on_done, EPOLLIN))
 		return set_errno(e, errno, "watching the socket");
@@ -199,7 +191,6 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 	for (unsigned int i = 0; i < in->count; i++) {
 		struct channel *c = &in->channels[i];
 
-		fifo_turn(&in->fifos[i], now);
 		if (!atomic_load(&c->open))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
@@ -309,8 +300,6 @@ void ingest_stop(struct ingest *in, uint64_t began)
 	/* from here on this thread has what was the ingest thread's */
 	for (struct session *s = in->sessions; s; s = s->next)
 		session_shut(s);
-	for (unsigned int i = 0; i < in->count; i++)
-		fifo_end(&in->fifos[i]);
 	while (!take_rest(in, false)) {
 		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
 			take_rest(in, true);
@@ -338,5 +327,4 @@ void ingest_close(struct ingest *in)
 	close(in->epoll);
 	close(in->done_fd);
 	free(in->message);
-	free(in->fifos);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ingest thread: an epoll loop over the socket, its connections, their rings
- * and the FIFOs. It waits for no medium and for no client, and a client waits for
+ * The ingest thread: an epoll loop over the socket, its connections and their rings.
+ * It waits for no medium and for no client, and a client waits for
  * nothing but this loop's turn.
  */
 #ifndef EKR_INGEST_H
@@ -26,7 +26,6 @@ struct handler {
 };
 
 struct session;
-struct fifo;
 
 struct ingest {
 	struct channel *channels;
@@ -44,7 +43,6 @@ struct ingest {
 	uint64_t said_until_ns;		/* monotonic */
 	struct closer closer;		/* of descriptors that writers sent */
 	uint64_t behind_said_ns;	/* monotonic, when it was last told that it is behind; 0: never */
-	struct fifo *fifos;		/* one for each channel */
 	unsigned char *message;		/* the largest message, and one byte to tell longer ones */
 	size_t message_size;
 	atomic_bool stop;
@@ -68,7 +66,7 @@ void ingest_stop(struct ingest *in, uint64_t began_ns);
 bool ingest_part(struct ingest *in);
 void ingest_close(struct ingest *in);
 
-/* For sessions and FIFOs. */
+/* For sessions. */
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);
 void ingest_unwatch(struct ingest *in, int fd);
 /* Other events than before; 0: none, the end of a connection is told once. */

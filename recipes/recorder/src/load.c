@@ -18,18 +18,6 @@ static int ends_in_conf(const struct dirent *entry)
 	return *entry->d_name != '.' && length > 5 && !strcmp(entry->d_name + length - 5, ".conf");
 }
 
-/* two that read the same FIFO would each have a part of it */
-static void check_fifo(struct channel *channels, unsigned int count)
-{
-	struct channel *c = &channels[count];
-
-	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
-		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
-			set_error(&c->broken, EINVAL,
-				  "%s.conf: fifo = %s: already used by channel %s", c->config.name,
-				  c->config.fifo, channels[i].config.name);
-}
-
 static void load_channel(const struct recorder_config *config, const char *dir, const char *file,
 			 struct channel *channels, unsigned int count)
 {
@@ -41,7 +29,6 @@ static void load_channel(const struct recorder_config *config, const char *dir, 
 		config_channel(path, &c->config, &c->broken);
 	if (!c->broken.code)
 		access_resolve(&c->config, config, &c->broken);
-	check_fifo(channels, count);
 	snprintf(c->file, sizeof(c->file), "%.*s", (int)strlen(file) - 5, file);
 	if (c->broken.code)
 		log_error("%s; the channel is not recorded", c->broken.text);

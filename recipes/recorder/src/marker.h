@@ -11,6 +11,7 @@
 #ifndef EKR_MARKER_H
 #define EKR_MARKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -25,6 +26,8 @@ struct marker {
 /* The room for it. */
 int marker_make(int directory, struct error *e);
 int marker_write(int directory, const struct marker *m, struct error *e);
+/* From the bytes of the file, which may be anything; @text ends with a zero. */
+bool marker_parse(const char *text, struct marker *m);
 /* Reads it, and durably it is none any more. -ENOENT: there is none, or it is not one. */
 int marker_take(int directory, struct marker *m, struct error *e);
 

@@ -339,7 +339,7 @@ void prepare_ask_to_stop(struct prepare *p)
 
 bool prepare_end(struct prepare *p)
 {
-	const struct timespec until = timespec_of(monotonic_ns() + END_TIME);
+	const uint64_t until = monotonic_ns() + END_TIME;
 	bool ended = true;
 
 	pthread_mutex_lock(&p->lock);
@@ -348,7 +348,6 @@ bool prepare_end(struct prepare *p)
 	pthread_mutex_unlock(&p->lock);
 	for (unsigned int i = 0; i < p->count; i++)
 		if (p->keepers[i].started)
-			ended &= !pthread_clockjoin_np(p->keepers[i].thread, NULL, CLOCK_MONOTONIC,
-						       &until);
+			ended &= thread_join(p->keepers[i].thread, until);
 	return ended;
 }

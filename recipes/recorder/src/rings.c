@@ -81,16 +81,13 @@ int rings_start(struct rings *r, uint32_t record_size, uint32_t slots, unsigned 
 
 bool rings_stop(struct rings *r)
 {
-	struct timespec until;
-
 	if (!r->started)
 		return true;
 	pthread_mutex_lock(&r->lock);
 	r->stop = true;
 	pthread_cond_signal(&r->changed);
 	pthread_mutex_unlock(&r->lock);
-	until = timespec_of(monotonic_ns() + STOP_TIME);
-	if (pthread_clockjoin_np(r->thread, NULL, CLOCK_MONOTONIC, &until))
+	if (!thread_join(r->thread, monotonic_ns() + STOP_TIME))
 		return false;
 	r->started = false;
 	for (unsigned int i = 0; i < r->most; i++)

@@ -274,9 +274,6 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 		set_error(&reason, EAGAIN, "it is not open yet");
 	if (reason.code)
 		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
-	else if (*c->config.fifo)
-		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name,
-			 c->config.fifo);
 	else if (writer && waits_for_room(in, c)) {
 		snprintf(
 			why, 240,
@@ -291,7 +288,7 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 			 c->config.name);
 	else
 		return 0;
-	return reason.code ? code_of(&reason) : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
+	return reason.code ? code_of(&reason) : writer ? EBUSY : EOPNOTSUPP;
 }
 
 static int send_opened(struct session *s, const struct channel *c)

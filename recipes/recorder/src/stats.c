@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
 
 #define VERSION 1
 
@@ -65,9 +64,6 @@ const char *stats_state(struct channel *c, struct error *reason)
 	*reason = c->broken;
 	if (!c->broken.code)
 		state = store_state(&c->store, reason);
-	/* others may not write where there is one: nothing is recorded */
-	if (!c->broken.code && state != STORE_FAILED && fifo_amiss(c, reason))
-		state = STORE_FAILED;
 	if (!reason->code)
 		reason->text[0] = '\0';
 	return names[state];

@@ -44,7 +44,7 @@ static void values_are_parsed(void **state)
 	assert_int_equal(
 		channel("# the arm\nrecord_size = 16KiB\nperiod = 5ms\nwindow = 200ms\nretain = 64MiB\n"
 			"retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\n"
-			"ring = no\nfifo = /run/arm\nframing = fixed\n",
+			"ring = no\n",
 			&c, &e),
 		0);
 	assert_string_equal(c.name, "arm");
@@ -58,8 +58,6 @@ static void values_are_parsed(void **state)
 	/* 400 records with their headers */
 	assert_int_equal(c.buffer, 400 * (16384 + 64));
 	assert_false(c.ring);
-	assert_false(c.fifo_lines);
-	assert_string_equal(c.fifo, "/run/arm");
 }
 
 static void defaults_are_consistent(void **state)
@@ -85,7 +83,7 @@ static void defaults_are_consistent(void **state)
 		assert_true(c.buffer >= 3 * c.writeout);
 		assert_int_equal(c.segment % EKR_BLOCK, 0);
 		assert_int_equal(c.writeout % EKR_BLOCK, 0);
-		assert_true(c.ring && c.fifo_lines);
+		assert_true(c.ring);
 	}
 }
 
@@ -101,7 +99,6 @@ static void errors_name_file_key_value_and_reason(void **state)
 		{ "colour = red\n", "arm.conf: colour = red: unknown key" },
 		{ "ring = maybe\n", "arm.conf: ring = maybe: must be yes or no" },
 		{ "backend = direct\n", "arm.conf: backend = direct: unknown key" },
-		{ "fifo = here\n", "arm.conf: fifo = here: must be an absolute path" },
 		{ "ring = no\nring = yes\n", "arm.conf: ring = yes: the key is given twice" },
 		{ "[channel]\nring = no\n", "arm.conf: ring = no: sections are not supported" },
 		{ "nonsense\n", "arm.conf: line 1 must be KEY = VALUE" },

@@ -50,31 +50,6 @@ def test_blocks_of_binary_data(board: Board) -> None:
     assert b"".join(board.payloads("arm")) == data
 
 
-def test_records_by_fifo_as_lines_and_as_blocks(board: Board) -> None:
-    fifos = {framing: board.top / f"{framing}.fifo" for framing in ("lines", "fixed")}
-    for framing, fifo in fifos.items():
-        board.channel(framing, fifo=str(fifo), framing=framing, record_size="10")
-    board.start()
-    wait_for(lambda: all(f.is_fifo() for f in fifos.values()))
-    fifos["lines"].write_text("one\ntwo\n")
-    fifos["lines"].write_text("three\n" + "x" * 11 + "\nno end")
-    fifos["fixed"].write_bytes(b"0123456789" * 3 + b"torn")
-    wait_for(lambda: board.stats("lines")["durable"] == 4 and board.stats("fixed")["durable"] == 3)
-    time.sleep(0.3)
-    fifos["fixed"].write_bytes(b"abcdefghij")
-    wait_for(lambda: board.stats("fixed")["durable"] == 4)
-    refused = RawWriter(board.socket, "lines").refused
-    assert refused
-    assert "its writer is the FIFO" in refused[1]
-    board.stop()
-    assert board.payloads("lines") == [b"one", b"two", b"three", b"no end"]
-    assert board.payloads("fixed") == [b"0123456789"] * 3 + [b"abcdefghij"]
-    # one record lost in each channel because of its writer: a line that is too long, an incomplete block
-    assert board.gaps("lines") == board.gaps("fixed") == [(4, 1)]
-    for framing in fifos:
-        assert_contiguous(board.records(framing))
-
-
 def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     board.channel("arm", record_size="16KiB", retain="1MiB", segment="256KiB", writeout="64KiB")
     board.start()
@@ -314,101 +289,6 @@ def test_the_write_command_gives_up_if_nobody_listens(
     assert b"connecting to the recorder at" in writer.stderr.read()
 
 
-def test_a_channel_whose_fifo_cannot_be_opened_is_failed(board: Board) -> None:
-    """Nothing can be recorded in it, because such a channel accepts no other writers."""
-    fifo = board.top / "later" / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.channel("leg", fifo="/dev/null")
-    board.start()
-    arm = board.wait_state("arm", "failed")
-    assert arm["reason"] == f"opening the FIFO {fifo}: No such file or directory; trying again every 10 s"
-    leg = board.wait_state("leg", "failed")
-    assert (
-        leg["reason"]
-        == "opening the FIFO /dev/null: the file exists and is not a FIFO; trying again every 10 s"
-    )
-    fifo.parent.mkdir()
-    assert board.wait_state("arm", "recording")["reason"] == ""
-    fifo.write_text("x\n")
-    board.stop()
-    assert board.payloads("arm") == [b"x"]
-
-
-def test_a_line_torn_by_a_shutdown_is_lost_with_a_gap(board: Board) -> None:
-    """The writer keeps the FIFO open. The rest of the line becomes a record after the next start."""
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.start()
-    wait_for(fifo.is_fifo)
-    writer = os.open(fifo, os.O_RDWR)
-    try:
-        os.write(writer, b"whole\nHALF-")
-        wait_for(lambda: board.stats("arm")["records"] == 1)
-        board.stop()
-        assert board.stats("arm")["lost"]["writer"] == 1
-        os.write(writer, b"rest\n")
-        board.start()
-        wait_for(lambda: board.stats("arm")["durable"] == 1)
-    finally:
-        os.close(writer)
-    # without a line feed the last line counts once all writers have closed the FIFO
-    fifo.write_text("no end")
-    board.stop()
-    assert board.payloads("arm") == [b"whole", b"rest", b"no end"]
-    assert board.gaps("arm") == [(4, 1)]
-    assert_contiguous(board.records("arm"))
-
-
-def test_a_shutdown_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), record_size="10")
-    board.channel("leg")
-    board.start()
-    wait_for(fifo.is_fifo)
-    board.write("leg", b"x\n")
-    with subprocess.Popen(["sh", "-c", 'exec yes > "$1"', "sh", str(fifo)]) as endless:
-        try:
-            wait_for(lambda: board.stats("arm")["durable"] > 1000)
-            assert board.stop() < 3
-        finally:
-            endless.kill()
-    board.start()
-    board.stop()
-    assert board.payloads("leg") == [b"x"]
-    assert board.gaps("leg") == []
-
-
-def test_a_fifo_may_have_several_writers(board: Board) -> None:
-    """Lines are recorded in order of arrival. One writer may close the FIFO while another continues."""
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.start()
-    wait_for(fifo.is_fifo)
-    with fifo.open("wb", buffering=0) as one, fifo.open("wb", buffering=0) as two:
-        for n in range(50):
-            one.write(b"one %d\n" % n)
-            two.write(b"two %d\n" % n)
-        one.close()
-        two.write(b"the last\n")
-        wait_for(lambda: board.stats("arm")["durable"] == 101)
-    board.stop()
-    lines = [b"%s %d" % (who, n) for n in range(50) for who in (b"one", b"two")]
-    assert board.payloads("arm") == [*lines, b"the last"]
-    assert board.gaps("arm") == []
-
-
-def test_incomplete_fifo_records_are_logged_once_a_minute(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), framing="fixed", record_size="10")
-    board.start()
-    wait_for(fifo.is_fifo)
-    for n in range(1, 6):
-        fifo.write_bytes(b"torn")
-        wait_for(lambda n=n: board.stats("arm")["lost"]["writer"] == n)
-    board.stop()
-    assert board.log.read_text().count("left an incomplete record of 4 bytes; it is lost") == 1
-
-
 COMPONENT = Path(__file__).parent.parent
 
 
@@ -431,17 +311,6 @@ def test_timeouts_of_systemd_and_of_writers_cover_the_longest_shutdown() -> None
 def test_a_crash_writes_no_core_dump() -> None:
     """It would contain all locked buffers, and delay the next start by writing them to the same flash."""
     assert value_in("data/ek-recorder.service", r"\nLimitCORE=(\d+)\n") == 0
-
-
-def test_lines_that_are_too_long_are_logged_once_a_minute(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), record_size="10")
-    board.start()
-    wait_for(fifo.is_fifo)
-    fifo.write_bytes((b"x" * 11 + b"\n") * 1000)
-    wait_for(lambda: board.stats("arm")["lost"]["writer"] == 1000)
-    board.stop()
-    assert board.log.read_text().count("is longer than 10 bytes; it is lost") == 1
 
 
 def test_init_creates_all_segments_and_a_clean_shutdown_marker(board: Board) -> None:
