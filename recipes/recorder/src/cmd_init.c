@@ -70,7 +70,7 @@ static int init(const char *dir)
 		log_error("%s", e.text);
 		return 1;
 	}
-	if (prepare_open(&prepare, &config, channels, (unsigned int)count, &e)) {
+	if (prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
 		log_error("%s", e.text);
 		return 1;
 	}

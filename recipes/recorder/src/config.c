@@ -429,6 +429,7 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
+		{ .name = "writers", .kind = NUMBER, .to = &c->writers, .least = 1, .most = CONFIG_WRITERS },
 		{ .name = "write_group", .kind = WORD, .to = c->write_group },
 		{ .name = "write_mode",
 		  .kind = CHOICE,
@@ -445,10 +446,22 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 
 	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC,
 				      .ring = true,
+				      .writers = 1,
 				      .write_group = CONFIG_UNSET,
 				      .read_group = CONFIG_UNSET };
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
 	return ret ? ret : complete(shown, c, &buffer, e);
+}
+
+bool config_same(const struct channel_config *a, const struct channel_config *b)
+{
+	return !strcmp(a->name, b->name) && a->record_size == b->record_size &&
+	       a->period_ns == b->period_ns && a->window_ns == b->window_ns &&
+	       a->retain == b->retain && a->retain_ns == b->retain_ns && a->segment == b->segment &&
+	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
+	       a->writers == b->writers && a->write_all == b->write_all &&
+	       a->read_all == b->read_all && a->write_gid == b->write_gid &&
+	       a->read_gid == b->read_gid;
 }

@@ -20,6 +20,7 @@
 #define CHANNELS_MAX	64u
 #define SEGMENTS_MAX	4096u	/* of a channel: each costs an open file */
 #define CONFIG_PATH	108u	/* as long as the address of a Unix socket */
+#define CONFIG_WRITERS	16u	/* of a channel, at a time */
 #define CONFIG_GROUP	32u
 #define CONFIG_UNSET	"/"	/* a group that is not configured: no group has this name */
 #define CONFIG_NO_GROUP	((gid_t)-1)
@@ -45,6 +46,7 @@ struct channel_config {
 	uint64_t buffer;		/* bytes */
 	uint64_t segments;		/* files that make up retain, and one more */
 	bool ring;			/* writers may use one */
+	uint64_t writers;		/* at a time */
 	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
 	char read_group[CONFIG_GROUP];
 	bool write_all, read_all;	/* any user may */
@@ -58,5 +60,7 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 /* -EINVAL, and errors of open() and read(). The name is that of the file. */
 int config_channel(const char *path, struct channel_config *c, struct error *e);
 bool config_name_ok(const char *name);
+/* All keys have the same values. */
+bool config_same(const struct channel_config *a, const struct channel_config *b);
 
 #endif

@@ -18,7 +18,6 @@
 #include "wire.h"
 
 #define EVENTS	      32
-#define MESSAGE_LEAST (64u * 1024)
 /* for a connection to say what it wants */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
@@ -30,6 +29,9 @@
 /* at a stop, until it is asked whether the medium is given up; what is written
  * ends the wait */
 #define ROOM_POLL_MS 20
+/* for a channel that leaves, and from one look at it to the next */
+#define LEAVE_TIME (5 * NSEC_PER_SEC)
+#define LEAVE_POLL (5 * NSEC_PER_MSEC)
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
@@ -117,7 +119,7 @@ static void on_listener(struct handler *h, uint32_t events)
 	s->next = in->sessions;
 	in->sessions = s;
 	/* a user without any right must not take the place of one that has some */
-	if (++in->session_count && in->count && !session_may_write(s))
+	if (++in->session_count && !session_may_write(s))
 		session_refuse(s, EACCES,
 			       "this user may write to no channel; see write_group of the channels");
 	else if (in->session_count > SESSIONS_MAX)
@@ -137,15 +139,9 @@ static void on_done(struct handler *h, uint32_t events)
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e)
 {
-	size_t largest = 0;
-
 	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
-	for (unsigned int i = 0; i < count; i++)
-		if (channels[i].config.record_size > largest)
-			largest = channels[i].config.record_size;
-	in->message_size = sizeof(struct ekr_submit) + largest + 1;
-	if (in->message_size < MESSAGE_LEAST)
-		in->message_size = MESSAGE_LEAST;
+	/* for any channel that may be added */
+	in->message_size = sizeof(struct ekr_submit) + EKR_RECORD_MAX + 1;
 	in->message = malloc(in->message_size);
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -179,6 +175,55 @@ static bool remove_dead(struct ingest *in)
 	return any;
 }
 
+static bool is_open(struct channel *c)
+{
+	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
+}
+
+/*
+ * A channel that was removed from the configuration: its writers can submit nothing more, what
+ * they submitted is taken and written, and then they are told what became of it.
+ */
+static void leave(struct ingest *in, struct channel *c, uint64_t now)
+{
+	const bool late = now - c->leaving_ns > LEAVE_TIME;
+	bool rest = false;
+
+	for (struct session *s = in->sessions; s; s = s->next) {
+		if (s->wants == c)
+			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
+		if (s->channel != c)
+			continue;
+		session_shut(s);
+		rest |= !session_drain(s, late);
+	}
+	if (atomic_load(&c->open)) {
+		rest |= !intake_tell(&c->intake);
+		atomic_store(&c->store.stopping, true);
+		storage_wake(in->storage);
+		if (!late && (rest || !store_idle(&c->store)))
+			return;
+	}
+	for (struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c)
+			session_part(s);
+	remove_dead(in);
+	atomic_store(&c->use, CHANNEL_LEFT);
+}
+
+int ingest_add(struct ingest *in, struct channel *c, struct error *e)
+{
+	const uint32_t size = (uint32_t)c->config.record_size;
+	int ret = 0;
+
+	if (!c->broken.code && c->config.ring)
+		ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns),
+				  (unsigned int)c->config.writers + 1, in->done_fd, e);
+	if (!ret)
+		atomic_store(&c->use, CHANNEL_USED);
+	return ret;
+}
+
 /* what is to be done whatever the events were; returns when it is to be done again */
 static uint64_t turn(struct ingest *in, uint64_t now)
 {
@@ -191,7 +236,11 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 	for (unsigned int i = 0; i < in->count; i++) {
 		struct channel *c = &in->channels[i];
 
-		if (!atomic_load(&c->open))
+		if (atomic_load(&c->use) == CHANNEL_LEAVING) {
+			leave(in, c, now);
+			until = now + LEAVE_POLL;
+		}
+		if (!is_open(c))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;
@@ -241,16 +290,6 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 
 	if (ret)
 		return ret;
-	for (unsigned int i = 0; i < in->count && !ret; i++) {
-		struct channel *c = &in->channels[i];
-		const uint32_t size = (uint32_t)c->config.record_size;
-
-		if (!c->broken.code && c->config.ring)
-			ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns), 2,
-					  in->done_fd, e);
-	}
-	if (ret)
-		return ret;
 	in->storage = storage;
 	atomic_store(&in->alive_ns, monotonic_ns());
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
@@ -265,7 +304,7 @@ static bool take_rest(struct ingest *in, bool drop)
 		struct channel *c = &in->channels[i];
 		bool rest = false;
 
-		if (!atomic_load(&c->open))
+		if (!is_open(c))
 			continue;
 		for (struct session *s = in->sessions; s; s = s->next)
 			if (s->channel == c && !session_drain(s, drop))

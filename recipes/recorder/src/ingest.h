@@ -52,6 +52,8 @@ struct ingest {
 /* @listener: a listening SEQPACKET socket, not blocking. */
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e);
+/* The main thread's: a channel whose place was unused; its connections are accepted from here on. */
+int ingest_add(struct ingest *in, struct channel *c, struct error *e);
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
 /*
  * Ends the thread; from here on nothing can be submitted. Takes what has been, as the

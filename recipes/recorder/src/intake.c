@@ -53,6 +53,8 @@ int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 	/* before the first record of a connection the writer was waiting for it */
 	if (sequence > w->next)
 		intake_lose(in, w->records ? EKR_GAP_OVERRUN : EKR_GAP_ABSENT, sequence - w->next);
+	if (w->records)
+		w->lost += sequence - w->next;
 	w->next = sequence;
 	return 0;
 }
@@ -128,6 +130,7 @@ int intake_take(struct intake *in, struct intake_writer *w, const struct record 
 		if (drop) {
 			intake_lose(in, EKR_GAP_OVERRUN, 1);
 			w->next++;
+			w->lost++;
 			w->records = true;
 		}
 		return -ENOBUFS;

@@ -18,6 +18,7 @@
 struct intake_writer {
 	uint64_t next;			/* sequence of its next record */
 	uint64_t since_ns;		/* monotonic: its last record was submitted, or it connected */
+	uint64_t lost;			/* records that found no room, here or with the writer */
 	bool records;			/* it has submitted a record on this connection */
 };
 

@@ -29,6 +29,7 @@ static void load_channel(const struct recorder_config *config, const char *dir, 
 		config_channel(path, &c->config, &c->broken);
 	if (!c->broken.code)
 		access_resolve(&c->config, config, &c->broken);
+	c->declared = c->config;
 	snprintf(c->file, sizeof(c->file), "%.*s", (int)strlen(file) - 5, file);
 	if (c->broken.code)
 		log_error("%s; the channel is not recorded", c->broken.text);

@@ -23,11 +23,12 @@
 #define END_TIME (4 * NSEC_PER_SEC)
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
-		 unsigned int count, struct error *e)
+		 unsigned int count, int tried_fd, struct error *e)
 {
 	pthread_condattr_t attr;
 
-	*p = (struct prepare){ .config = config, .channels = channels, .count = count };
+	*p = (struct prepare){ .config = config, .channels = channels, .count = count,
+			       .tried_fd = tried_fd };
 	p->zeros = aligned_alloc(EKR_BLOCK, ZEROS);
 	p->keepers = calloc(count + 1, sizeof(*p->keepers));
 	if (!p->zeros || !p->keepers) {
@@ -62,10 +63,11 @@ static bool is_next(const struct keeper *k)
 
 	for (unsigned int i = 0; i < p->count; i++) {
 		const struct keeper *o = &p->keepers[i];
-		uint32_t theirs = atomic_load(&o->channel->made);
+		uint32_t theirs;
 
-		if (o == k || o->medium != k->medium)
+		if (o == k || !o->live || o->medium != k->medium)
 			continue;
+		theirs = atomic_load(&o->channel->made);
 		if (o->works || (o->waits && (theirs < made || (theirs == made && o < k))))
 			return false;
 	}
@@ -80,9 +82,9 @@ static bool take_turn(struct keeper *k)
 
 	pthread_mutex_lock(&p->lock);
 	k->waits = true;
-	while (!atomic_load(&p->stop) && !is_next(k))
+	while (!atomic_load(&k->stop) && !is_next(k))
 		pthread_cond_wait(&p->changed, &p->lock);
-	stop = atomic_load(&p->stop);
+	stop = atomic_load(&k->stop);
 	k->waits = false;
 	k->works = !stop;
 	pthread_mutex_unlock(&p->lock);
@@ -143,7 +145,7 @@ int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
 /* once, not each 10 s */
 int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 {
-	return segments_make(c, p->zeros, ZEROS, &p->stop, e);
+	return segments_make(c, p->zeros, ZEROS, &p->keepers->stop, e);
 }
 
 static bool is_new(struct keeper *k, const struct error *e)
@@ -178,7 +180,7 @@ static void make_segments(struct keeper *k)
 	int ret = 0;
 
 	while (!ret && segments_lack(c) && take_turn(k)) {
-		ret = segments_make(c, k->prepare->zeros, ZEROS, &k->prepare->stop, &e);
+		ret = segments_make(c, k->prepare->zeros, ZEROS, &k->stop, &e);
 		end_turn(k);
 	}
 	if (ret < 0 && ret != -ECANCELED && is_new(k, &e))
@@ -252,12 +254,13 @@ static bool return_to_directory(struct keeper *k)
 	return !ret;
 }
 
-static void pause_until(struct prepare *p, uint64_t until)
+static void pause_until(struct keeper *k, uint64_t until)
 {
 	const struct timespec ts = timespec_of(until);
+	struct prepare *p = k->prepare;
 
 	pthread_mutex_lock(&p->lock);
-	while (!atomic_load(&p->stop) &&
+	while (!atomic_load(&k->stop) &&
 	       pthread_cond_timedwait(&p->changed, &p->lock, &ts) != ETIMEDOUT)
 		;
 	pthread_mutex_unlock(&p->lock);
@@ -270,7 +273,7 @@ static void mark(struct keeper *k)
 	struct channel *c = k->channel;
 
 	pthread_mutex_lock(&p->lock);
-	while (!p->written)
+	while (!k->written)
 		pthread_cond_wait(&p->changed, &p->lock);
 	pthread_mutex_unlock(&p->lock);
 	if (!atomic_load(&c->open))
@@ -285,9 +288,8 @@ static void mark(struct keeper *k)
 static void *run(void *arg)
 {
 	struct keeper *k = arg;
-	struct prepare *p = k->prepare;
 
-	while (!atomic_load(&p->stop)) {
+	while (!atomic_load(&k->stop)) {
 		uint64_t began = monotonic_ns();
 
 		if (!atomic_load(&k->channel->open))
@@ -299,25 +301,26 @@ static void *run(void *arg)
 			if (return_to_directory(k))
 				make_segments(k);
 		}
-		pause_until(p, began + RETRY);
+		pause_until(k, began + RETRY);
 	}
 	mark(k);
 	return NULL;
 }
 
-int prepare_start(struct prepare *p, int tried_fd, struct error *e)
+int prepare_keep(struct prepare *p, unsigned int i, struct error *e)
 {
-	int ret = 0;
+	struct keeper *k = &p->keepers[i];
+	int ret;
 
-	p->tried_fd = tried_fd;
-	for (unsigned int i = 0; i < p->count && !ret; i++) {
-		struct keeper *k = &p->keepers[i];
-
-		if (k->channel->broken.code)
-			continue;
-		ret = thread_start(&k->thread, "prepare", 0, run, k, e);
-		k->started = !ret;
-	}
+	pthread_mutex_lock(&p->lock);
+	*k = (struct keeper){ .prepare = p,
+			      .channel = &p->channels[i],
+			      .live = !p->channels[i].broken.code };
+	pthread_mutex_unlock(&p->lock);
+	if (!k->live)
+		return 0;
+	ret = thread_start(&k->thread, "prepare", 0, run, k, e);
+	k->started = !ret;
 	return ret;
 }
 
@@ -329,12 +332,44 @@ bool prepare_tried(const struct prepare *p)
 	return true;
 }
 
-void prepare_ask_to_stop(struct prepare *p)
+void prepare_ask_to_stop(struct prepare *p, unsigned int i)
 {
 	pthread_mutex_lock(&p->lock);
-	atomic_store(&p->stop, true);
+	atomic_store(&p->keepers[i].stop, true);
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
+}
+
+void prepare_ask_all_to_stop(struct prepare *p)
+{
+	for (unsigned int i = 0; i < p->count; i++)
+		prepare_ask_to_stop(p, i);
+}
+
+static void tell_written(struct prepare *p, unsigned int i)
+{
+	pthread_mutex_lock(&p->lock);
+	p->keepers[i].written = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static bool join(struct keeper *k, uint64_t until)
+{
+	if (k->started)
+		k->started = !thread_join(k->thread, until);
+	return !k->started;
+}
+
+bool prepare_release(struct prepare *p, unsigned int i)
+{
+	tell_written(p, i);
+	if (!join(&p->keepers[i], monotonic_ns() + END_TIME))
+		return false;
+	pthread_mutex_lock(&p->lock);
+	p->keepers[i].live = false;
+	pthread_mutex_unlock(&p->lock);
+	return true;
 }
 
 bool prepare_end(struct prepare *p)
@@ -342,12 +377,9 @@ bool prepare_end(struct prepare *p)
 	const uint64_t until = monotonic_ns() + END_TIME;
 	bool ended = true;
 
-	pthread_mutex_lock(&p->lock);
-	p->written = true;
-	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
 	for (unsigned int i = 0; i < p->count; i++)
-		if (p->keepers[i].started)
-			ended &= thread_join(p->keepers[i].thread, until);
+		tell_written(p, i);
+	for (unsigned int i = 0; i < p->count; i++)
+		ended &= join(&p->keepers[i], until);
 	return ended;
 }

@@ -46,13 +46,13 @@ uint64_t session_due(const struct session *s, uint64_t now)
 	return now + (s->deaf ? RING_BELL_TIME : interval(&s->channel->config));
 }
 
-static struct session_losses losses(struct channel *c)
+static struct session_losses losses(struct session *s)
 {
-	struct session_losses now = { .overrun = atomic_load(&c->intake.overrun) };
+	struct session_losses now = { .overrun = s->writer.lost };
 
-	pthread_mutex_lock(&c->store.lock);
-	now.failed = c->store.counts.failed;
-	pthread_mutex_unlock(&c->store.lock);
+	pthread_mutex_lock(&s->channel->store.lock);
+	now.failed = s->channel->store.counts.failed;
+	pthread_mutex_unlock(&s->channel->store.lock);
 	return now;
 }
 
@@ -170,7 +170,7 @@ static void hang_up(struct session *s)
 	if (s->by_ring)
 		ingest_unwatch(s->ingest, s->ring->eventfd);
 	return_lease(s);
-	if (s->channel)
+	if (s->channel && !--s->channel->writers)
 		atomic_store(&s->channel->writer, 0);
 }
 
@@ -241,7 +241,8 @@ void session_end(struct session *s, uint32_t code)
 static struct channel *find_channel(const struct ingest *in, const char *name)
 {
 	for (unsigned int i = 0; i < in->count; i++)
-		if (!strcmp(in->channels[i].config.name, name))
+		if (atomic_load(&in->channels[i].use) == CHANNEL_USED &&
+		    !strcmp(in->channels[i].config.name, name))
 			return &in->channels[i];
 	return NULL;
 }
@@ -264,7 +265,7 @@ static int code_of(const struct error *reason)
 static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
 {
 	struct error reason = c->broken;
-	pid_t writer = atomic_load(&c->writer);
+	pid_t writer = c->writers < c->config.writers ? 0 : atomic_load(&c->writer);
 
 	/* one that works may have a reason too, for what it lacks */
 	if (!reason.code && store_state(&c->store, &reason) != STORE_FAILED &&
@@ -280,7 +281,10 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 			"channel %s: the medium has not yet accepted the last records of process %d",
 			c->config.name, (int)writer);
 		return EAGAIN;
-	} else if (writer)
+	} else if (writer && c->config.writers > 1)
+		snprintf(why, 240, "channel %s: it has %u writers, as many as it may have",
+			 c->config.name, c->writers);
+	else if (writer)
 		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
 			 (int)writer);
 	else if (way == EKR_BY_RING && !c->config.ring)
@@ -395,8 +399,14 @@ void session_refuse(struct session *s, int code, const char *why)
 
 bool session_may_write(const struct session *s)
 {
+	const struct channel_config nobody = { .write_gid = CONFIG_NO_GROUP };
+
+	/* also where there is no channel */
+	if (access_may_write(&s->access, &nobody))
+		return true;
 	for (unsigned int i = 0; i < s->ingest->count; i++)
-		if (access_may_write(&s->access, &s->ingest->channels[i].config))
+		if (atomic_load(&s->ingest->channels[i].use) == CHANNEL_USED &&
+		    access_may_write(&s->access, &s->ingest->channels[i].config))
 			return true;
 	return false;
 }
@@ -423,13 +433,14 @@ static void answer_open(struct session *s, uint64_t now)
 		return;
 	}
 	s->channel = c;
+	c->writers++;
 	if (intake_absent(&c->intake, s->wants_lost)) {
 		drop_broken(s, "reports an impossible number of lost records");
 		return;
 	}
 	s->first = c->intake.next_sequence;
 	s->writer = (struct intake_writer){ .next = s->first, .since_ns = s->since_ns };
-	s->before = losses(c);
+	s->before = losses(s);
 	atomic_store(&c->writer, s->pid);
 	/* what a writer before this one lost is told ahead of what this one gives */
 	intake_tell(&c->intake);
@@ -671,6 +682,7 @@ void session_shut(struct session *s)
 	if (s->socket < 0)
 		return;
 	/* what is sent from here on fails with its writer: all that was before is taken */
+	ingest_unwatch(s->ingest, s->socket);
 	shutdown(s->socket, SHUT_RD);
 	/* who has asked for its channel and was not heard yet gets it, and is told with the others */
 	if (!s->channel && !s->wants)
@@ -679,7 +691,7 @@ void session_shut(struct session *s)
 		return;
 	if (s->by_ring)
 		ring_shut(s->ring, ESHUTDOWN);
-	s->at_stop = losses(s->channel);
+	s->at_stop = losses(s);
 }
 
 bool session_drain(struct session *s, bool drop)
@@ -712,7 +724,7 @@ void session_part(struct session *s)
 	if (s->socket < 0)
 		return;
 	if (c) {
-		now = losses(c);
+		now = losses(s);
 		/* nor was anything lost since it was told; what found no room it knows itself */
 		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
 		    now.failed == s->before.failed)
@@ -748,7 +760,7 @@ static void answer_sync(struct session *s)
 		}
 		return;
 	}
-	now = losses(s->channel);
+	now = losses(s);
 	if (now.failed != s->before.failed)
 		answer.error = EIO;
 	else if (now.overrun != s->before.overrun)

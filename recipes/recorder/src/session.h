@@ -11,7 +11,7 @@
 #include "ingest.h"
 #include "ring.h"
 
-/* Records of a channel that were lost, since the recorder began. */
+/* Records that were lost: of this connection, and of the channel since the recorder started. */
 struct session_losses {
 	uint64_t overrun, failed;	/* no room; the medium did not take them */
 };

@@ -135,10 +135,15 @@ static void print_channel(FILE *to, struct channel *c)
 
 void stats_print(FILE *to, struct channel *channels, unsigned int count)
 {
+	const char *between = "\n";
+
 	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{",
 		VERSION, (int)getpid(), monotonic_ns());
 	for (unsigned int i = 0; i < count; i++) {
-		fputs(i ? ",\n" : "\n", to);
+		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
+			continue;
+		fputs(between, to);
+		between = ",\n";
 		print_text(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);

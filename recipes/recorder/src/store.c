@@ -597,3 +597,14 @@ bool store_idle(struct store *s)
 	pthread_mutex_unlock(&s->lock);
 	return idle;
 }
+
+bool store_rest(struct store *s)
+{
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	s->retry_ns = UINT64_MAX;
+	busy = s->busy;
+	pthread_mutex_unlock(&s->lock);
+	return !busy;
+}

@@ -150,6 +150,8 @@ enum store_state store_state(struct store *s, struct error *reason);
 uint64_t store_due(struct store *s, uint64_t now_ns);
 /* All that was taken is on the medium. */
 bool store_idle(struct store *s);
+/* Begins nothing more; false: a write is under way. */
+bool store_rest(struct store *s);
 
 /*
  * When a stop that began at @began_ns gives up what is not written yet, if a medium last

@@ -76,6 +76,41 @@ def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
         assert "unwritten" not in extents.stdout
 
 
+def test_several_writers_share_a_channel_that_declares_them(board: Board) -> None:
+    """Each numbers its records by itself; the recorder gives them the sequences of the channel."""
+    board.channel("arm", writers="3", retain="4MiB")
+    board.start()
+    with board.writer("arm") as one, board.writer("arm", 2) as two, board.writer("arm") as three:
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused
+        assert refused == (errno.EBUSY, "channel arm: it has 3 writers, as many as it may have")
+        for number in range(100):
+            one.submit(b"one %d" % number)
+            if number != 50:
+                three.submit(b"three %d" % number)
+            else:
+                three.sequence += 4
+        for writer in (one, three):
+            assert writer.sync() == (0 if writer is one else errno.ENOBUFS)
+        assert two.sync() == 0
+        three.socket.send(b"nonsense")
+        assert three.reason_for_close()[0] == errno.EPROTO
+        one.submit(b"still here")
+        assert one.sync() == 0
+        with board.writer("arm") as four:
+            four.submit(b"four")
+            assert four.sync() == 0
+    board.stop()
+    records = board.records("arm")
+    assert_contiguous(records)
+    payloads = [r.payload for r in records if not r.gap]
+    for name in (b"one", b"three"):
+        mine = [int(p.split()[1]) for p in payloads if p.startswith(name + b" ")]
+        assert mine == [n for n in range(100) if name == b"one" or n != 50]
+    assert payloads[-2:] == [b"still here", b"four"]
+    assert [r.gap for r in records if r.gap] == [(1, 4), (4, 0)]
+
+
 def test_a_clean_restart_leaves_no_gap(board: Board) -> None:
     board.channel("arm")
     for start in range(3):

@@ -31,7 +31,7 @@ enum store_state __wrap_store_state(struct store *s, struct error *reason)
 
 static void begin(struct channel *c)
 {
-	*c = (struct channel){ .file = "arm" };
+	*c = (struct channel){ .file = "arm", .use = CHANNEL_USED };
 	pthread_mutex_init(&c->store.lock, NULL);
 	pthread_mutex_init(&c->buffer.lock, NULL);
 	sem_init(&state_read, 0, 0);

@@ -31,7 +31,8 @@ static void set_up(void)
 						  .writeout = EKR_BLOCK,
 						  .buffer = 3 * EKR_BLOCK,
 						  .segments = 4,
-						  .ring = true };
+						  .ring = true,
+						  .writers = 1 };
 	FUZZ_CHECK(!channel_open(&channel, &e));
 	FUZZ_CHECK(!ingest_open(&in, &channel, 1, listener, &e));
 	storage.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -68,7 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < 2; i++)
 		store_add(&channel.store, &segments[i]);
 	atomic_store(&channel.open, true);
+	atomic_store(&channel.use, CHANNEL_USED);
 	atomic_store(&channel.writer, 0);
+	channel.writers = 0;
 	in.said = 1000;
 	in.said_until_ns = UINT64_MAX;
 	FUZZ_CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
