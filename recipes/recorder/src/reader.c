@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +32,8 @@
  */
 #define LIST_NS	       NSEC_PER_SEC
 #define HEADS_PER_LIST 64
+/* ms between two looks where there is no notification */
+#define READER_POLL_MS 100
 /* looks at the end of the newest segment, which may be in the middle of being written: a second */
 #define LOOKS 11
 /* records and ends of batches at the beginning of a use that are looked at, for the first that is no gap */
@@ -43,6 +47,7 @@ struct reader {
 	struct reader_options options;
 	char *path; /* of the channel's directory */
 	int dir;    /* it */
+	int notify; /* inotify: something was written there; -1: none */
 	struct reader_pace pace;
 	struct reader_file file;  /* the segment that is read */
 	struct reader_file heads; /* for a look at heads beside it */
@@ -503,6 +508,19 @@ static int list_again(struct reader *r)
 	return r->next < uses.count;
 }
 
+/* where inotify does not work (some network file systems), following only polls */
+static void watch(struct reader *r)
+{
+	if (!r->options.follow)
+		return;
+	if (r->notify >= 0)
+		close(r->notify);
+	r->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (r->notify >= 0)
+		inotify_add_watch(r->notify, r->path,
+				  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF);
+}
+
 /*
  * At the end of what there is: its path may lead to another directory by now, as the
  * recorder makes one anew that was removed. 1: there is an event, 0: go on, negative
@@ -522,6 +540,7 @@ static int begin_anew(struct reader *r, struct reader_event *e)
 		return 0;
 	close(r->dir);
 	r->dir = dir;
+	watch(r);
 	told = gone(r, e, "the channel's directory was replaced");
 	r->seen = r->before_first = 0;
 	err = list_again(r);
@@ -996,13 +1015,15 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->file.fd = r->heads.fd = -1;
 	r->pace.rate = options->rate;
 	r->pace.again_ns = options->again_ns;
-	r->dir = -1;
+	r->dir = r->notify = -1;
 	r->path = strdup(directory);
 	if (!r->path)
 		return set_errno(&r->error, ENOMEM, "allocating memory to read %s", directory);
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return set_errno(&r->error, errno, "opening the recording %s", directory);
+	/* before the heads are read: what is written since then is not missed */
+	watch(r);
 	err = reader_file_init(&r->file, &r->pace);
 	if (!err)
 		err = reader_file_init(&r->heads, &r->pace);
@@ -1034,6 +1055,8 @@ void reader_close(struct reader *r)
 	reader_file_free(&r->heads);
 	if (r->dir >= 0)
 		close(r->dir);
+	if (r->notify >= 0)
+		close(r->notify);
 	free(r->path);
 	free(r);
 }
@@ -1079,6 +1102,24 @@ static bool of_this_boot(const struct reader *r)
 			return false;
 	}
 	return true;
+}
+
+int reader_wait(struct reader *r, int timeout_ms, int output)
+{
+	struct pollfd fds[2] = { { .fd = r->notify, .events = POLLIN }, { .fd = output } };
+	/* without a notification it has to look by itself */
+	int ret = poll(fds, 2, r->notify < 0 && (timeout_ms < 0 || timeout_ms > READER_POLL_MS) ? READER_POLL_MS : timeout_ms);
+	char events[4096];
+
+	if (ret < 0)
+		return -errno;
+	if (fds[1].revents)
+		return -EPIPE;
+	if (!ret)
+		return r->notify < 0;
+	while (read(r->notify, events, sizeof(events)) > 0)
+		;
+	return 1;
 }
 
 bool reader_over(const struct reader *r)

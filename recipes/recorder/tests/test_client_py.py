@@ -25,9 +25,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-os.environ.setdefault(
-    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
-)
+for _name in ("recorder", "reader"):
+    os.environ.setdefault(
+        f"EK_{_name.upper()}_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / f"libek-{_name}.so.0")
+    )
 from ek_recorder import (
     ChannelBusy,
     ChannelNotFound,
@@ -41,7 +42,7 @@ from ek_recorder import (
     read,
 )
 from ek_recorder.writer import _library
-from read_harness import BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
+from read_harness import ACQUIRED, BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
 
 OPEN, OPENED, REFUSED, RECORD, SYNC = 1, 2, 3, 4, 5
 SLOTS, RECORD_SIZE = 8, 64
@@ -443,25 +444,26 @@ def channel(disk: Path) -> Recording:
 
 
 def test_read_yields_all_records(channel: Recording) -> None:
-    events = list(read("front", directory=channel.path.parent, program=RECORDER))
+    events = list(read("front", directory=channel.path.parent))
     assert events == [
-        Record(i, START + i * STEP, 1_000_000_000 + i * STEP, f"record {i}".encode()) for i in range(30)
+        Record(i, START + i * STEP, at := 1_000_000_000 + i * STEP, f"record {i}".encode(), at - ACQUIRED)
+        for i in range(30)
     ]
 
 
 def test_read_a_range(channel: Recording) -> None:
     begin = datetime.fromtimestamp(START // 10**9, UTC) + timedelta(milliseconds=100)
-    events = list(read(str(channel.path), start=begin, sequences=(None, 24), program=RECORDER))
+    events = list(read(str(channel.path), start=begin, sequences=(None, 24)))
     assert [e.sequence for e in events if isinstance(e, Record)] == [20, 21, 22, 23, 24]
     with pytest.raises(ValueError, match="zone"):
-        next(read("front", start=datetime(2026, 1, 1), program=RECORDER))
+        next(read("front", start=datetime(2026, 1, 1)))
 
 
 def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None:
     channel.gap(OVERRUN, 5)
     channel.flush()
     channel.poke(2 * BLOCK + 60, b"\xff")
-    others = [e for e in read(str(channel.path), program=RECORDER) if isinstance(e, Missing)]
+    others = [e for e in read(str(channel.path)) if isinstance(e, Missing)]
     assert [(e.kind, e.first, e.last) for e in others] == [
         ("damage", 0, 0),
         ("missing", 10, 19),
@@ -472,29 +474,58 @@ def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None
 
 def test_read_a_recording_that_does_not_exist(disk: Path) -> None:
     with pytest.raises(ChannelNotFound, match="No such file or directory") as found:
-        next(read(str(disk / "none"), program=RECORDER))
+        next(read(str(disk / "none")))
     assert found.value.errno == errno.ENOENT
     with pytest.raises(ChannelNotFound):
-        next(read("none", directory=disk, program=RECORDER))
+        next(read("none", directory=disk))
     # a directory without segments is a channel that is being created, or not the recorder's
     (disk / "empty").mkdir()
     with pytest.raises(RecorderError, match="no segments") as other:
-        next(read("empty", directory=disk, program=RECORDER))
+        next(read("empty", directory=disk))
     assert not isinstance(other.value, ChannelNotFound)
-    assert other.value.errno == errno.EIO
+    assert other.value.errno == errno.ENODATA
 
 
 def test_follow_stops_at_the_end_of_the_range(channel: Recording) -> None:
-    events = list(read(str(channel.path), sequences=(28, 29), follow=True, program=RECORDER))
+    events = list(read(str(channel.path), sequences=(28, 29), follow=True))
     assert [e.sequence for e in events if isinstance(e, Record)] == [28, 29]
     begin = datetime.fromtimestamp(START // 10**9, UTC)
     end = begin + timedelta(milliseconds=20)
-    events = list(read(str(channel.path), start=begin, end=end, follow=True, program=RECORDER))
+    events = list(read(str(channel.path), start=begin, end=end, follow=True))
     assert [e.sequence for e in events if isinstance(e, Record)] == [0, 1, 2, 3, 4]
 
 
+def test_an_invalid_range_is_a_value_error(channel: Recording) -> None:
+    with pytest.raises(ValueError, match=r"from = 'soon': is not a time"):
+        next(read(str(channel.path), start="soon"))
+
+
+def test_follow_wakes_up_when_something_is_written(channel: Recording) -> None:
+    events = read(str(channel.path), follow=True)
+    waited: list[float] = []
+
+    def write() -> None:
+        for number in range(20):
+            time.sleep(0.02)
+            began.append(time.monotonic())
+            channel.batch_of(b"%d" % number)
+
+    began: list[float] = []
+    writer = threading.Thread(target=write)
+    writer.start()
+    for number in range(20):
+        event = next(events)
+        waited.append(time.monotonic() - began[number])
+        assert isinstance(event, Record)
+        assert event.data == b"%d" % number
+    writer.join()
+    events.close()
+    # a poll each 100 ms would take half of that
+    assert sorted(waited)[10] < 0.02
+
+
 def test_follow_yields_new_records_until_closed(channel: Recording) -> None:
-    events = read(str(channel.path), sequences=(28, None), follow=True, program=RECORDER)
+    events = read(str(channel.path), sequences=(28, None), follow=True)
     assert [e.sequence for e in (next(events), next(events)) if isinstance(e, Record)] == [28, 29]
     channel.batch_of(b"new")
     event = next(events)
