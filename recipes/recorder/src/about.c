@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define MOST	  4096
-#define TEMPORARY ABOUT_FILE ".new"
 
 static bool take_id(uint8_t id[16], const char *text)
 {
@@ -113,29 +113,75 @@ void about_id(int directory, uint8_t id[16])
 	memcpy(id, about.id, sizeof(about.id));
 }
 
-int about_write(int directory, const struct about *about, struct error *e)
+/* Replaces file @name durably, unless it has these bytes. */
+static int put_file(int directory, const char *name, const void *data, size_t length, struct error *e)
 {
-	char text[MOST], found[MOST];
-	size_t length;
-	int fd, code;
+	char temporary[32];
+	int fd, code = 0;
 
-	print(text, about);
-	read_text(directory, found);
-	if (!strcmp(text, found))
-		return 0;
-	length = strlen(text);
-	fd = openat(directory, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+	fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0) {
+		char *found = malloc(length + 1);
+		bool same = found && read(fd, found, length + 1) == (ssize_t)length &&
+			    !memcmp(found, data, length);
+
+		free(found);
+		close(fd);
+		if (same)
+			return 0;
+	}
+	snprintf(temporary, sizeof(temporary), "%s.new", name);
+	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
 		    0644);
 	if (fd < 0)
-		return set_errno(e, errno, "creating %s", TEMPORARY);
-	code = write(fd, text, length) == (ssize_t)length ? 0 : errno ? errno : ENOSPC;
-	if (!code && fsync(fd))
+		return set_errno(e, errno, "creating %s", temporary);
+	errno = ENOSPC;
+	if (write(fd, data, length) != (ssize_t)length || fsync(fd))
 		code = errno;
 	close(fd);
-	if (!code && (renameat(directory, TEMPORARY, directory, ABOUT_FILE) || fsync(directory)))
+	if (!code && (renameat(directory, temporary, directory, name) || fsync(directory)))
 		code = errno;
 	if (!code)
 		return 0;
-	unlinkat(directory, TEMPORARY, 0);
-	return set_errno(e, code, "writing %s", ABOUT_FILE);
+	unlinkat(directory, temporary, 0);
+	return set_errno(e, code, "writing %s", name);
+}
+
+static int put_schema(int directory, const char *path, struct error *e)
+{
+	char *data = malloc(ABOUT_SCHEMA_MAX + 1);
+	int fd = data ? open(path, O_RDONLY | O_CLOEXEC) : -1, ret;
+	ssize_t n = fd < 0 ? -1 : read(fd, data, ABOUT_SCHEMA_MAX + 1);
+
+	if (n < 0)
+		ret = set_errno(e, errno, "reading the schema %s", path);
+	else if (n > (ssize_t)ABOUT_SCHEMA_MAX)
+		ret = set_error(e, EFBIG, "the schema %s is larger than 1 MiB", path);
+	else
+		ret = put_file(directory, ABOUT_SCHEMA, data, (size_t)n, e);
+	if (fd >= 0)
+		close(fd);
+	free(data);
+	return ret;
+}
+
+int about_write(int directory, const struct about *about, const char *schema, struct error *e)
+{
+	struct about as = *about;
+	char text[MOST];
+	int ret = 0;
+
+	if (*schema)
+		ret = put_schema(directory, schema, e);
+	/* a name without its schema would be worse than none */
+	if (ret || !*schema)
+		as.schema_name[0] = as.schema_encoding[0] = '\0';
+	print(text, &as);
+	if (ret) {
+		struct error second;
+
+		put_file(directory, ABOUT_FILE, text, strlen(text), &second);
+		return ret;
+	}
+	return put_file(directory, ABOUT_FILE, text, strlen(text), e);
 }

@@ -21,6 +21,8 @@
 
 #define ABOUT_VALUE 64u		/* bytes of a value, with the zero */
 #define ABOUT_FILE "channel"
+#define ABOUT_SCHEMA "schema"
+#define ABOUT_SCHEMA_MAX (1u << 20)
 
 struct about {
 	bool known;		/* the file has an id */
@@ -36,7 +38,10 @@ void about_parse(struct about *about, const char *text);
 void about_read(int directory, struct about *about);
 /* Only the id; all zeros if it is not known. */
 void about_id(int directory, uint8_t id[16]);
-/* Durably, unless the file has it already. */
-int about_write(int directory, const struct about *about, struct error *e);
+/*
+ * Durably, unless the files have it already. @schema: path of the schema's file, which is copied;
+ * "": none.
+ */
+int about_write(int directory, const struct about *about, const char *schema, struct error *e);
 
 #endif

@@ -19,7 +19,7 @@
 /* of a path in a message: the reason behind it finds a place too */
 #define SHOWN 120
 
-enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, CHOICE, BUFFER };
+enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, NAME, CHOICE, BUFFER };
 
 struct key {
 	const char *name;
@@ -170,6 +170,8 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	switch (k->kind) {
 	case PATH:
 		return put_text(p, k, value, CONFIG_PATH);
+	case NAME:
+		return put_text(p, k, value, ABOUT_VALUE);
 	case WORD:
 		return put_text(p, k, value, CONFIG_GROUP);
 	case YES_NO:
@@ -347,6 +349,11 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
 		return set_error(e, EINVAL, "%s: retain is missing", path);
+	if (!*c->schema != !*c->schema_name || !*c->schema != !*c->schema_encoding)
+		return set_error(
+			e, EINVAL,
+			"%s: schema, schema_name and schema_encoding belong together; set all of them or none",
+			path);
 	if (!c->writeout) {
 		/* a batch that does not fit leaves the end of its segment unused: many fit */
 		uint64_t room = c->segment ? c->segment / 4 : c->retain / 16;
@@ -429,6 +436,10 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
+		{ .name = "encoding", .kind = NAME, .to = c->encoding },
+		{ .name = "schema", .kind = PATH, .to = c->schema },
+		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
+		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
 		{ .name = "writers", .kind = NUMBER, .to = &c->writers, .least = 1, .most = CONFIG_WRITERS },
 		{ .name = "write_group", .kind = WORD, .to = c->write_group },
 		{ .name = "write_mode",
@@ -457,7 +468,9 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 
 bool config_same(const struct channel_config *a, const struct channel_config *b)
 {
-	return !strcmp(a->name, b->name) && a->record_size == b->record_size &&
+	return !strcmp(a->name, b->name) && !strcmp(a->encoding, b->encoding) &&
+	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
+	       !strcmp(a->schema_encoding, b->schema_encoding) && a->record_size == b->record_size &&
 	       a->period_ns == b->period_ns && a->window_ns == b->window_ns &&
 	       a->retain == b->retain && a->retain_ns == b->retain_ns && a->segment == b->segment &&
 	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&

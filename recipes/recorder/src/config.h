@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "about.h"
 #include "error.h"
 #include "format.h"
 
@@ -50,6 +51,9 @@ struct channel_config {
 	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
 	char read_group[CONFIG_GROUP];
 	bool write_all, read_all;	/* any user may */
+	char encoding[ABOUT_VALUE];	/* of payloads, for exports; "": none */
+	char schema[CONFIG_PATH];	/* file of their schema; "": none */
+	char schema_name[ABOUT_VALUE], schema_encoding[ABOUT_VALUE];
 	gid_t write_gid, read_gid;	/* CONFIG_NO_GROUP: none; set by access_resolve() */
 };
 

@@ -41,7 +41,10 @@ static void describe(const struct channel *c)
 	struct error e;
 
 	memcpy(about.id, c->id, sizeof(about.id));
-	if (about_write(c->directory, &about, &e))
+	memcpy(about.encoding, c->config.encoding, sizeof(about.encoding));
+	memcpy(about.schema_name, c->config.schema_name, sizeof(about.schema_name));
+	memcpy(about.schema_encoding, c->config.schema_encoding, sizeof(about.schema_encoding));
+	if (about_write(c->directory, &about, c->config.schema, &e))
 		log_warning("channel %s: %s", c->config.name, e.text);
 }
 

@@ -111,6 +111,36 @@ def test_several_writers_share_a_channel_that_declares_them(board: Board) -> Non
     assert [r.gap for r in records if r.gap] == [(1, 4), (4, 0)]
 
 
+def test_a_schema_of_the_configuration_reaches_an_export(board: Board) -> None:
+    from mcap.reader import make_reader
+
+    schema = board.top / "pose.json"
+    schema.write_text('{"type": "object"}')
+    terms = {"schema": str(schema), "schema_name": "my.Pose", "schema_encoding": "jsonschema"}
+    board.channel("arm", encoding="json", **terms)
+    board.channel("leg", schema=str(board.top / "none.json"), schema_name="x", schema_encoding="y")
+    board.start()
+    with board.writer("arm") as arm:
+        arm.submit(b"{}", realtime=time.time_ns(), acquired=(acquired := time.monotonic_ns() - 1_000_000))
+        assert arm.sync() == 0
+    # a missing schema is no reason not to record
+    assert "reading the schema" in board.log.read_text()
+    assert board.wait_state("leg", "recording")
+    board.stop()
+    (record,) = board.records("arm")
+    assert (record.acquired_ns, record.monotonic_ns > acquired) == (acquired, True)
+    target = board.top / "out.mcap"
+    subprocess.run(
+        [RECORDER, "export", "--directory", str(board.directory), "arm", "-o", str(target)], check=True
+    )
+    with target.open("rb") as f:
+        ((found, channel, message),) = make_reader(f, validate_crcs=True).iter_messages()
+    assert found
+    assert (found.name, found.encoding, found.data) == ("my.Pose", "jsonschema", b'{"type": "object"}')
+    assert channel.message_encoding == "json"
+    assert message.log_time - message.publish_time == record.monotonic_ns - acquired
+
+
 def test_a_clean_restart_leaves_no_gap(board: Board) -> None:
     board.channel("arm")
     for start in range(3):
