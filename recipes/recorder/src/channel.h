@@ -24,6 +24,17 @@
 #include "rings.h"
 #include "store.h"
 
+/* A request to keep a range: the ingest thread asks, the keeper answers, under its lock. */
+enum keep_state { KEEP_NONE, KEEP_ASKED, KEEP_DONE };
+struct keep_request {
+	_Atomic int state;		/* enum keep_state: each side writes only in its turn */
+	bool owned;			/* a connection waits for the answer; the ingest thread's */
+	char incident[EKR_NAME_MAX + 1];
+	int64_t from_ns, to_ns;		/* real time */
+	int result;			/* segments, or -errno and the reason */
+	struct error error;
+};
+
 /* A place for a channel. The main thread sets all but LEFT. */
 enum channel_use {
 	CHANNEL_UNUSED,
@@ -41,6 +52,7 @@ struct channel {
 	struct error broken;		/* why the configuration is none; code 0: it is fine */
 	struct buffer buffer;
 	struct store store;
+	struct keep_request keep;
 	struct rings rings;		/* of its writers; none with ring = no */
 	struct intake intake;		/* the ingest thread's once open */
 	int directory;			/* locked; -1: not open, or not there any more; of the keeper's thread while that runs */

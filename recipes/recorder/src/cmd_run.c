@@ -109,6 +109,7 @@ static int start(struct recorder *r, const struct channel *declared, unsigned in
 				   r->ingest.done_fd, e);
 	if (!ret)
 		ret = storage_start(&r->storage, CHANNELS_MAX, r->ingest.done_fd, priority, e);
+	r->ingest.prepare = &r->prepare;
 	for (unsigned int i = 0; i < count && !ret; i++) {
 		set_place(&r->channels[i], &declared[i]);
 		ret = add_channel(r, i, e);

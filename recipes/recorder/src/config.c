@@ -436,6 +436,7 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
+		{ .name = "keep", .kind = BYTES, .to = &c->keep, .most = UINT64_C(1) << 46 },
 		{ .name = "encoding", .kind = NAME, .to = c->encoding },
 		{ .name = "schema", .kind = PATH, .to = c->schema },
 		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
@@ -472,7 +473,7 @@ bool config_same(const struct channel_config *a, const struct channel_config *b)
 	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
 	       !strcmp(a->schema_encoding, b->schema_encoding) && a->record_size == b->record_size &&
 	       a->period_ns == b->period_ns && a->window_ns == b->window_ns &&
-	       a->retain == b->retain && a->retain_ns == b->retain_ns && a->segment == b->segment &&
+	       a->retain == b->retain && a->keep == b->keep && a->retain_ns == b->retain_ns && a->segment == b->segment &&
 	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
 	       a->writers == b->writers && a->write_all == b->write_all &&
 	       a->read_all == b->read_all && a->write_gid == b->write_gid &&

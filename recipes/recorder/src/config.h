@@ -42,6 +42,7 @@ struct channel_config {
 	uint64_t window_ns;		/* durability */
 	uint64_t retain;		/* bytes of the medium */
 	uint64_t retain_ns;		/* 0: no limit but that of bytes */
+	uint64_t keep;			/* bytes that incidents may keep beside retain */
 	uint64_t segment;		/* bytes, whole blocks */
 	uint64_t writeout;		/* bytes of a batch, whole blocks, room for a gap and a record */
 	uint64_t buffer;		/* bytes */

@@ -250,7 +250,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		uint64_t due;
 
 		session_turn(s, now);
-		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
+		if (s->socket >= 0 && !s->channel && !s->keeps && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
 		due = session_due(s, now);
 		if (due < until)

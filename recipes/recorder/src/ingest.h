@@ -25,12 +25,14 @@ struct handler {
 	void (*on_event)(struct handler *h, uint32_t events);
 };
 
+struct prepare;
 struct session;
 
 struct ingest {
 	struct channel *channels;
 	unsigned int count;
 	struct storage *storage;
+	struct prepare *prepare;	/* of the channels; the caller's */
 	pthread_t thread;
 	int epoll;
 	int listener;			/* the caller's */

@@ -46,12 +46,17 @@ int marker_make(int directory, struct error *e)
 	return ret;
 }
 
+int marker_print(char *to, size_t room, const struct marker *m)
+{
+	return snprintf(to, room, FORM, m->generation, m->end, m->batches, m->next_sequence);
+}
+
 int marker_write(int directory, const struct marker *m, struct error *e)
 {
 	char block[EKR_BLOCK] = "";
 	int ret;
 
-	snprintf(block, sizeof(block), FORM, m->generation, m->end, m->batches, m->next_sequence);
+	marker_print(block, sizeof(block), m);
 	ret = write_block(directory, block, e);
 	if (ret)
 		return ret;

@@ -9,6 +9,7 @@
 
 #include <systemd/sd-id128.h>
 
+#include "keep.h"
 #include "log.h"
 #include "marker.h"
 #include "segment.h"
@@ -78,6 +79,7 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	c->in_order = in_order;
 	c->found = m;
 	after_mark(&m, in_order, &generation, &next);
+	keep_notes(c->directory, &generation, &next);
 	if (sd_id128_get_boot(&boot))
 		memset(&boot, 0, sizeof(boot));
 	if (r->valid)

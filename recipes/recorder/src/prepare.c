@@ -12,6 +12,7 @@
 #include "access.h"
 #include "clock.h"
 #include "directory.h"
+#include "keep.h"
 #include "log.h"
 #include "opening.h"
 #include "segments.h"
@@ -173,6 +174,23 @@ static void try_to_open(struct keeper *k)
 		(void)!write(k->prepare->tried_fd, &one, sizeof(one));
 }
 
+/* what the ingest thread asked for */
+static void answer_keep(struct keeper *k)
+{
+	struct channel *c = k->channel;
+	struct keep_request *r = &c->keep;
+	uint64_t one = 1;
+
+	if (atomic_load(&r->state) != KEEP_ASKED)
+		return;
+	if (!atomic_load(&c->open) || c->directory < 0)
+		r->result = set_error(&r->error, EAGAIN, "it is not open");
+	else
+		r->result = keep_range(c, r->incident, r->from_ns, r->to_ns, &r->error);
+	atomic_store(&r->state, KEEP_DONE);
+	(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+}
+
 static void make_segments(struct keeper *k)
 {
 	struct channel *c = k->channel;
@@ -182,6 +200,7 @@ static void make_segments(struct keeper *k)
 	while (!ret && segments_lack(c) && take_turn(k)) {
 		ret = segments_make(c, k->prepare->zeros, ZEROS, &k->stop, &e);
 		end_turn(k);
+		answer_keep(k);
 	}
 	if (ret < 0 && ret != -ECANCELED && is_new(k, &e))
 		log_error("channel %s: %s; it has %u of %" PRIu64
@@ -260,9 +279,10 @@ static void pause_until(struct keeper *k, uint64_t until)
 	struct prepare *p = k->prepare;
 
 	pthread_mutex_lock(&p->lock);
-	while (!atomic_load(&k->stop) &&
+	while (!atomic_load(&k->stop) && !k->wake &&
 	       pthread_cond_timedwait(&p->changed, &p->lock, &ts) != ETIMEDOUT)
 		;
+	k->wake = false;
 	pthread_mutex_unlock(&p->lock);
 }
 
@@ -285,6 +305,16 @@ static void mark(struct keeper *k)
 			    c->config.name, buffer_backlog(&c->buffer));
 }
 
+void prepare_wake(struct prepare *p, const struct channel *c)
+{
+	struct keeper *k = &p->keepers[c - p->channels];
+
+	pthread_mutex_lock(&p->lock);
+	k->wake = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
 static void *run(void *arg)
 {
 	struct keeper *k = arg;
@@ -294,6 +324,7 @@ static void *run(void *arg)
 
 		if (!atomic_load(&k->channel->open))
 			try_to_open(k);
+		answer_keep(k);
 		if (atomic_load(&k->channel->open)) {
 			drop_damaged(k);
 			/* before segments are created, which may take long */

@@ -34,6 +34,7 @@ struct keeper {
 	/* under the lock: */
 	dev_t medium;			/* that the channel is on, once its directory is open */
 	bool live;			/* its channel is one */
+	bool wake;			/* look at once */
 	bool waits, works;		/* for its turn there; it has it */
 	bool written;			/* no record of the channel will be any more: leave its mark */
 	atomic_bool stop;		/* no more segments; set under the lock */
@@ -68,6 +69,8 @@ int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
  * @open when it may be recorded in. None for a channel whose configuration is invalid.
  */
 int prepare_keep(struct prepare *p, unsigned int i, struct error *e);
+/* The channel's thread looks at once, for a request to keep a range. Any thread. */
+void prepare_wake(struct prepare *p, const struct channel *c);
 /* Every channel has been tried once. */
 bool prepare_tried(const struct prepare *p);
 /* No more segments. */

@@ -559,7 +559,7 @@ static int newer_use(struct reader *r)
 	if (r->next < r->uses.count)
 		return 1;
 	for (size_t i = 0; i < r->uses.count && !turn; i++)
-		if (!r->uses.use[i].damage)
+		if (!r->uses.use[i].damage && !strchr(r->uses.use[i].file, '/'))
 			turn = &r->uses.use[i];
 	r->heads.ahead = EKR_BLOCK;
 	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r) && !list_due(r)) {

@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,6 +66,13 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
 	return record->generation > head->generation ? READER_NEWER : READER_VALID;
 }
 
+static uint32_t index_of(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return (uint32_t)strtoul(slash ? slash + 1 : file, NULL, 10);
+}
+
 /*
  * Without a head the records still tell their generation. The first batch of
  * a use is at the beginning, so the first record that holds is of the last use
@@ -80,7 +88,7 @@ static void rescue(struct reader_file *f, struct reader_use *use, const uint8_t 
 
 	memset(h, 0, sizeof(*h));
 	memcpy(h->channel_id, id, sizeof(h->channel_id));
-	h->index = (uint32_t)strtoul(use->file, NULL, 10);
+	h->index = index_of(use->file);
 	h->size = f->size / EKR_BLOCK * EKR_BLOCK;
 	h->record_size = EKR_RECORD_MAX;
 	f->ahead = READER_AHEAD;
@@ -106,7 +114,7 @@ int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id,
 	int err;
 
 	memset(use, 0, sizeof(*use));
-	memcpy(use->file, name, READER_NAME - 1);
+	snprintf(use->file, sizeof(use->file), "%s", name);
 	for (int try = 0; try < 3; try++) {
 		/* a head that is being written may be seen half */
 		if (try && !reader_file_again(f))
@@ -129,7 +137,7 @@ int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id,
 	}
 	memcpy(&use->head, block, sizeof(use->head));
 	use->used = use->head.generation > 0;
-	if (use->head.index != strtoul(use->file, NULL, 10)) {
+	if (use->head.index != index_of(use->file)) {
 		/* a copy: its records are those of the other */
 		use->damage = "head: its index does not match the name of the file";
 		use->used = false;
@@ -156,7 +164,7 @@ static int by_generation(const void *a, const void *b)
 
 bool reader_is_segment(const char *name)
 {
-	return strlen(name) == READER_NAME - 1 && strspn(name, "0123456789") == 8 &&
+	return strlen(name) == 12 && strspn(name, "0123456789") == 8 &&
 	       !strcmp(name + 8, ".seg");
 }
 
@@ -231,52 +239,90 @@ static void rescue_all(struct reader_uses *uses, int dir, struct reader_file *f)
 	}
 }
 
-static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
+/* the heads of the segments in @path below @dir; "" is @dir itself */
+static int list_heads(struct reader_uses *uses, size_t *room, int dir, const char *path,
+		      struct reader_file *f)
 {
-	size_t room = 0, ahead = f->ahead;
-	struct dirent *entry;
-	int copy, err = 0;
-	DIR *d;
-
-	*uses = (struct reader_uses){ 0 };
 	/* a position of its own, so that each reading begins at the beginning */
-	copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (copy < 0)
-		return -errno;
-	d = fdopendir(copy);
+	int copy = openat(dir, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+	int err = 0;
+
 	if (!d) {
 		err = -errno;
-		close(copy);
+		if (copy >= 0)
+			close(copy);
 		return err;
 	}
-	f->ahead = EKR_BLOCK;
 	while (!err && (errno = 0, entry = readdir(d)) != NULL) {
+		char name[READER_NAME];
 		struct reader_use use;
 
-		if (!reader_is_segment(entry->d_name))
+		if (!reader_is_segment(entry->d_name) ||
+		    snprintf(name, sizeof(name), "%s%s%s", path, *path ? "/" : "", entry->d_name) >=
+			    (int)sizeof(name))
 			continue;
-		err = reader_file_open(f, dir, entry->d_name);
+		err = reader_file_open(f, dir, name);
 		if (!err)
-			err = reader_head_read(f, entry->d_name, NULL, &use);
+			err = reader_head_read(f, name, NULL, &use);
 		if (err == -ENOENT) {
 			err = 0;
 			continue;
 		}
 		if (err) {
 			memset(&use, 0, sizeof(use));
-			memcpy(use.file, entry->d_name, READER_NAME - 1);
+			snprintf(use.file, sizeof(use.file), "%s", name);
 			use.damage = err == -EINVAL || err == -ELOOP ? "not a regular file" :
 				     err == -EACCES		     ? "no permission to read it" :
 								       "cannot be read";
 		}
-		err = add(uses, &room, &use);
+		err = add(uses, room, &use);
 	}
 	if (!err && errno)
 		err = -errno;
+	closedir(d);
+	return err;
+}
+
+/* those that are protected from being overwritten are part of the recording */
+static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct reader_file *f)
+{
+	int copy = openat(dir, READER_KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), err = 0;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+
+	if (!d && copy >= 0)
+		close(copy);
+	while (d && !err && (entry = readdir(d))) {
+		char path[sizeof(READER_KEPT) + EKR_NAME_MAX + 1];
+
+		if (*entry->d_name == '.' ||
+		    snprintf(path, sizeof(path), READER_KEPT "/%s", entry->d_name) >= (int)sizeof(path))
+			continue;
+		err = list_heads(uses, room, dir, path, f);
+		/* removed since it was listed, or something else of that name */
+		if (err == -ENOENT || err == -ENOTDIR || err == -ELOOP)
+			err = 0;
+	}
+	if (d)
+		closedir(d);
+	return err;
+}
+
+static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
+{
+	size_t room = 0, ahead = f->ahead;
+	int err;
+
+	*uses = (struct reader_uses){ 0 };
+	f->ahead = EKR_BLOCK;
+	err = list_heads(uses, &room, dir, "", f);
+	if (!err)
+		err = list_kept(uses, &room, dir, f);
 	rescue_all(uses, dir, f);
 	f->ahead = ahead;
 	reader_file_close(f);
-	closedir(d);
 	if (uses->count)
 		qsort(uses->use, uses->count, sizeof(*uses->use), by_generation);
 	doubt(uses);

@@ -13,8 +13,9 @@
 #include "format.h"
 #include "reader_file.h"
 
-/* "00000000.seg" */
-#define READER_NAME	13
+/* "00000000.seg" or "kept/INCIDENT/00000000.seg" */
+#define READER_NAME	(13 + sizeof(READER_KEPT) + EKR_NAME_MAX + 1)
+#define READER_KEPT	"kept"
 
 /* A use of a segment: what its head said. */
 struct reader_use {

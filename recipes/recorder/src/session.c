@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "prepare.h"
 
 #define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
 #define INTERVAL_LEAST NSEC_PER_MSEC
@@ -159,6 +160,10 @@ static void return_lease(struct session *s)
 static void hang_up(struct session *s)
 {
 	/* nothing comes after what is discarded */
+	/* nobody waits for the answer any more; the range is kept all the same */
+	if (s->keeps)
+		s->keeps->keep.owned = false;
+	s->keeps = NULL;
 	shutdown(s->socket, SHUT_RD);
 	ingest_unwatch(s->ingest, s->socket);
 	/* else what is left, descriptors perhaps, is closed with it */
@@ -480,6 +485,55 @@ static void take_open(struct session *s, const void *message, size_t length)
 	answer_open(s, monotonic_ns());
 }
 
+static void take_keep(struct session *s, const void *message, size_t length)
+{
+	struct ekr_keep keep;
+	struct channel *c;
+
+	memcpy(&keep, message, length < sizeof(keep) ? length : sizeof(keep));
+	if (length != sizeof(keep) || keep.version != EKR_WIRE_VERSION ||
+	    !memchr(keep.name, 0, sizeof(keep.name)) ||
+	    !memchr(keep.incident, 0, sizeof(keep.incident)) || !config_name_ok(keep.incident)) {
+		drop_broken(s, "sent an invalid request to keep a range");
+		return;
+	}
+	c = config_name_ok(keep.name) ? find_channel(s->ingest, keep.name) : NULL;
+	if (!c || !access_may_write(&s->access, &c->config) || !atomic_load(&c->open) ||
+	    c->keep.owned || atomic_load(&c->keep.state) == KEEP_ASKED) {
+		send_refusal(s, !c ? ENOENT : !access_may_write(&s->access, &c->config) ? EACCES : EAGAIN,
+			     "channel %.*s: %s", (int)EKR_NAME_MAX, keep.name,
+			     !c ? "there is no such channel" :
+			     !access_may_write(&s->access, &c->config) ?
+				  "this user may not write to it" :
+				  "it is not open, or another range is being kept");
+		hang_up(s);
+		return;
+	}
+	s->keeps = c;
+	c->keep.owned = true;
+	memcpy(c->keep.incident, keep.incident, sizeof(c->keep.incident));
+	c->keep.from_ns = keep.from_ns;
+	c->keep.to_ns = keep.to_ns;
+	atomic_store(&c->keep.state, KEEP_ASKED);
+	if (s->ingest->prepare)
+		prepare_wake(s->ingest->prepare, c);
+}
+
+static void answer_keep(struct session *s)
+{
+	struct keep_request *r = &s->keeps->keep;
+	struct ekr_keep answer = { .type = EKR_KEEP, .version = EKR_WIRE_VERSION };
+
+	if (atomic_load(&r->state) != KEEP_DONE)
+		return;
+	answer.segments = (uint64_t)r->result;
+	if (r->result < 0)
+		send_refusal(s, -r->result, "channel %s: %.200s", s->keeps->config.name, r->error.text);
+	else
+		send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+	hang_up(s);
+}
+
 static void take_record(struct session *s, const unsigned char *message, size_t length)
 {
 	struct ekr_submit submit;
@@ -543,8 +597,10 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 	uint32_t type = 0;
 
 	memcpy(&type, message, length < sizeof(type) ? length : sizeof(type));
-	if (!s->channel && !s->wants && type == EKR_OPEN)
+	if (!s->channel && !s->wants && !s->keeps && type == EKR_OPEN)
 		take_open(s, message, length);
+	else if (!s->channel && !s->wants && !s->keeps && type == EKR_KEEP)
+		take_keep(s, message, length);
 	else if (s->channel && type == EKR_RECORD)
 		take_record(s, message, length);
 	else if (s->channel && type == EKR_SYNC)
@@ -775,6 +831,8 @@ void session_turn(struct session *s, uint64_t now)
 {
 	if (s->socket >= 0 && s->wants)
 		answer_open(s, now);
+	if (s->socket >= 0 && s->keeps)
+		answer_keep(s);
 	if (s->socket < 0 || !s->channel)
 		return;
 	hear_again(s, now);

@@ -39,6 +39,7 @@ struct session {
 	struct channel *wants;
 	uint32_t wants_way;		/* enum ekr_way */
 	uint64_t wants_lost;		/* records that its writer lost before */
+	struct channel *keeps;		/* whose range it asked to keep, and waits for the answer; NULL: none */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;

@@ -36,6 +36,7 @@ enum ekr_message {
 	EKR_OPENED = 2,			/* struct ekr_opened, with the two descriptors if by ring */
 	EKR_REFUSED = 3,		/* struct ekr_refused */
 	EKR_RECORD = 4,			/* struct ekr_submit, then the payload */
+	EKR_KEEP = 6,			/* struct ekr_keep, instead of EKR_OPEN: answered by the same or EKR_REFUSED */
 	EKR_SYNC = 5,			/* struct ekr_sync: answered by the same when all before it is on the medium */
 };
 
@@ -76,6 +77,16 @@ struct ekr_sync {
 	int32_t error;			/* in the answer: 0, or of what was lost: ENOBUFS no room, EIO the medium */
 	uint64_t token;			/* any, comes back */
 	uint64_t sequence;		/* all below it: the writer's next one; those that have not come are lost */
+};
+
+/* Protects the records of a range of real time from being overwritten. Of those who may write to the channel. */
+struct ekr_keep {
+	uint32_t type;			/* EKR_KEEP */
+	uint32_t version;		/* EKR_WIRE_VERSION */
+	char name[EKR_NAME_MAX + 8];	/* of the channel */
+	char incident[EKR_NAME_MAX + 8];	/* a name of the same form */
+	int64_t from_ns, to_ns;		/* both included */
+	uint64_t segments;		/* in the answer: that are kept */
 };
 
 /*
