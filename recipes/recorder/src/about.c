@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST	  4096
+#define MOST 4096
 
 static bool take_id(uint8_t id[16], const char *text)
 {
@@ -81,7 +81,8 @@ static void print(char text[MOST], const struct about *about)
 		used += snprintf(text + used, (size_t)(MOST - used), "%02x", about->id[i]);
 	used += snprintf(text + used, (size_t)(MOST - used), "\n");
 	if (*about->encoding)
-		used += snprintf(text + used, (size_t)(MOST - used), "encoding %s\n", about->encoding);
+		used += snprintf(text + used, (size_t)(MOST - used), "encoding %s\n",
+				 about->encoding);
 	if (*about->schema_name)
 		snprintf(text + used, (size_t)(MOST - used), "schema_name %s\nschema_encoding %s\n",
 			 about->schema_name, about->schema_encoding);
@@ -114,7 +115,8 @@ void about_id(int directory, uint8_t id[16])
 }
 
 /* Replaces file @name durably, unless it has these bytes. */
-static int put_file(int directory, const char *name, const void *data, size_t length, struct error *e)
+static int put_file(int directory, const char *name, const void *data, size_t length,
+		    struct error *e)
 {
 	char temporary[32];
 	int fd, code = 0;

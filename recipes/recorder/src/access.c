@@ -39,7 +39,8 @@ int access_resolve(struct channel_config *c, const struct recorder_config *recor
 {
 	int ret = resolve(c, "write_group", c->write_group, recorder->group, &c->write_gid, e);
 
-	return ret ? ret : resolve(c, "read_group", c->read_group, recorder->group, &c->read_gid, e);
+	return ret ? ret :
+		     resolve(c, "read_group", c->read_group, recorder->group, &c->read_gid, e);
 }
 
 void access_of(int socket, struct access *a)

@@ -67,7 +67,7 @@ struct ek_writer {
 	bool leaving;	 /* the recorder has shut the ring, and has not closed the connection yet */
 	bool in_order;	 /* the last connection ended, and the recorder has written everything */
 	unsigned int ended; /* connections that have ended */
-	bool untaken;	 /* the record that met the end of the last connection is lost */
+	bool untaken;	    /* the record that met the end of the last connection is lost */
 	char error[256];
 	char why[256]; /* the last connection ended */
 };

@@ -30,8 +30,8 @@
 #include "commands.h"
 #include "ek_recorder.h"
 
-#define SETS_MAX     100u
-#define WRITES_MAX   100000000u
+#define SETS_MAX	100u
+#define WRITES_MAX	100000000u
 #define CONNECT_TIMEOUT 10000 /* ms */
 #define SYNC_TIMEOUT	60000 /* ms */
 /* the recorder writes its statistics each second */
@@ -196,8 +196,8 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 		*d = (struct durable){
 			.known = true,
 			.late = number(c, "late"),
-			.lost = number(lost, "overrun") + number(lost, "absent") + number(lost, "failed") +
-				number(lost, "writer"),
+			.lost = number(lost, "overrun") + number(lost, "absent") +
+				number(lost, "failed") + number(lost, "writer"),
 			.p99_us = number(c, "record_p99_us"),
 			.max_us = number(c, "record_max_us"),
 		};

@@ -78,8 +78,9 @@ static const char *set(void *to, int option, const char *value)
 /* the schema that the recorder left in the channel's directory; *@id 0: there is none */
 static int add_schema(struct export *x, int dir, const struct about *about, uint16_t *id)
 {
-	int fd = *about->schema_name ? openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
-				       -1;
+	int fd = *about->schema_name ?
+			 openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
+			 -1;
 	unsigned char *data = fd < 0 ? NULL : malloc(ABOUT_SCHEMA_MAX);
 	ssize_t n = data ? read(fd, data, ABOUT_SCHEMA_MAX) : -1;
 	int err = 0;
@@ -121,8 +122,9 @@ static int add_channel(struct export *x, struct source *s)
 	snprintf(gaps, sizeof(gaps), "%.*s/gaps", (int)EKR_NAME_MAX + 7, name);
 	err = dir >= 0 ? add_schema(x, dir, &about, &schema) : 0;
 	if (!err)
-		err = mcap_channel(x->mcap, schema, name, x->encoding ? x->encoding : about.encoding,
-				   h ? pairs : none, &s->records);
+		err = mcap_channel(x->mcap, schema, name,
+				   x->encoding ? x->encoding : about.encoding, h ? pairs : none,
+				   &s->records);
 	if (!err)
 		err = mcap_channel(x->mcap, 0, gaps, "json", none, &s->gaps);
 	if (dir >= 0)
@@ -156,10 +158,10 @@ static int export_mcap(struct export *x, const struct source *s)
 
 	/* logged when it was submitted, published when it was acquired */
 	if (e->kind == READER_RECORD)
-		return mcap_message(x->mcap, s->records, (uint32_t)e->sequence, time,
-				    mcap_time(e->realtime_ns -
-					      (int64_t)(e->monotonic_ns - e->acquired_ns)),
-				    e->payload, e->length);
+		return mcap_message(
+			x->mcap, s->records, (uint32_t)e->sequence, time,
+			mcap_time(e->realtime_ns - (int64_t)(e->monotonic_ns - e->acquired_ns)),
+			e->payload, e->length);
 	text = open_memstream(&json, &length);
 	if (!text)
 		return -ENOMEM;

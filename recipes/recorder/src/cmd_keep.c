@@ -41,7 +41,8 @@ static const char *set(void *to, int option, const char *value)
 		return config_name_ok(value) ? NULL : "is not the name of an incident";
 	case SOCKET:
 		o->socket = value;
-		return strlen(value) < sizeof(((struct sockaddr_un *)0)->sun_path) ? NULL : "is too long";
+		return strlen(value) < sizeof(((struct sockaddr_un *)0)->sun_path) ? NULL :
+										     "is too long";
 	default:
 		return "is not accepted: this command has no such option";
 	}
@@ -78,14 +79,17 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 			reader_cli_say(cli, "%.*s", (int)sizeof(answer.refused.why),
 				       answer.refused.why);
 		else if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
-			reader_cli_say(cli, "the recorder did not answer; see 'ek-recorder keep --list %s'",
-				       channel);
+			reader_cli_say(
+				cli,
+				"the recorder did not answer; see 'ek-recorder keep --list %s'",
+				channel);
 	}
 	if (fd >= 0)
 		close(fd);
 	if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
 		return 1;
-	printf("%s: %" PRIu64 " segments are kept as %s\n", channel, answer.keep.segments, incident);
+	printf("%s: %" PRIu64 " segments are kept as %s\n", channel, answer.keep.segments,
+	       incident);
 	return 0;
 }
 
@@ -144,8 +148,8 @@ static int list(const struct reader_cli *cli, const char *directory)
 			reader_cli_say(cli, "%s: %s", incident, strerror(-err));
 			status = 2;
 		} else {
-			printf("%-32s  %5" PRIu64 " segments  %10.1f MiB\n", entry->d_name, segments,
-			       (double)bytes / (1 << 20));
+			printf("%-32s  %5" PRIu64 " segments  %10.1f MiB\n", entry->d_name,
+			       segments, (double)bytes / (1 << 20));
 		}
 		free(incident);
 	}
@@ -216,7 +220,9 @@ int cmd_keep(int argc, char **argv)
 	}
 	if (!range->from.set || !range->to.set || range->from.monotonic || range->to.monotonic ||
 	    cli.sequences || range->from.ns > range->to.ns) {
-		reader_cli_say(&cli, "expected --from TIME and a later --to TIME, as real times (see --help)");
+		reader_cli_say(
+			&cli,
+			"expected --from TIME and a later --to TIME, as real times (see --help)");
 		return 2;
 	}
 	if (!config_name_ok(cli.channels[0]) || !config_name_ok(cli.channels[1])) {

@@ -35,7 +35,7 @@
 #define START_POLL (10 * NSEC_PER_MSEC)
 
 struct recorder {
-	const char *dir;		/* of the configuration */
+	const char *dir; /* of the configuration */
 	struct recorder_config config;
 	struct channel channels[CHANNELS_MAX]; /* places; a channel stays in its own */
 	struct prepare prepare;
@@ -160,10 +160,11 @@ static void each_second(struct recorder *r)
 	uint64_t now = monotonic_ns();
 
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
-		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED && !r->channels[i].broken.code)
+		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED &&
+		    !r->channels[i].broken.code)
 			store_watch(&r->channels[i].store, now);
-	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &e) &&
-	    said != e.code)
+	if (*r->config.statistics &&
+	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &e) && said != e.code)
 		log_warning("%s; the statistics are not updated", e.text);
 	said = e.code;
 	tell_status(r);
@@ -202,7 +203,8 @@ static void stop(struct recorder *r)
 static struct channel *find(struct channel *channels, unsigned int count, const char *file)
 {
 	for (unsigned int i = 0; i < count; i++)
-		if (atomic_load(&channels[i].use) != CHANNEL_UNUSED && !strcmp(channels[i].file, file))
+		if (atomic_load(&channels[i].use) != CHANNEL_UNUSED &&
+		    !strcmp(channels[i].file, file))
 			return &channels[i];
 	return NULL;
 }
@@ -234,8 +236,9 @@ static bool remove_channel(struct recorder *r, struct channel *c)
 	ended = prepare_release(&r->prepare, i) && ended;
 	ended = rings_stop(&c->rings) && ended;
 	if (!ended) {
-		log_error("channel %s: its medium does not respond; restart the recorder to use the channel again",
-			  c->file);
+		log_error(
+			"channel %s: its medium does not respond; restart the recorder to use the channel again",
+			c->file);
 		return false;
 	}
 	channel_close(c);
@@ -270,7 +273,8 @@ static void reload(struct recorder *r)
 		return;
 	}
 	if (memcmp(&config, &r->config, sizeof(config)) != 0)
-		log_warning("%s/recorder.conf has changed; restart the recorder to apply that", r->dir);
+		log_warning("%s/recorder.conf has changed; restart the recorder to apply that",
+			    r->dir);
 	for (int k = 0; k < count; k++)
 		atomic_store(&declared[k].use, CHANNEL_USED);
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
@@ -292,8 +296,9 @@ static void reload(struct recorder *r)
 		if (find(r->channels, CHANNELS_MAX, declared[k].file))
 			continue;
 		if (i == CHANNELS_MAX) {
-			log_error("channel %s: not recorded, because there are more than %u channels",
-				  declared[k].file, CHANNELS_MAX);
+			log_error(
+				"channel %s: not recorded, because there are more than %u channels",
+				declared[k].file, CHANNELS_MAX);
 			continue;
 		}
 		set_place(&r->channels[i], &declared[k]);
@@ -302,8 +307,8 @@ static void reload(struct recorder *r)
 		added++;
 	}
 	each_second(r);
-	log_info("configuration reloaded: %u channels removed or changed, %u added or changed", removed,
-		 added);
+	log_info("configuration reloaded: %u channels removed or changed, %u added or changed",
+		 removed, added);
 	sd_notify(0, "READY=1");
 }
 

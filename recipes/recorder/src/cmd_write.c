@@ -104,10 +104,10 @@ static int parse(int argc, char **argv, struct options *o)
 struct writing {
 	const struct options *o;
 	struct ek_writer *w;
-	uint64_t too_long; /* lines */
-	size_t most;	   /* bytes of a record, when the channel was first opened */
+	uint64_t too_long;  /* lines */
+	size_t most;	    /* bytes of a record, when the channel was first opened */
 	unsigned int ended; /* connections, as far as reported */
-	bool gone; /* a recorder exited without having written everything */
+	bool gone;	    /* a recorder exited without having written everything */
 };
 
 static int say_failed(const struct writing *s)

@@ -441,14 +441,21 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		{ .name = "schema", .kind = PATH, .to = c->schema },
 		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
 		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
-		{ .name = "writers", .kind = NUMBER, .to = &c->writers, .least = 1, .most = CONFIG_WRITERS },
+		{ .name = "writers",
+		  .kind = NUMBER,
+		  .to = &c->writers,
+		  .least = 1,
+		  .most = CONFIG_WRITERS },
 		{ .name = "write_group", .kind = WORD, .to = c->write_group },
 		{ .name = "write_mode",
 		  .kind = CHOICE,
 		  .to = &c->write_all,
 		  .choices = { "group", "all" } },
 		{ .name = "read_group", .kind = WORD, .to = c->read_group },
-		{ .name = "read_mode", .kind = CHOICE, .to = &c->read_all, .choices = { "group", "all" } },
+		{ .name = "read_mode",
+		  .kind = CHOICE,
+		  .to = &c->read_all,
+		  .choices = { "group", "all" } },
 		{ 0 },
 	};
 	/* clang-format on */
@@ -471,9 +478,10 @@ bool config_same(const struct channel_config *a, const struct channel_config *b)
 {
 	return !strcmp(a->name, b->name) && !strcmp(a->encoding, b->encoding) &&
 	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
-	       !strcmp(a->schema_encoding, b->schema_encoding) && a->record_size == b->record_size &&
-	       a->period_ns == b->period_ns && a->window_ns == b->window_ns &&
-	       a->retain == b->retain && a->keep == b->keep && a->retain_ns == b->retain_ns && a->segment == b->segment &&
+	       !strcmp(a->schema_encoding, b->schema_encoding) &&
+	       a->record_size == b->record_size && a->period_ns == b->period_ns &&
+	       a->window_ns == b->window_ns && a->retain == b->retain && a->keep == b->keep &&
+	       a->retain_ns == b->retain_ns && a->segment == b->segment &&
 	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
 	       a->writers == b->writers && a->write_all == b->write_all &&
 	       a->read_all == b->read_all && a->write_gid == b->write_gid &&

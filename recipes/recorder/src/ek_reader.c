@@ -16,9 +16,9 @@ _Static_assert((int)EK_RECORD == READER_RECORD && (int)EK_GAP == READER_GAP &&
 
 struct ek_reader {
 	struct reader *reader;
-	const char *name;	/* of the channel, for messages */
+	const char *name; /* of the channel, for messages */
 	char *directory;
-	char text[512];		/* of the last event */
+	char text[512]; /* of the last event */
 	char error[256];
 };
 

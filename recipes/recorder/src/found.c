@@ -161,8 +161,7 @@ int found_open(const struct channel *c, struct found *f, struct error *e)
 				    c->config.name, f->segments[i].index, c->config.segment);
 			continue;
 		}
-		f->writes[i] =
-			segment_open(c->directory, f->segments[i].index, &why);
+		f->writes[i] = segment_open(c->directory, f->segments[i].index, &why);
 		f->usable[i] = f->writes[i] >= 0;
 		count += f->usable[i];
 		if (f->usable[i])
@@ -245,10 +244,9 @@ void found_add(struct channel *c, struct found *f, bool reuse_newest)
 		if (!f->usable[i])
 			continue;
 		if (s->problem)
-			log_warning(
-				"channel %s: %08u.seg: %s; the segment will be reused%s",
-				c->config.name, s->index, s->problem,
-				s->head.generation ? " in its turn" : "");
+			log_warning("channel %s: %08u.seg: %s; the segment will be reused%s",
+				    c->config.name, s->index, s->problem,
+				    s->head.generation ? " in its turn" : "");
 		if (reuse_newest && s == f->r.newest)
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))

@@ -17,7 +17,7 @@
 #include "thread.h"
 #include "wire.h"
 
-#define EVENTS	      32
+#define EVENTS 32
 /* for a connection to say what it wants */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
@@ -120,8 +120,9 @@ static void on_listener(struct handler *h, uint32_t events)
 	in->sessions = s;
 	/* a user without any right must not take the place of one that has some */
 	if (++in->session_count && !session_may_write(s))
-		session_refuse(s, EACCES,
-			       "this user may write to no channel; see write_group of the channels");
+		session_refuse(
+			s, EACCES,
+			"this user may write to no channel; see write_group of the channels");
 	else if (in->session_count > SESSIONS_MAX)
 		make_room(s);
 }

@@ -47,8 +47,7 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 
 int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 {
-	if (sequence < w->next ||
-	    sequence - w->next > (monotonic_ns() - w->since_ns) / LOSS_TIME)
+	if (sequence < w->next || sequence - w->next > (monotonic_ns() - w->since_ns) / LOSS_TIME)
 		return -EPROTO;
 	/* before the first record of a connection the writer was waiting for it */
 	if (sequence > w->next)

@@ -119,8 +119,8 @@ static struct segment *list_used(struct channel *c, size_t *count)
 #define STALL (10 * (int64_t)NSEC_PER_SEC)
 
 /* A use has records from its start, or from a little before it, to the start of the next one. */
-static void find_range(const struct segment *s, size_t count, int64_t from, int64_t to, int64_t early,
-		       size_t *first, size_t *last)
+static void find_range(const struct segment *s, size_t count, int64_t from, int64_t to,
+		       int64_t early, size_t *first, size_t *last)
 {
 	*first = count;
 	*last = 0;
@@ -150,10 +150,12 @@ static int move(struct channel *c, const struct segment *s, int incident, struct
 static int write_note(const struct channel *c, int incident, uint64_t generation, struct error *e)
 {
 	char text[160];
-	int fd = openat(incident, KEEP_NEXT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), code = 0;
+	int fd = openat(incident, KEEP_NEXT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
+	    code = 0;
 	int length = marker_print(text, sizeof(text),
 				  &(struct marker){ .generation = generation,
-						    .next_sequence = atomic_load(&c->store.durable_to) });
+						    .next_sequence =
+							    atomic_load(&c->store.durable_to) });
 
 	if (fd < 0 || write(fd, text, (size_t)length) != length || fsync(fd))
 		code = errno ? errno : ENOSPC;
@@ -171,8 +173,9 @@ static int open_incident(struct channel *c, const char *incident, struct error *
 	if (mkdirat(c->directory, KEEP_DIRECTORY, 0755) && errno != EEXIST)
 		return set_errno(e, errno, "creating %s", KEEP_DIRECTORY);
 	if (mkdirat(c->directory, path, 0755))
-		return errno == EEXIST ? set_error(e, EEXIST, "there is an incident %s already", incident) :
-					 set_errno(e, errno, "creating %s", path);
+		return errno == EEXIST ?
+			       set_error(e, EEXIST, "there is an incident %s already", incident) :
+			       set_errno(e, errno, "creating %s", path);
 	fd = openat(c->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? set_errno(e, errno, "opening %s", path) : fd;
 }
@@ -198,9 +201,11 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 				"; keep less, or raise keep",
 				number, c->config.segment, kept, c->config.keep);
 	else if (atomic_load(&c->made) < number + 2)
-		ret = set_error(e, ENOSPC,
-				"%" PRIu64 " of its %u segments have records of that time, and two must remain; keep less",
-				number, atomic_load(&c->made));
+		ret = set_error(
+			e, ENOSPC,
+			"%" PRIu64
+			" of its %u segments have records of that time, and two must remain; keep less",
+			number, atomic_load(&c->made));
 	fd = ret ? ret : open_incident(c, incident, e);
 	if (fd >= 0) {
 		/* before the newest segment may leave the directory */
@@ -214,6 +219,7 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 	free(s);
 	if (fd < 0 || ret)
 		return fd < 0 ? fd : ret;
-	log_info("channel %s: %" PRIu64 " segments are kept as %s", c->config.name, number, incident);
+	log_info("channel %s: %" PRIu64 " segments are kept as %s", c->config.name, number,
+		 incident);
 	return (int)number;
 }

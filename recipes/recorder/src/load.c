@@ -56,7 +56,8 @@ int load_config(const char *dir, struct recorder_config *config,
 		return set_errno(e, errno, "reading %.150s/channels.d", dir);
 	for (int i = 0; i < found; i++) {
 		if (count < (int)CHANNELS_MAX)
-			load_channel(config, path, files[i]->d_name, channels, (unsigned int)count++);
+			load_channel(config, path, files[i]->d_name, channels,
+				     (unsigned int)count++);
 		else
 			log_error("%s/%s: not recorded, because there are more than %u channels",
 				  path, files[i]->d_name, CHANNELS_MAX);

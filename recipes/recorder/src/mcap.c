@@ -34,7 +34,7 @@ struct schema {
 
 struct channel {
 	char *topic, *encoding;
-	uint16_t schema; /* 0: none */
+	uint16_t schema;	 /* 0: none */
 	struct mcap_bytes pairs; /* as in the file */
 	struct mcap_bytes index; /* of the chunk: pairs of time and offset */
 	uint64_t messages;

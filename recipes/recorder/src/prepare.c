@@ -28,8 +28,9 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 {
 	pthread_condattr_t attr;
 
-	*p = (struct prepare){ .config = config, .channels = channels, .count = count,
-			       .tried_fd = tried_fd };
+	*p = (struct prepare){
+		.config = config, .channels = channels, .count = count, .tried_fd = tried_fd
+	};
 	p->zeros = aligned_alloc(EKR_BLOCK, ZEROS);
 	p->keepers = calloc(count + 1, sizeof(*p->keepers));
 	if (!p->zeros || !p->keepers) {

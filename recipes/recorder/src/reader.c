@@ -518,7 +518,8 @@ static void watch(struct reader *r)
 	r->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (r->notify >= 0)
 		inotify_add_watch(r->notify, r->path,
-				  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF);
+				  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF |
+					  IN_MOVE_SELF);
 }
 
 /*
@@ -1108,7 +1109,10 @@ int reader_wait(struct reader *r, int timeout_ms, int output)
 {
 	struct pollfd fds[2] = { { .fd = r->notify, .events = POLLIN }, { .fd = output } };
 	/* without a notification it has to look by itself */
-	int ret = poll(fds, 2, r->notify < 0 && (timeout_ms < 0 || timeout_ms > READER_POLL_MS) ? READER_POLL_MS : timeout_ms);
+	int ret = poll(fds, 2,
+		       r->notify < 0 && (timeout_ms < 0 || timeout_ms > READER_POLL_MS) ?
+			       READER_POLL_MS :
+			       timeout_ms);
 	char events[4096];
 
 	if (ret < 0)

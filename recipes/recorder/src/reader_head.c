@@ -164,8 +164,7 @@ static int by_generation(const void *a, const void *b)
 
 bool reader_is_segment(const char *name)
 {
-	return strlen(name) == 12 && strspn(name, "0123456789") == 8 &&
-	       !strcmp(name + 8, ".seg");
+	return strlen(name) == 12 && strspn(name, "0123456789") == 8 && !strcmp(name + 8, ".seg");
 }
 
 static int add(struct reader_uses *uses, size_t *room, const struct reader_use *use)
@@ -288,7 +287,8 @@ static int list_heads(struct reader_uses *uses, size_t *room, int dir, const cha
 /* those that are protected from being overwritten are part of the recording */
 static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct reader_file *f)
 {
-	int copy = openat(dir, READER_KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), err = 0;
+	int copy = openat(dir, READER_KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+	    err = 0;
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
 	struct dirent *entry;
 
@@ -297,8 +297,8 @@ static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct rea
 	while (d && !err && (entry = readdir(d))) {
 		char path[sizeof(READER_KEPT) + EKR_NAME_MAX + 1];
 
-		if (*entry->d_name == '.' ||
-		    snprintf(path, sizeof(path), READER_KEPT "/%s", entry->d_name) >= (int)sizeof(path))
+		if (*entry->d_name == '.' || snprintf(path, sizeof(path), READER_KEPT "/%s",
+						      entry->d_name) >= (int)sizeof(path))
 			continue;
 		err = list_heads(uses, room, dir, path, f);
 		/* removed since it was listed, or something else of that name */

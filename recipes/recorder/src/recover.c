@@ -23,7 +23,7 @@ struct scan {
 	const struct medium *medium;
 	const struct recovered_segment *segment;
 	struct record_use use; /* of the segment */
-	uint64_t below; /* sequences from here on are void */
+	uint64_t below;	       /* sequences from here on are void */
 	unsigned char *buffer;
 	uint64_t at;   /* where the buffer begins in the segment */
 	size_t length; /* bytes in it */
@@ -347,7 +347,10 @@ int recover(const struct medium *medium, const char *name, struct recovered *r,
 	/* a head may have been all that was written of a segment */
 	for (const struct recovered_segment *s = r->newest; s && !scan.any; s = before(r, s)) {
 		scan = (struct scan){
-			.medium = medium, .segment = s, .buffer = buffer, .below = below,
+			.medium = medium,
+			.segment = s,
+			.buffer = buffer,
+			.below = below,
 			.use = segment_use(&s->head),
 		};
 		scan_segment(&scan);

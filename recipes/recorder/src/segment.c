@@ -70,7 +70,7 @@ const char *segment_head_problem(const unsigned char block[EKR_BLOCK])
 	memcpy(&head, block, sizeof(head));
 	if (head.magic != EKR_SEGMENT_MAGIC)
 		return !*block && !memcmp(block, block + 1, EKR_BLOCK - 1) ? "head: zeros" :
-									    "head: bad magic";
+									     "head: bad magic";
 	if (head.crc != head_crc(block))
 		return "head: bad CRC";
 	if (head.version < EKR_FORMAT_VERSION)

@@ -472,9 +472,10 @@ static void take_open(struct session *s, const void *message, size_t length)
 		return;
 	}
 	if (!access_may_write(&s->access, &c->config)) {
-		send_refusal(s, EACCES,
-			     "channel %s: user %u may not write to it; it accepts members of group '%s'",
-			     c->config.name, (unsigned int)s->access.uid, c->config.write_group);
+		send_refusal(
+			s, EACCES,
+			"channel %s: user %u may not write to it; it accepts members of group '%s'",
+			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
 		hang_up(s);
 		return;
 	}
@@ -500,7 +501,10 @@ static void take_keep(struct session *s, const void *message, size_t length)
 	c = config_name_ok(keep.name) ? find_channel(s->ingest, keep.name) : NULL;
 	if (!c || !access_may_write(&s->access, &c->config) || !atomic_load(&c->open) ||
 	    c->keep.owned || atomic_load(&c->keep.state) == KEEP_ASKED) {
-		send_refusal(s, !c ? ENOENT : !access_may_write(&s->access, &c->config) ? EACCES : EAGAIN,
+		send_refusal(s,
+			     !c					       ? ENOENT :
+			     !access_may_write(&s->access, &c->config) ? EACCES :
+									 EAGAIN,
 			     "channel %.*s: %s", (int)EKR_NAME_MAX, keep.name,
 			     !c ? "there is no such channel" :
 			     !access_may_write(&s->access, &c->config) ?
@@ -528,7 +532,8 @@ static void answer_keep(struct session *s)
 		return;
 	answer.segments = (uint64_t)r->result;
 	if (r->result < 0)
-		send_refusal(s, -r->result, "channel %s: %.200s", s->keeps->config.name, r->error.text);
+		send_refusal(s, -r->result, "channel %s: %.200s", s->keeps->config.name,
+			     r->error.text);
 	else
 		send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
 	hang_up(s);

@@ -138,8 +138,8 @@ static bool drained(struct storage *s, uint64_t now)
 	for (unsigned int i = 0; i < s->count; i++) {
 		struct store *store = atomic_load(&s->stores[i]);
 
-		if (store && (s->chains[i].waiting ||
-			      (!store_idle(store) && store_due(store, now) < by)))
+		if (store &&
+		    (s->chains[i].waiting || (!store_idle(store) && store_due(store, now) < by)))
 			return false;
 	}
 	return true;

@@ -20,7 +20,8 @@
 
 static void only_root_the_recorder_and_members_may_write(void **state)
 {
-	const struct channel_config arm = { .write_gid = 7 }, none = { .write_gid = CONFIG_NO_GROUP },
+	const struct channel_config arm = { .write_gid = 7 },
+				    none = { .write_gid = CONFIG_NO_GROUP },
 				    all = { .write_gid = CONFIG_NO_GROUP, .write_all = true };
 	struct access a = { .uid = 1000, .groups = { 5, 7 }, .count = 2 };
 
@@ -47,8 +48,8 @@ static bool as(unsigned int uid, unsigned int gid, bool (*what)(const char *), c
 	if (!child)
 		_exit(setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(uid, uid, uid) ?
 			      2 :
-			      what(path) ? 0 :
-					   1);
+		      what(path) ? 0 :
+				   1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
 	return !WEXITSTATUS(status);

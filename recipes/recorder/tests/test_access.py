@@ -80,7 +80,10 @@ def test_each_channel_has_its_own_writers(shared: Board) -> None:
     allowed = {"arm": "bin", "leg": "sys", "default": "adm", "own": None}
     for channel, group in allowed.items():
         for other in GROUPS:
-            assert write_as(shared, [other], channel) == (0 if other == group else errno.EACCES), (channel, other)
+            assert write_as(shared, [other], channel) == (0 if other == group else errno.EACCES), (
+                channel,
+                other,
+            )
     assert write_as(shared, [], "open") == 0
     assert write_as(shared, ["bin", "sys"], "leg") == 0
     # root may always
@@ -114,7 +117,10 @@ def test_each_channel_has_its_own_readers(shared: Board) -> None:
     shared.start()
     for channel, group in {"arm": "bin", "leg": "sys", "default": "adm", "own": None}.items():
         for other in GROUPS:
-            assert read_as(shared, [other], channel) == (0 if other == group else errno.EACCES), (channel, other)
+            assert read_as(shared, [other], channel) == (0 if other == group else errno.EACCES), (
+                channel,
+                other,
+            )
     assert read_as(shared, [], "open") == 0
     shared.stop()
     # another group takes effect with the next start, for what is there already as well

@@ -375,7 +375,9 @@ def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         # a submitted slot, and after it one that is only partly written
-        writer.ring[4096 : 4096 + 40 + 4] = struct.pack("<2I2QqQ", 4, 0, 0, time.monotonic_ns(), 0, 0) + b"done"
+        writer.ring[4096 : 4096 + 40 + 4] = (
+            struct.pack("<2I2QqQ", 4, 0, 0, time.monotonic_ns(), 0, 0) + b"done"
+        )
         writer.ring[64:72] = struct.pack("<Q", 1)
         at = 4096 + writer.stride
         writer.ring[at : at + 10] = b"unfinished"

@@ -401,14 +401,18 @@ def test_a_block_copied_from_another_channel_is_no_record(board: Board) -> None:
         f.seek(8192)
         f.write(arm.read_bytes()[8192:12288])
     out = subprocess.run(
-        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"], capture_output=True, check=False
+        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"],
+        capture_output=True,
+        check=False,
     )
     assert out.stdout == b"of leg\n"
     board.start()
     board.write("leg", b"next\n")
     board.stop()
     out = subprocess.run(
-        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"], capture_output=True, check=False
+        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"],
+        capture_output=True,
+        check=False,
     )
     assert out.stdout == b"of leg\nnext\n"
 

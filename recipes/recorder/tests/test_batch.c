@@ -76,7 +76,9 @@ static void sealing_again_replaces_the_generation(void **state)
 /* the CRC begins with that of the channel's id and the segment's index */
 static void a_block_of_another_channel_or_segment_is_invalid(void **state)
 {
-	const struct ekr_segment_head arm = { .channel_id = { 1 }, .index = 3, .generation = 7, .record_size = 200 };
+	const struct ekr_segment_head arm = {
+		.channel_id = { 1 }, .index = 3, .generation = 7, .record_size = 200
+	};
 	struct ekr_segment_head other = arm;
 	struct record_use of = segment_use(&arm);
 	size_t used = fill(3);

@@ -25,10 +25,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-for _name in ("recorder", "reader"):
-    os.environ.setdefault(
-        f"EK_{_name.upper()}_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / f"libek-{_name}.so.0")
-    )
 from ek_recorder import (
     ChannelBusy,
     ChannelNotFound,
@@ -426,7 +422,12 @@ def test_a_closed_writer_raises_value_error(recorder: FakeRecorder) -> None:
     writer = Writer("front", socket=recorder.path)
     writer.close()
     writer.close()
-    for call in (lambda: writer.submit(b"x"), lambda: writer.sync(0), lambda: writer.lost, lambda: writer.channel):
+    for call in (
+        lambda: writer.submit(b"x"),
+        lambda: writer.sync(0),
+        lambda: writer.lost,
+        lambda: writer.channel,
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
 

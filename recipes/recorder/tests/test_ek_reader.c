@@ -81,7 +81,8 @@ static void ranges_and_errors(void **state)
 	ek_reader_close(r);
 	o.sequences = "x";
 	assert_int_equal(ek_reader_open(&r, rec.directory, &o), -EINVAL);
-	assert_string_equal(ek_reader_error(r), "sequences = 'x': is not a range: use A..B, A.., ..B or A");
+	assert_string_equal(ek_reader_error(r),
+			    "sequences = 'x': is not a range: use A..B, A.., ..B or A");
 	assert_int_equal(ek_reader_next(r, &e), -EINVAL);
 	ek_reader_close(r);
 	o = (struct ek_reader_options){ 0 };

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -31,14 +30,18 @@ def keep(board: Board, begin: float, end: float, incident: str, status: int = 0)
 
 @pytest.fixture
 def recording(board: Board) -> Board:
-    board.channel("arm", record_size=str(SIZE), writeout="64KiB", segment="256KiB", retain="4MiB", keep="1MiB")
+    board.channel(
+        "arm", record_size=str(SIZE), writeout="64KiB", segment="256KiB", retain="4MiB", keep="1MiB"
+    )
     board.start()
     wait_for(lambda: board.stats("arm")["segments"] == 17)
     return board
 
 
 def write(board: Board, first: int, count: int) -> None:
-    board.write("arm", b"".join(b"%08d" % n * (SIZE // 8) for n in range(first, first + count)), "--size", str(SIZE))
+    board.write(
+        "arm", b"".join(b"%08d" % n * (SIZE // 8) for n in range(first, first + count)), "--size", str(SIZE)
+    )
 
 
 def numbers(board: Board, path: str = "arm") -> list[int]:
@@ -64,7 +67,9 @@ def test_a_kept_range_survives_what_is_recorded_later(recording: Board) -> None:
     # also by itself
     path = str(recording.directory / "arm/kept/crash")
     assert numbers(recording, path) == list(range(40))
-    assert "crash" in (listed := run(recording, "keep", "--list", "--directory", str(recording.directory), "arm"))
+    assert "crash" in (
+        listed := run(recording, "keep", "--list", "--directory", str(recording.directory), "arm")
+    )
     assert "4 segments" in listed
     # other segments took the place of those that moved
     wait_for(lambda: recording.stats("arm")["segments"] == 17)
@@ -82,7 +87,9 @@ def test_sequences_continue_after_the_newest_segment_was_kept(recording: Board) 
     recording.start()
     write(recording, 40, 10)
     recording.stop()
-    report = json.loads(run(recording, "verify", "--json", "--directory", str(recording.directory), "arm", status=1))
+    report = json.loads(
+        run(recording, "verify", "--json", "--directory", str(recording.directory), "arm", status=1)
+    )
     (channel,) = report["channels"]
     assert (channel["records"], channel["missing"], channel["damage"]) == (50, 0, 0)
     assert [event["reason"] for event in channel["events"]] == ["restart"]
@@ -92,14 +99,22 @@ def test_sequences_continue_after_the_newest_segment_was_kept(recording: Board) 
 def test_what_cannot_be_kept_is_refused_and_changes_nothing(recording: Board) -> None:
     write(recording, 0, 40)
     now = time.time()
-    before = sorted(os.listdir(recording.directory / "arm"))
+    before = sorted((recording.directory / "arm").iterdir())
     assert "no records of that time" in keep(recording, now - 7200, now - 3600, "crash", status=1)
     write(recording, 40, 60)
     assert "more than keep = 1048576" in keep(recording, now - 60, now + 60, "crash", status=1)
-    assert sorted(os.listdir(recording.directory / "arm")) == before
+    assert sorted((recording.directory / "arm").iterdir()) == before
     assert numbers(recording) == list(range(100))
     assert "no such channel" in run(
-        recording, "keep", "--socket", str(recording.socket), "--from=-1min", "--to=now", "leg", "crash", status=1
+        recording,
+        "keep",
+        "--socket",
+        str(recording.socket),
+        "--from=-1min",
+        "--to=now",
+        "leg",
+        "crash",
+        status=1,
     )
     assert "expected --from" in run(recording, "keep", "arm", "crash", status=2)
     assert "a name has" in run(recording, "keep", "--from=-1min", "--to=now", "arm", "../x", status=2)

@@ -18,10 +18,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-for _name in ("recorder", "reader"):
-    os.environ.setdefault(
-        f"EK_{_name.upper()}_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / f"libek-{_name}.so.0")
-    )
 from ek_recorder import ChannelBusy, ChannelNotFound, Missing, Record, RecorderError, Writer, read
 from read_harness import BUILD, RECORDER, run_json
 
@@ -118,9 +114,7 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
     got: list[Record | Missing] = []
 
     def follow() -> None:
-        following = read(
-            "test", directory=daemon.directory, sequences=(0, None), follow=True
-        )
+        following = read("test", directory=daemon.directory, sequences=(0, None), follow=True)
         with contextlib.closing(following) as events:
             for event in events:
                 got.append(event)
@@ -158,7 +152,9 @@ def test_a_follower_wakes_up_with_each_write(daemon: Daemon) -> None:
     with daemon.writer("socket") as writer:
         writer.submit(payload(0))
         writer.sync(20)
-        with contextlib.closing(read("test", directory=daemon.directory, sequences=(0, None), follow=True)) as events:
+        with contextlib.closing(
+            read("test", directory=daemon.directory, sequences=(0, None), follow=True)
+        ) as events:
             next(events)
             for i in range(1, 16):
                 time.sleep(0.05)

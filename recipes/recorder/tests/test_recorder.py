@@ -425,7 +425,10 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
 
 def trim(board: Board, *options: str, status: int = 0) -> str:
     out = subprocess.run(
-        [RECORDER, "trim", *options, "--config", str(board.conf), "arm"], capture_output=True, text=True, check=False
+        [RECORDER, "trim", *options, "--config", str(board.conf), "arm"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert out.returncode == status, out.stderr
     return out.stdout + out.stderr

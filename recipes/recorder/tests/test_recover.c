@@ -159,7 +159,8 @@ static void invalid_heads_are_reported(void **state)
 	assert_int_equal(r.last_sequence, 119);
 	assert_string_equal(segments[1].problem, "head: bad CRC");
 	assert_string_equal(segments[3].problem, "head: cannot be read");
-	assert_string_equal(segments[4].problem, "head: its index does not match the name of the file");
+	assert_string_equal(segments[4].problem,
+			    "head: its index does not match the name of the file");
 	assert_null(segments[2].problem);
 }
 

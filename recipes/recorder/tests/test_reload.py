@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from board import Board, RawWriter, assert_contiguous, wait_for
@@ -105,17 +105,19 @@ def test_many_reloads_leave_nothing_behind(board: Board) -> None:
     board.channel("arm", ring="yes")
     board.start()
     assert board.process
-    files = f"/proc/{board.process.pid}/fd"
+    process = Path(f"/proc/{board.process.pid}")
     for number in range(20):
         board.channel("arm", window=f"{100 + number}ms")
         reload(board)
-        with wait_for(lambda: writer if not (writer := RawWriter(board.socket, "arm", 2)).refused else None) as arm:
+        with wait_for(
+            lambda: writer if not (writer := RawWriter(board.socket, "arm", 2)).refused else None
+        ) as arm:
             assert arm.sync() == 0
         if number == 2:
             time.sleep(0.5)
-            before = len(os.listdir(files))
-    wait_for(lambda: len(os.listdir(files)) <= before)
-    assert len(os.listdir(f"/proc/{board.process.pid}/task")) < 15
+            before = len(list((process / "fd").iterdir()))
+    wait_for(lambda: len(list((process / "fd").iterdir())) <= before)
+    assert len(list((process / "task").iterdir())) < 15
     board.stop()
     assert_contiguous(board.records("arm"))
     assert board.gaps("arm") == []

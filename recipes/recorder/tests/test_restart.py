@@ -58,9 +58,12 @@ def compile_example(top: Path, way: str) -> Path:
 
 def sanitized() -> dict[str, str]:
     """The library may be built with AddressSanitizer, which has to be loaded first."""
-    if "asan" not in subprocess.run(
-        ["ldd", str(BUILD / "libek-recorder.so.0")], capture_output=True, text=True, check=True
-    ).stdout:
+    if (
+        "asan"
+        not in subprocess.run(
+            ["ldd", str(BUILD / "libek-recorder.so.0")], capture_output=True, text=True, check=True
+        ).stdout
+    ):
         return {}
     library = subprocess.run(
         ["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True

@@ -155,8 +155,7 @@ static void see(struct seen *seen, const struct ekr_segment_head *h)
 	size_t at = EKR_BLOCK;
 
 	while (at < MEDIUM_SIZE) {
-		const struct ekr_record_head *r =
-			record_at(base + at, MEDIUM_SIZE - at, &use);
+		const struct ekr_record_head *r = record_at(base + at, MEDIUM_SIZE - at, &use);
 
 		if (r && r->batch == batch) {
 			if (!next || r->sequence < next->first_sequence) {
@@ -764,6 +763,20 @@ static void a_shutdown_continues_while_a_medium_accepts_data(void **state)
 	assert_int_equal(store_stop_by(began, began + 60 * NSEC_PER_SEC), began + STORE_STOP_MOST);
 }
 
+/* while the board was suspended, the real time went on and the monotonic time did not */
+static void a_suspend_ages_no_record(void **state)
+{
+	const uint64_t now = monotonic_ns();
+	struct segment gone;
+
+	(void)state;
+	use_some_segments(now);
+	assert_false(store_expire(&rec.store, now + 1,
+				  realtime_ns() + 8 * 3600 * (int64_t)NSEC_PER_SEC, &gone));
+	assert_true(store_expire(&rec.store, now + 61 * NSEC_PER_SEC, realtime_ns(), &gone));
+	config.retain_ns = 0;
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -773,6 +786,7 @@ int main(void)
 		TEST(a_failed_batch_goes_to_the_next_segment),
 		TEST(a_failing_medium_loses_new_records_but_no_old_ones),
 		TEST(a_medium_that_hangs_is_reported_until_it_responds),
+		TEST(a_suspend_ages_no_record),
 		TEST(a_loop_of_syncs_leaves_the_medium_to_others),
 		TEST(full_chunks_are_not_delayed_by_syncs),
 		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),

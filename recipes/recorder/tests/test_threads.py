@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder under ThreadSanitizer: writers come, sync and go on several channels while segments are created and a channel changes."""
+"""The recorder under ThreadSanitizer: writers come, sync and go while segments are created and a channel changes."""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	writer.next = 5;
 	/* pieces of an offset in the head or the slots, a length and bytes; after each the recorder looks */
 	while (at + 3 <= size) {
-		size_t offset = ((size_t)data[at] << 8 | data[at + 1]) % (EKR_RING_DATA / 16 + 16u * ring.stride);
+		size_t offset = ((size_t)data[at] << 8 | data[at + 1]) %
+				(EKR_RING_DATA / 16 + 16u * ring.stride);
 		size_t length = data[at + 2] % 64, left = size - at - 3;
 		struct record r;
 		int ret = 0;
@@ -53,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		/* whatever the writer did, records are in order and complete */
 		batch_seal(c->data, c->used, &use, 0);
 		for (size_t i = 0; i < c->used;) {
-			const struct ekr_record_head *head = record_at(c->data + i, c->used - i, &use);
+			const struct ekr_record_head *head =
+				record_at(c->data + i, c->used - i, &use);
 
 			FUZZ_CHECK(head && head->sequence >= sequence);
 			FUZZ_CHECK(head->acquired_ns <= head->monotonic_ns);

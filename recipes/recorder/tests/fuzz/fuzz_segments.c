@@ -124,20 +124,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 16)
 		return 0;
 	for (unsigned int i = 0; i < SEGMENTS; i++) {
-		size_t half = (size - 16) / SEGMENTS, length = half < SIZE - EKR_BLOCK ? half : SIZE - EKR_BLOCK;
+		size_t half = (size - 16) / SEGMENTS,
+		       length = half < SIZE - EKR_BLOCK ? half : SIZE - EKR_BLOCK;
 
 		memcpy(image[i] + EKR_BLOCK, data + 16 + i * half, length);
 		if (data[0] >> i & 1)
 			make_head(i, data + 2 + 4 * i);
 		else
 			memcpy(image[i], data, 16);
-		for (size_t at = EKR_BLOCK, n = 0; at + sizeof(struct ekr_record_head) < SIZE && n < 32; n++) {
+		for (size_t at = EKR_BLOCK, n = 0;
+		     at + sizeof(struct ekr_record_head) < SIZE && n < 32; n++) {
 			if (!(data[10 + n % 6] >> (n % 8) & 1)) {
 				at = whole_blocks(at + 1);
 				continue;
 			}
 			repair(i, at);
-			at += record_bytes(((struct ekr_record_head *)(image[i] + at))->length % 2000);
+			at += record_bytes(((struct ekr_record_head *)(image[i] + at))->length %
+					   2000);
 		}
 		segments[i] = (struct recovered_segment){ .index = i, .size = SIZE };
 	}

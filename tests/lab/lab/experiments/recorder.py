@@ -98,9 +98,7 @@ QUICK = ("quiet", "bgall")
 FULL = (*QUICK, "quiet-socket", "bgall-other", "read")
 
 
-def configuration(
-    *, retain: str = "128MiB", segment: str = "8MiB", window: str = "1s"
-) -> dict[str, str]:
+def configuration(*, retain: str = "128MiB", segment: str = "8MiB", window: str = "1s") -> dict[str, str]:
     """The recorder's configuration files in the guest, by path. There is one channel, `bench`."""
     channel = {
         "record_size": "16KiB",

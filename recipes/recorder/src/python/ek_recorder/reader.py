@@ -117,7 +117,9 @@ def _event(event: _Event) -> Record | Missing:
             event.acquired_ns,
         )
     message: bytes = event.message
-    return Missing(cast(Kind, _KINDS[event.kind]), event.first, event.sequence, message.decode(errors="replace"))
+    return Missing(
+        cast(Kind, _KINDS[event.kind]), event.first, event.sequence, message.decode(errors="replace")
+    )
 
 
 def read(
