@@ -14,11 +14,14 @@ no flush of any group starts.
 
 from __future__ import annotations
 
+from lab import onfs, settings
 from lab.competing import competing, fio, fio_job, served
 from lab.model import Device, Experiment, Figure, Output, flashsim
 
 DEVICE = flashsim("emmc51")
 FLUSHED = flashsim("emmc51", fua=0)
+# seconds for 20 s of fsync calls and the last of them
+PATIENCE = 60
 
 
 def dsync(name: str, about: str, device: Device, *, deep: bool = False) -> Experiment:
@@ -109,6 +112,54 @@ def read_under_trim() -> Experiment:
     )  # fmt: skip
 
 
+def inversion(name: str, about: str, *, dsync: bool = False, deep: bool = False) -> Experiment:
+    """How long an fsync takes on an ext4 that a group of weight 1 writes, next to a raw reader of weight 10000.
+
+    The journal's commit waits for data of the group of weight 1 (ext4 in ordered mode). The group
+    that calls fsync must not wait for that group's share of the device.
+    """
+    device = onfs.backed("emmc51")
+    reader = onfs.fio_on("/dev/$DEV", "h", rw="read", bs="512k", size="1g", qd=32, extra="--readonly")
+    writer = onfs.fio_on(
+        "/m/l", "l", rw="write", bs="1m", size="512m", direct=False, extra="--sync=dsync" if dsync else ""
+    )
+    calls = onfs.fio_on(
+        "/m/f", "f", rw="write", bs="4k", size="16m", direct=False,
+        extra="--fsync=1 --thinktime=100ms --thinktime_iotime=0 --runtime=20",
+    )  # fmt: skip
+    script = "\n".join([
+        "uname -r | report kernel", onfs.mounted(files="l:512m f:16m"), 'scheduler "$DEV"',
+        *(settings.command(s.name, s.ours) for s in settings.read() if s.name.startswith("vm.dirty_")),
+        "group h 10000; group l 1; group f 100",
+        f"in_group h {reader} > /tmp/h.log 2>&1 &",
+        f"in_group l {writer} > /tmp/l.log 2>&1 &",
+        "sleep 8",
+        # A call that does not return keeps fio from ending. Then the file stays empty.
+        f"in_group f {calls} > /tmp/f.log 2>&1 & pid_f=$!",
+        f"n=0; while kill -0 $pid_f 2> /dev/null && [ $n -lt {PATIENCE} ]; do sleep 1; n=$((n + 1)); done",
+        "touch /tmp/f.json; report f < /tmp/f.json",
+        'cat "/sys/kernel/debug/block/$DEV/sched/state" 2> /dev/null | report state',
+        "cat /cg/*/io.evenkeel.stat 2> /dev/null | report stat",
+    ]) + "\n"  # fmt: skip
+
+    def figures(out: Output) -> list[Figure]:
+        if not out.results["f"].strip():
+            # fio calls fsync for 20 s, so its last call took the rest of the time at least
+            return [Figure("max", 1e3 * (PATIENCE - 20), "ms", "lower")]
+        sync = fio_job(out.results["f"])["sync"]["lat_ns"]
+        if not sync["N"]:
+            raise ValueError("no call of fsync")
+        return [
+            Figure("p50", round(sync["percentile"]["50.000000"] / 1e6, 1), "ms", "lower"),
+            Figure("max", round(sync["max"] / 1e6, 1), "ms", "lower"),
+        ]
+
+    return Experiment(
+        name, about, script, figures, device=device, programs=onfs.PROGRAMS, memory=2048, baselines=("none", "mq-deadline"),
+        deep=deep,
+    )  # fmt: skip
+
+
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
     "fair.dsync.flushed.write.100m.*": "The device has no FUA. All data wait with their tags for one flush, which starts"
@@ -123,4 +174,12 @@ EXPERIMENTS = [
         "fair.dsync.flushed.write.100m", "weights 2:1, direct writes of 100 MB with O_DSYNC, no FUA", FLUSHED, deep=True
     ),
     trim(), flush(), read_under_trim(),
+    inversion(
+        "latency.fsync.inversion",
+        "fsync in a group of weight 100 on an ext4 that a group of weight 1 writes, next to raw reads of weight 10000",
+    ),
+    inversion(
+        "latency.fsync.inversion.dsync",
+        "the same, while the group of weight 1 writes with O_DSYNC", dsync=True, deep=True,
+    ),
 ]  # fmt: skip
