@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Turn: one group has the device alone.
+ *
+ * Policy: a turn lasts turn_ms, or a few latencies, but no longer than the
+ * group's share of EK_ROUND_NS. At its end the group has paid the time that it
+ * had the device, whatever its requests were estimated to cost, and its rate is
+ * learned. A reader pays no more than its rate when the device is quiet. What is
+ * left was the work of earlier writes (a buffer that drains, garbage
+ * collection): the next writers pay for it.
+ * Invariant: time in turns is charged exactly once.
+ * Source: CFQ's and BFQ's slices; iocost's debt (Heo et al., ASPLOS 2022).
+ */
+#include "turn.h"
+#include "budget.h"
+#include "cost.h"
+#include "order.h"
+
+/* A turn is worth at least so many latencies: what its ends cost is then small. */
+#define EK_TURN_LATENCIES	8
+/* The first turn of a group lasts until its limit is found, but not longer than this. */
+#define EK_FIRST_NS		(400 * EK_MS)
+/* Where groups are more than EK_MANY, they learn from each other, and it is shorter. */
+#define EK_MANY			8
+#define EK_FIRST_MANY_NS	(50 * EK_MS)
+/* A window of a turn: so long, so many requests, and each in flight twice. */
+#define EK_GROW_NS		(5 * EK_MS)
+#define EK_WINDOW_NS		(20 * EK_MS)
+#define EK_WINDOW_LONG		(100 * EK_MS)
+#define EK_WINDOW_REQUESTS	8
+/* The device was not idle in between if a completion takes that many latencies. */
+#define EK_STALL_LATENCIES	4
+/* Time of less than so many latencies tells more of their phase than of the rate. */
+#define EK_TELLING_LATENCIES	4
+/* A rate that remembers less is young. */
+#define EK_YOUNG_NS		(300 * EK_MS)
+/* Windows differ by chance: a reader pays so much more than its quickest window says. */
+#define EK_QUIET		EK_PERCENT(103)
+/* After a write, what slows readers down may be the writers' for so long. */
+#define EK_WROTE_NS		(2 * EK_SEC)
+/* What writers owe for turns of others: at most so much. */
+#define EK_HIDDEN_MOST		(2 * EK_SEC)
+/* TOGETHER: between solos of unknown groups, so many percent of the last one's time. */
+#define EK_UNKNOWN_PERCENT	400
+
+static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
+{
+	struct ek_core_group *g = t->g;
+	u64 latency = max_t(u32, ek_budget_latency(c, g), ek_cost(c, g, g->op, g->bytes));
+
+	t->length = max_t(u64, c->t.turn_ms * EK_MS, EK_TURN_LATENCIES * latency);
+	if (c->nr_active > 1)
+		t->length = min_t(u64, t->length, ek_order_part(c, g, EK_ROUND_NS));
+	t->paid = g->growing ? t->length : U64_MAX;
+	/* a rate that few turns told gets one that tells more */
+	latency = min_t(u64, 2 * EK_TELLING_LATENCIES * latency, EK_FIRST_NS);
+	if (g->memory < EK_YOUNG_NS && c->nr_active <= EK_MANY && t->length < latency) {
+		t->paid = t->length;
+		t->length = latency;
+	}
+}
+
+static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	ek_order_unplace(c, g);
+	c->turn = (struct ek_turn){
+		.g = g, .begin = now, .flushed = atomic64_read(&c->flushed),
+		.sent_cost = g->sent_cost - atomic64_read(&g->in_flight_cost),
+	};
+	/* where others of its kind have found theirs, its limit begins */
+	if (g->growing && !g->best)
+		g->limit = max_t(u32, g->limit, c->cell[g->op][g->class].depth);
+	ek_turn_length(c, &c->turn);
+	g->ready = g->queued;
+	c->nr_turns++;
+}
+
+/* A window is over: does the limit grow, and was the device quick? */
+static void ek_turn_window(struct ek_turn *t)
+{
+	u64 took = t->window.to - t->window.from, service;
+
+	service = max_t(u64, ek_ratio(t->window.cost, took), 1);
+	if (t->g->growing) {
+		ek_budget_grow(t->g, service, div64_u64(t->window.cost, t->window.n));
+		/* what came before was with fewer in flight */
+		if (t->g->growing)
+			ek_meter_begin(&t->steady, t->g, t->window.to);
+	} else if (took >= EK_WINDOW_NS) {
+		t->quickest = max_t(u64, t->quickest, service);
+	}
+	ek_meter_begin(&t->window, t->g, t->window.to);
+}
+
+static bool ek_turn_window_over(struct ek_turn *t)
+{
+	u64 took = t->window.to - t->window.from;
+	u32 want = max_t(u32, EK_WINDOW_REQUESTS, 2 * t->g->limit);
+
+	if (took >= EK_WINDOW_LONG)
+		return t->window.n >= 2;
+	if (t->g->growing)
+		return took >= EK_GROW_NS && t->window.n >= max_t(u32, want / 2, 2);
+	return took >= EK_WINDOW_NS && t->window.n >= want;
+}
+
+/*
+ * The last requests of the turn before are done. If the device stood still for
+ * them, the group that sent them pays for that as well.
+ */
+static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
+{
+	struct ek_core_group *g = c->tail.g;
+	u64 wall = now - c->tail.from, mine = t->g->sent_cost - t->sent_cost;
+
+	c->tail.g = NULL;
+	if (c->mode.kind != EK_TURNS)
+		return;
+	if (!g || !g->active || g == t->g || !c->tail.cost || g->sent != c->tail.sent)
+		return;
+	wall -= min_t(u64, wall, max_t(s64, mine - atomic64_read(&t->g->in_flight_cost), 0));
+	if (wall < c->tail.cost + max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES *
+					ek_budget_latency(c, g)))
+		return;
+	if (g->op == EK_OP_READ && c->wrote && now - c->wrote < EK_WROTE_NS) {
+		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - c->tail.cost);
+		return;
+	}
+	ek_order_unplace(c, g);
+	ek_order_adjust(c, g, wall - c->tail.cost);
+	ek_cost_learn(c, g, wall, c->tail.cost, false);
+	g->priced = g->sent;
+	ek_order_place(c, g);
+}
+
+/* Others have left the device: what is served from now on is @g's alone. */
+static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
+{
+	struct ek_core_group *g = t->g;
+
+	if (atomic_read(&c->in_flight) - atomic_read(&c->out_of_turn) > atomic_read(&g->in_flight) ||
+	    g->sent - atomic_read(&g->in_flight) < g->priced)
+		return;
+	t->exclusive = now;
+	ek_meter_begin(&t->all, g, now);
+	ek_turn_tail(c, t, now);
+}
+
+/* The first request of @g completed after the device was its own. */
+static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
+{
+	u64 first = READ_ONCE(t->g->last_done);
+	u64 stall = (u64)EK_STALL_LATENCIES * ek_budget_latency(c, t->g);
+
+	if (first <= t->exclusive)
+		return;
+	t->stalled = first - t->exclusive > max_t(u64, stall, EK_WINDOW_NS);
+	ek_meter_begin(&t->steady, t->g, first);
+	t->window = t->steady;
+}
+
+static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
+{
+	struct ek_core_group *g = t->g;
+
+	if (!t->exclusive)
+		return ek_turn_alone(c, t, now);
+	if (!t->steady.on)
+		return ek_turn_steady(c, t);
+	t->had = max_t(u32, t->had, g->queued + g->waiting + atomic_read(&g->in_flight));
+	ek_meter_read(&t->window, g);
+	if (!t->window.n)
+		return;
+	/* it never has more at once: its limit is no limit */
+	if (g->growing && t->had < g->limit)
+		g->growing = false;
+	if (ek_turn_window_over(t))
+		ek_turn_window(t);
+}
+
+/* Of @wall, the time that @cost takes when no earlier writes are under way. */
+static u64 ek_turn_quiet(struct ek_turn *t, u64 wall, u64 cost)
+{
+	if (!t->quickest)
+		return wall;
+	return min_t(u64, wall, ek_mul(ek_ratio(cost, t->quickest), EK_QUIET));
+}
+
+/* Is @wall long enough to tell what it takes? */
+static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
+{
+	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
+}
+
+static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
+{
+	struct ek_core_group *g = t->g;
+	u64 most = c->nr_active > EK_MANY ? EK_FIRST_MANY_NS : EK_FIRST_NS, ahead;
+
+	if (!ek_order_expected(c, g, now))
+		return true;
+	if (!t->exclusive)
+		return now - t->begin > EK_FIRST_NS + 2 * t->length;
+	/* what it has in the device is part of the turn; the last request, if most of it is */
+	ahead = max_t(s64, atomic64_read(&g->in_flight_cost), 0) + ek_cost(c, g, g->op, g->bytes) / 2;
+	if (now - t->exclusive + (g->known && t->steady.on ? ahead : 0) < t->length)
+		return false;
+	/* not before it was served, and its limit and its rate are known */
+	if (t->steady.on && !g->growing &&
+	    (g->known || ek_turn_tells(c, t, t->window.to - t->steady.from)))
+		return true;
+	return now - t->exclusive >= most;
+}
+
+/* Learn from what was served with the limit that was found. */
+static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet)
+{
+	struct ek_meter *m = &t->steady;
+	u64 wall;
+
+	if (m->on)
+		ek_meter_read(m, t->g);
+	/* few were served, or the device did something else first */
+	if (!m->on || m->n < EK_WINDOW_REQUESTS || t->stalled)
+		m = &t->all;
+	wall = m->to - m->from;
+	wall -= min_t(u64, wall, t->others);
+	if (quiet)
+		wall = ek_turn_quiet(t, wall, m->cost);
+	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t, wall)))
+		ek_cost_learn(c, t->g, wall, m->cost, quiet);
+	/* what is in the device now was charged at the old price */
+	t->g->priced = t->g->sent;
+}
+
+/* Charges @g for the time that it had the device, and moves to the writers what was theirs. */
+static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
+{
+	struct ek_core_group *g = t->g;
+	u64 wall, own, flushed = atomic64_read(&c->flushed) - t->flushed;
+	bool quiet = g->op == EK_OP_READ && c->wrote &&
+		     now - c->wrote < EK_WROTE_NS;
+
+	if (!t->all.on)
+		return;
+	ek_meter_read(&t->all, g);
+	wall = t->all.to - t->all.from;
+	wall -= min_t(u64, wall, flushed + t->others);
+	if (!wall || !t->all.cost || (g->known && !ek_turn_tells(c, t, wall)))
+		return;
+	if (quiet) {
+		own = ek_turn_quiet(t, wall, t->all.cost);
+		/* its rate remembers quieter turns */
+		if (g->memory == EK_MEMORY_NS)
+			own = min_t(u64, own, t->all.cost);
+		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
+		wall = own;
+	} else if (g->op != EK_OP_READ) {
+		own = min_t(u64, c->hidden, wall);
+		c->hidden -= own;
+		wall += own;
+	}
+	/* a turn is longer to learn: otherwise the group would wait for seconds to make up for it */
+	ek_order_adjust(c, g, (s64)min_t(u64, wall, t->paid) - (s64)t->all.cost);
+	ek_turn_learn(c, t, quiet);
+}
+
+void ek_turn_end(struct ek_core *c, u64 now)
+{
+	struct ek_turn *t = &c->turn;
+	struct ek_core_group *g = t->g;
+
+	ek_turn_pay(c, t, now);
+	c->tail = (struct ek_tail){
+		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
+		.from = t->all.to, .sent = g->sent,
+		.cost = max_t(s64, atomic64_read(&g->in_flight_cost), 0),
+	};
+	g->solo_at = now;
+	list_move_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
+	t->g = NULL;
+	ek_order_place(c, g);
+	c->solo_end = now;
+	c->solo_took = now - t->begin;
+}
+
+/*
+ * TOGETHER: a group that has to be measured now, or NULL. Solos stop the others,
+ * so they get solo_percent of the time; for unknown groups, EK_UNKNOWN_PERCENT.
+ */
+static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
+{
+	u64 since = 100 * (now - c->solo_end);
+	struct ek_core_group *g;
+
+	g = list_first_entry_or_null(&c->unmeasured, struct ek_core_group, solo_node);
+	if (g && since >= EK_UNKNOWN_PERCENT * c->solo_took)
+		return g;
+	if (c->mode.warm || since * c->t.solo_percent < 10000 * c->solo_took)
+		return NULL;
+	return list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node);
+}
+
+/* Go on with the turn, end it, and begin the next. */
+void ek_turn_step(struct ek_core *c, u64 now)
+{
+	struct ek_turn *t = &c->turn;
+	struct ek_core_group *g = NULL;
+
+	if (t->g) {
+		ek_turn_measure(c, t, now);
+		if (!ek_turn_over(c, t, now))
+			return;
+		g = t->g;
+		ek_turn_end(c, now);
+		if (!ek_order_expected(c, g, now))
+			ek_order_deactivate(c, g);
+	}
+	if (c->mode.kind == EK_TURNS)
+		g = ek_order_least(c);
+	else
+		g = ek_turn_due(c, now);
+	if (!g)
+		return;
+	if (c->mode.kind == EK_TOGETHER)
+		c->nr_solos++;
+	ek_turn_begin(c, g, now);
+}
+
+/* The owner, if it has a request and room for it. */
+struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
+{
+	struct ek_core_group *g = c->turn.g, *other;
+
+	c->why = EK_WHY_SOLO;
+	/* behind others, its least latency and its limit could not be found */
+	if (g->growing && !c->turn.exclusive && atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
+		return ek_order_hold(c, now, wake);
+	if (g->queued && (u32)atomic_read(&g->in_flight) < g->limit &&
+	    ek_budget_room(c, g, now))
+		return g;
+	/* others hold the tags: one of them goes, and the owner gets its tag */
+	if (!g->queued && g->waiting && !atomic_read(&c->in_flight)) {
+		other = ek_order_first(c);
+		if (other) {
+			c->turn.exclusive = 0;
+			c->turn.all.on = c->turn.steady.on = false;
+			c->why = EK_WHY_ORDER;
+			return other;
+		}
+	}
+	return ek_order_hold(c, now, wake);
+}
