@@ -153,8 +153,10 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 	if (r->op != EK_OP_READ)
 		c->wrote = now;
 	ek_core_unqueue(c, g, r, cost, now);
-	if (r->why >= EK_WHY_AHEAD)
+	if (r->why >= EK_WHY_AHEAD) {
 		atomic_inc(&c->out_of_turn);
+		atomic_inc(&g->out_of_turn);
+	}
 	if (r->why == EK_WHY_GUARD) {
 		c->nr_guarded++;
 		ek_guard_spent(c, cost);
@@ -180,8 +182,10 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 	atomic64_sub(r->cost, &c->in_flight_cost);
 	atomic_dec(&g->in_flight);
 	atomic_dec(&c->in_flight);
-	if (r->why >= EK_WHY_AHEAD)
+	if (r->why >= EK_WHY_AHEAD) {
 		atomic_dec(&c->out_of_turn);
+		atomic_dec(&g->out_of_turn);
+	}
 	smp_mb__after_atomic();
 	if (unlikely(atomic_read(&g->capped)) && atomic_xchg(&g->capped, 0))
 		llist_add(&g->released, &c->released);

@@ -68,6 +68,7 @@ struct ek_core_group {
 
 	/* what is in the device, and what was sent there */
 	atomic_t in_flight;		/* Completion */
+	atomic_t out_of_turn;		/* of these, served out of turn. Completion */
 	atomic64_t in_flight_cost;	/* ns. Completion */
 	u64 sent, sent_cost;		/* requests, and ns of their cost, since ever */
 	u64 last_done;			/* time of the last completion. Completion; late is harmless */
@@ -147,7 +148,9 @@ struct ek_mode {
 	u64 lambda[EK_KINDS];		/* alone time served per time, q16, mean */
 	u32 tried[EK_KINDS];		/* epochs */
 	u64 epoch, epoch_cost;		/* when it began; what was served until then */
-	u64 best;			/* lambda with half of the scale, q16 */
+	u32 stretch;			/* turns are so many times as long */
+	u64 best;			/* most lambda of a step, q16 */
+	u32 best_scale;			/* the scale of that step */
 	u64 next_trial, gap;
 	s32 odd;			/* epochs in a row that differ from the mean */
 	u64 changed, change_gap;	/* when the device did; until it is believed again */

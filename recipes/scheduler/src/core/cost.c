@@ -16,7 +16,7 @@
 /* A reader remembers quiet turns so many times as long as others while there are writers. */
 #define EK_QUIET_MEMORY	8
 /* So many turns in a row that differ by half or more: the device changed. */
-#define EK_OFF_TURNS	4
+#define EK_OFF_TURNS	3
 /* Unsized operations: the mean counts so many. */
 #define EK_MEAN		4
 
@@ -128,7 +128,7 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 	g->memory = min_t(u64, g->memory + wall, EK_MEMORY_NS);
 	if (!cell->rate || g->rate < cell->rate || g->limit >= cell->depth) {
 		cell->rate = g->rate;
-		cell->depth = g->limit;
+		cell->depth = g->growing ? 0 : g->limit;
 	}
 	ek_cost_known(c, g, true);
 }

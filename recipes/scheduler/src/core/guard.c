@@ -135,6 +135,9 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 		g = ek_guard_light(c, now);
 	if (g)
 		return g;
+	/* first turns are long, and everyone gets one: nobody starves for them */
+	if (c->nr_unknown && c->mode.kind == EK_TURNS)
+		return NULL;
 	g = list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
 	if (!g || now - g->served <= ek_starves(c) || !ek_tokens(c, 0, now))
 		return NULL;

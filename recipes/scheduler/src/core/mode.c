@@ -18,16 +18,26 @@
 #define EK_EPOCH_REQUESTS	12
 #define EK_STEP_NS		(60 * EK_MS)
 #define EK_STEP_REQUESTS	4
-/* A scale that is twice as large has to serve so much more; and how large it may be. */
-#define EK_STEP_GROWS		EK_PERCENT(103)
+/* Scales that are tried; a larger one has to serve so much more. */
 #define EK_SCALE_FIRST		1
+#define EK_SCALE_STEP		4
 #define EK_SCALE_MOST		256
+#define EK_STEP_GROWS		EK_PERCENT(103)
+/* So long the device may be busy with what is inside. */
+#define EK_INSIDE_NS		(400 * EK_MS)
 /* Together is better by so much when it is tried. */
 #define EK_BETTER		EK_PERCENT(105)
 /* It is left when it is no better than this. */
 #define EK_STAYS		EK_PERCENT(101)
+/* Turns that serve less than this are made longer, at most so many times as long. */
+#define EK_LOSS			EK_PERCENT(97)
+#define EK_STRETCH_MOST		4
+/* If they serve so much, they are made shorter again. */
+#define EK_NO_ENDS		(EK_ONE - EK_ONE / 128)
+/* Less than that is not lost at their ends: the costs are wrong. */
+#define EK_NO_LOSS		EK_PERCENT(80)
 /* Between two trials; twice as long after each that fails. */
-#define EK_GAP_NS		(4 * EK_SEC)
+#define EK_GAP_NS		(8 * EK_SEC)
 #define EK_GAP_MOST		(64 * EK_SEC)
 /* A lambda that departs by so much, for so many epochs, shows that the device changed. */
 #define EK_ODD			EK_PERCENT(12)
@@ -52,6 +62,7 @@ static void ek_mode_set(struct ek_core *c, u8 kind, u64 now)
 	m->kind = kind;
 	m->warm = true;
 	m->best = m->odd = 0;
+	m->best_scale = EK_SCALE_FIRST;
 	c->scale = EK_SCALE_FIRST;
 	/* at first, nobody may lead those who have less than they were promised */
 	c->promise = c->vnow + ek_order_lead(c, EK_SEC);
@@ -65,6 +76,7 @@ void ek_mode_init(struct ek_core *c, u64 now)
 	/* turns serve at most 1; it is measured as soon as all rates are known */
 	m->lambda[EK_TURNS] = EK_ONE;
 	m->gap = EK_GAP_NS;
+	m->stretch = 1;
 	ek_mode_set(c, EK_TURNS, now);
 }
 
@@ -106,16 +118,26 @@ static void ek_mode_turns(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 
+	/* the ends of turns cost too much, or next to nothing */
+	if (m->tried[EK_TURNS] > 2 && m->lambda[EK_TURNS] < EK_LOSS &&
+	    m->lambda[EK_TURNS] > EK_NO_LOSS && m->stretch < EK_STRETCH_MOST)
+		m->stretch *= 2;
+	else if (m->lambda[EK_TURNS] > EK_NO_ENDS && m->stretch > 1)
+		m->stretch /= 2;
 	if (c->nr_active < 2 || now < m->next_trial)
 		return;
 	m->tried[EK_TOGETHER] = 0;
 	ek_mode_set(c, EK_TOGETHER, now);
 }
 
-static void ek_mode_together(struct ek_core *c, u64 now)
+static void ek_mode_together(struct ek_core *c, u64 wall, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 	u64 need = m->tried[EK_TOGETHER] > 1 ? EK_STAYS : EK_BETTER;
+
+	/* an epoch may count a request too much at either end */
+	if (m->tried[EK_TOGETHER] == 1)
+		need += ek_ratio(c->most_request, wall);
 
 	if (m->lambda[EK_TOGETHER] >= ek_mul(m->lambda[EK_TURNS], need)) {
 		m->gap = EK_GAP_NS;
@@ -127,7 +149,7 @@ static void ek_mode_together(struct ek_core *c, u64 now)
 }
 
 /* An epoch is over: @lambda is what it served. */
-static void ek_mode_over(struct ek_core *c, u64 lambda, u64 now)
+static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 	u64 mean = m->lambda[m->kind];
@@ -142,22 +164,27 @@ static void ek_mode_over(struct ek_core *c, u64 lambda, u64 now)
 	if (m->kind == EK_TURNS)
 		ek_mode_turns(c, now);
 	else
-		ek_mode_together(c, now);
+		ek_mode_together(c, wall, now);
 }
 
-/* TOGETHER has just begun: a step served @lambda. Does it serve more with more in flight? */
+/*
+ * TOGETHER has just begun: a step served @lambda. Try the next scale, unless the
+ * device would be busy with it for too long; in the end, take the best.
+ */
 static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 {
+	u64 two = 2 * (u64)max_t(u32, c->most_request, c->most_latency);
 	struct ek_mode *m = &c->mode;
 
-	if (c->scale >= EK_SCALE_MOST || lambda <= ek_mul(m->best, EK_STEP_GROWS)) {
-		if (c->scale > EK_SCALE_FIRST && lambda <= m->best)
-			c->scale /= 2;
-		return false;
+	if (lambda > ek_mul(m->best, EK_STEP_GROWS)) {
+		m->best = lambda;
+		m->best_scale = c->scale;
 	}
-	m->best = lambda;
-	c->scale *= 2;
-	return true;
+	c->scale *= EK_SCALE_STEP;
+	if (c->scale <= EK_SCALE_MOST && ek_ratio(two * c->scale, max_t(u64, lambda, EK_ONE)) <= EK_INSIDE_NS)
+		return true;
+	c->scale = m->best_scale;
+	return false;
 }
 
 /* Is a step or an epoch over? */
@@ -180,6 +207,6 @@ void ek_mode_step(struct ek_core *c, u64 now)
 		m->warm = m->kind == EK_TOGETHER && ek_mode_grows(c, lambda);
 		ek_mode_epoch(c, now);
 	} else {
-		ek_mode_over(c, lambda, now);
+		ek_mode_over(c, lambda, wall, now);
 	}
 }

@@ -231,18 +231,34 @@ struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake)
 	return NULL;
 }
 
-/* What everyone was promised goes on with time, but stays near what groups have. */
-static void ek_order_promise(struct ek_core *c, u64 now)
+/*
+ * What everyone was promised, in virtual time, when the device will have done what
+ * is in it and @cost ns more. It goes on with time, but stays near what groups have.
+ */
+static u64 ek_order_promise(struct ek_core *c, u32 cost, u64 now)
 {
-	u64 slack = ek_order_lead(c, EK_PROMISE_NS);
-	u64 since = min_t(u64, now - c->promise_at, EK_SEC);
+	u64 slack = ek_order_lead(c, max_t(u64, EK_PROMISE_NS, c->most_request));
+	u64 inside = max_t(s64, atomic64_read(&c->in_flight_cost), 0) + cost;
+	u64 lambda = max_t(u64, c->mode.lambda[EK_TOGETHER], EK_ONE);
 
-	c->promise += ek_order_lead(c, since);
+	c->promise += ek_order_lead(c, min_t(u64, now - c->promise_at, EK_SEC));
 	c->promise_at = now;
 	if (ek_before(c->promise, c->vnow - slack))
 		c->promise = c->vnow - slack;
 	if (ek_before(c->vnow + slack, c->promise))
 		c->promise = c->vnow + slack;
+	return c->promise + ek_order_lead(c, ek_ratio(inside, lambda));
+}
+
+/* TOGETHER: is @least, which cannot send now, owed that @g waits for it? */
+static bool ek_order_owed(struct ek_core *c, struct ek_core_group *least,
+			  struct ek_core_group *g, u64 now)
+{
+	u64 promise = ek_order_promise(c, ek_cost(c, g, g->op, g->bytes), now);
+
+	return ek_before(least->vtime, g->vtime) && ek_before(least->vtime, promise) &&
+	       g->vtime - least->vtime > ek_order_lead(c, c->t.lead_ms * EK_MS) &&
+	       !ek_order_stuck(c, least);
 }
 
 /* TOGETHER */
@@ -251,12 +267,9 @@ struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake)
 	struct ek_core_group *least = ek_order_least(c), *g = ek_order_first(c);
 
 	c->why = EK_WHY_ORDER;
-	ek_order_promise(c, now);
 	if (!g)
 		return NULL;
-	if (ek_before(least->vtime, g->vtime) && ek_before(least->vtime, c->promise) &&
-	    g->vtime - least->vtime > ek_order_lead(c, c->t.lead_ms * EK_MS) &&
-	    !ek_order_stuck(c, least))
+	if (ek_order_owed(c, least, g, now) || !ek_budget_room(c, g, now))
 		return ek_order_hold(c, now, wake);
-	return ek_budget_room(c, g, now) ? g : ek_order_hold(c, now, wake);
+	return g;
 }

@@ -3,7 +3,7 @@
  * Turn: one group has the device alone.
  *
  * Policy: a turn lasts turn_ms, or a few latencies, but no longer than the
- * group's share of EK_ROUND_NS. At its end the group has paid the time that it
+ * group's share of a round. At its end the group has paid the time that it
  * had the device, whatever its requests were estimated to cost, and its rate is
  * learned. A reader pays no more than its rate when the device is quiet. What is
  * left was the work of earlier writes (a buffer that drains, garbage
@@ -16,13 +16,21 @@
 #include "cost.h"
 #include "order.h"
 
+/*
+ * A group comes round within EK_ROUND_NS, so that shares hold over a second; if
+ * latencies need more, within EK_ROUND_MOST_NS, so that nobody waits for 2 s.
+ */
+#define EK_ROUND_NS		(250 * EK_MS)
+#define EK_ROUND_MOST_NS	(700 * EK_MS)
 /* A turn is worth at least so many latencies: what its ends cost is then small. */
-#define EK_TURN_LATENCIES	8
+#define EK_TURN_LATENCIES	2
 /* The first turn of a group lasts until its limit is found, but not longer than this. */
 #define EK_FIRST_NS		(400 * EK_MS)
+#define EK_FIRST_LATENCIES	12
 /* Where groups are more than EK_MANY, they learn from each other, and it is shorter. */
 #define EK_MANY			8
 #define EK_FIRST_MANY_NS	(50 * EK_MS)
+#define EK_LIMIT_MANY		8
 /* A window of a turn: so long, so many requests, and each in flight twice. */
 #define EK_GROW_NS		(5 * EK_MS)
 #define EK_WINDOW_NS		(20 * EK_MS)
@@ -48,9 +56,12 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 	struct ek_core_group *g = t->g;
 	u64 latency = max_t(u32, ek_budget_latency(c, g), ek_cost(c, g, g->op, g->bytes));
 
-	t->length = max_t(u64, c->t.turn_ms * EK_MS, EK_TURN_LATENCIES * latency);
+	t->length = max_t(u64, c->t.turn_ms * EK_MS, EK_TURN_LATENCIES * latency) * c->mode.stretch;
 	if (c->nr_active > 1)
-		t->length = min_t(u64, t->length, ek_order_part(c, g, EK_ROUND_NS));
+		t->length = min_t(u64, t->length,
+				  clamp_t(u64, EK_TURN_LATENCIES * latency,
+					  ek_order_part(c, g, EK_ROUND_NS * c->mode.stretch),
+					  ek_order_part(c, g, EK_ROUND_MOST_NS)));
 	t->paid = g->growing ? t->length : U64_MAX;
 	/* a rate that few turns told gets one that tells more */
 	latency = min_t(u64, 2 * EK_TELLING_LATENCIES * latency, EK_FIRST_NS);
@@ -69,7 +80,8 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 	};
 	/* where others of its kind have found theirs, its limit begins */
 	if (g->growing && !g->best)
-		g->limit = max_t(u32, g->limit, c->cell[g->op][g->class].depth);
+		g->limit = c->nr_active > EK_MANY ?
+			   max_t(u32, EK_LIMIT_MANY, c->cell[g->op][g->class].depth) : EK_LIMIT_MIN;
 	ek_turn_length(c, &c->turn);
 	g->ready = g->queued;
 	c->nr_turns++;
@@ -138,7 +150,8 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
 
-	if (atomic_read(&c->in_flight) - atomic_read(&c->out_of_turn) > atomic_read(&g->in_flight) ||
+	if (atomic_read(&c->in_flight) - atomic_read(&c->out_of_turn) >
+	    atomic_read(&g->in_flight) - atomic_read(&g->out_of_turn) ||
 	    g->sent - atomic_read(&g->in_flight) < g->priced)
 		return;
 	t->exclusive = now;
@@ -197,6 +210,8 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	struct ek_core_group *g = t->g;
 	u64 most = c->nr_active > EK_MANY ? EK_FIRST_MANY_NS : EK_FIRST_NS, ahead;
 
+	most = max_t(u64, most, min_t(u64, EK_FIRST_LATENCIES * (u64)ek_budget_latency(c, g), EK_SEC));
+
 	if (!ek_order_expected(c, g, now))
 		return true;
 	if (!t->exclusive)
@@ -240,15 +255,19 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	u64 wall, own, flushed = atomic64_read(&c->flushed) - t->flushed;
 	bool quiet = g->op == EK_OP_READ && c->wrote &&
 		     now - c->wrote < EK_WROTE_NS;
+	bool tells;
 
 	if (!t->all.on)
 		return;
 	ek_meter_read(&t->all, g);
 	wall = t->all.to - t->all.from;
 	wall -= min_t(u64, wall, flushed + t->others);
-	if (!wall || !t->all.cost || (g->known && !ek_turn_tells(c, t, wall)))
+	if (!wall || !t->all.cost)
 		return;
-	if (quiet) {
+	tells = !g->known || (ek_turn_tells(c, t, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
+	if (!tells)
+		wall = t->all.cost;
+	if (quiet && tells) {
 		own = ek_turn_quiet(t, wall, t->all.cost);
 		/* its rate remembers quieter turns */
 		if (g->memory == EK_MEMORY_NS)
@@ -262,7 +281,8 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	}
 	/* a turn is longer to learn: otherwise the group would wait for seconds to make up for it */
 	ek_order_adjust(c, g, (s64)min_t(u64, wall, t->paid) - (s64)t->all.cost);
-	ek_turn_learn(c, t, quiet);
+	if (tells)
+		ek_turn_learn(c, t, quiet);
 }
 
 void ek_turn_end(struct ek_core *c, u64 now)
@@ -274,8 +294,11 @@ void ek_turn_end(struct ek_core *c, u64 now)
 	c->tail = (struct ek_tail){
 		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
 		.from = t->all.to, .sent = g->sent,
-		.cost = max_t(s64, atomic64_read(&g->in_flight_cost), 0),
+		.cost = (u64)max_t(s32, atomic_read(&g->in_flight), 0) * ek_cost(c, g, g->op, g->bytes),
 	};
+	/* a device that is so slow does not fill windows: two in flight are enough for it */
+	if (g->growing && t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
+		g->growing = false;
 	g->solo_at = now;
 	list_move_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
 	t->g = NULL;

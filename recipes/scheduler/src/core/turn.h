@@ -4,9 +4,6 @@
 
 #include "core.h"
 
-/* a group that has the least share comes round within this time, where latencies permit */
-#define EK_ROUND_NS	(700 * EK_MS)
-
 void ek_turn_step(struct ek_core *c, u64 now);
 void ek_turn_end(struct ek_core *c, u64 now);
 struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake);
