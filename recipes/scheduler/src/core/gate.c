@@ -107,7 +107,8 @@ static struct ek_core_group *ek_gate_choose(struct ek_core *c, u32 free)
 	g = c->turn.g;
 	/* what the owner sends at once needs no place in the queue */
 	if (g && g->waiting &&
-	    g->queued + g->granted + (u32)max_t(s32, atomic_read(&g->in_flight), 0) < g->limit)
+	    g->queued + g->granted + (u32)max_t(s32, atomic_read(&g->in_flight), 0) <
+	    min_t(u32, g->limit, max_t(u32, c->tags / 2, 1)))
 		return g;
 	n = rb_first_cached(&c->gate);
 	if (!n)

@@ -122,25 +122,28 @@ static bool ek_turn_window_over(struct ek_turn *t)
  */
 static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 {
+	u64 mine = t->g->sent_cost - atomic64_read(&t->g->in_flight_cost) - t->sent_cost;
+	u64 wall = now - c->tail.from, cost = c->tail.cost;
 	struct ek_core_group *g = c->tail.g;
-	u64 wall = now - c->tail.from, mine = t->g->sent_cost - t->sent_cost;
 
 	c->tail.g = NULL;
-	if (c->mode.kind != EK_TURNS)
+	if (!g || !g->active || c->mode.kind != EK_TURNS)
 		return;
-	if (!g || !g->active || g == t->g || !c->tail.cost || g->sent != c->tail.sent)
+	if (g == t->g)
+		cost = mine;
+	else
+		wall -= min_t(u64, wall, mine);
+	if (!cost || (g != t->g && g->sent != c->tail.sent) ||
+	    wall < cost + max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES * ek_budget_latency(c, g)))
 		return;
-	wall -= min_t(u64, wall, max_t(s64, mine - atomic64_read(&t->g->in_flight_cost), 0));
-	if (wall < c->tail.cost + max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES *
-					ek_budget_latency(c, g)))
-		return;
-	if (g->op == EK_OP_READ && c->wrote && now - c->wrote < EK_WROTE_NS) {
-		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - c->tail.cost);
+	/* collection falls into the turn of one writer, and is the work of all */
+	if (c->wrote && now - c->wrote < EK_WROTE_NS) {
+		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - cost);
 		return;
 	}
 	ek_order_unplace(c, g);
-	ek_order_adjust(c, g, wall - c->tail.cost);
-	ek_cost_learn(c, g, wall, c->tail.cost, false);
+	ek_order_adjust(c, g, wall - cost);
+	ek_cost_learn(c, g, wall, cost, false);
 	g->priced = g->sent;
 	ek_order_place(c, g);
 }
@@ -155,8 +158,8 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	    g->sent - atomic_read(&g->in_flight) < g->priced)
 		return;
 	t->exclusive = now;
-	ek_meter_begin(&t->all, g, now);
 	ek_turn_tail(c, t, now);
+	ek_meter_begin(&t->all, g, now);
 }
 
 /* The first request of @g completed after the device was its own. */
@@ -228,7 +231,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 }
 
 /* Learn from what was served with the limit that was found. */
-static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet)
+static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid)
 {
 	struct ek_meter *m = &t->steady;
 	u64 wall;
@@ -242,6 +245,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet)
 	wall -= min_t(u64, wall, t->others);
 	if (quiet)
 		wall = ek_turn_quiet(t, wall, m->cost);
+	wall += paid;
 	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t, wall)))
 		ek_cost_learn(c, t->g, wall, m->cost, quiet);
 	/* what is in the device now was charged at the old price */
@@ -252,7 +256,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet)
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
-	u64 wall, own, flushed = atomic64_read(&c->flushed) - t->flushed;
+	u64 wall, own, paid = 0, flushed = atomic64_read(&c->flushed) - t->flushed;
 	bool quiet = g->op == EK_OP_READ && c->wrote &&
 		     now - c->wrote < EK_WROTE_NS;
 	bool tells;
@@ -275,14 +279,14 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
 		wall = own;
 	} else if (g->op != EK_OP_READ) {
-		own = min_t(u64, c->hidden, wall);
-		c->hidden -= own;
-		wall += own;
+		paid = min_t(u64, c->hidden, wall);
+		c->hidden -= paid;
+		wall += paid;
 	}
 	/* a turn is longer to learn: otherwise the group would wait for seconds to make up for it */
 	ek_order_adjust(c, g, (s64)min_t(u64, wall, t->paid) - (s64)t->all.cost);
 	if (tells)
-		ek_turn_learn(c, t, quiet);
+		ek_turn_learn(c, t, quiet, paid);
 }
 
 void ek_turn_end(struct ek_core *c, u64 now)
