@@ -69,7 +69,8 @@ void ek_budget_epoch(struct ek_core *c)
 {
 	c->most_latency = c->most_latency_next;
 	c->most_request = c->most_request_next;
-	c->most_latency_next = c->most_request_next = 0;
+	c->most_latency_next = 0;
+	c->most_request_next = 0;
 }
 
 /* Requests of @g that may be in the device. Together, each has to wait for others. */

@@ -27,7 +27,9 @@ static const struct ek_core_tunables ek_core_defaults = {
 void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 {
 	*c = (struct ek_core){ .t = ek_core_defaults, .tags = tags };
-	c->ready = c->awaited = c->gate = RB_ROOT_CACHED;
+	c->ready = RB_ROOT_CACHED;
+	c->awaited = RB_ROOT_CACHED;
+	c->gate = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&c->idle);
 	INIT_LIST_HEAD(&c->gate_passing);
 	INIT_LIST_HEAD(&c->unmeasured);
@@ -186,6 +188,7 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		atomic_dec(&c->out_of_turn);
 		atomic_dec(&g->out_of_turn);
 	}
+	/* pairs with ek_order_place(): one of both sees the other */
 	smp_mb__after_atomic();
 	if (unlikely(atomic_read(&g->capped)) && atomic_xchg(&g->capped, 0))
 		llist_add(&g->released, &c->released);

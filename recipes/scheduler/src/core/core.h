@@ -71,8 +71,8 @@ struct ek_core_group {
 	atomic_t out_of_turn;		/* of these, served out of turn. Completion */
 	atomic64_t in_flight_cost;	/* ns. Completion */
 	u64 sent, sent_cost;		/* requests, and ns of their cost, since ever */
-	u64 last_done;			/* time of the last completion. Completion; late is harmless */
-	u32 least;			/* least latency, ns; 0: none. Completion; a lost one is harmless */
+	u64 last_done;			/* of the last completion. Completion; late is harmless */
+	u32 least;			/* latency, ns; 0: none. Completion; may lose one */
 
 	/* cost.c */
 	u64 rate;			/* ns per byte of rate_op and rate_class; 0: none yet */
@@ -85,7 +85,7 @@ struct ek_core_group {
 	u64 priced;			/* of @sent, those that were charged at an older rate */
 	u64 memory;			/* ns of device time that @rate is the mean of */
 	u64 solo_at;			/* when it last had a turn */
-	s8 off;				/* turns in a row in which @rate was far too low (or high) */
+	s8 off;				/* turns in a row with @rate far too low (or high) */
 	struct list_head solo_node;	/* unmeasured or measured */
 	atomic64_t debt;		/* ns that completions found missing. Completion */
 

@@ -163,10 +163,12 @@ void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 void ek_meter_begin(struct ek_meter *m, struct ek_core_group *g, u64 from)
 {
 	m->on = true;
-	m->from = m->to = from;
+	m->from = from;
+	m->to = from;
 	m->cost0 = g->sent_cost - atomic64_read(&g->in_flight_cost);
 	m->n0 = g->sent - atomic_read(&g->in_flight);
-	m->cost = m->n = 0;
+	m->cost = 0;
+	m->n = 0;
 }
 
 void ek_meter_read(struct ek_meter *m, struct ek_core_group *g)

@@ -62,7 +62,8 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 	if (!g->waiting && !g->gated)
 		return;
 	ek_gate_do_place(c, g);
-	if (g->pass_left > 0 && g->waiting && !g->queued && !g->granted && list_empty(&g->pass_node))
+	if (g->pass_left > 0 && g->waiting && !g->queued && !g->granted &&
+	    list_empty(&g->pass_node))
 		list_add_tail(&g->pass_node, &c->gate_passing);
 }
 

@@ -61,7 +61,8 @@ static void ek_mode_set(struct ek_core *c, u8 kind, u64 now)
 
 	m->kind = kind;
 	m->warm = true;
-	m->best = m->odd = 0;
+	m->best = 0;
+	m->odd = 0;
 	m->best_scale = EK_SCALE_FIRST;
 	c->scale = EK_SCALE_FIRST;
 	/* at first, nobody may lead those who have less than they were promised */
@@ -111,7 +112,8 @@ static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 		m->odd = max_t(s32, m->odd, 0) + 1;
 	else
 		m->odd = min_t(s32, m->odd, 0) - 1;
-	return (m->odd >= EK_ODD_EPOCHS || m->odd <= -EK_ODD_EPOCHS) && now - m->changed > m->change_gap;
+	return (m->odd >= EK_ODD_EPOCHS || m->odd <= -EK_ODD_EPOCHS) &&
+	       now - m->changed > m->change_gap;
 }
 
 static void ek_mode_turns(struct ek_core *c, u64 now)
@@ -181,7 +183,8 @@ static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 		m->best_scale = c->scale;
 	}
 	c->scale *= EK_SCALE_STEP;
-	if (c->scale <= EK_SCALE_MOST && ek_ratio(two * c->scale, max_t(u64, lambda, EK_ONE)) <= EK_INSIDE_NS)
+	if (c->scale <= EK_SCALE_MOST &&
+	    ek_ratio(two * c->scale, max_t(u64, lambda, EK_ONE)) <= EK_INSIDE_NS)
 		return true;
 	c->scale = m->best_scale;
 	return false;
@@ -195,8 +198,10 @@ void ek_mode_step(struct ek_core *c, u64 now)
 	u64 wall = now - m->epoch, lambda, need;
 
 	/* turns are compared once they have measured everyone; a solo is no part of an epoch */
-	if ((m->kind == EK_TURNS && c->nr_unknown) || (m->kind == EK_TOGETHER && c->turn.g))
-		return ek_mode_epoch(c, now);
+	if ((m->kind == EK_TURNS && c->nr_unknown) || (m->kind == EK_TOGETHER && c->turn.g)) {
+		ek_mode_epoch(c, now);
+		return;
+	}
 	need = m->warm ? max_t(u64, EK_STEP_NS, EK_STEP_REQUESTS * most) :
 			 max_t(u64, EK_EPOCH_NS, EK_EPOCH_REQUESTS * most);
 	if (wall < need)

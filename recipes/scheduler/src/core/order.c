@@ -88,6 +88,7 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 	if (g->queued && full) {
 		/* a completion puts it back, unless it came meanwhile */
 		atomic_set(&g->capped, 1);
+		/* pairs with ek_core_complete(): one of both sees the other */
 		smp_mb();
 		full = (u32)atomic_read(&g->in_flight) >= limit ||
 		       !atomic_xchg(&g->capped, 0);

@@ -116,6 +116,12 @@ static bool ek_turn_window_over(struct ek_turn *t)
 	return took >= EK_WINDOW_NS && t->window.n >= want;
 }
 
+/* A wait in ns that is the device's own: it collects garbage, or drains a buffer. */
+static u64 ek_turn_stall(struct ek_core *c, struct ek_core_group *g)
+{
+	return max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES * ek_budget_latency(c, g));
+}
+
 /*
  * The last requests of the turn before are done. If the device stood still for
  * them, the group that sent them pays for that as well.
@@ -134,7 +140,7 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	else
 		wall -= min_t(u64, wall, mine);
 	if (!cost || (g != t->g && g->sent != c->tail.sent) ||
-	    wall < cost + max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES * ek_budget_latency(c, g)))
+	    wall < cost + ek_turn_stall(c, g))
 		return;
 	/* collection falls into the turn of one writer, and is the work of all */
 	if (c->wrote && now - c->wrote < EK_WROTE_NS) {
@@ -166,11 +172,10 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 {
 	u64 first = READ_ONCE(t->g->last_done);
-	u64 stall = (u64)EK_STALL_LATENCIES * ek_budget_latency(c, t->g);
 
 	if (first <= t->exclusive)
 		return;
-	t->stalled = first - t->exclusive > max_t(u64, stall, EK_WINDOW_NS);
+	t->stalled = first - t->exclusive > ek_turn_stall(c, t->g);
 	ek_meter_begin(&t->steady, t->g, first);
 	t->window = t->steady;
 }
@@ -179,10 +184,14 @@ static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
 
-	if (!t->exclusive)
-		return ek_turn_alone(c, t, now);
-	if (!t->steady.on)
-		return ek_turn_steady(c, t);
+	if (!t->exclusive) {
+		ek_turn_alone(c, t, now);
+		return;
+	}
+	if (!t->steady.on) {
+		ek_turn_steady(c, t);
+		return;
+	}
 	t->had = max_t(u32, t->had, g->queued + g->waiting + atomic_read(&g->in_flight));
 	ek_meter_read(&t->window, g);
 	if (!t->window.n)
@@ -212,15 +221,16 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
 	u64 most = c->nr_active > EK_MANY ? EK_FIRST_MANY_NS : EK_FIRST_NS, ahead;
+	u64 latencies = (u64)EK_FIRST_LATENCIES * ek_budget_latency(c, g);
 
-	most = max_t(u64, most, min_t(u64, EK_FIRST_LATENCIES * (u64)ek_budget_latency(c, g), EK_SEC));
-
+	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
 	if (!ek_order_expected(c, g, now))
 		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;
 	/* what it has in the device is part of the turn; the last request, if most of it is */
-	ahead = max_t(s64, atomic64_read(&g->in_flight_cost), 0) + ek_cost(c, g, g->op, g->bytes) / 2;
+	ahead = ek_cost(c, g, g->op, g->bytes) / 2;
+	ahead += max_t(s64, atomic64_read(&g->in_flight_cost), 0);
 	if (now - t->exclusive + (g->known && t->steady.on ? ahead : 0) < t->length)
 		return false;
 	/* not before it was served, and its limit and its rate are known */
@@ -283,7 +293,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		c->hidden -= paid;
 		wall += paid;
 	}
-	/* a turn is longer to learn: otherwise the group would wait for seconds to make up for it */
+	/* a longer turn was to learn: otherwise the group would wait for seconds after it */
 	ek_order_adjust(c, g, (s64)min_t(u64, wall, t->paid) - (s64)t->all.cost);
 	if (tells)
 		ek_turn_learn(c, t, quiet, paid);
@@ -298,10 +308,11 @@ void ek_turn_end(struct ek_core *c, u64 now)
 	c->tail = (struct ek_tail){
 		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
 		.from = t->all.to, .sent = g->sent,
-		.cost = (u64)max_t(s32, atomic_read(&g->in_flight), 0) * ek_cost(c, g, g->op, g->bytes),
+		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
+			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
 	};
 	/* a device that is so slow does not fill windows: two in flight are enough for it */
-	if (g->growing && t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
+	if (t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
 		g->growing = false;
 	g->solo_at = now;
 	list_move_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
@@ -361,7 +372,8 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 
 	c->why = EK_WHY_SOLO;
 	/* behind others, its least latency and its limit could not be found */
-	if (g->growing && !c->turn.exclusive && atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
+	if (g->growing && !c->turn.exclusive &&
+	    atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
 		return ek_order_hold(c, now, wake);
 	if (g->queued && (u32)atomic_read(&g->in_flight) < g->limit &&
 	    ek_budget_room(c, g, now))
@@ -371,7 +383,8 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 		other = ek_order_first(c);
 		if (other) {
 			c->turn.exclusive = 0;
-			c->turn.all.on = c->turn.steady.on = false;
+			c->turn.all.on = false;
+			c->turn.steady.on = false;
 			c->why = EK_WHY_ORDER;
 			return other;
 		}
