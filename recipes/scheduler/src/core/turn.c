@@ -262,6 +262,13 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 	t->g->priced = t->g->sent;
 }
 
+/* Did the device stand still in a turn of @wall ns, as it does to collect garbage? */
+static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 now)
+{
+	return t->g->memory >= EK_YOUNG_NS && c->wrote && now - c->wrote < EK_WROTE_NS &&
+	       wall > t->all.cost + ek_turn_stall(c, t->g);
+}
+
 /* Charges @g for the time that it had the device, and moves to the writers what was theirs. */
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
@@ -274,8 +281,12 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!t->all.on)
 		return;
 	ek_meter_read(&t->all, g);
-	wall = t->all.to - t->all.from;
+	wall = (t->all.n ? t->all.to : now) - t->all.from;
 	wall -= min_t(u64, wall, flushed + t->others);
+	if (wall && ek_turn_stood(c, t, wall, now)) {
+		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - t->all.cost);
+		return;
+	}
 	if (!wall || !t->all.cost)
 		return;
 	tells = !g->known || (ek_turn_tells(c, t, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
@@ -304,7 +315,9 @@ void ek_turn_end(struct ek_core *c, u64 now)
 	struct ek_turn *t = &c->turn;
 	struct ek_core_group *g = t->g;
 
-	ek_turn_pay(c, t, now);
+	/* a turn in which it paused tells nothing: its requests paid what they cost */
+	if (ek_order_expected(c, g, now))
+		ek_turn_pay(c, t, now);
 	c->tail = (struct ek_tail){
 		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
 		.from = t->all.to, .sent = g->sent,

@@ -254,7 +254,11 @@ def experiment(case: Case, name: str) -> str:
     words = [word.partition("=") for word in pairs.split(",") if word]
     device = f"flashsim({', '.join([repr(preset), *(f'{key}={value}' for key, _, value in words)])})"
     notes = [f"the lab has no station: {pairs}"] if preset == "station" else []
-    notes += [f"the lab's jobs do not pause: g{i} thinks {job.think} us" for i, job in enumerate(case.jobs) if job.think]
+    notes += [
+        f"the lab's jobs do not pause: g{i} thinks {job.think} us"
+        for i, job in enumerate(case.jobs)
+        if job.think
+    ]
     jobs = []
     for i, job in enumerate(case.jobs):
         rw = ("rand" if job.random else "") + ("write" if job.write else "read")

@@ -49,7 +49,11 @@ def scaled(value: str, factor: float) -> str:
     percent = re.fullmatch(r"EK_PERCENT\((\d+)\)", value)
     if percent:
         over = int(percent[1]) - 100
-        return f"(EK_ONE + {over * factor:g} * EK_ONE / 100)" if over > 0 else f"EK_PERCENT({over + 100}) * {factor:g}"
+        return (
+            f"(EK_ONE + {over * factor:g} * EK_ONE / 100)"
+            if over > 0
+            else f"EK_PERCENT({over + 100}) * {factor:g}"
+        )
     return f"((u64)(({value}) * {factor:g}))"
 
 
@@ -71,7 +75,9 @@ def build(out: Path, name: str, path: Path | None, pattern: re.Pattern[str] | No
 
 def line(judged: list[Judged]) -> str:
     seen = [j for j in judged if not j.skipped]
-    share = [100 * sum(j.least >= bound for j in seen) / max(1, len(seen)) for bound in (LEAST_MOST, LEAST_ALL)]
+    share = [
+        100 * sum(j.least >= bound for j in seen) / max(1, len(seen)) for bound in (LEAST_MOST, LEAST_ALL)
+    ]
     failed = [sum(kind in j.failures for j in seen) for kind in ("sum", "wait", "light")]
     return f"{share[0]:8.1f} {share[1]:8.1f} {failed[0]:6} {failed[1]:6} {failed[2]:6}"
 
