@@ -16,11 +16,17 @@
 #include "turn.h"
 
 static const struct ek_core_tunables ek_core_defaults = {
+	/* dozens of requests of a fast device; two groups alternate five times a second */
 	.turn_ms = 100,
+	/* a synchronous reader sends its next request well within this time */
 	.await_us = 2000,
+	/* together: less than a turn, so that a group that is owed something soon gets it */
 	.lead_ms = 40,
+	/* above the longest round (EK_ROUND_MOST_NS), and below the 2 s that no request may wait */
 	.starve_ms = 1200,
+	/* the promise allows 5 % */
 	.guard_percent = 5,
+	/* together: what learning may cost the others */
 	.solo_percent = 2,
 };
 
