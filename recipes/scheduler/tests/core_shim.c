@@ -7,7 +7,7 @@
 #include "../src/core/guard.c"
 #include "../src/core/mode.c"
 #include "../src/core/order.c"
-#include "../src/core/solo.c"
+#include "../src/core/turn.c"
 #include "../src/core/core.c"
 
 #define GROUPS 64
@@ -40,6 +40,12 @@ int shim_admit(u32 free, u64 now)
 	struct ek_core_group *g = ek_core_admit(&core, free, now);
 
 	return g ? (int)(g - groups) : -1;
+}
+
+void shim_ungrant(u32 g);
+void shim_ungrant(u32 g)
+{
+	ek_core_ungrant(&core, &groups[g]);
 }
 
 void shim_insert(u32 g, u32 op, u32 bytes, bool urgent, u64 now);
@@ -92,13 +98,22 @@ void shim_set_rate(u32 g, u64 ns_per_byte)
 	groups[g].rate = ns_per_byte << EK_Q;
 	groups[g].rate_op = groups[g].op = EK_OP_READ;
 	groups[g].rate_class = groups[g].class = ek_size_class(4096);
-	groups[g].own = true;
+	groups[g].cache[EK_OP_READ].bytes = 0;
+	groups[g].growing = false;
+	ek_cost_known(&core, &groups[g], true);
 }
 
 void shim_exit(u32 g);
 void shim_exit(u32 g)
 {
 	ek_core_group_exit(&core, &groups[g]);
+}
+
+/* ns per byte, q16 */
+u64 shim_rate(u32 g);
+u64 shim_rate(u32 g)
+{
+	return groups[g].rate;
 }
 
 u64 shim_vtime(u32 g);
@@ -130,11 +145,11 @@ u64 shim_left(u32 nr);
 u64 shim_left(u32 nr)
 {
 	u64 left = core.nr_queued + core.nr_waiting + (u64)atomic_read(&core.in_flight) +
-		   (u64)atomic64_read(&core.in_flight_cost[0]) +
-		   (u64)atomic64_read(&core.in_flight_cost[1]) + core.nr_active + core.top.sum;
+		   (u64)atomic64_read(&core.in_flight_cost) + core.nr_active + core.nr_unknown +
+		   core.top.sum;
 
 	for (u32 i = 0; i < nr; i++)
-		left += groups[i].queued + groups[i].granted + groups[i].queued_cost;
+		left += groups[i].queued + groups[i].granted;
 	return left + !list_empty(&core.served) + !list_empty(&core.urgent) +
 	       !list_empty(&core.passing) + !list_empty(&core.measured) +
 	       !list_empty(&core.unmeasured) + !list_empty(&core.idle);

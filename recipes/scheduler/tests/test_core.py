@@ -37,6 +37,8 @@ def core(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("complete", flag, (c32, flag, c64)),
         ("set_rate", None, (c32, c64)),
         ("exit", None, (c32,)),
+        ("ungrant", None, (c32,)),
+        ("rate", c64, (c32,)),
         ("vtime", c64, (c32,)),
         ("cost", c64, (c32, c32, c32)),
         ("charge", None, (c32, c64, c64)),
@@ -151,7 +153,7 @@ def test_a_requeued_request_is_not_charged_twice(core: ctypes.CDLL) -> None:
 @given(
     loads=st.lists(st.integers(1, 30), min_size=2, max_size=GROUPS), tags=st.sampled_from([8, 16, 64, 256])
 )
-def test_the_gate_bounds_what_a_group_queues_and_shuts_nobody_out(
+def test_the_gate_bounds_what_a_group_queues_and_leaves_half_to_the_owner(
     core: ctypes.CDLL, loads: list[int], tags: int
 ) -> None:
     core.core(tags, GROUPS, 100)
@@ -163,9 +165,81 @@ def test_the_gate_bounds_what_a_group_queues_and_shuts_nobody_out(
         core.insert(g, READ, 4096, False, 0)
         held[g] += 1
         free -= 1
-    assert all(held[g] for g in range(len(loads))), "each group that waits gets a tag"
+    if len(loads) <= tags // 2:
+        assert all(held[g] for g in range(len(loads))), "each group that waits gets a tag"
+    else:
+        assert max(held) == 1, "nobody gets a second tag while a group has none"
+    assert free >= tags - tags // 2, "half is left to the owner of the next turn"
     for g in range(len(loads)):
         assert held[g] <= 1 + -(-tags // (2 * len(loads))), "half of the tags, by share"
+
+
+@pytest.mark.parametrize("tags", [4, 8, 64])
+def test_a_group_that_holds_nothing_is_admitted_before_one_that_does(core: ctypes.CDLL, tags: int) -> None:
+    core.core(tags, GROUPS, 10_000)
+    for _ in range(tags):
+        core.arrive(0, 0)
+    core.arrive(1, 0)
+    first = core.admit(tags, 0)
+    core.insert(first, READ, 4096, False, 0)
+    assert {first, core.admit(tags - 1, 0)} == {0, 1}, "the weight of group 0 gives it no second tag yet"
+
+
+def test_a_grant_that_is_void_leaves_nothing(core: ctypes.CDLL) -> None:
+    core.core(64, 2, 100)
+    core.arrive(0, 0)
+    assert core.admit(64, 0) == 0
+    core.ungrant(0)
+    core.exit(0)
+    assert core.left(2) == 0
+
+
+class Device:
+    """Serves one request at a time, of groups that always have some; `takes` is in ns by group."""
+
+    def __init__(self, core: ctypes.CDLL, takes: list[int], sizes: list[int]) -> None:
+        self.core, self.takes, self.sizes = core, takes, sizes
+        self.now, self.busy, self.inside = 0, [0] * len(takes), list[int]()
+        for g in range(len(takes)):
+            for _ in range(8):
+                core.insert(g, READ, sizes[g], False, 0)
+
+    def run(self, seconds: float) -> list[float]:
+        """The part of the device's time that each group had."""
+        end, self.busy = self.now + int(seconds * SECOND), [0] * len(self.takes)
+        while self.now < end:
+            while (g := self.core.serve(READ, self.sizes[0], False, self.now)) >= 0:
+                self.inside.append(g)
+            if not self.inside:
+                self.now += MS
+                continue
+            g = self.inside.pop(0)
+            self.now += self.takes[g]
+            self.busy[g] += self.takes[g]
+            self.core.complete(g, False, self.now)
+            self.core.insert(g, READ, self.sizes[g], False, self.now)
+        return [busy / sum(self.busy) for busy in self.busy]
+
+
+def test_turns_share_time_before_any_cost_is_known_and_learn_it(core: ctypes.CDLL) -> None:
+    core.core(64, 2, 300)
+    device = Device(core, [5 * MS, MS // 5], [65536, 65536])
+    device.run(1)
+    first, _ = device.run(4)
+    assert 0.72 <= first <= 0.78
+    for g in (0, 1):
+        assert core.rate(g) / 65536 == pytest.approx(device.takes[g] / 65536, rel=0.02), "ns per byte"
+
+
+@pytest.mark.parametrize("factor", [0.4, 3])
+def test_costs_follow_a_device_that_changes_within_two_seconds(core: ctypes.CDLL, factor: float) -> None:
+    core.core(64, 2, 100)
+    device = Device(core, [MS, MS], [65536, 65536])
+    device.run(3)
+    device.takes = [int(takes * factor) for takes in device.takes]
+    device.run(2)
+    for g in (0, 1):
+        assert core.rate(g) / 65536 == pytest.approx(device.takes[g] / 65536, rel=0.05), "ns per byte"
 
 
 def test_urgent_requests_go_at_once_until_their_group_is_in_debt(core: ctypes.CDLL) -> None:

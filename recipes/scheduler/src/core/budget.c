@@ -3,75 +3,93 @@
  * Budget: how much may be in the device.
  *
  * Policy: per group, the least number of requests in flight that gives full
- * rate: found in its first solo by doubling from 2 while the rate grows. For
- * all together, so many times the greatest budget as pays (order.c). While a
- * light group is there, only what fills the device once.
- * Invariant: two requests of any group always fit, so nothing locks itself in.
+ * rate, found by doubling in its first turns. For all groups together, a multiple
+ * (scale) of that and of the largest request, found by doubling as well
+ * (mode.c). While a light group is there, what fills the device once.
+ * Invariant: two of the largest requests always fit, so no group is locked out.
  * Source: BBR (Cardwell et al., 2016): rate x least latency is what fills a pipe.
  */
 #include "budget.h"
 #include "cost.h"
 
-/* doubling must bring so much */
+/* A doubling that brings less is not worth the latency. */
 #define EK_GROWS	EK_PERCENT(103)
-/* and by so much it is worth it whatever the latency says */
-#define EK_GROWS_WELL	EK_PERCENT(125)
-/* in flight over rate x least latency: above that the device only queues */
-#define EK_QUEUES_X10	25
-
-u32 ek_budget_limit(struct ek_core_group *g)
-{
-	return max_t(u32, g->limit, EK_LIMIT_MIN);
-}
-
+/* The device queues if there are so many tenths of rate x least latency in flight, ... */
+#define EK_QUEUES	25
+/* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
+#define EK_FREE		8
 /*
- * The solo served @service (q16) of its cost per wall time at s->limit in
- * flight, a request costs @per_request ns: is twice that worth a try?
+ * A window of @g's turn is over: @service (q16) is its cost per time, a request
+ * costs @per_request ns. Are more in flight worth a try?
  */
-bool ek_budget_grow(struct ek_solo *s, u64 service, u64 per_request)
+void ek_budget_grow(struct ek_core_group *g, u64 service, u64 per_request)
 {
 	u64 pipe;
 
-	if (!s->g->queued || s->limit >= EK_LIMIT_MAX ||
-	    service <= ek_mul(s->best, EK_GROWS))
-		return false;
-	/* requests that fit into the least latency at this rate */
-	pipe = div64_u64(ek_mul(service, s->least) * EK_QUEUES_X10, max_t(u64, per_request, 1));
-	if (pipe < 10 * (u64)s->limit &&
-	    (!s->best || service < ek_mul(s->best, EK_GROWS_WELL)))
-		return false;
-	s->best = service;
-	s->limit *= 2;
-	return true;
+	/* ten times the requests that fit into the least latency at this rate */
+	pipe = div64_u64(10 * ek_mul(service, READ_ONCE(g->least)), max_t(u64, per_request, 1));
+	if (g->limit >= EK_LIMIT_MAX || (pipe * EK_QUEUES < 10 * (u64)g->limit * 10 &&
+					 service <= ek_mul(g->best, EK_GROWS))) {
+		/* half was as good */
+		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100)
+			g->limit /= 2;
+		g->growing = false;
+		return;
+	}
+	g->best = max_t(u64, g->best, service);
+	/* nothing waits in the device: it takes far more */
+	g->limit *= pipe >= EK_FREE * (u64)g->limit ? 4 : 2;
 }
 
-/* What @g adds to the greatest budgets; they are looked at again each epoch. */
-void ek_budget_note(struct ek_core *c, struct ek_core_group *g)
+/* Least time, in ns, in which the device does anything for @g. */
+u32 ek_budget_latency(struct ek_core *c, struct ek_core_group *g)
 {
-	u32 cost = ek_cost(c, g, g->op, g->bytes);
+	u32 least = READ_ONCE(g->least);
 
-	c->most_cost = max_t(u64, c->most_cost, (u64)ek_budget_limit(g) * cost);
-	c->most_latency = max_t(u32, c->most_latency, g->base_latency);
-	c->most_request = max_t(u32, c->most_request, cost);
+	return least ?: ek_cost(c, g, g->op, g->bytes);
 }
 
-static u64 ek_in_flight_cost(struct ek_core *c)
+/* A request of @g with @cost ns went to the device. */
+void ek_budget_note(struct ek_core *c, struct ek_core_group *g, u32 cost)
 {
-	return max_t(s64, atomic64_read(&c->in_flight_cost[0]) +
-		     atomic64_read(&c->in_flight_cost[1]), 0);
+	u32 least = READ_ONCE(g->least);
+
+	if (cost > c->most_request_next) {
+		c->most_request_next = cost;
+		c->most_request = max_t(u32, c->most_request, cost);
+	}
+	if (least > c->most_latency_next) {
+		c->most_latency_next = least;
+		c->most_latency = max_t(u32, c->most_latency, least);
+	}
 }
 
-/* May @g have one more in the device, by its own budget and that of all? */
+/* An epoch is over: what was not served in it counts no more. */
+void ek_budget_epoch(struct ek_core *c)
+{
+	c->most_latency = c->most_latency_next;
+	c->most_request = c->most_request_next;
+	c->most_latency_next = 0;
+	c->most_request_next = 0;
+}
+
+/* Requests of @g that may be in the device. Together, each has to wait for others. */
+u32 ek_budget_limit(struct ek_core *c, struct ek_core_group *g)
+{
+	return c->turn.g ? g->limit : g->limit * c->scale;
+}
+
+/* May @g have one more in the device, as far as the others are concerned? */
 bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
-	struct ek_mode *m = &c->mode[c->now_mode];
-	u64 inside = ek_in_flight_cost(c);
+	u64 inside = max_t(s64, atomic64_read(&c->in_flight_cost), 0);
+	u64 two = 2 * (u64)max_t(u32, c->most_request, c->most_latency), most;
 	u32 cost = ek_cost(c, g, g->op, g->bytes);
 
-	if (c->short_until > now && atomic_read(&c->in_flight) &&
-	    inside + cost > 2 * (u64)max_t(u32, c->most_latency, c->most_request))
-		return false;
-	if (m->kind == EK_TURNS)
-		return inside < 2 * (u64)ek_budget_limit(g) * cost + EK_MS;
-	return inside <= m->x * c->most_cost;
+	if (!atomic_read(&c->in_flight))
+		return true;
+	most = c->turn.g ? max_t(u64, two, 2 * (u64)g->limit * cost) : two * c->scale;
+	if (c->short_until > now)
+		most = c->turn.g ? two : max_t(u64, two, ek_mul(two, c->mode.lambda[EK_TOGETHER]));
+	return inside + cost <= most;
 }

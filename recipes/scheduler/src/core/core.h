@@ -3,22 +3,29 @@
  * The policy core: which group is served next, and how much of the device it
  * may fill. Plain C: state in, decision out, time as an argument.
  *
- * The caller serialises all entry points but two: ek_core_issued() needs no
- * more than the caller's own order, and ek_core_complete() uses atomics only,
- * so completions take no lock. Requests stay in the caller's queues; the core
- * counts them, picks a group, and the caller takes a request of that group.
+ * The caller serialises all entry points but two. ek_core_complete() and
+ * ek_core_charge() take no lock: they change atomics, and single words that
+ * one reader tolerates to be late. Each such field says "completion" below.
+ * Requests stay in the caller's queues. The core counts them and picks a
+ * group; the caller then takes a request of that group.
  */
 #ifndef EK_CORE_H
 #define EK_CORE_H
 
 #include "types.h"
 
-/* what a request does; the first two have a cost by size, the others by name */
+/* What a request does. The first two have a cost by size, the others by name. */
 enum ek_op { EK_OP_READ, EK_OP_WRITE, EK_OP_FLUSH, EK_OP_ERASE, EK_OP_ZERO, EK_OPS };
 #define EK_DIRS		2
 
-/* why a group was picked: decides how the request is charged */
-enum ek_why { EK_WHY_NONE, EK_WHY_ORDER, EK_WHY_SOLO, EK_WHY_GUARD };
+/* Why a group was picked. Only GUARD spends the guard's tokens. */
+enum ek_why {
+	EK_WHY_NONE,
+	EK_WHY_ORDER,	/* least virtual time */
+	EK_WHY_SOLO,	/* it has the device alone: its turn */
+	EK_WHY_AHEAD,	/* out of turn, but within what its share pays for */
+	EK_WHY_GUARD,	/* out of turn, beyond its share or starving */
+};
 
 /* The core's part of a request. The caller sets the first line. */
 struct ek_req {
@@ -28,11 +35,17 @@ struct ek_req {
 	u64 issued;	/* when it was dispatched */
 };
 
-/* Alone time of one operation and size class: cost.c */
+/* What is known of one direction and size class, from all groups: cost.c */
 struct ek_cost_cell {
-	u64 rate;	/* ns per byte, q16, at full use of the device; 0: unknown */
+	u64 rate;	/* ns per byte, q16, of a group that fills the device; 0: unknown */
 	u32 depth;	/* requests in flight when @rate was measured */
-	u32 least;	/* least latency seen, ns; 0: unknown */
+	u32 least;	/* least latency seen, ns; 0: unknown. Completion */
+};
+
+/* The cost of the last request of a direction, so that most requests need no division. */
+struct ek_cost_cache {
+	u32 bytes;	/* 0: empty */
+	u32 cost;	/* ns */
 };
 
 struct ek_core_group {
@@ -44,37 +57,42 @@ struct ek_core_group {
 	/* order.c */
 	struct rb_node rb;		/* in ready or awaited, by @vtime */
 	struct list_head idle;		/* candidates to become inactive */
-	bool active, ready;
+	bool active;
+	bool placed;			/* in one of the two trees */
+	bool ready;			/* has a request and may send it: in tree ready */
 	u32 queued;			/* inserted, not dispatched */
 	u32 urgent;			/* of these, urgent */
 	struct list_head urgent_node;
-	atomic_t capped;		/* out of @ready for its budget */
-	struct llist_node released;	/* a completion made room */
+	atomic_t capped;		/* not ready because of its limit. Completion clears it */
+	struct llist_node released;	/* Completion made room */
 
 	/* what is in the device, and what was sent there */
-	atomic_t in_flight;
-	atomic64_t in_flight_cost;
-	u64 sent, sent_cost;		/* requests and their cost since ever */
-	u64 last_done;			/* of a completion */
-	u32 least;			/* least latency lately, ns */
+	atomic_t in_flight;		/* Completion */
+	atomic_t out_of_turn;		/* of these, served out of turn. Completion */
+	atomic64_t in_flight_cost;	/* ns. Completion */
+	u64 sent, sent_cost;		/* requests, and ns of their cost, since ever */
+	u64 last_done;			/* of the last completion. Completion; late is harmless */
+	u32 least;			/* latency, ns; 0: none. Completion; may lose one */
 
 	/* cost.c */
-	u64 rate;			/* ns per byte of @op and @class; 0: unknown */
+	u64 rate;			/* ns per byte of rate_op and rate_class; 0: none yet */
 	u8 op, class;			/* of its last insertion */
 	u8 rate_op, rate_class;
-	bool own;			/* @rate is of an own solo */
-	u8 solos;
+	bool guessed;			/* @rate is by its least latency */
+	bool known;			/* @rate was measured, or cannot be */
 	u32 bytes;			/* of its last insertion */
-	u32 depth;			/* most requests that it ever had at once */
-	u64 solo_at;			/* when it was measured */
+	struct ek_cost_cache cache[EK_DIRS];
+	u64 priced;			/* of @sent, those that were charged at an older rate */
+	u64 memory;			/* ns of device time that @rate is the mean of */
+	u64 solo_at;			/* when it last had a turn */
+	s8 off;				/* turns in a row with @rate far too low (or high) */
 	struct list_head solo_node;	/* unmeasured or measured */
-	u64 turn_wall, turn_cost;	/* of its turns, not yet learned from */
-	u8 turns;			/* how often they were */
-	atomic64_t debt;		/* ns that completions found missing */
+	atomic64_t debt;		/* ns that completions found missing. Completion */
 
 	/* budget.c */
 	u32 limit;			/* requests in flight that give full rate */
-	u32 base_latency;		/* ns, alone with few in flight */
+	bool growing;			/* @limit is not found yet */
+	u64 best;			/* cost per time, q16, with half of @limit in flight */
 
 	/* guard.c */
 	struct list_head served_node;	/* by time of last service */
@@ -85,9 +103,8 @@ struct ek_core_group {
 	/* gate.c */
 	struct rb_node gate;		/* among groups whose submitters wait */
 	u64 gate_vtime;
-	u32 waiting, granted;
-	u64 queued_cost;
-	bool gated;
+	bool gated, gate_holds;
+	u32 waiting, granted;		/* submitters without a tag; with one, not inserted yet */
 };
 
 /* A count of service between two completions: meter in cost.c */
@@ -97,27 +114,46 @@ struct ek_meter {
 	u64 cost0, n0, cost, n;		/* served when it began; since then */
 };
 
-/* Run one group alone: solo.c */
-struct ek_solo {
-	struct ek_core_group *g;
-	u64 begin, exclusive;		/* exclusive 0: others are still inside */
-	struct ek_meter meter;
-	bool growing, first;
-	u32 limit;
-	u64 best, last;			/* service per wall time, q16 */
-	u32 least;
-	u64 took, next;
+/* One group has the device alone: turn.c */
+struct ek_turn {
+	struct ek_core_group *g;	/* the owner, or NULL */
+	u64 begin;
+	u64 exclusive;			/* since when nothing else is in the device; 0: not yet */
+	u64 length;			/* ns */
+	u64 paid;			/* the most that the group pays for it, ns */
+	u64 sent_cost;			/* of its own that had completed when it began */
+	u64 others;			/* ns of cost that others were served out of turn */
+	u64 flushed;			/* core's @flushed when it began */
+	u32 had;			/* most requests that it had at once */
+	bool stalled;			/* the device did something else first */
+	struct ek_meter all;		/* since @exclusive */
+	struct ek_meter steady;		/* since its first completion after @exclusive */
+	struct ek_meter window;
+	u64 quickest;			/* most cost per time of a window, q16 */
 };
 
-enum ek_kind { EK_TURNS, EK_TOGETHER };
-#define EK_MODES	8
+/* What the owner of the last turn still has in the device. */
+struct ek_tail {
+	struct ek_core_group *g;	/* NULL: nothing, or it is not to be measured */
+	u64 from, cost;			/* its last completion; ns */
+	u64 sent;			/* requests of @g until then */
+};
 
-/* A way to share the device, and what it was measured to serve. */
+/* Two ways to share the device: mode.c */
+enum ek_kind { EK_TURNS, EK_TOGETHER, EK_KINDS };
+
 struct ek_mode {
-	u8 kind;
-	u32 x;				/* ms of a turn, or budgets in flight */
-	u64 lambda;			/* alone time served per wall time, q16 */
-	u32 tried;
+	u8 kind;			/* enum ek_kind */
+	bool warm;			/* what is in the device is of the other kind */
+	u64 lambda[EK_KINDS];		/* alone time served per time, q16, mean */
+	u32 tried[EK_KINDS];		/* epochs */
+	u64 epoch, epoch_cost;		/* when it began; what was served until then */
+	u32 stretch;			/* turns are so many times as long */
+	u64 best;			/* most lambda of a step, q16 */
+	u32 best_scale;			/* the scale of that step */
+	u64 next_trial, gap;
+	s32 odd;			/* epochs in a row that differ from the mean */
+	u64 changed, change_gap;	/* when the device did; until it is believed again */
 };
 
 /* At most six; core.c has the reasons. */
@@ -133,44 +169,42 @@ struct ek_core_tunables {
 struct ek_core {
 	struct ek_core_tunables t;
 	struct ek_top top;
-	u64 vnow;
+	u64 vnow;			/* least virtual time of an active group */
 	u32 nr_active, nr_queued;
-	struct ek_cost_cell cell[EK_OPS][EK_SIZES];
-	u64 special[EK_OPS];		/* mean ns of operations without size */
+	u32 nr_unknown;			/* active groups whose rate is not known */
+	struct ek_cost_cell cell[EK_DIRS][EK_SIZES];
+	u64 special[EK_OPS];		/* mean ns of operations without size. Completion */
 
 	/* what is in the device */
-	atomic_t in_flight;
-	atomic64_t in_flight_cost[EK_DIRS];
-	u64 sent_cost[EK_DIRS];
-	u64 last_done;
+	atomic_t in_flight;		/* Completion */
+	atomic_t out_of_turn;		/* of these, served out of turn. Completion */
+	atomic64_t in_flight_cost;	/* ns. Completion */
+	u64 sent_cost;			/* ns since ever */
+	u64 last_done;			/* Completion; late is harmless */
 
 	/* order */
 	struct rb_root_cached ready, awaited;
 	struct list_head idle;
-	struct llist_head released;
-	struct ek_core_group *owner;
-	struct ek_meter turn;		/* what it served since it has the device alone */
-	u64 owner_since;
-	struct ek_core_group *picked;
+	u64 idle_at;			/* when the list was last looked at */
+	struct llist_head released;	/* Completion adds */
+	u64 promise, promise_at;	/* virtual time that everyone was promised */
 	u8 why;
-	struct ek_mode mode[EK_MODES];
-	u8 now_mode, best_mode, trial;
-	bool warm;
-	u64 epoch, epoch_cost[EK_DIRS], next_trial;
-	u32 odd;
-	u64 changed, change_gap;	/* when the device did; until it is believed again */
-	u64 lambda;
-	u64 avg_wall, avg_cost[EK_DIRS];
-	u64 write_factor;		/* q16 */
 
-	/* solo */
-	struct ek_solo solo;
+	/* turn */
+	struct ek_turn turn;
+	struct ek_tail tail;
 	struct list_head unmeasured, measured;
+	u64 solo_end, solo_took;	/* the last turn: its end, and how long it was */
+	u64 hidden;			/* ns that writers cost in turns of others */
+	atomic64_t flushed;		/* ns of work that passed the queue. Completion */
+	u64 wrote;			/* time of the last write; 0: none */
 
-	/* budget: greatest among active groups, as of the last look */
-	u64 most_cost;			/* of a whole budget */
-	u32 most_latency;		/* base latency */
-	u32 most_request;		/* cost of one request */
+	struct ek_mode mode;
+
+	/* budget: greatest among groups served in this epoch and the one before */
+	u32 most_latency, most_latency_next;	/* base latency, ns */
+	u32 most_request, most_request_next;	/* cost of one request, ns */
+	u32 scale;			/* TOGETHER: limits are multiplied by this */
 	u64 short_until;		/* budgets are short until then */
 
 	/* guard */
@@ -181,10 +215,10 @@ struct ek_core {
 	/* gate */
 	struct rb_root_cached gate;
 	struct list_head gate_passing;	/* light groups whose submitters wait */
-	u32 nr_waiting;
+	u32 nr_waiting, nr_granted;
 	u32 tags;
 
-	u64 nr_solos, nr_guarded, nr_passed, nr_holds, nr_switches;
+	u64 nr_turns, nr_solos, nr_guarded, nr_passed, nr_holds;
 };
 
 /* Life */
@@ -200,6 +234,8 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight);
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now);
 /* @free tags are free: the group whose submitter gets one, or NULL. */
 struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now);
+/* Submitters of @g that were admitted did not come: their grants are void. */
+void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g);
 /* @r of @g is in the caller's queue. */
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now);
@@ -207,8 +243,8 @@ void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 void ek_core_remove(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r);
 /*
- * The group to serve next, or NULL; then *@wake is when to ask again though
- * nothing else happens, or is left alone.
+ * The group to serve next, or NULL. If NULL, *@wake is the time to ask again
+ * even if nothing else happens; it is left alone if there is no such time.
  */
 struct ek_core_group *ek_core_pick(struct ek_core *c, u64 now, u64 *wake);
 /* @r of the picked group @g goes to the device. An urgent one goes first. */

@@ -4,20 +4,21 @@
 
 #include "core.h"
 
-/* what turns tell is a mean over so many */
-#define EK_TURNS_MEAN	8
+/*
+ * A rate is the mean over so much device time. Garbage collection comes in
+ * cycles of up to a second; less would make the rate follow each pause.
+ */
+#define EK_MEMORY_NS	EK_SEC
 
 u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes);
-bool ek_cost_known(struct ek_core *c, struct ek_core_group *g);
-void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 ratio,
-		   u32 depth, u64 now);
-void ek_cost_paused(struct ek_core *c, struct ek_core_group *g, u64 now);
-void ek_cost_turn(struct ek_core *c, struct ek_core_group *g,
-		  const struct ek_meter *m);
+void ek_cost_first(struct ek_core *c, struct ek_core_group *g);
+void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost,
+		   bool noisy);
+void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known);
 void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		 u64 now);
 
-void ek_meter_begin(struct ek_meter *m, struct ek_core_group *g);
+void ek_meter_begin(struct ek_meter *m, struct ek_core_group *g, u64 from);
 void ek_meter_read(struct ek_meter *m, struct ek_core_group *g);
 
 #endif

@@ -2,15 +2,17 @@
 /*
  * Gate: which group's submitter gets the next scheduler tag.
  *
- * Policy: a light group, the group that has the device, then the least virtual time that
- * a group reaches once all that it has queued is served. What a group has
- * queued is bounded by its share of half the tags; what is in the device is not
- * counted, so a group alone in the device may fill it.
- * Invariant: a group with nothing queued is never shut out by what others queue.
+ * Policy: a light group; the group that has the device alone; a group that
+ * holds nothing; then the least virtual time that a group reaches once all that
+ * it has queued is served. What a group has queued is bounded by its share of half
+ * the tags. What is in the device is not counted, so a group alone may fill it.
+ * Invariant: a group that has nothing queued is admitted before any that has. In
+ * turns, all groups queue on half of the tags: the owner finds the other half for
+ * what it has in the device.
  * Source: the gate of the first version, ek_gate.c; here in O(log n).
  */
 #include "gate.h"
-#include "budget.h"
+#include "cost.h"
 #include "guard.h"
 #include "order.h"
 
@@ -19,8 +21,12 @@
 
 static bool ek_gate_before(struct rb_node *a, const struct rb_node *b)
 {
-	return ek_before(rb_entry(a, struct ek_core_group, gate)->gate_vtime,
-			 rb_entry(b, struct ek_core_group, gate)->gate_vtime);
+	struct ek_core_group *x = rb_entry(a, struct ek_core_group, gate);
+	struct ek_core_group *y = rb_entry(b, struct ek_core_group, gate);
+
+	if (x->gate_holds != y->gate_holds)
+		return y->gate_holds;
+	return ek_before(x->gate_vtime, y->gate_vtime);
 }
 
 /* May @g have one more request queued? */
@@ -33,55 +39,83 @@ static bool ek_gate_allows(struct ek_core *c, struct ek_core_group *g)
 	return 2 * (u64)has * (c->top.sum << EK_SHARE_SHIFT) < (u64)c->tags * g->share;
 }
 
-/* Submitters of @g wait, or what it has queued changed. */
-void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
+static void ek_gate_do_place(struct ek_core *c, struct ek_core_group *g)
 {
 	bool in = g->waiting && ek_gate_allows(c, g);
+	u32 has = g->queued + g->granted;
+	u64 ns;
 
-	if (!in && !g->gated)
-		return;
 	if (g->gated)
 		rb_erase_cached(&g->gate, &c->gate);
 	g->gated = in;
 	if (!in)
 		return;
-	g->gate_vtime = g->vtime + ek_order_span(c, g, min_t(u64, g->queued_cost, 16 * EK_SEC));
+	ns = (u64)has * ek_cost(c, g, g->op, g->bytes);
+	g->gate_holds = has;
+	g->gate_vtime = g->vtime + ek_order_span(c, g, min_t(u64, ns, 16 * EK_SEC));
 	rb_add_cached(&g->gate, &c->gate, ek_gate_before);
+}
+
+/* Submitters of @g wait, or what it has queued changed. */
+void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
+{
+	if (!g->waiting && !g->gated)
+		return;
+	ek_gate_do_place(c, g);
+	if (g->pass_left > 0 && g->waiting && !g->queued && !g->granted &&
+	    list_empty(&g->pass_node))
+		list_add_tail(&g->pass_node, &c->gate_passing);
 }
 
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	ek_order_activate(c, g, now);
-	if (g->pass_left > 0 && !g->queued && !g->granted && list_empty(&g->pass_node))
-		list_add_tail(&g->pass_node, &c->gate_passing);
 	g->waiting++;
 	c->nr_waiting++;
 	ek_gate_place(c, g);
 }
 
-/* One that has the device is first, up to what fills its budget. */
-static bool ek_gate_first(struct ek_core_group *g)
-{
-	return g && g->waiting && g->queued + g->granted < ek_budget_limit(g);
-}
-
-static struct ek_core_group *ek_gate_choose(struct ek_core *c)
+static struct ek_core_group *ek_gate_light(struct ek_core *c)
 {
 	struct ek_core_group *g;
-	struct rb_node *n;
 
 	while ((g = list_first_entry_or_null(&c->gate_passing, struct ek_core_group, pass_node))) {
 		list_del_init(&g->pass_node);
 		if (g->waiting && ek_guard_may_pass(c, g))
 			return g;
 	}
-	g = c->solo.g;
-	if (g && g->waiting && g->queued + g->granted <= c->solo.limit)
+	return NULL;
+}
+
+/* May @g, the first of the tree, have one of @free tags? */
+static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
+{
+	if (c->nr_active == 1)
+		return true;
+	/* together, a group that holds nothing must be seen by the order at once */
+	if (c->mode.kind == EK_TOGETHER && !c->turn.g)
+		return !g->gate_holds || free > c->tags / EK_GATE_RESERVE;
+	return c->nr_queued + c->nr_granted < c->tags / 2;
+}
+
+static struct ek_core_group *ek_gate_choose(struct ek_core *c, u32 free)
+{
+	struct ek_core_group *g = ek_gate_light(c);
+	struct rb_node *n;
+
+	if (g)
 		return g;
-	if (ek_gate_first(c->owner))
-		return c->owner;
+	g = c->turn.g;
+	/* what the owner sends at once needs no place in the queue */
+	if (g && g->waiting &&
+	    g->queued + g->granted + (u32)max_t(s32, atomic_read(&g->in_flight), 0) <
+	    min_t(u32, g->limit, max_t(u32, c->tags / 2, 1)))
+		return g;
 	n = rb_first_cached(&c->gate);
-	return n ? rb_entry(n, struct ek_core_group, gate) : NULL;
+	if (!n)
+		return NULL;
+	g = rb_entry(n, struct ek_core_group, gate);
+	return ek_gate_leaves(c, g, free) ? g : NULL;
 }
 
 struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
@@ -91,15 +125,20 @@ struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
 	if (!free || !c->nr_waiting)
 		return NULL;
 	ek_order_collect(c, now);
-	g = ek_gate_choose(c);
+	g = ek_gate_choose(c, free);
 	if (!g)
-		return NULL;
-	if (c->nr_active > 1 && free <= c->tags / EK_GATE_RESERVE &&
-	    (g->queued || g->granted))
 		return NULL;
 	g->waiting--;
 	g->granted++;
+	c->nr_granted++;
 	c->nr_waiting--;
 	ek_gate_place(c, g);
 	return g;
+}
+
+void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g)
+{
+	c->nr_granted -= g->granted;
+	g->granted = 0;
+	ek_gate_place(c, g);
 }

@@ -2,22 +2,26 @@
 /*
  * Guard: service out of turn, which is debt.
  *
- * Policy: urgent requests and those of a group that was idle go at once;
- * a group that waits for starve_ms is served. All of it is charged. A group
- * that is ahead of its share, and the starving, get guard_percent of the device.
- * Invariant: by flags or numbers no group gets more than its share and that part.
+ * Policy: urgent requests go at once, and so do those of a group that was idle,
+ * while their share pays for them. A group that waits for starve_ms is served.
+ * All of it is charged to virtual time. Urgent requests beyond their share, and
+ * starving groups, also need tokens, which are guard_percent of device time.
+ * Invariant: flags and numbers give no group more than its share and that part;
+ * and urgent requests leave half of the tokens to the starving.
  * Source: iocost's debt for urgent I/O (Heo et al., ASPLOS 2022).
  */
 #include "guard.h"
+#include "budget.h"
 #include "order.h"
+#include "turn.h"
 
-/* tokens for so long are kept */
+/* tokens are kept for this time */
 #define EK_TOKENS_NS	EK_SEC
 /* an urgent request may put its group so far ahead */
 #define EK_URGENT_LEAD	(200 * EK_MS)
-/* nobody starves within the time of so many of the largest requests */
+/* A wait of so many of the largest requests is the device's doing, no starvation. */
 #define EK_STARVE_REQUESTS	8
-/* budgets are short for so long after a light group passed */
+/* budgets are short for this time after a light group passed */
 #define EK_SHORT_NS	EK_SEC
 
 static s64 ek_tokens_most(struct ek_core *c)
@@ -34,14 +38,15 @@ void ek_guard_init(struct ek_core *c, u64 now)
 	c->tokens_at = now;
 }
 
-static bool ek_tokens(struct ek_core *c, u64 now)
+/* Are there more than @keep tokens? */
+static bool ek_tokens(struct ek_core *c, s64 keep, u64 now)
 {
 	u64 since = min_t(u64, now - c->tokens_at, 100 * EK_SEC);
 
 	c->tokens = min_t(s64, ek_tokens_most(c),
 			  c->tokens + (s64)div_u64(since * c->t.guard_percent, 100));
 	c->tokens_at = now;
-	return c->tokens > 0;
+	return c->tokens > keep;
 }
 
 void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
@@ -62,10 +67,10 @@ void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32
 	g->served = now;
 	if (g->pass_left > 0)
 		g->pass_left -= cost;
-	if (g->queued)
-		list_move_tail(&g->served_node, &c->served);
-	else
+	if (!g->queued)
 		list_del_init(&g->served_node);
+	else if (c->served.prev != &g->served_node)
+		list_move_tail(&g->served_node, &c->served);
 	if (urgent && !--g->urgent)
 		list_del_init(&g->urgent_node);
 	if (!g->queued || g->pass_left <= 0)
@@ -83,11 +88,41 @@ bool ek_guard_may_pass(struct ek_core *c, struct ek_core_group *g)
 	return !ek_before(c->vnow + ek_order_lead(c, c->t.turn_ms * EK_MS), g->vtime);
 }
 
-/* A wait of several of the largest requests is the device's doing. */
 static u64 ek_starves(struct ek_core *c)
 {
 	return max_t(u64, c->t.starve_ms * EK_MS, (u64)EK_STARVE_REQUESTS *
 		     max_t(u32, c->most_request, c->most_latency));
+}
+
+static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+
+	g = list_first_entry_or_null(&c->urgent, struct ek_core_group, urgent_node);
+	if (!g)
+		return NULL;
+	c->why = EK_WHY_AHEAD;
+	if (!ek_before(c->vnow + ek_order_lead(c, EK_URGENT_LEAD), g->vtime))
+		return g;
+	c->why = EK_WHY_GUARD;
+	return ek_tokens(c, ek_tokens_most(c) / 2, now) ? g : NULL;
+}
+
+static struct ek_core_group *ek_guard_light(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+
+	g = list_first_entry_or_null(&c->passing, struct ek_core_group, pass_node);
+	if (!g)
+		return NULL;
+	if (!ek_guard_may_pass(c, g)) {
+		list_del_init(&g->pass_node);
+		return NULL;
+	}
+	c->nr_passed++;
+	c->short_until = now + EK_SHORT_NS;
+	c->why = EK_WHY_AHEAD;
+	return g;
 }
 
 /* The group to serve out of turn, or NULL. */
@@ -95,22 +130,17 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
 
-	g = list_first_entry_or_null(&c->urgent, struct ek_core_group, urgent_node);
-	if (g && (!ek_before(c->vnow + ek_order_lead(c, EK_URGENT_LEAD), g->vtime) ||
-		  ek_tokens(c, now)))
+	g = ek_guard_urgent(c, now);
+	if (!g)
+		g = ek_guard_light(c, now);
+	if (g)
 		return g;
-	g = list_first_entry_or_null(&c->passing, struct ek_core_group, pass_node);
-	if (g) {
-		if (ek_guard_may_pass(c, g)) {
-			c->nr_passed++;
-			c->short_until = now + EK_SHORT_NS;
-			return g;
-		}
-		list_del_init(&g->pass_node);
-	}
+	/* first turns are long, and everyone gets one: nobody starves for them */
+	if (c->nr_unknown && c->mode.kind == EK_TURNS)
+		return NULL;
 	g = list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
-	/* a solo is short */
-	if (g && !c->solo.g && now - g->served > ek_starves(c) && ek_tokens(c, now))
-		return g;
-	return NULL;
+	if (!g || now - g->served <= ek_starves(c) || !ek_tokens(c, 0, now))
+		return NULL;
+	c->why = EK_WHY_GUARD;
+	return g;
 }

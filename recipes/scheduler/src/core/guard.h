@@ -6,8 +6,7 @@
 
 void ek_guard_init(struct ek_core *c, u64 now);
 void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now);
-void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost,
-		    u64 now);
+void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now);
 void ek_guard_spent(struct ek_core *c, u64 ns);
 bool ek_guard_may_pass(struct ek_core *c, struct ek_core_group *g);
 struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now);

@@ -1,211 +1,217 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Mode: turns or together, and how long a turn or how full the device.
+ * Mode: turns or together.
  *
- * Policy: each way is tried for an epoch and the best is kept, where better is
- * lambda = alone time served / wall time. A longer turn must pay for its
- * latency. What nobody was charged for (a buffer that drains, garbage
- * collection) is the writers': their charge grows until lambda is 1.
+ * Policy: better is the way that serves more lambda, which is alone time served
+ * over time. Turns need no estimates, so all begins with them, until each group
+ * had one. Then TOGETHER is tried, and kept if it pays.
  * Invariant: a way is compared by what it served, never by a model of the device.
  * Source: Seastar's dispatched/completed ratio (scylladb/seastar, PR 2801).
  */
 #include "order.h"
 #include "budget.h"
 #include "cost.h"
+#include "turn.h"
 
-/* an epoch: so long, so many turns, latencies and largest requests */
+/* An epoch is so long, and so many latencies and largest requests; a step is a part of it. */
 #define EK_EPOCH_NS		(300 * EK_MS)
-#define EK_EPOCH_TURNS		3
 #define EK_EPOCH_REQUESTS	12
-#define EK_WARM_NS		(60 * EK_MS)
-#define EK_WARM_LATENCIES	3
-/* a mode is better by so much, a longer turn by so much */
-#define EK_BETTER		EK_PERCENT(103)
-#define EK_LONGER		EK_PERCENT(106)
-#define EK_TRIAL_NS		(4000 * EK_MS)
-/* lambda that departs by so much shows that the device changed */
+#define EK_STEP_NS		(60 * EK_MS)
+#define EK_STEP_REQUESTS	4
+/* Scales that are tried; a larger one has to serve so much more. */
+#define EK_SCALE_FIRST		1
+#define EK_SCALE_STEP		4
+#define EK_SCALE_MOST		256
+#define EK_STEP_GROWS		EK_PERCENT(103)
+/* So long the device may be busy with what is inside. */
+#define EK_INSIDE_NS		(400 * EK_MS)
+/* Together is better by so much when it is tried. */
+#define EK_BETTER		EK_PERCENT(105)
+/* It is left when it is no better than this. */
+#define EK_STAYS		EK_PERCENT(101)
+/* Turns that serve less than this are made longer, at most so many times as long. */
+#define EK_LOSS			EK_PERCENT(97)
+#define EK_STRETCH_MOST		4
+/* If they serve so much, they are made shorter again. */
+#define EK_NO_ENDS		(EK_ONE - EK_ONE / 128)
+/* Less than that is not lost at their ends: the costs are wrong. */
+#define EK_NO_LOSS		EK_PERCENT(80)
+/* Between two trials; twice as long after each that fails. */
+#define EK_GAP_NS		(8 * EK_SEC)
+#define EK_GAP_MOST		(64 * EK_SEC)
+/* A lambda that departs by so much, for so many epochs, shows that the device changed. */
 #define EK_ODD			EK_PERCENT(12)
-#define EK_ODD_EPOCHS		2
+#define EK_ODD_EPOCHS		4
 #define EK_CHANGE_NS		EK_SEC
-/* over what time the writers' charge is found */
-#define EK_FACTOR_NS		(3 * EK_SEC)
-#define EK_FACTOR_MIN		EK_PERCENT(50)
-#define EK_FACTOR_MAX		EK_PERCENT(1000)
 
-static const struct ek_mode ek_modes[EK_MODES] = {
-	{ .kind = EK_TURNS, .x = 100 }, { .kind = EK_TOGETHER, .x = 1 },
-	{ .kind = EK_TURNS, .x = 25 }, { .kind = EK_TURNS, .x = 300 },
-	{ .kind = EK_TOGETHER, .x = 2 }, { .kind = EK_TOGETHER, .x = 4 },
-	{ .kind = EK_TOGETHER, .x = 16 }, { .kind = EK_TOGETHER, .x = 64 },
-};
-
-static u64 ek_served(struct ek_core *c, int dir)
+static u64 ek_mode_served(struct ek_core *c)
 {
-	return c->sent_cost[dir] - atomic64_read(&c->in_flight_cost[dir]);
+	return c->sent_cost - atomic64_read(&c->in_flight_cost);
 }
 
-/* A new epoch begins; what is in the device now is of the old one. */
-static void ek_epoch_begin(struct ek_core *c, u64 now)
+static void ek_mode_epoch(struct ek_core *c, u64 now)
 {
-	int dir;
-
-	c->epoch = now;
-	for (dir = 0; dir < EK_DIRS; dir++)
-		c->epoch_cost[dir] = ek_served(c, dir);
+	c->mode.epoch = now;
+	c->mode.epoch_cost = ek_mode_served(c);
 }
 
-void ek_order_restart(struct ek_core *c, u64 now)
+static void ek_mode_set(struct ek_core *c, u8 kind, u64 now)
 {
-	c->warm = true;
-	ek_epoch_begin(c, now);
+	struct ek_mode *m = &c->mode;
+
+	m->kind = kind;
+	m->warm = true;
+	m->best = 0;
+	m->odd = 0;
+	m->best_scale = EK_SCALE_FIRST;
+	c->scale = EK_SCALE_FIRST;
+	/* at first, nobody may lead those who have less than they were promised */
+	c->promise = c->vnow + ek_order_lead(c, EK_SEC);
+	ek_mode_epoch(c, now);
 }
 
-static void ek_mode_set(struct ek_core *c, int mode, u64 now)
+void ek_mode_init(struct ek_core *c, u64 now)
 {
-	c->now_mode = mode;
-	c->owner = NULL;
-	ek_order_restart(c, now);
+	struct ek_mode *m = &c->mode;
+
+	/* turns serve at most 1; it is measured as soon as all rates are known */
+	m->lambda[EK_TURNS] = EK_ONE;
+	m->gap = EK_GAP_NS;
+	m->stretch = 1;
+	ek_mode_set(c, EK_TURNS, now);
 }
 
-void ek_order_init(struct ek_core *c, u64 now)
+/* The device changed: what was learned in its former state is void. */
+static void ek_mode_forget(struct ek_core *c, u64 now)
 {
-	int i;
+	struct ek_mode *m = &c->mode;
+	struct ek_core_group *g;
 
-	for (i = 0; i < EK_MODES; i++)
-		c->mode[i] = ek_modes[i];
-	c->write_factor = EK_ONE;
-	ek_order_restart(c, now);
+	m->changed = now;
+	m->change_gap = max_t(u64, EK_CHANGE_NS, 2 * m->change_gap);
+	m->tried[EK_TURNS] = 0;
+	while ((g = list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node))) {
+		ek_cost_known(c, g, false);
+		list_move_tail(&g->solo_node, &c->unmeasured);
+	}
+	m->next_trial = now;
+	ek_mode_set(c, EK_TURNS, now);
 }
 
-/* The greatest budgets, from all active groups: once per epoch. */
-static void ek_epoch_budgets(struct ek_core *c)
+/* Does @lambda show that the device changed? */
+static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 {
-	struct rb_node *n;
+	u64 mean = m->lambda[m->kind];
+	u64 off = lambda > mean ? lambda - mean : mean - lambda;
 
-	c->most_cost = 0;
-	c->most_latency = c->most_request = 0;
-	for (n = rb_first_cached(&c->ready); n; n = rb_next(n))
-		ek_budget_note(c, rb_entry(n, struct ek_core_group, rb));
-	for (n = rb_first_cached(&c->awaited); n; n = rb_next(n))
-		ek_budget_note(c, rb_entry(n, struct ek_core_group, rb));
+	if (m->tried[m->kind] < 2)
+		return false;
+	if (off <= ek_mul(mean, EK_ODD))
+		m->odd = 0;
+	else if (lambda > mean)
+		m->odd = max_t(s32, m->odd, 0) + 1;
+	else
+		m->odd = min_t(s32, m->odd, 0) - 1;
+	return (m->odd >= EK_ODD_EPOCHS || m->odd <= -EK_ODD_EPOCHS) &&
+	       now - m->changed > m->change_gap;
 }
 
-/* The writers' charge, from what the last seconds served. */
-static void ek_epoch_factor(struct ek_core *c, u64 wall, const u64 *cost)
+static void ek_mode_turns(struct ek_core *c, u64 now)
 {
-	u64 keep = ek_ratio(EK_FACTOR_NS, EK_FACTOR_NS + wall), lambda, want;
-	s64 rest;
-	int dir;
+	struct ek_mode *m = &c->mode;
 
-	c->avg_wall = ek_mul(c->avg_wall, keep) + wall;
-	for (dir = 0; dir < EK_DIRS; dir++)
-		c->avg_cost[dir] = ek_mul(c->avg_cost[dir], keep) + cost[dir];
-	if (!c->avg_cost[EK_OP_READ] || !c->avg_cost[EK_OP_WRITE])
+	/* the ends of turns cost too much, or next to nothing */
+	if (m->tried[EK_TURNS] > 2 && m->lambda[EK_TURNS] < EK_LOSS &&
+	    m->lambda[EK_TURNS] > EK_NO_LOSS && m->stretch < EK_STRETCH_MOST)
+		m->stretch *= 2;
+	else if (m->lambda[EK_TURNS] > EK_NO_ENDS && m->stretch > 1)
+		m->stretch /= 2;
+	if (c->nr_active < 2 || now < m->next_trial)
 		return;
-	lambda = ek_ratio(c->avg_cost[0] + c->avg_cost[1], c->avg_wall);
-	rest = (s64)(c->avg_wall - c->avg_cost[EK_OP_READ]);
-	want = rest > 0 ? ek_ratio(rest, c->avg_cost[EK_OP_WRITE]) : 0;
-	if (lambda > EK_PERCENT(95))
-		want = EK_ONE;
-	want = clamp_t(u64, want, EK_FACTOR_MIN, EK_FACTOR_MAX);
-	c->write_factor += ((s64)want - (s64)c->write_factor) * 3 / 10;
+	m->tried[EK_TOGETHER] = 0;
+	ek_mode_set(c, EK_TOGETHER, now);
 }
 
-static int ek_mode_best(struct ek_core *c)
+static void ek_mode_together(struct ek_core *c, u64 wall, u64 now)
 {
-	int best = 0, i;
+	struct ek_mode *m = &c->mode;
+	u64 need = m->tried[EK_TOGETHER] > 1 ? EK_STAYS : EK_BETTER;
 
-	for (i = 1; i < EK_MODES; i++) {
-		u64 need = i == 3 ? EK_LONGER : EK_BETTER;
+	/* an epoch may count a request too much at either end */
+	if (m->tried[EK_TOGETHER] == 1)
+		need += ek_ratio(c->most_request, wall);
 
-		if (c->mode[i].tried &&
-		    c->mode[i].lambda > ek_mul(c->mode[best].lambda, need))
-			best = i;
-	}
-	return best;
-}
-
-/* The next mode to try, or the best. */
-static void ek_mode_choose(struct ek_core *c, u64 now)
-{
-	int best, next, i;
-
-	for (i = 0; i < 2; i++)
-		if (!c->mode[i].tried)
-			return ek_mode_set(c, i, now);
-	best = c->best_mode = ek_mode_best(c);
-	if (c->mode[best].kind == EK_TOGETHER) {
-		next = best == 1 ? 4 : best + 1;
-		if (next < EK_MODES && !c->mode[next].tried)
-			return ek_mode_set(c, next, now);
-	} else {
-		for (i = 2; i < 4; i++)
-			if (!c->mode[i].tried)
-				return ek_mode_set(c, i, now);
-	}
-	if (c->now_mode != best) {
-		ek_mode_set(c, best, now);
-		c->next_trial = now + EK_TRIAL_NS;
+	if (m->lambda[EK_TOGETHER] >= ek_mul(m->lambda[EK_TURNS], need)) {
+		m->gap = EK_GAP_NS;
 		return;
 	}
-	if (now > c->next_trial) {
-		c->trial = (c->trial + 1) % EK_MODES;
-		next = c->trial;
-		if (next != best && c->mode[next].tried &&
-		    c->mode[next].lambda > ek_mul(c->mode[best].lambda, EK_PERCENT(90)))
-			return ek_mode_set(c, next, now);
+	m->next_trial = now + m->gap;
+	m->gap = min_t(u64, 2 * m->gap, EK_GAP_MOST);
+	ek_mode_set(c, EK_TURNS, now);
+}
+
+/* An epoch is over: @lambda is what it served. */
+static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
+{
+	struct ek_mode *m = &c->mode;
+	u64 mean = m->lambda[m->kind];
+
+	if (m->kind == EK_TOGETHER && ek_mode_odd(m, lambda, now)) {
+		ek_mode_forget(c, now);
+		return;
 	}
-	ek_epoch_begin(c, now);
+	m->lambda[m->kind] = m->tried[m->kind] ? (3 * mean + lambda) / 4 : lambda;
+	m->tried[m->kind]++;
+	ek_mode_epoch(c, now);
+	if (m->kind == EK_TURNS)
+		ek_mode_turns(c, now);
+	else
+		ek_mode_together(c, wall, now);
 }
 
 /*
- * Does lambda show that the device changed? Then all is measured again. Each
- * time that is believed half as easily: garbage collection changes it for ever.
+ * TOGETHER has just begun: a step served @lambda. Try the next scale, unless the
+ * device would be busy with it for too long; in the end, take the best.
  */
-static void ek_epoch_odd(struct ek_core *c, struct ek_mode *m, u64 now)
+static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 {
-	u64 off = c->lambda > m->lambda ? c->lambda - m->lambda : m->lambda - c->lambda;
-	int i;
+	u64 two = 2 * (u64)max_t(u32, c->most_request, c->most_latency);
+	struct ek_mode *m = &c->mode;
 
-	if (c->now_mode != c->best_mode || m->tried < 2)
-		return;
-	c->odd = off > ek_mul(m->lambda, EK_ODD) ? c->odd + 1 : 0;
-	if (c->odd < EK_ODD_EPOCHS || now - c->changed < c->change_gap)
-		return;
-	c->odd = 0;
-	c->changed = now;
-	c->change_gap = max_t(u64, EK_CHANGE_NS, 2 * c->change_gap);
-	for (i = 0; i < EK_MODES; i++)
-		c->mode[i].tried = 0;
+	if (lambda > ek_mul(m->best, EK_STEP_GROWS)) {
+		m->best = lambda;
+		m->best_scale = c->scale;
+	}
+	c->scale *= EK_SCALE_STEP;
+	if (c->scale <= EK_SCALE_MOST &&
+	    ek_ratio(two * c->scale, max_t(u64, lambda, EK_ONE)) <= EK_INSIDE_NS)
+		return true;
+	c->scale = m->best_scale;
+	return false;
 }
 
-/* Is an epoch over? Then what did it serve, and what is tried next? */
-void ek_order_epoch(struct ek_core *c, u64 now)
+/* Is a step or an epoch over? */
+void ek_mode_step(struct ek_core *c, u64 now)
 {
-	struct ek_mode *m = &c->mode[c->now_mode];
-	u64 wall = now - c->epoch, need, cost[EK_DIRS];
-	int dir;
+	struct ek_mode *m = &c->mode;
+	u64 most = max_t(u32, c->most_latency, c->most_request);
+	u64 wall = now - m->epoch, lambda, need;
 
-	if (c->warm) {
-		if (wall < max_t(u64, EK_WARM_NS, (u64)EK_WARM_LATENCIES * c->most_latency))
-			return;
-		c->warm = false;
-		ek_epoch_begin(c, now);
+	/* turns are compared once they have measured everyone; a solo is no part of an epoch */
+	if ((m->kind == EK_TURNS && c->nr_unknown) || (m->kind == EK_TOGETHER && c->turn.g)) {
+		ek_mode_epoch(c, now);
 		return;
 	}
-	need = max_t(u64, EK_EPOCH_NS, (u64)EK_EPOCH_REQUESTS *
-		     max_t(u32, c->most_latency, c->most_request));
-	if (m->kind == EK_TURNS)
-		need = max_t(u64, need, EK_EPOCH_TURNS * m->x * EK_MS);
+	need = m->warm ? max_t(u64, EK_STEP_NS, EK_STEP_REQUESTS * most) :
+			 max_t(u64, EK_EPOCH_NS, EK_EPOCH_REQUESTS * most);
 	if (wall < need)
 		return;
-	for (dir = 0; dir < EK_DIRS; dir++)
-		cost[dir] = ek_served(c, dir) - c->epoch_cost[dir];
-	c->lambda = ek_ratio(cost[0] + cost[1], wall);
-	ek_epoch_odd(c, m, now);
-	m->lambda = m->tried ? (m->lambda + c->lambda) / 2 : c->lambda;
-	m->tried++;
-	ek_epoch_factor(c, wall, cost);
-	ek_epoch_budgets(c);
-	ek_mode_choose(c, now);
+	lambda = ek_ratio(ek_mode_served(c) - m->epoch_cost, wall);
+	ek_budget_epoch(c);
+	if (m->warm) {
+		m->warm = m->kind == EK_TOGETHER && ek_mode_grows(c, lambda);
+		ek_mode_epoch(c, now);
+	} else {
+		ek_mode_over(c, lambda, wall, now);
+	}
 }

@@ -2,26 +2,28 @@
 /*
  * Order: which group is next.
  *
- * Policy: a group's virtual time grows by cost / share; the least goes first,
- * and is awaited for a moment if it has no request. TURNS: one group has the
- * device until it leads by a turn. TOGETHER: all have requests in the device.
- * Invariant: no group leads the least by more than a turn, or lead_ms.
- * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996); ek_math.h has the
- * bound. Turns: BFQ's budgets in device time. mode.c chooses between the two.
+ * Policy: a group's virtual time grows by cost / share; the least goes first.
+ * TURNS (turn.c): the group with the least has the device alone for a turn.
+ * TOGETHER: all have requests in the device. Then a group that has nothing to
+ * send is awaited only while it has less than it was promised: its share of
+ * the time that passed.
+ * Invariant: no group that is behind its promise is led by more than a turn, or lead_ms.
+ * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996); ek_math.h has the bound.
  */
 #include "order.h"
 #include "budget.h"
 #include "cost.h"
-#include "solo.h"
+#include "turn.h"
 
-/* a turn is worth at least so many latencies: what its ends cost is then small */
-#define EK_TURN_LATENCIES	4
-/* one that was away keeps at most so much debt */
+/* A group that was away keeps at most so much debt. */
 #define EK_DEBT_MAX		EK_SEC
-/* a group that returns may pass with so much of a turn */
+/* A group that returns may pass with this fraction of a turn. */
 #define EK_PASS_PART		4
-/* candidates for becoming inactive that one pick looks at */
-#define EK_IDLE_LOOKS		2
+/* Groups without a request are looked at, so many at a time, after this time. */
+#define EK_IDLE_LOOKS		4
+#define EK_IDLE_NS		(500 * EK_US)
+/* The promise is kept over this time: so far it may be behind or ahead of the groups. */
+#define EK_PROMISE_NS		(50 * EK_MS)
 
 static struct ek_core_group *ek_rb_group(struct rb_node *n)
 {
@@ -55,24 +57,46 @@ u64 ek_order_lead(struct ek_core *c, u64 ns)
 	return div64_u64(ns << 12, max_t(u64, c->top.sum, 1));
 }
 
-/* Put @g into the tree where it belongs, at its virtual time. */
+/* the part of @ns, at most 4 s, that the share of @g is of all shares */
+u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns)
+{
+	return div64_u64((ns >> 6) * (ek_order_share(c, g) >> 2),
+			 max_t(u64, c->top.sum << (EK_SHARE_SHIFT - 8), 1));
+}
+
+void ek_order_unplace(struct ek_core *c, struct ek_core_group *g)
+{
+	if (g->placed)
+		rb_erase_cached(&g->rb, g->ready ? &c->ready : &c->awaited);
+	g->placed = false;
+}
+
+/* Put @g into the tree where it belongs, at its virtual time. The owner of a turn is in none. */
 void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 {
-	bool full = (u32)atomic_read(&g->in_flight) >= ek_budget_limit(g);
+	bool full;
+	u32 limit;
 
-	rb_erase_cached(&g->rb, g->ready ? &c->ready : &c->awaited);
-	if (g->queued && full) {
-		/* a completion puts it back, unless it came meanwhile */
-		atomic_set(&g->capped, 1);
-		full = (u32)atomic_read(&g->in_flight) >= ek_budget_limit(g) ||
-		       !atomic_xchg(&g->capped, 0);
-	}
-	g->ready = g->queued && !full;
-	rb_add_cached(&g->rb, g->ready ? &c->ready : &c->awaited, ek_rb_before);
 	if (g->queued)
 		list_del_init(&g->idle);
 	else if (list_empty(&g->idle))
 		list_add_tail(&g->idle, &c->idle);
+	if (c->turn.g == g)
+		return;
+	limit = ek_budget_limit(c, g);
+	full = (u32)atomic_read(&g->in_flight) >= limit;
+	if (g->queued && full) {
+		/* a completion puts it back, unless it came meanwhile */
+		atomic_set(&g->capped, 1);
+		/* pairs with ek_core_complete(): one of both sees the other */
+		smp_mb();
+		full = (u32)atomic_read(&g->in_flight) >= limit ||
+		       !atomic_xchg(&g->capped, 0);
+	}
+	ek_order_unplace(c, g);
+	g->ready = g->queued && !full;
+	rb_add_cached(&g->rb, g->ready ? &c->ready : &c->awaited, ek_rb_before);
+	g->placed = true;
 }
 
 void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
@@ -80,46 +104,65 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (g->active)
 		return;
 	g->active = true;
-	g->ready = false;
 	c->nr_active++;
+	c->nr_unknown += !g->known;
 	ek_node_join(&c->top, &g->node);
 	g->share = ek_node_share(&g->node);
 	g->share_generation = c->top.generation;
 	g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
-	rb_add_cached(&g->rb, &c->awaited, ek_rb_before);
-	list_add_tail(&g->idle, &c->idle);
-	if (g->own)
-		list_add_tail(&g->solo_node, &c->measured);
-	if (g->rate)
-		g->pass_left = c->t.turn_ms * EK_MS / EK_PASS_PART;
+	list_add_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
+	g->pass_left = g->known ? c->t.turn_ms * EK_MS / EK_PASS_PART : 0;
 	g->served = now;
+	ek_order_place(c, g);
 }
 
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 {
-	rb_erase_cached(&g->rb, g->ready ? &c->ready : &c->awaited);
+	/* it pauses: before its first turn, its latency is the best guess of its cost */
+	if (!g->known && g->sent) {
+		ek_cost_first(c, g);
+		ek_cost_known(c, g, true);
+	}
+	ek_order_unplace(c, g);
 	list_del_init(&g->idle);
 	list_del_init(&g->solo_node);
 	g->active = false;
 	c->nr_active--;
+	c->nr_unknown -= !g->known;
 	ek_node_leave(&c->top, &g->node);
-	if (c->owner == g)
-		c->owner = NULL;
 }
 
-/* Will @g, which has nothing queued, ask soon? */
-static bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
+/* Does @g have a request, or will it soon? */
+bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
-	       now - max_t(u64, READ_ONCE(g->last_done), g->served) < c->t.await_us * EK_US;
+	       (s64)(now - max_t(u64, READ_ONCE(g->last_done), g->served)) <
+	       (s64)(c->t.await_us * EK_US);
 }
 
-/* Groups with room again are ready; those that went away leave. */
+/* Groups that have been without a request for long are no longer active. */
+static void ek_order_expire(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+	int i;
+
+	c->idle_at = now;
+	for (i = 0; i < EK_IDLE_LOOKS; i++) {
+		g = list_first_entry_or_null(&c->idle, struct ek_core_group, idle);
+		if (!g)
+			break;
+		if (ek_order_expected(c, g, now) || g == c->turn.g)
+			list_move_tail(&g->idle, &c->idle);
+		else
+			ek_order_deactivate(c, g);
+	}
+}
+
+/* Groups with room again are ready; groups that went away leave; virtual time goes on. */
 void ek_order_collect(struct ek_core *c, u64 now)
 {
 	struct llist_node *n, *next;
 	struct ek_core_group *g;
-	int i;
 
 	if (!llist_empty(&c->released)) {
 		for (n = llist_del_all(&c->released); n; n = next) {
@@ -129,16 +172,9 @@ void ek_order_collect(struct ek_core *c, u64 now)
 				ek_order_place(c, g);
 		}
 	}
-	for (i = 0; i < EK_IDLE_LOOKS; i++) {
-		g = list_first_entry_or_null(&c->idle, struct ek_core_group, idle);
-		if (!g)
-			break;
-		if (ek_order_expected(c, g, now) || g == c->solo.g)
-			list_move_tail(&g->idle, &c->idle);
-		else
-			ek_order_deactivate(c, g);
-	}
-	while ((g = ek_rb_group(rb_first_cached(&c->awaited))) && g != c->solo.g &&
+	if (now - c->idle_at > EK_IDLE_NS)
+		ek_order_expire(c, now);
+	while ((g = ek_rb_group(rb_first_cached(&c->awaited))) &&
 	       !ek_order_expected(c, g, now))
 		ek_order_deactivate(c, g);
 	g = ek_order_least(c);
@@ -146,6 +182,7 @@ void ek_order_collect(struct ek_core *c, u64 now)
 		c->vnow = ek_later(c->vnow, g->vtime);
 }
 
+/* @g pays @ns, and what completions found missing */
 void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
@@ -154,15 +191,32 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 	g->vtime += ek_order_span(c, g, ns);
 }
 
+/* @g, which is in no tree, was charged @ns too little (or too much). */
+void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns)
+{
+	ns = clamp_t(s64, ns, -(s64)(16 * EK_SEC), 16 * EK_SEC);
+	if (ns < 0)
+		g->vtime -= ek_order_span(c, g, -ns);
+	else
+		g->vtime += ek_order_span(c, g, ns);
+}
+
+/* the group with the least virtual time that can send, or NULL */
+struct ek_core_group *ek_order_first(struct ek_core *c)
+{
+	return ek_rb_group(rb_first_cached(&c->ready));
+}
+
 /* the active group with the least virtual time, or NULL */
 struct ek_core_group *ek_order_least(struct ek_core *c)
 {
 	struct ek_core_group *a = ek_rb_group(rb_first_cached(&c->ready));
 	struct ek_core_group *b = ek_rb_group(rb_first_cached(&c->awaited));
 
-	if (!a || !b)
-		return a ?: b;
-	return ek_before(b->vtime, a->vtime) ? b : a;
+	if (!a || (b && ek_before(b->vtime, a->vtime)))
+		a = b;
+	b = c->turn.g;
+	return !a || (b && ek_before(b->vtime, a->vtime)) ? b : a;
 }
 
 /* Its submitter waits for a tag that no completion will free. */
@@ -171,71 +225,52 @@ static bool ek_order_stuck(struct ek_core *c, struct ek_core_group *g)
 	return !g->queued && g->waiting && !atomic_read(&c->in_flight);
 }
 
-static struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake)
+struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake)
 {
 	c->nr_holds++;
 	*wake = min_t(u64, *wake, now + c->t.await_us * EK_US);
 	return NULL;
 }
 
-/* TURNS: is the turn of the owner over, with @least behind it? */
-static bool ek_turn_over(struct ek_core *c, struct ek_core_group *o,
-			 struct ek_core_group *least)
+/*
+ * What everyone was promised, in virtual time, when the device will have done what
+ * is in it and @cost ns more. It goes on with time, but stays near what groups have.
+ */
+static u64 ek_order_promise(struct ek_core *c, u32 cost, u64 now)
 {
-	u64 turn = c->mode[c->now_mode].x * EK_MS;
+	u64 slack = ek_order_lead(c, max_t(u64, EK_PROMISE_NS, c->most_request));
+	u64 inside = max_t(s64, atomic64_read(&c->in_flight_cost), 0) + cost;
+	u64 lambda = max_t(u64, c->mode.lambda[EK_TOGETHER], EK_ONE);
 
-	if (o == least || !ek_before(least->vtime, o->vtime))
-		return false;
-	turn = max_t(u64, turn, (u64)EK_TURN_LATENCIES *
-				max_t(u32, o->base_latency, least->base_latency));
-	return o->vtime - least->vtime >= ek_order_lead(c, turn);
+	c->promise += ek_order_lead(c, min_t(u64, now - c->promise_at, EK_SEC));
+	c->promise_at = now;
+	if (ek_before(c->promise, c->vnow - slack))
+		c->promise = c->vnow - slack;
+	if (ek_before(c->vnow + slack, c->promise))
+		c->promise = c->vnow + slack;
+	return c->promise + ek_order_lead(c, ek_ratio(inside, lambda));
 }
 
-/* The turn of one group ends, that of @g begins. */
-static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
+/* TOGETHER: is @least, which cannot send now, owed that @g waits for it? */
+static bool ek_order_owed(struct ek_core *c, struct ek_core_group *least,
+			  struct ek_core_group *g, u64 now)
 {
-	if (c->owner && c->turn.on) {
-		ek_meter_read(&c->turn, c->owner);
-		ek_cost_turn(c, c->owner, &c->turn);
-	}
-	c->owner = g;
-	c->owner_since = now;
-	c->turn.on = false;
-	c->nr_switches++;
+	u64 promise = ek_order_promise(c, ek_cost(c, g, g->op, g->bytes), now);
+
+	return ek_before(least->vtime, g->vtime) && ek_before(least->vtime, promise) &&
+	       g->vtime - least->vtime > ek_order_lead(c, c->t.lead_ms * EK_MS) &&
+	       !ek_order_stuck(c, least);
 }
 
-/* The turn is measured from when what others sent before is done. */
-static void ek_turn_measure(struct ek_core *c)
-{
-	struct ek_core_group *o = c->owner;
-
-	if (!c->turn.on && atomic_read(&c->in_flight) == atomic_read(&o->in_flight) &&
-	    READ_ONCE(o->last_done) > c->owner_since)
-		ek_meter_begin(&c->turn, o);
-}
-
+/* TOGETHER */
 struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake)
 {
-	struct ek_core_group *least = ek_order_least(c), *g;
+	struct ek_core_group *least = ek_order_least(c), *g = ek_order_first(c);
 
-	if (!least)
+	c->why = EK_WHY_ORDER;
+	if (!g)
 		return NULL;
-	g = ek_rb_group(rb_first_cached(&c->ready));
-	if (c->mode[c->now_mode].kind == EK_TURNS) {
-		if (!c->owner || ek_turn_over(c, c->owner, least)) {
-			ek_turn_begin(c, least, now);
-		}
-		ek_turn_measure(c);
-		if (c->owner->ready)
-			g = c->owner;
-		else if (!g || !ek_order_stuck(c, c->owner))
-			return g ? ek_order_hold(c, now, wake) : NULL;
-	} else {
-		if (!g)
-			return NULL;
-		if (ek_before(least->vtime, g->vtime) && !ek_order_stuck(c, least) &&
-		    g->vtime - least->vtime > ek_order_lead(c, c->t.lead_ms * EK_MS))
-			return ek_order_hold(c, now, wake);
-	}
-	return ek_budget_room(c, g, now) ? g : ek_order_hold(c, now, wake);
+	if (ek_order_owed(c, least, g, now) || !ek_budget_room(c, g, now))
+		return ek_order_hold(c, now, wake);
+	return g;
 }

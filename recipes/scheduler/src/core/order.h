@@ -4,17 +4,24 @@
 
 #include "core.h"
 
-void ek_order_init(struct ek_core *c, u64 now);
 void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now);
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g);
 void ek_order_place(struct ek_core *c, struct ek_core_group *g);
+void ek_order_unplace(struct ek_core *c, struct ek_core_group *g);
+bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now);
 void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns);
+void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns);
 u64 ek_order_span(struct ek_core *c, struct ek_core_group *g, u64 ns);
+u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns);
 u64 ek_order_lead(struct ek_core *c, u64 ns);
-void ek_order_restart(struct ek_core *c, u64 now);
 void ek_order_collect(struct ek_core *c, u64 now);
-void ek_order_epoch(struct ek_core *c, u64 now);
-struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake);
+struct ek_core_group *ek_order_first(struct ek_core *c);
 struct ek_core_group *ek_order_least(struct ek_core *c);
+struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake);
+struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake);
+
+/* mode.c */
+void ek_mode_init(struct ek_core *c, u64 now);
+void ek_mode_step(struct ek_core *c, u64 now);
 
 #endif

@@ -6,6 +6,9 @@
 #include "device.h"
 #include "flashsim_timing.h"
 
+/* a larger reserve is not used up in a window */
+#define SIM_FILL_MOST_KB	(2U << 20)
+
 /* ns by direction: of a command, per KiB in a server, per KiB on the link */
 struct station {
 	u32 depth, servers, max_kb;
@@ -214,4 +217,39 @@ uint64_t sim_device_next(struct sim_device *d)
 	if (d->flash)
 		return ek_flash_next(d->flash);
 	return d->st.nr ? d->st.run[0]->done : SIM_NEVER;
+}
+
+uint64_t sim_device_fill(struct sim_device *d)
+{
+	uint64_t left, now = 0, at = 0;
+	struct sim_cmd cmds[32] = {}, *cmd;
+	int i;
+
+	if (!d->flash)
+		return 0;
+	left = d->flash->p.slc_kb ?: min(d->flash->p.gc_after_kb, SIM_FILL_MOST_KB);
+	/* a reserve of a few KiB stands for one that is used up */
+	if (left < 1024)
+		return 0;
+	left <<= 10;
+	for (i = 0; left || d->flash->inside;) {
+		while (left && i < 32 && i < (int)d->flash->p.depth) {
+			cmds[i] = (struct sim_cmd){ .sector = at >> 9, .bytes = sim_device_max_bytes(d),
+						    .op = SIM_WRITE };
+			at += cmds[i].bytes;
+			left -= min(left, (uint64_t)cmds[i].bytes);
+			sim_device_submit(d, &cmds[i++], now);
+		}
+		now = max(now, sim_device_next(d));
+		while ((cmd = sim_device_reap(d, now))) {
+			if (!left)
+				continue;
+			*cmd = (struct sim_cmd){ .sector = at >> 9, .bytes = sim_device_max_bytes(d),
+						 .op = SIM_WRITE };
+			at += cmd->bytes;
+			left -= min(left, (uint64_t)cmd->bytes);
+			sim_device_submit(d, cmd, now);
+		}
+	}
+	return now;
 }

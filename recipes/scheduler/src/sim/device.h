@@ -35,5 +35,7 @@ uint64_t sim_device_bytes(const struct sim_device *d);
 void sim_device_submit(struct sim_device *d, struct sim_cmd *cmd, uint64_t now);
 struct sim_cmd *sim_device_reap(struct sim_device *d, uint64_t now);
 uint64_t sim_device_next(struct sim_device *d);
+/* Write until a fast cache or a reserve is used up, as the lab does; returns when that is done. */
+uint64_t sim_device_fill(struct sim_device *d);
 
 #endif

@@ -229,7 +229,15 @@ static void report(struct judge *j, enum sim_sched sched)
 	for (i = 0; i < j->nr; i++)
 		printf("%s%.4f", i ? ", " : "",
 		       r[i].bytes * 1e9 / j->setup.window / j->alone[i] / j->share[i]);
-	printf("]}");
+	printf("]");
+	if (sched == SIM_CORE) {
+		printf(", \"together\": %s, \"cost\": [", r[0].together ? "true" : "false");
+		/* what the core believes over what is true; less than 1: too cheap */
+		for (i = 0; i < j->nr; i++)
+			printf("%s%.3f", i ? ", " : "", r[i].rate * j->alone[i] / 65536e9);
+		printf("]");
+	}
+	printf("}");
 	j->comma = true;
 }
 

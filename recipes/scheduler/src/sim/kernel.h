@@ -12,9 +12,12 @@
 
 typedef uint8_t u8;
 typedef uint16_t u16;
+typedef int8_t s8;
 #define U64_MAX UINT64_MAX
 #define U32_MAX UINT32_MAX
 #define READ_ONCE(x) (x)
+#define smp_mb() __sync_synchronize()
+#define smp_mb__after_atomic() __sync_synchronize()
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define likely(x) __builtin_expect(!!(x), 1)
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))

@@ -6,7 +6,7 @@
 
 Each draw is a device and a mix. ek-sim runs it and reports shares, waits and the latency of a light reader.
 A draw that fails is shrunk to the smallest case that still fails in the same way, and printed as an
-experiment of the lab and as an ek-sim command. Cases that failed once are in cases.txt and run each time.
+entry of the lab's table of promises and as an ek-sim command. Cases that failed once are in cases.txt and run each time.
 """
 
 from __future__ import annotations
@@ -249,29 +249,25 @@ def reductions(case: Case) -> Iterator[Case]:
 
 
 def experiment(case: Case, name: str) -> str:
-    """The case in the form of tests/lab/lab/experiments."""
+    """The case as an entry of CASES in tests/lab/lab/experiments/promise.py."""
     preset, _, pairs = case.device.partition(":")
-    if preset == "station":
-        device = f"null_blk()  # the lab has no station: {pairs}"
-    else:
-        words = [word.partition("=") for word in pairs.split(",") if word]
-        device = f"flashsim({', '.join([repr(preset), *(f'{key}={value}' for key, _, value in words)])})"
-    groups = {f"p{job.parent[0]}": job.parent[1] for job in case.jobs if job.parent}
-    loads = []
+    words = [word.partition("=") for word in pairs.split(",") if word]
+    device = f"flashsim({', '.join([repr(preset), *(f'{key}={value}' for key, _, value in words)])})"
+    notes = [f"the lab has no station: {pairs}"] if preset == "station" else []
+    notes += [
+        f"the lab's jobs do not pause: g{i} thinks {job.think} us"
+        for i, job in enumerate(case.jobs)
+        if job.think
+    ]
+    jobs = []
     for i, job in enumerate(case.jobs):
-        group = f"p{job.parent[0]}/g{i}" if job.parent else f"g{i}"
-        groups[group] = job.weight
-        extra = " ".join(
-            [*(["--fdatasync=1"] if job.sync else []), *([f"--thinktime={job.think}"] if job.think else [])]
-        )
         rw = ("rand" if job.random else "") + ("write" if job.write else "read")
-        loads.append(
-            f'        fio("g{i}", rw="{rw}", bs="{job.size >> 10}k", qd={job.depth}, slice_={i}, device=device, '
-            f'group="{group}"' + (f', extra="{extra}")' if extra else ")")
-        )
+        extra = (f', inside="p{job.parent[0]}"' if job.parent else "") + (", dsync=True" if job.sync else "")
+        jobs.append(f'Job("g{i}", "{rw}", "{job.size >> 10}k", {job.depth}, {job.weight}{extra})')
+    inner = {f"p{job.parent[0]}": job.parent[1] for job in case.jobs if job.parent}
     return "\n".join([
-        f"device = {device}", "competing(", f'    "search.{name}", "found by search", device=device, settle=3, seconds=5,',
-        f"    groups={groups!r},", "    loads=[", ",\n".join(loads), "    ],", "    figures=parts,", ")",
+        *(f"# {note}" for note in notes), f'Case("search.{name}", {device},', "     (" + ",\n      ".join(jobs) + ",)"
+        + (f", inner={inner!r}" if inner else "") + "),",
     ])  # fmt: skip
 
 

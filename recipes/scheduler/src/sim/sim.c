@@ -400,7 +400,7 @@ static void still_waiting(struct sim *m)
 
 static int loop(struct sim *m, char *why, size_t size)
 {
-	u64 next, wake, last = 0;
+	u64 next, wake, last = m->now;
 	struct sim_cmd *cmd;
 
 	for (;;) {
@@ -446,7 +446,7 @@ static void groups_init(struct sim *m, const struct sim_job *jobs)
 	int i;
 
 	m->groups = calloc(m->nr, sizeof(*m->groups));
-	ek_core_init(&m->core, m->tags, 0);
+	ek_core_init(&m->core, m->tags, m->now);
 	ek_core_group_init(&m->core, &m->root.core, NULL, 100);
 	for (i = 0; i < m->nr; i++) {
 		g = &m->groups[i];
@@ -482,7 +482,7 @@ static void jobs_init(struct sim *m, const struct sim_job *jobs, int only)
 		if (only >= 0 && i != only)
 			continue;
 		for (q = 0; q < (jobs[i].every ? 1 : jobs[i].depth); q++)
-			event_push(m, 0, js);
+			event_push(m, m->now, js);
 	}
 }
 
@@ -533,6 +533,8 @@ static void finish(struct sim *m)
 	for (i = 0; i < m->nr; i++) {
 		struct sim_job_state *js = &m->jobs[i];
 
+		m->result[i].rate = m->groups[i].core.rate;
+		m->result[i].together = m->core.mode.kind == EK_TOGETHER;
 		qsort(js->lat, js->lat_nr, sizeof(u32), by_value);
 		if (js->lat_nr)
 			m->result[i].latency_p99 = 1000ULL * js->lat[(js->lat_nr - 1) * 99 / 100];
@@ -559,23 +561,24 @@ static void finish(struct sim *m)
 
 static void show_core(struct sim *m)
 {
+	static const char * const kinds[] = { "turns", "together" };
 	struct ek_core *c = &m->core;
 	int i;
 
-	for (i = 0; i < EK_MODES; i++)
-		if (c->mode[i].tried)
-			printf("  mode %s %u: lambda %.3f tried %u%s\n",
-			       c->mode[i].kind == EK_TURNS ? "turns" : "together", c->mode[i].x,
-			       c->mode[i].lambda / 65536., c->mode[i].tried, c->now_mode == i ? " *" : "");
-	printf("  writers %.3f, solos %llu, guarded %llu, passed %llu, holds %llu, switches %llu\n",
-	       c->write_factor / 65536., (unsigned long long)c->nr_solos,
+	for (i = 0; i < EK_KINDS; i++)
+		printf("  %s: lambda %.3f, epochs %u%s\n", kinds[i], c->mode.lambda[i] / 65536.,
+		       c->mode.tried[i], c->mode.kind == i ? ", now" : "");
+	printf("  active %u, unknown %u, turns %llu, solos %llu, guarded %llu, passed %llu, holds %llu, scale %u, "
+	       "hidden %.3f ms\n", c->nr_active, c->nr_unknown,
+	       (unsigned long long)c->nr_turns, (unsigned long long)c->nr_solos,
 	       (unsigned long long)c->nr_guarded, (unsigned long long)c->nr_passed,
-	       (unsigned long long)c->nr_holds, (unsigned long long)c->nr_switches);
+	       (unsigned long long)c->nr_holds, c->scale, c->hidden / 1e6);
 	for (i = 0; i < m->nr && i < 6; i++) {
 		struct ek_core_group *g = &m->groups[i].core;
 
-		printf("  group %d: %.2f MB/s alone, limit %u, base latency %u us, solos %u\n", i,
-		       g->rate ? 65536e3 / g->rate : 0., g->limit, g->base_latency / 1000, g->solos);
+		printf("  group %d: %.2f MB/s alone%s, limit %u%s, least latency %u us\n", i,
+		       g->rate ? 65536e3 / g->rate : 0., g->known ? "" : " (guess)", g->limit,
+		       g->growing ? " (grows)" : "", g->least / 1000);
 	}
 }
 
@@ -583,7 +586,8 @@ int sim_run(const struct sim_setup *s, const struct sim_job *jobs, int nr, int o
 	    struct sim_result *result, u64 *requests, char *why, size_t size)
 {
 	struct sim *m = calloc(1, sizeof(*m));
-	int ret;
+	bool writes = false;
+	int ret, i;
 
 	*m = (struct sim){ .s = s, .nr = nr, .result = result };
 	memset(result, 0, nr * sizeof(*result));
@@ -596,8 +600,12 @@ int sim_run(const struct sim_setup *s, const struct sim_job *jobs, int nr, int o
 	m->max_bytes = sim_device_max_bytes(m->dev);
 	m->tags = s->tags && s->sched != SIM_NONE ? s->tags : sim_tags(s->sched, m->depth);
 	m->free = m->tags;
-	m->from = s->settle;
-	m->to = s->settle + s->window;
+	for (i = 0; i < nr; i++)
+		writes |= jobs[i].op != SIM_READ;
+	if (writes)
+		m->now = sim_device_fill(m->dev);
+	m->from = m->now + s->settle;
+	m->to = m->from + s->window;
 	groups_init(m, jobs);
 	jobs_init(m, jobs, only);
 	ret = loop(m, why, size);

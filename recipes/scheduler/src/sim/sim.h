@@ -38,6 +38,8 @@ struct sim_result {
 	u64 bytes, ios;
 	u64 longest;		/* wait of a request: from asking for a tag to done */
 	u64 latency_p99, latency_max;	/* of I/Os */
+	u64 rate;		/* SIM_CORE: what the core believes, ns per byte, q16 */
+	bool together;		/* SIM_CORE: not in turns at the end */
 };
 
 /* What the window served, or -1 with the reason in @why. @only: one job alone, or -1. */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef EK_CORE_TURN_H
+#define EK_CORE_TURN_H
+
+#include "core.h"
+
+void ek_turn_step(struct ek_core *c, u64 now);
+void ek_turn_end(struct ek_core *c, u64 now);
+struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake);
+
+#endif
