@@ -91,8 +91,8 @@ def numbers(board: Board, name: str) -> list[int]:
 
 
 def problems(board: Board) -> str:
-    found: list[str] = json.loads(board.run("ekctl status --json"))["problems"]
-    return "\n".join(found)
+    found: list[dict[str, str]] = json.loads(board.run("ekctl status --json"))["problems"]
+    return "\n".join(problem["text"] for problem in found)
 
 
 def client(board: Board, channel: str, first: int, last: int) -> None:
