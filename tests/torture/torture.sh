@@ -40,11 +40,10 @@ counted() {
 		[ "$n" = 0 ] || echo "$key=$n"
 	done
 }
-# idle STEP: once the load has stopped and its dirty pages are written, the scheduler must count no request
-# and no waiter. On a slow machine the last completions take a while; a leak stays.
+# idle STEP: once the load has stopped, the scheduler must count no request and no waiter. On a slow machine the
+# last completions take a while; a leak stays.
 idle() {
 	echo evenkeel > $q/scheduler
-	sync
 	n=0
 	until left=$(counted) && [ -z "$left" ]; do
 		n=$((n + 1))

@@ -14,8 +14,8 @@ PAGE = "docs/reference/results.md#promises-not-met"
 WORDS = {
     "promise.small-medium.sd-uhs3.least": "On an SD card, a group that reads 4 KiB at random competes with one that reads"
     " 1 MiB at a time. One of them gets only {} of its share.",
-    "stall.emmc51.buffered.write.100m.count": "On an eMMC that collects garbage, the number of stalls of a video player in 30 s is {} while"
-    " another group writes through the page cache.",
+    "stall.emmc51.buffered.write.100m.count": "On an eMMC that collects garbage, the number of stalls of a video player"
+    " in 30 s is {} while another group writes through the page cache.",
 }
 
 
