@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,8 @@ def release(clone: Path, tmp_path: Path) -> Release:
             [clone / "mk/release", version, clone / "build/release"],
             env=clean_environment(**{**IDENTITY, **more, **environment}), cwd=clone,
             capture_output=True, text=True, timeout=120, check=False,
+            # a shell that starts the tests in the background makes them ignore Ctrl-C
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     call.clone = clone  # type: ignore[attr-defined]
