@@ -28,6 +28,8 @@ PATIENCE_MS = 60_000
 # after a change of weights: the rates are over the last 3 s and must not include earlier I/O
 SETTLE_SECONDS = 12
 MEASURE_SECONDS = 24
+# what null_blk of the demo delivers
+DISK_MBPS = 51
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 PLAYER_WEIGHT = f"cat {APPS}/evenkeel-player.service/io.weight"
 LOADER_WEIGHT = f"cat {APPS}/evenkeel-loader.service/io.weight"
@@ -124,6 +126,19 @@ def average(page: Page, seconds: float) -> dict[str, float]:
     return {name: total / count for name, total in sums.items()}
 
 
+def full_disk(page: Page) -> dict[str, float]:
+    """average(), when both apps together fill the demo's disk: weights divide nothing else.
+
+    On a busy host the board may be too slow for that for a while.
+    """
+    rates: dict[str, float] = {}
+    for _ in range(6):
+        rates = average(page, MEASURE_SECONDS)
+        if sum(rates.values()) > 0.97 * DISK_MBPS:
+            return rates
+    raise AssertionError(f"the host is too busy: the apps never filled the disk of {DISK_MBPS} MB/s: {rates}")
+
+
 @pytest.mark.picture
 def test_wrong_password_is_refused(page: Page) -> None:
     page.goto("/")
@@ -193,7 +208,7 @@ def test_weights_of_four_to_one_reach_the_disk_and_end_the_stalls(page: Page, bo
     assert "400" in board.run(PLAYER_WEIGHT)
     page.wait_for_timeout(SETTLE_SECONDS * 1000)
     before = app(page, "player", "stalls")
-    rates = average(page, MEASURE_SECONDS)
+    rates = full_disk(page)
     ratio = rates["player"] / rates["loader"]
     print(f"player {rates['player']:.1f} MB/s, loader {rates['loader']:.1f} MB/s, ratio {ratio:.2f}")
     assert 3.6 <= ratio <= 4.4, rates
