@@ -27,13 +27,13 @@ from evenkeel_api.features.apps import AppName, SetFixedShare, SetWeight
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
+from evenkeel_common.files import read_line, read_small
+from evenkeel_common.notify import Watchdog
 
 from . import __version__, fixed_share, health, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .caller import Caller
-from .files import read_line, read_small
 from .fixed_share_enforcer import FixedShareEnforcer, read_fixed
-from .notify import Watchdog
 from .registry import App, Registry
 from .sampler import Rates, Sampler
 from .settings import APPS_SLICE, Settings
