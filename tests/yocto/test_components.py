@@ -236,7 +236,17 @@ PARTS = {
     "tomllib": "tomllib",
 }
 CORE = {
-    *("__future__", "argparse", "collections", "contextlib", "dataclasses", "errno", "functools"),
+    *(
+        "__future__",
+        "argparse",
+        "collections",
+        "contextlib",
+        "csv",
+        "dataclasses",
+        "errno",
+        "functools",
+        "io",
+    ),
     *(
         "importlib",
         "ipaddress",

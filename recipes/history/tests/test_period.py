@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from evenkeel_common.iostat import BUCKETS, bucket, bucket_upper
 from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Flow, Sum, long, pack, short, total, unpack
-from generated import busy
+from evenkeel_history.testing import busy
 from hypothesis import given
 from hypothesis import strategies as st
 

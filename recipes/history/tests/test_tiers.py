@@ -41,7 +41,7 @@ def test_what_the_design_asks_for_is_kept() -> None:
 
 
 @given(st.integers(60, 730 * DAY))
-def test_no_chart_has_more_than_400_points(span: int) -> None:
+def test_no_chart_has_more_than_200_points(span: int) -> None:
     tier = TIERS[best(span)]
-    assert span <= tier.seconds * 400
+    assert span <= tier.seconds * 200
     assert span <= tier.keep_s

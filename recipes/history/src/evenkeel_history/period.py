@@ -123,8 +123,8 @@ class Sum:
         for app, (count, ms) in other.stalls.items():
             self.add_stalls(app, count, ms)
 
-    def add_period(self, period: Period) -> None:
-        """As add(), directly from what is stored."""
+    def add_period(self, period: Period, *, matrix: bool = True) -> None:
+        """As add(), directly from what is stored. MATRIX: also who slowed whom."""
         apps, devices, flows = period.apps, period.devices, self.flows
         self.ms += period.ms
         for row in period.flows:
@@ -142,7 +142,7 @@ class Sum:
             for index, code in enumerate(row[_FIRST + 1 :], sum(row[_FIRST : _FIRST + 1])):
                 if code:
                     latency[index] = latency.get(index, 0) + _COUNTS[code]
-        if period.blame:
+        if matrix and period.blame:
             blame = self.blame
             for pair, code in zip(product(apps, apps), period.blame, strict=True):
                 if code:

@@ -29,7 +29,7 @@ class Found:
     start: int
     end: int
     step: int
-    points: dict[int, Sum] = field(default_factory=dict)
+    points: dict[int, Sum] = field(default_factory=dict)  # without the matrix of who slows whom
     total: Sum = field(default_factory=Sum)
     problem: str = ""  # why something may be missing
     problem_code: str = ""  # which message of the panel says so
@@ -67,7 +67,7 @@ class Reader:
             answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
         except OSError as error:
             # The database problem comes first: without the database there is nothing to show.
-            found.problem_code = found.problem_code or "history-silent"
+            found.problem_code = found.problem_code or "history-live-silent"
             found.problem = found.problem or error.strerror or str(error)
             answer = live.Answer([], [])
         if answer.seconds:
@@ -85,9 +85,8 @@ class Reader:
             point = found.points.get(at)
             if point is None:
                 point = found.points[at] = Sum()
-            point.add_period(period)
-        for point in found.points.values():
-            found.total.add(point)
+            point.add_period(period, matrix=False)
+            found.total.add_period(period)
         return found
 
     def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[tuple[int, bytes]]:

@@ -32,12 +32,12 @@ class Tier:
         return f"period_{self.seconds}"
 
 
-# The last two keep a chart over a year as short as one over a day: no chart reads more than 400 rows.
+# The last two keep a chart over a year as short as one over a day: no chart reads more than 200 rows.
 TIERS = (
     Tier(MINUTE, 14 * DAY),
     Tier(10 * MINUTE, 90 * DAY),
     Tier(HOUR, 730 * DAY),
-    Tier(6 * HOUR, 730 * DAY),
+    Tier(12 * HOUR, 730 * DAY),
     Tier(4 * DAY, 732 * DAY),
 )
 
@@ -63,7 +63,7 @@ def closed(rows: Iterable[tuple[int, int]], seconds: int) -> list[Sequence[int]]
     return list(groups[:-1])
 
 
-def best(span_s: int, points: int = 400) -> int:
+def best(span_s: int, points: int = 200) -> int:
     """Index of the finest tier that shows SPAN_S with at most POINTS rows."""
     for index, tier in enumerate(TIERS):
         if span_s <= tier.seconds * points and span_s <= tier.keep_s:
