@@ -17,6 +17,7 @@ from evenkeel_history.schema import FILE
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
 from evenkeel_history.tiers import DAY, slot
+from evenkeel_history.wear import Wear
 from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.history import chart, model
@@ -186,6 +187,18 @@ def test_changes_are_shown_to_an_administrator_only(recorded: Browser) -> None:
     assert "Who slows whom" in shown
     assert 'class="mark"' not in shown
     assert "weight 300" not in shown
+
+
+def test_wear_is_shown_if_the_device_reports_it(recorded: Browser, folder: Path) -> None:
+    assert "Wear of the flash" not in text_of(recorded, "/history")
+    store = Store(folder)
+    store.open()
+    store.write([], [Wear("vda"), Wear("mmcblk0", 10, 30, "warning")], int(time.time()))
+    shown = text_of(recorded, "/history")
+    assert "mmcblk0: at most 30 % of its life is used. Its spare blocks run out (warning)" in shown
+    assert "vda:" not in shown
+    found = json.loads(recorded.get("/history.json").data)["wear"]
+    assert [(row["device"], row["life_used_percent"]) for row in found] == [("mmcblk0", 30), ("vda", None)]
 
 
 def test_the_page_has_no_inline_style_or_script(recorded: Browser) -> None:

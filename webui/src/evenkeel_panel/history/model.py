@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
+    from evenkeel_history.wear import Wear as State
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 # in the URL → seconds, words after "the last"
@@ -68,6 +69,15 @@ class Cost(Struct, frozen=True):
     wait_s: float
 
 
+class Wear(Struct, frozen=True):
+    """What a flash device last reported about itself. None: it does not tell."""
+
+    at: int
+    device: str
+    life_used_percent: int | None  # the worse of its two kinds of cells, upper end of the reported step
+    spare_blocks: str | None  # normal, warning or urgent
+
+
 class HistoryPage(Struct, frozen=True):
     """The answer of /history.json."""
 
@@ -78,7 +88,17 @@ class HistoryPage(Struct, frozen=True):
     totals: list[Row]
     stalls: list[Stalls]
     costs: list[Cost]  # largest first; also an app's own requests
+    wear: list[Wear]
     rows: list[Row]
+
+
+def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
+    result = []
+    for device, found in sorted(states.items()):
+        at, state = found[-1]
+        lives = [life for life in (state.life_a, state.life_b) if life is not None]
+        result.append(Wear(at, device, max(lives, default=None), state.pre_eol))
+    return result
 
 
 def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
@@ -118,7 +138,14 @@ def order(app: str, direction: int = 0) -> tuple[bool, str, int]:
     return app == SYSTEM, app, direction
 
 
-def page_data(found: Found, app: str | None, problem: str, *, rows: bool = True) -> HistoryPage:
+def page_data(
+    found: Found,
+    app: str | None,
+    problem: str,
+    wear: Mapping[str, list[tuple[int, State]]],
+    *,
+    rows: bool = True,
+) -> HistoryPage:
     """APP: only this one; None: all. ROWS: also those of each point, which the page does not need."""
     points = sorted(found.points.items())
     return HistoryPage(
@@ -140,6 +167,7 @@ def page_data(found: Found, app: str | None, problem: str, *, rows: bool = True)
             ),
             key=lambda cost: (-cost.wait_s, cost.victim, cost.cause),
         ),
+        wear=_wear(wear),
         rows=[row for at, point in points for row in _rows(at, point, app)] if rows else [],
     )
 

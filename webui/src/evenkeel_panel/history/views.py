@@ -71,33 +71,32 @@ def _query() -> Query:
     return Query(span, int(end) if end else None, app)
 
 
-def _read(query: Query) -> tuple[Found, str]:
-    """The history, and why something may be missing: a sentence."""
+def _reader() -> Reader:
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
-    reader = Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
+    return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
+
+
+def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
+    """The history, and what the page and its twins have of it."""
+    reader = _reader()
     end = query.end or int(time.time()) + 1
     found = reader.read(max(end - query.seconds, 0), end)
     problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
     if found.unreadable:
         problem = f"{problem} {texts.text('history-rows', count=found.unreadable)}".strip()
-    return found, problem
+    return found, model.page_data(found, query.app, problem, reader.wear(), rows=rows)
 
 
 @blueprint.get("/history.json")
 def page_json() -> Response:
-    query = _query()
-    found, problem = _read(query)
-    return Response(
-        msgspec.json.encode(model.page_data(found, query.app, problem)), mimetype="application/json"
-    )
+    return Response(msgspec.json.encode(_data(_query())[1]), mimetype="application/json")
 
 
 @blueprint.get("/history.csv")
 def page_csv() -> Response:
     query = _query()
-    found, problem = _read(query)
-    response = Response(model.as_csv(model.page_data(found, query.app, problem)), mimetype="text/csv")
+    response = Response(model.as_csv(_data(query)[1]), mimetype="text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="history-{query.span}.csv"'
     return response
 
@@ -105,8 +104,7 @@ def page_csv() -> Response:
 @blueprint.get("/history")
 def page() -> str:
     query = _query()
-    found, problem = _read(query)
-    data = model.page_data(found, query.app, problem, rows=False)
+    found, data = _data(query, rows=False)
     titles = {app.name: app.title for app in view().apps}
     everybody = sorted({name for name, _, _ in found.total.flows} | titles.keys() | {SYSTEM}, key=model.order)
     names = [name for name in everybody if query.app in (None, name)]
