@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TOP / "webui/src"), str(TOP / "recipes/agent/src")]
+sys.path[:0] = [str(TOP / "webui/src"), str(TOP / "recipes/agent/src"), str(TOP / "recipes/history/src")]
 
 from evenkeel_panel.testing import time_limit  # noqa: E402
 

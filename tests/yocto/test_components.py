@@ -60,6 +60,7 @@ def test_version_is_that_of_the_component(name: str) -> None:
     ("name", "sysusers"),
     [
         ("evenkeel-agent", "recipes/agent/data/evenkeel-agent.sysusers"),
+        ("evenkeel-history", "recipes/history/data/evenkeel-history.sysusers"),
         ("evenkeel-recorder", "recipes/recorder/data/ek-recorder.sysusers"),
         ("evenkeel-webui", "webui/data/systemd/evenkeel-panel.sysusers"),
         ("evenkeel-demo", "recipes/demo/data/evenkeel-demo.sysusers"),
@@ -103,7 +104,7 @@ def test_users_whose_files_outlive_the_image_have_fixed_numbers() -> None:
             if re.search(r"^(Logs|State)Directory=", unit, re.MULTILINE):
                 owners |= set(re.findall(r"^User=(.*)$", unit, re.MULTILINE))
     lasting = owners - {"root"}
-    assert lasting == {"ek-recorder", "evenkeel-agent", "evenkeel-panel"}
+    assert lasting == {"ek-recorder", "evenkeel-agent", "evenkeel-history", "evenkeel-panel"}
     numbers = [users[name].partition(":")[0] for name in lasting]
     assert all(number.isdecimal() for number in numbers), users
     assert len(set(numbers)) == len(numbers)
@@ -223,6 +224,7 @@ PARTS = {
     "hashlib": "crypt",
     "hmac": "netclient",
     "html": "html",
+    "fractions": "numbers",
     "json": "json",
     "logging": "logging",
     "random": "math",
@@ -234,7 +236,17 @@ PARTS = {
     "tomllib": "tomllib",
 }
 CORE = {
-    *("__future__", "argparse", "collections", "contextlib", "dataclasses", "errno", "functools"),
+    *(
+        "__future__",
+        "argparse",
+        "collections",
+        "contextlib",
+        "csv",
+        "dataclasses",
+        "errno",
+        "functools",
+        "io",
+    ),
     *(
         "importlib",
         "ipaddress",
@@ -254,6 +266,7 @@ PROGRAMS = pytest.mark.parametrize(
     ("name", "package", "folder"),
     [
         ("evenkeel-agent", "${PN}", "recipes/agent/src"),
+        ("evenkeel-history", "${PN}", "recipes/history/src"),
         ("evenkeel-webui", "${PN}", "webui/src/evenkeel_panel"),
         ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/src/python/ek_recorder"),
     ],

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app

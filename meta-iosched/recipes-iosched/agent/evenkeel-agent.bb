@@ -53,6 +53,7 @@ RDEPENDS:${PN} = "\
     python3-math \
     python3-msgspec \
     python3-netclient \
+    python3-numbers \
     python3-pyotp \
     python3-sqlite3 \
     python3-tomllib \

@@ -77,6 +77,7 @@ CONFFILES:${PN} = "${sysconfdir}/nginx/conf.d/evenkeel.conf"
 # nginx knows 'http2 on' since 1.25.1
 RDEPENDS:${PN} = "\
     evenkeel-agent \
+    evenkeel-history \
     nginx (>= 1.25.1) \
     openssl-bin \
     python3-asyncio \
@@ -91,6 +92,7 @@ RDEPENDS:${PN} = "\
     python3-logging \
     python3-msgspec \
     python3-netclient \
+    python3-numbers \
     python3-sqlite3 \
     python3-xml \
 "

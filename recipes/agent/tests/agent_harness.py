@@ -348,7 +348,7 @@ class Harness:
         self.log = self.top / "log"
         # The tests also run ekctl as other users. These may have no access to the source tree.
         self.site = self.top / "site"
-        for package in ("evenkeel_agent", "evenkeel_api"):
+        for package in ("evenkeel_agent", "evenkeel_api", "evenkeel_common"):
             shutil.copytree(COMPONENT / "src" / package, self.site / package)
         shutil.copy(COMPONENT.parents[1] / "VERSION", self.site)
         for path in (self.site, *self.site.rglob("*")):

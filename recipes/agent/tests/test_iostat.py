@@ -4,9 +4,10 @@
 import contextlib
 import math
 from collections import Counter
+from fractions import Fraction
 
 import pytest
-from evenkeel_agent.iostat import (
+from evenkeel_common.iostat import (
     BUCKETS,
     COUNTERS,
     HISTOGRAMS,
@@ -55,6 +56,12 @@ def test_the_upper_bound_is_at_most_one_eighth_above(latency_us: int) -> None:
 def test_percentiles_match_sorted_latencies(latencies: list[int], percent: int) -> None:
     exact = sorted(latencies)[math.ceil(len(latencies) * percent / 100) - 1]
     assert percentile(Counter(map(bucket, latencies)), percent) == bucket_upper(bucket(exact))
+
+
+@given(st.lists(st.integers(0, 1 << 30), min_size=1))
+def test_a_percentile_may_be_a_fraction(latencies: list[int]) -> None:
+    exact = sorted(latencies)[math.ceil(len(latencies) * Fraction("0.999")) - 1]
+    assert percentile(Counter(map(bucket, latencies)), Fraction("99.9")) == bucket_upper(bucket(exact))
 
 
 def test_no_requests_have_no_percentile() -> None:

@@ -4,8 +4,9 @@
 from pathlib import Path
 
 import pytest
-from evenkeel_agent.iostat import DeviceStat
-from evenkeel_agent.sampler import ABSENT, Reading, Sampler, step
+from evenkeel_agent.sampler import Sampler, step
+from evenkeel_common.iostat import DeviceStat
+from evenkeel_common.reading import ABSENT, Reading
 from hypothesis import given
 from hypothesis import strategies as st
 

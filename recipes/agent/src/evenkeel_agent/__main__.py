@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 
 from evenkeel_api import interface
+from evenkeel_common.notify import notify, reloading
 
 from . import __version__
 from .accounts import Accounts
 from .agent import Agent
 from .bus import Bus
-from .notify import notify, reloading
 from .service import Service
 from .settings import Settings
 

@@ -27,13 +27,13 @@ from evenkeel_api.features.apps import AppName, SetFixedShare, SetWeight
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
+from evenkeel_common.files import read_line, read_small
+from evenkeel_common.notify import Watchdog
 
-from . import __version__, fixed_share, health, recorder, registry, weight
+from . import __version__, fixed_share, health, history, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .caller import Caller
-from .files import read_line, read_small
 from .fixed_share_enforcer import FixedShareEnforcer, read_fixed
-from .notify import Watchdog
 from .registry import App, Registry
 from .sampler import Rates, Sampler
 from .settings import APPS_SLICE, Settings
@@ -84,7 +84,7 @@ class Agent:
         self._changing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
-        self._recorder: dict[str, Unit] = {}  # by unit
+        self._others: dict[str, Unit] = {}  # recorder and history, by unit
         self._cgroups: dict[str, str | None] = {}  # directory by app; None: no cgroup; missing: unknown
         self._outside: dict[
             str, str
@@ -258,7 +258,8 @@ class Agent:
         """The board, and the problems of the board and of the agent's own work."""
         board = await asyncio.to_thread(health.inspect, self._settings)
         problems = [*board.problems, *self._registry.problems]
-        problems += await asyncio.to_thread(recorder.inspect, self._settings, self._recorder)
+        for part in (recorder, history):
+            problems += await asyncio.to_thread(part.inspect, self._settings, self._others)
         own = (self._weights.problem, self._fixed_shares.problem, self._systemd_problem)
         problems += filter(None, own)
         problems += self._sampler.problems.values()
@@ -421,7 +422,9 @@ class Agent:
         outside = {name: slice_ for name, slice_ in self._outside.items() if name in apps}
         problem = None
         try:
-            listed = await self._systemd.list_units([*recorder.UNITS, *(app.unit for app in apps.values())])
+            listed = await self._systemd.list_units(
+                [*recorder.UNITS, *history.UNITS, *(app.unit for app in apps.values())]
+            )
             units = {name: listed.get(app.unit, UNKNOWN) for name, app in apps.items()}
             for name, unit in units.items():
                 same = cached and unit == self._units.get(name)
@@ -447,7 +450,9 @@ class Agent:
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
             self._outside = outside
-            self._recorder = {unit: listed[unit] for unit in recorder.UNITS if unit in listed}
+            self._others = {
+                unit: listed[unit] for unit in (*recorder.UNITS, *history.UNITS) if unit in listed
+            }
 
     async def _control_group(self, unit: str) -> str:
         try:

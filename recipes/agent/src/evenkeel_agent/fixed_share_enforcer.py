@@ -16,9 +16,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from evenkeel_api.messages import Message
+from evenkeel_common.files import read_line, why
 
 from . import fixed_share
-from .files import read_line, why
 from .fixed_share import OFF
 from .health import SCHEDULER, Device, flash_devices
 from .settings import Settings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from evenkeel_api.features.board import Device as DeviceState
 from evenkeel_api.messages import Message
+from evenkeel_common.files import read_line
 
-from .files import read_line
 from .settings import Settings
 
 SCHEDULER = "evenkeel"

@@ -15,9 +15,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel_common.files import read_line, why
+
 from . import channels
 from .channels import BLOCK, Probe, Verdict
-from .files import read_line, why
 from .health import SCHEDULER, active_scheduler
 
 SECONDS, MAX_SECONDS = 30, 3600

@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 
 from evenkeel_api.messages import Message
+from evenkeel_common.files import read_small
 
-from .files import read_small
 from .settings import Settings
 from .systemd import UNKNOWN, Unit
 

@@ -11,9 +11,9 @@ import tomllib
 from dataclasses import dataclass, field
 
 from evenkeel_api.messages import Message
+from evenkeel_common.files import read_small, why
 
 from . import weight
-from .files import read_small, why
 from .settings import APPS_SLICE
 
 FILE_LIMIT = 64 * 1024

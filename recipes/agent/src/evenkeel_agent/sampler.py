@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH112, PTH116
+# ruff: noqa: PTH112
 """Rates and latency percentiles of the apps over a sliding window, from cumulative counters.
 
 The agent reads each app's io.evenkeel.stat once a second. The difference between two readings is a step. The
 window consists of the newest steps that together last window_s.
-
-Counters restart at 0 when a unit's cgroup is created again or a device gets evenkeel. The new values then
-are the step, because all of it happened since the last reading. I/O between the last reading and the removal
-of a cgroup is lost: less than a second of it.
 """
 
 import os
@@ -16,26 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from evenkeel_api.messages import Message
+from evenkeel_common.files import why
+from evenkeel_common.iostat import FIXED_COUNTERS, Histogram, StatError, percentile
+from evenkeel_common.reading import ABSENT, STAT_FILE, Reading, base, read_counters
 
-from .files import why
 from .fixed_share import Counters, Usage, usage
-from .iostat import FIXED_COUNTERS, DeviceStat, Histogram, StatError, parse, percentile
 
-STAT_FILE = "io.evenkeel.stat"
 LATENCIES = ("rtotal", "wtotal")
-READ_SIZE = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The counters of one cgroup at one moment. Identity 0: there was no cgroup."""
-
-    identity: int = 0  # inode of the cgroup's directory; a new cgroup of the same name has another one
-    devices: Mapping[str, DeviceStat] = field(default_factory=dict)
-    text: bytes = b""  # content of the file: the same text is not parsed again
-
-
-ABSENT = Reading()
 
 
 @dataclass(slots=True)
@@ -60,36 +43,23 @@ class Rates:
     fixed_share: Usage = field(default_factory=Usage)
 
 
-def _restarted(old: DeviceStat, new: DeviceStat) -> bool:
-    if any(new.counters.get(key, 0) < value for key, value in old.counters.items()):
-        return True
-    return any(
-        new.histograms.get(key, {}).get(index, 0) < count
-        for key, histogram in old.histograms.items()
-        for index, count in histogram.items()
-    )
-
-
-_ZERO = DeviceStat()
-
-
 def step(old: Reading | None, new: Reading | None) -> Step:
     """The step from OLD to NEW. None stands for a failed reading; the step is then empty."""
     result = Step()
     if old is None or new is None or new is old:
         return result
     for name, device in new.devices.items():
-        base = old.devices.get(name, _ZERO) if old.identity == new.identity else _ZERO
-        if _restarted(base, device):
-            base = _ZERO
-        result.rbytes += device.counters.get("rbytes", 0) - base.counters.get("rbytes", 0)
-        result.wbytes += device.counters.get("wbytes", 0) - base.counters.get("wbytes", 0)
+        first = base(old, new, name)
+        result.rbytes += device.counters.get("rbytes", 0) - first.counters.get("rbytes", 0)
+        result.wbytes += device.counters.get("wbytes", 0) - first.counters.get("wbytes", 0)
         for key in LATENCIES:
-            before = base.histograms.get(key, {})
+            before = first.histograms.get(key, {})
             for index, count in device.histograms.get(key, {}).items():
                 if count != before.get(index, 0):
                     result.latency[index] = result.latency.get(index, 0) + count - before.get(index, 0)
-        fixed = Counters(*(device.counters.get(key, 0) - base.counters.get(key, 0) for key in FIXED_COUNTERS))
+        fixed = Counters(
+            *(device.counters.get(key, 0) - first.counters.get(key, 0) for key in FIXED_COUNTERS)
+        )
         if fixed.ios:
             result.fixed[name] = fixed
     return result
@@ -107,19 +77,6 @@ class Sampler:
         self._steps: deque[tuple[float, dict[str, Step]]] = deque()
         self.problems: dict[str, Message] = {}  # by app: why its counters cannot be read
 
-    def _read_one(self, directory: str, last: Reading | None) -> Reading:
-        identity = os.stat(directory).st_ino
-        fd = os.open(f"{directory}/{STAT_FILE}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            text = b""
-            while chunk := os.read(fd, READ_SIZE):
-                text += chunk
-        finally:
-            os.close(fd)
-        if last is not None and last.identity == identity and last.text == text:
-            return last
-        return Reading(identity, parse(text.decode("ascii", "replace"), LATENCIES), text)
-
     def read(self, cgroups: Mapping[str, str | None]) -> dict[str, Reading | None]:
         """Read the counters of each app from its cgroup directory. Blocks.
 
@@ -132,7 +89,7 @@ class Sampler:
             reading: Reading | None = ABSENT
             if directory is not None:
                 try:
-                    reading = self._read_one(directory, self._last.get(name))
+                    reading = read_counters(directory, self._last.get(name), LATENCIES)
                 except OSError as error:
                     # The cgroup may be removed at any moment, and then every call here fails.
                     reading = None if os.path.isdir(directory) else ABSENT

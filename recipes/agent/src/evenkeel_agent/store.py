@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable
 
 from evenkeel_api.messages import Message
+from evenkeel_common.files import read_small, why
 
-from .files import read_small, why
 from .registry import NAME
 
 FILE_LIMIT = 1024 * 1024

@@ -94,6 +94,14 @@ TEXTS = {
     "recorder-failed": "the recorder has failed, so nothing is recorded; see 'journalctl -u {unit}', then restart it",
     "recorder-restarting": "the recorder has failed, and systemd restarts it; see 'journalctl -u {unit}'",
     "recorder-silent": "the recorder has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
+    # problems of the history
+    "history-failed": "the history has failed, so nothing is kept; see 'journalctl -u {unit}', then restart it",
+    "history-restarting": "the history has failed, and systemd restarts it; see 'journalctl -u {unit}'",
+    "history-silent": "the history has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
+    "history-damaged": "the history was damaged on {date} and is kept in {path}; a new one has begun;"
+    " copy the file if you need it",
+    "history-not-saved": "the history cannot be saved, and is kept in memory for a day: {reason}",
+    "history-lost": "the history has lost {minutes} minutes, because it could not be saved for more than a day",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",
     # accounts

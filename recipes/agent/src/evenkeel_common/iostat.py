@@ -4,8 +4,10 @@
 docs/reference/scheduler.md defines the format, the fields and the histogram buckets.
 """
 
+import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 BUCKETS = 200  # the last one also counts all larger latencies
 FIXED_COUNTERS = (
@@ -15,7 +17,7 @@ FIXED_COUNTERS = (
     "fixed_actual_us",
 )  # of groups with a fixed share only
 COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *FIXED_COUNTERS))
-HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "wwait", "wserv", "wtotal"))
+HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "rgate", "wwait", "wserv", "wtotal", "wgate"))
 
 Histogram = dict[int, int]  # bucket index -> number of requests
 
@@ -48,12 +50,14 @@ def bucket_upper(index: int) -> int:
     return ((8 + index % 8 + 1) << (index // 8 + 2 - 3)) - 1
 
 
-def percentile(histogram: Mapping[int, int], percent: int) -> int | None:
+def percentile(histogram: Mapping[int, int], percent: int | Fraction) -> int | None:
     """The upper bound in µs of the bucket that contains the percentile (nearest rank); None without requests."""
     total = sum(histogram.values())
     if total <= 0:
         return None
-    rank = max(1, -(-total * percent // 100))
+    rank = max(
+        1, math.ceil(total * percent / 100) if isinstance(percent, Fraction) else -(-total * percent // 100)
+    )
     for index in sorted(histogram):
         rank -= histogram[index]
         if rank <= 0:

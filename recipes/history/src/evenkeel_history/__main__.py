@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""evenkeel-history: start and stop. Exit status 0 after SIGTERM or SIGINT."""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+from evenkeel_agent.settings import Settings
+
+from . import __version__
+from .service import SAVE_S, History
+
+STOP = {signal.SIGTERM, signal.SIGINT}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="evenkeel-history", description="Keeps the history of a board's I/O for two years."
+    )
+    parser.add_argument("--root", default="/", help="directory that replaces / in all paths (default: /)")
+    parser.add_argument("--save", type=float, default=SAVE_S, metavar="S", help="seconds between two saves")
+    parser.add_argument("--version", action="version", version=__version__)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    # Before any thread starts: only wait() sees these signals.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    History(Settings(root=options.root), options.save).run(
+        lambda seconds: signal.sigtimedwait(STOP, seconds) is not None
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

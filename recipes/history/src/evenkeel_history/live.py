@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
+
+The panel asks for it on a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]}; the answer
+is a msgpack Answer, and the connection ends. The access rights of the socket decide who may ask.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from .period import Sum, pack
+from .tiers import LIVE_S, MINUTE, slot
+
+SOCKET = "/run/evenkeel-history/live"
+KEPT_MINUTES = 60  # minutes that are in the database and are still here, in case it has to be replaced
+MAX_UNSAVED = 24 * 60  # minutes; with 16 apps less than 5 MB
+MAX_REQUEST = 4096
+CLIENT_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class Request(msgspec.Struct):
+    after: int  # minutes with a higher number, and those without one
+    seconds: tuple[int, int] | None = None  # from, to: seconds since 1970
+
+
+class Answer(msgspec.Struct):
+    minutes: list[tuple[int, bytes]]  # start, packed Period; the last one is not complete
+    seconds: list[tuple[int, bytes]]
+
+
+class _Minute:
+    __slots__ = ("data", "seq", "start")
+
+    def __init__(self, start: int, data: bytes) -> None:
+        self.start, self.data = start, data
+        self.seq: int | None = None  # None: never tried to save
+
+
+class Live:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: deque[tuple[int, bytes]] = deque(maxlen=LIVE_S)
+        self._recent: deque[_Minute] = deque()  # saved ones, then unsaved ones
+        self._saved = 0  # how many of them are saved
+        self._current = Sum()
+        self._current_start: int | None = None
+        self.lost = 0  # minutes that had to be dropped
+
+    def add(self, at: int, step: Sum) -> None:
+        """Add what happened in the second that ended at AT (seconds since 1970)."""
+        data = pack(step.period(), 1)
+        with self._lock:
+            if self._current_start is not None and slot(at, MINUTE) != self._current_start:
+                self._close()
+            self._current_start = slot(at, MINUTE)
+            self._current.add(step)
+            self._seconds.append((at, data))
+
+    def close_minute(self) -> None:
+        """End the current minute now: the service stops."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._current_start is not None and self._current.ms:
+            self._recent.append(_Minute(self._current_start, pack(self._current.period())))
+            if len(self._recent) - self._saved > MAX_UNSAVED:
+                del self._recent[self._saved]
+                self.lost += 1
+        self._current, self._current_start = Sum(), None
+
+    def unsaved(self, last: int) -> list[tuple[int, int, bytes]]:
+        """The complete minutes that are not saved, numbered from LAST + 1.
+
+        A minute has its number before it is saved. So a reader that has read the database up to some number gets
+        each minute exactly once, even if it is being saved at that moment.
+        """
+        with self._lock:
+            minutes = list(self._recent)[self._saved :]
+            for seq, minute in enumerate(minutes, last + 1):
+                minute.seq = seq
+            return [(minute.seq or 0, minute.start, minute.data) for minute in minutes]
+
+    def saved(self, count: int) -> None:
+        """The first COUNT of the unsaved minutes are in the database."""
+        with self._lock:
+            self._saved += count
+            while self._saved > KEPT_MINUTES:
+                self._recent.popleft()
+                self._saved -= 1
+
+    def replaced(self) -> None:
+        """The database is a new one: save the minutes of the last hour again."""
+        with self._lock:
+            self._saved = 0
+            for minute in self._recent:
+                minute.seq = None
+
+    @property
+    def waiting(self) -> int:
+        with self._lock:
+            return len(self._recent) - self._saved
+
+    def answer(self, request: Request) -> Answer:
+        with self._lock:
+            minutes = [
+                (minute.start, minute.data)
+                for minute in self._recent
+                if minute.seq is None or minute.seq > request.after
+            ]
+            current, start = self._current, self._current_start
+            if start is not None and current.ms:
+                minutes.append((start, pack(current.period(), 1)))
+            wanted = request.seconds
+            seconds = [row for row in self._seconds if wanted and wanted[0] <= row[0] < wanted[1]]
+        return Answer(minutes, seconds)
+
+
+class Server:
+    """Answers on the socket PATH until close(). One reader at a time: an answer takes milliseconds."""
+
+    def __init__(self, path: Path, live: Live) -> None:
+        self._path, self._live = path, live
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._socket.bind(str(path))
+        path.chmod(0o660)
+        self._socket.listen(16)
+        threading.Thread(target=self._serve, name="live", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            with client:
+                client.settimeout(CLIENT_S)
+                try:
+                    line = b""
+                    while not line.endswith(b"\n") and len(line) <= MAX_REQUEST:
+                        if not (part := client.recv(MAX_REQUEST)):
+                            break
+                        line += part
+                    request = msgspec.json.decode(line, type=Request)
+                    client.sendall(msgspec.msgpack.encode(self._live.answer(request)))
+                except (OSError, msgspec.DecodeError) as error:
+                    _log.debug("a reader of the live history was not answered: %s", error)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)  # noqa: PTH108
+
+
+def ask(path: Path, request: Request, timeout_s: float) -> Answer:
+    """The answer of the service. Raises OSError; also if it is cut off."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as link:
+        link.settimeout(timeout_s)
+        link.connect(str(path))
+        link.sendall(msgspec.json.encode(request) + b"\n")
+        parts = []
+        while part := link.recv(1 << 18):
+            parts.append(part)
+    try:
+        return msgspec.msgpack.decode(b"".join(parts), type=Answer)
+    except msgspec.DecodeError as error:
+        raise OSError(f"the answer cannot be read: {error}") from error

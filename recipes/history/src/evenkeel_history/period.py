@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened in a span of time: counters, histograms, stalls, and who slowed whom. Pure, without files.
+
+A Period is what is stored: small, and decoded by msgspec in C. A Sum is what periods are added up to, in any order.
+Bytes, requests and times are exact. To halve the size, a count in a histogram is stored with an error of at most
+1/32, and the time in the matrix of who slows whom with at most 1/128. Counts are merged, never percentiles.
+"""
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import product
+
+import msgspec
+from evenkeel_common.iostat import Histogram, bucket_upper, percentile
+
+from .attribution import Blame
+
+SYSTEM = ""  # everything on the board that is not an app
+READ, WRITE = 0, 1
+Key = tuple[str, str, int]  # app, device, READ or WRITE
+
+
+@dataclass(slots=True)
+class Flow:
+    """I/O of an app on a device in one direction. Times are sums over all its requests, in µs."""
+
+    bytes: int = 0
+    ios: int = 0
+    wait_us: int = 0  # from tag to issue, and at the gate
+    gate_us: int = 0  # of wait_us: for a scheduler tag
+    gates: int = 0  # requests that waited for a tag
+    service_us: int = 0  # in the device
+    latency: Histogram = field(default_factory=dict)  # from tag to completion, as the app sees it
+
+    def add(self, other: "Flow") -> None:
+        self.bytes += other.bytes
+        self.ios += other.ios
+        self.wait_us += other.wait_us
+        self.gate_us += other.gate_us
+        self.gates += other.gates
+        self.service_us += other.service_us
+        mine = self.latency
+        for index, count in other.latency.items():
+            mine[index] = mine.get(index, 0) + count
+
+    def scalars(self) -> tuple[int, ...]:
+        return self.bytes, self.ios, self.wait_us, self.gate_us, self.gates, self.service_us
+
+    def percentile(self, percent: object) -> int | None:
+        """In µs, the upper bound of its bucket; None without requests."""
+        return percentile(self.latency, percent)  # type: ignore[arg-type]
+
+    @property
+    def longest(self) -> int | None:
+        return bucket_upper(max(self.latency)) if self.latency else None
+
+
+class Period(msgspec.Struct, array_like=True, frozen=True):
+    """A stored span. Apps and devices in flows and blame are indices into the lists of names."""
+
+    ms: int  # how much of it was sampled
+    apps: list[str]
+    devices: list[str]
+    # app, device, direction, the scalars of Flow, the first bucket, then short() counts of all buckets from there
+    flows: list[list[int]]
+    blame: list[int]  # a row for each victim, with the short() µs of each app; empty without any
+    stalls: list[int]  # triples: app, stalls, ms
+
+
+def short(number: int, bits: int) -> int:
+    """A code for NUMBER that keeps its BITS most significant bits. Codes rise with the numbers."""
+    shift = max(number.bit_length() - bits, 0)
+    return (shift << (bits - 1)) + (number >> shift)
+
+
+def long(code: int, bits: int) -> int:
+    """The middle of the numbers that have CODE: within 1/2**BITS of each."""
+    half = 1 << (bits - 1)
+    if code < 2 * half:
+        return code
+    shift = code // half - 1
+    return ((code % half + half) << shift) + (1 << shift >> 1)
+
+
+COUNT_BITS, BLAME_BITS = 5, 7
+_COUNTS = [long(code, COUNT_BITS) for code in range(65 << (COUNT_BITS - 1))]
+_TIMES = [long(code, BLAME_BITS) for code in range(65 << (BLAME_BITS - 1))]
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Period)
+_FIRST = 9  # where the histogram begins in a row of flows
+MAX_PERIOD = 4 << 20  # bytes; more is not one of ours
+
+
+@dataclass(slots=True)
+class Sum:
+    """Periods added up."""
+
+    ms: int = 0
+    flows: dict[Key, Flow] = field(default_factory=dict)
+    blame: Blame = field(default_factory=dict)
+    stalls: dict[str, tuple[int, int]] = field(default_factory=dict)  # by app: how many, ms
+
+    def flow(self, key: Key) -> Flow:
+        found = self.flows.get(key)
+        if found is None:
+            found = self.flows[key] = Flow()
+        return found
+
+    def add_blame(self, blame: Blame) -> None:
+        for pair, us in blame.items():
+            self.blame[pair] = self.blame.get(pair, 0) + us
+
+    def add_stalls(self, app: str, count: int, ms: int) -> None:
+        old = self.stalls.get(app, (0, 0))
+        self.stalls[app] = old[0] + count, old[1] + ms
+
+    def add(self, other: "Sum") -> None:
+        self.ms += other.ms
+        for key, flow in other.flows.items():
+            self.flow(key).add(flow)
+        self.add_blame(other.blame)
+        for app, (count, ms) in other.stalls.items():
+            self.add_stalls(app, count, ms)
+
+    def add_period(self, period: Period, *, matrix: bool = True) -> None:
+        """As add(), directly from what is stored. MATRIX: also who slowed whom."""
+        apps, devices, flows = period.apps, period.devices, self.flows
+        self.ms += period.ms
+        for row in period.flows:
+            key = apps[row[0]], devices[row[1]], row[2]
+            flow = flows.get(key)
+            if flow is None:
+                flow = flows[key] = Flow()
+            flow.bytes += row[3]
+            flow.ios += row[4]
+            flow.wait_us += row[5]
+            flow.gate_us += row[6]
+            flow.gates += row[7]
+            flow.service_us += row[8]
+            latency = flow.latency
+            for index, code in enumerate(row[_FIRST + 1 :], sum(row[_FIRST : _FIRST + 1])):
+                if code:
+                    latency[index] = latency.get(index, 0) + _COUNTS[code]
+        if matrix and period.blame:
+            blame = self.blame
+            for pair, code in zip(product(apps, apps), period.blame, strict=True):
+                if code:
+                    blame[pair] = blame.get(pair, 0) + _TIMES[code]
+        for at in range(0, len(period.stalls), 3):
+            app, count, ms = period.stalls[at : at + 3]
+            self.add_stalls(apps[app], count, ms)
+
+    def period(self) -> Period:
+        names = (
+            {app for app, _, _ in self.flows} | {app for pair in self.blame for app in pair} | {*self.stalls}
+        )
+        apps = {name: index for index, name in enumerate(sorted(names))}
+        devices = {name: index for index, name in enumerate(sorted({device for _, device, _ in self.flows}))}
+        flows = []
+        for (app, device, direction), flow in sorted(self.flows.items()):
+            row = [apps[app], devices[device], direction, *flow.scalars()]
+            if flow.latency:
+                first, last = min(flow.latency), max(flow.latency)
+                row.append(first)
+                row += (short(flow.latency.get(index, 0), COUNT_BITS) for index in range(first, last + 1))
+            flows.append(row)
+        return Period(
+            self.ms,
+            list(apps),
+            list(devices),
+            flows,
+            [short(self.blame.get(pair, 0), BLAME_BITS) for pair in product(apps, apps)]
+            if self.blame
+            else [],
+            [n for app, (count, ms) in sorted(self.stalls.items()) for n in (apps[app], count, ms)],
+        )
+
+
+def total(periods: Iterable[Period]) -> Sum:
+    result = Sum()
+    for period in periods:
+        result.add_period(period)
+    return result
+
+
+def pack(period: Period, level: int = 6) -> bytes:
+    return zlib.compress(_encoder.encode(period), level)
+
+
+def unpack(data: bytes) -> Period:
+    """Raises ValueError if DATA is not what pack() made. zlib has a checksum, so numbers need no further check."""
+    unzip = zlib.decompressobj()
+    try:
+        text = unzip.decompress(data, MAX_PERIOD)
+        if not unzip.eof:
+            raise ValueError("a stored period is cut off or too long")
+        found = _decoder.decode(text)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise ValueError(f"a stored period cannot be read: {error}") from error
+    return found

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of history.db. evenkeel-history writes them (store.py), the panel reads them (reader.py)."""
+
+from .tiers import TIERS
+
+APPLICATION_ID = 0x656B6869  # "ekhi"
+VERSION = 1
+FOLDER = "/var/lib/evenkeel-history"
+FILE = "history.db"
+DAMAGED = "history.db.damaged"
+
+_PERIODS = """
+CREATE TABLE {table} (
+  seq INTEGER PRIMARY KEY,   -- rising; rows are never changed
+  start INTEGER NOT NULL,    -- start of the slot, seconds since 1970
+  last INTEGER NOT NULL,     -- number of the last row of the finer tier in this row; 0 in the finest tier
+  data BLOB NOT NULL         -- a Period
+);
+CREATE INDEX {table}_start ON {table} (start);
+"""
+
+CREATE = (
+    "".join(_PERIODS.format(table=tier.table) for tier in TIERS)
+    + """
+CREATE TABLE wear (
+  seq INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,       -- seconds since 1970
+  device TEXT NOT NULL,
+  data BLOB NOT NULL         -- a Wear, as JSON
+);
+"""
+    + f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+)

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service: one thread samples each second, another one saves, so that a slow flash delays no sample."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from evenkeel_agent.settings import Settings
+from evenkeel_api.messages import Message
+from evenkeel_common.notify import Watchdog, notify
+
+from . import live, schema
+from .live import Live, Server
+from .sampler import Sampler
+from .store import Store, StoreError
+from .wear import wear
+
+INTERVAL_S = 1.0
+# A power cut loses at most the minutes since the last save and the current one: 240 s + 60 s = 5 min.
+SAVE_S = 240.0
+RETRY_S = 30.0  # after the database could not be opened
+WEAR_S = 86400.0  # between two rows of a device whose state has not changed
+_log = logging.getLogger(__name__)
+
+
+class History:
+    """Call run() once."""
+
+    def __init__(self, settings: Settings, save_s: float = SAVE_S) -> None:
+        self._settings = settings
+        self._save_s = save_s
+        self._live = Live()
+        self._sampler = Sampler(settings)
+        self._store = Store(Path(settings.path(schema.FOLDER)))
+        self._socket = Path(settings.path(live.SOCKET))
+        self._ended = threading.Event()  # no more samples: save the rest
+        self._devices: list[str] = []
+        self._saver = threading.Thread(target=self._save_always, name="save")
+        self._problems: list[Message] = []  # of the saving thread; replaced as a whole
+        self._wear: dict[str, tuple[float, tuple[object, ...]]] = {}  # by device: when saved, state
+
+    def run(self, wait: Callable[[float], bool]) -> None:
+        """Sample until WAIT returns True: it waits for at most so many seconds, or until the service has to stop."""
+        self._socket.parent.mkdir(parents=True, exist_ok=True)
+        server = Server(self._socket, self._live)
+        watchdog = Watchdog()
+        self._sampler.sample(0)
+        self._devices = self._sampler.devices
+        last_s = due_s = time.monotonic()
+        self._saver.start()
+        notify("READY=1")
+        while not wait(max(due_s + INTERVAL_S - time.monotonic(), 0.0)):
+            now_s = time.monotonic()
+            due_s = max(due_s + INTERVAL_S, now_s - INTERVAL_S)
+            step = self._sampler.sample(round((now_s - last_s) * 1000))
+            self._live.add(int(time.time()), step)
+            self._devices = self._sampler.devices
+            last_s = now_s
+            self._report()
+            if not self._saver.is_alive():
+                raise RuntimeError("the thread that saves has ended")
+            watchdog.progress(now_s)
+        notify("STOPPING=1")
+        self._live.close_minute()
+        self._ended.set()
+        self._saver.join()
+        server.close()
+
+    # ---- the thread that saves ----
+
+    def _save_always(self) -> None:
+        opened = False
+        while True:
+            last_time = self._ended.wait(self._save_s if opened else 0)
+            try:
+                if not opened:
+                    self._store.open()
+                    opened = True
+                self._save()
+                problems = self._store.problems
+            except StoreError as error:
+                problems = [*self._store.problems, error.message]
+                if error.message not in self._problems:
+                    _log.error("%s", error)
+            self._problems = problems
+            if last_time:
+                self._store.close()
+                return
+            if not opened:
+                self._ended.wait(min(self._save_s, RETRY_S))
+
+    def _save(self) -> None:
+        now_s = time.monotonic()
+        states = []
+        for device in self._devices:
+            state = wear(Path(self._settings.path("/sys/block")), device)
+            saved = self._wear.get(device)
+            if saved is None or saved[1] != state.state or now_s - saved[0] >= WEAR_S:
+                states.append(state)
+        minutes = self._live.unsaved(self._store.last())
+        if self._store.write(minutes, states, int(time.time())):
+            # The database was damaged and is a new one. The minutes of the last hour are still in RAM.
+            self._live.replaced()
+            minutes = self._live.unsaved(self._store.last())
+            if self._store.write(minutes, states, int(time.time())):
+                raise StoreError(Message("history-not-saved", reason="the new database is damaged, too"))
+        self._live.saved(len(minutes))
+        self._wear |= {state.device: (now_s, state.state) for state in states}
+
+    # ---- what the agent reports ----
+
+    def _report(self) -> None:
+        """Tell the agent that the service works, and its problems, in a file in RAM."""
+        problems = list(self._problems)
+        if self._sampler.problem:
+            problems.append(self._sampler.problem)
+        if self._live.lost:
+            problems.append(Message("history-lost", minutes=self._live.lost))
+        notes = [{"code": note.code, "parameters": note.parameters} for note in (p.note() for p in problems)]
+        path = self._socket.parent / "status.json"
+        text = json.dumps({"monotonic_ns": time.monotonic_ns(), "problems": notes})
+        try:
+            new = path.with_suffix(".new")
+            new.write_text(text)
+            new.chmod(0o644)
+            os.replace(new, path)
+        except OSError as error:
+            _log.debug("%s cannot be written: %s", path, error)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: S311  (random figures need no cryptography)
+"""History as 16 busy apps make it, for tests of size and speed, also of the panel. Not installed on a board."""
+
+import random
+
+from evenkeel_common.iostat import bucket
+
+from .period import READ, SYSTEM, WRITE, Period, Sum, pack
+from .store import Store
+from .tiers import TIERS
+
+APPS = [f"app-{number:02}" for number in range(16)]
+REQUESTS = 200  # latencies that are drawn for a histogram; more fill no further buckets of note
+
+
+def busy(seed: int, ms: int = 60_000, apps: list[str] = APPS) -> Period:
+    """A span in which every app reads and writes, and waits for every other one. Latencies are log-normal."""
+    draw = random.Random(seed)
+    result = Sum(ms=ms)
+    everybody = [*apps, SYSTEM]
+    for number, app in enumerate(everybody):
+        for direction in (READ, WRITE):
+            flow = result.flow((app, "mmcblk0", direction))
+            scale = draw.randint(2, 200) * ms // 60_000 + 1
+            middle = 6.5 + number % 5 * 0.4 + direction
+            for _ in range(REQUESTS):
+                index = bucket(int(draw.lognormvariate(middle, 0.7)))
+                flow.latency[index] = flow.latency.get(index, 0) + draw.randint(1, scale)
+            flow.ios = sum(flow.latency.values())
+            flow.bytes = flow.ios * draw.choice((4096, 16384, 131072))
+            flow.wait_us = flow.ios * draw.randint(100, 3000)
+            flow.service_us = flow.ios * draw.randint(100, 2000)
+            flow.gates = draw.randint(0, 50)
+            flow.gate_us = flow.gates * draw.randint(100, 5000)
+        for other in everybody:
+            result.blame[app, other] = draw.randint(1, ms * 100)
+        result.add_stalls(app, draw.randint(0, 3), draw.randint(0, 500))
+    return result.period()
+
+
+def fill(store: Store, end: int, apps: list[str] = APPS) -> None:
+    """Two years until END: the rows of every tier, as they are after so long a time."""
+    db, last = store._db, 0
+    assert db is not None
+    nexts, lasts = dict(store._next), dict(store._lasts)
+    db.execute("BEGIN")
+    for number, tier in enumerate(TIERS):
+        pool = [pack(busy(seed, tier.seconds * 1000, apps), 9) for seed in range(12)]
+        begin = end - tier.rows * tier.seconds
+        for row in range(tier.rows):
+            if number:
+                # the newest finer row is in the newest coarser row
+                last = max(TIERS[number - 1].rows - (tier.rows - 1 - row), 0)
+            store._insert(db, tier, nexts, begin + row * tier.seconds, last, pool[row % 12])
+        lasts[tier.table] = last
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the service never writes so much at once
+    store._next, store._lasts = nexts, lasts

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that are not Python agree with the code: the unit and its exposure, the user, the README."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from evenkeel_history import live, schema
+
+COMPONENT = Path(__file__).resolve().parent.parent
+UNIT = COMPONENT / "data/evenkeel-history.service"
+EXPOSURE = 1.5  # the target of systemd-analyze security
+
+
+def test_the_readme_has_every_source_file() -> None:
+    readme = (COMPONENT / "README.md").read_text()
+    for file in (COMPONENT / "src").rglob("*.py"):
+        assert file.name == "__init__.py" or f"`{file.name}`" in readme, file
+
+
+def test_the_unit_may_write_where_the_service_writes() -> None:
+    unit = UNIT.read_text()
+    assert f"StateDirectory={Path(schema.FOLDER).name}\n" in unit
+    assert f"RuntimeDirectory={Path(live.SOCKET).parent.name}\n" in unit
+    for file in ("sysusers", "tmpfiles"):
+        assert "evenkeel-history" in (COMPONENT / f"data/evenkeel-history.{file}").read_text()
+
+
+def test_the_unit_is_hardened() -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    if not found:
+        pytest.skip(f"systemd-analyze cannot run here: {done.stderr.strip()}")
+    assert float(found[1]) <= EXPOSURE, done.stdout

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real service on a fake cgroup tree: what it samples, what it keeps, and how it starts and stops."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from evenkeel_agent.settings import Settings
+from evenkeel_history import live
+from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
+from evenkeel_history.reader import Reader
+from evenkeel_history.sampler import Sampler, time_of
+from evenkeel_history.schema import DAMAGED, FILE, FOLDER
+from evenkeel_history.wear import Wear, wear
+
+APPS = "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
+
+
+class Board:
+    """Files of a board below ROOT."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in ("etc/evenkeel/apps.d", APPS, "sys/dev/block/8:0", "sys/block/mmcblk0/device", "run/p"):
+            (root / folder).mkdir(parents=True)
+        (root / "sys/dev/block/8:0/uevent").write_text("MAJOR=8\nDEVNAME=mmcblk0\n")
+        for name in ("player", "loader"):
+            (root / f"etc/evenkeel/apps.d/{name}.toml").write_text(
+                f'title = "{name}"\nunit = "{name}.service"\nstats = "/run/p/{name}.json"\n'
+            )
+            self.stat(f"{APPS}/{name}.service")
+        self.stat("sys/fs/cgroup")
+
+    def stat(self, folder: str, **values: object) -> None:
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        text = " ".join(f"{key}={value}" for key, value in values.items())
+        (self.root / folder / "io.evenkeel.stat").write_text(f"8:0 weight=100 {text}\n")
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return Board(tmp_path)
+
+
+def test_bytes_waits_and_who_slows_whom(board: Board) -> None:
+    sampler = Sampler(Settings(root=str(board.root)))
+    assert sampler.sample(0) == Sum()
+    board.stat(f"{APPS}/player.service", rbytes=4096, rios=1, rwait="40:1", rserv="30:1", rtotal="41:1")
+    board.stat(f"{APPS}/loader.service/child", wbytes=8192, wios=2, wserv="60:2", wtotal="60:2", wgate="50:1")
+    board.stat("sys/fs/cgroup/system.slice/journald.service", wbytes=512, wios=1)
+    found = sampler.sample(1000)
+    assert found.flows["player", "mmcblk0", READ].bytes == 4096
+    assert found.flows["player", "mmcblk0", READ].latency == {41: 1}
+    for _ in range(5):  # the new cgroups are found at the next look-up
+        found.add(sampler.sample(1000))
+    loader = found.flows["loader", "mmcblk0", WRITE]
+    assert (loader.bytes, loader.ios, loader.gates) == (8192, 2, 1)
+    assert loader.wait_us == loader.gate_us == time_of({50: 1})
+    assert found.flows[SYSTEM, "mmcblk0", WRITE].bytes == 512
+    for app in ("player", "loader"):
+        row = sum(us for (victim, _), us in found.blame.items() if victim == app)
+        assert row == sum(flow.wait_us for key, flow in found.flows.items() if key[0] == app)
+    assert found.ms == 6000
+
+
+def test_an_apps_stalls_are_counted_from_its_own_file(board: Board) -> None:
+    file = board.root / "run/p/player.json"
+    file.write_text('{"stalls": 5, "stall_ms": 900}')
+    sampler = Sampler(Settings(root=str(board.root)))
+    sampler.sample(0)
+    file.write_text('{"stalls": 7, "stall_ms": 1000}')
+    assert sampler.sample(1000).stalls == {"player": (2, 100)}
+    file.write_text('{"stalls": 1, "stall_ms": 20}')  # restarted
+    assert sampler.sample(1000).stalls == {"player": (1, 20)}
+    for bad in (
+        '{"stalls": -1}',
+        '{"stalls": true}',
+        '{"stalls": 1e9}',
+        "[]",
+        "{",
+        '{"stalls": 99999999999999999999}',
+    ):
+        file.write_text(bad)
+        assert sampler.sample(1000).stalls == {}
+
+
+def test_a_restart_of_a_unit_counts_from_zero(board: Board) -> None:
+    board.stat(f"{APPS}/player.service", rbytes=10_000, rios=3)
+    sampler = Sampler(Settings(root=str(board.root)))
+    sampler.sample(0)
+    board.stat(f"{APPS}/player.service", rbytes=512, rios=1)
+    assert sampler.sample(1000).flows["player", "mmcblk0", READ].bytes == 512
+
+
+def test_a_file_in_an_unknown_format_is_reported_and_the_others_count(board: Board) -> None:
+    sampler = Sampler(Settings(root=str(board.root)))
+    sampler.sample(0)
+    (board.root / APPS / "loader.service/io.evenkeel.stat").write_text("8:0 rbytes=many\n")
+    board.stat(f"{APPS}/player.service", rbytes=512, rios=1)
+    assert sampler.sample(1000).flows["player", "mmcblk0", READ].bytes == 512
+    assert sampler.problem is not None
+    assert sampler.problem.code == "counters-unknown"
+
+
+@pytest.mark.parametrize(
+    ("life", "eol", "expected"),
+    [
+        ("0x01 0x03", "0x01", (10, 30, "normal")),
+        ("0x0b 0x00", "0x03", (110, None, "urgent")),
+        ("rubbish", "", (None, None, None)),
+    ],
+)
+def test_wear_of_an_emmc(board: Board, life: str, eol: str, expected: tuple[object, ...]) -> None:
+    device = board.root / "sys/block/mmcblk0"
+    (device / "device/life_time").write_text(life + "\n")
+    (device / "device/pre_eol_info").write_text(eol + "\n")
+    (device / "stat").write_text("1 2 3 4 5 6 700 8 9\n")
+    assert wear(board.root / "sys/block", "mmcblk0") == Wear("mmcblk0", *expected, 700 * 512)  # type: ignore[arg-type]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+class Service:
+    def __init__(self, board: Board, *options: str) -> None:
+        self.board = board
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        address = str(board.root / "notify")
+        Path(address).unlink(missing_ok=True)
+        self.notify.bind(address)
+        self.notify.settimeout(20)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "evenkeel_history", "--root", str(board.root), *options],
+            env={**os.environ, "PYTHONPATH": ":".join(sys.path), "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000000"},
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.notify.recv(100) == b"READY=1"
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+    def status(self) -> list[str]:
+        path = self.board.root / "run/evenkeel-history/status.json"
+        if not path.exists():
+            return ["no status yet"]
+        return [problem["code"] for problem in json.loads(path.read_text())["problems"]]
+
+    @property
+    def reader(self) -> Reader:
+        root = self.board.root
+        return Reader(root / FOLDER.lstrip("/"), root / live.SOCKET.lstrip("/"))
+
+
+@pytest.fixture
+def service(board: Board) -> Iterator[Service]:
+    found = Service(board)
+    yield found
+    found.process.kill()
+    found.process.communicate()
+
+
+def amount(reader: Reader) -> int:
+    now = int(time.time())
+    found = reader.read(now - 3600, now + 60)
+    return sum(flow.bytes for (app, _, _), flow in found.total.flows.items() if app == "player")
+
+
+def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> None:
+    board = service.board
+    board.stat(f"{APPS}/player.service", rbytes=4096, rios=1, rtotal="40:1")
+    eventually(lambda: amount(service.reader) == 4096)
+    now = int(time.time())
+    by_second = service.reader.read(now - 300, now + 1)
+    assert by_second.step == 1
+    assert sum(flow.bytes for flow in by_second.total.flows.values()) == 4096
+    assert service.notify.recv(100) == b"WATCHDOG=1"
+    eventually(lambda: (board.root / "run/evenkeel-history/status.json").exists())
+    assert service.status() == []
+    assert service.stop() == 0
+    # from the database alone
+    assert amount(service.reader) == 4096
+    again = Service(board)
+    board.stat(f"{APPS}/player.service", rbytes=6096, rios=2, rtotal="40:2")
+    try:
+        eventually(lambda: amount(again.reader) == 6096)
+    finally:
+        again.stop()
+
+
+def test_only_owner_and_group_may_read(service: Service) -> None:
+    root = service.board.root
+    eventually(lambda: (root / FOLDER.lstrip("/") / FILE).exists())
+    eventually(lambda: (root / FOLDER.lstrip("/") / FILE).stat().st_mode & 0o777 == 0o640)
+    assert (root / live.SOCKET.lstrip("/")).stat().st_mode & 0o777 == 0o660
+
+
+def test_a_damaged_database_is_reported(board: Board) -> None:
+    folder = board.root / FOLDER.lstrip("/")
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(b"rubbish" * 1000)
+    service = Service(board)
+    try:
+        eventually(lambda: (folder / DAMAGED).exists())
+        eventually(lambda: service.status() == ["history-damaged"])
+        board.stat(f"{APPS}/player.service", rbytes=4096, rios=1)
+        eventually(lambda: amount(service.reader) == 4096)
+    finally:
+        assert service.stop() == 0
+
+
+def test_rubbish_on_the_socket_ends_nothing(service: Service) -> None:
+    path = service.board.root / live.SOCKET.lstrip("/")
+    for text in (b"", b"rubbish\n", b"{}\n", b'{"after": "x"}\n', b"x" * 10_000):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(path))
+            try:
+                link.sendall(text)
+                link.shutdown(socket.SHUT_WR)
+                assert link.recv(10) == b""
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+    assert live.ask(path, live.Request(0), 5).seconds == []
+
+
+def test_sampling_16_apps_costs_less_than_a_hundredth_of_a_core(board: Board) -> None:
+    """Every app has I/O in each second, in histograms of 40 buckets."""
+    sampler = Sampler(Settings(root=str(board.root)))
+    names = [f"app-{number}" for number in range(16)]
+    for name in names:
+        (board.root / f"etc/evenkeel/apps.d/{name}.toml").write_text(
+            f'title = "x"\nunit = "{name}.service"\n'
+        )
+
+    def move(n: int) -> None:
+        for name in names:
+            histogram = ",".join(f"{index}:{n * 7}" for index in range(30, 70))
+            keys = [f"{letter}{what}" for letter in "rw" for what in ("wait", "serv", "total", "gate")]
+            board.stat(
+                f"{APPS}/{name}.service", rbytes=n, wbytes=n, rios=n, wios=n, **dict.fromkeys(keys, histogram)
+            )
+
+    move(1)
+    sampler.sample(0)
+    costs = []
+    for n in range(2, 12):
+        move(n)
+        before = time.thread_time()
+        sampler.sample(1000)
+        costs.append(time.thread_time() - before)
+    typical = sorted(costs)[len(costs) // 2]
+    print(f"sampling: {typical * 1e3:.1f} ms CPU a second")
+    assert typical <= 0.01

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""history.db survives kills, damage, a full disk and clock jumps, and stays within its budgets of size and writes."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from evenkeel_history.period import READ, Sum, pack, total, unpack
+from evenkeel_history.reader import Found, Reader
+from evenkeel_history.schema import DAMAGED, FILE
+from evenkeel_history.store import Store, StoreError
+from evenkeel_history.testing import busy, fill
+from evenkeel_history.tiers import DAY, HOUR, TIERS, slot
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+START = 1_800_000_000 // (4 * DAY) * (4 * DAY)
+SIZE_MB, WRITES_MB = 200, 20  # the design's budgets with 16 apps: on disk, and a day
+
+
+def minute(amount: int) -> bytes:
+    measured = Sum(ms=60_000)
+    flow = measured.flow(("player", "vda", READ))
+    flow.bytes, flow.ios, flow.latency = amount, 1, {amount % 100: 1}
+    return pack(measured.period())
+
+
+def opened(folder: Path, **options: int) -> Store:
+    store = Store(folder, **options)
+    store.open()
+    return store
+
+
+def write(store: Store, starts: list[int], first: int = 1) -> None:
+    last = store.last()
+    store.write([(last + n, start, minute(first + n - 1)) for n, start in enumerate(starts, 1)])
+
+
+def read(folder: Path, start: int, end: int) -> Found:
+    """What the panel reads while the service is down."""
+    return Reader(folder, folder / "no-socket").read(start, end)
+
+
+def all_bytes(found: Found) -> int:
+    return sum(flow.bytes for flow in found.total.flows.values())
+
+
+def test_minutes_become_coarser_rows(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    starts = [START + 60 * n for n in range(500)]
+    for at in range(0, 500, 4):
+        write(store, starts[at : at + 4], at)
+    db = sqlite3.connect(tmp_path / FILE)
+    for tier, rows in zip(TIERS, (500, 49, 8, 0, 0), strict=True):
+        assert db.execute(f"SELECT count(*) FROM {tier.table}").fetchone()[0] == rows  # noqa: S608
+    # each minute counts once, whatever the resolution
+    for span in (200 * 60, DAY, 7 * DAY, 60 * DAY, 729 * DAY):
+        found = read(tmp_path, START, START + span)
+        minutes = min(500, span // 60)
+        assert all_bytes(found) == sum(range(minutes))
+        assert found.total.ms == minutes * 60_000
+    assert found.problem_code == "history-live-silent"
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jumps=st.lists(st.tuples(st.integers(1, 30), st.integers(-2 * DAY, 2 * DAY)), min_size=1, max_size=8))
+def test_clock_jumps_lose_and_double_nothing(
+    tmp_path_factory: pytest.TempPathFactory, jumps: list[tuple[int, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("jumps")
+    store, at, count = opened(folder), START + 20 * DAY, 0
+    for minutes, jump in jumps:
+        write(store, [slot(at, 60) + 60 * n for n in range(minutes)], count)
+        count += minutes
+        at += 60 * minutes + jump
+    for span in (300 * DAY, 720 * DAY):
+        found = read(folder, START, START + span)
+        assert (all_bytes(found), found.total.ms) == (sum(range(count)), count * 60_000)
+    store.close()
+
+
+def test_a_clock_far_ahead_removes_nothing(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    write(store, [START, START + 60])
+    write(store, [START + 3000 * DAY])
+    assert all_bytes(read(tmp_path, START, START + HOUR)) == 3
+
+
+def test_old_rows_are_removed_only_when_they_are_in_a_coarser_row(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    amount = TIERS[0].rows + 100
+    for at in range(0, amount, 1440):
+        write(store, [START + 60 * n for n in range(at, min(at + 1440, amount))], at)
+    db = sqlite3.connect(tmp_path / FILE)
+    kept, newest = db.execute("SELECT count(*), max(seq) FROM period_60").fetchone()
+    assert TIERS[0].rows <= kept <= TIERS[0].rows + 100
+    assert newest == amount
+    assert all_bytes(read(tmp_path, START, START + 60 * DAY)) == sum(range(amount))
+
+
+WRITER = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from test_store import START, opened, write
+from pathlib import Path
+store = opened(Path(sys.argv[1]))
+print("open", flush=True)
+while True:
+    at = store.last()
+    write(store, [START + 60 * n for n in range(at, at + 4)], at)
+    print(at + 4, flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.01, 0.03, 0.1, 0.3])
+def test_a_kill_loses_nothing_that_was_saved(tmp_path: Path, delay: float) -> None:
+    for _ in range(3):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), *sys.path], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "open\n"
+        time.sleep(delay)
+        writer.send_signal(signal.SIGKILL)
+        reported = [int(line) for line in writer.stdout if line.endswith("\n")]
+        writer.wait()
+        saved = reported[-1] if reported else 0
+        store = opened(tmp_path)
+        assert not store.set_aside
+        count = store.last()
+        assert saved <= count <= saved + 4 or not reported
+        assert count % 4 == 0
+        found = read(tmp_path, START, START + 300 * DAY)
+        assert (all_bytes(found), found.total.ms) == (sum(range(count)), count * 60_000)
+        store.close()
+
+
+def damage_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"not a database, this is")
+
+
+def damage_pages(path: Path) -> None:
+    with path.open("r+b") as file:
+        for page in range(1, path.stat().st_size // 1024):
+            file.seek(page * 1024)
+            file.write(os.urandom(64))
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 + 7)
+
+
+def another_program(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+
+
+def newer(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize("damage", [damage_header, damage_pages, truncate, another_program, newer])
+def test_a_damaged_database_is_set_aside_and_replaced(tmp_path: Path, damage: object) -> None:
+    store = opened(tmp_path)
+    write(store, [START + 60 * n for n in range(100)])
+    store.close()
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    damage(tmp_path / FILE)  # type: ignore[operator]
+    before = (tmp_path / FILE).read_bytes()
+    store = opened(tmp_path)
+    assert store.set_aside
+    assert store.last() == 0
+    assert [problem.code for problem in store.problems] == ["history-damaged"]
+    assert (tmp_path / DAMAGED).read_bytes()[100:] == before[100:]
+    write(store, [START])
+    assert all_bytes(read(tmp_path, START, START + HOUR)) == 1
+    store.close()
+    # it is still reported after a restart, and a month later the file goes
+    store = opened(tmp_path)
+    assert store.problems
+    os.utime(tmp_path / DAMAGED, (0, 0))
+    write(store, [START + 60])
+    assert not store.problems
+    assert not (tmp_path / DAMAGED).exists()
+
+
+def test_damage_while_the_service_runs(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    for n in range(0, 2000, 4):
+        write(store, [START + 60 * m for m in range(n, n + 4)])
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    damage_pages(tmp_path / FILE)
+    replaced = any(store.write([(store.last() + 1, START + 60 * (2000 + n), minute(1))]) for n in range(100))
+    assert replaced
+    assert store.last() == 0
+    assert (tmp_path / DAMAGED).exists()
+    write(store, [START])
+
+
+def test_a_row_that_cannot_be_decoded_is_left_out(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    write(store, [START + 60 * n for n in range(5)])
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("UPDATE period_60 SET data = x'00' WHERE seq = 3")
+    db.close()
+    write(store, [START + 600])
+    found = read(tmp_path, START, START + HOUR)
+    assert (all_bytes(found), found.unreadable) == (1 + 2 + 4 + 5 + 1, 1)
+    assert all_bytes(read(tmp_path, START, START + 4 * DAY)) == 1 + 2 + 4 + 5 + 1
+
+
+def test_a_full_database_drops_its_oldest_minutes(tmp_path: Path) -> None:
+    limit = 400_000
+    store = opened(tmp_path, limit=limit)
+    rows = [pack(busy(seed)) for seed in range(8)]
+    for n in range(0, 800, 4):
+        last = store.last()
+        store.write([(last + m, START + 60 * (n + m), rows[(n + m) % 8]) for m in range(1, 5)])
+    assert (tmp_path / FILE).stat().st_size <= limit
+    assert store.last() == 800
+    assert len(read(tmp_path, START, START + 820 * 60).points) > 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
+    store = opened(small_disk)
+    write(store, [START + 60 * n for n in range(8)])
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    minutes = [(store.last() + n, START + 60 * (7 + n), pack(busy(n))) for n in range(1, 40)]
+    with pytest.raises(StoreError, match="the disk is full"):
+        store.write(minutes)
+    assert store.last() == 8
+    assert all_bytes(read(small_disk, START, START + HOUR)) == 36
+    ballast.unlink()
+    assert not store.write(minutes)
+    assert store.last() == 47
+    store.close()
+
+
+def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "file"
+    folder.write_text("")
+    with pytest.raises(StoreError, match="cannot be saved"):
+        opened(folder)
+
+
+def test_size_and_writes_stay_within_their_budgets(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    end = START + 730 * DAY
+    fill(store, end)
+    rows = [pack(busy(seed)) for seed in range(100, 148)]
+
+    def written() -> int:
+        """Bytes that this process gave to write(), also for the WAL."""
+        lines = Path("/proc/self/io").read_text().splitlines()
+        return int(dict(line.split(": ") for line in lines)["wchar"])
+
+    before = written()
+    saves = 0
+    for at in range(0, 1440, 4):
+        last = store.last()
+        store.write([(last + n, end + 60 * (at + n - 1), rows[(at + n) % 48]) for n in range(1, 5)])
+        saves += 1
+    # Each save also ends in the middle of a 4 KiB block, and writes the first page of the index of the WAL and
+    # four blocks of the file system's journal.
+    day = written() - before + saves * 6 * 4096
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    print(f"history: {size / 1e6:.1f} MB on disk, {day / 1e6:.1f} MB written a day")
+    assert size <= SIZE_MB * 1e6
+    assert day <= WRITES_MB * 1e6
+    assert all(unpack(row) for row in rows)
+    assert total([]).ms == 0
+    store.close()

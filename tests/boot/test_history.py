@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The history of a booted board: it is written, the panel's user can read it, and faults are reported and mended."""
+
+import base64
+import json
+import re
+import ssl
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from boards import Board, power_on
+
+UNIT = "evenkeel-history.service"
+RSS_KB = 60_000  # the whole of agent, history, panel and nginx may have 140 MB
+APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
+FOLDER = "/var/lib/evenkeel-history"
+# What the panel reads, with the rights of the panel's service
+READ = """
+import json, sys, time
+from evenkeel_history.reader import Reader
+now = int(time.time())
+found = Reader().read(now - int(sys.argv[1]), now + 2)
+sums = {}
+for (app, _, _), flow in found.total.flows.items():
+    sums[app] = sums.get(app, 0) + flow.bytes
+blame = [[*pair, us] for pair, us in found.total.blame.items()]
+print(json.dumps([sums, blame, found.problem_code, found.total.ms]))
+"""
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[Board]:
+    yield from power_on("boot-history", credentials=("evenkeel.demo=1", "evenkeel.console=1"))
+
+
+def read(board: Board, seconds: int = 3600) -> tuple[dict[str, int], dict[tuple[str, str], int], str, int]:
+    """Bytes by app, µs of waiting by victim and cause, code of a problem, sampled ms."""
+    script = base64.b64encode(READ.encode()).decode()
+    user = "setpriv --reuid=evenkeel-panel --regid=evenkeel-panel --groups=evenkeel-history"
+    board.run(f"echo {script} | base64 -d > /run/read.py && chmod 644 /run/read.py")
+    sums, blame, problem, ms = json.loads(board.run(f"{user} python3 /run/read.py {seconds}"))
+    return sums, {(victim, cause): us for victim, cause, us in blame}, problem, ms
+
+
+def problems(board: Board) -> list[str]:
+    return [note["code"] for note in json.loads(board.run("ekctl status --json"))["problems"]]
+
+
+def until(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"after {seconds:.0f} s still not: {what}"
+        time.sleep(2)
+
+
+def test_history_runs_and_is_no_problem(board: Board) -> None:
+    board.health()
+    until("active", lambda: board.try_run(f"systemctl is-active {UNIT}")[1] == "active")
+    assert not [code for code in problems(board) if code.startswith(("history", "counters"))]
+
+
+def test_the_apps_are_in_the_history(board: Board) -> None:
+    """The demo's player and loader read from one device."""
+    until("I/O of both apps", lambda: {"player", "loader"} <= read(board)[0].keys())
+    time.sleep(10)
+    sums, blame, problem, ms = read(board)
+    assert min(sums["player"], sums["loader"]) > 1_000_000
+    assert problem == ""
+    assert ms > 5000
+    assert blame["player", "loader"] > 0
+
+
+class Visitor:
+    """A browser without JavaScript, at the panel of BOARD."""
+
+    def __init__(self, board: Board) -> None:
+        self._base = f"https://127.0.0.1:{board.port}"
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = (
+            False,
+            ssl.CERT_NONE,
+        )  # the board made its own certificate
+        self._opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor()
+        )
+
+    def get(self, path: str) -> str:
+        with self._opener.open(self._base + path, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    def post(self, path: str, **fields: str) -> str:
+        token = re.search(r'name="csrf_token" value="([^"]+)"', self.get(path))
+        assert token
+        data = urllib.parse.urlencode({"csrf_token": token[1], **fields}).encode()
+        with self._opener.open(self._base + path, data, timeout=60) as answer:
+            return str(answer.read().decode())
+
+
+def test_the_page_has_the_figures_of_the_apps(board: Board) -> None:
+    first, password = board.first_password(), "sailing on an even keel"
+    visitor = Visitor(board)
+    visitor.post("/login", username="admin", password=first)
+    visitor.post("/password", current=first, new=password, confirm=password)
+    page = visitor.get("/history")
+    assert re.search(r"Loader cost Player <b>[0-9]", page), page
+    assert page.count('class="plot') == 2
+    started = time.monotonic()
+    found = json.loads(visitor.get("/history.json?span=1h"))
+    print(f"/history.json: {time.monotonic() - started:.2f} s")
+    amounts = {(row["app"], row["direction"]): row["bytes"] for row in found["totals"]}
+    assert amounts["loader", "read"] > 1_000_000
+    assert amounts["player", "read"] > 1_000_000
+    assert visitor.get("/history.csv").startswith("at,app,direction,")
+
+
+def test_the_figures_are_those_of_the_scheduler(board: Board) -> None:
+    """The history counts from its first sample on, so it has at most what the counters have, and nearly all of the rest."""
+    path = f"{APPS}/evenkeel-loader.service/io.evenkeel.stat"
+
+    def counted() -> int:
+        return sum(int(n) for n in re.findall(r"[rw]bytes=(\d+)", board.run(f"cat {path}")))
+
+    first, before = counted(), read(board)[0]["loader"]
+    time.sleep(20)
+    second, after = counted(), read(board)[0]["loader"]
+    assert after - before == pytest.approx(second - first, rel=0.25)
+
+
+def test_only_the_panel_may_read(board: Board) -> None:
+    as_nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+    for path in (f"{FOLDER}/history.db", "/run/evenkeel-history/live"):
+        board.run(f"test -e {path}")
+        assert board.try_run(f"{as_nobody} test -r {path}")[0] != 0
+    assert board.run(f"stat -c %U:%G:%a {FOLDER}") == "evenkeel-history:evenkeel-history:750"
+    assert "evenkeel-history" in board.run("systemctl show -p SupplementaryGroups evenkeel-panel.service")
+
+
+def test_the_service_has_no_privileges(board: Board) -> None:
+    pid = board.run(f"systemctl show -P MainPID {UNIT}")
+    status = dict(line.split(":", 1) for line in board.run(f"cat /proc/{pid}/status").splitlines())
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    assert status["Uid"].split()[0] == board.run("id -u evenkeel-history") == "903"
+    memory = int(status["VmRSS"].split()[0])
+    print(f"evenkeel-history: {memory / 1024:.0f} MB")
+    assert memory <= RSS_KB
+
+
+def test_a_killed_history_comes_back(board: Board) -> None:
+    board.run(f"systemctl kill -s KILL {UNIT}")
+    until("active", lambda: board.try_run(f"systemctl is-active {UNIT}")[1] == "active")
+    until("no problem", lambda: not [code for code in problems(board) if code.startswith("history")])
+
+
+def test_a_stop_saves_what_is_in_ram(board: Board) -> None:
+    time.sleep(5)
+    sums = read(board)[0]
+    board.run(f"systemctl stop {UNIT}")
+    saved, _, problem, _ = read(board)
+    assert problem == "history-live-silent"
+    assert saved["loader"] >= sums["loader"]
+    board.run(f"systemctl start {UNIT}")
+
+
+def test_a_damaged_database_is_set_aside_and_reported(board: Board) -> None:
+    board.run(f"systemctl stop {UNIT}")
+    # also the WAL: it has the newest copy of each page
+    for file in ("history.db", "history.db-wal"):
+        board.run(f"dd if=/dev/urandom of={FOLDER}/{file} bs=1k count=8 conv=notrunc")
+    board.run(f"systemctl start {UNIT}")
+    until("set aside", lambda: board.try_run(f"test -e {FOLDER}/history.db.damaged")[0] == 0)
+    until("reported", lambda: "history-damaged" in problems(board))
+    until("a new history", lambda: "loader" in read(board, 60)[0])
+    board.run(f"rm {FOLDER}/history.db.damaged* && systemctl restart {UNIT}")
+    until("no problem", lambda: "history-damaged" not in problems(board))

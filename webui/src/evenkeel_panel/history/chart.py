@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts as shapes of an SVG, made on the server: they need no script, and no inline style.
+
+A shape lies in a box of 1000 x 100 that the browser stretches to the width of the page. All text is HTML beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WIDTH, HEIGHT = 1000, 100
+Series = dict[str, list[float | None]]  # by app: a value for each time; None: no value
+
+
+@dataclass
+class Chart:
+    top: str  # label of the upper end of the scale
+    bottom: str
+    shapes: dict[str, str] = field(default_factory=dict)  # by app: path data
+
+
+def nice(value: float) -> float:
+    """The next of 0.001, 0.002, 0.005, 0.01 … that is not below VALUE; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    value = max(value, 0.001)
+    unit = 10 ** math.floor(math.log10(value))
+    return float(next(step * unit for step in (1, 2, 5, 10) if step * unit >= value * 0.999))
+
+
+def _runs(times: Sequence[int], step: int) -> list[range]:
+    """Indices of times without a gap between them: a board that is off has no line."""
+    runs, begin = [], 0
+    for index in range(1, len(times) + 1):
+        if index == len(times) or times[index] - times[index - 1] > step * 1.5:
+            runs.append(range(begin, index))
+            begin = index
+    return runs
+
+
+def _x(at: float, start: int, end: int) -> float:
+    return round((at - start) / (end - start) * WIDTH, 1)
+
+
+def stacked(times: Sequence[int], series: Series, start: int, end: int, step: int) -> Chart:
+    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step."""
+    sums = [sum(values[n] or 0 for values in series.values()) for n in range(len(times))]
+    top = nice(max(sums, default=0))
+    chart = Chart(f"{top:g} MB/s", "0")
+    below = [0.0] * len(times)
+    runs = _runs(times, step)
+    for app, values in series.items():
+        above = [low + (value or 0) for low, value in zip(below, values, strict=True)]
+        path = []
+        for run in runs:
+            upper = [(side, above[n]) for n in run for side in (times[n], min(times[n] + step, end))]
+            lower = [
+                (side, below[n]) for n in reversed(run) for side in (min(times[n] + step, end), times[n])
+            ]
+            corners = [
+                f"{_x(at, start, end):g},{HEIGHT - value / top * HEIGHT:.2f}" for at, value in upper + lower
+            ]
+            path.append("M" + "L".join(corners) + "Z")
+        chart.shapes[app] = "".join(path)
+        below = above
+    return chart
+
+
+def lines(times: Sequence[int], series: Series, start: int, end: int, step: int) -> Chart:
+    """Lines on a logarithmic scale, for latencies in µs."""
+    found = [max(value, 1.0) for values in series.values() for value in values if value is not None]
+    low = 10 ** math.floor(math.log10(min(found, default=100.0)))
+    high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
+    chart = Chart(_time(high), _time(low))
+    for app, values in series.items():
+        path = []
+        for run in _runs(times, step):
+            pen = "M"
+            for n in run:
+                value = values[n]
+                if value is None:
+                    pen = "M"
+                    continue
+                y = HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT
+                # a step for each point, so that a single one is visible, too
+                left, right = _x(times[n], start, end), _x(min(times[n] + step, end), start, end)
+                path.append(f"{pen}{left:g},{y:.2f}H{right:g}")
+                pen = "L"
+        chart.shapes[app] = "".join(path)
+    return chart
+
+
+def _time(us: float) -> str:
+    return f"{us / 1e6:g} s" if us >= 1e6 else f"{us / 1e3:g} ms" if us >= 1e3 else f"{us:g} µs"
+
+
+def marks(times: Mapping[int, str], start: int, end: int) -> list[tuple[float, str]]:
+    """Position and text of events."""
+    return [(_x(at, start, end), text) for at, text in sorted(times.items()) if start <= at < end]

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data of the history page, of /history.json and of /history.csv: one query and one struct for all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from evenkeel_api.schema import Struct
+from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenkeel_history.period import Sum
+    from evenkeel_history.reader import Found
+    from evenkeel_history.wear import Wear as State
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+# in the URL → seconds, words after "the last"
+SPANS = {
+    "10m": (10 * MINUTE, "10 minutes"),
+    "1h": (HOUR, "hour"),
+    "6h": (6 * HOUR, "6 hours"),
+    "1d": (DAY, "day"),
+    "7d": (7 * DAY, "week"),
+    "30d": (30 * DAY, "30 days"),
+    "90d": (90 * DAY, "90 days"),
+    "1y": (365 * DAY, "year"),
+    "2y": (730 * DAY, "2 years"),
+}
+SPAN = "1h"
+DIRECTIONS = {READ: "read", WRITE: "write"}
+REST = "Rest of the board"  # everything that is not an app
+
+
+class Row(Struct, frozen=True):
+    """I/O of an app in one direction, in a point of the chart or in the whole span. Latencies are those of requests."""
+
+    at: int  # start, seconds since 1970
+    app: str  # empty: the rest of the board
+    direction: str
+    sampled_s: float  # how much of the time was sampled
+    bytes: int
+    requests: int
+    mbps: float  # 10^6 bytes/s while sampled
+    p50_us: int | None
+    p99_us: int | None
+    p999_us: int | None
+    max_us: int | None
+    wait_s: float  # of all requests together, before the device
+    gate_waits: int  # requests that had to wait for admission
+    gate_s: float
+
+
+class Stalls(Struct, frozen=True):
+    app: str
+    stalls: int
+    stall_s: float
+
+
+class Cost(Struct, frozen=True):
+    """How long requests of VICTIM waited while CAUSE had the device."""
+
+    victim: str
+    cause: str
+    wait_s: float
+
+
+class Wear(Struct, frozen=True):
+    """What a flash device last reported about itself. None: it does not tell."""
+
+    at: int
+    device: str
+    life_used_percent: int | None  # the worse of its two kinds of cells, upper end of the reported step
+    spare_blocks: str | None  # normal, warning or urgent
+
+
+class HistoryPage(Struct, frozen=True):
+    """The answer of /history.json."""
+
+    start: int
+    end: int
+    step_s: int
+    problem: str  # why something may be missing: a sentence
+    totals: list[Row]
+    stalls: list[Stalls]
+    costs: list[Cost]  # largest first; also an app's own requests
+    wear: list[Wear]
+    rows: list[Row]
+
+
+def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
+    result = []
+    for device, found in sorted(states.items()):
+        at, state = found[-1]
+        lives = [life for life in (state.life_a, state.life_b) if life is not None]
+        result.append(Wear(at, device, max(lives, default=None), state.pre_eol))
+    return result
+
+
+def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
+    """By app and direction, all devices together."""
+    result: dict[tuple[str, int], Flow] = {}
+    for (name, _, direction), flow in found.flows.items():
+        if app is None or name == app:
+            result.setdefault((name, direction), Flow()).add(flow)
+    return result
+
+
+def _rows(at: int, found: Sum, app: str | None) -> list[Row]:
+    seconds = found.ms / 1000
+    return [
+        Row(
+            at=at,
+            app=name,
+            direction=DIRECTIONS[direction],
+            sampled_s=round(seconds, 3),
+            bytes=flow.bytes,
+            requests=flow.ios,
+            mbps=round(flow.bytes / seconds / 1e6, 3) if seconds else 0.0,
+            p50_us=flow.percentile(50),
+            p99_us=flow.percentile(99),
+            p999_us=flow.percentile(Fraction("99.9")),
+            max_us=flow.longest,
+            wait_s=round(flow.wait_us / 1e6, 6),
+            gate_waits=flow.gates,
+            gate_s=round(flow.gate_us / 1e6, 6),
+        )
+        for (name, direction), flow in sorted(_flows(found, app).items(), key=lambda item: order(*item[0]))
+    ]
+
+
+def order(app: str, direction: int = 0) -> tuple[bool, str, int]:
+    """Apps by name, then the rest of the board."""
+    return app == SYSTEM, app, direction
+
+
+def page_data(
+    found: Found,
+    app: str | None,
+    problem: str,
+    wear: Mapping[str, list[tuple[int, State]]],
+    *,
+    rows: bool = True,
+) -> HistoryPage:
+    """APP: only this one; None: all. ROWS: also those of each point, which the page does not need."""
+    points = sorted(found.points.items())
+    return HistoryPage(
+        start=found.start,
+        end=found.end,
+        step_s=found.step,
+        problem=problem,
+        totals=_rows(found.start, found.total, app),
+        stalls=[
+            Stalls(name, count, ms / 1000)
+            for name, (count, ms) in sorted(found.total.stalls.items())
+            if app is None or name == app
+        ],
+        costs=sorted(
+            (
+                Cost(victim, cause, round(us / 1e6, 6))
+                for (victim, cause), us in found.total.blame.items()
+                if app is None or app in (victim, cause)
+            ),
+            key=lambda cost: (-cost.wait_s, cost.victim, cost.cause),
+        ),
+        wear=_wear(wear),
+        rows=[row for at, point in points for row in _rows(at, point, app)] if rows else [],
+    )
+
+
+def as_csv(page: HistoryPage) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(Row.__struct_fields__)
+    for row in page.rows:
+        writer.writerow(getattr(row, name) for name in Row.__struct_fields__)
+    return text.getvalue()
+
+
+# ---- texts ----
+
+
+def title(app: str, titles: Mapping[str, str]) -> str:
+    return REST if app == SYSTEM else titles.get(app, app)
+
+
+def amount(number: float) -> str:
+    """Bytes with three significant digits."""
+    for limit, factor, unit in ((1e3, 1, "B"), (1e6, 1e3, "kB"), (1e9, 1e6, "MB"), (1e12, 1e9, "GB")):
+        if number < limit * 0.9995:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number / 1e12:.3g} TB" if number < 1e15 else f"{number / 1e12:.0f} TB"
+
+
+def duration(seconds: float) -> str:
+    """3.2 s, 4 min 10 s, 2 h 5 min, 3 d 2 h"""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    for unit, size, small, part in (("min", 60, "s", 1), ("h", HOUR, "min", 60), ("d", DAY, "h", HOUR)):
+        if seconds < size * 60 or unit == "d" or (unit == "h" and seconds < DAY):
+            whole, rest = divmod(round(seconds / part), size // part)
+            return f"{whole} {unit} {rest} {small}" if rest else f"{whole} {unit}"
+    return ""
