@@ -6,7 +6,7 @@ ORACLE := $(B)/oracle
 GUEST_PROGRAMS := $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
 # the lab itself runs the oracle
 LAB_PROGRAMS := $(GUEST_PROGRAMS) $(ORACLE)/ek-oracle
-LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/bzImage $(LAB_PROGRAMS)
+LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/evenkeel_pagepool.ko $(K)/bzImage $(LAB_PROGRAMS)
 # The bytes of a program must not depend on the clone's path: the lab keeps
 # a guest's report under a hash of the programs.
 MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup

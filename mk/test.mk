@@ -30,7 +30,7 @@ run-torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
 	EVENKEEL_KERNEL=$(KERNEL) EVENKEEL_TORTURE_VARIANT=$(VARIANT) $(PYTEST) tests/torture
 run-lab: $(LAB_NEEDS)
 	@$(call stage,lab,1000)
-	$(PYTEST) -s tests/flashsim/guest tests/bench
+	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench
 boot-system boot-recorder boot-fixed-share: $(IMAGE_FILE)
 	@$(call stage,$@)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py

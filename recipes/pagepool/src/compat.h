@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Differences between the kernels that evenkeel_pagepool builds on. */
+#ifndef EK_POOL_COMPAT_H
+#define EK_POOL_COMPAT_H
+
+#include <linux/fprobe.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#error "evenkeel_pagepool needs Linux 6.12 or later"
+#endif
+#ifndef CONFIG_64BIT
+#error "evenkeel_pagepool needs a 64-bit kernel: it keeps 64-bit counters without locks"
+#endif
+
+/* the registers that an fprobe hands to its handlers, and the arguments in them */
+#ifdef EK_FTRACE_REGS
+#define ek_regs struct ftrace_regs
+#define ek_argument(regs, n) ftrace_regs_get_argument(regs, n)
+#else
+#define ek_regs struct pt_regs
+#define ek_argument(regs, n) regs_get_kernel_argument(regs, n)
+#endif
+
+/* the list of an inode's names in a dentry; its union has lost its name since 6.12 */
+#ifdef EK_NAMED_UNION
+#define EK_ALIAS d_u.d_alias
+#else
+#define EK_ALIAS d_alias
+#endif
+
+#endif
