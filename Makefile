@@ -43,7 +43,7 @@ kunit: run-kunit ## the scheduler's and flash model's unit tests in a kernel
 torture: run-torture ## everything at once under KASAN and lockdep (VARIANT=kcsan: data races)
 baselines: run-baselines ## each baseline of the lab is in force; builds the kernel with iocost and io.latency first
 lab: run-lab ## the flash model and the quick bench in QEMU on a virtual clock
-boot: boot-system boot-recorder boot-fixed-share ## the booted board
+boot: boot-system boot-recorder boot-fixed-share boot-history ## the booted board
 browser: run-browser ## the panel in a browser, with screenshots: build/screenshots
 fuzz: $(TOOLROOT) ## property tests with new examples, FUZZ times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done

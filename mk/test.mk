@@ -5,7 +5,7 @@
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 
-.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share run-kunit run-torture run-lab run-browser run-lint
+.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history run-kunit run-torture run-lab run-browser run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
 	@$(call stage,unit tests in Python)
@@ -31,7 +31,7 @@ run-torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
 run-lab: $(LAB_NEEDS)
 	@$(call stage,lab,1000)
 	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench
-boot-system boot-recorder boot-fixed-share: $(IMAGE_FILE)
+boot-system boot-recorder boot-fixed-share boot-history: $(IMAGE_FILE)
 	@$(call stage,$@)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
 run-browser: $(IMAGE_FILE)
