@@ -32,7 +32,9 @@ static const struct ek_core_tunables ek_core_defaults = {
 
 void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 {
-	*c = (struct ek_core){ .t = ek_core_defaults, .tags = tags };
+	memset(c, 0, sizeof(*c));
+	c->t = ek_core_defaults;
+	c->tags = tags;
 	c->ready = RB_ROOT_CACHED;
 	c->awaited = RB_ROOT_CACHED;
 	c->gate = RB_ROOT_CACHED;
@@ -47,13 +49,13 @@ void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 void ek_core_group_init(struct ek_core *c, struct ek_core_group *g,
 			struct ek_core_group *parent, u32 weight)
 {
-	*g = (struct ek_core_group){
-		.node = { .parent = parent ? &parent->node : NULL, .weight = weight },
-		.vtime = c->vnow,
-		.share = EK_SHARE_ONE,
-		.limit = EK_LIMIT_MIN,
-		.growing = true,
-	};
+	memset(g, 0, sizeof(*g));
+	g->node.parent = parent ? &parent->node : NULL;
+	g->node.weight = weight;
+	g->vtime = c->vnow;
+	g->share = EK_SHARE_ONE;
+	g->limit = EK_LIMIT_MIN;
+	g->growing = true;
 	RB_CLEAR_NODE(&g->rb);
 	RB_CLEAR_NODE(&g->gate);
 	INIT_LIST_HEAD(&g->idle);

@@ -51,6 +51,7 @@ struct ek_cost_cache {
 struct ek_core_group {
 	struct ek_node node;		/* place in the tree of weights */
 	u64 vtime;			/* ns << 12 / weight: charged so far */
+	u64 charged;			/* ns, since ever */
 	u32 share;			/* in force, see ek_node_share() */
 	u32 share_generation;
 
@@ -232,8 +233,12 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight);
 
 /* A submitter of @g has no scheduler tag: it waits until ek_core_admit() returns @g. */
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now);
+/* A submitter of @g that waited for a tag no longer does. */
+void ek_core_depart(struct ek_core *c, struct ek_core_group *g);
 /* @free tags are free: the group whose submitter gets one, or NULL. */
 struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now);
+/* One of the queued requests of @g became urgent. */
+void ek_core_promote(struct ek_core *c, struct ek_core_group *g);
 /* Submitters of @g that were admitted did not come: their grants are void. */
 void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g);
 /* @r of @g is in the caller's queue. */

@@ -136,6 +136,13 @@ struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
 	return g;
 }
 
+void ek_core_depart(struct ek_core *c, struct ek_core_group *g)
+{
+	g->waiting--;
+	c->nr_waiting--;
+	ek_gate_place(c, g);
+}
+
 void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g)
 {
 	c->nr_granted -= g->granted;

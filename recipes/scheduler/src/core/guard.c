@@ -144,3 +144,9 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 	c->why = EK_WHY_GUARD;
 	return g;
 }
+
+void ek_core_promote(struct ek_core *c, struct ek_core_group *g)
+{
+	if (!g->urgent++)
+		list_add_tail(&g->urgent_node, &c->urgent);
+}

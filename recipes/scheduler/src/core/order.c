@@ -188,6 +188,7 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
 
 	ns = clamp_t(s64, (s64)ns + debt, 0, 16 * EK_SEC);
+	g->charged += ns;
 	g->vtime += ek_order_span(c, g, ns);
 }
 
