@@ -309,8 +309,8 @@ static inline bool ek_rq_erases(struct request *rq)
 /* queue.c */
 void ek_group_init(struct ek_group *g, struct ek_data *ek,
 		   struct ek_group *parent, u32 weight);
-void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq,
-		  u64 now);
+void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq);
+bool ek_group_quick(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq);
 void ek_group_set_weight(struct ek_group *g, u32 weight);
 void ek_group_regulate(struct ek_data *ek, struct ek_group *g, bool regulated);

@@ -190,8 +190,20 @@ static bool ek_rq_has_flusher(struct request *rq)
 	       !ek_rq_group(rq);
 }
 
+/* @rq goes before all that is queued. */
+static void ek_insert_first(struct ek_data *ek, struct request *rq, bool head)
+{
+	if (head)
+		list_add(&rq->queuelist, &ek->dispatch);
+	else
+		list_add_tail(&rq->queuelist, &ek->dispatch);
+	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
+	WRITE_ONCE(ek->on_hold, false);
+}
+
+/* @alone: no other is inserted with @rq, with which it could be merged. */
 static void ek_insert_request(struct ek_data *ek, struct request *rq,
-			      blk_insert_t flags, u64 now, struct list_head *free)
+			      blk_insert_t flags, bool alone, struct list_head *free)
 {
 	struct request_queue *q = ek->q;
 	struct ek_group *g;
@@ -203,9 +215,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	 */
 	if (!(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
 	    (flags & BLK_MQ_INSERT_AT_HEAD)) {
-		list_add(&rq->queuelist, &ek->dispatch);
-		WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
-		WRITE_ONCE(ek->on_hold, false);
+		ek_insert_first(ek, rq, true);
 		return;
 	}
 	g = ek_bio_group(ek, rq->bio);
@@ -222,12 +232,16 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	if (atomic_inc_return(&g->held) == 1)
 		ek_group_get(g);
 	rq->elv.priv[0] = g;
+	if (alone && ek_group_quick(ek, g, rq)) {
+		ek_insert_first(ek, rq, false);
+		return;
+	}
 	if (rq_mergeable(rq) && !READ_ONCE(g->fixed)) {
 		elv_rqhash_add(q, rq);
 		if (!q->last_merge)
 			q->last_merge = rq;
 	}
-	ek_group_add(ek, g, rq, now);
+	ek_group_add(ek, g, rq);
 }
 
 /*
@@ -249,8 +263,8 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 {
 	struct ek_data *ek = ek_queue_data(hctx->queue);
 	bool here = ek_dispatch_here(hctx, list);
+	bool alone = list_is_singular(list);
 	struct request *rq, *next;
-	u64 now = ktime_get_ns();
 	LIST_HEAD(free);
 
 	list_for_each_entry(rq, list, queuelist) {
@@ -266,7 +280,7 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 	spin_lock_irq(&ek->lock);
 	list_for_each_entry_safe(rq, next, list, queuelist) {
 		list_del_init(&rq->queuelist);
-		ek_insert_request(ek, rq, flags, now, &free);
+		ek_insert_request(ek, rq, flags, alone, &free);
 	}
 	/* insertion changes who is ahead */
 	if (ek->nr_waiting)

@@ -129,9 +129,8 @@ static void ek_promote_writeback(struct ek_data *ek, u64 now)
 	}
 }
 
-/* @rq, which was just allocated or split off, enters the queue of @g at @now. */
-void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq,
-		  u64 now)
+/* @rq, which was just allocated, enters the queue of @g. */
+void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	struct ek_rq_state *state = ek_rq_state(rq);
 
@@ -154,11 +153,49 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq,
 	} else {
 		struct ek_req r = ek_rq_queued(rq);
 
-		ek_core_insert(&ek->core, &g->core, &r, now);
+		ek_core_insert(&ek->core, &g->core, &r, ktime_get_ns());
 	}
 	if (g->pending)
 		ek_gate_inserted(ek, g);
 	WRITE_ONCE(ek->on_hold, false);
+}
+
+/* The core let @rq of @g go to the device at @now, as @r says. */
+static void ek_rq_sent(struct ek_data *ek, struct ek_group *g,
+		       struct request *rq, struct ek_req *r, u64 now)
+{
+	struct ek_rq_state *state = ek_rq_state(rq);
+	int dir = op_is_write(req_op(rq));
+
+	state->cost = r->cost;
+	state->why = r->why;
+	state->size = ek_size_class(r->bytes);
+	state->flight = true;
+	rq->fifo_time = now;
+	if (likely(!ek_rq_erases(rq)))
+		g->bytes[dir] += r->bytes;
+	g->ios[dir]++;
+	if (atomic_inc_return(&ek->in_flight) == 1 && unlikely(ek->fixed.nr))
+		WRITE_ONCE(ek->fixed.busy_since, now);
+	trace_ek_dispatch(ek, g, rq);
+}
+
+/*
+ * @rq, which was just allocated, need not be queued: the device is idle. True if
+ * it goes at once. Its submission is time enough: nothing happened since.
+ */
+bool ek_group_quick(struct ek_data *ek, struct ek_group *g, struct request *rq)
+{
+	struct ek_req r = { .bytes = blk_rq_bytes(rq), .op = ek_rq_op(rq) };
+	u64 now = rq->start_time_ns;
+
+	lockdep_assert_held(&ek->lock);
+	if (ek->fixed.nr || g->regulated || ek->channels > 1 ||
+	    !ek_core_quick(&ek->core, &g->core, &r, now))
+		return false;
+	*ek_rq_state(rq) = (struct ek_rq_state){ .channel = EK_CHANNEL_NONE };
+	ek_rq_sent(ek, g, rq, &r, now);
+	return true;
 }
 
 /* @rq leaves the fifo of @g, to the device or because it was merged. */
@@ -261,7 +298,6 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 				struct request *rq, u64 now)
 {
 	struct ek_rq_state *state = ek_rq_state(rq);
-	int dir = op_is_write(req_op(rq));
 	struct ek_req r = ek_rq_queued(rq);
 
 	if (ek_rq_class(rq) == EK_WRITE_ASYNC)
@@ -270,11 +306,6 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 		g->sync_streak += !list_empty(&g->fifo[EK_WRITE_ASYNC]);
 	if (unlikely(ek->channels > 1))
 		ek_channel_serve(ek, g, rq);
-	if (likely(!ek_rq_erases(rq)))
-		g->bytes[dir] += r.bytes;
-	g->ios[dir]++;
-	if (atomic_inc_return(&ek->in_flight) == 1 && unlikely(ek->fixed.nr))
-		WRITE_ONCE(ek->fixed.busy_since, now);
 	ek_group_take(ek, g, rq);
 	if (unlikely(g->regulated)) {
 		atomic_inc(&g->fixed_flight);
@@ -284,12 +315,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	} else {
 		ek_core_dispatch(&ek->core, &g->core, &r, now);
 	}
-	state->cost = r.cost;
-	state->why = r.why;
-	state->size = ek_size_class(r.bytes);
-	state->flight = true;
-	rq->fifo_time = now;
-	trace_ek_dispatch(ek, g, rq);
+	ek_rq_sent(ek, g, rq, &r, now);
 	return rq;
 }
 

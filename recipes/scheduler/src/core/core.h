@@ -52,6 +52,7 @@ struct ek_core_group {
 	struct ek_node node;		/* place in the tree of weights */
 	u64 vtime;			/* ns << 12 / weight: charged so far */
 	u64 charged;			/* ns, since ever */
+	u64 unpaid;			/* ns that it owes for requests sent by ek_core_quick() */
 	u32 share;			/* in force, see ek_node_share() */
 	u32 share_generation;
 
@@ -98,7 +99,9 @@ struct ek_core_group {
 	/* guard.c */
 	struct list_head served_node;	/* by time of last service */
 	u64 served;
-	s64 pass_left;			/* ns that it may pass with since it was idle */
+	bool light;			/* it uses less than half its share: it passes, and is in no tree */
+	s64 pass_left;			/* ns of device time that it may pass with */
+	u64 pass_at;			/* when that was last refilled */
 	struct list_head pass_node;
 
 	/* gate.c */
@@ -219,7 +222,7 @@ struct ek_core {
 	u32 nr_waiting, nr_granted;
 	u32 tags;
 
-	u64 nr_turns, nr_solos, nr_guarded, nr_passed, nr_holds;
+	u64 nr_turns, nr_solos, nr_guarded, nr_passed, nr_holds, nr_quick;
 };
 
 /* Life */
@@ -244,6 +247,11 @@ void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g);
 /* @r of @g is in the caller's queue. */
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now);
+/*
+ * Instead of ek_core_insert(), ek_core_pick() and ek_core_dispatch(): may @r of @g
+ * go at once, because the device has next to nothing to do? If true, it went.
+ */
+bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u64 now);
 /* @r left the caller's queue without being dispatched: it was merged. */
 void ek_core_remove(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r);

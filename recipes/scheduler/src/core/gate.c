@@ -62,7 +62,7 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 	if (!g->waiting && !g->gated)
 		return;
 	ek_gate_do_place(c, g);
-	if (g->pass_left > 0 && g->waiting && !g->queued && !g->granted &&
+	if (g->light && g->waiting && !g->queued && !g->granted &&
 	    list_empty(&g->pass_node))
 		list_add_tail(&g->pass_node, &c->gate_passing);
 }
@@ -70,6 +70,10 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	ek_order_activate(c, g, now);
+	if (!g->waiting && !g->queued && !g->granted) {
+		ek_guard_refill(c, g, now);
+		ek_order_place(c, g);
+	}
 	g->waiting++;
 	c->nr_waiting++;
 	ek_gate_place(c, g);

@@ -21,6 +21,10 @@
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /* A wait of so many of the largest requests is the device's doing, no starvation. */
 #define EK_STARVE_REQUESTS	8
+/* A group may pass with at most this part of a turn. */
+#define EK_PASS_PART	4
+/* So far back looks the refill. */
+#define EK_PASS_NS	(2 * EK_SEC)
 /* budgets are short for this time after a light group passed */
 #define EK_SHORT_NS	EK_SEC
 
@@ -49,31 +53,49 @@ static bool ek_tokens(struct ek_core *c, s64 keep, u64 now)
 	return c->tokens > keep;
 }
 
+/*
+ * Is @g light? It may pass with tokens of its own, which half its share of the time
+ * refills. Its debt is at most a turn, so that one whose turn it was, and that then
+ * waited for its next, does not look light.
+ */
+void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	s64 turn = c->t.turn_ms * EK_MS, half;
+
+	half = ek_order_part(c, g, min_t(u64, now - g->pass_at, EK_PASS_NS)) / 2;
+	g->pass_at = now;
+	g->pass_left = clamp_t(s64, g->pass_left + half, -turn, turn / EK_PASS_PART);
+	ek_order_light(c, g, g->pass_left > 0 && (g->known || g->guessed) && c->turn.g != g);
+}
+
 void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
 {
 	if (g->queued == 1) {
+		ek_guard_refill(c, g, now);
 		g->served = now;
 		list_add_tail(&g->served_node, &c->served);
 	}
 	if (urgent && !g->urgent++)
 		list_add_tail(&g->urgent_node, &c->urgent);
-	if (g->pass_left > 0 && list_empty(&g->pass_node) && c->nr_active > 1)
-		list_add_tail(&g->pass_node, &c->passing);
+	/* with its first request it may still be among those that wait for a tag */
+	if (g->light && g->queued == 1)
+		list_move_tail(&g->pass_node, &c->passing);
 }
 
 /* A request left the queue of @g. */
 void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now)
 {
 	g->served = now;
-	if (g->pass_left > 0)
-		g->pass_left -= cost;
+	g->pass_left -= cost;
+	if (g->pass_left <= 0)
+		ek_order_light(c, g, false);
 	if (!g->queued)
 		list_del_init(&g->served_node);
 	else if (c->served.prev != &g->served_node)
 		list_move_tail(&g->served_node, &c->served);
 	if (urgent && !--g->urgent)
 		list_del_init(&g->urgent_node);
-	if (!g->queued || g->pass_left <= 0)
+	if (!g->queued || !g->light)
 		list_del_init(&g->pass_node);
 }
 
@@ -117,10 +139,13 @@ static struct ek_core_group *ek_guard_light(struct ek_core *c, u64 now)
 		return NULL;
 	if (!ek_guard_may_pass(c, g)) {
 		list_del_init(&g->pass_node);
+		ek_order_light(c, g, false);
+		ek_order_place(c, g);
 		return NULL;
 	}
 	c->nr_passed++;
-	c->short_until = now + EK_SHORT_NS;
+	if (c->nr_active > 1)
+		c->short_until = now + EK_SHORT_NS;
 	c->why = EK_WHY_AHEAD;
 	return g;
 }

@@ -217,6 +217,13 @@ static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
 }
 
+/* Has @g nothing, for longer than a turn waits for its owner? */
+static bool ek_turn_idles(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	return !g->queued && !g->waiting && !g->granted && !atomic_read(&g->in_flight) &&
+	       !ek_before(now, ek_order_idle_until(c, g));
+}
+
 static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -224,7 +231,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	u64 latencies = (u64)EK_FIRST_LATENCIES * ek_budget_latency(c, g);
 
 	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
-	if (!ek_order_expected(c, g, now))
+	if (ek_turn_idles(c, g, now))
 		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;
@@ -315,9 +322,7 @@ void ek_turn_end(struct ek_core *c, u64 now)
 	struct ek_turn *t = &c->turn;
 	struct ek_core_group *g = t->g;
 
-	/* a turn in which it paused tells nothing: its requests paid what they cost */
-	if (ek_order_expected(c, g, now))
-		ek_turn_pay(c, t, now);
+	ek_turn_pay(c, t, now);
 	c->tail = (struct ek_tail){
 		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
 		.from = t->all.to, .sent = g->sent,
@@ -352,6 +357,16 @@ static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
 	return list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node);
 }
 
+/* TURNS: the next owner. Groups that have nothing and went away give up their place. */
+static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+
+	while ((g = ek_order_least(c)) && ek_turn_idles(c, g, now))
+		ek_order_deactivate(c, g);
+	return g;
+}
+
 /* Go on with the turn, end it, and begin the next. */
 void ek_turn_step(struct ek_core *c, u64 now)
 {
@@ -364,11 +379,11 @@ void ek_turn_step(struct ek_core *c, u64 now)
 			return;
 		g = t->g;
 		ek_turn_end(c, now);
-		if (!ek_order_expected(c, g, now))
+		if (ek_turn_idles(c, g, now))
 			ek_order_deactivate(c, g);
 	}
 	if (c->mode.kind == EK_TURNS)
-		g = ek_order_least(c);
+		g = ek_turn_next(c, now);
 	else
 		g = ek_turn_due(c, now);
 	if (!g)
@@ -402,5 +417,7 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 			return other;
 		}
 	}
+	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight))
+		*wake = min_t(u64, *wake, max_t(u64, ek_order_idle_until(c, g), now + 1));
 	return ek_order_hold(c, now, wake);
 }
