@@ -99,9 +99,11 @@ struct ek_core_group {
 	/* guard.c */
 	struct list_head served_node;	/* by time of last service */
 	u64 served;
-	bool light;			/* it uses less than half its share: it passes, and is in no tree */
+	bool light;			/* it uses little: it passes */
+	bool apart;			/* it also pauses: it is in no tree, and takes no turn */
 	s64 pass_left;			/* ns of device time that it may pass with */
 	u64 pass_at;			/* when that was last refilled */
+	u64 paused;			/* when it last had nothing, neither queued nor in the device */
 	struct list_head pass_node;
 
 	/* gate.c */

@@ -71,19 +71,19 @@ void ek_order_unplace(struct ek_core *c, struct ek_core_group *g)
 	g->placed = false;
 }
 
-/* @g passes from now on, and is in no tree; or it competes, and owes for the past at most so much. */
-void ek_order_light(struct ek_core *c, struct ek_core_group *g, bool light)
+/* @g is in no tree from now on; or it competes, and owes for the past at most EK_DEBT_MAX. */
+void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart)
 {
-	if (g->light == light)
+	if (g->apart == apart)
 		return;
-	g->light = light;
-	if (!light)
+	g->apart = apart;
+	if (!apart)
 		g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
 }
 
 /*
  * Put @g into the tree where it belongs, at its virtual time. The owner of a turn
- * is in none, nor is a group that passes.
+ * is in none, nor is a light group that pauses.
  */
 void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 {
@@ -96,7 +96,7 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 		list_add_tail(&g->idle, &c->idle);
 	if (c->turn.g == g)
 		return;
-	if (g->light) {
+	if (g->apart) {
 		ek_order_unplace(c, g);
 		return;
 	}
@@ -129,6 +129,7 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
 	list_add_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
 	g->served = now;
+	g->paused = now;
 	ek_order_place(c, g);
 }
 

@@ -6,7 +6,7 @@
 
 void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now);
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g);
-void ek_order_light(struct ek_core *c, struct ek_core_group *g, bool light);
+void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart);
 void ek_order_place(struct ek_core *c, struct ek_core_group *g);
 void ek_order_unplace(struct ek_core *c, struct ek_core_group *g);
 bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now);

@@ -14,6 +14,7 @@
 #include "turn.h"
 #include "budget.h"
 #include "cost.h"
+#include "guard.h"
 #include "order.h"
 
 /*
@@ -73,6 +74,7 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 
 static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
+	ek_guard_heavy(c, g);
 	ek_order_unplace(c, g);
 	c->turn = (struct ek_turn){
 		.g = g, .begin = now, .flushed = atomic64_read(&c->flushed),
