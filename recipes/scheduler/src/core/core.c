@@ -183,6 +183,8 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	r->why = EK_WHY_ORDER;
 	ek_core_send(c, g, r, cost, now);
 	g->served = now;
+	c->turn.quick = true;
+	c->tail.g = NULL;
 	g->unpaid += cost;
 	g->pass_left -= cost;
 	c->nr_quick++;

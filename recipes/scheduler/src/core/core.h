@@ -104,6 +104,7 @@ struct ek_core_group {
 	s64 pass_left;			/* ns of device time that it may pass with */
 	u64 pass_at;			/* when that was last refilled */
 	u64 paused;			/* when it last had nothing, neither queued nor in the device */
+	u64 busy;			/* since when it has something */
 	struct list_head pass_node;
 
 	/* gate.c */
@@ -132,6 +133,7 @@ struct ek_turn {
 	u64 flushed;			/* core's @flushed when it began */
 	u32 had;			/* most requests that it had at once */
 	bool stalled;			/* the device did something else first */
+	bool quick;			/* requests went without it: its time tells nothing */
 	struct ek_meter all;		/* since @exclusive */
 	struct ek_meter steady;		/* since its first completion after @exclusive */
 	struct ek_meter window;

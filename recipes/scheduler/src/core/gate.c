@@ -16,6 +16,8 @@
 #include "guard.h"
 #include "order.h"
 
+/* kept by a group that is alone: one tag in so many */
+#define EK_GATE_FREE	4
 /* kept for groups that hold nothing: one tag in so many */
 #define EK_GATE_RESERVE	8
 
@@ -94,8 +96,9 @@ static struct ek_core_group *ek_gate_light(struct ek_core *c)
 /* May @g, the first of the tree, have one of @free tags? */
 static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
 {
+	/* the next group to come finds tags */
 	if (c->nr_active == 1)
-		return true;
+		return free > c->tags / EK_GATE_FREE;
 	/* together, a group that holds nothing must be seen by the order at once */
 	if (c->mode.kind == EK_TOGETHER && !c->turn.g)
 		return !g->gate_holds || free > c->tags / EK_GATE_RESERVE;

@@ -75,8 +75,11 @@ void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->pass_at = now;
 	g->pass_left = clamp_t(s64, g->pass_left + (s64)ek_mul(part, EK_PASS_REFILL),
 			       -EK_PASS_DEBT * turn, turn / EK_PASS_PART);
-	if (!atomic_read(&g->in_flight) && !ek_before(now, ek_order_idle_until(c, g)))
-		g->paused = now;
+	if (!atomic_read(&g->in_flight)) {
+		if (!ek_before(now, ek_order_idle_until(c, g)))
+			g->paused = now;
+		g->busy = now;
+	}
 	g->light = g->pass_left > 0 && (g->known || g->guessed) && c->turn.g != g;
 	ek_order_apart(c, g, g->light && ek_guard_pauses(c, g, now));
 }

@@ -20,8 +20,10 @@
 /* Groups without a request are looked at, so many at a time, after this time. */
 #define EK_IDLE_LOOKS		4
 #define EK_IDLE_NS		(500 * EK_US)
-/* A turn waits for its owner at least this part of await_us. */
-#define EK_IDLE_PART		10
+/* A turn waits for its owner: this part of the time that it was busy, ... */
+#define EK_IDLE_BUSY		4
+/* ... at least this part of await_us, and at most await_us. */
+#define EK_IDLE_LEAST		10
 /* The promise is kept over this time: so far it may be behind or ahead of the groups. */
 #define EK_PROMISE_NS		(50 * EK_MS)
 
@@ -158,15 +160,17 @@ bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 }
 
 /*
- * How long a turn waits for its owner, which has nothing: about a latency. A task that
- * reads one block after the other needs less, even on a slow CPU.
+ * How long a turn waits for its owner, which has nothing: a part of the time for
+ * which it had something until then. A task that reads one block after the other
+ * needs less, even on a slow CPU; one that prepares 100 MB needs more.
  */
 u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
 {
+	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
 	u64 most = c->t.await_us * EK_US;
 
-	return max_t(u64, READ_ONCE(g->last_done), g->served) +
-	       clamp_t(u64, READ_ONCE(g->least), most / EK_IDLE_PART, most);
+	return last + clamp_t(u64, (last - min_t(u64, last, g->busy)) / EK_IDLE_BUSY,
+			      most / EK_IDLE_LEAST, most);
 }
 
 /* Groups that have been without a request for long are no longer active. */

@@ -233,7 +233,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	u64 latencies = (u64)EK_FIRST_LATENCIES * ek_budget_latency(c, g);
 
 	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
-	if (ek_turn_idles(c, g, now))
+	if (t->quick || ek_turn_idles(c, g, now))
 		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;
@@ -287,7 +287,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		     now - c->wrote < EK_WROTE_NS;
 	bool tells;
 
-	if (!t->all.on)
+	if (!t->all.on || t->quick)
 		return;
 	ek_meter_read(&t->all, g);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
@@ -326,7 +326,8 @@ void ek_turn_end(struct ek_core *c, u64 now)
 
 	ek_turn_pay(c, t, now);
 	c->tail = (struct ek_tail){
-		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
+		.g = t->all.on && !t->quick && c->mode.kind == EK_TURNS &&
+		     atomic_read(&g->in_flight) ? g : NULL,
 		.from = t->all.to, .sent = g->sent,
 		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
 			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
