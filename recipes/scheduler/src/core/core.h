@@ -155,6 +155,8 @@ struct ek_mode {
 	bool warm;			/* what is in the device is of the other kind */
 	u64 lambda[EK_KINDS];		/* alone time served per time, q16, mean */
 	u32 tried[EK_KINDS];		/* epochs */
+	u64 last;			/* lambda of the epoch before, q16 */
+	bool same;			/* that and the one before it agree */
 	u64 epoch, epoch_cost;		/* when it began; what was served until then */
 	u32 stretch;			/* turns are so many times as long */
 	u64 best;			/* most lambda of a step, q16 */
