@@ -237,7 +237,10 @@ static inline struct ek_group *ek_rq_group(struct request *rq)
 	return rq->elv.priv[0];
 }
 
-/* How @rq is accounted. @flight: all of it but @urgent and @channel is valid. */
+/*
+ * How @rq is accounted. @flight: all of it but @urgent and @channel is valid. Before
+ * insertion only @flusher is.
+ */
 struct ek_rq_state {
 	u32 cost;		/* see struct ek_req */
 	u8 channel;		/* EK_CHANNEL_NONE: on none */
@@ -246,6 +249,7 @@ struct ek_rq_state {
 	u8 urgent:1;
 	u8 flight:1;		/* it is in the device */
 	u8 regulated:1;		/* as one of a regulated group */
+	u8 flusher:1;		/* not inserted yet; fifo_time is the group that waits for its flush */
 };
 static_assert(sizeof(struct ek_rq_state) == sizeof(void *));
 

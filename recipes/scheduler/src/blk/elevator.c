@@ -78,8 +78,11 @@ static void ek_prepare_request(struct request *rq)
 	rq->elv.priv[0] = NULL;
 	rq->elv.priv[1] = NULL;
 	rq->fifo_time = 0;
-	if (unlikely(rq->cmd_flags & REQ_PREFLUSH))
+	/* the flush machinery clears REQ_PREFLUSH before it inserts @rq */
+	if (unlikely(rq->cmd_flags & REQ_PREFLUSH)) {
 		rq->fifo_time = (unsigned long)ek_current_group(ek, rq->cmd_flags);
+		ek_rq_state(rq)->flusher = true;
+	}
 	atomic_inc(&ek->tags_used);
 	if (atomic_read(&ek->granted))
 		atomic_dec_if_positive(&ek->granted);
@@ -180,14 +183,14 @@ static void ek_flusher_pays(struct ek_data *ek, struct request *rq)
 	struct ek_group *g = (struct ek_group *)(unsigned long)rq->fifo_time;
 
 	rq->fifo_time = 0;
+	ek_rq_state(rq)->flusher = false;
 	ek_flush_done(ek, g, rq->start_time_ns);
 	ek_group_put(g);
 }
 
 static bool ek_rq_has_flusher(struct request *rq)
 {
-	return unlikely(rq->cmd_flags & REQ_PREFLUSH) && rq->fifo_time &&
-	       !ek_rq_group(rq);
+	return unlikely(ek_rq_state(rq)->flusher) && !ek_rq_group(rq);
 }
 
 /* @rq goes before all that is queued. */
