@@ -45,6 +45,8 @@
 #define EK_YOUNG_NS		(300 * EK_MS)
 /* Windows differ by chance: a reader pays so much more than its quickest window says. */
 #define EK_QUIET		EK_PERCENT(103)
+/* While the owner prepares its next request, another may take this part of its busy time. */
+#define EK_FILL_BUSY		32
 /* After a write, what slows readers down may be the writers' for so long. */
 #define EK_WROTE_NS		(2 * EK_SEC)
 /* What writers owe for turns of others: at most so much. */
@@ -396,6 +398,25 @@ void ek_turn_step(struct ek_core *c, u64 now)
 	ek_turn_begin(c, g, now);
 }
 
+/*
+ * The owner @g prepares its next request, as it does after 100 MB. The group whose
+ * turn is next may send one meanwhile, if the owner would wait for it a small part of
+ * the time that it was busy. NULL if there is none.
+ */
+static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	struct ek_core_group *other;
+
+	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&c->in_flight))
+		return NULL;
+	other = ek_order_first(c);
+	if (!other || (u64)EK_FILL_BUSY * ek_cost(c, other, other->op, other->bytes) >
+	    last - min_t(u64, last, g->busy))
+		return NULL;
+	return other;
+}
+
 /* The owner, if it has a request and room for it. */
 struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 {
@@ -406,7 +427,7 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 	if (g->growing && !c->turn.exclusive &&
 	    atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
 		return ek_order_hold(c, now, wake);
-	if (g->queued && (u32)atomic_read(&g->in_flight) < g->limit &&
+	if (g->queued && (u32)atomic_read(&g->in_flight) < ek_budget_limit(c, g) &&
 	    ek_budget_room(c, g, now))
 		return g;
 	/* others hold the tags: one of them goes, and the owner gets its tag */
@@ -419,6 +440,11 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 			c->why = EK_WHY_ORDER;
 			return other;
 		}
+	}
+	other = ek_turn_filler(c, g);
+	if (other) {
+		c->why = EK_WHY_AHEAD;
+		return other;
 	}
 	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight))
 		*wake = min_t(u64, *wake, max_t(u64, ek_order_idle_until(c, g), now + 1));
