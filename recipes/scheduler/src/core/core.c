@@ -178,7 +178,7 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		return false;
 	cost = ek_cost(c, g, r->op, r->bytes);
 	if (atomic_read(&c->in_flight) &&
-	    atomic64_read(&c->in_flight_cost) + cost > EK_QUICK_NS)
+	    atomic64_read(&c->in_flight_cost) + cost > (s64)EK_QUICK_NS)
 		return false;
 	r->why = EK_WHY_ORDER;
 	ek_core_send(c, g, r, cost, now);
