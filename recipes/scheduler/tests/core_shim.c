@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Policies one at a time for test_core.py: the tree, cost, gate, guard and the life of groups. */
 #include <stdlib.h>
+/* as in ek-sim's build and in the kernel's */
+#pragma GCC diagnostic ignored "-Wsign-compare"
 #include "../src/core/budget.c"
 #include "../src/core/cost.c"
 #include "../src/core/gate.c"
@@ -80,6 +82,110 @@ int shim_serve(u32 op, u32 bytes, bool urgent, u64 now)
 	*r = (struct ek_req){ .op = (u8)op, .bytes = bytes, .urgent = urgent && g->urgent };
 	ek_core_dispatch(&core, g, r, now);
 	return (int)i;
+}
+
+/* the group to serve next, or -1: then *@wake is when to ask again, or U64_MAX */
+int shim_pick(u64 now, u64 *wake);
+int shim_pick(u64 now, u64 *wake)
+{
+	struct ek_core_group *g;
+
+	*wake = U64_MAX;
+	g = ek_core_pick(&core, now, wake);
+	return g ? (int)(g - groups) : -1;
+}
+
+/* a request of @g, which was picked, goes to the device */
+void shim_dispatch(u32 g, u32 op, u32 bytes, bool urgent, u64 now);
+void shim_dispatch(u32 g, u32 op, u32 bytes, bool urgent, u64 now)
+{
+	struct ek_req *r = &reqs[g][(oldest[g] + inside[g]++) % 64];
+
+	*r = (struct ek_req){ .op = (u8)op, .bytes = bytes, .urgent = urgent };
+	ek_core_dispatch(&core, &groups[g], r, now);
+}
+
+/* may a request of @g go at once? If true, it went */
+bool shim_quick(u32 g, u32 op, u32 bytes, u64 now);
+bool shim_quick(u32 g, u32 op, u32 bytes, u64 now)
+{
+	struct ek_req *r = &reqs[g][(oldest[g] + inside[g]) % 64];
+
+	*r = (struct ek_req){ .op = (u8)op, .bytes = bytes };
+	if (!ek_core_quick(&core, &groups[g], r, now))
+		return false;
+	inside[g]++;
+	return true;
+}
+
+void shim_depart(u32 g);
+void shim_depart(u32 g)
+{
+	ek_core_depart(&core, &groups[g]);
+}
+
+void shim_promote(u32 g);
+void shim_promote(u32 g)
+{
+	ek_core_promote(&core, &groups[g]);
+}
+
+void shim_set_weight(u32 g, u32 weight);
+void shim_set_weight(u32 g, u32 weight)
+{
+	ek_core_set_weight(&core, &groups[g], weight);
+}
+
+/* ns of device time that @g may pass with */
+s64 shim_pass_left(u32 g);
+s64 shim_pass_left(u32 g)
+{
+	return groups[g].pass_left;
+}
+
+/* the most that it may be, and the part of its share of the time that refills it, in percent */
+s64 shim_pass_most(void);
+s64 shim_pass_most(void)
+{
+	return (s64)(core.t.turn_ms * EK_MS) / EK_PASS_PART;
+}
+
+u32 shim_pass_refill(void);
+u32 shim_pass_refill(void)
+{
+	return (u32)((EK_PASS_REFILL * 100 + EK_ONE / 2) / EK_ONE);
+}
+
+bool shim_light(u32 g);
+bool shim_light(u32 g)
+{
+	return groups[g].light;
+}
+
+/* Is where @g is kept consistent? 0, or the number of the rule that is broken. */
+int shim_misplaced(u32 g);
+int shim_misplaced(u32 g)
+{
+	struct ek_core_group *e = &groups[g];
+	struct llist_node *at;
+	u32 released = 0;
+
+	if (e->apart && e->placed)
+		return 1;
+	if (e->apart && !e->light)
+		return 2;
+	/* in no tree, it is found because it has the turn, or because it passes */
+	if (e->active && !e->placed && !e->apart && core.turn.g != e)
+		return 3;
+	if (e->apart && e->queued && list_empty(&e->pass_node))
+		return 4;
+	if (e->queued && !e->active)
+		return 5;
+	/* a group that is added twice makes a cycle of the list, or drops others from it */
+	for (at = core.released.first; at; at = at->next)
+		if (++released > GROUPS)
+			return 6;
+	return 0;
 }
 
 bool shim_complete(u32 g, bool requeued, u64 now);

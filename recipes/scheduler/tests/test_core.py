@@ -36,6 +36,17 @@ def core(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("serve", ctypes.c_int, (c32, c32, flag, c64)),
         ("complete", flag, (c32, flag, c64)),
         ("set_rate", None, (c32, c64)),
+        ("pick", ctypes.c_int, (c64, ctypes.POINTER(c64))),
+        ("dispatch", None, (c32, c32, c32, flag, c64)),
+        ("quick", flag, (c32, c32, c32, c64)),
+        ("depart", None, (c32,)),
+        ("promote", None, (c32,)),
+        ("set_weight", None, (c32, c32)),
+        ("pass_left", ctypes.c_int64, (c32,)),
+        ("pass_most", ctypes.c_int64, ()),
+        ("pass_refill", c32, ()),
+        ("light", flag, (c32,)),
+        ("misplaced", ctypes.c_int, (c32,)),
         ("exit", None, (c32,)),
         ("ungrant", None, (c32,)),
         ("rate", c64, (c32,)),
@@ -125,6 +136,229 @@ def test_no_request_is_lost_or_counted_twice(core: ctypes.CDLL, todo: list[tuple
     for g in range(GROUPS):
         core.exit(g)
     assert core.left(GROUPS) == 0
+
+
+class Queue:
+    """The caller of the core, as src/blk is: it keeps the requests and tells the core of each step.
+
+    Every step checks what must always hold: the core picks only groups that have a request, sends nothing at
+    once while anything is queued, and knows where each group is.
+    """
+
+    def __init__(self, core: ctypes.CDLL, groups: int, tags: int) -> None:
+        core.core(tags, groups, 300)
+        self.core, self.groups, self.tags, self.now = core, range(groups), tags, 0
+        self.queued: list[list[Request]] = [[] for _ in self.groups]
+        self.waiting, self.admitted = [0] * groups, [0] * groups
+        self.inside: list[tuple[int, Request]] = []
+
+    def check(self) -> None:
+        for g in self.groups:
+            assert not (rule := self.core.misplaced(g)), f"group {g} breaks rule {rule} of shim_misplaced()"
+            if self.core.light(g):
+                assert self.core.pass_left(g) <= self.core.pass_most(), "tokens for a quarter of a turn"
+
+    def held(self) -> int:
+        return sum(map(len, self.queued)) + sum(self.admitted) + len(self.inside)
+
+    def insert(self, g: int, op: int, size: int, urgent: bool = False) -> None:
+        self.core.insert(g, op, size, urgent, self.now)
+        self.admitted[g] -= self.admitted[g] > 0
+        self.queued[g].append((op, size, urgent))
+
+    def submit(self, g: int, op: int, size: int, urgent: bool = False) -> None:
+        """A request that needs no admission. It may go at once."""
+        busy = any(self.queued) or any(self.waiting) or any(self.admitted)
+        if self.has_room(g) and not urgent and self.core.quick(g, op, size, self.now):
+            assert not busy, "a request overtook what is queued or waits for a tag"
+            self.inside.append((g, (op, size, False)))
+        else:
+            self.insert(g, op, size, urgent)
+
+    def has_room(self, g: int) -> bool:
+        """The shim keeps at most 64 requests of a group in the device."""
+        return sum(owner == g for owner, _ in self.inside) < 60
+
+    def arrive(self, g: int) -> None:
+        self.core.arrive(g, self.now)
+        self.waiting[g] += 1
+
+    def admit(self) -> int:
+        g: int = self.core.admit(max(self.tags - self.held(), 0), self.now)
+        if g >= 0:
+            assert self.waiting[g], "a group without a submitter was admitted"
+            self.waiting[g] -= 1
+            self.admitted[g] += 1
+        return g
+
+    def serve(self) -> int:
+        """The time at which to ask again, or -1: a request went to the device."""
+        wake = ctypes.c_uint64()
+        g = self.core.pick(self.now, ctypes.byref(wake))
+        if g < 0:
+            return wake.value
+        assert self.queued[g], "a group without requests was picked"
+        if not self.has_room(g):
+            return self.now
+        urgent = [request for request in self.queued[g] if request[2]]
+        request = (urgent or self.queued[g])[0]
+        self.queued[g].remove(request)
+        self.core.dispatch(g, *request, self.now)
+        self.inside.append((g, request))
+        return -1
+
+    def complete(self, requeued: bool = False) -> None:
+        g, request = self.inside.pop(0)
+        self.core.complete(g, requeued, self.now)
+        if requeued:
+            self.insert(g, *request)
+
+    def drain(self) -> None:
+        """Nothing more comes: everything that is here is served, however the core wants to wait."""
+        end = self.now + 1000 * SECOND
+        while any(self.queued) or any(self.waiting) or any(self.admitted) or self.inside:
+            for g in self.groups:
+                if self.admitted[g]:
+                    self.insert(g, READ, 4096)
+            while self.admit() >= 0:
+                pass
+            while (wake := self.serve()) < 0:
+                self.check()
+            if self.inside:
+                self.now += MS
+                self.complete()
+            else:
+                # nothing will happen before, and blk/queue.c asks again after 100 ms
+                self.now = min(max(wake, self.now + 1), self.now + 100 * MS)
+            self.check()
+            assert self.now < end, f"never served: {self.queued}, {self.waiting} of the groups wait for a tag"
+
+
+Request = tuple[int, int, bool]
+# what happens; to which group; with which size; how much later
+Step = tuple[str, int, int, int]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["submit", "submit", "insert", "urgent", "arrive", "admit", "come", "depart", "ungrant",
+                         "merge", "promote", "serve", "serve", "complete", "complete", "requeue", "weight", "exit"]),
+        st.integers(0, 19),
+        st.sampled_from([512, 4096, 65536, 1 << 20]),
+        st.sampled_from([0, 0, 10 * US, 200 * US, 3 * MS, 30 * MS, 300 * MS, 1500 * MS]),
+    ),
+    max_size=300,
+)  # fmt: skip
+
+
+def take(queue: Queue, what: str, g: int, size: int) -> None:
+    """One step of a random sequence, if it makes sense now."""
+    core, idle = queue.core, not any(g == owner for owner, _ in queue.inside)
+    if what in ("submit", "urgent"):
+        queue.submit(g, g % 2, size, what == "urgent")
+    elif what == "insert":
+        queue.insert(g, g % 3, size)
+    elif what == "arrive":
+        queue.arrive(g)
+    elif what == "admit":
+        queue.admit()
+    elif what == "come" and queue.admitted[g]:
+        queue.insert(g, g % 2, size)
+    elif what == "depart" and queue.waiting[g]:
+        core.depart(g)
+        queue.waiting[g] -= 1
+    elif what == "ungrant":
+        core.ungrant(g)
+        queue.admitted[g] = 0
+    elif what == "merge" and queue.queued[g] and not queue.queued[g][-1][2]:
+        core.remove(g, *queue.queued[g].pop()[:2])
+    elif what == "promote" and queue.queued[g] and not queue.queued[g][0][2]:
+        queue.queued[g][0] = (*queue.queued[g][0][:2], True)
+        core.promote(g)
+    elif what == "serve":
+        queue.serve()
+    elif what in ("complete", "requeue") and queue.inside:
+        queue.complete(what == "requeue")
+    elif what == "weight":
+        core.set_weight(g, min(size // 512, 10_000))
+    elif what == "exit" and idle and not (queue.queued[g] or queue.waiting[g]):
+        core.exit(g)
+        queue.admitted[g] = 0
+
+
+@given(groups=st.integers(1, 20), tags=st.sampled_from([2, 8, 64, 256]), rested=st.booleans(), todo=steps)
+def test_every_sequence_of_events_drains(
+    core: ctypes.CDLL, groups: int, tags: int, rested: bool, todo: list[Step]
+) -> None:
+    """No request is lost, whatever came before: light groups in no tree, turns, void grants, merges.
+
+    `rested`: the costs of all groups are known, and they paused. So they are light when they begin.
+    """
+    queue = Queue(core, groups, tags)
+    if rested:
+        for g in range(groups):
+            core.set_rate(g, 10)
+            queue.insert(g, READ, 4096)
+        queue.drain()
+        queue.now += SECOND
+    for what, g, size, later in todo:
+        queue.now += later
+        take(queue, what, g % groups, size)
+        queue.check()
+    queue.drain()
+    for g in range(groups):
+        core.exit(g)
+    assert core.left(groups) == 0
+
+
+def test_nothing_goes_at_once_while_anything_waits(core: ctypes.CDLL) -> None:
+    queue = Queue(core, 2, 64)
+    queue.insert(0, READ, 4096)
+    assert queue.serve() < 0
+    queue.now = MS
+    queue.complete()
+    assert core.quick(0, READ, 4096, queue.now), "the device is idle and nothing waits"
+    queue.inside.append((0, (READ, 4096, False)))
+    queue.now += MS
+    queue.complete()
+    assert not core.quick(0, READ, 65536, queue.now), "its cost is not that of the request before it"
+    assert not core.quick(1, READ, 4096, queue.now), "the group is not active"
+    queue.insert(1, READ, 4096)
+    assert not core.quick(0, READ, 4096, queue.now), "a request is queued"
+    assert queue.serve() < 0
+    queue.complete()
+    queue.arrive(1)
+    assert not core.quick(0, READ, 4096, queue.now), "a submitter waits for a tag"
+    assert queue.admit() == 1
+    assert not core.quick(0, READ, 4096, queue.now), "its request is about to come"
+
+
+@given(
+    weight=st.sampled_from([1, 10, 100, 1000, 10_000]),
+    pauses=st.lists(st.integers(0, 3 * SECOND), min_size=1, max_size=40),
+    cost=st.integers(1, 2000),
+)
+def test_tokens_to_pass_are_a_quarter_of_a_turn_and_a_part_of_the_share(
+    core: ctypes.CDLL, weight: int, pauses: list[int], cost: int
+) -> None:
+    """Of group 0, which pauses alongside group 1: what it may use as a light group."""
+    queue = Queue(core, 2, 64)
+    core.set_weight(0, weight)
+    for g in (0, 1):
+        core.set_rate(g, cost)
+        queue.insert(g, READ, 4096)
+    queue.drain()
+    refilled = 0
+    for pause in pauses:
+        queue.insert(1, READ, 4096)
+        queue.now += pause
+        before = core.pass_left(0)
+        queue.insert(0, READ, 4096)
+        after = core.pass_left(0)
+        assert after <= core.pass_most()
+        gained = core.pass_refill() * weight * (queue.now - refilled) // (100 * (weight + 100))
+        # debt of more than two turns is forgotten
+        assert after <= max(before, -8 * core.pass_most()) + gained + US
+        refilled = queue.now
+        queue.drain()
 
 
 def test_cost_is_alone_time_per_byte_and_other_operations_cost_what_they_took(core: ctypes.CDLL) -> None:

@@ -18,6 +18,8 @@
 #define EK_QUEUES	25
 /* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
 #define EK_FREE		8
+/* A group that is alone may have so many times its limit in the device. */
+#define EK_ALONE	4
 /*
  * A window of @g's turn is over: @service (q16) is its cost per time, a request
  * costs @per_request ns. Are more in flight worth a try?
@@ -73,9 +75,14 @@ void ek_budget_epoch(struct ek_core *c)
 	c->most_request_next = 0;
 }
 
-/* Requests of @g that may be in the device. Together, each has to wait for others. */
+/*
+ * Requests of @g that may be in the device. Together, each has to wait for others.
+ * Alone, nobody waits for it, and more in the device gives it more to choose from.
+ */
 u32 ek_budget_limit(struct ek_core *c, struct ek_core_group *g)
 {
+	if (c->nr_active == 1 && !g->growing)
+		return g->limit * EK_ALONE;
 	return c->turn.g ? g->limit : g->limit * c->scale;
 }
 
@@ -88,7 +95,7 @@ bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 
 	if (!atomic_read(&c->in_flight))
 		return true;
-	most = c->turn.g ? max_t(u64, two, 2 * (u64)g->limit * cost) : two * c->scale;
+	most = c->turn.g ? max_t(u64, two, 2 * (u64)ek_budget_limit(c, g) * cost) : two * c->scale;
 	if (c->short_until > now)
 		most = c->turn.g ? two : max_t(u64, two, ek_mul(two, c->mode.lambda[EK_TOGETHER]));
 	return inside + cost <= most;

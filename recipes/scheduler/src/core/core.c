@@ -15,6 +15,12 @@
 #include "order.h"
 #include "turn.h"
 
+/*
+ * So much work in the device delays nobody who will notice: less than a task takes
+ * to wake up. With more, a device that completes at once is not told from a busy one.
+ */
+#define EK_QUICK_NS	(50 * EK_US)
+
 static const struct ek_core_tunables ek_core_defaults = {
 	/* dozens of requests of a fast device; two groups alternate five times a second */
 	.turn_ms = 100,
@@ -32,7 +38,9 @@ static const struct ek_core_tunables ek_core_defaults = {
 
 void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 {
-	*c = (struct ek_core){ .t = ek_core_defaults, .tags = tags };
+	memset(c, 0, sizeof(*c));
+	c->t = ek_core_defaults;
+	c->tags = tags;
 	c->ready = RB_ROOT_CACHED;
 	c->awaited = RB_ROOT_CACHED;
 	c->gate = RB_ROOT_CACHED;
@@ -47,13 +55,13 @@ void ek_core_init(struct ek_core *c, u32 tags, u64 now)
 void ek_core_group_init(struct ek_core *c, struct ek_core_group *g,
 			struct ek_core_group *parent, u32 weight)
 {
-	*g = (struct ek_core_group){
-		.node = { .parent = parent ? &parent->node : NULL, .weight = weight },
-		.vtime = c->vnow,
-		.share = EK_SHARE_ONE,
-		.limit = EK_LIMIT_MIN,
-		.growing = true,
-	};
+	memset(g, 0, sizeof(*g));
+	g->node.parent = parent ? &parent->node : NULL;
+	g->node.weight = weight;
+	g->vtime = c->vnow;
+	g->share = EK_SHARE_ONE;
+	g->limit = EK_LIMIT_MIN;
+	g->growing = true;
 	RB_CLEAR_NODE(&g->rb);
 	RB_CLEAR_NODE(&g->gate);
 	INIT_LIST_HEAD(&g->idle);
@@ -137,6 +145,52 @@ struct ek_core_group *ek_core_pick(struct ek_core *c, u64 now, u64 *wake)
 	return c->turn.g ? ek_turn_pick(c, now, wake) : ek_order_pick(c, now, wake);
 }
 
+/* @r of @g, which costs @cost, goes to the device. */
+static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
+			 struct ek_req *r, u32 cost, u64 now)
+{
+	r->cost = cost;
+	r->issued = now;
+	atomic_inc(&g->in_flight);
+	atomic_inc(&c->in_flight);
+	g->sent++;
+	g->sent_cost += cost;
+	atomic64_add(cost, &g->in_flight_cost);
+	c->sent_cost += cost;
+	atomic64_add(cost, &c->in_flight_cost);
+	if (r->op != EK_OP_READ)
+		c->wrote = now;
+	if (c->turn.exclusive && c->turn.g != g)
+		c->turn.others += cost;
+}
+
+/*
+ * Nothing waits, and the device is done with what it has within EK_QUICK_NS: nobody
+ * who is here is served later. What it costs is paid with the group's next request
+ * that is not quick, so that no tree changes now.
+ */
+bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u64 now)
+{
+	u32 cost;
+
+	if (c->nr_queued || c->nr_waiting || c->nr_granted || !g->active ||
+	    g->bytes != r->bytes || g->op != r->op)
+		return false;
+	cost = ek_cost(c, g, r->op, r->bytes);
+	if (atomic_read(&c->in_flight) &&
+	    atomic64_read(&c->in_flight_cost) + cost > (s64)EK_QUICK_NS)
+		return false;
+	r->why = EK_WHY_ORDER;
+	ek_core_send(c, g, r, cost, now);
+	g->served = now;
+	c->turn.quick = true;
+	c->tail.g = NULL;
+	g->unpaid += cost;
+	g->pass_left -= cost;
+	c->nr_quick++;
+	return true;
+}
+
 void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 		      struct ek_req *r, u64 now)
 {
@@ -149,17 +203,7 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 	}
 	cost = ek_cost(c, g, r->op, r->bytes);
 	r->why = c->why;
-	r->cost = cost;
-	r->issued = now;
-	atomic_inc(&g->in_flight);
-	atomic_inc(&c->in_flight);
-	g->sent++;
-	g->sent_cost += cost;
-	atomic64_add(cost, &g->in_flight_cost);
-	c->sent_cost += cost;
-	atomic64_add(cost, &c->in_flight_cost);
-	if (r->op != EK_OP_READ)
-		c->wrote = now;
+	ek_core_send(c, g, r, cost, now);
 	ek_core_unqueue(c, g, r, cost, now);
 	if (r->why >= EK_WHY_AHEAD) {
 		atomic_inc(&c->out_of_turn);
@@ -169,8 +213,6 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 		c->nr_guarded++;
 		ek_guard_spent(c, cost);
 	}
-	if (c->turn.exclusive && c->turn.g != g)
-		c->turn.others += cost;
 	ek_order_charge(c, g, cost);
 	ek_budget_note(c, g, cost);
 	ek_order_place(c, g);

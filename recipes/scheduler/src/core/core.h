@@ -51,6 +51,8 @@ struct ek_cost_cache {
 struct ek_core_group {
 	struct ek_node node;		/* place in the tree of weights */
 	u64 vtime;			/* ns << 12 / weight: charged so far */
+	u64 charged;			/* ns, since ever */
+	u64 unpaid;			/* ns that it owes for requests sent by ek_core_quick() */
 	u32 share;			/* in force, see ek_node_share() */
 	u32 share_generation;
 
@@ -97,7 +99,12 @@ struct ek_core_group {
 	/* guard.c */
 	struct list_head served_node;	/* by time of last service */
 	u64 served;
-	s64 pass_left;			/* ns that it may pass with since it was idle */
+	bool light;			/* it uses little: it passes */
+	bool apart;			/* it also pauses: it is in no tree, and takes no turn */
+	s64 pass_left;			/* ns of device time that it may pass with */
+	u64 pass_at;			/* when that was last refilled */
+	u64 paused;			/* when it last had nothing, neither queued nor in the device */
+	u64 busy;			/* since when it has something */
 	struct list_head pass_node;
 
 	/* gate.c */
@@ -126,6 +133,7 @@ struct ek_turn {
 	u64 flushed;			/* core's @flushed when it began */
 	u32 had;			/* most requests that it had at once */
 	bool stalled;			/* the device did something else first */
+	bool quick;			/* requests went without it: its time tells nothing */
 	struct ek_meter all;		/* since @exclusive */
 	struct ek_meter steady;		/* since its first completion after @exclusive */
 	struct ek_meter window;
@@ -147,6 +155,8 @@ struct ek_mode {
 	bool warm;			/* what is in the device is of the other kind */
 	u64 lambda[EK_KINDS];		/* alone time served per time, q16, mean */
 	u32 tried[EK_KINDS];		/* epochs */
+	u64 last;			/* lambda of the epoch before, q16 */
+	bool same;			/* that and the one before it agree */
 	u64 epoch, epoch_cost;		/* when it began; what was served until then */
 	u32 stretch;			/* turns are so many times as long */
 	u64 best;			/* most lambda of a step, q16 */
@@ -218,7 +228,7 @@ struct ek_core {
 	u32 nr_waiting, nr_granted;
 	u32 tags;
 
-	u64 nr_turns, nr_solos, nr_guarded, nr_passed, nr_holds;
+	u64 nr_turns, nr_solos, nr_guarded, nr_passed, nr_holds, nr_quick;
 };
 
 /* Life */
@@ -232,13 +242,22 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight);
 
 /* A submitter of @g has no scheduler tag: it waits until ek_core_admit() returns @g. */
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now);
+/* A submitter of @g that waited for a tag no longer does. */
+void ek_core_depart(struct ek_core *c, struct ek_core_group *g);
 /* @free tags are free: the group whose submitter gets one, or NULL. */
 struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now);
+/* One of the queued requests of @g became urgent. */
+void ek_core_promote(struct ek_core *c, struct ek_core_group *g);
 /* Submitters of @g that were admitted did not come: their grants are void. */
 void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g);
 /* @r of @g is in the caller's queue. */
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now);
+/*
+ * Instead of ek_core_insert(), ek_core_pick() and ek_core_dispatch(): may @r of @g
+ * go at once, because the device has next to nothing to do? If true, it went.
+ */
+bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u64 now);
 /* @r left the caller's queue without being dispatched: it was merged. */
 void ek_core_remove(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r);

@@ -16,6 +16,8 @@
 #include "guard.h"
 #include "order.h"
 
+/* kept by a group that is alone: one tag in so many */
+#define EK_GATE_FREE	4
 /* kept for groups that hold nothing: one tag in so many */
 #define EK_GATE_RESERVE	8
 
@@ -62,7 +64,7 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 	if (!g->waiting && !g->gated)
 		return;
 	ek_gate_do_place(c, g);
-	if (g->pass_left > 0 && g->waiting && !g->queued && !g->granted &&
+	if (g->light && g->waiting && !g->queued && !g->granted &&
 	    list_empty(&g->pass_node))
 		list_add_tail(&g->pass_node, &c->gate_passing);
 }
@@ -70,6 +72,10 @@ void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	ek_order_activate(c, g, now);
+	if (!g->waiting && !g->queued && !g->granted) {
+		ek_guard_refill(c, g, now);
+		ek_order_place(c, g);
+	}
 	g->waiting++;
 	c->nr_waiting++;
 	ek_gate_place(c, g);
@@ -90,8 +96,9 @@ static struct ek_core_group *ek_gate_light(struct ek_core *c)
 /* May @g, the first of the tree, have one of @free tags? */
 static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
 {
+	/* the next group to come finds tags */
 	if (c->nr_active == 1)
-		return true;
+		return free > c->tags / EK_GATE_FREE;
 	/* together, a group that holds nothing must be seen by the order at once */
 	if (c->mode.kind == EK_TOGETHER && !c->turn.g)
 		return !g->gate_holds || free > c->tags / EK_GATE_RESERVE;
@@ -134,6 +141,13 @@ struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
 	c->nr_waiting--;
 	ek_gate_place(c, g);
 	return g;
+}
+
+void ek_core_depart(struct ek_core *c, struct ek_core_group *g)
+{
+	g->waiting--;
+	c->nr_waiting--;
+	ek_gate_place(c, g);
 }
 
 void ek_core_ungrant(struct ek_core *c, struct ek_core_group *g)

@@ -21,6 +21,13 @@
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /* A wait of so many of the largest requests is the device's doing, no starvation. */
 #define EK_STARVE_REQUESTS	8
+/* A group may pass with at most this part of a turn. */
+#define EK_PASS_PART	4
+/* A group that uses less than this part of its share is light. */
+#define EK_PASS_REFILL	EK_PERCENT(75)
+#define EK_PASS_DEBT	2
+/* So far back looks the refill. */
+#define EK_PASS_NS	(2 * EK_SEC)
 /* budgets are short for this time after a light group passed */
 #define EK_SHORT_NS	EK_SEC
 
@@ -49,31 +56,70 @@ static bool ek_tokens(struct ek_core *c, s64 keep, u64 now)
 	return c->tokens > keep;
 }
 
+/* Did @g, which is not idle, pause lately? A group that is only slowed down does not. */
+static bool ek_guard_pauses(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	return now - g->paused < c->t.turn_ms * EK_MS;
+}
+
+/*
+ * @g, which had nothing queued, has a request. Is it light? It may pass with tokens of its own, which EK_PASS_REFILL of its share
+ * of the time refills. Its debt is at most EK_PASS_DEBT turns: one whose
+ * turn it was, and that then waited for its next, does not look light.
+ */
+void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	s64 turn = c->t.turn_ms * EK_MS;
+	u64 part = ek_order_part(c, g, min_t(u64, now - g->pass_at, EK_PASS_NS));
+
+	g->pass_at = now;
+	g->pass_left = clamp_t(s64, g->pass_left + (s64)ek_mul(part, EK_PASS_REFILL),
+			       -EK_PASS_DEBT * turn, turn / EK_PASS_PART);
+	if (!atomic_read(&g->in_flight)) {
+		if (!ek_before(now, ek_order_idle_until(c, g)))
+			g->paused = now;
+		g->busy = now;
+	}
+	g->light = g->pass_left > 0 && (g->known || g->guessed) && c->turn.g != g;
+	ek_order_apart(c, g, g->light && ek_guard_pauses(c, g, now));
+}
+
 void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now)
 {
 	if (g->queued == 1) {
+		ek_guard_refill(c, g, now);
 		g->served = now;
 		list_add_tail(&g->served_node, &c->served);
 	}
 	if (urgent && !g->urgent++)
 		list_add_tail(&g->urgent_node, &c->urgent);
-	if (g->pass_left > 0 && list_empty(&g->pass_node) && c->nr_active > 1)
-		list_add_tail(&g->pass_node, &c->passing);
+	/* with its first request it may still be among those that wait for a tag */
+	if (g->light && g->queued == 1)
+		list_move_tail(&g->pass_node, &c->passing);
+}
+
+/* @g competes like others from now on; the caller places it. */
+void ek_guard_heavy(struct ek_core *c, struct ek_core_group *g)
+{
+	g->light = false;
+	list_del_init(&g->pass_node);
+	ek_order_apart(c, g, false);
 }
 
 /* A request left the queue of @g. */
 void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now)
 {
 	g->served = now;
-	if (g->pass_left > 0)
-		g->pass_left -= cost;
+	g->pass_left -= cost;
+	if (g->light && g->pass_left <= 0)
+		ek_guard_heavy(c, g);
 	if (!g->queued)
 		list_del_init(&g->served_node);
 	else if (c->served.prev != &g->served_node)
 		list_move_tail(&g->served_node, &c->served);
 	if (urgent && !--g->urgent)
 		list_del_init(&g->urgent_node);
-	if (!g->queued || g->pass_left <= 0)
+	if (!g->queued)
 		list_del_init(&g->pass_node);
 }
 
@@ -116,11 +162,18 @@ static struct ek_core_group *ek_guard_light(struct ek_core *c, u64 now)
 	if (!g)
 		return NULL;
 	if (!ek_guard_may_pass(c, g)) {
-		list_del_init(&g->pass_node);
+		ek_guard_heavy(c, g);
+		ek_order_place(c, g);
 		return NULL;
 	}
+	/* perhaps it is only slowed down: a turn shows what it can do */
+	if (g->apart && !ek_guard_pauses(c, g, now)) {
+		ek_order_apart(c, g, false);
+		ek_order_place(c, g);
+	}
 	c->nr_passed++;
-	c->short_until = now + EK_SHORT_NS;
+	if (c->nr_active > 1)
+		c->short_until = now + EK_SHORT_NS;
 	c->why = EK_WHY_AHEAD;
 	return g;
 }
@@ -143,4 +196,10 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 		return NULL;
 	c->why = EK_WHY_GUARD;
 	return g;
+}
+
+void ek_core_promote(struct ek_core *c, struct ek_core_group *g)
+{
+	if (!g->urgent++)
+		list_add_tail(&g->urgent_node, &c->urgent);
 }

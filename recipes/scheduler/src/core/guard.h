@@ -5,6 +5,8 @@
 #include "core.h"
 
 void ek_guard_init(struct ek_core *c, u64 now);
+void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now);
+void ek_guard_heavy(struct ek_core *c, struct ek_core_group *g);
 void ek_guard_insert(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 now);
 void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now);
 void ek_guard_spent(struct ek_core *c, u64 ns);

@@ -36,6 +36,10 @@
 #define EK_NO_ENDS		(EK_ONE - EK_ONE / 128)
 /* Less than that is not lost at their ends: the costs are wrong. */
 #define EK_NO_LOSS		EK_PERCENT(80)
+/* TOGETHER is tried when turns serve so much, or the same twice, or after so many epochs. */
+#define EK_SETTLED		EK_PERCENT(92)
+#define EK_SETTLED_SAME		EK_PERCENT(3)
+#define EK_SETTLED_EPOCHS	12
 /* Between two trials; twice as long after each that fails. */
 #define EK_GAP_NS		(8 * EK_SEC)
 #define EK_GAP_MOST		(64 * EK_SEC)
@@ -116,6 +120,16 @@ static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 	       now - m->changed > m->change_gap;
 }
 
+/*
+ * Is it known what turns serve? It is 1, less what their ends cost. At the start of a
+ * load it is less: rates are guesses, and submitters prepare their first requests.
+ */
+static bool ek_mode_settled(struct ek_mode *m)
+{
+	return m->lambda[EK_TURNS] > EK_SETTLED || m->same ||
+	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
+}
+
 static void ek_mode_turns(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
@@ -126,7 +140,7 @@ static void ek_mode_turns(struct ek_core *c, u64 now)
 		m->stretch *= 2;
 	else if (m->lambda[EK_TURNS] > EK_NO_ENDS && m->stretch > 1)
 		m->stretch /= 2;
-	if (c->nr_active < 2 || now < m->next_trial)
+	if (c->nr_active < 2 || now < m->next_trial || !ek_mode_settled(m))
 		return;
 	m->tried[EK_TOGETHER] = 0;
 	ek_mode_set(c, EK_TOGETHER, now);
@@ -160,7 +174,12 @@ static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 		ek_mode_forget(c, now);
 		return;
 	}
+	m->same = (lambda > m->last ? lambda - m->last : m->last - lambda) < EK_SETTLED_SAME;
+	m->last = lambda;
 	m->lambda[m->kind] = m->tried[m->kind] ? (3 * mean + lambda) / 4 : lambda;
+	/* turns that once served more can do so: what came before was a pause */
+	if (m->kind == EK_TURNS && lambda > mean && lambda <= EK_ONE)
+		m->lambda[m->kind] = lambda;
 	m->tried[m->kind]++;
 	ek_mode_epoch(c, now);
 	if (m->kind == EK_TURNS)

@@ -17,11 +17,13 @@
 
 /* A group that was away keeps at most so much debt. */
 #define EK_DEBT_MAX		EK_SEC
-/* A group that returns may pass with this fraction of a turn. */
-#define EK_PASS_PART		4
 /* Groups without a request are looked at, so many at a time, after this time. */
 #define EK_IDLE_LOOKS		4
 #define EK_IDLE_NS		(500 * EK_US)
+/* A turn waits for its owner: this part of the time that it was busy, ... */
+#define EK_IDLE_BUSY		4
+/* ... at least this part of await_us, and at most await_us. */
+#define EK_IDLE_LEAST		10
 /* The promise is kept over this time: so far it may be behind or ahead of the groups. */
 #define EK_PROMISE_NS		(50 * EK_MS)
 
@@ -71,7 +73,20 @@ void ek_order_unplace(struct ek_core *c, struct ek_core_group *g)
 	g->placed = false;
 }
 
-/* Put @g into the tree where it belongs, at its virtual time. The owner of a turn is in none. */
+/* @g is in no tree from now on; or it competes, and owes for the past at most EK_DEBT_MAX. */
+void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart)
+{
+	if (g->apart == apart)
+		return;
+	g->apart = apart;
+	if (!apart)
+		g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
+}
+
+/*
+ * Put @g into the tree where it belongs, at its virtual time. The owner of a turn
+ * is in none, nor is a light group that pauses.
+ */
 void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 {
 	bool full;
@@ -83,6 +98,10 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 		list_add_tail(&g->idle, &c->idle);
 	if (c->turn.g == g)
 		return;
+	if (g->apart) {
+		ek_order_unplace(c, g);
+		return;
+	}
 	limit = ek_budget_limit(c, g);
 	full = (u32)atomic_read(&g->in_flight) >= limit;
 	if (g->queued && full) {
@@ -111,8 +130,8 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->share_generation = c->top.generation;
 	g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
 	list_add_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
-	g->pass_left = g->known ? c->t.turn_ms * EK_MS / EK_PASS_PART : 0;
 	g->served = now;
+	g->paused = now;
 	ek_order_place(c, g);
 }
 
@@ -138,6 +157,20 @@ bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
 	       (s64)(now - max_t(u64, READ_ONCE(g->last_done), g->served)) <
 	       (s64)(c->t.await_us * EK_US);
+}
+
+/*
+ * How long a turn waits for its owner, which has nothing: a part of the time for
+ * which it had something until then. A task that reads one block after the other
+ * needs less, even on a slow CPU; one that prepares 100 MB needs more.
+ */
+u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	u64 most = c->t.await_us * EK_US;
+
+	return last + clamp_t(u64, (last - min_t(u64, last, g->busy)) / EK_IDLE_BUSY,
+			      most / EK_IDLE_LEAST, most);
 }
 
 /* Groups that have been without a request for long are no longer active. */
@@ -187,7 +220,9 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
 
-	ns = clamp_t(s64, (s64)ns + debt, 0, 16 * EK_SEC);
+	ns = clamp_t(s64, (s64)(ns + g->unpaid) + debt, 0, 16 * EK_SEC);
+	g->unpaid = 0;
+	g->charged += ns;
 	g->vtime += ek_order_span(c, g, ns);
 }
 
@@ -195,6 +230,7 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns)
 {
 	ns = clamp_t(s64, ns, -(s64)(16 * EK_SEC), 16 * EK_SEC);
+	g->pass_left -= ns;
 	if (ns < 0)
 		g->vtime -= ek_order_span(c, g, -ns);
 	else

@@ -6,11 +6,13 @@
 
 void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now);
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g);
+void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart);
 void ek_order_place(struct ek_core *c, struct ek_core_group *g);
 void ek_order_unplace(struct ek_core *c, struct ek_core_group *g);
 bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now);
 void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns);
 void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns);
+u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g);
 u64 ek_order_span(struct ek_core *c, struct ek_core_group *g, u64 ns);
 u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns);
 u64 ek_order_lead(struct ek_core *c, u64 ns);

@@ -14,6 +14,7 @@
 #include "turn.h"
 #include "budget.h"
 #include "cost.h"
+#include "guard.h"
 #include "order.h"
 
 /*
@@ -44,6 +45,8 @@
 #define EK_YOUNG_NS		(300 * EK_MS)
 /* Windows differ by chance: a reader pays so much more than its quickest window says. */
 #define EK_QUIET		EK_PERCENT(103)
+/* While the owner prepares its next request, another may take this part of its busy time. */
+#define EK_FILL_BUSY		32
 /* After a write, what slows readers down may be the writers' for so long. */
 #define EK_WROTE_NS		(2 * EK_SEC)
 /* What writers owe for turns of others: at most so much. */
@@ -73,6 +76,7 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 
 static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
+	ek_guard_heavy(c, g);
 	ek_order_unplace(c, g);
 	c->turn = (struct ek_turn){
 		.g = g, .begin = now, .flushed = atomic64_read(&c->flushed),
@@ -217,6 +221,13 @@ static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
 }
 
+/* Has @g nothing, for longer than a turn waits for its owner? */
+static bool ek_turn_idles(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	return !g->queued && !g->waiting && !g->granted && !atomic_read(&g->in_flight) &&
+	       !ek_before(now, ek_order_idle_until(c, g));
+}
+
 static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -224,7 +235,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	u64 latencies = (u64)EK_FIRST_LATENCIES * ek_budget_latency(c, g);
 
 	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
-	if (!ek_order_expected(c, g, now))
+	if (t->quick || ek_turn_idles(c, g, now))
 		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;
@@ -278,7 +289,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		     now - c->wrote < EK_WROTE_NS;
 	bool tells;
 
-	if (!t->all.on)
+	if (!t->all.on || t->quick)
 		return;
 	ek_meter_read(&t->all, g);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
@@ -315,11 +326,10 @@ void ek_turn_end(struct ek_core *c, u64 now)
 	struct ek_turn *t = &c->turn;
 	struct ek_core_group *g = t->g;
 
-	/* a turn in which it paused tells nothing: its requests paid what they cost */
-	if (ek_order_expected(c, g, now))
-		ek_turn_pay(c, t, now);
+	ek_turn_pay(c, t, now);
 	c->tail = (struct ek_tail){
-		.g = t->all.on && c->mode.kind == EK_TURNS ? g : NULL,
+		.g = t->all.on && !t->quick && c->mode.kind == EK_TURNS &&
+		     atomic_read(&g->in_flight) ? g : NULL,
 		.from = t->all.to, .sent = g->sent,
 		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
 			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
@@ -352,6 +362,16 @@ static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
 	return list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node);
 }
 
+/* TURNS: the next owner. Groups that have nothing and went away give up their place. */
+static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
+{
+	struct ek_core_group *g;
+
+	while ((g = ek_order_least(c)) && ek_turn_idles(c, g, now))
+		ek_order_deactivate(c, g);
+	return g;
+}
+
 /* Go on with the turn, end it, and begin the next. */
 void ek_turn_step(struct ek_core *c, u64 now)
 {
@@ -364,11 +384,11 @@ void ek_turn_step(struct ek_core *c, u64 now)
 			return;
 		g = t->g;
 		ek_turn_end(c, now);
-		if (!ek_order_expected(c, g, now))
+		if (ek_turn_idles(c, g, now))
 			ek_order_deactivate(c, g);
 	}
 	if (c->mode.kind == EK_TURNS)
-		g = ek_order_least(c);
+		g = ek_turn_next(c, now);
 	else
 		g = ek_turn_due(c, now);
 	if (!g)
@@ -376,6 +396,25 @@ void ek_turn_step(struct ek_core *c, u64 now)
 	if (c->mode.kind == EK_TOGETHER)
 		c->nr_solos++;
 	ek_turn_begin(c, g, now);
+}
+
+/*
+ * The owner @g prepares its next request, as it does after 100 MB. The group whose
+ * turn is next may send one meanwhile, if the owner would wait for it a small part of
+ * the time that it was busy. NULL if there is none.
+ */
+static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	struct ek_core_group *other;
+
+	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&c->in_flight))
+		return NULL;
+	other = ek_order_first(c);
+	if (!other || (u64)EK_FILL_BUSY * ek_cost(c, other, other->op, other->bytes) >
+	    last - min_t(u64, last, g->busy))
+		return NULL;
+	return other;
 }
 
 /* The owner, if it has a request and room for it. */
@@ -388,7 +427,7 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 	if (g->growing && !c->turn.exclusive &&
 	    atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
 		return ek_order_hold(c, now, wake);
-	if (g->queued && (u32)atomic_read(&g->in_flight) < g->limit &&
+	if (g->queued && (u32)atomic_read(&g->in_flight) < ek_budget_limit(c, g) &&
 	    ek_budget_room(c, g, now))
 		return g;
 	/* others hold the tags: one of them goes, and the owner gets its tag */
@@ -402,5 +441,12 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 			return other;
 		}
 	}
+	other = ek_turn_filler(c, g);
+	if (other) {
+		c->why = EK_WHY_AHEAD;
+		return other;
+	}
+	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight))
+		*wake = min_t(u64, *wake, max_t(u64, ek_order_idle_until(c, g), now + 1));
 	return ek_order_hold(c, now, wake);
 }

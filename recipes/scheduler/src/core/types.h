@@ -12,6 +12,7 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/rbtree.h>
+#include <linux/string.h>
 #include <linux/time64.h>
 #else
 #include "../sim/kernel.h"

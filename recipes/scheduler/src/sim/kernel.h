@@ -8,6 +8,7 @@
 #define EK_SIM_KERNEL_H
 
 #include <stddef.h>
+#include <string.h>
 #include "../../tests/user_space.h"
 
 typedef uint8_t u8;

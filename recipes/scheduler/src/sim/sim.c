@@ -234,10 +234,15 @@ static void rq_insert(struct sim *m, struct rq *rq)
 
 	m->free--;
 	g->held++;
-	m->queued++;
-	fifo_add(&g->queue, rq);
-	if (m->s->sched == SIM_CORE)
-		ek_core_insert(&m->core, &g->core, &rq->core, m->now);
+	if (m->s->sched == SIM_CORE && m->inside < m->depth &&
+	    ek_core_quick(&m->core, &g->core, &rq->core, m->now)) {
+		to_device(m, rq);
+	} else {
+		m->queued++;
+		fifo_add(&g->queue, rq);
+		if (m->s->sched == SIM_CORE)
+			ek_core_insert(&m->core, &g->core, &rq->core, m->now);
+	}
 	if (js->todo.head)
 		submitter_waits(m, js);
 }
