@@ -298,10 +298,16 @@ static struct chunk *make_gap(struct store *s, uint64_t now)
 	return &s->gap;
 }
 
-/* when what is not durable yet has to be on its way */
+/*
+ * When what is not durable yet has to be on its way. Half a period earlier than half the window:
+ * a window is often a multiple of the period, and then the timer and the start of the writes would
+ * interrupt the submission of a record, batch after batch.
+ */
 static uint64_t write_by(const struct store *s, uint64_t oldest)
 {
-	return oldest + s->config->window_ns / 2;
+	const uint64_t half = s->config->window_ns / 2, early = s->config->period_ns / 2;
+
+	return oldest + half - (early < half / 8 ? early : 0);
 }
 
 /* somebody waits for what is not durable yet */

@@ -244,6 +244,12 @@ static void it_writes_after_half_a_window_or_with_a_full_chunk(void **state)
 	assert_int_equal(submit(now, 100), 0);
 	now = rec.intake.last_ns;
 	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	/* records at a steady pace: between two of them, unless that costs much of the window */
+	config.period_ns = WINDOW / 20;
+	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2 - WINDOW / 40);
+	config.period_ns = WINDOW;
+	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	config.period_ns = 0;
 	assert_int_equal(write_out(now + WINDOW / 2 - 1), 1);
 	assert_int_equal(write_out(now + WINDOW / 2), 0);
 	assert_int_equal(rec.store.durable_to, 1);
