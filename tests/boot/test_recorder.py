@@ -302,10 +302,14 @@ def test_an_invalid_configuration_is_reported(board: Board) -> None:
     board.run(f"rm {CHANNELS}/bad.conf")
     remove_channel(board, "lidar")
     board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
-    board.try_run(f"systemctl reload-or-restart {SERVICE}")
+    # a reload does not end what records: the configuration in force stays
+    board.run(f"systemctl reload {SERVICE}")
+    recording(board, "arm")
+    assert "the configuration stays as it was" in board.run(f"journalctl -b -u {SERVICE} --no-pager")
+    board.try_run(f"systemctl restart {SERVICE}")
     assert "the recorder has failed" in problems(board)
     board.run("sed -i /nonsense/d /etc/ek-recorder/recorder.conf")
-    board.run(f"systemctl reload-or-restart {SERVICE}")
+    board.run(f"systemctl restart {SERVICE}")
     recording(board, "arm")
     assert_healthy(board)
 
