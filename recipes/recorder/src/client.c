@@ -291,11 +291,25 @@ static void count_absent(struct ek_writer *w, uint64_t records)
 		w->owed = ENOTCONN;
 }
 
+/*
+ * The recorder, which ended the connection, has not heard of the last sequences that were left
+ * out: no record followed that would show it. The next connection reports them.
+ */
+static void keep_unheard(struct ek_writer *w, uint64_t heard, uint64_t left)
+{
+	uint64_t unheard = heard && heard <= w->sequence ? w->sequence - heard : 0;
+
+	if (unheard > left)
+		w->absent += unheard - left < w->skipped ? unheard - left : w->skipped;
+}
+
 /* the recorder has closed the connection; what is still in the ring is lost */
 static void disconnect(struct ek_writer *w, const struct ekr_refused *why)
 {
 	uint64_t left = w->ring ? w->head - taken(w) : 0;
 
+	if (why)
+		keep_unheard(w, why->sequence, left);
 	w->in_order = why && why->error == ESHUTDOWN;
 	w->untaken = left > 0 && left <= w->slots;
 	if (!w->in_order)

@@ -61,7 +61,11 @@ static void send_refusal(const struct session *s, int code, const char *fmt, ...
 	__attribute__((format(printf, 3, 4)));
 static void send_refusal(const struct session *s, int code, const char *fmt, ...)
 {
-	struct ekr_refused refused = { .type = EKR_REFUSED, .error = code };
+	struct ekr_refused refused = {
+		.type = EKR_REFUSED,
+		.error = code,
+		.sequence = s->channel ? s->writer.next : 0,
+	};
 	va_list ap;
 
 	va_start(ap, fmt);

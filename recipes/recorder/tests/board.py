@@ -145,7 +145,7 @@ class RawWriter:
     def _refusal(message: bytes) -> tuple[int, str] | None:
         if len(message) < 8 or struct.unpack_from("<I", message)[0] != REFUSED:
             return None
-        return struct.unpack_from("<i", message, 4)[0], message[8:].split(b"\0")[0].decode()
+        return struct.unpack_from("<i", message, 4)[0], message[16:].split(b"\0")[0].decode()
 
     def submit(
         self,

@@ -59,6 +59,8 @@ class FakeRecorder(threading.Thread):
         self.refusal: tuple[int, bytes] | None = None  # sent instead of the answer to a sync
         self.asked: tuple[int, bytes] = (0, b"")
         self.lost = 0  # records that the writer reported with its last request
+        self.reported = 0  # the same, with all requests
+        self.leaves = False  # whether it shuts down with its answer, which it gives late
         self.records: list[tuple[int, bytes]] = []
         self.ring: mmap.mmap | None = None
         self.connection: socket.socket | None = None
@@ -70,7 +72,7 @@ class FakeRecorder(threading.Thread):
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            with contextlib.suppress(ConnectionResetError):
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 self.serve(connection)
             connection.close()
 
@@ -78,13 +80,17 @@ class FakeRecorder(threading.Thread):
         self.connection = connection
         _type, _version, way, name, self.lost = struct.unpack("<III36sQ", connection.recv(4096))
         self.asked = (way, name.rstrip(b"\0"))
+        self.reported += self.lost
+        leaves = self.leaves
+        if leaves:
+            time.sleep(0.3)
         refusals = {
             b"none": (errno.ENOENT, b"there is no channel none"),
             b"busy": (errno.EBUSY, b"process 42 is its writer"),
         }
         if self.asked[1] in refusals:
             code, why = refusals[self.asked[1]]
-            connection.send(struct.pack("<Ii240s", REFUSED, code, why))
+            connection.send(struct.pack("<IiQ240s", REFUSED, code, 0, why))
             return
         by_ring = way == 2
         opened = struct.pack(
@@ -108,6 +114,12 @@ class FakeRecorder(threading.Thread):
             os.close(bell)
         else:
             connection.send(opened)
+        if leaves:
+            if self.ring:
+                struct.pack_into("<I", self.ring, CLOSED, errno.ESHUTDOWN)
+            connection.send(struct.pack("<IiQ240s", REFUSED, errno.ESHUTDOWN, 100, b"it was shut down"))
+            self.leaves = False
+            return
         while message := connection.recv(1 << 16):
             kind = struct.unpack_from("<I", message)[0]
             if kind == RECORD:
@@ -117,7 +129,7 @@ class FakeRecorder(threading.Thread):
             elif kind == SYNC and self.refusal:
                 self.drain()
                 if self.refusal[1]:
-                    connection.send(struct.pack("<Ii240s", REFUSED, *self.refusal))
+                    connection.send(struct.pack("<IiQ240s", REFUSED, self.refusal[0], 0, self.refusal[1]))
                 return
             elif kind == SYNC and self.answers:
                 self.drain()
@@ -331,6 +343,32 @@ def test_a_writer_connects_again_and_reports_what_it_lost(recorder: FakeRecorder
         reported = recorder.lost + recorder.records[before][0] - 100
         assert reported == writer.lost
         assert recorder.lost > 0
+
+
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_losses_that_a_recorder_never_heard_of_are_reported_to_the_next(
+    recorder: FakeRecorder, way: str
+) -> None:
+    """It shuts down with its answer: what was lost since the request is in no record's number."""
+    with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
+        recorder.leaves = True
+        recorder.hang_up()
+        submit_until(writer, accepted=False)
+        wait_until = time.monotonic() + 10
+        while recorder.leaves:
+            assert time.monotonic() < wait_until, "the writer did not connect again"
+            writer.submit(b"x")
+            time.sleep(0.01)
+        before = len(recorder.records)
+        submit_until(writer, accepted=True)
+        # the end of the connection, and the losses
+        for _ in range(2):
+            with contextlib.suppress(RecorderError):
+                writer.sync(timeout=10)
+        writer.sync(timeout=10)
+        assert submit_until(writer, accepted=True) == 0
+        writer.sync(timeout=10)
+        assert recorder.reported + recorder.records[before][0] - 100 == writer.lost
 
 
 def test_a_writer_opens_without_waiting_and_without_a_recorder(tmp_path: Path) -> None:

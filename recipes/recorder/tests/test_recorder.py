@@ -611,7 +611,7 @@ def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(b
         assert out.returncode == 2
         for client in (early, silent):
             client.settimeout(5)
-            kind, code, why = struct.unpack("<Ii240s", client.recv(4096))
+            kind, code, _, why = struct.unpack("<IiQ240s", client.recv(4096))
             assert (kind, code) == (3, errno.EINVAL)
             assert b"the recorder is not running: " in why
             assert b"nonsense = 1: unknown key" in why
