@@ -22,6 +22,13 @@
 #define ek_argument(regs, n) regs_get_kernel_argument(regs, n)
 #endif
 
+/* how many calls of a function an fprobe follows at once; later kernels have no limit */
+#ifdef EK_LIMITED_CALLS
+#define ek_limit_calls(fprobe, calls) ((fprobe)->nr_maxactive = (calls))
+#else
+#define ek_limit_calls(fprobe, calls) ((void)(calls))
+#endif
+
 /* the list of an inode's names in a dentry; its union has lost its name since 6.12 */
 #ifdef EK_NAMED_UNION
 #define EK_ALIAS d_u.d_alias

@@ -221,8 +221,8 @@ static int ek_fprobe_register(void)
 		.entry_handler = ek_add_entry,
 		.exit_handler = ek_add_exit,
 		.entry_data_size = sizeof(struct ek_call),
-		.nr_maxactive = EK_MAX_IN_FLIGHT,
 	};
+	ek_limit_calls(&ek_fprobe, EK_MAX_IN_FLIGHT);
 	return register_fprobe_syms(&ek_fprobe, &function, 1);
 }
 
