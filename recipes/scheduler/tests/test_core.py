@@ -309,6 +309,20 @@ def test_every_sequence_of_events_drains(
     assert core.left(groups) == 0
 
 
+def test_completions_between_two_picks_release_a_group_once(core: ctypes.CDLL) -> None:
+    """Urgent requests go beyond a group's limit, so it still has no room after several completions."""
+    queue = Queue(core, 1, 64)
+    for _ in range(4):
+        queue.insert(0, READ, 4096, True)
+    for _ in range(4):
+        assert queue.serve() < 0
+    queue.complete()
+    queue.insert(0, READ, 4096)
+    queue.complete()
+    queue.check()
+    queue.drain()
+
+
 def test_nothing_goes_at_once_while_anything_waits(core: ctypes.CDLL) -> None:
     queue = Queue(core, 2, 64)
     queue.insert(0, READ, 4096)

@@ -238,7 +238,7 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 	}
 	/* pairs with ek_order_place(): one of both sees the other */
 	smp_mb__after_atomic();
-	if (unlikely(atomic_read(&g->capped)) && atomic_xchg(&g->capped, 0))
+	if (unlikely(atomic_read(&g->capped) == 1) && atomic_cmpxchg(&g->capped, 1, 2) == 1)
 		llist_add(&g->released, &c->released);
 }
 

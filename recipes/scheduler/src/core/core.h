@@ -65,7 +65,7 @@ struct ek_core_group {
 	u32 queued;			/* inserted, not dispatched */
 	u32 urgent;			/* of these, urgent */
 	struct list_head urgent_node;
-	atomic_t capped;		/* not ready because of its limit. Completion clears it */
+	atomic_t capped;		/* 1: not ready because of its limit; 2: in released. Completion */
 	struct llist_node released;	/* Completion made room */
 
 	/* what is in the device, and what was sent there */

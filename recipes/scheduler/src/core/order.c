@@ -105,12 +105,12 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 	limit = ek_budget_limit(c, g);
 	full = (u32)atomic_read(&g->in_flight) >= limit;
 	if (g->queued && full) {
-		/* a completion puts it back, unless it came meanwhile */
-		atomic_set(&g->capped, 1);
+		/* a completion puts it back, unless it came meanwhile, or already does */
+		atomic_cmpxchg(&g->capped, 0, 1);
 		/* pairs with ek_core_complete(): one of both sees the other */
 		smp_mb();
 		full = (u32)atomic_read(&g->in_flight) >= limit ||
-		       !atomic_xchg(&g->capped, 0);
+		       atomic_cmpxchg(&g->capped, 1, 0) != 1;
 	}
 	ek_order_unplace(c, g);
 	g->ready = g->queued && !full;
@@ -201,6 +201,7 @@ void ek_order_collect(struct ek_core *c, u64 now)
 		for (n = llist_del_all(&c->released); n; n = next) {
 			next = n->next;
 			g = container_of(n, struct ek_core_group, released);
+			atomic_set(&g->capped, 0);
 			if (g->active)
 				ek_order_place(c, g);
 		}

@@ -30,6 +30,7 @@ typedef struct { s64 counter; } atomic64_t;
 #define atomic_inc(v) ((void)(v)->counter++)
 #define atomic_dec(v) ((void)(v)->counter--)
 #define atomic_xchg(v, i) ({ s32 old_ = (v)->counter; (v)->counter = (i); old_; })
+#define atomic_cmpxchg(v, o, i) ({ s32 old_ = (v)->counter; if (old_ == (o)) (v)->counter = (i); old_; })
 #define atomic64_read(v) ((v)->counter)
 #define atomic64_add(i, v) ((void)((v)->counter += (s64)(i)))
 #define atomic64_sub(i, v) ((void)((v)->counter -= (s64)(i)))
