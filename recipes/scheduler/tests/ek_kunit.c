@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: tests the arithmetic of evenkeel as the kernel compiles it. */
+/* KUnit: tests the arithmetic and the policy core of evenkeel as the kernel compiles them. */
 #include <kunit/test.h>
 #include <linux/module.h>
 #include <linux/random.h>
@@ -7,6 +7,16 @@
 #include "ek_math.h"
 #include "ek_share.h"
 #include "ek_channel.h"
+
+/* The module exports nothing, so its core is compiled again, into this one. */
+#include "core/budget.c"
+#include "core/cost.c"
+#include "core/gate.c"
+#include "core/guard.c"
+#include "core/mode.c"
+#include "core/order.c"
+#include "core/turn.c"
+#include "core/core.c"
 
 static void ek_test_before_wraps(struct kunit *test)
 {
@@ -177,6 +187,200 @@ static void ek_test_think_converges(struct kunit *test)
 	KUNIT_EXPECT_LE(test, mean, 1000U);
 }
 
+#define EK_TEST_GROUPS	2
+#define EK_TEST_BYTES	65536
+#define EK_TEST_TAKES	EK_MS
+
+/* A device that serves one request after the other, and the groups that use it. */
+struct ek_test {
+	struct ek_core core;
+	struct ek_core_group root, g[EK_TEST_GROUPS];
+	struct ek_req in;		/* in the device, of @owner */
+	struct ek_core_group *owner;
+	u64 now;
+	u64 served[EK_TEST_GROUPS];	/* requests */
+	u64 last[EK_TEST_GROUPS];	/* completion */
+	u64 longest[EK_TEST_GROUPS];	/* ns between two completions */
+};
+
+static struct ek_test *ek_test_init(struct kunit *test, u32 weight)
+{
+	struct ek_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	t->now = EK_SEC;
+	ek_core_init(&t->core, 64, t->now);
+	ek_core_group_init(&t->core, &t->root, NULL, 100);
+	for (i = 0; i < EK_TEST_GROUPS; i++) {
+		ek_core_group_init(&t->core, &t->g[i], &t->root, i ? 100 : weight);
+		t->last[i] = t->now;
+	}
+	return t;
+}
+
+static struct ek_req ek_test_req(void)
+{
+	return (struct ek_req){ .bytes = EK_TEST_BYTES, .op = EK_OP_READ };
+}
+
+static void ek_test_insert(struct ek_test *t, int i)
+{
+	struct ek_req r = ek_test_req();
+
+	ek_core_insert(&t->core, &t->g[i], &r, t->now);
+}
+
+static struct ek_core_group *ek_test_pick(struct ek_test *t)
+{
+	u64 wake = U64_MAX;
+
+	return ek_core_pick(&t->core, t->now, &wake);
+}
+
+static void ek_test_dispatch(struct ek_test *t, struct ek_core_group *g)
+{
+	t->in = ek_test_req();
+	ek_core_dispatch(&t->core, g, &t->in, t->now);
+	t->owner = g;
+}
+
+static void ek_test_complete(struct ek_test *t)
+{
+	int i = t->owner - t->g;
+
+	t->now += EK_TEST_TAKES;
+	ek_core_complete(&t->core, t->owner, &t->in, false, t->now);
+	t->owner = NULL;
+	t->served[i]++;
+	t->longest[i] = max(t->longest[i], t->now - t->last[i]);
+	t->last[i] = t->now;
+}
+
+/* The first @nr groups always have four requests, for @ns. */
+static void ek_test_run(struct ek_test *t, int nr, u64 ns)
+{
+	u64 end = t->now + ns;
+	struct ek_core_group *g;
+	int i;
+
+	memset(t->served, 0, sizeof(t->served));
+	while (t->now < end) {
+		for (i = 0; i < nr; i++)
+			while (t->g[i].queued < 4)
+				ek_test_insert(t, i);
+		g = ek_test_pick(t);
+		if (g) {
+			ek_test_dispatch(t, g);
+			ek_test_complete(t);
+		} else {
+			t->now += 100 * EK_US;
+		}
+	}
+}
+
+static void ek_test_core_round_trip(struct kunit *test)
+{
+	struct ek_test *t = ek_test_init(test, 100);
+	struct ek_core *c = &t->core;
+
+	KUNIT_EXPECT_NULL(test, ek_test_pick(t));
+	ek_test_insert(t, 0);
+	KUNIT_EXPECT_EQ(test, c->nr_queued, 1U);
+	KUNIT_EXPECT_EQ(test, c->nr_active, 1U);
+	KUNIT_ASSERT_PTR_EQ(test, ek_test_pick(t), &t->g[0]);
+	ek_test_dispatch(t, &t->g[0]);
+	KUNIT_EXPECT_EQ(test, c->nr_queued, 0U);
+	KUNIT_EXPECT_EQ(test, atomic_read(&c->in_flight), 1);
+	KUNIT_EXPECT_EQ(test, (u64)atomic64_read(&c->in_flight_cost), (u64)t->in.cost);
+	KUNIT_EXPECT_GT(test, t->in.cost, 0U);
+	KUNIT_EXPECT_EQ(test, t->g[0].charged, (u64)t->in.cost);
+	KUNIT_EXPECT_NULL(test, ek_test_pick(t));
+	ek_test_complete(t);
+	KUNIT_EXPECT_EQ(test, atomic_read(&c->in_flight), 0);
+	KUNIT_EXPECT_EQ(test, (u64)atomic64_read(&c->in_flight_cost), 0ULL);
+	ek_core_group_exit(c, &t->g[0]);
+	KUNIT_EXPECT_EQ(test, c->nr_active, 0U);
+	KUNIT_EXPECT_EQ(test, c->nr_unknown, 0U);
+	KUNIT_EXPECT_EQ(test, c->top.sum, 0ULL);
+}
+
+/* Weights 200 and 100: once the costs are known, 2:1 over many turns. */
+static void ek_test_core_shares_by_weight(struct kunit *test)
+{
+	struct ek_test *t = ek_test_init(test, 200);
+
+	ek_test_run(t, 2, EK_SEC);
+	ek_test_run(t, 2, 40 * EK_SEC);
+	KUNIT_EXPECT_GE(test, 100 * t->served[0], 195 * t->served[1]);
+	KUNIT_EXPECT_LE(test, 100 * t->served[0], 205 * t->served[1]);
+	/* and what was learned is what the device takes */
+	KUNIT_EXPECT_GE(test, t->in.cost, EK_TEST_TAKES * 95 / 100);
+	KUNIT_EXPECT_LE(test, t->in.cost, EK_TEST_TAKES * 105 / 100);
+}
+
+/* A group that paused comes while another has a turn: it is served next. */
+static void ek_test_core_lets_a_light_group_pass(struct kunit *test)
+{
+	struct ek_test *t = ek_test_init(test, 100);
+
+	ek_test_run(t, 2, 4 * EK_SEC);
+	/* group 1 pauses, but for one request: with the pause after it, it uses little */
+	ek_test_run(t, 1, EK_SEC);
+	ek_test_insert(t, 1);
+	ek_test_run(t, 1, EK_SEC);
+	KUNIT_ASSERT_EQ(test, t->g[1].queued, 0U);
+	KUNIT_ASSERT_GT(test, t->g[0].queued, 0U);
+	ek_test_insert(t, 1);
+	KUNIT_EXPECT_TRUE(test, t->g[1].light);
+	KUNIT_EXPECT_PTR_EQ(test, ek_test_pick(t), &t->g[1]);
+	KUNIT_EXPECT_EQ(test, t->core.why, (u8)EK_WHY_AHEAD);
+}
+
+/* Turns of the other last longer than starve_ms: the group is served out of turn. */
+static void ek_test_core_serves_a_starving_group(struct kunit *test)
+{
+	struct ek_test *t = ek_test_init(test, 10000);
+	u64 starve = 50 * EK_MS;
+
+	t->core.t.starve_ms = 50;
+	ek_test_run(t, 2, 3 * EK_SEC);
+	t->core.nr_guarded = 0;
+	memset(t->longest, 0, sizeof(t->longest));
+	ek_test_run(t, 2, 20 * EK_SEC);
+	KUNIT_EXPECT_GT(test, t->core.nr_guarded, 0ULL);
+	KUNIT_EXPECT_LE(test, t->longest[1], starve + 10 * EK_TEST_TAKES);
+	/* what is out of turn is at most guard_percent, beyond the share of 1 % */
+	KUNIT_EXPECT_LE(test, t->served[1] * 100,
+			(t->core.t.guard_percent + 2) * (t->served[0] + t->served[1]));
+}
+
+/* A request goes at once if the device is idle, but not past one that waits. */
+static void ek_test_core_quick(struct kunit *test)
+{
+	struct ek_test *t = ek_test_init(test, 100);
+	struct ek_req r = ek_test_req();
+
+	/* nothing is known of the group */
+	KUNIT_EXPECT_FALSE(test, ek_core_quick(&t->core, &t->g[0], &r, t->now));
+	ek_test_insert(t, 0);
+	KUNIT_ASSERT_PTR_EQ(test, ek_test_pick(t), &t->g[0]);
+	ek_test_dispatch(t, &t->g[0]);
+	ek_test_complete(t);
+	KUNIT_EXPECT_TRUE(test, ek_core_quick(&t->core, &t->g[0], &r, t->now));
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->core.in_flight), 1);
+	t->now += EK_TEST_TAKES;
+	ek_core_complete(&t->core, &t->g[0], &r, false, t->now);
+	ek_test_insert(t, 1);
+	r = ek_test_req();
+	KUNIT_EXPECT_FALSE(test, ek_core_quick(&t->core, &t->g[0], &r, t->now));
+	KUNIT_ASSERT_PTR_EQ(test, ek_test_pick(t), &t->g[1]);
+	ek_test_dispatch(t, &t->g[1]);
+	ek_test_complete(t);
+	ek_core_arrive(&t->core, &t->g[1], t->now);
+	KUNIT_EXPECT_FALSE(test, ek_core_quick(&t->core, &t->g[0], &r, t->now));
+}
+
 static struct kunit_case ek_cases[] = {
 	KUNIT_CASE(ek_test_before_wraps),
 	KUNIT_CASE(ek_test_cost),
@@ -186,6 +390,11 @@ static struct kunit_case ek_cases[] = {
 	KUNIT_CASE(ek_test_shares),
 	KUNIT_CASE(ek_test_channels),
 	KUNIT_CASE(ek_test_think_converges),
+	KUNIT_CASE(ek_test_core_round_trip),
+	KUNIT_CASE(ek_test_core_shares_by_weight),
+	KUNIT_CASE(ek_test_core_lets_a_light_group_pass),
+	KUNIT_CASE(ek_test_core_serves_a_starving_group),
+	KUNIT_CASE(ek_test_core_quick),
 	{}
 };
 
