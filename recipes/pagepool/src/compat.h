@@ -23,11 +23,12 @@
 #endif
 
 /* how many calls of a function an fprobe follows at once; later kernels have no limit */
+static inline void ek_limit_calls(struct fprobe *probe, int calls)
+{
 #ifdef EK_LIMITED_CALLS
-#define ek_limit_calls(fprobe, calls) ((fprobe)->nr_maxactive = (calls))
-#else
-#define ek_limit_calls(fprobe, calls) ((void)(calls))
+	probe->nr_maxactive = calls;
 #endif
+}
 
 /* the list of an inode's names in a dentry; its union has lost its name since 6.12 */
 #ifdef EK_NAMED_UNION
