@@ -38,7 +38,8 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		.monotonic_ns = e->monotonic_ns,
 		.realtime_ns = e->realtime_ns,
 	};
-	char words[512];
+	char words[256] = "";
+	FILE *text;
 
 	if (e->kind == READER_RECORD) {
 		f.length = e->length;
@@ -46,7 +47,12 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		fwrite(e->payload, 1, e->length, to);
 		return;
 	}
-	reader_sentence(words, sizeof(words), channel, e);
+	text = fmemopen(words, sizeof(words), "w");
+	if (text) {
+		reader_tell(text, channel, e);
+		fclose(text);
+		words[strcspn(words, "\n")] = '\0';
+	}
 	f.length = (uint32_t)strlen(words);
 	fwrite(&f, sizeof(f), 1, to);
 	fwrite(words, 1, f.length, to);
