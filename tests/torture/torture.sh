@@ -35,7 +35,7 @@ counted() {
 	state=$(cat /sys/kernel/debug/block/nullb0/sched/state)
 	n=$(echo "$state" | sed -n 's/^channels o[nf]* *//p' | tr -d ' 0')
 	[ -z "$n" ] || echo "channels=$n"
-	for key in queued in_flight in_flight_kb tags_used waiting granted fixed_tags fixed_in_flight; do
+	for key in queued in_flight core_in_flight core_in_flight_ns tags_used waiting granted fixed_tags fixed_in_flight; do
 		n=$(echo "$state" | sed -n "s/^$key //p")
 		[ "$n" = 0 ] || echo "$key=$n"
 	done
@@ -88,18 +88,15 @@ step "$small small requests"
 idle "small requests"
 remove_device
 
-rounds=0 switches=0 backstops=0 ios=0
-# waiters that had to wake up by themselves, because a wake-up was lost
-count_backstops() { sed -n 's/^gate_backstops //p' /sys/kernel/debug/block/nullb0/sched/state; }
+rounds=0 switches=0 ios=0
 # mixed KIND SECONDS: load on a device, while settings and schedulers change
 mixed() {
 	device $1
 	start "$1"
-	(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/window_us; done > /dev/null 2>&1) & reader=$!
+	(while :; do cat /sys/kernel/debug/block/nullb0/sched/groups /sys/kernel/debug/block/nullb0/sched/state /sys/block/nullb0/queue/iosched/turn_ms; done > /dev/null 2>&1) & reader=$!
 	end=$(($(cut -d. -f1 /proc/uptime) + $2))
 	while [ "$(cut -d. -f1 /proc/uptime)" -lt "$end" ]; do
 		rounds=$((rounds + 1))
-		backstops=$((backstops + $(count_backstops)))
 		for s in none mq-deadline evenkeel; do
 			echo $s > $q/scheduler || fail "cannot switch to $s"
 			switches=$((switches + 1))
@@ -114,13 +111,7 @@ mixed() {
 		echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.fixed
 		echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
 		echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
-		echo "$(rand 0 20000)" > $q/iosched/read_lead_us
-		echo "$(rand 100 10000)" > $q/iosched/window_us
-		echo "$(rand 0 4096)" > $q/iosched/split_read_kb
-		echo 0 > $q/iosched/split_read_kb
-		echo "$(rand 0 64)" > $q/iosched/split_write_kb
-		echo "$(rand 0 2000)" > $q/iosched/think_max_us
-		echo "$(rand 0 1024)" > $q/iosched/ahead_kb; echo "$(rand 1 64)" > $q/iosched/request_kb
+		echo "$(rand 1 300)" > $q/iosched/turn_ms; echo "$(rand 0 4000)" > $q/iosched/await_us
 		echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/fixed_cap
 		cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
 		# a weight for a device that the cgroup has not used yet
@@ -136,7 +127,6 @@ mixed() {
 	stop
 	idle "the load${1:+, $1}"
 	ios=$((ios + $(cat /cg/*/io.evenkeel.stat | sed -n 's/.* rios=\([0-9]*\) wios=\([0-9]*\) .*/\1 + \2/p' | { sum=0; while read -r n; do sum=$((sum + n)); done; echo $sum; })))
-	backstops=$((backstops + $(count_backstops)))
 }
 mixed flushed $((SECONDS_TO_RUN / 2))
 remove_device
@@ -161,11 +151,11 @@ group w 100
 echo "$(cat /sys/block/nullb0/dev) 60" > /cg/w/io.evenkeel.fixed || fail "a removed cgroup still holds its fixed share of 60 %"
 rmdir /cg/w
 exec 9<&-
-for v in -1 text 4294967296 0; do refuse $q/iosched/window_us "$v"; done
-for v in -1 text 1048577; do refuse $q/iosched/split_read_kb "$v"; refuse $q/iosched/split_write_kb "$v"; done
+for v in -1 text 4294967296 0; do refuse $q/iosched/turn_ms "$v"; done
+for v in -1 text 100001; do refuse $q/iosched/await_us "$v"; done
 refuse $q/iosched/starve_ms 60001
 for v in 0 65 -1 x; do refuse $q/iosched/channels "$v"; done
-refuse $q/iosched/chunk_kb 1048577; refuse $q/iosched/read_lead_us 1000001
+refuse $q/iosched/chunk_kb 1048577
 # The user that owns a cgroup may set its weight. It may not set its fixed share, which would take
 # device time from other cgroups.
 chmod 755 /; mkdir -p /etc
@@ -228,5 +218,5 @@ rmmod evenkeel || fail "evenkeel cannot be unloaded again"
 sleep 6
 [ ! -e /sys/kernel/debug/kmemleak ] || for i in 1 2 3; do echo scan > /sys/kernel/debug/kmemleak; sleep 1; done
 cat /sys/kernel/debug/kmemleak 2> /dev/null | report kmemleak
-printf 'rounds %s\nswitches %s\nbackstops %s\nios %s\n' $rounds $switches "$backstops" "$ios" | report done
+printf 'rounds %s\nswitches %s\nios %s\n' $rounds $switches "$ios" | report done
 cat /tmp/errors | report errors

@@ -32,7 +32,7 @@ def preprocess(tmp_path: Path, version: tuple[int, int], *options: str) -> tuple
         "-I",
         str(tmp_path),
         *(f"-D{option}" for option in options),
-        str(SOURCE / "compat.h"),
+        str(SOURCE / "blk/compat.h"),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr

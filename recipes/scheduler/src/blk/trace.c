@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints' own code: see ek_trace.h. */
+/* The tracepoints' own code: see trace.h. */
 #include "ek.h"
 
 #define CREATE_TRACE_POINTS
-#include "ek_trace.h"
+#include "trace.h"

@@ -35,28 +35,14 @@ u32 ek_rq_channel(struct ek_data *ek, struct request *rq)
 			     ek->chunk_kb, get_capacity(ek->q->disk));
 }
 
-void ek_channel_set(struct ek_data *ek, struct request *rq)
-{
-	if (ek_rq_class(rq) == EK_READ)
-		ek_rq_set_flight(rq, (struct ek_flight){
-			.channel = ek_rq_channel(ek, rq) });
-}
-
-/* All that wait are on other channels than was thought. */
+/* All reads that wait are on other channels than was noted. */
 void ek_channels_changed(struct ek_data *ek)
 {
-	struct rb_node *node;
 	struct ek_group *g;
 	struct request *rq;
 
 	lockdep_assert_held(&ek->lock);
-	for (node = rb_first_cached(&ek->backlogged); node;
-	     node = rb_next(node)) {
-		g = rb_entry(node, struct ek_group, node);
-		list_for_each_entry(rq, &g->fifo[EK_READ], queuelist)
-			ek_channel_note(ek, rq);
-	}
-	list_for_each_entry(g, &ek->fixed.ready, fixed_ready)
+	list_for_each_entry(g, &ek->groups, node)
 		list_for_each_entry(rq, &g->fifo[EK_READ], queuelist)
 			ek_channel_note(ek, rq);
 }
@@ -85,7 +71,7 @@ struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 	list_for_each_entry(rq, fifo, queuelist) {
 		if (nr && rq->start_time_ns > latest)
 			break;
-		channel[nr++] = ek_rq_flight(rq).channel;
+		channel[nr++] = ek_rq_state(rq)->channel;
 		/* as good as can be */
 		if (nr == EK_CHANNEL_LOOK || channel[0] == EK_CHANNEL_NONE ||
 		    (channel[nr - 1] != EK_CHANNEL_NONE &&

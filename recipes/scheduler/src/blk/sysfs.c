@@ -6,8 +6,8 @@
 #include <linux/sysfs.h>
 
 /*
- * Tunables, each a u32 of struct ek_data. What is out of bounds is refused
- * with -ERANGE, what is no number with -EINVAL, and changes nothing.
+ * Tunables, each a u32 of struct ek_data. A value out of bounds fails with
+ * -ERANGE, text that is no number with -EINVAL; neither changes anything.
  */
 struct ek_tunable {
 	size_t offset;
@@ -18,47 +18,25 @@ struct ek_tunable {
 	[EK_##name] = { offsetof(struct ek_data, field), dfl, min, max }
 
 enum {
-	EK_window_us, EK_split_read_kb, EK_split_write_kb, EK_ahead_kb,
-	EK_request_kb, EK_think_max_us, EK_starve_ms, EK_fixed_cap,
-	EK_read_lead_us, EK_channels, EK_chunk_kb,
+	EK_turn_ms, EK_await_us, EK_starve_ms, EK_fixed_cap, EK_channels,
+	EK_chunk_kb,
 };
 
 static const struct ek_tunable ek_tunables[] = {
 	/*
-	 * Work in the device beside others: longer than any flash device takes
-	 * to answer, and than a CPU is held up by one system call: while 100 MB
-	 * are pinned for direct I/O (25,600 pages, 7 ms at 1 GHz), nothing else
-	 * can dispatch there.
+	 * Least length of a group's turn, where groups take turns: its ends cost
+	 * the device a few percent, and other groups wait for it.
 	 */
-	EK_TUNABLE(window_us, window_us, 8000, 100, 1000000),
-	/* the bytes that this comes to, in KiB of cost; 0: found by measuring */
-	EK_TUNABLE(split_read_kb, window[0].set_kb, 0, 0, 1 << 20),
-	EK_TUNABLE(split_write_kb, window[1].set_kb, 0, 0, 1 << 20),
-	/*
-	 * What a group may be served ahead of one that is awaited: enough small
-	 * requests to fill an eMMC command queue half, but no large one.
-	 */
-	EK_TUNABLE(ahead_kb, ahead_kb, 256, 0, 1 << 20),
-	/*
-	 * Device time per command, as KiB of transfer: a command of an eMMC
-	 * takes about 70 us, in which it moves 16 KiB at 220 MB/s.
-	 */
-	EK_TUNABLE(request_kb, request_kb, 16, 1, 1024),
+	EK_TUNABLE(turn_ms, core.t.turn_ms, 100, 1, 10000),
 	/*
 	 * Longest wait for a group's next request: about one request of 512 KiB
 	 * at 250 MB/s; longer would cost more than the turn is worth.
 	 */
-	EK_TUNABLE(think_max_us, think_max_us, 2000, 0, 100000),
+	EK_TUNABLE(await_us, core.t.await_us, 2000, 0, 100000),
 	/* a group with requests is served at least this often, at any weight */
-	EK_TUNABLE(starve_ms, starve_ms, 2000, 10, 60000),
-	/* requests of others beside regulated ones; 0: found by measuring */
+	EK_TUNABLE(starve_ms, core.t.starve_ms, 1000, 10, 60000),
+	/* requests of others alongside regulated ones; 0: found by measuring */
 	EK_TUNABLE(fixed_cap, fixed_cap, 0, 0, 10000),
-	/*
-	 * By how much a synchronous write may be passed by reads of its group:
-	 * about what is in the device at once, so that a read waits for no write
-	 * that it can pass, and a write never noticeably longer.
-	 */
-	EK_TUNABLE(read_lead_us, read_lead_us, 8000, 0, 1000000),
 	/* of the flash, and KiB on one before the next (0: equal ranges) */
 	EK_TUNABLE(channels, channels, 1, 1, EK_CHANNELS_MAX),
 	EK_TUNABLE(chunk_kb, chunk_kb, 0, 0, 1 << 20),
@@ -97,10 +75,7 @@ static ssize_t ek_tunable_store(struct elevator_queue *e, const char *page,
 		return -ERANGE;
 	spin_lock_irq(&ek->lock);
 	WRITE_ONCE(*ek_tunable(ek, i), v);
-	ek_window_update(ek, ktime_get_ns());
 	ek_channels_changed(ek);
-	/* what groups keep for a while depends on it */
-	WRITE_ONCE(ek->top.generation, ek->top.generation + 1);
 	spin_unlock_irq(&ek->lock);
 	return count;
 }
@@ -115,15 +90,10 @@ static ssize_t ek_##name##_store(struct elevator_queue *e,		\
 {									\
 	return ek_tunable_store(e, page, count, EK_##name);		\
 }
-EK_ATTR(window_us);
-EK_ATTR(split_read_kb);
-EK_ATTR(split_write_kb);
-EK_ATTR(ahead_kb);
-EK_ATTR(request_kb);
-EK_ATTR(think_max_us);
+EK_ATTR(turn_ms);
+EK_ATTR(await_us);
 EK_ATTR(starve_ms);
 EK_ATTR(fixed_cap);
-EK_ATTR(read_lead_us);
 EK_ATTR(channels);
 EK_ATTR(chunk_kb);
 #undef EK_ATTR
@@ -131,15 +101,10 @@ EK_ATTR(chunk_kb);
 #define EK_ATTR(name) __ATTR(name, 0644, ek_##name##_show, ek_##name##_store)
 
 struct elv_fs_entry ek_attrs[] = {
-	EK_ATTR(window_us),
-	EK_ATTR(split_read_kb),
-	EK_ATTR(split_write_kb),
-	EK_ATTR(ahead_kb),
-	EK_ATTR(request_kb),
-	EK_ATTR(think_max_us),
+	EK_ATTR(turn_ms),
+	EK_ATTR(await_us),
 	EK_ATTR(starve_ms),
 	EK_ATTR(fixed_cap),
-	EK_ATTR(read_lead_us),
 	EK_ATTR(channels),
 	EK_ATTR(chunk_kb),
 	__ATTR_NULL
@@ -169,52 +134,39 @@ static void ek_debugfs_put(struct request_queue *q)
 static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 			  struct ek_group *g)
 {
-	u32 share = ek_group_share(ek, g);
+	struct ek_core_group *c = &g->core;
 
 	/* a group may outlive its cgroup by the requests that it still has */
-	seq_printf(m, "cgroup %llu weight=%u share=%u.%03u vtime=%lld queued=%u queued_kb=%u",
-		   g->cgroup, ek_group_weight(g), share >> EK_SHARE_SHIFT,
-		   (share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
-		   (s64)(g->vtime - ek->vnow), g->queued, g->queued_kb);
+	seq_printf(m, "cgroup %llu weight=%u share=%u.%03u ahead=%lld queued=%u urgent=%u",
+		   g->cgroup, ek_group_weight(g), c->share >> EK_SHARE_SHIFT,
+		   (c->share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
+		   (s64)(c->vtime - ek->core.vnow), g->queued, c->urgent);
 	if (g->fixed || g->regulated)
 		seq_printf(m, " fixed=%u", g->fixed);
-	seq_printf(m, " in_flight=%d held=%d pending=%u waiting=%d think_us=%u throttled=%llu\n",
-		   atomic_read(&g->in_flight), atomic_read(&g->held),
-		   g->pending, (int)list_count_nodes(&g->waiters), g->think_us,
-		   g->throttled);
+	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d\n",
+		   ek_group_in_flight(g), atomic_read(&g->held), g->pending,
+		   g->nr_waiting, g->throttled, c->limit,
+		   c->least / 1000,
+		   c->rate ? div64_u64(EK_SEC << (EK_Q - 10), c->rate) : 0,
+		   c->known);
 }
 
-/* Virtual times are relative to the queue's. */
+/* Groups that use the device, or recently did. Virtual times are relative to the queue's. */
 static int ek_groups_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
 	struct ek_data *ek = ek_debugfs_get(q);
-	struct rb_root_cached *trees[] = { &ek->backlogged, &ek->awaited };
 	struct ek_group *g;
-	struct rb_node *n;
-	int i;
 
 	if (!ek)
 		return -ENODEV;
 	spin_lock_irq(&ek->lock);
-	for (i = 0; i < ARRAY_SIZE(trees); i++)
-		for (n = rb_first_cached(trees[i]); n; n = rb_next(n))
-			ek_show_group(m, ek,
-				      rb_entry(n, struct ek_group, node));
-	list_for_each_entry(g, &ek->fixed.groups, fixed_node)
-		if (g->regulated)
+	list_for_each_entry(g, &ek->groups, node)
+		if (g->core.active || g->regulated || atomic_read(&g->held))
 			ek_show_group(m, ek, g);
 	spin_unlock_irq(&ek->lock);
 	ek_debugfs_put(q);
 	return 0;
-}
-
-static void ek_show_window(struct seq_file *m, const char *name,
-			   const struct ek_window *w, u64 now)
-{
-	seq_printf(m, "window_%s %u alone %u light %u rate %u why %s age_ms %llu\n",
-		   name, w->beside_kb, w->alone_kb, w->light_kb, w->rate,
-		   w->why, div_u64(now - w->changed, NSEC_PER_MSEC));
 }
 
 /* Service times that were learned, by size from 512 bytes. */
@@ -244,35 +196,51 @@ static void ek_show_channels(struct seq_file *m, struct ek_data *ek)
 	seq_puts(m, "\n");
 }
 
+/* A ratio with three decimals. */
+#define EK_MILLI(q)	(u32)((q) >> EK_Q), (u32)(((q) & (EK_ONE - 1)) * 1000 >> EK_Q)
+
+static void ek_show_core(struct seq_file *m, struct ek_core *c)
+{
+	static const char * const kinds[EK_KINDS] = { "turns", "together" };
+	int i;
+
+	seq_printf(m, "active %u\nweight_sum %llu\ncore_in_flight %d\ncore_in_flight_ns %lld\n",
+		   c->nr_active, c->top.sum, atomic_read(&c->in_flight),
+		   (s64)atomic64_read(&c->in_flight_cost));
+	for (i = 0; i < EK_KINDS; i++)
+		seq_printf(m, "%s %u.%03u%s\n", kinds[i],
+			   EK_MILLI(c->mode.lambda[i]),
+			   i == c->mode.kind ? " now" : "");
+	seq_printf(m, "scale %u\nstretch %u\nlatency_us %u\nrequest_us %u\n",
+		   c->scale, c->mode.stretch, c->most_latency / 1000,
+		   c->most_request / 1000);
+	seq_printf(m, "turns_taken %llu\nsolos %llu\nguarded %llu\npassed %llu\n",
+		   c->nr_turns, c->nr_solos, c->nr_guarded, c->nr_passed);
+}
+
 static int ek_state_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
 	struct ek_data *ek = ek_debugfs_get(q);
-	u64 now = ktime_get_ns();
 
 	if (!ek)
 		return -ENODEV;
 	spin_lock_irq(&ek->lock);
-	ek_show_window(m, "read", &ek->window[0], now);
-	ek_show_window(m, "write", &ek->window[1], now);
-	seq_printf(m, "small_us %u\n", READ_ONCE(ek->small_us));
-	seq_printf(m, "active %u\nweight_sum %llu\nqueued %u\non_hold %d\n",
-		   ek->nr_active, ek->top.sum, ek->nr_queued, ek->on_hold);
-	seq_printf(m, "in_flight %d\nin_flight_kb %d\ntags %u\ntags_used %d\ngranted %d\nwaiting %u\n",
-		   atomic_read(&ek->in_flight), atomic_read(&ek->in_flight_kb),
+	ek_show_core(m, &ek->core);
+	seq_printf(m, "queued %u\non_hold %d\nin_flight %d\n", ek->nr_queued,
+		   ek->on_hold, atomic_read(&ek->in_flight));
+	seq_printf(m, "tags %u\ntags_used %d\ngranted %d\nwaiting %u\n",
 		   (u32)q->nr_requests, atomic_read(&ek->tags_used),
 		   atomic_read(&ek->granted), ek->nr_waiting);
 	ek_show_channels(m, ek);
-	seq_printf(m, "holds %llu\nholds_expired %llu\nstarved %llu\n",
-		   ek->nr_holds, ek->nr_hold_expired, ek->nr_starved);
+	seq_printf(m, "holds %llu\n", ek->nr_holds);
 	seq_printf(m, "fixed_groups %u\nfixed_cap %d\nfixed_rule %d\nfixed_bonus %d\nfixed_in_flight %d\nfixed_tags %d\n",
 		   ek->fixed.nr, (s32)ek->fixed.cap, (s32)ek->fixed.rule,
 		   ek->fixed.search.bonus, atomic_read(&ek->fixed_in_flight),
 		   atomic_read(&ek->fixed_tags));
 	ek_show_service(m, &ek->fixed);
-	seq_printf(m, "gate_waits %llu\ngate_holds %llu\ngate_backstops %llu\nstale_grants %llu\nnowait_limited %u\n",
-		   ek->nr_gate_waits, ek->nr_gate_holds, ek->nr_gate_backstops,
-		   ek->nr_stale_grants,
+	seq_printf(m, "gate_waits %llu\nstale_grants %llu\nnowait_limited %u\n",
+		   ek->nr_gate_waits, ek->nr_stale_grants,
 		   (u32)atomic_read(&ek->nr_nowait_limited));
 	spin_unlock_irq(&ek->lock);
 	ek_debugfs_put(q);

@@ -2,9 +2,10 @@
 /*
  * evenkeel: a blk-mq I/O scheduler for boards with flash storage.
  *
- * Shares a device between cgroups by weight, at any size of I/O and with any
- * number of tags: start-time fair queueing over groups (ek_group.c), behind an
- * admission of requests that is fair itself (ek_gate.c).
+ * It divides a device among cgroups by weight, at any size of I/O and with any
+ * number of tags. This file has the elevator's methods; the policy is in ../core.
+ * A request meets, in this order: limit_depth (is a tag to be had?), bio_merge,
+ * insert_requests, dispatch_request, completed_request, finish_request.
  */
 #include "ek.h"
 
@@ -20,23 +21,14 @@ static struct ek_data *ek_queue_data(struct request_queue *q)
 
 /* Admission */
 
-/*
- * May somebody of another group wait for it? Metadata are read with locks held,
- * and memory is reclaimed by writing to swap, whoever's pages they are.
- */
-static bool ek_is_urgent(blk_opf_t opf)
-{
-	return opf & REQ_SWAP || (opf & REQ_META && !op_is_write(opf));
-}
-
-/* Tags are few: whoever has his share of them waits. */
+/* Tags are few: a submitter whose group has its share of them waits. */
 static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
 				     struct blk_mq_alloc_data *data)
 {
 	bool async = !op_is_sync(opf);
 	struct ek_group *g;
 
-	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->fixed.nr))
+	if (READ_ONCE(ek->core.nr_active) > 1 || READ_ONCE(ek->fixed.nr))
 		data->nr_tags = 1;
 	g = ek_current_group(ek, opf);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
@@ -45,7 +37,7 @@ static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
 			data->shallow_depth = 1;
 			atomic_inc(&ek->nr_nowait_limited);
 		}
-	} else if (!ek_gate_free(ek, g, async)) {
+	} else {
 		ek_gate_admit(ek, g, opf);
 		data->nr_tags = 1;
 	}
@@ -57,13 +49,10 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	struct ek_data *ek = ek_queue_data(data->q);
 
 	/*
-	 * The flush machinery holds these back; they may never be inserted.
-	 * Those that are only to be on the medium when they are done (REQ_FUA)
-	 * come like any other.
+	 * The flush machinery holds back requests with REQ_PREFLUSH, and may never
+	 * insert them. Requests with REQ_FUA alone come like any other.
 	 */
-	if (opf & REQ_PREFLUSH)
-		return;
-	if (ek_is_urgent(opf))
+	if (opf & REQ_PREFLUSH || ek_is_urgent(opf))
 		return;
 	if (unlikely(!ek_gate_open(ek))) {
 		ek_limit_closed(ek, opf, data);
@@ -72,7 +61,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	if (data->nr_tags <= 1)
 		return;
 	/* a batch passes with one look: of half the tags, one for each CPU */
-	if (READ_ONCE(ek->nr_active) > 1 || READ_ONCE(ek->fixed.nr))
+	if (READ_ONCE(ek->core.nr_active) > 1 || READ_ONCE(ek->fixed.nr))
 		data->nr_tags = ek_batch(data->nr_tags,
 					 READ_ONCE(ek->q->nr_requests),
 					 num_online_cpus());
@@ -88,6 +77,12 @@ static void ek_prepare_request(struct request *rq)
 	rq->elv.icq = NULL;
 	rq->elv.priv[0] = NULL;
 	rq->elv.priv[1] = NULL;
+	rq->fifo_time = 0;
+	/* the flush machinery clears REQ_PREFLUSH before it inserts @rq */
+	if (unlikely(rq->cmd_flags & REQ_PREFLUSH)) {
+		rq->fifo_time = (unsigned long)ek_current_group(ek, rq->cmd_flags);
+		ek_rq_state(rq)->flusher = true;
+	}
 	atomic_inc(&ek->tags_used);
 	if (atomic_read(&ek->granted))
 		atomic_dec_if_positive(&ek->granted);
@@ -173,22 +168,57 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 
 /* Insertion */
 
+/* The group of @g waited for a flush from @since until now: it pays for that. */
+static void ek_flush_done(struct ek_data *ek, struct ek_group *g, u64 since)
+{
+	ek_core_charge(&ek->core, &g->core, since, ktime_get_ns());
+}
+
+/*
+ * @rq began with a flush, which is done, and was timed by the group in its
+ * fifo_time: that group pays. From now on fifo_time has its other use.
+ */
+static void ek_flusher_pays(struct ek_data *ek, struct request *rq)
+{
+	struct ek_group *g = (struct ek_group *)(unsigned long)rq->fifo_time;
+
+	rq->fifo_time = 0;
+	ek_rq_state(rq)->flusher = false;
+	ek_flush_done(ek, g, rq->start_time_ns);
+	ek_group_put(g);
+}
+
+static bool ek_rq_has_flusher(struct request *rq)
+{
+	return unlikely(ek_rq_state(rq)->flusher) && !ek_rq_group(rq);
+}
+
+/* @rq goes before all that is queued. */
+static void ek_insert_first(struct ek_data *ek, struct request *rq, bool head)
+{
+	if (head)
+		list_add(&rq->queuelist, &ek->dispatch);
+	else
+		list_add_tail(&rq->queuelist, &ek->dispatch);
+	WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
+	WRITE_ONCE(ek->on_hold, false);
+}
+
+/* @alone: no other is inserted with @rq, with which it could be merged. */
 static void ek_insert_request(struct ek_data *ek, struct request *rq,
-			      blk_insert_t flags, struct list_head *free)
+			      blk_insert_t flags, bool alone, struct list_head *free)
 {
 	struct request_queue *q = ek->q;
 	struct ek_group *g;
 
 	/*
-	 * Requeued by the driver or told to go first: already paid for. And a
-	 * request that a plug had cached for passthrough is not ours to account:
-	 * we would never hear of its end.
+	 * A request that the driver requeued stays counted as in the device: it was
+	 * charged. A request for the head of the queue, or one that a plug had cached
+	 * for passthrough, is not accounted: its completion is not reported to us.
 	 */
 	if (!(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
 	    (flags & BLK_MQ_INSERT_AT_HEAD)) {
-		list_add(&rq->queuelist, &ek->dispatch);
-		WRITE_ONCE(ek->nr_ready, ek->nr_ready + 1);
-		WRITE_ONCE(ek->on_hold, false);
+		ek_insert_first(ek, rq, true);
 		return;
 	}
 	g = ek_bio_group(ek, rq->bio);
@@ -199,13 +229,16 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	if (ek->nr_queued && !READ_ONCE(g->fixed) && !blk_discard_mergable(rq) &&
 	    blk_mq_sched_try_insert_merge(q, rq, free)) {
 		g->merged[op_is_write(req_op(rq))]++;
-		g->pending = 0;
 		return;
 	}
 	trace_block_rq_insert(rq);
 	if (atomic_inc_return(&g->held) == 1)
 		ek_group_get(g);
 	rq->elv.priv[0] = g;
+	if (alone && ek_group_quick(ek, g, rq)) {
+		ek_insert_first(ek, rq, false);
+		return;
+	}
 	if (rq_mergeable(rq) && !READ_ONCE(g->fixed)) {
 		elv_rqhash_add(q, rq);
 		if (!q->last_merge)
@@ -233,20 +266,24 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 {
 	struct ek_data *ek = ek_queue_data(hctx->queue);
 	bool here = ek_dispatch_here(hctx, list);
+	bool alone = list_is_singular(list);
 	struct request *rq, *next;
 	LIST_HEAD(free);
 
-	if (unlikely(READ_ONCE(ek->fixed.nr)) &&
-	    !(flags & BLK_MQ_INSERT_AT_HEAD))
-		list_for_each_entry(rq, list, queuelist)
+	list_for_each_entry(rq, list, queuelist) {
+		if (rq->rq_flags & RQF_USE_SCHED && ek_rq_has_flusher(rq))
+			ek_flusher_pays(ek, rq);
+		if (unlikely(READ_ONCE(ek->fixed.nr)) &&
+		    !(flags & BLK_MQ_INSERT_AT_HEAD))
 			ek_fixed_hook(ek, rq);
+	}
 	/* once it is inserted it may complete, and with it the last hold on us */
 	if (here)
 		percpu_ref_get(&hctx->queue->q_usage_counter);
 	spin_lock_irq(&ek->lock);
 	list_for_each_entry_safe(rq, next, list, queuelist) {
 		list_del_init(&rq->queuelist);
-		ek_insert_request(ek, rq, flags, &free);
+		ek_insert_request(ek, rq, flags, alone, &free);
 	}
 	/* insertion changes who is ahead */
 	if (ek->nr_waiting)
@@ -279,6 +316,9 @@ static struct request *ek_dispatch_request(struct blk_mq_hw_ctx *hctx)
 		rq = ek_next(ek);
 		if (rq)
 			ek_unhash(ek->q, rq);
+		/* a dispatched request makes room in its group's share of the tags */
+		if (rq && ek->nr_waiting)
+			ek_gate_run(ek);
 	}
 	spin_unlock_irq(&ek->lock);
 	if (rq)
@@ -293,75 +333,17 @@ static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
 	return READ_ONCE(ek->nr_ready) && !READ_ONCE(ek->on_hold);
 }
 
-/* @rq left the device, done or not. Any context. */
-static void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
-			      struct request *rq)
-{
-	struct ek_flight in = ek_rq_flight(rq);
-
-	if (!in.kb)
-		return;
-	ek_rq_set_flight(rq, (struct ek_flight){});
-	if (unlikely(in.channel != EK_CHANNEL_NONE))
-		atomic_dec(&ek->channel_flight[in.channel]);
-	atomic_sub(in.kb, &ek->in_flight_kb);
-	if (unlikely(READ_ONCE(g->regulated)))
-		atomic_dec(&ek->fixed_in_flight);
-	/* before it is known to have left: see ek_group_expected() */
-	if (unlikely(ek_rq_erases(rq))) {
-		atomic_dec(&ek->erasing);
-		atomic_dec(&g->erasing);
-	}
-	/* with nothing in the device it may change: see ek_fixed_enter() */
-	smp_mb__before_atomic();
-	atomic_dec(&g->in_flight);
-	if (atomic_dec_and_test(&ek->in_flight))
-		WRITE_ONCE(ek->idled, true);
-	/* pairs with the barrier in ek_next(): one of us sees the other */
-	smp_mb__after_atomic();
-	if (READ_ONCE(ek->on_hold)) {
-		WRITE_ONCE(ek->on_hold, false);
-		blk_mq_run_hw_queues(ek->q, true);
-	}
-}
-
-/* The request that is timed was completed: only its completion is here. */
-static void ek_sampled(struct ek_data *ek, u64 now)
-{
-	u64 begin = READ_ONCE(ek->sample_at);
-	u32 us = now > begin ? min_t(u64, div_u64(now - begin, 1000),
-				     USEC_PER_SEC) : 0;
-	u32 old;
-
-	WRITE_ONCE(ek->sample, NULL);
-	us = max(us, 1U);
-	old = READ_ONCE(ek->small_us);
-	WRITE_ONCE(ek->small_us, old ? ek_think(old, us) : us);
-}
-
-/* @rq left the device without having been served. */
-static void ek_rq_unserved(struct ek_data *ek, struct ek_group *g,
-			   struct request *rq)
-{
-	if (READ_ONCE(ek->sample) == rq)
-		WRITE_ONCE(ek->sample, NULL);
-	ek_rq_left_device(ek, g, rq);
-}
-
-/* Somebody wants to know of @rq when it was completed. */
+/* The statistics or fixed shares need the time of completion of @rq. */
 static noinline void ek_completed_measured(struct ek_data *ek,
 					   struct ek_group *g,
 					   struct request *rq, u64 now)
 {
 	ek_account(g, rq, now);
-	if (READ_ONCE(ek->sample) == rq)
-		ek_sampled(ek, now);
 	if (READ_ONCE(ek->fixed.nr))
 		ek_fixed_learn(ek, rq, now);
 	/* before its group may send the next, which is due after it */
 	if (rq->elv.icq)
 		ek_fixed_complete(ek, rq, now);
-	ek_rq_left_device(ek, g, rq);
 }
 
 static void ek_completed_request(struct request *rq, u64 now)
@@ -371,21 +353,10 @@ static void ek_completed_request(struct request *rq, u64 now)
 
 	if (!g)
 		return;
-	WRITE_ONCE(g->last_done, now);
-	if (unlikely(READ_ONCE(g->histograms) || READ_ONCE(ek->sample) == rq ||
-		     READ_ONCE(ek->fixed.nr) || rq->elv.icq))
+	if (unlikely(READ_ONCE(g->histograms) || READ_ONCE(ek->fixed.nr) ||
+		     rq->elv.icq))
 		ek_completed_measured(ek, g, rq, now);
-	else
-		ek_rq_left_device(ek, g, rq);
-}
-
-/* The driver gives @rq back; it comes again through ek_insert_requests(). */
-static void ek_requeue_request(struct request *rq)
-{
-	struct ek_group *g = ek_rq_group(rq);
-
-	if (g)
-		ek_rq_unserved(ek_queue_data(rq->q), g, rq);
+	ek_rq_left_device(ek, g, rq, true, now);
 }
 
 /* The tag of @rq, which is of @g or of nobody, is free. Any context. */
@@ -408,7 +379,7 @@ static enum rq_end_io_ret ek_flush_ended(struct request *rq)
 	struct ek_group *g = ek_rq_group(rq);
 
 	if (g)
-		atomic_dec(&g->flushing);
+		ek_flush_done(ek_queue_data(rq->q), g, rq->fifo_time);
 	ek_tag_freed(ek_queue_data(rq->q), g, rq);
 	return RQ_END_IO_FREE;
 }
@@ -429,9 +400,9 @@ static enum rq_end_io_ret ek_flush_end_io(struct request *rq,
 #endif
 
 /*
- * @rq is about to be freed, whether it was ever inserted or not; or its data are
- * written, and it waits with its tag for the flush that makes them last, which
- * the core tells nobody: then it is us who ends it.
+ * @rq is about to be freed, inserted or not. Or its data are written, and it keeps
+ * its tag until the flush that makes them durable is done. The core does not report
+ * that flush, so ek_flush_ended() ends the request.
  */
 static void ek_finish_request(struct request *rq)
 {
@@ -440,15 +411,13 @@ static void ek_finish_request(struct request *rq)
 
 	if (unlikely(rq->elv.icq))
 		ek_fixed_complete(ek, rq, ktime_get_ns());
-	if (g && unlikely(ek_rq_flight(rq).kb))
-		ek_rq_unserved(ek, g, rq);
+	if (ek_rq_has_flusher(rq))
+		ek_flusher_pays(ek, rq);
+	if (g && unlikely(ek_rq_state(rq)->flight))
+		ek_rq_left_device(ek, g, rq, false, ktime_get_ns());
 	if (unlikely(rq->rq_flags & RQF_FLUSH_SEQ) && !rq->flush.saved_end_io) {
 		rq->flush.saved_end_io = ek_flush_end_io;
-		if (g)
-			atomic_inc(&g->flushing);
-		/* the gate may have waited for its completion: ek_rq_left_device() has a barrier */
-		if (READ_ONCE(ek->nr_waiting))
-			ek_gate_kick(ek);
+		rq->fifo_time = ktime_get_ns();
 	} else {
 		ek_tag_freed(ek, g, rq);
 	}
@@ -459,8 +428,8 @@ static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 	struct ek_data *ek = container_of(timer, struct ek_data, hold_timer);
 
 	/*
-	 * Who saw the timer armed for earlier did not arm it: what he wrote before
-	 * must not be undone, and who waits be seen, after this has begun.
+	 * A CPU that saw the timer armed for earlier did not arm it. What it wrote
+	 * before must be seen after this has begun, or its waiters would be lost.
 	 */
 	smp_mb();
 	if (READ_ONCE(ek->nr_waiting))
@@ -491,15 +460,12 @@ static void *ek_alloc_data(struct request_queue *q)
 	}
 	ek->q = q;
 	spin_lock_init(&ek->lock);
-	ek->backlogged = RB_ROOT_CACHED;
-	ek->awaited = RB_ROOT_CACHED;
+	ek_core_init(&ek->core, 1, ktime_get_ns());
+	INIT_LIST_HEAD(&ek->groups);
 	INIT_LIST_HEAD(&ek->dispatch);
-	INIT_LIST_HEAD(&ek->gate);
-	ek->tick = jiffies;
-	ek->sampled = jiffies;
-	ek->shared = jiffies;
-	ek->light = jiffies;
-	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired, HRTIMER_MODE_REL);
+	INIT_LIST_HEAD(&ek->writers);
+	INIT_LIST_HEAD(&ek->grantees);
+	ek_hrtimer_setup(&ek->hold_timer, ek_hold_expired, HRTIMER_MODE_ABS);
 	ek_fixed_init(ek);
 	ek_tunables_init(ek);
 	return ek;
@@ -528,7 +494,6 @@ static int ek_start(struct request_queue *q, struct elevator_queue *eq)
 	}
 	/* dispatch is for the whole queue, not by hardware queue */
 	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);
-	ek_window_init(ek_queue_data(q));
 	return 0;
 }
 
@@ -542,19 +507,20 @@ static void ek_stop(struct elevator_queue *e)
 	WARN_ON_ONCE(ek->nr_queued || ek->nr_ready || ek->nr_waiting ||
 		     !list_empty(&ek->dispatch) || !list_empty(&ek->fixed.ready));
 	WARN_ONCE(atomic_read(&ek->tags_used) || atomic_read(&ek->in_flight) ||
-		  atomic_read(&ek->in_flight_kb),
-		  "evenkeel: leaked: %d tags, %d in flight, %d KiB\n",
+		  atomic_read(&ek->core.in_flight) ||
+		  atomic64_read(&ek->core.in_flight_cost),
+		  "evenkeel: leaked: %d tags, %d in flight, %d of the core\n",
 		  atomic_read(&ek->tags_used), atomic_read(&ek->in_flight),
-		  atomic_read(&ek->in_flight_kb));
+		  atomic_read(&ek->core.in_flight));
 	for (i = 0; i < EK_CHANNELS_MAX; i++)
 		channel |= atomic_read(&ek->channel_flight[i]);
 	WARN_ON_ONCE(channel || atomic_read(&ek->fixed_tags) ||
 		     atomic_read(&ek->fixed_in_flight));
-	ek_groups_clear(ek);
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
-	/* who looks (ek_stat_show) may do so under RCU alone; then nobody does */
+	/* ek_stat_show() uses a group under RCU alone */
 	synchronize_rcu();
+	WARN_ON_ONCE(!list_empty(&ek->groups));
 	if (ek->timing)
 		blk_stat_disable_accounting(ek->q);
 }
@@ -646,7 +612,6 @@ static struct elevator_type ek_elevator = {
 		.dispatch_request	= ek_dispatch_request,
 		.has_work		= ek_has_work,
 		.completed_request	= ek_completed_request,
-		.requeue_request	= ek_requeue_request,
 	},
 #ifdef CONFIG_BLK_DEBUG_FS
 	.queue_debugfs_attrs	= ek_debugfs_attrs,

@@ -27,7 +27,7 @@
  * is replaced, and what else remains of it is not waited for here.
  */
 #include "ek.h"
-#include "ek_trace.h"
+#include "trace.h"
 
 #include <linux/part_stat.h>
 #include <linux/slab.h>
@@ -266,7 +266,7 @@ void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now)
 /* Does @g use what it asked for? Its queue may never run empty. */
 static bool ek_fixed_recent(struct ek_group *g)
 {
-	return g->queued || atomic_read(&g->in_flight) ||
+	return g->queued || ek_group_in_flight(g) ||
 	       !time_after(jiffies, g->fixed_used + EK_FIXED_RECENT);
 }
 
@@ -317,6 +317,7 @@ static void ek_fixed_adapt(struct ek_fixed *fixed)
 void ek_fixed_tick(struct ek_data *ek)
 {
 	lockdep_assert_held(&ek->lock);
+	ek->fixed.tick = jiffies;
 	ek_fixed_adapt(&ek->fixed);
 	ek_fixed_cap(ek);
 }
@@ -329,12 +330,8 @@ void ek_fixed_tick(struct ek_data *ek)
 void ek_fixed_enter(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
-	if (g->regulated != !!g->fixed && !g->pending &&
-	    list_empty(&g->waiters) && !atomic_read(&g->in_flight)) {
-		if (g->active)
-			ek_group_retire(ek, g);
-		WRITE_ONCE(g->regulated, g->fixed);
-	}
+	if (!g->pending && !ek_group_in_flight(g))
+		ek_group_regulate(ek, g, g->fixed);
 	if (!g->regulated)
 		return;
 	g->fixed_used = jiffies;
@@ -346,9 +343,7 @@ void ek_fixed_enter(struct ek_data *ek, struct ek_group *g)
 void ek_fixed_convert(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
-	ek_group_retire(ek, g);
-	WRITE_ONCE(g->regulated, true);
-	list_add_tail(&g->fixed_ready, &ek->fixed.ready);
+	ek_group_regulate(ek, g, true);
 	g->fixed_used = jiffies;
 	ek_fixed_cap(ek);
 }
@@ -384,13 +379,11 @@ struct ek_group *ek_fixed_first(struct ek_data *ek)
 	ek->fixed.until = 0;
 	now = ktime_get_ns();
 	list_for_each_entry_safe(g, next, &ek->fixed.ready, fixed_ready) {
-		if (atomic_read(&g->in_flight))
+		if (atomic_read(&g->fixed_flight))
 			continue;
 		if (!g->fixed) {
-			/* no longer: by weight, from here on */
-			list_del_init(&g->fixed_ready);
-			WRITE_ONCE(g->regulated, false);
-			ek_group_activate(ek, g);
+			/* the fixed share ended: by weight, from here on */
+			ek_group_regulate(ek, g, false);
 			continue;
 		}
 		/*
@@ -453,7 +446,7 @@ static bool ek_fixed_too_many(struct ek_data *ek, u32 flight)
 	 */
 	after = (s64)flight + 1 - ek->fixed.search.bonus;
 	list_for_each_entry(g, &ek->fixed.groups, fixed_node)
-		if (g->regulated && atomic_read(&g->in_flight) &&
+		if (g->regulated && atomic_read(&g->fixed_flight) &&
 		    (s64)(now - g->fixed_due) > -after * (s64)g->fixed_mean)
 			return true;
 	return false;
@@ -526,7 +519,8 @@ int ek_fixed_set(struct ek_group *g, u32 percent)
 			ek->fixed.last_done = 0;
 		spin_unlock(&ek->fixed.lock);
 		ek_fixed_cap(ek);
-		/* who is regulated holds other tags than who is not */
+		/* its submitters wait elsewhere, for other numbers of tags */
+		ek_gate_sort(ek, g);
 		if (ek->nr_waiting)
 			ek_gate_run(ek);
 	}
@@ -541,6 +535,7 @@ void ek_fixed_init(struct ek_data *ek)
 	spin_lock_init(&fixed->lock);
 	INIT_LIST_HEAD(&fixed->groups);
 	INIT_LIST_HEAD(&fixed->ready);
+	INIT_LIST_HEAD(&fixed->gate);
 	INIT_LIST_HEAD(&fixed->jobs);
 	fixed->cap = U32_MAX;
 	fixed->rule = U32_MAX;

@@ -31,25 +31,44 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 {
 	struct ek_group *g = container_of(rcu, struct ek_group, rcu);
 
-	WARN_ON_ONCE(atomic_read(&g->in_flight) || atomic_read(&g->erasing) ||
-		     atomic_read(&g->held));
+	WARN_ON_ONCE(atomic_read(&g->core.in_flight) || atomic_read(&g->held) ||
+		     atomic_read(&g->fixed_flight));
 	free_percpu(g->histograms);
 	kfree(g);
 	atomic_dec(&ek_nr_groups);
 }
 
+/* @g has no request and no submitter: it leaves its queue. */
+static void ek_group_leave(struct ek_group *g)
+{
+	struct ek_data *ek = g->ek;
+	unsigned long flags;
+
+	/* a blkg whose creation failed has no queue yet */
+	if (!ek)
+		return;
+	spin_lock_irqsave(&ek->lock, flags);
+	ek_core_group_exit(&ek->core, &g->core);
+	list_del(&g->node);
+	list_del_init(&g->granted);
+	list_del_init(&g->writers);
+	spin_unlock_irqrestore(&ek->lock, flags);
+}
+
 /*
- * The last reference is gone. With it those on the parents, at once and not in
- * the callback: one rcu_barrier() waits for no callback that another queues.
- * Who still sees @g under RCU does not go up from it.
+ * The last reference is gone. The references on the parents go at once and not in
+ * the callback: one rcu_barrier() does not wait for a callback that another queues.
+ * A reader that still sees @g under RCU does not go up from it.
  */
 void ek_group_release(struct ek_group *g)
 {
 	struct ek_group *parent;
 
 	for (; g; g = parent) {
-		parent = g->share_node.parent ?
-			 ek_group_of(g->share_node.parent) : NULL;
+		parent = g->core.node.parent ?
+			 container_of(g->core.node.parent, struct ek_group,
+				      core.node) : NULL;
+		ek_group_leave(g);
 		call_rcu(&g->rcu, ek_group_free_rcu);
 		if (parent && !atomic_dec_and_test(&parent->refs))
 			parent = NULL;
@@ -94,8 +113,8 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 
 	/* parents come first */
 	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
-		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL);
-	g->share_node.weight = READ_ONCE(ek_blkcg(pd->blkg->blkcg)->weight);
+		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL,
+		      READ_ONCE(ek_blkcg(pd->blkg->blkcg)->weight));
 	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
 }
 
@@ -250,7 +269,7 @@ void ek_account_request(struct ek_group *g, struct request *rq, u64 now)
 		return;
 	ek_account_ns(g, write, EK_HIST_WAIT, issued - start);
 	ek_account_ns(g, write, EK_HIST_SERVE, now - issued);
-	/* of one that is held back it is known when that is due */
+	/* the total of a held-back request is accounted when it is scheduled */
 	if (likely(!rq->elv.icq))
 		ek_account_ns(g, write, EK_HIST_TOTAL, now - start);
 }
@@ -334,12 +353,11 @@ static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 		   bdi_dev_name(ek->q->disk->bdi), ek_group_weight(g),
 		   g->bytes[0], g->bytes[1], g->ios[0], g->ios[1],
 		   g->merged[0], g->merged[1], g->throttled);
-	seq_printf(sf, " share=%u.%02u tags=%d in_flight=%d rwindow=%u:%s wwindow=%u:%s",
-		   g->share >> EK_SHARE_SHIFT,
-		   (g->share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
-		   atomic_read(&g->held), atomic_read(&g->in_flight),
-		   ek->window[0].beside_kb, ek->window[0].why,
-		   ek->window[1].beside_kb, ek->window[1].why);
+	seq_printf(sf, " share=%u.%02u tags=%d in_flight=%d budget=%u alone_us=%llu charged_us=%llu",
+		   g->core.share >> EK_SHARE_SHIFT,
+		   (g->core.share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
+		   atomic_read(&g->held), ek_group_in_flight(g), g->core.limit,
+		   div_u64(g->core.sent_cost, 1000), div_u64(g->core.charged, 1000));
 	if (ek->channels > 1 || g->reordered)
 		seq_printf(sf, " reordered=%llu", g->reordered);
 	if (g->fixed || g->fixed_ios)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Tracepoints evenkeel:*. A cgroup is named by its id (the inode of its folder),
- * costs are in KiB, times in ns. Without a listener each is a no-op.
+ * costs and times are in ns. Without a listener each is a no-op.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM evenkeel
@@ -13,15 +13,18 @@
 
 #include "ek.h"
 
+TRACE_DEFINE_ENUM(EK_URGENT);
 TRACE_DEFINE_ENUM(EK_READ);
 TRACE_DEFINE_ENUM(EK_WRITE_SYNC);
 TRACE_DEFINE_ENUM(EK_WRITE_ASYNC);
 
-/* A request goes to the device; lag: how far its group is behind the queue's virtual time. */
+/*
+ * A request goes to the device. ahead: virtual time by which its group, charged for
+ * the request, is ahead of the queue's; why: enum ek_why.
+ */
 TRACE_EVENT(ek_dispatch,
-	    TP_PROTO(struct ek_data *ek, struct ek_group *g,
-		     struct request *rq, u32 cost),
-	    TP_ARGS(ek, g, rq, cost),
+	    TP_PROTO(struct ek_data *ek, struct ek_group *g, struct request *rq),
+	    TP_ARGS(ek, g, rq),
 	    TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, cgroup)
@@ -29,53 +32,54 @@ TRACE_EVENT(ek_dispatch,
 		__field(u32, bytes)
 		__field(u32, cost)
 		__field(u32, share)
-		__field(s64, lag)
+		__field(s64, ahead)
 		__field(int, in_flight)
 		__field(u8, class)
+		__field(u8, why)
 	    ),
 	    TP_fast_assign(
 		__entry->dev = disk_devt(ek->q->disk);
 		__entry->cgroup = g->cgroup;
 		__entry->sector = blk_rq_pos(rq);
 		__entry->bytes = blk_rq_bytes(rq);
-		__entry->cost = cost;
-		__entry->share = g->share;
-		__entry->lag = ek->vnow - g->vtime;
+		__entry->cost = ek_rq_state(rq)->cost;
+		__entry->share = g->core.share;
+		__entry->ahead = g->core.vtime - ek->core.vnow;
 		__entry->in_flight = atomic_read(&ek->in_flight);
 		__entry->class = ek_rq_class(rq);
+		__entry->why = ek_rq_state(rq)->why;
 	    ),
-	    TP_printk("%d:%d cgroup=%llu %s sector=%llu bytes=%u cost=%u share=%u.%02u lag=%lld in_flight=%d",
+	    TP_printk("%d:%d cgroup=%llu %s sector=%llu bytes=%u cost=%u share=%u.%02u ahead=%lld in_flight=%d why=%u",
 		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
-		      __print_symbolic(__entry->class, { EK_READ, "read" },
+		      __print_symbolic(__entry->class, { EK_URGENT, "urgent" },
+				       { EK_READ, "read" },
 				       { EK_WRITE_SYNC, "sync-write" },
 				       { EK_WRITE_ASYNC, "async-write" }),
 		      (u64)__entry->sector, __entry->bytes, __entry->cost,
 		      __entry->share >> EK_SHARE_SHIFT,
 		      (__entry->share % EK_SHARE_ONE) * 100 / EK_SHARE_ONE,
-		      __entry->lag, __entry->in_flight)
+		      __entry->ahead, __entry->in_flight, __entry->why)
 );
 
-/* Nothing is dispatched: for a group that is owed service, or (0) for room in the device. */
+/* Nothing is dispatched until a completion, an insertion, or the time until. */
 TRACE_EVENT(ek_hold,
-	    TP_PROTO(struct ek_data *ek, struct ek_group *lead, u64 until),
-	    TP_ARGS(ek, lead, until),
+	    TP_PROTO(struct ek_data *ek, u64 until),
+	    TP_ARGS(ek, until),
 	    TP_STRUCT__entry(
 		__field(dev_t, dev)
-		__field(u64, cgroup)
 		__field(u64, until)
 		__field(u32, queued)
-		__field(int, in_flight_kb)
+		__field(int, in_flight)
 	    ),
 	    TP_fast_assign(
 		__entry->dev = disk_devt(ek->q->disk);
-		__entry->cgroup = lead ? lead->cgroup : 0;
 		__entry->until = until;
 		__entry->queued = ek->nr_queued;
-		__entry->in_flight_kb = atomic_read(&ek->in_flight_kb);
+		__entry->in_flight = atomic_read(&ek->in_flight);
 	    ),
-	    TP_printk("%d:%d for=%llu until=%llu queued=%u in_flight_kb=%d",
-		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->cgroup,
-		      __entry->until, __entry->queued, __entry->in_flight_kb)
+	    TP_printk("%d:%d until=%llu queued=%u in_flight=%d",
+		      MAJOR(__entry->dev), MINOR(__entry->dev), __entry->until,
+		      __entry->queued, __entry->in_flight)
 );
 
 /* A submitter has passed the gate that it had to wait at. */
@@ -130,5 +134,5 @@ TRACE_EVENT(ek_fixed,
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH .
 #undef TRACE_INCLUDE_FILE
-#define TRACE_INCLUDE_FILE ek_trace
+#define TRACE_INCLUDE_FILE trace
 #include <trace/define_trace.h>

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Admission: submitters that wait for a scheduler tag.
+ *
+ * A request needs a tag before the scheduler sees it. 100 MB of direct I/O are
+ * 200 requests of 512 KB; with 128 tags one group can hold them all. Another
+ * group can then insert nothing, looks idle and loses its share: this is why
+ * weights fail for large I/O. So when tags are short, submitters wait here. The
+ * core says whose submitter gets the next tag. Groups with a fixed share are
+ * admitted before the others, up to ek_fixed_may_hold() tags.
+ *
+ * limit_depth may sleep: it runs where the block layer itself sleeps for a tag,
+ * in the submitter's context with the queue entered. A waiter is woken by the
+ * one who admits it; admission runs whenever a tag is freed, a request is
+ * inserted or dispatched, a weight changes, and when a grant becomes stale.
+ */
+#include "ek.h"
+#include "trace.h"
+
+#include <linux/sched.h>
+
+/* an admitted submitter takes its tag within this; otherwise it went elsewhere */
+#define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
+
+/* writeback lets later submitters of its group that sleep for I/O pass for this long */
+#define EK_ASYNC_LAG_NS		(100 * NSEC_PER_MSEC)
+
+struct ek_waiter {
+	struct list_head node;
+	struct task_struct *task;
+	u64 turn;		/* ns: its place among the waiters of its group */
+	bool admitted;
+};
+
+/*
+ * For a submitter that may not sleep: does the group hold less than its share?
+ * It competes with waiters by its share alone. Otherwise a flood would make every
+ * light reader fail with -EAGAIN. Called without lock; a race admits one too many.
+ */
+bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async)
+{
+	u32 tags = ek_tags(ek), held = atomic_read(&g->held);
+
+	if (atomic_read(&ek->tags_used) + atomic_read(&ek->granted) >= tags)
+		return false;
+	if (unlikely(ek_group_is_fixed(g)))
+		return ek_fixed_may_hold(held, atomic_read(&ek->fixed_tags), tags);
+	/* of a group that is not active: the last known share */
+	return ek_may_hold(held, tags, READ_ONCE(g->core.share),
+			   READ_ONCE(ek->core.top.sum) << EK_SHARE_SHIFT, async);
+}
+
+/* The submitters of @g wait in the core or, with a fixed share, outside of it. */
+void ek_gate_sort(struct ek_data *ek, struct ek_group *g)
+{
+	bool fixed = g->fixed || g->regulated;
+	u64 now = ktime_get_ns();
+	u32 i;
+
+	lockdep_assert_held(&ek->lock);
+	if (fixed == g->gate_fixed)
+		return;
+	g->gate_fixed = fixed;
+	for (i = 0; i < g->nr_waiting; i++) {
+		if (fixed)
+			ek_core_depart(&ek->core, &g->core);
+		else
+			ek_core_arrive(&ek->core, &g->core, now);
+	}
+	if (fixed && g->nr_waiting)
+		list_add_tail(&g->fixed_gate, &ek->fixed.gate);
+	else
+		list_del_init(&g->fixed_gate);
+}
+
+/* @w of @g waits from now on. */
+static void ek_gate_queue(struct ek_data *ek, struct ek_group *g,
+			  struct ek_waiter *w, u64 now)
+{
+	struct ek_waiter *before;
+
+	list_for_each_entry_reverse(before, &g->waiters, node)
+		if (before->turn <= w->turn)
+			break;
+	list_add(&w->node, &before->node);
+	g->nr_waiting++;
+	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting + 1);
+	ek_gate_sort(ek, g);
+	if (!g->gate_fixed)
+		ek_core_arrive(&ek->core, &g->core, now);
+	else if (list_empty(&g->fixed_gate))
+		list_add_tail(&g->fixed_gate, &ek->fixed.gate);
+}
+
+/* A group with a fixed share whose submitter may have a tag, or NULL. */
+static struct ek_group *ek_gate_fixed(struct ek_data *ek, u32 tags)
+{
+	u32 all = atomic_read(&ek->fixed_tags);
+	struct ek_group *g;
+
+	list_for_each_entry(g, &ek->fixed.gate, fixed_gate)
+		if (ek_fixed_may_hold(atomic_read(&g->held) + g->pending, all,
+				      tags))
+			return g;
+	return NULL;
+}
+
+/* The group whose submitter gets one of @free tags, or NULL. */
+static struct ek_group *ek_gate_next(struct ek_data *ek, u32 free, u64 now)
+{
+	struct ek_core_group *core;
+	struct ek_group *g;
+
+	ek->core.tags = ek_tags(ek);
+	if (unlikely(!list_empty(&ek->fixed.gate))) {
+		g = ek_gate_fixed(ek, ek->core.tags);
+		if (g)
+			return g;
+	}
+	core = ek_core_admit(&ek->core, free, now);
+	return core ? ek_group_of(core) : NULL;
+}
+
+/* Admitted submitters of @g went elsewhere, or were merged. */
+static void ek_gate_forget(struct ek_data *ek, struct ek_group *g)
+{
+	g->pending = 0;
+	list_del_init(&g->granted);
+	ek_core_ungrant(&ek->core, &g->core);
+}
+
+/* A request of @g, which has submitters admitted, was inserted. */
+void ek_gate_inserted(struct ek_data *ek, struct ek_group *g)
+{
+	if (!--g->pending)
+		list_del_init(&g->granted);
+}
+
+/* Grants that no submitter took are void, and the tags are free. */
+static void ek_gate_expire(struct ek_data *ek)
+{
+	struct ek_group *g, *next;
+
+	list_for_each_entry_safe(g, next, &ek->grantees, granted)
+		ek_gate_forget(ek, g);
+	if (atomic_xchg(&ek->granted, 0))
+		ek->nr_stale_grants++;
+}
+
+/* @g gets a tag for its first waiter. */
+static void ek_gate_grant(struct ek_data *ek, struct ek_group *g, u64 now)
+{
+	struct ek_waiter *w = list_first_entry(&g->waiters, struct ek_waiter,
+					       node);
+
+	list_del(&w->node);
+	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting - 1);
+	if (!--g->nr_waiting)
+		list_del_init(&g->fixed_gate);
+	if (!g->pending++)
+		list_add_tail(&g->granted, &ek->grantees);
+	atomic_inc(&ek->granted);
+	ek->granted_at = now;
+	w->admitted = true;
+	/* the waiter may be gone as soon as it sees @admitted: it takes the lock first */
+	wake_up_process(w->task);
+}
+
+/* Admit as many submitters as there are tags for. */
+void ek_gate_run(struct ek_data *ek)
+{
+	u64 now = ktime_get_ns();
+	struct ek_group *g;
+	int free;
+
+	lockdep_assert_held(&ek->lock);
+	if (!list_empty(&ek->grantees) &&
+	    now >= ek->granted_at + EK_GRANT_STALE_NS)
+		ek_gate_expire(ek);
+	while (ek->nr_waiting) {
+		free = (int)ek_tags(ek) - atomic_read(&ek->tags_used) -
+		       atomic_read(&ek->granted);
+		g = free > 0 ? ek_gate_next(ek, free, now) : NULL;
+		if (!g)
+			break;
+		ek_gate_grant(ek, g, now);
+	}
+	/* an admitted submitter may be kept from running for long */
+	if (!list_empty(&ek->grantees))
+		ek_hold_arm(ek, now, ek->granted_at + EK_GRANT_STALE_NS);
+}
+
+void ek_gate_kick(struct ek_data *ek)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&ek->lock, flags);
+	ek_gate_run(ek);
+	spin_unlock_irqrestore(&ek->lock, flags);
+}
+
+/* Sleep until @w is admitted. Holds ek_data.lock on entry and on return. */
+static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
+			  struct ek_waiter *w, bool write, u64 since)
+{
+	u64 took;
+
+	g->throttled++;
+	ek->nr_gate_waits++;
+	do {
+		spin_unlock_irq(&ek->lock);
+		/* this also sends off what the submitter has plugged */
+		io_schedule();
+		spin_lock_irq(&ek->lock);
+		set_current_state(TASK_UNINTERRUPTIBLE);
+	} while (!w->admitted);
+	took = ktime_get_ns() - since;
+	trace_ek_gate(ek, g, took);
+	ek_account_ns(g, write, EK_HIST_GATE, took);
+}
+
+/* Wait until @g may have a tag. Process context; holds no lock of ours. */
+void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
+{
+	u64 now = ktime_get_ns();
+	struct ek_waiter w = { .task = current, .turn = now };
+
+	if (op_is_write(opf))
+		w.turn += op_is_sync(opf) ? EK_READ_LEAD_NS : EK_ASYNC_LAG_NS;
+	spin_lock_irq(&ek->lock);
+	ek_gate_queue(ek, g, &w, now);
+	/* pairs with the barrier in ek_tag_freed() */
+	smp_mb();
+	set_current_state(TASK_UNINTERRUPTIBLE);
+	ek_gate_run(ek);
+	if (!w.admitted)
+		ek_gate_sleep(ek, g, &w, op_is_write(opf), now);
+	__set_current_state(TASK_RUNNING);
+	spin_unlock_irq(&ek->lock);
+}
