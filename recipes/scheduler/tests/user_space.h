@@ -13,6 +13,7 @@ typedef int32_t s32;
 /* the kernel marks variables that other threads read without the lock; the tests have one thread */
 #define WRITE_ONCE(x, v) ((x) = (v))
 #define div_u64(a, b) ((a) / (b))
+#define div_s64(a, b) ((s64)(a) / (s32)(b))
 #define div64_u64(a, b) ((a) / (b))
 #define ilog2(v) (63 - __builtin_clzll(v))
 #define min_t(t, a, b) ((t)(a) < (t)(b) ? (t)(a) : (t)(b))

@@ -39,6 +39,10 @@ struct ek_req {
 struct ek_cost_cell {
 	u64 rate;	/* ns per byte, q16, of a group that fills the device; 0: unknown */
 	u32 depth;	/* requests in flight when @rate was measured */
+	u64 pool;	/* ns per byte, q16: the mean of groups that are alike; 0: none */
+	u64 memory;	/* ns of device time that @pool is the mean of */
+	u32 members;	/* active groups that are alike */
+	u8 strays;	/* turns in a row of groups that are not alike */
 	u32 least;	/* least latency seen, ns; 0: unknown. Completion */
 };
 
@@ -46,6 +50,7 @@ struct ek_cost_cell {
 struct ek_cost_cache {
 	u32 bytes;	/* 0: empty */
 	u32 cost;	/* ns */
+	u32 prices;	/* ek_core.prices that @cost is of */
 };
 
 struct ek_core_group {
@@ -84,10 +89,14 @@ struct ek_core_group {
 	bool known;			/* @rate was measured, or cannot be */
 	u32 bytes;			/* of its last insertion */
 	struct ek_cost_cache cache[EK_DIRS];
+	bool alike;			/* its rate is the pool's, but for chance */
+	u32 noise;			/* by how much turns differ from @rate, mean, q16 */
+	u32 prices;			/* ek_core.prices that @priced is of */
 	u64 priced;			/* of @sent, those that were charged at an older rate */
 	u64 memory;			/* ns of device time that @rate is the mean of */
 	u64 solo_at;			/* when it last had a turn */
 	s8 off;				/* turns in a row with @rate far too low (or high) */
+	u64 brief_wall, brief_cost;	/* ns of turns that were too short to tell anything */
 	struct list_head solo_node;	/* unmeasured or measured */
 	atomic64_t debt;		/* ns that completions found missing. Completion */
 
@@ -129,7 +138,7 @@ struct ek_turn {
 	u64 length;			/* ns */
 	u64 paid;			/* the most that the group pays for it, ns */
 	u64 sent_cost;			/* of its own that had completed when it began */
-	u64 others;			/* ns of cost that others were served out of turn */
+	u64 others;			/* ns of cost of others, in the device at @exclusive or sent since */
 	u64 flushed;			/* core's @flushed when it began */
 	u32 had;			/* most requests that it had at once */
 	bool stalled;			/* the device did something else first */
@@ -159,6 +168,10 @@ struct ek_mode {
 	bool same;			/* that and the one before it agree */
 	u64 epoch, epoch_cost;		/* when it began; what was served until then */
 	u32 stretch;			/* turns are so many times as long */
+	u32 stretched;			/* @tried when that last changed */
+	bool stretch_pays;		/* it was shown, or @stretch is 1 */
+	u64 stretch_from;		/* lambda before it doubled */
+	u64 stretch_next, stretch_gap;	/* when it may double; longer after each failure */
 	u64 best;			/* most lambda of a step, q16 */
 	u32 best_scale;			/* the scale of that step */
 	u64 next_trial, gap;
@@ -184,6 +197,7 @@ struct ek_core {
 	u32 nr_unknown;			/* active groups whose rate is not known */
 	struct ek_cost_cell cell[EK_DIRS][EK_SIZES];
 	u64 special[EK_OPS];		/* mean ns of operations without size. Completion */
+	u32 prices;			/* changes whenever a pool's rate does */
 
 	/* what is in the device */
 	atomic_t in_flight;		/* Completion */
@@ -204,8 +218,10 @@ struct ek_core {
 	struct ek_turn turn;
 	struct ek_tail tail;
 	struct list_head unmeasured, measured;
+	u64 clock, clock_at;		/* virtual time if all were served at once; when that was so */
 	u64 solo_end, solo_took;	/* the last turn: its end, and how long it was */
 	u64 hidden;			/* ns that writers cost in turns of others */
+	s64 residue;			/* ns that turns of writers took beyond their cost */
 	atomic64_t flushed;		/* ns of work that passed the queue. Completion */
 	u64 wrote;			/* time of the last write; 0: none */
 

@@ -3,8 +3,10 @@
  * Cost: the device time of a request when its group runs alone.
  *
  * Policy: a group's rate (ns per byte) is the mean of what its turns took,
- * over about EK_MEMORY_NS of device time. A group that had no turn yet, and
- * other sizes of a group that had, follow a table of all groups' rates.
+ * over about EK_MEMORY_NS of device time. Groups whose rates differ only by as
+ * much as turns do by chance are alike: all are charged at the mean of their
+ * rates. A group that had no turn yet, and other sizes of a group that had,
+ * follow a table of all groups' rates.
  * Invariant: the sum of cost over time is 1 for any group that runs alone.
  * Source: f-Util of Gimbal (Min et al., SIGCOMM 2021) is the currency.
  */
@@ -17,6 +19,18 @@
 #define EK_QUIET_MEMORY	8
 /* So many turns in a row that differ by half or more: the device changed. */
 #define EK_OFF_TURNS	3
+/*
+ * A group is alike if its rate departs from the pool's by no more than this and a part
+ * of its noise: two standard errors of a mean of ten turns.
+ */
+#define EK_ALIKE	EK_PERCENT(2)
+#define EK_ALIKE_NOISE	EK_PERCENT(80)
+/* So many turns in a row of groups that are not alike: the pool is another kind's. */
+#define EK_STRAYS	4
+/* A pool remembers so many times as much as a group. */
+#define EK_POOL_MEMORY	4
+/* The noise is a mean of so many turns. */
+#define EK_NOISE_TURNS	8
 /* Unsized operations: the mean counts so many. */
 #define EK_MEAN		4
 
@@ -35,6 +49,28 @@ static u64 ek_cell_rate(struct ek_core *c, u8 op, u8 class)
 	return rate ?: EK_GUESS_RATE + EK_GUESS_RATE * EK_GUESS_BYTES / (512U << class);
 }
 
+/* Is @g one of several groups that are alike? */
+bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
+{
+	return g->alike && c->cell[g->rate_op][g->rate_class].members > 1;
+}
+
+/* Before the kind of requests changes that the rate of @g is of, it must not be alike. */
+void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike)
+{
+	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
+
+	alike = alike && g->active;
+	cell->members += (s32)alike - (s32)g->alike;
+	g->alike = alike;
+}
+
+/* ns per byte that @g is charged at, of the requests that its rate was measured with */
+static u64 ek_charged_rate(struct ek_core *c, struct ek_core_group *g)
+{
+	return ek_cost_pooled(c, g) ? c->cell[g->rate_op][g->rate_class].pool : g->rate;
+}
+
 /* ns per byte of @g for a request of @class, by its own rate and the table's ratio */
 static u64 ek_group_rate(struct ek_core *c, struct ek_core_group *g, u8 op, u8 class)
 {
@@ -43,9 +79,9 @@ static u64 ek_group_rate(struct ek_core *c, struct ek_core_group *g, u8 op, u8 c
 	if (!g->rate)
 		return ek_cell_rate(c, op, class);
 	if (op == g->rate_op && class == g->rate_class)
-		return g->rate;
+		return ek_charged_rate(c, g);
 	mine = ek_cell_rate(c, g->rate_op, g->rate_class);
-	return ek_mul(g->rate, ek_ratio(ek_cell_rate(c, op, class), mine));
+	return ek_mul(ek_charged_rate(c, g), ek_ratio(ek_cell_rate(c, op, class), mine));
 }
 
 /* ns of device time of a request of @g, at least 1 */
@@ -57,10 +93,15 @@ u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes)
 	if (op >= EK_DIRS)
 		return clamp_t(u64, READ_ONCE(c->special[op]), 1, U32_MAX);
 	cache = &g->cache[op];
-	if (likely(cache->bytes == bytes))
+	if (likely(cache->bytes == bytes && cache->prices == c->prices))
 		return cache->cost;
+	/* what is in the device was charged at the old price */
+	if (g->alike && g->prices != c->prices)
+		g->priced = g->sent;
+	g->prices = c->prices;
 	ns = ek_mul(ek_group_rate(c, g, op, ek_size_class(bytes)), bytes);
 	cache->bytes = bytes;
+	cache->prices = c->prices;
 	cache->cost = clamp_t(u64, ns, 1, U32_MAX);
 	return cache->cost;
 }
@@ -82,9 +123,30 @@ void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 
 	if (!cell->rate && READ_ONCE(cell->least))
 		rate = ((u64)READ_ONCE(cell->least) << EK_Q) / max_t(u32, g->bytes, 1);
+	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
 	ek_cost_set_rate(g, rate);
+}
+
+/*
+ * @g has no rate yet. Take it for one of the groups that send the same, if there are
+ * any: it is charged as they are until its own turns tell. False if there are none.
+ */
+bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
+{
+	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
+
+	if (!cell->pool)
+		return false;
+	ek_cost_alike(c, g, false);
+	g->rate_op = g->op;
+	g->rate_class = g->class;
+	ek_cost_set_rate(g, cell->pool);
+	ek_cost_alike(c, g, true);
+	g->memory = 0;
+	ek_cost_known(c, g, true);
+	return true;
 }
 
 /* Keeps the count of active groups without a rate of their own. */
@@ -110,18 +172,65 @@ static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 cost)
 	return true;
 }
 
+static u64 ek_off(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* The pool of @cell learns from a turn: @wall ns for what it would charge as @cost ns. */
+static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 cost)
+{
+	cell->pool = max_t(u64, 1, ek_mul(cell->pool, ek_ratio(cell->memory + wall,
+							      cell->memory + cost)));
+	cell->memory = min_t(u64, cell->memory + wall, EK_POOL_MEMORY * EK_MEMORY_NS);
+	c->prices++;
+}
+
+/*
+ * Is @g, whose turn took @wall ns for what its own rate says are @cost ns, like the
+ * other groups of @cell? Then the pool learns from it. A pool that nobody is like
+ * any more begins with @g.
+ */
+static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_cost_cell *cell,
+			 u64 wall, u64 cost)
+{
+	u64 may = ek_mul(cell->pool, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
+
+	ek_cost_alike(c, g, cell->pool && ek_off(g->rate, cell->pool) <= may);
+	if (g->alike) {
+		cell->strays = 0;
+		ek_pool_learn(c, cell, wall, ek_mul(cost, ek_ratio(cell->pool, g->rate)));
+	} else if (!cell->pool || (g->memory >= EK_YOUNG_NS && ++cell->strays >= EK_STRAYS)) {
+		cell->strays = 0;
+		cell->pool = g->rate;
+		cell->memory = g->memory;
+		ek_cost_alike(c, g, true);
+		c->prices++;
+	}
+}
+
 /* @g ran alone: @wall ns for what was charged as @cost ns. @noisy: others may have slowed it. */
 void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
-	u64 memory;
+	u64 memory, charged = ek_group_rate(c, g, g->op, g->class);
 
-	/* the rate becomes that of what the group sends now */
-	g->rate = ek_group_rate(c, g, g->op, g->class);
+	if (g->op == g->rate_op && g->class == g->rate_class && g->rate)
+		/* by its own rate instead of the pool's */
+		cost = max_t(u64, 1, ek_mul(cost, ek_ratio(g->rate, charged)));
+	else
+		/* the rate becomes that of what the group sends now */
+		g->rate = charged;
+	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
-	if (!g->known || ek_cost_changed(g, wall, cost))
+	if (!g->known || ek_cost_changed(g, wall, cost)) {
 		g->memory = 0;
+		g->noise = 0;
+	} else {
+		g->noise -= g->noise / EK_NOISE_TURNS;
+		g->noise += min_t(u64, ek_ratio(ek_off(wall, cost), cost), EK_ONE) / EK_NOISE_TURNS;
+	}
 	/* by definition, cost and time were equal for what the rate remembers */
 	memory = g->memory * (noisy && wall > cost ? EK_QUIET_MEMORY : 1);
 	ek_cost_set_rate(g, ek_mul(g->rate, ek_ratio(memory + wall, memory + cost)));
@@ -130,6 +239,7 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 		cell->rate = g->rate;
 		cell->depth = g->growing ? 0 : g->limit;
 	}
+	ek_pool_join(c, g, cell, wall, cost);
 	ek_cost_known(c, g, true);
 }
 

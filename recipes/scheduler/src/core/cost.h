@@ -9,11 +9,16 @@
  * cycles of up to a second; less would make the rate follow each pause.
  */
 #define EK_MEMORY_NS	EK_SEC
+/* A rate that remembers less is young. */
+#define EK_YOUNG_NS	(300 * EK_MS)
 
 u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes);
 void ek_cost_first(struct ek_core *c, struct ek_core_group *g);
 void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost,
 		   bool noisy);
+bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g);
+void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike);
+bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g);
 void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known);
 void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		 u64 now);

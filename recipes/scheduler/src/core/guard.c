@@ -21,6 +21,10 @@
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /* A wait of so many of the largest requests is the device's doing, no starvation. */
 #define EK_STARVE_REQUESTS	8
+/* Nor is so much more than the time in which its weight gives a group one request. */
+#define EK_STARVE_TIMES		EK_PERCENT(125)
+/* Groups that may starve are looked at, so many at a time. */
+#define EK_STARVE_LOOKS		4
 /* A group may pass with at most this part of a turn. */
 #define EK_PASS_PART	4
 /* A group that uses less than this part of its share is light. */
@@ -134,10 +138,27 @@ bool ek_guard_may_pass(struct ek_core *c, struct ek_core_group *g)
 	return !ek_before(c->vnow + ek_order_lead(c, c->t.turn_ms * EK_MS), g->vtime);
 }
 
+/* A group that waits for longer than this may starve. */
 static u64 ek_starves(struct ek_core *c)
 {
 	return max_t(u64, c->t.starve_ms * EK_MS, (u64)EK_STARVE_REQUESTS *
 		     max_t(u32, c->most_request, c->most_latency));
+}
+
+/* A group that starves, or NULL. The list is in the order in which groups began to wait. */
+static struct ek_core_group *ek_guard_starving(struct ek_core *c, u64 now)
+{
+	u64 most = ek_starves(c);
+	struct ek_core_group *g;
+	int looks = 0;
+
+	list_for_each_entry(g, &c->served, served_node) {
+		if (now - g->served <= most || ++looks > EK_STARVE_LOOKS)
+			break;
+		if (now - g->served > ek_mul(ek_order_round(c, g), EK_STARVE_TIMES))
+			return g;
+	}
+	return NULL;
 }
 
 static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
@@ -191,8 +212,8 @@ struct ek_core_group *ek_guard_pick(struct ek_core *c, u64 now)
 	/* first turns are long, and everyone gets one: nobody starves for them */
 	if (c->nr_unknown && c->mode.kind == EK_TURNS)
 		return NULL;
-	g = list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
-	if (!g || now - g->served <= ek_starves(c) || !ek_tokens(c, 0, now))
+	g = ek_guard_starving(c, now);
+	if (!g || !ek_tokens(c, 0, now))
 		return NULL;
 	c->why = EK_WHY_GUARD;
 	return g;

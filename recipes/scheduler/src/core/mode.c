@@ -32,6 +32,9 @@
 /* Turns that serve less than this are made longer, at most so many times as long. */
 #define EK_LOSS			EK_PERCENT(97)
 #define EK_STRETCH_MOST		4
+/* Twice as long has to serve so much more, shown after so many epochs. */
+#define EK_STRETCH_BETTER	EK_PERCENT(101)
+#define EK_STRETCH_EPOCHS	6
 /* If they serve so much, they are made shorter again. */
 #define EK_NO_ENDS		(EK_ONE - EK_ONE / 128)
 /* Less than that is not lost at their ends: the costs are wrong. */
@@ -130,16 +133,43 @@ static bool ek_mode_settled(struct ek_mode *m)
 	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
 }
 
+static void ek_mode_stretch(struct ek_mode *m, u32 stretch)
+{
+	m->stretch_from = m->lambda[EK_TURNS];
+	m->stretch = stretch;
+	m->stretched = m->tried[EK_TURNS];
+	m->stretch_pays = stretch == 1;
+}
+
+/*
+ * Do the ends of turns cost too much, or next to nothing? What turns do not serve may be
+ * lost elsewhere, as by garbage collection: longer turns are kept if they serve more.
+ */
+static void ek_mode_ends(struct ek_mode *m, u64 now)
+{
+	u64 lambda = m->lambda[EK_TURNS];
+
+	if (m->stretch > 1 && lambda > EK_NO_ENDS) {
+		ek_mode_stretch(m, m->stretch / 2);
+	} else if (m->tried[EK_TURNS] - m->stretched < EK_STRETCH_EPOCHS) {
+		return;
+	} else if (!m->stretch_pays && lambda < ek_mul(m->stretch_from, EK_STRETCH_BETTER)) {
+		m->stretch_gap = min_t(u64, max_t(u64, EK_GAP_NS, 2 * m->stretch_gap), EK_GAP_MOST);
+		m->stretch_next = now + m->stretch_gap;
+		ek_mode_stretch(m, m->stretch / 2);
+	} else {
+		m->stretch_pays = true;
+		if (lambda < EK_LOSS && lambda > EK_NO_LOSS && m->stretch < EK_STRETCH_MOST &&
+		    now >= m->stretch_next)
+			ek_mode_stretch(m, 2 * m->stretch);
+	}
+}
+
 static void ek_mode_turns(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 
-	/* the ends of turns cost too much, or next to nothing */
-	if (m->tried[EK_TURNS] > 2 && m->lambda[EK_TURNS] < EK_LOSS &&
-	    m->lambda[EK_TURNS] > EK_NO_LOSS && m->stretch < EK_STRETCH_MOST)
-		m->stretch *= 2;
-	else if (m->lambda[EK_TURNS] > EK_NO_ENDS && m->stretch > 1)
-		m->stretch /= 2;
+	ek_mode_ends(m, now);
 	if (c->nr_active < 2 || now < m->next_trial || !ek_mode_settled(m))
 		return;
 	m->tried[EK_TOGETHER] = 0;

@@ -24,6 +24,8 @@
 #define EK_IDLE_BUSY		4
 /* ... at least this part of await_us, and at most await_us. */
 #define EK_IDLE_LEAST		10
+/* The most groups that are compared for which is soonest. */
+#define EK_SOONEST_LOOKS	256
 /* The promise is kept over this time: so far it may be behind or ahead of the groups. */
 #define EK_PROMISE_NS		(50 * EK_MS)
 
@@ -64,6 +66,14 @@ u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	return div64_u64((ns >> 6) * (ek_order_share(c, g) >> 2),
 			 max_t(u64, c->top.sum << (EK_SHARE_SHIFT - 8), 1));
+}
+
+/* time in which the share of @g gives it one more request, at most 2^36 ns */
+u64 ek_order_round(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 span = ek_order_span(c, g, ek_cost(c, g, g->op, g->bytes));
+
+	return min_t(u64, span, U64_MAX / max_t(u64, c->top.sum, 1)) * c->top.sum >> 12;
 }
 
 void ek_order_unplace(struct ek_core *c, struct ek_core_group *g)
@@ -145,6 +155,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 	ek_order_unplace(c, g);
 	list_del_init(&g->idle);
 	list_del_init(&g->solo_node);
+	ek_cost_alike(c, g, false);
 	g->active = false;
 	c->nr_active--;
 	c->nr_unknown -= !g->known;
@@ -254,6 +265,30 @@ struct ek_core_group *ek_order_least(struct ek_core *c)
 		a = b;
 	b = c->turn.g;
 	return !a || (b && ek_before(b->vtime, a->vtime)) ? b : a;
+}
+
+/*
+ * Of the groups that can send and have at most the virtual time @until, the one whose next
+ * request is due first: the one that its share gives it soonest. NULL if there is none.
+ */
+struct ek_core_group *ek_order_soonest(struct ek_core *c, u64 until)
+{
+	struct rb_node *n = rb_first_cached(&c->ready);
+	struct ek_core_group *g, *best = NULL;
+	u64 due, least = 0;
+	int looks;
+
+	for (looks = 0; n && looks < EK_SOONEST_LOOKS; n = rb_next(n), looks++) {
+		g = ek_rb_group(n);
+		if (ek_before(until, g->vtime))
+			break;
+		due = g->vtime + ek_order_span(c, g, ek_cost(c, g, g->op, g->bytes));
+		if (!best || ek_before(due, least)) {
+			best = g;
+			least = due;
+		}
+	}
+	return best;
 }
 
 /* Its submitter waits for a tag that no completion will free. */

@@ -28,7 +28,7 @@
 /* The first turn of a group lasts until its limit is found, but not longer than this. */
 #define EK_FIRST_NS		(400 * EK_MS)
 #define EK_FIRST_LATENCIES	12
-/* Where groups are more than EK_MANY, they learn from each other, and it is shorter. */
+/* Where groups are more than EK_MANY, they learn from each other; otherwise it is shorter. */
 #define EK_MANY			8
 #define EK_FIRST_MANY_NS	(50 * EK_MS)
 #define EK_LIMIT_MANY		8
@@ -41,8 +41,6 @@
 #define EK_STALL_LATENCIES	4
 /* Time of less than so many latencies tells more of their phase than of the rate. */
 #define EK_TELLING_LATENCIES	4
-/* A rate that remembers less is young. */
-#define EK_YOUNG_NS		(300 * EK_MS)
 /* Windows differ by chance: a reader pays so much more than its quickest window says. */
 #define EK_QUIET		EK_PERCENT(103)
 /* While the owner prepares its next request, another may take this part of its busy time. */
@@ -51,6 +49,10 @@
 #define EK_WROTE_NS		(2 * EK_SEC)
 /* What writers owe for turns of others: at most so much. */
 #define EK_HIDDEN_MOST		(2 * EK_SEC)
+/* They pay it over about so much of their own time, each by its time. */
+#define EK_HIDDEN_NS		EK_SEC
+/* The ideal device is ahead of the group with the least by at most so much. */
+#define EK_CLOCK_LEADS		(4 * EK_SEC)
 /* TOGETHER: between solos of unknown groups, so many percent of the last one's time. */
 #define EK_UNKNOWN_PERCENT	400
 
@@ -74,6 +76,15 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 	}
 }
 
+/* One of many: it learns from others, because first turns of all would take seconds. */
+static void ek_turn_many(struct ek_core *c, struct ek_core_group *g)
+{
+	if (g->growing && !g->best)
+		g->limit = max_t(u32, EK_LIMIT_MANY, c->cell[g->op][g->class].depth);
+	if (!g->known && ek_cost_presume(c, g))
+		g->growing = false;
+}
+
 static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	ek_guard_heavy(c, g);
@@ -82,10 +93,10 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 		.g = g, .begin = now, .flushed = atomic64_read(&c->flushed),
 		.sent_cost = g->sent_cost - atomic64_read(&g->in_flight_cost),
 	};
-	/* where others of its kind have found theirs, its limit begins */
-	if (g->growing && !g->best)
-		g->limit = c->nr_active > EK_MANY ?
-			   max_t(u32, EK_LIMIT_MANY, c->cell[g->op][g->class].depth) : EK_LIMIT_MIN;
+	if (c->nr_active > EK_MANY)
+		ek_turn_many(c, g);
+	else if (g->growing && !g->best)
+		g->limit = EK_LIMIT_MIN;
 	ek_turn_length(c, &c->turn);
 	g->ready = g->queued;
 	c->nr_turns++;
@@ -158,6 +169,18 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_order_place(c, g);
 }
 
+/* ns of cost that groups other than @g have in the device */
+static u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
+{
+	return max_t(s64, 0, atomic64_read(&c->in_flight_cost) - atomic64_read(&g->in_flight_cost));
+}
+
+/* ns of cost that others were served since the turn is exclusive */
+static u64 ek_turn_others(struct ek_core *c, struct ek_turn *t)
+{
+	return t->others - min_t(u64, t->others, ek_turn_others_inside(c, t->g));
+}
+
 /* Others have left the device: what is served from now on is @g's alone. */
 static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 {
@@ -168,8 +191,10 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	    g->sent - atomic_read(&g->in_flight) < g->priced)
 		return;
 	t->exclusive = now;
+	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
-	ek_meter_begin(&t->all, g, now);
+	/* what it has in the device is served since the completion before */
+	ek_meter_begin(&t->all, g, atomic_read(&g->in_flight) ? READ_ONCE(c->last_done) : now);
 }
 
 /* The first request of @g completed after the device was its own. */
@@ -263,7 +288,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 	if (!m->on || m->n < EK_WINDOW_REQUESTS || t->stalled)
 		m = &t->all;
 	wall = m->to - m->from;
-	wall -= min_t(u64, wall, t->others);
+	wall -= min_t(u64, wall, ek_turn_others(c, t));
 	if (quiet)
 		wall = ek_turn_quiet(t, wall, m->cost);
 	wall += paid;
@@ -280,6 +305,56 @@ static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 no
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
+/* The part of what is hidden that a writer pays for a turn of @wall ns. */
+static u64 ek_turn_share_hidden(struct ek_core *c, u64 wall)
+{
+	u64 paid = min_t(u64, wall, div_u64(c->hidden * min_t(u64, wall, EK_SEC), EK_HIDDEN_NS));
+
+	c->hidden -= paid;
+	return paid;
+}
+
+/*
+ * What @g, a writer, pays for a turn of @wall ns that was charged as @cost ns. Among
+ * writers that are alike, chance decides in whose turn the device collects garbage:
+ * each pays its cost, and a part of what all turns took beyond that.
+ */
+static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost)
+{
+	s64 most = min_t(u64, cost, EK_SEC) / 2, part;
+
+	if (!ek_cost_pooled(c, g))
+		return wall;
+	c->residue = clamp_t(s64, c->residue + (s64)wall - (s64)cost,
+			     -(s64)EK_HIDDEN_MOST, EK_HIDDEN_MOST);
+	part = clamp_t(s64, div_s64(c->residue * (s64)min_t(u64, cost, EK_SEC), EK_HIDDEN_NS),
+		       -most, most);
+	c->residue -= part;
+	return cost + part;
+}
+
+/*
+ * A turn of @wall ns was too short to tell anything. Where groups are many, all turns
+ * are: then several of them tell.
+ */
+static void ek_turn_brief(struct ek_core *c, struct ek_turn *t, u64 wall, bool quiet)
+{
+	struct ek_core_group *g = t->g;
+
+	if (c->nr_active <= EK_MANY)
+		return;
+	g->brief_wall += wall;
+	g->brief_cost += t->all.cost;
+	if (!ek_turn_tells(c, t, g->brief_wall / 2))
+		return;
+	if (!ek_cost_pooled(c, g))
+		ek_order_adjust(c, g, (s64)g->brief_wall - (s64)g->brief_cost);
+	ek_cost_learn(c, g, g->brief_wall, g->brief_cost, quiet);
+	g->priced = g->sent;
+	g->brief_wall = 0;
+	g->brief_cost = 0;
+}
+
 /* Charges @g for the time that it had the device, and moves to the writers what was theirs. */
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
@@ -293,7 +368,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		return;
 	ek_meter_read(&t->all, g);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
-	wall -= min_t(u64, wall, flushed + t->others);
+	wall -= min_t(u64, wall, flushed + ek_turn_others(c, t));
 	if (wall && ek_turn_stood(c, t, wall, now)) {
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - t->all.cost);
 		return;
@@ -301,9 +376,14 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!wall || !t->all.cost)
 		return;
 	tells = !g->known || (ek_turn_tells(c, t, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
-	if (!tells)
-		wall = t->all.cost;
-	if (quiet && tells) {
+	if (!tells) {
+		ek_turn_brief(c, t, wall, quiet);
+		return;
+	}
+	g->brief_wall = 0;
+	g->brief_cost = 0;
+	own = ek_cost_pooled(c, g) ? t->all.cost : wall;
+	if (quiet) {
 		own = ek_turn_quiet(t, wall, t->all.cost);
 		/* its rate remembers quieter turns */
 		if (g->memory == EK_MEMORY_NS)
@@ -311,14 +391,13 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
 		wall = own;
 	} else if (g->op != EK_OP_READ) {
-		paid = min_t(u64, c->hidden, wall);
-		c->hidden -= paid;
+		paid = ek_turn_share_hidden(c, wall);
+		own = ek_turn_share_residue(c, g, wall, t->all.cost) + paid;
 		wall += paid;
 	}
 	/* a longer turn was to learn: otherwise the group would wait for seconds after it */
-	ek_order_adjust(c, g, (s64)min_t(u64, wall, t->paid) - (s64)t->all.cost);
-	if (tells)
-		ek_turn_learn(c, t, quiet, paid);
+	ek_order_adjust(c, g, (s64)min_t(u64, own, t->paid) - (s64)t->all.cost);
+	ek_turn_learn(c, t, quiet, paid);
 }
 
 void ek_turn_end(struct ek_core *c, u64 now)
@@ -362,6 +441,24 @@ static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
 	return list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node);
 }
 
+/*
+ * Where many light groups have the same virtual time, they would be served in a row, and
+ * a heavy one would wait for all of them. Of those that an ideal device, which serves all
+ * at once, would have begun to serve by now, the one that is due first goes instead
+ * (worst-case fair queueing: Bennett and Zhang, 1996).
+ */
+static struct ek_core_group *ek_turn_soonest(struct ek_core *c, u64 now)
+{
+	u64 clock = c->clock + ek_order_lead(c, min_t(u64, now - c->clock_at, EK_SEC));
+
+	clock = ek_later(clock, c->vnow);
+	if (ek_before(c->vnow + ek_order_lead(c, EK_CLOCK_LEADS), clock))
+		clock = c->vnow + ek_order_lead(c, EK_CLOCK_LEADS);
+	c->clock = clock;
+	c->clock_at = now;
+	return c->nr_active > EK_MANY ? ek_order_soonest(c, clock) : NULL;
+}
+
 /* TURNS: the next owner. Groups that have nothing and went away give up their place. */
 static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 {
@@ -369,7 +466,7 @@ static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 
 	while ((g = ek_order_least(c)) && ek_turn_idles(c, g, now))
 		ek_order_deactivate(c, g);
-	return g;
+	return ek_turn_soonest(c, now) ?: g;
 }
 
 /* Go on with the turn, end it, and begin the next. */

@@ -71,6 +71,9 @@ static inline void list_move_tail(struct list_head *n, struct list_head *l)
 	list_add_tail(n, l);
 }
 
+#define list_for_each_entry(p, l, member) \
+	for ((p) = container_of((l)->next, __typeof__(*(p)), member); &(p)->member != (l); \
+	     (p) = container_of((p)->member.next, __typeof__(*(p)), member))
 #define list_first_entry_or_null(l, type, member) \
 	(list_empty(l) ? NULL : container_of((l)->next, type, member))
 
