@@ -151,6 +151,8 @@ static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
 {
 	r->cost = cost;
 	r->issued = now;
+	if (!atomic_read(&c->in_flight))
+		c->filled = now;
 	atomic_inc(&g->in_flight);
 	atomic_inc(&c->in_flight);
 	g->sent++;

@@ -205,6 +205,7 @@ struct ek_core {
 	atomic64_t in_flight_cost;	/* ns. Completion */
 	u64 sent_cost;			/* ns since ever */
 	u64 last_done;			/* Completion; late is harmless */
+	u64 filled;			/* when the device was last sent something while empty */
 
 	/* order */
 	struct rb_root_cached ready, awaited;

@@ -187,19 +187,19 @@ static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall
 }
 
 /*
- * Is @g, whose turn took @wall ns for what its own rate says are @cost ns, like the
- * other groups of @cell? Then the pool learns from it. A pool that nobody is like
- * any more begins with @g.
+ * Is @g, whose turn took @wall ns for what was @cost ns at @rate, like the other groups
+ * of @cell? Then the pool learns from it. A pool that nobody is like any more begins
+ * with @g.
  */
 static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_cost_cell *cell,
-			 u64 wall, u64 cost)
+			 u64 wall, u64 cost, u64 rate)
 {
 	u64 may = ek_mul(cell->pool, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
 
 	ek_cost_alike(c, g, cell->pool && ek_off(g->rate, cell->pool) <= may);
 	if (g->alike) {
 		cell->strays = 0;
-		ek_pool_learn(c, cell, wall, ek_mul(cost, ek_ratio(cell->pool, g->rate)));
+		ek_pool_learn(c, cell, wall, ek_mul(cost, ek_ratio(cell->pool, rate)));
 	} else if (!cell->pool || (g->memory >= EK_YOUNG_NS && ++cell->strays >= EK_STRAYS)) {
 		cell->strays = 0;
 		cell->pool = g->rate;
@@ -213,7 +213,7 @@ static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_c
 void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
-	u64 memory, charged = ek_group_rate(c, g, g->op, g->class);
+	u64 memory, rate, charged = ek_group_rate(c, g, g->op, g->class);
 
 	if (g->op == g->rate_op && g->class == g->rate_class && g->rate)
 		/* by its own rate instead of the pool's */
@@ -231,6 +231,7 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 		g->noise -= g->noise / EK_NOISE_TURNS;
 		g->noise += min_t(u64, ek_ratio(ek_off(wall, cost), cost), EK_ONE) / EK_NOISE_TURNS;
 	}
+	rate = g->rate;
 	/* by definition, cost and time were equal for what the rate remembers */
 	memory = g->memory * (noisy && wall > cost ? EK_QUIET_MEMORY : 1);
 	ek_cost_set_rate(g, ek_mul(g->rate, ek_ratio(memory + wall, memory + cost)));
@@ -239,7 +240,7 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 		cell->rate = g->rate;
 		cell->depth = g->growing ? 0 : g->limit;
 	}
-	ek_pool_join(c, g, cell, wall, cost);
+	ek_pool_join(c, g, cell, wall, cost, rate);
 	ek_cost_known(c, g, true);
 }
 

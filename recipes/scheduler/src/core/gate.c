@@ -15,6 +15,7 @@
 #include "cost.h"
 #include "guard.h"
 #include "order.h"
+#include "turn.h"
 
 /* kept by a group that is alone: one tag in so many */
 #define EK_GATE_FREE	4
@@ -105,7 +106,20 @@ static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
 	return c->nr_queued + c->nr_granted < c->tags / 2;
 }
 
-static struct ek_core_group *ek_gate_choose(struct ek_core *c, u32 free)
+/*
+ * May the owner of the turn have one more? What it sends at once needs no place in the
+ * queue. What it cannot send in its turn would keep a tag from later owners.
+ */
+static bool ek_gate_owner(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	u32 has = g->queued + g->granted;
+
+	return has + (u32)max_t(s32, atomic_read(&g->in_flight), 0) <
+	       min_t(u32, g->limit, max_t(u32, c->tags / 2, 1)) &&
+	       ek_turn_lasts(c, (u64)has * ek_cost(c, g, g->op, g->bytes), now);
+}
+
+static struct ek_core_group *ek_gate_choose(struct ek_core *c, u32 free, u64 now)
 {
 	struct ek_core_group *g = ek_gate_light(c);
 	struct rb_node *n;
@@ -113,10 +127,7 @@ static struct ek_core_group *ek_gate_choose(struct ek_core *c, u32 free)
 	if (g)
 		return g;
 	g = c->turn.g;
-	/* what the owner sends at once needs no place in the queue */
-	if (g && g->waiting &&
-	    g->queued + g->granted + (u32)max_t(s32, atomic_read(&g->in_flight), 0) <
-	    min_t(u32, g->limit, max_t(u32, c->tags / 2, 1)))
+	if (g && g->waiting && ek_gate_owner(c, g, now))
 		return g;
 	n = rb_first_cached(&c->gate);
 	if (!n)
@@ -132,7 +143,7 @@ struct ek_core_group *ek_core_admit(struct ek_core *c, u32 free, u64 now)
 	if (!free || !c->nr_waiting)
 		return NULL;
 	ek_order_collect(c, now);
-	g = ek_gate_choose(c, free);
+	g = ek_gate_choose(c, free, now);
 	if (!g)
 		return NULL;
 	g->waiting--;

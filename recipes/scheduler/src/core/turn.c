@@ -50,7 +50,7 @@
 /* What writers owe for turns of others: at most so much. */
 #define EK_HIDDEN_MOST		(2 * EK_SEC)
 /* They pay it over about so much of their own time, each by its time. */
-#define EK_HIDDEN_NS		EK_SEC
+#define EK_HIDDEN_NS		(250 * EK_MS)
 /* The ideal device is ahead of the group with the least by at most so much. */
 #define EK_CLOCK_LEADS		(4 * EK_SEC)
 /* TOGETHER: between solos of unknown groups, so many percent of the last one's time. */
@@ -60,11 +60,15 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 {
 	struct ek_core_group *g = t->g;
 	u64 latency = max_t(u32, ek_budget_latency(c, g), ek_cost(c, g, g->op, g->bytes));
+	u64 least = latency;
 
+	/* before a turn is alone, the requests of the one before have to complete */
+	if (c->nr_active > EK_MANY)
+		least = max_t(u64, least, c->most_latency);
 	t->length = max_t(u64, c->t.turn_ms * EK_MS, EK_TURN_LATENCIES * latency) * c->mode.stretch;
 	if (c->nr_active > 1)
 		t->length = min_t(u64, t->length,
-				  clamp_t(u64, EK_TURN_LATENCIES * latency,
+				  clamp_t(u64, EK_TURN_LATENCIES * least,
 					  ek_order_part(c, g, EK_ROUND_NS * c->mode.stretch),
 					  ek_order_part(c, g, EK_ROUND_MOST_NS)));
 	t->paid = g->growing ? t->length : U64_MAX;
@@ -193,8 +197,9 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	t->exclusive = now;
 	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
-	/* what it has in the device is served since the completion before */
-	ek_meter_begin(&t->all, g, atomic_read(&g->in_flight) ? READ_ONCE(c->last_done) : now);
+	/* what it has in the device is served since the completion before, or since it was sent */
+	ek_meter_begin(&t->all, g, atomic_read(&g->in_flight) ?
+				   min_t(u64, now, max_t(u64, READ_ONCE(c->last_done), c->filled)) : now);
 }
 
 /* The first request of @g completed after the device was its own. */
@@ -276,6 +281,17 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	return now - t->exclusive >= most;
 }
 
+/* Does the turn last for @ns more than what its owner has in the device? */
+bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
+{
+	struct ek_turn *t = &c->turn;
+
+	if (!t->exclusive || !t->steady.on || t->g->growing || !t->g->known)
+		return true;
+	ns += max_t(s64, atomic64_read(&t->g->in_flight_cost), 0);
+	return now - t->exclusive + ns < t->length;
+}
+
 /* Learn from what was served with the limit that was found. */
 static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid)
 {
@@ -308,7 +324,9 @@ static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 no
 /* The part of what is hidden that a writer pays for a turn of @wall ns. */
 static u64 ek_turn_share_hidden(struct ek_core *c, u64 wall)
 {
-	u64 paid = min_t(u64, wall, div_u64(c->hidden * min_t(u64, wall, EK_SEC), EK_HIDDEN_NS));
+	u64 paid = div_u64(c->hidden * min_t(u64, wall, EK_SEC), EK_HIDDEN_NS);
+
+	paid = min_t(u64, paid, min_t(u64, c->hidden, wall));
 
 	c->hidden -= paid;
 	return paid;
@@ -514,11 +532,25 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 	return other;
 }
 
+/*
+ * Others have more queued than the half of the tags that is theirs in turns, as after
+ * TOGETHER. They may not be due for seconds, and the owner would lack tags until then.
+ */
+static struct ek_core_group *ek_turn_clogs(struct ek_core *c, struct ek_core_group *g)
+{
+	return c->nr_queued - g->queued > max_t(u32, c->tags / 2, 1) ? ek_order_first(c) : NULL;
+}
+
 /* The owner, if it has a request and room for it. */
 struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 {
 	struct ek_core_group *g = c->turn.g, *other;
 
+	other = ek_turn_clogs(c, g);
+	if (other) {
+		c->why = EK_WHY_AHEAD;
+		return other;
+	}
 	c->why = EK_WHY_SOLO;
 	/* behind others, its least latency and its limit could not be found */
 	if (g->growing && !c->turn.exclusive &&
