@@ -427,6 +427,8 @@ struct request *ek_next(struct ek_data *ek)
 	lockdep_assert_held(&ek->lock);
 	if (!ek->nr_queued)
 		return NULL;
+	/* sysfs may have changed it */
+	ek->core.tags = ek_tags(ek);
 	now = ktime_get_ns();
 	if (unlikely(!list_empty(&ek->writers)) && time_after(jiffies, ek->tick))
 		ek_promote_writeback(ek, now);

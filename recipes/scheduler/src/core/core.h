@@ -57,6 +57,7 @@ struct ek_core_group {
 	struct ek_node node;		/* place in the tree of weights */
 	u64 vtime;			/* ns << 12 / weight: charged so far */
 	u64 charged;			/* ns, since ever */
+	u64 left;			/* when it last had something, before it became inactive */
 	u64 unpaid;			/* ns that it owes for requests sent by ek_core_quick() */
 	u32 share;			/* in force, see ek_node_share() */
 	u32 share_generation;

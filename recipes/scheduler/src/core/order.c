@@ -17,6 +17,10 @@
 
 /* A group that was away keeps at most so much debt. */
 #define EK_DEBT_MAX		EK_SEC
+/* A group that was away for longer is owed nothing. */
+#define EK_OWED_NS		EK_SEC
+/* What it may be owed: so much of the device's time. */
+#define EK_OWED_MOST		(500 * EK_MS)
 /* Groups without a request are looked at, so many at a time, after this time. */
 #define EK_IDLE_LOOKS		4
 #define EK_IDLE_NS		(500 * EK_US)
@@ -128,6 +132,21 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 	g->placed = true;
 }
 
+/*
+ * @g comes back. While it was away, the ideal device, which serves all at once, went on:
+ * that is what @g lost, and no more. What it lacked before, as between two I/Os of 100 MB, it
+ * still gets; and it owes at most EK_DEBT_MAX.
+ */
+static void ek_order_return(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	u64 away = now - min_t(u64, now, g->left), least = c->vnow;
+
+	if (away < EK_OWED_NS && ek_before(g->vtime + ek_order_lead(c, away), least))
+		least = ek_later(g->vtime + ek_order_lead(c, away),
+				 least - ek_order_lead(c, EK_OWED_MOST));
+	g->vtime = ek_bounded(g->vtime, least, ek_order_span(c, g, EK_DEBT_MAX));
+}
+
 void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	if (g->active)
@@ -138,7 +157,7 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	ek_node_join(&c->top, &g->node);
 	g->share = ek_node_share(&g->node);
 	g->share_generation = c->top.generation;
-	g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
+	ek_order_return(c, g, now);
 	list_add_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
 	g->served = now;
 	g->paused = now;
@@ -153,6 +172,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 		ek_cost_known(c, g, true);
 	}
 	ek_order_unplace(c, g);
+	g->left = max_t(u64, READ_ONCE(g->last_done), g->served);
 	list_del_init(&g->idle);
 	list_del_init(&g->solo_node);
 	ek_cost_alike(c, g, false);

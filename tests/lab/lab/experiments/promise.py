@@ -39,7 +39,8 @@ THREE = (
 )  # fmt: skip
 
 CASES = (
-    # the rows that the promise was stated with
+    # The rows that the promise was stated with. Each window has REQUESTS of the group that gets least: of 12 requests
+    # one more or less is 8 % of a part.
     Case("small-large.emmc50-slow", flashsim("emmc50-slow"),
          (Job("small", "randread", "4k", 8), Job("large", "read", "100m", 4))),
     Case("small-medium.sd-uhs3", flashsim("sd-uhs3"),
@@ -51,13 +52,13 @@ CASES = (
          (Job("read", "randread", "4k", 32), Job("write", "write", "100m", 4))),
     Case("sixty.pipe", flashsim("pipe", link_read_mbps=10, slices=64),
          (Job("heavy", "read", "512k", 1, 600), Job("light", "read", "512k", 1, 10, copies=60)),
-         heavy="heavy", seconds=20),
+         heavy="heavy", seconds=190),
     Case("latency20.null", _null(20), ALIKE),
     Case("latency5.null", _null(5), ALIKE),
     # the same with few groups, as the quick bench has time for
     Case("twelve.pipe", flashsim("pipe", link_read_mbps=10, slices=16),
          (Job("heavy", "read", "512k", 1, 120), Job("light", "read", "512k", 1, 10, copies=12)),
-         heavy="heavy", light=False, settle=4, seconds=15),
+         heavy="heavy", light=False, settle=4, seconds=40),
     # the two that were worst among the random mixes
     Case("slow-command.pipe", flashsim("pipe", link_read_mbps=20, link_write_mbps=20, cmd_us=2000, cmd_write_us=4000),
          (Job("read", "randread", "4k", 32, 50), Job("write", "randwrite", "4k", 4, 200))),
