@@ -18,6 +18,8 @@
 #define EK_QUEUES	25
 /* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
 #define EK_FREE		8
+/* What takes no longer than this delays nobody. */
+#define EK_SHALLOW_NS	(10 * EK_MS)
 /* A group that is alone may have so many times its limit in the device. */
 #define EK_ALONE	4
 /*
@@ -32,8 +34,9 @@ void ek_budget_grow(struct ek_core_group *g, u64 service, u64 per_request)
 	pipe = div64_u64(10 * ek_mul(service, READ_ONCE(g->least)), max_t(u64, per_request, 1));
 	if (g->limit >= EK_LIMIT_MAX || (pipe * EK_QUEUES < 10 * (u64)g->limit * 10 &&
 					 service <= ek_mul(g->best, EK_GROWS))) {
-		/* half was as good */
-		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100)
+		/* half was as good, but for what a slow CPU loses with it */
+		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100 &&
+		    (u64)g->limit * per_request > EK_SHALLOW_NS)
 			g->limit /= 2;
 		g->growing = false;
 		return;

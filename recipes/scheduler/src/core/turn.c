@@ -515,19 +515,23 @@ void ek_turn_step(struct ek_core *c, u64 now)
 
 /*
  * The owner @g prepares its next request, as it does after 100 MB. The group whose
- * turn is next may send one meanwhile, if the owner would wait for it a small part of
+ * turn is next may send some meanwhile, if the owner would wait for them a small part of
  * the time that it was busy. NULL if there is none.
  */
-static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g)
+static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	u64 inside = max_t(s64, 0, atomic64_read(&c->in_flight_cost));
 	struct ek_core_group *other;
 
-	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&c->in_flight))
+	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&g->in_flight))
 		return NULL;
 	other = ek_order_first(c);
-	if (!other || (u64)EK_FILL_BUSY * ek_cost(c, other, other->op, other->bytes) >
-	    last - min_t(u64, last, g->busy))
+	/* a light group would wait for them, too */
+	if (!other || (c->short_until > now && atomic_read(&c->in_flight)))
+		return NULL;
+	inside += ek_cost(c, other, other->op, other->bytes);
+	if (EK_FILL_BUSY * inside > last - min_t(u64, last, g->busy))
 		return NULL;
 	return other;
 }
@@ -570,7 +574,7 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 			return other;
 		}
 	}
-	other = ek_turn_filler(c, g);
+	other = ek_turn_filler(c, g, now);
 	if (other) {
 		c->why = EK_WHY_AHEAD;
 		return other;
