@@ -18,8 +18,8 @@
 #define EK_QUEUES	25
 /* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
 #define EK_FREE		8
-/* What takes no longer than this delays nobody. */
-#define EK_SHALLOW_NS	(10 * EK_MS)
+/* The owner of a turn may have so much in the device, if that is no more than EK_ALONE limits. */
+#define EK_SHALLOW_NS	(16 * EK_MS)
 /* A group that is alone may have so many times its limit in the device. */
 #define EK_ALONE	4
 /*
@@ -34,9 +34,8 @@ void ek_budget_grow(struct ek_core_group *g, u64 service, u64 per_request)
 	pipe = div64_u64(10 * ek_mul(service, READ_ONCE(g->least)), max_t(u64, per_request, 1));
 	if (g->limit >= EK_LIMIT_MAX || (pipe * EK_QUEUES < 10 * (u64)g->limit * 10 &&
 					 service <= ek_mul(g->best, EK_GROWS))) {
-		/* half was as good, but for what a slow CPU loses with it */
-		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100 &&
-		    (u64)g->limit * per_request > EK_SHALLOW_NS)
+		/* half was as good */
+		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100)
 			g->limit /= 2;
 		g->growing = false;
 		return;
@@ -80,13 +79,19 @@ void ek_budget_epoch(struct ek_core *c)
 
 /*
  * Requests of @g that may be in the device. Together, each has to wait for others.
- * Alone, nobody waits for it, and more in the device gives it more to choose from.
+ * Alone, nobody waits for it, and more in the device gives it more to choose from: the
+ * last percent, which a doubling in a first turn does not show.
  */
 u32 ek_budget_limit(struct ek_core *c, struct ek_core_group *g)
 {
 	if (c->nr_active == 1 && !g->growing)
 		return g->limit * EK_ALONE;
-	return c->turn.g ? g->limit : g->limit * c->scale;
+	if (!c->turn.g)
+		return g->limit * c->scale;
+	if (c->turn.g != g || g->growing)
+		return g->limit;
+	return max_t(u32, g->limit, min_t(u32, EK_ALONE * g->limit, EK_SHALLOW_NS /
+					  ek_cost(c, g, g->op, g->bytes)));
 }
 
 /* May @g have one more in the device, as far as the others are concerned? */

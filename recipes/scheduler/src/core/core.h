@@ -42,6 +42,7 @@ struct ek_cost_cell {
 	u64 pool;	/* ns per byte, q16: the mean of groups that are alike; 0: none */
 	u64 memory;	/* ns of device time that @pool is the mean of */
 	u32 members;	/* active groups that are alike */
+	u64 shared;	/* when there were last several */
 	u8 strays;	/* turns in a row of groups that are not alike */
 	u32 least;	/* least latency seen, ns; 0: unknown. Completion */
 };

@@ -29,6 +29,8 @@
 #define EK_STRAYS	4
 /* A pool remembers so many times as much as a group. */
 #define EK_POOL_MEMORY	4
+/* A pool is shared for so long after the last but one of its groups went. */
+#define EK_SHARED_NS	EK_SEC
 /* The noise is a mean of so many turns. */
 #define EK_NOISE_TURNS	8
 /* Unsized operations: the mean counts so many. */
@@ -49,10 +51,12 @@ static u64 ek_cell_rate(struct ek_core *c, u8 op, u8 class)
 	return rate ?: EK_GUESS_RATE + EK_GUESS_RATE * EK_GUESS_BYTES / (512U << class);
 }
 
-/* Is @g one of several groups that are alike? */
+/* Is @g one of several groups that are alike? One that pauses for a moment counts. */
 bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 {
-	return g->alike && c->cell[g->rate_op][g->rate_class].members > 1;
+	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
+
+	return g->alike && (cell->members > 1 || READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
 }
 
 /* Before the kind of requests changes that the rate of @g is of, it must not be alike. */
@@ -61,6 +65,8 @@ void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike)
 	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
 
 	alike = alike && g->active;
+	if (cell->members > 1)
+		cell->shared = READ_ONCE(c->last_done);
 	cell->members += (s32)alike - (s32)g->alike;
 	g->alike = alike;
 }

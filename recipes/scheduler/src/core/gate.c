@@ -12,6 +12,7 @@
  * Source: the gate of the first version, ek_gate.c; here in O(log n).
  */
 #include "gate.h"
+#include "budget.h"
 #include "cost.h"
 #include "guard.h"
 #include "order.h"
@@ -115,7 +116,7 @@ static bool ek_gate_owner(struct ek_core *c, struct ek_core_group *g, u64 now)
 	u32 has = g->queued + g->granted;
 
 	return has + (u32)max_t(s32, atomic_read(&g->in_flight), 0) <
-	       min_t(u32, g->limit, max_t(u32, c->tags / 2, 1)) &&
+	       min_t(u32, ek_budget_limit(c, g), max_t(u32, c->tags / 2, 1)) &&
 	       ek_turn_lasts(c, (u64)has * ek_cost(c, g, g->op, g->bytes), now);
 }
 

@@ -49,8 +49,13 @@
 #define EK_WROTE_NS		(2 * EK_SEC)
 /* What writers owe for turns of others: at most so much. */
 #define EK_HIDDEN_MOST		(2 * EK_SEC)
-/* They pay it over about so much of their own time, each by its time. */
-#define EK_HIDDEN_NS		(250 * EK_MS)
+/*
+ * They pay it over about so many ms of their own time, each by its time. Among groups that
+ * are alike that is longer, so that it does not matter who is next after a collection.
+ */
+#define EK_HIDDEN_MS		250
+#define EK_HIDDEN_ALIKE_MS	1000
+#define EK_RESIDUE_MS		2000
 /* The ideal device is ahead of the group with the least by at most so much. */
 #define EK_CLOCK_LEADS		(4 * EK_SEC)
 /* TOGETHER: between solos of unknown groups, so many percent of the last one's time. */
@@ -230,11 +235,12 @@ static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_meter_read(&t->window, g);
 	if (!t->window.n)
 		return;
+	if (!ek_turn_window_over(t))
+		return;
 	/* it never has more at once: its limit is no limit */
 	if (g->growing && t->had < g->limit)
 		g->growing = false;
-	if (ek_turn_window_over(t))
-		ek_turn_window(t);
+	ek_turn_window(t);
 }
 
 /* Of @wall, the time that @cost takes when no earlier writes are under way. */
@@ -321,13 +327,13 @@ static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 no
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
-/* The part of what is hidden that a writer pays for a turn of @wall ns. */
-static u64 ek_turn_share_hidden(struct ek_core *c, u64 wall)
+/* The part of what is hidden that @g, a writer, pays for a turn of @wall ns. */
+static u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 wall)
 {
-	u64 paid = div_u64(c->hidden * min_t(u64, wall, EK_SEC), EK_HIDDEN_NS);
+	u32 over = ek_cost_pooled(c, g) ? EK_HIDDEN_ALIKE_MS : EK_HIDDEN_MS;
+	u64 paid = div_u64((c->hidden >> 10) * min_t(u64, wall, EK_SEC), over * (u32)(EK_MS >> 10));
 
 	paid = min_t(u64, paid, min_t(u64, c->hidden, wall));
-
 	c->hidden -= paid;
 	return paid;
 }
@@ -345,8 +351,9 @@ static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64
 		return wall;
 	c->residue = clamp_t(s64, c->residue + (s64)wall - (s64)cost,
 			     -(s64)EK_HIDDEN_MOST, EK_HIDDEN_MOST);
-	part = clamp_t(s64, div_s64(c->residue * (s64)min_t(u64, cost, EK_SEC), EK_HIDDEN_NS),
-		       -most, most);
+	part = div_s64((c->residue >> 10) * (s64)min_t(u64, cost, EK_SEC),
+		       EK_RESIDUE_MS * (s32)(EK_MS >> 10));
+	part = clamp_t(s64, part, -most, most);
 	c->residue -= part;
 	return cost + part;
 }
@@ -409,7 +416,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
 		wall = own;
 	} else if (g->op != EK_OP_READ) {
-		paid = ek_turn_share_hidden(c, wall);
+		paid = ek_turn_share_hidden(c, g, wall);
 		own = ek_turn_share_residue(c, g, wall, t->all.cost) + paid;
 		wall += paid;
 	}
