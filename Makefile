@@ -52,7 +52,7 @@ yocto: run-yocto ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=
 
 ##@ Measure
 .PHONY: bench
-bench: run-bench ## figures of Evenkeel and of the baselines: build/bench/{results.json,index.html} (QUICK=1: 10 min, DEEP=1: all)
+bench: run-bench ## figures of Evenkeel and of the baselines: build/bench/{results.json,index.html} (QUICK=1: 10 min, BASELINES=1: with those of the README, DEEP=1: all)
 
 ##@ Maintain
 .PHONY: format docs pictures release clean clean-cache

@@ -44,13 +44,13 @@ CONTROLLERS := $(foreach m,$(MODULE_NAMES),$(K)/module-controllers/$(m).ko)
 
 .PHONY: run-bench bench-kernels run-baselines
 # a target of its own, because make -n runs a recipe that names $(MAKE)
-bench-kernels: $(TOOLROOT) $(if $(QUICK),,$(CONTROLLERS))
+bench-kernels: $(TOOLROOT) $(if $(and $(QUICK),$(if $(BASELINES),,1)),,$(CONTROLLERS))
 	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
 	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)
 run-bench: $(LAB_NEEDS) bench-kernels
 	@$(call stage,bench,2000)
 	cd tests/lab
-	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(DEEP),--deep) $(BENCH_OPTIONS)
+	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(BASELINES),--baselines) $(if $(DEEP),--deep) $(BENCH_OPTIONS)
 run-baselines: $(LAB_NEEDS) $(CONTROLLERS)
 	@$(call stage,baselines)
 	$(PYTEST) -s tests/baselines

@@ -21,10 +21,11 @@ EXEWRAPPER_ENABLED = "False"
 EVENKEEL_PATHS ?= "${EVENKEEL_COMPONENT} LICENSES VERSION"
 S = "${EVENKEEL_S}/${EVENKEEL_COMPONENT}"
 
-# The same files give the same bytes in every clone. OE-Core takes the time of the youngest file, which in
-# a clone is the time of its checkout; so a clone gets the fallback time instead. A commit that is fetched
-# keeps its own time. This function runs after OE-Core's own search. It does not set SOURCE_DATE_EPOCH,
-# because that variable belongs to the distribution.
+# The same files give the same bytes in every clone. For local sources, OE-Core writes the time of the
+# youngest file into SDE_FILE. In a clone that is the time of the checkout. So this function, which runs
+# after OE-Core's, overwrites SDE_FILE with SOURCE_DATE_EPOCH_FALLBACK. Sources that are fetched from git
+# (EVENKEEL_GIT) keep the time of their commit. The function does not set the variable SOURCE_DATE_EPOCH,
+# because that belongs to the distribution.
 do_unpack[postfuncs] += "evenkeel_source_date_epoch"
 python evenkeel_source_date_epoch() {
     if d.getVar('EVENKEEL_SRC'):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -113,6 +114,16 @@ def test_independent_stages_run_two_at_a_time(project: Path) -> None:
     assert out.stdout.rstrip().endswith("stages: 2 passed, 0 failed")
     if (os.cpu_count() or 1) > 1:
         assert time.monotonic() - began < 3.8
+
+
+def test_the_processor_time_of_a_stage_is_shown(project: Path) -> None:
+    """Wall time is that of a shared machine. The work of a stage is its processor time, children included."""
+    burn = "python3 -c 'import time; [None for _ in iter(time.process_time, 0) if time.process_time() > 1.2 and exit()]'"
+    out = run(project, "a 10 1 -\n", f"a:\n\t@sh -c \"{burn}; true\"\n")
+    assert out.returncode == 0, out.stdout
+    (row,) = [line for line in out.stdout.splitlines() if re.match(r"a +\d+ +10 +\d+$", line)]
+    assert int(row.split()[3]) >= 1, out.stdout
+    assert re.search(r"with 0\.\d min of processor time", out.stdout)
 
 
 def test_an_unknown_stage_is_named_with_the_known_ones(project: Path) -> None:

@@ -20,7 +20,7 @@ from lab import options as common_options
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
 from lab.report import compare as comparison
-from lab.report import page
+from lab.report import headline, page
 from lab.report.rows import Wanted
 from lab.report.verdict import Verdict
 from lab.report.verdict import judge as judge_shapes
@@ -43,6 +43,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also the slow experiments (hours of recording, power cuts, other numbers of groups) and more baselines",
     )
+    parser.add_argument(
+        "--baselines", action="store_true",
+        help="with --quick: all baselines of the full bench for the table of the README; needs the kernel `controllers`",
+    )  # fmt: skip
     parser.add_argument(
         "--out",
         type=Path,
@@ -114,11 +118,12 @@ def drawn_seeds(e: Experiment, seed: int, wanted: Targets, *, deep: bool) -> lis
 
 def plan(
     chosen: Iterable[Experiment], *, quick: bool, deep: bool = False, subject: str | None = None, seed: int = 1,
-    sample: bool = True, wanted: Targets | None = None,
+    sample: bool = True, wanted: Targets | None = None, wide: bool = False,
 ) -> list[Job]:  # fmt: skip
     """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines.
 
-    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises.
+    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises. `wide`: the quick
+    bench has all baselines of the experiments in the README's table.
     """
     wanted = targets.load() if wanted is None else wanted
     jobs: dict[str, Job] = {}
@@ -128,7 +133,7 @@ def plan(
             continue
         seeds = [None] if quick else drawn_seeds(e, seed, wanted, deep=deep)
         for kernel in e.kernels[:1] if quick else e.kernels:
-            if quick:
+            if quick and not (wide and e.name in headline.EXPERIMENTS):
                 baselines = e.quick_baselines
             elif kernel == e.kernels[0]:
                 baselines = (*e.baselines, *(e.deep_baselines if deep else ()))
@@ -356,8 +361,9 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     # experiments that the user names run, deep or not, and without a draw
     named = [e if not args.only else replace(e, deep=False, pool=None) for e in chosen]
     jobs = plan(
-        named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only
-    )
+        named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only,
+        wide=args.baselines,
+    )  # fmt: skip
     if args.kernel:
         jobs = [job for job in jobs if job.kernel in args.kernel]
         if not jobs:

@@ -34,7 +34,8 @@ def _source(
     }
     revision, qemu, made = (origins[0].get(name, "unknown") for name in ("revision", "qemu", "made"))
     releases = {o.get("release", r.kernel) for r, o in zip(rows, origins, strict=True)}
-    return Source(part, len(have), len(parts[part]), revision, qemu, made, tuple(sorted(releases)))
+    wide = part == "quick" and any("iocost" in r.baselines for r in rows)
+    return Source(part, len(have), len(parts[part]), revision, qemu, made, tuple(sorted(releases)), wide)
 
 
 def _load(path: str) -> tuple[list[Row], list[dict[str, str]]]:

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import bench, experiments, targets
 from lab.runner import Job
+from lab.report import headline
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,13 @@ def test_the_full_bench_measures_the_tables_of_the_papers(full: list[Job]) -> No
     )
     channel = {j.experiment.name for j in full if j.experiment.name.startswith("channel.")}
     assert len([name for name in channel if not name.startswith("channel.probe.")]) == 11
+
+
+def test_the_table_of_the_readme_can_have_all_its_baselines() -> None:
+    known = experiments.load()
+    narrow = {(j.experiment.name, j.scheduler) for j in bench.plan(known.values(), quick=True)}
+    wide = {(j.experiment.name, j.scheduler) for j in bench.plan(known.values(), quick=True, wide=True)}
+    assert {name for name, _ in wide - narrow} <= headline.EXPERIMENTS
+    assert narrow < wide
+    for name in headline.EXPERIMENTS:
+        assert (name, "iocost") in wide, f"{name} has no iocost in the README"

@@ -3,10 +3,14 @@
 
 Invariants:
 
-- The panel proves nothing by itself: each of its calls has the secret of a session or token, which caller() checks.
-- Users, sessions and tokens are in memory as in accounts.db. A change is saved first, then made in memory. Only a
-  log-in works without saving: a person must be able to log in to a board whose disk is full.
-- Only hashes of secrets are stored, but for the first-boot password, which the console shows until it is changed.
+- The panel is not trusted: each of its calls except LogIn and GetHealth needs the secret of a session or token, which
+  caller() checks.
+- Users, sessions and tokens in memory equal those in accounts.db, because a change is saved first. Three changes are
+  made in memory even if saving fails. The first two are a log-in and the end of a session: a person must be able to
+  log in to a board whose disk is full, and to log out. The third is the time of a session's last use, which is saved
+  every SAVE_USE_S only.
+- Passwords and the secrets of sessions and tokens are stored as hashes. Stored as text: the first-boot password, which
+  the console shows until it is changed, TOTP secrets, and the key of the device cookies.
 """
 
 import asyncio

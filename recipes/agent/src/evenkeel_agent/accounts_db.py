@@ -24,7 +24,7 @@ TABLES = """
         hash TEXT,                   -- argon2id with its parameters; NULL: the first password is valid
         first TEXT,                  -- first-boot password, which the console shows until it is changed
         must_change INTEGER NOT NULL,
-        totp TEXT,                   -- shared secret, base32
+        totp TEXT,                   -- shared secret as text, base32: codes are computed from it
         changed_at INTEGER NOT NULL  -- Unix seconds, as all times
     ) STRICT;
     CREATE TABLE sessions (

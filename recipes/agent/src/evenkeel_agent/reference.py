@@ -50,7 +50,9 @@ It needs at least the role in the table; a method without a role needs no sessio
 Then polkit decides, by the action of the method:
 
 - Root is always allowed.
-- A polkit rule allows the panel. Rules see `session.user`, `session.role`, `session.address` and `session.method`.
+- The installed polkit rule allows every call of the user `evenkeel-panel` on `{SESSION}`.
+  A rule of your own can read `session.user`, `session.role`, `session.address` and `session.method` with
+  `action.lookup()`, and refuse more. Its file must sort before `50-evenkeel-agent.rules`.
 - All other callers need the password of an administrator.
 - If polkit does not answer, only root is served.
 

@@ -80,15 +80,16 @@ def decide(settings: Settings, target: int, window: Window) -> int:
 
 
 def mixed(blocks: int, readahead: int, *, larger: bool = True) -> Settings:
-    """The guideline for a job that reads other files as well.
+    """The paper's recommended settings (section 3.4) for a job that also reads files outside the priority directories.
 
-    `larger`: the priority files are as large as the cache, or larger. `readahead`: the largest readahead in blocks.
+    `larger`: whether the priority files are at least as large as the cache. T_protected is then 95 %, otherwise 100 %.
+    `readahead`: the largest readahead in blocks, which becomes B_nmin.
     """
     return _profile(blocks, readahead, 95 if larger else 100, 85, 30)
 
 
 def exclusive(blocks: int, readahead: int) -> Settings:
-    """The guideline for a job that reads only priority files.
+    """The paper's recommended settings (section 3.4) for a job that reads only priority files.
 
     The paper gives ranges, 60 to 70 % for T_normal and 70 to 80 % for B_pmin. We take the lower T_normal and the lower
     B_pmin, as the paper did for its web server.

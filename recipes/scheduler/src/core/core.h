@@ -171,8 +171,8 @@ struct ek_mode {
 	u32 stretch;			/* turns are so many times as long */
 	u32 stretched;			/* @tried when that last changed */
 	bool stretch_pays;		/* it was shown, or @stretch is 1 */
-	u64 stretch_from;		/* lambda before it doubled */
-	u64 stretch_next, stretch_gap;	/* when it may double; longer after each failure */
+	u64 stretch_from;		/* lambda with turns half as long */
+	u64 stretch_next, stretch_gap;	/* when turns may be made longer; the gap grows with each failure */
 	u64 best;			/* most lambda of a step, q16 */
 	u32 best_scale;			/* the scale of that step */
 	u64 next_trial, gap;

@@ -18,7 +18,7 @@
 
 /* tokens are kept for this time */
 #define EK_TOKENS_NS	EK_SEC
-/* an urgent request may put its group so far ahead */
+/* service out of turn may put a group so far ahead */
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /* A wait of so many of the largest requests is the device's doing, no starvation. */
 #define EK_STARVE_REQUESTS	8
@@ -163,18 +163,22 @@ static struct ek_core_group *ek_guard_starving(struct ek_core *c, u64 now)
 	return NULL;
 }
 
+/* May @g be served out of turn, by its share or by half of the tokens? */
+bool ek_guard_affords(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	c->why = EK_WHY_AHEAD;
+	if (!ek_before(c->vnow + ek_order_lead(c, EK_URGENT_LEAD), g->vtime))
+		return true;
+	c->why = EK_WHY_GUARD;
+	return ek_tokens(c, ek_tokens_most(c) / 2, now);
+}
+
 static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
 
 	g = list_first_entry_or_null(&c->urgent, struct ek_core_group, urgent_node);
-	if (!g)
-		return NULL;
-	c->why = EK_WHY_AHEAD;
-	if (!ek_before(c->vnow + ek_order_lead(c, EK_URGENT_LEAD), g->vtime))
-		return g;
-	c->why = EK_WHY_GUARD;
-	return ek_tokens(c, ek_tokens_most(c) / 2, now) ? g : NULL;
+	return g && ek_guard_affords(c, g, now) ? g : NULL;
 }
 
 static struct ek_core_group *ek_guard_light(struct ek_core *c, u64 now)

@@ -546,9 +546,14 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
  * Others have more queued than the half of the tags that is theirs in turns, as after
  * TOGETHER. They may not be due for seconds, and the owner would lack tags until then.
  */
-static struct ek_core_group *ek_turn_clogs(struct ek_core *c, struct ek_core_group *g)
+static struct ek_core_group *ek_turn_clogs(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
-	return c->nr_queued - g->queued > max_t(u32, c->tags / 2, 1) ? ek_order_first(c) : NULL;
+	struct ek_core_group *other;
+
+	if (!g->waiting || c->nr_queued - g->queued <= max_t(u32, c->tags / 2, 1))
+		return NULL;
+	other = ek_order_first(c);
+	return other && ek_guard_affords(c, other, now) ? other : NULL;
 }
 
 /* The owner, if it has a request and room for it. */
@@ -556,11 +561,9 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 {
 	struct ek_core_group *g = c->turn.g, *other;
 
-	other = ek_turn_clogs(c, g);
-	if (other) {
-		c->why = EK_WHY_AHEAD;
+	other = ek_turn_clogs(c, g, now);
+	if (other)
 		return other;
-	}
 	c->why = EK_WHY_SOLO;
 	/* behind others, its least latency and its limit could not be found */
 	if (g->growing && !c->turn.exclusive &&

@@ -15,6 +15,11 @@ from lab.report.source import Source
 from lab.report.stale import Shown
 
 KERNEL = "6.12"
+# the experiments of the table: `bench --quick --baselines` measures them with all baselines of the full bench
+EXPERIMENTS = frozenset({
+    "stall.emmc51.direct.write.100m", "stall.emmc51.buffered.write.100m", "fair.emmc51.read.100m",
+    "fair.emmc51.write.100m", "fair.emmc51.shares.3-2-2-1", "latency.beside.read", "cost.read",
+})  # fmt: skip
 COLUMNS = {
     "none": "none", "mq-deadline": "mq-deadline", "bfq": "BFQ", "iocost": "iocost", "evenkeel": "Evenkeel",
 }  # fmt: skip

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """`part` is quick, full or deep; `measured` of its `declared` experiments have rows."""
+    """`part` is quick, full or deep; `measured` of its `declared` experiments have rows.
+
+    `wide`: a quick bench with all baselines of the README's table.
+    """
 
     part: str
     measured: int
@@ -17,10 +20,12 @@ class Source:
     qemu: str
     made: str
     releases: tuple[str, ...]
+    wide: bool = False
 
     @property
     def command(self) -> str:
-        return {"quick": "make bench QUICK=1", "full": "make bench", "deep": "make bench DEEP=1"}[self.part]
+        quick = f"make bench QUICK=1{' BASELINES=1' * self.wide}"
+        return {"quick": quick, "full": "make bench", "deep": "make bench DEEP=1"}[self.part]
 
     def text(self) -> str:
         """Which bench, and on which QEMU and Linux it ran, in two sentences."""
