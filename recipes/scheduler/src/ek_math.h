@@ -154,10 +154,8 @@ static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 /*
  * Where a group goes on whose virtual time is @vtime while the system's is @vnow:
  * not behind that, for what it did not ask for it is not owed, and at most @most
- * ahead, which its largest request spans. By itself it is never further: each
- * starts at what became @vnow. But one that is served out of turn, since it would
- * starve, takes more than its share and must not pay for that later; and for one
- * that was idle while @vnow went around, behind looks like ahead.
+ * ahead, so that a debt ends. Service out of turn may have put it further ahead; and
+ * for one that was idle while @vnow went around, behind looks like ahead.
  */
 static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
 {
