@@ -21,9 +21,12 @@
  *	v2 - v1 - c_max/w <= sum of c/w <= v2 - v1 + c_max/w
  *
  * for either group; the difference of two such sums is at most c_max/w of one and
- * of the other. A group that is awaited (ek_group.c) counts as one that has
- * requests, but others may pass it by ahead_kb of cost before they wait for it,
- * which adds ahead_kb/w of theirs, once: its own virtual time stays behind.
+ * of the other.
+ *
+ * core/order.c serves so. A request is there a whole turn or, together, one request;
+ * c is device time. A group that is awaited counts as one that has requests, but
+ * together others may lead it by lead_ms before they wait for it. That adds lead_ms of
+ * device time, once: its own virtual time stays behind.
  */
 #ifndef EK_MATH_H
 #define EK_MATH_H
@@ -41,7 +44,7 @@
 #define EK_WEIGHT_MAX	10000
 #define EK_WEIGHT_DFL	100
 
-/* virtual time is in KiB / weight with this many fraction bits */
+/* virtual time of ek_vtime() is in KiB / weight with this many fraction bits */
 #define EK_VSHIFT	24
 
 /* a share is a weight with this many fraction bits: see ek_share.h */
@@ -151,10 +154,8 @@ static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 /*
  * Where a group goes on whose virtual time is @vtime while the system's is @vnow:
  * not behind that, for what it did not ask for it is not owed, and at most @most
- * ahead, which its largest request spans. By itself it is never further: each
- * starts at what became @vnow. But one that is served out of turn, since it would
- * starve, takes more than its share and must not pay for that later; and for one
- * that was idle while @vnow went around, behind looks like ahead.
+ * ahead, so that a debt ends. Service out of turn may have put it further ahead; and
+ * for one that was idle while @vnow went around, behind looks like ahead.
  */
 static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
 {

@@ -13,7 +13,7 @@
  * up to its weight, and a flat hierarchy's shares are its weights, whoever is
  * in use. So virtual time needs no change when groups come and go elsewhere.
  *
- * Pure, like ek_math.h; the caller locks.
+ * Pure, like ek_math.h; the caller locks. core/share.h is its name in the core.
  */
 #ifndef EK_SHARE_H
 #define EK_SHARE_H
@@ -60,7 +60,7 @@ static inline void ek_node_join(struct ek_top *top, struct ek_node *n)
 {
 	n->own = true;
 	ek_node_count(top, n, n->weight);
-	/* its share is computed anew even if nobody else's changed */
+	/* its share is computed again even if nobody else's changed */
 	if (n->parent && n->parent->parent)
 		WRITE_ONCE(top->generation, top->generation + 1);
 }

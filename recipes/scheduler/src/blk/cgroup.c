@@ -2,7 +2,7 @@
 /*
  * Groups are cgroups: a blkcg policy gives each cgroup its ek_group per device
  * and owns the files io.weight (or io.evenkeel.weight, where iocost is built
- * in) and io.evenkeel.stat.
+ * in), io.evenkeel.fixed and io.evenkeel.stat.
  */
 #include "ek.h"
 

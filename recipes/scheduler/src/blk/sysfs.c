@@ -24,8 +24,8 @@ enum {
 
 static const struct ek_tunable ek_tunables[] = {
 	/*
-	 * Least length of a group's turn, where groups take turns: its ends cost
-	 * the device a few percent, and other groups wait for it.
+	 * Length of a group's turn, unless its share of a round is less: the ends of
+	 * turns cost the device a few percent, and other groups wait for them.
 	 */
 	EK_TUNABLE(turn_ms, core.t.turn_ms, 100, 1, 10000),
 	/*
@@ -33,7 +33,7 @@ static const struct ek_tunable ek_tunables[] = {
 	 * at 250 MB/s; longer would cost more than the turn is worth.
 	 */
 	EK_TUNABLE(await_us, core.t.await_us, 2000, 0, 100000),
-	/* a group with requests is served at least this often, at any weight */
+	/* a group that waits for longer may starve (core/guard.c); the longest round is shorter */
 	EK_TUNABLE(starve_ms, core.t.starve_ms, 1000, 10, 60000),
 	/* requests of others alongside regulated ones; 0: found by measuring */
 	EK_TUNABLE(fixed_cap, fixed_cap, 0, 0, 10000),

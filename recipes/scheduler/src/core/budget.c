@@ -2,10 +2,11 @@
 /*
  * Budget: how much may be in the device.
  *
- * Policy: per group, the least number of requests in flight that gives full
- * rate, found by doubling in its first turns. For all groups together, a multiple
- * (scale) of that and of the largest request, found by doubling as well
- * (mode.c). While a light group is there, what fills the device once.
+ * Policy: a limit per group, the least number of requests in flight that gives full
+ * rate. Its first turns find it, by larger and larger steps. And a bound for all groups
+ * in device time, which is two of the largest requests. TOGETHER multiplies both by a
+ * scale, which mode.c finds by trying larger ones. While a light group is there, the
+ * bound is what fills the device once.
  * Invariant: two of the largest requests always fit, so no group is locked out.
  * Source: BBR (Cardwell et al., 2016): rate x least latency is what fills a pipe.
  */
@@ -22,6 +23,7 @@
 #define EK_SHALLOW_NS	(16 * EK_MS)
 /* A group that is alone may have so many times its limit in the device. */
 #define EK_ALONE	4
+
 /*
  * A window of @g's turn is over: @service (q16) is its cost per time, a request
  * costs @per_request ns. Are more in flight worth a try?

@@ -2,13 +2,14 @@
 /*
  * Cost: the device time of a request when its group runs alone.
  *
- * Policy: a group's rate (ns per byte) is the mean of what its turns took,
- * over about EK_MEMORY_NS of device time. Groups whose rates differ only by as
- * much as turns do by chance are alike: all are charged at the mean of their
- * rates. A group that had no turn yet, and other sizes of a group that had,
- * follow a table of all groups' rates.
- * Invariant: the sum of cost over time is 1 for any group that runs alone.
- * Source: f-Util of Gimbal (Min et al., SIGCOMM 2021) is the currency.
+ * Policy: a group's rate (ns per byte) is the mean of what its turns took, over about
+ * EK_MEMORY_NS of device time. Groups whose rates differ only by as much as turns do by
+ * chance are alike: a pool has the mean of their rates, and all are charged at it. A
+ * table of measured rates, by direction and size class, stands in for what is not known:
+ * all of a group that had no turn yet, and other sizes of a group that had one.
+ * Invariant: what a group that runs alone is charged adds up to the time that it ran; of
+ * groups that are alike, what all of them are charged.
+ * Source: the currency is f-Util of Gimbal (Min et al., SIGCOMM 2021).
  */
 #include "cost.h"
 

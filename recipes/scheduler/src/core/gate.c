@@ -2,14 +2,14 @@
 /*
  * Gate: which group's submitter gets the next scheduler tag.
  *
- * Policy: a light group; the group that has the device alone; a group that
- * holds nothing; then the least virtual time that a group reaches once all that
- * it has queued is served. What a group has queued is bounded by its share of half
- * the tags. What is in the device is not counted, so a group alone may fill it.
- * Invariant: a group that has nothing queued is admitted before any that has. In
- * turns, all groups queue on half of the tags: the owner finds the other half for
- * what it has in the device.
- * Source: the gate of the first version, ek_gate.c; here in O(log n).
+ * Policy: a light group; the owner of the turn; a group that has nothing queued; then
+ * the group with the least virtual time once all that it has queued is served. A group
+ * may queue on its share of half of the tags. What is in the device is not counted, so
+ * a group alone may fill the device.
+ * Invariant: a group that has nothing queued is admitted before all that have, but for
+ * the owner of the turn. In turns, all groups queue on half of the tags: the owner finds
+ * the other half for what it has in the device.
+ * Source: our own; docs/explanation/why-not-bfq.md has the reason.
  */
 #include "gate.h"
 #include "budget.h"

@@ -2,12 +2,13 @@
 /*
  * Guard: service out of turn, which is debt.
  *
- * Policy: urgent requests go at once, and so do those of a group that was idle,
- * while their share pays for them. A group that waits for starve_ms is served.
- * All of it is charged to virtual time. Urgent requests beyond their share, and
- * starving groups, also need tokens, which are guard_percent of device time.
- * Invariant: flags and numbers give no group more than its share and that part;
- * and urgent requests leave half of the tokens to the starving.
+ * Policy: urgent requests go at once, and so do those of a light group, which uses less
+ * than EK_PASS_REFILL of its share, while their share pays for them. A group starves if
+ * it waits for longer than starve_ms, and for longer than the device or its weight
+ * explain: it is served. All of this is charged to virtual time. Urgent requests beyond
+ * their share, and starving groups, also need tokens, guard_percent of device time.
+ * Invariant: flags and numbers give no group more than its share and that part; and
+ * urgent requests leave half of the tokens to the starving.
  * Source: iocost's debt for urgent I/O (Heo et al., ASPLOS 2022).
  */
 #include "guard.h"
@@ -67,9 +68,10 @@ static bool ek_guard_pauses(struct ek_core *c, struct ek_core_group *g, u64 now)
 }
 
 /*
- * @g, which had nothing queued, has a request. Is it light? It may pass with tokens of its own, which EK_PASS_REFILL of its share
- * of the time refills. Its debt is at most EK_PASS_DEBT turns: one whose
- * turn it was, and that then waited for its next, does not look light.
+ * @g, which had nothing queued, has a request. Is it light? It may pass with tokens of
+ * its own, which EK_PASS_REFILL of its share of the time refills. Its debt is at most
+ * EK_PASS_DEBT turns: one whose turn it was, and that then waited for its next, does not
+ * look light.
  */
 void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
 {

@@ -2,11 +2,12 @@
 /*
  * Mode: turns or together.
  *
- * Policy: better is the way that serves more lambda, which is alone time served
- * over time. Turns need no estimates, so all begins with them, until each group
- * had one. Then TOGETHER is tried, and kept if it pays.
- * Invariant: a way is compared by what it served, never by a model of the device.
- * Source: Seastar's dispatched/completed ratio (scylladb/seastar, PR 2801).
+ * Policy: the better mode has the larger lambda: alone time served, divided by the time
+ * that passed. Turns need no estimates, so the device begins with them, until each group
+ * had one. Then TOGETHER is tried with larger and larger scales, and kept if it pays.
+ * Turns are made longer if their ends cost much and longer ones serve more.
+ * Invariant: modes are compared by what they served, never by a model of the device.
+ * Source: Seastar's dispatched/completed ratio (scylladb/seastar, PR 1766).
  */
 #include "order.h"
 #include "budget.h"

@@ -3,12 +3,15 @@
  * Order: which group is next.
  *
  * Policy: a group's virtual time grows by cost / share; the least goes first.
- * TURNS (turn.c): the group with the least has the device alone for a turn.
- * TOGETHER: all have requests in the device. Then a group that has nothing to
- * send is awaited only while it has less than it was promised: its share of
- * the time that passed.
- * Invariant: no group that is behind its promise is led by more than a turn, or lead_ms.
- * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996); ek_math.h has the bound.
+ * TURNS: the group with the least has the device alone for a turn. Where groups are
+ * many, turn.c asks for the one whose next request is due first instead.
+ * TOGETHER: all have requests in the device. A group that has nothing to send is awaited
+ * only while it has less than it was promised: its share of the time that passed.
+ * A group that was away for a short time keeps what it lacked before.
+ * Invariant: a group that has less than it was promised is led by no more than a turn or,
+ * TOGETHER, by lead_ms.
+ * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996), ek_math.h has the bound; for
+ * many groups WF2Q (Bennett, Zhang, 1996).
  */
 #include "order.h"
 #include "budget.h"

@@ -2,14 +2,20 @@
 /*
  * Turn: one group has the device alone.
  *
- * Policy: a turn lasts turn_ms, or a few latencies, but no longer than the
- * group's share of a round. At its end the group has paid the time that it
- * had the device, whatever its requests were estimated to cost, and its rate is
- * learned. A reader pays no more than its rate when the device is quiet. What is
- * left was the work of earlier writes (a buffer that drains, garbage
- * collection): the next writers pay for it.
- * Invariant: time in turns is charged exactly once.
- * Source: CFQ's and BFQ's slices; iocost's debt (Heo et al., ASPLOS 2022).
+ * Policy: a turn lasts turn_ms, or a few latencies, but no longer than the group's share
+ * of a round. At its end the group has paid the time that it had the device, whatever
+ * its requests were estimated to cost, and its rate is learned. Three things differ:
+ *  - A reader pays no more than its rate while the device is quiet. What is left is
+ *    hidden work of earlier writes (a buffer that drains, garbage collection): the next
+ *    writers pay for it.
+ *  - Groups that are alike pay the cost by their pool. What the turns of alike writers
+ *    took beyond it, all of these writers pay.
+ *  - A turn that is too short to tell anything is paid by cost. Of many groups, several
+ *    such turns tell together.
+ * Invariant: time in turns is charged at most once. Not charged is what a turn was
+ * made longer to learn, and hidden work beyond EK_HIDDEN_MOST.
+ * Source: CFQ's and BFQ's slices; iocost's debt (Heo et al., ASPLOS 2022); the choice
+ * among many groups is WF2Q's (Bennett, Zhang, 1996).
  */
 #include "turn.h"
 #include "budget.h"
