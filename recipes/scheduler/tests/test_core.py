@@ -601,6 +601,23 @@ def test_the_owner_of_a_turn_finds_tags(ek_sim: Path) -> None:
     assert seen["core"]["least"] >= 0.85
 
 
+def test_a_group_that_only_discards_is_served(core: ctypes.CDLL) -> None:
+    """It has no size of request from which a cost or a limit would follow."""
+    erase = 3  # EK_OP_ERASE
+    core.core(64, 2, 100)
+    served = [0, 0]
+    for i in range(3000):
+        now = i * 10 * MS
+        core.insert(0, erase, 1 << 20, False, now)
+        core.insert(1, erase, 1 << 20, False, now)
+        for _ in range(1):
+            g = core.serve(erase, 1 << 20, False, now)
+            if g >= 0:
+                served[g] += 1
+                core.complete(g, False, now + 5 * MS)
+    assert min(served) > 50
+
+
 def test_what_urgent_requests_hold_of_the_tags_is_served_as_debt(core: ctypes.CDLL) -> None:
     """Urgent requests pass admission, so they may hold most tags. That buys no more than the guard allows."""
     core.core(32, 2, 1)

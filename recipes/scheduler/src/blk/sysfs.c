@@ -34,7 +34,7 @@ static const struct ek_tunable ek_tunables[] = {
 	 */
 	EK_TUNABLE(await_us, core.t.await_us, 2000, 0, 100000),
 	/* a group that waits for longer may starve (core/guard.c); the longest round is shorter */
-	EK_TUNABLE(starve_ms, core.t.starve_ms, 1000, 10, 60000),
+	EK_TUNABLE(starve_ms, core.t.starve_ms, 1200, 10, 60000),
 	/* requests of others alongside regulated ones; 0: found by measuring */
 	EK_TUNABLE(fixed_cap, fixed_cap, 0, 0, 10000),
 	/* of the flash, and KiB on one before the next (0: equal ranges) */

@@ -60,6 +60,8 @@ void ek_core_group_init(struct ek_core *c, struct ek_core_group *g,
 	g->node.weight = weight;
 	g->vtime = c->vnow;
 	g->share = EK_SHARE_ONE;
+	/* until it reads or writes, as a group that only discards never does */
+	g->bytes = 512;
 	g->limit = EK_LIMIT_MIN;
 	g->growing = true;
 	RB_CLEAR_NODE(&g->rb);
@@ -93,7 +95,7 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight)
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now)
 {
-	if (r->op < EK_DIRS && (g->bytes != r->bytes || g->op != r->op)) {
+	if (r->op < EK_DIRS && (g->bytes != r->bytes || g->op != r->op || !g->rate)) {
 		g->op = r->op;
 		g->bytes = r->bytes;
 		g->class = ek_size_class(r->bytes);

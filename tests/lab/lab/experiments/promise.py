@@ -192,12 +192,6 @@ ALWAYS = 8
 # `fair.write.*` of the quick bench catches one that ignores the weights of writes.
 QUICK = ("small-medium.sd-uhs3", "twelve.pipe")
 
-# why rows miss their targets, by the pattern of their ids
-NOTES = {
-    "promise.small-medium.sd-uhs3.least": "The scheduler counts a request as its size plus a constant, which is not the"
-    " time that this device takes for it.",
-}
-
 EXPERIMENTS = [
     *(
         _experiment(

@@ -196,11 +196,6 @@ def old(how: str, direction: str, mb: int) -> Experiment:
     )  # fmt: skip
 
 
-# why rows miss their targets, by the pattern of their ids
-NOTES = {
-    "stall.emmc51.buffered.write.100m.count": "Writeback of the other group fills the device while it collects garbage.",
-}
-
 EXPERIMENTS = [
     *(pattern(*case) for case in PAPER),
     *(pattern(*case, used=True) for case in ON_FLASH),
