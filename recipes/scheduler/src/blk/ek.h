@@ -249,8 +249,9 @@ struct ek_rq_state {
 	u8 urgent:1;
 	u8 flight:1;		/* it is in the device */
 	u8 regulated:1;		/* as one of a regulated group */
-	u8 flusher:1;		/* not inserted yet; fifo_time is the group that waits for its flush */
+	u8 flusher:1;		/* not inserted; fifo_time: the group whose flush it is */
 };
+
 static_assert(sizeof(struct ek_rq_state) == sizeof(void *));
 
 static inline struct ek_rq_state *ek_rq_state(struct request *rq)

@@ -196,8 +196,11 @@ static void ek_show_channels(struct seq_file *m, struct ek_data *ek)
 	seq_puts(m, "\n");
 }
 
-/* A ratio with three decimals. */
-#define EK_MILLI(q)	(u32)((q) >> EK_Q), (u32)(((q) & (EK_ONE - 1)) * 1000 >> EK_Q)
+/* A ratio, below 2^38, in thousandths. */
+static u32 ek_milli(u64 q)
+{
+	return (q * 1000) >> EK_Q;
+}
 
 static void ek_show_core(struct seq_file *m, struct ek_core *c)
 {
@@ -209,7 +212,8 @@ static void ek_show_core(struct seq_file *m, struct ek_core *c)
 		   (s64)atomic64_read(&c->in_flight_cost));
 	for (i = 0; i < EK_KINDS; i++)
 		seq_printf(m, "%s %u.%03u%s\n", kinds[i],
-			   EK_MILLI(c->mode.lambda[i]),
+			   ek_milli(c->mode.lambda[i]) / 1000,
+			   ek_milli(c->mode.lambda[i]) % 1000,
 			   i == c->mode.kind ? " now" : "");
 	seq_printf(m, "scale %u\nstretch %u\nlatency_us %u\nrequest_us %u\n",
 		   c->scale, c->mode.stretch, c->most_latency / 1000,

@@ -72,7 +72,7 @@ struct ek_core_group {
 	u32 queued;			/* inserted, not dispatched */
 	u32 urgent;			/* of these, urgent */
 	struct list_head urgent_node;
-	atomic_t capped;		/* 1: not ready because of its limit; 2: in released. Completion */
+	atomic_t capped;		/* 1: at its limit; 2: in released. Completion */
 	struct llist_node released;	/* Completion made room */
 
 	/* what is in the device, and what was sent there */
@@ -114,7 +114,7 @@ struct ek_core_group {
 	bool apart;			/* it also pauses: it is in no tree, and takes no turn */
 	s64 pass_left;			/* ns of device time that it may pass with */
 	u64 pass_at;			/* when that was last refilled */
-	u64 paused;			/* when it last had nothing, neither queued nor in the device */
+	u64 paused;			/* when it last had nothing at all */
 	u64 busy;			/* since when it has something */
 	struct list_head pass_node;
 
@@ -140,7 +140,7 @@ struct ek_turn {
 	u64 length;			/* ns */
 	u64 paid;			/* the most that the group pays for it, ns */
 	u64 sent_cost;			/* of its own that had completed when it began */
-	u64 others;			/* ns of cost of others, in the device at @exclusive or sent since */
+	u64 others;			/* ns of cost of others, at @exclusive or since */
 	u64 flushed;			/* core's @flushed when it began */
 	u32 had;			/* most requests that it had at once */
 	bool stalled;			/* the device did something else first */
@@ -173,7 +173,7 @@ struct ek_mode {
 	u32 stretched;			/* @tried when that last changed */
 	bool stretch_pays;		/* it was shown, or @stretch is 1 */
 	u64 stretch_from;		/* lambda with turns half as long */
-	u64 stretch_next, stretch_gap;	/* when turns may be made longer; the gap grows with each failure */
+	u64 stretch_next, stretch_gap;	/* when it may grow; the gap grows with each failure */
 	u64 best;			/* most lambda of a step, q16 */
 	u32 best_scale;			/* the scale of that step */
 	u64 next_trial, gap;
@@ -221,7 +221,7 @@ struct ek_core {
 	struct ek_turn turn;
 	struct ek_tail tail;
 	struct list_head unmeasured, measured;
-	u64 clock, clock_at;		/* virtual time if all were served at once; when that was so */
+	u64 clock, clock_at;		/* virtual time of an ideal device; and when */
 	u64 solo_end, solo_took;	/* the last turn: its end, and how long it was */
 	u64 hidden;			/* ns that writers cost in turns of others */
 	s64 residue;			/* ns that turns of writers took beyond their cost */

@@ -57,7 +57,8 @@ bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 {
 	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
 
-	return g->alike && (cell->members > 1 || READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
+	return g->alike && (cell->members > 1 ||
+			    READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
 }
 
 /* Before the kind of requests changes that the rate of @g is of, it must not be alike. */
@@ -187,8 +188,9 @@ static u64 ek_off(u64 a, u64 b)
 /* The pool of @cell learns from a turn: @wall ns for what it would charge as @cost ns. */
 static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 cost)
 {
-	cell->pool = max_t(u64, 1, ek_mul(cell->pool, ek_ratio(cell->memory + wall,
-							      cell->memory + cost)));
+	u64 ratio = ek_ratio(cell->memory + wall, cell->memory + cost);
+
+	cell->pool = max_t(u64, 1, ek_mul(cell->pool, ratio));
 	cell->memory = min_t(u64, cell->memory + wall, EK_POOL_MEMORY * EK_MEMORY_NS);
 	c->prices++;
 }

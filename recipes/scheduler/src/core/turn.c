@@ -209,8 +209,9 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
 	/* what it has in the device is served since the completion before, or since it was sent */
-	ek_meter_begin(&t->all, g, atomic_read(&g->in_flight) ?
-				   min_t(u64, now, max_t(u64, READ_ONCE(c->last_done), c->filled)) : now);
+	if (atomic_read(&g->in_flight))
+		now = min_t(u64, now, max_t(u64, READ_ONCE(c->last_done), c->filled));
+	ek_meter_begin(&t->all, g, now);
 }
 
 /* The first request of @g completed after the device was its own. */

@@ -25,7 +25,7 @@
 
 /* ratios, and nanoseconds per byte, have this many fraction bits */
 #define EK_Q	16
-#define EK_ONE	(1ULL << EK_Q)
+#define EK_ONE	65536ULL	/* 2^EK_Q */
 /* @p percent as a ratio */
 #define EK_PERCENT(p)	((p) * EK_ONE / 100)
 
