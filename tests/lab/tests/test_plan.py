@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab import bench, experiments, targets
-from lab.runner import Job
 from lab.report import headline
+from lab.runner import Job
 
 
 @pytest.fixture(scope="module")
