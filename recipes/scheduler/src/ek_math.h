@@ -44,9 +44,6 @@
 #define EK_WEIGHT_MAX	10000
 #define EK_WEIGHT_DFL	100
 
-/* virtual time of ek_vtime() is in KiB / weight with this many fraction bits */
-#define EK_VSHIFT	24
-
 /* a share is a weight with this many fraction bits: see ek_share.h */
 #define EK_SHARE_SHIFT	16
 #define EK_SHARE_ONE	((u32)1 << EK_SHARE_SHIFT)
@@ -65,37 +62,6 @@ static inline bool ek_before(u64 a, u64 b)
 static inline u64 ek_later(u64 a, u64 b)
 {
 	return ek_before(a, b) ? b : a;
-}
-
-/*
- * What a request of @bytes costs, in KiB: its data, rounded up, and
- * @request_kb for the device's work per command, so that a group of small
- * requests pays for the device time that it takes.
- */
-static inline u32 ek_cost_kb(u32 bytes, u32 request_kb)
-{
-	return bytes / 1024 + !!(bytes % 1024) + request_kb;
-}
-
-/*
- * Virtual time that @cost_kb (below 2^24) takes at @share, at most
- * EK_WEIGHT_MAX << EK_SHARE_SHIFT.
- */
-static inline u64 ek_vtime(u64 cost_kb, u32 share)
-{
-	return div_u64(cost_kb << (EK_VSHIFT + EK_SHARE_SHIFT), share);
-}
-
-/*
- * What may be in the device, in KiB of cost: what it serves in @us at @rate
- * KiB/ms, and no less than @floor_kb, which keeps it busy while its rate is not
- * known. Long enough and the device never idles; no longer, since what is in it
- * is ahead of everyone who comes.
- */
-static inline u32 ek_window_kb(u32 rate, u32 us, u32 floor_kb)
-{
-	return max_t(u32, min_t(u64, div_u64((u64)rate * us, 1000), 1U << 30),
-		     floor_kb);
 }
 
 /*
@@ -327,15 +293,6 @@ static inline u64 ek_bucket_max(u32 bucket)
 	e = bucket / (1 << EK_BUCKET_BITS) - 1;
 	sub = bucket % (1 << EK_BUCKET_BITS);
 	return ((u64)((1 << EK_BUCKET_BITS) + sub + 1) << e) - 1;
-}
-
-/*
- * Mean time from a group's last completion to its next request, as an
- * exponentially weighted average with 1/4 for the new sample. Units: any.
- */
-static inline u32 ek_think(u32 mean, u32 sample)
-{
-	return mean - mean / 4 + sample / 4;
 }
 
 #endif /* EK_MATH_H */

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ONE = 1 << 16
@@ -38,15 +38,11 @@ def ek(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("ek_before", flag, (c64, c64)),
         ("ek_later", c64, (c64, c64)),
         ("ek_bounded", c64, (c64, c64, c64)),
-        ("ek_cost_kb", c32, (c32, c32)),
-        ("ek_vtime", c64, (c64, c32)),
         ("ek_may_hold", flag, (c32, c32, c32, c64, flag)),
         ("ek_batch", c32, (c32, c32, c32)),
         ("ek_fixed_may_hold", flag, (c32, c32, c32)),
         ("ek_bucket", c32, (c64,)),
         ("ek_bucket_max", c64, (c32,)),
-        ("ek_think", c32, (c32, c32)),
-        ("ek_window_kb", c32, (c32, c32, c32)),
         ("ek_size_class", c32, (c32,)),
         ("ek_fixed_mean", c64, (c64, c64, c32)),
         ("ek_fixed_ideal", c64, (c64, c32)),
@@ -81,17 +77,6 @@ def test_virtual_time_compares_across_wrap_around(ek: ctypes.CDLL, a: int, step:
     assert not ek.ek_before(b, a)
     assert not ek.ek_before(a, a)
     assert ek.ek_later(a, b) == b == ek.ek_later(b, a)
-
-
-@given(cost=st.integers(1, 2**22), weight=weights, heavier=weights)
-def test_more_weight_never_costs_more_virtual_time(
-    ek: ctypes.CDLL, cost: int, weight: int, heavier: int
-) -> None:
-    low, high = sorted((weight, heavier))
-    assert ek.ek_vtime(cost, high * ONE) <= ek.ek_vtime(cost, low * ONE)
-    assert ek.ek_vtime(cost, weight * ONE) == (cost << 24) // weight
-    # the largest cost at the smallest share
-    assert ek.ek_vtime(2**24 - 1, 1) == (2**24 - 1) << 40
 
 
 @given(tags=st.integers(1, 10240), shares=st.lists(weights, min_size=2, max_size=8))
@@ -136,30 +121,6 @@ def test_groups_with_a_fixed_share_hold_one_tag_each_and_more_up_to_half_of_all(
     assert ek.ek_fixed_may_hold(2, 2, 12)
 
 
-@given(
-    groups=st.lists(weights, min_size=2, max_size=6),
-    costs=st.lists(st.integers(1, 528), min_size=200, max_size=200),
-    start=u64,
-)
-def test_the_lag_between_backlogged_groups_is_bounded(
-    ek: ctypes.CDLL, groups: list[int], costs: list[int], start: int
-) -> None:
-    """|c_i/w_i - c_j/w_j| <= c_max/w_i + c_max/w_j at any moment (start-time fair queueing)."""
-    vtime = [start] * len(groups)
-    served = [0] * len(groups)
-    for cost in costs:
-        i = 0
-        for j in range(1, len(groups)):
-            if ek.ek_before(vtime[j], vtime[i]):
-                i = j
-        vtime[i] = (vtime[i] + ek.ek_vtime(cost, groups[i] * ONE)) % 2**64
-        served[i] += cost
-        for a, wa in enumerate(groups):
-            for b, wb in enumerate(groups[:a]):
-                lag = abs(served[a] / wa - served[b] / wb)
-                assert lag <= 528 / wa + 528 / wb + 1e-3
-
-
 @given(vnow=u64, away=u64, most=st.integers(0, 2**56))
 def test_virtual_time_of_a_group_that_was_idle_is_bounded(
     ek: ctypes.CDLL, vnow: int, away: int, most: int
@@ -168,41 +129,6 @@ def test_virtual_time_of_a_group_that_was_idle_is_bounded(
     assert (vtime - vnow) % 2**64 <= most
     ahead = min(away, most)
     assert ek.ek_bounded((vnow + ahead) % 2**64, vnow, most) == (vnow + ahead) % 2**64
-
-
-@given(weight=st.integers(1, 100), heavy=st.integers(1000, 10000), minutes=st.integers(1, 60))
-@settings(max_examples=10, deadline=None)
-def test_requests_served_out_of_turn_do_not_accumulate_as_a_debt(
-    ek: ctypes.CDLL, weight: int, heavy: int, minutes: int
-) -> None:
-    """A 10 MB/s card serves 20 requests of 528 KiB a second; every 2 s, one of the starving light group."""
-    most = ek.ek_vtime(528, weight * ONE)
-    light, other, vnow = 0, 0, 0
-    for i in range(minutes * 60 * 20):
-        if i % 40 == 0 and ek.ek_before(other, light):
-            light = ek.ek_bounded(light + most, vnow, most)
-        elif ek.ek_before(light, other):
-            vnow, light = light, light + most
-        else:
-            vnow, other = other, other + ek.ek_vtime(528, heavy * ONE)
-    # A group that becomes active starts at vnow. It can delay the light group by at most one request of that
-    # group, in virtual time.
-    assert light - vnow <= most
-
-
-@given(samples=st.lists(st.integers(0, 2**31), min_size=1, max_size=50))
-def test_the_think_time_stays_between_its_samples(ek: ctypes.CDLL, samples: list[int]) -> None:
-    mean = samples[0]
-    for sample in samples:
-        mean = ek.ek_think(mean, sample)
-        assert min(samples) - 4 * 4 <= mean <= max(samples) + 4
-
-
-@given(rate=u32, us=st.integers(100, 10**6), floor=st.integers(0, 2**22))
-def test_the_window_is_rate_times_duration_and_at_least_its_floor(
-    ek: ctypes.CDLL, rate: int, us: int, floor: int
-) -> None:
-    assert ek.ek_window_kb(rate, us, floor) == max(min(rate * us // 1000, 2**30), floor)
 
 
 @given(size=u32)
