@@ -143,12 +143,12 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   (s64)(c->vtime - ek->core.vnow), g->queued, c->urgent);
 	if (g->fixed || g->regulated)
 		seq_printf(m, " fixed=%u", g->fixed);
-	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d\n",
+	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d alike=%d noise_percent=%u\n",
 		   ek_group_in_flight(g), atomic_read(&g->held), g->pending,
 		   g->nr_waiting, g->throttled, c->limit,
 		   c->least / 1000,
 		   c->rate ? div64_u64(EK_SEC << (EK_Q - 10), c->rate) : 0,
-		   c->known);
+		   c->known, c->alike, (u32)ek_mul(100, c->noise));
 }
 
 /* Groups that use the device, or recently did. Virtual times are relative to the queue's. */
@@ -218,8 +218,10 @@ static void ek_show_core(struct seq_file *m, struct ek_core *c)
 	seq_printf(m, "scale %u\nstretch %u\nlatency_us %u\nrequest_us %u\n",
 		   c->scale, c->mode.stretch, c->most_latency / 1000,
 		   c->most_request / 1000);
-	seq_printf(m, "turns_taken %llu\nsolos %llu\nguarded %llu\npassed %llu\n",
-		   c->nr_turns, c->nr_solos, c->nr_guarded, c->nr_passed);
+	seq_printf(m, "turns_taken %llu\nsolos %llu\nguarded %llu\npassed %llu\nquick %llu\n",
+		   c->nr_turns, c->nr_solos, c->nr_guarded, c->nr_passed, c->nr_quick);
+	seq_printf(m, "hidden_us %llu\nresidue_us %lld\n", div_u64(c->hidden, 1000),
+		   div_s64(c->residue, 1000));
 }
 
 static int ek_state_show(void *data, struct seq_file *m)

@@ -265,6 +265,7 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns)
 {
 	ns = clamp_t(s64, ns, -(s64)(16 * EK_SEC), 16 * EK_SEC);
+	g->charged += ns;
 	g->pass_left -= ns;
 	if (ns < 0)
 		g->vtime -= ek_order_span(c, g, -ns);
