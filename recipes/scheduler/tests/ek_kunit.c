@@ -280,11 +280,14 @@ static void ek_test_core_lets_a_light_group_pass(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->core.why, (u8)EK_WHY_AHEAD);
 }
 
-/* Turns of the other last longer than starve_ms: the group is served out of turn. */
+/*
+ * Turns of the other last longer than starve_ms, and than the time in which a share of 1 of
+ * 101 gives the group one request: it is served out of turn.
+ */
 static void ek_test_core_serves_a_starving_group(struct kunit *test)
 {
 	struct ek_test *t = ek_test_init(test, 10000);
-	u64 starve = 50 * EK_MS;
+	u64 starve = 101 * EK_TEST_TAKES * 5 / 4;
 
 	t->core.t.starve_ms = 50;
 	ek_test_run(t, 2, 3 * EK_SEC);
