@@ -20,7 +20,7 @@
 /* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
 #define EK_FREE		8
 /* The owner of a turn may have so much in the device, if that is no more than EK_ALONE limits. */
-#define EK_SHALLOW_NS	(16 * EK_MS)
+#define EK_SHALLOW_NS	(20 * EK_MS)
 /* A group that is alone may have so many times its limit in the device. */
 #define EK_ALONE	4
 

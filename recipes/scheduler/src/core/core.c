@@ -79,7 +79,7 @@ void ek_core_group_exit(struct ek_core *c, struct ek_core_group *g)
 	ek_core_ungrant(c, g);
 	ek_order_collect(c, c->last_done);
 	if (c->turn.g == g)
-		ek_turn_end(c, c->last_done);
+		ek_turn_end(c, max_t(u64, READ_ONCE(c->last_done), c->turn.begin));
 	if (g->active)
 		ek_order_deactivate(c, g);
 	list_del_init(&g->pass_node);
@@ -189,7 +189,9 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	g->served = now;
 	c->turn.quick = true;
 	c->tail.g = NULL;
-	g->unpaid += cost;
+	/* alone, nobody is owed anything for it */
+	if (c->nr_active > 1)
+		g->unpaid += cost;
 	g->pass_left -= cost;
 	c->nr_quick++;
 	return true;

@@ -18,6 +18,8 @@
 
 /* tokens are kept for this time */
 #define EK_TOKENS_NS	EK_SEC
+/* Groups with urgent requests are looked at, so many at a time. */
+#define EK_URGENT_LOOKS	8
 /* service out of turn may put a group so far ahead */
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /* A wait of so many of the largest requests is the device's doing, no starvation. */
@@ -76,7 +78,7 @@ static bool ek_guard_pauses(struct ek_core *c, struct ek_core_group *g, u64 now)
 void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	s64 turn = c->t.turn_ms * EK_MS;
-	u64 part = ek_order_part(c, g, min_t(u64, now - g->pass_at, EK_PASS_NS));
+	u64 part = ek_order_part(c, g, min_t(u64, now - min_t(u64, now, g->pass_at), EK_PASS_NS));
 
 	g->pass_at = now;
 	g->pass_left = clamp_t(s64, g->pass_left + (s64)ek_mul(part, EK_PASS_REFILL),
@@ -115,13 +117,15 @@ void ek_guard_heavy(struct ek_core *c, struct ek_core_group *g)
 /* A request left the queue of @g. */
 void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now)
 {
+	bool served = now != g->served;
+
 	g->served = now;
 	g->pass_left -= cost;
 	if (g->light && g->pass_left <= 0)
 		ek_guard_heavy(c, g);
 	if (!g->queued)
 		list_del_init(&g->served_node);
-	else if (c->served.prev != &g->served_node)
+	else if (served && c->served.prev != &g->served_node)
 		list_move_tail(&g->served_node, &c->served);
 	if (urgent && !--g->urgent)
 		list_del_init(&g->urgent_node);
@@ -176,9 +180,16 @@ bool ek_guard_affords(struct ek_core *c, struct ek_core_group *g, u64 now)
 static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
+	int looks = 0;
 
-	g = list_first_entry_or_null(&c->urgent, struct ek_core_group, urgent_node);
-	return g && ek_guard_affords(c, g, now) ? g : NULL;
+	/* one that cannot afford it does not keep the others waiting */
+	list_for_each_entry(g, &c->urgent, urgent_node) {
+		if (ek_guard_affords(c, g, now))
+			return g;
+		if (++looks >= EK_URGENT_LOOKS)
+			break;
+	}
+	return NULL;
 }
 
 static struct ek_core_group *ek_guard_light(struct ek_core *c, u64 now)

@@ -89,6 +89,14 @@ void ek_mode_init(struct ek_core *c, u64 now)
 	ek_mode_set(c, EK_TURNS, now);
 }
 
+static void ek_mode_stretch(struct ek_mode *m, u32 stretch)
+{
+	m->stretch_from = m->lambda[EK_TURNS];
+	m->stretch = stretch;
+	m->stretched = m->tried[EK_TURNS];
+	m->stretch_pays = stretch == 1;
+}
+
 /* The device changed: what was learned in its former state is void. */
 static void ek_mode_forget(struct ek_core *c, u64 now)
 {
@@ -96,8 +104,9 @@ static void ek_mode_forget(struct ek_core *c, u64 now)
 	struct ek_core_group *g;
 
 	m->changed = now;
-	m->change_gap = max_t(u64, EK_CHANGE_NS, 2 * m->change_gap);
+	m->change_gap = clamp_t(u64, 2 * m->change_gap, EK_CHANGE_NS, EK_GAP_MOST);
 	m->tried[EK_TURNS] = 0;
+	ek_mode_stretch(m, 1);
 	while ((g = list_first_entry_or_null(&c->measured, struct ek_core_group, solo_node))) {
 		ek_cost_known(c, g, false);
 		list_move_tail(&g->solo_node, &c->unmeasured);
@@ -132,14 +141,6 @@ static bool ek_mode_settled(struct ek_mode *m)
 {
 	return m->lambda[EK_TURNS] > EK_SETTLED || m->same ||
 	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
-}
-
-static void ek_mode_stretch(struct ek_mode *m, u32 stretch)
-{
-	m->stretch_from = m->lambda[EK_TURNS];
-	m->stretch = stretch;
-	m->stretched = m->tried[EK_TURNS];
-	m->stretch_pays = stretch == 1;
 }
 
 /*

@@ -159,7 +159,7 @@ static u64 ek_turn_stall(struct ek_core *c, struct ek_core_group *g)
 static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	u64 mine = t->g->sent_cost - atomic64_read(&t->g->in_flight_cost) - t->sent_cost;
-	u64 wall = now - c->tail.from, cost = c->tail.cost;
+	u64 wall = now - min_t(u64, now, c->tail.from), cost = c->tail.cost;
 	struct ek_core_group *g = c->tail.g;
 
 	c->tail.g = NULL;
