@@ -60,7 +60,7 @@ def render(rows: Sequence[Row]) -> str:
     if any(r.id.startswith("regulate.") for r in checked):
         fixed = ""
     else:
-        fixed = f"It checked no promise about fixed shares, whose accuracy is [known to miss its target]({FIXED}).\n"
+        fixed = f"It did not check fixed shares. Their accuracy is [known to miss its target]({FIXED}).\n"
     if not missed:
         return f"{head} all are met.\n{fixed}"
     are = "is" if len(missed) == 1 else "are"
