@@ -30,7 +30,7 @@ class Line:
     """A line of the table.
 
     `value` gives the figure of a scheduler, None if it was not measured.
-    `near` is a difference that does not make the table outdated.
+    `near`: figures that differ by no more than this count as equal, so the table is still up to date.
     """
 
     text: str
