@@ -38,6 +38,6 @@ def test_the_quick_bench_has_the_row_that_catches_it(mutant: mutants.Mutant) -> 
 
 def test_a_defect_that_no_longer_fits_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        LabError, match=r"bytes-only: the text to replace is 0 times in ek_math\.h; state the defect again"
+        LabError, match=r"bytes-only: the text to replace is 0 times in core/core\.c; state the defect again"
     ):
         mutants.mutate(replace(MUTANTS[0], old="absent"), tmp_path)
