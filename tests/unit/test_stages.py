@@ -119,7 +119,7 @@ def test_independent_stages_run_two_at_a_time(project: Path) -> None:
 def test_the_processor_time_of_a_stage_is_shown(project: Path) -> None:
     """Wall time is that of a shared machine. The work of a stage is its processor time, children included."""
     burn = "python3 -c 'import time; [None for _ in iter(time.process_time, 0) if time.process_time() > 1.2 and exit()]'"
-    out = run(project, "a 10 1 -\n", f"a:\n\t@sh -c \"{burn}; true\"\n")
+    out = run(project, "a 10 1 -\n", f'a:\n\t@sh -c "{burn}; true"\n')
     assert out.returncode == 0, out.stdout
     (row,) = [line for line in out.stdout.splitlines() if re.match(r"a +\d+ +10 +\d+$", line)]
     assert int(row.split()[3]) >= 1, out.stdout
