@@ -76,7 +76,15 @@ def ek_sim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(
     ek_sim: Path, device: str, *jobs: str, light: bool = False, settle: float = 5, seconds: float = 5
 ) -> dict[str, Any]:
-    args = [ek_sim, "--json", "--settle", str(settle), "--window", str(seconds), *(["--light"] if light else [])]
+    args = [
+        ek_sim,
+        "--json",
+        "--settle",
+        str(settle),
+        "--window",
+        str(seconds),
+        *(["--light"] if light else []),
+    ]
     args += [device, *jobs]
     result: dict[str, Any] = json.loads(subprocess.run(args, check=True, capture_output=True).stdout)
     return result
