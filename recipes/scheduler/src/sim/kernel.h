@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's atomics, lists and trees for user space, as far as the policy
- * core uses them. The tree is a treap: the same interface as the kernel's
- * red-black tree and the same O(log n), in a tenth of the lines.
+ * The kernel's atomics, lists and trees for user space, as far as the policy core uses them.
+ * There is one thread, so atomics are plain variables. The tree is a treap: it has the
+ * interface of the kernel's red-black tree and takes O(log n) steps on average, in a tenth
+ * of the lines.
  */
 #ifndef EK_SIM_KERNEL_H
 #define EK_SIM_KERNEL_H
@@ -127,7 +128,7 @@ static inline bool RB_EMPTY_NODE(const struct rb_node *n)
 	return n->up == n;
 }
 
-/* rotate @n above its parent */
+/* Rotate @n above its parent. */
 static inline void rb_sim_rise(struct rb_root_cached *t, struct rb_node *n)
 {
 	struct rb_node *p = n->up, *g = p->up, *c;
