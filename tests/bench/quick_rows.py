@@ -11,9 +11,9 @@ import tomllib
 from pathlib import Path
 
 SHARES = ("ratio", "total", "total-of-none")
-# without the baseline `none` there is no row ID-of-none
+# the same for an experiment without the baseline `none`, which therefore has no row total-of-none
 SHARED = ("ratio", "total")
-# large I/Os are also counted in each second
+# an additional figure of experiments with large I/Os, which are also counted in each second
 WORST = "ratio-worst-1s"
 PROMISE = ("least", "sum", "wait", "wait-s", "total", "drift")
 PLAYER = ("count", "total_ms", "worst_ms", "read_max_ms", "start_ms", "total")
@@ -21,7 +21,7 @@ WRITES = ("min", "avg", "p25", "p50", "p75", "p999", "max", "spread", "late")
 RECORDS = ("min", "avg", "p25", "p50", "p75", "p9999", "late", "lost", "woken-late", "durable-max", "max")
 WRITEBACK = ("sync.p50", "sync.mean", "player.stalls", "player.read_max", "copy.mbps", "burst-of-150-mb.ms")
 
-# the figures that each preset cites, and a check that the parts of its times add up
+# the figures that each preset cites, and `unexplained`, which checks that the parts of each request's time add up
 _CITED = tomllib.loads((Path(__file__).parents[1] / "flashsim/figures.toml").read_text())
 _CALIBRATED = {
     f"calibrate.{preset}": (*metrics, "unexplained")

@@ -58,7 +58,7 @@ def _cost(rows: Rows, scheduler: str) -> float | None:
     """Instructions above `none`. Each guest also measures mq-deadline, so its cost follows from two rows of Evenkeel."""
     id_ = "cost.read.g1"
     if scheduler == "none":
-        return None  # the difference is the noise of two runs
+        return None  # it would be the difference of two runs of `none`: only noise
     found = rows.value(f"{id_}.added", scheduler, KERNEL)
     if found is None and scheduler == "mq-deadline":
         own, over = (rows.value(f"{id_}.{m}", "evenkeel", KERNEL) for m in ("added", "over-mq-deadline"))

@@ -13,9 +13,9 @@ from lab.report.markdown import DASH, UNMEASURED, table
 from lab.report.names import natural, number, title, with_unit, words
 from lab.report.source import Source
 
-# A smaller difference is of no use, even if it is certain.
+# The least difference, as a share of the default, that counts as a gain or a cost. A smaller one is of no use, even if certain.
 LEAST = 0.01
-# the range of the repetitions, as baselines of a row
+# the baselines of a row that have the minimum and maximum of its repetitions, with our value and with the default
 RANGE = ("min", "max", "default-min", "default-max")
 
 HEAD = """# Tuning: the effect of each setting
