@@ -68,6 +68,15 @@ static inline u64 ek_later(u64 a, u64 b)
 	return ek_before(a, b) ? b : a;
 }
 
+/* Up to this number of tags in all, tags are never plenty: each submitter has to ask. */
+#define EK_FEW_TAGS	8
+
+/* Are so few of @tags scheduler tags used that submitters need not ask the gate for one? */
+static inline bool ek_tags_plenty(u32 used, u32 tags)
+{
+	return 2 * used + EK_FEW_TAGS < tags;
+}
+
 /*
  * May a group that holds @held of @tags scheduler tags take one more? @share is the group's
  * share, and @sum the sum of all shares in use, including @share.

@@ -175,7 +175,7 @@ int shim_misplaced(u32 g)
 {
 	struct ek_core_group *e = &groups[g];
 	struct llist_node *at;
-	u32 released = 0;
+	u32 released = 0, unknown = 0;
 
 	if (e->apart && e->placed)
 		return 1;
@@ -192,7 +192,10 @@ int shim_misplaced(u32 g)
 	for (at = core.released.first; at; at = at->next)
 		if (++released > GROUPS)
 			return 6;
-	return 0;
+	/* only a group that competes has to be measured: trials of modes and the guard wait for it */
+	for (u32 i = 0; i < GROUPS; i++)
+		unknown += groups[i].active && !groups[i].known && !groups[i].apart;
+	return core.nr_unknown == unknown ? 0 : 7;
 }
 
 bool shim_complete(u32 g, bool requeued, u64 now);
@@ -239,6 +242,34 @@ u64 shim_cost(u32 g, u32 op, u32 bytes);
 u64 shim_cost(u32 g, u32 op, u32 bytes)
 {
 	return ek_cost(&core, &groups[g], (u8)op, bytes);
+}
+
+/* the pool of reads of 4 KiB has this rate, and @g is one of its groups, or not */
+void shim_pool(u32 g, bool alike, u64 ns_per_byte);
+void shim_pool(u32 g, bool alike, u64 ns_per_byte)
+{
+	struct ek_cost_cell *cell = &core.cell[EK_OP_READ][ek_size_class(4096)];
+
+	cell->pool = ns_per_byte << EK_Q;
+	ek_cost_alike(&core, &groups[g], alike);
+	cell->members = alike ? 2 : 0;
+	cell->shared = -(u64)EK_SHARED_NS;
+}
+
+/* the group that starves, or -1; only where the next check begins changes */
+int shim_starving(u64 now);
+int shim_starving(u64 now)
+{
+	struct ek_core_group *g = ek_guard_starving(&core, now);
+
+	return g ? (int)(g - groups) : -1;
+}
+
+/* ns of this epoch in which no group had a request */
+u64 shim_epoch_idle(void);
+u64 shim_epoch_idle(void)
+{
+	return core.mode.epoch_idle;
 }
 
 void shim_charge(u32 g, u64 issued, u64 now);

@@ -55,6 +55,9 @@ def core(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("charge", None, (c32, c64, c64)),
         ("debt", ctypes.c_int64, (c32,)),
         ("left", c64, (c32,)),
+        ("pool", None, (c32, flag, c64)),
+        ("starving", ctypes.c_int, (c64,)),
+        ("epoch_idle", c64, ()),
         ("tree", ctypes.c_int, (ctypes.POINTER(ctypes.c_int), c32)),
     ):
         function = lib[f"shim_{name}"]
@@ -416,6 +419,103 @@ def test_a_requeued_request_is_not_charged_twice(core: ctypes.CDLL) -> None:
     assert core.debt(0) == -50 * 4096
 
 
+@pytest.mark.parametrize("alone", [1010, 1030, 1050, 1070])
+def test_a_new_group_does_not_wait_for_the_end_of_a_turn(core: ctypes.CDLL, alone: int) -> None:
+    """Group 0 writes alone. Group 1 sends its first request, and is served after what is in the device."""
+    queue = Queue(core, 2, 64)
+    for _ in range(alone):
+        while len(queue.queued[0]) < 8:
+            queue.insert(0, WRITE, 1 << 17)
+        while queue.serve() < 0:
+            pass
+        queue.now += MS
+        queue.complete()
+    inside = len(queue.inside)
+    queue.insert(1, READ, 4096)
+    for waited in range(100):
+        while queue.serve() < 0:
+            if queue.inside[-1][0] == 1:
+                assert waited <= inside + 1, f"{waited} ms, with {inside} requests of 1 ms in the device"
+                return
+        queue.now += MS
+        queue.complete()
+        queue.insert(0, WRITE, 1 << 17)
+    pytest.fail("it waits for 100 ms")
+
+
+def test_a_refund_that_exceeds_a_charge_is_left_for_the_next_one(core: ctypes.CDLL) -> None:
+    core.core(64, 2, 100)
+    core.set_rate(0, 50)
+    core.insert(0, READ, 65536, False, 0)
+    assert core.serve(READ, 65536, False, 0) == 0
+    refund = core.cost(0, READ, 65536)
+    core.complete(0, True, MS)
+    core.insert(0, READ, 4096, False, 2 * MS)
+    before = core.vtime(0)
+    assert core.serve(READ, 4096, False, 2 * MS) == 0
+    assert core.vtime(0) == before, "nothing is charged while the refund lasts"
+    assert core.debt(0) == core.cost(0, READ, 4096) - refund
+
+
+def test_a_group_that_joins_or_leaves_a_pool_is_charged_accordingly_at_once(core: ctypes.CDLL) -> None:
+    core.core(64, 2, 100)
+    core.insert(0, READ, 4096, False, 0)
+    core.set_rate(0, 50)
+    assert core.cost(0, READ, 4096) == 50 * 4096
+    core.pool(0, True, 60)
+    assert core.cost(0, READ, 4096) == 60 * 4096
+    core.pool(0, False, 60)
+    assert core.cost(0, READ, 4096) == 50 * 4096
+
+
+def test_a_group_that_passes_by_the_guess_of_its_cost_does_not_have_to_be_measured(core: ctypes.CDLL) -> None:
+    """Urgent requests go before the first turn of their group, so its cost is guessed. Then the group is light."""
+    queue = Queue(core, 2, 64)
+    for _ in range(8):
+        queue.insert(0, READ, 1 << 19)
+    for _ in range(4):
+        queue.now += 300 * MS
+        queue.insert(1, READ, 4096, urgent=True)
+        queue.check()
+        while queue.serve() < 0:
+            queue.check()
+        queue.now += MS
+        while queue.inside:
+            queue.complete()
+    queue.insert(1, READ, 4096)
+    assert core.light(1)
+    queue.check()
+
+
+def test_light_weights_that_wait_first_hide_no_group_that_starves(core: ctypes.CDLL) -> None:
+    """Groups 0 to 5 have a weight of 1 and wait for longer than group 6, as their weights imply. Group 6 starves."""
+    core.core(64, 8, 10_000)
+    for g in range(8):
+        core.set_weight(g, 10_000 if g > 5 else 1)
+        core.set_rate(g, 50)
+        core.insert(g, READ, 1 << 20 if g <= 5 else 4096, False, g)
+    assert core.starving(SECOND) == -1, "no group waits for long"
+    assert 6 in {core.starving(3 * SECOND) for _ in range(2)}
+
+
+def test_time_in_which_nobody_has_a_request_is_no_part_of_an_epoch(core: ctypes.CDLL) -> None:
+    queue = Queue(core, 2, 64)
+    queue.insert(0, READ, 4096)
+    assert queue.serve() < 0
+    queue.now = 10 * MS
+    queue.complete()
+    idle = core.epoch_idle()
+    queue.now = 15 * MS
+    queue.insert(0, READ, 65536)
+    queue.insert(0, READ, 65536)
+    assert core.epoch_idle() - idle == 5 * MS
+    assert queue.serve() < 0
+    idle = core.epoch_idle()
+    queue.now = 20 * MS
+    queue.insert(1, READ, 65536)
+    assert core.epoch_idle() == idle, "the device was busy"
+
+
 @given(
     loads=st.lists(st.integers(1, 30), min_size=2, max_size=GROUPS), tags=st.sampled_from([8, 16, 64, 256])
 )
@@ -654,6 +754,11 @@ def test_what_urgent_requests_hold_of_the_tags_is_served_as_debt(core: ctypes.CD
             out_of_turn += served == 0
             core.complete(served, False, now + 10 * MS)
     assert out_of_turn <= 3 + 15 + 20 + 5 + 3
+
+
+def test_the_simulator_sends_a_request_at_once_to_an_idle_device_as_the_module_does(ek_sim: Path) -> None:
+    seen = run(ek_sim, LINK, "r,bs=4k,qd=1,think=1000")["core"]
+    assert seen["quick"] > 1000, seen
 
 
 def test_a_sample_of_the_search_loses_nothing(ek_sim: Path) -> None:

@@ -400,9 +400,6 @@ bool ek_fixed_full(struct ek_data *ek, u32 flight);
 int ek_fixed_set(struct ek_group *g, u32 percent);
 
 /* admission.c */
-/* Up to this number of tags in all, the gate is never open: each submitter has to ask. */
-#define EK_FEW_TAGS	8
-
 /* The number of scheduler tags for requests that pass the gate. */
 static inline u32 ek_tags(struct ek_data *ek)
 {
@@ -417,8 +414,8 @@ static inline u32 ek_tags(struct ek_data *ek)
 static inline bool ek_gate_open(struct ek_data *ek)
 {
 	return !READ_ONCE(ek->nr_waiting) &&
-	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS <
-	       READ_ONCE(ek->q->nr_requests);
+	       ek_tags_plenty(atomic_read(&ek->tags_used),
+			      READ_ONCE(ek->q->nr_requests));
 }
 
 /*

@@ -98,6 +98,7 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight)
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now)
 {
+	ek_mode_arrival(c, now);
 	if (r->op < EK_DIRS && (g->bytes != r->bytes || g->op != r->op || !g->rate)) {
 		g->op = r->op;
 		g->bytes = r->bytes;
@@ -187,6 +188,7 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	if (atomic_read(&c->in_flight) &&
 	    atomic64_read(&c->in_flight_cost) + cost > (s64)EK_QUICK_NS)
 		return false;
+	ek_mode_arrival(c, now);
 	r->why = EK_WHY_ORDER;
 	ek_core_send(c, g, r, cost, now);
 	g->served = now;

@@ -195,6 +195,7 @@ struct ek_mode {
 	 * completed by then.
 	 */
 	u64 epoch, epoch_cost;
+	u64 epoch_idle;			/* ns of it in which no group had a request */
 	u32 stretch;			/* factor by which turns are longer: 1, 2 or 4 */
 	u32 stretched;			/* value of @tried[EK_TURNS] when @stretch changed */
 	bool stretch_pays;		/* this @stretch serves more than half of it; or it is 1 */
@@ -234,7 +235,7 @@ struct ek_core {
 	struct ek_top top;		/* the top level of the tree of weights */
 	u64 vnow;			/* least virtual time of active groups; never falls */
 	u32 nr_active, nr_queued;	/* active groups; requests queued in all groups */
-	u32 nr_unknown;			/* active groups without @known */
+	u32 nr_unknown;			/* active groups without @known that are not apart */
 	struct ek_cost_cell cell[EK_DIRS][EK_SIZES];
 	u64 special[EK_OPS];		/* mean ns of operations without a size. Completion */
 	u32 prices;			/* incremented whenever the rate of a pool changes */
@@ -261,6 +262,7 @@ struct ek_core {
 
 	/* turn */
 	struct ek_turn turn;
+	bool newcomer;			/* since the turn began, a group that never sent a request became active */
 	struct ek_tail tail;
 	/*
 	 * @unmeasured: active groups whose rate a turn has to measure. @measured: the other
@@ -287,6 +289,7 @@ struct ek_core {
 	 * @urgent has those with urgent requests, @passing the light ones.
 	 */
 	struct list_head served, urgent, passing;
+	struct ek_core_group *starve_next;	/* the check of @served goes on here; NULL: at its head */
 	s64 tokens;			/* device time for service out of turn, ns */
 	u64 tokens_at;			/* when @tokens was last refilled */
 

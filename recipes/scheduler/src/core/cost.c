@@ -74,6 +74,14 @@ bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 			    READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
 }
 
+static void ek_cost_forget_cache(struct ek_core_group *g)
+{
+	int op;
+
+	for (op = 0; op < EK_DIRS; op++)
+		g->cache[op].bytes = 0;
+}
+
 /*
  * Set whether @g is alike. Before rate_op or rate_class of @g change, the caller must clear
  * it: @g is counted in the cell that they name.
@@ -86,6 +94,8 @@ void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike)
 	if (cell->members > 1)
 		cell->shared = READ_ONCE(c->last_done);
 	cell->members += (s32)alike - (s32)g->alike;
+	if (g->alike != alike)
+		ek_cost_forget_cache(g);
 	g->alike = alike;
 }
 
@@ -135,11 +145,8 @@ u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes)
 
 static void ek_cost_set_rate(struct ek_core_group *g, u64 rate)
 {
-	int op;
-
 	g->rate = max_t(u64, rate, 1);
-	for (op = 0; op < EK_DIRS; op++)
-		g->cache[op].bytes = 0;
+	ek_cost_forget_cache(g);
 }
 
 /* Give @g, which has no measured rate, that of the table; if empty, by the least latency. */
@@ -180,7 +187,7 @@ bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 /* Set whether @g is known, and update the number of active groups that are not. */
 void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known)
 {
-	if (g->active)
+	if (g->active && !g->apart)
 		c->nr_unknown += (s32)g->known - (s32)known;
 	g->known = known;
 }

@@ -37,7 +37,7 @@
  * its weight earns it one request.
  */
 #define EK_STARVE_TIMES		EK_PERCENT(125)
-/* The most groups that one pick checks for starvation. */
+/* The most groups that one pick checks for starvation. The next pick goes on with others. */
 #define EK_STARVE_LOOKS		4
 /* The largest allowance of a light group is turn_ms / EK_PASS_PART. */
 #define EK_PASS_PART	4
@@ -137,6 +137,8 @@ void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32
 {
 	bool served = now != g->served;
 
+	if (c->starve_next == g)
+		c->starve_next = NULL;
 	g->served = now;
 	g->pass_left -= cost;
 	if (g->light && g->pass_left <= 0)
@@ -172,15 +174,21 @@ static u64 ek_starves(struct ek_core *c)
 /* A group that starves, or NULL. c->served has the group that waited longest first. */
 static struct ek_core_group *ek_guard_starving(struct ek_core *c, u64 now)
 {
+	struct ek_core_group *g = c->starve_next;
 	u64 most = ek_starves(c);
-	struct ek_core_group *g;
-	int looks = 0;
+	int looks;
 
-	list_for_each_entry(g, &c->served, served_node) {
-		if (now - g->served <= most || ++looks > EK_STARVE_LOOKS)
+	g = g ?: list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
+	c->starve_next = NULL;
+	for (looks = 0; g && now - g->served > most; looks++) {
+		if (looks == EK_STARVE_LOOKS) {
+			c->starve_next = g;
 			break;
+		}
 		if (now - g->served > ek_mul(ek_order_round(c, g), EK_STARVE_TIMES))
 			return g;
+		g = list_is_last(&g->served_node, &c->served) ? NULL :
+		    list_next_entry(g, served_node);
 	}
 	return NULL;
 }

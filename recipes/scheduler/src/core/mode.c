@@ -87,6 +87,7 @@ static u64 ek_mode_served(struct ek_core *c)
 static void ek_mode_epoch(struct ek_core *c, u64 now)
 {
 	c->mode.epoch = now;
+	c->mode.epoch_idle = 0;
 	c->mode.epoch_cost = ek_mode_served(c);
 }
 
@@ -276,12 +277,24 @@ static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 	return false;
 }
 
+/*
+ * A request arrives. If no group had a request since the last completion, no mode could have
+ * served anything: the epoch does not count this time.
+ */
+void ek_mode_arrival(struct ek_core *c, u64 now)
+{
+	u64 since = max_t(u64, READ_ONCE(c->last_done), c->mode.epoch);
+
+	if (!c->nr_queued && !c->nr_waiting && !atomic_read(&c->in_flight) && now > since)
+		c->mode.epoch_idle += now - since;
+}
+
 /* If the present step or epoch is over, evaluate it and begin the next. */
 void ek_mode_step(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 	u64 most = max_t(u32, c->most_latency, c->most_request);
-	u64 wall = now - m->epoch, lambda, need;
+	u64 wall = now - m->epoch - m->epoch_idle, lambda, need;
 
 	/*
 	 * Epochs of TURNS begin when all groups are measured. Epochs of TOGETHER begin

@@ -5,6 +5,7 @@
 #include "core.h"
 
 void ek_mode_init(struct ek_core *c, u64 now);
+void ek_mode_arrival(struct ek_core *c, u64 now);
 void ek_mode_step(struct ek_core *c, u64 now);
 
 #endif

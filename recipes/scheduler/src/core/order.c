@@ -110,6 +110,8 @@ void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart)
 	if (g->apart == apart)
 		return;
 	g->apart = apart;
+	if (g->active && !g->known)
+		c->nr_unknown += apart ? -1 : 1;
 	if (!apart)
 		g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
 }
@@ -177,8 +179,9 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (g->active)
 		return;
 	g->active = true;
+	c->newcomer |= !g->sent;
 	c->nr_active++;
-	c->nr_unknown += !g->known;
+	c->nr_unknown += !g->known && !g->apart;
 	ek_node_join(&c->top, &g->node);
 	g->share = ek_node_share(&g->node);
 	g->share_generation = c->top.generation;
@@ -203,7 +206,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 	ek_cost_alike(c, g, false);
 	g->active = false;
 	c->nr_active--;
-	c->nr_unknown -= !g->known;
+	c->nr_unknown -= !g->known && !g->apart;
 	ek_node_leave(&c->top, &g->node);
 }
 
@@ -279,8 +282,12 @@ void ek_order_collect(struct ek_core *c, u64 now)
 void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
+	s64 due = (s64)(ns + g->unpaid) + debt;
 
-	ns = clamp_t(s64, (s64)(ns + g->unpaid) + debt, 0, 16 * EK_SEC);
+	/* a refund that exceeds this charge is left for the next one */
+	if (due < 0)
+		atomic64_add(due, &g->debt);
+	ns = clamp_t(s64, due, 0, 16 * EK_SEC);
 	g->unpaid = 0;
 	g->charged += ns;
 	g->vtime += ek_order_span(c, g, ns);

@@ -154,6 +154,7 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 		g->limit = EK_LIMIT_MIN;
 	ek_turn_length(c, &c->turn);
 	g->ready = g->queued;
+	c->newcomer = false;
 	c->nr_turns++;
 }
 
@@ -326,6 +327,9 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 
 	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
 	if (t->quick || ek_turn_idles(c, g, now))
+		return true;
+	/* an app that starts must not wait for the rest of the turn: it may be the next owner */
+	if (c->newcomer && g->known && !g->growing)
 		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;

@@ -245,7 +245,8 @@ static void report(struct judge *j, enum sim_sched sched)
 		       r[i].bytes * 1e9 / j->setup.window / j->alone[i] / j->share[i]);
 	printf("]");
 	if (sched == SIM_CORE) {
-		printf(", \"together\": %s, \"cost\": [", r[0].together ? "true" : "false");
+		printf(", \"together\": %s, \"quick\": %llu, \"cost\": [",
+		       r[0].together ? "true" : "false", (unsigned long long)r[0].quick);
 		/* learned rate / measured rate; below 1: the core charges too little */
 		for (i = 0; i < j->nr; i++)
 			printf("%s%.3f", i ? ", " : "", r[i].rate * j->alone[i] / 65536e9);

@@ -78,6 +78,13 @@ static inline void list_move_tail(struct list_head *n, struct list_head *l)
 #define list_first_entry_or_null(l, type, member) \
 	(list_empty(l) ? NULL : container_of((l)->next, type, member))
 
+#define list_next_entry(p, member) container_of((p)->member.next, typeof(*(p)), member)
+
+static inline bool list_is_last(const struct list_head *n, const struct list_head *l)
+{
+	return n->next == l;
+}
+
 struct llist_node {
 	struct llist_node *next;
 };

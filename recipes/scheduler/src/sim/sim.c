@@ -168,12 +168,25 @@ static struct rq *rq_new(struct sim *m, struct io *io)
 	return rq;
 }
 
-/* The submitter of @js waits for a tag for its first piece. */
-static void submitter_waits(struct sim *m, struct sim_job_state *js)
+static void rq_insert(struct sim *m, struct rq *rq);
+
+/* As ek_gate_open() of the module: tags are plenty, so no submitter has to wait. */
+static bool gate_open(struct sim *m)
+{
+	return m->s->sched == SIM_CORE && !m->core.nr_waiting &&
+	       ek_tags_plenty(m->tags - m->free, m->tags);
+}
+
+/* The submitter of @js needs a tag for its first piece. */
+static void submitter_asks(struct sim *m, struct sim_job_state *js)
 {
 	struct sim_job_state **head = &m->head, **tail = &m->tail;
 
 	js->todo.head->asked = m->now;
+	if (gate_open(m)) {
+		rq_insert(m, fifo_take(&js->todo));
+		return;
+	}
 	if (m->s->sched != SIM_NONE) {
 		head = &js->g->head;
 		tail = &js->g->tail;
@@ -231,7 +244,7 @@ static void io_begin(struct sim *m, struct sim_job_state *js)
 		fifo_add(&js->todo, rq);
 	}
 	if (!js->waits)
-		submitter_waits(m, js);
+		submitter_asks(m, js);
 }
 
 static void to_device(struct sim *m, struct rq *rq)
@@ -259,7 +272,7 @@ static void rq_insert(struct sim *m, struct rq *rq)
 			ek_core_insert(&m->core, &g->core, &rq->core, m->now);
 	}
 	if (js->todo.head)
-		submitter_waits(m, js);
+		submitter_asks(m, js);
 }
 
 /*
@@ -564,6 +577,7 @@ static void finish(struct sim *m)
 
 		m->result[i].rate = m->groups[i].core.rate;
 		m->result[i].together = m->core.mode.kind == EK_TOGETHER;
+		m->result[i].quick = m->core.nr_quick;
 		qsort(js->lat, js->lat_nr, sizeof(u32), by_value);
 		if (js->lat_nr)
 			m->result[i].latency_p99 = 1000ULL * js->lat[(js->lat_nr - 1) * 99 / 100];

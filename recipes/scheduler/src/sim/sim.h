@@ -44,6 +44,7 @@ struct sim_result {
 	u64 latency_p99, latency_max;	/* of I/Os, ns */
 	u64 rate;		/* SIM_CORE: the rate that the core learned, ns per byte, q16 */
 	bool together;		/* SIM_CORE: the mode at the end is TOGETHER */
+	u64 quick;		/* SIM_CORE: requests of all jobs that went to an idle device at once */
 };
 
 /*
