@@ -33,10 +33,10 @@
  */
 #define EK_STARVE_REQUESTS	8
 /*
- * A group does not starve while its wait is shorter than this multiple of the time in which
- * its weight earns it one request.
+ * A group does not starve while its wait exceeds the time in which its weight earns it one
+ * request by less than one part in EK_STARVE_PART of that time.
  */
-#define EK_STARVE_TIMES		EK_PERCENT(125)
+#define EK_STARVE_PART		4
 /* The most groups that one pick checks for starvation. The next pick goes on with others. */
 #define EK_STARVE_LOOKS		4
 /* The largest allowance of a light group is turn_ms / EK_PASS_PART. */
@@ -175,7 +175,7 @@ static u64 ek_starves(struct ek_core *c)
 static struct ek_core_group *ek_guard_starving(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g = c->starve_next;
-	u64 most = ek_starves(c);
+	u64 most = ek_starves(c), round;
 	int looks;
 
 	g = g ?: list_first_entry_or_null(&c->served, struct ek_core_group, served_node);
@@ -185,7 +185,8 @@ static struct ek_core_group *ek_guard_starving(struct ek_core *c, u64 now)
 			c->starve_next = g;
 			break;
 		}
-		if (now - g->served > ek_mul(ek_order_round(c, g), EK_STARVE_TIMES))
+		round = ek_order_round(c, g);
+		if (now - g->served > round + round / EK_STARVE_PART)
 			return g;
 		g = list_is_last(&g->served_node, &c->served) ? NULL :
 		    list_next_entry(g, served_node);

@@ -81,9 +81,9 @@ struct sim {
 	struct io *spare_io;
 	/*
 	 * In ns: @now is the virtual clock, @from and @to bound the window. @sent, @done:
-	 * requests sent to the device and completed, since the start. @ios is not used.
+	 * requests sent to the device and completed, since the start.
 	 */
-	u64 now, from, to, sent, done, ios;
+	u64 now, from, to, sent, done;
 };
 
 static u64 next_random(u64 *s)
