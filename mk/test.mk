@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The stages of `make test`; tests/stages has their order and budgets.
-# kernels of their own, apart from what runs on them: compiling keeps all cores busy, running one
+# The stages of `make test`. tests/stages has their order and time budgets.
+
+# Building a kernel is a stage separate from the tests on it, because a build keeps all cores busy, and
+# the tests keep only one busy.
 .PHONY: debug-kernel uml-kernel
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
@@ -36,5 +38,5 @@ boot-system boot-recorder boot-fixed-share boot-history: $(IMAGE_FILE)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
 run-browser: $(IMAGE_FILE)
 	@$(call stage,browser)
-	# A browser that no longer answers has no time limit of its own. SIGABRT makes pytest print where it waits.
+	# The time limit ends pytest if the browser no longer answers. SIGABRT makes Python print where it waited.
 	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser
