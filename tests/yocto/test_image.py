@@ -335,7 +335,8 @@ def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing:
 
 
 def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
-    """A product may change our unit by the append of docs/howto/build-with-yocto.md, or mask it in /etc."""
+    """An image passes if the bbappend of docs/howto/build-with-yocto.md names another unit in the slot-good service, and
+    the image has that unit. It also passes if /etc masks the service."""
     append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
     assert append
     settle(tmp_path, ["bzImage-6.12.80"], [GOOD])

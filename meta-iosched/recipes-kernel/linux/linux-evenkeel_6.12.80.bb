@@ -16,7 +16,9 @@ inherit kernel evenkeel_src
 LINUX_VERSION ?= "6.12.80"
 PV = "${LINUX_VERSION}"
 
-# To use another tarball, set these two variables. If the tarball unpacks to another folder, also set S.
+# To use another tarball of this release, set these two variables. A URI to be downloaded must end in ";name=linux",
+# which ties it to the checksum. For another release, also set LINUX_VERSION. If the tarball unpacks to another folder,
+# also set S.
 LINUX_URI ?= "https://cdn.kernel.org/pub/linux/kernel/v6.x/linux-${LINUX_VERSION}.tar.xz;name=linux"
 LINUX_SHA256SUM ?= "c92591d896e79ecddbc3319136f0c2f855e832b397de7593f013ad7590a43e53"
 SRC_URI += "${LINUX_URI}"

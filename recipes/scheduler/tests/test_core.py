@@ -158,9 +158,10 @@ def test_no_request_is_lost_or_counted_twice(core: ctypes.CDLL, todo: list[tuple
 class Queue:
     """The caller of the core, as src/blk is: it keeps the requests and tells the core of each step.
 
-    Every step checks three invariants. The core picks only groups that have a request. It sends no request at
-    once while any request is queued or any submitter waits. Each group is in the trees and lists where its state
-    says it must be (shim_misplaced()).
+    The methods assert that the core picks only groups that have a request, admits only groups that have a
+    submitter, and sends no request at once while a request is queued or a submitter waits or was admitted.
+    check() asserts that each group is in the trees and lists where its state says it must be (shim_misplaced()),
+    and that the allowance of a light group is within its limit.
     """
 
     def __init__(self, core: ctypes.CDLL, groups: int, tags: int) -> None:

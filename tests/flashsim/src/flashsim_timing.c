@@ -531,7 +531,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	return out;
 }
 
-/* Add a transfer of @ns. A hot device has heat_pct of its rate; the extra time is THROTTLE. */
+/* Add a transfer that takes @ns, of which THROTTLE is what a hot device, at heat_pct, loses. */
 static void ek_fs_add_link(const struct ek_flash *dev, struct ek_flash_req *req, u64 ns)
 {
 	u64 cool = dev->hot ? div_u64(ns * dev->p.heat_pct, 100) : ns;

@@ -217,7 +217,7 @@ struct ek_fs_chain {
 
 struct ek_fs_die {
 	u64 free;		/* end of all planned operations */
-	u64 prog_from, prog_end; /* begin and end of the buffered program, if releasing */
+	u64 prog_from, prog_end; /* when programming a page of the buffer begins and ends, while @releasing */
 	u64 read_free;		/* end of the reads for which the program is suspended */
 	u64 gc_from, gc_to;	/* last garbage collection */
 	u32 releasing;		/* bytes that the buffered program will free; 0: none runs */

@@ -69,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def row(job: Job, f: Figure, measured: str | None = None) -> Row:
-    """The row of one figure, before it gets its baselines and its target from targets.toml."""
+    """The row of one figure. Its target from targets.toml and its baselines are added later (rows_of, merge)."""
     e = job.experiment
     whose = e.figures_of if e.figures_of and job.scheduler == e.subject else job.scheduler
     return Row(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that experiments compute from a guest's report, such as caps, instructions per request and gains; some shapes."""
+"""Figures that experiments compute from a guest's report, such as caps, instructions per request and gains.
+
+Also some shapes: the verdicts on whether the result of a paper is reproduced.
+"""
 
 from __future__ import annotations
 

@@ -307,7 +307,8 @@ def test_a_table_that_was_edited_by_hand_is_an_error(change: tuple[str, str], me
 def test_the_readme_counts_promises_and_lists_the_missed_ones() -> None:
     promises = sum(r.must and r.target is not None for r in QUICK)
     no_fixed = (
-        "It did not check fixed shares. Their accuracy is [known to miss its target]"
+        "It did not check fixed shares (a set percentage of the device for an app, whether the device is busy or not)."
+        " Their accuracy [misses its target]"
         "(docs/explanation/scheduler.md#a-known-error-the-share-is-not-that-of-the-job-alone).\n"
     )
     assert misses.render(QUICK) == (

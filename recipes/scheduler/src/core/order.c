@@ -284,7 +284,7 @@ void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
 	s64 due = (s64)(ns + g->unpaid) + debt;
 
-	/* a refund that exceeds this charge is left for the next one */
+	/* a refund may exceed this charge: the rest of the refund reduces the next charge */
 	if (due < 0)
 		atomic64_add(due, &g->debt);
 	ns = clamp_t(s64, due, 0, 16 * EK_SEC);

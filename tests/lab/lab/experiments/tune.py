@@ -35,7 +35,7 @@ from lab.experiments import latency
 from lab.model import Better, Experiment, Figure, Output
 
 VALUES = ("default", "ours")
-# the repetitions of a pair, by their numbers ($draw in the guest)
+# The numbers of the repetitions ($draw in the guest). Each repetition measures `default`, then `ours`.
 REPETITIONS = (1, 2, 3)
 TWO = ("p50", "p99")
 Found = tuple[str, float, str, Better]

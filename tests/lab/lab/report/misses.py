@@ -60,7 +60,10 @@ def render(rows: Sequence[Row]) -> str:
     if any(r.id.startswith("regulate.") for r in checked):
         fixed = ""
     else:
-        fixed = f"It did not check fixed shares. Their accuracy is [known to miss its target]({FIXED}).\n"
+        fixed = (
+            "It did not check fixed shares (a set percentage of the device for an app, whether the device is busy or not)."
+            f" Their accuracy [misses its target]({FIXED}).\n"
+        )
     if not missed:
         return f"{head} all are met.\n{fixed}"
     are = "is" if len(missed) == 1 else "are"

@@ -20,8 +20,9 @@ RANGE = ("min", "max", "default-min", "default-max")
 
 HEAD = """# Tuning: the effect of each setting
 
-This page shows what each value that `conf/` sets for I/O gains and what it costs. `make docs` generates it from the rows
-`tune.*` of the bench ([the lab](lab.md)). To change the page, change the experiments.
+This page shows the values that `conf/` sets for I/O, and some that it leaves at the kernel's default. For the values that the
+last bench measured, it shows what each gains and what it costs. `make docs` generates the page from the rows `tune.*` of the
+bench ([the lab](lab.md)). The text is in `tests/lab/lab/report/tuning.py` and in the experiments.
 {source}
 How the figures are made:
 
