@@ -34,7 +34,7 @@ loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{load
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
-.PHONY: test lint unit kunit torture baselines lab boot browser fuzz search yocto
+.PHONY: test lint unit kunit torture baselines lab guests boot browser fuzz search yocto
 test: ## run the following targets from lint to browser, without baselines; print the time of each stage
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
@@ -42,7 +42,8 @@ unit: unit-python unit-c unit-yocto ## unit tests in user space
 kunit: run-kunit ## the scheduler's and flash model's unit tests in a kernel
 torture: run-torture ## stress test of the scheduler on a kernel with KASAN and lockdep (VARIANT=kcsan: with KCSAN, for data races)
 baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
-lab: run-lab ## tests of the flash model and the page pool, and the quick bench, in QEMU on a virtual clock
+lab: run-lab ## the quick bench: its targets, and the figures of the README, in QEMU on a virtual clock
+guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
 boot: boot-system boot-recorder boot-fixed-share boot-history ## tests of the booted board
 browser: run-browser ## tests of the panel in a browser; writes screenshots to build/screenshots
 fuzz: $(TOOLROOT) ## repeat the property tests with new random examples: FUZZ=N times (default 20)

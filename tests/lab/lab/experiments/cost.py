@@ -112,7 +112,7 @@ def one_cpu(direction: str) -> Experiment:
         f"cost.{direction}", f"instructions per random {direction} of 4 KiB, 1 to 64 cgroups, 1 CPU",
         "\n".join(lines) + "\n", figures, device=THREE, modules=("mq-deadline",), limit=60,
         kernels=("6.12", "7.3") if direction == "read" else ("6.12",), quick=direction == "read",
-        quick_baselines=("none", "bfq"), baselines=(*MAINLINE, "iocost") if direction == "read" else MAINLINE[1:],
+        quick_baselines=(), baselines=(*MAINLINE, "iocost") if direction == "read" else MAINLINE[1:],
     )  # fmt: skip
 
 

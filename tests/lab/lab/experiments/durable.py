@@ -156,7 +156,7 @@ def inversion(name: str, about: str, *, dsync: bool = False, deep: bool = False)
 
     return Experiment(
         name, about, script, figures, device=device, programs=onfs.PROGRAMS, memory=2048, baselines=("none", "mq-deadline"),
-        deep=deep,
+        deep=deep, timeout=1500,
     )  # fmt: skip
 
 
