@@ -762,6 +762,28 @@ def test_the_simulator_sends_a_request_at_once_to_an_idle_device_as_the_module_d
     assert seen["quick"] > 1000, seen
 
 
+def test_urgent_writes_do_not_fill_the_device(core: ctypes.CDLL) -> None:
+    """All writes of a buffered writer become urgent once they are old. A read that arrives then waits for a few only.
+
+    Those are 3 out of turn (10 ms, and one more), and 20 ms of the writer's own turn; a write takes 4 ms.
+    """
+    queue = Queue(core, 2, 64)
+    inside = 0
+    for i in range(400):
+        queue.now += MS
+        while len(queue.queued[0]) < 30:
+            queue.insert(0, WRITE, 1 << 19, urgent=True)
+        while queue.serve() < 0:
+            pass
+        if i > 200:
+            inside = max(inside, len(queue.inside))
+        if i % 4 == 3 and queue.inside:
+            queue.complete()
+        if i % 50 == 0:
+            queue.insert(1, READ, 4096)
+    assert 1 <= inside <= 9
+
+
 def test_a_sample_of_the_search_loses_nothing(ek_sim: Path) -> None:
     """On random draws, no request is lost and no sanitizer complains. Whether the promise holds does not matter."""
     seed = random.SystemRandom().randrange(10**6)

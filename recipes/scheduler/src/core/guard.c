@@ -4,7 +4,9 @@
  *
  * Policy: three kinds of group are served out of turn, in this order:
  *  1. A group with an urgent request: while the group is ahead by at most EK_URGENT_LEAD;
- *     beyond that, while more than half of the tokens are left.
+ *     beyond that, while more than half of the tokens are left. At most
+ *     EK_URGENT_NS of its requests are in the device out of turn: all writes of a buffered
+ *     writer become urgent, and must not fill the device.
  *  2. A light group, which uses less than EK_PASS_REFILL of its share: while its allowance
  *     (pass_left) lasts.
  *  3. A starving group, while there are tokens. A group starves if it waits for longer than
@@ -18,6 +20,7 @@
  */
 #include "guard.h"
 #include "budget.h"
+#include "cost.h"
 #include "order.h"
 #include "turn.h"
 
@@ -25,6 +28,11 @@
 #define EK_TOKENS_NS	EK_SEC
 /* The most groups with urgent requests that one pick checks. */
 #define EK_URGENT_LOOKS	8
+/*
+ * Urgent requests of a group that cost this much (ns) may be in the device out of turn, and one
+ * more. A read that arrives has to wait for them.
+ */
+#define EK_URGENT_NS	(10 * EK_MS)
 /* The most that urgent requests may put a group ahead without tokens, in ns of the device. */
 #define EK_URGENT_LEAD	(200 * EK_MS)
 /*
@@ -207,6 +215,14 @@ bool ek_guard_affords(struct ek_core *c, struct ek_core_group *g, u64 now)
 	return ek_tokens(c, ek_tokens_most(c) / 2, now);
 }
 
+/* May @g have one more request in the device out of turn? */
+static bool ek_guard_fits(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 inside = max_t(s32, atomic_read(&g->out_of_turn), 0);
+
+	return inside * ek_cost(c, g, g->op, g->bytes) < EK_URGENT_NS;
+}
+
 static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
@@ -214,7 +230,7 @@ static struct ek_core_group *ek_guard_urgent(struct ek_core *c, u64 now)
 
 	/* a group that cannot afford it must not block the groups after it in the list */
 	list_for_each_entry(g, &c->urgent, urgent_node) {
-		if (ek_guard_affords(c, g, now))
+		if (ek_guard_fits(c, g) && ek_guard_affords(c, g, now))
 			return g;
 		if (++looks >= EK_URGENT_LOOKS)
 			break;
