@@ -605,7 +605,7 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 	struct ek_core_group *other;
 
 	if (g->queued || g->waiting || g->granted || g->growing ||
-	    atomic_read(&g->in_flight) > (c->turn.had > 2))
+	    atomic_read(&g->in_flight) > (c->turn.had > 2 ? 1 : 0))
 		return NULL;
 	other = ek_order_first(c);
 	/* a light group would have to wait for them, too: only one at a time */
