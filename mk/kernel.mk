@@ -55,7 +55,7 @@ $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
 endef
 # kernels that are built only for the goals that need them
-VARIANTS := debug kcsan controllers uml
+VARIANTS := debug kcsan lab uml
 $(eval $(call kernel_rule,board,))
 $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v),-$(v))))
 

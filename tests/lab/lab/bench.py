@@ -45,7 +45,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--baselines", action="store_true",
-        help="with --quick: all baselines of the full bench for the table of the README; needs the kernel `controllers`",
+        help="with --quick: all baselines of the full bench for the table of the README; needs the kernel `lab`",
     )  # fmt: skip
     parser.add_argument(
         "--out",

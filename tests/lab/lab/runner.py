@@ -121,12 +121,14 @@ def _wanted(experiment: Experiment) -> list[str]:
 
 
 def _kernel(lab: Lab, job: Job, scheduler: Scheduler) -> Kernel:
-    """The kernel that the job's guest boots: that of the scheduler's controller if it needs one. Raises LabError."""
+    """The kernel that the job's guest boots: of the variant that its experiment or its controller needs. Raises LabError."""
     variant = lab.variant
-    if scheduler.controller and (needed := scheduler.controller.variant):
-        if variant not in (Lab.variant, needed):
-            raise LabError(f"{scheduler.name} runs on the kernel variant {needed!r} only, not on {variant!r}")
-        variant = needed
+    controller = scheduler.controller.variant if scheduler.controller else None
+    for who, needed in ((job.experiment.name, job.experiment.variant), (scheduler.name, controller)):
+        if needed is not None:
+            if variant not in (Lab.variant, needed):
+                raise LabError(f"{who} runs on the kernel variant {needed!r} only, not on {variant!r}")
+            variant = needed
     return kernels.find(job.kernel, variant)
 
 
