@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications as users run them, each next to another group: what they notice, and what they wear out.
+
+The device is `emmc51` in long use: it collects garbage all the time. It has an ext4 with the
+options of a board's /data, and the guest has a board's sysctls. The scripts are below lab/guest.
+
+- `app.sqlite`, `app.sqlite.wal`: an application commits one row of 1,000 bytes at a time to
+  SQLite, while another group writes to another partition. Both have weight 100. Each guest has
+  commits without a pause (`per-second`, and `least`: their part of what they reach alone,
+  divided by the share), and planned ones, whose times count from the planned moments.
+- `app.sqlite.same-fs`: the other group writes a file of the same ext4 through the page cache.
+  ext4 writes the new data of all files before it commits its journal (ordered mode). So each
+  fsync waits for up to `vm.dirty_bytes` of the other group's data, with any scheduler. `WRITER`
+  is such a load.
+- `app.unpack`: a container image is unpacked while a player plays, weights 100:300.
+- `app.update`: a system update is written to a spare partition while a player plays, 100:300.
+- `app.journal`: journald, the real one with the board's settings. `sync` is how long
+  `journalctl --sync` takes after ten lines, next to the same writer as above.
+- `app.swap`: a group that may use a third of its memory swaps, next to a player (weights
+  100:300) and next to a reader of the raw device (100:300). A swapping group never pauses, and
+  its requests are urgent. The reader must get its share all the same.
+
+`wear` is what the device has to write, divided by what the application has written: MB per MB.
+It is measured at the device, so it has journal, metadata and padding. What the device copies
+when it collects garbage comes on top.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lab import onfs, scripts
+from lab.competing import Served
+from lab.kernels import COMPARISONS, TOP
+from lab.model import Experiment, Figure, Output
+
+DEVICE = onfs.backed("emmc51", gc_after_kb=1)
+BASELINES = ("none", "bfq")
+# the full bench runs one of these experiments
+POOL = ("app", 1)
+# MiB of the first partition, which has the file system, where there is a second one
+FIRST = 2048
+# A copy or a download: it writes 1 MiB at a time through the page cache. Its file is larger than what it can write in any
+# guest, so its blocks are always new ones, and the journal's commits wait for their data.
+WRITER = onfs.fio_on("/m/load", "writer", rw="write", bs="1m", size="2500m", direct=False)
+
+# the same in the second partition, without the page cache
+OTHER = onfs.fio_on("/dev/${DEV}p2", "writer", rw="write", bs="1m", size="2000m", qd=4)
+# samples that must lie beyond a percentile
+BEYOND = 5
+# what an application logs
+LINE = "the pump runs at 1450 rpm, the valve is open, the tank has 63.2 % and 18.4 degrees"
+
+
+def _written_mb(out: Output, begin: str = "begin", end: str = "end_") -> float:
+    return sum(Served.between(out.results[begin], out.results[end]).written) / 1e6
+
+
+def _player(out: Output) -> list[Figure]:
+    p = onfs.last_json(out, "player")
+    if not p["bytes"]:
+        raise ValueError("the player read nothing")
+    return [
+        Figure("stalls", p["stalls"], "", "lower"),
+        Figure("worst_ms", p["worst_stall_ms"], "ms", "lower"),
+        # how close to a stall the player came: the buffer lasts 300 ms
+        Figure("read_max_ms", round(p["read_max_us"] / 1000, 1), "ms", "lower"),
+    ]
+
+
+def sqlite(
+    name: str, about: str, *, journal: str, every: str, planned: int, load: str = "", first: int = FIRST
+) -> Experiment:
+    def figures(out: Output) -> list[Figure]:
+        alone, loop, plan = (onfs.last_json(out, s) for s in ("alone", "loop", "planned"))
+        if not alone["commits"] or not loop["commits"]:
+            raise ValueError("no commit")
+        # a percentile of fewer commits would be that of a few slow ones
+        shown = ("p50", "p99", "max") if plan["commits"] >= 100 * BEYOND else ("p50", "max")
+        return [
+            *(Figure(p, round(plan[f"commit_{p}_us"] / 1000, 2), "ms", "lower") for p in shown),
+            Figure("n", plan["commits"], "commits"),
+            Figure("per-second", loop["per_second"], "/s", "higher", share_of=("none",)),
+            Figure("loop-max", round(loop["commit_max_us"] / 1000, 2), "ms", "lower"),
+            Figure("alone-per-second", alone["per_second"], "/s"),
+            Figure("alone-p50", round(alone["commit_p50_us"] / 1000, 2), "ms"),
+            Figure("least", round(loop["per_second"] / alone["per_second"] / 0.5, 3), "", "higher"),
+            Figure("wear", round(_written_mb(out) / (alone["bytes"] / 1e6), 1), "MB/MB", "lower"),
+        ]  # fmt: skip
+
+    return Experiment(
+        f"app.sqlite{name}", f"SQLite commits {about}, weights 100:100",
+        scripts.script("sqlite", JOURNAL=journal, LOAD=load or OTHER, EVERY=every, LOOP=8, PLANNED=planned, FIRST=first),
+        figures,
+        device=DEVICE, memory=2048, programs=(*scripts.PROGRAMS, "ek-commits", "sfdisk"), files=scripts.files("sqlite"),
+        baselines=BASELINES, pool=POOL, timeout=900,
+    )  # fmt: skip
+
+
+def _with_player(out: Output, mb: float) -> list[Figure]:
+    """Figures of a work of `mb` MB that ran alone and next to the player."""
+    alone, together = (float(out.results[s]) / 1000 for s in ("alone", "together"))
+    return [
+        *_player(out),
+        Figure("mbps", round(mb / together, 2), "MB/s", "higher", share_of=("best",)),
+        Figure("seconds", round(together, 2), "s", "lower"),
+        Figure("alone-seconds", round(alone, 2), "s"),
+        Figure("wear", round(_written_mb(out) / mb, 3), "MB/MB", "lower"),
+    ]
+
+
+def unpack(files: int = 1200, mb: int = 48, rounds: int = 6) -> Experiment:
+    return Experiment(
+        "app.unpack", f"a container image of {files} files and {mb} MB is unpacked {rounds} times next to a player,"
+        " weights 100:300",
+        scripts.script("unpack", FILES=files, MB=mb, ROUNDS=rounds), lambda out: _with_player(out, rounds * mb),
+        device=DEVICE, memory=3072, programs=(*scripts.PROGRAMS, "ek-appstart", "tar", "zstd"),
+        files=scripts.files("unpack"), baselines=BASELINES, pool=POOL, timeout=900,
+    )  # fmt: skip
+
+
+def update(mb: int = 800) -> Experiment:
+    return Experiment(
+        "app.update", f"an update of {mb} MiB is written to a spare partition next to a player, weights 100:300",
+        scripts.script("update", MB=mb, FIRST=FIRST), lambda out: _with_player(out, mb * 1.048576),
+        device=DEVICE, memory=2048, programs=(*scripts.PROGRAMS, "sfdisk"), files=scripts.files("update"),
+        baselines=BASELINES, pool=POOL, timeout=900,
+    )  # fmt: skip
+
+
+def journal(lines: int = 10, syncs: int = 20) -> Experiment:
+    def figures(out: Output) -> list[Figure]:
+        alone, loaded = (sorted(map(int, out.results[s].split())) for s in ("alone", "loaded"))
+        logged = len(alone) * sum(len(f"{n}: {LINE}\n") for n in range(lines)) / 1e6
+        return [
+            Figure("sync-p50", loaded[len(loaded) // 2], "ms", "lower"),
+            Figure("sync-max", loaded[-1], "ms", "lower"),
+            Figure("alone-sync-p50", alone[len(alone) // 2], "ms"),
+            Figure("wear", round(_written_mb(out) / logged, 1), "MB/MB", "lower"),
+        ]
+
+    conf = next((TOP / "conf/systemd/journald.conf.d").glob("*.conf")).read_text()
+    return Experiment(
+        "app.journal", f"journald makes {lines} lines durable next to buffered writes of the same file system, weights 100:100",
+        scripts.script("journal", LOAD=WRITER, LINE=LINE, LINES=lines, SYNCS=syncs), figures, device=DEVICE, memory=2048,
+        programs=(*scripts.PROGRAMS, "/usr/lib/systemd/systemd-journald", "journalctl", "systemd-cat"),
+        files={**scripts.files("journal"), "/guest/journald.conf": f"{conf}ReadKMsg=no\nAudit=no\n"},
+        baselines=BASELINES, pool=POOL, timeout=900,
+    )  # fmt: skip
+
+
+def swap(mb: int = 192, limit: str = "64M", played: int = 10, window: int = 8) -> Experiment:
+    part = DEVICE.capacity_mb // DEVICE.slices
+    slice_ = FIRST // part + 1
+    reader = (
+        f"fio --name=reader --filename=/dev/$DEV --readonly --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=8"
+        f" --offset={slice_ * part}m --size={part}m --norandommap --time_based --runtime=36000 --randseed=$SEED"
+        " --output=/tmp/reader.out"
+    )
+
+    def figures(out: Output) -> list[Figure]:
+        def rate(section: str) -> float:
+            return Served.between(out.results[section], out.results[f"{section}-end"]).mbps(slice_)
+
+        def pages(begin: str, end: str) -> float:
+            """MB/s that were swapped in and out."""
+            count = [
+                sum(map(int, re.findall(r"\d+$", out.results[f"{s}-pages"], re.M))) for s in (begin, end)
+            ]
+            return (
+                4096
+                * (count[1] - count[0])
+                / Served.between(out.results[begin], out.results[end]).seconds
+                / 1e6
+            )
+
+        alone, together = rate("reader"), rate("together")
+        if not alone:
+            raise ValueError("the reader alone was not served")
+        big = pages("big", "big-end")
+        if not big:
+            raise ValueError("the group did not swap")
+        return [
+            *_player(out),
+            Figure("swapped", round(pages("begin", "end_"), 2), "MB/s", "higher"),
+            Figure("alone-swapped", round(big, 2), "MB/s"),
+            Figure("reader-least", round(together / alone / 0.75, 3), "", "higher"),
+            Figure("swap-least", round(pages("together", "together-end") / big / 0.25, 3), "", "higher"),
+            Figure("reader", round(together, 2), "MB/s", "higher"),
+        ]
+
+    return Experiment(
+        "app.swap", f"a group with {mb} MiB of memory and a limit of {limit} swaps, next to a player and then a raw reader,"
+        " weights 100:300",
+        scripts.script("swap", MB=mb, LIMIT=limit, READER=reader, FIRST=FIRST, PLAYED=played, WINDOW=window), figures,
+        device=DEVICE, memory=1536, variant=COMPARISONS, programs=(*scripts.PROGRAMS, "sfdisk"), files=scripts.files("swap"),
+        baselines=BASELINES, pool=POOL, timeout=900,
+    )  # fmt: skip
+
+
+EXPERIMENTS = [
+    sqlite(
+        "", "with a rollback journal, next to direct writes of another partition", journal="delete", every="400ms",
+        planned=24,
+    ),
+    sqlite(
+        ".wal", "with a write-ahead log, next to direct writes of another partition", journal="wal", every="100ms", planned=20
+    ),
+    sqlite(
+        ".same-fs", "with a rollback journal, next to buffered writes of the same file system", journal="delete", every="2s",
+        planned=16, load=WRITER, first=0,
+    ),
+    unpack(), update(), journal(), swap(),
+]  # fmt: skip
