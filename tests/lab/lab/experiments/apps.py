@@ -198,6 +198,15 @@ def swap(mb: int = 192, limit: str = "64M", played: int = 10, window: int = 8) -
     )  # fmt: skip
 
 
+# why rows miss their targets, by the pattern of their ids
+NOTES = {
+    "app.sqlite*.least": "A commit is a chain of short writes and flushes. A flush waits until the device has programmed its"
+    " buffer, with what the other group has written meanwhile, and the device collects garbage because of that group."
+    " evenkeel lets the other group fill the device while a commit waits for its flush.",
+    "app.journal.sync-max": "ext4 writes the new data of all files before it commits its journal. So a sync waits for up to"
+    " `vm.dirty_bytes` of the other group's data.",
+}
+
 EXPERIMENTS = [
     sqlite(
         "", "with a rollback journal, next to direct writes of another partition", journal="delete", every="400ms",

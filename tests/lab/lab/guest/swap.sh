@@ -5,7 +5,7 @@
 #   READER  the fio job of the reader, which begins after a reader of the same kind was measured alone
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 swapping() {
-	in_group big fio --name=big --filename=/tmp/big --size="$MB"m --rw=randrw --bs=4k --ioengine=psync --norandommap \
+	in_group big fio --name=big --filename=/tmp/big --size="$MB"m --rw=randrw --bs=4k --ioengine=psync --norandommap --fallocate=none \
 		--time_based --runtime=36000 --refill_buffers --random_generator=tausworthe64 --randseed="$SEED" \
 		--output=/tmp/big.out > /tmp/big.log 2>&1 &
 	big=$!
