@@ -188,9 +188,9 @@ def on_files(kind: str, modules: tuple[str, ...] = (), **more: object) -> Experi
 NOTES = {
     "app.stack.crypt.least": "One thread of dm-crypt submits the writes of all groups. While it waits at the gate for one"
     " group, the writes of the others wait, too.",
-    "app.files.f2fs.least": "f2fs writes back under one lock of the file system. The flusher that holds it waits at the gate,"
-    " and was not admitted in the whole window, while the reader used the device. Why is not known yet.",
-    "app.files.btrfs.least": "Both writers get nothing next to the reader, as on f2fs. The cause is not known yet.",
+    "app.files.*.least": "Both writers get nothing next to the reader, and the reader half of what it gets alone: the other half"
+    " goes to a group that sends nothing. A flusher waits at the gate meanwhile and is not admitted, on f2fs with the lock of"
+    " all writeback. The cause is not known yet.",
     "app.stack.raid1.least": "The cause is not known yet. md chooses the device of each read, and each device has a scheduler"
     " of its own.",
 }
