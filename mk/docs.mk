@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The generated parts of docs/ and README.md, and the pictures.
+# Write the generated parts of docs/ and README.md, and the pictures in docs/images/.
 RESULTS := $(B)/bench/results.json
 
 .PHONY: run-docs run-pictures

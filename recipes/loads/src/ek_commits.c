@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-commits: an application that keeps its state in SQLite. It inserts a row at a
- * time, each in a transaction of its own, and measures how long the commits take.
+ * ek-commits: an application that keeps its state in SQLite. It inserts rows, each in
+ * a transaction of its own, and measures how long each commit takes.
  */
 #include <errno.h>
 #include <sqlite3.h>
@@ -13,7 +13,7 @@
 #include "options.h"
 #include "util.h"
 
-/* rows with different noise */
+/* number of different rows of random data */
 #define NOISES	16
 #define MAX_ROW (UINT64_C(1) << 20)
 
@@ -23,7 +23,7 @@ static const char *const syncs[] = { "full", "normal", NULL };
 struct options {
 	const char *path;
 	uint64_t row;	      /* bytes of a row's data */
-	uint64_t every;	      /* ns from one commit to the next, 0: no pause */
+	uint64_t every;	      /* ns between planned commits, 0: no pause */
 	uint64_t duration;    /* ns, 0: until stopped */
 	unsigned int journal; /* index in journals */
 	unsigned int sync;    /* index in syncs */
@@ -44,11 +44,11 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "row", OPT_BYTES, &o->row, .min = 1, .max = MAX_ROW, .arg = "BYTES",
 		  .help = "data of a row (default 1000)" },
 		{ "every", OPT_TIME, &o->every, .max = 3600 * NSEC_PER_SEC, .arg = "TIME",
-		  .help = "from one commit to the next (default: no pause). A late commit counts from its planned moment" },
+		  .help = "time between planned commits (default: no pause). A commit counts from its planned moment" },
 		{ "journal", OPT_CHOICE, &o->journal, .choices = journals, .arg = "MODE",
 		  .help = "SQLite's journal: delete (default), truncate, persist, wal" },
 		{ "sync", OPT_CHOICE, &o->sync, .choices = syncs, .arg = "MODE",
-		  .help = "when SQLite syncs: full (default), normal" },
+		  .help = "SQLite's setting synchronous: full (default), normal" },
 		{ "duration", OPT_TIME, &o->duration, .min = 1, .arg = "TIME",
 		  .help = "end after this time (default: at SIGTERM)" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
@@ -83,7 +83,7 @@ static void open_database(struct app *a)
 	char sql[128];
 
 	if (!access(o->path, F_OK))
-		die("%s exists already", o->path);
+		die("%s exists already. Give the name of a new file", o->path);
 	if (sqlite3_open(o->path, &a->db) != SQLITE_OK)
 		die_sqlite(a, "create");
 	snprintf(sql, sizeof(sql), "PRAGMA journal_mode=%s; PRAGMA synchronous=%s;",
@@ -98,7 +98,7 @@ static void open_database(struct app *a)
 	fill_noise(a->noise, NOISES * o->row, 1);
 }
 
-/* One row, which counts from @planned (ns). */
+/* Commits one row. The time of the commit counts from @planned (ns). */
 static void commit(struct app *a, uint64_t planned)
 {
 	const unsigned char *data = a->noise + a->commits.count % NOISES * a->o->row;

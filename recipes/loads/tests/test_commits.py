@@ -43,7 +43,7 @@ def test_a_signal_ends_it_with_a_summary(disk: Path) -> None:
 def test_an_existing_database_is_refused(disk: Path) -> None:
     file = disk / "state.db"
     file.write_text("mine")
-    refused(run(COMMITS, str(file)), 1, f"ek-commits: {file} exists already")
+    refused(run(COMMITS, str(file)), 1, f"ek-commits: {file} exists already. Give the name of a new file")
     assert file.read_text() == "mine"
 
 

@@ -15,7 +15,7 @@ TOP = Path(__file__).resolve().parents[3]
 _IMAGE = "arch/x86/boot/bzImage"
 _VERSION = re.compile(r"\d+\.\d+")
 _VARIANT = re.compile(r"\w+")
-# the variant that has what only comparisons need (conf/kernel/variants)
+# the kernel variant with baselines and layers that the board's kernel lacks (conf/kernel/variants)
 COMPARISONS = "lab"
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
@@ -34,7 +34,7 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in `build`, which is build/VERSION. `variant` names the folder with its objects: board, debug, kcsan."""
+    """A kernel in `build`, which is build/VERSION. `variant` names the folder with its objects, such as board or debug."""
 
     version: str
     build: Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guest scripts that are files: guest/NAME.sh, which gets its values as shell variables."""
+"""Guest scripts in files: guest/NAME.sh gets its values as shell variables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lab import onfs, settings
 FOLDER = Path(__file__).parent / "guest"
 # programs that guest/common.sh may call
 PROGRAMS = (*onfs.PROGRAMS, "ek-player")
-# seconds of the movie: longer than any experiment plays
+# length of the movie in seconds, longer than any experiment plays it
 MOVIE = 60
 
 
 @functools.cache
 def _board() -> Mapping[str, str]:
-    """What guest/common.sh needs to know of a board."""
+    """The variables of guest/common.sh: the settings of a board, and the player's command."""
     return {
         "BOARD": " ".join(f"{s.name}={s.ours}" for s in settings.read() if s.name.startswith("vm.")),
         "MOUNT": ",".join(settings.data_options().values()),
@@ -28,9 +28,9 @@ def _board() -> Mapping[str, str]:
 
 
 def script(name: str, **values: str | int) -> str:
-    """The script of an experiment: it sets the values, and runs common.sh and NAME.sh.
+    """The script of an experiment: it sets the values as variables, then runs common.sh and NAME.sh.
 
-    A value may contain $SEED and $DEV, which the guest replaces.
+    A value may contain $SEED and $DEV. The guest's shell replaces them.
     """
     lines = ["uname -r | report kernel"]
     for key, value in {**_board(), **values}.items():
@@ -42,5 +42,5 @@ def script(name: str, **values: str | int) -> str:
 
 
 def files(*names: str) -> dict[str, str]:
-    """The files of a guest for these scripts, by path."""
+    """The files that a guest needs for these scripts, by path."""
     return {f"/guest/{name}.sh": (FOLDER / f"{name}.sh").read_text() for name in ("common", *names)}

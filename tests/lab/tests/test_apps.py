@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications and stacks: the scripts that guests get, and the figures that are read from their reports."""
+"""Experiments with applications and stacks: the guests' scripts, and the figures that are read from their reports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_script_is_used_and_has_its_first_line() -> None:
     used = {f for e in OURS.values() for f in e.files}
     for file in scripts.FOLDER.glob("*.sh"):
         assert f"/guest/{file.name}" in used
-        # tests/lint finds scripts by it
+        # tests/lint finds scripts by this line
         assert file.read_text().startswith("#!/bin/sh\n")
 
 
@@ -140,7 +140,7 @@ def test_a_swapping_group_and_a_reader_get_parts_of_what_they_get_alone() -> Non
 
 
 def rivals(together: tuple[int, int, int], whole: int | None = None, copies: int = 1) -> dict[str, str]:
-    """Reports of three groups that each do 100 MB/s alone. `copies`: devices that have the same writes."""
+    """Reports of three groups, each of which reaches 100 MB/s alone. `copies`: number of devices with equal counts."""
 
     def report(seconds: int, *served: int) -> str:
         lines = counters(seconds, *((n, 0) for n in served)).splitlines()
@@ -183,8 +183,8 @@ def test_a_group_that_gets_nothing_alone_is_an_error_and_one_that_gets_nothing_t
         figures("app.stack.none", rivals((0, 0, 0)))
 
 
-def test_what_needs_the_boards_kernel_only_says_so() -> None:
-    """Its options are in conf/kernel, as for app.verity: a row that another kernel has to measure takes longer."""
+def test_only_what_the_boards_kernel_lacks_names_a_variant() -> None:
+    """An experiment may name a variant only if the board's kernel lacks what it needs. app.verity needs none, for example."""
     other = {n for n, e in OURS.items() if e.variant}
     assert other == {
         "app.swap", "app.stack.crypt", "app.stack.crypt-inline", "app.stack.raid1", "app.files.f2fs", "app.files.btrfs",

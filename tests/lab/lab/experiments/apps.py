@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications as users run them, each next to another group: what they notice, and what they wear out.
+"""Applications as users run them, each together with another group: what users notice, and how much is written to flash.
 
-The device is `emmc51` in long use: it collects garbage all the time. It has an ext4 with the
-options of a board's /data, and the guest has a board's sysctls. The scripts are below lab/guest.
+The device is `emmc51` in long use: it collects garbage all the time. Its file system is ext4 with
+the mount options of a board's /data, and the guest has a board's sysctls. The scripts are in lab/guest.
 
-- `app.sqlite`, `app.sqlite.wal`: an application commits one row of 1,000 bytes at a time to
-  SQLite, while another group writes to another partition. Both have weight 100. Each guest has
-  commits without a pause (`per-second`, and `least`: their part of what they reach alone,
-  divided by the share), and planned ones, whose times count from the planned moments.
-- `app.sqlite.same-fs`: the other group writes a file of the same ext4 through the page cache.
+- `app.sqlite`, `app.sqlite.wal`: an application commits rows of 1,000 bytes to SQLite, one row per
+  commit, while another group writes to another partition. Both have weight 100. In each guest, the
+  application first commits without a pause. `per-second` is its rate; `least` is this rate divided by
+  the rate alone, divided by the share. Then it commits at planned moments, from which the time of
+  each commit counts.
+- `app.sqlite.same-fs`: the other group writes to a file on the same ext4, through the page cache.
   ext4 writes the new data of all files before it commits its journal (ordered mode). So each
   fsync waits for up to `vm.dirty_bytes` of the other group's data, with any scheduler. `WRITER`
   is such a load.
 - `app.unpack`: a container image is unpacked while a player plays, weights 100:300.
-- `app.update`: a system update is written to a spare partition while a player plays, 100:300.
-- `app.journal`: journald, the real one with the board's settings. `sync` is how long
-  `journalctl --sync` takes after ten lines, next to the same writer as above.
-- `app.swap`: a group that may use a third of its memory swaps, next to a player (weights
-  100:300) and next to a reader of the raw device (100:300). A swapping group never pauses, and
-  its requests are urgent. The reader must get its share all the same.
+- `app.update`: a system update is written to a spare partition while a player plays, weights 100:300.
+- `app.journal`: the real journald, with the board's settings, while another group writes as in
+  `app.sqlite.same-fs`. `sync` is the duration of `journalctl --sync` after ten lines.
+- `app.swap`: a group whose memory limit is a third of its memory swaps, first while a player plays, then
+  while another group reads the raw device (weights 100:300 both times). A swapping group never pauses,
+  and its requests are urgent. The reader must get its share nevertheless.
 
-`wear` is what the device has to write, divided by what the application has written: MB per MB.
-It is measured at the device, so it has journal, metadata and padding. What the device copies
-when it collects garbage comes on top.
+`wear` is the amount that the kernel writes to the device, divided by the amount that the application
+writes (MB per MB). The device counts its writes, so `wear` includes journal, metadata and padding. It
+does not include what the device copies when it collects garbage. For SQLite and journald, the device
+counts while the application is alone.
 """
 
 from __future__ import annotations
@@ -38,17 +40,16 @@ DEVICE = onfs.backed("emmc51", gc_after_kb=1)
 BASELINES = ("none", "bfq")
 # the full bench runs one of these experiments
 POOL = ("app", 1)
-# MiB of the first partition, which has the file system, where there is a second one
+# size in MiB of the first partition, which has the file system, in experiments with two partitions
 FIRST = 2048
-# A copy or a download: it writes 1 MiB at a time through the page cache. Its file is larger than what it can write in any
-# guest, so its blocks are always new ones, and the journal's commits wait for their data.
+# A load like a copy or a download: it writes 1 MiB at a time through the page cache. Its file is larger than what any
+# guest can write. So each write needs new blocks, and the journal's commits wait for the data in them.
 WRITER = onfs.fio_on("/m/load", "writer", rw="write", bs="1m", size="2500m", direct=False)
-
-# the same in the second partition, without the page cache
+# a load like WRITER on the second partition, with direct I/O
 OTHER = onfs.fio_on("/dev/${DEV}p2", "writer", rw="write", bs="1m", size="2000m", qd=4)
-# samples that must lie beyond a percentile
+# the fewest samples that must lie beyond a percentile
 BEYOND = 5
-# what an application logs
+# the text of each line that the application logs
 LINE = "the pump runs at 1450 rpm, the valve is open, the tank has 63.2 % and 18.4 degrees"
 
 
@@ -63,7 +64,7 @@ def _player(out: Output) -> list[Figure]:
     return [
         Figure("stalls", p["stalls"], "", "lower"),
         Figure("worst_ms", p["worst_stall_ms"], "ms", "lower"),
-        # how close to a stall the player came: the buffer lasts 300 ms
+        # It shows how close the player came to a stall: the buffer lasts 300 ms.
         Figure("read_max_ms", round(p["read_max_us"] / 1000, 1), "ms", "lower"),
     ]
 
@@ -75,7 +76,7 @@ def sqlite(
         alone, loop, plan = (onfs.last_json(out, s) for s in ("alone", "loop", "planned"))
         if not alone["commits"] or not loop["commits"]:
             raise ValueError("no commit")
-        # a percentile of fewer commits would be that of a few slow ones
+        # p99 is a figure only if at least BEYOND samples lie beyond it
         shown = ("p50", "p99", "max") if plan["commits"] >= 100 * BEYOND else ("p50", "max")
         return [
             *(Figure(p, round(plan[f"commit_{p}_us"] / 1000, 2), "ms", "lower") for p in shown),
@@ -98,7 +99,7 @@ def sqlite(
 
 
 def _with_player(out: Output, mb: float) -> list[Figure]:
-    """Figures of a work of `mb` MB that ran alone and next to the player."""
+    """Figures of an application that wrote `mb` MB: first alone, then while the player played."""
     alone, together = (float(out.results[s]) / 1000 for s in ("alone", "together"))
     return [
         *_player(out),
@@ -111,8 +112,8 @@ def _with_player(out: Output, mb: float) -> list[Figure]:
 
 def unpack(files: int = 1200, mb: int = 48, rounds: int = 6) -> Experiment:
     return Experiment(
-        "app.unpack", f"a container image of {files} files and {mb} MB is unpacked {rounds} times next to a player,"
-        " weights 100:300",
+        "app.unpack", f"a container image of {files} files and {mb} MB is unpacked {rounds} times while a player"
+        " plays, weights 100:300",
         scripts.script("unpack", FILES=files, MB=mb, ROUNDS=rounds), lambda out: _with_player(out, rounds * mb),
         device=DEVICE, memory=3072, programs=(*scripts.PROGRAMS, "ek-appstart", "tar", "zstd"),
         files=scripts.files("unpack"), baselines=BASELINES, pool=POOL, timeout=900,
@@ -121,7 +122,7 @@ def unpack(files: int = 1200, mb: int = 48, rounds: int = 6) -> Experiment:
 
 def update(mb: int = 800) -> Experiment:
     return Experiment(
-        "app.update", f"an update of {mb} MiB is written to a spare partition next to a player, weights 100:300",
+        "app.update", f"an update of {mb} MiB is written to a spare partition while a player plays, weights 100:300",
         scripts.script("update", MB=mb, FIRST=FIRST), lambda out: _with_player(out, mb * 1.048576),
         device=DEVICE, memory=2048, programs=(*scripts.PROGRAMS, "sfdisk"), files=scripts.files("update"),
         baselines=BASELINES, pool=POOL, timeout=900,
@@ -141,7 +142,8 @@ def journal(lines: int = 10, syncs: int = 20) -> Experiment:
 
     conf = next((TOP / "conf/systemd/journald.conf.d").glob("*.conf")).read_text()
     return Experiment(
-        "app.journal", f"journald makes {lines} lines durable next to buffered writes of the same file system, weights 100:100",
+        "app.journal", f"journald makes {lines} lines durable while another group writes to the same file system,"
+        " weights 100:100",
         scripts.script("journal", LOAD=WRITER, LINE=LINE, LINES=lines, SYNCS=syncs), figures, device=DEVICE, memory=2048,
         programs=(*scripts.PROGRAMS, "/usr/lib/systemd/systemd-journald", "journalctl", "systemd-cat"),
         files={**scripts.files("journal"), "/guest/journald.conf": f"{conf}ReadKMsg=no\nAudit=no\n"},
@@ -163,7 +165,7 @@ def swap(mb: int = 192, limit: str = "64M", played: int = 10, window: int = 8) -
             return Served.between(out.results[section], out.results[f"{section}-end"]).mbps(slice_)
 
         def pages(begin: str, end: str) -> float:
-            """MB/s that were swapped in and out."""
+            """MB/s that were swapped, in and out."""
             count = [
                 sum(map(int, re.findall(r"\d+$", out.results[f"{s}-pages"], re.M))) for s in (begin, end)
             ]
@@ -190,8 +192,8 @@ def swap(mb: int = 192, limit: str = "64M", played: int = 10, window: int = 8) -
         ]
 
     return Experiment(
-        "app.swap", f"a group with {mb} MiB of memory and a limit of {limit} swaps, next to a player and then a raw reader,"
-        " weights 100:300",
+        "app.swap", f"a group with {mb} MiB of memory and a limit of {limit} swaps, with a player and then with a reader of"
+        " the raw device, weights 100:300",
         scripts.script("swap", MB=mb, LIMIT=limit, READER=reader, FIRST=FIRST, PLAYED=played, WINDOW=window), figures,
         device=DEVICE, memory=1536, variant=COMPARISONS, programs=(*scripts.PROGRAMS, "sfdisk"), files=scripts.files("swap"),
         baselines=BASELINES, pool=POOL, timeout=900,
@@ -200,23 +202,24 @@ def swap(mb: int = 192, limit: str = "64M", played: int = 10, window: int = 8) -
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    "app.sqlite*.least": "A commit is a chain of short writes and flushes. A flush waits until the device has programmed its"
-    " buffer, with what the other group has written meanwhile, and the device collects garbage because of that group."
-    " evenkeel lets the other group fill the device while a commit waits for its flush.",
+    "app.sqlite*.least": "A commit is a series of short writes and flushes. During a flush, the device also programs the data"
+    " that the other group has written into its buffer, and collects garbage for them. evenkeel dispatches requests of the"
+    " other group while a commit waits for its flush.",
     "app.journal.sync-max": "ext4 writes the new data of all files before it commits its journal. So a sync waits for up to"
     " `vm.dirty_bytes` of the other group's data.",
 }
 
 EXPERIMENTS = [
     sqlite(
-        "", "with a rollback journal, next to direct writes of another partition", journal="delete", every="400ms",
+        "", "with a rollback journal while another group writes to another partition", journal="delete", every="400ms",
         planned=24,
     ),
     sqlite(
-        ".wal", "with a write-ahead log, next to direct writes of another partition", journal="wal", every="100ms", planned=20
+        ".wal", "with a write-ahead log while another group writes to another partition", journal="wal", every="100ms",
+        planned=20,
     ),
     sqlite(
-        ".same-fs", "with a rollback journal, next to buffered writes of the same file system", journal="delete", every="2s",
+        ".same-fs", "with a rollback journal while another group writes to the same file system", journal="delete", every="2s",
         planned=16, load=WRITER, first=0,
     ),
     unpack(), update(), journal(), swap(),

@@ -1,27 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights above stacks: encryption, signed data, mirrors, delays, and other file systems.
+"""Weights above layers: encryption, signed data, mirrors, delays, other file systems, and zoned devices.
 
-Between a group and the scheduler there may be layers with threads of their own. A layer may lose
-the group of an I/O. And the scheduler lets submitters wait (the gate): if the submitter is a
-thread that all groups share, one group's wait is everybody's.
+Between the groups and the scheduler there may be layers with threads of their own. Two things can go
+wrong. A layer may lose the group of an I/O. And the gate lets submitters wait: if all groups share one
+submitting thread, a wait for one group delays all groups.
 
-- `app.stack.*`: three groups above one layer: `reads` (weight 100), `heavy` and `light` that
-  write (300 and 100). The layers are dm-crypt as cryptsetup sets it up, dm-crypt without its
-  work queues (`crypt-inline`), dm-delay, and an md RAID1 of two eMMCs. `none` is the same
-  without a layer, to compare with.
-- `app.verity`: a group reads a signed device (weight 300), another one the raw device (100).
-- `app.zoned`: two writers of a zoned device. The block layer keeps writes of a zone in order, and sends
-  the waiting ones from a thread of its own.
-- `app.files.*`: the same three groups on files of ext4, f2fs and btrfs. The writers write
-  through the page cache.
+- `app.stack.*`: three groups above one layer: `reads` (weight 100) reads, `heavy` and `light` write
+  (300 and 100). The layers are dm-crypt as cryptsetup sets it up, dm-crypt without its work queues
+  (`crypt-inline`), dm-delay, and an md RAID1 of two eMMCs. `none` is the load without a layer, for
+  comparison.
+- `app.verity`: a group reads a signed device through dm-verity (weight 300), another group reads the raw
+  device (100).
+- `app.zoned`: two groups write to a zoned device. The block layer keeps the writes to a zone in order. A
+  thread of the block layer submits the writes that had to wait.
+- `app.files.*`: the three groups of `app.stack.*` on files of ext4, f2fs and btrfs. `heavy` and `light`
+  write through the page cache.
 
-Each group is measured alone first, in the same guest and above the same stack, without a
-scheduler. `least` is the smallest part, divided by its share, as in promise.*; `part-NAME` the
-part of each group, divided by its share, too. On a device the model counts by slices. On files
-the kernel counts by group, at submission. `charged` is what it counted in percent of what the
-device served: what the file system wrote in no group's name is missing.
+Each group first runs alone, in the same guest, above the same layer, and without a scheduler. A group's
+part is its throughput together with the others, divided by its throughput alone. `part-NAME` is the part
+divided by the share, and `least` is the smallest of these (in promise.*, `part-NAME` is not divided).
 
-The device is `emmc51` in long use, where promise.* of this mix holds without a layer.
+On a device, the flash model counts by slice. On files and on the zoned device, the kernel counts by group,
+at submission. `charged` compares the two: what the kernel counted for the groups, in percent of what the
+device served. The rest is what a file system wrote without charging it to one of the groups.
+
+The device is `emmc51` in long use; for `app.zoned` it is a null_blk. Without a layer, evenkeel keeps its promise
+on `emmc51`: `app.stack.none`.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from lab.kernels import COMPARISONS
 from lab.model import Device, Experiment, Figure, Output, flashsim, null_blk
 
 PRESET = "emmc51"
-# pages that the device collects at once: a device in long use
+# the device collects garbage from the start, as in long use
 GC = {"gc_after_kb": 1}
 DEVICE = flashsim(PRESET, **GC)
 STORED = onfs.backed(PRESET, **GC)
@@ -43,20 +47,20 @@ BASELINES = ("none", "bfq")
 # the full bench runs one of these experiments
 POOL = ("app.stack", 1)
 TOP = "/dev/mapper/top"
-# seconds before counting, alone, together
+# seconds before a count begins; seconds of the count of a group alone, and of all groups together
 SETTLE, ALONE, WINDOW = 2, 5, 9
-# blocks of 4 KiB that dm-verity covers
+# number of blocks of 4 KiB that dm-verity covers
 SIGNED = 32768
-# A shorter delay keeps a thread busy all the time (delay_is_fast() of dm-delay).
+# With a delay below 50 ms, a thread of dm-delay would poll all the time (delay_is_fast()).
 DELAY_MS = 60
 PROGRAMS = ("fio",)
-# number of the line that has the device's own count, where groups are counted
+# If the kernel counts by group, the line with this number has the device's own count.
 WHOLE = 99
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A fio job in a group of its own."""
+    """One of the competing groups, with its fio job."""
 
     name: str
     weight: int
@@ -69,7 +73,7 @@ class Rival:
 def _raw(
     name: str, weight: int, slice_: int, options: str, where: str = TOP, size_mb: int = 0, device: Device = DEVICE
 ) -> Rival:  # fmt: skip
-    """A rival with a slice of the device to itself."""
+    """A rival whose I/O goes to one slice of the device, through `where`."""
     part = device.capacity_mb // device.slices
     return Rival(
         name, weight, f"--filename={where} --direct=1 --ioengine=libaio --offset={part * slice_}m"
@@ -82,7 +86,7 @@ ABOVE = (
     _raw("heavy", 300, 1, "--rw=write --bs=256k --iodepth=8"),
     _raw("light", 100, 2, "--rw=write --bs=256k --iodepth=8"),
 )
-# enough I/Os outstanding to use the device all the same
+# so many I/Os outstanding that the device is fully used in spite of the delay
 DELAYED = (
     _raw("reads", 100, 0, "--rw=randread --bs=64k --iodepth=128"),
     _raw("heavy", 300, 1, "--rw=write --bs=256k --iodepth=64"),
@@ -98,7 +102,7 @@ VERITY = (
     _raw("raw", 100, 1, "--readonly --rw=read --bs=512k --iodepth=4", where="/dev/$DEV", device=STORED),
 )
 
-# 100 MB/s, 64 commands at once
+# a zoned device with 100 MB/s that takes 64 commands at once
 ZONES = null_blk(gb=16, zoned=1, zone_size=64, mbps=100, irqmode=2, hw_queue_depth=64)
 ZONED = tuple(
     Rival(
@@ -110,7 +114,7 @@ ZONED = tuple(
 
 
 def _counts(text: str) -> tuple[float, dict[int, int]]:
-    """Seconds and the bytes that each slice or group has read and written. Two devices add up."""
+    """The time in s, and the bytes that each slice or group has read and written. The counts of two devices are added."""
     first, *lines = text.strip().splitlines()
     found: dict[int, int] = {}
     for line in lines:
@@ -155,7 +159,13 @@ def rivals(
     programs: tuple[str, ...] = PROGRAMS, modules: tuple[str, ...] = (), memory: int = 1024, deep: bool = False,
     board: bool = False, alone: int = ALONE, window: int = WINDOW, **values: str | int,
 ) -> Experiment:  # fmt: skip
-    """Rivals above a stack. `board`: the board's kernel has what it needs. `alone`, `window`: seconds that count."""
+    """Rivals above the layer `stack`, or on a file system of this type.
+
+    - `count`: what counts, as COUNT of guest/rivals.sh.
+    - `board`: the board's kernel has all that the layer needs.
+    - `alone`, `window`: seconds of the count of each rival alone, and of all together.
+    - `values`: further variables of the guest's scripts.
+    """
     weights = ":".join(str(r.weight) for r in competitors)
     text = scripts.script(
         "rivals", STACK=stack, COUNT=count, RIVALS="\n".join(r.line() for r in competitors), SETTLE=SETTLE, ALONE=alone,
@@ -188,17 +198,17 @@ def on_files(kind: str, modules: tuple[str, ...] = (), **more: object) -> Experi
 NOTES = {
     "app.stack.crypt.least": "One thread of dm-crypt submits the writes of all groups. While it waits at the gate for one"
     " group, the writes of the others wait, too.",
-    "app.files.*.least": "Both writers get nothing next to the reader, and the reader half of what it gets alone: the other half"
-    " goes to a group that sends nothing. A flusher waits at the gate meanwhile and is not admitted, on f2fs with the lock of"
-    " all writeback. The cause is not known yet.",
+    "app.files.*.least": "While the reader reads, both writers get nothing, and the reader gets only half of its throughput"
+    " alone. The other half of the device goes to a group that sends no requests. A flusher waits at the gate and is not"
+    " admitted. On f2fs, it holds the lock that all writeback needs. The cause is not known yet.",
     "app.stack.raid1.least": "The cause is not known yet. md chooses the device of each read, and each device has a scheduler"
     " of its own.",
 }
 
 CRYPT = ("aesni-intel", "xts", "dm-crypt")
-# of AES-256 in XTS mode, which has two keys
+# the key of AES-256 in XTS mode: two keys of 256 bits
 KEY = "00112233445566778899aabbccddeeff" * 2 + "0f1e2d3c4b5a69788796a5b4c3d2e1f0" * 2
-# of the second eMMC of the mirror: the same as of the first one
+# settings of the mirror's second eMMC, the same as those of the first one
 SECOND = " ".join(f"{k}={v}" for k, v in {"regions": 8, "capacity_mb": DEVICE.capacity_mb, **GC}.items())
 
 EXPERIMENTS = [

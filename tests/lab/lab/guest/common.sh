@@ -6,31 +6,31 @@
 #   PLAYER  the command of the player, without the file
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 
-# board: the settings of a board
+# board: set a board's sysctls
 board() {
 	for setting in $BOARD; do
 		echo "${setting#*=}" > "/proc/sys/$(echo "${setting%%=*}" | tr . /)" || fail "cannot set $setting"
 	done
 }
-# quietly NAME COMMAND...: run a command; if it fails, the guest does, with the command's last line
+# quietly NAME COMMAND...: run a command; if it fails, end the guest with the last line that it printed
 quietly() {
 	what=$1
 	shift
 	"$@" > "/tmp/$what.log" 2>&1 || fail "$what failed: $(tail -n 1 "/tmp/$what.log")"
 }
-# partitions MIB: two partitions, the first of this size. They are $PART and $SPARE, and filesystem() takes the first.
+# partitions MIB: create two partitions, $PART of this size and $SPARE; filesystem() then uses $PART
 partitions() {
 	printf 'label: dos\n,%sMiB\n,\n' "$1" | sfdisk -q "/dev/$DEV" > /tmp/sfdisk.log 2>&1 ||
 		fail "sfdisk failed: $(tail -n 1 /tmp/sfdisk.log)"
 	PART=${DEV}p1 SPARE=${DEV}p2
 	[ -b "/dev/$SPARE" ] || fail "$DEV has no partitions"
 }
-# filesystem TYPE: a file system at /m on the device, which has no scheduler meanwhile
+# filesystem TYPE: create a file system and mount it at /m. From then on the device has no scheduler.
 filesystem() {
 	echo none > "/sys/block/$DEV/queue/scheduler"
 	options=noatime
 	case $1 in
-	ext4) # writes or skips the inode tables, so that no thread writes them later
+	ext4) # mkfs.ext4 itself initialises the inode tables, so that no thread of the kernel writes them later
 		quietly mkfs mkfs.ext4 -q -F -N 65536 -E lazy_itable_init=0,lazy_journal_init=1,nodiscard "/dev/${PART:-$DEV}"
 		options=$MOUNT
 		;;
@@ -47,46 +47,48 @@ filesystem() {
 	mkdir -p /m
 	mount -t "$1" -o "$options" "/dev/${PART:-$DEV}" /m || fail "cannot mount $1: $(dmesg | tail -n 1)"
 }
-# lay NAME SIZE [FIO OPTION...]: a file of zeros at /m. Direct writes make its extents those of a file in use.
+# lay NAME SIZE [FIO OPTION...]: create a file of zeros in /m. It is written with direct I/O, not preallocated. So its
+# extents are marked as written, as in a file that is in use.
 lay() {
 	file=$1 size=$2
 	shift 2
 	quietly lay fio --name=lay --filename="/m/$file" --size="$size" --bs=4m --rw=write --direct=1 --ioengine=libaio \
 		--iodepth=4 --zero_buffers --fallocate=none "$@"
 }
-# forget: write everything, and empty the page cache
+# forget: write all dirty pages, then empty the page cache
 forget() {
 	sync
 	echo 3 > /proc/sys/vm/drop_caches
 }
-# alive PID NAME: the load of that name must still run
+# alive PID NAME: end the guest with an error if the load NAME no longer runs
 alive() { kill -0 "$1" 2> /dev/null || fail "$2 has ended: $(tail -n 1 "/tmp/$2.log")"; }
-# over NAME PID...: end all processes of the program NAME, and wait for the jobs
+# over NAME PID...: end all processes of the program NAME, wait for these jobs, and empty the page cache
 over() {
 	killall -9 "$1"
 	shift
 	wait "$@" 2> /dev/null
 	forget
 }
-# play: the player plays /m/movie in the group `player`, until played
+# play: start the player in the group `player`. It plays /m/movie until played() ends it.
 play() {
 	# shellcheck disable=SC2086  # a command with its options
 	in_group player $PLAYER /m/movie > /tmp/player 2> /tmp/player.log &
 	player=$!
 	sleep 2
 }
-# played: the player's summary
+# played: end the player and report its summary
 played() {
 	alive "$player" player
 	killall -TERM ek-player
 	wait "$player" || fail "the player failed: $(tail -n 1 /tmp/player.log)"
 	report player < /tmp/player
 }
+# now_ms: time since boot in ms, in steps of 10 ms
 now_ms() {
 	read -r t _ < /proc/uptime
 	echo "${t%.*}${t#*.}0"
 }
-# timed NAME COMMAND...: run a command; the section NAME has its time in ms
+# timed NAME COMMAND...: run a command and report its duration in ms, as section NAME
 timed() {
 	section=$1
 	shift

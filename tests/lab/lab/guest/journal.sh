@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# journald keeps a persistent journal while an application logs, alone and while another group writes a file on the same
-# file system. `journalctl --sync` returns when all lines are durable. /guest/journald.conf is the board's.
-#   LOAD   the fio job of the other group
-#   LINES  lines that the application logs before each sync
-#   LINE   their text
-#   SYNCS  number of syncs under load
+# journald keeps a persistent journal while an application logs: first alone, then while another group writes a file on
+# the same file system. `journalctl --sync` returns when all lines are durable. /guest/journald.conf has the board's settings.
+#   LOAD   the fio command of the other group
+#   LINES  number of lines that the application logs before each sync
+#   LINE   the text of these lines
+#   SYNCS  number of syncs while the other group writes
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 log() { # COUNT
 	n=0
@@ -14,7 +14,7 @@ log() { # COUNT
 		n=$((n + 1))
 	done | in_group app systemd-cat -t pump || fail "cannot log"
 }
-syncs() { # COUNT SECTION: the time of each sync in ms
+syncs() { # COUNT SECTION: report the time of each sync in ms
 	for _ in $(seq "$1"); do
 		log "$LINES"
 		t0=$(now_ms)
@@ -28,9 +28,9 @@ board
 mkdir -p /run/systemd/journal /etc/systemd /var/log /m/journal
 ln -s /m/journal /var/log/journal
 cp /guest/journald.conf /etc/systemd/journald.conf
-# journald looks for its cgroup there
+# journald looks for its cgroup below /sys/fs/cgroup
 mount -t cgroup2 cg /sys/fs/cgroup || fail "cannot mount cgroups"
-# an identity, and the sign that /var is mounted
+# journald needs a machine id. The file `flushed` tells it that /var is mounted.
 echo 0123456789abcdef0123456789abcdef > /etc/machine-id
 touch /run/systemd/journal/flushed
 scheduler "$DEV"

@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Rivals of unequal weight compete above a stack or a file system: each alone without a scheduler, then all together.
-#   STACK   what is above the device; stack.sh has the words
-#   COUNT   slices: the device counts by its slices; groups: the kernel counts by group, at submission
-#   RIVALS  lines NAME WEIGHT FIO OPTIONS...
-#   SETTLE, ALONE, WINDOW  seconds before counting, alone, together
+# Groups of unequal weight, called rivals, compete above a layer or on a file system. Each runs alone first, without a
+# scheduler. Then all run together.
+#   STACK   the layer above the device, as in stack.sh
+#   COUNT   slices: the device counts by slice; groups: the kernel counts by group, at submission
+#   RIVALS  a line `NAME WEIGHT FIO-OPTION...` for each rival
+#   SETTLE, ALONE, WINDOW  seconds before a count begins, and of the count of a rival alone and of all together
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 . /guest/stack.sh
-count() { # NAME
+# count NAME: report the bytes that each slice or group has read and written so far
+count() {
 	if [ "$COUNT" = slices ]; then
 		counters "$1"
 		return
@@ -22,20 +24,21 @@ count() { # NAME
 				END { print i, v["rios"] + 0, v["rbytes"] + 0, 0, v["wios"] + 0, v["wbytes"] + 0, 0 }' "/cg/$name/io.stat"
 			i=$((i + 1))
 		done
-		# what the flash model itself served: the journal, checksums and trees are in no group
+		# Line 99 has what the flash model has served in total. It includes I/O that is charged to no group, such as a journal.
 		if [ -d /sys/kernel/debug/flashsim ]; then
 			awk 'NF == 7 && $1 ~ /^[0-9]/ { r += $3; w += $6 } END { print 99, 0, r, 0, 0, w, 0 }' \
 				/sys/kernel/debug/flashsim/*/regions
 		fi
 	} | report "$1"
 }
-rival() { # NAME OPTION...: the job runs in its group until it is killed
+# rival NAME FIO-OPTION...: start fio in the group NAME. It runs until it is killed.
+rival() {
 	name=$1
 	shift
 	in_group "$name" fio --name="$name" --thread --time_based --runtime=36000 --zero_buffers --fallocate=none --norandommap \
 		--random_generator=tausworthe64 "$@" > "/tmp/$name.log" 2>&1 &
 }
-# each RIVAL COMMAND: run COMMAND NAME OPTION... for each rival
+# each COMMAND...: run COMMAND... NAME WEIGHT FIO-OPTION... for each rival
 each() {
 	number=0
 	while read -r name weight options; do
@@ -47,12 +50,14 @@ each() {
 	END
 }
 make_group() { group "$1" "$2"; }
+# start NAME WEIGHT FIO-OPTION...: start a rival; its PID is in pid_NAME
 start() {
 	name=$1
 	shift 2
 	rival "$name" "$@"
 	eval "pid_$name=\$!"
 }
+# alone NAME WEIGHT FIO-OPTION...: run a rival alone and count
 alone() {
 	start "$@"
 	name=$1
@@ -64,6 +69,7 @@ alone() {
 	alive "$pid" "$name"
 	over fio "$pid"
 }
+# check NAME...: end the guest with an error if the rival no longer runs
 check() {
 	eval "pid=\$pid_$1"
 	alive "$pid" "$1"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An application commits to SQLite, alone and while another group writes.
-#   FIRST    MiB of the first partition, which gets the file system; 0: no partitions
+# An application commits to SQLite: first alone and without a scheduler, then while another group writes.
+#   FIRST    size in MiB of the first partition, which gets the file system; 0: no partitions
 #   JOURNAL  SQLite's journal mode
-#   LOAD     the fio job of the other group
-#   EVERY    from one planned commit to the next
-#   LOOP, PLANNED  seconds of commits without a pause, and of planned ones
+#   LOAD     the fio command of the other group
+#   EVERY    time between planned commits
+#   LOOP, PLANNED  seconds of commits without a pause, and of planned commits
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 commits() { # NAME OPTION...
 	name=$1

@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# stack: build what $STACK names above the device. Of block devices the top is /dev/mapper/top, file systems are at /m.
-# SECOND is a further device below, if there is one.
+# stack: create the layer $STACK above the device. A layer that is a block device is /dev/mapper/top; a file system is
+# mounted at /m. SECOND is the name of the second device below the layer, if there is one. Some layers have variables of
+# their own, which lab/experiments/stacks.py sets: KEY, DELAY_MS, PRESET and SECOND_SETTINGS, BLOCKS, LAID (NAME:SIZE ...).
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 export DM_DISABLE_UDEV=1
-# mapped TABLE...: /dev/mapper/top, as large as the device; TABLE follows "0 SECTORS"
+# mapped TARGET ARGUMENT...: create /dev/mapper/top, as large as the device, with this target of the device mapper
 mapped() {
 	sectors=$(cat "/sys/block/$DEV/size")
 	quietly dmsetup dmsetup create top --table "0 $sectors $*"
@@ -12,7 +13,7 @@ mapped() {
 }
 stack() {
 	case $STACK in
-	none) # the device itself, under the name of the others
+	none) # no layer: /dev/mapper/top is a link to the device
 		mkdir -p /dev/mapper
 		ln -s "/dev/$DEV" /dev/mapper/top
 		;;
@@ -21,7 +22,7 @@ stack() {
 		load xts
 		load dm-crypt
 		more=
-		# the submitters encrypt, and submit, instead of the threads of dm-crypt
+		# crypt-inline: the submitter itself encrypts and submits, not a thread of dm-crypt
 		[ "$STACK" = crypt ] || more="2 no_read_workqueue no_write_workqueue"
 		mapped "crypt aes-xts-plain64 $KEY 0 /dev/$DEV 0 $more"
 		;;
@@ -43,7 +44,7 @@ stack() {
 		mkdir -p /dev/mapper
 		ln -s /dev/md0 /dev/mapper/top
 		;;
-	verity) # data at the begin of the device, their hashes behind them
+	verity) # the data are at the start of the device, and their hashes follow
 		quietly veritysetup veritysetup format "/dev/$DEV" "/dev/$DEV" --data-blocks "$BLOCKS" --hash-offset "$((BLOCKS * 4096))"
 		hash=$(awk '/^Root hash:/ { print $3 }' /tmp/veritysetup.log)
 		quietly open veritysetup open "/dev/$DEV" top "/dev/$DEV" "$hash" --hash-offset "$((BLOCKS * 4096))"

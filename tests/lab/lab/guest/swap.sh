@@ -1,8 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A group uses more memory than it may, so it swaps to the device: alone, while a player plays, and next to a reader of the raw
-# device. Its memory is a file of MB megabytes on a tmpfs, which it changes at random. It may have LIMIT bytes.
-#   READER  the fio job of the reader, which begins after a reader of the same kind was measured alone
+# A group needs more memory than its limit, so it swaps to the device: first alone and without a scheduler, then while a
+# player plays, then while another group reads the raw device. The memory is a file on a tmpfs, which the group reads and
+# changes at random.
+#   MB      size of this file in MiB
+#   LIMIT   memory limit of the group, as in memory.max
+#   READER  the fio command of the reader of the raw device, which also runs alone first
+#   FIRST   size in MiB of the first partition, which gets the file system and the swap file
+#   PLAYED, WINDOW  seconds of the count with the player, and of the count with the reader
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 swapping() {
 	in_group big fio --name=big --filename=/tmp/big --size="$MB"m --rw=randrw --bs=4k --ioengine=psync --norandommap --fallocate=none \
@@ -15,7 +20,7 @@ reading() {
 	in_group reader $READER > /tmp/reader.log 2>&1 &
 	reader=$!
 }
-# count NAME: what each region of the device served, and the pages that were swapped in and out
+# count NAME: report what each slice of the device has served, and how many pages were swapped in and out
 count() {
 	counters "$1"
 	grep -E '^pswp(in|out) ' /proc/vmstat | report "$1-pages"
@@ -51,14 +56,14 @@ sleep 4
 count big-end
 alive "$big" big
 scheduler "$DEV"
-# next to the player
+# the swapping group and the player
 sleep 1
 play
 count begin
 sleep "$PLAYED"
 count end_
 played
-# next to the reader
+# the swapping group and the reader
 reading
 sleep 4
 count together

@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A container image is unpacked ROUNDS times, alone and while a player plays. The image has FILES files of MB megabytes, in a
-# tar that zstd has compressed. It is in memory, as if it came from the network. A round ends when its files are durable.
+# A container image is unpacked several times: first alone and without a scheduler, then while a player plays. The image is a tar
+# archive, compressed with zstd. It is in memory, as if it came from the network. A round ends when its files are durable.
+#   FILES, MB  number of files in the image, and their total size in MB
+#   ROUNDS     how often the image is unpacked, each time
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
-unpack() { # FOLDER
+unpack() { # PREFIX: unpack the image to the folders /m/PREFIX1, /m/PREFIX2, ...
 	for round in $(seq "$ROUNDS"); do
 		mkdir "/m/$1$round"
 		# shellcheck disable=SC2016  # for the inner shell

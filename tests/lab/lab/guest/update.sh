@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# An update of MB MiB is written to a spare partition, alone and while a player plays. Like RAUC, it writes
-# through the page cache and calls fsync at the end. The file system is on the first partition, of FIRST MiB.
+# A system update is written to a spare partition: first alone and without a scheduler, then while a player plays. Like
+# RAUC, it writes through the page cache and calls fsync() at the end.
+#   MB     size of the update in MiB
+#   FIRST  size in MiB of the first partition, which gets the file system
 # shellcheck disable=SC2154  # lab/scripts.py and guest.sh set the variables
 update() {
 	in_group update dd if=/dev/zero of="/dev/$SPARE" bs=1M count="$MB" conv=fsync,notrunc 2> /tmp/update.log ||
