@@ -198,9 +198,9 @@ def on_files(kind: str, modules: tuple[str, ...] = (), **more: object) -> Experi
 NOTES = {
     "app.stack.crypt.least": "One thread of dm-crypt submits the writes of all groups. While it waits at the gate for one"
     " group, the writes of the others wait, too.",
-    "app.files.*.least": "While the reader reads, both writers get nothing, and the reader gets only half of its throughput"
-    " alone. The other half of the device goes to a group that sends no requests. A flusher waits at the gate and is not"
-    " admitted. On f2fs, it holds the lock that all writeback needs. The cause is not known yet.",
+    "app.files.*.least": "Each buffered writer gets 0.7 to 0.8 of its share next to the direct reader. The cause is not known"
+    " yet.",
+    "app.stack.delay.least": "The cause is not known yet.",
     "app.stack.raid1.least": "The cause is not known yet. md chooses the device of each read, and each device has a scheduler"
     " of its own.",
 }
