@@ -21,14 +21,39 @@
 #include "error.h"
 #include "intake.h"
 #include "marker.h"
+#include "rings.h"
 #include "store.h"
 
+/* A request to keep a range: the ingest thread asks, the keeper answers, under its lock. */
+enum keep_state { KEEP_NONE, KEEP_ASKED, KEEP_DONE };
+struct keep_request {
+	_Atomic int state;		/* enum keep_state: each side writes only in its turn */
+	bool owned;			/* a connection waits for the answer; the ingest thread's */
+	char incident[EKR_NAME_MAX + 1];
+	int64_t from_ns, to_ns;		/* real time */
+	int result;			/* segments, or -errno and the reason */
+	struct error error;
+};
+
+/* A place for a channel. The main thread sets all but LEFT. */
+enum channel_use {
+	CHANNEL_UNUSED,
+	CHANNEL_USED,
+	CHANNEL_LEAVING,	/* removed from the configuration: the ingest thread takes what was submitted */
+	CHANNEL_LEFT,		/* and has closed its connections */
+};
+
 struct channel {
+	_Atomic int use;		/* enum channel_use; the first, see set_place() in cmd_run.c */
+	struct channel_config declared;	/* as in its file; config has what follows from its segments */
+	uint64_t leaving_ns;		/* monotonic: when it began to leave */
 	struct channel_config config;	/* until open its thread may change segment and segments (store.lock) */
 	char file[NAME_MAX + 1];	/* its file, without .conf: what it is called where its name is none */
 	struct error broken;		/* why the configuration is none; code 0: it is fine */
 	struct buffer buffer;
 	struct store store;
+	struct keep_request keep;
+	struct rings rings;		/* of its writers; none with ring = no */
 	struct intake intake;		/* the ingest thread's once open */
 	int directory;			/* locked; -1: not open, or not there any more; of the keeper's thread while that runs */
 	uint8_t id[16];			/* in all segments */
@@ -38,8 +63,8 @@ struct channel {
 	struct error less;		/* and why not; code 0: there are none */
 	atomic_bool tried;		/* to open it, once */
 	atomic_bool open;
-	_Atomic pid_t writer;		/* who has it, 0: nobody */
-	_Atomic int no_fifo;		/* errno: why its FIFO is not open; 0: it is, or there is none */
+	unsigned int writers;		/* connections that have it; the ingest thread's */
+	_Atomic pid_t writer;		/* the process of the last of them; 0: none */
 	bool in_order;			/* what was found had been stopped in order */
 	struct marker found;		/* and this said so, or where a directory ends that came in its place; zeros: there was nothing */
 	uint64_t found_after;		/* batches that had been written by then */

@@ -30,9 +30,10 @@
 #include "commands.h"
 #include "ek_recorder.h"
 
-#define SETS_MAX     100u
-#define WRITES_MAX   100000000u
-#define SYNC_TIMEOUT 60000 /* ms */
+#define SETS_MAX	100u
+#define WRITES_MAX	100000000u
+#define CONNECT_TIMEOUT 10000 /* ms */
+#define SYNC_TIMEOUT	60000 /* ms */
 /* the recorder writes its statistics each second */
 #define STATS_PATIENCE (5 * NSEC_PER_SEC)
 
@@ -72,7 +73,7 @@ struct durable {
 
 static const char help[] =
 	"Usage: ek-recorder bench [OPTION...] CHANNEL\n"
-	"       ek-recorder bench --paper [OPTION...]    (see --paper --help)\n\n"
+	"\n"
 	"Submits records to CHANNEL at a steady pace. Measures how long each submission takes and\n"
 	"how long until the records are on the medium. Prints the worst of several sets.\n\n"
 	"  --ring           use shared memory instead of the socket\n"
@@ -195,8 +196,8 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 		*d = (struct durable){
 			.known = true,
 			.late = number(c, "late"),
-			.lost = number(lost, "overrun") + number(lost, "failed") +
-				number(lost, "writer"),
+			.lost = number(lost, "overrun") + number(lost, "absent") +
+				number(lost, "failed") + number(lost, "writer"),
 			.p99_us = number(c, "record_p99_us"),
 			.max_us = number(c, "record_max_us"),
 		};
@@ -414,44 +415,6 @@ static int prepare(const struct options *o)
 	return 0;
 }
 
-/*
- * The cases of the paper, with write() and with a recorder, in Python: it waits
- * for programs that measure, and measures nothing. argv[0] is for its messages.
- */
-static int paper(int argc, char **argv)
-{
-	static char run[] =
-		"import importlib.util, runpy, sys\n"
-		"if not importlib.util.find_spec('ek_recorder'):\n"
-		"    sys.exit('ek-recorder bench: --paper needs the Python package ek_recorder, which python3 finds"
-		" only where the recorder is installed')\n"
-		"runpy.run_module('ek_recorder.bench', run_name='__main__', alter_sys=True)\n";
-	char self[PATH_MAX] = "";
-	char **args = calloc((size_t)argc + 8, sizeof(*args));
-	int n = 0;
-
-	if (!args || readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) {
-		fprintf(stderr, "ek-recorder bench: finding the path of this program: %s\n",
-			strerror(errno));
-		free(args);
-		return 1;
-	}
-	args[n++] = "python3";
-	/* not from the folder that it is started in, nor from what the environment says */
-	args[n++] = "-I";
-	args[n++] = "-c";
-	args[n++] = run;
-	args[n++] = "--recorder";
-	args[n++] = self;
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "--paper") != 0)
-			args[n++] = argv[i];
-	execvp(args[0], args);
-	fprintf(stderr, "ek-recorder bench: running python3: %s\n", strerror(errno));
-	free(args);
-	return 1;
-}
-
 int cmd_bench(int argc, char **argv)
 {
 	struct options o;
@@ -460,9 +423,6 @@ int cmd_bench(int argc, char **argv)
 	char path[PATH_MAX];
 	int status, ret;
 
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--paper"))
-			return paper(argc, argv);
 	status = parse(argc, argv, &o);
 	if (status >= 0)
 		return status;
@@ -479,7 +439,8 @@ int cmd_bench(int argc, char **argv)
 		return bench_check(&o.recorder, o.channel);
 	if (prepare(&o))
 		return 1;
-	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way)) {
+	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way) ||
+	    ek_writer_connect(w, CONNECT_TIMEOUT)) {
 		fprintf(stderr, "ek-recorder bench: %s\n",
 			w ? ek_writer_error(w) : "out of memory");
 		status = 1;

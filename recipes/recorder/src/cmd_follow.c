@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* ek-recorder follow: the records of a channel as they are written. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,15 +29,6 @@ static const char *set(void *to, int option, const char *value)
 	return NULL;
 }
 
-/* False: nobody reads any more, or a signal says stop. */
-static bool pause_for(uint64_t ns)
-{
-	struct pollfd out = { .fd = STDOUT_FILENO };
-	const struct timespec wait = timespec_of(ns);
-
-	return !ppoll(&out, 1, &wait, NULL) && !reader_cli_stop;
-}
-
 static int follow(struct reader_cli *cli, const struct follow *f, const char *path)
 {
 	struct reader *r = reader_cli_open(cli, path);
@@ -54,7 +44,8 @@ static int follow(struct reader_cli *cli, const struct follow *f, const char *pa
 				err = -errno;
 				break;
 			}
-			if (reader_over(r) || !pause_for(f->every))
+			if (reader_over(r) ||
+			    reader_wait(r, (int)(f->every / NSEC_PER_MSEC), STDOUT_FILENO) < 0)
 				break;
 			continue;
 		}
@@ -74,7 +65,7 @@ static int follow(struct reader_cli *cli, const struct follow *f, const char *pa
 
 int cmd_follow(int argc, char **argv)
 {
-	struct follow f = { .every = 100 * NSEC_PER_MSEC };
+	struct follow f = { .every = NSEC_PER_SEC };
 	struct option own[8] = { { "every", required_argument, NULL, EVERY } };
 	char lines[1024];
 	struct reader_cli cli = {
@@ -98,7 +89,8 @@ int cmd_follow(int argc, char **argv)
 		own[i + 1] = reader_out_options[i];
 	snprintf(
 		lines, sizeof(lines),
-		"%s  --every TIME        time between two checks for new records (default 100ms)\n",
+		"%s  --every TIME        longest time between two checks for new records (default 1s); a write\n"
+		"                      causes a check at once\n",
 		reader_out_help);
 	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)

@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "load.h"
 #include "log.h"
-#include "marker.h"
+#include "opening.h"
 #include "prepare.h"
 
 static int make(struct prepare *p, struct channel *c, struct error *e)
@@ -33,7 +33,7 @@ static int make(struct prepare *p, struct channel *c, struct error *e)
 	       c->config.name, atomic_load(&c->made), c->config.segment,
 	       atomic_load(&c->made) - before);
 	/* nothing was recorded: the next start is to find what this one did */
-	return prepare_leave(c, e);
+	return opening_leave(c, e);
 }
 
 /* whose recorder is to open what is made: files of root's are closed to it */
@@ -70,7 +70,7 @@ static int init(const char *dir)
 		log_error("%s", e.text);
 		return 1;
 	}
-	if (prepare_open(&prepare, &config, channels, (unsigned int)count, &e)) {
+	if (prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
 		log_error("%s", e.text);
 		return 1;
 	}

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -34,10 +35,9 @@
 #define START_POLL (10 * NSEC_PER_MSEC)
 
 struct recorder {
+	const char *dir; /* of the configuration */
 	struct recorder_config config;
-	struct channel channels[CHANNELS_MAX];
-	struct store *stores[CHANNELS_MAX];
-	unsigned int count;
+	struct channel channels[CHANNELS_MAX]; /* places; a channel stays in its own */
 	struct prepare prepare;
 	struct storage storage;
 	struct ingest ingest;
@@ -66,55 +66,56 @@ static void set_limits(void)
 	memory_lock();
 }
 
-static int open_channels(struct recorder *r, struct error *e)
+/* All of a place but its use, which the ingest thread may read at any time; NULL: zeros. */
+static void set_place(struct channel *to, const struct channel *from)
 {
-	for (unsigned int i = 0; i < r->count; i++) {
-		struct channel *c = &r->channels[i];
-		int ret = channel_open(c, e);
+	static const struct channel none;
+	const size_t begin = offsetof(struct channel, declared);
 
-		if (ret == -ENOMEM && !c->broken.code) {
-			/* the others may have what they need */
-			c->broken = *e;
-			log_error("channel %s: %s; the channel is not recorded", c->config.name,
-				  e->text);
-		} else if (ret) {
-			return ret;
-		}
+	memcpy((char *)to + begin, (const char *)(from ? from : &none) + begin,
+	       sizeof(*to) - begin);
+}
+
+/* memory, storage, connections and the thread of a channel whose place was unused */
+static int add_channel(struct recorder *r, unsigned int i, struct error *e)
+{
+	struct channel *c = &r->channels[i];
+	int ret = channel_open(c, e);
+
+	if (ret == -ENOMEM && !c->broken.code) {
+		/* the others may have what they need */
+		c->broken = *e;
+		log_error("channel %s: %s; the channel is not recorded", c->config.name, e->text);
+	} else if (ret) {
+		return ret;
 	}
-	return 0;
+	if (!c->broken.code)
+		storage_add(&r->storage, i, &c->store);
+	ret = ingest_add(&r->ingest, c, e);
+	return ret ? ret : prepare_keep(&r->prepare, i, e);
 }
 
-/* channels that work come first, so that storage sees only these */
-static unsigned int list_stores(struct recorder *r)
-{
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < r->count; i++)
-		if (!r->channels[i].broken.code)
-			r->stores[n++] = &r->channels[i].store;
-	return n;
-}
-
-static int start(struct recorder *r, struct error *e)
+static int start(struct recorder *r, const struct channel *declared, unsigned int count,
+		 struct error *e)
 {
 	int priority = (int)r->config.priority;
-	int ret = open_channels(r, e);
+	int ret = r->listener = listen_open(&r->config, &r->own_socket, e);
 
-	if (ret)
-		return ret;
-	ret = r->listener = listen_open(&r->config, &r->own_socket, e);
 	if (ret < 0)
 		return ret;
-	ret = prepare_open(&r->prepare, &r->config, r->channels, r->count, e);
+	ret = ingest_open(&r->ingest, r->channels, CHANNELS_MAX, r->listener, e);
 	if (!ret)
-		ret = ingest_open(&r->ingest, r->channels, r->count, r->listener, e);
+		ret = prepare_open(&r->prepare, &r->config, r->channels, CHANNELS_MAX,
+				   r->ingest.done_fd, e);
 	if (!ret)
-		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd,
-				    priority, e);
+		ret = storage_start(&r->storage, CHANNELS_MAX, r->ingest.done_fd, priority, e);
+	r->ingest.prepare = &r->prepare;
+	for (unsigned int i = 0; i < count && !ret; i++) {
+		set_place(&r->channels[i], &declared[i]);
+		ret = add_channel(r, i, e);
+	}
 	/* storage is to come after what ingest may need: a little less urgent */
-	if (!ret)
-		ret = ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
-	return ret ? ret : prepare_start(&r->prepare, r->ingest.done_fd, e);
+	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
 }
 
 /*
@@ -133,19 +134,23 @@ static bool healthy(const struct recorder *r)
 
 static void tell_status(struct recorder *r)
 {
-	unsigned int recording = 0;
+	unsigned int recording = 0, count = 0;
 	char amiss[200] = "";
 
-	for (unsigned int i = 0; i < r->count; i++) {
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
 		struct error reason;
-		const char *state = stats_state(&r->channels[i], &reason);
+		const char *state;
 
+		if (atomic_load(&r->channels[i].use) == CHANNEL_UNUSED)
+			continue;
+		state = stats_state(&r->channels[i], &reason);
+		count++;
 		recording += !strcmp(state, "recording");
 		if (reason.code && !*amiss)
 			snprintf(amiss, sizeof(amiss), "; %.40s: %.120s", r->channels[i].file,
 				 reason.text);
 	}
-	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, r->count, amiss);
+	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, count, amiss);
 }
 
 static void each_second(struct recorder *r)
@@ -154,11 +159,12 @@ static void each_second(struct recorder *r)
 	struct error e = { 0 };
 	uint64_t now = monotonic_ns();
 
-	for (unsigned int i = 0; i < r->count; i++)
-		if (!r->channels[i].broken.code)
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
+		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED &&
+		    !r->channels[i].broken.code)
 			store_watch(&r->channels[i].store, now);
-	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, r->count, &e) &&
-	    said != e.code)
+	if (*r->config.statistics &&
+	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &e) && said != e.code)
 		log_warning("%s; the statistics are not updated", e.text);
 	said = e.code;
 	tell_status(r);
@@ -172,13 +178,13 @@ static void stop(struct recorder *r)
 	bool ended;
 
 	sd_notify(0, "STOPPING=1");
-	prepare_ask_to_stop(&r->prepare);
+	prepare_ask_all_to_stop(&r->prepare);
 	ingest_stop(&r->ingest, began);
 	ended = storage_stop(&r->storage, began);
-	ingest_part(&r->ingest);
+	ended = ingest_part(&r->ingest) && ended;
 	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
-		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });
+		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &(struct error){ 0 });
 	if (r->own_socket)
 		unlink(r->config.socket);
 	close(r->listener);
@@ -187,8 +193,123 @@ static void stop(struct recorder *r)
 		return;
 	ingest_close(&r->ingest);
 	prepare_close(&r->prepare);
-	for (unsigned int i = 0; i < r->count; i++)
-		channel_close(&r->channels[i]);
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
+		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)
+			channel_close(&r->channels[i]);
+}
+
+/* --- a changed configuration ----------------------------------------------------------- */
+
+static struct channel *find(struct channel *channels, unsigned int count, const char *file)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (atomic_load(&channels[i].use) != CHANNEL_UNUSED &&
+		    !strcmp(channels[i].file, file))
+			return &channels[i];
+	return NULL;
+}
+
+/*
+ * Writes what was submitted to a channel and frees its place; the others go on meanwhile. False:
+ * its medium hangs, and the place stays in use until the recorder exits.
+ */
+static bool remove_channel(struct recorder *r, struct channel *c)
+{
+	const unsigned int i = (unsigned int)(c - r->channels);
+	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
+	uint64_t next = 0;
+	bool ended;
+
+	log_info("channel %s: its configuration was %s", c->file, "removed or changed");
+	c->leaving_ns = monotonic_ns();
+	atomic_store(&c->use, CHANNEL_LEAVING);
+	while (atomic_load(&c->use) != CHANNEL_LEFT) {
+		nanosleep(&pause, NULL);
+		if (monotonic_ns() >= next) {
+			each_second(r);
+			next = monotonic_ns() + NSEC_PER_SEC;
+		}
+	}
+	/* not before: what was submitted may have to wait for the first two segments */
+	prepare_ask_to_stop(&r->prepare, i);
+	ended = c->broken.code || storage_remove(&r->storage, i);
+	ended = prepare_release(&r->prepare, i) && ended;
+	ended = rings_stop(&c->rings) && ended;
+	if (!ended) {
+		log_error(
+			"channel %s: its medium does not respond; restart the recorder to use the channel again",
+			c->file);
+		return false;
+	}
+	channel_close(c);
+	set_place(c, NULL);
+	atomic_store(&c->use, CHANNEL_UNUSED);
+	return true;
+}
+
+static unsigned int free_place(const struct recorder *r)
+{
+	unsigned int i = 0;
+
+	while (i < CHANNELS_MAX && atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)
+		i++;
+	return i;
+}
+
+/* Adds, changes and removes channels. One that is as before is not touched. */
+static void reload(struct recorder *r)
+{
+	static struct channel declared[CHANNELS_MAX];
+	struct recorder_config config;
+	unsigned int added = 0, removed = 0;
+	struct error e;
+	int count;
+
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, monotonic_ns() / 1000);
+	count = load_config(r->dir, &config, declared, &e);
+	if (count < 0) {
+		log_error("%s; the configuration stays as it was", e.text);
+		sd_notify(0, "READY=1");
+		return;
+	}
+	if (memcmp(&config, &r->config, sizeof(config)) != 0)
+		log_warning("%s/recorder.conf has changed; restart the recorder to apply that",
+			    r->dir);
+	for (int k = 0; k < count; k++)
+		atomic_store(&declared[k].use, CHANNEL_USED);
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
+		struct channel *c = &r->channels[i], *n;
+
+		if (atomic_load(&c->use) != CHANNEL_USED)
+			continue;
+		n = find(declared, (unsigned int)count, c->file);
+		/* a file that became invalid ends no recording */
+		if (n && ((n->broken.code && !c->broken.code) ||
+			  (!n->broken.code && !c->broken.code &&
+			   config_same(&n->declared, &c->declared))))
+			continue;
+		removed += remove_channel(r, c);
+	}
+	for (int k = 0; k < count; k++) {
+		unsigned int i = free_place(r);
+
+		if (find(r->channels, CHANNELS_MAX, declared[k].file))
+			continue;
+		if (i == CHANNELS_MAX) {
+			log_error(
+				"channel %s: not recorded, because there are more than %u channels",
+				declared[k].file, CHANNELS_MAX);
+			continue;
+		}
+		set_place(&r->channels[i], &declared[k]);
+		if (add_channel(r, i, &e))
+			log_error("channel %s: %s", declared[k].file, e.text);
+		added++;
+	}
+	each_second(r);
+	log_info("configuration reloaded: %u channels removed or changed, %u added or changed",
+		 removed, added);
+	sd_notify(0, "READY=1");
 }
 
 /* it has started: each channel has been tried, or its medium hangs */
@@ -223,13 +344,20 @@ static void wait_for_signal(struct recorder *r, const sigset_t *signals)
 			continue;
 		}
 		wait = timespec_of(started ? next - now : START_POLL);
-		if (sigtimedwait(signals, NULL, &wait) > 0)
+		switch (sigtimedwait(signals, NULL, &wait)) {
+		case SIGHUP:
+			reload(r);
+			break;
+		case SIGTERM:
+		case SIGINT:
 			return;
+		}
 	}
 }
 
 static int run(const char *dir)
 {
+	static struct channel declared[CHANNELS_MAX];
 	static struct recorder r;
 	sigset_t signals;
 	struct error e;
@@ -238,19 +366,20 @@ static int run(const char *dir)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	ret = load_config(dir, &r.config, r.channels, &e);
+	r.dir = dir;
+	ret = load_config(dir, &r.config, declared, &e);
 	if (ret < 0) {
 		log_error("%s", e.text);
 		listen_refuse(e.text);
 		return 2;
 	}
-	r.count = (unsigned int)ret;
-	if (!r.count)
+	if (!ret)
 		log_warning("%s/channels.d has no channel; nothing is recorded", dir);
 	set_limits();
-	if (start(&r, &e)) {
+	if (start(&r, declared, (unsigned int)ret, &e)) {
 		log_error("%s", e.text);
 		if (r.own_socket)
 			unlink(r.config.socket);
@@ -265,6 +394,7 @@ static const char help[] =
 	"Usage: ek-recorder run [--config DIR]\n\n"
 	"Records all channels that DIR (default " CONFIG_DIR
 	") declares, until SIGTERM or SIGINT.\n"
+	"After SIGHUP it reads DIR again, and adds, changes and removes channels.\n"
 	"It then writes what was submitted, for up to 5 s, and exits.\n"
 	"Exit status 1: it could not start; 2: wrong usage or invalid configuration.\n";
 

@@ -57,7 +57,9 @@ static void print_channel(const char *name, sd_json_variant *c)
 	printf("%-20s %-10s %10" PRIu64 " %9.1f MB %8" PRIu64 " %6" PRIu64
 	       " %7.0f %% %9.1f ms %9.1f ms\n",
 	       name, text(c, "state"), number(c, "records"), (double)number(c, "bytes") / 1e6,
-	       lost ? number(lost, "overrun") + number(lost, "failed") + number(lost, "writer") : 0,
+	       lost ? number(lost, "overrun") + number(lost, "absent") + number(lost, "failed") +
+			       number(lost, "writer") :
+		      0,
 	       number(c, "late"),
 	       buffer ? 100.0 * (double)number(c, "backlog") / (double)buffer : 0.0,
 	       (double)number(c, "record_p99_us") / 1e3, (double)number(c, "record_max_us") / 1e3);

@@ -3,7 +3,7 @@
  * ek-recorder write: what comes from standard input or a file becomes records of a
  * channel. What cannot wait is lost with a recorder that is behind (--no-wait);
  * else this waits for room, and so does whoever writes to it; also while the recorder
- * is started anew. By ring a record may then be there twice: the one that met the end.
+ * restarts.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +26,10 @@
 
 /* bytes that are read at once, if there are so many */
 #define READ_LEAST 65536u
-/* for somebody to listen again where the recorder was, and between two looks */
-#define REOPEN_PATIENCE (10 * NSEC_PER_SEC)
-#define REOPEN_PAUSE	(100 * NSEC_PER_MSEC)
+/* for a recorder to listen again */
+#define PATIENCE_MS 10000
+/* from one look whether the connection has ended to the next */
+#define LOOK_MS 100
 
 struct options {
 	const char *socket;
@@ -103,43 +104,11 @@ static int parse(int argc, char **argv, struct options *o)
 struct writing {
 	const struct options *o;
 	struct ek_writer *w;
-	uint64_t lost;	   /* of writers before this one */
-	uint64_t too_long; /* lines */
-	size_t most;	   /* bytes of a record, when the channel was first opened */
-	bool gone; /* a recorder has gone other than in order, with what it had not written */
+	uint64_t too_long;  /* lines */
+	size_t most;	    /* bytes of a record, when the channel was first opened */
+	unsigned int ended; /* connections, as far as reported */
+	bool gone;	    /* a recorder exited without having written everything */
 };
-
-static uint64_t lost(const struct writing *s)
-{
-	return s->lost + (s->w ? ek_writer_lost(s->w) : 0);
-}
-
-/*
- * The recorder was stopped or has crashed, and is started again: whoever can wait does.
- * Where nobody listens any more, not for long. 0, or a negative errno and the writer has
- * the words.
- */
-static int reopen(struct writing *s)
-{
-	const struct timespec pause = timespec_of(REOPEN_PAUSE);
-	const uint64_t until = monotonic_ns() + REOPEN_PATIENCE;
-	int ret;
-
-	s->gone |= !client_in_order(s->w);
-	s->lost += ek_writer_lost(s->w);
-	fprintf(stderr, "ek-recorder write: %s; waiting for the recorder\n", ek_writer_error(s->w));
-	for (;;) {
-		ek_writer_close(s->w);
-		ret = ek_writer_open(&s->w, s->o->socket, s->o->channel, s->o->way);
-		if (!ret || !s->w)
-			return ret;
-		/* it listens, or systemd does for it, and it is not ready */
-		if (ret != -EPIPE && ret != -ETIMEDOUT && ret != -EAGAIN &&
-		    (ret != -ECONNREFUSED || monotonic_ns() > until))
-			return ret;
-		nanosleep(&pause, NULL);
-	}
-}
 
 static int say_failed(const struct writing *s)
 {
@@ -147,23 +116,67 @@ static int say_failed(const struct writing *s)
 	return 1;
 }
 
+/* Reports once that a connection has ended. */
+static void note_end(struct writing *s)
+{
+	const char *why;
+	bool in_order;
+	unsigned int ended = client_ended(s->w, &in_order, &why);
+
+	if (ended == s->ended)
+		return;
+	s->ended = ended;
+	s->gone |= !in_order;
+	fprintf(stderr, "ek-recorder write: %s; %s for the recorder\n", why,
+		s->o->wait ? "waiting" : "not waiting");
+}
+
+/*
+ * While the recorder restarts, this waits for it, but not for long where none listens. 0, or a
+ * negative errno.
+ */
+static int wait_for_room(struct writing *s)
+{
+	uint64_t until = 0;
+
+	for (;;) {
+		int ret = ek_writer_wait(s->w, LOOK_MS);
+
+		note_end(s);
+		if (ret == -ECONNREFUSED && !until)
+			until = monotonic_ns() + PATIENCE_MS * NSEC_PER_MSEC;
+		/* it listens, or systemd does for it, and is not ready: that may take any time */
+		if (ret == -ETIMEDOUT || ret == -EAGAIN || ret == -EPIPE)
+			until = 0;
+		else if (ret != -ECONNREFUSED || monotonic_ns() > until)
+			return ret;
+	}
+}
+
 /* 0: done, lost or left out, which are counted; 1: it is over */
 static int submit(struct writing *s, const void *record, size_t length)
 {
 	for (;;) {
-		int ret = s->o->wait ? ek_writer_wait(s->w, -1) : 0;
+		int ret = s->o->wait ? wait_for_room(s) : 0;
 
-		if (!ret)
-			ret = ek_writer_submit(s->w, record, length);
-		if (!ret || ret == -EAGAIN)
+		if (ret)
+			return say_failed(s);
+		ret = ek_writer_submit(s->w, record, length);
+		if (!s->o->wait)
+			note_end(s);
+		if (!ret || ret == -EAGAIN || (ret == -ENOTCONN && !s->o->wait))
 			return 0;
-		/* the channel takes shorter ones since it was opened anew */
+		/* the channel takes shorter ones since it was opened again */
 		if (ret == -EMSGSIZE && !s->o->size) {
 			s->too_long++;
 			return 0;
 		}
-		if (ret != -EPIPE || !s->o->wait || reopen(s))
+		if (ret != -ENOTCONN)
 			return say_failed(s);
+		ret = client_take_back(s->w);
+		note_end(s);
+		if (!ret)
+			return 0;
 	}
 }
 
@@ -231,14 +244,19 @@ static int copy(struct writing *s, int fd)
 }
 
 /*
- * Until all is on the medium. A recorder that is stopped meanwhile and says that it has taken
- * all of it is as good: whoever gave it again would have it twice.
+ * Until everything is on the medium. A recorder that was shut down meanwhile and reports that it has
+ * written everything is as good: a script would submit everything again after a failure.
  */
 static int finish(struct writing *s)
 {
+	const char *why;
+	bool in_order;
 	int ret = ek_writer_sync(s->w, -1);
 
-	return !ret || (ret == -EPIPE && client_in_order(s->w)) ? 0 : say_failed(s);
+	/* of an earlier connection, which was reported: once more for this one */
+	if (ret == -EPIPE && s->gone && client_ended(s->w, &in_order, &why) == s->ended)
+		ret = ek_writer_sync(s->w, -1);
+	return ret ? say_failed(s) : 0;
 }
 
 static int run(struct writing *s, int fd)
@@ -260,12 +278,13 @@ static int run(struct writing *s, int fd)
 			"ek-recorder write: %" PRIu64
 			" lines were not recorded, because they are longer than %zu bytes\n",
 			s->too_long, s->most);
-	if (lost(s))
-		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n", lost(s));
+	if (ek_writer_lost(s->w))
+		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n",
+			ek_writer_lost(s->w));
 	if (s->gone)
 		fputs("ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place\n",
 		      stderr);
-	return status || s->too_long || s->gone || lost(s) ? 1 : 0;
+	return status || s->too_long || s->gone || ek_writer_lost(s->w) ? 1 : 0;
 }
 
 int cmd_write(int argc, char **argv)
@@ -282,7 +301,7 @@ int cmd_write(int argc, char **argv)
 		fprintf(stderr, "ek-recorder write: opening %s: %s\n", o.file, strerror(errno));
 		return 1;
 	}
-	if (ek_writer_open(&s.w, o.socket, o.channel, o.way))
+	if (ek_writer_open(&s.w, o.socket, o.channel, o.way) || ek_writer_connect(s.w, PATIENCE_MS))
 		status = say_failed(&s);
 	else
 		status = run(&s, fd);

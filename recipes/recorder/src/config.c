@@ -19,7 +19,7 @@
 /* of a path in a message: the reason behind it finds a place too */
 #define SHOWN 120
 
-enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, CHOICE, BUFFER };
+enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, NAME, CHOICE, BUFFER };
 
 struct key {
 	const char *name;
@@ -170,8 +170,10 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	switch (k->kind) {
 	case PATH:
 		return put_text(p, k, value, CONFIG_PATH);
+	case NAME:
+		return put_text(p, k, value, ABOUT_VALUE);
 	case WORD:
-		return put_text(p, k, value, 32);
+		return put_text(p, k, value, CONFIG_GROUP);
 	case YES_NO:
 	case CHOICE:
 		return put_choice(p, k, value);
@@ -347,6 +349,11 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
 		return set_error(e, EINVAL, "%s: retain is missing", path);
+	if (!*c->schema != !*c->schema_name || !*c->schema != !*c->schema_encoding)
+		return set_error(
+			e, EINVAL,
+			"%s: schema, schema_name and schema_encoding belong together; set all of them or none",
+			path);
 	if (!c->writeout) {
 		/* a batch that does not fit leaves the end of its segment unused: many fit */
 		uint64_t room = c->segment ? c->segment / 4 : c->retain / 16;
@@ -363,11 +370,6 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL,
 				 "%s: segment: must be at least %s, to hold its head and a batch",
 				 path, in_units(size, BYTES, EKR_BLOCK + c->writeout));
-	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
-		return set_error(
-			e, EINVAL,
-			"%s: segment: must be at most %s with backend = cached, because a start reads all of it",
-			path, in_units(size, BYTES, CACHED_SEGMENT_MAX));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(
@@ -395,7 +397,6 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
-	bool fixed = false;
 	/* clang-format off: a table */
 	struct key keys[] = {
 		{ .name = "record_size",
@@ -434,13 +435,27 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .least = EKR_BLOCK,
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "backend",
-		  .kind = CHOICE,
-		  .to = &c->cached,
-		  .choices = { "direct", "cached" } },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
-		{ .name = "fifo", .kind = PATH, .to = c->fifo },
-		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },
+		{ .name = "keep", .kind = BYTES, .to = &c->keep, .most = UINT64_C(1) << 46 },
+		{ .name = "encoding", .kind = NAME, .to = c->encoding },
+		{ .name = "schema", .kind = PATH, .to = c->schema },
+		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
+		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
+		{ .name = "writers",
+		  .kind = NUMBER,
+		  .to = &c->writers,
+		  .least = 1,
+		  .most = CONFIG_WRITERS },
+		{ .name = "write_group", .kind = WORD, .to = c->write_group },
+		{ .name = "write_mode",
+		  .kind = CHOICE,
+		  .to = &c->write_all,
+		  .choices = { "group", "all" } },
+		{ .name = "read_group", .kind = WORD, .to = c->read_group },
+		{ .name = "read_mode",
+		  .kind = CHOICE,
+		  .to = &c->read_all,
+		  .choices = { "group", "all" } },
 		{ 0 },
 	};
 	/* clang-format on */
@@ -448,10 +463,27 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	const char *shown = show(path, long_path);
 	int ret;
 
-	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC, .ring = true };
+	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC,
+				      .ring = true,
+				      .writers = 1,
+				      .write_group = CONFIG_UNSET,
+				      .read_group = CONFIG_UNSET };
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
-	c->fifo_lines = !fixed;
 	return ret ? ret : complete(shown, c, &buffer, e);
+}
+
+bool config_same(const struct channel_config *a, const struct channel_config *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->encoding, b->encoding) &&
+	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
+	       !strcmp(a->schema_encoding, b->schema_encoding) &&
+	       a->record_size == b->record_size && a->period_ns == b->period_ns &&
+	       a->window_ns == b->window_ns && a->retain == b->retain && a->keep == b->keep &&
+	       a->retain_ns == b->retain_ns && a->segment == b->segment &&
+	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
+	       a->writers == b->writers && a->write_all == b->write_all &&
+	       a->read_all == b->read_all && a->write_gid == b->write_gid &&
+	       a->read_gid == b->read_gid;
 }

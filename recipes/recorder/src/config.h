@@ -11,20 +11,25 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "about.h"
 #include "error.h"
 #include "format.h"
 
 #define CONFIG_DIR	"/etc/ek-recorder"
 #define CHANNELS_MAX	64u
 #define SEGMENTS_MAX	4096u	/* of a channel: each costs an open file */
-#define CACHED_SEGMENT_MAX (UINT64_C(128) << 20)	/* bytes; see recover.h */
 #define CONFIG_PATH	108u	/* as long as the address of a Unix socket */
+#define CONFIG_WRITERS	16u	/* of a channel, at a time */
+#define CONFIG_GROUP	32u
+#define CONFIG_UNSET	"/"	/* a group that is not configured: no group has this name */
+#define CONFIG_NO_GROUP	((gid_t)-1)
 
 struct recorder_config {
 	char directory[CONFIG_PATH];	/* of all channels */
 	char socket[CONFIG_PATH];
-	char group[32];			/* that may write; "": only the user of the recorder */
+	char group[CONFIG_GROUP];	/* of channels that name none; "": only the user of the recorder */
 	char statistics[CONFIG_PATH];	/* file; "": none */
 	uint64_t priority;		/* SCHED_FIFO, 0: none */
 	bool mountpoint;		/* directory must be one */
@@ -37,14 +42,20 @@ struct channel_config {
 	uint64_t window_ns;		/* durability */
 	uint64_t retain;		/* bytes of the medium */
 	uint64_t retain_ns;		/* 0: no limit but that of bytes */
+	uint64_t keep;			/* bytes that incidents may keep beside retain */
 	uint64_t segment;		/* bytes, whole blocks */
 	uint64_t writeout;		/* bytes of a batch, whole blocks, room for a gap and a record */
 	uint64_t buffer;		/* bytes */
 	uint64_t segments;		/* files that make up retain, and one more */
-	char fifo[CONFIG_PATH];		/* "": none */
-	bool fifo_lines;		/* its records are lines, else of record_size bytes */
-	bool cached;			/* by the page cache, else direct */
 	bool ring;			/* writers may use one */
+	uint64_t writers;		/* at a time */
+	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
+	char read_group[CONFIG_GROUP];
+	bool write_all, read_all;	/* any user may */
+	char encoding[ABOUT_VALUE];	/* of payloads, for exports; "": none */
+	char schema[CONFIG_PATH];	/* file of their schema; "": none */
+	char schema_name[ABOUT_VALUE], schema_encoding[ABOUT_VALUE];
+	gid_t write_gid, read_gid;	/* CONFIG_NO_GROUP: none; set by access_resolve() */
 };
 
 /* Makes DIR/NAME; -ENAMETOOLONG. */
@@ -54,5 +65,7 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 /* -EINVAL, and errors of open() and read(). The name is that of the file. */
 int config_channel(const char *path, struct channel_config *c, struct error *e);
 bool config_name_ok(const char *name);
+/* All keys have the same values. */
+bool config_same(const struct channel_config *a, const struct channel_config *b);
 
 #endif

@@ -12,14 +12,12 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
 #include "log.h"
 #include "session.h"
 #include "thread.h"
 #include "wire.h"
 
-#define EVENTS	      32
-#define MESSAGE_LEAST (64u * 1024)
+#define EVENTS 32
 /* for a connection to say what it wants */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
@@ -31,6 +29,9 @@
 /* at a stop, until it is asked whether the medium is given up; what is written
  * ends the wait */
 #define ROOM_POLL_MS 20
+/* for a channel that leaves, and from one look at it to the next */
+#define LEAVE_TIME (5 * NSEC_PER_SEC)
+#define LEAVE_POLL (5 * NSEC_PER_MSEC)
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
@@ -71,7 +72,7 @@ static void make_room(struct session *newest)
 	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
 		 SESSIONS_MAX,
 		 goes == newest ? "" : "; this one had waited longest without opening a channel");
-	session_refuse(goes, why);
+	session_refuse(goes, EBUSY, why);
 }
 
 /* who connects waits, and would be told of again at once and for ever */
@@ -117,7 +118,12 @@ static void on_listener(struct handler *h, uint32_t events)
 		return;
 	s->next = in->sessions;
 	in->sessions = s;
-	if (++in->session_count > SESSIONS_MAX)
+	/* a user without any right must not take the place of one that has some */
+	if (++in->session_count && !session_may_write(s))
+		session_refuse(
+			s, EACCES,
+			"this user may write to no channel; see write_group of the channels");
+	else if (in->session_count > SESSIONS_MAX)
 		make_room(s);
 }
 
@@ -134,29 +140,16 @@ static void on_done(struct handler *h, uint32_t events)
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e)
 {
-	size_t largest = 0;
-
 	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
-	for (unsigned int i = 0; i < count; i++)
-		if (channels[i].config.record_size > largest)
-			largest = channels[i].config.record_size;
-	in->message_size = sizeof(struct ekr_submit) + largest + 1;
-	if (in->message_size < MESSAGE_LEAST)
-		in->message_size = MESSAGE_LEAST;
+	/* for any channel that may be added */
+	in->message_size = sizeof(struct ekr_submit) + EKR_RECORD_MAX + 1;
 	in->message = malloc(in->message_size);
-	in->fifos = calloc(count + 1, sizeof(*in->fifos));
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
+	if (!in->message || in->epoll < 0 || in->done_fd < 0)
 		return set_errno(e, errno, "setting up the ingest thread");
 	in->on_listener.on_event = on_listener;
 	in->on_done.on_event = on_done;
-	for (unsigned int i = 0; i < count; i++) {
-		int ret = fifo_init(&in->fifos[i], in, &channels[i], e);
-
-		if (ret)
-			return ret;
-	}
 	if (ingest_watch(in, listener, &in->on_listener, EPOLLIN) ||
 	    ingest_watch(in, in->done_fd, &in->on_done, EPOLLIN))
 		return set_errno(e, errno, "watching the socket");
@@ -183,6 +176,55 @@ static bool remove_dead(struct ingest *in)
 	return any;
 }
 
+static bool is_open(struct channel *c)
+{
+	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
+}
+
+/*
+ * A channel that was removed from the configuration: its writers can submit nothing more, what
+ * they submitted is taken and written, and then they are told what became of it.
+ */
+static void leave(struct ingest *in, struct channel *c, uint64_t now)
+{
+	const bool late = now - c->leaving_ns > LEAVE_TIME;
+	bool rest = false;
+
+	for (struct session *s = in->sessions; s; s = s->next) {
+		if (s->wants == c)
+			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
+		if (s->channel != c)
+			continue;
+		session_shut(s);
+		rest |= !session_drain(s, late);
+	}
+	if (atomic_load(&c->open)) {
+		rest |= !intake_tell(&c->intake);
+		atomic_store(&c->store.stopping, true);
+		storage_wake(in->storage);
+		if (!late && (rest || !store_idle(&c->store)))
+			return;
+	}
+	for (struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c)
+			session_part(s);
+	remove_dead(in);
+	atomic_store(&c->use, CHANNEL_LEFT);
+}
+
+int ingest_add(struct ingest *in, struct channel *c, struct error *e)
+{
+	const uint32_t size = (uint32_t)c->config.record_size;
+	int ret = 0;
+
+	if (!c->broken.code && c->config.ring)
+		ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns),
+				  (unsigned int)c->config.writers + 1, in->done_fd, e);
+	if (!ret)
+		atomic_store(&c->use, CHANNEL_USED);
+	return ret;
+}
+
 /* what is to be done whatever the events were; returns when it is to be done again */
 static uint64_t turn(struct ingest *in, uint64_t now)
 {
@@ -195,8 +237,11 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 	for (unsigned int i = 0; i < in->count; i++) {
 		struct channel *c = &in->channels[i];
 
-		fifo_turn(&in->fifos[i], now);
-		if (!atomic_load(&c->open))
+		if (atomic_load(&c->use) == CHANNEL_LEAVING) {
+			leave(in, c, now);
+			until = now + LEAVE_POLL;
+		}
+		if (!is_open(c))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;
@@ -206,7 +251,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		uint64_t due;
 
 		session_turn(s, now);
-		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
+		if (s->socket >= 0 && !s->channel && !s->keeps && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
 		due = session_due(s, now);
 		if (due < until)
@@ -260,7 +305,7 @@ static bool take_rest(struct ingest *in, bool drop)
 		struct channel *c = &in->channels[i];
 		bool rest = false;
 
-		if (!atomic_load(&c->open))
+		if (!is_open(c))
 			continue;
 		for (struct session *s = in->sessions; s; s = s->next)
 			if (s->channel == c && !session_drain(s, drop))
@@ -295,8 +340,6 @@ void ingest_stop(struct ingest *in, uint64_t began)
 	/* from here on this thread has what was the ingest thread's */
 	for (struct session *s = in->sessions; s; s = s->next)
 		session_shut(s);
-	for (unsigned int i = 0; i < in->count; i++)
-		fifo_end(&in->fifos[i]);
 	while (!take_rest(in, false)) {
 		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
 			take_rest(in, true);
@@ -306,11 +349,16 @@ void ingest_stop(struct ingest *in, uint64_t began)
 	}
 }
 
-void ingest_part(struct ingest *in)
+bool ingest_part(struct ingest *in)
 {
+	bool ended = true;
+
 	for (struct session *s = in->sessions; s; s = s->next)
 		session_part(s);
 	remove_dead(in);
+	for (unsigned int i = 0; i < in->count; i++)
+		ended &= rings_stop(&in->channels[i].rings);
+	return ended;
 }
 
 void ingest_close(struct ingest *in)
@@ -319,5 +367,4 @@ void ingest_close(struct ingest *in)
 	close(in->epoll);
 	close(in->done_fd);
 	free(in->message);
-	free(in->fifos);
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,24 +44,6 @@ static int clear_path(const struct sockaddr_un *address, struct error *e)
 	return 0;
 }
 
-static int give_to_group(const struct recorder_config *config, struct error *e)
-{
-	const struct group *group;
-
-	/* bound under umask 0177: nobody was let in before this */
-	if (!*config->group)
-		return 0;
-	errno = 0;
-	group = getgrnam(config->group);
-	if (!group)
-		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group",
-				 config->group);
-	if (chown(config->socket, (uid_t)-1, group->gr_gid) || chmod(config->socket, 0660))
-		return set_errno(e, errno, "changing the group of %s to %s", config->socket,
-				 config->group);
-	return 0;
-}
-
 int listen_open(const struct recorder_config *config, bool *own, struct error *e)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -79,7 +60,8 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return set_errno(e, errno, "creating a socket");
-	before = umask(0177);
+	/* anybody may connect: the recorder checks who may write to which channel */
+	before = umask(0111);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
 	umask(before);
 	if (ret) {
@@ -87,8 +69,7 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 		return set_errno(e, ret, "binding %s", config->socket);
 	}
 	*own = true;
-	ret = give_to_group(config, e);
-	if (!ret && listen(fd, SOMAXCONN))
+	if (listen(fd, SOMAXCONN))
 		ret = set_errno(e, errno, "listening at %s", config->socket);
 	if (!ret)
 		return fd;

@@ -9,8 +9,7 @@
 #include "error.h"
 
 /*
- * A listening SEQPACKET socket that does not block. *@own: it was made here, with
- * mode 0660 and the group of the configuration. -EADDRINUSE: a recorder listens.
+ * A listening SEQPACKET socket that does not block. *@own: it was created here. -EADDRINUSE: a recorder listens.
  */
 int listen_open(const struct recorder_config *config, bool *own, struct error *e);
 

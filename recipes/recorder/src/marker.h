@@ -11,6 +11,8 @@
 #ifndef EKR_MARKER_H
 #define EKR_MARKER_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -25,6 +27,10 @@ struct marker {
 /* The room for it. */
 int marker_make(int directory, struct error *e);
 int marker_write(int directory, const struct marker *m, struct error *e);
+/* The line of the file; returns its length. */
+int marker_print(char *to, size_t room, const struct marker *m);
+/* From the bytes of the file, which may be anything; @text ends with a zero. */
+bool marker_parse(const char *text, struct marker *m);
 /* Reads it, and durably it is none any more. -ENOENT: there is none, or it is not one. */
 int marker_take(int directory, struct marker *m, struct error *e);
 

@@ -11,6 +11,7 @@
 enum opcode {
 	MCAP_HEADER = 0x01,
 	MCAP_FOOTER = 0x02,
+	MCAP_SCHEMA = 0x03,
 	MCAP_CHANNEL = 0x04,
 	MCAP_MESSAGE = 0x05,
 	MCAP_CHUNK_RECORD = 0x06,
@@ -26,8 +27,14 @@ static const unsigned char magic[8] = { 0x89, 'M', 'C', 'A', 'P', '0', '\r', '\n
 /* fast, and records of sensors are often alike */
 #define ZSTD_LEVEL 1
 
+struct schema {
+	char *name, *encoding;
+	struct mcap_bytes data;
+};
+
 struct channel {
 	char *topic, *encoding;
+	uint16_t schema;	 /* 0: none */
 	struct mcap_bytes pairs; /* as in the file */
 	struct mcap_bytes index; /* of the chunk: pairs of time and offset */
 	uint64_t messages;
@@ -47,6 +54,8 @@ struct mcap {
 	uLong crc;	 /* of the section that is being written */
 	struct channel channel[MCAP_CHANNELS];
 	uint16_t channels;
+	struct schema schema[MCAP_CHANNELS];
+	uint16_t schemas;
 	struct mcap_bytes open; /* the chunk's records */
 	uint64_t open_first, open_last;
 	bool open_any;		  /* a message is in the chunk */
@@ -150,7 +159,7 @@ static void put_channel(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
 	const struct channel *c = &m->channel[id];
 
 	put16(b, id);
-	put16(b, 0);
+	put16(b, c->schema);
 	put_string(b, c->topic);
 	put_string(b, c->encoding);
 	put32(b, (uint32_t)c->pairs.length);
@@ -173,7 +182,36 @@ int mcap_begin(struct mcap **mcap, FILE *to, const char *library, bool zstd)
 	return err ? err : write_record(m, MCAP_HEADER);
 }
 
-int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
+static void put_schema(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
+{
+	const struct schema *s = &m->schema[id - 1];
+
+	put16(b, id);
+	put_string(b, s->name);
+	put_string(b, s->encoding);
+	put32(b, (uint32_t)s->data.length);
+	put(b, s->data.data, s->data.length);
+}
+
+int mcap_schema(struct mcap *m, const char *name, const char *encoding, const void *data,
+		size_t length, uint16_t *id)
+{
+	struct schema *s;
+
+	if (m->schemas == MCAP_CHANNELS)
+		return -ENOSPC;
+	s = &m->schema[m->schemas];
+	s->name = strdup(name);
+	s->encoding = strdup(encoding);
+	put(&s->data, data, length);
+	if (!s->name || !s->encoding || s->data.failed)
+		return -ENOMEM;
+	*id = ++m->schemas;
+	put_schema(&m->record, m, *id);
+	return write_record(m, MCAP_SCHEMA);
+}
+
+int mcap_channel(struct mcap *m, uint16_t schema, const char *topic, const char *encoding,
 		 const struct mcap_pair *pairs, uint16_t *id)
 {
 	struct channel *c;
@@ -181,6 +219,7 @@ int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
 	if (m->channels == MCAP_CHANNELS)
 		return -ENOSPC;
 	c = &m->channel[m->channels];
+	c->schema = schema;
 	c->topic = strdup(topic);
 	c->encoding = strdup(encoding);
 	for (; pairs->key; pairs++) {
@@ -303,7 +342,7 @@ static int close_chunk(struct mcap *m)
 }
 
 int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time,
-		 const void *data, size_t length)
+		 uint64_t published, const void *data, size_t length)
 {
 	/* channel, sequence, two times */
 	const uint64_t whole = 2 + 4 + 8 + 8 + length;
@@ -319,7 +358,7 @@ int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t t
 	put16(&m->open, channel);
 	put32(&m->open, sequence);
 	put64(&m->open, time);
-	put64(&m->open, time);
+	put64(&m->open, published);
 	put(&m->open, data, length);
 	if (m->open.failed || index->failed)
 		return -ENOMEM;
@@ -345,7 +384,7 @@ static int write_statistics(struct mcap *m)
 	struct mcap_bytes *b = &m->record;
 
 	put64(b, m->messages);
-	put16(b, 0);
+	put16(b, m->schemas);
 	put32(b, m->channels);
 	put32(b, 0);
 	put32(b, 0);
@@ -397,7 +436,7 @@ static int write_offset(struct mcap *m, enum opcode group, uint64_t begin, uint6
 
 int mcap_end(struct mcap *m)
 {
-	uint64_t channels, statistics, chunks, offsets;
+	uint64_t schemas, channels, statistics, chunks, offsets;
 	unsigned char head[9] = { MCAP_FOOTER, 20 };
 	uint32_t crc;
 	int err = close_chunk(m);
@@ -406,8 +445,13 @@ int mcap_end(struct mcap *m)
 	if (!err)
 		err = write_record(m, MCAP_DATA_END);
 
-	channels = m->offset;
+	schemas = m->offset;
 	m->crc = 0;
+	for (uint16_t i = 1; i <= m->schemas && !err; i++) {
+		put_schema(&m->record, m, i);
+		err = write_record(m, MCAP_SCHEMA);
+	}
+	channels = m->offset;
 	for (uint16_t i = 0; i < m->channels && !err; i++) {
 		put_channel(&m->record, m, i);
 		err = write_record(m, MCAP_CHANNEL);
@@ -420,6 +464,8 @@ int mcap_end(struct mcap *m)
 		err = write_chunk_index(m, &m->chunk[i]);
 	offsets = m->offset;
 	if (!err)
+		err = write_offset(m, MCAP_SCHEMA, schemas, channels);
+	if (!err)
 		err = write_offset(m, MCAP_CHANNEL, channels, statistics);
 	if (!err)
 		err = write_offset(m, MCAP_STATISTICS, statistics, chunks);
@@ -427,7 +473,7 @@ int mcap_end(struct mcap *m)
 		err = write_offset(m, MCAP_CHUNK_INDEX, chunks, offsets);
 
 	/* the CRC is of the summary and of the footer up to the CRC */
-	put64(&m->record, channels);
+	put64(&m->record, schemas);
 	put64(&m->record, offsets);
 	if (!err)
 		err = m->record.failed ? -ENOMEM : write_bytes(m, head, sizeof(head));
@@ -448,6 +494,9 @@ void mcap_free(struct mcap *m)
 		free(m->channel[i].encoding);
 		free(m->channel[i].pairs.data);
 		free(m->channel[i].index.data);
+		free(m->schema[i].name);
+		free(m->schema[i].encoding);
+		free(m->schema[i].data.data);
 	}
 	free(m->open.data);
 	free(m->record.data);

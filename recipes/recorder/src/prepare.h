@@ -33,7 +33,11 @@ struct keeper {
 	char said[sizeof(((struct error *)0)->text)];	/* last, of what fails */
 	/* under the lock: */
 	dev_t medium;			/* that the channel is on, once its directory is open */
+	bool live;			/* its channel is one */
+	bool wake;			/* look at once */
 	bool waits, works;		/* for its turn there; it has it */
+	bool written;			/* no record of the channel will be any more: leave its mark */
+	atomic_bool stop;		/* no more segments; set under the lock */
 };
 
 struct prepare {
@@ -45,12 +49,10 @@ struct prepare {
 	struct keeper *keepers;		/* one a channel */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;		/* a turn has ended, stop or written */
-	atomic_bool stop;
-	bool written;			/* no record will be any more: leave marks */
 };
 
 int prepare_open(struct prepare *p, const struct recorder_config *config, struct channel *channels,
-		 unsigned int count, struct error *e);
+		 unsigned int count, int tried_fd, struct error *e);
 void prepare_close(struct prepare *p);
 
 /*
@@ -62,20 +64,24 @@ int prepare_channel(struct prepare *p, struct channel *c, struct error *e);
 /* Makes one more segment. 1: there are enough; -ECANCELED: stopped. */
 int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
 
-/* Puts back the mark of an orderly stop, if there was one: nothing has been recorded. */
-int prepare_leave(struct channel *c, struct error *e);
-
-/* The threads; waits for nothing. Each sets its channel's @tried, and @open when it may be recorded in. */
-int prepare_start(struct prepare *p, int tried_fd, struct error *e);
+/*
+ * Starts the thread of channel @i, and waits for nothing. The thread sets the channel's @tried, and
+ * @open when it may be recorded in. None for a channel whose configuration is invalid.
+ */
+int prepare_keep(struct prepare *p, unsigned int i, struct error *e);
+/* The channel's thread looks at once, for a request to keep a range. Any thread. */
+void prepare_wake(struct prepare *p, const struct channel *c);
 /* Every channel has been tried once. */
 bool prepare_tried(const struct prepare *p);
 /* No more segments. */
-void prepare_ask_to_stop(struct prepare *p);
+void prepare_ask_to_stop(struct prepare *p, unsigned int i);
+void prepare_ask_all_to_stop(struct prepare *p);
 /*
- * When no record will be written any more: channels of which all is on the medium
- * are marked, and the threads end. False: one hangs in its medium after 4 s, and
- * what it uses must stay.
+ * When no record of a channel will be written any more: a channel of which everything is on the
+ * medium is marked, and its thread ends. False: the thread hangs in its medium after 4 s, and what
+ * it uses must stay.
  */
+bool prepare_release(struct prepare *p, unsigned int i);
 bool prepare_end(struct prepare *p);
 
 #endif

@@ -5,16 +5,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "clock.h"
 #include "error.h"
+#include "segment.h"
 
 /*
  * Polls at the end between two looks at all heads of a channel that is full. In
@@ -28,6 +32,8 @@
  */
 #define LIST_NS	       NSEC_PER_SEC
 #define HEADS_PER_LIST 64
+/* ms between two looks where there is no notification */
+#define READER_POLL_MS 100
 /* looks at the end of the newest segment, which may be in the middle of being written: a second */
 #define LOOKS 11
 /* records and ends of batches at the beginning of a use that are looked at, for the first that is no gap */
@@ -41,6 +47,7 @@ struct reader {
 	struct reader_options options;
 	char *path; /* of the channel's directory */
 	int dir;    /* it */
+	int notify; /* inotify: something was written there; -1: none */
 	struct reader_pace pace;
 	struct reader_file file;  /* the segment that is read */
 	struct reader_file heads; /* for a look at heads beside it */
@@ -98,6 +105,8 @@ const char *reader_gap_name(uint32_t reason)
 		return "failed";
 	case EKR_GAP_WRITER:
 		return "writer";
+	case EKR_GAP_ABSENT:
+		return "absent";
 	}
 	return "unknown";
 }
@@ -143,24 +152,17 @@ static bool of_newest_boot(const struct reader *r, const struct reader_use *u)
 	return u->rescued || !memcmp(u->head.boot_id, r->boot, sizeof(r->boot));
 }
 
+/* a record as it is in the buffer: its payload follows its head */
+static const struct ekr_record_head *in_place(const unsigned char *payload)
+{
+	return (const struct ekr_record_head *)payload - 1;
+}
+
 static const struct reader_use *next_use(const struct reader *r, size_t i)
 {
 	const struct reader_use *u = i + 1 < r->uses.count ? &r->uses.use[i + 1] : NULL;
 
 	return u && u->used && !u->rescued ? u : NULL;
-}
-
-/* the first sequence that a record accounts for */
-static uint64_t first_of(const struct ekr_record_head *h, const unsigned char *payload)
-{
-	struct ekr_gap gap;
-
-	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
-		return h->sequence;
-	memcpy(&gap, payload, sizeof(gap));
-	if (!gap.count_lost)
-		return h->sequence;
-	return gap.count_lost > h->sequence ? 0 : h->sequence - gap.count_lost + 1;
 }
 
 /*
@@ -185,7 +187,7 @@ static bool first_record(struct reader *r, const struct reader_use *u, struct ek
 		if (v == READER_VALID) {
 			found = !(h->flags & EKR_RECORD_GAP);
 			if (!any)
-				*first = first_of(h, payload);
+				*first = record_first(in_place(payload));
 			any = true;
 			at += (sizeof(*h) + h->length + 7) / 8 * 8;
 		} else if (v == READER_ZEROS && at % EKR_BLOCK) {
@@ -391,7 +393,7 @@ static bool recycled(struct reader *r)
 	if (r->use.rescued)
 		return false;
 	if (reader_file_open(&r->heads, r->dir, r->use.file) ||
-	    reader_head_read(&r->heads, r->use.file, &now))
+	    reader_head_read(&r->heads, r->use.file, r->uses.id, &now))
 		return false;
 	return !now.rescued && now.head.generation != r->use.head.generation;
 }
@@ -506,6 +508,20 @@ static int list_again(struct reader *r)
 	return r->next < uses.count;
 }
 
+/* where inotify does not work (some network file systems), following only polls */
+static void watch(struct reader *r)
+{
+	if (!r->options.follow)
+		return;
+	if (r->notify >= 0)
+		close(r->notify);
+	r->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	if (r->notify >= 0)
+		inotify_add_watch(r->notify, r->path,
+				  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF |
+					  IN_MOVE_SELF);
+}
+
 /*
  * At the end of what there is: its path may lead to another directory by now, as the
  * recorder makes one anew that was removed. 1: there is an event, 0: go on, negative
@@ -525,6 +541,7 @@ static int begin_anew(struct reader *r, struct reader_event *e)
 		return 0;
 	close(r->dir);
 	r->dir = dir;
+	watch(r);
 	told = gone(r, e, "the channel's directory was replaced");
 	r->seen = r->before_first = 0;
 	err = list_again(r);
@@ -543,12 +560,12 @@ static int newer_use(struct reader *r)
 	if (r->next < r->uses.count)
 		return 1;
 	for (size_t i = 0; i < r->uses.count && !turn; i++)
-		if (!r->uses.use[i].damage)
+		if (!r->uses.use[i].damage && !strchr(r->uses.use[i].file, '/'))
 			turn = &r->uses.use[i];
 	r->heads.ahead = EKR_BLOCK;
 	if (++r->polls < POLLS_PER_LIST && turn && !directory_changed(r) && !list_due(r)) {
 		if (reader_file_open(&r->heads, r->dir, turn->file) ||
-		    reader_head_read(&r->heads, turn->file, &now))
+		    reader_head_read(&r->heads, turn->file, r->uses.id, &now))
 			return 0;
 		if (now.damage || now.head.generation <= r->seen)
 			return 0;
@@ -604,14 +621,11 @@ static void explain(struct reader_event *e, enum reader_verdict v, const struct 
 	}
 }
 
-static bool is_restart(const struct ekr_record_head *h, const unsigned char *payload)
+static bool is_restart(const struct ekr_record_head *h)
 {
-	struct ekr_gap gap;
+	const struct ekr_gap *gap = record_gap(h);
 
-	if (!(h->flags & EKR_RECORD_GAP) || h->length != sizeof(gap))
-		return false;
-	memcpy(&gap, payload, sizeof(gap));
-	return gap.reason == EKR_GAP_RESTART;
+	return gap && gap->reason == EKR_GAP_RESTART;
 }
 
 /* What stands after the use that is read: nothing, or that the recorder was stopped. */
@@ -631,7 +645,7 @@ static bool stopped_after(struct reader *r)
 	if (reader_file_open(&r->heads, r->dir, u->file))
 		return false;
 	return reader_look(&r->heads, &u->head, EKR_BLOCK, &h, &payload, &err) == READER_VALID &&
-	       is_restart(&h, payload);
+	       is_restart(in_place(payload));
 }
 
 /*
@@ -669,12 +683,6 @@ static uint64_t find_record(struct reader *r, uint64_t from, uint64_t *written)
 			return at;
 	}
 	return 0;
-}
-
-/* its batches may have reached the medium in any order: behind a break nothing counts (format.h) */
-static bool newest_cached(const struct reader *r)
-{
-	return r->next >= r->uses.count && (r->use.head.flags & EKR_SEGMENT_CACHED);
 }
 
 /*
@@ -726,7 +734,6 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 			   (v == READER_ZEROS || v == READER_NO_RECORD || v == READER_STALE);
 	const bool newest = r->next >= r->uses.count;
 	uint64_t found, written;
-	bool behind;
 	int newer;
 
 	/* not even room for a head */
@@ -756,8 +763,7 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 		return 0;
 	if (stopping(r))
 		return -EINTR;
-	behind = found && newest_cached(r);
-	if (found && !behind) {
+	if (found) {
 		e->extent = found - r->offset;
 		r->offset = found;
 		r->because = "damage";
@@ -765,31 +771,13 @@ static int no_record(struct reader *r, enum reader_verdict v, const struct ekr_r
 	}
 	if (recycled(r))
 		return overwritten(r, e);
-	if (quiet && !behind) {
+	if (quiet) {
 		leave(r);
 		return 0;
 	}
 	if (stopped_after(r))
 		e->kind = READER_TORN;
 	e->extent = written ? written - r->offset : r->use.head.size - r->offset;
-	r->because = "damage";
-	leave(r);
-	return give(r, e);
-}
-
-/*
- * A batch of the newest, cached segment that holds, behind one that does not, or
- * not yet: that one may be on its way to the medium. As no_record().
- */
-static int end_of_cached(struct reader *r, struct reader_event *e)
-{
-	if (r->options.follow)
-		return wait_for_more(r);
-	if (recycled(r))
-		return overwritten(r, e);
-	e->kind = READER_TORN;
-	set_reason(e, "the batch before it is incomplete");
-	e->extent = r->use.head.size - r->offset;
 	r->because = "damage";
 	leave(r);
 	return give(r, e);
@@ -815,7 +803,7 @@ static bool cut_short(const struct reader *r, const struct ekr_record_head *h,
 		      const unsigned char *payload)
 {
 	return r->use_any && r->in_batch && h->batch != r->batch &&
-	       first_of(h, payload) > r->use_last + 1;
+	       record_first(in_place(payload)) > r->use_last + 1;
 }
 
 /*
@@ -852,12 +840,8 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 			   r->batch);
 		return doubtful(r, whole, e);
 	}
-	if (cut_short(r, h, payload)) {
-		if (newest_cached(r))
-			return end_of_cached(r, e);
-		if (!r->because)
-			r->because = "the batch before it is incomplete";
-	}
+	if (cut_short(r, h, payload) && !r->because)
+		r->because = "the batch before it is incomplete";
 	r->batch = h->batch;
 	r->in_batch = true;
 	if (h->flags & ~(uint32_t)EKR_RECORD_GAP) {
@@ -871,7 +855,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	}
 	if (is_gap)
 		memcpy(&gap, payload, sizeof(gap));
-	first = first_of(h, payload);
+	first = record_first(in_place(payload));
 	if (r->use_any && h->sequence <= r->use_last) {
 		set_reason(e, "sequence %" PRIu64 " after %" PRIu64, h->sequence, r->use_last);
 		return doubtful(r, whole, e);
@@ -895,6 +879,7 @@ static int record(struct reader *r, const struct ekr_record_head *h, const unsig
 	e->first = first;
 	e->monotonic_ns = h->monotonic_ns;
 	e->realtime_ns = h->realtime_ns;
+	e->acquired_ns = h->acquired_ns;
 	e->payload = payload;
 	e->length = h->length;
 	e->gap = gap;
@@ -1031,13 +1016,15 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	r->file.fd = r->heads.fd = -1;
 	r->pace.rate = options->rate;
 	r->pace.again_ns = options->again_ns;
-	r->dir = -1;
+	r->dir = r->notify = -1;
 	r->path = strdup(directory);
 	if (!r->path)
 		return set_errno(&r->error, ENOMEM, "allocating memory to read %s", directory);
 	r->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir < 0)
 		return set_errno(&r->error, errno, "opening the recording %s", directory);
+	/* before the heads are read: what is written since then is not missed */
+	watch(r);
 	err = reader_file_init(&r->file, &r->pace);
 	if (!err)
 		err = reader_file_init(&r->heads, &r->pace);
@@ -1047,6 +1034,10 @@ int reader_open(struct reader **reader, const char *directory, const struct read
 	if (err)
 		return set_errno(&r->error, -err, "reading the heads of the segments of %s",
 				 directory);
+	for (size_t i = 0; i < r->uses.count; i++)
+		if (r->uses.use[i].damage && !strcmp(r->uses.use[i].damage, SEGMENT_OLD))
+			return set_error(&r->error, EPROTONOSUPPORT, "%s/%s: %s", directory,
+					 r->uses.use[i].file, SEGMENT_OLD);
 	find_boot(r);
 	if ((options->from_end || options->newest_only) && r->uses.count &&
 	    r->uses.use[r->uses.count - 1].used)
@@ -1065,6 +1056,8 @@ void reader_close(struct reader *r)
 	reader_file_free(&r->heads);
 	if (r->dir >= 0)
 		close(r->dir);
+	if (r->notify >= 0)
+		close(r->notify);
 	free(r->path);
 	free(r);
 }
@@ -1110,6 +1103,27 @@ static bool of_this_boot(const struct reader *r)
 			return false;
 	}
 	return true;
+}
+
+int reader_wait(struct reader *r, int timeout_ms, int output)
+{
+	struct pollfd fds[2] = { { .fd = r->notify, .events = POLLIN }, { .fd = output } };
+	/* without a notification it has to look by itself */
+	int ret = poll(fds, 2,
+		       r->notify < 0 && (timeout_ms < 0 || timeout_ms > READER_POLL_MS) ?
+			       READER_POLL_MS :
+			       timeout_ms);
+	char events[4096];
+
+	if (ret < 0)
+		return -errno;
+	if (fds[1].revents)
+		return -EPIPE;
+	if (!ret)
+		return r->notify < 0;
+	while (read(r->notify, events, sizeof(events)) > 0)
+		;
+	return 1;
 }
 
 bool reader_over(const struct reader *r)

@@ -29,6 +29,9 @@
 #include "reader_head.h"
 #include "reader_range.h"
 
+/* Longer than a write of a few MB takes, if the medium is not late itself, ns: for again_ns. */
+#define READER_AGAIN UINT64_C(100000000)
+
 enum reader_kind {
 	READER_END,		/* nothing more; when following: for now */
 	READER_RECORD,
@@ -50,6 +53,7 @@ struct reader_event {
 	uint64_t first;			/* the first that is lost or missing; of a gap of unknown size: sequence */
 	uint64_t monotonic_ns;		/* of a record or gap */
 	int64_t realtime_ns;
+	uint64_t acquired_ns;		/* of a record */
 	const unsigned char *payload;	/* of a record; valid up to the next call */
 	uint32_t length;
 	struct ekr_gap gap;		/* of a gap */
@@ -101,6 +105,13 @@ const struct reader_use *reader_newest(const struct reader *reader);
  * what is behind it was seen, or its time has passed some seconds ago.
  */
 bool reader_over(const struct reader *reader);
+
+/*
+ * After READER_END when following: waits until something is written to the channel's directory, at
+ * most @timeout_ms (-1: no limit), or until @output (-1: none) is closed by its reader. 1: read
+ * again; 0: not within that time; -EPIPE: @output is closed; -EINTR.
+ */
+int reader_wait(struct reader *reader, int timeout_ms, int output);
 
 /* The oldest record where segments begin, also outside the range: false, there is none. */
 bool reader_oldest(struct reader *reader, struct ekr_record_head *head);

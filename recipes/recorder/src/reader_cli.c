@@ -13,8 +13,6 @@
 #include "clock.h"
 
 #define MOST_OWN 12
-/* longer than a write of a few MB takes, if the medium is not late itself */
-#define AGAIN_NS (100 * NSEC_PER_MSEC)
 
 enum { DIRECTORY = 256, RATE, FROM, TO, SEQUENCES };
 
@@ -92,7 +90,7 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 		all[n++] = *o;
 	cli->directory = READER_DIRECTORY;
 	cli->options.range = READER_ALL;
-	cli->options.again_ns = AGAIN_NS;
+	cli->options.again_ns = READER_AGAIN;
 	opterr = 0;
 	optind = 0;
 	while ((c = getopt_long(argc, argv, ":ho:", all, &which)) != -1) {
@@ -125,7 +123,6 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 		reader_cli_say(cli, "expected %s (see --help)", cli->usage);
 		return 2;
 	}
-	reader_file_idle();
 	return -1;
 }
 
@@ -278,80 +275,4 @@ void reader_cli_catch(struct reader_cli *cli)
 	if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &sa, NULL);
 	cli->options.stop = &reader_cli_stop;
-}
-
-void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
-{
-	char when[READER_RFC3339];
-
-	fprintf(to, "%s: %s: ", channel, reader_kind_name(e->kind));
-	switch (e->kind) {
-	case READER_GAP:
-		reader_format_time(e->realtime_ns, when);
-		if (e->gap.count_lost)
-			fprintf(to, "%" PRIu32 "%s records lost, %" PRIu64 "..%" PRIu64,
-				e->gap.count_lost,
-				e->gap.count_lost == UINT32_MAX ? " or more" : "", e->first,
-				e->sequence);
-		else
-			fprintf(to, "an unknown number of records lost, at %" PRIu64, e->sequence);
-		fprintf(to, " (%s), recorded at %s\n", reader_gap_name(e->gap.reason), when);
-		return;
-	case READER_MISSING:
-		fprintf(to, "records %" PRIu64 "..%" PRIu64 "%s%s\n", e->first, e->sequence,
-			*e->reason ? ": " : ", for an unknown reason", e->reason);
-		return;
-	default:
-		fprintf(to, "%s at %" PRIu64, e->file, e->offset);
-		if (e->extent)
-			fprintf(to, ", %" PRIu64 " bytes", e->extent);
-		fprintf(to, ": %s\n", e->reason);
-	}
-}
-
-void reader_json_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			fprintf(to, "\\%c", *c);
-		else if (*c < ' ' || *c > '~')
-			fprintf(to, "\\u%04x", *c);
-		else
-			fputc(*c, to);
-	}
-	fputc('"', to);
-}
-
-void reader_tell_json(FILE *to, const struct reader_event *e)
-{
-	char when[READER_RFC3339];
-
-	fprintf(to, "{\"kind\":\"%s\"", reader_kind_name(e->kind));
-	switch (e->kind) {
-	case READER_GAP:
-		reader_format_time(e->realtime_ns, when);
-		fprintf(to, ",\"reason\":\"%s\",\"lost\":", reader_gap_name(e->gap.reason));
-		if (e->gap.count_lost)
-			fprintf(to, "%" PRIu32, e->gap.count_lost);
-		else
-			fputs("null", to);
-		fprintf(to,
-			",\"first\":%" PRIu64 ",\"last\":%" PRIu64
-			",\"realtime\":\"%s\",\"monotonic_ns\":%" PRIu64,
-			e->first, e->sequence, when, e->monotonic_ns);
-		break;
-	case READER_MISSING:
-		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first,
-			e->sequence);
-		reader_json_string(to, e->reason);
-		break;
-	default:
-		fputs(",\"reason\":", to);
-		reader_json_string(to, e->reason);
-	}
-	fprintf(to,
-		",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64
-		",\"extent\":%" PRIu64 "}",
-		e->file, e->generation, e->offset, e->extent);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "reader.h"
+#include "reader_text.h"
 
 #define READER_DIRECTORY	"/recorder"
 
@@ -65,13 +66,6 @@ struct reader *reader_cli_open(const struct reader_cli *cli, const char *path);
 /* SIGINT, SIGTERM and SIGHUP end reader_next() from now on, by options.stop. */
 void reader_cli_catch(struct reader_cli *cli);
 extern volatile sig_atomic_t reader_cli_stop;
-
-/* An event other than a record, as a line and as a JSON object. */
-void reader_tell(FILE *to, const char *channel, const struct reader_event *e);
-void reader_tell_json(FILE *to, const struct reader_event *e);
-
-/* @text in quotes, as JSON. Bytes that are no ASCII are taken for Latin-1. */
-void reader_json_string(FILE *to, const char *text);
 
 /* A kind that says that something is not as it should be. */
 static inline bool reader_is_fault(enum reader_kind kind)

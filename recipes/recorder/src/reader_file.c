@@ -100,20 +100,27 @@ int reader_file_open(struct reader_file *f, int dir, const char *name)
 /* up to @length bytes at @offset, both whole blocks; bytes read */
 static ssize_t read_blocks(struct reader_file *f, unsigned char *to, size_t length, uint64_t offset)
 {
+	const int before = (int)syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
 	ssize_t n;
+	int error;
 
+	/* of this thread, for this read: the recorder's writes go first. A kernel without it reads as before */
+	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	do {
 		n = pread(f->fd, to, length, (off_t)offset);
 		/* some file systems take the flag and refuse the read */
 		if (n < 0 && errno == EINVAL && f->direct) {
 			if (fcntl(f->fd, F_SETFL, O_NONBLOCK))
-				return -errno;
+				break;
 			f->direct = false;
 			errno = EINTR;
 		}
 	} while (n < 0 && errno == EINTR);
+	error = errno;
+	if (before >= 0)
+		syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, before);
 	if (n < 0)
-		return -errno;
+		return -error;
 	if (!f->direct)
 		posix_fadvise(f->fd, (off_t)offset, n, POSIX_FADV_DONTNEED);
 	pace(f->pace, (size_t)n);
@@ -164,10 +171,4 @@ int reader_file_bytes(struct reader_file *f, uint64_t offset, size_t length,
 	}
 	*bytes = f->buffer + skip;
 	return 0;
-}
-
-void reader_file_idle(void)
-{
-	/* who may not ask for it, or asks a kernel without it, reads at his own priority */
-	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 }

@@ -58,7 +58,4 @@ bool reader_file_again(const struct reader_file *f);
 /* Forget what was read: the next look sees what is on the medium then. */
 void reader_file_drop(struct reader_file *f);
 
-/* Ask for the I/O priority "idle" for this thread: the recorder's writes go first. */
-void reader_file_idle(void);
-
 #endif /* EKR_READER_FILE_H */

@@ -6,11 +6,13 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "crc.h"
+#include "about.h"
+#include "segment.h"
 
 #if __BYTE_ORDER != __LITTLE_ENDIAN
 #error "the medium is little-endian; this reader takes it as it is"
@@ -21,39 +23,14 @@ static bool all_zeros(const unsigned char *bytes, size_t length)
 	return !length || (!*bytes && !memcmp(bytes, bytes + 1, length - 1));
 }
 
-const char *reader_head_check(const unsigned char block[EKR_BLOCK])
-{
-	static const unsigned char no_crc[sizeof(uint32_t)];
-	const size_t at = offsetof(struct ekr_segment_head, crc);
-	struct ekr_segment_head h;
-	uint32_t crc;
-
-	memcpy(&h, block, sizeof(h));
-	if (h.magic != EKR_SEGMENT_MAGIC)
-		return all_zeros(block, EKR_BLOCK) ? "head: zeros" : "head: bad magic";
-	crc = crc32c(0, block, at);
-	crc = crc32c(crc, no_crc, sizeof(no_crc));
-	crc = crc32c(crc, block + at + sizeof(no_crc), EKR_BLOCK - at - sizeof(no_crc));
-	if (crc != h.crc)
-		return "head: bad CRC";
-	if (h.version != EKR_FORMAT_VERSION)
-		return "head: unknown format version";
-	if (h.size % EKR_BLOCK || h.size < 2 * EKR_BLOCK)
-		return "head: bad size";
-	if (h.record_size > EKR_RECORD_MAX)
-		return "head: bad record size";
-	if (h.name[sizeof(h.name) - 1])
-		return "head: the channel's name is not terminated";
-	return NULL;
-}
-
 enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head,
 				uint64_t offset, struct ekr_record_head *record,
 				const unsigned char **payload, int *error)
 {
+	struct record_use use = segment_use(head);
 	const size_t fixed = sizeof(*record);
 	const unsigned char *bytes;
-	uint32_t crc, length;
+	uint32_t length;
 
 	*error = offset > head->size || fixed > head->size - offset ?
 			 -ENODATA :
@@ -80,17 +57,20 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
 	*error = reader_file_bytes(f, offset, fixed + length, &bytes);
 	if (*error)
 		return READER_IO;
-	/* read once more with the payload, perhaps anew from the medium: it is these bytes that count */
+	/* these bytes count: they may have been read again from the medium, with the payload */
 	memcpy(record, bytes, fixed);
-	if (record->length != length)
+	use.generation = record->generation;
+	if (record->length != length || !record_at(bytes, record_bytes(length), &use))
 		return READER_BAD_CRC;
-	crc = record->crc;
-	record->crc = 0;
-	if (crc32c(crc32c(0, record, fixed), bytes + fixed, length) != crc)
-		return READER_BAD_CRC;
-	record->crc = crc;
 	*payload = bytes + fixed;
 	return record->generation > head->generation ? READER_NEWER : READER_VALID;
+}
+
+static uint32_t index_of(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return (uint32_t)strtoul(slash ? slash + 1 : file, NULL, 10);
 }
 
 /*
@@ -98,7 +78,7 @@ enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_
  * a use is at the beginning, so the first record that holds is of the last use
  * if its block was not lost as well.
  */
-static void rescue(struct reader_file *f, struct reader_use *use)
+static void rescue(struct reader_file *f, struct reader_use *use, const uint8_t id[16])
 {
 	struct ekr_segment_head *h = &use->head;
 	struct ekr_record_head record;
@@ -107,7 +87,8 @@ static void rescue(struct reader_file *f, struct reader_use *use)
 	int err;
 
 	memset(h, 0, sizeof(*h));
-	h->index = (uint32_t)strtoul(use->file, NULL, 10);
+	memcpy(h->channel_id, id, sizeof(h->channel_id));
+	h->index = index_of(use->file);
 	h->size = f->size / EKR_BLOCK * EKR_BLOCK;
 	h->record_size = EKR_RECORD_MAX;
 	f->ahead = READER_AHEAD;
@@ -126,13 +107,14 @@ static void rescue(struct reader_file *f, struct reader_use *use)
 	f->ahead = ahead;
 }
 
-int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use)
+int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id,
+		     struct reader_use *use)
 {
 	const unsigned char *block;
 	int err;
 
 	memset(use, 0, sizeof(*use));
-	memcpy(use->file, name, READER_NAME - 1);
+	snprintf(use->file, sizeof(use->file), "%s", name);
 	for (int try = 0; try < 3; try++) {
 		/* a head that is being written may be seen half */
 		if (try && !reader_file_again(f))
@@ -144,17 +126,18 @@ int reader_head_read(struct reader_file *f, const char *name, struct reader_use 
 							"head: cannot be read";
 			return err == -ENODATA ? 0 : err;
 		}
-		use->damage = reader_head_check(block);
+		use->damage = segment_head_problem(block);
 		if (!use->damage)
 			break;
 	}
 	if (use->damage) {
-		rescue(f, use);
+		if (id)
+			rescue(f, use, id);
 		return 0;
 	}
 	memcpy(&use->head, block, sizeof(use->head));
 	use->used = use->head.generation > 0;
-	if (use->head.index != strtoul(use->file, NULL, 10)) {
+	if (use->head.index != index_of(use->file)) {
 		/* a copy: its records are those of the other */
 		use->damage = "head: its index does not match the name of the file";
 		use->used = false;
@@ -181,8 +164,7 @@ static int by_generation(const void *a, const void *b)
 
 bool reader_is_segment(const char *name)
 {
-	return strlen(name) == READER_NAME - 1 && strspn(name, "0123456789") == 8 &&
-	       !strcmp(name + 8, ".seg");
+	return strlen(name) == 12 && strspn(name, "0123456789") == 8 && !strcmp(name + 8, ".seg");
 }
 
 static int add(struct reader_uses *uses, size_t *room, const struct reader_use *use)
@@ -230,51 +212,117 @@ static void doubt(struct reader_uses *uses)
 	}
 }
 
-static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
+/* Reads what the records of segments with a damaged head tell, once the channel's id is known. */
+static void rescue_all(struct reader_uses *uses, int dir, struct reader_file *f)
 {
-	size_t room = 0, ahead = f->ahead;
-	struct dirent *entry;
-	int copy, err = 0;
-	DIR *d;
+	uint64_t newest = 0;
+	bool any = false;
 
-	*uses = (struct reader_uses){ 0 };
+	for (size_t i = 0; i < uses->count; i++) {
+		const struct reader_use *u = &uses->use[i];
+
+		if (u->damage || (any && u->head.generation < newest))
+			continue;
+		memcpy(uses->id, u->head.channel_id, sizeof(uses->id));
+		newest = u->head.generation;
+		any = true;
+	}
+	if (!any)
+		about_id(dir, uses->id);
+	for (size_t i = 0; i < uses->count; i++) {
+		struct reader_use *u = &uses->use[i];
+
+		if (u->damage && u->head.magic != EKR_SEGMENT_MAGIC &&
+		    strcmp(u->damage, SEGMENT_OLD) != 0 && !reader_file_open(f, dir, u->file))
+			rescue(f, u, uses->id);
+	}
+}
+
+/* the heads of the segments in @path below @dir; "" is @dir itself */
+static int list_heads(struct reader_uses *uses, size_t *room, int dir, const char *path,
+		      struct reader_file *f)
+{
 	/* a position of its own, so that each reading begins at the beginning */
-	copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (copy < 0)
-		return -errno;
-	d = fdopendir(copy);
+	int copy = openat(dir, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+	int err = 0;
+
 	if (!d) {
 		err = -errno;
-		close(copy);
+		if (copy >= 0)
+			close(copy);
 		return err;
 	}
-	f->ahead = EKR_BLOCK;
 	while (!err && (errno = 0, entry = readdir(d)) != NULL) {
+		char name[READER_NAME];
 		struct reader_use use;
 
-		if (!reader_is_segment(entry->d_name))
+		if (!reader_is_segment(entry->d_name) ||
+		    snprintf(name, sizeof(name), "%s%s%s", path, *path ? "/" : "", entry->d_name) >=
+			    (int)sizeof(name))
 			continue;
-		err = reader_file_open(f, dir, entry->d_name);
+		err = reader_file_open(f, dir, name);
 		if (!err)
-			err = reader_head_read(f, entry->d_name, &use);
+			err = reader_head_read(f, name, NULL, &use);
 		if (err == -ENOENT) {
 			err = 0;
 			continue;
 		}
 		if (err) {
 			memset(&use, 0, sizeof(use));
-			memcpy(use.file, entry->d_name, READER_NAME - 1);
+			snprintf(use.file, sizeof(use.file), "%s", name);
 			use.damage = err == -EINVAL || err == -ELOOP ? "not a regular file" :
 				     err == -EACCES		     ? "no permission to read it" :
 								       "cannot be read";
 		}
-		err = add(uses, &room, &use);
+		err = add(uses, room, &use);
 	}
 	if (!err && errno)
 		err = -errno;
+	closedir(d);
+	return err;
+}
+
+/* those that are protected from being overwritten are part of the recording */
+static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct reader_file *f)
+{
+	int copy = openat(dir, READER_KEPT, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW),
+	    err = 0;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *entry;
+
+	if (!d && copy >= 0)
+		close(copy);
+	while (d && !err && (entry = readdir(d))) {
+		char path[sizeof(READER_KEPT) + EKR_NAME_MAX + 1];
+
+		if (*entry->d_name == '.' || snprintf(path, sizeof(path), READER_KEPT "/%s",
+						      entry->d_name) >= (int)sizeof(path))
+			continue;
+		err = list_heads(uses, room, dir, path, f);
+		/* removed since it was listed, or something else of that name */
+		if (err == -ENOENT || err == -ENOTDIR || err == -ELOOP)
+			err = 0;
+	}
+	if (d)
+		closedir(d);
+	return err;
+}
+
+static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
+{
+	size_t room = 0, ahead = f->ahead;
+	int err;
+
+	*uses = (struct reader_uses){ 0 };
+	f->ahead = EKR_BLOCK;
+	err = list_heads(uses, &room, dir, "", f);
+	if (!err)
+		err = list_kept(uses, &room, dir, f);
+	rescue_all(uses, dir, f);
 	f->ahead = ahead;
 	reader_file_close(f);
-	closedir(d);
 	if (uses->count)
 		qsort(uses->use, uses->count, sizeof(*uses->use), by_generation);
 	doubt(uses);

@@ -13,8 +13,9 @@
 #include "format.h"
 #include "reader_file.h"
 
-/* "00000000.seg" */
-#define READER_NAME	13
+/* "00000000.seg" or "kept/INCIDENT/00000000.seg" */
+#define READER_NAME	(13 + sizeof(READER_KEPT) + EKR_NAME_MAX + 1)
+#define READER_KEPT	"kept"
 
 /* A use of a segment: what its head said. */
 struct reader_use {
@@ -28,6 +29,7 @@ struct reader_use {
 struct reader_uses {
 	struct reader_use *use;		/* by generation; those never used come first, by index */
 	size_t count;
+	uint8_t id[16];			/* of the channel */
 };
 
 /* What became of a record's place. */
@@ -45,9 +47,6 @@ enum reader_verdict {
 /* Whether a file of that name is a segment. */
 bool reader_is_segment(const char *name);
 
-/* A head for people: NULL if it holds, else what is wrong. */
-const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
-
 /*
  * The record at @offset of the open file: its head goes to @record, *@payload
  * is valid up to the next look. @head says size, generation and record_size.
@@ -55,8 +54,11 @@ const char *reader_head_check(const unsigned char block[EKR_BLOCK]);
 enum reader_verdict reader_look(struct reader_file *f, const struct ekr_segment_head *head, uint64_t offset,
 				struct ekr_record_head *record, const unsigned char **payload, int *error);
 
-/* The head of one segment, which is open in @f; a damaged one is rescued. 0, or a negative errno if it cannot be read. */
-int reader_head_read(struct reader_file *f, const char *name, struct reader_use *use);
+/*
+ * The head of one segment, which is open in @f. A damaged one is made up from the segment's records if
+ * @id, the channel's, is not NULL. 0, or a negative errno if it cannot be read.
+ */
+int reader_head_read(struct reader_file *f, const char *name, const uint8_t *id, struct reader_use *use);
 
 /*
  * All segments in directory @dir. Heads that cannot be read or are doubtful

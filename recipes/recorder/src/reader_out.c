@@ -38,8 +38,7 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		.monotonic_ns = e->monotonic_ns,
 		.realtime_ns = e->realtime_ns,
 	};
-	char words[256] = "";
-	FILE *text;
+	char words[512];
 
 	if (e->kind == READER_RECORD) {
 		f.length = e->length;
@@ -47,12 +46,7 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		fwrite(e->payload, 1, e->length, to);
 		return;
 	}
-	text = fmemopen(words, sizeof(words), "w");
-	if (text) {
-		reader_tell(text, channel, e);
-		fclose(text);
-		words[strcspn(words, "\n")] = '\0';
-	}
+	reader_sentence(words, sizeof(words), channel, e);
 	f.length = (uint32_t)strlen(words);
 	fwrite(&f, sizeof(f), 1, to);
 	fwrite(words, 1, f.length, to);

@@ -22,7 +22,8 @@ _Static_assert(PROBE <= RECOVER_BUFFER, "a probe fits");
 struct scan {
 	const struct medium *medium;
 	const struct recovered_segment *segment;
-	uint64_t below; /* sequences from here on are void */
+	struct record_use use; /* of the segment */
+	uint64_t below;	       /* sequences from here on are void */
 	unsigned char *buffer;
 	uint64_t at;   /* where the buffer begins in the segment */
 	size_t length; /* bytes in it */
@@ -55,28 +56,14 @@ static void read_blocks(struct scan *s, uint64_t at, size_t most)
 
 static const struct ekr_record_head *record_in(const struct scan *s, size_t at)
 {
-	return record_at(s->buffer + at, s->length - at, s->segment->head.generation,
-			 s->segment->head.record_size > sizeof(struct ekr_gap) ?
-				 s->segment->head.record_size :
-				 sizeof(struct ekr_gap));
+	return record_at(s->buffer + at, s->length - at, &s->use);
 }
 
 static bool is_restart(const struct ekr_record_head *head)
 {
-	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
+	const struct ekr_gap *gap = record_gap(head);
 
-	return head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
-	       gap->reason == EKR_GAP_RESTART;
-}
-
-/* first sequence that a record accounts for */
-static uint64_t first_of(const struct ekr_record_head *head)
-{
-	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
-	bool several = head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
-		       gap->count_lost;
-
-	return several ? head->sequence - gap->count_lost + 1 : head->sequence;
+	return gap && gap->reason == EKR_GAP_RESTART;
 }
 
 /* the records from @at on that are of one batch; returns where they end */
@@ -142,8 +129,7 @@ static uint64_t near_end(struct scan *s)
 {
 	uint64_t begin = EKR_BLOCK, end = s->segment->head.size;
 
-	/* of the cached backend what follows a break does not count: all before the end must be seen */
-	if (s->segment->head.flags & EKR_SEGMENT_CACHED || end <= READ_WHOLE)
+	if (end <= READ_WHOLE)
 		return begin;
 	while (end - begin > LOOK_AHEAD) {
 		uint64_t middle = begin + whole_blocks((end - begin) / 2);
@@ -175,11 +161,8 @@ static void scan_from(struct scan *s, uint64_t from)
 		const struct ekr_record_head *head = at < s->length ? record_in(s, at) : NULL;
 
 		/* a batch that was cut short may look as if it were whole; the next one tells */
-		if (head && head->batch == s->expected && s->next && first_of(head) != s->next) {
-			if (s->segment->head.flags & EKR_SEGMENT_CACHED)
-				return;
+		if (head && head->batch == s->expected && s->next && record_first(head) != s->next)
 			s->broken = true;
-		}
 		if (head && head->batch == s->expected) {
 			at = take_batch(s, at);
 			/* does the batch end here, or only the buffer? */
@@ -201,8 +184,7 @@ static void scan_from(struct scan *s, uint64_t from)
 			at = 0;
 			continue;
 		}
-		if (s->segment->head.flags & EKR_SEGMENT_CACHED ||
-		    !find_record(s, s->at + at, s->at + at + LOOK_AHEAD, s->expected + 1,
+		if (!find_record(s, s->at + at, s->at + at + LOOK_AHEAD, s->expected + 1,
 				 RECOVER_BUFFER))
 			return;
 		at = 0;
@@ -228,14 +210,20 @@ static void scan_segment(struct scan *s)
  * What the records of a segment tell of its use, where its head is none. An earlier use
  * has left lower generations; of the cached backend ahead of those of this use, too.
  */
-static void rescue(const struct medium *m, struct recovered_segment *segment, unsigned char *buffer)
+static void rescue(const struct medium *m, struct recovered_segment *segment, const uint8_t id[16],
+		   unsigned char *buffer)
 {
 	struct recovered_segment guess = {
 		.head = { .size = segment->size / EKR_BLOCK * EKR_BLOCK,
+			  .index = segment->index,
 			  .record_size = EKR_RECORD_MAX },
 		.index = segment->index,
 	};
 	struct scan s = { .medium = m, .segment = &guess, .buffer = buffer };
+
+	if (id)
+		memcpy(guess.head.channel_id, id, sizeof(guess.head.channel_id));
+	s.use = segment_use(&guess.head);
 
 	for (uint64_t pos = EKR_BLOCK; pos < guess.head.size && pos < EKR_BLOCK + LOOK_AHEAD;
 	     pos += EKR_BLOCK) {
@@ -251,10 +239,10 @@ static void rescue(const struct medium *m, struct recovered_segment *segment, un
 		if (s.at != pos)
 			read_blocks(&s, pos, PROBE);
 		head = (const struct ekr_record_head *)buffer;
-		guess.head.generation = head->generation;
+		guess.head.generation = s.use.generation = head->generation;
 		if (!s.length || !record_in(&s, 0))
 			continue;
-		guess.head.first_sequence = first_of(head);
+		guess.head.first_sequence = record_first(head);
 		guess.head.realtime_ns = head->realtime_ns;
 		guess.head.monotonic_ns = head->monotonic_ns;
 		segment->head = guess.head;
@@ -271,7 +259,7 @@ static void rescue_heads(const struct medium *m, struct recovered *r, unsigned c
 
 		if (!s->problem)
 			continue;
-		rescue(m, s, buffer);
+		rescue(m, s, r->valid ? r->valid->head.channel_id : r->id, buffer);
 		unknown |= !s->head.generation;
 		if (s->head.generation &&
 		    (!r->newest || s->head.generation > r->newest->head.generation))
@@ -290,12 +278,15 @@ static int read_heads(const struct medium *m, const char *name, struct recovered
 		struct recovered_segment *s = &r->segments[i];
 		ssize_t n = m->read(m->ctx, s->index, buffer, EKR_BLOCK, 0);
 
-		s->problem = n < 0	    ? "cannot be read" :
-			     n != EKR_BLOCK ? "too short" :
+		s->problem = n < 0	    ? "head: cannot be read" :
+			     n != EKR_BLOCK ? "head: the file is shorter than a block" :
 					      segment_head_problem(buffer);
+		/* never taken for a damaged one: what it holds would be overwritten */
+		if (s->problem && !strcmp(s->problem, SEGMENT_OLD))
+			return set_error(e, EINVAL, "segment %08u.seg: %s", s->index, s->problem);
 		memcpy(&s->head, buffer, sizeof(s->head));
 		if (!s->problem && s->head.index != s->index)
-			s->problem = "index of another file";
+			s->problem = "head: its index does not match the name of the file";
 		if (s->problem) {
 			s->head = (struct ekr_segment_head){ 0 };
 			continue;
@@ -349,14 +340,18 @@ int recover(const struct medium *medium, const char *name, struct recovered *r,
 	uint64_t below = UINT64_MAX;
 	int ret;
 
-	*r = (struct recovered){ .segments = r->segments, .count = r->count };
+	*r = (struct recovered){ .segments = r->segments, .count = r->count, .id = r->id };
 	ret = read_heads(medium, name, r, buffer, e);
 	if (ret || !r->newest)
 		return ret;
 	/* a head may have been all that was written of a segment */
 	for (const struct recovered_segment *s = r->newest; s && !scan.any; s = before(r, s)) {
 		scan = (struct scan){
-			.medium = medium, .segment = s, .buffer = buffer, .below = below
+			.medium = medium,
+			.segment = s,
+			.buffer = buffer,
+			.below = below,
+			.use = segment_use(&s->head),
 		};
 		scan_segment(&scan);
 		below = s->head.first_sequence;

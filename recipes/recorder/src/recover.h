@@ -2,13 +2,12 @@
 /*
  * What a channel's segments hold when the recorder starts: all heads are read,
  * and of the newest segment the records, until the last one; where it is longer
- * than 32 MiB and not of the cached backend, only its last ones. What is on the
- * medium may be anything; nothing is written.
+ * than 32 MiB, only its last ones. What is on the medium may be anything; nothing
+ * is written.
  *
- * At most one batch of the direct backend is under way at a time. So a batch
- * with number n proves that all before n were durable, and a break in one of
- * them is damage behind which the search goes on; a break in the last one is
- * where the power was cut. Of the cached backend the first break is the end.
+ * At most one batch is under way at a time. So a batch with number n proves that
+ * all before n were durable, and a break in one of them is damage after which the
+ * search goes on; a break in the last one is where the power was cut.
  *
  * A segment whose head is damaged still has its records, and these tell its use:
  * no generation is given again while records of it may be there.
@@ -37,6 +36,7 @@ struct recovered_segment {
 struct recovered {
 	struct recovered_segment *segments;	/* by index; the caller's */
 	size_t count;
+	const uint8_t *id;		/* the channel's, for heads that are damaged; the caller's */
 	const struct recovered_segment *newest;	/* NULL: none was ever used */
 	const struct recovered_segment *valid;	/* the newest of those whose head is; NULL: there is none */
 	uint64_t generation;		/* none that was ever used is greater */

@@ -10,6 +10,8 @@
 
 #include "memory.h"
 
+/* a ring holds the records of this time: a recorder that is late by less loses nothing */
+#define RING_TIME   (400 * NSEC_PER_MSEC)
 #define SLOTS_LEAST 16u
 #define BYTES_MOST  (UINT64_C(32) << 20)
 
@@ -21,9 +23,9 @@ static uint32_t stride_of(uint32_t record_size)
 	return (uint32_t)(sizeof(struct ekr_slot) + record_size + 63) & ~63u;
 }
 
-uint32_t ring_slots(uint32_t record_size, uint64_t period_ns, uint64_t ns)
+uint32_t ring_slots(uint32_t record_size, uint64_t period_ns)
 {
-	uint64_t wanted = period_ns ? ns / period_ns : 256;
+	uint64_t wanted = period_ns ? RING_TIME / period_ns : 256;
 	uint32_t slots = SLOTS_LEAST;
 
 	while (slots < wanted && (uint64_t)slots * 2 * stride_of(record_size) <= BYTES_MOST)
@@ -100,6 +102,7 @@ int ring_peek(struct ring *r, struct record *record)
 		.sequence = ONCE(slot->sequence),
 		.monotonic_ns = ONCE(slot->monotonic_ns),
 		.realtime_ns = ONCE(slot->realtime_ns),
+		.acquired_ns = ONCE(slot->acquired_ns),
 		.length = ONCE(slot->length),
 		.payload = slot->payload,
 	};

@@ -28,8 +28,8 @@ struct ring {
 	uint64_t end;
 };
 
-/* Slots that hold what comes in @ns at this period, within reason; a power of two. */
-uint32_t ring_slots(uint32_t record_size, uint64_t period_ns, uint64_t ns);
+/* Slots for the records of 400 ms, from 16 slots to 32 MiB; a power of two. @period_ns 0: 256 slots. */
+uint32_t ring_slots(uint32_t record_size, uint64_t period_ns);
 
 int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error *e);
 void ring_close(struct ring *r);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "batch.h"
 #include "error.h"
 #include "format.h"
 
@@ -22,8 +23,13 @@ bool segment_unfinished(const char *name, uint32_t *index);
 /* @block begins with its struct, filled but for magic, version and CRC; the rest is zeros. */
 void segment_seal_head(unsigned char block[EKR_BLOCK]);
 
-/* NULL if @block, any bytes, is a valid head; else why not. */
+/* NULL if @block, any bytes, is a valid head; otherwise what is wrong. This is the only check of a head. */
 const char *segment_head_problem(const unsigned char block[EKR_BLOCK]);
+/* What segment_head_problem() returns for the head of an earlier version. */
+#define SEGMENT_OLD "head: of an earlier format version; export it with the ek-recorder that wrote it, and remove it"
+
+/* What its records have in common; @head: valid, or made up with channel_id, index, generation, record_size. */
+struct record_use segment_use(const struct ekr_segment_head *head);
 
 /*
  * Makes the file, complete or not at all: under a temporary name, allocated,
@@ -35,7 +41,7 @@ const char *segment_head_problem(const unsigned char block[EKR_BLOCK]);
 int segment_make(int directory, const struct ekr_segment_head *head, const unsigned char *zeros,
 		 size_t length, const atomic_bool *stop, struct error *e);
 
-/* Opens it for writing, by O_DIRECT or through the page cache. */
-int segment_open(int directory, uint32_t index, bool direct, struct error *e);
+/* Opens it for writing by O_DIRECT. */
+int segment_open(int directory, uint32_t index, struct error *e);
 
 #endif

@@ -14,13 +14,10 @@
 
 #include "clock.h"
 #include "log.h"
+#include "prepare.h"
 
 #define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
 #define INTERVAL_LEAST NSEC_PER_MSEC
-/* a ring holds what comes in this time: a recorder that is late by less loses nothing */
-#define RING_TIME (400 * NSEC_PER_MSEC)
-/* a record that finds no place costs its writer a system call: they do not come faster than that, ns */
-#define LOSS_TIME 100
 /* words of writers that break the protocol, in: */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
@@ -35,7 +32,7 @@
 static uint64_t interval(const struct channel_config *config)
 {
 	uint64_t ns = config->window_ns / 4;
-	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns, RING_TIME);
+	uint32_t slots = ring_slots((uint32_t)config->record_size, config->period_ns);
 
 	/* not half full at the declared pace */
 	if (config->period_ns && slots / 4 * config->period_ns < ns)
@@ -50,13 +47,13 @@ uint64_t session_due(const struct session *s, uint64_t now)
 	return now + (s->deaf ? RING_BELL_TIME : interval(&s->channel->config));
 }
 
-static struct session_losses losses(struct channel *c)
+static struct session_losses losses(struct session *s)
 {
-	struct session_losses now = { .overrun = atomic_load(&c->intake.overrun) };
+	struct session_losses now = { .overrun = s->writer.lost };
 
-	pthread_mutex_lock(&c->store.lock);
-	now.failed = c->store.counts.failed;
-	pthread_mutex_unlock(&c->store.lock);
+	pthread_mutex_lock(&s->channel->store.lock);
+	now.failed = s->channel->store.counts.failed;
+	pthread_mutex_unlock(&s->channel->store.lock);
 	return now;
 }
 
@@ -64,7 +61,11 @@ static void send_refusal(const struct session *s, int code, const char *fmt, ...
 	__attribute__((format(printf, 3, 4)));
 static void send_refusal(const struct session *s, int code, const char *fmt, ...)
 {
-	struct ekr_refused refused = { .type = EKR_REFUSED, .error = code };
+	struct ekr_refused refused = {
+		.type = EKR_REFUSED,
+		.error = code,
+		.sequence = s->channel ? s->writer.next : 0,
+	};
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -83,14 +84,14 @@ static int take_ring(struct session *s, bool drop)
 	struct record record;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < s->ring.slots && (ret = ring_peek(&s->ring, &record)) > 0; i++) {
-		ret = intake_take(&s->channel->intake, &record, drop);
+	for (uint32_t i = 0; i < s->ring->slots && (ret = ring_peek(s->ring, &record)) > 0; i++) {
+		ret = intake_take(&s->channel->intake, &s->writer, &record, drop);
 		/* without room it stays: the ring is more buffer */
 		if (ret == -ENOBUFS && !drop)
 			return 0;
 		if (ret == -EPROTO)
 			return ret;
-		ring_advance(&s->ring);
+		ring_advance(s->ring);
 	}
 	return ret == -EPROTO ? ret : 0;
 }
@@ -151,9 +152,22 @@ static bool discard(int fd)
 	return false;
 }
 
+static void return_lease(struct session *s)
+{
+	if (s->lease)
+		rings_return(&s->leased_from->rings, s->lease);
+	s->lease = NULL;
+	s->ring = NULL;
+	s->by_ring = false;
+}
+
 static void hang_up(struct session *s)
 {
 	/* nothing comes after what is discarded */
+	/* nobody waits for the answer any more; the range is kept all the same */
+	if (s->keeps)
+		s->keeps->keep.owned = false;
+	s->keeps = NULL;
 	shutdown(s->socket, SHUT_RD);
 	ingest_unwatch(s->ingest, s->socket);
 	/* else what is left, descriptors perhaps, is closed with it */
@@ -162,11 +176,10 @@ static void hang_up(struct session *s)
 	else
 		closer_give(&s->ingest->closer, &s->socket, 1);
 	s->socket = -1;
-	if (s->by_ring) {
-		ingest_unwatch(s->ingest, s->ring.eventfd);
-		ring_close(&s->ring);
-	}
-	if (s->channel)
+	if (s->by_ring)
+		ingest_unwatch(s->ingest, s->ring->eventfd);
+	return_lease(s);
+	if (s->channel && !--s->channel->writers)
 		atomic_store(&s->channel->writer, 0);
 }
 
@@ -195,8 +208,11 @@ static void drop_broken(struct session *s, const char *why)
 		log_warning("channel %s: process %d %s; its connection is closed", name,
 			    (int)s->pid, why);
 	send_refusal(s, EPROTO, "channel %s: this writer %s", name, why);
-	if (s->by_ring)
-		ring_shut(&s->ring, EPROTO);
+	/* what was submitted before the fault is in the ring up to the first invalid slot */
+	if (s->by_ring) {
+		ring_shut(s->ring, EPROTO);
+		take_ring(s, true);
+	}
 	if (s->channel) {
 		intake_lose(&s->channel->intake, EKR_GAP_WRITER, 0);
 		intake_tell(&s->channel->intake);
@@ -205,21 +221,13 @@ static void drop_broken(struct session *s, const char *why)
 	hang_up(s);
 }
 
-/*
- * Of a ring that is empty: the last ones that found no place are followed by none that
- * would tell. -EPROTO: more than can have been given since the last one that did.
- */
+/* Of a ring that is empty: no record follows that would report the last ones that were lost. */
 static int expect_all(struct session *s)
 {
-	struct intake *in = &s->channel->intake;
-	uint64_t next = s->first + s->ring.tail +
-			atomic_load_explicit(&s->ring.map->lost, memory_order_relaxed);
-
-	if (next > in->next_sequence &&
-	    next - in->next_sequence > (monotonic_ns() - in->last_ns) / LOSS_TIME)
-		return -EPROTO;
-	intake_expect(in, next);
-	return 0;
+	return intake_expect(&s->channel->intake, &s->writer,
+			     s->first + s->ring->tail +
+				     atomic_load_explicit(&s->ring->map->lost,
+							  memory_order_relaxed));
 }
 
 void session_end(struct session *s, uint32_t code)
@@ -228,7 +236,7 @@ void session_end(struct session *s, uint32_t code)
 		return;
 	if (s->by_ring) {
 		/* first shut, then emptied: nothing slips in between unseen, but what is being written */
-		ring_shut(&s->ring, code);
+		ring_shut(s->ring, code);
 		if (take_ring(s, true) == -EPROTO || expect_all(s) == -EPROTO) {
 			drop_broken(s, "left an invalid ring");
 			return;
@@ -242,7 +250,8 @@ void session_end(struct session *s, uint32_t code)
 static struct channel *find_channel(const struct ingest *in, const char *name)
 {
 	for (unsigned int i = 0; i < in->count; i++)
-		if (!strcmp(in->channels[i].config.name, name))
+		if (atomic_load(&in->channels[i].use) == CHANNEL_USED &&
+		    !strcmp(in->channels[i].config.name, name))
 			return &in->channels[i];
 	return NULL;
 }
@@ -265,7 +274,7 @@ static int code_of(const struct error *reason)
 static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
 {
 	struct error reason = c->broken;
-	pid_t writer = atomic_load(&c->writer);
+	pid_t writer = c->writers < c->config.writers ? 0 : atomic_load(&c->writer);
 
 	/* one that works may have a reason too, for what it lacks */
 	if (!reason.code && store_state(&c->store, &reason) != STORE_FAILED &&
@@ -275,16 +284,16 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 		set_error(&reason, EAGAIN, "it is not open yet");
 	if (reason.code)
 		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
-	else if (*c->config.fifo)
-		snprintf(why, 240, "channel %s: its writer is the FIFO %.180s", c->config.name,
-			 c->config.fifo);
 	else if (writer && waits_for_room(in, c)) {
 		snprintf(
 			why, 240,
 			"channel %s: the medium has not yet accepted the last records of process %d",
 			c->config.name, (int)writer);
 		return EAGAIN;
-	} else if (writer)
+	} else if (writer && c->config.writers > 1)
+		snprintf(why, 240, "channel %s: it has %u writers, as many as it may have",
+			 c->config.name, c->writers);
+	else if (writer)
 		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
 			 (int)writer);
 	else if (way == EKR_BY_RING && !c->config.ring)
@@ -292,7 +301,7 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 			 c->config.name);
 	else
 		return 0;
-	return reason.code ? code_of(&reason) : *c->config.fifo || writer ? EBUSY : EOPNOTSUPP;
+	return reason.code ? code_of(&reason) : writer ? EBUSY : EOPNOTSUPP;
 }
 
 static int send_opened(struct session *s, const struct channel *c)
@@ -303,8 +312,8 @@ static int send_opened(struct session *s, const struct channel *c)
 		.next_sequence = c->intake.next_sequence,
 		.period_ns = c->config.period_ns,
 		.window_ns = c->config.window_ns,
-		.slots = s->ring.slots,
-		.stride = s->ring.stride,
+		.slots = s->by_ring ? s->ring->slots : 0,
+		.stride = s->by_ring ? s->ring->stride : 0,
 	};
 	struct iovec piece = { &opened, sizeof(opened) };
 	union {
@@ -314,7 +323,7 @@ static int send_opened(struct session *s, const struct channel *c)
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 
 	if (s->by_ring) {
-		const int fds[2] = { s->ring.memfd, s->ring.eventfd };
+		const int fds[2] = { s->ring->memfd, s->ring->eventfd };
 		struct cmsghdr *c_head;
 
 		message.msg_control = control.bytes;
@@ -338,34 +347,47 @@ static void on_bell(struct handler *h, uint32_t events)
 	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
 
 	(void)events;
-	if (ring_rung(&s->ring, monotonic_ns()))
+	if (ring_rung(s->ring, monotonic_ns()))
 		return;
 	/* its ring is looked into each RING_BELL_TIME instead */
 	s->deaf = true;
-	ingest_change(s->ingest, s->ring.eventfd, h, 0);
+	ingest_change(s->ingest, s->ring->eventfd, h, 0);
 }
 
 /* then it is told once that it has been rung, whether that was long ago or not */
 static void hear_again(struct session *s, uint64_t now)
 {
-	if (!s->deaf || !ring_may_ring(&s->ring, now))
+	if (!s->deaf || !ring_may_ring(s->ring, now))
 		return;
 	s->deaf = false;
-	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	ingest_change(s->ingest, s->ring->eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
-static int open_ring(struct session *s, const struct channel *c, struct error *e)
+/* The ring of a session that opens a channel. -EAGAIN: not yet. */
+static int open_ring(struct session *s, struct channel *c, struct error *e)
 {
-	uint32_t size = (uint32_t)c->config.record_size;
-	int ret = ring_open(&s->ring, size, ring_slots(size, c->config.period_ns, RING_TIME), e);
+	int ret;
 
-	if (ret)
-		return ret;
-	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
-	if (ret) {
-		ring_close(&s->ring);
-		return set_errno(e, -ret, "watching a ring");
+	if (!s->lease) {
+		s->lease = rings_ask(&c->rings);
+		s->leased_from = c;
+		if (!s->lease)
+			return set_error(e, EAGAIN,
+					 "the ring of the previous writer is still being freed");
 	}
+	switch (rings_state(&c->rings, s->lease)) {
+	case LEASE_READY:
+		break;
+	case LEASE_FAILED:
+		*e = s->lease->error;
+		return -e->code;
+	default:
+		return set_error(e, EAGAIN, "its ring is still being created");
+	}
+	ret = ingest_watch(s->ingest, s->lease->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	if (ret)
+		return set_errno(e, -ret, "watching a ring");
+	s->ring = &s->lease->ring;
 	s->by_ring = true;
 	return 0;
 }
@@ -378,10 +400,24 @@ bool session_undecided(const struct session *s)
 	       recv(s->socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0;
 }
 
-void session_refuse(struct session *s, const char *why)
+void session_refuse(struct session *s, int code, const char *why)
 {
-	send_refusal(s, EBUSY, "%s", why);
+	send_refusal(s, code, "%s", why);
 	hang_up(s);
+}
+
+bool session_may_write(const struct session *s)
+{
+	const struct channel_config nobody = { .write_gid = CONFIG_NO_GROUP };
+
+	/* also where there is no channel */
+	if (access_may_write(&s->access, &nobody))
+		return true;
+	for (unsigned int i = 0; i < s->ingest->count; i++)
+		if (atomic_load(&s->ingest->channels[i].use) == CHANNEL_USED &&
+		    access_may_write(&s->access, &s->ingest->channels[i].config))
+			return true;
+	return false;
 }
 
 /* it gets the channel that it wants, or is told why not; where that may end soon it waits */
@@ -393,21 +429,27 @@ static void answer_open(struct session *s, uint64_t now)
 	char why[240];
 	int code = why_not(s->ingest, c, way, why);
 
-	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
-		return;
-	s->wants = NULL;
 	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
 		code = e.code;
 		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
 	}
+	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
+		return;
+	s->wants = NULL;
 	if (code) {
 		send_refusal(s, code, "%s", why);
 		hang_up(s);
 		return;
 	}
 	s->channel = c;
+	c->writers++;
+	if (intake_absent(&c->intake, s->wants_lost)) {
+		drop_broken(s, "reports an impossible number of lost records");
+		return;
+	}
 	s->first = c->intake.next_sequence;
-	s->before = losses(c);
+	s->writer = (struct intake_writer){ .next = s->first, .since_ns = s->since_ns };
+	s->before = losses(s);
 	atomic_store(&c->writer, s->pid);
 	/* what a writer before this one lost is told ahead of what this one gives */
 	intake_tell(&c->intake);
@@ -424,7 +466,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
 	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
 	    !memchr(open.name, 0, sizeof(open.name))) {
-		drop_broken(s, "does not speak version 1 of the protocol");
+		drop_broken(s, "does not speak version 2 of the protocol");
 		return;
 	}
 	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
@@ -433,10 +475,72 @@ static void take_open(struct session *s, const void *message, size_t length)
 		hang_up(s);
 		return;
 	}
+	if (!access_may_write(&s->access, &c->config)) {
+		send_refusal(
+			s, EACCES,
+			"channel %s: user %u may not write to it; it accepts members of group '%s'",
+			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
+		hang_up(s);
+		return;
+	}
 	s->wants = c;
 	s->wants_way = open.way;
+	s->wants_lost = open.lost;
 	/* at a start it waits for its own channel, and for no other */
 	answer_open(s, monotonic_ns());
+}
+
+static void take_keep(struct session *s, const void *message, size_t length)
+{
+	struct ekr_keep keep;
+	struct channel *c;
+
+	memcpy(&keep, message, length < sizeof(keep) ? length : sizeof(keep));
+	if (length != sizeof(keep) || keep.version != EKR_WIRE_VERSION ||
+	    !memchr(keep.name, 0, sizeof(keep.name)) ||
+	    !memchr(keep.incident, 0, sizeof(keep.incident)) || !config_name_ok(keep.incident)) {
+		drop_broken(s, "sent an invalid request to keep a range");
+		return;
+	}
+	c = config_name_ok(keep.name) ? find_channel(s->ingest, keep.name) : NULL;
+	if (!c || !access_may_write(&s->access, &c->config) || !atomic_load(&c->open) ||
+	    c->keep.owned || atomic_load(&c->keep.state) == KEEP_ASKED) {
+		send_refusal(s,
+			     !c					       ? ENOENT :
+			     !access_may_write(&s->access, &c->config) ? EACCES :
+									 EAGAIN,
+			     "channel %.*s: %s", (int)EKR_NAME_MAX, keep.name,
+			     !c ? "there is no such channel" :
+			     !access_may_write(&s->access, &c->config) ?
+				  "this user may not write to it" :
+				  "it is not open, or another range is being kept");
+		hang_up(s);
+		return;
+	}
+	s->keeps = c;
+	c->keep.owned = true;
+	memcpy(c->keep.incident, keep.incident, sizeof(c->keep.incident));
+	c->keep.from_ns = keep.from_ns;
+	c->keep.to_ns = keep.to_ns;
+	atomic_store(&c->keep.state, KEEP_ASKED);
+	if (s->ingest->prepare)
+		prepare_wake(s->ingest->prepare, c);
+}
+
+static void answer_keep(struct session *s)
+{
+	struct keep_request *r = &s->keeps->keep;
+	struct ekr_keep answer = { .type = EKR_KEEP, .version = EKR_WIRE_VERSION };
+
+	if (atomic_load(&r->state) != KEEP_DONE)
+		return;
+	answer.segments = (uint64_t)r->result;
+	if (r->result < 0)
+		send_refusal(s, -r->result, "channel %s: %.200s", s->keeps->config.name,
+			     r->error.text);
+	else
+		send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+	hang_up(s);
 }
 
 static void take_record(struct session *s, const unsigned char *message, size_t length)
@@ -453,6 +557,7 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		.sequence = submit.sequence,
 		.monotonic_ns = submit.monotonic_ns,
 		.realtime_ns = submit.realtime_ns,
+		.acquired_ns = submit.acquired_ns,
 		.payload = message + sizeof(submit),
 		.length = submit.length,
 	};
@@ -462,16 +567,20 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		drop_broken(s, "sent a record larger than declared");
 	else if (submit.length != length - sizeof(submit))
 		drop_broken(s, "sent a record with a wrong length field");
-	else if (intake_take(&s->channel->intake, &record, true) == -EPROTO)
+	else if (intake_take(&s->channel->intake, &s->writer, &record, true) == -EPROTO)
 		drop_broken(s, "sent a record with an invalid sequence");
 }
 
-/* all that it submitted has come */
-static void begin_sync(struct session *s)
+/* Everything that it submitted has arrived. False: what it says of its sequence is invalid, and it is gone. */
+static bool begin_sync(struct session *s)
 {
-	intake_expect(&s->channel->intake, s->sync_next);
+	if (intake_expect(&s->channel->intake, &s->writer, s->sync_next)) {
+		drop_broken(s, "sent a sync with an invalid sequence");
+		return false;
+	}
 	intake_tell(&s->channel->intake);
 	s->sync_to = s->channel->intake.next_sequence;
+	return true;
 }
 
 static void take_sync(struct session *s, const void *message, size_t length)
@@ -497,8 +606,10 @@ static void take_message(struct session *s, const unsigned char *message, size_t
 	uint32_t type = 0;
 
 	memcpy(&type, message, length < sizeof(type) ? length : sizeof(type));
-	if (!s->channel && !s->wants && type == EKR_OPEN)
+	if (!s->channel && !s->wants && !s->keeps && type == EKR_OPEN)
 		take_open(s, message, length);
+	else if (!s->channel && !s->wants && !s->keeps && type == EKR_KEEP)
+		take_keep(s, message, length);
 	else if (s->channel && type == EKR_RECORD)
 		take_record(s, message, length);
 	else if (s->channel && type == EKR_SYNC)
@@ -606,7 +717,7 @@ static void leave(struct session *s)
 		return;
 	}
 	s->leaving = true;
-	ring_shut(&s->ring, EPIPE);
+	ring_shut(s->ring, EPIPE);
 	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
 }
 
@@ -636,6 +747,7 @@ void session_shut(struct session *s)
 	if (s->socket < 0)
 		return;
 	/* what is sent from here on fails with its writer: all that was before is taken */
+	ingest_unwatch(s->ingest, s->socket);
 	shutdown(s->socket, SHUT_RD);
 	/* who has asked for its channel and was not heard yet gets it, and is told with the others */
 	if (!s->channel && !s->wants)
@@ -643,8 +755,8 @@ void session_shut(struct session *s)
 	if (s->socket < 0 || !s->channel)
 		return;
 	if (s->by_ring)
-		ring_shut(&s->ring, ESHUTDOWN);
-	s->at_stop = losses(s->channel);
+		ring_shut(s->ring, ESHUTDOWN);
+	s->at_stop = losses(s);
 }
 
 bool session_drain(struct session *s, bool drop)
@@ -662,7 +774,7 @@ bool session_drain(struct session *s, bool drop)
 		drop_broken(s, "left an invalid ring");
 		return true;
 	}
-	if (!ring_empty(&s->ring))
+	if (!ring_empty(s->ring))
 		return false;
 	if (expect_all(s) == -EPROTO)
 		drop_broken(s, "left an invalid ring");
@@ -677,7 +789,7 @@ void session_part(struct session *s)
 	if (s->socket < 0)
 		return;
 	if (c) {
-		now = losses(c);
+		now = losses(s);
 		/* nor was anything lost since it was told; what found no room it knows itself */
 		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
 		    now.failed == s->before.failed)
@@ -703,9 +815,8 @@ static void answer_sync(struct session *s)
 	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
-		if (!ring_empty(&s->ring))
+		if (!ring_empty(s->ring) || !begin_sync(s))
 			return;
-		begin_sync(s);
 	}
 	if (atomic_load(&store->durable_to) < s->sync_to) {
 		if (wanted < s->sync_to) {
@@ -714,7 +825,7 @@ static void answer_sync(struct session *s)
 		}
 		return;
 	}
-	now = losses(s->channel);
+	now = losses(s);
 	if (now.failed != s->before.failed)
 		answer.error = EIO;
 	else if (now.overrun != s->before.overrun)
@@ -729,6 +840,8 @@ void session_turn(struct session *s, uint64_t now)
 {
 	if (s->socket >= 0 && s->wants)
 		answer_open(s, now);
+	if (s->socket >= 0 && s->keeps)
+		answer_keep(s);
 	if (s->socket < 0 || !s->channel)
 		return;
 	hear_again(s, now);
@@ -736,7 +849,7 @@ void session_turn(struct session *s, uint64_t now)
 		drop_broken(s, "left an invalid ring");
 		return;
 	}
-	if (s->leaving && ring_empty(&s->ring)) {
+	if (s->leaving && ring_empty(s->ring)) {
 		session_end(s, EPIPE);
 		return;
 	}
@@ -760,6 +873,7 @@ struct session *session_open(struct ingest *in, int socket)
 		return NULL;
 	}
 	getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+	access_of(socket, &s->access);
 	s->on_socket.on_event = on_socket;
 	s->on_bell.on_event = on_bell;
 	s->ingest = in;
@@ -767,7 +881,6 @@ struct session *session_open(struct ingest *in, int socket)
 	/* of another namespace: it is there, but has no number here */
 	s->pid = peer.pid > 0 ? peer.pid : -1;
 	s->since_ns = monotonic_ns();
-	s->ring.memfd = s->ring.eventfd = -1;
 	if (ingest_watch(in, socket, &s->on_socket, EPOLLIN)) {
 		closer_give(&in->closer, &socket, 1);
 		free(s);

@@ -7,10 +7,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "access.h"
 #include "ingest.h"
 #include "ring.h"
 
-/* Records of a channel that were lost, since the recorder began. */
+/* Records that were lost: of this connection, and of the channel since the recorder started. */
 struct session_losses {
 	uint64_t overrun, failed;	/* no room; the medium did not take them */
 };
@@ -25,14 +26,20 @@ struct session {
 	bool paused;			/* its socket is not read: the channel has no room */
 	bool gone;			/* its writer has; what it left in ring or socket may wait for room */
 	bool leaving;			/* it has, and what is in the ring does */
-	struct ring ring;
+	struct ring *ring;		/* NULL unless by_ring */
+	struct lease *lease;		/* of the ring that it has or waits for; NULL: none */
+	struct channel *leased_from;
 	bool deaf;			/* its bell is not heard: it has rung too often */
-	uint64_t first;			/* sequence that its writer began with */
+	struct intake_writer writer;	/* its sequences */
+	uint64_t first;			/* the first of them */
 	pid_t pid;			/* -1: not known here */
+	struct access access;		/* its user and groups when it connected */
 	uint64_t since_ns;		/* monotonic, when it connected */
 	/* the channel that it waits for; NULL: none */
 	struct channel *wants;
 	uint32_t wants_way;		/* enum ekr_way */
+	uint64_t wants_lost;		/* records that its writer lost before */
+	struct channel *keeps;		/* whose range it asked to keep, and waits for the answer; NULL: none */
 	/* EKR_SYNC that is to be answered */
 	bool sync;
 	uint64_t sync_token;
@@ -46,8 +53,10 @@ struct session {
 struct session *session_open(struct ingest *in, int socket);
 /* It has not said what it wants, nor is that about to be heard. */
 bool session_undecided(const struct session *s);
-/* There are too many connections. */
-void session_refuse(struct session *s, const char *why);
+/* It may not stay; @code as in ekr_refused. */
+void session_refuse(struct session *s, int code, const char *why);
+/* Its user may write to one of the channels. */
+bool session_may_write(const struct session *s);
 /* Looks into the ring, answers an open or a sync, reads its socket again: on each turn of the loop. */
 void session_turn(struct session *s, uint64_t now_ns);
 /* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
 
 #define VERSION 1
 
@@ -65,9 +64,6 @@ const char *stats_state(struct channel *c, struct error *reason)
 	*reason = c->broken;
 	if (!c->broken.code)
 		state = store_state(&c->store, reason);
-	/* others may not write where there is one: nothing is recorded */
-	if (!c->broken.code && state != STORE_FAILED && fifo_amiss(c, reason))
-		state = STORE_FAILED;
 	if (!reason->code)
 		reason->text[0] = '\0';
 	return names[state];
@@ -94,10 +90,10 @@ static void print_counts(FILE *to, struct channel *c)
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
 	fprintf(to,
-		",\"lost\":{\"overrun\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"writer\":%" PRIu64
-		",\"restart\":%" PRIu64 "}",
-		load(&c->intake.overrun), counts.failed, load(&c->intake.broken),
-		load(&c->intake.restarts));
+		",\"lost\":{\"overrun\":%" PRIu64 ",\"absent\":%" PRIu64 ",\"failed\":%" PRIu64
+		",\"writer\":%" PRIu64 ",\"restart\":%" PRIu64 "}",
+		load(&c->intake.overrun), load(&c->intake.absent), counts.failed,
+		load(&c->intake.broken), load(&c->intake.restarts));
 	fprintf(to,
 		",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
 		",\"medium_bytes\":%" PRIu64,
@@ -130,9 +126,8 @@ static void print_channel(FILE *to, struct channel *c)
 	if (!c->broken.code) {
 		fprintf(to,
 			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64
-			",\"window_ns\":%" PRIu64 ",\"backend\":\"%s\"",
-			c->config.record_size, c->config.period_ns, c->config.window_ns,
-			c->config.cached ? "cached" : "direct");
+			",\"window_ns\":%" PRIu64,
+			c->config.record_size, c->config.period_ns, c->config.window_ns);
 		print_counts(to, c);
 	}
 	fputc('}', to);
@@ -140,10 +135,15 @@ static void print_channel(FILE *to, struct channel *c)
 
 void stats_print(FILE *to, struct channel *channels, unsigned int count)
 {
+	const char *between = "\n";
+
 	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{",
 		VERSION, (int)getpid(), monotonic_ns());
 	for (unsigned int i = 0; i < count; i++) {
-		fputs(i ? ",\n" : "\n", to);
+		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
+			continue;
+		fputs(between, to);
+		between = ",\n";
 		print_text(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);

@@ -18,8 +18,8 @@
 #include "error.h"
 #include "store.h"
 
-/* head, its flush, data, flush, and what the page cache is told */
-#define STORAGE_STEPS	5
+/* head, its flush, data, flush */
+#define STORAGE_STEPS	4
 
 /* the chain that is under way for a store */
 struct storage_chain {
@@ -29,8 +29,8 @@ struct storage_chain {
 };
 
 struct storage {
-	struct store *const *stores;		/* the caller's */
-	unsigned int count;
+	struct store *_Atomic *stores;		/* the caller's, by place; NULL: none */
+	unsigned int count;			/* places */
 	struct storage_chain *chains;		/* one a store */
 	bool *registered;			/* its buffer is known to the ring */
 	struct io_uring ring;
@@ -42,12 +42,17 @@ struct storage {
 	uint64_t stop_began_ns;			/* monotonic; once @stop */
 	sem_t ended;				/* nothing more is begun */
 	bool hangs;				/* but something is under way; once @ended */
+	bool unregistered;			/* the ring accepts no buffers */
+	_Atomic uint64_t turns;			/* of the loop */
 	_Atomic uint64_t alive_ns;		/* when the loop last turned, monotonic */
 };
 
-/* @priority: of SCHED_FIFO, 0: none. */
-int storage_start(struct storage *s, struct store *const *stores, unsigned int count, int done_fd,
-		  int priority, struct error *e);
+/* @count: places for stores. @priority: of SCHED_FIFO, 0: none. */
+int storage_start(struct storage *s, unsigned int count, int done_fd, int priority, struct error *e);
+/* The main thread's: a store joins at place @i, which is free. */
+void storage_add(struct storage *s, unsigned int i, struct store *store);
+/* And leaves it: nothing more is written. False: its medium hangs, and it must stay. */
+bool storage_remove(struct storage *s, unsigned int i);
 void storage_wake(struct storage *s);
 /* When a stop that began at @began_ns gives up what is not written by then, as it stands now; monotonic. */
 uint64_t storage_stop_by(struct storage *s, uint64_t began_ns);

@@ -34,7 +34,6 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	}
 	memset(s->head, 0, 2 * EKR_BLOCK);
 	s->gap.data = s->head + EKR_BLOCK;
-	s->unflushed_end = &s->unflushed;
 	s->again_end = &s->again;
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
@@ -91,8 +90,16 @@ void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t b
 {
 	pthread_mutex_lock(&s->lock);
 	for (unsigned int i = 0; i < s->count; i++) {
+		struct ekr_segment_head head = {
+			.index = index,
+			.generation = s->segments[i].generation,
+			.record_size = (uint32_t)s->config->record_size,
+		};
+
 		if (s->segments[i].index != index)
 			continue;
+		memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+		s->use = segment_use(&head);
 		s->current = i;
 		s->offset = offset;
 		s->batch = batch;
@@ -199,31 +206,6 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 	return found;
 }
 
-static void push(struct chunk ***end, struct chunk *c)
-{
-	c->next = NULL;
-	**end = c;
-	*end = &c->next;
-}
-
-/* the whole list @from goes to the end of @to */
-static void move_all(struct chunk **from, struct chunk ***from_end, struct chunk ***to_end)
-{
-	if (!*from)
-		return;
-	**to_end = *from;
-	*to_end = *from_end;
-	*from = NULL;
-	*from_end = from;
-}
-
-/* in their order: ahead of what already waits to be written again */
-static void write_again(struct store *s)
-{
-	move_all(&s->again, &s->again_end, &s->unflushed_end);
-	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
-}
-
 bool store_segment(struct store *s, unsigned int i, struct segment *segment)
 {
 	bool there;
@@ -251,7 +233,6 @@ bool store_drop(struct store *s, uint32_t index)
 		s->offset = s->config->segment;
 		if (s->busy)
 			goto out;
-		write_again(s);
 		s->current = s->count;
 		s->offset = 0;
 	}
@@ -317,16 +298,27 @@ static struct chunk *make_gap(struct store *s, uint64_t now)
 	return &s->gap;
 }
 
-/* when what is not durable yet has to be on its way */
+/*
+ * When what is not durable yet has to be on its way. Half a period earlier than half the window:
+ * a window is often a multiple of the period, and then the timer and the start of the writes would
+ * interrupt the submission of a record, batch after batch.
+ */
 static uint64_t write_by(const struct store *s, uint64_t oldest)
 {
-	return oldest + s->config->window_ns / 2;
+	const uint64_t half = s->config->window_ns / 2, early = s->config->period_ns / 2;
+
+	return oldest + half - (early < half / 8 ? early : 0);
 }
 
-static bool in_haste(const struct store *s)
+/* somebody waits for what is not durable yet */
+static bool is_wanted(const struct store *s)
 {
-	return atomic_load(&s->stopping) ||
-	       atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+	return atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+}
+
+static bool in_haste(const struct store *s, uint64_t now)
+{
+	return atomic_load(&s->stopping) || (is_wanted(s) && now >= s->haste_ns);
 }
 
 static struct chunk *choose(struct store *s, uint64_t now)
@@ -341,7 +333,12 @@ static struct chunk *choose(struct store *s, uint64_t now)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (!oldest)
 		return NULL;
-	return buffer_take(s->buffer, in_haste(s) || now >= write_by(s, oldest));
+	if (full || now >= write_by(s, oldest))
+		return buffer_take(s->buffer, true);
+	if (!in_haste(s, now))
+		return NULL;
+	s->hasty = true;
+	return buffer_take(s->buffer, true);
 }
 
 static bool is_older(const struct segment *a, const struct segment *b)
@@ -380,77 +377,54 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 		.window_ns = s->config->window_ns,
 		.realtime_ns = segment->opened_realtime_ns,
 		.monotonic_ns = now,
-		.flags = s->config->cached ? EKR_SEGMENT_CACHED : 0,
 	};
 	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
 	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));
 	memcpy(head->name, s->config->name, strlen(s->config->name));
 	segment_seal_head(s->head);
+	s->use = segment_use(head);
 	s->offset = EKR_BLOCK;
 	s->batch = 0;
 	s->fresh = true;
 }
 
-/* does what the cached backend has written need its flush now? */
-static bool flush_due(const struct store *s, uint64_t now, unsigned int more)
-{
-	unsigned int held = more;
-
-	for (const struct chunk *c = s->unflushed; c; c = c->next)
-		held++;
-	/* half of the buffer stays free for records */
-	return in_haste(s) || (s->unflushed && now >= write_by(s, s->unflushed->oldest_ns)) ||
-	       held >= s->buffer->count / 2;
-}
-
 bool store_next(struct store *s, uint64_t now, struct store_write *w)
 {
-	bool found = false;
-	size_t length = 0;
-	struct chunk *c;
+	struct chunk *c = NULL;
+	size_t length;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->busy || s->count < 2 || now < s->retry_ns)
-		goto out;
-	c = choose(s, now);
-	if (!c && !(s->unflushed && flush_due(s, now, 0)))
+	s->hasty = s->busy && s->hasty;
+	if (!s->busy && s->count >= 2 && now >= s->retry_ns)
+		c = choose(s, now);
+	if (!c)
 		goto out;
 	s->fresh = false;
-	if (c && s->unflushed && s->offset + whole_blocks(c->used) > s->config->segment) {
-		/* a flush is of one file: first that of the segment which is full */
-		put_back(s, c);
-		c = NULL;
-	}
-	if (c) {
-		length = whole_blocks(c->used);
-		/*
-		 * A failed batch goes to the next segment, but then stays for long: a medium
-		 * that is out of order must not cost the whole recording its heads.
-		 */
-		if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
-		    (!s->failures && s->offset + length > s->config->segment))
-			next_segment(s);
-		if (s->failures || s->offset + length > s->config->segment || !s->offset ||
-		    !s->segments[s->current].generation)
-			begin_segment(s, c->first, now);
-		batch_seal(c->data, c->used, s->segments[s->current].generation, s->batch);
-	}
+	length = whole_blocks(c->used);
+	/*
+	 * A failed batch goes to the next segment, but then stays for long: a medium
+	 * that is out of order must not cost the whole recording its heads.
+	 */
+	if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
+	    (!s->failures && s->offset + length > s->config->segment))
+		next_segment(s);
+	if (s->failures || s->offset + length > s->config->segment || !s->offset ||
+	    !s->segments[s->current].generation)
+		begin_segment(s, c->first, now);
+	batch_seal(c->data, c->used, &s->use, s->batch);
 	s->writing = c;
-	s->flushing = !s->config->cached || !c || c == &s->gap || flush_due(s, now, 1) ||
-		      now >= write_by(s, c->oldest_ns);
-	s->busy = found = true;
+	s->busy = true;
 	s->began_ns = now;
 	*w = (struct store_write){
 		.fd = s->segments[s->current].fd,
 		.head = s->fresh ? s->head : NULL,
-		.data = c ? c->data : NULL,
+		.data = c->data,
 		.length = length,
 		.offset = s->offset,
-		.flush = s->flushing,
 	};
 out:
 	pthread_mutex_unlock(&s->lock);
-	return found;
+	return c;
 }
 
 /* latencies of all records in a chunk that has become durable */
@@ -473,6 +447,8 @@ static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 
 static void succeeded(struct store *s, uint64_t now)
 {
+	struct chunk *c = s->writing;
+
 	if (s->failures) {
 		log_info("channel %s: the medium accepts records again", s->config->name);
 		s->reason.code = 0;
@@ -481,27 +457,16 @@ static void succeeded(struct store *s, uint64_t now)
 	s->failures = 0;
 	s->retry_ns = 0;
 	s->counts.bytes += s->fresh ? EKR_BLOCK : 0;
-	if (s->writing) {
-		size_t length = whole_blocks(s->writing->used);
-
-		s->offset += length;
-		s->batch++;
-		s->counts.batches++;
-		s->counts.bytes += length;
-		push(&s->unflushed_end, s->writing);
-	}
-	if (!s->flushing)
-		return;
 	s->counts.synced_ns = now;
-	while (s->unflushed) {
-		struct chunk *c = pop(&s->unflushed, &s->unflushed_end);
-
-		if (c == &s->gap)
-			s->lost_first = s->lost_next;
-		count_durable(s, c, now);
-		atomic_store(&s->durable_to, c->next_sequence);
-		release(s, c);
-	}
+	s->offset += whole_blocks(c->used);
+	s->batch++;
+	s->counts.batches++;
+	s->counts.bytes += whole_blocks(c->used);
+	if (c == &s->gap)
+		s->lost_first = s->lost_next;
+	count_durable(s, c, now);
+	atomic_store(&s->durable_to, c->next_sequence);
+	release(s, c);
 }
 
 /* twice: all that was to be written is lost, and a gap has to tell that */
@@ -526,10 +491,7 @@ static void failed(struct store *s, uint64_t now, int code)
 	uint64_t wait = BACKOFF_LEAST;
 
 	s->counts.errors++;
-	/* what was written and not flushed may be lost too: the flush has told so only once */
-	if (s->writing)
-		push(&s->unflushed_end, s->writing);
-	write_again(s);
+	put_back(s, s->writing);
 	set_errno(&s->reason, code, "writing segment %08u.seg",
 		  s->current < s->count ? s->segments[s->current].index : 0);
 	if (s->failures < UINT32_MAX)
@@ -589,6 +551,8 @@ bool store_done(struct store *s, uint64_t now, int result)
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
 	s->hangs = false;
 	hist_add(&s->counts.write, (now - s->began_ns) / 1000);
+	if (s->hasty)
+		s->haste_ns = now + STORE_SYNC_REST * (now - s->began_ns);
 	if (result)
 		failed(s, now, -result);
 	else
@@ -609,13 +573,10 @@ uint64_t store_due(struct store *s, uint64_t now)
 		goto out;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
-		due = full || in_haste(s) ? now : write_by(s, oldest);
-	if (s->unflushed) {
-		uint64_t flush_by = in_haste(s) ? now : write_by(s, s->unflushed->oldest_ns);
-
-		if (flush_by < due)
-			due = flush_by;
-	}
+		due = full || in_haste(s, now) ? now : write_by(s, oldest);
+	/* a sync that has to wait for its turn */
+	if (oldest && is_wanted(s) && s->haste_ns < due)
+		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
 		due = now;
 	if (due < s->retry_ns)
@@ -637,8 +598,19 @@ bool store_idle(struct store *s)
 	bool idle, full;
 
 	pthread_mutex_lock(&s->lock);
-	idle = !s->busy && !s->again && !s->unflushed && s->lost_first == s->lost_next &&
+	idle = !s->busy && !s->again && s->lost_first == s->lost_next &&
 	       !buffer_oldest(s->buffer, &full);
 	pthread_mutex_unlock(&s->lock);
 	return idle;
+}
+
+bool store_rest(struct store *s)
+{
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	s->retry_ns = UINT64_MAX;
+	busy = s->busy;
+	pthread_mutex_unlock(&s->lock);
+	return !busy;
 }

@@ -27,6 +27,13 @@
 /* I/O that takes longer is told as a medium that hangs; a slow card with a full queue takes seconds */
 #define STORE_HANGS (10 * NSEC_PER_SEC)
 
+/*
+ * Writes for a sync take at most an eighth of the medium's time: after one of them the next waits
+ * for seven times as long as it took, unless half a window is over before. So a loop of syncs
+ * leaves the medium to the other channels. A single sync is served at once.
+ */
+#define STORE_SYNC_REST 7
+
 enum store_state {
 	STORE_CLOSED,		/* no segments yet */
 	STORE_PREPARING,	/* less than two segments are ready */
@@ -42,14 +49,13 @@ struct segment {
 	int fd;
 };
 
-/* One chain of I/O, in this order; what has length 0 is left out. */
+/* One chain of I/O, in this order. A flush of the data ends it. */
 struct store_write {
 	int fd;
 	const unsigned char *head;	/* of the segment, EKR_BLOCK bytes at 0, and a flush; NULL: none */
 	const unsigned char *data;
 	size_t length;
 	uint64_t offset;
-	bool flush;			/* else only what has been written is pushed on its way */
 };
 
 struct store_counts {
@@ -81,17 +87,18 @@ struct store {
 	uint64_t offset;		/* of the next batch, bytes */
 	uint64_t batch;			/* number of the next one */
 	unsigned char *head;		/* EKR_BLOCK, aligned */
+	struct record_use use;		/* of the segment in use */
 	uint8_t channel_id[16];
 	uint8_t boot_id[16];
 
-	struct chunk *writing;		/* under way; NULL: none, or only a flush */
-	struct chunk *unflushed, **unflushed_end;	/* written, oldest first */
+	struct chunk *writing;		/* under way; NULL: none */
 	struct chunk *again, **again_end;	/* to be written anew, oldest first */
 	bool busy;			/* a chain is under way */
-	bool flushing;			/* and it ends with a flush */
+	bool hasty;			/* and it is for a sync */
 	bool fresh;			/* and it is the first in its segment */
 	uint64_t began_ns;		/* and when that was */
 	bool hangs;			/* and it has not ended for STORE_HANGS */
+	uint64_t haste_ns;		/* monotonic: no write for a sync before */
 	unsigned int failures;		/* in a row */
 	uint64_t retry_ns;		/* not before, monotonic */
 	struct chunk gap;		/* the gap that tells what was given up; used 0: none is ready */
@@ -143,6 +150,8 @@ enum store_state store_state(struct store *s, struct error *reason);
 uint64_t store_due(struct store *s, uint64_t now_ns);
 /* All that was taken is on the medium. */
 bool store_idle(struct store *s);
+/* Begins nothing more; false: a write is under way. */
+bool store_rest(struct store *s);
 
 /*
  * When a stop that began at @began_ns gives up what is not written yet, if a medium last

@@ -4,11 +4,16 @@
 #define EKR_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "error.h"
 
 /* @priority: of SCHED_FIFO, 0: as the caller. All signals are blocked in it. */
 int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)(void *), void *arg,
 		 struct error *e);
+
+/* Waits for the end of a thread until @until_ns (monotonic); false: it still runs. */
+bool thread_join(pthread_t thread, uint64_t until_ns);
 
 #endif

@@ -18,9 +18,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-os.environ.setdefault(
-    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
-)
 from ek_recorder import ChannelBusy, ChannelNotFound, Missing, Record, RecorderError, Writer, read
 from read_harness import BUILD, RECORDER, run_json
 
@@ -103,7 +100,7 @@ def test_submitted_records_are_read_back(daemon: Daemon, way: str) -> None:
             Writer("other", socket=daemon.socket)
         submit(writer, 0, 2000)
         writer.sync(20)
-        events = list(read("test", directory=daemon.directory, program=RECORDER))
+        events = list(read("test", directory=daemon.directory))
     assert [e.data for e in events if isinstance(e, Record)] == [payload(i) for i in range(2000)]
     assert not [e for e in events if isinstance(e, Missing)]
     daemon.stop(signal.SIGTERM)
@@ -117,9 +114,7 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
     got: list[Record | Missing] = []
 
     def follow() -> None:
-        following = read(
-            "test", directory=daemon.directory, sequences=(0, None), follow=True, program=RECORDER
-        )
+        following = read("test", directory=daemon.directory, sequences=(0, None), follow=True)
         with contextlib.closing(following) as events:
             for event in events:
                 got.append(event)
@@ -151,6 +146,29 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
     assert row["records"] * 1600 > 8 << 20
 
 
+def test_a_follower_wakes_up_with_each_write(daemon: Daemon) -> None:
+    """Writes by io_uring past the page cache notify it, too."""
+    waited = []
+    with daemon.writer("socket") as writer:
+        writer.submit(payload(0))
+        writer.sync(20)
+        with contextlib.closing(
+            read("test", directory=daemon.directory, sequences=(0, None), follow=True)
+        ) as events:
+            next(events)
+            for i in range(1, 16):
+                time.sleep(0.05)
+                writer.submit(payload(i))
+                writer.sync(20)
+                began = time.monotonic()
+                event = next(events)
+                waited.append(time.monotonic() - began)
+                assert isinstance(event, Record)
+                assert event.data == payload(i)
+    # a poll each 100 ms would take half of that
+    assert sorted(waited)[7] < 0.03
+
+
 def test_a_kill_loses_no_synced_record(daemon: Daemon) -> None:
     writer = daemon.writer("socket")
     submit(writer, 0, 500)
@@ -162,7 +180,7 @@ def test_a_kill_loses_no_synced_record(daemon: Daemon) -> None:
     with daemon.writer("socket") as again:
         assert again.submit(b"after")
         again.sync(20)
-        events = list(read("test", directory=daemon.directory, program=RECORDER))
+        events = list(read("test", directory=daemon.directory))
     records = [e for e in events if isinstance(e, Record)]
     assert [e.data for e in records[:500]] == [payload(i) for i in range(500)]
     assert records[-1].data == b"after"

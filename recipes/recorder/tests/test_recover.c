@@ -24,10 +24,12 @@ static void use(unsigned int i, uint64_t generation, uint64_t first, unsigned in
 {
 	struct ekr_segment_head *head = (struct ekr_segment_head *)flash.cache[i];
 	uint64_t sequence = first;
+	struct record_use in;
 
 	head->generation = generation;
 	head->first_sequence = first;
 	segment_seal_head(flash.cache[i]);
+	in = segment_use(head);
 	for (unsigned int b = 0; b < batches; b++) {
 		unsigned char *at = flash.cache[i] + (1 + b) * EKR_BLOCK;
 		size_t used = 0;
@@ -39,7 +41,7 @@ static void use(unsigned int i, uint64_t generation, uint64_t first, unsigned in
 
 			used += batch_append(at + used, &r);
 		}
-		batch_seal(at, used, generation, b);
+		batch_seal(at, used, &in, b);
 	}
 }
 
@@ -128,12 +130,6 @@ static void recovery_continues_after_damage(void **state)
 	r = found();
 	assert_int_equal(r.last_sequence, 119);
 	assert_true(r.damaged);
-	/* with the cached backend it may be an effect of the power cut, not damage */
-	((struct ekr_segment_head *)flash.cache[0])->flags = EKR_SEGMENT_CACHED;
-	segment_seal_head(flash.cache[0]);
-	r = found();
-	assert_in_range(r.last_sequence, 40, 59);
-	assert_false(r.damaged);
 }
 
 static void a_torn_last_batch_counts_up_to_the_tear(void **state)
@@ -161,9 +157,10 @@ static void invalid_heads_are_reported(void **state)
 	r = found();
 	/* its records are found nevertheless, and sequences continue after them */
 	assert_int_equal(r.last_sequence, 119);
-	assert_string_equal(segments[1].problem, "bad CRC");
-	assert_string_equal(segments[3].problem, "cannot be read");
-	assert_string_equal(segments[4].problem, "index of another file");
+	assert_string_equal(segments[1].problem, "head: bad CRC");
+	assert_string_equal(segments[3].problem, "head: cannot be read");
+	assert_string_equal(segments[4].problem,
+			    "head: its index does not match the name of the file");
 	assert_null(segments[2].problem);
 }
 
@@ -181,7 +178,7 @@ static void the_newest_segment_is_found_without_its_head(void **state)
 	assert_int_equal(r.generation, 3);
 	assert_int_equal(r.newest->index, 2);
 	assert_int_equal(r.valid->index, 1);
-	assert_string_equal(segments[2].problem, "bad CRC");
+	assert_string_equal(segments[2].problem, "head: bad CRC");
 	assert_int_equal(segments[2].head.generation, 3);
 	assert_int_equal(segments[2].head.size, MEDIUM_SIZE);
 	assert_int_equal(r.last_sequence, 239);
@@ -267,7 +264,6 @@ struct long_segment {
 	uint64_t batches;      /* in this use */
 	uint64_t bad, bad_end; /* damaged range, bytes */
 	uint64_t first;	       /* sequence of the first record */
-	uint32_t flags;	       /* in the head */
 	uint64_t bytes;	       /* read so far */
 	uint64_t made;	       /* number of the batch in `batch` */
 	uint64_t generation;   /* and its generation */
@@ -277,6 +273,8 @@ struct long_segment {
 static void make_batch(struct long_segment *s, uint64_t n)
 {
 	uint64_t generation = n < s->batches ? 9 : 8;
+	const struct ekr_segment_head head = { .generation = generation };
+	const struct record_use in = segment_use(&head);
 	size_t used = 0;
 
 	if (s->made == n && s->generation == generation)
@@ -291,7 +289,7 @@ static void make_batch(struct long_segment *s, uint64_t n)
 
 		used += batch_append(s->batch + used, &r);
 	}
-	batch_seal(s->batch, used, generation, n);
+	batch_seal(s->batch, used, &in, n);
 }
 
 static ssize_t read_long(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
@@ -313,8 +311,7 @@ static ssize_t read_long(void *ctx, uint32_t index, void *to, size_t length, uin
 							   .generation = 9,
 							   .first_sequence = s->first,
 							   .size = LONG_SIZE,
-							   .record_size = EKR_RECORD_MAX,
-							   .flags = s->flags };
+							   .record_size = EKR_RECORD_MAX };
 			segment_seal_head(out);
 		} else if (at >= s->bad && at < s->bad_end) {
 			memset(out + done, 0x5a, EKR_BLOCK);
@@ -394,19 +391,6 @@ static void a_long_segment_with_damage(void **state)
 	assert_false(r.damaged);
 }
 
-/* nothing after a break counts, wherever it is, so everything is read */
-static void a_long_segment_of_the_cached_backend(void **state)
-{
-	static struct long_segment s;
-
-	(void)state;
-	s = (struct long_segment){ .batches = 100,
-				   .flags = EKR_SEGMENT_CACHED,
-				   .bad = EKR_BLOCK + 3 * LONG_BATCH,
-				   .bad_end = 2 * EKR_BLOCK + 3 * LONG_BATCH };
-	assert_int_equal(found_in(&s).next_sequence, 3 * PER_BATCH);
-}
-
 /* AddressSanitizer detects reads beyond the buffer. Heads with a valid CRC may have any values */
 static void random_damage(void **state)
 {
@@ -450,7 +434,6 @@ int main(void)
 		cmocka_unit_test_setup(segments_of_other_recordings_are_refused, set_up),
 		cmocka_unit_test(only_the_end_of_a_long_segment_is_read),
 		cmocka_unit_test(a_long_segment_with_damage),
-		cmocka_unit_test(a_long_segment_of_the_cached_backend),
 		cmocka_unit_test_setup(random_damage, set_up),
 	};
 
