@@ -463,7 +463,7 @@ def test_the_oldest_silent_connections_are_closed_at_the_limit(pair: Board) -> N
         assert time.monotonic() - began < 5
         answer = silent[0].recv(4096)
         assert struct.unpack_from("<2I", answer) == (REFUSED, errno.EBUSY)
-        assert answer[8:].split(b"\0")[0] == (
+        assert answer[16:].split(b"\0")[0] == (
             b"the recorder has 128 connections, which is its limit; this one had waited longest without opening a channel"
         )
         assert silent[0].recv(4096) == b""
