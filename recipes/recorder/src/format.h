@@ -93,11 +93,16 @@ struct ekr_record_head {
 
 enum ekr_gap_reason {
 	EKR_GAP_OVERRUN = 1,		/* the medium was slower than the writer for longer than the buffer lasts */
-	EKR_GAP_RESTART = 2,		/* the recorder or the board stopped other than in order */
-	EKR_GAP_FAILED = 3,		/* the medium failed to take them */
+	EKR_GAP_RESTART = 2,		/* the recorder or the board did not shut down cleanly */
+	EKR_GAP_FAILED = 3,		/* the medium failed to write the records */
 	EKR_GAP_WRITER = 4,		/* the writer broke the protocol */
 	EKR_GAP_ABSENT = 5,		/* the writer was not connected, for example because the recorder restarted */
 };
+
+/* Their names by number, for commands, statistics and documents. */
+#define EKR_GAP_NAMES                                                                     \
+	[EKR_GAP_OVERRUN] = "overrun", [EKR_GAP_RESTART] = "restart",                     \
+	[EKR_GAP_FAILED] = "failed", [EKR_GAP_WRITER] = "writer", [EKR_GAP_ABSENT] = "absent"
 
 /*
  * Payload of a gap. It takes the sequence of the last record that was lost: its

@@ -96,19 +96,10 @@ const char *reader_kind_name(enum reader_kind kind)
 
 const char *reader_gap_name(uint32_t reason)
 {
-	switch (reason) {
-	case EKR_GAP_OVERRUN:
-		return "overrun";
-	case EKR_GAP_RESTART:
-		return "restart";
-	case EKR_GAP_FAILED:
-		return "failed";
-	case EKR_GAP_WRITER:
-		return "writer";
-	case EKR_GAP_ABSENT:
-		return "absent";
-	}
-	return "unknown";
+	static const char *const names[] = { EKR_GAP_NAMES };
+	const size_t count = sizeof(names) / sizeof(*names);
+
+	return reason < count && names[reason] ? names[reason] : "unknown";
 }
 
 static bool stopping(const struct reader *r)
