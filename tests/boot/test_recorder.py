@@ -305,7 +305,9 @@ def test_an_invalid_configuration_is_reported(board: Board) -> None:
     # a reload does not end what records: the configuration in force stays
     board.run(f"systemctl reload {SERVICE}")
     recording(board, "arm")
-    assert "the configuration stays as it was" in board.run(f"journalctl -b -u {SERVICE} --no-pager")
+    status = "configuration: /etc/ek-recorder/recorder.conf: nonsense = 1: unknown key; the earlier configuration stays"
+    until(board, f"ek-recorder status | grep -F '{status}'")
+    assert "the earlier configuration stays in force" in board.run(f"journalctl -b -u {SERVICE} --no-pager")
     board.try_run(f"systemctl restart {SERVICE}")
     assert "the recorder has failed" in problems(board)
     board.run("sed -i /nonsense/d /etc/ek-recorder/recorder.conf")

@@ -49,7 +49,8 @@ struct channel {
 	uint64_t leaving_ns;		/* monotonic: when it began to leave */
 	struct channel_config config;	/* until open its thread may change segment and segments (store.lock) */
 	char file[NAME_MAX + 1];	/* its file, without .conf: what it is called where its name is none */
-	struct error broken;		/* why the configuration is none; code 0: it is fine */
+	struct error broken;		/* why the configuration is invalid; code 0: it is valid */
+	struct error outdated;		/* why its file, as it is now, is not in force; code 0: it is */
 	struct buffer buffer;
 	struct store store;
 	struct keep_request keep;

@@ -37,6 +37,8 @@
 struct recorder {
 	const char *dir; /* of the configuration */
 	struct recorder_config config;
+	struct error
+		outdated; /* why the files, as they are now, are not in force; code 0: they are */
 	struct channel channels[CHANNELS_MAX]; /* places; a channel stays in its own */
 	struct prepare prepare;
 	struct storage storage;
@@ -137,6 +139,8 @@ static void tell_status(struct recorder *r)
 	unsigned int recording = 0, count = 0;
 	char amiss[200] = "";
 
+	if (r->outdated.code)
+		snprintf(amiss, sizeof(amiss), "; %.180s", r->outdated.text);
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
 		struct error reason;
 		const char *state;
@@ -164,7 +168,8 @@ static void each_second(struct recorder *r)
 		    !r->channels[i].broken.code)
 			store_watch(&r->channels[i].store, now);
 	if (*r->config.statistics &&
-	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &e) && said != e.code)
+	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text, &e) &&
+	    said != e.code)
 		log_warning("%s; the statistics are not updated", e.text);
 	said = e.code;
 	tell_status(r);
@@ -184,7 +189,8 @@ static void stop(struct recorder *r)
 	ended = ingest_part(&r->ingest) && ended;
 	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
-		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, &(struct error){ 0 });
+		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text,
+			    &(struct error){ 0 });
 	if (r->own_socket)
 		unlink(r->config.socket);
 	close(r->listener);
@@ -256,6 +262,13 @@ static unsigned int free_place(const struct recorder *r)
 	return i;
 }
 
+/* A file that has an error takes nothing away: *@outdated becomes what `status` says of it. */
+static void keep_configuration(struct error *outdated, const struct error *why)
+{
+	set_error(outdated, why->code, "%.190s; the earlier configuration stays in force",
+		  why->text);
+}
+
 /* Adds, changes and removes channels. One that is as before is not touched. */
 static void reload(struct recorder *r)
 {
@@ -266,15 +279,21 @@ static void reload(struct recorder *r)
 	int count;
 
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, monotonic_ns() / 1000);
+	r->outdated = (struct error){ 0 };
 	count = load_config(r->dir, &config, declared, &e);
 	if (count < 0) {
-		log_error("%s; the configuration stays as it was", e.text);
+		keep_configuration(&r->outdated, &e);
+		log_error("%s", r->outdated.text);
+		each_second(r);
 		sd_notify(0, "READY=1");
 		return;
 	}
-	if (memcmp(&config, &r->config, sizeof(config)) != 0)
-		log_warning("%s/recorder.conf has changed; restart the recorder to apply that",
-			    r->dir);
+	if (memcmp(&config, &r->config, sizeof(config)) != 0) {
+		set_error(&r->outdated, EBUSY,
+			  "%.150s/recorder.conf has changed; restart the recorder to apply that",
+			  r->dir);
+		log_warning("%s", r->outdated.text);
+	}
 	for (int k = 0; k < count; k++)
 		atomic_store(&declared[k].use, CHANNEL_USED);
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
@@ -283,10 +302,14 @@ static void reload(struct recorder *r)
 		if (atomic_load(&c->use) != CHANNEL_USED)
 			continue;
 		n = find(declared, (unsigned int)count, c->file);
+		c->outdated = (struct error){ 0 };
 		/* a file that became invalid ends no recording */
-		if (n && ((n->broken.code && !c->broken.code) ||
-			  (!n->broken.code && !c->broken.code &&
-			   config_same(&n->declared, &c->declared))))
+		if (n && n->broken.code && !c->broken.code) {
+			keep_configuration(&c->outdated, &n->broken);
+			continue;
+		}
+		if (n && !n->broken.code && !c->broken.code &&
+		    config_same(&n->declared, &c->declared))
 			continue;
 		removed += remove_channel(r, c);
 	}

@@ -65,6 +65,8 @@ const char *stats_state(struct channel *c, struct error *reason)
 	if (!c->broken.code)
 		state = store_state(&c->store, reason);
 	if (!reason->code)
+		*reason = c->outdated;
+	if (!reason->code)
 		reason->text[0] = '\0';
 	return names[state];
 }
@@ -133,12 +135,14 @@ static void print_channel(FILE *to, struct channel *c)
 	fputc('}', to);
 }
 
-void stats_print(FILE *to, struct channel *channels, unsigned int count)
+void stats_print(FILE *to, struct channel *channels, unsigned int count, const char *outdated)
 {
 	const char *between = "\n";
 
-	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{",
+	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"configuration\":",
 		VERSION, (int)getpid(), monotonic_ns());
+	print_text(to, outdated);
+	fputs(",\"channels\":{", to);
 	for (unsigned int i = 0; i < count; i++) {
 		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
 			continue;
@@ -151,7 +155,8 @@ void stats_print(FILE *to, struct channel *channels, unsigned int count)
 	fputs("\n}}\n", to);
 }
 
-int stats_write(const char *path, struct channel *channels, unsigned int count, struct error *e)
+int stats_write(const char *path, struct channel *channels, unsigned int count,
+		const char *outdated, struct error *e)
 {
 	char temporary[CONFIG_PATH + 8];
 	FILE *f;
@@ -162,7 +167,7 @@ int stats_write(const char *path, struct channel *channels, unsigned int count, 
 	if (!f)
 		return set_errno(e, errno, "writing %s", temporary);
 	fchmod(fileno(f), 0644);
-	stats_print(f, channels, count);
+	stats_print(f, channels, count, outdated);
 	code = ferror(f) ? EIO : 0;
 	/* no sync: a power cut takes what it tells about, too */
 	if (fclose(f))

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import errno
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from board import Board, RawWriter, assert_contiguous, wait_for
+from board import RECORDER, Board, RawWriter, assert_contiguous, wait_for
 
 
 @pytest.fixture
@@ -79,7 +80,19 @@ def test_a_changed_channel_continues_with_its_new_terms(recording: Board) -> Non
         assert arm.sync() == 0
 
 
+def status(board: Board, *options: str) -> tuple[int, str]:
+    out = subprocess.run(
+        [RECORDER, "status", "--config", str(board.conf), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return out.returncode, out.stdout
+
+
 def test_an_invalid_configuration_ends_no_recording(recording: Board) -> None:
+    stays = "the earlier configuration stays in force"
     with recording.writer("arm") as arm:
         recording.channel("arm", window="soon")
         recording.channel("bad", retain="none")
@@ -87,17 +100,47 @@ def test_an_invalid_configuration_ends_no_recording(recording: Board) -> None:
         arm.submit(b"still connected")
         assert arm.sync() == 0
         assert recording.wait_state("bad", "failed")["reason"].startswith(str(recording.conf))
-        (recording.conf / "recorder.conf").write_text("nonsense = 1\n")
+        # the channel records as before, and says that its file has an error, and where
+        reason = recording.wait_state("arm", "recording")["reason"]
+        assert f"{recording.conf}/channels.d/arm.conf: window = soon" in reason
+        assert stays in reason
+        assert reason in status(recording)[1]
+        with (recording.conf / "recorder.conf").open("a") as f:
+            f.write("nonsense = 1\n")
+        # also before the recorder has read it
+        where = f"{recording.conf}/recorder.conf: nonsense = 1: unknown key"
+        code, output = status(recording)
+        assert code == 0, output
+        assert f"configuration: {where}; the recorder would not start with it" in output
         assert recording.process
         recording.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: "the configuration stays as it was" in recording.log.read_text())
+        wait_for(lambda: stays in str((recording.statistics() or {})["configuration"]))
+        code, output = status(recording)
+        assert code == 0, output
+        assert f"configuration: {where}; {stays}" in output
+        assert "nonsense" in status(recording, "--json")[1]
         arm.submit(b"and again")
         assert arm.sync() == 0
-    recording.configure()
+    # a valid change that needs a restart
+    recording.configure(priority="0", socket=str(recording.top / "other"))
     recording.channel("bad")
     recording.channel("arm")
     reload(recording)
     recording.wait_state("bad", "recording")
+    wait_for(lambda: recording.stats("arm")["reason"] == "")
+    assert "restart the recorder to apply that" in status(recording)[1]
+    recording.configure()
+    reload(recording)
+    wait_for(lambda: (recording.statistics() or {})["configuration"] == "")
+    assert "configuration" not in status(recording)[1]
+
+
+def test_status_of_a_recorder_that_cannot_start(board: Board) -> None:
+    with (board.conf / "recorder.conf").open("a") as f:
+        f.write("nonsense = 1\n")
+    code, output = status(board)
+    assert code == 2
+    assert "nonsense = 1: unknown key" in output
 
 
 def test_many_reloads_leave_nothing_behind(board: Board) -> None:

@@ -52,7 +52,7 @@ static void *print(void *arg)
 	FILE *to = open_memstream(&text, &length);
 
 	assert_non_null(to);
-	stats_print(to, arg, 1);
+	stats_print(to, arg, 1, "");
 	fclose(to);
 	return NULL;
 }
