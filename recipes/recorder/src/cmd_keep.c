@@ -13,8 +13,8 @@
 
 #include "commands.h"
 #include "config.h"
-#include "keep.h"
 #include "reader_cli.h"
+#include "segment.h"
 #include "wire.h"
 
 enum { LIST = READER_OWN, REMOVE, SOCKET };
@@ -99,13 +99,14 @@ static int each_file(const char *path, bool remove, uint64_t *segments, uint64_t
 	DIR *d = opendir(path);
 	struct dirent *entry;
 	struct stat st;
+	uint32_t index;
 
 	if (!d)
 		return -errno;
 	while ((entry = readdir(d))) {
 		if (*entry->d_name == '.')
 			continue;
-		if (reader_is_segment(entry->d_name) &&
+		if (segment_index(entry->d_name, &index) &&
 		    !fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW)) {
 			++*segments;
 			*bytes += (uint64_t)st.st_size;
@@ -128,7 +129,7 @@ static int list(const struct reader_cli *cli, const char *directory)
 	int status = 0;
 	DIR *d;
 
-	if (asprintf(&path, "%s/" KEEP_DIRECTORY, directory) < 0)
+	if (asprintf(&path, "%s/" MEDIUM_KEPT, directory) < 0)
 		return 2;
 	d = opendir(path);
 	if (!d && errno != ENOENT) {
@@ -165,7 +166,7 @@ static int give_up(const struct reader_cli *cli, const char *directory, const ch
 	char *path = NULL;
 	int err;
 
-	if (asprintf(&path, "%s/" KEEP_DIRECTORY "/%s", directory, incident) < 0)
+	if (asprintf(&path, "%s/" MEDIUM_KEPT "/%s", directory, incident) < 0)
 		return 2;
 	err = each_file(path, true, &segments, &bytes);
 	if (err)

@@ -47,16 +47,16 @@ static const char *set(void *to, int option, const char *value)
 static void look(struct listing *l, struct reader *r)
 {
 	const struct reader_uses *uses = reader_uses(r);
-	const struct reader_use *oldest = NULL;
+	const struct medium_use *oldest = NULL;
 	struct ekr_record_head first;
 	bool damaged = false;
 
 	l->segments = uses->count;
 	for (size_t i = 0; i < uses->count; i++) {
-		const struct reader_use *u = &uses->use[i];
+		const struct medium_use *u = &uses->use[i];
 
 		damaged |= u->damage != NULL;
-		l->bytes += u->head.size;
+		l->bytes += u->size;
 		l->used += u->used;
 		if (u->used && !oldest)
 			oldest = u;

@@ -17,24 +17,20 @@
 #include "found.h"
 #include "load.h"
 #include "log.h"
-#include "segment.h"
 
 static bool yes;
 
 /* one after the other, oldest first: after a power cut the recording lacks its beginning, and nothing else */
 static int delete(struct channel *c, struct found *f, struct error *e)
 {
-	char name[SEGMENT_NAME];
-
 	while (found_surplus(c, f)) {
 		size_t i = found_oldest(f);
 
 		if (i == f->r.count)
 			break;
-		segment_name(name, f->segments[i].index);
-		if (unlinkat(c->directory, name, 0))
-			return set_errno(e, errno, "deleting %s", name);
-		f->usable[i] = false;
+		if (unlinkat(c->directory, f->segments[i].file, 0))
+			return set_errno(e, errno, "deleting %s", f->segments[i].file);
+		found_file(f, i)->usable = false;
 	}
 	return fsync(c->directory) ? set_errno(e, errno, "flushing the deletion") : 0;
 }

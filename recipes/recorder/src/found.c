@@ -2,7 +2,6 @@
 /* Finding the segments of a channel. */
 #include "found.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -16,49 +15,33 @@
 #include "segment.h"
 #include "segments.h"
 
-/* want of what this process may have, and no fault of the file: another try may find it */
+/* a limit of this process, and no fault of the file: another attempt may succeed */
 static bool is_want(int code)
 {
 	return code == EMFILE || code == ENFILE || code == ENOMEM;
 }
 
-/* a file that is there all the same: nothing takes its place, and it is told when all are known */
+/* a file that exists but cannot be opened: nothing takes its place; reported when all files are known */
 static void note_closed(struct found *f, const struct error *why)
 {
 	f->closed++;
 	f->why = *why;
 }
 
-static ssize_t read_found(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
+static ssize_t read_found(void *ctx, uint32_t place, void *to, size_t length, uint64_t offset)
 {
-	struct found *f = ctx;
+	const struct found *f = ctx;
 	ssize_t n;
 
-	for (size_t i = 0; i < f->r.count; i++) {
-		if (f->segments[i].index != index)
-			continue;
-		do {
-			n = pread(f->fds[i], to, length, (off_t)offset);
-		} while (n < 0 && errno == EINTR);
-		return n;
-	}
-	return -1;
-}
-
-/* NULL, and errno says why */
-static DIR *list(const struct channel *c)
-{
-	int again = openat(c->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = again < 0 ? NULL : fdopendir(again);
-
-	if (!dir && again >= 0)
-		close(again);
-	return dir;
+	do {
+		n = pread(f->files[place].fd, to, length, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
 }
 
 static int list_segments(struct channel *c, struct found *f, struct error *e)
 {
-	DIR *dir = list(c);
+	DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	bool more = false;
 	uint32_t index;
@@ -68,6 +51,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	if (!dir)
 		return set_errno(e, errno, "listing the segments");
 	while ((errno = 0, entry = readdir(dir))) {
+		struct medium_use *u = &f->segments[f->r.count];
 		struct stat st;
 		struct error why;
 		int fd;
@@ -76,14 +60,14 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 			f->fresh = false;
 		if (!segment_index(entry->d_name, &index))
 			continue;
-		/* it keeps its name, whatever it is */
+		/* its name stays taken, whatever the file is */
 		if (index >= c->next_index)
 			c->next_index = index + 1;
 		if (f->r.count == SEGMENTS_MAX) {
 			more = true;
 			continue;
 		}
-		/* past the page cache: nobody else wants it, and it may be what a write has bypassed */
+		/* past the page cache, which may hold what direct writes have replaced */
 		fd = openat(c->directory, entry->d_name,
 			    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
 		/* removed since it was listed */
@@ -98,13 +82,16 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 			}
 			note_closed(f, &why);
 		}
-		/* also if it is closed: it may have been the newest */
-		f->fds[f->r.count] = fd;
-		f->writes[f->r.count] = -1;
-		f->segments[f->r.count].size = fd < 0 || fstat(fd, &st) ? 0 : (uint64_t)st.st_size;
-		f->segments[f->r.count++].index = index;
+		/* also if it cannot be opened: it may have been the newest */
+		f->files[f->r.count] = (struct found_file){ .fd = fd, .write = -1 };
+		*u = (struct medium_use){
+			.index = index,
+			.place = (uint32_t)f->r.count++,
+			.size = fd < 0 || fstat(fd, &st) ? 0 : (uint64_t)st.st_size,
+		};
+		segment_name(u->file, index);
 	}
-	/* half a list would be taken for a recording that has lost the rest */
+	/* with half a list, the other segments would be taken for lost */
 	ret = errno ? set_errno(e, errno, "listing the segments") : 0;
 	closedir(dir);
 	if (more)
@@ -140,31 +127,28 @@ int found_settle(struct channel *c, const struct found *f, struct error *e)
 	return 0;
 }
 
-/*
- * Which can be used; of the others it is told why not. All are open before anything is
- * changed: what is short of descriptors leaves the channel as it is.
- */
 int found_open(const struct channel *c, struct found *f, struct error *e)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < f->r.count; i++) {
+		struct found_file *file = found_file(f, i);
 		struct error why;
 		struct stat st;
 
-		if (f->fds[i] < 0)
+		if (file->fd < 0)
 			continue;
-		if (fstat(f->fds[i], &st) || !S_ISREG(st.st_mode) ||
+		if (fstat(file->fd, &st) || !S_ISREG(st.st_mode) ||
 		    (uint64_t)st.st_size != c->config.segment) {
-			log_warning("channel %s: %08u.seg is not a file of %" PRIu64
+			log_warning("channel %s: %s is not a file of %" PRIu64
 				    " bytes; it is not used",
-				    c->config.name, f->segments[i].index, c->config.segment);
+				    c->config.name, f->segments[i].file, c->config.segment);
 			continue;
 		}
-		f->writes[i] = segment_open(c->directory, f->segments[i].index, &why);
-		f->usable[i] = f->writes[i] >= 0;
-		count += f->usable[i];
-		if (f->usable[i])
+		file->write = segment_open(c->directory, f->segments[i].index, &why);
+		file->usable = file->write >= 0;
+		count += file->usable;
+		if (file->usable)
 			continue;
 		if (is_want(why.code)) {
 			*e = why;
@@ -173,7 +157,7 @@ int found_open(const struct channel *c, struct found *f, struct error *e)
 		if (why.code != ENOENT)
 			note_closed(f, &why);
 	}
-	/* with those that may still be made there would not be two to record in */
+	/* also with the segments that can be created, there would not be two to record in */
 	if (f->closed && count < 2 && f->closed + 2 > c->config.segments)
 		return set_error(e, f->why.code, "%u of its segments exist but cannot be used: %s",
 				 f->closed, f->why.text);
@@ -185,19 +169,19 @@ static size_t count_usable(const struct found *f)
 	size_t count = 0;
 
 	for (size_t i = 0; i < f->r.count; i++)
-		count += f->usable[i];
+		count += f->files[i].usable;
 	return count;
 }
 
-/* the oldest use goes first, of those that were never used the last that was made; the newest stays */
+/* the segment with the oldest use; of unused ones the last that was created; never the newest use */
 size_t found_oldest(const struct found *f)
 {
 	size_t found = f->r.count;
 
 	for (size_t i = 0; i < f->r.count; i++) {
-		const struct recovered_segment *s = &f->segments[i], *o = &f->segments[found];
+		const struct medium_use *s = &f->segments[i], *o = &f->segments[found];
 
-		if (f->usable[i] && s != f->r.newest &&
+		if (f->files[s->place].usable && s != f->r.newest &&
 		    (found == f->r.count || s->head.generation < o->head.generation ||
 		     (s->head.generation == o->head.generation && s->index > o->index)))
 			found = i;
@@ -212,11 +196,11 @@ size_t found_surplus(const struct channel *c, const struct found *f)
 	return count > c->config.segments ? count - c->config.segments : 0;
 }
 
-/* one that is made next is made anew; nobody comes for any other */
+/* the unfinished segment that is created next is replaced; nothing else would remove the others */
 void found_clean(const struct channel *c)
 {
 	bool more = segments_lack(c);
-	DIR *dir = list(c);
+	DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	uint32_t index;
 
@@ -233,31 +217,34 @@ void found_add(struct channel *c, struct found *f, bool reuse_newest)
 {
 	c->closed = f->closed;
 	for (size_t i = 0; i < f->r.count; i++) {
-		const struct recovered_segment *s = &f->segments[i];
+		const struct medium_use *s = &f->segments[i];
+		struct found_file *file = found_file(f, i);
 		struct segment segment = {
 			.index = s->index,
 			.generation = s->head.generation,
 			.opened_realtime_ns = s->head.realtime_ns,
-			.fd = f->writes[i],
+			.fd = file->write,
 		};
 
-		if (!f->usable[i])
+		if (!file->usable)
 			continue;
-		if (s->problem)
-			log_warning("channel %s: %08u.seg: %s; the segment will be reused%s",
-				    c->config.name, s->index, s->problem,
-				    s->head.generation ? " in its turn" : "");
+		if (!s->valid) {
+			log_warning("channel %s: %s: %s; the segment will be reused%s",
+				    c->config.name, s->file, s->damage,
+				    s->used ? " in its turn" : "");
+			/* of a copy under another name nothing counts */
+			segment.generation = s->used ? s->head.generation : 0;
+		}
 		if (reuse_newest && s == f->r.newest)
 			segment.generation = 0;
 		if (!memcmp(s->head.boot_id, c->store.boot_id, sizeof(s->head.boot_id)))
 			segment.opened_ns = s->head.monotonic_ns;
 		store_add(&c->store, &segment);
-		f->writes[i] = -1;
+		file->write = -1;
 		atomic_fetch_add(&c->made, 1);
 	}
 }
 
-/* why it has less segments than it should, if it has all that can be made */
 void found_tell(struct channel *c, const struct found *f)
 {
 	struct error e = { 0 };
@@ -283,32 +270,37 @@ void found_tell(struct channel *c, const struct found *f)
 int found_look(struct channel *c, found_use *use, struct error *e)
 {
 	struct found *f = calloc(1, sizeof(*f));
-	struct medium medium = { .read = read_found, .ctx = f };
-	/* given back at once: all memory is locked */
-	unsigned char *buffer = mmap(NULL, RECOVER_BUFFER, PROT_READ | PROT_WRITE,
-				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	/* mapped, so that it is freed at once: all memory is locked */
+	struct medium_bytes bytes = {
+		.read = read_found,
+		.ctx = f,
+		.room = RECOVER_BUFFER,
+		.ahead = RECOVER_AHEAD,
+		.buffer = mmap(NULL, RECOVER_BUFFER, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	};
 	int ret = 0;
 
-	if (!f || buffer == MAP_FAILED)
+	if (!f || bytes.buffer == MAP_FAILED)
 		ret = set_error(e, ENOMEM, "reading the segments: out of memory");
 	if (!ret) {
 		about_read(c->directory, &f->about);
 		f->r.segments = f->segments;
-		f->r.id = f->about.id;
+		memcpy(f->r.id, f->about.id, sizeof(f->r.id));
 		ret = list_segments(c, f, e);
 	}
 	if (!ret)
-		ret = recover(&medium, c->config.name, &f->r, buffer, e);
+		ret = recover(&bytes, c->config.name, &f->r, e);
 	if (!ret)
 		ret = use(c, f, e);
 	for (size_t i = 0; f && i < f->r.count; i++) {
-		if (f->fds[i] >= 0)
-			close(f->fds[i]);
-		if (f->writes[i] >= 0)
-			close(f->writes[i]);
+		if (f->files[i].fd >= 0)
+			close(f->files[i].fd);
+		if (f->files[i].write >= 0)
+			close(f->files[i].write);
 	}
-	if (buffer != MAP_FAILED)
-		munmap(buffer, RECOVER_BUFFER);
+	if (bytes.buffer != MAP_FAILED)
+		munmap(bytes.buffer, RECOVER_BUFFER);
 	free(f);
 	return ret;
 }

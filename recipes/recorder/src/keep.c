@@ -2,7 +2,6 @@
 /* Protecting a range of a recording. */
 #include "keep.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,23 +14,14 @@
 #include "clock.h"
 #include "log.h"
 #include "marker.h"
+#include "medium.h"
 #include "segment.h"
 #include "segments.h"
 
-static DIR *open_list(int directory, const char *name)
-{
-	int fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *list = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!list && fd >= 0)
-		close(fd);
-	return list;
-}
-
-/* calls @use with each incident's directory */
+/* calls @use with the directory of each incident */
 static void for_each(int directory, void (*use)(int incident, void *to), void *to)
 {
-	DIR *list = open_list(directory, KEEP_DIRECTORY);
+	DIR *list = segment_list(directory, MEDIUM_KEPT);
 	struct dirent *entry;
 
 	while (list && (entry = readdir(list))) {
@@ -51,7 +41,7 @@ static void for_each(int directory, void (*use)(int incident, void *to), void *t
 
 static void add_bytes(int incident, void *to)
 {
-	DIR *list = open_list(incident, ".");
+	DIR *list = segment_list(incident, ".");
 	struct dirent *entry;
 	uint32_t index;
 	struct stat st;
@@ -115,7 +105,7 @@ static struct segment *list_used(struct channel *c, size_t *count)
 	return all;
 }
 
-/* records that are so much older than the head before them, and the window, met a medium that stalled */
+/* records may be older than the head before them by the window and this: the medium stalled */
 #define STALL (10 * (int64_t)NSEC_PER_SEC)
 
 /* A use has records from its start, or from a little before it, to the start of the next one. */
@@ -166,12 +156,12 @@ static int write_note(const struct channel *c, int incident, uint64_t generation
 
 static int open_incident(struct channel *c, const char *incident, struct error *e)
 {
-	char path[sizeof(KEEP_DIRECTORY) + EKR_NAME_MAX + 2];
+	char path[sizeof(MEDIUM_KEPT) + EKR_NAME_MAX + 2];
 	int fd;
 
-	snprintf(path, sizeof(path), KEEP_DIRECTORY "/%.*s", (int)EKR_NAME_MAX, incident);
-	if (mkdirat(c->directory, KEEP_DIRECTORY, 0755) && errno != EEXIST)
-		return set_errno(e, errno, "creating %s", KEEP_DIRECTORY);
+	snprintf(path, sizeof(path), MEDIUM_KEPT "/%.*s", (int)EKR_NAME_MAX, incident);
+	if (mkdirat(c->directory, MEDIUM_KEPT, 0755) && errno != EEXIST)
+		return set_errno(e, errno, "creating %s", MEDIUM_KEPT);
 	if (mkdirat(c->directory, path, 0755))
 		return errno == EEXIST ?
 			       set_error(e, EEXIST, "there is an incident %s already", incident) :
@@ -208,7 +198,7 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 			number, atomic_load(&c->made));
 	fd = ret ? ret : open_incident(c, incident, e);
 	if (fd >= 0) {
-		/* before the newest segment may leave the directory */
+		/* before the newest segment leaves the directory */
 		ret = write_note(c, fd, s[count - 1].generation, e);
 		for (size_t i = first; i <= last && !ret; i++)
 			ret = move(c, &s[i], fd, e);

@@ -13,19 +13,18 @@
 #include "channel.h"
 #include "error.h"
 
-#define KEEP_DIRECTORY "kept"
 #define KEEP_NEXT "next"
 
 /*
  * Moves the segments with records from @from_ns to @to_ns (real time, both included). Returns their
  * number. -EEXIST: there is an incident of that name; -ENOENT: no segment has such records; -EDQUOT:
- * more than the channel's `keep` would be kept; -ENOSPC: fewer than two segments would be left.
- * The keeper's; takes long.
+ * more than the channel's `keep` would be kept; -ENOSPC: fewer than two segments would remain.
+ * Of the prepare thread; takes long.
  */
 int keep_range(struct channel *c, const char *incident, int64_t from_ns, int64_t to_ns,
 	       struct error *e);
 
-/* What the notes of all incidents in a channel's directory say: no generation or sequence below is free. */
+/* The greatest values in the notes of all incidents of a channel: all below were given already. */
 void keep_notes(int directory, uint64_t *generation, uint64_t *next_sequence);
 
 #endif

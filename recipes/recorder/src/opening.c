@@ -19,14 +19,17 @@ static bool same_boot(const struct ekr_segment_head *head, const uint8_t boot_id
 	return !memcmp(head->boot_id, boot_id, sizeof(head->boot_id));
 }
 
-/* what a reader of this segment was told still holds */
+/* the values in the head of this segment are still those of the configuration */
 static bool same_terms(const struct ekr_segment_head *head, const struct channel_config *config)
 {
 	return head->record_size == config->record_size && head->period_ns == config->period_ns &&
 	       head->window_ns == config->window_ns && head->size == config->segment;
 }
 
-/* what is damaged may have been newer than all that was found: a mark, unless it is noise, knows */
+/*
+ * Damaged segments may have been newer than all that were found. The marker tells, unless its values are
+ * implausible.
+ */
 static void after_mark(const struct marker *m, bool in_order, uint64_t *generation, uint64_t *next)
 {
 	if (m->generation > *generation && m->generation - *generation <= UINT32_MAX)
@@ -35,7 +38,7 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 		*next = m->next_sequence;
 }
 
-/* for readers; without it the recording is only harder to repair and to export */
+/* for readers; without it, a recording is only harder to repair and to export */
 static void describe(const struct channel *c)
 {
 	struct about about = { 0 };
@@ -49,7 +52,6 @@ static void describe(const struct channel *c)
 		log_warning("channel %s: %s", c->config.name, e.text);
 }
 
-/* begins where the recording ended, and tells a gap if that was not in order */
 int opening_begin(struct channel *c, struct found *f, struct error *e)
 {
 	const struct recovered *r = &f->r;
@@ -66,9 +68,9 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
-	/* ahead of the segments, which may take all the room that there is; without it the stop tries again */
+	/* before the segments, which may fill the partition; if this fails, the shutdown tries again */
 	marker_make(c->directory, &(struct error){ 0 });
-	/* a recording that is not there has not been stopped either */
+	/* an empty directory needs no marker */
 	in_order = f->fresh;
 	if (ret)
 		m = (struct marker){ 0 };
@@ -94,11 +96,11 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	found_add(c, f, reuse && !in_order);
 	found_tell(c, f);
 	found_clean(c);
-	if (in_order && r->newest && !r->newest->problem &&
-	    same_boot(&r->newest->head, boot.bytes) && same_terms(&r->newest->head, &c->config))
+	if (in_order && r->newest && r->newest->valid && same_boot(&r->newest->head, boot.bytes) &&
+	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
 	if (!in_order) {
-		/* ahead of everything that this start records */
+		/* before everything that this start records */
 		intake_lose(&c->intake, EKR_GAP_RESTART, 0);
 		intake_tell(&c->intake);
 		if (r->any)
@@ -111,17 +113,11 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 				    c->config.name);
 	}
 	if (r->damaged)
-		log_warning(
-			"channel %s: segment %08u.seg is damaged; 'ek-recorder verify' shows where",
-			c->config.name, r->newest->index);
+		log_warning("channel %s: segment %s is damaged; 'ek-recorder verify' shows where",
+			    c->config.name, r->newest->file);
 	return 0;
 }
 
-/*
- * While it records: its name leads to another directory than before. What is found there is
- * gone on with if it is this recording, as of a medium that was mounted again, or of a copy that
- * was put back; what another one has left, or a recorder that came later, is not touched.
- */
 int opening_return(struct channel *c, struct found *f, struct error *e)
 {
 	const struct recovered *r = &f->r;
@@ -142,7 +138,7 @@ int opening_return(struct channel *c, struct found *f, struct error *e)
 	if (ret && ret != -ENOENT)
 		return ret;
 	marker_make(c->directory, e);
-	/* all that was written is on the medium or waits to be written again: it ends where this one does */
+	/* everything that was written is on the medium, or waits to be written again: the recording ends here */
 	c->found = (struct marker){ 0 };
 	if (r->newest)
 		c->found = (struct marker){ .generation = r->newest->head.generation,

@@ -11,6 +11,7 @@
 
 #include "../../common/src/units.h"
 #include "clock.h"
+#include "segment.h"
 
 #define MOST_OWN 12
 
@@ -183,12 +184,13 @@ static bool has_segments(const char *path)
 	struct dirent *entry;
 	DIR *d = opendir(path);
 	bool found = false;
+	uint32_t index;
 
 	if (!d)
 		/* that it cannot be read is told when it is opened */
 		return errno != ENOTDIR && errno != ENOENT;
 	while (!found && (entry = readdir(d)) != NULL)
-		found = reader_is_segment(entry->d_name);
+		found = segment_index(entry->d_name, &index);
 	closedir(d);
 	return found;
 }

@@ -12,12 +12,22 @@
 
 _Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
 
-/* behind the name of a segment that is being made */
+/* end of the name of a segment that is being created */
 #define TEMPORARY ".new"
 
 void segment_name(char name[SEGMENT_NAME], uint32_t index)
 {
 	snprintf(name, SEGMENT_NAME, "%08u.seg", index % 100000000);
+}
+
+DIR *segment_list(int directory, const char *path)
+{
+	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!list && fd >= 0)
+		close(fd);
+	return list;
 }
 
 bool segment_index(const char *name, uint32_t *index)
@@ -43,7 +53,7 @@ bool segment_unfinished(const char *name, uint32_t *index)
 	return segment_index(whole, index);
 }
 
-/* with the crc field as zeros */
+/* the CRC of a head, computed with zeros in the crc field */
 static uint32_t head_crc(const unsigned char block[EKR_BLOCK])
 {
 	struct ekr_segment_head head;
@@ -96,7 +106,7 @@ struct record_use segment_use(const struct ekr_segment_head *head)
 	};
 }
 
-/* -errno, or 0 if all of it was written */
+/* 0 if everything was written, or a negative errno */
 static int write_blocks(int fd, const unsigned char *from, size_t length, uint64_t at)
 {
 	ssize_t n;
@@ -104,7 +114,7 @@ static int write_blocks(int fd, const unsigned char *from, size_t length, uint64
 	do {
 		n = pwrite(fd, from, length, (off_t)at);
 	} while (n < 0 && errno == EINTR);
-	/* the file is allocated: what is short now has met the end of the disk */
+	/* the file is allocated, so a short write means that the disk is full */
 	return n < 0 ? -errno : (size_t)n < length ? -ENOSPC : 0;
 }
 
@@ -140,7 +150,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0644);
 	if (fd < 0)
 		return set_errno(e, errno, "creating %s", temporary);
-	/* in one piece where there is one, before anything is written */
+	/* in one extent if possible, before anything is written */
 	if (fallocate(fd, 0, 0, (off_t)head->size) && errno != EOPNOTSUPP)
 		ret = -errno;
 	if (!ret)

@@ -16,6 +16,7 @@
 
 #include "reader.h"
 #include "recording.h"
+#include "segment.h"
 
 #define SIZE   (64u << 10)
 #define RECORD 1000u
@@ -848,13 +849,14 @@ static void begin_shuffled(int uses)
 	struct recording *rec = &shuffled.rec;
 	struct dirent *entry;
 	unsigned int n = 0;
+	uint32_t index;
 	DIR *d;
 
 	recording_begin(rec, 6, SIZE, RECORD);
 	d = opendir(rec->directory);
 	assert_non_null(d);
 	while ((entry = readdir(d)) != NULL)
-		if (reader_is_segment(entry->d_name) && n < 6)
+		if (segment_index(entry->d_name, &index) && n < 6)
 			shuffled.order[n++] = (unsigned int)strtoul(entry->d_name, NULL, 10);
 	closedir(d);
 	assert_int_equal(n, 6);

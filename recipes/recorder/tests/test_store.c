@@ -16,7 +16,7 @@
 
 #include "clock.h"
 #include "intake.h"
-#include "medium.h"
+#include "fake_medium.h"
 #include "segment.h"
 
 #define WINDOW (100 * NSEC_PER_MSEC)
@@ -40,34 +40,29 @@ struct recorder {
 };
 
 static struct recorder rec;
-static unsigned char scratch[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
 static const uint8_t id[16] = { 1, 2, 3 };
 static uint8_t boot[16] = { 9 };
 
 /* does what prepare.c does, without a file system */
 static struct recovered open_recorder(void)
 {
-	static struct recovered_segment segments[MEDIUM_SEGMENTS];
-	struct medium medium = test_medium_read(&flash);
+	static struct medium_use segments[MEDIUM_SEGMENTS];
+	struct medium_bytes bytes = test_medium_bytes(&flash);
 	struct recovered r = { .segments = segments, .count = MEDIUM_SEGMENTS };
 	struct error e;
 
-	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		segments[i].index = i;
-		segments[i].size = MEDIUM_SIZE;
-	}
+	test_medium_list(segments);
 	memset(&rec, 0, sizeof(rec));
-	assert_int_equal(recover(&medium, "arm", &r, scratch, &e), 0);
+	assert_int_equal(recover(&bytes, "arm", &r, &e), 0);
 	assert_int_equal(buffer_open(&rec.buffer, config.writeout, config.buffer, &e), 0);
 	assert_int_equal(store_open(&rec.store, &config, &rec.buffer, &e), 0);
 	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
 	store_set(&rec.store, r.generation, r.next_sequence, id, boot);
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		struct segment s = { .index = i,
-				     .fd = (int)i,
-				     .generation = segments[i].head.generation };
+		const struct medium_use *u = test_medium_at(segments, i);
+		struct segment s = { .index = i, .fd = (int)i, .generation = u->head.generation };
 
-		if (r.newest == &segments[i] && r.only_restarts)
+		if (r.newest == u && r.only_restarts)
 			s.generation = 0;
 		store_add(&rec.store, &s);
 	}

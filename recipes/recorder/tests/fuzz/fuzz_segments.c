@@ -16,7 +16,7 @@
 #define SEGMENTS 2u
 
 static unsigned char image[SEGMENTS][SIZE] __attribute__((aligned(EKR_BLOCK)));
-static unsigned char scratch[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
+static unsigned char buffer[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
 
 static ssize_t read_image(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset)
 {
@@ -76,7 +76,21 @@ static void repair(unsigned int i, size_t at)
 	}
 }
 
-static void read_all(const char *directory)
+/* Recovery and the reader say the same of each segment. */
+static void compare(const struct recovered *recovered, const struct reader_uses *uses)
+{
+	FUZZ_CHECK(uses->count == recovered->count);
+	for (size_t i = 0; i < uses->count; i++) {
+		const struct medium_use *a = &recovered->segments[i], *b = &uses->use[i];
+
+		FUZZ_CHECK(a->index == b->index && a->valid == b->valid && a->used == b->used);
+		FUZZ_CHECK(!memcmp(&a->head, &b->head, sizeof(a->head)));
+		FUZZ_CHECK(!a->damage == !b->damage &&
+			   (!a->damage || !strcmp(a->damage, b->damage)));
+	}
+}
+
+static void read_all(const char *directory, const struct recovered *recovered)
 {
 	const struct reader_options options = { .range = READER_ALL };
 	struct reader_event event;
@@ -94,6 +108,8 @@ static void read_all(const char *directory)
 		close(fd);
 	}
 	if (!reader_open(&r, directory, &options)) {
+		if (recovered)
+			compare(recovered, reader_uses(r));
 		for (int n = 0; !reader_next(r, &event) && event.kind != READER_END; n++) {
 			FUZZ_CHECK(n < 100000);
 			/* damage of a head may say that sequences begin again */
@@ -115,10 +131,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static char directory[] = "/dev/shm/fuzz-XXXXXX";
 	static bool made;
-	struct recovered_segment segments[SEGMENTS];
+	struct medium_use segments[SEGMENTS];
 	struct recovered r = { .segments = segments, .count = SEGMENTS };
-	const struct medium medium = { .read = read_image };
+	struct medium_bytes bytes = {
+		.read = read_image, .buffer = buffer, .room = sizeof(buffer), .ahead = RECOVER_AHEAD
+	};
 	struct error e;
+	bool recovered;
 
 	if (!made)
 		FUZZ_CHECK(mkdtemp(directory));
@@ -145,10 +164,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			at += record_bytes(((struct ekr_record_head *)(image[i] + at))->length %
 					   2000);
 		}
-		segments[i] = (struct recovered_segment){ .index = i, .size = SIZE };
+		segments[i] = (struct medium_use){ .index = i, .place = i, .size = SIZE };
+		segment_name(segments[i].file, i);
 	}
-	if (!recover(&medium, "arm", &r, scratch, &e))
-		FUZZ_CHECK(!r.newest || r.end <= (uint64_t)SIZE << 9);
-	read_all(directory);
+	recovered = !recover(&bytes, "arm", &r, &e);
+	FUZZ_CHECK(!recovered || !r.newest || r.end <= SIZE);
+	read_all(directory, recovered ? &r : NULL);
 	return 0;
 }

@@ -3,8 +3,8 @@
  * A fake medium in memory for tests of store and recovery. It holds the segments of one
  * channel and has a volatile cache. It can lose its power, and it can be made to fail.
  */
-#ifndef TEST_MEDIUM_H
-#define TEST_MEDIUM_H
+#ifndef TEST_FAKE_MEDIUM_H
+#define TEST_FAKE_MEDIUM_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +28,11 @@ struct test_medium {
 int test_medium_write(struct test_medium *m, const struct store_write *w, unsigned int steps);
 /* Cuts the power: each sector that was not flushed is kept or lost at random. */
 void test_medium_cut(struct test_medium *m);
-struct medium test_medium_read(struct test_medium *m);
+/* What recover() reads it with, and its segments; these are filled in. */
+struct medium_bytes test_medium_bytes(struct test_medium *m);
+void test_medium_list(struct medium_use segments[MEDIUM_SEGMENTS]);
+/* The segment with this index in a sorted list. */
+const struct medium_use *test_medium_at(const struct medium_use *segments, uint32_t index);
 /* Creates segments that were never used. */
 void test_medium_make(struct test_medium *m, const char *name, const uint8_t id[16]);
 

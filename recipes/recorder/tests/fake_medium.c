@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "medium.h"
+#include "fake_medium.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static ssize_t read_blocks(void *ctx, uint32_t index, void *to, size_t length, u
 	struct test_medium *m = ctx;
 
 	if (index >= MEDIUM_SEGMENTS || m->unreadable[index])
-		return -1;
+		return -EIO;
 	if (offset >= MEDIUM_SIZE)
 		return 0;
 	if (length > MEDIUM_SIZE - offset)
@@ -58,9 +58,30 @@ static ssize_t read_blocks(void *ctx, uint32_t index, void *to, size_t length, u
 	return (ssize_t)length;
 }
 
-struct medium test_medium_read(struct test_medium *m)
+struct medium_bytes test_medium_bytes(struct test_medium *m)
 {
-	return (struct medium){ .read = read_blocks, .ctx = m };
+	static unsigned char buffer[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
+
+	return (struct medium_bytes){ .read = read_blocks,
+				      .ctx = m,
+				      .buffer = buffer,
+				      .room = sizeof(buffer),
+				      .ahead = RECOVER_AHEAD };
+}
+
+void test_medium_list(struct medium_use segments[MEDIUM_SEGMENTS])
+{
+	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
+		segments[i] = (struct medium_use){ .index = i, .place = i, .size = MEDIUM_SIZE };
+		segment_name(segments[i].file, i);
+	}
+}
+
+const struct medium_use *test_medium_at(const struct medium_use *segments, uint32_t index)
+{
+	while (segments->index != index)
+		segments++;
+	return segments;
 }
 
 void test_medium_make(struct test_medium *m, const char *name, const uint8_t id[16])
