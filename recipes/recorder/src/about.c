@@ -9,7 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "format.h"
+
 #define MOST 4096
+
+bool about_name_ok(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+	size_t length = strspn(name, letters);
+
+	return length && length <= EKR_NAME_MAX && !name[length] && *name != '-';
+}
 
 static bool take_id(uint8_t id[16], const char *text)
 {
@@ -175,7 +185,7 @@ int about_write(int directory, const struct about *about, const char *schema, st
 
 	if (*schema)
 		ret = put_schema(directory, schema, e);
-	/* a name without its schema would be worse than none */
+	/* a name without its schema would mislead a reader */
 	if (ret || !*schema)
 		as.schema_name[0] = as.schema_encoding[0] = '\0';
 	print(text, &as);

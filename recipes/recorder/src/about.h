@@ -32,6 +32,8 @@ struct about {
 	char schema_encoding[ABOUT_VALUE];
 };
 
+/* A name that a channel or an incident may have (format.h). */
+bool about_name_ok(const char *name);
 /* From the bytes of a file, which may be anything; @text ends with a zero. */
 void about_parse(struct about *about, const char *text);
 /* From the file in @directory; what it does not have is empty. */

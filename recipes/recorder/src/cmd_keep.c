@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ek-recorder keep: protects a range of a recording, lists what is protected, and gives it up. */
+/* ek-recorder keep: protects a range of a recording, and lists and deletes protected ranges. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,7 @@
 #include "segment.h"
 #include "wire.h"
 
-enum { LIST = READER_OWN, REMOVE, SOCKET };
-
-/* longer than the recorder needs for the segment that it may be creating */
+/* s: longer than the recorder needs for a segment that it may be creating */
 #define PATIENCE 60
 
 struct options {
@@ -28,24 +26,16 @@ struct options {
 	const char *socket;
 };
 
-static const char *set(void *to, int option, const char *value)
+static const char *take_incident(void *to, const char *value)
 {
-	struct options *o = to;
+	*(const char **)to = value;
+	return about_name_ok(value) ? NULL : "is not the name of an incident";
+}
 
-	switch (option) {
-	case LIST:
-		o->list = true;
-		return NULL;
-	case REMOVE:
-		o->remove = value;
-		return config_name_ok(value) ? NULL : "is not the name of an incident";
-	case SOCKET:
-		o->socket = value;
-		return strlen(value) < sizeof(((struct sockaddr_un *)0)->sun_path) ? NULL :
-										     "is too long";
-	default:
-		return "is not accepted: this command has no such option";
-	}
+static const char *take_socket(void *to, const char *value)
+{
+	*(const char **)to = value;
+	return strlen(value) < sizeof(((struct sockaddr_un *)0)->sun_path) ? NULL : "is too long";
 }
 
 static int ask(const struct reader_cli *cli, const struct options *o, const char *channel,
@@ -72,15 +62,14 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
 	    (send(fd, &keep, sizeof(keep), MSG_NOSIGNAL) < 0 && errno != EPIPE)) {
-		reader_cli_say(cli, "asking the recorder at %s: %s", o->socket, strerror(errno));
+		cli_say(&cli->line, "asking the recorder at %s: %s", o->socket, strerror(errno));
 	} else {
 		n = recv(fd, &answer, sizeof(answer), 0);
 		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)
-			reader_cli_say(cli, "%.*s", (int)sizeof(answer.refused.why),
-				       answer.refused.why);
+			cli_say(&cli->line, "%.*s", (int)sizeof(answer.refused.why),
+				answer.refused.why);
 		else if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
-			reader_cli_say(
-				cli,
+			cli_say(&cli->line,
 				"the recorder did not answer; see 'ek-recorder keep --list %s'",
 				channel);
 	}
@@ -93,7 +82,7 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 	return 0;
 }
 
-/* bytes of the segments; with @remove it deletes all files */
+/* counts the segments and their bytes; with @remove it deletes all files */
 static int each_file(const char *path, bool remove, uint64_t *segments, uint64_t *bytes)
 {
 	DIR *d = opendir(path);
@@ -133,7 +122,7 @@ static int list(const struct reader_cli *cli, const char *directory)
 		return 2;
 	d = opendir(path);
 	if (!d && errno != ENOENT) {
-		reader_cli_say(cli, "%s: %s", path, strerror(errno));
+		cli_say(&cli->line, "%s: %s", path, strerror(errno));
 		status = 2;
 	}
 	while (d && (entry = readdir(d))) {
@@ -141,12 +130,12 @@ static int list(const struct reader_cli *cli, const char *directory)
 		char *incident = NULL;
 		int err;
 
-		if (!config_name_ok(entry->d_name) ||
+		if (!about_name_ok(entry->d_name) ||
 		    asprintf(&incident, "%s/%s", path, entry->d_name) < 0)
 			continue;
 		err = each_file(incident, false, &segments, &bytes);
 		if (err) {
-			reader_cli_say(cli, "%s: %s", incident, strerror(-err));
+			cli_say(&cli->line, "%s: %s", incident, strerror(-err));
 			status = 2;
 		} else {
 			printf("%-32s  %5" PRIu64 " segments  %10.1f MiB\n", entry->d_name,
@@ -170,7 +159,7 @@ static int give_up(const struct reader_cli *cli, const char *directory, const ch
 		return 2;
 	err = each_file(path, true, &segments, &bytes);
 	if (err)
-		reader_cli_say(cli, "%s: %s", path, strerror(-err));
+		cli_say(&cli->line, "%s: %s", path, strerror(-err));
 	else
 		printf("%s: deleted %" PRIu64 " segments, %.1f MiB\n", incident, segments,
 		       (double)bytes / (1 << 20));
@@ -180,55 +169,51 @@ static int give_up(const struct reader_cli *cli, const char *directory, const ch
 
 int cmd_keep(int argc, char **argv)
 {
-	static const struct option own[] = {
-		{ "list", no_argument, NULL, LIST },
-		{ "remove", required_argument, NULL, REMOVE },
-		{ "socket", required_argument, NULL, SOCKET },
-		{ 0 },
-	};
 	struct options o = { .socket = EKR_SOCKET };
-	struct reader_cli cli = {
+	struct reader_cli cli = { 0 };
+	const struct reader_range *range = &cli.options.range;
+	const struct cli_option options[] = {
+		OPTION("list", CLI_ON, &o.list, "list the incidents of the channel"),
+		OPTION("remove", CLI_PARSED, &o.remove,
+		       "INCIDENT\tgive an incident up: deletes its records",
+		       .parse = take_incident),
+		OPTION("socket", CLI_PARSED, &o.socket,
+		       "PATH\tsocket of the recorder (default " EKR_SOCKET ")",
+		       .parse = take_socket),
+		READER_RANGES(&cli),
+		READER_OPTIONS(&cli),
+	};
+	int status;
+	char *path;
+
+	cli.line = (struct cli){
 		.command = "keep",
 		.usage = "CHANNEL [INCIDENT]",
 		.about =
 			"Protects the segments with the records from --from to --to from being overwritten, under the\n"
 			"name INCIDENT. They stay part of the recording, beside `retain` and within `keep` bytes.",
-		.help = "  --list              list the incidents of the channel\n"
-			"  --remove INCIDENT   give an incident up: deletes its records\n"
-			"  --socket PATH       socket of the recorder (default " EKR_SOCKET ")\n",
-		.own = own,
-		.set = set,
-		.to = &o,
-		.ranges = true,
-		.most = -1,
+		.options = options,
+		.least = 1,
+		.most = 2,
 	};
-	int status = reader_cli_parse(&cli, argc, argv);
-	const struct reader_range *range = &cli.options.range;
-	char *path;
-
+	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;
-	if (cli.count != (o.list || o.remove ? 1 : 2)) {
-		reader_cli_say(&cli, "expected %s (see --help)",
-			       o.list || o.remove ? "CHANNEL" : "CHANNEL INCIDENT");
-		return 2;
-	}
+	if (cli.line.count != (o.list || o.remove ? 1 : 2))
+		return cli_wrong(&cli.line, "expected %s",
+				 o.list || o.remove ? "CHANNEL" : "CHANNEL INCIDENT");
 	if (o.list || o.remove) {
-		path = reader_cli_path(&cli, cli.channels[0]);
+		path = reader_cli_path(&cli, cli.line.arguments[0]);
 		status = !path ? 2 : o.list ? list(&cli, path) : give_up(&cli, path, o.remove);
 		free(path);
 		return fflush(stdout) ? 2 : status;
 	}
 	if (!range->from.set || !range->to.set || range->from.monotonic || range->to.monotonic ||
-	    cli.sequences || range->from.ns > range->to.ns) {
-		reader_cli_say(
-			&cli,
-			"expected --from TIME and a later --to TIME, as real times (see --help)");
-		return 2;
-	}
-	if (!config_name_ok(cli.channels[0]) || !config_name_ok(cli.channels[1])) {
-		reader_cli_say(&cli, "a name has 1 to %u characters a-z, 0-9 or -", EKR_NAME_MAX);
-		return 2;
-	}
-	return ask(&cli, &o, cli.channels[0], cli.channels[1]);
+	    cli.sequences || range->from.ns > range->to.ns)
+		return cli_wrong(&cli.line,
+				 "expected --from TIME and a later --to TIME, as real times");
+	if (!about_name_ok(cli.line.arguments[0]) || !about_name_ok(cli.line.arguments[1]))
+		return cli_wrong(&cli.line, "a name has 1 to %u characters a-z, 0-9 or -",
+				 EKR_NAME_MAX);
+	return ask(&cli, &o, cli.line.arguments[0], cli.line.arguments[1]);
 }

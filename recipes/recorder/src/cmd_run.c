@@ -413,18 +413,21 @@ static int run(const char *dir)
 	return 0;
 }
 
-static const char help[] =
-	"Usage: ek-recorder run [--config DIR]\n\n"
-	"Records all channels that DIR (default " CONFIG_DIR
-	") declares, until SIGTERM or SIGINT.\n"
-	"After SIGHUP it reads DIR again, and adds, changes and removes channels.\n"
-	"It then writes what was submitted, for up to 5 s, and exits.\n"
-	"Exit status 1: it could not start; 2: wrong usage or invalid configuration.\n";
-
 int cmd_run(int argc, char **argv)
 {
 	const char *dir = CONFIG_DIR;
-	int status = cli_config(argc, argv, help, &dir, NULL);
+	const struct cli_option options[] = { OPTION_CONFIG(&dir), { 0 } };
+	struct cli cli = {
+		.command = "run",
+		.usage = "",
+		.about =
+			"Records all channels that the configuration declares, until SIGTERM or SIGINT. It then\n"
+			"writes what was submitted, for up to 5 s, and exits. After SIGHUP it reads the configuration\n"
+			"again, and adds, changes and removes channels.\n"
+			"Exit status 1: it could not start; 2: wrong usage or invalid configuration.",
+		.options = options,
+	};
+	int status = cli_parse(&cli, argc, argv);
 
 	return status < 0 ? run(dir) : status;
 }

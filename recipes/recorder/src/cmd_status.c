@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ek-recorder status: the statistics of the running recorder, for people. */
+/* ek-recorder status: prints the statistics of the running recorder. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "commands.h"
 #include "config.h"
 
-/* the recorder writes each second */
+/* the recorder writes its statistics every second */
 #define STALE (10 * NSEC_PER_SEC)
 
 static int copy_out(const char *path)
@@ -117,13 +117,6 @@ static int print(const char *path, const char *outdated)
 }
 #endif
 
-static const char help[] =
-	"Usage: ek-recorder status [--json] [--config DIR]\n\n"
-	"Prints the state and the counters of each channel; with --json, all statistics. Also prints why\n"
-	"the configuration in the files is not the one in force, if so.\n"
-	"Exit status 1: the recorder is not running or writes no statistics; 2: wrong usage, or it is\n"
-	"not running and recorder.conf is invalid.\n";
-
 int cmd_status(int argc, char **argv)
 {
 	const char *dir = CONFIG_DIR;
@@ -131,7 +124,22 @@ int cmd_status(int argc, char **argv)
 	struct error e, outdated = { 0 };
 	char path[PATH_MAX];
 	bool json = false;
-	int status = cli_config(argc, argv, help, &dir, &json), ret;
+	const struct cli_option options[] = {
+		OPTION("json", CLI_ON, &json, "print all statistics"),
+		OPTION_CONFIG(&dir),
+		{ 0 },
+	};
+	struct cli cli = {
+		.command = "status",
+		.usage = "",
+		.about =
+			"Prints the state and the counters of each channel, and why the configuration in the files is\n"
+			"not the one in force, if so.\n"
+			"Exit status 1: the recorder is not running or writes no statistics; 2: wrong usage, or it is\n"
+			"not running and recorder.conf is invalid.",
+		.options = options,
+	};
+	int status = cli_parse(&cli, argc, argv), ret;
 
 	if (status >= 0)
 		return status;
@@ -140,20 +148,18 @@ int cmd_status(int argc, char **argv)
 		ret = config_recorder(path, &config, &e);
 	/* at the default path may be the statistics of another recorder */
 	if (ret && ret != -ENOENT && ret != -EINVAL) {
-		fprintf(stderr, "ek-recorder status: %s\n", e.text);
+		cli_say(&cli, "%s", e.text);
 		return 2;
 	}
 	/* an invalid file still names the statistics of the recorder that runs on without it */
 	if (ret == -EINVAL)
 		set_error(&outdated, -ret, "%.190s; the recorder would not start with it", e.text);
 	if (!*config.statistics) {
-		fprintf(stderr,
-			"ek-recorder status: %s: statistics is empty, so the recorder writes none\n",
-			path);
+		cli_say(&cli, "%s: statistics is empty, so the recorder writes none", path);
 		return 1;
 	}
 	if (json && outdated.code)
-		fprintf(stderr, "ek-recorder status: configuration: %s\n", outdated.text);
+		cli_say(&cli, "configuration: %s", outdated.text);
 	ret = json ? copy_out(config.statistics) : print(config.statistics, outdated.text);
 	return ret && outdated.code ? 2 : ret;
 }

@@ -4,7 +4,6 @@
  * deletes them: a smaller value may be a typing error.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +19,7 @@
 
 static bool yes;
 
-/* one after the other, oldest first: after a power cut the recording lacks its beginning, and nothing else */
+/* deletes one by one, oldest first: after a power cut, only the beginning of the recording is missing */
 static int delete(struct channel *c, struct found *f, struct error *e)
 {
 	while (found_surplus(c, f)) {
@@ -80,58 +79,46 @@ static int trim_channel(const struct recorder_config *config, struct channel *c)
 	return ret ? 1 : 0;
 }
 
-static const char help[] =
-	"Usage: ek-recorder trim [--yes] [--config DIR] CHANNEL...\n\n"
-	"Deletes the oldest segments that a channel has beyond its `retain`, with the records in them.\n"
-	"The recorder itself never does that: it keeps and uses the segments that exist.\n"
-	"Without --yes it only prints what it would delete. The recorder must not be running.\n\n"
-	"  --yes         delete\n"
-	"  --config DIR  configuration of the recorder (default " CONFIG_DIR ")\n\n"
-	"Exit status 1: it failed; 2: wrong usage, or the configuration is invalid.\n";
-
 int cmd_trim(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "yes", no_argument, NULL, 'y' },
-		{ "config", required_argument, NULL, 'c' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
 	static struct channel channels[CHANNELS_MAX];
 	const char *dir = CONFIG_DIR;
+	const struct cli_option options[] = {
+		OPTION("yes", CLI_ON, &yes, "delete"),
+		OPTION_CONFIG(&dir),
+		{ 0 },
+	};
+	struct cli cli = {
+		.command = "trim",
+		.usage = "CHANNEL...",
+		.about =
+			"Deletes the oldest segments that a channel has beyond its `retain`, with the records in them.\n"
+			"The recorder itself never does that: it keeps and uses the segments that exist.\n"
+			"Without --yes it only prints what it would delete. The recorder must not be running.\n"
+			"Exit status 1: it failed; 2: wrong usage, or the configuration is invalid.",
+		.options = options,
+		.least = 1,
+		.most = -1,
+	};
 	struct recorder_config config;
 	struct error e;
-	int option, count, status = 0;
+	int count, status = cli_parse(&cli, argc, argv);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'y':
-			yes = true;
-			break;
-		case 'c':
-			dir = optarg;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (optind == argc)
-		return cli_usage("trim", "expected CHANNEL", "");
+	if (status >= 0)
+		return status;
+	status = 0;
 	count = load_config(dir, &config, channels, &e);
 	if (count < 0) {
 		log_error("%s", e.text);
 		return 2;
 	}
-	for (; optind < argc; optind++) {
+	for (int k = 0; k < cli.count; k++) {
 		int i = 0;
 
-		while (i < count && strcmp(channels[i].file, argv[optind]) != 0)
+		while (i < count && strcmp(channels[i].file, cli.arguments[k]) != 0)
 			i++;
 		if (i == count)
-			return cli_usage("trim", "there is no channel ", argv[optind]);
+			return cli_wrong(&cli, "there is no channel '%s'", cli.arguments[k]);
 		status |= trim_channel(&config, &channels[i]);
 	}
 	return fflush(stdout) ? 1 : status;

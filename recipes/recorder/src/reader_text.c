@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "json.h"
+
 void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
 {
 	char when[READER_RFC3339];
@@ -34,20 +36,6 @@ void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
 	}
 }
 
-void reader_json_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			fprintf(to, "\\%c", *c);
-		else if (*c < ' ' || *c > '~')
-			fprintf(to, "\\u%04x", *c);
-		else
-			fputc(*c, to);
-	}
-	fputc('"', to);
-}
-
 void reader_tell_json(FILE *to, const struct reader_event *e)
 {
 	char when[READER_RFC3339];
@@ -69,11 +57,11 @@ void reader_tell_json(FILE *to, const struct reader_event *e)
 	case READER_MISSING:
 		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first,
 			e->sequence);
-		reader_json_string(to, e->reason);
+		json_string(to, e->reason);
 		break;
 	default:
 		fputs(",\"reason\":", to);
-		reader_json_string(to, e->reason);
+		json_string(to, e->reason);
 	}
 	fprintf(to,
 		",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64

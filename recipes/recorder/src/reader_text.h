@@ -8,13 +8,10 @@
 
 #include "reader.h"
 
-/* An event other than a record, as a line and as a JSON object. */
+/* Prints an event that is no record, as a line and as a JSON object. */
 void reader_tell(FILE *to, const char *channel, const struct reader_event *e);
 void reader_tell_json(FILE *to, const struct reader_event *e);
-/* As a sentence without a line feed, cut to @room bytes with the zero. */
+/* The same as a sentence without a line feed, truncated to @room bytes with the zero. */
 void reader_sentence(char *to, size_t room, const char *channel, const struct reader_event *e);
-
-/* @text in quotes, as JSON. Bytes that are not ASCII are taken for Latin-1. */
-void reader_json_string(FILE *to, const char *text);
 
 #endif

@@ -469,7 +469,7 @@ static void take_open(struct session *s, const void *message, size_t length)
 		drop_broken(s, "does not speak version 2 of the protocol");
 		return;
 	}
-	c = config_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
+	c = about_name_ok(open.name) ? find_channel(s->ingest, open.name) : NULL;
 	if (!c) {
 		send_refusal(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
 		hang_up(s);
@@ -498,11 +498,11 @@ static void take_keep(struct session *s, const void *message, size_t length)
 	memcpy(&keep, message, length < sizeof(keep) ? length : sizeof(keep));
 	if (length != sizeof(keep) || keep.version != EKR_WIRE_VERSION ||
 	    !memchr(keep.name, 0, sizeof(keep.name)) ||
-	    !memchr(keep.incident, 0, sizeof(keep.incident)) || !config_name_ok(keep.incident)) {
+	    !memchr(keep.incident, 0, sizeof(keep.incident)) || !about_name_ok(keep.incident)) {
 		drop_broken(s, "sent an invalid request to keep a range");
 		return;
 	}
-	c = config_name_ok(keep.name) ? find_channel(s->ingest, keep.name) : NULL;
+	c = about_name_ok(keep.name) ? find_channel(s->ingest, keep.name) : NULL;
 	if (!c || !access_may_write(&s->access, &c->config) || !atomic_load(&c->open) ||
 	    c->keep.owned || atomic_load(&c->keep.state) == KEEP_ASKED) {
 		send_refusal(s,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What each channel is doing. */
+/* The statistics of all channels. */
 #include "stats.h"
 
 #include <errno.h>
@@ -8,23 +8,9 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "json.h"
 
 #define VERSION 1
-
-static void print_text(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		/* also what is no ASCII: a file's name may be no UTF-8, and all of this no JSON */
-		else if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
-			fprintf(to, "\\u%04x", (unsigned char)*text);
-		else
-			fputc(*text, to);
-	}
-	fputc('"', to);
-}
 
 unsigned int stats_bucket(uint64_t us)
 {
@@ -37,7 +23,7 @@ unsigned int stats_bucket(uint64_t us)
 	return bucket < STATS_BUCKETS ? bucket : STATS_BUCKETS - 1;
 }
 
-/* Sparse INDEX:COUNT pairs of the buckets of stats_bucket(), each a sum of buckets of @h. */
+/* INDEX:COUNT pairs of the buckets of stats_bucket() that are not empty. Each sums buckets of @h. */
 static void print_hist(FILE *to, const char *name, const struct hist *h)
 {
 	uint64_t sums[STATS_BUCKETS] = { 0 };
@@ -78,7 +64,7 @@ static uint64_t load(_Atomic uint64_t *counter)
 
 static void print_counts(FILE *to, struct channel *c)
 {
-	static struct store_counts counts; /* large; only one thread prints */
+	static struct store_counts counts; /* static because it is large; one thread prints */
 	uint64_t generation, segments, segment, now;
 
 	pthread_mutex_lock(&c->store.lock);
@@ -87,7 +73,7 @@ static void print_counts(FILE *to, struct channel *c)
 	segments = c->config.segments;
 	segment = c->config.segment;
 	pthread_mutex_unlock(&c->store.lock);
-	/* not before: what was counted is older */
+	/* after the counts were read, so that no time in them is later */
 	now = monotonic_ns();
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
@@ -121,9 +107,9 @@ static void print_channel(FILE *to, struct channel *c)
 	const char *state = stats_state(c, &reason);
 
 	fputs("{\"state\":", to);
-	print_text(to, state);
+	json_string(to, state);
 	fputs(",\"reason\":", to);
-	print_text(to, reason.text);
+	json_string(to, reason.text);
 	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
 	if (!c->broken.code) {
 		fprintf(to,
@@ -141,14 +127,14 @@ void stats_print(FILE *to, struct channel *channels, unsigned int count, const c
 
 	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"configuration\":",
 		VERSION, (int)getpid(), monotonic_ns());
-	print_text(to, outdated);
+	json_string(to, outdated);
 	fputs(",\"channels\":{", to);
 	for (unsigned int i = 0; i < count; i++) {
 		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
 			continue;
 		fputs(between, to);
 		between = ",\n";
-		print_text(to, channels[i].file);
+		json_string(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);
 	}
@@ -169,7 +155,7 @@ int stats_write(const char *path, struct channel *channels, unsigned int count,
 	fchmod(fileno(f), 0644);
 	stats_print(f, channels, count, outdated);
 	code = ferror(f) ? EIO : 0;
-	/* no sync: a power cut takes what it tells about, too */
+	/* not flushed: after a power cut the file would be out of date */
 	if (fclose(f))
 		code = errno;
 	if (!code && rename(temporary, path))

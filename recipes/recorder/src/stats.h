@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each channel is doing, as JSON (docs/reference/recorder.md has the fields). */
+/* The statistics of all channels as JSON; docs/reference/recorder.md has the fields. */
 #ifndef EKR_STATS_H
 #define EKR_STATS_H
 

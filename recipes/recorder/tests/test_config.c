@@ -208,15 +208,15 @@ static void long_paths(void **state)
 static void channel_names(void **state)
 {
 	(void)state;
-	assert_true(config_name_ok("a"));
-	assert_true(config_name_ok("0-arm"));
-	assert_true(config_name_ok("abcdefghijklmnopqrstuvwxyz012345"));
-	assert_false(config_name_ok("abcdefghijklmnopqrstuvwxyz0123456"));
-	assert_false(config_name_ok(""));
-	assert_false(config_name_ok("-a"));
-	assert_false(config_name_ok("a/b"));
-	assert_false(config_name_ok(".."));
-	assert_false(config_name_ok("A"));
+	assert_true(about_name_ok("a"));
+	assert_true(about_name_ok("0-arm"));
+	assert_true(about_name_ok("abcdefghijklmnopqrstuvwxyz012345"));
+	assert_false(about_name_ok("abcdefghijklmnopqrstuvwxyz0123456"));
+	assert_false(about_name_ok(""));
+	assert_false(about_name_ok("-a"));
+	assert_false(about_name_ok("a/b"));
+	assert_false(about_name_ok(".."));
+	assert_false(about_name_ok("A"));
 }
 
 static void recorder_conf(void **state)

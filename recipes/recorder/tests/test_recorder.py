@@ -819,7 +819,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
         (["run", "now"], 2, "unexpected argument 'now'"),
         (["init", "--config", "/nonexistent"], 2, "No such file"),
         (["write"], 2, "expected CHANNEL"),
-        (["write", "--size", "0", "arm"], 2, "--size must be from 1 to 1MiB, not 0"),
+        (["write", "--size", "0", "arm"], 2, "--size: '0' must be from 1 to 1MiB"),
         (
             ["write", "--socket", "/nonexistent", "arm"],
             1,
@@ -828,7 +828,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
         (["write", "arm", "/nonexistent"], 1, "opening /nonexistent"),
         (["status", "--config", "/nonexistent"], 1, "reading /run/ek-recorder/stats.json"),
         (["bench"], 2, "expected CHANNEL"),
-        (["bench", "--writes", "-1", "arm"], 2, "--writes must be a number"),
+        (["bench", "--writes", "-1", "arm"], 2, "--writes: '-1' must be a whole number"),
         (["bench", "--config", "/nonexistent", "../arm"], 2, "invalid name of a channel"),
         (["bench", "--check", "--config", "/nonexistent", "arm"], 2, "opening the recording /recorder/arm"),
     ],
