@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-recorder run: the recorder. This thread starts the others, writes statistics
- * and feeds the watchdog each second, and ends everything in order.
+ * ek-recorder run: the recorder. This thread starts the others, writes statistics and feeds the watchdog
+ * every second, reloads the configuration, and shuts down cleanly.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,37 +15,22 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "channel.h"
 #include "cli.h"
 #include "clock.h"
 #include "commands.h"
-#include "ingest.h"
 #include "listen.h"
 #include "load.h"
 #include "log.h"
 #include "memory.h"
-#include "prepare.h"
+#include "recorder.h"
+#include "shutdown.h"
 #include "stats.h"
-#include "storage.h"
 
-/* a loop that has not turned for this long hangs: they turn each second */
+/* a loop without a turn for this time hangs: it turns every second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
-/* it has started when its channels are open, or after this; systemd would wait 90 s */
+/* the start is complete when all channels are open, or after this time; systemd would wait 90 s */
 #define START_TIME (20 * NSEC_PER_SEC)
 #define START_POLL (10 * NSEC_PER_MSEC)
-
-struct recorder {
-	const char *dir; /* of the configuration */
-	struct recorder_config config;
-	struct error
-		outdated; /* why the files, as they are now, are not in force; code 0: they are */
-	struct channel channels[CHANNELS_MAX]; /* places; a channel stays in its own */
-	struct prepare prepare;
-	struct storage storage;
-	struct ingest ingest;
-	int listener;
-	bool own_socket;
-};
 
 static void set_limits(void)
 {
@@ -53,9 +38,8 @@ static void set_limits(void)
 	struct rlimit files;
 
 	/*
-	 * Threads of this class do not take the CPU from others as they are woken: a
-	 * writer whose message wakes one is not held up in the middle of it. All
-	 * threads inherit it but those that have a priority.
+	 * Threads of this class do not preempt others when they wake up. So a writer whose message wakes one
+	 * is not interrupted in the middle of its call. All threads without a priority inherit the class.
 	 */
 	if (sched_setscheduler(0, SCHED_BATCH, &plain))
 		log_warning("setting SCHED_BATCH: %s; writers that use the socket may wait longer",
@@ -68,7 +52,7 @@ static void set_limits(void)
 	memory_lock();
 }
 
-/* All of a place but its use, which the ingest thread may read at any time; NULL: zeros. */
+/* Sets all of a place except its use, which the ingest thread may read at any time. NULL: zeros. */
 static void set_place(struct channel *to, const struct channel *from)
 {
 	static const struct channel none;
@@ -78,14 +62,14 @@ static void set_place(struct channel *to, const struct channel *from)
 	       sizeof(*to) - begin);
 }
 
-/* memory, storage, connections and the thread of a channel whose place was unused */
+/* starts a channel whose place was unused: memory, storage, connections, thread */
 static int add_channel(struct recorder *r, unsigned int i, struct error *e)
 {
 	struct channel *c = &r->channels[i];
 	int ret = channel_open(c, e);
 
 	if (ret == -ENOMEM && !c->broken.code) {
-		/* the others may have what they need */
+		/* the other channels may have enough */
 		c->broken = *e;
 		log_error("channel %s: %s; the channel is not recorded", c->config.name, e->text);
 	} else if (ret) {
@@ -116,19 +100,19 @@ static int start(struct recorder *r, const struct channel *declared, unsigned in
 		set_place(&r->channels[i], &declared[i]);
 		ret = add_channel(r, i, e);
 	}
-	/* storage is to come after what ingest may need: a little less urgent */
+	/* storage is a little less urgent than ingest */
 	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
 }
 
 /*
- * Its own loops, and not the medium of a channel: a restart mends no medium, and
- * would cost the others their records.
+ * The watchdog covers the recorder's own loops, and not the medium of a channel: a restart would not help the
+ * medium, and it would cost other channels their records.
  */
 static bool healthy(const struct recorder *r)
 {
 	uint64_t ingest = atomic_load(&r->ingest.alive_ns);
 	uint64_t storage = atomic_load(&r->storage.alive_ns);
-	/* not before: these may be of this moment */
+	/* read after the others, so that it is not earlier */
 	uint64_t now = monotonic_ns();
 
 	return now - ingest < LOOP_HANGS && now - storage < LOOP_HANGS;
@@ -177,33 +161,6 @@ static void each_second(struct recorder *r)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-static void stop(struct recorder *r)
-{
-	const uint64_t began = monotonic_ns();
-	bool ended;
-
-	sd_notify(0, "STOPPING=1");
-	prepare_ask_all_to_stop(&r->prepare);
-	ingest_stop(&r->ingest, began);
-	ended = storage_stop(&r->storage, began);
-	ended = ingest_part(&r->ingest) && ended;
-	ended = prepare_end(&r->prepare) && ended;
-	if (*r->config.statistics)
-		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text,
-			    &(struct error){ 0 });
-	if (r->own_socket)
-		unlink(r->config.socket);
-	close(r->listener);
-	/* the end of the process closes what these threads still have */
-	if (!ended)
-		return;
-	ingest_close(&r->ingest);
-	prepare_close(&r->prepare);
-	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
-		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)
-			channel_close(&r->channels[i]);
-}
-
 /* --- a changed configuration ----------------------------------------------------------- */
 
 static struct channel *find(struct channel *channels, unsigned int count, const char *file)
@@ -215,44 +172,6 @@ static struct channel *find(struct channel *channels, unsigned int count, const 
 	return NULL;
 }
 
-/*
- * Writes what was submitted to a channel and frees its place; the others go on meanwhile. False:
- * its medium hangs, and the place stays in use until the recorder exits.
- */
-static bool remove_channel(struct recorder *r, struct channel *c)
-{
-	const unsigned int i = (unsigned int)(c - r->channels);
-	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
-	uint64_t next = 0;
-	bool ended;
-
-	log_info("channel %s: its configuration was %s", c->file, "removed or changed");
-	c->leaving_ns = monotonic_ns();
-	atomic_store(&c->use, CHANNEL_LEAVING);
-	while (atomic_load(&c->use) != CHANNEL_LEFT) {
-		nanosleep(&pause, NULL);
-		if (monotonic_ns() >= next) {
-			each_second(r);
-			next = monotonic_ns() + NSEC_PER_SEC;
-		}
-	}
-	/* not before: what was submitted may have to wait for the first two segments */
-	prepare_ask_to_stop(&r->prepare, i);
-	ended = c->broken.code || storage_remove(&r->storage, i);
-	ended = prepare_release(&r->prepare, i) && ended;
-	ended = rings_stop(&c->rings) && ended;
-	if (!ended) {
-		log_error(
-			"channel %s: its medium does not respond; restart the recorder to use the channel again",
-			c->file);
-		return false;
-	}
-	channel_close(c);
-	set_place(c, NULL);
-	atomic_store(&c->use, CHANNEL_UNUSED);
-	return true;
-}
-
 static unsigned int free_place(const struct recorder *r)
 {
 	unsigned int i = 0;
@@ -262,7 +181,7 @@ static unsigned int free_place(const struct recorder *r)
 	return i;
 }
 
-/* A file that has an error takes nothing away: *@outdated becomes what `status` says of it. */
+/* A file that has an error takes nothing away: @why becomes what `status` says of it. */
 static void keep_configuration(struct error *outdated, const struct error *why)
 {
 	set_error(outdated, why->code, "%.190s; the earlier configuration stays in force",
@@ -311,7 +230,11 @@ static void reload(struct recorder *r)
 		if (n && !n->broken.code && !c->broken.code &&
 		    config_same(&n->declared, &c->declared))
 			continue;
-		removed += remove_channel(r, c);
+		if (!shutdown_channel(r, c, each_second))
+			continue;
+		set_place(c, NULL);
+		atomic_store(&c->use, CHANNEL_UNUSED);
+		removed++;
 	}
 	for (int k = 0; k < count; k++) {
 		unsigned int i = free_place(r);
@@ -335,7 +258,7 @@ static void reload(struct recorder *r)
 	sd_notify(0, "READY=1");
 }
 
-/* it has started: each channel has been tried, or its medium hangs */
+/* the start is complete: each channel has been tried, or its medium hangs */
 static bool has_started(const struct recorder *r, uint64_t now, uint64_t by)
 {
 	if (prepare_tried(&r->prepare))
@@ -409,7 +332,7 @@ static int run(const char *dir)
 		return 1;
 	}
 	wait_for_signal(&r, &signals);
-	stop(&r);
+	shutdown_recorder(&r);
 	return 0;
 }
 

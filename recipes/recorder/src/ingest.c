@@ -3,7 +3,6 @@
 #include "ingest.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,23 +13,20 @@
 #include "clock.h"
 #include "log.h"
 #include "session.h"
+#include "shutdown.h"
 #include "thread.h"
 #include "wire.h"
 
 #define EVENTS 32
-/* for a connection to say what it wants */
+/* time for a new connection to open a channel */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
 #define GAP_WAITS (20 * NSEC_PER_MSEC)
-/* without descriptors or memory for one more connection */
+/* pause without descriptors or memory for one more connection */
 #define DEAF NSEC_PER_SEC
-/* one line in: */
+/* time between two log lines that the closer is behind */
 #define BEHIND_SAY_TIME (60 * NSEC_PER_SEC)
-/* at a stop, until it is asked whether the medium is given up; what is written
- * ends the wait */
-#define ROOM_POLL_MS 20
-/* for a channel that leaves, and from one look at it to the next */
-#define LEAVE_TIME (5 * NSEC_PER_SEC)
+/* from one look at a channel that leaves to the next */
 #define LEAVE_POLL (5 * NSEC_PER_MSEC)
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
@@ -47,7 +43,7 @@ void ingest_unwatch(struct ingest *in, int fd)
 
 void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
-	/* a hang-up is told whatever was asked for: by its edge, or it would be told for ever */
+	/* epoll always reports a hang-up; edge-triggered, so that it does so once */
 	struct epoll_event event = { .events = events ? events : EPOLLET, .data.ptr = h };
 
 	epoll_ctl(in->epoll, EPOLL_CTL_MOD, fd, &event);
@@ -60,7 +56,7 @@ void ingest_wake(struct ingest *in, struct channel *c)
 	c->intake.wake = false;
 }
 
-/* one too many: who has said nothing for the longest time goes, or @newest, first in the list */
+/* one connection too many: closes the one that has waited longest without a request, or else @newest */
 static void make_room(struct session *newest)
 {
 	struct session *goes = newest;
@@ -75,14 +71,14 @@ static void make_room(struct session *newest)
 	session_refuse(goes, EBUSY, why);
 }
 
-/* who connects waits, and would be told of again at once and for ever */
+/* clients wait in the queue: epoll would report them again and again */
 static void be_deaf(struct ingest *in, uint64_t now)
 {
 	ingest_change(in, in->listener, &in->on_listener, 0);
 	in->deaf_until_ns = now + DEAF;
 }
 
-/* a new connection may bring more descriptors that do not close: there is an end to them */
+/* a new connection may send more descriptors that are slow to close */
 static bool too_far_behind(struct ingest *in, uint64_t now)
 {
 	if (!closer_behind(&in->closer))
@@ -118,7 +114,7 @@ static void on_listener(struct handler *h, uint32_t events)
 		return;
 	s->next = in->sessions;
 	in->sessions = s;
-	/* a user without any right must not take the place of one that has some */
+	/* a user who may write to no channel must not take the place of one who may */
 	if (++in->session_count && !session_may_write(s))
 		session_refuse(
 			s, EACCES,
@@ -133,7 +129,7 @@ static void on_done(struct handler *h, uint32_t events)
 	uint64_t count;
 
 	(void)events;
-	/* the turn that follows looks for what has become durable */
+	/* the next turn checks what has become durable */
 	(void)!read(in->done_fd, &count, sizeof(count));
 }
 
@@ -141,7 +137,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 		struct error *e)
 {
 	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
-	/* for any channel that may be added */
+	/* large enough for any channel that may be added */
 	in->message_size = sizeof(struct ekr_submit) + EKR_RECORD_MAX + 1;
 	in->message = malloc(in->message_size);
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -156,7 +152,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 	return 0;
 }
 
-static bool remove_dead(struct ingest *in)
+bool ingest_reap(struct ingest *in)
 {
 	struct session **at = &in->sessions;
 	bool any = false;
@@ -176,40 +172,9 @@ static bool remove_dead(struct ingest *in)
 	return any;
 }
 
-static bool is_open(struct channel *c)
+bool ingest_is_open(struct channel *c)
 {
 	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
-}
-
-/*
- * A channel that was removed from the configuration: its writers can submit nothing more, what
- * they submitted is taken and written, and then they are told what became of it.
- */
-static void leave(struct ingest *in, struct channel *c, uint64_t now)
-{
-	const bool late = now - c->leaving_ns > LEAVE_TIME;
-	bool rest = false;
-
-	for (struct session *s = in->sessions; s; s = s->next) {
-		if (s->wants == c)
-			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
-		if (s->channel != c)
-			continue;
-		session_shut(s);
-		rest |= !session_drain(s, late);
-	}
-	if (atomic_load(&c->open)) {
-		rest |= !intake_tell(&c->intake);
-		atomic_store(&c->store.stopping, true);
-		storage_wake(in->storage);
-		if (!late && (rest || !store_idle(&c->store)))
-			return;
-	}
-	for (struct session *s = in->sessions; s; s = s->next)
-		if (s->channel == c)
-			session_part(s);
-	remove_dead(in);
-	atomic_store(&c->use, CHANNEL_LEFT);
 }
 
 int ingest_add(struct ingest *in, struct channel *c, struct error *e)
@@ -225,7 +190,7 @@ int ingest_add(struct ingest *in, struct channel *c, struct error *e)
 	return ret;
 }
 
-/* what is to be done whatever the events were; returns when it is to be done again */
+/* what each turn does, whatever the events were; returns when the next turn is due */
 static uint64_t turn(struct ingest *in, uint64_t now)
 {
 	uint64_t until = now + IDLE;
@@ -238,10 +203,10 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		struct channel *c = &in->channels[i];
 
 		if (atomic_load(&c->use) == CHANNEL_LEAVING) {
-			leave(in, c, now);
+			shutdown_leave(in, c, now);
 			until = now + LEAVE_POLL;
 		}
-		if (!is_open(c))
+		if (!ingest_is_open(c))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;
@@ -257,8 +222,8 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		if (due < until)
 			until = due;
 	}
-	/* somebody may have waited for its channel */
-	return remove_dead(in) ? now : until;
+	/* a client may have waited for the channel of a dead connection */
+	return ingest_reap(in) ? now : until;
 }
 
 static void *run(void *arg)
@@ -294,71 +259,6 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 	in->storage = storage;
 	atomic_store(&in->alive_ns, monotonic_ns());
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
-}
-
-/* what is left with the writers, as far as there is room or, with @drop, all; true: nothing is left */
-static bool take_rest(struct ingest *in, bool drop)
-{
-	bool all = true;
-
-	for (unsigned int i = 0; i < in->count; i++) {
-		struct channel *c = &in->channels[i];
-		bool rest = false;
-
-		if (!is_open(c))
-			continue;
-		for (struct session *s = in->sessions; s; s = s->next)
-			if (s->channel == c && !session_drain(s, drop))
-				rest = true;
-		if (!intake_tell(&c->intake))
-			rest = true;
-		/* what it has is written at once: it need not wait for another one's medium */
-		if (!rest)
-			atomic_store(&c->store.stopping, true);
-		all &= !rest;
-	}
-	storage_wake(in->storage);
-	return all;
-}
-
-static void wait_for_room(struct ingest *in)
-{
-	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
-	uint64_t count;
-
-	poll(&written, 1, ROOM_POLL_MS);
-	(void)!read(in->done_fd, &count, sizeof(count));
-}
-
-void ingest_stop(struct ingest *in, uint64_t began)
-{
-	uint64_t one = 1;
-
-	atomic_store(&in->stop, true);
-	(void)!write(in->done_fd, &one, sizeof(one));
-	pthread_join(in->thread, NULL);
-	/* from here on this thread has what was the ingest thread's */
-	for (struct session *s = in->sessions; s; s = s->next)
-		session_shut(s);
-	while (!take_rest(in, false)) {
-		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
-			take_rest(in, true);
-			return;
-		}
-		wait_for_room(in);
-	}
-}
-
-bool ingest_part(struct ingest *in)
-{
-	bool ended = true;
-
-	for (struct session *s = in->sessions; s; s = s->next)
-		session_part(s);
-	remove_dead(in);
-	for (unsigned int i = 0; i < in->count; i++)
-		ended &= rings_stop(&in->channels[i].rings);
-	return ended;
 }
 
 void ingest_close(struct ingest *in)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread for each channel. It does all that the channel's medium may hold up,
- * but for the records: opens the directory and finds what is in it, makes the
- * segments that are missing, at idle I/O priority but for the first two, looks
- * each 10 s whether directory and files are still what their names lead to, forgets
- * what is older than is retained by time, and in the end leaves the mark of an
- * orderly stop. So a medium that hangs holds up its own channels only. What fails
- * is tried again each 10 s.
+ * A thread for each channel does everything that the channel's medium may delay, except writing
+ * records. So a medium that hangs delays its own channels only. The thread
  *
- * Of the channels on one medium, one at a time is looked into or gets a segment,
- * and first the one that has the fewest.
+ * - opens the directory and finds what it holds;
+ * - creates the missing segments, at idle I/O priority except for the first two;
+ * - checks every 10 s whether directory and files are still what their names lead to;
+ * - deletes records that are older than `retain_time`;
+ * - at the end leaves the clean-shutdown marker.
+ *
+ * What fails is tried again every 10 s. Of the channels on one medium, one at a time is opened or gets
+ * a segment. The channel with the fewest segments goes first.
  */
 #ifndef EKR_PREPARE_H
 #define EKR_PREPARE_H
@@ -23,28 +24,30 @@
 #include "config.h"
 #include "error.h"
 
+#define PREPARE_ZEROS ((size_t)1 << 20)
+
 struct prepare;
 
 struct keeper {
 	struct prepare *prepare;
 	struct channel *channel;
 	pthread_t thread;
-	bool started;			/* there is a thread: none for a channel whose configuration is none */
-	char said[sizeof(((struct error *)0)->text)];	/* last, of what fails */
+	bool started;			/* there is a thread; none for a channel whose configuration is invalid */
+	char said[sizeof(((struct error *)0)->text)];	/* the last failure that was reported */
 	/* under the lock: */
 	dev_t medium;			/* that the channel is on, once its directory is open */
-	bool live;			/* its channel is one */
-	bool wake;			/* look at once */
-	bool waits, works;		/* for its turn there; it has it */
-	bool written;			/* no record of the channel will be any more: leave its mark */
-	atomic_bool stop;		/* no more segments; set under the lock */
+	bool live;			/* its channel is configured */
+	bool wake;			/* begin the next round at once */
+	bool waits, works;		/* for its turn on the medium; it has it */
+	bool written;			/* no record of the channel will be written any more: leave the marker */
+	atomic_bool stop;		/* create no more segments; set under the lock */
 };
 
 struct prepare {
 	const struct recorder_config *config;
 	struct channel *channels;
 	unsigned int count;
-	unsigned char *zeros;		/* 1 MiB, aligned; only read */
+	unsigned char *zeros;		/* PREPARE_ZEROS bytes, aligned; only read */
 	int tried_fd;			/* eventfd: a channel has been tried; the caller's, -1: none */
 	struct keeper *keepers;		/* one a channel */
 	pthread_mutex_t lock;
@@ -56,12 +59,11 @@ int prepare_open(struct prepare *p, const struct recorder_config *config, struct
 void prepare_close(struct prepare *p);
 
 /*
- * One channel, in the caller's thread: what a recording left is found and its gap,
- * if any, is told. The first time of a channel makes its directory. Errors are also
- * the store's.
+ * Opens one channel in the caller's thread: finds what a recording left, and reports its gap, if any.
+ * Creates the directory of a new channel. Errors are also the store's.
  */
 int prepare_channel(struct prepare *p, struct channel *c, struct error *e);
-/* Makes one more segment. 1: there are enough; -ECANCELED: stopped. */
+/* Creates one more segment. 1: there are enough; -ECANCELED: stopped. */
 int prepare_segment(struct prepare *p, struct channel *c, struct error *e);
 
 /*

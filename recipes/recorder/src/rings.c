@@ -60,7 +60,6 @@ static void *run(void *arg)
 int rings_start(struct rings *r, uint32_t record_size, uint32_t slots, unsigned int most,
 		int done_fd, struct error *e)
 {
-	pthread_mutexattr_t attr;
 	int ret;
 
 	*r = (struct rings){ .record_size = record_size,
@@ -69,10 +68,7 @@ int rings_start(struct rings *r, uint32_t record_size, uint32_t slots, unsigned 
 			     .done_fd = done_fd };
 	for (unsigned int i = 0; i < RINGS_MAX; i++)
 		r->leases[i].ring = (struct ring){ .memfd = -1, .eventfd = -1 };
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
-	pthread_mutex_init(&r->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	thread_mutex(&r->lock);
 	pthread_cond_init(&r->changed, NULL);
 	ret = thread_start(&r->thread, "rings", 0, run, r, e);
 	r->started = !ret;

@@ -16,11 +16,10 @@
 #include "log.h"
 #include "segment.h"
 
-/* for a batch that is being written to a segment that is not there any more */
+/* time for a batch that is being written to a segment whose file is gone */
 #define DROP_PAUSE (10 * NSEC_PER_MSEC)
 #define DROP_TRIES 20
 
-/* segments that can be made */
 bool segments_lack(const struct channel *c)
 {
 	return atomic_load(&c->made) + c->closed < c->config.segments;
@@ -43,7 +42,7 @@ static struct ekr_segment_head empty_head(const struct channel *c, uint32_t inde
 
 static void io_priority(int class)
 {
-	/* of this thread; without it others are disturbed more, no error */
+	/* of this thread; if it fails, this only disturbs others more */
 	syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(class, 0));
 }
 
@@ -75,7 +74,6 @@ int segments_make(struct channel *c, const unsigned char *zeros, size_t length,
 	return ret;
 }
 
-/* a head of generation 0: nothing in the segment counts any more */
 void segments_expire(struct channel *c)
 {
 	_Alignas(EKR_BLOCK) unsigned char block[EKR_BLOCK] = { 0 };
@@ -92,13 +90,12 @@ void segments_expire(struct channel *c)
 		if (pwrite(gone.fd, block, EKR_BLOCK, 0) != EKR_BLOCK || fdatasync(gone.fd))
 			log_warning("channel %s: deleting the records of segment %08u.seg: %s",
 				    c->config.name, gone.index, strerror(errno));
-		/* the next one to be used, whether it is forgotten on the medium or not */
+		/* it is used next, also if the head could not be written */
 		gone.generation = 0;
 		store_add(&c->store, &gone);
 	}
 }
 
-/* what cannot be looked at is as it was */
 bool segments_whole(const struct channel *c, const struct segment *s)
 {
 	struct stat st, named;
@@ -126,6 +123,5 @@ bool segments_drop(struct channel *c, const struct segment *s)
 		}
 		nanosleep(&pause, NULL);
 	}
-	/* it is written without an end: the next time */
 	return false;
 }

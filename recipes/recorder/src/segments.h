@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The segments of an open channel: creating, expiring and dropping them. Of the channel's keeper. */
+/* The segments of an open channel: creating, expiring and dropping them. Of the prepare thread. */
 #ifndef EKR_SEGMENTS_H
 #define EKR_SEGMENTS_H
 

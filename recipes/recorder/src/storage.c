@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "shutdown.h"
 #include "thread.h"
 
 #define WAKE_TAG       UINT64_MAX
@@ -28,8 +29,8 @@ void storage_wake(struct storage *s)
 }
 
 /*
- * One step of a chain; all but the last are linked to the next. There is always
- * an entry: the ring has one for each step of all chains.
+ * Adds a step of a chain, and links the step before it to it. There is always a free entry: the ring has one
+ * for each step of all chains.
  */
 static struct io_uring_sqe *add_step(struct storage *s, unsigned int i, enum step step,
 				     struct io_uring_sqe *before)
@@ -66,7 +67,7 @@ static void begin(struct storage *s, unsigned int i, const struct store_write *w
 		io_uring_prep_write(sqe, w->fd, w->head, EKR_BLOCK, 0);
 		s->chains[i].expected[HEAD] = EKR_BLOCK;
 		finish_step(sqe, i, HEAD);
-		/* no record counts before the head that it belongs to is there */
+		/* the head must be durable before its records: they count only with it */
 		sqe = add_step(s, i, HEAD_FLUSH, sqe);
 		io_uring_prep_fsync(sqe, w->fd, IORING_FSYNC_DATASYNC);
 		finish_step(sqe, i, HEAD_FLUSH);
@@ -109,10 +110,10 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 	uint64_t now = monotonic_ns(), one = 1;
 	int result = cqe->res < 0 ? cqe->res : 0;
 
-	/* a short write breaks its chain, as an error does */
+	/* a short write breaks the chain, as an error does */
 	if (!result && (size_t)cqe->res < chain->expected[step])
 		result = -EIO;
-	/* what was cancelled says nothing of why */
+	/* a cancelled step does not tell the reason */
 	if ((!chain->result || chain->result == -ECANCELED) && result)
 		chain->result = result;
 	if (--chain->waiting)
@@ -125,10 +126,10 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 
 uint64_t storage_stop_by(struct storage *s, uint64_t began_ns)
 {
-	return store_stop_by(began_ns, atomic_load(&s->took_ns));
+	return shutdown_by(began_ns, atomic_load(&s->took_ns));
 }
 
-/* true: everything that can be written has been */
+/* true: everything that can be written is written, or the time is over */
 static bool drained(struct storage *s, uint64_t now)
 {
 	uint64_t by = storage_stop_by(s, s->stop_began_ns);
@@ -172,7 +173,7 @@ static void *run(void *arg)
 		}
 		atomic_fetch_add(&s->turns, 1);
 		atomic_store(&s->alive_ns, now);
-		/* the end may come by itself, when time is over */
+		/* the deadline may end the loop */
 		if (atomic_load(&s->stop) && until > now + 20 * NSEC_PER_MSEC)
 			until = now + 20 * NSEC_PER_MSEC;
 		until = until > now ? until - now : 0;
@@ -181,7 +182,7 @@ static void *run(void *arg)
 			.tv_nsec = (long long)(until % NSEC_PER_SEC),
 		};
 		ret = io_uring_submit_and_wait_timeout(&s->ring, &cqe, 1, &wait, NULL);
-		/* a kernel out of memory: not at once again, with a priority it would be for ever */
+		/* the kernel is out of memory: pause, because with a priority this loop would take the CPU */
 		if (ret < 0 && ret != -ETIME && ret != -EINTR)
 			usleep(ERROR_PAUSE_US);
 		io_uring_for_each_cqe(&s->ring, head, cqe)
@@ -202,7 +203,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* without it each write pins its pages again: slower, and nothing worse. @b: NULL: no longer */
+/* Without a registered buffer, each write pins its pages again, which is only slower. @b NULL: unregisters. */
 static bool register_buffer(struct storage *s, unsigned int i, const struct buffer *b)
 {
 	const struct iovec piece = { b ? b->memory : NULL, b ? b->count * b->chunk_size : 0 };
@@ -219,7 +220,7 @@ static bool register_buffer(struct storage *s, unsigned int i, const struct buff
 
 int storage_start(struct storage *s, unsigned int count, int done_fd, int priority, struct error *e)
 {
-	/* each channel may have one worker that hangs in the kernel, and those of others go on */
+	/* each channel may have one worker that hangs in the kernel, while those of others go on */
 	unsigned int workers[2] = { count + 4, count + 4 };
 	int ret;
 
@@ -258,7 +259,7 @@ bool storage_remove(struct storage *s, unsigned int i)
 	struct store *store = atomic_load(&s->stores[i]);
 	uint64_t turns;
 
-	/* a chain under way has the store's memory */
+	/* a chain that is under way uses the store's memory */
 	if (!store_rest(store))
 		return false;
 	atomic_store(&s->stores[i], NULL);

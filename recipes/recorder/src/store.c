@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which chunk is written next, where and when. */
+/* Which chunk of a channel is written next, where and when. */
 #include "store.h"
 
 #include <errno.h>
@@ -11,19 +11,18 @@
 #include "clock.h"
 #include "log.h"
 #include "segment.h"
+#include "thread.h"
 
 #define BACKOFF_LEAST (100 * NSEC_PER_MSEC)
 #define BACKOFF_MOST  (10 * NSEC_PER_SEC)
-/* attempts in a segment before another one is spent on finding a place that works: 10 min */
+/* attempts in a segment before the next one is tried: 10 min */
 #define STAY 64
-/* uptime from which the real time is believed: a clock that is wrong at a boot is put right by then */
+/* uptime from which the real time counts: a clock that is wrong at a boot is usually corrected by then */
 #define CLOCK_SETTLES (600 * NSEC_PER_SEC)
 
 int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
 	       struct error *e)
 {
-	pthread_mutexattr_t attr;
-
 	*s = (struct store){ .config = config, .buffer = buffer };
 	s->segments = calloc(SEGMENTS_MAX, sizeof(*s->segments));
 	s->head = aligned_alloc(EKR_BLOCK, 2 * EKR_BLOCK);
@@ -35,10 +34,7 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	memset(s->head, 0, 2 * EKR_BLOCK);
 	s->gap.data = s->head + EKR_BLOCK;
 	s->again_end = &s->again;
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
-	pthread_mutex_init(&s->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	thread_mutex(&s->lock);
 	return 0;
 }
 
@@ -74,10 +70,10 @@ int store_add(struct store *s, const struct segment *segment)
 
 	pthread_mutex_lock(&s->lock);
 	if (s->count < SEGMENTS_MAX) {
-		/* no current one stays none */
+		/* current == count stays: there is no current segment */
 		s->current += s->current == s->count;
 		s->segments[s->count++] = *segment;
-		/* failed too, if it was for want of segments and not because the medium fails */
+		/* also after STORE_FAILED, if that was for lack of segments and not because the medium fails */
 		if (s->count >= 2 && !s->failures)
 			s->state = STORE_RECORDING;
 		ret = 0;
@@ -118,16 +114,16 @@ void store_pass(struct store *s, uint64_t generation)
 void store_fail(struct store *s, const struct error *why)
 {
 	pthread_mutex_lock(&s->lock);
-	/* that a segment was made does not end what the storage thread has seen */
+	/* a new segment does not end a failure that the storage thread has seen */
 	if (why->code || !s->failures)
 		s->reason = *why;
-	/* with two segments it records, if less than it should */
+	/* with two segments it records, but less than configured */
 	if (s->count < 2 && why->code)
 		s->state = STORE_FAILED;
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The oldest use; count: there is none that another one has followed. */
+/* The segment with the oldest use that another use has followed; count: there is none. */
 static unsigned int oldest_use(const struct store *s)
 {
 	unsigned int oldest = s->count;
@@ -140,18 +136,17 @@ static unsigned int oldest_use(const struct store *s)
 	return oldest == s->current ? s->count : oldest;
 }
 
-/* the earlier of two uses, where there are two */
+/* the earlier of two uses; @a may be NULL */
 static const struct segment *earlier(const struct segment *a, const struct segment *b)
 {
 	return !a || b->generation < a->generation ? b : a;
 }
 
 /*
- * The records of the oldest use, @at, are older than any later one. Of those the first of
- * this boot is known to have begun then, by a clock that does not jump. Of earlier boots the
- * real time may be anything: one that is ahead of now is not believed, nor one that is behind
- * @at's own, whose clock was not set: what follows them tells. So a clock that was wrong for a
- * while makes a use look younger than it is, and the older ones no older.
+ * All records of the oldest use, @at, are older than the start of any later use. The first use of this boot
+ * has a start on a clock that does not jump. The real times of earlier boots may have any value. So a
+ * time after now does not count, nor does a time before that of @at, whose clock was not set: the next use
+ * decides. Thus a clock that was wrong for a while makes a use look younger, and no use older.
  */
 static bool is_expired(const struct store *s, unsigned int at, uint64_t now, int64_t now_realtime)
 {
@@ -177,7 +172,7 @@ static bool is_expired(const struct store *s, unsigned int at, uint64_t now, int
 	       (uint64_t)now_realtime - (uint64_t)dated->opened_realtime_ns > most;
 }
 
-/* the last one gets its place */
+/* removes a segment; the last one gets its place */
 static void take_out(struct store *s, unsigned int i)
 {
 	s->segments[i] = s->segments[--s->count];
@@ -193,7 +188,7 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 	unsigned int i;
 
 	pthread_mutex_lock(&s->lock);
-	/* two are always left to record in */
+	/* two segments always remain to record in */
 	if (s->config->retain_ns && s->count > 2 && !s->busy) {
 		i = oldest_use(s);
 		found = i < s->count && is_expired(s, i, now, now_realtime);
@@ -229,7 +224,7 @@ bool store_drop(struct store *s, uint32_t index)
 	if (i == s->count)
 		goto out;
 	if (i == s->current) {
-		/* full: what comes next begins another one */
+		/* as if it were full: the next batch begins another segment */
 		s->offset = s->config->segment;
 		if (s->busy)
 			goto out;
@@ -256,7 +251,7 @@ static struct chunk *pop(struct chunk **list, struct chunk ***end)
 	return c;
 }
 
-/* as the first of what is to be written again */
+/* puts a chunk first in the list of chunks to write again */
 static void put_back(struct store *s, struct chunk *c)
 {
 	c->next = s->again;
@@ -273,7 +268,7 @@ static void release(struct store *s, struct chunk *c)
 		buffer_release(s->buffer, c);
 }
 
-/* a chunk of its own with the gap that tells what was given up */
+/* makes a chunk of its own with the gap that reports what was given up */
 static struct chunk *make_gap(struct store *s, uint64_t now)
 {
 	uint64_t count = s->lost_next - s->lost_first;
@@ -299,8 +294,8 @@ static struct chunk *make_gap(struct store *s, uint64_t now)
 }
 
 /*
- * When what is not durable yet has to be on its way. Half a period earlier than half the window:
- * a window is often a multiple of the period, and then the timer and the start of the writes would
+ * When a batch must begin whose oldest record has this time: half a period before half the window has
+ * passed. A window is often a multiple of the period. Then the timer and the start of the writes would
  * interrupt the submission of a record, batch after batch.
  */
 static uint64_t write_by(const struct store *s, uint64_t oldest)
@@ -310,7 +305,7 @@ static uint64_t write_by(const struct store *s, uint64_t oldest)
 	return oldest + half - (early < half / 8 ? early : 0);
 }
 
-/* somebody waits for what is not durable yet */
+/* a sync waits for records that are not durable yet */
 static bool is_wanted(const struct store *s)
 {
 	return atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
@@ -346,7 +341,7 @@ static bool is_older(const struct segment *a, const struct segment *b)
 	return a->generation != b->generation ? a->generation < b->generation : a->index < b->index;
 }
 
-/* the oldest use goes; that of segments that were never used is 0, and these go by their index */
+/* takes the segment with the oldest use; unused segments have generation 0 and are taken by index */
 static void next_segment(struct store *s)
 {
 	unsigned int oldest = s->count;
@@ -402,8 +397,8 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	s->fresh = false;
 	length = whole_blocks(c->used);
 	/*
-	 * A failed batch goes to the next segment, but then stays for long: a medium
-	 * that is out of order must not cost the whole recording its heads.
+	 * A failed batch goes to the next segment, and further attempts stay there for long: otherwise a
+	 * faulty medium would overwrite the heads of all segments, and so the whole recording.
 	 */
 	if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
 	    (!s->failures && s->offset + length > s->config->segment))
@@ -427,7 +422,7 @@ out:
 	return c;
 }
 
-/* latencies of all records in a chunk that has become durable */
+/* counts the latencies of all records in a chunk that has become durable */
 static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 {
 	const unsigned char *at = c->data, *end = c->data + c->used;
@@ -469,7 +464,7 @@ static void succeeded(struct store *s, uint64_t now)
 	release(s, c);
 }
 
-/* twice: all that was to be written is lost, and a gap has to tell that */
+/* the batch failed twice: all chunks to write again are lost, and a gap must report that */
 static void give_up(struct store *s)
 {
 	while (s->again) {
@@ -514,7 +509,7 @@ static void failed(struct store *s, uint64_t now, int code)
 void store_watch(struct store *s, uint64_t now)
 {
 	pthread_mutex_lock(&s->lock);
-	/* @now may be older than a chain that has begun since */
+	/* @now may be older than the start of the chain */
 	if (s->busy && !s->hangs && now > s->began_ns && now - s->began_ns >= STORE_HANGS) {
 		s->hangs = true;
 		log_error(
@@ -532,7 +527,7 @@ enum store_state store_state(struct store *s, struct error *reason)
 	pthread_mutex_lock(&s->lock);
 	state = s->hangs ? STORE_FAILED : s->state;
 	*reason = s->reason;
-	/* no time that grows: who compares reasons sees one, not one a second */
+	/* the reason has no time that grows, so that it stays the same from second to second */
 	if (state == STORE_CLOSED && !reason->code)
 		set_error(reason, EAGAIN, "it is not open yet");
 	if (s->hangs)
@@ -574,7 +569,7 @@ uint64_t store_due(struct store *s, uint64_t now)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
 		due = full || in_haste(s, now) ? now : write_by(s, oldest);
-	/* a sync that has to wait for its turn */
+	/* a sync that has to wait */
 	if (oldest && is_wanted(s) && s->haste_ns < due)
 		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
@@ -584,13 +579,6 @@ uint64_t store_due(struct store *s, uint64_t now)
 out:
 	pthread_mutex_unlock(&s->lock);
 	return due;
-}
-
-uint64_t store_stop_by(uint64_t began, uint64_t took)
-{
-	uint64_t by = (took > began ? took : began) + STORE_STOP_TIME;
-
-	return by < began + STORE_STOP_MOST ? by : began + STORE_STOP_MOST;
 }
 
 bool store_idle(struct store *s)

@@ -29,7 +29,7 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(thread, &attr, run, arg);
-	/* its stack is locked, too */
+	/* the stack is locked memory as well */
 	if (ret == EAGAIN && memory_unlock())
 		ret = pthread_create(thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -40,7 +40,17 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	return 0;
 }
 
-/* not pthread_clockjoin_np(): ThreadSanitizer does not know it, and would see races after it */
+void thread_mutex(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(mutex, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* not pthread_clockjoin_np(): ThreadSanitizer does not know it, and would report races */
 bool thread_join(pthread_t thread, uint64_t until)
 {
 	const struct timespec pause = timespec_of(NSEC_PER_MSEC);

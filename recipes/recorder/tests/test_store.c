@@ -18,6 +18,7 @@
 #include "intake.h"
 #include "fake_medium.h"
 #include "segment.h"
+#include "shutdown.h"
 
 #define WINDOW (100 * NSEC_PER_MSEC)
 
@@ -755,13 +756,13 @@ static void a_shutdown_continues_while_a_medium_accepts_data(void **state)
 
 	(void)state;
 	/* what the medium accepted before the stop does not count */
-	assert_int_equal(store_stop_by(began, 0), began + STORE_STOP_TIME);
-	assert_int_equal(store_stop_by(began, began - 1), began + STORE_STOP_TIME);
-	assert_int_equal(store_stop_by(began, began + NSEC_PER_SEC),
-			 began + NSEC_PER_SEC + STORE_STOP_TIME);
-	/* not longer than STORE_STOP_MOST */
-	assert_int_equal(store_stop_by(began, began + 4 * NSEC_PER_SEC), began + STORE_STOP_MOST);
-	assert_int_equal(store_stop_by(began, began + 60 * NSEC_PER_SEC), began + STORE_STOP_MOST);
+	assert_int_equal(shutdown_by(began, 0), began + SHUTDOWN_TIME);
+	assert_int_equal(shutdown_by(began, began - 1), began + SHUTDOWN_TIME);
+	assert_int_equal(shutdown_by(began, began + NSEC_PER_SEC),
+			 began + NSEC_PER_SEC + SHUTDOWN_TIME);
+	/* not longer than SHUTDOWN_MOST */
+	assert_int_equal(shutdown_by(began, began + 4 * NSEC_PER_SEC), began + SHUTDOWN_MOST);
+	assert_int_equal(shutdown_by(began, began + 60 * NSEC_PER_SEC), began + SHUTDOWN_MOST);
 }
 
 /* while the board was suspended, the real time went on and the monotonic time did not */
