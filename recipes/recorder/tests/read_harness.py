@@ -8,21 +8,18 @@ direct I/O.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BUILD = Path(os.environ.get("EK_BUILD", "."))
-RECORDER = str(BUILD / "ek-recorder")
-BLOCK = 4096
+from board import BLOCK, RECORDER
+
 START = 1_790_000_000_000_000_000  # 2026-09-21T14:13:20Z
 STEP = 5_000_000
 ACQUIRED = 1000  # ns from the acquisition of a record to its submission
 CHANNEL_ID = b"channel id"
-OVERRUN, RESTART, FAILED, WRITER = 1, 2, 3, 4
 
 _TABLE = []
 for _i in range(256):

@@ -88,7 +88,7 @@ def test_an_empty_message(pair: Board) -> None:
 
 def test_a_ring_with_an_implausible_loss_counter(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
-        put(writer, 0, b"good")
+        writer.put(0, b"good")
         os.write(writer.bell, struct.pack("<Q", 1))
         wait_for(lambda: struct.unpack_from("<Q", writer.ring, 128)[0] == 1)
         # more losses than submissions are possible in this time
@@ -240,7 +240,7 @@ def test_file_descriptors_that_are_slow_to_close_do_not_accumulate(board: Board)
 def test_a_protocol_error_loses_nothing_that_was_submitted(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         for number in range(3):
-            put(writer, number, b"%d" % number)
+            writer.put(number, b"%d" % number)
         # the recorder has not looked into the ring yet
         writer.socket.send(struct.pack("<I", 77))
         assert "an invalid message" in writer.reason_for_close()[1]
@@ -273,19 +273,11 @@ def test_a_ring_with_an_invalid_head(pair: Board, head: int) -> None:
     assert pair.gaps("arm") == [(WRITER, 0)]
 
 
-def put(writer: RawWriter, slot: int, payload: bytes) -> None:
-    """Submit by ring as the library does, but without the doorbell."""
-    at = 4096 + slot % writer.slots * writer.stride
-    head = struct.pack("<2I2QqQ", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0, 0)
-    writer.ring[at : at + 40 + len(payload)] = head + payload
-    writer.ring[64:72] = struct.pack("<Q", slot + 1)
-
-
 def seconds_until_taken(writer: RawWriter, slot: int) -> float:
     """Submit a record, ring the doorbell, and return how long the recorder takes to accept the record."""
     # without a doorbell the recorder polls the ring every 25 ms
     time.sleep(0.03)
-    put(writer, slot, b"x")
+    writer.put(slot, b"x")
     began = time.monotonic()
     os.write(writer.bell, struct.pack("<Q", 1))
     while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
@@ -322,7 +314,7 @@ def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board)
         assert (leg.wait(20), leg.stderr.read()) == (0, b"")
     # the channel of that client has a writer again once the ring is freed
     with board.writer("arm", 2) as arm:
-        put(arm, 0, b"next")
+        arm.put(0, b"next")
         assert arm.sync(1) == 0
     del maps
     board.stop()
@@ -361,7 +353,7 @@ def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
                 leg.submit(b"leg")
                 assert leg.sync() == 0
                 time.sleep(0.05)
-            put(arm, 0, b"rings")
+            arm.put(0, b"rings")
             # the ring is polled meanwhile
             wait_for(lambda: struct.unpack_from("<Q", arm.ring, 128)[0] == 1, 1)
             ringer.kill()

@@ -25,6 +25,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
+from board import BLOCK, BUILD, OPENED, OVERRUN, RECORD, RECORDER, REFUSED, SYNC
 from ek_recorder import (
     ChannelBusy,
     ChannelNotFound,
@@ -38,9 +39,8 @@ from ek_recorder import (
     read,
 )
 from ek_recorder.writer import _library
-from read_harness import ACQUIRED, BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
+from read_harness import ACQUIRED, START, STEP, Recording
 
-OPEN, OPENED, REFUSED, RECORD, SYNC = 1, 2, 3, 4, 5
 SLOTS, RECORD_SIZE = 8, 64
 STRIDE = 40 + RECORD_SIZE
 HEAD, LOST, TAIL, CLOSED = 64, 72, 128, 136

@@ -21,20 +21,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from read_harness import (
-    ACQUIRED,
-    BLOCK,
-    BUILD,
-    FAILED,
-    OVERRUN,
-    RECORDER,
-    RESTART,
-    START,
-    STEP,
-    Recording,
-    run,
-    run_json,
-)
+from board import BLOCK, BUILD, FAILED, OVERRUN, RECORDER, RESTART
+from read_harness import ACQUIRED, START, STEP, Recording, run, run_json
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import struct
 import subprocess
 import threading
 import time
@@ -19,13 +18,6 @@ from board import BUILD, Board, RawWriter
 PROGRAM = str(BUILD / "tests/ek-recorder-tsan")
 
 
-def put(writer: RawWriter, slot: int, payload: bytes) -> None:
-    at = 4096 + slot % writer.slots * writer.stride
-    head = struct.pack("<2I2QqQ", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0, 0)
-    writer.ring[at : at + 40 + len(payload)] = head + payload
-    writer.ring[64:72] = struct.pack("<Q", slot + 1)
-
-
 def write(board: Board, channel: str, way: int, until: float) -> None:
     while time.monotonic() < until:
         with RawWriter(board.socket, channel, way) as writer:
@@ -34,7 +26,7 @@ def write(board: Board, channel: str, way: int, until: float) -> None:
             with contextlib.suppress(OSError):
                 for number in range(16):
                     if way == 2:
-                        put(writer, number, b"x" * 500)
+                        writer.put(number, b"x" * 500)
                     else:
                         writer.submit(b"x" * 500)
                 if way == 1:
