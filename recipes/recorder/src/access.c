@@ -67,7 +67,7 @@ bool access_may_write(const struct access *a, const struct channel_config *c)
 	return false;
 }
 
-/* the owner of a file may give rights to a group of which it is no member only by a list */
+/* for a group of which the owner is no member, it needs an access control list */
 static int apply_list(int directory, const struct channel_config *c)
 {
 	struct {
@@ -105,7 +105,7 @@ int access_apply(int directory, const struct channel_config *c, struct error *e)
 		ret = -errno;
 	if (!ret)
 		return 0;
-	/* nobody may read rather than everybody */
+	/* rather nobody may read than everybody */
 	fchmod(directory, 0700);
 	return set_errno(e, -ret, "giving the group %s access to the recording",
 			 *c->read_group ? c->read_group : "(none)");

@@ -6,11 +6,10 @@
 
 #include "crc.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-	       "format.h is little-endian, and so are we");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the medium is little-endian");
 _Static_assert(sizeof(struct ekr_record_head) == 64, "no holes");
 
-/* with the crc field as zeros */
+/* the CRC of a record, computed with zeros in the crc field */
 static uint32_t record_crc(uint32_t seed, const struct ekr_record_head *head, const void *payload)
 {
 	struct ekr_record_head zeroed = *head;

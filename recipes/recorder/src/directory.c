@@ -13,7 +13,7 @@ bool directory_same(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* the directory of all channels; nothing must fill up the disk that it should be mounted on */
+/* the directory of all channels; without the mount, recordings would fill the disk below it */
 static int open_base(const struct recorder_config *config, struct error *e)
 {
 	struct stat here, above;
@@ -66,7 +66,6 @@ int directory_open(const struct recorder_config *config, const char *name, struc
 	return fd;
 }
 
-/* what can be read but not written is left as it is, and tried again when it can */
 int directory_writable(const struct channel *c, struct error *e)
 {
 	struct statvfs fs;
@@ -76,7 +75,7 @@ int directory_writable(const struct channel *c, struct error *e)
 	return fs.f_flag & ST_RDONLY ? set_errno(e, EROFS, "opening it for recording") : 0;
 }
 
-/* its name leads to another directory than the one that it has, or to none; what cannot be looked at is as it was */
+/* a directory that cannot be examined counts as unchanged */
 bool directory_moved(const struct recorder_config *config, const struct channel *c)
 {
 	struct stat here, there;

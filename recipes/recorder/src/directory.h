@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of a channel below that of all channels. */
+/* The directory of a channel, in the directory of all channels. */
 #ifndef EKR_DIRECTORY_H
 #define EKR_DIRECTORY_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the records of a channel come in. */
+/* Where the records of a channel arrive. */
 #include "intake.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 	in->buffer = buffer;
 	in->record_size = record_size;
 	in->next_sequence = next_sequence;
-	/* no record is older than its channel is open: a writer may say anything */
+	/* no record is older than this, whatever a writer says */
 	in->last_ns = monotonic_ns();
 }
 
@@ -33,10 +33,10 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 		in->gap_first = in->next_sequence;
 		in->gap_unknown = !lost;
 	} else if (lost) {
-		/* one of unknown length took a number too: with others it is at least that many */
+		/* a loss of unknown length took one sequence: together with this one the number is a lower bound */
 		in->gap_unknown = false;
 	}
-	/* a number of its own, so that sequences always grow */
+	/* a loss of unknown length takes one sequence, so that sequences always grow */
 	in->next_sequence += lost ? lost : 1;
 	count(reason == EKR_GAP_OVERRUN ? &in->overrun :
 	      reason == EKR_GAP_ABSENT	? &in->absent :
@@ -91,7 +91,7 @@ static bool put_gap(struct intake *in)
 	return true;
 }
 
-/* a gap is told where records go on: else an overrun would be told piece by piece */
+/* a gap is recorded together with the next record: otherwise one overrun would become many gaps */
 static bool room_for(struct intake *in, uint32_t length)
 {
 	return buffer_has_room(in->buffer, length + (in->gap ? (uint32_t)GAP_BYTES : 0));
@@ -115,7 +115,7 @@ int intake_take(struct intake *in, struct intake_writer *w, const struct record 
 	if (r->length > in->record_size || intake_expect(in, w, r->sequence))
 		return -EPROTO;
 	record.sequence = in->next_sequence;
-	/* order by time is order by sequence, and nothing comes from the future */
+	/* the order by time is that of sequences, and no time is in the future */
 	if (record.monotonic_ns > now)
 		record.monotonic_ns = now;
 	submitted = record.monotonic_ns;
@@ -136,7 +136,7 @@ int intake_take(struct intake *in, struct intake_writer *w, const struct record 
 	}
 	w->next++;
 	w->records = true;
-	/* of its submission: the recorder may take it later than those that follow */
+	/* when it was submitted: the recorder may take later submissions of other writers first */
 	if (w->since_ns < submitted)
 		w->since_ns = submitted;
 	in->last_ns = record.monotonic_ns;

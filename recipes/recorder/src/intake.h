@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the records of a channel arrive, from all its writers: their sequences are checked, their
- * times are corrected, and lost records become a gap as soon as there is room again. The ingest
- * thread's; any thread may read the counters.
+ * Where the records of all writers of a channel arrive. The intake checks sequences, corrects times, and
+ * records a gap for lost records as soon as there is space again. Of the ingest thread; any thread may
+ * read the counters.
  */
 #ifndef EKR_INTAKE_H
 #define EKR_INTAKE_H
@@ -17,9 +17,9 @@
 /* One writer, whose sequences are its own (wire.h). */
 struct intake_writer {
 	uint64_t next;			/* sequence of its next record */
-	uint64_t since_ns;		/* monotonic: its last record was submitted, or it connected */
-	uint64_t lost;			/* records that found no room, here or with the writer */
-	bool records;			/* it has submitted a record on this connection */
+	uint64_t since_ns;		/* monotonic: when its last record was submitted, or when it connected */
+	uint64_t lost;			/* records that found no space, here or in the ring or socket */
+	bool records;			/* it has submitted a record over this connection */
 };
 
 struct intake {
@@ -27,17 +27,17 @@ struct intake {
 	uint32_t record_size;
 	uint64_t next_sequence;		/* of the next record */
 	uint64_t last_ns;		/* monotonic time of the last record */
-	bool wake;			/* the storage thread should look; set here, cleared by the caller */
-	/* a gap that has not been told yet: sequences from gap_first to next_sequence */
+	bool wake;			/* the storage thread should look at the buffer; the caller clears it */
+	/* a gap that is not recorded yet: sequences from gap_first to next_sequence */
 	bool gap;
-	bool gap_unknown;		/* their number is not known */
-	enum ekr_gap_reason gap_reason;	/* of the first */
+	bool gap_unknown;		/* the number of its records is not known */
+	enum ekr_gap_reason gap_reason;	/* of the first loss in it */
 	uint64_t gap_first;
-	_Atomic uint64_t records, bytes;	/* taken, payload only */
-	_Atomic uint64_t overrun;		/* records lost: no room here or with the writer */
-	_Atomic uint64_t broken;		/* records lost, or times that a writer broke the protocol */
+	_Atomic uint64_t records, bytes;	/* accepted; bytes of payloads */
+	_Atomic uint64_t overrun;		/* records lost, because there was no space */
+	_Atomic uint64_t broken;		/* records lost because a writer broke the protocol; at least 1 each time */
 	_Atomic uint64_t absent;		/* records lost by writers without a connection */
-	_Atomic uint64_t restarts;		/* gaps of unknown length that a start has told */
+	_Atomic uint64_t restarts;		/* gaps of unknown length that a start has recorded */
 };
 
 void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
@@ -54,18 +54,19 @@ int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 int intake_absent(struct intake *in, uint64_t count);
 
 /*
- * Takes a record; it gets the channel's next sequence. -EPROTO: its sequence or size is invalid,
- * nothing was taken. -ENOBUFS: no room; with @drop it counts as lost, otherwise it may come again.
+ * Accepts a record, which gets the channel's next sequence. -EPROTO: its sequence or size is invalid, and
+ * nothing was accepted. -ENOBUFS: there is no space; with @drop the record counts as lost, otherwise the
+ * caller may try again.
  */
 int intake_take(struct intake *in, struct intake_writer *w, const struct record *r, bool drop);
 
-/* There is room for any record of the channel and for the gap that may have to be told ahead of it. */
+/* There is space for any record of the channel, and for a gap that may have to precede it. */
 bool intake_has_room(struct intake *in);
 
-/* @count records were lost, or with 0 a number that is not known. */
+/* @count records were lost; 0: their number is not known. */
 void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t count);
 
-/* Tells a gap, if there is one and room for it and a record; false: it is still to be told. */
+/* Records the gap, if there is one, and space for it and a record. False: the gap is not recorded yet. */
 bool intake_tell(struct intake *in);
 
 #endif

@@ -28,14 +28,14 @@ static int take_inherited(int count, struct error *e)
 	return fd;
 }
 
-/* one that a killed recorder left is removed; one that somebody listens on is not */
+/* removes a socket that a killed recorder left, but not one on which a process listens */
 static int clear_path(const struct sockaddr_un *address, struct error *e)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
 
 	close(fd);
-	/* EAGAIN: so many wait for it that it may hang, but it is there */
+	/* EAGAIN: the queue of its clients is full: perhaps it hangs, but it exists */
 	if (!ret || ret == EAGAIN)
 		return set_error(e, EADDRINUSE, "another recorder already listens at %s",
 				 address->sun_path);
@@ -87,14 +87,14 @@ void listen_refuse(const char *why)
 		return;
 	fcntl(SD_LISTEN_FDS_START, F_SETFL, fcntl(SD_LISTEN_FDS_START, F_GETFL) | O_NONBLOCK);
 	snprintf(refused.why, sizeof(refused.why), "the recorder is not running: %s", why);
-	/* bounded: they may come again at once */
+	/* bounded, because clients may connect again at once */
 	for (int i = 0; i < SOMAXCONN; i++) {
 		char byte;
 
 		fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
-		/* with messages unread the connection would be reset, and these words lost */
+		/* with unread messages the connection would be reset, and this message lost */
 		shutdown(fd, SHUT_RD);
 		while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
 			;

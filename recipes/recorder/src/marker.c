@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The mark of an orderly stop. */
+/* The clean-shutdown marker. */
 #include "marker.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define FORM "generation %" PRIu64 " end %" PRIu64 " batches %" PRIu64 " next %" PRIu64 "\n"
 #define SCAN "generation %" SCNu64 " end %" SCNu64 " batches %" SCNu64 " next %" SCNu64 "%n"
 
-/* of the room for it, from the beginning, and what is not there yet is made */
+/* overwrites the file, which is created if it is missing */
 static int write_block(int directory, const char block[EKR_BLOCK], struct error *e)
 {
 	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -86,7 +86,7 @@ int marker_take(int directory, struct marker *m, struct error *e)
 		return set_errno(e, errno, "reading the clean-shutdown marker");
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
-	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
+	/* durably, before anything is recorded: otherwise it could be taken for the marker of later records */
 	if (renameat(directory, NAME, directory, ROOM) || fsync(directory))
 		return set_errno(e, errno, "invalidating the clean-shutdown marker");
 	if (n < 0 || !marker_parse(line, m))

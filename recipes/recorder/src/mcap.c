@@ -24,7 +24,7 @@ enum opcode {
 
 static const unsigned char magic[8] = { 0x89, 'M', 'C', 'A', 'P', '0', '\r', '\n' };
 
-/* fast, and records of sensors are often alike */
+/* the fastest level: records of sensors are often alike */
 #define ZSTD_LEVEL 1
 
 struct schema {
@@ -35,15 +35,15 @@ struct schema {
 struct channel {
 	char *topic, *encoding;
 	uint16_t schema;	 /* 0: none */
-	struct mcap_bytes pairs; /* as in the file */
-	struct mcap_bytes index; /* of the chunk: pairs of time and offset */
+	struct mcap_bytes pairs; /* metadata, as in the file */
+	struct mcap_bytes index; /* of the open chunk: pairs of time and offset */
 	uint64_t messages;
 };
 
 struct chunk {
 	uint64_t first, last;		 /* times */
-	uint64_t offset, length;	 /* in the file, with opcode and length */
-	uint64_t indexes[MCAP_CHANNELS]; /* offset of the message index, 0: none */
+	uint64_t offset, length;	 /* in the file, including opcode and length */
+	uint64_t indexes[MCAP_CHANNELS]; /* offsets of the message indexes, 0: none */
 	uint64_t index_length;
 	uint64_t compressed, uncompressed;
 };
@@ -59,7 +59,7 @@ struct mcap {
 	struct mcap_bytes open; /* the chunk's records */
 	uint64_t open_first, open_last;
 	bool open_any;		  /* a message is in the chunk */
-	struct mcap_bytes record; /* one that is put together */
+	struct mcap_bytes record; /* the record that is assembled */
 	struct chunk *chunk;
 	size_t chunks, room;
 	uint64_t messages, first, last;
@@ -98,7 +98,7 @@ static void put(struct mcap_bytes *b, const void *data, size_t length)
 	b->length += length;
 }
 
-/* the file is little-endian, as all boards that this runs on (reader_head.c) */
+/* the file is little-endian, as is the machine: medium.c checks that */
 static void put8(struct mcap_bytes *b, uint8_t v)
 {
 	put(b, &v, sizeof(v));
@@ -137,7 +137,7 @@ static int write_bytes(struct mcap *m, const void *data, size_t length)
 	return 0;
 }
 
-/* what is in m->record, under this opcode */
+/* writes m->record with this opcode */
 static int write_record(struct mcap *m, enum opcode opcode)
 {
 	unsigned char head[9] = { (unsigned char)opcode };
@@ -235,7 +235,7 @@ int mcap_channel(struct mcap *m, uint16_t schema, const char *topic, const char 
 
 /* --- chunks ------------------------------------------------------------------------ */
 
-/* The chunk's records as they go into the file. */
+/* The chunk's records in the form of the file. */
 static int pack(struct mcap *m, const unsigned char **data, size_t *length)
 {
 	size_t n;
@@ -281,7 +281,7 @@ static int write_chunk(struct mcap *m, struct chunk *k)
 	put64(b, packed);
 	if (b->failed)
 		return -ENOMEM;
-	/* not copied once more behind its head */
+	/* written as they are: not copied again after the head */
 	length = b->length + packed;
 	memcpy(head + 1, &length, sizeof(length));
 	err = write_bytes(m, head, sizeof(head));
@@ -344,7 +344,7 @@ static int close_chunk(struct mcap *m)
 int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time,
 		 uint64_t published, const void *data, size_t length)
 {
-	/* channel, sequence, two times */
+	/* channel, sequence, two times, data */
 	const uint64_t whole = 2 + 4 + 8 + 8 + length;
 	struct mcap_bytes *index;
 
@@ -472,7 +472,7 @@ int mcap_end(struct mcap *m)
 	if (!err)
 		err = write_offset(m, MCAP_CHUNK_INDEX, chunks, offsets);
 
-	/* the CRC is of the summary and of the footer up to the CRC */
+	/* the CRC covers the summary and the footer up to the CRC */
 	put64(&m->record, schemas);
 	put64(&m->record, offsets);
 	if (!err)

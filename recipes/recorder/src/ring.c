@@ -10,12 +10,12 @@
 
 #include "memory.h"
 
-/* a ring holds the records of this time: a recorder that is late by less loses nothing */
+/* a ring holds the records of this time, so a recorder that is late by less loses nothing */
 #define RING_TIME   (400 * NSEC_PER_MSEC)
 #define SLOTS_LEAST 16u
 #define BYTES_MOST  (UINT64_C(32) << 20)
 
-/* read once, whatever the compiler would like */
+/* one read, which the compiler must not repeat */
 #define ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 
 static uint32_t stride_of(uint32_t record_size)
@@ -68,9 +68,8 @@ void ring_close(struct ring *r)
 		munmap(r->map, r->size);
 	if (r->memfd >= 0) {
 		/*
-		 * A writer may keep it: then its pages are given back, for they are counted
-		 * as the recorder's. But for the first, by which it sees that the ring is
-		 * shut.
+		 * The writer may keep the memfd, and its pages count as the recorder's. So all pages are
+		 * freed except the first, which shows the writer that the ring is shut.
 		 */
 		fallocate(r->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, EKR_RING_DATA,
 			  (off_t)(r->size - EKR_RING_DATA));
@@ -95,7 +94,7 @@ int ring_peek(struct ring *r, struct record *record)
 
 	if (head == r->tail)
 		return 0;
-	/* also true of a head that went back */
+	/* this also detects a head that went back */
 	if (head - r->tail > r->slots)
 		return -EPROTO;
 	*record = (struct record){
@@ -135,7 +134,7 @@ bool ring_empty(const struct ring *r)
 void ring_shut(struct ring *r, uint32_t code)
 {
 	atomic_store_explicit(&r->map->closed, code, memory_order_relaxed);
-	/* before the look at `head` that follows: see the end of ek_writer_commit() */
+	/* before `head` is read: see the end of ek_writer_commit_at() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!r->shut)
 		r->end = atomic_load_explicit(&r->map->head, memory_order_acquire);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between a writer and the recorder: a Unix SEQPACKET socket, and by ring also the shared
- * memory that the recorder passes. The writer opens a channel with EKR_OPEN and gets
- * EKR_OPENED, or EKR_REFUSED and the end of the connection.
+ * The protocol between a writer and the recorder: a Unix SEQPACKET socket, and by ring also shared memory
+ * that the recorder passes. The writer opens a channel with EKR_OPEN and gets EKR_OPENED, or EKR_REFUSED
+ * and the end of the connection.
  *
  * Sequences: a connection numbers its records from ekr_opened.next_sequence, one more for each
  * record, also for those that it lost. The recorder gives the records of a channel the
  * sequences on the medium, so with several writers the two differ.
  *
- * By socket: each record is one EKR_RECORD message. Nothing is answered. While the recorder
- * has no room it does not read. A full socket buffer gives the writer -EAGAIN; that record is
+ * By socket: each record is one EKR_RECORD message, which is not answered. While the recorder
+ * has no space, it does not read. A full socket buffer gives the writer -EAGAIN; that record is
  * lost, and the sequence of the next message shows it.
  *
  * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd. The ring has
@@ -75,37 +75,37 @@ struct ekr_submit {
 
 struct ekr_sync {
 	uint32_t type;			/* EKR_SYNC */
-	int32_t error;			/* in the answer: 0, or of what was lost: ENOBUFS no room, EIO the medium */
-	uint64_t token;			/* any, comes back */
-	uint64_t sequence;		/* all below it: the writer's next one; those that have not come are lost */
+	int32_t error;			/* in the answer: 0, or why records were lost: ENOBUFS no space, EIO the medium */
+	uint64_t token;			/* any value; the answer has the same */
+	uint64_t sequence;		/* the writer's next one; records below that have not arrived are lost */
 };
 
-/* Protects the records of a range of real time from being overwritten. Of those who may write to the channel. */
+/* A request to protect a range of real time from being overwritten. For users who may write to the channel. */
 struct ekr_keep {
 	uint32_t type;			/* EKR_KEEP */
 	uint32_t version;		/* EKR_WIRE_VERSION */
 	char name[EKR_NAME_MAX + 8];	/* of the channel */
 	char incident[EKR_NAME_MAX + 8];	/* a name of the same form */
 	int64_t from_ns, to_ns;		/* both included */
-	uint64_t segments;		/* in the answer: that are kept */
+	uint64_t segments;		/* in the answer: number of segments that are kept */
 };
 
 /*
- * The memfd: this, then slots x stride bytes from EKR_RING_DATA on. Producer and
- * consumer each write their own cache line only.
+ * The start of the memfd; slots * stride bytes follow at EKR_RING_DATA. Producer and consumer each write
+ * only their own cache line.
  */
 #define EKR_RING_DATA		4096u
 
 struct ekr_ring {
-	uint32_t slots, stride;		/* set once by the recorder; it keeps its own copy */
+	uint32_t slots, stride;		/* set once by the recorder, which keeps its own copy */
 	uint32_t record_size, pad;
 	_Alignas(64) _Atomic uint64_t head;	/* slots filled, by the writer, release */
 	_Atomic uint64_t lost;			/* records that found the ring full */
 	_Alignas(64) _Atomic uint64_t tail;	/* slots taken, by the recorder, release */
-	_Atomic uint32_t closed;		/* errno: the recorder takes no more */
+	_Atomic uint32_t closed;		/* not 0: the recorder takes no more; the errno says why */
 };
 
-/* A slot: slot i of the ring is that of head % slots == i. */
+/* A slot: the record number `head` is in slot head % slots. */
 struct ekr_slot {
 	uint32_t length, pad;
 	uint64_t sequence, monotonic_ns;
