@@ -52,8 +52,8 @@ def numbers(board: Board, path: str = "arm") -> list[int]:
 
 
 def test_a_kept_range_survives_what_is_recorded_later(recording: Board) -> None:
-    write(recording, 0, 40)
     begin = time.time() - 0.5
+    write(recording, 0, 40)
     end = time.time() + 0.5
     assert "arm: 4 segments are kept as crash" in keep(recording, begin, end, "crash")
     # four times as much as the channel retains
