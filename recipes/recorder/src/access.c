@@ -105,7 +105,7 @@ int access_apply(int directory, const struct channel_config *c, struct error *e)
 		ret = -errno;
 	if (!ret)
 		return 0;
-	/* rather nobody may read than everybody */
+	/* after a failure, only the owner may read */
 	fchmod(directory, 0700);
 	return set_errno(e, -ret, "giving the group %s access to the recording",
 			 *c->read_group ? c->read_group : "(none)");

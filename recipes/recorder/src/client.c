@@ -185,7 +185,7 @@ void ek_writer_close(struct ek_writer *w)
 {
 	if (!w)
 		return;
-	/* reports the records lost at the end; nobody waits for the answer */
+	/* reports the records lost at the end, and does not wait for the answer */
 	if (w->way == EK_BY_SOCKET && w->skipped && w->state == CONNECTED)
 		send_sync(w, 0, 0);
 	client_unmap_ring(w);

@@ -329,7 +329,6 @@ static bool is_passing(int code, bool patient)
 	return code == EAGAIN || code == EPIPE || (patient && code == ECONNREFUSED);
 }
 
-/* @patient: nobody listens is not final */
 int client_wait_connected(struct ek_writer *w, int timeout_ms, uint64_t until, bool patient)
 {
 	while (!client_move_on(w, true)) {

@@ -87,7 +87,10 @@ void client_close_socket(struct ek_writer *w);
 void client_unmap_ring(struct ek_writer *w);
 /* Moves on without waiting. @populate: maps all pages of a ring now. True: the writer is connected. */
 bool client_move_on(struct ek_writer *w, bool populate);
-/* @patient: that nobody listens is not final. */
+/*
+ * Waits until the writer is connected. @patient: also if no process listens at the socket. Returns as
+ * ek_writer_connect().
+ */
 int client_wait_connected(struct ek_writer *w, int timeout_ms, uint64_t until, bool patient);
 /* The recorder has closed the connection. @why: its last message; NULL: none. */
 void client_disconnect(struct ek_writer *w, const struct ekr_refused *why);

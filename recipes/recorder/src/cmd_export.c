@@ -386,7 +386,7 @@ int cmd_export(int argc, char **argv)
 				 MCAP_CHANNELS / 2);
 	/* so that nothing half written is left behind */
 	reader_cli_catch(&cli);
-	/* nor when nobody reads the gaps on standard error; on standard output it still ends the export */
+	/* a closed standard error does not end the export; a closed standard output does */
 	if (strcmp(x.output, "-") != 0)
 		signal(SIGPIPE, SIG_IGN);
 	return export(&cli, &x);

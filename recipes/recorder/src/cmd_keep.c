@@ -191,7 +191,7 @@ int cmd_keep(int argc, char **argv)
 		.usage = "CHANNEL [INCIDENT]",
 		.about =
 			"Protects the segments with the records from --from to --to from being overwritten, under the\n"
-			"name INCIDENT. They stay part of the recording, beside `retain` and within `keep` bytes.",
+			"name INCIDENT. They stay part of the recording, in addition to `retain` and within `keep` bytes.",
 		.options = options,
 		.least = 1,
 		.most = 2,

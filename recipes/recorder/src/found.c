@@ -117,7 +117,7 @@ int found_settle(struct channel *c, const struct found *f, struct error *e)
 				 size, c->config.writeout);
 	log_warning("channel %s: its segments keep %" PRIu64 " bytes instead of %" PRIu64,
 		    c->config.name, size, c->config.segment);
-	/* statistics tell both */
+	/* under the lock, because the statistics show both */
 	pthread_mutex_lock(&c->store.lock);
 	c->config.segment = size;
 	c->config.segments = (c->config.retain + size - 1) / size + 1;

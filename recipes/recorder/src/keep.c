@@ -151,7 +151,7 @@ static int write_note(const struct channel *c, int incident, uint64_t generation
 		code = errno ? errno : ENOSPC;
 	if (fd >= 0)
 		close(fd);
-	return code ? set_errno(e, code, "writing where the recording goes on") : 0;
+	return code ? set_errno(e, code, "writing where the recording continues") : 0;
 }
 
 static int open_incident(struct channel *c, const char *incident, struct error *e)

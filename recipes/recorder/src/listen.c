@@ -60,7 +60,7 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return set_errno(e, errno, "creating a socket");
-	/* anybody may connect: the recorder checks who may write to which channel */
+	/* every user may connect: the recorder checks the access to each channel */
 	before = umask(0111);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
 	umask(before);

@@ -128,7 +128,7 @@ void medium_look(struct medium_bytes *b, const struct ekr_segment_head *head, ui
 void medium_explain(char *to, size_t room, const struct medium_record *r,
 		    const struct ekr_segment_head *head);
 
-/* A walk through the records of one use, in order. Zeros but for bytes, head and offset, it begins there. */
+/* A walk through the records of one use, in order. To begin, set bytes, head and offset; the rest is 0. */
 struct medium_walk {
 	struct medium_bytes *bytes;
 	const struct ekr_segment_head *head;

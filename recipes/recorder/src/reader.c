@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Read a channel's recording: uses of segments in order, records in order. */
+/* Reading a channel's recording: uses of segments in order, records in order. */
 #include "reader.h"
 
 #include <errno.h>

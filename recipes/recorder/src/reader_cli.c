@@ -86,7 +86,7 @@ static bool has_segments(const char *path)
 	uint32_t index;
 
 	if (!d)
-		/* that it cannot be read is told when it is opened */
+		/* a directory that cannot be read is reported when it is opened */
 		return errno != ENOTDIR && errno != ENOENT;
 	while (!found && (entry = readdir(d)) != NULL)
 		found = segment_index(entry->d_name, &index);

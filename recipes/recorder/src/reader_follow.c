@@ -107,7 +107,7 @@ static int list_again(struct reader *r)
 	return r->next < uses.count;
 }
 
-/* The head of a segment now; false: it cannot be told. */
+/* Reads the head of a segment again; false: it cannot be read. */
 static bool head_now(struct reader *r, const char *file, struct medium_use *now)
 {
 	r->heads.bytes.ahead = EKR_BLOCK;

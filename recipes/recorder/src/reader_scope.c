@@ -105,7 +105,7 @@ static bool all_after(struct reader *r, const struct medium_use *u, const struct
 	struct ekr_record_head h;
 	uint64_t first;
 
-	/* of those that most likely are not, the first record need not be read */
+	/* most uses are not after the range: their first record need not be read */
 	if (!to->set || !u->valid ||
 	    (to->monotonic ? (__int128)head->monotonic_ns : head->realtime_ns) <= to->ns)
 		return false;
@@ -120,7 +120,7 @@ static bool all_after(struct reader *r, const struct medium_use *u, const struct
 		if (!steady_since(&h, u) || (__int128)h.realtime_ns - SLEW_NS <= to->ns)
 			return false;
 	}
-	/* what is left out before it may be in the range: that is reported with it */
+	/* records that are missing before it may be in the range: they are reported with it */
 	return !r->any || r->after || first <= r->last || first - r->last == 1;
 }
 
@@ -144,7 +144,7 @@ bool scope_behind(struct reader *r, size_t i)
 	const struct medium_use *u = &r->uses.use[i];
 	const struct reader_range *range = &r->options.range;
 
-	/* what is left out before it may be in the range: its first record tells */
+	/* records that are missing before it may be in the range: its first record shows that */
 	if (u->valid && u->head.first_sequence > range->last)
 		return !r->any || r->last >= range->last;
 	return all_after(r, u, next_use(r, i));

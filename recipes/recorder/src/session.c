@@ -92,7 +92,7 @@ static void return_lease(struct session *s)
 
 void session_hang_up(struct session *s)
 {
-	/* nobody waits for the answer any more; the range is kept nevertheless */
+	/* the range is kept, although the client no longer waits for the answer */
 	if (s->keeps)
 		s->keeps->keep.owned = false;
 	s->keeps = NULL;

@@ -45,7 +45,7 @@ struct session {
 	uint64_t sync_token;
 	uint64_t sync_next;		/* next sequence of its writer, as the message says */
 	uint64_t sync_to;		/* all sequences below must become durable; 0: the ring is not empty yet */
-	struct session_losses before;	/* when the writer was last told of losses */
+	struct session_losses before;	/* when the last sync was answered */
 	struct session_losses at_stop;	/* when the shutdown began */
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A connection opens a channel: who may, who has to wait, and for how long. */
+/* A connection opens a channel: which client may, and which one has to wait. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -36,7 +36,7 @@ bool session_has_room(struct session *s);
 
 struct channel *session_find_channel(const struct ingest *in, const char *name);
 void session_take_open(struct session *s, const void *message, size_t length);
-/* It gets the channel that it wants, or is told why not; where that may end soon, it waits. */
+/* Gives the client its channel, or the reason why not. It waits if the reason may end soon. */
 void session_answer_open(struct session *s, uint64_t now_ns);
 
 /* --- session_receive.c --- */

@@ -17,7 +17,7 @@
 
 /* ms until the deadline is checked again; what is written ends the wait */
 #define ROOM_POLL_MS 20
-/* for a channel that leaves while the recorder goes on */
+/* time for a channel that is removed while the recorder runs */
 #define LEAVE_TIME (5 * NSEC_PER_SEC)
 
 /* --- connections ----------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static void shut(struct session *s)
 	/* later messages fail at the writer; everything sent before is taken */
 	ingest_unwatch(s->ingest, s->socket);
 	shutdown(s->socket, SHUT_RD);
-	/* a client whose request is unread gets its channel, and is told with the others */
+	/* a client whose request is unread gets its channel, and later the same message as the others */
 	if (!s->channel && !s->wants)
 		session_receive(s);
 	if (s->socket < 0 || !s->channel)
@@ -73,7 +73,7 @@ static void part(struct session *s)
 		return;
 	if (c) {
 		now = session_count(s);
-		/* nothing was lost since the writer was told; it knows itself of a full ring or socket */
+		/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
 		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
 		    now.failed == s->before.failed)
 			session_tell(

@@ -113,7 +113,7 @@ static void completed(struct storage *s, const struct io_uring_cqe *cqe)
 	/* a short write breaks the chain, as an error does */
 	if (!result && (size_t)cqe->res < chain->expected[step])
 		result = -EIO;
-	/* a cancelled step does not tell the reason */
+	/* a cancelled step does not give the reason */
 	if ((!chain->result || chain->result == -ECANCELED) && result)
 		chain->result = result;
 	if (--chain->waiting)

@@ -80,7 +80,7 @@ struct ekr_sync {
 	uint64_t sequence;		/* the writer's next one; records below that have not arrived are lost */
 };
 
-/* A request to protect a range of real time from being overwritten. For users who may write to the channel. */
+/* A request to protect a range of real time from being overwritten. Its user must have access for writing. */
 struct ekr_keep {
 	uint32_t type;			/* EKR_KEEP */
 	uint32_t version;		/* EKR_WIRE_VERSION */
