@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The public targets of Evenkeel. `make` alone lists them. The recipes are in mk/, one
-# topic per file:
+# The public targets of Evenkeel. `make` alone lists them. The commands of the targets
+# are in mk/, one topic per file:
 #   settings  folders, names, the cache      components  the list of components
 #   toolroot  the build root                 kernel      kernels and modules
 #   image     the Debian image and the demo  yocto       the same image by BitBake
 #   lab       guest programs and the bench   test        the stages of `make test`
-#   search    the search for broken promises
+#   search    random tests of the scheduler's policy
 #   docs      generated documents, pictures  release     a release
 include mk/settings.mk mk/stage.mk mk/components.mk mk/toolroot.mk mk/kernel.mk mk/image.mk mk/yocto.mk
 include mk/lab.mk mk/search.mk mk/test.mk mk/docs.mk mk/release.mk mk/clean.mk
@@ -29,30 +29,31 @@ flash: flash-image ## write the image to a medium, after asking: make flash DEV=
 .PHONY: toolroot kernel module loads yocto-image
 toolroot: $(TOOLROOT) ## the build root: the Debian tree in which everything is built
 kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage (KERNEL=7.3, 5.10)
-module: $(foreach m,$(MODULE_NAMES),$(K)/$(m).ko) $(K)/bzImage ## the scheduler and the flash model: build/6.12/{evenkeel,flashsim}.ko
+module: $(foreach m,$(MODULE_NAMES),$(K)/$(m).ko) $(K)/bzImage ## the kernel modules: build/6.12/{evenkeel,flashsim,evenkeel_pagepool}.ko
 loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{loads,recorder,oracle}
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
-.PHONY: test lint unit kunit torture baselines lab boot browser fuzz search yocto
-test: ## all of the following up to browser, two at a time, with each stage's time
+.PHONY: test lint unit kunit torture baselines lab guests boot browser fuzz search yocto
+test: ## run the following targets from lint to browser, without baselines; print the time of each stage
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
 unit: unit-python unit-c unit-yocto ## unit tests in user space
 kunit: run-kunit ## the scheduler's and flash model's unit tests in a kernel
-torture: run-torture ## everything at once under KASAN and lockdep (VARIANT=kcsan: data races)
-baselines: run-baselines ## each baseline of the lab is in force; builds the kernel with iocost and io.latency first
-lab: run-lab ## the flash model and the quick bench in QEMU on a virtual clock
-boot: boot-system boot-recorder boot-fixed-share boot-history ## the booted board
-browser: run-browser ## the panel in a browser, with screenshots: build/screenshots
-fuzz: $(TOOLROOT) ## property tests with new examples, FUZZ times (default 20)
+torture: run-torture ## stress test of the scheduler on a kernel with KASAN and lockdep (VARIANT=kcsan: with KCSAN, for data races)
+baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
+lab: run-lab ## the quick bench: its targets, and the figures of the README, in QEMU on a virtual clock
+guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
+boot: boot-system boot-recorder boot-fixed-share boot-history ## tests of the booted board
+browser: run-browser ## tests of the panel in a browser; writes screenshots to build/screenshots
+fuzz: $(TOOLROOT) ## repeat the property tests with new random examples: FUZZ=N times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
-search: run-search ## random devices and mixes against the scheduler's promise: DRAWS=1000 SEED=N
-yocto: run-yocto ## the Yocto layer, by BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR] [METAYOCTO=DIR]
+search: run-search ## look for random devices and loads that break the scheduler's promise: DRAWS=1000 SEED=N
+yocto: run-yocto ## tests of the Yocto layer with BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR] [METAYOCTO=DIR]
 
 ##@ Measure
 .PHONY: bench
-bench: run-bench ## figures of Evenkeel and of the baselines: build/bench/{results.json,index.html} (QUICK=1: 10 min, BASELINES=1: with those of the README, DEEP=1: all)
+bench: run-bench ## measure Evenkeel and the baselines: build/bench/{results.json,index.html} (QUICK=1: 10 min; QUICK=1 BASELINES=1: also the README's baselines; DEEP=1: everything)
 
 ##@ Maintain
 .PHONY: format docs pictures release clean clean-cache
@@ -61,5 +62,5 @@ format: $(TOOLROOT) $(SOURCE)/Makefile ## format all code
 docs: run-docs ## write the generated parts of docs/ and README.md
 pictures: run-pictures ## make docs/images/ from the booted board and from build/bench/results.json
 release: run-release ## check, version, build and tag a release: make release VERSION=x.y.z
-clean: run-clean ## remove build/; the cache stays
+clean: run-clean ## remove build/, but keep the cache
 clean-cache: run-clean-cache ## remove the cache of build roots and kernels, which all clones of a user share

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Removes build results and the cache.
+# Remove build/, or the cache. The removal of build/ is refused while a board runs from it.
 .PHONY: run-clean run-clean-cache
 run-clean:
 	@for lock in $(B)/*/lock "$${EVENKEEL_RUN:-$(B)/run}/lock"; do

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# The generated parts of docs/ and README.md, and the pictures.
+# Write the generated parts of docs/ and README.md, and the pictures in docs/images/.
 RESULTS := $(B)/bench/results.json
 
 .PHONY: run-docs run-pictures
 run-docs: $(TOOLROOT)
 	@$(ENTER) python3 tests/components.py write
+	$(ENTER) python3 recipes/recorder/tests/losses.py write
 	$(ENTER) env PYTHONPATH=recipes/agent/src python3 -m evenkeel_agent.reference > docs/reference/dbus.md
 	if [ -e $(RESULTS) ]; then
 		cd tests/lab && $(ENTER) python3 -m lab docs $(RESULTS)

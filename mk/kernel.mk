@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Kernels, and our modules for them.
 
-# 6.12 is in the build root. Others are pinned in toolroot/kernels:
-# SUITE PACKAGE VERSION SHA256
+# The source of 6.12 is in the build root. toolroot/kernels pins other kernels. PIN is the pin of
+# KERNEL: SUITE PACKAGE VERSION SHA256; it is empty for 6.12.
 PIN := $(shell awk '$$1 == "$(KERNEL)" { print $$2, $$3, $$4, $$5 }' toolroot/kernels)
 BINARY := $(findstring linux-image-,$(PIN))
-# goals for which KERNEL means nothing need no valid KERNEL
+# The goals of this call that use KERNEL. Only they need a valid KERNEL.
 KERNEL_GOALS := $(filter-out help toolroot stop unit fuzz yocto yocto-image format clean clean-cache docs,$(or $(MAKECMDGOALS),help))
 ifneq ($(KERNEL_GOALS),)
 ifeq ($(or $(PIN),$(filter 6.12,$(KERNEL))),)
@@ -30,7 +30,7 @@ if [ -n "$(PIN)" ]; then
 	$(ENTER) dpkg-deb -x $(SOURCE).deb/*.deb $(SOURCE).deb; tar=$(SOURCE).deb$$tar
 fi
 $(ENTER) tar -C $(SOURCE).part --strip-components=1 -xf $$tar
-# git apply skips files that the clone ignores: keep it from finding the clone
+# If the cache is in a git work tree, git apply silently skips all files. GIT_CEILING_DIRECTORIES hides that work tree.
 for patch in $(PATCHES); do $(ENTER) env GIT_CEILING_DIRECTORIES=$(C) git -C $(SOURCE).part apply $(TOP)/$$patch; done
 rm -rf $(SOURCE).deb
 mv $(SOURCE).part $(SOURCE)
@@ -40,11 +40,12 @@ $(SOURCE)/Makefile: | $(TOOLROOT)
 	@$(call stage,kernel source,2500)
 	$(call once,$(SOURCE)) bash -euo pipefail -c "$$UNPACK_SOURCE"
 
-# not empty if build/VERSION/VARIANT is not of the current fragments
+# $(call stale,VARIANT) is FORCE if the link build/VERSION/VARIANT does not lead to objects of the current
+# fragments, and empty if it does.
 stale = $(if $(filter $(call kdir,$(1)),$(shell readlink $(K)/$(1))),,FORCE)
 
-# build/VERSION/VARIANT links to the objects of the current fragments. Modules that
-# were built against other objects are dropped together with the old link.
+# $(call kernel_rule,VARIANT,SUFFIX): build one variant. build/VERSION/VARIANT is a link to the objects of
+# the current fragments. When the link changes, the modules that were built against the old objects are removed.
 define kernel_rule
 $(call kdir,$(1))/built: | $(SOURCE)/Makefile
 	@$$(call stage,kernel $(1),3000)
@@ -54,7 +55,7 @@ $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	rm -rf $(K)/module$(2)$(if $(2),, $(K)/*.ko)
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
 endef
-# kernels that are built only for the goals that need them
+# Variants besides board. Each is built only for goals that need it.
 VARIANTS := debug kcsan controllers uml
 $(eval $(call kernel_rule,board,))
 $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v),-$(v))))

@@ -4,13 +4,13 @@ LOADS := $(B)/loads
 RECORDER := $(B)/recorder
 ORACLE := $(B)/oracle
 GUEST_PROGRAMS := $(LOADS)/ek-player $(LOADS)/ek-pairs $(RECORDER)/ek-recorder
-# the lab itself runs the oracle
+# The lab runs the oracle on the host, not in a guest.
 LAB_PROGRAMS := $(GUEST_PROGRAMS) $(ORACLE)/ek-oracle
 LAB_NEEDS := $(K)/evenkeel.ko $(K)/flashsim.ko $(K)/evenkeel_pagepool.ko $(K)/bzImage $(LAB_PROGRAMS)
-# The bytes of a program must not depend on the clone's path: the lab keeps
-# a guest's report under a hash of the programs.
+# The bytes of a program must not depend on the clone's path, because the lab stores
+# a guest's report under a hash of the guest's programs.
 MESON_SETUP := $(ENTER) env CFLAGS=-ffile-prefix-map=$(CURDIR)=. meson setup
-# kernels of the full bench in addition to 6.12
+# kernels on which the full bench measures, in addition to 6.12
 BENCH_KERNELS := 7.3
 
 # $(call meson_build,NAME,FOLDER,OPTIONS): build FOLDER in build/NAME
@@ -33,17 +33,18 @@ $(ORACLE)/ek-oracle: $(call program_sources,tests/lab/oracle) $(wildcard tests/f
 	$(call meson_build,oracle,tests/lab/oracle,-Dtests=disabled)
 	touch $@
 
-# a program of the agent, used by ekctl probe
+# ek-pairs belongs to the agent: `ekctl probe` runs it.
 $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERSION_FILE) | $(TOOLROOT)
 	$(call meson_build,agent,recipes/agent)
 	mkdir -p $(LOADS)
 	cp $(B)/agent/ek-pairs $@
 
-# the kernel of the baselines that the board's kernel does not have, and the modules that guests load there
+# Modules for the kernel variant `controllers`, which has the baselines that the board's kernel lacks. To build
+# them, make also builds that kernel.
 CONTROLLERS := $(foreach m,$(MODULE_NAMES),$(K)/module-controllers/$(m).ko)
 
 .PHONY: run-bench bench-kernels run-baselines
-# a target of its own, because make -n runs a recipe that names $(MAKE)
+# bench-kernels is a separate target, because `make -n` really runs a recipe that contains $(MAKE).
 bench-kernels: $(TOOLROOT) $(if $(and $(QUICK),$(if $(BASELINES),,1)),,$(CONTROLLERS))
 	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
 	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A release: make release VERSION=x.y.z. mk/release has the steps. The variable must
-# not reach the kernel's own make, where VERSION is part of the kernel's version.
+# A release: make release VERSION=x.y.z. mk/release has the steps. It runs without the
+# variables of this make: in the kernel's Makefile, VERSION is part of the kernel's version.
 RELEASE := $(B)/release
 
 .PHONY: run-release

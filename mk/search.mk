@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The policy core on simulated devices: build/ek-sim, and the search with it.
+# build/ek-sim runs the scheduler's policy code in user space on simulated devices. The
+# search runs it on random devices and loads, and looks for a broken promise.
 SIM := recipes/scheduler/src/sim
 SIM_SOURCES := $(wildcard $(SIM)/*.[ch] $(SIM)/build recipes/scheduler/src/core/* recipes/scheduler/src/*.h tests/flashsim/src/*.[ch])
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# $(call stage,NAME,MB): the first line of a recipe. Prints NAME when the stage
-# begins and its time when it ends, and refuses to begin with less than MB free.
+# $(call stage,NAME,MB): the first line of a target's commands. It prints NAME when the stage
+# begins, and the stage's duration when it ends. It fails at once if the cache's disk has less
+# than MB megabytes free (default: no check).
 define stage
 mkdir -p $(B) $(C) || { echo "$(1): cannot write $(C). Set EVENKEEL_CACHE to another folder." >&2; exit 1; }
 stage_free=$$(df --output=avail -m $(C) | tail -n 1 | tr -d ' ')

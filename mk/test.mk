@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The stages of `make test`; tests/stages has their order and budgets.
-# kernels of their own, apart from what runs on them: compiling keeps all cores busy, running one
+# The stages of `make test`. tests/stages has their order and time budgets.
+
+# Building a kernel is a stage separate from the tests on it, because a build keeps all cores busy, and
+# the tests keep only one busy.
 .PHONY: debug-kernel uml-kernel
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 
-.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history run-kunit run-torture run-lab run-browser run-lint
+.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history run-kunit run-torture run-lab run-guests run-browser run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
 	@$(call stage,unit tests in Python)
@@ -30,11 +32,15 @@ run-torture: $(K)/module-$(or $(VARIANT),debug)/evenkeel.ko
 	EVENKEEL_KERNEL=$(KERNEL) EVENKEEL_TORTURE_VARIANT=$(VARIANT) $(PYTEST) tests/torture
 run-lab: $(LAB_NEEDS)
 	@$(call stage,lab,1000)
-	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench
+	$(PYTEST) -s tests/bench/test_bench.py tests/bench/test_pictures.py
+# one guest at a time, where the quick bench runs two
+run-guests: $(LAB_NEEDS)
+	@$(call stage,guests,1000)
+	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench/test_guests.py tests/bench/test_mutants.py
 boot-system boot-recorder boot-fixed-share boot-history: $(IMAGE_FILE)
 	@$(call stage,$@)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
 run-browser: $(IMAGE_FILE)
 	@$(call stage,browser)
-	# A browser that no longer answers has no time limit of its own. SIGABRT makes pytest print where it waits.
+	# The time limit ends pytest if the browser no longer answers. SIGABRT makes Python print where it waited.
 	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser

@@ -5,8 +5,8 @@ export EVENKEEL_TOOLROOT := $(C)/toolroot-$(ROOT_ID)
 ENTER := $(TOP)/toolroot/enter
 PYTEST := $(ENTER) python3 -m pytest -q
 
-# build/toolroot is the link by which toolroot/enter finds the tree when make did
-# not start it. Targets that need the tree depend on the link.
+# build/toolroot is a link to the build root. toolroot/enter reads the link when a person
+# calls it without make. Targets that need the build root depend on the link.
 TOOLROOT := $(B)/toolroot
 $(TOOLROOT): $(if $(filter $(EVENKEEL_TOOLROOT),$(shell readlink $(TOOLROOT))),,FORCE) | $(EVENKEEL_TOOLROOT)/etc/evenkeel-toolroot
 	@mkdir -p $(@D)

@@ -3,14 +3,14 @@
 OFFLINE := tests/yocto/offline
 BITBAKE_ROOT := $(C)/bitbake-root-$(call hash,toolroot/packages toolroot/pins toolroot/preferences toolroot/python.txt toolroot/create $(OFFLINE)/packages $(OFFLINE)/create-root)
 BITBAKE_IMAGE := $(B)/yocto-image/evenkeel-x86_64.img
-# Folders for downloads, shared state and work. A second build needs only the first two.
+# The folder of BitBake's downloads, shared state and work files. Another build needs only downloads and shared state.
 BITBAKE_OUT ?= $(C)/yocto
 
 $(BITBAKE_ROOT)/etc/evenkeel-toolroot:
 	@$(call stage,build root of BitBake,4000)
 	$(call once,$(BITBAKE_ROOT)) $(OFFLINE)/create-root $(BITBAKE_ROOT)
 
-# Each of these may name several trees, one per series, separated by colons.
+# Each of the five variables may name several trees, one per series, separated by colons.
 YOCTO := OECORE="$(OECORE)" BITBAKE="$(BITBAKE)" METAOE="$(METAOE)" METARAUC="$(METARAUC)" METAYOCTO="$(METAYOCTO)" YOCTO_IMAGE="$(or $(YOCTO_IMAGE),$(wildcard $(BITBAKE_IMAGE)))"
 
 .PHONY: run-yocto run-yocto-image

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A board in QEMU. A test switches it on and off and runs commands on it over the serial line."""
+"""A board in QEMU, for tests. A test switches the board on and off, and runs commands on it over the serial line."""
 
 import itertools
 import json
@@ -20,11 +20,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image/src"))
 from vm import IMAGE, Machine, Options, enter, panel_health
 
-# Four times what the slowest boot, from the emulated eMMC, takes on two idle cores.
+# Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes a quarter of
+# it on two idle cores.
 BOOT_SECONDS = 180
-# How long QEMU may take to open its serial console, or to end. On a busy machine it needs some seconds.
+# Time limit for QEMU to open its serial console, or to end. On a busy machine QEMU needs some seconds for this.
 QEMU_SECONDS = 60
-# system credential: with it, the board offers a root shell on the serial line
+# the system credential that makes the board offer a root shell on the serial line
 CONSOLE = "evenkeel.console=1"
 PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
 
@@ -38,7 +39,7 @@ def free_port() -> int:
 class Board:
     """A board and a root shell on it.
 
-    A wait that times out fails the test. The message says where the log is.
+    If a wait times out, the test fails with a message that says where the log is.
     """
 
     def __init__(self, run: Path, *, credentials: tuple[str, ...], emmc: bool) -> None:
@@ -56,7 +57,7 @@ class Board:
     def power_on(self) -> None:
         started = time.monotonic()
         self.qemu = self.machine.start(Options(port=self.port, credentials=self.credentials, emmc=self.emmc))
-        # start() may have copied the image, which takes longer
+        # Measure from here: start() may copy the image, which can take longer than QEMU_SECONDS.
         since = time.monotonic()
         while True:
             try:
@@ -75,7 +76,7 @@ class Board:
 
     def _log_in(self) -> None:
         self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
-        # Without echo and line editing, the answer contains only the output of the commands.
+        # Switch off echo and line editing: try_run() must read only the output of its command.
         self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
         self.run("true")
 
@@ -84,13 +85,13 @@ class Board:
         self._log_in()
 
     def power_cut(self) -> None:
-        """Kill QEMU between two instructions; the board does not flush anything."""
+        """Kill QEMU. As in a power cut, the board cannot flush anything."""
         assert self.qemu is not None
         self.qemu.kill()
         self._wait_until_ended()
 
     def power_button(self) -> bool:
-        """Press it. True if the board shut itself down."""
+        """Press the power button. True if the board shut itself down; otherwise its power was cut."""
         assert self.qemu is not None
         by_itself = self.machine.power_down()
         self._wait_until_ended()
@@ -150,12 +151,12 @@ class Board:
     # -- state ----------------------------------------------------------------
 
     def serial(self) -> str:
-        """The serial log since power on."""
+        """The serial log since the last power_on()."""
         return self.machine.serial_text()
 
     def settled(self, timeout: float = 120) -> str:
-        """The state that systemctl is-system-running prints once all start jobs are done."""
-        # the last line, because the kernel may print to the console before it
+        """The output of `systemctl is-system-running` after all start jobs have ended, such as `running`."""
+        # Only the last line: the kernel may print messages to the console before it.
         return self.try_run("systemctl is-system-running --wait", timeout)[1].splitlines()[-1]
 
     def first_password(self) -> str:
@@ -172,7 +173,7 @@ class Board:
         deadline = time.monotonic() + timeout
         while True:
             answer = panel_health(url)
-            # nginx also answers 503 while the panel is still loading
+            # Wait for 200: nginx answers 503 while the panel is still starting.
             if answer is not None and (answer[0] == 200 or time.monotonic() > deadline):
                 return answer
             if time.monotonic() > deadline:
@@ -195,9 +196,9 @@ class Board:
 
 
 def power_on(name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False) -> Iterator[Board]:
-    """For a fixture: a new board, switched on. Its logs stay in build/test-NAME.
+    """Body of a fixture: yields a new board that is switched on. Its logs stay in build/test-NAME.
 
-    The CPU is always emulated: a test must not depend on whether this machine has KVM.
+    QEMU always emulates the CPU, so that a test does not depend on whether the host has KVM.
     """
     if not IMAGE.exists():
         pytest.fail(f"the image {IMAGE} does not exist; build it with 'make image'", pytrace=False)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The list of components, mk/components, for tests and documents.
+"""Read mk/components, the list of components, for tests and documents.
 
 tests/components.py write        write the table of components in the documents
-tests/components.py check        exit status 1 if the table in a document is not up to date
-tests/components.py packages     print the folders of Python packages, for type checks
+tests/components.py check        exit with status 1 if the table in a document is not up to date
+tests/components.py packages     print the folders of Python packages, for the type checker
 tests/components.py modules      print the folders of kernel modules
-tests/components.py user-space   print the folders without kernel code
+tests/components.py user-space   print the folders of components that are not kernel modules
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
 LIST = "mk/components"
-# documents with a part between `<!-- generated: components -->` and `<!-- end -->`
+# documents with a table of components between `<!-- generated: components -->` and `<!-- end -->`
 DOCUMENTS = ("README.md",)
 PART = re.compile(r"(<!-- generated: components -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -38,7 +38,7 @@ class Component:
 
     @property
     def summary(self) -> str:
-        """SUMMARY of the first heading of its README, `# NAME: SUMMARY`."""
+        """SUMMARY from the first heading of the component's README, `# NAME: SUMMARY`."""
         readme = self.path / "README.md"
         heading = re.search(r"^# (.*)$", readme.read_text(), re.MULTILINE) if readme.is_file() else None
         found = re.fullmatch(rf"{re.escape(self.name)}: (.+)", heading[1]) if heading else None
@@ -48,7 +48,7 @@ class Component:
 
 
 def components(top: Path = TOP) -> list[Component]:
-    """All components in the order of the list. Raises ValueError, naming the line, if the list is wrong."""
+    """All components in the order of the list. Raises ValueError, which names the line, if a line is wrong."""
     found: list[Component] = []
     for number, line in enumerate((top / LIST).read_text().splitlines(), 1):
         words = line.split()
@@ -64,7 +64,7 @@ def components(top: Path = TOP) -> list[Component]:
 
 
 def recipes(top: Path = TOP) -> dict[str, str]:
-    """Recipe of the Yocto layer → folder, of the components that meson installs."""
+    """Recipe of the Yocto layer → folder of its component. Only components that an image installs by meson."""
     return {c.recipe: c.folder for c in components(top) if c.image != "-"}
 
 
@@ -91,7 +91,7 @@ def modules(top: Path = TOP) -> list[str]:
 
 
 def user_space(top: Path = TOP) -> list[str]:
-    """Folders of the components that are no kernel modules."""
+    """Folders of the components that are not kernel modules."""
     return [c.folder for c in components(top) if not (c.path / "src/Kbuild").is_file()]
 
 

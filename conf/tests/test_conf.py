@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parses every file in conf/ and checks that it does what its comments promise."""
+"""Parse every file in conf/, and check that the file has the effect that its comments describe."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_writeback_has_a_file_of_its_own() -> None:
 
 def test_writeback_limits_fit_each_other() -> None:
     value = {s.key: int(s.value) for s in sysctls()}
-    # a slow card writes this in at most 4 s
+    # a slow card, at 20 MB/s, writes this much in at most 4 s
     assert value["vm.dirty_bytes"] <= 4 * 20_000_000
     # 500 is the kernel's default of dirty_writeback_centisecs, which conf/ does not change
     assert value.get("vm.dirty_writeback_centisecs", 500) < value["vm.dirty_expire_centisecs"]
@@ -93,7 +93,7 @@ class Device:
     attrs: dict[str, str] = field(default_factory=dict)
 
     def get(self, key: str) -> str | None:
-        """The value that a rule's match key `key` is compared with; None if the device has no such attribute."""
+        """The device's value for the match key `key` of a rule; None if the device has no such attribute."""
         if key.startswith("ATTR{"):
             default = {"queue/scheduler": "[mq-deadline] none", "queue/rotational": "0"}
             return (default | self.attrs).get(key[5:-1])
@@ -124,7 +124,10 @@ def rules() -> list[list[tuple[str, str, str]]]:
 
 
 def written(device: Device) -> dict[str, str]:
-    """The attributes that the rules write for the device. This is an interpreter for the part of udev that the file uses."""
+    """The attributes that the rules write for the device.
+
+    The function interprets only the part of udev's language that the file uses.
+    """
     out: dict[str, str] = {}
     label: str | None = None
     for rule in rules():
@@ -226,7 +229,7 @@ def test_systemd_files_parse(path: Path) -> None:
 
 
 def test_units_count_io_and_memory() -> None:
-    """Every unit has a group of its own. tests/boot shows the effect on a board."""
+    """These two settings give every unit a group of its own. tests/boot shows the effect on a board."""
     text = (CONF / "systemd/system.conf.d/60-evenkeel-accounting.conf").read_text()
     assert "\nDefaultIOAccounting=yes\n" in text
     assert "\nDefaultMemoryAccounting=yes\n" in text
@@ -275,7 +278,7 @@ needs_mke2fs = pytest.mark.skipif(
 )
 
 
-# below 512 MiB mke2fs has other defaults
+# 128 MiB and 640 MiB, because mke2fs has other defaults for partitions below 512 MiB
 @needs_mke2fs
 @pytest.mark.parametrize("mib", [128, 640])
 def test_mkfs_options_have_the_documented_effect(tmp_path: Path, mib: int) -> None:
@@ -338,7 +341,7 @@ def test_both_builders_use_these_mkfs_options(
     subprocess.run(
         ["mke2fs", "-q", "-t", "ext4", *mkfs_options("recorder"), str(by_hand), "128M"], check=True
     )
-    # label, identifiers and times differ by design
+    # fields that each builder sets for itself: label, identifiers, times and the checksum over them
     own = re.compile("UUID|Hash Seed|created|write time|volume name|Checksum|checksum|Lifetime")
     expected, found = (
         {key: value for key, value in superblock(path).items() if not own.search(key)}

@@ -10,5 +10,5 @@ EVENKEEL_CONSOLE ?= "${@evenkeel_console(d)}"
 def evenkeel_console(d):
     first = ((d.getVar('SERIAL_CONSOLES') or '').split() or [''])[0]
     speed, _, port = first.partition(';')
-    # on x86 the kernel does not take the console from the firmware, so there must be a default
+    # On x86 the kernel does not take the console from the firmware, so "none" would leave it without a console.
     return '%s,%s' % (port, speed) if port else 'ttyS0,115200' if d.getVar('TARGET_ARCH') == 'x86_64' else 'none'

@@ -19,26 +19,26 @@ IMAGE_FEATURES += "read-only-rootfs"
 BAD_RECOMMENDATIONS:append = "${@'' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ' busybox-syslog'}"
 PACKAGE_EXCLUDE:append = "${@' busybox-syslog' if d.getVar('IMAGE_PKGTYPE') == 'deb' else ''}"
 
-# The ext4 image is a slot, the unit that an update writes. GRUB must be able to read it
-# (the two options), and nothing writes to it on the board (no journal). If a root file
-# system does not fit, the build fails.
+# The ext4 image is a slot, the unit that an update writes. EXTRA_IMAGECMD below removes two
+# features, because GRUB cannot read a file system that has them, and the journal, because the
+# board never writes to a slot. If the root file system does not fit a slot, the build fails.
 IMAGE_FSTYPES = "ext4 wic wic.bmap"
 IMAGE_ROOTFS_SIZE = "${@int(d.getVar('EVENKEEL_ROOT_MB')) * 1024}"
 IMAGE_ROOTFS_EXTRA_SPACE = "0"
 IMAGE_ROOTFS_MAXSIZE = "${IMAGE_ROOTFS_SIZE}"
 IMAGE_OVERHEAD_FACTOR = "1.0"
-# UUID and hash_seed are the same as in recipes/image/src/build, so the same files give the
-# same bytes. No lazy inode tables: their content would depend on the build machine's kernel.
+# UUID and hash_seed are fixed, so that the same files give the same bytes; recipes/image/src/build
+# has the same values. Inode tables are not lazy: their content would depend on the build machine's kernel.
 EXTRA_IMAGECMD:ext4 = "-m 0 -L root -O ^has_journal,^metadata_csum_seed,^orphan_file \
                        -U e7e2ee10-0000-4000-8000-0000000000f1 -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f1,lazy_itable_init=0"
 # mke2fs and debugfs read SOURCE_DATE_EPOCH only since 1.47.1 (scarthgap has 1.47.0), and
 # e2fsck never does. These two variables give them the same time.
 export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
 export E2FSCK_TIME = "${SOURCE_DATE_EPOCH}"
-# Every file's access time and change time get a fixed value. Reading the tree changes
-# the access time, and no program can set the change time in the tree. mke2fs copies
-# both times from the tree; since 1.47.1 it limits them to SOURCE_DATE_EPOCH. The step
-# takes a second, so it runs in all series.
+# Set the access time and the change time of every file to a fixed value. Otherwise mke2fs would
+# copy both from the tree. There, reading a file changes its access time, and no program can set
+# a change time. mke2fs 1.47.1 and later limits both times to SOURCE_DATE_EPOCH; the step takes
+# only a second, so it runs in all series.
 IMAGE_CMD:append:ext4 = " ; evenkeel_settle_times"
 evenkeel_settle_times() {
     find ${IMAGE_ROOTFS} -printf 'set_inode_field "/%P" atime @${SOURCE_DATE_EPOCH}\nset_inode_field "/%P" ctime @${SOURCE_DATE_EPOCH}\n' |
@@ -47,19 +47,19 @@ evenkeel_settle_times() {
 
 EVENKEEL_LAYERDIR[vardepvalue] = "evenkeel"
 WKS_SEARCH_PATH:append = ":${EVENKEEL_LAYERDIR}/files/wic"
-# a variable of our own, because machines set WKS_FILE for their images
+# A product sets EVENKEEL_WKS_FILE to use another file. WKS_FILE cannot serve for this, because machines set it.
 EVENKEEL_WKS_FILE ?= "evenkeel.wks.in"
 WKS_FILE = "${EVENKEEL_WKS_FILE}"
-# :forcevariable wins over the machine's value, even over one with an override of the machine
+# :forcevariable takes precedence over the machine's value, even over a value with an override of the machine.
 WKS_FILES:forcevariable = "${EVENKEEL_WKS_FILE}"
-# each partition is a finished file: wic needs no boot loaders and no tools for other file systems
+# wic copies finished partition files, so it needs no boot loaders and no tools for other file systems.
 WKS_FILE_DEPENDS ?= "bmaptool-native e2fsprogs-native"
-# "wic" is not an override: image.bbclass reads a variable of this name. The append keeps the machine's value
+# "wic" is not an override here: image.bbclass reads a variable of this name. The append keeps the machine's value
 # nooelint: oelint.vars.overrideappend
 IMAGE_TYPEDEP:wic:append = " ext4"
 do_image_wic[depends] += "evenkeel-bootloader:do_deploy e2fsprogs-native:do_populate_sysroot"
 
-# the partitions recorder and data, empty on a new board
+# Makes the partitions recorder and data, which are empty on a new board.
 EVENKEEL_PARTITIONS = "${WORKDIR}/evenkeel-partitions"
 do_image_wic[prefuncs] += "evenkeel_make_partitions"
 do_image_wic[vardeps] += "EVENKEEL_ROOT_MB EVENKEEL_RECORDER_MB EVENKEEL_DATA_MB"
@@ -70,9 +70,9 @@ evenkeel_make_partitions() {
     mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
         -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
         -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
-    # The options are in conf/mkfs/recorder. mke2fs accepts only one -E, so ours is merged
-    # into it. root_perms is new in e2fsprogs 1.47.1, and scarthgap has 1.47.0: in every
-    # series debugfs sets the mode afterwards
+    # The options are in conf/mkfs/recorder. mke2fs uses only one -E, so the -E of this class is
+    # merged into the -E of that file. e2fsprogs before 1.47.1 does not know root_perms, and
+    # scarthgap has 1.47.0. So in every series debugfs sets the mode of the root folder afterwards.
     options=${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder
     mode=$(sed -n 's/^-E .*,root_perms=\([0-7]*\).*/\1/p' $options)
     sed -e '/^#/d' -e 's/,root_perms=[0-7]*//' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' $options |
@@ -83,10 +83,11 @@ evenkeel_make_partitions() {
     debugfs -R 'stat <2>' ${EVENKEEL_PARTITIONS}/recorder.ext4 | grep -q "Mode:  $mode "
 }
 
-# the initramfs may be built by a multiconfig of its own, as in kernel.bbclass
+# The initramfs may be built by its own multiconfig, as in kernel.bbclass.
 EVENKEEL_INITRAMFS = "${@d.getVar('INITRAMFS_DEPLOY_DIR_IMAGE') or d.getVar('DEPLOY_DIR_IMAGE')}/${INITRAMFS_IMAGE_NAME}"
-# Kernel types that GRUB loads. A machine that boots by U-Boot alone often builds another
-# type; the recipe is then skipped with a message, not after hours of building.
+# Kernel types that GRUB can load. A machine that boots by U-Boot alone often builds another
+# type. Then the function below skips the recipe with a message at once; otherwise the build would
+# fail after hours.
 EVENKEEL_KERNEL_TYPES = "bzImage Image"
 python () {
     initramfs, other = d.getVar('INITRAMFS_IMAGE'), d.getVar('INITRAMFS_MULTICONFIG')
@@ -106,13 +107,13 @@ python () {
                                   % (d.getVar('MACHINE'), types[0]))
 }
 
-# Runs after the last read of the package manager's database in /var, and before
-# OE-Core makes the times of the files reproducible.
+# This function runs after the last read of the package manager's database in /var, and before
+# OE-Core sets the time stamps of the files to reproducible values.
 IMAGE_PREPROCESS_COMMAND:prepend = "evenkeel_settle_rootfs "
 evenkeel_settle_rootfs() {
-    # A slot that is never confirmed boots three times, then the board boots the other slot.
-    # So an image without the units that the confirmation requires fails here. This is not
-    # checked if the product replaces or masks the unit (a drop-in cannot remove a Requisite=)
+    # If a slot is never confirmed, the board boots it three times and then boots the other slot. So an
+    # image fails here if it lacks the units that the confirmation requires. The check is left out if the
+    # product replaces or masks evenkeel-slot-good.service. (A drop-in cannot remove a Requisite=.)
     good=evenkeel-slot-good.service
     units=${IMAGE_ROOTFS}${systemd_system_unitdir}
     own=${IMAGE_ROOTFS}${sysconfdir}/systemd/system
@@ -123,13 +124,13 @@ evenkeel_settle_rootfs() {
         done
     fi
 
-    # In other images, base-files and netbase own these files.
+    # Replace the files of base-files and netbase, which own these paths.
     for file in fstab hostname hosts; do
         install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file
     done
     ln -sf /proc/self/mounts ${IMAGE_ROOTFS}${sysconfdir}/mtab
 
-    # the boot loader loads /boot/vmlinuz, whatever the type and version
+    # The boot loader loads /boot/vmlinuz: make it a link to the kernel, whose name has type and version.
     kernel=
     for type in ${EVENKEEL_KERNEL_TYPES}; do
         [ -n "$kernel" ] || kernel=$(cd ${IMAGE_ROOTFS}/boot && ls | sed -n "/^$type-/{p;q}")
@@ -137,8 +138,8 @@ evenkeel_settle_rootfs() {
     [ -n "$kernel" ] || bbfatal "the image has none of ${EVENKEEL_KERNEL_TYPES} in /boot: install kernel-image"
     ln -sf $kernel ${IMAGE_ROOTFS}/boot/vmlinuz
 
-    # Install an initramfs if the machine's kernel needs one to find its medium. This also
-    # holds for a bundled initramfs, because the packaged kernel does not contain it.
+    # If the machine has an initramfs, its kernel needs it to find the medium, so install it. This also
+    # applies to an initramfs that is bundled with the kernel: the packaged kernel does not contain it.
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         initrd=
         for type in ${INITRAMFS_FSTYPES}; do
@@ -149,17 +150,17 @@ evenkeel_settle_rootfs() {
         install -m 0644 $initrd ${IMAGE_ROOTFS}/boot/initrd
     fi
 
-    # mount points of preinit and fstab; nothing else creates them
+    # Create the mount points that preinit and fstab use: nothing else creates them.
     install -d ${IMAGE_ROOTFS}/data ${IMAGE_ROOTFS}/recorder ${IMAGE_ROOTFS}/bootstate
 
-    # machine-id must exist and be empty: preinit fills it on the board. Without the file
-    # systemd would take every boot for the first one and apply all presets.
+    # machine-id must exist and be empty. preinit fills it on the board. If it were missing,
+    # systemd would take this for a first boot and apply all presets.
     : > ${IMAGE_ROOTFS}${sysconfdir}/machine-id
 
-    # /var of the image is empty. On the board, systemd-tmpfiles creates the folders and
-    # files that packages put there, if they do not exist yet: on the first boot, and after an update with a new
-    # package. Files are copied from factory. If do_image runs again on the same root
-    # file system, /var is already empty, and this function does nothing.
+    # Empty /var of the image. On the board, systemd-tmpfiles creates the folders and files that
+    # packages have in /var: at the first boot, and after an update that adds a package. It copies
+    # files from the factory folder, and leaves existing ones alone. If do_image runs again on the same
+    # root file system, /var is already empty, and this step does nothing.
     if [ -n "$(ls -A ${IMAGE_ROOTFS}${localstatedir})" ]; then
         made=${WORKDIR}/evenkeel-var.conf
         factory=${IMAGE_ROOTFS}${datadir}/factory${localstatedir}
@@ -168,11 +169,11 @@ evenkeel_settle_rootfs() {
             odd=$(find . -name '*[[:space:]%]*' | head -n 1)
             [ -z "$odd" ] || bbfatal "${localstatedir}/$odd: tmpfiles.d cannot name a file with a space or a percent sign"
             # Delete files that belong to this build and not to a board. Paths are relative to /var,
-            # so that no link in it leads outside the image
+            # so that no link in /var can lead outside the image
             find . -type f '(' -path './cache/*' -o -path './log/*' -o -path './tmp/*' -o -path './volatile/*' \
                 -o -path './lib/apt/*' -o -path './lib/dnf/*' -o -path './lib/dpkg/*' -o -path './lib/opkg/*' -o -path './lib/rpm/*' ')' -delete
             if [ -n "$(find . -type f | head -n 1)" ]; then
-                # a user who must not read a folder in /var must not read its copy
+                # mode 0700: a user who must not read a folder in /var must not read its copy either
                 install -d -m 0700 $factory
                 find . -type f > $made.files
                 cpio -pdm --quiet $factory < $made.files

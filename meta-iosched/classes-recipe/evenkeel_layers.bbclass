@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# A recipe that needs more layers than core lists their collections in
-# EVENKEEL_LAYERS. If one is missing, BitBake skips the recipe, and a request for
-# it prints which layer to add. The other recipes of the layer keep working.
-#   EVENKEEL_SKIP_LAYER_CHECK = "1"  for a product that has the recipes of these layers in another layer
+# For recipes that need other layers than core. EVENKEEL_LAYERS lists the collections of
+# these layers. If one is missing, BitBake skips the recipe; when the recipe is needed,
+# BitBake prints which layer to add. The other recipes of meta-iosched keep working.
+#   EVENKEEL_SKIP_LAYER_CHECK = "1"  for a product that has the needed recipes in layers of other names
 
 EVENKEEL_LAYERS ?= ""
 
 python () {
-    # the layer index parses every recipe; features_check.bbclass has the same exception
+    # The layer index must parse every recipe (PARSE_ALL_RECIPES). features_check.bbclass has the same exception.
     if d.getVar('PARSE_ALL_RECIPES') or bb.utils.to_boolean(d.getVar('EVENKEEL_SKIP_LAYER_CHECK'), False):
         return
-    # collection: name of the layer's folder
+    # collection → name of the layer, for the message
     called = {'openembedded-layer': 'meta-oe', 'webserver': 'meta-webserver', 'rauc': 'meta-rauc'}
     have = (d.getVar('BBFILE_COLLECTIONS') or '').split()
     missing = [called.get(name, name) for name in d.getVar('EVENKEEL_LAYERS').split() if name not in have]

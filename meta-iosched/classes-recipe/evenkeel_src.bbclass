@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where the sources of Evenkeel come from. A recipe lists in EVENKEEL_PATHS the
-# files and folders of the repository that it is built from. They are unpacked
-# below EVENKEEL_S under the same names.
+# Fetches the sources of Evenkeel. A recipe lists in EVENKEEL_PATHS the files and folders
+# of the repository from which it is built. BitBake unpacks them below EVENKEEL_S, with
+# the same relative paths.
 #
-#   EVENKEEL_SRC      path of the repository; default: the repository that
-#                     contains the layer. The listed paths are fetched by
-#                     file://, so only a change of one of them causes a rebuild
-#   EVENKEEL_GIT      for a layer that was copied alone: URL of the repository
-#                     without git://
-#   EVENKEEL_PROTOCOL protocol of EVENKEEL_GIT (https)
-#   EVENKEEL_BRANCH   branch in EVENKEEL_GIT (main)
+#   EVENKEEL_SRC      path of the repository (default: the repository that
+#                     contains the layer). BitBake fetches each listed path by
+#                     file://, so only a change in a listed path causes a rebuild
+#   EVENKEEL_GIT      URL of the repository without git://, for a layer that was
+#                     copied alone
+#   EVENKEEL_PROTOCOL protocol of EVENKEEL_GIT (default: https)
+#   EVENKEEL_BRANCH   branch in EVENKEEL_GIT (default: main)
 #   EVENKEEL_SRCREV   commit in EVENKEEL_GIT, or ${AUTOREV}
 #
 # BitBake copies the sources before it builds: nothing is written into the repository.
@@ -22,11 +22,11 @@ EVENKEEL_SRCREV ?= ""
 # "evenkeel" is the name in the SRC_URI below, not an override
 SRCREV_evenkeel = "${EVENKEEL_SRCREV}"
 
-# scarthgap unpacks into WORKDIR
+# scarthgap has no UNPACKDIR: it unpacks into WORKDIR
 EVENKEEL_UNPACKDIR = "${@d.getVar('UNPACKDIR') or d.getVar('WORKDIR')}"
 EVENKEEL_S = "${EVENKEEL_UNPACKDIR}/evenkeel"
 
-# the hash of a task depends on the files, not on the path of the clone
+# The hash of a task must not depend on the path of the clone, only on the files.
 EVENKEEL_SRC[vardepvalue] = "${@'local' if d.getVar('EVENKEEL_SRC') else 'git'}"
 
 # further parameters for the SRC_URI
@@ -47,7 +47,7 @@ SRC_URI:prepend = "${@evenkeel_src_uri(d)} "
 
 python () {
     if d.getVar('EVENKEEL_SRC'):
-        # BitBake reads the recipe again when the clone appears
+        # If the clone does not exist yet, BitBake must parse the recipe again when it appears.
         recipes = os.path.join(d.getVar('EVENKEEL_SRC'), 'recipes')
         bb.parse.mark_dependency(d, recipes)
         if not os.path.isdir(recipes):

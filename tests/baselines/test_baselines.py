@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each baseline is in force in the guest: the kernel says so, and the device's counters show its effect.
 
-A baseline that the set-up does not switch on would be measured as mq-deadline. So each
-check is made once more with the controller left out, and must then fail. `make
-baselines` runs this file; it is not in `make test`, because its kernel takes as long to
-build as the board's.
+If the set-up did not switch a controller on, the bench would measure mq-deadline under the
+controller's name. So each check runs once more with the controller left out, and must then
+fail. `make baselines` runs this file. `make test` does not, because the kernel with all
+controllers takes as long to build as the board's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.competing import competing, fio, served
 from lab.model import Experiment, Output, flashsim
 from lab.runner import Job, Lab, run
 
-# few requests a second, so that measuring the device takes the host little time
+# a device that serves few requests a second, so that the host can measure it quickly
 DEVICE = flashsim("emmc50-slow", capacity_mb=1024)
 WITHOUT = {
     f"{name}-left-out": replace(s, controller=None) for name, s in schedulers.KNOWN.items() if s.controller
@@ -40,12 +40,12 @@ for g in a b; do
 	cat "/cg/$g/io.latency" 2> /dev/null | report "latency-$g"
 done
 """
-# io.stat then has the queue depth that io.latency allows
+# makes io.stat show the queue depth that io.latency allows a group
 DEBUG = "echo 1 > /sys/module/blk_cgroup/parameters/blkcg_debug_stats"
 
 
 def pair(*names: str, block: str = "64k", depth: int = 16) -> Experiment:
-    """Groups a and b with weights 300:100; those of `names` read."""
+    """Groups a and b with weights 300:100. Only the groups in `names` have a load: random reads."""
     e = competing(
         "baselines", "for tests", device=DEVICE, groups={"a": 300, "b": 100}, figures=lambda out: [], settle=3,
         loads=[
@@ -57,7 +57,7 @@ def pair(*names: str, block: str = "64k", depth: int = 16) -> Experiment:
 
 
 def shown(name: str, experiment: Experiment) -> Output:
-    """What a guest reports. Without its controller, a baseline runs on the same kernel."""
+    """The report of a guest that runs the baseline. A baseline whose controller is left out boots the same kernel variant."""
     controller = schedulers.KNOWN[name.removesuffix("-left-out")].controller
     variant = (controller and controller.variant) or Lab.variant
     return run(replace(LAB, variant=variant), Job(experiment, "6.12", name)).output
@@ -77,7 +77,7 @@ def in_force_iocost(name: str) -> bool:
 
 
 def in_force_iomax(name: str) -> bool:
-    """A group gets no more than its share of the device, even if nobody else uses it."""
+    """A group gets no more than its share of the device, even if no other group uses the device."""
     out = shown(name, pair("b", block="1m", depth=4))
     measured = run(LAB, Job(coefficients.experiment(DEVICE), "6.12", "none"))
     limit = coefficients.variables(measured.output)["rbps"] / 4 / 1e6

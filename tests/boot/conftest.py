@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Boards for all tests of one file: one that its firmware boots, and one with an eMMC."""
+"""Boards that all tests of one file share: one that boots by UEFI firmware, and one that boots from an eMMC."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from boards import Board, power_on
 def board(request: pytest.FixtureRequest) -> Iterator[Board]:
     """A board that OVMF and GRUB boot from a virtio disk.
 
-    Each test file has its own folder for it, because several test files may run at the same time.
+    Its folder in build/ has the name of the test file, because several test files may run at the same time.
     """
     yield from power_on(request.path.stem.replace("test_", "boot-"))
 

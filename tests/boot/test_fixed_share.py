@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed share on the booted board: it slows an app's reads, survives a reboot, and ends.
+"""A fixed share on the booted board: it slows an app's reads, it survives a reboot, and it can be ended.
 
-The tests use one board, in the order of this file.
+All tests use the same board. They run in the order of this file, because each continues from the state
+that the previous one left.
 """
 
 import json
@@ -19,8 +20,8 @@ GROUP = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/ek-test-reader.servic
 APP = """title = "Reader"
 unit = "ek-test-reader.service"
 """
-# One direct read at a time, without pauses. Each is large enough that it takes the emulated disk longer than a
-# timer may be late.
+# The app does one direct read at a time, without pauses. A read of 1 MB takes the emulated disk longer than a timer
+# may be late, so timers of the scheduler are exact enough.
 UNIT = """[Service]
 Slice=evenkeel-apps.slice
 ExecStart=/bin/sh -c 'while :; do dd if=/dev/vda of=/dev/null bs=1M count=1024 iflag=direct status=none; done'
@@ -28,15 +29,15 @@ ExecStart=/bin/sh -c 'while :; do dd if=/dev/vda of=/dev/null bs=1M count=1024 i
 WantedBy=multi-user.target
 """
 MEASURE_SECONDS = 10
-# Allowed rate with a fixed share of 10 %, relative to the rate without one. It is not exactly 0.1 for two reasons.
-# The CPU time between two reads is not stretched. And without a fixed share, the device works on several requests of
-# a read at once; with one, it works on them one after the other.
+# Allowed rate with a fixed share of 10 %, as a part of the rate without a fixed share: from and to. The rate is not
+# exactly 0.1, for two reasons. A fixed share does not lengthen the CPU time between two reads. And without a fixed
+# share, the device works on several requests of a read at once; with it, on one after the other.
 SLOWED = (0.01, 0.3)
 
 
 @pytest.fixture(scope="module")
 def rates() -> dict[str, float]:
-    """Rates that one test measures and later tests use."""
+    """Rates in bytes per second that one test measures and later tests use, by name."""
     return {}
 
 
@@ -96,7 +97,7 @@ def test_an_app_reads_without_a_fixed_share(board: Board, rates: dict[str, float
 
 def test_at_10_percent_its_reads_slow_down(board: Board, rates: dict[str, float]) -> None:
     assert set_fixed_share(board, "10%").startswith("ek-test-reader 10%")
-    # ekctl waits a second for the value to be in force. A busy board may need longer.
+    # ekctl waits at most 1 s until the value is in force. A busy board may need longer.
     in_force(board, 10, 10)
     time.sleep(5)
     rates["slowed"] = rate(board)
@@ -116,7 +117,11 @@ def test_at_10_percent_its_reads_slow_down(board: Board, rates: dict[str, float]
 
 
 def test_a_change_is_faster_than_the_panels_timeout(board: Board) -> None:
-    """The panel waits 2 s for the agent. A busy host slows down the change and the start of ekctl alike."""
+    """The panel waits 2 s for the agent, so a change must take less.
+
+    A busy host slows down the change and the start of ekctl alike. So the test compares both: a change must take
+    less time than the start of ekctl.
+    """
     number = board.run("cat /sys/block/vda/dev")
     took, starts = [], []
     for percent in (11, 12, 10):
@@ -174,7 +179,7 @@ def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Board) -> 
         assert "vda has bfq" in board.run("ekctl fixed-share ek-test-reader")
     finally:
         board.run("echo evenkeel > /sys/block/vda/queue/scheduler")
-    # No signal reports the change. The agent notices that the counters exist again.
+    # The agent gets no signal about the change of the scheduler. It notices that the scheduler's counters exist again.
     in_force(board, 10, 15)
     until(board, "ekctl status | grep -c 'not in force'", "0")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of a booted board: it is written, the panel's user can read it, and faults are reported and mended."""
+"""The history of a booted board: it is recorded, the panel's user can read it, and it recovers from faults."""
 
 import base64
 import json
@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board, power_on
 
 UNIT = "evenkeel-history.service"
-RSS_KB = 60_000  # the whole of agent, history, panel and nginx may have 140 MB
+RSS_KB = 60_000  # largest resident memory of evenkeel-history. Agent, history, panel and nginx together may have 140 MB
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 FOLDER = "/var/lib/evenkeel-history"
-# What the panel reads, with the rights of the panel's service
+# A Python program that reads the history as the panel does. It runs with the rights of the panel's service.
 READ = """
 import json, sys, time
 from evenkeel_history.reader import Reader
@@ -41,7 +41,11 @@ def board() -> Iterator[Board]:
 
 
 def read(board: Board, seconds: int = 3600) -> tuple[dict[str, int], dict[tuple[str, str], int], str, int]:
-    """Bytes by app, µs of waiting by victim and cause, code of a problem, sampled ms."""
+    """What the history has of the last `seconds`.
+
+    Returns the bytes of each app, the µs that each app (victim) waited for each other app (cause), the code of
+    a problem or "", and the sampled time in ms.
+    """
     script = base64.b64encode(READ.encode()).decode()
     user = "setpriv --reuid=evenkeel-panel --regid=evenkeel-panel --groups=evenkeel-history"
     board.run(f"echo {script} | base64 -d > /run/read.py && chmod 644 /run/read.py")
@@ -78,7 +82,7 @@ def test_the_apps_are_in_the_history(board: Board) -> None:
 
 
 class Visitor:
-    """A browser without JavaScript, at the panel of BOARD."""
+    """An HTTP client that stands for a browser without JavaScript at the board's panel."""
 
     def __init__(self, board: Board) -> None:
         self._base = f"https://127.0.0.1:{board.port}"
@@ -121,7 +125,7 @@ def test_the_page_has_the_figures_of_the_apps(board: Board) -> None:
 
 
 def test_the_figures_are_those_of_the_scheduler(board: Board) -> None:
-    """The history counts from its first sample on, so it has at most what the counters have, and nearly all of the rest."""
+    """In 20 s the history and the scheduler's counters grow by nearly the same number of bytes."""
     path = f"{APPS}/evenkeel-loader.service/io.evenkeel.stat"
 
     def counted() -> int:
@@ -170,7 +174,7 @@ def test_a_stop_saves_what_is_in_ram(board: Board) -> None:
 
 def test_a_damaged_database_is_set_aside_and_reported(board: Board) -> None:
     board.run(f"systemctl stop {UNIT}")
-    # also the WAL: it has the newest copy of each page
+    # Damage the write-ahead log, too: it has the newest copies of pages.
     for file in ("history.db", "history.db-wal"):
         board.run(f"dd if=/dev/urandom of={FOLDER}/{file} bs=1k count=8 conv=notrunc")
     board.run(f"systemctl start {UNIT}")

@@ -19,12 +19,12 @@ from boards import Board, power_on
 
 SERVICE = "ek-recorder.service"
 CHANNELS = "/etc/ek-recorder/channels.d"
-# run as an app would: as its own user, which the owner of the board added to the group ek-record
+# prefix of a command that runs like an app: as a user that the board's owner has added to the group ek-record
 MEMBER = "setpriv --reuid=nobody --regid=nogroup --groups=ek-record"
-# run as a user that is not in the group
+# prefix of a command that runs as a user outside this group
 NON_MEMBER = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
 CLIENT_PATH = "/var/lib/client.py"
-# writes with the C library and reads the records back with ek-recorder cat
+# A writer in Python: writes records through the C library, and reads them back with the package ek_recorder.
 CLIENT = """
 import sys
 from ek_recorder import Record, Writer, read
@@ -59,7 +59,7 @@ def channels(board: Board) -> dict[str, Any]:
 
 
 def complete(name: str) -> str:
-    """Shell condition: the recorder has created all segments of a channel."""
+    """A shell condition that is true once the recorder has created all segments of a channel."""
     return f'ek-recorder status --json | grep \'"{name}":\' | grep -E \'"segments":([0-9]+),"segments_wanted":\\1,\''
 
 
@@ -74,7 +74,10 @@ def add_channel(board: Board, name: str, **keys: str) -> None:
 
 
 def verified(board: Board, name: str) -> dict[str, Any]:
-    """What verify reports of a channel: gaps may be marked, but no record may be missing or damaged."""
+    """The report of `ek-recorder verify` on a channel.
+
+    The channel may have gaps, which are marked. But no record may be damaged, or missing without a gap.
+    """
     found: dict[str, Any] = json.loads(board.try_run(f"ek-recorder verify --json {name}", 120)[1])[
         "channels"
     ][0]
@@ -96,7 +99,7 @@ def problems(board: Board) -> str:
 
 
 def client(board: Board, channel: str, first: int, last: int) -> None:
-    """Write records with these numbers. The writer itself checks that it can read them back at once."""
+    """Write the records `first` to `last`. The program CLIENT itself checks that it can read them back at once."""
     output = board.run(f"{MEMBER} python3 {CLIENT_PATH} {channel} {first} {last}", 120)
     assert output == f"recorded {first} {last}"
 
@@ -157,9 +160,9 @@ def test_it_runs_with_few_privileges(board: Board) -> None:
         for path in writable
         if not path.startswith(("/dev", "/proc", "/sys")) and Path(path).name != "tmp"
     }
-    # systemd leaves /run mounted read-write, but only root may write to it
+    # systemd leaves /run mounted read-write, but only root may write to the folder /run itself
     assert others - {"/run"} == {"/recorder", "/run/ek-recorder"}
-    # the threshold is ten times the exposure level: a service without protection has almost 100
+    # --threshold is ten times the largest allowed exposure level. A service without protection has almost 100.
     board.run(f"systemd-analyze security --no-pager --threshold=10 {SERVICE} > /run/exposure", timeout=120)
 
 
@@ -181,7 +184,7 @@ def test_a_user_outside_the_group_can_neither_record_nor_read(board: Board) -> N
 
 
 def test_records_by_the_python_client(board: Board) -> None:
-    # synced, because tests after the power cut use it too
+    # Sync the file, because tests after the power cut use it, too.
     board.run(f"cat > {CLIENT_PATH} <<'END'\n{CLIENT}\nEND\nsync {CLIENT_PATH} {Path(CLIENT_PATH).parent}")
     client(board, "arm", 1001, 2000)
     assert numbers(board, "arm") == list(range(1, 2001))
@@ -222,14 +225,14 @@ def test_recording_commits_no_metadata(board: Board) -> None:
     until(board, complete("bulk"))
     board.run("sync -f /recorder")
     before = transactions(board)
-    # more than twice the size of the channel's segments, so the recorder reuses each segment
+    # 20 MB are more than twice the size of the channel, so the recorder reuses each segment.
     board.run(f"head -c 20M /dev/zero | {MEMBER} ek-recorder write --size 4096 bulk", 300)
     # the recorder writes its statistics once a second
     until(board, "ek-recorder status --json | grep '\"bulk\":' | grep '\"durable\":5120,'")
     bulk = channels(board)["bulk"]
     assert bulk["generation"] > bulk["segments"]
     assert bulk["medium_bytes"] > 20 << 20
-    # One commit is allowed, with the time stamps of the segments: ext4 commits every 300 s (conf/fstab).
+    # One commit is allowed: every 300 s ext4 commits the time stamps of the segments (conf/fstab).
     assert transactions(board) - before <= 1
     board.run(f"systemctl stop ek-recorder.socket {SERVICE}")
     remove_channel(board, "bulk")
@@ -259,15 +262,15 @@ def test_a_writer_starts_the_stopped_recorder_and_waits(board: Board) -> None:
 
 def test_synced_records_survive_a_power_cut(board: Board) -> None:
     client(board, "arm", 2001, 2500)
-    # and a second writer, which is still writing at the power cut
+    # A second writer is still writing when the power is cut.
     board.run(f"(seq -f 'record %.0f' 1000000 9999999 | {MEMBER} ek-recorder write arm) > /dev/null 2>&1 &")
     time.sleep(3)
     board.power_cut()
     board.power_on()
     recording(board, "arm")
     found = numbers(board, "arm")
-    # No number is missing. The synced records may be absent for one reason only: the second writer filled the
-    # channel, so the recorder reused their segments.
+    # No number of the second writer is missing. The synced records may be absent for one reason only: the second
+    # writer wrote so much that the recorder reused their segments.
     tail = [number for number in found if number >= 1000000]
     assert tail == list(range(tail[0], tail[0] + len(tail)))
     assert tail[0] > 1000000 or found[-len(tail) - 500 : -len(tail)] == list(range(2001, 2501))
@@ -338,13 +341,13 @@ def test_the_slot_is_not_confirmed_if_the_recorder_cannot_start(board: Board) ->
         f"journalctl -b -o cat -u {SLOT_GOOD}"
     )
     assert tries(board) == "2"
-    # confirmed: the owner has disabled the recorder
+    # If the owner has disabled the recorder, the slot is confirmed.
     board.run(
         f"systemctl disable {SERVICE} && systemctl restart {SLOT_GOOD} && systemctl enable {SERVICE}", 120
     )
     assert tries(board) == "0"
     board.run(f"rm {DROP_IN}; systemctl daemon-reload; {set_tries}")
-    # confirmed: the configuration is invalid, but the other slot has the same one
+    # If the recorder fails because of an invalid configuration, the slot is confirmed: the other slot has the same one.
     board.run("echo 'nonsense = 1' >> /etc/ek-recorder/recorder.conf")
     board.try_run(f"systemctl restart {SERVICE}")
     board.run(f"systemctl restart {SLOT_GOOD}", 120)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image boots with the settings of conf/. It survives slot changes, power cuts and a lost data partition.
+"""The image boots with the settings of conf/, and survives changes of the slot, power cuts and a lost data partition.
 
 All tests use the same board. They run in the order of this file, because each continues from the state
 that the previous one left.
@@ -35,7 +35,7 @@ def fstab() -> dict[str, set[str]]:
 
 
 def sysctls() -> tuple[dict[str, str], set[str]]:
-    """Value of every sysctl that conf/ sets, and the names of those that a kernel may lack (prefix `-`)."""
+    """Name → value of every sysctl that conf/ sets, and the names that a kernel may lack (prefix `-` in the file)."""
     found, optional = {}, set()
     for file in sorted((TOP / "conf").glob("**/sysctl.d/*.conf")):
         for line in file.read_text().splitlines():
@@ -82,10 +82,10 @@ def test_evenkeel_schedules_the_disk(board: Board) -> None:
 
 
 def test_app_without_a_weight_has_its_own_group(board: Board) -> None:
-    """The io controller is on in an app that sets neither IOWeight= nor IOAccounting=, and that is not listed.
+    """An app has its own group even if it is not listed, and its unit sets neither IOWeight= nor IOAccounting=.
 
-    A unit with either setting enables the controller for its whole slice, and the demo's apps have
-    IOAccounting=. So this app is alone in a slice below the slice of the apps.
+    A unit with either setting enables the io controller for all units of its slice, and the demo's apps
+    set IOAccounting=. So the app of this test is alone in a slice below the slice of the apps.
     """
     unit, slice_ = "unlisted.service", "evenkeel-apps-alone.slice"
     board.run(f"systemd-run --unit={unit} --slice={slice_} sleep infinity")
@@ -110,7 +110,7 @@ def test_root_is_read_only(board: Board) -> None:
 
 @pytest.mark.parametrize("target", ["/data", "/recorder"])
 def test_mount_options_match_fstab(board: Board, target: str) -> None:
-    # not in the kernel's list: a default, and two options that only systemd and mount(8) use
+    # options that the kernel does not list: nodiscard is a default, and only systemd and mount(8) use the two others
     unlisted = {"nodiscard", "noauto", "nofail"}
     wanted = {word for word in fstab()[target] if not word.startswith("x-")} - unlisted
     have = set(board.run(f"findmnt -no OPTIONS {target}").split(","))
@@ -159,7 +159,11 @@ WEIGHT = "true 1 IOWeight t 500"
 
 
 def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
-    """A compromised agent: its user calls systemd directly. The app is stopped, and systemd has unloaded it."""
+    """A compromised agent is a process of the agent's user that calls systemd directly.
+
+    First the app's unit is stopped and not loaded: the agent may start it, set its weight, and stop it. All other
+    calls must be refused, also while the app runs.
+    """
     board.run(
         "printf '[Service]\nSlice=evenkeel-apps.slice\nExecStart=sleep infinity\n'"
         " > /run/systemd/system/ek-test-app.service; systemctl daemon-reload"
@@ -201,7 +205,7 @@ def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
     for arguments in allowed:
         board.run(f"{call} {arguments}")
     board.run("until systemctl is-active ek-test-app.service | grep -qx inactive; do sleep 0.2; done")
-    # It runs, so that systemd knows the unit, and each refusal is one of rights.
+    # Start the app, so that systemd knows the unit. Each refusal is then due to missing rights, not to an unknown unit.
     board.run("systemctl start ek-test-app.service")
     for arguments in refused:
         status, text = board.try_run(f"{call} {arguments}")
@@ -217,7 +221,7 @@ def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
 
 
 def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None:
-    """In the agent's own mount namespace. Its /tmp and /var/tmp are private."""
+    """Looks for writable files in the agent's mount namespace, where /tmp and /var/tmp are private."""
     found = board.run(
         "nsenter --mount --target $(systemctl show -P MainPID evenkeeld.service)"
         f" {AS_AGENT} find / -path /proc -prune -o -path /sys -prune -o -writable -not -type l -print 2> /dev/null || :",
@@ -253,7 +257,7 @@ def test_user_nobody_cannot_read_secrets(board: Board) -> None:
         f"grep -rlsE -e 'PRIVATE KEY-----' -e '{password}' /etc /var /data /run /tmp",
         timeout=120,
     )
-    # grep found nothing: 1, it could read every file; 2, it could not read some files
+    # Both statuses mean that grep found nothing: 1 if it could read every file, 2 if it could not read some files.
     assert (status in (1, 2), files) == (True, "")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A time limit for each test, and more in the report of a failed test.
+"""For all tests with a browser: a time limit for each test, and more information about a failed test.
 
-The report gets a screenshot, the messages on the page, and the board's journal.
+The report of a failed test gets a screenshot, the messages on the page, and the board's journal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sys.path[:0] = [str(TOP / "webui/src"), str(TOP / "recipes/agent/src"), str(TOP 
 from evenkeel_panel.testing import time_limit  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
-# the longest test needs about 90 s on a busy machine
+# Time limit of one test. The longest test needs about 90 s on a busy machine.
 TEST_SECONDS = 300
 JOURNAL = "journalctl --no-pager -o short-precise -n 60 -u evenkeeld -u evenkeel-panel -u nginx -u 'evenkeel-*.service'"
 
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def limited(browser: Browser) -> Iterator[None]:
-    """Kills a browser that hangs, so that the test fails."""
+    """If a test takes longer than TEST_SECONDS, kill the browser, so that the test fails."""
     with time_limit(browser, TEST_SECONDS):
         yield
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bench's page on a desktop and on a phone: nothing is wider than the window, and every plot is legible.
 
-The rows are invented, of every kind that a bench writes, so no guest is booted.
+The page shows invented rows of every kind that a bench writes, so the tests boot no guest.
 Screenshots are written to build/screenshots.
 """
 
@@ -24,10 +24,10 @@ from lab.report.verdict import Verdict  # noqa: E402
 from quick_rows import QUICK  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
-DESKTOP, PHONE = (1280, 860), (390, 844)
-# the smallest text of a plot, in CSS pixels on the screen, that is legible on a phone
+DESKTOP, PHONE = (1280, 860), (390, 844)  # width and height of the window, in CSS pixels
+# size of the smallest text that is legible on a phone, in CSS pixels on the screen
 LEAST_TEXT = 11.0
-# a case with a distribution: a curve in addition to its percentiles
+# a case that has a curve of its distribution, in addition to rows of its percentiles
 DISTRIBUTION = "latency.mixed.read"
 
 
@@ -163,7 +163,7 @@ def test_distribution_has_one_line_per_scheduler(opened: tuple[Page, str]) -> No
     figure = page.locator("figure", has_text="mixed, read").filter(has=page.locator("ul.key"))
     assert figure.count() == 1
     assert figure.locator("path.line").count() == 2
-    # the curve of 41 points, not the five percentiles
+    # The line has the 41 points of the curve (40 segments), not the five points of the percentiles.
     assert (figure.locator("path.line").first.get_attribute("d") or "").count("L") == 40
 
 

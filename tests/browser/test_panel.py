@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user at the panel of a booted board logs in and sets weights; the I/O of real apps follows.
+"""A user at the panel of a booted board logs in and sets weights, and the I/O of real apps changes accordingly.
 
 The tests are the steps of one visit. They run in order, and each continues where the previous one ended.
 Screenshots of every page are written to build/screenshots.
@@ -23,17 +23,18 @@ from boards import Board, power_on  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 PASSWORD = "a long enough one 42"  # noqa: S105
-# a page of an emulated board on two busy cores may take this long
+# Time limit for a page to load or change. An emulated board on two busy cores may need this long.
 PATIENCE_MS = 60_000
-# after a change of weights: the rates are over the last 3 s and must not include earlier I/O
+# Pause after a change of weights, before rates are measured. The page shows rates over the last 3 s, which must not
+# include I/O from before the change.
 SETTLE_SECONDS = 12
 MEASURE_SECONDS = 24
-# what null_blk of the demo delivers
+# bandwidth of the demo's disk, a null_blk
 DISK_MBPS = 51
 APPS = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 PLAYER_WEIGHT = f"cat {APPS}/evenkeel-player.service/io.weight"
 LOADER_WEIGHT = f"cat {APPS}/evenkeel-loader.service/io.weight"
-# The line of the demo's disk exists once the app has used the disk.
+# Prints the loader's fixed share of the demo's disk. io.evenkeel.fixed has no line for the disk without a fixed share.
 LOADER_FIXED_SHARE = (
     f"grep ^$(cat /sys/block/nullb0/dev) {APPS}/evenkeel-loader.service/io.evenkeel.fixed || :"
 )
@@ -59,7 +60,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(browser: Browser, board: Board) -> Iterator[Page]:
     board.health()
-    # the board made its own certificate at first boot
+    # Ignore certificate errors: the board made its own certificate at the first boot.
     context = browser.new_context(
         ignore_https_errors=True,
         base_url=f"https://127.0.0.1:{board.port}",
@@ -127,9 +128,9 @@ def average(page: Page, seconds: float) -> dict[str, float]:
 
 
 def full_disk(page: Page) -> dict[str, float]:
-    """average(), when both apps together fill the demo's disk: weights divide nothing else.
+    """average() from a time in which both apps together fill the demo's disk: only then weights decide the rates.
 
-    On a busy host the board may be too slow for that for a while.
+    On a busy host the board may at times be too slow to fill the disk, so measure up to six times.
     """
     rates: dict[str, float] = {}
     for _ in range(6):
@@ -236,7 +237,7 @@ def test_bad_fixed_share_is_refused_and_changes_nothing(page: Page, board: Board
 
 
 def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
-    """The loader gets its part of the bandwidth. The demo's null_blk limits its rate by pauses in which it takes no request."""
+    """With a fixed share of 10 %, the loader gets about a tenth of the bandwidth."""
     row = page.locator('[data-app="loader"]')
     set_fixed_share(page, "loader", "10")
     expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "10")
@@ -266,7 +267,10 @@ def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) 
 
 
 def test_pressed_button_does_not_move(page: Page, board: Board) -> None:
-    """A new banner appears only after the release. Otherwise the button would move, and the click would be lost."""
+    """A banner that is due while a button is pressed appears only after its release.
+
+    Otherwise the button would move under the pointer, and the click would be lost.
+    """
     row = page.locator('[data-app="loader"]')
     row.locator("input[name=weight]").fill("60")
     button = row.locator('[data-action="apply"]')
@@ -275,7 +279,7 @@ def test_pressed_button_does_not_move(page: Page, board: Board) -> None:
     before = button.bounding_box()
     try:
         board.run("systemctl mask --runtime --now evenkeeld.service")
-        # several polls whose answers contain the banner
+        # In this time the page gets several answers that contain the banner.
         page.wait_for_timeout(6000)
         assert button.bounding_box() == before
         expect(page.locator('[data-banner="agent"]')).to_have_count(0)

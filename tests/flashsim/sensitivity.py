@@ -11,11 +11,11 @@ measured again. A cell of the first table has the figure that changes most:
     class  c: cited, f: fitted, a: assumed (sources.toml)
     -48 +95 r    at half the parameter, figure r changes by -48 %; at double by +95 %
     on, off      for a parameter that is 0 or 1: the effect of the other value
-    n/a          the parameter cannot be halved or doubled
+    n/a          the model refuses this value, or halving does not change it
     .            no figure changes by 5 %
 
-The other tables say what the figures are, and have those of devices that are worn,
-full, or both.
+The other two tables are a list of the figures, and the figures of devices that are
+worn, full, or both.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ FLASH_ONLY = {
 DISK_ONLY = {"rpm", "seek_min_us", "seek_max_us", "track_mbps"}
 COMMON = {"active", "link_read_mbps", "link_write_mbps", "link_duplex", "cmd_us", "cmd_write_us", "flush_us"}
 SWITCHES = {"link_duplex", "discard_exclusive"}
-# below this change, in percent, a figure is no reason to list a parameter
+# The least change of a figure, in percent, for which a parameter gets a row.
 LEAST = 5
 
 
 class Base(NamedTuple):
-    """What the loads are scaled with: measured once per preset, so that all variants get the same load."""
+    """Properties of a preset from which its loads are computed. Measured once, so that all variants get the same loads."""
 
     write_mbps: float
     read_ns: float
@@ -78,7 +78,7 @@ def quantile(values: list[int], part: float) -> float:
 
 
 def paced(op: int, n: int, size: int, every: float, start: float = 0, span: int = 4096 * MB) -> list[Io]:
-    """Requests at regular times: writes and discards in order of addresses, reads at random ones."""
+    """Requests at regular times: writes and discards in the order of their addresses, reads at random addresses."""
     ios = scattered(op, n, size, span, seed=7) if op == READ else sequential(op, n, size, 2048 * MB)
     for i, io in enumerate(ios):
         io.arrive = int(start + i * every)
@@ -108,7 +108,7 @@ class Device:
         return self.model.run(self.preset, (self.pairs + pairs).strip(","), ios, qd=qd).io
 
     def stream(self, op: int, mb: int = 160, pairs: str = "") -> float:
-        """MB/s of the second half of a sequential stream: the buffer is full by then."""
+        """MB/s of the second half of a sequential stream, because the buffer is full only then."""
         ios = self.run(sequential(op, mb * 2, 512 * KB), 4, pairs)
         first, second = ios[:mb], ios[mb:]
         return (
@@ -147,7 +147,7 @@ class Device:
         return [io.total for io in ios if io.op == READ]
 
     def amid_writes(self) -> list[int]:
-        """A writer with 40 % of the preset's rate."""
+        """The times of reads while a writer writes at 40 % of the preset's rate."""
         every = 512 * KB * 1000 / (0.4 * self.base.write_mbps)
         return self.reads_amid(paced(WRITE, max(150, int(7500 * self.base.read_ns / every)), 512 * KB, every))
 
@@ -165,7 +165,7 @@ class Device:
         return self.stream(WRITE, 320, ",gc_after_kb=1,slc_kb=0")
 
     def discards(self) -> float:
-        """A discard of 8 MiB per 50 reads."""
+        """The 99th percentile of the times of reads, with one discard of 8 MiB for each 50 reads."""
         return quantile(self.reads_amid(paced(DISCARD, 40, 8 * MB, 250 * self.base.read_ns)), 0.99)
 
     def housekeeping(self) -> float:
@@ -180,12 +180,12 @@ class Device:
         return mean([io.total for io in self.run(ios) if io.op == READ])
 
     def heat(self) -> float:
-        """MB/s of reads that go on for twice heat_mb, as the preset has it."""
+        """MB/s of a sequential read of twice the preset's heat_mb."""
         mb = int(self.model.value(self.preset, "", "heat_mb")) * 2
         return self.model.run(self.preset, self.pairs, sequential(READ, max(mb // 8, 1), 8 * MB), qd=4).mbps
 
 
-# letter: what it is, how to measure it, for which parameters (None: for all)
+# letter of a figure -> what it is, how to measure it, whether it is measured for a given parameter
 Measure = Callable[[Device], float]
 HEADLINES: dict[str, tuple[str, Measure, Callable[[str], bool]]] = {
     "R": ("sequential read, MB/s", Device.seq_read, lambda _: True),
@@ -220,7 +220,10 @@ def figures(device: Device, parameter: str | None, only: str = "") -> dict[str, 
 
 
 def variants(model: Model, preset: str, name: str) -> tuple[str, list[str]]:
-    """The parameter at half and at double, or switched; "" if the model refuses it or cannot be halved."""
+    """The variants of a parameter: ("", [half, double]), or for a switch ("on" or "off", [the other value]).
+
+    A variant is "" if the model refuses it, or if halving does not change the value.
+    """
     value = int(model.value(preset, "", name))
     if name in SWITCHES:
         return ("off" if value else "on"), [f"{name}={1 - value}"]
@@ -238,7 +241,7 @@ def classes(preset: str, name: str) -> str:
 
 
 def percent(change: float) -> str:
-    """Beyond 1000 % the device is overloaded, and the figure depends on how long the load lasts."""
+    """A change as text. Beyond 1000 % the device is overloaded: the figure then depends on how long the load lasts."""
     return f"{change:+.0f}" if change < 1000 else ">1000"
 
 
@@ -262,7 +265,7 @@ def cell(model: Model, preset: str, name: str, base: Base, known: dict[str, floa
 
 
 def names(model: Model, preset: str) -> list[str]:
-    """The parameters that mean something for this preset, and are on."""
+    """The parameters that have an effect on this kind of device and that the preset does not switch off."""
     kind = model.value(preset, "", "kind")
     some = COMMON | {"flash": FLASH_ONLY, "disk": DISK_ONLY, "link": set()}[kind]
     off = set()
@@ -285,7 +288,7 @@ def names(model: Model, preset: str) -> list[str]:
 
 
 def seeds(model: Model, preset: str, base: Base, known: dict[str, float]) -> str:
-    """The figure that differs most between seeds."""
+    """The largest difference that seeds 2 to 5 make, in percent, and the letter of its figure."""
     most: dict[str, float] = {}
     for seed in (2, 3, 4, 5):
         for k, v in figures(Device(model, preset, f"seed={seed}", base), None).items():

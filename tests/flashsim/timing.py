@@ -85,7 +85,11 @@ class Run:
 
 
 class Model:
-    """The compiled model. `run` submits requests at their arrive times, or in a closed loop with `qd` outstanding."""
+    """The compiled model.
+
+    `run` submits each request at its time `arrive`. If `qd` is given, it ignores these times and keeps `qd` requests
+    outstanding: a closed loop. `think`: ns from a completion to the next request. `late`: ns by which the host reaps late.
+    """
 
     def __init__(self, path: Path) -> None:
         self.lib = ctypes.CDLL(str(path))
@@ -117,7 +121,7 @@ class Model:
         return bool(waits & 1), bool(waits & 2)
 
     def numbers(self, pairs: str) -> Callable[[str], int]:
-        """A function that returns the number of a parameter by its name."""
+        """A function that returns a parameter's value as a number. Its argument is the parameter's name."""
         return lambda name: int(self.value("", pairs, name))
 
     def run(self, preset: str, pairs: str, ios: list[Io], qd: int = 0, think: int = 0, late: int = 0) -> Run:
@@ -135,7 +139,7 @@ class Model:
             io.arrive, io.begin, io.done = to.arrive, to.begin, to.done
             io.channel, io.order = to.channel, to.order
             io.part = {name: value for name, value in zip(PARTS, to.part, strict=True) if value}
-            # checked for every request of every caller
+            # this checks every request, whoever calls run()
             assert sum(io.part.values()) == io.total, io
         return Run(ios, totals)
 
@@ -165,7 +169,7 @@ def scattered(op: int, n: int, size: int, span: int, seed: int = 1) -> list[Io]:
 
 
 def figure(model: Model, preset: str, metric: str) -> float:
-    """The metric that the model alone reaches. At depth 1 the host takes 10 us per request."""
+    """The value of a metric that the model reaches without a guest. At depth 1, the host takes 10 us per request."""
     want = FIGURES[preset][metric]
     size = want["kb"] * KB
     op = WRITE if "write" in metric else READ

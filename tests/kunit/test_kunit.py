@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""KUnit in user-mode Linux with KASAN and lockdep: first the pure functions, then the elevator on null_blk.
+"""The KUnit tests of all kernel modules, in user-mode Linux with KASAN and lockdep.
 
-The KUnit tests of every component that is a kernel module run here. EVENKEEL_KERNEL (default 6.12) selects
-the kernel version below build/; `make kunit KERNEL=7.3` sets it.
+After the KUnit tests, the guest sets the scheduler evenkeel on a null_blk device, does I/O, and removes it again.
+EVENKEEL_KERNEL (default 6.12) selects the kernel version below build/; `make kunit KERNEL=7.3` sets it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
     initramfs.build(image, programs=(), modules=modules, files={"/init": INIT})
     run = subprocess.run(
         [str(linux), "mem=512M", f"initrd={image}", "con0=null,fd:1", "con=null", "panic=-1",
-         # newer kernels run the KUnit tests of a module only with these two
+         # Later kernels run the KUnit tests of a module only with these two parameters.
          "kunit.enable=1", "kunit.autorun=1"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
@@ -71,7 +71,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_all_kunit_cases_pass(console: str) -> None:
-    # a case is indented by one level, below its suite
+    # The line of a test case is indented by four spaces, below the line of its suite.
     cases = re.findall(r"^(?:\[.*?\] )? {4}(ok|not ok) \d+ (\w+)", console, re.M)
     declared = {
         name for test in TESTS for name in re.findall(r"KUNIT_CASE(?:_\w+)?\((\w+)", test.read_text())

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=sh
-# evenkeel_pagepool in a lab guest, on two ext4 file systems: /a on flash model a, /b on b. test_guest.py reads the
-# report. A check that fails calls fail, which ends the guest.
+# Test of evenkeel_pagepool in a lab guest. There are two ext4 file systems: /a on flash model a, /b on flash model b.
+# If a check fails, it calls `fail`, which ends the guest. test_guest.py reads the report of the guest.
 d=/dev/evenkeel-pagepool
 
-device_of() { # NAME: a flash model that stores data, with an ext4 on it
+device_of() { # NAME: create a flash model that stores data, with an ext4 file system mounted at /NAME
 	mkdir "/sys/kernel/config/flashsim/$1" && cd "/sys/kernel/config/flashsim/$1" || fail "cannot create device $1"
 	echo emmc51 > preset && echo 1 > memory_backed && echo 512 > capacity_mb && echo 1 > power || fail "cannot start device $1"
 	cd /
 	mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=1,nodiscard "/dev/$1" > /tmp/mkfs 2>&1 || fail "$(cat /tmp/mkfs)"
 	mkdir "/$1" && mount -t ext4 -o noatime "/dev/$1" "/$1" || fail "cannot mount /$1"
 }
-lay() { # FILE MiB
+lay() { # FILE MiB: write a file of this size
 	fio --name=lay --filename="$1" --size="$2m" --bs=1m --rw=write --direct=1 --ioengine=psync --zero_buffers \
 		--fallocate=none --output=/tmp/lay || fail "cannot write $1: $(tail -n 1 /tmp/lay)"
 }
@@ -20,19 +20,20 @@ count() { awk -v name="$1" '$1 == name { print $2 }' $d; }
 file_mb() { awk '$1 == "file" { print $2 / 1048576 }' "/cg/$1/memory.stat"; }
 expect() { [ "$2" = "$3" ] || fail "$1: expected $2, have $3"; }
 probed() { grep -c '^filemap_add_folio' /sys/kernel/tracing/enabled_functions; }
-say() { # COMMAND: to the device; prints the error
+say() { # COMMAND: send a command to the module's device; prints an error
 	echo "$1" >&8
 }
-refused() { # TEXT COMMAND
+refused() { # TEXT COMMAND: fail unless the module refuses the command with an error that contains TEXT
 	if out=$(echo "$2" 2>&1 >&8); then fail "'$2' was accepted"; fi
 	case $out in *"$1"*) ;; *) fail "'$2' failed with '$out' instead of '$1'" ;; esac
 }
-# name DIR FD: give an open file the number FD
+# open_as FD PATH: open a file or folder as descriptor FD
 open_as() { eval "exec $1< \"\$2\"" || fail "cannot open $2"; }
-read_as() { # GROUP FILE: from start to end
+read_as() { # GROUP FILE: read the whole file in this cgroup
 	in_group "$1" dd if="$2" of=/dev/null bs=64k 2> /dev/null || fail "cannot read $2"
 }
-# is it priority? Reads the file cold, and prints how many pages were counted as priority pages
+# priority_pages FILE: read the file, which is not in the page cache, and print how many of its pages the module counted
+# as priority pages
 priority_pages() {
 	cold
 	before=$(count protected_misses)
@@ -77,7 +78,7 @@ refused 'Not a directory' 'add 5'
 refused 'No such file' 'remove 3'
 refused 'Invalid argument' 'pool 6'
 refused 'Bad file' 'pool 3'
-# io needs memory, so it keeps memory's state
+# Disable the controllers memory and io. io depends on memory, and would keep the state of memory alive.
 echo '-io -memory' > /cg/cgroup.subtree_control || fail "cannot disable the controllers"
 open_as 7 /cg/pool
 refused 'No such device' 'pool 7'
@@ -101,7 +102,7 @@ read_as reader /b/f
 m0=$(count protected_misses) a0=$(count protected_accesses)
 read_as reader /a/prio/f
 { echo "misses $(($(count protected_misses) - m0))"; echo "accesses $(($(count protected_accesses) - a0))"; } | report again
-# a process of another group squeezes itself, not the pool
+# A memory limit of the group that reads must reclaim pages of this group, not of the pool.
 echo 60M > /cg/reader/memory.high
 read_as reader /b/f
 expect "the pool after its reader was squeezed" 80 "$(file_mb pool)"
@@ -125,19 +126,19 @@ umount /bound
 mv /a/prio /a/renamed
 expect "the directory was renamed" 1024 "$(priority_pages /a/renamed/g)"
 mv /a/renamed /a/prio
-# accesses follow a rename, too
+# After a rename out of the directory, reads of cached pages must not count as accesses either.
 cat /a/prio/g > /dev/null
 a0=$(count protected_accesses)
 mv /a/prio/g /a/other/f
 cat /a/other/f > /dev/null
 expect "accesses after a rename" 0 $(($(count protected_accesses) - a0))
-# written pages belong to the pool, and are neither accesses nor misses
+# Written pages belong to the pool, but count neither as accesses nor as misses.
 p0=$(count protected_added) m0=$(count protected_misses) a0=$(count protected_accesses)
 dd if=/dev/zero of=/a/prio/w bs=1M count=4 2> /dev/null
 expect "added by writes" 1024 $(($(count protected_added) - p0))
 expect "missed by writes" 0 $(($(count protected_misses) - m0))
 expect "accessed by writes" 0 $(($(count protected_accesses) - a0))
-# overlayfs: its layer's directory
+# On overlayfs, the directory of the upper layer must be a priority directory.
 open_as 3 /b/up
 say 'add 3'
 exec 3<&-
@@ -145,7 +146,7 @@ mount -t overlay -o lowerdir=/b/low,upperdir=/b/up,workdir=/b/work o /o
 cp /a/other/f /o/f
 expect "a file of overlayfs" 1024 "$(priority_pages /o/f)"
 umount /o
-# a directory that goes away
+# A deleted directory is no longer a priority directory.
 rm -r /b/up
 expect "a deleted directory" 1 "$(count directories)"
 
@@ -153,11 +154,13 @@ expect "a deleted directory" 1 "$(count directories)"
 exec 3<&-
 lay /a/prio/h 48
 mkdir /cg/cost
-cat /a/prio/h > /dev/null # the map of its blocks
+cat /a/prio/h > /dev/null # loads the map of the file's blocks, which truth() must not count
 cold
 echo 24M > /cg/pool/memory.max
 sectors() { awk '{ print $3 }' "/sys/block/$1/stat"; }
-truth() { # DEVICE FILE COUNTER: random reads with a favourite part
+# truth DEVICE FILE COUNTER GROUP: do 60,000 random reads, most of them in one part of the file. Print COUNTER, and the
+# growth of its accesses, of its misses, and of the pages that the device read
+truth() {
 	s0=$(sectors "$1") m0=$(count "$3_misses") a0=$(count "$3_accesses")
 	in_group "$4" fio --name=r --filename="$2" --rw=randread --bs=4k --ioengine=psync --random_distribution=zipf:0.9 --size=48m \
 		--invalidate=0 --number_ios=60000 --io_size=4g --fadvise_hint=random --randseed="$SEED" --output=/tmp/fio || fail "$(tail -n 2 /tmp/fio)"
@@ -171,7 +174,7 @@ cold
 echo max > /cg/pool/memory.max
 
 # --- cost of an access that hits
-cost() { # FILE: nanoseconds of a read of a page in the cache
+cost() { # FILE: print the mean time of a read of a cached page, in ns
 	fio --name=c --filename="$1" --rw=randread --bs=4k --ioengine=psync --size=8m --invalidate=0 --number_ios=200000 --io_size=4g \
 		--norandommap --randseed=1 --output-format=terse --terse-version=3 --output=/tmp/terse > /dev/null
 	awk -F';' '{ printf "%d\n", $9 * 1000000 / 200000 }' /tmp/terse

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page pool's module in a booted guest. guest.sh checks in the guest; the tests here check its report.
+"""The module evenkeel_pagepool in a booted guest. guest.sh makes checks in the guest; the tests here check its report.
 
-EVENKEEL_KERNEL (default 6.12) and EVENKEEL_VARIANT (default board) choose the kernel below build/.
+EVENKEEL_KERNEL (default 6.12) and EVENKEEL_VARIANT (default board) select the kernel below build/.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from lab.model import Experiment, Output  # noqa: E402
 
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
 VARIANT = os.environ.get("EVENKEEL_VARIANT", "board")
-FILE_PAGES = 80 * 256
-ACCESSES_PER_SECOND = 100_000
-# A read that moves to another CPU counts its remaining pages again (ek_count.h). On the virtual clock none does.
+FILE_PAGES = 80 * 256  # pages of 4 KiB in a file of 80 MiB
+ACCESSES_PER_SECOND = 100_000  # load for which the cost of an access must stay below 1 % of a CPU
+# Allowed relative error of the number of accesses. If a read moves to another CPU, its remaining pages are counted
+# again (ek_count.h). On the virtual clock no read moves.
 RECOUNTED = 0.005 if VARIANT == "debug" else 0
 
 
@@ -61,7 +62,7 @@ def test_hit_ratios_are_those_that_the_device_shows(out: Output) -> None:
     lines = [line.split() for line in out.results["ratio"].splitlines()]
     assert [line[0] for line in lines] == ["protected", "normal"]
     for name, accesses, misses, read in ((line[0], *map(int, line[1:])) for line in lines):
-        assert accesses == 60_000, name  # reads of one page: nothing to count again
+        assert accesses == 60_000, name  # exact, because each read has one page, so no page is counted again
         assert 0.1 < read / accesses < 0.9, "the load does not evict"
         assert abs(misses - read) / accesses < 0.005, name
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""evenkeel under KASAN and lockdep (or KCSAN) on two CPUs: load, changes of settings and hot unplug at once.
+"""Stress test of evenkeel on two CPUs: load, changed settings and removed devices, on a kernel that finds defects.
 
-EVENKEEL_TORTURE_SECONDS: how long the mixed load runs (default 60).
-EVENKEEL_TORTURE_VARIANT=kcsan: run on the kernel that finds data races.
+EVENKEEL_TORTURE_VARIANT: kernel variant. `debug` (default) has KASAN and lockdep, `kcsan` finds data races.
+EVENKEEL_TORTURE_SECONDS: how long the mixed load runs, in seconds (default 60).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lab.runner import Job, Lab, run  # noqa: E402
 SECONDS = int(os.environ.get("EVENKEEL_TORTURE_SECONDS", "60"))
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
 VARIANT = os.environ.get("EVENKEEL_TORTURE_VARIANT", "debug")
-# KCSAN watches one of `skip_watch` accesses in our modules: it delays the CPU there, so that another CPU can
-# race with it. Its default delay in interrupts, 20 us, is too short for an emulated machine. With these values
-# it reported a deliberate race, `ek->nr_starved++` in ek_completed_request() without the lock, 17 times in a
-# minute.
+# Kernel parameters of KCSAN. In our modules it watches one of `skip_watch` memory accesses: it delays the CPU at
+# this access by `udelay_*` microseconds, so that another CPU can race with it. The default delay in interrupts,
+# 20 us, is too short for an emulated machine. To check these values, a race was added on purpose: `ek->nr_starved++`
+# in ek_completed_request() without the lock. KCSAN reported it 17 times in a minute.
 RACES = "kcsan.skip_watch=100 kcsan.udelay_task=100 kcsan.udelay_interrupt=100"
-SLOWER = 4 if VARIANT == "kcsan" else 1
+SLOWER = 4 if VARIANT == "kcsan" else 1  # factor of the time limits
 
 
 def test_no_hang_no_leak_and_no_kernel_warning() -> None:
@@ -42,7 +42,7 @@ def test_no_hang_no_leak_and_no_kernel_warning() -> None:
     assert int(done["rounds"]) > 0
     assert int(done["switches"]) >= 3
     assert int(done["ios"]) > 100, "there was no load; output of fio: " + out.results["fio"]
-    # The module is unloaded, so kmemleak shows its functions as plain addresses of module space.
+    # The module has been unloaded, so kmemleak shows its functions as addresses, which begin with 0xffffffffa.
     leaks = [
         block
         for block in out.results["kmemleak"].split("unreferenced object ")[1:]

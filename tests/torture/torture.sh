@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Load, scheduler switches, changed settings, removed cgroups and a removed device,
-# all at once. Runs in a lab guest (tests/lab/lab/guest.sh) as part of test_torture.py,
-# which sets SECONDS_TO_RUN.
+# Stress test: under load, it switches schedulers, changes settings, and removes cgroups and
+# the device. Runs in a lab guest (tests/lab/lab/guest.sh). test_torture.py starts it and
+# sets SECONDS_TO_RUN, the duration of the mixed load.
 uname -r | report kernel
 load null_blk nr_devices=0
 load mq-deadline
 load evenkeel
 mkdir -p /config && mount -t configfs config /config
 
-# device [KIND]: create a disk with two queues of four tags, which requeues some requests
-# (none)   without a cache; a few requests never complete and time out
-# plain    without a cache, no timeouts
-# cached   with a volatile cache, so that fsync() sends a flush, and with discards; a few timeouts
-# flushed  like cached, but without FUA: the kernel flushes after each FUA write, as it does
-#          on virtio and SATA disks
-# kept     like cached, no timeouts
+# device [KIND]: create a null_blk disk with two queues of four tags each. It requeues some
+# requests. KINDs:
+# (none)   no cache. A few requests never complete and time out
+# plain    like (none), but without timeouts
+# cached   a volatile cache, so that fsync() sends a flush, and discards. A few requests
+#          time out
+# flushed  like cached, but without FUA: instead, the kernel sends a flush after each FUA
+#          write, as on virtio and SATA disks
+# kept     like cached, but without timeouts
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
@@ -30,7 +32,7 @@ device() {
 	echo 1000 > $q/io_timeout
 	echo evenkeel > $q/scheduler || fail "cannot set evenkeel"
 }
-# counted: what the scheduler still counts, as KEY=NUMBER
+# counted: print the scheduler's counters of requests, tags and waiters that are not 0, as KEY=NUMBER
 counted() {
 	state=$(cat /sys/kernel/debug/block/nullb0/sched/state)
 	n=$(echo "$state" | sed -n 's/^channels o[nf]* *//p' | tr -d ' 0')
@@ -40,8 +42,8 @@ counted() {
 		[ "$n" = 0 ] || echo "$key=$n"
 	done
 }
-# idle STEP: once the load has stopped, the scheduler must count no request and no waiter. On a slow machine the
-# last completions take a while; a leak stays.
+# idle STEP: fail unless all counters of the scheduler become 0 within 10 s after the load has stopped. On a slow
+# machine the last completions take a while. A counter that stays above 0 is a leak.
 idle() {
 	echo evenkeel > $q/scheduler
 	n=0
@@ -52,7 +54,7 @@ idle() {
 	done
 }
 
-# job GROUP FIO-OPTION...: start fio in a cgroup. It may fail when its device is removed; it only has to end.
+# job GROUP FIO-OPTION...: start fio in a cgroup. fio may fail when its device is removed, but it must end.
 job() { g=$1; shift; name=$(echo "$g" | tr / -); in_group "$g" fio --name="$name" --filename=/dev/nullb0 --size=256m --time_based --runtime=100000 --minimal --eta=never --continue_on_error=io "$@" > "/tmp/fio.$name" 2>&1 & }
 start() {
 	group a 300; group b 100; group c 50; group p 200; group t 100
@@ -75,7 +77,7 @@ rand() { echo $(($1 + $(od -An -N2 -tu2 /dev/urandom) % ($2 - $1 + 1))); }
 remove_device() { echo 0 > /config/nullb/nullb0/power; rmdir /config/nullb/nullb0; }
 
 device plain
-# Many small requests on both CPUs, and little else: races in the code for each request are most likely here.
+# First only many small requests on both CPUs. Races in the code that runs for each request are most likely here.
 step "small requests"
 group a 300; group b 100
 for g in a b; do job $g --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --iodepth_batch_complete_max=16; done
@@ -89,7 +91,7 @@ idle "small requests"
 remove_device
 
 rounds=0 switches=0 ios=0
-# mixed KIND SECONDS: load on a device, while settings and schedulers change
+# mixed KIND SECONDS: put load on a device of this kind, and meanwhile change settings and schedulers
 mixed() {
 	device $1
 	start "$1"
@@ -107,16 +109,16 @@ mixed() {
 		echo "$(cat /sys/block/nullb0/dev) $(rand 1 10000)" > /cg/a/io.weight
 		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/p/x/io.evenkeel.fixed
 		echo "$(cat /sys/block/nullb0/dev) $(rand 0 50)" > /cg/c/io.evenkeel.fixed
-		# this group sends 16 MiB at a time: the kernel splits the bios, and a fixed share delays parts of them
+		# Group b sends 16 MiB at a time. The kernel splits the bios, so a fixed share delays parts of a bio.
 		echo "$(cat /sys/block/nullb0/dev) $(rand 0 30)" > /cg/b/io.evenkeel.fixed
 		echo "$(cat /sys/block/nullb0/dev) default" > /cg/a/io.weight
 		echo "$(rand 1 64)" > $q/iosched/channels; echo "$(rand 0 3)" > $q/iosched/chunk_kb
 		echo "$(rand 1 300)" > $q/iosched/turn_ms; echo "$(rand 0 4000)" > $q/iosched/await_us
 		echo "$(rand 100 5000)" > $q/iosched/starve_ms; echo "$(rand 0 4)" > $q/iosched/fixed_cap
 		cat /cg/*/io.evenkeel.stat /cg/p/*/io.evenkeel.stat /sys/kernel/debug/block/nullb0/sched/groups > /dev/null
-		# a weight for a device that the cgroup has not used yet
+		# Set a weight for a device that the cgroup has not used yet.
 		mkdir /cg/e; echo "$(cat /sys/block/nullb0/dev) 300" > /cg/e/io.weight; rmdir /cg/e
-		# a cgroup that is removed while its requests are in the queue
+		# Remove a cgroup while its requests are in the queue.
 		group d 100; echo "$(cat /sys/block/nullb0/dev) $((rounds % 2 * 5))" > /cg/d/io.evenkeel.fixed || :
 		(exec sh -c 'echo $$ > /cg/d/cgroup.procs && exec timeout 0.3 fio --name=d --filename=/dev/nullb0 --size=256m --rw=randwrite --bs=4k --direct=0 --minimal --eta=never' > /dev/null 2>&1)
 		n=0; until rmdir /cg/d; do n=$((n + 1)); [ $n -lt 50 ] || fail "cgroup d could not be removed for 5 s, it has processes: $(cat /cg/d/cgroup.procs)"; usleep 100000; done
@@ -134,7 +136,7 @@ mixed "" $((SECONDS_TO_RUN - SECONDS_TO_RUN / 2))
 cat /tmp/fio.* | report fio
 step "bad input"
 
-# refuse FILE VALUE: writing the value fails and does not change the file
+# refuse FILE VALUE: fail unless a write of the value fails and leaves the file unchanged
 refuse() { was=$(cat "$1"); if echo "$2" > "$1" 2>/dev/null; then fail "$1 accepted '$2'"; fi; [ "$(cat "$1")" = "$was" ] || fail "$1 changed, although it refused '$2'"; }
 for v in 0 10001 -1 text 1x "" "default 0" "default x" "default" "9:9 100" "$(cat /sys/block/nullb0/dev) 0"; do refuse /cg/a/io.weight "$v"; done
 for v in "" 10 "9:9 10" "$(cat /sys/block/nullb0/dev)" "$(cat /sys/block/nullb0/dev) 101" "$(cat /sys/block/nullb0/dev) -1" "$(cat /sys/block/nullb0/dev) x"; do refuse /cg/a/io.evenkeel.fixed "$v"; done
@@ -156,8 +158,8 @@ for v in -1 text 100001; do refuse $q/iosched/await_us "$v"; done
 refuse $q/iosched/starve_ms 60001
 for v in 0 65 -1 x; do refuse $q/iosched/channels "$v"; done
 refuse $q/iosched/chunk_kb 1048577
-# The user that owns a cgroup may set its weight. It may not set its fixed share, which would take
-# device time from other cgroups.
+# A user who owns a cgroup's files may set its weight, but not its fixed share: a fixed share would
+# take device time from other cgroups.
 chmod 755 /; mkdir -p /etc
 echo "app:x:65534:65534::/:/bin/sh" >> /etc/passwd
 as_user() { su -s /bin/sh app -c "echo '$1' > $2"; }
@@ -166,7 +168,7 @@ as_user 70 /cg/a/io.weight || fail "a cgroup's owner cannot set its weight"
 if as_user "$(cat /sys/block/nullb0/dev) 5" /cg/a/io.evenkeel.fixed 2> /dev/null; then fail "a cgroup's owner can set its io.evenkeel.fixed"; fi
 [ -z "$(cat /cg/a/io.evenkeel.fixed)" ] || fail "a refused write changed io.evenkeel.fixed: $(cat /cg/a/io.evenkeel.fixed)"
 
-# the device is removed under load and created again
+# Remove the device under load, and create it again.
 step "hot unplug"
 kind=
 for i in 1 2 3; do
@@ -178,12 +180,12 @@ for i in 1 2 3; do
 done
 idle "hot unplug"
 
-# fio reads back what it wrote while the scheduler changes
+# fio reads back the data that it wrote, while the scheduler is switched.
 step "data"
 remove_device
 device kept
 echo "$(cat /sys/block/nullb0/dev) 50" > /cg/p/x/io.evenkeel.fixed
-# verify GROUP MB FIO-OPTION...: write 8 MB at that position and read them back
+# verify GROUP MB FIO-OPTION...: write 8 MiB at offset MB, in MiB, and read them back
 verify() {
 	g=$1 at=$2
 	shift 2
@@ -203,7 +205,7 @@ done
 for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "fio read other data than it had written, or failed: $(tail -n 3 /tmp/verify.$i)"; done
 idle "data"
 
-# the module is removed right after I/O in a deep tree of cgroups; by then it must have freed its groups
+# Unload the module right after I/O in a deep tree of cgroups. Unloading must free the groups of all these cgroups.
 step "unload"
 t=/cg; for i in 1 2 3 4 5 6 7 8; do [ $i = 1 ] || echo +io > $t/cgroup.subtree_control; t=$t/t$i; mkdir $t; done
 (exec sh -c "echo \$\$ > $t/cgroup.procs && exec dd if=/dev/nullb0 of=/dev/null bs=4k count=64 iflag=direct" > /dev/null 2>&1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the project's files that a test may change."""
+"""The fixture `clone`: a copy of the project's files that a test may change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from project import TOP  # noqa: E402
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Iterator[Path]:
-    """The project's files as they are in the work tree, without build/."""
+    """A copy of all files that git tracks or would track, as they are in the work tree. It has no build/."""
     names = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=TOP, capture_output=True, check=True,

@@ -14,13 +14,13 @@ TOP = Path(__file__).resolve().parents[2]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without the variables of a make that runs these tests."""
+    """This process's environment plus `more`, without the variables that make sets when it runs these tests."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     return {**inherited, **more}
 
 
 def load(path: Path) -> ModuleType:
-    """A Python program as a module, whatever its name ends with."""
+    """Load a Python program as a module, even if its name does not end in .py."""
     loader = SourceFileLoader(path.name.replace("-", "_"), str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec

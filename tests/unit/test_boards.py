@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wait for QEMU that times out fails the test, and the message says where the log is."""
+"""tests/boards.py: if a wait for QEMU times out, the test fails, and the message says where the log is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 class Hung:
-    """A machine, and its process, that neither answers nor ends."""
+    """A fake for both the machine and its QEMU process: it neither answers nor ends."""
 
     returncode = None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache of expensive results: names by content, one build for several clones, and its removal."""
+"""The cache of expensive results: its names depend on content, several clones build a result once, and its removal."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_cache_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entries", [("letters", "toolroot-1"), ("yocto", "lab")])
 def test_a_folder_that_is_no_cache_is_not_removed(tmp_path: Path, entries: tuple[str, str]) -> None:
-    """The folder has a file that no cache has, or it has no build root."""
+    """The folder has an entry that no cache has, or it has no build root."""
     for name in entries:
         (tmp_path / name).mkdir()
     out = clean(tmp_path)

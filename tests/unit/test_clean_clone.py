@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that work in a clone with build/ also work in a new clone, which has no build/."""
+"""make also works in a new clone, which has no folder build/ yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from project import clean_environment
 
 
 def test_the_scripts_of_the_panel_are_fetched(clone: Path) -> None:
-    # The files that programs leave which need minutes and a network. The test creates them instead.
+    # Replace two programs that need minutes and a network by scripts that only create the same folders and files.
     (clone / "toolroot/create").write_text('#!/bin/sh\nmkdir -p "$1/etc"\ntouch "$1/etc/evenkeel-toolroot"\n')
     (clone / "webui/src/fetch-static").write_text('#!/bin/sh\nmkdir -p "$1"\n')
     lock = clone / "build/webui/vendor/package-lock.json"

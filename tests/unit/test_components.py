@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of components: each has the common layout, and a new component needs only one line more."""
+"""The list of components: each component has the common layout, and a new component needs only one new line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from project import TOP, clean_environment
 SHAPE = {"src", "tests", "data", "meson.build", "meson.options", "README.md"}
 # conf has only data. Its folders have the names of the folders where they are installed.
 CONF = {"apps.d", "fstab", "kernel", "mkfs", "sysctl.d", "systemd", "udev"}
-# The flash model, a module of the lab, also has its cited figures and the sources of its parameters, the model in
-# user space with a program that varies parameters, and tests that need a guest.
+# The flash model also has: the cited figures, the sources of its parameters, the model as a Python module, a program
+# that varies the parameters, and tests that need a guest.
 FLASHSIM = {"figures.toml", "sources.toml", "timing.py", "sensitivity.py", "guest"}
 NEW = """# sample: a component for a test
 """
@@ -56,8 +56,8 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
 
 
 def test_one_line_adds_a_component_everywhere(clone: Path) -> None:
-    """The new component's unit tests run, the image installs it, lint and format read it, documents list it, and the
-    layer must ship it."""
+    """One line in the list is enough for all of this: the component's unit tests run, the image installs it, lint and
+    format check it, documents list it, and the layer must have a recipe for it."""
     folder = clone / "recipes/sample"
     (folder / "src/evenkeel_sample").mkdir(parents=True)
     (folder / "tests").mkdir()
@@ -79,7 +79,7 @@ def test_one_line_adds_a_component_everywhere(clone: Path) -> None:
     assert "--component recipes/sample:tests=disabled" in lines["image"]
     assert "recipes/sample/src/sample.c" in lines["sources"].split()
 
-    # lint checks types of its packages, format and lint its C code
+    # lint checks the types of its Python packages; format and lint process its C code
     assert "recipes/sample/src/evenkeel_sample" in components.packages(clone)
     assert "recipes/sample" in components.user_space(clone)
     for script, which in (("lint", "packages"), ("lint", "modules"), ("format", "user-space")):

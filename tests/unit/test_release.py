@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make release`: reasons to refuse before any change, the steps, and the state after a failure."""
+"""`make release`: when it refuses before any change, its steps, and the state after a failure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Nothing to do.
 
 - The first.
 """
-# Fake steps replace the steps that take an hour, and record their calls. Other tests cover the real steps.
+# Fake programs replace the steps that take long. They only record their calls. Other tests cover the real programs.
 MAKE = """#!/bin/sh
 echo "make $*" >> "$STEPS"
 [ "$1" != "$FAIL" ] || exit 1
-# as Ctrl-C does: all processes of the terminal
+# As Ctrl-C does, send SIGINT to all processes of the terminal.
 [ "$FAIL" != interrupt ] || { kill -INT $PPID; kill -INT $$; }
 [ "$FAIL" != commit ] || git commit -q --allow-empty -m "x: during the tests"
 [ "$1" = image ] || exit 0
@@ -75,7 +75,7 @@ def release(clone: Path, tmp_path: Path) -> Release:
             [clone / "mk/release", version, clone / "build/release"],
             env=clean_environment(**{**IDENTITY, **more, **environment}), cwd=clone,
             capture_output=True, text=True, timeout=120, check=False,
-            # a shell that starts the tests in the background makes them ignore Ctrl-C
+            # A shell that starts the tests in the background makes them ignore SIGINT. Undo this.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
@@ -100,7 +100,7 @@ def git(clone: Path, *args: str) -> str:
 
 
 def changed(clone: Path) -> bool:
-    """The state that a release changes: version, commits, tags."""
+    """Whether the clone's version, commits or tags differ from those before the release."""
     version = (clone / "VERSION").read_text() != "0.1.0\n"
     return version or git(clone, "tag") != "" or git(clone, "rev-list", "--count", "HEAD") != "1\n"
 
@@ -170,7 +170,7 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=clone / "build/release", check=True)
     listed = {line.split("  ")[1] for line in (clone / "build/release/SHA256SUMS").read_text().splitlines()}
     assert listed == made - {"SHA256SUMS"}
-    # the source has the version that it was tagged with
+    # the source archive must have the new version
     source = subprocess.run(
         ["tar", "--zstd", "-xOf", clone / "build/release/evenkeel-0.2.0.tar.zst", "evenkeel-0.2.0/VERSION"],
         capture_output=True, text=True, check=True,

@@ -28,7 +28,7 @@ def test_the_projects_table_is_right() -> None:
     targets = (TOP / "Makefile").read_text() + (TOP / "mk/test.mk").read_text()
     for name in stages:
         assert f"{name}:" in targets or f"{name} " in targets, f"no target {name}"
-    # The table has each public stage of the Makefile, or its parts.
+    # The table has these public targets of the Makefile as stages. The targets unit and boot are there in parts.
     for name in ("lint", "kunit", "torture", "lab", "browser"):
         assert name in stages
     assert sum(stage.budget for stage in stages.values()) < 2 * 90 * 60
@@ -117,7 +117,7 @@ def test_independent_stages_run_two_at_a_time(project: Path) -> None:
 
 
 def test_the_processor_time_of_a_stage_is_shown(project: Path) -> None:
-    """Wall time is that of a shared machine. The work of a stage is its processor time, children included."""
+    """Other load on the machine changes the wall time of a stage, but hardly its processor time, including children."""
     burn = "python3 -c 'import time; [None for _ in iter(time.process_time, 0) if time.process_time() > 1.2 and exit()]'"
     out = run(project, "a 10 1 -\n", f'a:\n\t@sh -c "{burn}; true"\n')
     assert out.returncode == 0, out.stdout

@@ -138,7 +138,7 @@ PAGES = [
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as the hosting sites make them."""
+    """The anchors of a page's headings, by the rules of the sites that show the pages."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):

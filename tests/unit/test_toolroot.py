@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make leaves the link build/toolroot, so that toolroot/enter finds the build root when it is called by hand."""
+"""make creates the link build/toolroot, by which toolroot/enter finds the build root when a person calls it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[..., str]
 
 
 def _make(cache: Path, build: Path, *args: str) -> str:
-    # variables of a make that runs these tests
+    # Remove the variables that a make sets when it runs these tests.
     own = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     done = subprocess.run(
         ["make", "--no-print-directory", f"B={build}", *args], cwd=TOP, capture_output=True, text=True,
@@ -28,7 +28,7 @@ def _make(cache: Path, build: Path, *args: str) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build root in a cache that another clone has filled."""
+    """Path of a build root (here only its marker file) in a cache that another clone has filled."""
     cache = tmp_path_factory.mktemp("cache")
     found = Path(
         _make(cache, cache / "build", "--eval", "root: ; @echo $(EVENKEEL_TOOLROOT)", "root").strip()
@@ -53,7 +53,7 @@ def make(root: Path, build: Path) -> Make:
 def test_the_build_root_of_another_clone_is_linked(make: Make, build: Path, root: Path) -> None:
     make("toolroot")
     assert (build / "toolroot").readlink() == root
-    # and nothing is left to do
+    # The link is up to date, so a second make does not set it again.
     assert "ln " not in make("-n", "toolroot")
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BitBake for the tests of the layer: `make yocto OECORE=… BITBAKE=…` names its trees.
+"""Fixtures by which the tests of the layer run BitBake.
 
-The variables OECORE, BITBAKE, METAOE (meta-openembedded), METARAUC and METAYOCTO may each name several
-trees, separated by colons: a test then runs once per series. A test whose trees are not named is skipped;
-the skip names the variable.
+`make yocto OECORE=… BITBAKE=…` names the source trees. OECORE, BITBAKE, METAOE (meta-openembedded), METARAUC and
+METAYOCTO may each name several trees, separated by colons, one per series. A test then runs once per series. If a
+tree that a test needs is not named, the test is skipped with a message that names the variable.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 TOP = Path(__file__).resolve().parents[2]
 LAYER = TOP / "meta-iosched"
-# BitBake refuses root; the user nobody exists on every machine and owns nothing
+# BitBake refuses to run as root. The user nobody exists on every machine and owns no files.
 BUILD_USER = "nobody"
-# the first parse of all layers takes 90 s on two cores, a dry run of an image 300 s
+# Time limits. On two idle cores, the first parse of all layers takes 90 s, and a dry run of an image 300 s.
 PARSE_SECONDS = 2400
 DRY_RUN_SECONDS = 7200
 
-# APPLIANCE: configuration for one of our images; PRODUCT: a product without any setting for us
+# Additional lines of local.conf. APPLIANCE configures one of our images. PRODUCT is a product without settings for us.
 APPLIANCE = """\
 INIT_MANAGER = "systemd"
 DISTRO_FEATURES:append = " evenkeel polkit rauc"
@@ -104,9 +104,10 @@ class Build:
     """A build directory in which BitBake runs.
 
     Attributes:
-        path: the directory.
-        layers: BBLAYERS.
-        local: added to local.conf.
+        path: the build directory.
+        series: the trees that it uses.
+        layers: folders of the layers, for BBLAYERS.
+        local: additional lines of local.conf.
         what: APPLIANCE or PRODUCT.
     """
 
@@ -131,9 +132,9 @@ class Build:
             give_away(self.path, shared)
 
     def run(self, *command: str, timeout: float = PARSE_SECONDS) -> subprocess.CompletedProcess[str]:
-        """Run a program of BitBake or OE-Core, never as root; stdout has output and errors."""
+        """Run a program of BitBake or OE-Core, never as root. Field stdout of the result has output and errors."""
         self._write()
-        # system folders only: a Python interpreter from elsewhere lacks the host's modules
+        # PATH has only system folders: a Python interpreter from another folder lacks the host's modules.
         path = [self.series.oecore / "scripts", self.series.bitbake / "bin"]
         environment = {
             "HOME": str(self.path),
@@ -142,7 +143,7 @@ class Build:
             "PATH": ":".join([*map(str, path), "/usr/sbin:/usr/bin:/sbin:/bin"]),
             "BBPATH": str(self.path),
             "BUILDDIR": str(self.path),
-            # the trees may belong to another user
+            # The source trees may belong to another user, whose trees git refuses by default.
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "safe.directory",
             "GIT_CONFIG_VALUE_0": "*",
@@ -163,7 +164,7 @@ class Build:
         )
 
     def bitbake(self, *arguments: str, timeout: float = PARSE_SECONDS) -> str:
-        """Run BitBake, which must succeed without a warning about our layer; returns its output."""
+        """Run BitBake, and return its output. It must succeed, and must not warn about our layer."""
         done = self.run("bitbake", *arguments, timeout=timeout)
         assert done.returncode == 0, tail(done.stdout)
         ours = [
@@ -175,12 +176,12 @@ class Build:
         return done.stdout
 
     def masked(self, keep: str, append: str, local: str = "") -> Build:
-        """This build with only our recipes, so that parsing takes seconds.
+        """The same build, but with the recipes of other layers masked, so that parsing takes seconds.
 
         Args:
-            keep: pattern of recipes in other layers that are kept.
-            append: pattern of our appends that are masked, because their recipes are masked.
-            local: added to local.conf.
+            keep: pattern of recipes in other layers that are not masked.
+            append: pattern of our appends to mask, because their recipes are masked.
+            local: additional lines of local.conf.
         """
         others = [
             layer for layer in self.layers if not (layer / "classes-recipe/evenkeel_src.bbclass").exists()
@@ -190,26 +191,27 @@ class Build:
         return Build(path, self.series, self.layers, f'{self.local}BBMASK = "{mask}"\n{local}', self.what)
 
     def refuses(self, target: str) -> str:
-        """BitBake's output for a recipe of ours that it must refuse."""
+        """Ask BitBake to build one of our recipes, which it must refuse. Returns BitBake's output."""
         done = self.masked(keep="nothing", append="bbappend").run("bitbake", "-g", target)
         assert done.returncode != 0, tail(done.stdout)
         return done.stdout
 
     def variables(self, recipe: Path | str) -> dict[str, str]:
-        """Every variable of a recipe, expanded.
+        """Every variable of a recipe → its expanded value.
 
-        A path: only this file is parsed, without its appends. A name: the recipe with all its appends.
+        If `recipe` is a path, BitBake parses only this file, without appends. If it is a name, BitBake parses the
+        recipe with all its appends.
         """
         done = self.run("bitbake", "-e", *(["-b", str(recipe)] if isinstance(recipe, Path) else [recipe]))
         output = done.stdout
-        # BitBake prints the variables, then may fail because dependencies are masked
+        # Do not check the exit status: BitBake prints the variables, and may then fail because dependencies are masked.
         assert re.search(r'^PN="', output, re.MULTILINE), tail(output)
         pairs = re.findall(r'^(?:export )?([^\s#="]+)="((?:[^"\\]|\\.)*)"$', output, re.MULTILINE)
         return {name: value.replace("\\\n", " ") for name, value in pairs}
 
 
 def give_away(*folders: Path) -> None:
-    """Change the owner of root's files to BUILD_USER. A BitBake server that ends may delete files meanwhile."""
+    """Give root's files in these folders to BUILD_USER. A BitBake server that is ending may delete files meanwhile."""
     user = pwd.getpwnam(BUILD_USER).pw_uid
     for folder in folders:
         os.chown(folder, user, -1)
@@ -239,7 +241,7 @@ def series(request: pytest.FixtureRequest) -> Series:
 
 @pytest.fixture(scope="session")
 def folder(series: Series) -> Path:
-    """Folder of a series' build directories. It is kept, because parsing is expensive."""
+    """Folder for the build directories of a series. It is kept between test runs, because parsing is expensive."""
     path = TOP / "build" / "yocto" / series.name
     path.mkdir(parents=True, exist_ok=True)
     return path

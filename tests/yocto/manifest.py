@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifest of our part of a root file system: files, modes, owners, links, enabled units, kernel options.
+"""The manifest of our part of a root file system: files, modes, owners, links, enabled units, kernel options.
 
-Tests compare two images that were built in different ways by their manifests. To print one:
+Tests use manifests to compare images that were built in two ways. To print a manifest:
 
     python3 tests/yocto/manifest.py TREE|IMAGE
 
@@ -24,8 +24,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Our paths, relative to the root. NOT_OURS excludes byte code, which depends on the interpreter, and files that the
-# build generates from the other packages of an image. Documentation and headers are not in our images.
+# OURS matches our paths, relative to the root. NOT_OURS excludes some of them: byte code, which depends on the version
+# of Python, and files that the build generates from other packages of an image. Our images have no documentation and
+# no headers, so OURS does not match such paths.
 OURS = re.compile(
     r"""
     etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
@@ -72,7 +73,8 @@ class Entry:
         kind: 'file', 'folder' or 'link'.
         mode: octal; empty for a link.
         owner: 'user:group', by name.
-        content: a file's SHA-256; just 'ELF' for a program, which differs between compilers; a link's target.
+        content: the SHA-256 of a file, or the target of a link. For a program only 'ELF', because its bytes depend on
+            the compiler.
     """
 
     kind: str
@@ -121,12 +123,12 @@ def entry(path: Path, users: dict[int, str], groups: dict[int, str]) -> Entry:
 
 
 def kernel_options(tree: Path) -> dict[str, str]:
-    """Options of boot/vmlinuz, which contains its own configuration (CONFIG_IKCONFIG)."""
+    """The options in the configuration that boot/vmlinuz contains (CONFIG_IKCONFIG); empty if there is none."""
     kernel = tree / "boot/vmlinuz"
     if not kernel.exists():
         return {}
     image = kernel.read_bytes()
-    # the compressed kernel follows the boot code; it is compressed by zstd or gzip
+    # Behind the boot code is the kernel, compressed by zstd or gzip. Try each place where the magic number is.
     for magic, tool in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")):
         at = image.find(magic)
         while at >= 0:
@@ -134,7 +136,7 @@ def kernel_options(tree: Path) -> dict[str, str]:
             start = plain.find(b"IKCFG_ST\x1f\x8b")
             if start >= 0:
                 text = gzip.decompress(plain[start + 8 : plain.index(b"IKCFG_ED", start)]).decode()
-                # options that describe the compiler differ between builders
+                # Leave out options that describe the compiler: they differ between builders.
                 found = re.findall(r"^(CONFIG_\w+)=(.+)$", text, re.MULTILINE)
                 builder = re.compile(r"CONFIG_(CC_|GCC_|LD_|AS_|PAHOLE_|RUSTC?_|CLANG_|TOOLS_|HAVE_|ARCH_)")
                 return {name: value for name, value in found if not builder.match(name)}
@@ -184,7 +186,7 @@ def slot_offset(image: Path) -> int:
 
 @contextmanager
 def unpacked(image: Path) -> Iterator[Path]:
-    """The first slot of an image as a temporary folder; owners are correct only for root."""
+    """Extract the first slot of an image to a temporary folder. The files get their owners only if root does this."""
     with tempfile.TemporaryDirectory() as work:
         tree = Path(work) / "tree"
         tree.mkdir()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages of a recipe, read from its text: seconds instead of BitBake's minutes.
+"""A reader that finds the packages of a recipe in its text, in seconds; BitBake would take minutes.
 
 The reader understands only the syntax that our recipes use: VAR = "…" with =, ?=, ??=, += and :append, and
-${VAR}. If BitBake is there, test_packages.py compares the reader with BitBake's own answer.
+${VAR}. With BitBake, test_packages.py compares the result of the reader with that of BitBake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import components  # noqa: E402
 LAYER = TOP / "meta-iosched"
 
 
-# recipe → folder of the component that it builds, for components that meson installs in an image
+# recipe → folder of its component; only components that an image installs by meson
 COMPONENTS = components.recipes()
 
 ASSIGNMENT = re.compile(
@@ -29,7 +29,7 @@ ASSIGNMENT = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-# the target's folders in the distribution nodistro
+# the target's folders in the distribution nodistro, by BitBake's names
 FOLDERS = {
     "bindir": "/usr/bin",
     "sbindir": "/usr/sbin",
@@ -48,7 +48,7 @@ FOLDERS = {
     "SOLIBSDEV": ".so",
 }
 
-# from bitbake.conf: the patterns that our components need
+# the part of bitbake.conf that our components need
 DEFAULTS = r"""
 PACKAGES = "${PN}-src ${PN}-dbg ${PN}-staticdev ${PN}-dev ${PN}-doc ${PN}-locale ${PACKAGE_BEFORE_PN} ${PN}"
 PACKAGE_BEFORE_PN = ""
@@ -64,14 +64,14 @@ FILES:${PN} = "${bindir}/* ${sbindir}/* ${libdir}/lib*${SOLIBS} ${sysconfdir} ${
 
 
 def recipe(name: str) -> Path:
-    """The one recipe of a name."""
+    """Path of the recipe of this name. There must be exactly one."""
     found = [*LAYER.rglob(f"{name}.bb"), *LAYER.rglob(f"{name}_*.bb")]
     assert len(found) == 1, found
     return found[0]
 
 
 class Variables:
-    """Variables of a text, expanded when they are read."""
+    """The variables of a recipe. A reference to another variable is expanded when a value is read."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self._values = dict(folders)
@@ -113,9 +113,9 @@ class Packages:
     """Packages of a recipe.
 
     Attributes:
-        files: package → patterns of FILES; a path goes to the first package with a matching pattern.
-        conffiles: package → paths.
-        own: package → patterns that the recipe adds to those of bitbake.conf.
+        files: package → patterns of FILES. A path belongs to the first package with a matching pattern.
+        conffiles: package → paths of CONFFILES.
+        own: package → the patterns of FILES that the recipe adds to those of bitbake.conf.
     """
 
     files: dict[str, list[str]]
@@ -123,7 +123,7 @@ class Packages:
     own: dict[str, list[str]]
 
     def owner(self, path: str) -> str | None:
-        """The package that gets a path; None if BitBake would report "installed but not shipped"."""
+        """The package that ships a path; None if no package does, which BitBake reports as an error."""
         for package, patterns in self.files.items():
             if any(matches(path, pattern) for pattern in patterns):
                 return package
@@ -131,15 +131,15 @@ class Packages:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether PATTERN of FILES matches PATH or a folder that contains it."""
+    """Whether a pattern of FILES matches a path, or a folder that contains the path."""
     pattern = pattern.rstrip("/")
-    # BitBake expands a pattern in the file system, so * does not match a slash
+    # BitBake expands a pattern like a shell, so * does not match a slash.
     depth = pattern.count("/")
     return fnmatch.fnmatchcase("/".join(path.split("/")[: depth + 1]), pattern)
 
 
 def packages(recipe: Path, folders: dict[str, str] | None = None) -> Packages:
-    """The packages of a recipe NAME_VERSION.bb; `folders` overrides entries of FOLDERS."""
+    """The packages of a recipe, whose file is NAME.bb or NAME_VERSION.bb. `folders` overrides entries of FOLDERS."""
 
     def read(*texts: str) -> tuple[Variables, dict[str, list[str]]]:
         variables = Variables({**FOLDERS, **(folders or {}), "PN": recipe.stem.partition("_")[0]})
@@ -157,7 +157,7 @@ def packages(recipe: Path, folders: dict[str, str] | None = None) -> Packages:
 
 
 def setting(name: str, recipe: Path, *classes: Path) -> str:
-    """The value of a variable in a recipe that inherits CLASSES."""
+    """The value of a variable in a recipe that inherits the classes in these files."""
     variables = Variables({**FOLDERS, "PN": recipe.stem.partition("_")[0]})
     for path in (*classes, recipe):
         variables.read(path.read_text())

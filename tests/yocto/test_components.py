@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes agree with the components: versions, users, units, Python imports, partitions."""
+"""Each recipe agrees with its component: versions, users, units, Python imports, partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recipe_text import COMPONENTS, packages, recipe
 
 
 def value(text: str, name: str) -> str:
-    """The value that a recipe's text assigns to a variable, lines joined."""
+    """The value that a recipe's text assigns to a variable, with continued lines joined."""
     match = re.search(rf'^{re.escape(name)}\s*\+?=\s*"((?:[^"\\]|\\\n)*)"', text, re.MULTILINE)
     assert match, f"the recipe sets no {name}"
     return match[1].replace("\\\n", " ")
@@ -29,7 +29,7 @@ def value(text: str, name: str) -> str:
     "part", [part for part in components() if part.recipe != "-"], ids=lambda part: part.name
 )
 def test_component_has_the_recipe_of_the_list(part: Component) -> None:
-    """mk/components names the recipe, and the recipe builds that folder."""
+    """The recipe that mk/components names for a component builds from the folder of this component."""
     text = recipe(part.recipe).read_text()
     sources = " ".join(
         re.findall(r'^EVENKEEL_(?:COMPONENT|PATHS) = "((?:[^"\\]|\\\n)*)"', text, re.MULTILINE)
@@ -38,7 +38,7 @@ def test_component_has_the_recipe_of_the_list(part: Component) -> None:
 
 
 def test_every_component_of_an_image_has_a_recipe() -> None:
-    """Otherwise the Debian image would contain something that the image by BitBake lacks."""
+    """Otherwise the Debian image would contain a component that BitBake's image lacks."""
     assert [part.name for part in components() if part.image != "-" and part.recipe == "-"] == []
 
 
@@ -134,7 +134,8 @@ def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     assert named == units
 
 
-# foreign units that our preset enables → recipe of ours and the package that it must depend on; None: part of systemd
+# Units of other projects that our preset enables → (our recipe, the package that it must depend on). None: no
+# dependency is needed; the comment gives the reason, and units of systemd are always there.
 OTHERS = {
     # The distribution may use another implementation of D-Bus.
     "dbus-broker.service": None,
@@ -147,7 +148,7 @@ OTHERS = {
 
 
 def test_units_that_the_preset_enables_are_installed() -> None:
-    """OE-Core splits packages that are one in Debian, and systemd ignores a missing unit in a preset silently."""
+    """systemd silently ignores units of a preset that are missing. OE-Core has some units in separate packages."""
     preset = (TOP / "recipes/image/data/rootfs/usr/lib/systemd/system-preset/10-evenkeel.preset").read_text()
     enabled = set(re.findall(r"^enable (\S+)$", preset, re.MULTILINE))
     others = {unit for unit in enabled if not unit.startswith(("evenkeel", "ek-"))}
@@ -206,7 +207,7 @@ def imports(folder: Path) -> set[str]:
     """Modules of Python's standard library that the programs of a folder import."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
-        # used only for development, not installed
+        # These files are used only for development, and are not installed.
         if path.name in ("dev.py", "fake_agent.py", "testing.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -217,8 +218,8 @@ def imports(folder: Path) -> set[str]:
     return found & sys.stdlib_module_names
 
 
-# OE-Core splits Python's standard library into packages. module → package, for modules that our programs import and
-# that are not in python3-core in scarthgap. Later series have more of them in python3-core.
+# OE-Core splits Python's standard library into packages. Module → package python3-NAME, for modules that our programs
+# import and that scarthgap does not have in python3-core. Later series have some of these modules in python3-core.
 PARTS = {
     "asyncio": "asyncio",
     "concurrent": "asyncio",
@@ -277,7 +278,7 @@ PROGRAMS = pytest.mark.parametrize(
 )
 
 
-# package → packages that its recipe fails to depend on: dbus-fast imports xml.etree
+# package → packages that it needs, but that its recipe does not list: dbus-fast imports xml.etree
 ALSO = {"python3-dbus-fast": {"python3-xml"}}
 
 
@@ -296,12 +297,12 @@ def test_python_imports_are_dependencies(name: str, package: str, folder: str) -
 def test_python_imports_are_in_the_packages_of_oe_core(
     series: Series, name: str, package: str, folder: str
 ) -> None:
-    """Checks RDEPENDS as the test above, with the list of packages in each series of OE-Core."""
+    """The same check as above, with OE-Core's own list of Python packages instead of PARTS."""
     text = (series.oecore / "meta/recipes-devtools/python/python3/python3-manifest.json").read_text()
     manifest = json.loads("\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#")))
     owner: dict[str, str] = {}
     for part, content in manifest.items():
-        # `modules` has all modules. `misc` has the modules that no other package has.
+        # Skip two packages: `modules` stands for all of them, and `misc` has the modules that no other package has.
         if part in ("modules", "misc"):
             continue
         for file in content["files"]:
@@ -330,7 +331,7 @@ def test_rule_is_in_the_folder_that_udev_reads(tmp_path: Path) -> None:
 
 
 def test_scheduler_alone_installs_only_its_own_sysctls() -> None:
-    """The sysctls for panics and hardening are the product's decision."""
+    """The package group of the scheduler must not set sysctls for panics and hardening: the product decides these."""
     group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel-scheduler.bb"
     taken = set(value(group.read_text(), "RDEPENDS:${PN}").split())
     parts = packages(recipe("evenkeel-conf"))
@@ -380,12 +381,15 @@ def owns_rules(series: str) -> bool:
     ("name", "owns"), [("scarthgap", True), ("walnascar", False), ("whinlatter", False), ("wrynose", False)]
 )
 def test_folder_of_rules_has_the_owner_that_polkit_gives_it(name: str, owns: bool) -> None:
-    """Both packages contain the folder. rpm refuses two owners; with two modes, the mode of the later package would apply."""
+    """The packages of polkit and of the agent both contain this folder, so owner and mode must be the same.
+
+    rpm refuses two owners. With two modes, the mode of the package that is installed later would apply.
+    """
     assert owns_rules(name) == owns
 
 
 def test_networkd_is_a_dependency_if_it_is_a_package(series: Series) -> None:
-    """systemd only recommends it, and a product may ignore recommendations."""
+    """systemd only recommends the package systemd-networkd, and a product may ignore recommendations."""
     (systemd,) = (series.oecore / "meta/recipes-core/systemd").glob("systemd_*.bb")
     apart = bool(re.search(r"^FILES:\$\{PN\}-networkd", systemd.read_text(), re.MULTILINE))
     group = LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb"
@@ -405,7 +409,7 @@ def test_folder_of_rules_is_as_in_the_series(series: Series) -> None:
 
 @pytest.mark.parametrize("clone", ["/home/me/evenkeel", ""])
 def test_epoch_of_a_build_is_not_the_time_of_the_checkout(clone: str) -> None:
-    """If OE-Core has found the time of a fetched commit, that time is kept."""
+    """With a clone, the class writes a fixed time. With sources from git, OE-Core's time of the commit stays."""
     text = (LAYER / "classes-recipe/evenkeel_component.bbclass").read_text()
     assert 'do_unpack[postfuncs] += "evenkeel_source_date_epoch"' in text
     match = re.search(r"^python evenkeel_source_date_epoch\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
@@ -441,13 +445,13 @@ def console(consoles: str, arch: str) -> object:
     ],
 )
 def test_console_is_that_of_the_machine(tmp_path: Path, consoles: str, kernel: str, unit: str) -> None:
-    """The kernel and the root shell use this console."""
+    """The kernel and the root shell use the first of the machine's SERIAL_CONSOLES."""
     assert console(consoles, "aarch64") == kernel
     expect_shell_on(tmp_path, kernel, unit)
 
 
 def test_console_of_an_x86_machine_without_serial_consoles() -> None:
-    """The kernel on x86 does not take the console from the firmware."""
+    """On x86 the kernel does not take the console from the firmware, so there is a default, ttyS0."""
     assert console("", "x86_64") == "ttyS0,115200"
 
 
@@ -482,7 +486,7 @@ def expect_shell_on(tmp_path: Path, consoles: str, unit: str) -> None:
 
 
 def configure(tmp_path: Path, version: str, config: str) -> tuple[int, str]:
-    """Run do_configure of evenkeel-module against a kernel of this version and config: exit code and output."""
+    """Run do_configure of evenkeel-module for a kernel of this version and configuration. Returns status and output."""
     text = (LAYER / "recipes-kernel/evenkeel-module/evenkeel-module.inc").read_text()
     match = re.search(r"^do_configure\(\) \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     assert match

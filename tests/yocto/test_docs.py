@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages about the layer: their commands, files and variables exist, and the way into a product works as written."""
+"""The pages about the layer: their commands, files and variables exist, and their steps for a product work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEST = (TOP / "docs/howto/test-the-yocto-layer.md").read_text()
 UPDATE = (TOP / "docs/howto/update.md").read_text()
 REFERENCE = (TOP / "docs/reference/yocto.md").read_text()
 DOCS = "\n".join([BUILD, PORT, TEST, UPDATE, REFERENCE])
-# part → layers that it needs besides core, as the reference says
+# package group → the layers besides core that the reference names for it
 LAYERS = {"packagegroup-evenkeel-scheduler": [], "packagegroup-evenkeel-recorder": ["meta-oe"]}
 
 
@@ -37,7 +37,7 @@ def blocks(text: str) -> list[str]:
 
 
 def route() -> tuple[str, str, str]:
-    """The command that adds the layer, the line for the distro, the line for the image."""
+    """From the page's section for products: the command that adds the layer, and the lines for distro and image."""
     add, distro, image, *_ = blocks(section(BUILD, "Into a product in ten minutes"))
     return add.strip(), distro, image
 
@@ -50,7 +50,7 @@ def test_page_has_the_three_steps() -> None:
 
 
 def test_variables_of_the_pages_are_the_layers() -> None:
-    """A variable that a page names can be set in a configuration, without an append to our recipe."""
+    """The layer gives each variable that a page names a default, or reads it. So a configuration can set it."""
     texts = [path.read_text() for path in LAYER.rglob("*") if path.is_file()]
     for name in set(re.findall(r"\b(?:EVENKEEL|LINUX)_[A-Z0-9_]+\b", DOCS)):
         assert any(re.search(rf"^{name} \?\??= ", text, re.MULTILINE) for text in texts) or any(
@@ -94,7 +94,7 @@ def test_recorders_partition_is_formatted_with_an_old_e2fsprogs() -> None:
 
 
 def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:
-    """The order matters: a half-written slot must never be bootable."""
+    """The order of the commands matters: GRUB must never boot a slot that is only partly written."""
     code = next(block for block in blocks(UPDATE) if "grub-editenv" in block)
     state = {"ORDER": "A B", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
     seen = []
@@ -117,7 +117,7 @@ def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:
 
 
 def test_disk_image_is_named_without_a_pattern() -> None:
-    """The folder contains a link and its target: a pattern would match both."""
+    """The folder contains the image and a link to it, so a pattern would match both."""
     lines = re.findall(r"^ *bmaptool copy .*$", DOCS, re.MULTILINE)
     assert lines
     for line in lines:
@@ -134,7 +134,10 @@ def test_reference_names_the_layers_of_a_part(part: str) -> None:
 
 @pytest.mark.parametrize("part", LAYERS)
 def test_product_gets_one_part(series: Series, folder: Path, part: str) -> None:
-    """A product's image resolves with the layers that the page names, and with its own kernel unless that is too old."""
+    """An image of a product with one of our package groups resolves with only the layers that the page names.
+
+    It uses the product's own kernel, except in scarthgap, whose kernel is too old.
+    """
     layers = [series.oecore / "meta"]
     if LAYERS[part]:
         series.needs("METAOE")

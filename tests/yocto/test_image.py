@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The class of our images: what it adds to the root file system, and the partitions that it creates."""
+"""evenkeel_image.bbclass: its changes of the root file system, and the partitions that it creates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from recipe_text import recipe
 DOCS = (TOP / "docs/howto/build-with-yocto.md").read_text()
 TEXT = (LAYER / "classes-recipe/evenkeel_image.bbclass").read_text()
 
-# a time in the past; OE-Core's SOURCE_DATE_EPOCH_FALLBACK
+# the time stamp of the builds here: OE-Core's SOURCE_DATE_EPOCH_FALLBACK, in 2011
 EPOCH = "1302044400"
 
-# acts like e2fsprogs 1.47.0, scarthgap's, where that differs from the later version installed here
+# Wrapper that makes the installed e2fsprogs act like version 1.47.0, which scarthgap has: it refuses root_perms, and
+# ignores SOURCE_DATE_EPOCH.
 OLD_E2FSPROGS = """\
 #!/bin/sh
 case " $* " in *root_perms*) echo "Bad option(s) specified: root_perms" >&2; exit 1 ;; esac
@@ -33,7 +34,7 @@ exec {program} "$@"
 
 @pytest.fixture(params=["installed", "1.47.0"])
 def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """An environment like BitBake's: once with the installed e2fsprogs, once with a fake one of scarthgap."""
+    """Environment variables as in BitBake: once with the installed e2fsprogs, once with a fake of scarthgap's."""
     programs = {name: shutil.which(name) for name in ("mke2fs", "mkfs.ext4", "fsck.ext4", "debugfs")}
     if not all(programs.values()):
         pytest.skip("needs mke2fs, fsck.ext4 and debugfs (e2fsprogs)")
@@ -49,7 +50,7 @@ def e2fsprogs(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def exported(text: str) -> dict[str, str]:
-    """The variables that a class or recipe exports; all of them must be times."""
+    """The variables that a class or recipe exports. The value of each must be ${SOURCE_DATE_EPOCH}."""
     found = dict(re.findall(r'^export (\w+) = "(.*)"$', text, re.MULTILINE))
     assert set(found.values()) <= {"${SOURCE_DATE_EPOCH}"}
     return dict.fromkeys(found, EPOCH)
@@ -62,7 +63,7 @@ def shell_function(name: str, text: str = TEXT) -> str:
 
 
 def make_partitions(work: Path, environment: dict[str, str]) -> Path:
-    """Run evenkeel_make_partitions for a root with the mkfs options; returns the folder of the partitions."""
+    """Run evenkeel_make_partitions for a root with only the mke2fs options. Returns the folder of the partitions."""
     options = work / "root/usr/lib/evenkeel/mkfs/recorder"
     options.parent.mkdir(parents=True)
     shutil.copy(TOP / "conf/mkfs/recorder", options)
@@ -81,7 +82,7 @@ def make_partitions(work: Path, environment: dict[str, str]) -> Path:
 
 
 def make_root(work: Path, environment: dict[str, str]) -> Path:
-    """Do what OE-Core does for IMAGE_CMD:ext4 (oe_mkext234fs), with our options and our append."""
+    """Make root.ext4 by the steps of OE-Core's oe_mkext234fs, with the options and the append of our class."""
     options = re.search(r'^EXTRA_IMAGECMD:ext4 = "((?:[^"\\]|\\\n)*)"', TEXT, re.MULTILINE)
     append = re.search(r'^IMAGE_CMD:append:ext4 = "(.*)"$', TEXT, re.MULTILINE)
     tree = work / "tree"
@@ -89,7 +90,7 @@ def make_root(work: Path, environment: dict[str, str]) -> Path:
     (tree / "a folder/a file").write_text("content\n")
     (tree / "link").symlink_to("a folder/a file")
     for path in (tree, *tree.rglob("*")):
-        # Set the times that the last step of the image build leaves, then read the files, which changes the access times.
+        # As after the build of an image: files were modified shortly after EPOCH, and (except the tree) read later.
         read = 0 if path.name == "tree" else int(time.time())
         os.utime(path, (read or int(EPOCH) + 9, int(EPOCH) + 9), follow_symlinks=False)
     values = {
@@ -131,7 +132,7 @@ def make_all(work: Path, environment: dict[str, str]) -> list[Path]:
 
 
 def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str]) -> None:
-    """The two builds are a second apart, so a time stamp of the build would differ."""
+    """Two builds give the same bytes. They are over a second apart, so that a time stamp of the build would differ."""
     once = make_all(tmp_path / "once", e2fsprogs)
     time.sleep(1.1)
     again = make_all(tmp_path / "again", e2fsprogs)
@@ -147,7 +148,7 @@ def test_same_files_give_the_same_bytes(tmp_path: Path, e2fsprogs: dict[str, str
 def test_recorders_partition_belongs_to_the_recorder_with_any_e2fsprogs(
     tmp_path: Path, e2fsprogs: dict[str, str]
 ) -> None:
-    """scarthgap's mke2fs fails if it gets root_perms."""
+    """The class must not pass root_perms to mke2fs, because scarthgap's mke2fs fails with it."""
     image = make_partitions(tmp_path, e2fsprogs) / "recorder.ext4"
     root = subprocess.run(["debugfs", "-R", "stat <2>", image], capture_output=True, text=True, check=True)
     found = dict(re.findall(r"(\w+): +(\w+)", root.stdout))
@@ -169,7 +170,7 @@ PANEL = ["evenkeeld.service", "evenkeel-panel.service", "nginx.service"]
 def settle(
     work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), *, var: bool = True, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run evenkeel_settle_rootfs on WORK/root with these files in /boot and these units."""
+    """Run evenkeel_settle_rootfs on work/root, with these files in /boot and these units. `more` sets variables."""
     root = work / "root"
     for folder in (
         "boot",
@@ -229,7 +230,7 @@ def test_kernel_that_grub_cannot_load_is_refused(tmp_path: Path) -> None:
 
 
 def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> None:
-    """Also if the image is built again from the same root file system. Its /var is empty after the first build."""
+    """This also works if do_image runs again on the same root file system, whose /var is then already empty."""
     made = tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf"
     assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
     once = made.read_text()
@@ -240,7 +241,7 @@ def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> 
 
 
 def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> None:
-    """The board gets files of packages, with their modes. It does not get files that the build left in /var."""
+    """The board gets files that packages have in /var, with their modes, but not files that the build left there."""
     thing = tmp_path / "root/var/lib/thing/seed.db"
     for file in (thing, tmp_path / "root/var/lib/opkg/info/thing.list", tmp_path / "root/var/log/build.log"):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +253,7 @@ def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> Non
     kept = factory / "lib/thing/seed.db"
     assert kept.read_text() == "seed"
     assert kept.stat().st_mode & 0o7777 == 0o640
-    # apps must not read here what they cannot read in /var
+    # Apps must not be able to read a copy of a file that they cannot read in /var.
     assert factory.stat().st_mode & 0o7777 == 0o700
     assert [path for path in factory.rglob("*") if path.is_file()] == [kept]
     lines = (tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf").read_text().splitlines()
@@ -262,7 +263,7 @@ def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> Non
 
 
 def test_links_in_var_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
-    """On the board /var/tmp may be a link to /tmp. During the build /tmp is the build machine's."""
+    """/var/tmp may be a link to /tmp. During the build, /tmp is that of the build machine, and must stay unchanged."""
     outside = tmp_path / "outside/precious"
     outside.parent.mkdir()
     outside.write_text("precious")
@@ -278,7 +279,7 @@ def test_links_in_var_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
 
 
 def test_failed_copy_fails_the_build(tmp_path: Path) -> None:
-    """Otherwise the lines for systemd-tmpfiles would be missing, and the board would have no folders in /var."""
+    """If it did not fail, the lines for systemd-tmpfiles would be missing, and the board would have an empty /var."""
     seed = tmp_path / "root/var/lib/thing/seed"
     seed.parent.mkdir(parents=True)
     seed.write_text("seed")
@@ -299,7 +300,7 @@ def test_name_that_tmpfiles_cannot_express_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bundled", ["", "1"])
 def test_initramfs_is_in_the_slot(tmp_path: Path, bundled: str) -> None:
-    """Also if it is bundled with the kernel: the package of the kernel has the kernel without the initramfs."""
+    """A bundled initramfs must also be in the slot: the kernel's package has the kernel without the initramfs."""
     (tmp_path / "initramfs-board.cpio.zst").write_text("initramfs")
     done = settle(
         tmp_path,
@@ -325,7 +326,7 @@ def test_image_without_an_initramfs_has_no_initrd(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", PANEL)
 def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing: str) -> None:
-    """With packagegroup-evenkeel-board alone, the board would fall back to the other slot."""
+    """Without one of these units no slot is confirmed, so after three boots the board would boot the other slot."""
     units = [GOOD, *(unit for unit in PANEL if unit != missing)]
     done = settle(tmp_path, ["bzImage-6.12.80"], units)
     assert done.returncode == 1
@@ -334,7 +335,8 @@ def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing:
 
 
 def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
-    """With the append of docs/howto/build-with-yocto.md, or with its own unit. A drop-in cannot remove a Requisite=."""
+    """An image passes if the bbappend of docs/howto/build-with-yocto.md names another unit in the slot-good service, and
+    the image has that unit. It also passes if /etc masks the service."""
     append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
     assert append
     settle(tmp_path, ["bzImage-6.12.80"], [GOOD])
@@ -364,7 +366,7 @@ def test_image_without_evenkeel_board_is_refused(tmp_path: Path) -> None:
 
 
 def test_units_that_confirm_a_slot_are_in_the_groups_that_the_class_names() -> None:
-    """The groups are board and panel. Each unit that slot-good requires has a package there."""
+    """The class asks for the groups board and panel. They contain each unit that slot-good requires."""
     asked = re.search(
         r"^Requisite=(.*)$", (TOP / "recipes/image/data/rootfs" / UNITS / GOOD).read_text(), re.MULTILINE
     )
@@ -414,7 +416,7 @@ def test_machine_whose_kernel_grub_cannot_load_is_refused(
 
 
 def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
-    """Run the class's anonymous function; returns the flags that it sets, by task."""
+    """Run the class's anonymous function. Returns the flags of tasks that it sets: task → flag → value."""
     found = re.search(r"^python \(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
     assert found
     flags: dict[str, dict[str, str]] = {}
@@ -443,5 +445,5 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
     ],
 )
 def test_initramfs_is_built_before_the_slot(values: dict[str, str | None], flags: dict[str, str]) -> None:
-    """The initramfs is built in this configuration or in its own multiconfig, as in kernel.bbclass."""
+    """BitBake builds the initramfs before the slot, in this configuration or in a multiconfig of its own."""
     assert when_read(values) == ({"do_rootfs": flags} if flags else {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of kas are valid, pin every layer, and name only things that exist."""
+"""The files in kas/ are valid and pin every layer, and for each machine the image resolves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def merged(path: Path) -> dict[str, Any]:
-    """A file merged with its includes and their lock files; the later value wins."""
+    """The configuration of a file, its includes and their lock files, as kas merges them: later values win."""
     config: dict[str, Any] = {}
 
     def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ def test_there_is_a_file_for_each_machine() -> None:
 
 @pytest.mark.parametrize("machine", [name for name in MACHINES if name.startswith("qemu")])
 def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
-    """By default runqemu attaches a disk image as a SCSI disk, for which conf/kernel has no driver."""
+    """runqemu must attach the image as a virtio disk: conf/kernel has no driver for the default, a SCSI disk."""
     local = "".join(merged(KAS / f"{machine}.yml")["local_conf_header"].values())
     assert "hostfwd=tcp:127.0.0.1:8443-:443" in local
     assert "CONFIG_VIRTIO_BLK=y" in (TOP / "conf/kernel/qemu.cfg").read_text().splitlines()
@@ -67,7 +67,7 @@ def test_runqemu_boots_what_the_kernel_can_read(machine: str) -> None:
 
 
 def test_only_the_development_image_has_a_log_in_without_a_password() -> None:
-    """kas merges its files into one configuration. Another image built with it must not get this log-in."""
+    """kas merges its files into one configuration for all images. Only evenkeel-image-dev may get the log-in."""
     (local,) = load(KAS / "include/dev.yml")["local_conf_header"].values()
     settings = [line for line in local.splitlines() if not line.startswith("#")]
     assert settings
@@ -91,7 +91,7 @@ def test_every_layer_is_pinned(machine: str, option: str) -> None:
 
 
 def test_checkout_in_the_docs_fetches_every_tree_that_the_tests_need() -> None:
-    """The trees include meta-yocto, which has the machines of boards. Core has only the machines of QEMU."""
+    """`kas checkout` with the files that the page names fetches each tree that the page lists, also meta-yocto."""
     docs = (TOP / "docs/howto/test-the-yocto-layer.md").read_text()
     command = re.search(r"`kas checkout (\S+)`", docs)
     wanted = re.search(r"^DIR are trees of (.*?) of one series", docs, re.MULTILINE | re.DOTALL)
@@ -102,7 +102,7 @@ def test_checkout_in_the_docs_fetches_every_tree_that_the_tests_need() -> None:
 
 
 def test_locked_revisions_are_those_that_were_tested(series: Series) -> None:
-    """The trees of this run have the revisions that kas would fetch."""
+    """The trees with which this test run works have the revisions in the lock files."""
     if series.name not in ("scarthgap", "wrynose"):
         pytest.skip(f"kas/ has no file for {series.name}")
     lock = KAS / ("scarthgap.lock.yml" if series.name == "scarthgap" else "include/wrynose.lock.yml")

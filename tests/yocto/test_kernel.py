@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of linux-evenkeel: the fragments of a variant, and the options of a product."""
+"""The kernel configuration of linux-evenkeel: the fragments of a variant, and the options that a product adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import TOP
 from recipe_text import recipe
 
 TEXT = recipe("linux-evenkeel").read_text()
-# fake Kconfig: the last assignment of an option wins
+# Fakes for the shell functions that the recipe calls. The fake of Kconfig takes the last assignment of an option.
 KCONFIG = """\
 oe_runmake_call() { sed -n 's/^CONFIG_/&/p' "$KCONFIG_ALLCONFIG" | tac | awk -F= '!seen[$1]++' | grep -v '=n$' > B/.config; }
 bbfatal() { echo "ERROR: $*" >&2; exit 1; }
@@ -22,7 +22,7 @@ bbfatal() { echo "ERROR: $*" >&2; exit 1; }
 
 
 def configure(work: Path, product: str = "", variant: str = "board") -> subprocess.CompletedProcess[str]:
-    """Run KERNEL_CONFIG_COMMAND in WORK with a product's fragment; the result is B/.config."""
+    """Run KERNEL_CONFIG_COMMAND in `work` with a product's fragment. It writes work/B/.config."""
     match = re.search(r"^evenkeel_configure_kernel\(\) \{\n(.*?)^\}", TEXT, re.MULTILINE | re.DOTALL)
     assert match
     (work / "B").mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ def test_product_adds_and_overrides(tmp_path: Path) -> None:
 
 
 def test_option_that_does_not_survive_is_named(tmp_path: Path) -> None:
-    """This also applies to the product's options. The product.cfg here sets one option to two values."""
+    """The check includes the product's options. Here product.cfg sets one option to two values, so one is lost."""
     done = configure(tmp_path, "CONFIG_USB_SERIAL=m\nCONFIG_USB_SERIAL=y\n")
     assert done.returncode == 1
     assert "product.cfg sets CONFIG_USB_SERIAL=m" in done.stderr
@@ -73,7 +73,7 @@ def test_variant_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def offered() -> set[str]:
-    """Variants for an image, as named by the recipe and by the files of kas."""
+    """The variants that the recipe and the files in kas/ offer for an image."""
     texts = [TEXT, *(path.read_text() for path in (TOP / "kas").rglob("*.yml"))]
     named = {name for text in texts for name in re.findall(r'EVENKEEL_KERNEL_VARIANT \??= "(.*)"', text)}
     comment = re.search(r"^# the name of a line of conf/kernel/variants;.*\n(?:#.*\n)*", TEXT, re.MULTILINE)
@@ -82,7 +82,7 @@ def offered() -> set[str]:
 
 
 def test_variant_for_an_image_can_boot_one() -> None:
-    """It has every fragment of the variant board. For example, systemd needs Unix sockets, and the root needs flash drivers."""
+    """Each variant for an image has all fragments of `board`, such as flash drivers, and Unix sockets for systemd."""
     lines = (TOP / "conf/kernel/variants").read_text().splitlines()
     variants = {line.partition(" ")[0]: line.partition(":")[2].split() for line in lines if line[0] != "#"}
     assert offered() == {"board", "board-debug"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Yocto Project's rules for a layer, and its style guide for recipes."""
+"""The layer follows the Yocto Project's rules for layers, and its style guide for recipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK_SECONDS = 3600
 
 
 def test_layer_is_compatible(series: Series, folder: Path) -> None:
-    """yocto-check-layer with core alone and without our settings: adding the layer changes nothing."""
+    """yocto-check-layer with core alone and without our settings: adding our layer changes no other recipe."""
     build = Build(folder / "check", series, [series.oecore / "meta"], what=PRODUCT)
     done = build.run("yocto-check-layer", "--no-auto-dependency", str(LAYER), timeout=CHECK_SECONDS)
     assert done.returncode == 0, tail(done.stdout, 80)
@@ -25,7 +25,7 @@ def test_layer_is_compatible(series: Series, folder: Path) -> None:
 def test_layer_is_compatible_with_the_layers_of_the_image(series: Series, folder: Path) -> None:
     """yocto-check-layer with the layers whose recipes we append to: adding our layer changes none of their recipes."""
     series.needs("METAOE")
-    # The check resolves all recipes of all layers. This option of meta-rauc's casync would need one more layer.
+    # The check resolves all recipes of all layers. The option fuse of meta-rauc's casync would need another layer.
     without_fuse = 'PACKAGECONFIG:remove:pn-casync = "fuse"\n'
     build = Build(folder / "check", series, [series.oecore / "meta"], without_fuse, PRODUCT)
     others = [str(layer) for layer in series.layers()[1:-1]]

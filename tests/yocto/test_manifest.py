@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our part of an image that BitBake built is the same as in the Debian image.
+"""Our files in an image that BitBake built are the same as in the Debian image.
 
     make image
     make yocto YOCTO_IMAGE=…/evenkeel-image-qemux86-64.rootfs.ext4
 
-YOCTO_IMAGE is a disk image, a slot, or an unpacked tree. DEBIAN_IMAGE replaces the one in build/image.
+YOCTO_IMAGE is a disk image, a slot, or an unpacked tree. DEBIAN_IMAGE names another Debian image than that in
+build/image.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from conftest import TOP
 from manifest import Manifest, lines, read, read_tree
 
 DEBIAN_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
-# paths that differ, and why
+# paths that may differ, each with the reason
 DIFFERENT = {
-    # in scarthgap the folder belongs to polkitd, in Debian's package to root
+    # In scarthgap this folder belongs to polkitd, in Debian to root.
     "usr/share/polkit-1/rules.d",
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every file that a component's meson installs is shipped, once, in the right package."""
+"""Each file that meson installs for a component is in exactly one package of the recipe, and in the right one."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import pytest
 from conftest import LAYER, TOP, Build, Series
 from recipe_text import COMPONENTS, DEFAULTS, FOLDERS, matches, packages, recipe, setting
 
-# files for developers, which belong in the -dev and -doc packages
+# paths of files for developers, which belong in packages such as -dev and -doc
 DEVELOPMENT = re.compile(r"/usr/include/.*|.*\.(a|pc)|/usr/lib/lib[^/]*\.so|/usr/share/(doc|man)/.*")
 
 
 def options(name: str) -> list[str]:
-    """The recipe's meson options, with all of PACKAGECONFIG off."""
+    """The recipe's meson options, with each option of PACKAGECONFIG off."""
     path = recipe(name)
     python = "evenkeel_python" in path.read_text()
     classes = [LAYER / "classes-recipe/evenkeel_python.bbclass"] if python else []
     words = setting("EXTRA_OEMESON", path, *classes).split()
     off = re.findall(r'^PACKAGECONFIG\[\w+\] = "[^,"]*,([^,"]*)"', path.read_text(), re.MULTILINE)
-    # The panel's scripts are downloads. A test below checks their folder.
+    # Leave out the folder of the panel's scripts, which BitBake downloads. A test below checks this folder.
     return [word for word in [*words, *off] if not word.startswith("-Dvendor=")]
 
 
 @pytest.fixture(scope="session")
 def installed() -> dict[str, set[str]]:
-    """Recipe → paths of files and links that meson would install; nothing is compiled."""
+    """Recipe → paths of the files and links that meson would install. Nothing is compiled."""
     if not (os.environ.get("EVENKEEL_INSIDE") or (TOP / "build/toolroot").exists()):
         pytest.skip("there is no build root: 'make toolroot' creates it")
     enter = str(TOP / "toolroot/enter")
     found = {}
     for name, component in COMPONENTS.items():
-        # inside the clone: the build root cannot see other folders
+        # The folder must be in the clone: commands in the build root cannot see other folders.
         work = TOP / "build/yocto" / f"meson-{name}"
         shutil.rmtree(work, ignore_errors=True)
         setup = ["meson", "setup", str(work), component, "--prefix=/usr", "--libdir=lib", "--sysconfdir=/etc"]
@@ -55,7 +55,7 @@ def installed() -> dict[str, set[str]]:
             folder = TOP / source
             inside = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
             inside = [path for path in inside if "__pycache__" not in path.parts]
-            # for a folder meson lists only its destination
+            # If a whole folder is installed, meson lists only the folder, so list its files here.
             paths |= {f"{target}/{path.relative_to(folder)}" for path in inside} or {target}
         assert paths
         found[name] = paths
@@ -89,7 +89,7 @@ def test_no_two_recipes_install_the_same_path(installed: dict[str, set[str]]) ->
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_pattern_of_a_recipe_matches_a_file(installed: dict[str, set[str]], name: str) -> None:
-    """A pattern that matches nothing means that its file has moved."""
+    """A pattern that matches no file is outdated: its file has moved."""
     parts = packages(recipe(name))
     owners = {path: parts.owner(path) for path in installed[name]}
     for part, patterns in parts.own.items():
@@ -102,13 +102,13 @@ def test_every_pattern_of_a_recipe_matches_a_file(installed: dict[str, set[str]]
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_conffiles_are_files_of_their_package(installed: dict[str, set[str]], name: str) -> None:
-    """And every file below /etc that the board's owner may change is a conffile."""
+    """Each conffile is in its package, and each file below /etc that the board's owner may change is a conffile."""
     parts = packages(recipe(name))
     listed = {path: part for part, paths in parts.conffiles.items() for path in paths}
     for path, part in listed.items():
         assert path in installed[name]
         assert parts.owner(path) == part
-    # Owners do not change a README. Masks belong to the image.
+    # Two kinds of files below /etc are no conffiles: a README, which owners do not change, and masks of units.
     below_etc = {path for path in installed[name] if path.startswith("/etc/")}
     assert {p for p in below_etc if not p.endswith("/README") and not p.startswith("/etc/systemd/")} == set(
         listed
@@ -148,10 +148,10 @@ def test_reader_agrees_with_bitbake(build: Build, name: str) -> None:
     parts = packages(recipe(name), {folder: variables[folder] for folder in FOLDERS if folder in variables})
     assert set(parts.files) == set(variables["PACKAGES"].split())
     for part, patterns in parts.files.items():
-        # the reader has only those patterns of bitbake.conf that components need
+        # The reader knows only those patterns of bitbake.conf that our components need.
         assert set(patterns) <= set(variables.get(f"FILES:{part}", "").split()), part
         added = set(variables.get(f"FILES:{part}", "").split()) - set(patterns)
-        # patterns of bitbake.conf that contain the recipe's name
+        # Ignore patterns of bitbake.conf that contain the recipe's name.
         added = {re.sub(rf"/{name}(/|$)", "/", path) for path in added}
         assert not [path for path in added if "evenkeel" in path], part
     for part, paths in parts.conffiles.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BitBake parses the layer: alone, with all layers of an image, and with too few."""
+"""BitBake parses the layer: with core alone, with all layers of an image, and with layers missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_image_resolves(build: Build, image: str) -> None:
     found = recipes_of(build)
     assert found >= OURS | {image}
     assert ("flashsim-module" in found) == (image == "evenkeel-image-dev")
-    # the slots are copied from a finished file system
+    # wic copies the finished file system into both slots, so its task must come after that of ext4
     tasks = (build.path / "task-depends.dot").read_text()
     assert f'"{image}.do_image_wic" -> "{image}.do_image_ext4"' in tasks
 
@@ -52,20 +52,20 @@ def test_images_run_dry(build: Build) -> None:
 
 
 def test_nginx_is_new_enough_for_the_panel(build: Build) -> None:
-    """meta-webserver of scarthgap prefers an older nginx."""
+    """scarthgap's meta-webserver prefers an older nginx; our append must change this."""
     build.series.needs("METAOE")
     version = build.variables("nginx")["PV"]
     assert tuple(map(int, version.split("."))) >= (1, 25, 1)
 
 
 def test_linux_yocto_gets_our_options(build: Build) -> None:
-    """Only with the distro feature; test_layer_check shows that nothing changes without it."""
+    """With the distro feature evenkeel, linux-yocto gets them. Without it nothing changes (test_layer_check)."""
     local = 'PREFERRED_PROVIDER_virtual/kernel = "linux-yocto"\n'
     alone = build.masked(keep="recipes-kernel/linux/", append="nginx.*bbappend", local=local)
     variables = alone.variables("linux-yocto")
     assert "conf/kernel/evenkeel.scc" in variables["KERNEL_FEATURES"].split()
     assert "file://conf/kernel;" in variables["SRC_URI"]
-    # a change in that folder rebuilds the kernel; a change elsewhere in the repository does not
+    # A change in conf/kernel rebuilds the kernel. A change elsewhere in the repository does not.
     flag = ("--flag", "file-checksums", "--value")
     fragments = alone.run("bitbake-getvar", "--recipe", "linux-yocto", *flag, "do_kernel_metadata")
     assert fragments.returncode == 0, tail(fragments.stdout)
@@ -99,7 +99,7 @@ def test_missing_layer_is_named(series: Series, folder: Path) -> None:
 def test_missing_distro_feature_is_named(build: Build) -> None:
     without = Build(build.path, build.series, build.layers, 'DISTRO_FEATURES:remove = "evenkeel"\n')
     output = without.refuses("evenkeel-image")
-    # features_check changed its wording between series
+    # the wording of features_check differs between series
     assert re.search("missing required (DISTRO_FEATURES:|distro feature) 'evenkeel'", output), tail(output)
 
 
@@ -153,7 +153,7 @@ def test_layer_alone_fetches_its_source_from_git(series: Series, folder: Path, l
 
 
 def copy_source(to: Path) -> None:
-    """What evenkeel-conf needs of the repository, as a clone of its own."""
+    """Copy the files of the repository that evenkeel-conf needs to a folder that stands for a clone."""
     shutil.rmtree(to, ignore_errors=True)
     for name in ("LICENSES", "conf", "recipes/scheduler"):
         shutil.copytree(TOP / name, to / name)
@@ -161,7 +161,7 @@ def copy_source(to: Path) -> None:
 
 
 def test_only_a_changed_source_causes_a_rebuild(series: Series, folder: Path) -> None:
-    """The hash of a recipe's tasks depends on the files that it lists: not on other files, and not on their path."""
+    """The hash of a recipe's tasks depends on the listed files. It does not depend on other files or on the path."""
     source, moved = folder / "source", folder / "moved"
     shutil.rmtree(moved, ignore_errors=True)
     copy_source(source)
@@ -190,7 +190,7 @@ def test_only_a_changed_source_causes_a_rebuild(series: Series, folder: Path) ->
 
 
 def test_same_files_are_built_with_the_same_time(series: Series, folder: Path) -> None:
-    """The time of the checkout must not matter: every clone builds the same bytes."""
+    """Each clone must build the same bytes, so the time of the checkout must not matter."""
     source = folder / "clone"
     build = Build(folder / "core", series, [series.oecore / "meta", LAYER], f'EVENKEEL_SRC = "{source}"\n')
     epochs = "tmp*/work/*/evenkeel-conf/*/source-date-epoch/__source_date_epoch.txt"

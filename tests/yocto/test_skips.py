@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe that is skipped for a missing file is read again when the file appears.
+"""If BitBake skips a recipe because of a missing file, it must parse the recipe again when the file appears.
 
-BitBake caches parsed recipes. A recipe that was skipped for a missing key stays skipped when the key appears,
-unless the recipe marks the file as a dependency. The tests run the anonymous functions of the recipes with a
-fake `bb`.
+BitBake caches parsed recipes. If a recipe was skipped because a key is missing, it stays skipped when the key
+appears, unless the recipe has marked the key file as a dependency. The tests run the anonymous functions of the
+recipes with a fake `bb`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Skipped(Exception):
 
 
 def read(path: Path, values: dict[str, str]) -> tuple[str, list[str]]:
-    """Run the anonymous function of a recipe: why it is skipped ("" if it is not), and the files that it marks."""
+    """Run a recipe's anonymous function. Returns why it skips the recipe ("" if not), and the files that it marks."""
     match = re.search(r"^python \(\) \{\n(.*?)^\}", path.read_text(), re.MULTILINE | re.DOTALL)
     assert match
     named: list[str] = []
@@ -78,7 +78,10 @@ def test_recipes_without_source_explain_how_to_name_it(given: dict[str, str]) ->
 
 
 def test_source_from_git_names_its_revision() -> None:
-    """SRCREV_name sets the revision, not ;rev=. So ${AUTOREV} works, and build history records the revision."""
+    """The class sets the revision by SRCREV_evenkeel, not by ;rev= in SRC_URI.
+
+    So ${AUTOREV} works, and buildhistory records the revision.
+    """
     text = SOURCE.read_text()
     assert "name=evenkeel;" in text
     assert 'SRCREV_evenkeel = "${EVENKEEL_SRCREV}"' in text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts of the repository that recipes run need only programs that BitBake makes visible to a task."""
+"""The scripts that recipes run use only programs that BitBake makes visible to a task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from conftest import TOP, Series
 from recipe_text import recipe
 
-# HOSTTOOLS of OE-Core's bitbake.conf that all series of the layer have. The offline build has more programs, so it
-# cannot find a missing one.
+# The programs that HOSTTOOLS in OE-Core's bitbake.conf has in all series of the layer. The offline build adds more
+# programs to HOSTTOOLS, so it would not notice a missing one.
 HOSTTOOLS = """
     [ ar as awk basename bash bunzip2 bzip2 cat chgrp chmod chown chrpath cmp comm cp cpio cpp cut date dd
     diff diffstat dirname du echo egrep env expand expr false fgrep file find flock g++ gawk gcc getconf
@@ -26,7 +26,7 @@ HOSTTOOLS = """
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A folder with only BitBake's programs, and fake ones of GRUB, which recipes depend on."""
+    """A folder with links to the programs of HOSTTOOLS only, and with fakes of GRUB's programs."""
     folder = tmp_path / "hosttools"
     folder.mkdir()
     for name in HOSTTOOLS:
@@ -70,7 +70,7 @@ def test_boot_loader_is_built(path: Path, tmp_path: Path, form: str, console: st
 def test_boot_loader_names_the_given_consoles(
     path: Path, tmp_path: Path, console: str, words: list[str]
 ) -> None:
-    """GRUB gets no console if the firmware chooses the console."""
+    """The kernel gets a console= for each given console, and none if the firmware chooses the console."""
     run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
     line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
@@ -83,7 +83,7 @@ def test_boot_loader_names_the_given_consoles(
 def test_initramfs_that_does_not_find_the_root_restarts_the_board(
     path: Path, tmp_path: Path, initramfs: str, reboots: str
 ) -> None:
-    """Otherwise GRUB would never try the other slot."""
+    """If the initramfs did not restart the board, GRUB would never try the other slot."""
     run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "boot")
     match = re.search(
         r'^    if \[ -n "\$\{INITRAMFS_IMAGE\}" \]; then\n.*?^    fi$',
@@ -94,7 +94,7 @@ def test_initramfs_that_does_not_find_the_root_restarts_the_board(
     body = match[0].replace("${INITRAMFS_IMAGE}", initramfs).replace("${B}", str(tmp_path))
     body = body.replace("${EVENKEEL_INITRAMFS_REBOOTS}", reboots)
     output = run(path, "sh", "-e", "-c", f'bbwarn() {{ echo "WARNING: $*"; }}\n{body}')
-    # The check warns in a series whose initramfs does not know init_fatal_reboot.
+    # The recipe must warn in a series whose initramfs does not know init_fatal_reboot.
     assert ("WARNING: small: the initramfs of this series does not restart" in output) == bool(
         initramfs and reboots == "false"
     )

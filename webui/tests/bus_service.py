@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small org.evenkeel.Agent1.Session for test_agent.py: `bus_service.py ADDRESS`. Prints a line when it is ready."""
+"""A small org.evenkeel.Agent1.Session for test_agent.py: `bus_service.py ADDRESS`. It prints a line when it is ready."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ tasks: set[asyncio.Task[None]] = set()
 
 
 async def answer_later(message: Message) -> None:
-    """Like the agent while polkit is slow: a caller that has disconnected meanwhile is refused."""
+    """Answer late, like the agent while polkit is slow. A caller that has disconnected meanwhile is refused."""
     await asyncio.sleep(1)
     owned = await bus.call(
         Message(
@@ -108,7 +108,7 @@ def answer(message: Message) -> Message | bool | None:
 
 
 async def main() -> None:
-    global bus  # answer() gets no other argument than the message
+    global bus  # a global variable, because answer() gets only the message
     bus = await MessageBus(bus_address=sys.argv[1]).connect()
     bus.add_message_handler(answer)
     await bus.request_name(NAME)

@@ -33,7 +33,7 @@ from werkzeug.serving import make_server
 
 LIMIT_S = 300
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-# status codes of refused forms; the browser logs each as an error
+# the HTTP status codes of refused forms, which the browser logs as errors
 EXPECTED = ("401", "404", "422", "429", "503")
 
 
@@ -185,7 +185,7 @@ def main() -> int:
         player.locator("[data-field=fixed-share-behind][data-value='1']").wait_for()
         shot(page, "fixed-share-behind-desktop-light")
         shot(pages["phone", "dark"], "fixed-share-behind-phone-dark")
-        # By keyboard: the button Off disappears, so the focus must move to another button.
+        # The button Off disappears when it is pressed. With the keyboard, the focus must move to another button.
         loader.locator("[name=fixed_share]").focus()
         for _ in range(2):
             page.keyboard.press("Tab")

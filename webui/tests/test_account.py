@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log-in, sessions, codes, tokens, users and the audit log, as pages. The agent's accounts are real."""
+"""The pages for log-in, sessions, codes, tokens, users and the audit log, with the agent's real code for accounts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COOKIE = "__Host-evenkeel"
 
 @pytest.fixture
 def other(app: Flask, admin: Browser) -> Browser:
-    """Another browser, which is not logged in."""
+    """A second browser, which is not logged in."""
     return Browser(app.test_client(), admin.state)
 
 
@@ -113,7 +113,7 @@ def test_new_password_logs_out_others(other: Browser, admin: Browser) -> None:
 
 
 def test_cookies_are_for_this_host_only(browser: Browser) -> None:
-    """Apps have host names of their own. A browser never sends them a cookie with this prefix."""
+    """Apps may have other host names. A browser never sends a cookie with the prefix __Host- to another host name."""
     cookies = browser.log_in(FIRST).headers.getlist("Set-Cookie")
     assert [cookie.partition("=")[0] for cookie in cookies] == [f"{COOKIE}-device", COOKIE]
     for cookie in cookies:
@@ -194,7 +194,7 @@ def test_audit(admin: Browser, other: Browser) -> None:
 
 
 def test_roles(admin: Browser, other: Browser) -> None:
-    """A viewer sees; an operator sets weights. Both get neither users nor the audit log."""
+    """A viewer can only look, and an operator can set weights. Neither can see the users or the audit log."""
     user(admin, other, "ben", "viewer")
     page = other.get("/apps")
     assert page.status_code == 200

@@ -29,7 +29,7 @@ HEALTH = {
 
 
 def figures(html: str) -> dict[str, dict[str, str]]:
-    """{app: {field: data-value}} of a page."""
+    """The values that a page shows, as {app: {field: data-value}}."""
     found: dict[str, dict[str, str]] = {}
     for name, row in re.findall(r'<article[^>]* data-app="([^"]+)"(.*?)</article>', html, re.DOTALL):
         found[name] = dict(re.findall(r'data-field="([^"]+)" data-value="([^"]*)"', row))
@@ -38,7 +38,7 @@ def figures(html: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture
 def busy(agent: FakeAgent) -> FakeAgent:
-    """Player 60 MB/s, loader 20 MB/s, weights 300 and 100."""
+    """A busy board: the player has 60 MB/s and the weight 300, the loader 20 MB/s and the weight 100."""
     player, loader = agent.apps
     stats = json.dumps({"state": "playing", "stalls": 3, "stall_ms": 420, "x": None, "deep": {"a": 1}})
     agent.apps = [
@@ -431,7 +431,7 @@ def test_weight_without_an_answer_may_have_changed(
 def test_app_that_takes_long_is_no_failure(
     admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    """The agent waits for systemd's job, and answers other calls meanwhile."""
+    """While the agent waits for systemd to finish the job, it answers other calls."""
 
     def silent(name: str) -> None:
         raise unreachable("The agent did not answer within 8 s.", sent=True)
@@ -466,7 +466,7 @@ def test_weights_are_known_to_a_panel_that_starts_while_the_agent_is_down(
 
     board = Board(lambda: panel.db.setting("last_apps"), lambda text: None)
     assert [(app.name, app.weight) for app in board.view(gone).apps] == [("player", 300), ("loader", 100)]
-    # and from the data of an earlier panel, without fixed shares
+    # the same with data that an earlier version of the panel saved, without fixed shares
     board = Board(lambda: '[["player", "Player", "", "p.service", 300]]', lambda text: None)
     assert [(app.name, app.weight, app.fixed_share) for app in board.view(gone).apps] == [("player", 300, 0)]
 

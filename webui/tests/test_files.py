@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The panel's user, and the owner of its files after an update; with systemd-sysusers and systemd-tmpfiles."""
+"""The panel's user, and the owner of its files after an update, as systemd-sysusers and systemd-tmpfiles set them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 def boot(root: Path) -> None:
-    """Create the users as in an image, and the files as at each boot."""
+    """Create the users as the image does, and the files as each boot does."""
     for program, file in (("systemd-sysusers", "sysusers"), ("systemd-tmpfiles --create", "tmpfiles")):
         command = [*program.split(), f"--root={root}", UNITS / f"evenkeel-panel.{file}"]
         subprocess.run(command, check=True)
@@ -47,7 +47,7 @@ def test_panel_has_a_fixed_number(root: Path) -> None:
 
 
 def test_files_of_a_panel_with_another_number_get_the_new_owner(root: Path) -> None:
-    """An earlier image may have used any user number. The folder and panel.db must get the new owner."""
+    """An earlier image may have used another user id. The folder and all files in it must get the new owner."""
     state = root / "var/lib/evenkeel-panel"
     state.mkdir(parents=True)
     files = [state / name for name in ("panel.db", "panel.db-wal", "panel.db-shm", "first-password")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First boot: its files, repeated boots, power cuts at any moment, and what the console shows."""
+"""evenkeel-panel-firstboot: its files, repeated boots, power cuts at any moment, and its output on the console."""
 
 from __future__ import annotations
 
@@ -195,14 +195,14 @@ STEPS = [
 
 @pytest.mark.parametrize("after", [False, True], ids=["before-step", "after-step"])
 def test_power_cut_at_every_step(paths: Paths, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
-    """A power cut at step 1, 2, 3 … until a boot has no more steps. Each time the next boot completes the work."""
+    """Simulate a power cut at step 1, 2, 3 … until a boot has no such step. Each time, the next boot completes the work."""
     left = 0
 
     def cut(real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal left
             left -= 1
-            now = left == 0  # Decide before the call, because a step may contain other steps.
+            now = left == 0  # before the call, because a step may contain other steps
             if now and not after:
                 raise PowerCut
             result = real(*args, **kwargs)

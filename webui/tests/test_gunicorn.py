@@ -13,16 +13,16 @@ WEBUI = Path(__file__).resolve().parents[1]
 
 
 def test_gunicorn_accepts_the_settings() -> None:
-    """This includes versions that do not know all settings. The supported Yocto series have gunicorn 21 to 25."""
+    """gunicorn must also accept settings that it does not know. The supported Yocto series have gunicorn 21 to 25."""
     settings = "python:evenkeel_panel.gunicorn_conf"
-    # not the panel's application, which would open the database
+    # load a demo application: the panel's application would open the database
     command = ["gunicorn", "-c", settings, "--print-config", "wsgiref.simple_server:demo_app"]
     done = subprocess.run([sys.executable, "-m", *command], cwd=WEBUI / "src", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     found = {name.strip(): value.strip() for name, value in found.items()}
     assert found["worker_tmp_dir"] == "/dev/shm"  # noqa: S108
-    # present only if this gunicorn knows the setting
+    # the line is present only if this version of gunicorn knows the setting
     assert found.get("control_socket_disable", "True") == "True"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Security headers of every answer, and pages that comply with their own policy."""
+"""Every answer has the security headers, and every page complies with its own Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_headers(admin: Browser, path: str) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "same-origin"
-    # What all users see the same is kept by the browser, which asks each time whether it is still valid.
+    # Browsers may cache an answer that is the same for all users, but must ask each time whether it is still valid.
     live = path in ("/apps/rows", "/apps.json")
     assert headers["Cache-Control"] == ("private, no-cache" if live else "no-store")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history page, its twins, and how fast they are over two years."""
+"""The history page, /history.json and /history.csv, and how fast they are over two years."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CHART_S = 0.3  # the target for any chart over two years
+CHART_S = 0.3  # the target: the server needs at most this time for any page over two years
 NOW = slot(int(time.time()), 4 * DAY)
 
 
 def second(ms: int = 1000) -> Sum:
-    """The loader reads, and the player waits for it."""
+    """A period in which the loader reads and the player waits for it."""
     found = Sum(ms=ms)
     player = found.flow(("player", "vda", READ))
     player.bytes, player.ios, player.wait_us, player.latency = 32_000_000, 64, 400_000, {100: 64}
@@ -69,7 +69,7 @@ def page(tmp_path: Path, folder: Path, live: Live, agent: FakeAgent) -> Iterator
 
 @pytest.fixture
 def recorded(page: Browser, folder: Path, live: Live) -> Browser:
-    """Ten seconds of history, in RAM only."""
+    """Ten seconds of history that are in RAM only."""
     store = Store(folder)
     store.open()
     now = int(time.time())
@@ -228,7 +228,7 @@ def two_years(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_chart_over_two_years_is_fast(
     tmp_path: Path, agent: FakeAgent, two_years: Path, live: Live
 ) -> None:
-    """16 apps, each busy all the time. CPU time of the server, because other programs share this machine."""
+    """16 apps are busy all the time. The test measures the CPU time of the server: other programs share this machine."""
     server = Server(tmp_path / "live", live)
     app = create_app(
         tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=two_years, HISTORY_SOCKET=tmp_path / "live"

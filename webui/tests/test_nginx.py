@@ -32,7 +32,7 @@ pytestmark = [
 
 
 class Panel(socketserver.ThreadingUnixStreamServer):
-    """Answers every request with the headers that it got; counts the bytes of uploads while they arrive."""
+    """A small panel that answers each request with the request's headers, and counts the bytes of uploads as they arrive."""
 
     daemon_threads = True
     request_queue_size = 512
@@ -149,7 +149,7 @@ def test_hsts_follows_the_certificate(site: Site) -> None:
 
 
 def test_an_upload_streams_to_the_panel(site: Site) -> None:
-    """The panel has the first half before the browser sends the second. Nothing is written to a file meanwhile."""
+    """The panel gets the first half before the browser sends the second half. nginx writes nothing to a file meanwhile."""
     half = 1 << 20
     site.panel.received = 0
     connection = site.connect()

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 VENDOR = COMPONENT.parent / "build/webui/vendor"
 MESSAGE_MS = 10_000  # how long a success message stays
-# A test takes a few seconds; a busy machine may take this much longer.
+# The time limit of a test. A test takes a few seconds, but much longer on a busy machine.
 TEST_SECONDS = 90
-WAIT_MS = 20_000
+WAIT_MS = 20_000  # the time limit of a wait in a test
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def address(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a panel without cache: the tests stop the clock of the page, not that of the panel."""
+    """The address of a panel without a cache: the tests stop the clock of the page, but not the clock of the panel."""
     if not (VENDOR / "package-lock.json").exists():
         pytest.fail(f"htmx and uPlot are missing: run webui/src/fetch-static {VENDOR}", pytrace=False)
     monkeypatch.setattr(board, "MAX_AGE_S", 0)
@@ -54,7 +54,7 @@ def address(tmp_path: Path, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def page(address: str) -> Iterator[Page]:
-    """The apps page with a stopped clock, which the tests advance. The window is so low that the page scrolls."""
+    """The apps page with a stopped clock, which the tests advance. The window is low, so that the page can scroll."""
     errors: list[str] = []
     with chromium() as browser:
         context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 500})
@@ -89,7 +89,7 @@ def run_polls(page: Page, count: int = 1) -> None:
 
 
 def press(page: Page, button: Locator) -> dict[str, float]:
-    """Press the mouse on a button, without release; returns the button's position."""
+    """Press the mouse on a button and do not release it. Returns the button's position."""
     button.hover()
     page.mouse.down()
     return position(button)
@@ -102,7 +102,7 @@ def position(button: Locator) -> dict[str, float]:
 
 
 def release_sets_60(page: Page, agent: FakeAgent, before: dict[str, float]) -> None:
-    """Assert that the button has not moved, and that its release sets the weight. Deferred changes appear after it."""
+    """Assert that the button has not moved, that releasing it sets the weight, and that deferred changes then appear."""
     assert position(loader(page, "[data-action=apply]")) == before
     page.mouse.up()
     page.clock.run_for(1)
@@ -189,7 +189,7 @@ def test_unreachable_panel_is_reported_after_the_release(
 
 
 def test_success_message_disappears_after_the_release(page: Page, agent: FakeAgent, apply: Locator) -> None:
-    """At the end of a page that scrolls, a change below the button would move the button."""
+    """If the page is scrolled to its end, a change below the button could move the button."""
     loader(page, "[name=fixed_share]").fill("10")
     loader(page, "[data-action=apply-fixed-share]").click()
     message = loader(page, ".fixed-share-form .message.ok")
@@ -206,7 +206,7 @@ def test_success_message_disappears_after_the_release(page: Page, agent: FakeAge
 def test_answer_to_another_button_appears_after_the_release(
     page: Page, agent: FakeAgent, apply: Locator
 ) -> None:
-    """Otherwise the answer would move the pressed button. The page shows the answer once."""
+    """While a button is pressed, no answer to a form appears, because it would move the button. Later it appears once."""
     go_on = threading.Event()
     stop_app = agent.stop_app
 

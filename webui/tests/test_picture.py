@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/images/panel.png shows the current panel. Also tests the program that makes the picture."""
+"""Checks that docs/images/panel.png shows the current panel, and tests the program that makes the picture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP = COMPONENT.parent
 
 @pytest.fixture(scope="module")
 def program() -> Any:
-    """tests/browser/picture as a module."""
+    """The program tests/browser/picture, loaded as a module."""
     path = str(TOP / "tests/browser/picture")
     loader = importlib.machinery.SourceFileLoader("picture", path)
     spec = importlib.util.spec_from_loader("picture", loader)

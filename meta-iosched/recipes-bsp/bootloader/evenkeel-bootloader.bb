@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "GRUB for two slots, as finished partitions for an image"
 DESCRIPTION = "\
-    The EFI system partition contains one GRUB program and its menu, which chooses a slot \
-    and counts its tries. A second partition keeps the choice. Deployed, not packaged. \
+    The EFI system partition contains one GRUB program and its script, which chooses a slot \
+    and counts its tries. A second partition, bootstate, stores the state. The recipe deploys \
+    both partitions as files, and makes no package. \
 "
 SECTION = "bootloaders"
-# menu and script: Apache-2.0; the program is built from GRUB's modules: GPL-3.0-only
+# grub.cfg and boot-loader are Apache-2.0. The program is built from GRUB's modules, which are GPL-3.0-only.
 LICENSE = "Apache-2.0 & GPL-3.0-only"
 LIC_FILES_CHKSUM = "\
     file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
     file://${COMMON_LICENSE_DIR}/GPL-3.0-only;md5=c79ff39f19dfec6d293b95dea7b07891 \
 "
 
-# grub-efi: GRUB's modules
+# grub-efi has GRUB's modules for the target
 DEPENDS += "dosfstools-native e2fsprogs-native grub-efi grub-native mtools-native"
 
 inherit evenkeel_component evenkeel_console deploy nopackages
@@ -35,15 +36,15 @@ export E2FSPROGS_FAKE_TIME = "${SOURCE_DATE_EPOCH}"
 do_configure[noexec] = "1"
 do_install[noexec] = "1"
 
-# scarthgap's initramfs-framework has only init_fatal_sh, not init_fatal_reboot
+# "true" if the initramfs of this series can restart the board (init_fatal_reboot). scarthgap's cannot.
 EVENKEEL_INITRAMFS_REBOOTS = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'false', 'true', d)}"
 
 do_compile() {
     rm -rf ${B}/boot ${B}/state
     mkdir -p ${B}/boot ${B}/state
     ${S}/src/boot-loader ${GRUB_FORMAT} ${B}/boot ${STAGING_LIBDIR}/grub/${GRUB_FORMAT} "${EVENKEEL_CONSOLE}"
-    # By default OE-Core's initramfs waits 5 s for the root and then hangs: the board would
-    # neither restart nor try the other slot
+    # By default OE-Core's initramfs waits 5 s for the root and then hangs, so the board would never
+    # try the other slot. With these parameters it waits 60 s and then restarts the board
     if [ -n "${INITRAMFS_IMAGE}" ]; then
         sed -i 's| rootwait | rootwait roottimeout=60 init_fatal_reboot |' ${B}/boot/grub.cfg
         grep -q init_fatal_reboot ${B}/boot/grub.cfg
@@ -52,7 +53,7 @@ do_compile() {
     mv ${B}/boot/grubenv ${B}/state/
     find ${B}/boot ${B}/state -exec touch -d @${SOURCE_DATE_EPOCH} {} +
 
-    # sizes, serial numbers and options are those of recipes/image/data/genimage.cfg and recipes/image/src/build
+    # Sizes, serial numbers and options are the same as in recipes/image/data/genimage.cfg and recipes/image/src/build
     rm -f ${B}/esp.vfat ${B}/bootstate.ext4
     mkfs.vfat -C --invariant -i ec000001 -n ESP ${B}/esp.vfat 65536
     mmd -i ${B}/esp.vfat ::EFI ::EFI/BOOT

@@ -8,7 +8,7 @@ LICENSE = "Apache-2.0"
 PV = "${EVENKEEL_VERSION}"
 
 inherit evenkeel_layers
-# The bundle contains evenkeel-image, which is excluded from world builds, too.
+# Excluded from world builds, because it contains evenkeel-image, which is excluded, too.
 EXCLUDE_FROM_WORLD = "1"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver rauc"
 # The class comes from meta-rauc. Without that layer, EVENKEEL_LAYERS skips this recipe.
@@ -22,8 +22,8 @@ RAUC_SLOT_rootfs[fstype] = "ext4"
 RAUC_SLOT_rootfs[adaptive] = "block-hash-index"
 EVENKEEL_BUNDLE_IMAGE ?= "evenkeel-image"
 
-# Without a key the recipe is skipped with a message, not after hours of building.
-# BitBake reads the recipe again when a key file appears, changes or is removed.
+# Without a key, BitBake skips the recipe with a message at once; otherwise the build would fail
+# after hours. BitBake parses the recipe again when a key file appears, changes or is removed.
 python () {
     for name in ('RAUC_KEY_FILE', 'RAUC_CERT_FILE'):
         path = d.getVar(name) or ''

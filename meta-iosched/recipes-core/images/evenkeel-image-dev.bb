@@ -2,7 +2,7 @@
 SUMMARY = "The Evenkeel appliance with development tools"
 DESCRIPTION = "evenkeel-image with flashsim, tracing and benchmarks. Not for products."
 
-# These defaults override the defaults of the class. A machine or product overrides these.
+# Sizes in MiB for this larger image, instead of the class's defaults. A machine or product may set other sizes.
 EVENKEEL_ROOT_MB ?= "1024"
 EVENKEEL_DATA_MB ?= "768"
 

@@ -11,7 +11,7 @@ inherit core-image evenkeel_image evenkeel_layers
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 REQUIRED_DISTRO_FEATURES += "polkit evenkeel"
 
-# the base system, our packages, and the demo, which starts only with its credential
+# The base system, our packages, and the demo. The demo starts only with the credential evenkeel.demo.
 EVENKEEL_INSTALL ?= "packagegroup-core-boot packagegroup-evenkeel packagegroup-evenkeel-demo"
 IMAGE_INSTALL = "${EVENKEEL_INSTALL} ${CORE_IMAGE_EXTRA_INSTALL}"
 IMAGE_LINGUAS = ""

@@ -9,7 +9,7 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers
 
-# The group needs flashsim-module, which is excluded from world builds, too.
+# Excluded from world builds, because it needs flashsim-module, which is excluded, too.
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64|riscv64|powerpc64|loongarch64).*-linux"
 

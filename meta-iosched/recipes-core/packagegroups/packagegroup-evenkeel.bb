@@ -13,7 +13,8 @@ PACKAGE_ARCH = "${MACHINE_ARCH}"
 
 inherit packagegroup evenkeel_layers features_check
 
-# The groups need evenkeel-module, which is excluded from world builds, too. isa-l and the boot loader limit the architectures.
+# Excluded from world builds, because the groups need evenkeel-module, which is excluded, too. isa-l and the boot loader
+# exist only for the two architectures.
 EXCLUDE_FROM_WORLD = "1"
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
@@ -52,7 +53,7 @@ RDEPENDS:${PN}-board = "\
     mmc-utils \
     procps \
 "
-# networkd is a separate package since walnascar, which systemd only recommends.
+# Since walnascar, networkd is a package of its own, and the package systemd only recommends it.
 EVENKEEL_NETWORKD = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', '', 'systemd-networkd', d)}"
 
 RDEPENDS:${PN}-demo = "evenkeel-demo"

@@ -3,7 +3,7 @@ SUMMARY = "Low-level CFFI bindings for Argon2"
 DESCRIPTION = "Bindings to the Argon2 password hash; they contain the library's source."
 HOMEPAGE = "https://github.com/hynek/argon2-cffi-bindings"
 SECTION = "devel/python"
-# the bindings: MIT, the library: CC0 or Apache-2.0
+# The bindings are MIT. The library is CC0 or Apache-2.0.
 LICENSE = "MIT & (CC0-1.0 | Apache-2.0)"
 LIC_FILES_CHKSUM = "\
     file://LICENSE;md5=4642dfcbd13c1cc49e9f99df9de51ba1 \
@@ -17,7 +17,7 @@ CVE_PRODUCT:append = " argon2"
 
 SRC_URI[sha256sum] = "bb89ceffa6c791807d1305ceb77dbfacc5aa499891d2c55661c6459651fc39e3"
 
-# set here, because setup.py would test the build machine for SSE2
+# Set whether the target has SSE2. Without this, setup.py would test the build machine.
 export ARGON2_CFFI_USE_SSE2 = "0"
 ARGON2_CFFI_USE_SSE2:x86-64 = "1"
 

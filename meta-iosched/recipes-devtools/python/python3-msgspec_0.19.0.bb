@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Fast serialization and validation for Python"
-DESCRIPTION = "The schema of the agent: D-Bus, JSON, OpenAPI and validation come from its structs."
+DESCRIPTION = "The agent defines its schema by msgspec structs, which give D-Bus signatures, JSON, OpenAPI and validation."
 HOMEPAGE = "https://jcristharif.com/msgspec/"
 SECTION = "devel/python"
 LICENSE = "BSD-3-Clause"

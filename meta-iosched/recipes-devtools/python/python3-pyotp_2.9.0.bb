@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "One-time passwords for Python"
-DESCRIPTION = "The agent checks with it the codes of authenticator apps (RFC 6238)."
+DESCRIPTION = "The agent uses it to check the codes of authenticator apps (RFC 6238)."
 HOMEPAGE = "https://pyauth.github.io/pyotp/"
 SECTION = "devel/python"
 LICENSE = "MIT"

@@ -17,8 +17,8 @@ DEPENDS += "libaio"
 
 SYSTEMD_SERVICE:${PN} = "evenkeeld.service"
 
-# Fixed numbers, because the saved values outlive the image that gave their owner its
-# number. They must equal those of the component's sysusers.d file.
+# User and group have fixed numbers, because files of the agent survive an update of the image.
+# The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 902 evenkeel-agent"
 USERADD_PARAM:${PN} = "\
@@ -59,12 +59,12 @@ RDEPENDS:${PN} = "\
     python3-tomllib \
     python3-xml \
 "
-# without the module the agent still answers, and reports that the module is missing
+# The module is only recommended: without it the agent still answers, and reports that the module is missing.
 RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
 
-# Packages that share a folder must agree on its owner and mode. In scarthgap polkit's
-# recipe makes this folder readable only for polkitd. In later series it belongs to root
-# and everybody can read it.
+# Packages that share a folder must agree on its owner and mode. In scarthgap, the recipe of
+# polkit gives ${datadir}/polkit-1/rules.d to polkitd, and nobody else can read it. In later
+# series the folder belongs to root, and everybody can read it.
 EVENKEEL_POLKIT_OWNS_RULES = "${@bb.utils.contains('LAYERSERIES_CORENAMES', 'scarthgap', 'true', 'false', d)}"
 do_install:append() {
     if ${EVENKEEL_POLKIT_OWNS_RULES}; then

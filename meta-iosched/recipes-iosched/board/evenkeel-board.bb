@@ -12,7 +12,7 @@ inherit evenkeel_component evenkeel_console meson features_check
 COMPATIBLE_HOST = "(x86_64|aarch64).*-linux"
 REQUIRED_DISTRO_FEATURES = "systemd usrmerge"
 EVENKEEL_COMPONENT = "recipes/image"
-# without the files that only the build of the Debian image needs
+# The paths leave out files that only the Debian image needs.
 EVENKEEL_PATHS = "\
     recipes/image/meson.build \
     recipes/image/meson.options \
@@ -21,7 +21,7 @@ EVENKEEL_PATHS = "\
     LICENSES \
     VERSION \
 "
-# base-files and netbase own /etc/hostname and /etc/hosts; the image class replaces them with ours
+# base-files and netbase own /etc/hostname and /etc/hosts. The image class replaces both with ours.
 EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 
 # The preset enables fstrim.timer. OE-Core builds util-linux without units (systemd
@@ -29,7 +29,7 @@ EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
 PACKAGECONFIG ??= "fstrim"
 PACKAGECONFIG[fstrim] = "-Dfstrim=true,-Dfstrim=false,,util-linux-fstrim"
 
-# the root shell of evenkeel-console.service is on the kernel's console
+# The root shell of evenkeel-console.service uses the kernel's last console, or /dev/console if none is named.
 do_install:append() {
     port="${@((d.getVar('EVENKEEL_CONSOLE') or '').split() or ['none'])[-1].partition(',')[0]}"
     [ "$port" != none ] || port=console
@@ -43,7 +43,7 @@ FILES:${PN} += "\
     ${sysconfdir}/systemd \
 "
 
-# e2fsck and mount: preinit; grub-editenv: slot-good; bash: evenkeel-console.service
+# preinit needs e2fsck, mount and umount; slot-good needs grub-editenv; evenkeel-console.service needs bash
 RDEPENDS:${PN} = "\
     bash \
     e2fsprogs-e2fsck \

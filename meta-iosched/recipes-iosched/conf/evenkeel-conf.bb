@@ -4,22 +4,22 @@ SUMMARY:${PN}-sysctl = "Writeback sized for flash"
 SUMMARY:${PN}-hardening = "Reboot on panic, and restrictions for unprivileged users"
 SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
 SUMMARY:${PN}-slice = "The slice of a board's apps; I/O and memory accounting of each unit"
-SUMMARY:${PN}-journald = "A journal that spares the flash"
-SUMMARY:${PN}-watchdog = "The hardware watchdog, fed by PID 1"
+SUMMARY:${PN}-journald = "A journal that causes little flash wear"
+SUMMARY:${PN}-watchdog = "The hardware watchdog, whose timer PID 1 resets"
 SUMMARY:${PN}-network = "DHCP on wired interfaces"
 SUMMARY:${PN}-mkfs = "mke2fs options for the recorder's partition"
 SUMMARY:${PN}-fstab = "Mounts of an Evenkeel image"
 SUMMARY:${PN}-apps = "Folder of the app files, with an example"
 DESCRIPTION = "\
     Kernel settings for writeback on flash, the scheduler for each flash device, a journal \
-    that spares the flash, watchdog and network. Each is a package of its own, so a product \
-    can take some of them. \
+    that causes little flash wear, watchdog and network. Each setting has its own package, so \
+    a product can choose among them. \
 "
 
 inherit evenkeel_component meson allarch
 
 EVENKEEL_COMPONENT = "conf"
-# without the kernel fragments and the tests
+# The paths leave out the kernel fragments and the tests.
 EVENKEEL_PATHS = "\
     conf/README.md \
     conf/apps.d \
@@ -50,7 +50,7 @@ PACKAGE_BEFORE_PN = "\
 "
 ALLOW_EMPTY:${PN} = "1"
 
-# udev, unlike systemd, also exists without usrmerge; it then reads rules below /lib
+# Without usrmerge, udev reads rules below /lib. (udev also exists without systemd, which requires usrmerge.)
 do_install:append() {
     if [ "${nonarch_base_libdir}" != "${nonarch_libdir}" ]; then
         install -d ${D}${nonarch_base_libdir}

@@ -12,7 +12,7 @@ REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_COMPONENT = "recipes/demo"
 EXTRA_OEMESON = "-Dtests=disabled"
 
-# the same user as in the component's sysusers.d file
+# The user must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 USERADD_PARAM:${PN} = "\
     --system --user-group --no-create-home --home-dir / --shell ${sbindir}/nologin \

@@ -14,8 +14,8 @@ EVENKEEL_COMPONENT = "recipes/history"
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-history.service"
 
-# Fixed numbers, because history.db outlives the image that gave its owner its number.
-# They must equal those of the component's sysusers.d file.
+# User and group have fixed numbers, because history.db survives an update of the image.
+# The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 903 evenkeel-history"
 USERADD_PARAM:${PN} = "\
@@ -30,7 +30,7 @@ FILES:${PN} += "\
     ${PYTHON_SITEPACKAGES_DIR} \
 "
 
-# evenkeel_common and the list of apps are the agent's
+# evenkeel-agent has the Python package evenkeel_common and the list of apps
 RDEPENDS:${PN} = "\
     evenkeel-agent \
     python3-compression \

@@ -26,9 +26,8 @@ PACKAGE_BEFORE_PN = "libek-recorder libek-reader python3-ek-recorder"
 
 SYSTEMD_SERVICE:${PN} = "ek-recorder.service ek-recorder.socket"
 
-# Fixed numbers, because recordings outlive the image that gave their owner its
-# number. They must equal those of the component's sysusers.d file (a test compares
-# both).
+# User and group have fixed numbers, because recordings survive an update of the image. The
+# numbers must be the same as in the component's sysusers.d file; a test compares both.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 900 ek-record"
 USERADD_PARAM:${PN} = "\
@@ -47,7 +46,7 @@ CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
 FILES:libek-reader = "${libdir}/libek-reader${SOLIBS}"
-# A program that links the library does not need the daemon.
+# The -dev package depends on the library alone: a program that links it does not need the daemon.
 DEV_PKG_DEPENDENCY = "libek-recorder (= ${EXTENDPKGV})"
 
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"

@@ -2,11 +2,11 @@
 SUMMARY = "Web panel to see and set the I/O weights of a board's apps"
 DESCRIPTION = "\
     The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
-    shows each app's throughput, share and latency. On its first boot it makes a certificate, \
-    and prints its fingerprint and the first password on the console. \
+    shows each app's throughput, share and latency. On the first boot it makes a certificate, \
+    and prints the certificate's fingerprint and the first password on the console. \
 "
 SECTION = "net"
-# htmx: 0BSD, uPlot: MIT; the licence text of each is downloaded with it
+# htmx is 0BSD, uPlot is MIT. The licence text of each is downloaded with it.
 LICENSE = "Apache-2.0 & 0BSD & MIT"
 LIC_FILES_CHKSUM = "\
     file://${EVENKEEL_S}/LICENSES/Apache-2.0.txt;md5=3b83ef96387f14655fc854ddc3c6bd57 \
@@ -21,7 +21,7 @@ EVENKEEL_LAYERS = "openembedded-layer meta-python webserver"
 REQUIRED_DISTRO_FEATURES = "systemd polkit evenkeel"
 EVENKEEL_COMPONENT = "webui"
 
-# Scripts that the pages load in the browser; the versions are those of webui/src/static-deps.
+# Versions of the scripts that the pages load in the browser. They must be the same as in webui/src/static-deps.
 HTMX_VERSION = "2.0.11"
 UPLOT_VERSION = "1.6.32"
 # names of the scripts in the CVE database
@@ -56,8 +56,8 @@ SYSTEMD_SERVICE:${PN} = "\
     evenkeel-panel.socket \
 "
 
-# Fixed numbers, because settings.db outlives the image that gave its owner its number.
-# They must equal those of the component's sysusers.d file.
+# User and group have fixed numbers, because settings.db survives an update of the image.
+# The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
 GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel"
 USERADD_PARAM:${PN} = "\
@@ -74,7 +74,7 @@ FILES:${PN} += "\
 "
 CONFFILES:${PN} = "${sysconfdir}/nginx/conf.d/evenkeel.conf"
 
-# nginx knows 'http2 on' since 1.25.1
+# nginx supports 'http2 on' since 1.25.1
 RDEPENDS:${PN} = "\
     evenkeel-agent \
     evenkeel-history \

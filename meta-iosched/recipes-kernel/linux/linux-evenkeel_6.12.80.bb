@@ -16,7 +16,9 @@ inherit kernel evenkeel_src
 LINUX_VERSION ?= "6.12.80"
 PV = "${LINUX_VERSION}"
 
-# For a tarball of another origin, set these two variables, and S if the tarball unpacks to another folder.
+# To use another tarball of this release, set these two variables. A URI to be downloaded must end in ";name=linux",
+# which ties it to the checksum. For another release, also set LINUX_VERSION. If the tarball unpacks to another folder,
+# also set S.
 LINUX_URI ?= "https://cdn.kernel.org/pub/linux/kernel/v6.x/linux-${LINUX_VERSION}.tar.xz;name=linux"
 LINUX_SHA256SUM ?= "c92591d896e79ecddbc3319136f0c2f855e832b397de7593f013ad7590a43e53"
 SRC_URI += "${LINUX_URI}"
@@ -29,8 +31,8 @@ EVENKEEL_KERNEL_VARIANT ?= "board"
 EVENKEEL_PATHS = "conf/kernel recipes/kernel/src/fragment recipes/kernel/src/check-config"
 KERNEL_LOCALVERSION = "-evenkeel"
 
-# Options of a product: each .cfg file that an append adds to SRC_URI, as for
-# linux-yocto. They override those of conf/kernel.
+# The .cfg files that a product's append adds to SRC_URI, as for linux-yocto. Their options
+# override the options of conf/kernel.
 EVENKEEL_KERNEL_FRAGMENTS ?= "${@evenkeel_kernel_fragments(d)}"
 def evenkeel_kernel_fragments(d):
     names = (url.split(';')[0] for url in d.getVar('SRC_URI').split())
@@ -39,8 +41,8 @@ def evenkeel_kernel_fragments(d):
 
 COMPATIBLE_HOST = "x86_64.*-linux"
 
-# As in recipes/kernel/src/build: the configuration has only the options of the fragments,
-# so an option that no fragment sets is off. An option that Kconfig drops fails the build.
+# As in recipes/kernel/src/build: an option that no fragment sets is off, unless Kconfig needs it
+# for an option that is on. If Kconfig drops an option of a fragment, the build fails.
 KERNEL_CONFIG_COMMAND = "evenkeel_configure_kernel"
 evenkeel_configure_kernel() {
     line=$(grep "^${EVENKEEL_KERNEL_VARIANT} x86:" ${EVENKEEL_S}/conf/kernel/variants) ||

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-fixed-share: writes io.evenkeel.fixed for the agent, and nothing else.
+ * ek-fixed-share: writes io.evenkeel.fixed for the agent, and no other file.
  *
  * The kernel requires CAP_SYS_ADMIN to write this file. The agent must not have
  * that capability, because it parses the input of many other programs. Standard
- * input is a connection of the socket evenkeel-fixed-share.socket, which only
- * the agent and root may open. A message is one order,
+ * input is a connection of the socket evenkeel-fixed-share.socket, to which only
+ * the agent and root may connect. Each message is one order:
  *
  *	MAJ:MIN PERCENT /CGROUP
  *
- * with the path of the cgroup below that of evenkeel-apps.slice. The answer is
+ * CGROUP is a path relative to the cgroup of evenkeel-apps.slice. The answer is
  * one message with a decimal errno, 0 for success. This program checks only the
  * form of an order; the kernel checks its numbers.
  *
  * Invariant: whatever the message contains, this program writes only files named
- * io.evenkeel.fixed in the cgroups below that of evenkeel-apps.slice. A
- * compromised agent cannot change the slice itself, or another unit.
+ * io.evenkeel.fixed in the cgroups below that of evenkeel-apps.slice. So a
+ * compromised agent can change neither the slice itself nor a unit outside it.
  *
- * Ends with the connection, or after IDLE_SECONDS without a message. Exit status:
- * 0, 1 (standard input is not such a connection), 2 (wrong usage).
+ * The program ends when the agent closes the connection, or after IDLE_SECONDS
+ * without a message. Exit status: 0, 1 (standard input is not such a connection,
+ * or receiving failed), 2 (wrong usage).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,14 +36,14 @@
 #define DIGITS	  "0123456789"
 /* the cgroup of evenkeel-apps.slice */
 #define APPS "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
-/* the kernel's limit for paths; systemd's are shorter */
+/* the longest message: the kernel's limit for a path; cgroup paths of systemd are shorter */
 #define MESSAGE_BYTES 4096
-/* the agent sends all its orders at once */
+/* the program ends after this time without a message; the agent sends its orders without pauses */
 #define IDLE_SECONDS 30
 
 /*
- * Whether each component of PATH, "/NAME/NAME...", is a name. Otherwise "/." would
- * be the cgroup of the slice itself.
+ * Returns true if PATH has the form "/NAME/NAME..." and no NAME is empty, "." or
+ * "..". Without this check, the path "/." would be the cgroup of the slice itself.
  */
 static bool below(const char *path)
 {
@@ -58,9 +59,9 @@ static bool below(const char *path)
 }
 
 /*
- * Split MESSAGE in place. *LINE becomes the text to write. PATH receives the path
- * of the file relative to the slice; it has space for FILE_NAME. Returns false if
- * the message is not an order.
+ * Split MESSAGE in place. *LINE becomes the text to write into the file. PATH receives
+ * the path of the file relative to the cgroup of the slice; its buffer must be longer
+ * than MESSAGE by sizeof("/" FILE_NAME). Returns false if the message is not an order.
  */
 static bool parse(char *message, const char **line, char *path)
 {
@@ -86,16 +87,16 @@ static bool parse(char *message, const char **line, char *path)
 	return true;
 }
 
-/* Write LINE to PATH below DIRECTORY. Returns 0 or an errno. */
+/* Write LINE to the file PATH, which is relative to DIRECTORY. Returns 0 or an errno. */
 static int set(const char *directory, const char *path, const char *line)
 {
-	/* the path cannot leave the tree by "..", by a symbolic link or by a mount */
+	/* the path cannot leave DIRECTORY by "..", by a symbolic link or by a mount point */
 	struct open_how how = {
 		.flags = O_WRONLY | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
 	};
 	size_t length = strlen(line);
-	/* opened for each order: systemd removes the slice with the last app */
+	/* opened for each order: systemd removes the cgroup of the slice when the last app ends */
 	int root = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
 	ssize_t written;
 	int result = 0;
@@ -149,7 +150,7 @@ static int serve(const char *directory)
 					 EBADMSG;
 		}
 		snprintf(answer, sizeof(answer), "%d", result);
-		/* a failure is ignored: the agent has closed the connection */
+		/* a failure is ignored: it means that the agent has closed the connection */
 		send(STDIN_FILENO, answer, strlen(answer), MSG_NOSIGNAL);
 	}
 }

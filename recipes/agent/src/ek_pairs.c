@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-pairs: measures how long reads take that are issued at once. `ekctl probe`
- * chooses the reads and evaluates the times.
+ * ek-pairs: measures how long single reads take, and pairs of reads that are issued
+ * at once. `ekctl probe` chooses the reads and evaluates the times.
  *
  * Standard input has one line per measurement: one offset or two, in bytes.
  * Standard output is one JSON object. Its "ns" is a list with the time of each
  * line, from before the submission until all reads of the line have completed.
- * Lines are measured in order, one after the other. With --seconds, the list ends
- * when the time is over.
+ * The program measures the lines in order, one after the other. With --seconds, it
+ * stops after that time; "ns" then has fewer entries than the plan has lines.
  *
- * It never writes to the disk. One system call submits both reads: io_submit() passes each of
- * up to two on to the device at once. io_uring could do the same, but some
- * kernels do not allow it.
+ * The program never writes to the disk. One call of io_submit() submits both reads of
+ * a line. The kernel passes them to the device without delay: it collects (plugs) only
+ * batches of more than two. io_uring could do the same, but some kernels disable it.
  *
  * Exit status: 0, 1 (reading failed), 2 (wrong usage or bad input). On failure,
  * standard error has one line.
@@ -36,7 +36,7 @@
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define MAX_BYTES    (1U << 20)
 #define MAX_SECONDS  3600U
-/* 24 MB of memory; a probe has some ten thousand lines */
+/* the longest plan, which needs 24 MB of memory; a plan of ekctl probe has about 50,000 lines */
 #define MAX_LINES 1000000U
 
 struct line {
@@ -51,7 +51,8 @@ struct plan {
 
 static const char usage[] =
 	"Usage: ek-pairs [--bytes N] [--seconds N] DEVICE < PLAN\n"
-	"Measures direct reads that are issued at once. A line of PLAN has one offset or two.\n\n"
+	"Measures how long direct reads take. A line of PLAN has one offset in bytes, or two: then\n"
+	"both reads are issued at once.\n\n"
 	"  --bytes N    size of each read (default 4096)\n"
 	"  --seconds N  stop after this time (default: measure all lines)\n";
 
@@ -77,7 +78,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* Parse the whole number at the start of *text, and move *text behind it. */
+/* Parse the whole number at the start of *text, and move *text behind it. False without one. */
 static bool number(const char **text, uint64_t *value)
 {
 	char *end;
@@ -115,7 +116,10 @@ static bool parse_line(const char *text, struct line *line)
 	return false;
 }
 
-/* Read standard input. Ends the program if a read of `bytes` would exceed `size`. */
+/*
+ * Read the plan from standard input. Ends the program if a line is bad, or if a read of `bytes`
+ * bytes would extend beyond `size`, the size of the device in bytes.
+ */
 static struct plan read_plan(unsigned int bytes, uint64_t size)
 {
 	struct plan plan = { 0 };
@@ -169,7 +173,7 @@ static uint64_t size_of(int fd, const char *path)
 	return bytes;
 }
 
-/* The time in ns from before the submission until all reads of the line have completed. */
+/* Returns the time from before the submission until all reads of the line have completed (ns). */
 static uint64_t measure(io_context_t context, int fd, const char *path, const struct line *line,
 			unsigned char *memory, unsigned int bytes)
 {
@@ -186,7 +190,7 @@ static uint64_t measure(io_context_t context, int fd, const char *path, const st
 	ret = io_submit(context, (long)line->reads, each);
 	if (ret < 0)
 		fail(1, "submitting reads of %s failed: %s", path, strerror(-ret));
-	/* otherwise the time would be the time of a single read */
+	/* if the kernel accepted only one of two reads, the time would be that of a single read */
 	if ((unsigned int)ret < line->reads)
 		fail(1, "submitting reads of %s failed: the kernel accepted only %d of %u", path,
 		     ret, line->reads);
@@ -246,7 +250,7 @@ int main(int argc, char **argv)
 			     argv[optind - 1]);
 		}
 	}
-	/* direct I/O needs whole sectors, and both buffers are contiguous */
+	/* direct I/O needs aligned sizes and buffers; the second buffer begins after the first */
 	if (bytes % 512)
 		fail(2, "--bytes: %u is not a multiple of 512", bytes);
 	if (argc - optind != 1)

@@ -241,7 +241,10 @@ class FakePolkit(Fake):
 
 
 class FakeFixedShareHelper:
-    """ek-fixed-share and the kernel: accepts orders for DEVICES ("MAJ:MIN"), 100 % of each in total."""
+    """Replaces ek-fixed-share and the kernel. It accepts orders for the devices in `devices` ("MAJ:MIN").
+
+    All orders for a device together may have at most 100 %.
+    """
 
     def __init__(self, path: Path, cgroup_root: Path) -> None:
         self._cgroup_root = cgroup_root
@@ -346,7 +349,7 @@ class Harness:
         self.helper: FakeFixedShareHelper
         self.client: Bus
         self.log = self.top / "log"
-        # The tests also run ekctl as other users. These may have no access to the source tree.
+        # The tests also run ekctl as other users, who may have no access to the source tree. So they get a copy.
         self.site = self.top / "site"
         for package in ("evenkeel_agent", "evenkeel_api", "evenkeel_common"):
             shutil.copytree(COMPONENT / "src" / package, self.site / package)
@@ -507,7 +510,7 @@ class Harness:
         return {app["name"]: app for app in await self.call("ListApps")}
 
     async def until(self, condition: Any, seconds: float = 20.0) -> Any:
-        """Call the coroutine function CONDITION until it returns a true value, and return that."""
+        """Call the coroutine function CONDITION until it returns a true value. Returns this value."""
         for _ in range(int(seconds / 0.05)):
             if result := await condition():
                 return result

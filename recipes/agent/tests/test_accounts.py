@@ -34,7 +34,7 @@ class Clock:
 
 
 class Desk:
-    """The accounts of a board, and a person at a browser of it."""
+    """The accounts of a board, called as for a person at a browser."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
@@ -46,7 +46,7 @@ class Desk:
         return self
 
     async def again(self) -> "Desk":
-        """After a restart of the agent."""
+        """Read the accounts from the files again, as after a restart of the agent."""
         self.accounts = Accounts(str(self.folder), "board", self.clock)
         await self.accounts.start()
         return self
@@ -67,14 +67,14 @@ class Desk:
         return (await self.accounts.get_first_password(Nothing(), Caller("root", "admin", "bus"))).password
 
     async def admin(self) -> str:
-        """The session of the user admin after the first log-in."""
+        """Log in as the user admin for the first time and change the password. Returns the secret of the session."""
         login = await self.log_in("admin", await self.first())
         return str(
             (await self.do("ChangePassword", login.session, await self.first(), PASSWORD, "test")).session
         )
 
     async def user(self, admin: str, name: str, role: str) -> str:
-        """The session of a new user."""
+        """Add a user, log in as this user and change the password. Returns the secret of the session."""
         first = (await self.do("AddUser", admin, name, role)).password
         login = await self.log_in(name, first)
         return str((await self.do("ChangePassword", login.session, first, PASSWORD + name, "test")).session)
@@ -149,7 +149,7 @@ async def test_without_a_session_only_health_and_log_in_are_open(desk: Desk) -> 
 
 @at_desk
 async def test_a_session_ends(desk: Desk) -> None:
-    """By inactivity, by age, by log-out, by another session, by a change of the role; a clock set back ends it."""
+    """Inactivity, age, log-out, EndSession from another session, a change of the role, and a clock that is set back end it."""
     admin = await desk.admin()
 
     async def ended(session: str) -> bool:
@@ -191,7 +191,7 @@ async def test_a_session_ends(desk: Desk) -> None:
 
 @at_desk
 async def test_a_neighbour_cannot_lock_the_administrator_out(desk: Desk) -> None:
-    """Wrong passwords from the same address, or from many, do not count for a browser that has logged in before."""
+    """Wrong passwords of others do not count against a browser that has logged in before, whatever their addresses."""
     await desk.admin()
     known = (await desk.log_in("admin", PASSWORD)).device
     for number in range(5):
@@ -301,7 +301,7 @@ async def test_users(desk: Desk) -> None:
 
 @at_desk
 async def test_three_secrets_are_stored_as_text(desk: Desk) -> None:
-    """docs/security.md lists them as exceptions."""
+    """docs/security.md lists these three secrets as exceptions."""
 
     def stored() -> bytes:
         return b"".join(path.read_bytes() for path in desk.folder.iterdir())
@@ -338,7 +338,7 @@ async def test_a_damaged_file_is_set_aside(desk: Desk) -> None:
 async def test_log_in_works_on_a_full_disk(
     desk: Desk,
 ) -> None:
-    """Somebody must be able to log in and make room. The session is lost at the next start."""
+    """A person must be able to log in and free space. The session is in memory only: the agent's next start ends it."""
     await desk.admin()
 
     def full(*_: object) -> None:

@@ -115,7 +115,7 @@ def test_stripes_are_found(chunk: int, stripes: int, noise: Noise, seed: int) ->
 
 
 def test_most_stripes_are_found_in_loud_noise() -> None:
-    """The others are reported as unsure, which changes no setting, and never as another map."""
+    """The other maps are reported as unsure, which changes no setting. None is reported as a wrong map."""
     pick = random.Random(5)  # noqa: S311
     maps = [Map(1 << pick.randrange(9), pick.randint(2, 64)) for _ in range(10)]
     got = [(m, found(m, LOUD, seed=seed)) for seed, m in enumerate(maps)]
@@ -221,13 +221,16 @@ def test_a_map_that_is_not_by_address(n: int) -> None:
 
 
 def test_a_cached_mapping_table_is_no_map() -> None:
-    """A pair within 4 MiB needs one part of the table, other pairs need two, as on devices without DRAM."""
+    """The device has no DRAM. A pair within 4 MiB needs one part of its mapping table, other pairs need two parts."""
     got = judged(device(lambda a, b: a // 1024 != b // 1024, apart=150, together=190))
     assert not got.usable
 
 
 def test_a_mapping_table_whose_parts_displace_each_other_is_no_map() -> None:
-    """The cache has 16 places. Each part of the table has one possible place. With and without parallel requests."""
+    """The cache of the device has 16 places. Each part of the mapping table can be in one place only.
+
+    The first device works on one request at a time, the second on several.
+    """
     conflict = Map(1024, 16).shares_channel(BLOCKS)
 
     def displaced(a: int, b: int) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that are not Python agree with the code: systemd, D-Bus, polkit, README and D-Bus reference."""
+"""Checks that other files agree with the Python code: systemd units, D-Bus and polkit files, README, D-Bus reference."""
 
 import json
 import re
@@ -144,7 +144,7 @@ def test_the_agent_may_not_control_another_unit(unit: str, shown: dict[str, str]
 
 
 def test_the_agent_may_not_start_a_unit_without_a_file() -> None:
-    """StartTransientUnit looks like StartUnit. The unit may have ended since polkit looked at it."""
+    """For polkit, StartTransientUnit looks like StartUnit. It would create a unit if the present unit ends after the check."""
     transient = APP | {"Transient": "yes", "FragmentPath": "/run/systemd/transient/a.service"}
     for unit in (transient, APP | {"FragmentPath": ""}):
         answers = {verb: decision(MANAGE, {"unit": "a.service", "verb": verb}, unit) for verb in VERBS}
@@ -163,7 +163,7 @@ def test_the_agent_may_do_nothing_else() -> None:
 
 
 def test_the_panel_acts_for_a_session() -> None:
-    """The agent names the session of the panel's user to polkit. Without one, the panel may do nothing."""
+    """The agent passes the details of the panel user's session to polkit. Without a session, the panel may do nothing."""
     session = {"session.method": "SetWeight", "session.user": "ben", "session.role": "operator"}
     assert decision("org.evenkeel.agent.set-weight", session, None, user="evenkeel-panel") == "yes"
     assert decision("org.evenkeel.agent.read", {}, None, user="evenkeel-panel") == "no"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ekctl with the real agent."""
+"""The output and the exit status of ekctl, run with the real agent."""
 
 import json
 

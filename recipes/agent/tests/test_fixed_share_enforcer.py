@@ -14,7 +14,7 @@ from evenkeel_api.features.apps import App
 
 
 def problem_of(app: dict[str, Any]) -> str:
-    """The text of the reason why the fixed share is not in force; "" without one."""
+    """The text that says why the app's fixed share is not in force; "" if there is none."""
     return "".join(problem["text"] for problem in app["fixed_share_problem"])
 
 
@@ -290,7 +290,8 @@ async def test_the_usage_is_shown(board: Harness) -> None:
 
     loop = asyncio.get_running_loop()
     done = ideal = actual = late = 0.0
-    # per second, with 20 requests: late requests, sums of the ideal and of the actual times in us
+    # by how much the counters grow per second, in which 20 requests complete: number of late requests, sum of the
+    # ideal times (us), sum of the actual times (us)
     pace = (0.0, 950_000.0, 3_000_000.0)
 
     async def feed() -> None:

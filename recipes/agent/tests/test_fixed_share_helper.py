@@ -28,7 +28,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Tree:
-    """The cgroup of the apps' slice as plain files, and a connection to the program."""
+    """Plain files in place of the cgroup of the apps' slice, and a connection to a running ek-fixed-share."""
 
     def __init__(self, program: Path, top: Path) -> None:
         self.top = top
@@ -183,7 +183,7 @@ def test_wrong_usage(program: Path) -> None:
     )
 )
 def test_any_message_is_answered(program: Path, messages: list[bytes]) -> None:
-    """No message creates a file, or writes characters that cannot be part of an order."""
+    """Whatever the messages contain, no file is created, and only characters of a valid order are written."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as top:
@@ -198,7 +198,7 @@ def test_any_message_is_answered(program: Path, messages: list[bytes]) -> None:
 
 
 def test_without_the_slice_an_order_has_no_cgroup(program: Path) -> None:
-    """The default directory is that of evenkeel-apps.slice, which a build machine does not have."""
+    """The default directory is the cgroup of evenkeel-apps.slice, which a build machine does not have."""
     if os.path.isdir("/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"):  # noqa: PTH112
         pytest.skip("this machine has apps")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -51,7 +51,7 @@ SNAPSHOT = st.builds(Snapshot, NUMBER, STATUS, st.lists(APP, max_size=2))
 
 
 def sent(value: Any, annotation: Any) -> Any:
-    """VALUE after its way over the bus."""
+    """VALUE as a receiver on the bus gets it."""
     signature = schema.signature(annotation)
     message = BusMessage(
         path="/a",
@@ -69,7 +69,7 @@ def sent(value: Any, annotation: Any) -> Any:
 
 
 def clean(value: Any) -> Any:
-    """VALUE with the texts that D-Bus can carry."""
+    """VALUE with its texts changed to texts that D-Bus can carry."""
     return msgspec.convert(_clean(msgspec.to_builtins(value)), type(value))
 
 
@@ -117,7 +117,7 @@ def placeholders(text: str) -> set[str]:
 
 
 def calls() -> list[tuple[str, str, set[str]]]:
-    """(place, code, names of the parameters) of each message with a literal code in the sources."""
+    """Each message with a literal code in the sources, as (file and line, code, names of the parameters)."""
     found = []
     for path in SRC.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -188,7 +188,7 @@ async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
 
 @on_board
 async def test_an_app_that_names_devices_gets_its_weight_when_it_runs(board: Harness) -> None:
-    """If the agent set the weight before the start, the app could open only the devices that existed at that moment."""
+    """If the agent set the weight before the start, the app could not open a device that appears later."""
     loader = board.app("loader", weight=50, active=False)
     unit = board.systemd.units[loader]
     unit.devices = ("/dev/stick",)
@@ -379,7 +379,8 @@ async def test_without_systemd_the_agent_answers_and_reports_it(board: Harness) 
 
     async def measured() -> bool:
         nonlocal read
-        read += 1_000_000  # Each time again: on a busy machine, a step may leave the window before the call.
+        # The counter grows at every call: on a busy machine, a single step may leave the window before the call.
+        read += 1_000_000
         board.set_stat(player, stat(read))
         return bool((await board.apps())["player"]["read_bps"] > 0)
 

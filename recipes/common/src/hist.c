@@ -21,7 +21,7 @@ uint64_t hist_upper(unsigned int bucket)
 	if (bucket < SUB)
 		return bucket;
 	shift = (bucket >> HIST_BITS) - 1;
-	/* for the last bucket the shift wraps to 0, so the result is 2^64 - 1 */
+	/* for the last bucket, the shifted value wraps to 0, so the result is 2^64 - 1 */
 	return ((uint64_t)(SUB + bucket % SUB + 1) << shift) - 1;
 }
 
@@ -55,7 +55,7 @@ uint64_t hist_mean(const struct hist *h)
 	return h->count ? h->sum / h->count : 0;
 }
 
-/* count * per10000 / 10000, rounded up, without overflow */
+/* Returns count * per10000 / 10000, rounded up. The product does not overflow. */
 static uint64_t rank_of(uint64_t count, unsigned int per10000)
 {
 	return count / 10000 * per10000 + (count % 10000 * per10000 + 9999) / 10000;

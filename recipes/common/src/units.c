@@ -34,7 +34,7 @@ static const struct unit sizes[] = {
 	{ NULL, 0 },
 };
 
-/* The first entry is for a number without a unit; parse_duration() skips it. */
+/* The first entry is for a number without a unit. parse_duration() skips it, except for "0". */
 static const struct unit times[] = {
 	{ "", SECOND },
 	{ "ns", 1 },
@@ -70,7 +70,7 @@ static bool parse_quantity(const char *text, const struct unit *units, uint64_t 
 		if (!decimals)
 			return false;
 	}
-	/* 19 digits: the product with any factor fits into 128 bits */
+	/* with at most 19 digits, the product with any factor fits into 128 bits */
 	if (digits + decimals > 19)
 		return false;
 	for (const char *c = text; c < fraction + decimals; c++) {
@@ -80,15 +80,15 @@ static bool parse_quantity(const char *text, const struct unit *units, uint64_t 
 		if (decimals && c >= fraction)
 			scale *= 10;
 	}
-	/* spaces may separate number and unit ("5 ms"), but not end the text */
+	/* spaces are allowed between number and unit ("5 ms"), but not at the end of the text */
 	if (name[strspn(name, " ")])
 		name += strspn(name, " ");
 	unit = find(units, name);
-	/* half a byte or half a nanosecond is a mistake */
+	/* a fraction of a byte, of a nanosecond or of a plain number is a mistake */
 	if (!unit || (unit->factor == 1 && decimals))
 		return false;
 	n = n * unit->factor / scale;
-	/* The kernel's offsets and times are signed. */
+	/* larger values are refused, because the kernel's offsets and times are signed */
 	if (n > INT64_MAX)
 		return false;
 	*value = (uint64_t)n;

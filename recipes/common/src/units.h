@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parses numbers, sizes and times as people write them: "2MiB", "16384", "5ms", "1.5s".
- * A number with decimals needs a unit; the result is rounded down to a byte or ns.
- * The functions return false, and leave the result alone, for any other text and for
- * values above INT64_MAX.
+ * A number may have decimals if its unit is larger than a byte or a nanosecond. The
+ * result is rounded down to a whole byte or nanosecond. For any other text, and for
+ * values above INT64_MAX, the functions return false and do not set the result.
  */
 #ifndef EK_UNITS_H
 #define EK_UNITS_H

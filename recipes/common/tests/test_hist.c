@@ -22,7 +22,7 @@ static void buckets_tile_all_numbers(void **state)
 		assert_true(upper >= next);
 		assert_int_equal(hist_bucket(next), i);
 		assert_int_equal(hist_bucket(upper), i);
-		/* at most 1/32 as wide as its values */
+		/* the width of a bucket is at most 1/32 of its smallest value */
 		assert_true(upper - next <= next >> HIST_BITS);
 		next = upper + 1;
 	}
@@ -53,7 +53,10 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* compares with the sorted values; half of them go through a second histogram */
+/*
+ * Compares the percentiles of a histogram with those of the sorted values. Half of the values
+ * go into a second histogram, which is then merged into the first.
+ */
 static void one_random_set(uint64_t seed)
 {
 	static const unsigned int asked[] = { 1, 100, 2500, 5000, 9000, 9900, 9990, 9999, 10000 };
@@ -66,7 +69,7 @@ static void one_random_set(uint64_t seed)
 	n = 1 + (unsigned int)(noise_next(&rng) % 3000);
 	spread = 1 + (unsigned int)(noise_next(&rng) % 56);
 	for (unsigned int i = 0; i < n; i++) {
-		/* from single digits to 2^56, small values as likely as large ones */
+		/* values up to 2^56; each number of bits is equally likely */
 		values[i] = noise_next(&rng) >> (64 - spread) >> (noise_next(&rng) % spread);
 		hist_add(i % 2 ? &other : &h, values[i]);
 	}

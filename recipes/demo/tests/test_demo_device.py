@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's device script, run on a board made of plain files, and the units of its apps.
+"""Tests of the demo's device script, on a fake board that consists of plain files, and of the units of the demo's apps.
 
-EK_BUILD names the build directory.
+The environment variable EK_BUILD is the path of the build directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ COMPONENT = Path(__file__).resolve().parent.parent
 
 
 def fake_board(tmp_path: Path, power_ok: bool = True) -> dict[str, str]:
-    """A configfs and a sysfs made of plain files, and the two tools that the script calls."""
+    """Make a configfs, a sysfs and a /dev of plain files, and fakes of the tools. Returns the script's environment.
+
+    With POWER_OK false, the last step of the script's `start` fails.
+    """
     (tmp_path / "config/nullb").mkdir(parents=True)
     queue = tmp_path / "sys/block/nullb0/queue"
     queue.mkdir(parents=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Simulates the player with the demo's numbers (meson.build) on a fake clock. */
+/* Simulates the player with the demo's numbers (from meson.build) on a fake clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 
 /*
  * Plays for `seconds` on a device that serves the player at `bps` bytes/s, one
- * chunk after the other. Returns the number of stalls. *idle counts the moments
- * at which the player had fewer than two reads in flight.
+ * chunk after the other. Returns the number of stalls. *idle receives the number of
+ * chunks during which the player had fewer than two reads in flight.
  */
 static uint64_t demo(double bps, unsigned int seconds, unsigned int *idle)
 {
@@ -53,7 +53,7 @@ static uint64_t demo(double bps, unsigned int seconds, unsigned int *idle)
 	return s.stalls;
 }
 
-/* bytes/s of the device: in each 20 ms null_blk admits whole requests only */
+/* Returns the device's speed in bytes/s. In each 20 ms, null_blk passes only whole requests. */
 static double demo_device(void)
 {
 	unsigned int tick = (1 << 20) / 50 * DEMO_MBPS;
@@ -73,7 +73,7 @@ static void demo_stalls_at_equal_weights(void **state)
 	unsigned int idle;
 
 	(void)state;
-	/* at least one stall in 10 s, and always backlogged */
+	/* on average at least one stall in 10 s, and the player always has two reads in flight */
 	assert_true(demo(demo_device() / 2, 120, &idle) >= 12);
 	assert_int_equal(idle, 0);
 }
@@ -85,10 +85,11 @@ static void demo_plays_at_4_to_1_and_stays_backlogged(void **state)
 	(void)state;
 	assert_int_equal(demo(demo_device() * 4 / 5, 600, &idle), 0);
 	assert_int_equal(idle, 0);
-	/* at the lowest ratio that the browser test accepts, and on a host that is 20 % too slow */
+	/* 3.6:1 is the lowest ratio that the browser test accepts */
 	assert_int_equal(demo(demo_device() * 3.6 / 4.6, 600, &idle), 0);
+	/* a device that is 20 % slower, for example on a busy host */
 	assert_int_equal(demo(demo_device() * 0.8 * 4 / 5, 600, &idle), 0);
-	/* 10:1 holds too */
+	/* at 10:1 there are no stalls, and the buffer does not become full */
 	assert_int_equal(demo(demo_device() * 10 / 11, 600, &idle), 0);
 	assert_int_equal(idle, 0);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting time is attributed completely, in proportion, and to those who had the device."""
+"""Waiting time is attributed completely, in proportion, and only to apps that used the device."""
 
 from fractions import Fraction
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that are not Python agree with the code: the unit and its exposure, the user, the README."""
+"""Checks that other files agree with the Python code: the unit and its exposure, the user, the README."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from evenkeel_history import live, schema
 
 COMPONENT = Path(__file__).resolve().parent.parent
 UNIT = COMPONENT / "data/evenkeel-history.service"
-EXPOSURE = 1.5  # the target of systemd-analyze security
+EXPOSURE = 1.5  # the highest accepted exposure level of systemd-analyze security (0 is best, 10 is worst)
 
 
 def test_the_readme_has_every_source_file() -> None:

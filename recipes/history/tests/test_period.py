@@ -27,7 +27,7 @@ SUM = st.builds(
 
 
 def assert_close(found: Sum, exact: Sum, times: int = 1) -> None:
-    """Equal, but for the rounding of TIMES storages."""
+    """FOUND equals EXACT, except for the rounding errors of storing it TIMES times."""
     assert (found.ms, found.stalls) == (exact.ms, exact.stalls)
     assert found.flows.keys() == exact.flows.keys()
     for key, flow in exact.flows.items():
@@ -98,4 +98,4 @@ def test_changed_bytes_are_noticed(at: int, by: int) -> None:
         found = unpack(bytes(data))
     except ValueError:
         return
-    assert found == busy(1)  # a bit that does not count, such as the compression level
+    assert found == busy(1)  # the changed bit has no effect on the content, for example the compression level

@@ -24,7 +24,7 @@ APPS = "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 
 
 class Board:
-    """Files of a board below ROOT."""
+    """The files of a fake board below the folder ROOT."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -189,7 +189,7 @@ def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> No
     eventually(lambda: (board.root / "run/evenkeel-history/status.json").exists())
     assert service.status() == []
     assert service.stop() == 0
-    # from the database alone
+    # the service has stopped, so the reader uses the database alone
     assert amount(service.reader) == 4096
     again = Service(board)
     board.stat(f"{APPS}/player.service", rbytes=6096, rios=2, rtotal="40:2")
@@ -235,7 +235,7 @@ def test_rubbish_on_the_socket_ends_nothing(service: Service) -> None:
 
 
 def test_sampling_16_apps_costs_less_than_a_hundredth_of_a_core(board: Board) -> None:
-    """Every app has I/O in each second, in histograms of 40 buckets."""
+    """Every app has I/O in each second, and its histograms have 40 used buckets."""
     sampler = Sampler(Settings(root=str(board.root)))
     names = [f"app-{number}" for number in range(16)]
     for name in names:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""history.db survives kills, damage, a full disk and clock jumps, and stays within its budgets of size and writes."""
+"""history.db survives kills, damage, a full disk and clock jumps, and keeps its budgets of size and of writes per day."""
 
 import os
 import signal
@@ -21,7 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 START = 1_800_000_000 // (4 * DAY) * (4 * DAY)
-SIZE_MB, WRITES_MB = 200, 20  # the design's budgets with 16 apps: on disk, and a day
+# the budgets with 16 busy apps: size of the files, and amount of data written to flash per day
+SIZE_MB, WRITES_MB = 200, 20
 
 
 def minute(amount: int) -> bytes:
@@ -43,7 +44,7 @@ def write(store: Store, starts: list[int], first: int = 1) -> None:
 
 
 def read(folder: Path, start: int, end: int) -> Found:
-    """What the panel reads while the service is down."""
+    """The history that the panel reads while the service is stopped."""
     return Reader(folder, folder / "no-socket").read(start, end)
 
 
@@ -186,7 +187,7 @@ def test_a_damaged_database_is_set_aside_and_replaced(tmp_path: Path, damage: ob
     write(store, [START])
     assert all_bytes(read(tmp_path, START, START + HOUR)) == 1
     store.close()
-    # it is still reported after a restart, and a month later the file goes
+    # after a restart, the damage is still reported; if the file is older than a month, write() deletes it
     store = opened(tmp_path)
     assert store.problems
     os.utime(tmp_path / DAMAGED, (0, 0))
@@ -283,7 +284,7 @@ def test_size_and_writes_stay_within_their_budgets(tmp_path: Path) -> None:
     rows = [pack(busy(seed)) for seed in range(100, 148)]
 
     def written() -> int:
-        """Bytes that this process gave to write(), also for the WAL."""
+        """The bytes that this process has passed to write(), including those of the WAL."""
         lines = Path("/proc/self/io").read_text().splitlines()
         return int(dict(line.split(": ") for line in lines)["wchar"])
 
@@ -293,8 +294,8 @@ def test_size_and_writes_stay_within_their_budgets(tmp_path: Path) -> None:
         last = store.last()
         store.write([(last + n, end + 60 * (at + n - 1), rows[(at + n) % 48]) for n in range(1, 5)])
         saves += 1
-    # Each save also ends in the middle of a 4 KiB block, and writes the first page of the index of the WAL and
-    # four blocks of the file system's journal.
+    # wchar lacks some of the writes to flash, so six blocks of 4 KiB are added per save: the rest of the last block,
+    # the first page of the WAL's index, and four blocks of the file system's journal.
     day = written() - before + saves * 6 * 4096
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     print(f"history: {size / 1e6:.1f} MB on disk, {day / 1e6:.1f} MB written a day")

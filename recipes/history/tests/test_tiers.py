@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finer rows become coarser ones completely and once, whatever the clock does."""
+"""Each finer row becomes part of exactly one coarser row, even if the clock jumps."""
 
 from itertools import pairwise
 

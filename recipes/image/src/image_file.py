@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a disk image before a board boots from it: whether it is compressed, and whether it is complete.
+"""Check a disk image before a board boots from it: whether it is compressed, and whether it is complete.
 
 A board that boots from a truncated image hangs in the middle of the boot, minutes
-later. The partition table (GPT) shows at once whether an image is complete: its
-first copy has the position of the second copy, the last sector of a complete image.
+later. The partition table (GPT) shows at once whether an image is complete. Its first
+copy contains the position of its second copy, which is the last sector of the image.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import BinaryIO, NamedTuple
 
 SECTOR = 512
 GPT_SIGNATURE = b"EFI PART"
-# the fields of Gpt, with the unused bytes before and between them
+# the header of a partition table: the fields of Gpt, and unused bytes (x)
 GPT_HEADER = struct.Struct("<8s24xQ32xQII")
-# first bytes of a packed file: the program of the build root that unpacks it
+# first bytes of a compressed file → the program of the build root that decompresses it
 UNPACKERS = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
 
 
 class ImageFileError(Exception):
-    """No board can boot from the file; the message says why and what to do."""
+    """A board cannot boot from the file; the message says why, and what to do."""
 
 
 class Gpt(NamedTuple):
-    """Header of a partition table; positions are sectors, the size is in bytes."""
+    """Header of a partition table. other_copy and first_entry are sector numbers; entry_size is in bytes."""
 
     signature: bytes
     other_copy: int
@@ -35,7 +35,7 @@ class Gpt(NamedTuple):
 
 
 def unpacker(path: Path) -> str | None:
-    """Name of the program that unpacks the file; None for a file that is not compressed."""
+    """Name of the program that decompresses the file; None if the file is not compressed."""
     try:
         with path.open("rb") as file:
             begin = file.read(8)
@@ -47,7 +47,7 @@ def unpacker(path: Path) -> str | None:
 
 
 def check_whole(path: Path) -> None:
-    """Raise ImageFileError unless both copies of the partition table are there."""
+    """Raise ImageFileError unless the image contains both copies of its partition table."""
     with path.open("rb") as file:
         other_copy = _header(file, path).other_copy
         file.seek(0, 2)
@@ -65,7 +65,7 @@ def check_whole(path: Path) -> None:
 
 
 def partition_offset(path: Path, label: str) -> int | None:
-    """Where the partition with the name LABEL begins, in bytes. None if the image has no such partition."""
+    """Offset in bytes of the partition whose name is `label`. None if the image has no such partition."""
     with path.open("rb") as file:
         header = _header(file, path)
         file.seek(header.first_entry * SECTOR)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The board as a virtual machine, for run-qemu, demo, stop and the boot tests.
 
-This module runs on the host's Python (standard library only). QEMU runs inside
-the build root, with the run directory as its working directory: its sockets and
-files then have short names that are the same on both sides.
+This module runs on the host's Python and needs only the standard library. QEMU
+runs inside the build root, and its working directory is the run directory. So the
+sockets and files there have the same short names inside and outside the build root.
 
-A run directory belongs to one machine at a time. The machine's process holds a
-lock on the file "lock" there, inherited through toolroot/enter. So the kernel
-answers whether a machine runs; a file with a process id could outlive a crash.
+A run directory belongs to one machine at a time. QEMU inherits, through
+toolroot/enter, a lock on the file "lock" in the run directory. A machine runs as long
+as the lock is held. The kernel releases it even after a crash; a file with a process
+id could outlive a crash.
 """
 
 from __future__ import annotations
@@ -39,23 +40,24 @@ BUILT_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
 IMAGE = Path(os.environ.get("EVENKEEL_IMAGE") or BUILT_IMAGE).expanduser().resolve()
 RUN = Path(os.environ.get("EVENKEEL_RUN") or TOP / "build/run").absolute()
 ROOT_PARTITION = {"A": 3, "B": 4}
-# An eMMC's size must be a power of two; the image fits this one.
+# Size of the board's disk. The size of an eMMC must be a power of two, and 4 GiB is the smallest that holds the image.
 MEDIUM_BYTES = 4 << 30
-# In one session the demo writes its logs, the databases and the loader's file.
+# Free disk space that start() requires: in one session the demo writes logs, databases and the loader's file.
 NEEDED_BYTES = 1 << 30
-# what an unpacked image takes on disk; most of it is holes
+# Additional free disk space that start() requires to unpack an image. Most of the unpacked file is holes.
 UNPACKED_BYTES = 3 << 29
-# magic number of an x86 kernel (Documentation/arch/x86/boot.rst) and its position
+# magic number of an x86 kernel, and its offset in bytes (Documentation/arch/x86/boot.rst)
 KERNEL_MAGIC, KERNEL_MAGIC_AT = b"HdrS", 0x202
-# If toolroot/enter showed these folders of the host, they would hide the build root's own programs.
+# Folders of the host that toolroot/enter must not show, because they would hide the build root's own programs. The
+# folders below UNSHOWABLE_BELOW must not be shown either.
 UNSHOWABLE = ("/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/sbin", "/sys", "/usr")
 UNSHOWABLE_BELOW = ("/dev", "/proc", "/sys", "/usr/bin", "/usr/lib", "/usr/share")
-SHUTDOWN_SECONDS = 40
-PRESS_SECONDS = 5
+SHUTDOWN_SECONDS = 40  # time limit for a shutdown; then the power is cut
+PRESS_SECONDS = 5  # time from one press of the power button to the next
 
 
 class VmError(Exception):
-    """A failure that the user can do something about; the message says what."""
+    """A failure that the user can correct; the message says how."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,14 +65,14 @@ class Options:
     """The options with which a machine starts.
 
     port: port on 127.0.0.1 that is forwarded to the board's port 443 (None: no network card)
-    credentials: system credentials NAME=VALUE. They are passed as SMBIOS strings; an
-        eMMC boot gets them on the kernel's command line
+    credentials: system credentials NAME=VALUE. They are passed as SMBIOS strings, or on
+        the kernel's command line if the board boots from an eMMC
     emmc: the board's disk is an eMMC. QEMU then loads the kernel itself, because
         Debian's OVMF cannot read an eMMC
-    fresh: start from the image again and drop what the board wrote
-    slot: root of an eMMC boot; in other boots GRUB chooses it
+    fresh: start from the image again, and delete the data of the board
+    slot: slot to boot from an eMMC; in other boots GRUB chooses the slot
     memory_mb: memory of the board
-    extra: further arguments of QEMU
+    extra: additional arguments for QEMU
     """
 
     port: int | None = None
@@ -83,14 +85,14 @@ class Options:
 
 
 def kernel_arguments(slot: str) -> str:
-    """Kernel parameters of an eMMC boot: what GRUB adds, and the lines of recipes/image/data/cmdline."""
+    """Kernel parameters of an eMMC boot: root= and rauc.slot=, as from GRUB, and recipes/image/data/cmdline."""
     lines = (TOP / "recipes/image/data/cmdline").read_text().splitlines()
     common = [line for line in lines if line and not line.startswith("#")]
     return " ".join([f"root=/dev/mmcblk0p{ROOT_PARTITION[slot]}", f"rauc.slot={slot}", *common])
 
 
 def enter(*command: str) -> list[str]:
-    """The command as it runs inside the build root."""
+    """The given command, changed so that it runs inside the build root."""
     return [str(TOP / "toolroot/enter"), *command]
 
 
@@ -98,8 +100,8 @@ class Machine:
     """One virtual board in a run directory, running or not.
 
     run: the run directory
-    given: the image that the user named, perhaps compressed
-    image: the same image, not compressed; the board's disk is an overlay over it
+    given: the image that the user named; it may be compressed
+    image: the same image, decompressed; the board's disk is an overlay or a copy of it
     kvm: whether start() chose KVM; False means that QEMU emulates the CPU
     """
 
@@ -117,7 +119,8 @@ class Machine:
         """The content of demo.json for the running machine; None when no machine runs."""
         try:
             with (self.run / "lock").open("r") as lock:
-                # A shared lock: otherwise each of two callers at once would take the other for a machine.
+                # Take a shared lock. With exclusive locks, two callers at the same time would take each other
+                # for a running machine.
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return None
@@ -126,7 +129,7 @@ class Machine:
         return None
 
     def saved_state(self) -> dict[str, Any]:
-        """The content of demo.json, even if the machine has ended; empty without a readable file."""
+        """The content of demo.json, even if the machine has ended. Empty if the file cannot be read."""
         try:
             state = json.loads((self.run / "demo.json").read_text())
         except (OSError, ValueError):
@@ -134,14 +137,14 @@ class Machine:
         return state if isinstance(state, dict) else {}
 
     def save_state(self, **changed: Any) -> None:
-        """Set fields of demo.json. Fields that other programs have set keep their values."""
+        """Set the given fields of demo.json. All other fields keep their values."""
         state = {**self.saved_state(), **changed}
         temporary = self.run / "demo.json.new"
         temporary.write_text(json.dumps(state) + "\n")
         temporary.replace(self.run / "demo.json")
 
     def already(self, state: dict[str, Any]) -> str:
-        """The error message if a board already runs, from the state that state() returned."""
+        """The error message for a user who starts a second board; `state` is what state() returned."""
         which = f"pid {state['pid']}" if "pid" in state else f"in {self.run}"
         url = state.get("url", "none")
         if url == "none":
@@ -194,9 +197,9 @@ class Machine:
             os.close(lock)
 
     def _check_image(self) -> str | None:
-        """Name of the program that unpacks the image; None for an image that is not compressed.
+        """Name of the program that decompresses the image; None if the image is not compressed.
 
-        Raises VmError for a file that no board can boot from.
+        Raises VmError if a board cannot boot from the file.
         """
         if not self.given.exists():
             what_to_do = (
@@ -217,7 +220,7 @@ class Machine:
         return unpacker
 
     def _is_unpacked(self) -> bool:
-        """Whether the run directory has the given, compressed image in its unpacked form."""
+        """Whether the run directory already contains the given image in decompressed form."""
         stamp = self.run / "image.img.from"
         try:
             return stamp.read_text() == _stamp(self.given) and (self.run / "image.img").exists()
@@ -225,13 +228,13 @@ class Machine:
             return False
 
     def _unpack(self, unpacker: str) -> Path:
-        """Unpack the given image into the run directory, unless that was done before."""
+        """Decompress the given image into the run directory, unless it is already there. Returns the new file."""
         image, stamp = self.run / "image.img", self.run / "image.img.from"
         if self._is_unpacked():
             return image
         print(f"  unpacking {self.given.name} (once)", flush=True)
         stamp.unlink(missing_ok=True)
-        # both programs leave holes where the image has zeros
+        # The output file gets holes where the image has zeros: xz does this by default, zstd with --sparse.
         command = [unpacker, "-dc", *(["--sparse"] if unpacker == "zstd" else [])]
         try:
             with self.given.open("rb") as packed, image.open("wb") as unpacked:
@@ -252,15 +255,16 @@ class Machine:
         return image
 
     def _environment(self) -> dict[str, str]:
-        """For toolroot/enter: it shows the folder of an image that lies outside the clone, too."""
+        """The environment for toolroot/enter, which then also shows the folders of the run and of the image."""
         show = [os.environ.get("EVENKEEL_SHOW", "")]
         show += [str(folder) for folder in (self.run, self.image.parent) if not _is_shown(folder)]
         return {**os.environ, "EVENKEEL_SHOW": ":".join(filter(None, dict.fromkeys(show)))}
 
     def _prepare_disk(self, options: Options) -> None:
-        """The board writes to an overlay: the image itself never changes.
+        """Create the board's disk: an overlay over the image, or a copy of it for an eMMC.
 
-        The overlay of the same image is kept. Another image gets a new one.
+        The image itself never changes. If the image is the same as last time, the old disk is kept, with the
+        board's data. Otherwise a new disk replaces it.
         """
         disk = self.run / ("emmc.img" if options.emmc else "disk.qcow2")
         kept = disk.exists() and not options.fresh
@@ -276,14 +280,14 @@ class Machine:
         made_from.unlink(missing_ok=True)
         disk.unlink(missing_ok=True)
         if options.emmc:
-            # QEMU's eMMC model takes raw files only
+            # A copy, because QEMU's eMMC model accepts only raw files.
             subprocess.run(["cp", "--sparse=always", "--reflink=auto", self.image, disk], check=True)
             os.truncate(disk, MEDIUM_BYTES)
         else:
             backing = os.path.relpath(self.image, self.run)
             command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", backing]
             self._enter(*command, disk.name, str(MEDIUM_BYTES), check=True)
-        # the firmware's settings are part of the board
+        # A new board also gets new settings of the firmware.
         self._enter("cp", "/usr/share/OVMF/OVMF_VARS_4M.fd", "vars.fd", check=True)
         made_from.write_text(stamp)
 
@@ -295,7 +299,7 @@ class Machine:
         args += ["-chardev", "socket,id=serial,path=serial.sock,server=on,wait=off,logfile=serial.log"]
         args += ["-serial", "chardev:serial"]
         if options.emmc:
-            # the form that an owner writes into grub.cfg (docs/howto/reset-a-password.md)
+            # the same parameter that an owner writes into grub.cfg (docs/howto/reset-a-password.md)
             given = [
                 f"systemd.set_credential={credential.replace('=', ':', 1)}"
                 for credential in options.credentials
@@ -323,10 +327,10 @@ class Machine:
         return [*args, *options.extra]
 
     def _kernel(self) -> str | None:
-        """The board's kernel, relative to the run directory. None if no kernel is found.
+        """Path of the board's kernel, relative to the run directory. None if no kernel is found.
 
-        It is the file vmlinuz next to the image. An image without this file, such
-        as a released one, has its kernel in slot A; it is copied to the run directory.
+        The kernel is the file vmlinuz next to the image. If there is no such file, as for
+        a released image, the kernel of slot A is copied to the run directory.
         """
         neighbour = self.image.parent / "vmlinuz"
         if neighbour.exists() and self.image.parent != self.run:
@@ -338,7 +342,7 @@ class Machine:
             return None
         root = f"{os.path.relpath(self.image, self.run)}?offset={offset}"
         self._enter("debugfs", "-R", f"dump /boot/vmlinuz {copy.name}", root)
-        # debugfs succeeds also when there is no such file
+        # The exit status of debugfs is 0 even if the file does not exist.
         if not copy.exists():
             return None
         with copy.open("rb") as file:
@@ -352,12 +356,12 @@ class Machine:
         return ["-accel", "tcg,thread=multi", "-cpu", "max"]
 
     def _kvm_works(self) -> bool:
-        """Whether /dev/kvm runs our kernel; tried once per host kernel.
+        """Whether our kernel boots with KVM. The answer is stored per version of the host's kernel and CPU model.
 
-        That /dev/kvm exists proves nothing: under some hypervisors it opens, and
-        then the guest hangs in early boot, and QEMU does not fall back. So the
-        board's kernel is booted without a root file system: if KVM works, the
-        kernel panics within 10 s, which ends QEMU.
+        It is not enough that /dev/kvm can be opened. Under some hypervisors the guest
+        then hangs in early boot, and QEMU does not switch to emulation. So the function
+        boots the board's kernel without a root file system. If KVM works, the kernel
+        panics within 10 s, which ends QEMU.
         """
         if os.environ.get("EVENKEEL_KVM") == "0" or not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
@@ -396,7 +400,7 @@ class Machine:
     def connect(self, name: str, timeout: float = 10) -> socket.socket:
         """Connect to a socket of the machine.
 
-        The way through /proc keeps the path below the limit of 107 bytes.
+        The path goes through /proc/self/fd, because the path of a socket may have at most 107 bytes.
         """
         directory = os.open(self.run, os.O_PATH | os.O_DIRECTORY)
         link = socket.socket(socket.AF_UNIX)
@@ -427,13 +431,13 @@ class Machine:
     # -- end it ---------------------------------------------------------------
 
     def power_down(self, limit: float = SHUTDOWN_SECONDS) -> bool:
-        """Press the power button, wait, and cut the power after limit seconds.
+        """Press the power button and wait. After `limit` seconds, cut the power.
 
-        True if the board shut down by itself. Otherwise state() tells whether it has ended.
+        True if the board shut down by itself. If not, state() is None once QEMU has ended.
         """
         end = time.monotonic() + limit
         while True:
-            # Press it several times: a board that is booting ignores the button.
+            # Press the button again and again, because a board that is booting ignores it.
             with contextlib.suppress(OSError):
                 self.qmp("system_powerdown")
             left = end - time.monotonic()
@@ -444,7 +448,7 @@ class Machine:
         with contextlib.suppress(OSError):
             self.qmp("quit")
         if not self._gone_within(5) and (pid := self.saved_state().get("pid")) is not None:
-            # The lock is held, so the saved process id still belongs to the machine.
+            # The lock is still held, so the machine runs and the saved process id is its own.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
             self._gone_within(5)
@@ -460,8 +464,8 @@ class Machine:
 
 
 def panel_health(url: str) -> tuple[int, dict[str, str]] | None:
-    """Status and JSON body of the panel's /healthz; None while it does not answer in JSON."""
-    # The board has just made its own certificate, so no authority can confirm it.
+    """Status and JSON body of the panel's /healthz; None if there is no answer or no JSON object."""
+    # Do not verify the certificate: the board made it itself, so no authority has signed it.
     trust = ssl.create_default_context()
     trust.check_hostname = False
     trust.verify_mode = ssl.CERT_NONE
@@ -483,14 +487,14 @@ def panel_health(url: str) -> tuple[int, dict[str, str]] | None:
 
 
 def _is_shown(folder: Path) -> bool:
-    """Whether toolroot/enter shows this folder of the host in any case: it is in the clone or the cache."""
+    """Whether toolroot/enter always shows this folder of the host, because it is in the clone or in the cache."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evenkeel"
     cache = Path(os.environ.get("EVENKEEL_CACHE") or default)
     return folder.is_relative_to(TOP) or folder.is_relative_to(cache)
 
 
 def _is_showable(folder: Path) -> bool:
-    """Whether toolroot/enter can show this folder of the host and the build root still works."""
+    """Whether the build root still works if toolroot/enter shows this folder of the host."""
     return not (
         str(folder) in UNSHOWABLE
         or any(folder.is_relative_to(other) for other in UNSHOWABLE_BELOW)
@@ -499,7 +503,7 @@ def _is_showable(folder: Path) -> bool:
 
 
 def _stamp(file: Path) -> str:
-    """A text that differs between two versions of a file: path, size and time stamp."""
+    """Path, size and time stamp of a file. The text changes when the file is replaced."""
     status = file.stat()
     return f"{file} {status.st_size} {status.st_mtime_ns}\n"
 

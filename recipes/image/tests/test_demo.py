@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make demo`, `make stop` and `make flash` print when they refuse to do what the user asked for."""
+"""The messages of `make demo`, `make stop`, `make clean` and `make flash` when they refuse an order of the user."""
 
 import fcntl
 import importlib.util
@@ -68,7 +68,7 @@ def test_an_invalid_port_is_refused(run_dir: Path, port: str) -> None:
 
 @contextmanager
 def running(run: Path, **state: object) -> Iterator[None]:
-    """A machine that holds its lock and does nothing else."""
+    """A fake machine: it holds the lock of the run directory, and does nothing else."""
     run.mkdir(parents=True)
     if state:
         (run / "demo.json").write_text(json.dumps(state))
@@ -105,7 +105,7 @@ def test_stop_reports_a_board_that_it_could_not_end(run_dir: Path) -> None:
 
 
 def make(*goals: str) -> subprocess.CompletedProcess[str]:
-    # without the variables of a make that runs these tests
+    # Remove the variables that a make sets when it runs these tests.
     own = {k: v for k, v in os.environ.items() if not k.startswith("MAKE") and k != "MFLAGS"}
     return subprocess.run(
         ["make", "-C", TOP, "--no-print-directory", *goals],
@@ -224,7 +224,7 @@ def test_a_new_note_keeps_the_others(machine: Any) -> None:
 
 
 def test_the_power_button_is_pressed_until_the_board_reacts(machine: Any) -> None:
-    """A board that boots ignores the button; here it ignores the first two presses."""
+    """A booting board ignores the power button. The fake board here ignores the first two presses."""
     presses = []
     with running(machine.run), socket.socket(socket.AF_UNIX) as door:
         door.bind(str(machine.run / "qmp.sock"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make demo IMAGE=FILE`: files that it boots, files that it refuses. It needs no other file of the build."""
+"""`make demo IMAGE=FILE`: which files it boots, which it refuses, and that it needs no other file of the build."""
 
 import json
 import os
@@ -19,14 +19,17 @@ KERNEL = bytes(0x202) + b"HdrS" + b"kernel" * 1000
 
 
 def gpt_copy(own: int, other: int) -> bytes:
-    """A header of a partition table with 128 entries from sector 2 on, which take 32 sectors. It has no checksums."""
+    """A header of a partition table, in sector `own`; the other copy is in sector `other`.
+
+    The table has 128 entries, in the 32 sectors from sector 2 on. The checksums are 0.
+    """
     return struct.pack(
         "<8sIIIIQQQQ16sQIII", b"EFI PART", 1 << 16, 92, 0, 0, own, other, 34, 0, b"", 2, 128, 128, 0
     )
 
 
 def make_image(path: Path, kernel: bytes | None = KERNEL) -> Path:
-    """A small disk image: a partition table and the partition root-a, from 2 MiB on."""
+    """A disk image of 16 MiB. It has both copies of the partition table, and the partition root-a at offset 2 MiB."""
     tree = path.parent / "tree"
     (tree / "boot").mkdir(parents=True)
     if kernel is not None:
@@ -74,14 +77,14 @@ def demo(run: Path, image: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def refused(tmp_path: Path) -> Callable[[object], str]:
-    """Start the demo with a file that no board can boot from; returns its one line of error."""
+    """A function that starts the demo with a file from which no board can boot. It returns the one line of error."""
 
     def start(image: object) -> str:
         out = demo(tmp_path / "run", image)
         assert out.returncode == 1, out.stdout
         assert out.stderr.startswith("demo: ")
         assert out.stderr.count("\n") == 1, out.stderr
-        # The demo has created no files for a board that will not boot.
+        # The demo must not create files for a board that it does not start.
         assert not (tmp_path / "run").exists()
         return out.stderr
 
@@ -132,7 +135,7 @@ def test_unfinished_download_of_full_size(refused: Callable[[object], str], imag
 
 @pytest.fixture
 def vm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module vm, with a QEMU that ends at once."""
+    """The module vm, with a fake QEMU that ends at once."""
     monkeypatch.syspath_prepend(str(IMAGE / "src"))
     monkeypatch.setenv("EVENKEEL_KVM", "0")
     import vm
@@ -151,7 +154,7 @@ def start(vm: Any, run: Path, image: Path) -> Any:
 
 
 def backing_file(run: Path) -> Path:
-    """The image below the disk of the board."""
+    """The image of which the board's disk is an overlay."""
     out = subprocess.run(
         ["qemu-img", "info", "--output=json", "disk.qcow2"], cwd=run, capture_output=True, check=True
     )
@@ -163,7 +166,7 @@ def test_an_image_alone_is_enough(vm: Any, tmp_path: Path, image: Path) -> None:
     machine = start(vm, tmp_path / "run", image)
     assert backing_file(machine.run) == image
     assert not machine.kvm
-    # KVM is tried with the kernel of the image
+    # the kernel with which KVM would be tried
     assert machine._kernel() == "vmlinuz"
     assert (machine.run / "vmlinuz").read_bytes() == KERNEL
 
@@ -191,7 +194,7 @@ def test_a_compressed_image_is_unpacked_once(
     vm: Any, tmp_path: Path, image: Path, program: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     content = image.read_bytes()
-    # The content of the file decides, not its name.
+    # The name does not end in .xz or .zst: the file's content shows how it is compressed.
     packed = image.with_name("evenkeel.img.download")
     with packed.open("wb") as file:
         subprocess.run([program, "-c", str(image)], stdout=file, check=True)
@@ -204,12 +207,12 @@ def test_a_compressed_image_is_unpacked_once(
     assert unpacked.read_bytes() == content
     assert unpacked.stat().st_blocks * 512 < 8 * MIB
     assert machine._kernel() == "vmlinuz"
-    # The board keeps its data.
+    # With the same image, the board keeps its disk.
     disk = (run / "disk.qcow2").stat().st_ino
     start(vm, run, packed)
     assert "unpacking" not in capfd.readouterr().out
     assert (run / "disk.qcow2").stat().st_ino == disk
-    # With another image the board starts without data.
+    # With another image, the board gets a new disk.
     os.utime(packed, ns=(1, 1))
     start(vm, run, packed)
     out = capfd.readouterr().out

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If Kconfig drops or changes an option of a fragment, the build fails and names the option."""
+"""check-config: if Kconfig drops or changes an option of a fragment, the build fails and names the option.
+
+fragment: options get the names that they have in the kernel's version.
+"""
 
 import subprocess
 from pathlib import Path

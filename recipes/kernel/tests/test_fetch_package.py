@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """If toolroot/fetch-package fails, it prints one line with the reason.
 
-Reasons: no network, a version that left the archive, wrong content. Scripts replace
-apt, so nothing is fetched.
+The reasons are: no network, a version that the archive no longer has, and wrong content.
+Scripts replace apt, so the tests fetch nothing.
 """
 
 from __future__ import annotations

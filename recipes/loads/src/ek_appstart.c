@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-appstart: the many small reads with which an application starts. There are
- * three stages, one after the other: it maps its libraries, reads its
- * configuration file by file, and reads pictures and fonts with several threads.
- * `prepare` makes the files that `run` reads.
+ * ek-appstart: does the many small reads with which an application starts. `run` has
+ * three stages, one after the other. It maps the libraries. It reads the configuration
+ * file by file. It reads pictures and fonts (the assets) with several threads.
+ * `prepare` creates the files that `run` reads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +23,15 @@
 #include "util.h"
 
 #define MANIFEST "manifest"
-/* largest read(); also, bytes of a mapping that one latency sample covers */
+/* bytes of the largest read(), and bytes of a mapping that one latency sample covers */
 #define PIECE (UINT64_C(64) << 10)
-/* ELF header and program headers: the first read of glibc's dynamic linker */
+/* bytes that glibc's dynamic linker reads first: the ELF header and the program headers */
 #define ELF_HEAD    832
 #define MAX_THREADS 64
 
 struct options {
 	const char *dir;
-	uint64_t total; /* bytes, 0: the sum of random sizes */
+	uint64_t total; /* size of all files together, bytes; 0: the sum of their random sizes */
 	unsigned int files;
 	unsigned int seed;
 	unsigned int threads;
@@ -45,10 +45,10 @@ struct app {
 	const struct options *o;
 	struct tree tree;
 	int dir;
-	uint64_t warm;			/* bytes still in the page cache after dropping it */
-	uint64_t begin[TREE_KINDS + 1]; /* when each stage began; last: when all ended */
-	atomic_uint next;		/* next asset to read */
-	struct hist reads;		/* ns; the first read of a file includes open() */
+	uint64_t warm;			/* bytes that --cold could not drop from the page cache */
+	uint64_t begin[TREE_KINDS + 1]; /* when each stage began, ns; last: when all ended */
+	atomic_uint next;		/* index of the next asset to read */
+	struct hist reads;		/* latencies, ns; open() counts to a file's first read */
 };
 
 struct reader {
@@ -145,8 +145,8 @@ static void prepare(struct app *a)
 		write_file(a, tree_path(f, path), memory, f->size);
 	}
 	/*
-	 * Write the pages back, so that run can drop them. Then write the manifest: an
-	 * incomplete tree has none.
+	 * Write the pages back, so that `run` can drop them from the page cache. Then write the
+	 * manifest, as the last file: `run` refuses a tree without a manifest as incomplete.
 	 */
 	if (syncfs(a->dir))
 		die("cannot sync %s: %s", o->dir, strerror(errno));
@@ -177,7 +177,7 @@ static void read_manifest(struct app *a)
 		die("cannot read %s/" MANIFEST ": %s", a->o->dir, wrong);
 }
 
-/* opens a file of the tree; ends the program if its size is not as planned */
+/* opens a file of the tree; ends the program if the file's size differs from the plan */
 static int open_file(const struct app *a, const struct tree_file *f, char path[32])
 {
 	int fd = openat(a->dir, tree_path(f, path), O_RDONLY | O_CLOEXEC);
@@ -200,7 +200,7 @@ static void *map_file(const struct app *a, const struct tree_file *f, int fd, co
 	return map;
 }
 
-/* drops all files from the page cache, and counts the bytes that stay in it */
+/* drops all files from the page cache, and counts in a->warm the bytes that remain cached */
 static void make_cold(struct app *a)
 {
 	unsigned char resident[TREE_MAX_FILE / 4096];
@@ -227,7 +227,7 @@ static void make_cold(struct app *a)
 		     (unsigned long long)a->warm);
 }
 
-/* adds a sample that began at *begin, and starts the next one */
+/* adds the time from *begin to now as a sample, and sets *begin to now for the next sample */
 static void sample(struct hist *h, uint64_t *begin)
 {
 	uint64_t now = now_ns();
@@ -255,7 +255,7 @@ static void read_file(const struct app *a, const struct tree_file *f, unsigned c
 	close(fd);
 }
 
-/* like the dynamic linker: reads the head; page faults bring the rest */
+/* reads a library like the dynamic linker: read() for the head, page faults for the rest */
 static void map_library(const struct app *a, const struct tree_file *f, struct hist *reads)
 {
 	uint64_t begin = now_ns();
@@ -360,7 +360,7 @@ static void summary(const struct app *a)
 	}
 }
 
-/* SIGBUS: a page of a mapping cannot be read; read() would have reported an error */
+/* The kernel sends SIGBUS if it cannot read a page of a mapping from the device. */
 static void on_bus_error(int sig)
 {
 	static const char text[] = "ek-appstart: cannot read a library: I/O error\n";

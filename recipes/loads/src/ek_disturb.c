@@ -2,7 +2,8 @@
 /*
  * ek-disturb: loads that disturb a recorder. `truncate` and `allocate` are the
  * background loads of Okabe and Toyama, "Reducing File Write Latency for Real-Time
- * Data Recording" (2020), section 4.2. `read` replaces IOzone's sequential read there.
+ * Data Recording" (2020), section 4.2. `read` stands for the sequential read of IOzone
+ * that the paper uses in this section.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,9 +35,9 @@ struct disturber {
 	uint64_t size;	   /* current size of the file */
 	uint64_t offset;   /* offset of the next read */
 	uint64_t passes;   /* times that the file was emptied, or read to its end */
-	uint64_t bytes;	   /* removed, allocated or read */
-	uint64_t skipped;  /* calls left out because the one before took too long */
-	struct hist calls; /* ns */
+	uint64_t bytes;	   /* bytes that all calls removed, allocated or read */
+	uint64_t skipped;  /* calls left out because the previous call took too long */
+	struct hist calls; /* durations, ns */
 	int fd;
 };
 
@@ -71,7 +72,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		.about =
 			"truncate  creates FILE and truncates it step by step; when it is empty, allocates it again\n"
 			"allocate  creates FILE, and allocates and frees its blocks in turn\n"
-			"read      reads FILE again and again, never from the page cache",
+			"read      reads FILE again and again, past the page cache",
 		.positional = "truncate, allocate or read, and one file",
 		.positionals = 2,
 		.opts = opts,
@@ -134,7 +135,7 @@ static void allocate(struct disturber *d, uint64_t size)
 	d->size = size;
 }
 
-/* One measured call each; preparations come before the measurement. */
+/* Each of these functions makes one call, and returns its duration in ns, without preparations. */
 static uint64_t truncate_once(struct disturber *d)
 {
 	uint64_t begin;
@@ -234,7 +235,7 @@ int main(int argc, char **argv)
 		hist_add(&d.calls, call(&d));
 		if (!o.every)
 			continue;
-		/* Late calls are left out: catching up would make a burst of calls. */
+		/* Leave out calls whose time has passed: catching up would cause a burst. */
 		for (due += o.every; due + o.every <= now_ns(); due += o.every)
 			d.skipped++;
 		sleep_until(due < stop ? due : stop);

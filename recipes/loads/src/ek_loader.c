@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * ek-loader: a load that is difficult for schedulers. Each I/O is one direct,
- * asynchronous read or write of 100 MB. The kernel gets it as a whole and splits it
- * into about 200 requests, more than a scheduler has tags.
+ * asynchronous read or write, of 100 MiB by default. The kernel gets it as a whole and
+ * splits it, for example into 200 requests of 512 KiB. With 128 scheduler tags, such an
+ * I/O needs more tags than there are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +16,20 @@
 #include "ring.h"
 #include "util.h"
 
-/* the kernel truncates longer reads and writes to this size (MAX_RW_COUNT) */
+/* largest I/O, in bytes: the kernel truncates longer reads and writes (MAX_RW_COUNT) */
 #define MAX_SIZE (UINT64_C(0x7ffff000))
-/* partition tables and all common file systems leave traces in the first 128 KiB */
+/*
+ * Bytes that are checked before the first write to a device. Partition tables and all common
+ * file systems leave traces in the first 128 KiB.
+ */
 #define BLANK_BYTES (UINT64_C(128) << 10)
 
 struct options {
 	const char *path;
 	const char *stats; /* file for the counters; NULL: none */
 	uint64_t size;	   /* bytes of one I/O */
-	uint64_t offset;   /* where the region begins */
-	uint64_t length;   /* of the region; 0: up to the end of the file */
+	uint64_t offset;   /* offset of the region that is used, bytes */
+	uint64_t length;   /* length of the region, bytes; 0: up to the end of the file */
 	uint64_t duration; /* ns, 0: until stopped */
 	unsigned int depth;
 	bool write;
@@ -38,14 +42,14 @@ struct loader {
 	struct io_uring ring;
 	unsigned char *memory; /* depth buffers of size bytes */
 	struct report report;
-	uint64_t begun[RING_ENTRIES]; /* per buffer: when its I/O was submitted */
-	uint64_t next;		      /* offset of the next I/O */
-	uint64_t end;		      /* end of the region */
-	uint64_t start;
-	uint64_t last; /* when the last I/O completed */
-	uint64_t completions;
-	uint64_t worst_ns;
-	double mbps; /* of the last completed I/O */
+	uint64_t begun[RING_ENTRIES]; /* per buffer: when its I/O was submitted, ns */
+	uint64_t next;		      /* offset of the next I/O, bytes */
+	uint64_t end;		      /* end of the region, bytes */
+	uint64_t start;		      /* when the program started to load, ns */
+	uint64_t last;		      /* when the last I/O completed, ns */
+	uint64_t completions;	      /* number of completed I/Os */
+	uint64_t worst_ns;	      /* longest time from submission to completion */
+	double mbps;		      /* rate of the last I/O since the completion before it */
 	int fd;
 };
 
@@ -59,7 +63,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "offset", OPT_BYTES, &o->offset, .arg = "BYTES",
 		  .help = "start of the region that is used (default 0)" },
 		{ "length", OPT_BYTES, &o->length, .min = 1, .arg = "BYTES",
-		  .help = "length of the region (default: up to the end)" },
+		  .help = "length of the region (default: up to the end of FILE)" },
 		{ "write", OPT_FLAG, &o->write,
 		  .help = "write instead of read: DESTROYS the data in the region" },
 		{ "force", OPT_FLAG, &o->force,
@@ -89,7 +93,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		die_usage("--force is for --write only");
 }
 
-/* ends the program if the device seems to contain data */
+/* ends the program unless the device's beginning is blank: all bytes 0x00, or all 0xff */
 static void check_blank(int fd, const char *path, uint64_t size)
 {
 	unsigned char *head = alloc_buffer(BLANK_BYTES);
@@ -238,7 +242,7 @@ int main(int argc, char **argv)
 	report_begin(&l.report, o.stats, stats_object(&l, "running", 0), l.start);
 	load(&l, &wait);
 	s = (double)(now_ns() - l.start) / 1e9;
-	/* up to the last completion: the progress of I/Os in flight is not known */
+	/* The mean is up to the last completion: the progress of I/Os in flight is not known. */
 	mean = l.completions ? (double)(l.completions * o.size) * 1e3 / (double)(l.last - l.start) :
 			       0.0;
 	report_write(&l.report, stats_object(&l, "stopped", l.mbps));

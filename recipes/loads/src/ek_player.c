@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-player: reads a movie at the speed at which a viewer watches it, as far
- * ahead as its buffer has room, and counts the viewer's stalls. This file has
- * options, I/O and reports; playout.c defines a stall.
+ * ek-player: reads a movie at the speed at which a viewer watches it, and counts the
+ * viewer's stalls. It reads ahead as long as its buffer has room. This file has
+ * options, I/O and reports; playout.c defines what a stall is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,27 +18,27 @@
 #include "ring.h"
 #include "util.h"
 
-/* for options whose default depends on other options */
+/* value of an option that was not given, and whose default depends on other options */
 #define UNSET UINT64_MAX
 
 enum advice { ADVICE_NONE, ADVICE_PLAYER, ADVICE_SEQUENTIAL };
 
 struct options {
 	const char *path;
-	const char *stats; /* file for the counters; NULL: none */
-	uint64_t offset;   /* where the first movie begins */
-	uint64_t movie;	   /* bytes; 0: up to the end of the file */
-	uint64_t stride;   /* bytes from the beginning of a movie to that of the next */
-	uint64_t rate;	   /* bytes per second */
-	uint64_t movie_ns; /* length of a movie, instead of the rate; 0: not given */
-	uint64_t chunk;
-	uint64_t buffer;
-	uint64_t preroll;	/* ns of play */
-	uint64_t rebuffer;	/* ns of play */
-	uint64_t index;		/* bytes of one index read; 0: none */
-	uint64_t index_every;	/* ns of play from one index read to the next */
+	const char *stats;	/* file for the counters; NULL: none */
+	uint64_t offset;	/* where the first movie begins */
+	uint64_t movie;		/* bytes of a movie; 0: the rest of the file by `titles` */
+	uint64_t stride;	/* distance between the beginnings of two movies, bytes */
+	uint64_t rate;		/* bytes per second */
+	uint64_t movie_ns;	/* play-out time of a movie, instead of the rate; 0: not given */
+	uint64_t chunk;		/* bytes of one read */
+	uint64_t buffer;	/* bytes of the play-out buffer; 0: not given */
+	uint64_t preroll;	/* play-out time buffered before a movie starts, ns */
+	uint64_t rebuffer;	/* play-out time buffered before a stall ends, ns */
+	uint64_t index;		/* bytes of one index read; 0: no index reads */
+	uint64_t index_every;	/* play-out time from one index read to the next, ns */
 	uint64_t duration;	/* ns; 0: until stopped */
-	unsigned int buffer_ms; /* buffer size as play-out time; 0: not given */
+	unsigned int buffer_ms; /* buffer size as play-out time, ms; 0: not given */
 	unsigned int movies;	/* movies to play; 0: until stopped */
 	unsigned int titles;	/* movies in the file, one after the other */
 	unsigned int depth;
@@ -57,15 +57,15 @@ struct player {
 	struct hist reads;     /* latency of the movie's reads, ns */
 	struct hist indexes;   /* latency of the index reads, ns */
 	unsigned char *memory; /* one chunk per slot, then room for an index read */
-	uint64_t *begun;       /* per slot: when its read was submitted; last: index read */
-	uint64_t *want;	       /* per slot: bytes that the read must return at least */
-	uint64_t slots;
-	uint64_t bytes; /* read since the start */
-	uint64_t start;
-	uint64_t window; /* when mbps was last computed */
-	uint64_t window_bytes;
-	uint64_t dropped; /* last movie before which cached pages were dropped */
-	double mbps;
+	uint64_t *begun;       /* per slot: when its read was submitted, ns; last: index read */
+	uint64_t *want;	       /* per slot: bytes that its read must return at least */
+	uint64_t slots;	       /* chunks that the buffer holds */
+	uint64_t bytes;	       /* bytes read since the start */
+	uint64_t start;	       /* when play started, ns */
+	uint64_t window;       /* when mbps was last computed, ns */
+	uint64_t window_bytes; /* value of `bytes` at that time */
+	uint64_t dropped;      /* last movie before which cached pages were dropped */
+	double mbps;	       /* mean over the time between the last two computations */
 	int fd;
 };
 
@@ -106,7 +106,7 @@ static void check_options(struct options *o)
 	if (o->buffer_ms) {
 		uint64_t ns = o->buffer_ms * NSEC_PER_MSEC;
 
-		/* and room for the chunk being played, and for a partial chunk */
+		/* two chunks more: one is being played, one for the rest of the division */
 		o->buffer = (play_bytes(o, ns) / o->chunk + 2) * o->chunk;
 		if (o->preroll == UNSET)
 			o->preroll = ns;
@@ -130,9 +130,9 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "movie-seconds", OPT_TIME, &o->movie_ns, .min = 1, .arg = "TIME",
 		  .help = "play-out speed, as the duration of a movie of --movie bytes" },
 		{ "offset", OPT_BYTES, &o->offset, .arg = "BYTES",
-		  .help = "start of the first movie (default 0)" },
+		  .help = "start of the first movie in FILE (default 0)" },
 		{ "movie", OPT_BYTES, &o->movie, .min = 1, .arg = "BYTES",
-		  .help = "size of a movie (default: up to the end)" },
+		  .help = "size of a movie (default: the rest of FILE, divided by --titles)" },
 		{ "titles", OPT_COUNT, &o->titles, .min = 1, .max = 1000000, .arg = "N",
 		  .help = "number of movies in FILE, played in turn (default 1)" },
 		{ "movies", OPT_COUNT, &o->movies, .min = 1, .max = 1000000, .arg = "N",
@@ -144,7 +144,7 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "buffer", OPT_BYTES, &o->buffer, .min = 1, .arg = "BYTES",
 		  .help = "size of the play-out buffer (default 128M)" },
 		{ "buffer-ms", OPT_COUNT, &o->buffer_ms, .min = 1, .max = 1000000, .arg = "MS",
-		  .help = "the same as play-out time; also sets --pre-roll and --rebuffer" },
+		  .help = "buffer size as play-out time; also sets --pre-roll and --rebuffer" },
 		{ "pre-roll", OPT_TIME, &o->preroll, .arg = "TIME",
 		  .help = "play-out time buffered before a movie starts (default 1)" },
 		{ "rebuffer", OPT_TIME, &o->rebuffer, .arg = "TIME",
@@ -229,7 +229,10 @@ static void advise(const struct player *p)
 	case ADVICE_NONE:
 		break;
 	case ADVICE_PLAYER:
-		/* like vlc, modules/access/file.c: it probes the beginning, and reads each byte once */
+		/*
+		 * These are the calls of vlc (modules/access/file.c). It probes the beginning of
+		 * the file, and reads each byte once.
+		 */
 		err = posix_fadvise(p->fd, (off_t)p->o->offset, 4096, POSIX_FADV_WILLNEED);
 		if (!err)
 			err = posix_fadvise(p->fd, 0, 0, POSIX_FADV_NOREUSE);
@@ -249,7 +252,7 @@ static void submit_read(struct player *p, const struct playout_read *r)
 	uint64_t slot = r->slot, offset = title + r->chunk * o->chunk, bytes = r->bytes;
 
 	if (r->seq == PLAYOUT_INDEX) {
-		/* a different place each time, so that the page cache cannot serve it */
+		/* read a different place each time, so that the page cache cannot serve the read */
 		uint64_t places = o->movie / 2 / o->index;
 
 		slot = p->slots;
@@ -299,7 +302,7 @@ static void reap_reads(struct player *p)
 	}
 }
 
-/* members of the JSON object; state: NULL for the current one, or "stopped" */
+/* writes the members of the JSON object to text; state: "stopped", or NULL for the current state */
 static void format_stats(struct player *p, uint64_t now, const char *state, char *text, size_t size)
 {
 	struct playout_stats s;
@@ -333,7 +336,7 @@ static void print_json(struct player *p, uint64_t now, const struct playout_stat
 {
 	char members[512];
 
-	/* the mean of the whole run, not of the last second */
+	/* compute mbps over the whole run, not over the last second */
 	p->window = p->start;
 	p->window_bytes = 0;
 	format_stats(p, now, "stopped", members, sizeof(members));
@@ -434,7 +437,7 @@ int main(int argc, char **argv)
 	advise(&p);
 
 	p.start = p.window = now_ns();
-	/* pre-roll begins now: allocating memory took time */
+	/* The pre-roll begins now: the time for allocating memory must not count. */
 	playout_restart(&p.playout, p.start);
 	report_begin(&p.report, o.stats, stats_object(&p, p.start, NULL), p.start);
 	play(&p, &wait);

@@ -5,10 +5,10 @@
  * and how data get to the flash. They cover the cases of Okabe and Toyama,
  * "Reducing File Write Latency for Real-Time Data Recording" (2020), section 4.1.
  *
- * A set of writes may be longer than a file. Then several recordings follow one
- * another. The work between two recordings (truncation and the last sync of the old
- * file, creation and allocation of the new one) belongs to no period, as in the
- * paper's figure 3.
+ * If the writes of a set do not fit into one file, several recordings follow one
+ * another, each into a new file. The work between two recordings does not count as a
+ * late write, as in the paper's figure 3. It consists of truncation and the last sync of
+ * the old file, and creation and allocation of the new file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,8 +43,9 @@ struct options {
 
 /*
  * The syncs of one recording. `lock` protects `written` and `end`. `synced` and
- * `syncs` belong to the thread that syncs: the sync thread, or without one the
- * writer. With a sync thread, the writer reads them only after the thread has ended.
+ * `syncs` belong to the thread that syncs. With --sync-thread this is the sync thread,
+ * and the writer uses both fields only while no sync thread runs. Without it, this is
+ * the writer.
  */
 struct flush {
 	const struct options *o;
@@ -53,22 +54,22 @@ struct flush {
 	pthread_t thread;
 	uint64_t written;  /* bytes written so far */
 	uint64_t synced;   /* bytes synced so far */
-	struct hist syncs; /* ns */
+	struct hist syncs; /* durations, ns; of all recordings */
 	int fd;
-	bool end; /* nothing more will be written */
+	bool end; /* the writer will write nothing more to this recording */
 };
 
 struct writer {
 	const struct options *o;
 	struct flush flush;
 	unsigned char *memory;
-	struct hist latency; /* of write(), ns */
-	struct hist setup;   /* create and allocate, ns; one sample per recording */
-	struct hist finish;  /* truncate and last sync, ns; one sample per recording */
-	uint64_t start;
-	uint64_t stop;	      /* now_ns() at which to end */
+	struct hist latency;  /* time of each write(), ns */
+	struct hist setup;    /* time to create and allocate, ns; one sample per recording */
+	struct hist finish;   /* time to truncate and sync, ns; one sample per recording */
+	uint64_t start;	      /* when the program started to record, ns */
+	uint64_t stop;	      /* when --duration ends, ns */
 	uint64_t late;	      /* writes that began after the end of their period */
-	uint64_t worst_delay; /* longest delay of the begin of a write, ns */
+	uint64_t worst_delay; /* longest time from a period's begin to its write, ns */
 };
 
 static void parse_options(int argc, char **argv, struct options *o)
@@ -85,16 +86,16 @@ static void parse_options(int argc, char **argv, struct options *o)
 		{ "writes", OPT_COUNT, &o->writes, .min = 1, .max = 1000000000, .arg = "N",
 		  .help = "number of write() calls, in one recording or more (default: one recording)" },
 		{ "allocate", OPT_CHOICE, &o->allocate, .choices = allocates, .arg = "HOW",
-		  .help = "append (default), or preallocate: allocate the total first, truncate at the end" },
+		  .help = "append (default) or preallocate (allocate --total, truncate at the end)" },
 		{ "sync", OPT_CHOICE, &o->sync, .choices = syncs, .arg = "HOW",
 		  .help = "none, fdatasync (default) or range (sync_file_range())" },
 		{ "sync-every", OPT_BYTES, &o->sync_every, .min = 1, .arg = "BYTES",
-		  .help = "sync each time this much was written (default 2MB)" },
+		  .help = "sync each time that many bytes were written (default 2MB)" },
 		{ "sync-thread", OPT_FLAG, &o->sync_thread,
 		  .help = "sync in a second thread instead of between two writes" },
 		{ "replace", OPT_FLAG, &o->replace, .help = "remove FILE if it exists" },
 		{ "duration", OPT_TIME, &o->duration, .min = 1, .arg = "TIME",
-		  .help = "end after this time, even if not everything is written" },
+		  .help = "end after this time, even if writes remain" },
 		{ "json", OPT_FLAG, &o->json, .help = "print the summary as JSON" },
 		{ "buckets", OPT_FLAG, &o->buckets, .help = "add the latency histogram" },
 		{ 0 },
@@ -257,7 +258,10 @@ static void record(struct writer *w, bool replace)
 	uint64_t written = 0, due;
 
 	flush_begin(&w->flush, fd);
-	/* The data of a period exist at its beginning. After a late write, the next writes follow at once. */
+	/*
+	 * The data of a period exist at its beginning. So after a late write, the next writes
+	 * follow without a pause.
+	 */
 	for (due = now_ns(); written + w->o->record <= w->o->total && !done(w);
 	     due += w->o->every) {
 		sleep_until(due);
@@ -316,7 +320,7 @@ int main(int argc, char **argv)
 	parse_options(argc, argv, &o);
 	w.o = w.flush.o = &o;
 	w.memory = alloc_buffer(o.record);
-	/* not zeros: some flash compresses, and models of flash store zeros as holes */
+	/* Do not write zeros: some flash compresses, and models of flash store zeros as holes. */
 	fill_noise(w.memory, o.record, 1);
 	catch_signals(NULL);
 

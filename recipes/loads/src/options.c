@@ -12,8 +12,9 @@
 #include "../../common/src/units.h"
 
 #define MAX_OPTS 32
+/* largest value of an OPT_TIME, ns: 10^6 s */
 #define MAX_TIME UINT64_C(1000000000000000)
-/* getopt_long() returns FIRST + n for entry n of the table */
+/* getopt_long() returns FIRST + n for entry n of a program's table; characters are below FIRST */
 #define FIRST 256
 
 void die_usage(const char *fmt, ...)
@@ -89,7 +90,7 @@ static void set(const struct opt *o, const char *text)
 		break;
 	}
 	if (n < o->min || (o->max && n > o->max)) {
-		/* print limits exactly: in bytes or ns */
+		/* Print the limits in bytes or ns, so that they are exact. */
 		const char *unit = o->kind == OPT_TIME ? "ns" : "bytes";
 
 		if (o->max)

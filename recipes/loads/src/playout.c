@@ -2,10 +2,11 @@
 /*
  * Play-out clock, stall accounting and buffer of ek-player.
  *
- * Each read has a sequence number, which only grows; chunk seq is in slot
- * seq % slots. A movie starts at sequence number `base`, so base = next ends it.
- * Reads of the old movie that are in flight keep their slots until they complete,
- * and do not count.
+ * The reads of chunks have sequence numbers, which increase by 1. The chunk with number
+ * seq is in slot seq % slots of the buffer. The current movie's first chunk has the number
+ * `base`. When a movie ends, base becomes `next`, the number of the next read, so chunks
+ * that were read ahead are dropped. Reads of the old movie that are still in flight keep
+ * their slots until they complete; their data are not used.
  */
 #include "playout.h"
 
@@ -24,13 +25,13 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* bytes played in ns; whole seconds are separate, so that hours do not overflow */
+/* bytes that are played in ns; whole seconds are computed separately, against overflow */
 static uint64_t bytes_in(const struct playout *p, uint64_t ns)
 {
 	return ns / NSEC * p->cfg.rate + ns % NSEC * p->cfg.rate / NSEC;
 }
 
-/* ns until that many bytes are played, rounded up, so that it is never too early */
+/* ns until these bytes are played, rounded up: at that time all of them have been played */
 static uint64_t time_for(const struct playout *p, uint64_t bytes)
 {
 	uint64_t rest = bytes % p->cfg.rate * NSEC;
@@ -38,13 +39,13 @@ static uint64_t time_for(const struct playout *p, uint64_t bytes)
 	return bytes / p->cfg.rate * NSEC + (rest + p->cfg.rate - 1) / p->cfg.rate;
 }
 
-/* bytes in n chunks from the movie's beginning on; n may go beyond its end */
+/* bytes of n chunks, counted from the movie's beginning; beyond its end the movie repeats */
 static uint64_t bytes_of(const struct playout *p, uint64_t n)
 {
 	return n / p->chunks * p->cfg.movie + n % p->chunks * p->cfg.chunk;
 }
 
-/* play-out position up to which chunks have been read */
+/* play-out position up to which the movie has been read */
 static uint64_t limit(const struct playout *p)
 {
 	return min_u64(bytes_of(p, p->have), p->cfg.movie);
@@ -73,7 +74,7 @@ const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint6
 		return "the movie is too long";
 	if (!cfg->preroll || !cfg->rebuffer)
 		return "pre-roll and re-buffering must be longer than 0";
-	/* The chunk being played must not be overwritten, so its slot is not available. */
+	/* The chunk being played must not be overwritten. So one slot less is available. */
 	if (cfg->slots < 2 || (cfg->slots - 1) < cfg->preroll / cfg->chunk + 1 ||
 	    (cfg->slots - 1) < cfg->rebuffer / cfg->chunk + 1)
 		return "the buffer is too small: it must hold the longer of pre-roll and re-buffering, and two chunks";
@@ -128,7 +129,7 @@ void playout_advance(struct playout *p, uint64_t now)
 		new_movie(p);
 		enter(p, PLAYOUT_PREROLL, 0, dry);
 	} else if (now > dry) {
-		/* a position exactly at the edge is no stall yet */
+		/* At now == dry, play-out has just used up the data. The stall begins after it. */
 		p->stalls++;
 		enter(p, PLAYOUT_BUFFERING, limit(p), dry);
 	}
@@ -166,7 +167,7 @@ static void settle(struct playout *p, uint64_t now)
 	}
 }
 
-/* the first chunk that is still needed: the one being played */
+/* sequence number of the oldest chunk that is still needed, the one being played */
 static uint64_t oldest(const struct playout *p, uint64_t now)
 {
 	return p->base + playout_position(p, now) / p->cfg.chunk;
@@ -207,7 +208,7 @@ bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r)
 
 void playout_done(struct playout *p, uint64_t seq, uint64_t now)
 {
-	/* first account for time without these data: it may have been a stall */
+	/* Advance the clock before the data count: until now they were missing, maybe in a stall. */
 	playout_advance(p, now);
 	p->in_flight--;
 	if (seq == PLAYOUT_INDEX) {

@@ -2,7 +2,7 @@
 /*
  * The player's logic, without I/O and without a clock of its own: which chunk to
  * read next, the play-out position, and what counts as a stall. Callers pass the
- * time in ns of any monotonic clock; it must not go back.
+ * current time in ns. It may come from any clock that never goes back.
  */
 #ifndef EK_PLAYOUT_H
 #define EK_PLAYOUT_H
@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 #define PLAYOUT_NEVER		UINT64_MAX
-/* sequence number of index reads; liburing uses UINT64_MAX for timeouts */
+/* sequence number of every index read; liburing already uses UINT64_MAX, for timeouts */
 #define PLAYOUT_INDEX		(UINT64_MAX - 1)
-/* so that (bytes % rate) * 10^9 fits into 64 bits */
+/* largest rate, bytes per second: with it, (bytes % rate) * 10^9 fits into 64 bits */
 #define PLAYOUT_MAX_RATE	UINT64_C(10000000000)
+/* a stall is recent for 10 s after its end */
 #define PLAYOUT_RECENT_NS	UINT64_C(10000000000)
-/* the count of recent stalls does not go beyond this */
+/* number of ended stalls that are remembered, so at most this many of them count as recent */
 #define PLAYOUT_RECENT_MAX	128
 
 enum playout_state {
@@ -32,27 +33,27 @@ struct playout_cfg {
 	uint64_t movie;		/* bytes of one movie; its last chunk may be shorter */
 	uint64_t preroll;	/* bytes buffered before a movie starts */
 	uint64_t rebuffer;	/* bytes buffered before play resumes after a stall */
-	uint64_t movies;	/* movies to play, 0: no limit; nothing is read after the last one */
+	uint64_t movies;	/* movies to play, 0: no limit; no read goes beyond the last movie */
 	uint64_t index_every;	/* chunks from one index read to the next; 0: no index reads */
-	unsigned int depth;	/* reads in flight at most */
+	unsigned int depth;	/* largest number of reads in flight */
 };
 
 struct playout_read {
-	uint64_t seq;		/* to be passed to playout_done(); PLAYOUT_INDEX: an index read */
-	uint64_t slot;		/* place of the chunk in the buffer */
-	uint64_t movie;		/* movie that plays when the read begins; the first has 0 */
+	uint64_t seq;		/* number for playout_done(); PLAYOUT_INDEX: an index read */
+	uint64_t slot;		/* slot of the buffer for the chunk */
+	uint64_t movie;		/* number of the movie that plays when the read begins, from 0 on */
 	uint64_t chunk;		/* number of the chunk, or of the index read, in its movie */
-	uint64_t bytes;		/* bytes of the movie that it reads; 0: an index read */
+	uint64_t bytes;		/* bytes of the movie to read; 0: an index read */
 };
 
 struct playout_stats {
 	enum playout_state state;
 	uint64_t stalls;	/* including the current one */
-	uint64_t stall_ns;	/* in all stalls, including the current one */
-	uint64_t worst_ns;	/* longest stall */
-	uint64_t recent;	/* stalls in the last 10 s, even if they began earlier */
+	uint64_t stall_ns;	/* total time of all stalls, including the current one */
+	uint64_t worst_ns;	/* longest stall, including the current one */
+	uint64_t recent;	/* stalls that ended in the last 10 s, and the current one */
 	uint64_t buffered;	/* bytes that were read, but not yet played */
-	uint64_t movies;	/* played to the end */
+	uint64_t movies;	/* movies played to the end */
 	uint64_t start_ns;	/* longest pre-roll, including the current one */
 };
 
@@ -64,19 +65,19 @@ struct playout {
 	uint64_t pos;		/* bytes of the movie played at `since` */
 	uint64_t base;		/* sequence number of the movie's first chunk */
 	uint64_t next;		/* sequence number of the next read */
-	uint64_t have;		/* chunks from base on that were read, without a gap */
-	uint64_t movies;
-	uint64_t index_at;	/* chunk before which the next index read is due */
-	uint64_t indexed;	/* index reads of this movie */
-	bool indexing;		/* an index read is in flight: no chunk is read meanwhile */
+	uint64_t have;		/* number of consecutive chunks from base on that were read */
+	uint64_t movies;	/* movies played to the end */
+	uint64_t index_at;	/* number of the chunk before which the next index read is due */
+	uint64_t indexed;	/* number of index reads of this movie */
+	bool indexing;		/* an index read is in flight; until it completes, no read begins */
 	unsigned int in_flight;
 	bool *reading;		/* per slot: a read into it is in flight */
 	uint64_t stalls;	/* including the current one */
-	uint64_t stall_ns;	/* of ended stalls */
-	uint64_t worst_ns;	/* of ended stalls */
+	uint64_t stall_ns;	/* total time of ended stalls */
+	uint64_t worst_ns;	/* longest ended stall */
 	uint64_t start_ns;	/* longest completed pre-roll */
 	uint64_t ends[PLAYOUT_RECENT_MAX];	/* when the last stalls ended; a ring buffer */
-	uint64_t ended;		/* number of ended stalls; the next goes to ends[ended % MAX] */
+	uint64_t ended;		/* number of ended stalls; the next one goes to ends[ended % MAX] */
 };
 
 /*
@@ -85,7 +86,7 @@ struct playout {
  */
 const char *playout_init(struct playout *p, const struct playout_cfg *cfg, uint64_t now);
 void playout_free(struct playout *p);
-/* Starts the clock again, at now. To be called before any read. */
+/* Lets the first pre-roll begin at now. Call it before the first read. */
 void playout_restart(struct playout *p, uint64_t now);
 
 /* Moves the play-out clock to now, which may begin a stall or end the movie. */
@@ -95,26 +96,26 @@ void playout_advance(struct playout *p, uint64_t now);
  * Returns true and the next read to submit, if the buffer has room and fewer than
  * depth reads are in flight.
  *
- * With index_every, the player reads the movie's container index before the first
- * chunk and after each index_every chunks. A player cannot know where the next chunk
- * is before it has read the index. So no chunk is read while an index read is in
- * flight.
+ * If cfg.index_every is not 0, the player reads the movie's container index before the
+ * first chunk, and again after each index_every chunks. A player cannot know where the
+ * next chunk is before it has read the index. So no other read begins while an index
+ * read is in flight.
  *
- * Reading ahead does not stop at the movie's end, because the player does not know
- * what the viewer will choose next. It goes on with the movie's beginning.
+ * At the movie's end the player goes on reading ahead, from the movie's beginning. It
+ * cannot know which movie the viewer will choose next.
  */
 bool playout_next_read(struct playout *p, uint64_t now, struct playout_read *r);
 
-/* The read seq has completed in full at now. Reads may complete in any order. */
+/* Reports that read number seq returned all its bytes at now. Reads may complete in any order. */
 void playout_done(struct playout *p, uint64_t seq, uint64_t now);
 
 /*
- * The next time at which the state changes even if no read completes: the movie's
- * end, a stall, or room for the next read. PLAYOUT_NEVER if there is none.
+ * The next time at which something happens even if no read completes: the movie ends, a
+ * stall begins, or the buffer has room for the next read. PLAYOUT_NEVER if nothing will.
  */
 uint64_t playout_next_event(const struct playout *p, uint64_t now);
 
-/* The play-out position at now: bytes of the movie that were played. */
+/* The play-out position at now: the number of bytes of the movie that were played. */
 uint64_t playout_position(const struct playout *p, uint64_t now);
 
 void playout_get_stats(const struct playout *p, uint64_t now, struct playout_stats *s);

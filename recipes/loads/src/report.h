@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a program's counters to a file, once a second. */
+/* Reports: writes a program's counters to a file, once a second. */
 #ifndef EK_REPORT_H
 #define EK_REPORT_H
 
@@ -12,13 +12,16 @@ struct report {
 	bool failed;		/* the last report could not be written */
 };
 
-/* Writes the first report; ends the program if that fails. */
+/* Writes the first report. If this fails, the program ends. */
 void report_begin(struct report *r, const char *path, const char *text, uint64_t now);
-/* Whether a report is due. If so, the next one is due a second later. */
+/*
+ * Whether a report is due at now. If it is, the next one becomes due at the next whole second
+ * after report_begin().
+ */
 bool report_due(struct report *r, uint64_t now);
 /*
- * Writes a report. A failure, such as a full disk, does not end the program; it is
- * reported once.
+ * Writes a report. A failure, such as a full disk, does not end the program. It prints
+ * a warning, but only one for several failures in a row.
  */
 void report_write(struct report *r, const char *text);
 

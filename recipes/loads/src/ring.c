@@ -48,7 +48,7 @@ void ring_submit(struct io_uring *ring, const char *path)
 {
 	int ret;
 
-	/* retry after a signal, so that everything is submitted */
+	/* Retry after a signal, so that all prepared reads and writes are submitted. */
 	do {
 		ret = io_uring_submit(ring);
 	} while (ret == -EINTR || ret == -EAGAIN);

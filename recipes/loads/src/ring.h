@@ -7,15 +7,16 @@
 #include <signal.h>
 #include <stdint.h>
 
-/* entries of the ring: the largest number of reads and writes in flight */
+/* number of entries in the ring, and so the largest number of reads and writes in flight */
 #define RING_ENTRIES	64
 
 void ring_open(struct io_uring *ring);
 
 /*
- * Prepares a read or write of up to 4 GiB. A kernel worker in our cgroup will
- * issue it, because a wait for scheduler tags or for the page cache must neither delay our
- * clock nor block SIGTERM. The completion returns `tag` as its user_data.
+ * Prepares a read or write of less than 4 GiB. A kernel worker in the program's cgroup
+ * issues it (IOSQE_ASYNC). So if it has to wait for scheduler tags or for the page cache,
+ * the program does not wait: it keeps its timing, and reacts to SIGTERM. The completion
+ * has `tag` as its user_data.
  */
 void ring_read(struct io_uring *ring, int fd, void *to, uint64_t bytes, uint64_t offset,
 	       uint64_t tag);
@@ -25,11 +26,11 @@ void ring_write(struct io_uring *ring, int fd, const void *from, uint64_t bytes,
 /* Submits all prepared reads and writes; path is for error messages. */
 void ring_submit(struct io_uring *ring, const char *path);
 
-/* Waits for a completion, for the time `until`, or for a signal that mask allows. */
+/* Waits for a completion, for the time `until` (ns), or for a signal that mask allows. */
 void ring_wait(struct io_uring *ring, uint64_t now, uint64_t until, const sigset_t *mask,
 	       const char *path);
 
-/* Bytes of the completion; ends the program if it is an error ("cannot ACTION PATH"). */
+/* Number of bytes that an I/O transferred. If it failed, prints "cannot ACTION PATH" and ends. */
 uint64_t ring_result(const struct io_uring_cqe *cqe, const char *action, const char *path);
 
 #endif

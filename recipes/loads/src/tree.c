@@ -10,8 +10,8 @@
 #include "util.h"
 
 /*
- * Version of the rules of a plan, which the manifest contains. If you change the
- * rules, change it: older trees are then refused instead of misread.
+ * Version of the rules that make a plan from a seed. The manifest contains it. If you
+ * change the rules, change the version, so that trees made by the old rules are refused.
  */
 #define TREE_FORMAT "ek-appstart 1"
 
@@ -22,9 +22,10 @@ const char *const tree_folders[TREE_KINDS] = {
 };
 
 /*
- * 4 KiB × 2^x with x from 0 to 7. x is the sum of three uniform numbers. The lower
- * half of the sum covers 2.6 octaves and the upper half 4.4, so x is nearly normal
- * around 2.6. Integer arithmetic gives the same result on every machine.
+ * Draws the size of a file: 4 KiB × 2^x bytes, with x from 0 to 7. The sum of three
+ * uniform random numbers is nearly normal. Its lower half is mapped to x from 0 to 2.6,
+ * its upper half to x from 2.6 to 7, so the median size is 24 KiB. Integer arithmetic
+ * gives the same result on every machine.
  */
 static uint64_t draw_size(uint64_t *noise)
 {
@@ -32,7 +33,7 @@ static uint64_t draw_size(uint64_t *noise)
 
 	for (int i = 0; i < 3; i++)
 		x += noise_next(noise) >> 46;
-	/* from 0 to 2^19, with the middle at 2^18 */
+	/* x is now from 0 to 2^19, with the middle at 2^18; after the mapping, 2^18 is one octave */
 	x = x * 2 / 3;
 	if (x < UINT64_C(1) << 18)
 		x = x * 26 / 10;
@@ -57,12 +58,12 @@ static uint64_t sum(const struct tree *t)
 	return bytes;
 }
 
-/* scales the sizes so that they add up to total, which lies within the limits */
+/* scales the sizes so that they add up to total, which the limits of a size must allow */
 static void scale(struct tree *t, uint64_t total)
 {
 	uint64_t have;
 
-	/* the limits change the sum again, so repeat */
+	/* clamp() changes the sum again, so scale several times */
 	for (int round = 0; round < 8; round++) {
 		have = sum(t);
 		for (unsigned int i = 0; i < t->files; i++)
@@ -70,7 +71,7 @@ static void scale(struct tree *t, uint64_t total)
 				(uint64_t)((unsigned __int128)t->file[i].size * total / have));
 	}
 	have = sum(t);
-	/* add the rest to files that have room for it */
+	/* then add the rest to the first files whose sizes can still change, or take it from them */
 	for (unsigned int i = 0; have != total; i++) {
 		struct tree_file *f = &t->file[i];
 		uint64_t before = f->size;
@@ -91,7 +92,7 @@ static int by_size(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* assigns kinds by size, then shuffles the files of each kind */
+/* assigns a kind to each file by its size, groups the files by kind, and shuffles each group */
 static void arrange(struct tree *t, uint64_t *noise)
 {
 	unsigned int configs = t->files * 3 / 10, libraries = t->files / 10;
@@ -167,7 +168,7 @@ const char *tree_path(const struct tree_file *f, char path[32])
 
 void tree_print(const struct tree *t, char *text, unsigned long size)
 {
-	/* with the actual total, the plan is the same whether a total was given or not */
+	/* Print the actual total: it gives the same plan again, even if no total was given. */
 	snprintf(text, size, TREE_FORMAT " files %u seed %llu total %llu\n", t->files,
 		 (unsigned long long)t->seed, (unsigned long long)t->total);
 }

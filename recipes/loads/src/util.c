@@ -81,7 +81,7 @@ void *alloc_buffer(uint64_t bytes)
 
 uint64_t noise_seed(uint64_t seed)
 {
-	/* splitmix64's finaliser: neighbouring seeds give very different states */
+	/* the finaliser of splitmix64, so that neighbouring seeds give very different states */
 	seed += UINT64_C(0x9e3779b97f4a7c15);
 	seed = (seed ^ seed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	seed = (seed ^ seed >> 27) * UINT64_C(0x94d049bb133111eb);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: files on the disk of the build directory."""
+"""Fixtures: test files on a disk, in the build directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness import BUILD, MIB, PLAYER, run
 
 @pytest.fixture(scope="session")
 def movie() -> Iterator[str]:
-    """A file of 48 MiB and 3 bytes: not a whole number of pages."""
+    """Path of a file of 48 MiB and 3 bytes, which is not a whole number of pages."""
     with tempfile.NamedTemporaryFile(dir=BUILD, prefix="movie-") as f:
         block = os.urandom(MIB)
         for _ in range(48):

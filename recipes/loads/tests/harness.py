@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that the tests of all programs share.
 
-EK_BUILD names the build directory. The test files are on its disk, because a tmpfs
-has no direct I/O and cannot drop pages from the page cache.
+The environment variable EK_BUILD names the build directory. The test files are in it,
+because they must be on a disk: a tmpfs cannot drop pages from the page cache.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(*args: str, limit: float = 30) -> subprocess.CompletedProcess[str]:
 
 
 def summary(*args: str, limit: float = 30) -> dict[str, Any]:
-    """Run a program with --json; it must succeed and print nothing else."""
+    """Run a program with --json, and return its summary. The program must succeed and print nothing else."""
     out = run(*args, "--json", limit=limit)
     assert (out.returncode, out.stderr) == (0, "")
     result: dict[str, Any] = json.loads(out.stdout)
@@ -40,7 +40,7 @@ def summary(*args: str, limit: float = 30) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that runs until a signal ends it; killed at the end of the test."""
+    """Start a program that runs until a signal ends it. At the end of the `with` block it is killed."""
     with subprocess.Popen(args, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proc:
         try:
             yield proc
@@ -49,7 +49,7 @@ def running(*args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def stopped(proc: subprocess.Popen[str], sig: signal.Signals = signal.SIGTERM) -> dict[str, Any]:
-    """End a program by a signal. Asserts that it ends within 10 s and prints only its summary."""
+    """End a program by a signal, and return its summary. It must end within 10 s and print nothing else."""
     proc.send_signal(sig)
     out, err = proc.communicate(timeout=10)
     assert (proc.returncode, err) == (0, "")
@@ -58,7 +58,7 @@ def stopped(proc: subprocess.Popen[str], sig: signal.Signals = signal.SIGTERM) -
 
 
 def wait_for(condition: Callable[[], bool], limit: float = 20) -> None:
-    """Wait until the condition holds. The limit allows for slow hosts."""
+    """Wait until the condition holds, at most `limit` seconds. The default is long enough for slow hosts."""
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, f"the condition did not hold within {limit:g} s"
@@ -66,14 +66,14 @@ def wait_for(condition: Callable[[], bool], limit: float = 20) -> None:
 
 
 def refused(out: subprocess.CompletedProcess[str], status: int, message: str) -> None:
-    """Assert that a program ended with this status and one line of error that contains the message."""
+    """Assert that a program ended with this status, and printed one line of error that contains the message."""
     assert (out.returncode, out.stdout) == (status, ""), out.stderr
     assert message in out.stderr
     assert out.stderr.count("\n") == 1
 
 
 def in_order(row: dict[str, Any], name: str) -> None:
-    """Assert that the percentiles of a latency grow from min to max."""
+    """Assert that the percentiles of a latency do not fall from min to max, and that the mean is between both."""
     steps = [row[f"{name}_{p}_us"] for p in ("min", "p50", "p99", "p999", "p9999", "max")]
     assert steps == sorted(steps)
     assert row[f"{name}_min_us"] <= row[f"{name}_avg_us"] <= row[f"{name}_max_us"]

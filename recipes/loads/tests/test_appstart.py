@@ -27,7 +27,7 @@ def test_a_seed_makes_the_same_application(disk: Path) -> None:
     for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
         prepare(disk / name, "--files", "60", "--seed", seed)
     assert digest(disk / "a") == digest(disk / "b") != digest(disk / "c")
-    # The same on any machine, as long as TREE_FORMAT in tree.c stays the same.
+    # The hash is the same on any machine. It may change only together with TREE_FORMAT in tree.c.
     assert digest(disk / "a") == "7a77b8facb51c842dae553e864f13f0b40ffb3981d880d6c8db1e6a717e493f5"
 
 
@@ -53,7 +53,7 @@ def test_a_cold_run_reads_all_files(disk: Path, threads: str) -> None:
     assert (row["files"], row["bytes"], row["warm_bytes"]) == (50, total, 0)
     parts = row["libraries_ms"] + row["configuration_ms"] + row["assets_ms"]
     assert row["total_ms"] == pytest.approx(parts, abs=0.01)
-    # one sample for each 64 KiB or part of it, and one for the head of each library
+    # one sample for each 64 KiB, or part of 64 KiB, of a file, and one for the head of each of the 5 libraries
     want = sum(-(-p.stat().st_size // 65536) for p in app.glob("*/*")) + 5
     assert row["reads"] == want == sum(count for _, count in row["read_us"])
     in_order(row, "read")

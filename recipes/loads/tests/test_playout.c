@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The player's logic on a fake clock: first single cases, then properties with
- * random devices.
+ * Tests of playout.c on a fake clock: first single cases, then random configurations on
+ * devices of random latency, for which invariants must hold.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static void start(struct playout *p, const struct playout_cfg *cfg, uint64_t now
 	assert_null(playout_init(p, cfg, now));
 }
 
-/* reads and completes n chunks at once, at now */
+/* starts n reads of chunks at the time now, and completes each at once */
 static void feed(struct playout *p, unsigned int n, uint64_t now)
 {
 	struct playout_read r;
@@ -66,7 +66,7 @@ static void waits_for_preroll(void **state)
 	assert_int_equal(playout_next_event(&p, 60 * SEC), PLAYOUT_NEVER);
 	feed(&p, 1, 60 * SEC);
 	assert_int_equal(stats(&p, 60 * SEC).state, PLAYOUT_PLAYING);
-	/* a wait before the movie starts is no stall, however long */
+	/* a wait before the movie starts is never a stall, even if it is long */
 	assert_int_equal(stats(&p, 60 * SEC).stalls, 0);
 	assert_int_equal(stats(&p, 60 * SEC).buffered, 1000);
 	playout_free(&p);
@@ -95,7 +95,7 @@ static void stalls_when_empty_and_resumes(void **state)
 	assert_int_equal(s.state, PLAYOUT_PLAYING);
 	assert_int_equal(s.stall_ns, 700 * MSEC);
 	assert_int_equal(s.worst_ns, 700 * MSEC);
-	/* 500 bytes more, then a shorter stall: worst_ns stays */
+	/* after 500 bytes comes another stall; it is shorter, so worst_ns stays */
 	feed(&p, 5, SEC + 1300 * MSEC);
 	s = stats(&p, SEC + 1300 * MSEC);
 	assert_int_equal(s.stalls, 2);
@@ -266,13 +266,13 @@ static void the_index_is_on_the_critical_path(void **state)
 	assert_true(playout_next_read(&p, 0, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
 	assert_false(playout_next_read(&p, 0, &r));
-	/* it takes 2 s, for which the viewer waits; that is no stall */
+	/* The index read takes 2 s. The viewer waits in the pre-roll, which is no stall. */
 	playout_done(&p, index.seq, 2 * SEC);
 	feed(&p, 15, 2 * SEC);
 	s = stats(&p, 2 * SEC);
 	assert_int_equal(s.state, PLAYOUT_PLAYING);
 	assert_int_equal(s.start_ns, 2 * SEC);
-	/* the next one takes 3 s, but only 1.5 s are buffered */
+	/* The next index read takes 3 s, but only 1.5 s of play-out are buffered. */
 	assert_true(playout_next_read(&p, 2 * SEC, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
 	assert_int_equal(index.chunk, 1);
@@ -320,7 +320,7 @@ static void a_late_index_does_not_serve_the_next_movie(void **state)
 	feed(&p, 12, 0);
 	assert_true(playout_next_read(&p, 0, &index));
 	assert_int_equal(index.seq, PLAYOUT_INDEX);
-	/* a stall before the last chunk: the movie has not ended */
+	/* play-out has stalled before the last chunk, so the movie has not ended */
 	assert_int_equal(stats(&p, 9 * SEC).state, PLAYOUT_BUFFERING);
 	playout_done(&p, index.seq, 9 * SEC);
 	feed(&p, 1, 9 * SEC);
@@ -364,7 +364,7 @@ static void impossible_configurations_are_refused(void **state)
 	playout_free(&p);
 }
 
-/* rounding loses no byte: one day at an odd rate */
+/* Rounding must not lose a byte, even after a day of play at an odd rate. */
 static void no_drift(void **state)
 {
 	struct playout_cfg cfg = small;
@@ -383,7 +383,7 @@ static void no_drift(void **state)
 	playout_free(&p);
 }
 
-/* set per case; a failed assertion prints the seed */
+/* state of the random numbers of draw() */
 static uint64_t rng;
 
 static uint64_t draw(uint64_t below)
@@ -397,14 +397,14 @@ struct flight {
 };
 
 /*
- * A device of random latency and a random configuration, with extra calls at random
- * times. Asserts the invariants of the model after every step.
+ * Runs a random configuration on a device of random latency, with additional calls of
+ * playout_advance() at random times. Asserts the invariants of playout.c after every step.
  */
 static void one_random_run(uint64_t seed)
 {
 	struct flight flight[16];
 	unsigned int flying = 0;
-	uint64_t *holds; /* per slot: sequence number of the chunk in it or in flight */
+	uint64_t *holds; /* per slot: number of the chunk that is in it, or on its way into it */
 	uint64_t now, begin, expect_seq = 0, stalled = 0, played = 0, last_movie = 0;
 	uint64_t last_pos = 0, playing_ns = 0, latency, chunks, indexed = 0, index_movie = 0;
 	struct playout_cfg cfg;
@@ -421,7 +421,7 @@ static void one_random_run(uint64_t seed)
 	cfg.slots = 4 + draw(40);
 	cfg.preroll = 1 + draw((cfg.slots - 3) * cfg.chunk);
 	cfg.rebuffer = 1 + draw((cfg.slots - 3) * cfg.chunk);
-	/* from far too fast to far too slow for the rate */
+	/* some devices are far too fast for the rate, some far too slow */
 	latency = 1 + cfg.chunk * SEC / cfg.rate * (1 + draw(30)) / 10;
 	begin = now = draw(1000 * SEC);
 	start(&p, &cfg, now);
@@ -439,7 +439,7 @@ static void one_random_run(uint64_t seed)
 			uint64_t oldest = p.base + playout_position(&p, now) / cfg.chunk;
 
 			assert_true(flying < cfg.depth);
-			/* no read while an index read is in flight */
+			/* no read may begin while an index read is in flight */
 			for (unsigned int i = 0; i < flying; i++)
 				assert_true(flight[i].r.seq != PLAYOUT_INDEX);
 			if (r.movie != index_movie)
@@ -461,7 +461,7 @@ static void one_random_run(uint64_t seed)
 			assert_int_equal(r.slot, r.seq % cfg.slots);
 			assert_int_equal(r.chunk, (r.seq - p.base) % chunks);
 			assert_int_equal(r.movie, p.movies);
-			/* never into a slot whose data are still needed or in flight */
+			/* no read may go into a slot with data that are needed or in flight */
 			if (r.seq >= cfg.slots)
 				assert_true(holds[r.slot] < oldest);
 			for (unsigned int i = 0; i < flying; i++)
@@ -479,7 +479,7 @@ static void one_random_run(uint64_t seed)
 				first = (int)i;
 		if (first >= 0 && flight[first].due < event)
 			event = flight[first].due;
-		/* there is always a next event: no configuration can hang */
+		/* There is always a next event, or the player would hang. */
 		assert_true(event != PLAYOUT_NEVER);
 		if (draw(4) == 0)
 			event = now + 1 + draw(event - now);
@@ -488,7 +488,7 @@ static void one_random_run(uint64_t seed)
 		movies = p.movies;
 		now = event;
 		playout_advance(&p, now);
-		/* account for the state that was valid until now */
+		/* add the time since the last step to the state that was valid in it */
 		if (before == PLAYOUT_BUFFERING)
 			stalled += now - then;
 		if (before == PLAYOUT_PLAYING && p.state == PLAYOUT_BUFFERING)
@@ -518,7 +518,7 @@ static void one_random_run(uint64_t seed)
 		last_movie = s.movies;
 		last_pos = playout_position(&p, now);
 	}
-	/* played bytes = playing time × rate, up to a nanosecond and a byte per state */
+	/* Played bytes are playing time × rate. Each change of state may round 1 ns and 1 byte. */
 	{
 		double want = (double)playing_ns / 1e9 * (double)cfg.rate;
 		double got = (double)(played + last_pos);

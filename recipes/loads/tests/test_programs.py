@@ -80,7 +80,10 @@ def test_through_the_page_cache(movie: str) -> None:
 
 
 def test_plays_like_vlc(movie: str) -> None:
-    """The movie of Hasegawa et al., 30 times as fast: buffered, 300 ms, an index, up to its last byte."""
+    """The movie of Hasegawa et al., 30 times as fast: through the page cache, a buffer of 300 ms, index reads.
+
+    The player reads the movie up to its last byte.
+    """
     started = time.monotonic()
     row = summary(
         *(PLAYER, "--movie", "41.9MB", "--movie-seconds", "2", "--movies", "1", "--buffered", "--cold"),
@@ -100,14 +103,14 @@ def test_plays_like_vlc(movie: str) -> None:
 
 
 def test_direct_play_of_an_odd_length(movie: str) -> None:
-    """A last chunk may end within a page, and at the end of the file."""
+    """The last chunk of a movie may end within a page, and at the end of the file."""
     for args in (["--movie", "5000001"], ["--offset", "47M", "--movie", str(MIB + 3)]):
         row = summary(PLAYER, "--rate", "50MB", "--movies", "1", "--pre-roll", "0.01", *args, movie)
         assert row["movies"] == 1
 
 
 def test_a_short_buffer_is_short(movie: str) -> None:
-    """With a buffer of 100 ms, the player reads at most 100 ms and two chunks ahead."""
+    """With a buffer of 100 ms, the player reads at most 100 ms of play-out and two chunks ahead."""
     row = summary(
         *(PLAYER, "--rate", "4MB", "--chunk", "16K", "--buffer-ms", "100", "--duration", "0.05", movie)
     )

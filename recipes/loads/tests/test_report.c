@@ -31,7 +31,7 @@ static void readers_never_see_half_a_file(void **state)
 
 	assert_true(replace_file("/nonexistent/s.json", "{}") < 0);
 	unlink(path);
-	/* the target cannot be replaced: the temporary file is removed */
+	/* a folder cannot be replaced by a file; the temporary file must then be removed */
 	assert_true(replace_file(dir, "{}") < 0);
 	snprintf(temp, sizeof(temp), "%s.tmp", dir);
 	assert_int_equal(access(temp, F_OK), -1);
@@ -47,7 +47,7 @@ static void one_report_a_second(void **state)
 	assert_false(report_due(&r, UINT64_C(1000000499)));
 	assert_true(report_due(&r, UINT64_C(1000000500)));
 	assert_false(report_due(&r, UINT64_C(1000000500)));
-	/* missed reports are not made up for */
+	/* after a pause of 8 s one report is due, not eight */
 	assert_true(report_due(&r, UINT64_C(9000000000)));
 	assert_false(report_due(&r, UINT64_C(9000000001)));
 	assert_true(report_due(&r, UINT64_C(9000000500)));

@@ -23,7 +23,7 @@ static void same(const struct tree *a, const struct tree *b)
 	}
 }
 
-/* a random number of files, with a random possible total */
+/* plans a random number of files, sometimes with a random total that is possible */
 static void one_random_plan(uint64_t seed)
 {
 	uint64_t noise = noise_seed(seed), total = 0, sum = 0, last = 0;
@@ -56,7 +56,7 @@ static void one_random_plan(uint64_t seed)
 	assert_int_equal(sum, t.total);
 	if (total)
 		assert_int_equal(sum, total);
-	/* the manifest gives the same plan */
+	/* the manifest gives the same plan again */
 	tree_print(&t, text, sizeof(text));
 	assert_null(tree_parse(&again, text));
 	same(&t, &again);
@@ -104,7 +104,7 @@ static void files_are_not_read_in_the_order_of_their_names(void **state)
 	tree_free(&t);
 }
 
-/* any manifest gives a plan or a reason, never a crash */
+/* tree_parse() must accept or refuse any damaged manifest, and never crash */
 static void random_manifests(void **state)
 {
 	static const char good[] = "ek-appstart 1 files 40 seed 7 total 1000000\n";

@@ -22,10 +22,10 @@ def test_every_way_to_record(disk: Path, allocate: str, sync: str, thread: bool)
         *("--allocate", allocate, "--sync", sync, "--sync-every", "100kB", "--buckets", str(file)),
         *(["--sync-thread"] if thread else []),
     )
-    # a recording has room for 61 records: three recordings, and 17 records of a fourth
+    # A recording has room for 61 records. 200 writes are three full recordings, and 17 records of a fourth.
     assert (row["writes"], row["recordings"], row["bytes"]) == (200, 4, 200 * 16384)
     assert file.stat().st_size == 17 * 16384
-    # unused blocks have been freed
+    # blocks that were allocated but not used have been freed
     assert file.stat().st_blocks * 512 <= 17 * 16384 + 65536
     assert row["seconds"] >= 0.19
     if sync == "none":
@@ -33,7 +33,7 @@ def test_every_way_to_record(disk: Path, allocate: str, sync: str, thread: bool)
     elif thread:
         assert 1 <= row["syncs"] <= 200 * 16384 // 100_000
     else:
-        # after each seventh write: 8 in 61, 2 in 17
+        # one sync after each seventh write: 8 in a recording of 61 records, 2 in one of 17
         assert row["syncs"] == 3 * 8 + 2
     in_order(row, "write")
     in_order(row, "sync")
@@ -43,7 +43,7 @@ def test_every_way_to_record(disk: Path, allocate: str, sync: str, thread: bool)
 def test_preallocated_blocks_exist_during_the_recording(disk: Path) -> None:
     file = disk / "record"
     with running(WRITER, "--allocate", "preallocate", "--total", "20MB", "--json", str(file)) as proc:
-        # fallocate() allocates the blocks before it sets the size
+        # Waiting for the size is enough: fallocate() allocates the blocks before it sets the size.
         wait_for(lambda: file.exists() and file.stat().st_size == 20_000_000)
         assert file.stat().st_blocks * 512 >= 20_000_000
         row = stopped(proc)
@@ -111,7 +111,7 @@ def test_allocate_allocates_new_blocks_each_period(disk: Path) -> None:
     with running(DISTURB, "allocate", "--size", "8M", "--every", "10ms", "--json", str(file)) as proc:
         wait_for(lambda: file.exists() and file.stat().st_blocks * 512 >= 8 << 20)
         first = file.stat().st_ctime_ns
-        # freed and allocated again
+        # the change time of the file moves on when its blocks are freed and allocated again
         wait_for(lambda: file.stat().st_ctime_ns > first + 20_000_000)
         row = stopped(proc)
     assert row["calls"] == row["passes"] >= 2

@@ -13,7 +13,7 @@
 #error "evenkeel_pagepool needs a 64-bit kernel: it keeps 64-bit counters without locks"
 #endif
 
-/* the registers that an fprobe hands to its handlers, and the arguments in them */
+/* the registers that an fprobe passes to its handlers, and argument n of the probed function */
 #ifdef EK_FTRACE_REGS
 #define ek_regs struct ftrace_regs
 #define ek_argument(regs, n) ftrace_regs_get_argument(regs, n)
@@ -22,7 +22,7 @@
 #define ek_argument(regs, n) regs_get_kernel_argument(regs, n)
 #endif
 
-/* how many calls of a function an fprobe follows at once; later kernels have no limit */
+/* Set how many calls an fprobe follows at once. Kernels without this field have no limit. */
 static inline void ek_limit_calls(struct fprobe *probe, int calls)
 {
 #ifdef EK_LIMITED_CALLS
@@ -30,7 +30,10 @@ static inline void ek_limit_calls(struct fprobe *probe, int calls)
 #endif
 }
 
-/* the list of an inode's names in a dentry; its union has lost its name since 6.12 */
+/*
+ * The list entry by which a dentry is a name of its inode. It is in a union, which has a name in
+ * Linux 6.12 and none in later kernels.
+ */
 #ifdef EK_NAMED_UNION
 #define EK_ALIAS d_u.d_alias
 #else

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What counts as an access. Pure: it also compiles in user space.
+ * How many page accesses a read counts as. Without kernel functions, so that it
+ * also compiles in user space.
  *
- * The kernel reports a read in steps: each step has the range from the first
- * page that is not yet copied to the last page that the reader wants. A step
- * covers at most some 30 folios. Only the first step of a read counts, with all
- * its pages; the others are its continuation.
+ * The kernel reports a read in one or more steps, because it copies at most some
+ * 30 folios per step. Each step has a range: from the first page that is not yet
+ * copied, to the last page of the read. Only the first step of a read counts, with
+ * all pages of its range. The other steps continue the same read.
  */
 #ifndef EK_COUNT_H
 #define EK_COUNT_H
@@ -16,10 +17,10 @@
 
 /**
  * struct ek_read - the last step of a read on this CPU
- * @task: who reads
- * @mapping: the file's pages
+ * @task: the task that reads
+ * @mapping: the address space of the file
  * @index: first page of the step
- * @last: last page that the reader wants
+ * @last: last page of the read
  */
 struct ek_read {
 	const void *task;
@@ -29,12 +30,12 @@ struct ek_read {
 };
 
 /*
- * Pages that a step adds to the accesses, for a file of @size bytes. @now is the
- * step, @before is the last step on this CPU and becomes @now.
+ * Returns the number of accesses that the step @now adds, for a file of @size bytes.
+ * @before is the last step on this CPU; the function sets it to @now.
  *
- * A read that changes its CPU counts its remaining pages again. A task that reads
- * the end of a range again, right after the range, does not count: its reads look
- * like one read in steps.
+ * Two errors are accepted. If a task moves to another CPU during a read, the pages
+ * that remain count again. If a task reads a range and directly afterwards the end
+ * of this range again, the second read does not count: both look like one read in steps.
  */
 static inline u64 ek_read_pages(struct ek_read *before, const struct ek_read *now,
 				u64 size, unsigned int page_shift)

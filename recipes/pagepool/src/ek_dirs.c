@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The priority directories, as inodes, and whether a file lies directly in one.
+ * The table of the priority directories, and the check whether a file lies directly
+ * in one of them.
  *
- * Each directory has an fsnotify mark, as audit rules and nfsd use them. The mark
- * keeps the inode in memory, so a pointer to it identifies the directory, without
- * inode or generation numbers. Unlike an open file it does not block an unmount:
- * when the directory is deleted or its file system is unmounted, fsnotify removes
- * the mark, and ek_freeing_mark() removes the directory here.
+ * Each directory has an fsnotify mark (audit rules and nfsd use such marks, too). The
+ * mark keeps the inode in memory, so the address of the inode identifies the
+ * directory. Unlike an open file, a mark does not block an unmount: when the directory
+ * is deleted or its file system is unmounted, fsnotify removes the mark, and
+ * ek_freeing_mark() removes the directory from the table.
  *
- * A file lies in a directory if one of the names that the kernel has in memory for
- * it does. That answers all of these: an open file always has the name by which it
- * was opened; a rename moves the name; a hard link is another name; bind mounts
- * share names; a deleted file has no name. A file of overlayfs has its pages in its
- * layer, so the layers' directories must be named, not overlayfs's.
+ * A file lies in a directory if one of its names in the kernel's memory (its dentries)
+ * does. So all cases have an answer:
+ *
+ * - An open file always has the name by which it was opened.
+ * - A rename moves the name.
+ * - A hard link is another name.
+ * - Bind mounts share names.
+ * - A deleted file has no name.
+ *
+ * The page cache has the pages of a file on overlayfs under the file in its layer. So
+ * the user must name the directory of the layer, not the one on overlayfs.
  */
 #include <linux/backing-dev.h>
 #include <linux/dcache.h>
@@ -28,18 +35,19 @@
 #include "compat.h"
 #include "ek_pool.h"
 
-/* A user who names more has misunderstood the idea: few directories, often used. */
+/* the maximum number of priority directories: users should name a few, with often used files */
 #define EK_MAX_DIRS 256
-/* names of one file that are examined; more would make one page cost too much */
+/* how many names of a file are examined at most: more would make adding a page too slow */
 #define EK_MAX_NAMES 16
 
 /**
  * struct ek_dir - a priority directory
- * @mark: on the directory's inode
- * @inode: the directory's inode; only compared, never followed
- * @users: the table, and ek_dirs_clear(); together they hold one reference on @mark
- * @node: in ek_dirs, under ek_dirs_lock; read under RCU
- * @rcu: for freeing
+ * @mark: the mark on the directory's inode
+ * @inode: the directory's inode; only compared, never dereferenced
+ * @users: number of users: the table, and ek_dirs_clear() while it runs; all users
+ *	together hold one reference on @mark
+ * @node: entry in the table ek_dirs; changed under ek_dirs_lock, read under RCU
+ * @rcu: for freeing the structure
  */
 struct ek_dir {
 	struct fsnotify_mark mark;
@@ -54,7 +62,7 @@ static DEFINE_HASHTABLE(ek_dirs, 8);
 static DEFINE_SPINLOCK(ek_dirs_lock);
 static unsigned int ek_nr_dirs;
 atomic_t ek_generation;
-/* marks that are not freed yet: the module must not go before them */
+/* number of marks that are not freed yet; the module must not be unloaded before they are */
 static atomic_t ek_nr_marks;
 static DECLARE_WAIT_QUEUE_HEAD(ek_no_marks);
 static struct fsnotify_group *ek_group;
@@ -64,7 +72,7 @@ unsigned int ek_dirs_count(void)
 	return READ_ONCE(ek_nr_dirs);
 }
 
-/* Caller: RCU read lock. */
+/* Returns true if @dir is a priority directory. Caller: holds the RCU read lock. */
 static bool ek_is_priority(const struct inode *dir)
 {
 	struct ek_dir *d;
@@ -75,7 +83,10 @@ static bool ek_is_priority(const struct inode *dir)
 	return false;
 }
 
-/* Whether @inode is a regular file directly in a priority directory. Any context but interrupts. */
+/*
+ * Returns true if @inode is a regular file directly in a priority directory. Callable in any
+ * context except interrupts.
+ */
 bool ek_dirs_own(struct inode *inode)
 {
 	struct dentry *name;
@@ -87,7 +98,7 @@ bool ek_dirs_own(struct inode *inode)
 	rcu_read_lock();
 	spin_lock(&inode->i_lock);
 	hlist_for_each_entry(name, &inode->i_dentry, EK_ALIAS) {
-		/* A rename may change the parent now. RCU keeps either parent in memory. */
+		/* A rename may change the parent now. RCU keeps both parents in memory. */
 		struct dentry *parent = READ_ONCE(name->d_parent);
 
 		if (!d_unhashed(name) && ek_is_priority(d_inode_rcu(parent))) {
@@ -118,7 +129,7 @@ static void ek_dir_leave_table(struct ek_dir *d)
 	ek_dir_put(d);
 }
 
-/* A name was added to the directory or removed from it. */
+/* fsnotify calls this when a file has come into the directory or left it. */
 static int ek_handle_event(struct fsnotify_mark *mark, u32 mask, struct inode *inode,
 			   struct inode *dir, const struct qstr *name, u32 cookie)
 {
@@ -155,13 +166,13 @@ static int ek_dirs_check(const struct file *file)
 		return -ENOTDIR;
 	if (inode->i_sb->s_magic == OVERLAYFS_SUPER_MAGIC)
 		return -EXDEV;
-	/* tmpfs, proc and their like: nothing to read a page from again */
+	/* tmpfs, proc and similar have no device from which a page could be read again */
 	if (inode->i_sb->s_bdi == &noop_backing_dev_info)
 		return -EOPNOTSUPP;
 	return 0;
 }
 
-/* Caller: serialised by the device. */
+/* Caller: holds the device's lock (ek_lock in ek_pool.c). */
 int ek_dirs_add(struct file *file)
 {
 	struct inode *inode = file_inode(file);
@@ -181,7 +192,6 @@ int ek_dirs_add(struct file *file)
 	d->mark.mask = FS_CREATE | FS_DELETE | FS_MOVED_FROM | FS_MOVED_TO;
 	d->inode = inode;
 	refcount_set(&d->users, 1);
-	/* First into the table: as soon as the mark is there, it may go again. */
 	rcu_read_lock();
 	known = ek_is_priority(inode);
 	rcu_read_unlock();
@@ -189,6 +199,10 @@ int ek_dirs_add(struct file *file)
 		ek_dir_put(d);
 		return -EEXIST;
 	}
+	/*
+	 * Add the directory to the table before its mark: an unmount may remove the mark as soon
+	 * as it exists, and then ek_freeing_mark() removes the directory from the table.
+	 */
 	spin_lock(&ek_dirs_lock);
 	hash_add_rcu(ek_dirs, &d->node, (unsigned long)inode);
 	WRITE_ONCE(ek_nr_dirs, ek_nr_dirs + 1);
@@ -202,7 +216,7 @@ int ek_dirs_add(struct file *file)
 	return 0;
 }
 
-/* Caller: serialised by the device. */
+/* Caller: holds the device's lock. */
 int ek_dirs_remove(struct file *file)
 {
 	struct fsnotify_mark *mark;
@@ -215,7 +229,7 @@ int ek_dirs_remove(struct file *file)
 	return 0;
 }
 
-/* Caller: serialised by the device. */
+/* Caller: holds the device's lock. */
 void ek_dirs_clear(void)
 {
 	struct ek_dir *d, *found;
@@ -231,7 +245,7 @@ void ek_dirs_clear(void)
 		}
 		spin_unlock(&ek_dirs_lock);
 		if (found) {
-			/* returns at once if an unmount removes the mark: it leaves soon */
+			/* If an unmount is removing the mark, this returns at once: try again. */
 			fsnotify_destroy_mark(&found->mark, ek_group);
 			ek_dir_put(found);
 			cond_resched();
@@ -245,7 +259,7 @@ int __init ek_dirs_init(void)
 	return PTR_ERR_OR_ZERO(ek_group);
 }
 
-/* Caller: no directory is left. */
+/* Caller: has removed all directories. */
 void ek_dirs_exit(void)
 {
 	wait_event(ek_no_marks, !atomic_read(&ek_nr_marks));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Takes the place of the module on a kernel that lacks what it needs. */
+/* The module for a kernel that lacks a needed option: it refuses to be loaded, and says why. */
 #include <linux/errno.h>
 #include <linux/module.h>
 

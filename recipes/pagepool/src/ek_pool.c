@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/evenkeel-pagepool: which directories have priority, and who pays for them.
+ * /dev/evenkeel-pagepool: sets the priority directories, and the cgroup to which their
+ * pages are charged (the pool).
  *
- * A writer sends commands that name open files of its own: the right to name a
- * directory is the right to read it, and the right to name a cgroup is the right to
- * write into it. One process at a time has the device open for writing. When it
- * closes the device, or ends, all its settings are undone: the page cache is then as
- * without the module. Anyone who may open the device reads the totals.
+ * A writer sends commands. A command names a directory or a cgroup by a file descriptor
+ * of the writer. The writer must have opened the directory for reading, and must have
+ * the right to write to the cgroup. Only one process at a time can have the device open
+ * for writing. When it closes the device or ends, all its settings are undone: the page
+ * cache then works as without the module. Any process that may open the device can read
+ * the totals.
  */
 #include <linux/capability.h>
 #include <linux/cgroup.h>
@@ -24,14 +26,16 @@
 
 #include "ek_pool.h"
 
+/* bytes of a command, with the final NUL */
 #define EK_COMMAND_MAX 32
+/* bytes of the text with the totals */
 #define EK_TEXT_MAX 512
 
 /* protects ek_owner and ek_pool, and serialises changes of directories and probes */
 static DEFINE_MUTEX(ek_lock);
-/* the open file that may write */
+/* the open file of the writer, or NULL */
 static struct file *ek_owner;
-/* the pool's cgroup, with a reference, or NULL */
+/* the pool's cgroup, on which the device holds a reference, or NULL */
 static struct mem_cgroup *ek_pool;
 
 static void ek_set_pool(struct mem_cgroup *memcg)
@@ -44,7 +48,7 @@ static void ek_set_pool(struct mem_cgroup *memcg)
 		css_put(&before->css);
 }
 
-/* Caller: ek_lock. Without directories there are no probes. */
+/* Remove the probes if there are no directories. Caller: holds ek_lock. */
 static void ek_update_probes(void)
 {
 	if (ek_dirs_count())
@@ -63,7 +67,10 @@ static void ek_update(struct work_struct *work)
 
 static DECLARE_WORK(ek_update_work, ek_update);
 
-/* A directory has gone by itself. Its context may hold locks of the file system. */
+/*
+ * ek_dirs.c calls this when a directory has left the table, perhaps by an unmount. The
+ * caller may hold locks of the file system, so a worker removes the probes.
+ */
 void ek_pool_changed(void)
 {
 	if (!ek_dirs_count())
@@ -83,7 +90,7 @@ static int ek_command_pool(int fd)
 	cgroup = cgroup_get_from_fd(fd);
 	if (IS_ERR(cgroup))
 		ret = PTR_ERR(cgroup);
-	else if (file_inode(file)->i_private != cgroup->kn) /* another thread reused the number */
+	else if (file_inode(file)->i_private != cgroup->kn) /* another thread reused the fd */
 		ret = -EBADF;
 	else
 		ret = file_permission(file, MAY_WRITE);
@@ -158,7 +165,11 @@ static int ek_command(char *text)
 	return -EINVAL;
 }
 
-/* Otherwise a program could hand its open device to a stronger one and borrow its strength. */
+/*
+ * Returns true if the caller has the user that opened the device, and no capability more.
+ * Otherwise a program could pass its open device to a privileged program, for example as
+ * standard output, and so use the rights of that program.
+ */
 static bool ek_as_opened(const struct file *file)
 {
 	const struct cred *now = current_cred(), *then = file->f_cred;
@@ -273,7 +284,7 @@ static int __init ek_pool_init(void)
 	return ret;
 }
 
-/* The device is closed, so there are neither directories nor probes. */
+/* No process has the device open, so there are neither directories nor probes. */
 static void __exit ek_pool_exit(void)
 {
 	misc_deregister(&ek_device);

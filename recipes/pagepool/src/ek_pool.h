@@ -13,11 +13,11 @@ enum ek_which { EK_NORMAL, EK_PROTECTED, EK_POOLS };
 
 /**
  * struct ek_counts - totals since the module was loaded
- * @accesses: pages that reads asked for, and pages that faults mapped
- * @misses: pages that were added to the cache, except to be written
+ * @accesses: pages that reads requested, and pages that faults mapped
+ * @misses: pages that were added to the cache, except pages that were added to be written
  * @added: pages that were charged to the pool's cgroup
- * @in_flight: calls of filemap_add_folio() that have the pool's cgroup as active memcg;
- *	only the sum over all CPUs has a meaning
+ * @in_flight: calls of filemap_add_folio() that have the pool's cgroup as active memcg; a
+ *	call may end on another CPU, so only the sum over all CPUs has a meaning
  */
 struct ek_counts {
 	u64 accesses[EK_POOLS];

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The hooks in the page cache. They exist only while a directory is named.
+ * The hooks in the page cache. They are registered only while there is a priority
+ * directory.
  *
- * An fprobe on filemap_add_folio() decides who pays for a page: during the call, a
- * priority file's page has the pool's cgroup as active memcg. Every page of a file
- * passes there, with readahead, faults, writes and large folios.
+ * An fprobe on filemap_add_folio() decides to which cgroup a page is charged. If the
+ * page belongs to a priority file, the pool's cgroup is the active memcg during the
+ * call. Every page of a file comes into the cache through this function: pages of
+ * readahead, faults and writes, and large folios.
  *
- * Tracepoints count accesses, because they cost a tenth of an fprobe. A miss is a
- * page that was added, so a page of readahead is a miss when it is read in and a
- * hit from its first access on. Together they count one miss for each page that is
- * read in, whichever way, and that is what the device has to do.
+ * Tracepoints count accesses, because a tracepoint costs a tenth of an fprobe. The
+ * fprobe counts misses: a miss is a page that is added to be read. So a page of
+ * readahead is a miss when it is added, and its first access is a hit. In this way,
+ * each page that the device has to read is one miss, whatever the reason.
  *
- * Invariant: an exit handler runs for each entry handler that switched the memcg,
- * otherwise a task would charge all it does to the pool for ever. A probe that is
- * unregistered during the call skips its exit handler. So ek_probes_charge_to()
- * waits for all calls in flight, and nothing unregisters the fprobe before.
+ * Invariant: for each entry handler that switched the active memcg, the exit handler
+ * runs. Otherwise the task would charge all its memory to the pool for ever. If the
+ * fprobe is unregistered during a call, the exit handler of this call does not run. So
+ * ek_probes_charge_to(NULL) must be called before: it waits for all calls in flight.
  */
 #include <linux/backing-dev.h>
 #include <linux/delay.h>
@@ -31,20 +33,21 @@
 #include "ek_count.h"
 #include "ek_pool.h"
 
-/* An entry serves a file that is read again and again: 64 such files per CPU. */
+/* Each CPU remembers the pool of 2^6 = 64 files, because a file is often read again and again. */
 #define EK_KNOWN_BITS 6
 /*
- * Calls of priority files that may be in flight. Above it, pages are charged to their reader
- * and count in missed_probes. A call that waits for reclaim stays in flight.
+ * The maximum number of calls in flight that the fprobe follows. A call that waits for
+ * reclaim stays in flight. Above the limit, pages are charged to their reader, and
+ * missed_probes counts the calls.
  */
 #define EK_MAX_IN_FLIGHT 1024
 
 /**
- * struct ek_known - the pool of a file, remembered
+ * struct ek_known - the remembered pool of a file
  * @mapping: identifies the file, together with @ino and @version
- * @ino: the file's inode number, since memory of @mapping may be used again
- * @version: the inode's generation number, since inode numbers may be used again
- * @generation: ek_generation when @which was found
+ * @ino: the file's inode number; needed because another file may reuse the memory at @mapping
+ * @version: the inode's generation number; needed because a new file may reuse an inode number
+ * @generation: value of ek_generation when @which was found
  * @which: the pool
  */
 struct ek_known {
@@ -56,10 +59,10 @@ struct ek_known {
 };
 
 /**
- * struct ek_cpu - what a CPU counts, without locks; others only read @counts
+ * struct ek_cpu - data of one CPU, used without locks; other CPUs only read @counts
  * @counts: totals
  * @read: last step of a read
- * @known: files by hash of their mapping
+ * @known: remembered files, by hash of their mapping
  */
 struct ek_cpu {
 	struct ek_counts counts;
@@ -68,7 +71,10 @@ struct ek_cpu {
 };
 
 static DEFINE_PER_CPU(struct ek_cpu, ek_cpu);
-/* whom pages of priority files are charged to; the device holds a reference */
+/*
+ * The cgroup to which pages of priority files are charged. NULL: the cgroup of their reader. The
+ * device holds a reference.
+ */
 static struct mem_cgroup __rcu *ek_memcg;
 
 static noinline enum ek_which ek_learn_pool(struct ek_known *known, struct address_space *mapping,
@@ -90,7 +96,7 @@ static __always_inline enum ek_which ek_which_pool(struct ek_cpu *cpu,
 {
 	struct ek_known *known = &cpu->known[hash_ptr(mapping, EK_KNOWN_BITS)];
 	const struct inode *inode = mapping->host;
-	/* Read before the names: a change after that makes a new generation. */
+	/* Read the generation before the names. If a name changes later, so does the generation. */
 	unsigned int generation = atomic_read_acquire(&ek_generation);
 
 	if (likely(known->mapping == mapping && known->generation == generation &&
@@ -99,7 +105,7 @@ static __always_inline enum ek_which ek_which_pool(struct ek_cpu *cpu,
 	return ek_learn_pool(known, mapping, generation);
 }
 
-/* Regular files, but not those of file systems without a device, such as ramfs. */
+/* Only regular files count, except on file systems without a device, such as ramfs. */
 static bool ek_counts_for(const struct address_space *mapping)
 {
 	const struct inode *inode = mapping->host;
@@ -133,7 +139,7 @@ static void ek_on_fault(void *data, struct address_space *mapping, pgoff_t index
 	put_cpu_ptr(&ek_cpu);
 }
 
-/* A fault maps the pages of its neighbourhood that are in the cache. */
+/* A fault also maps the pages around its address that are in the cache: each is an access. */
 static void ek_on_map_pages(void *data, struct address_space *mapping, pgoff_t first, pgoff_t last)
 {
 	XA_STATE(xas, &mapping->i_pages, first);
@@ -191,7 +197,7 @@ static int ek_add_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_i
 	}
 	put_cpu_ptr(&ek_cpu);
 	rcu_read_unlock();
-	/* 0 asks for the exit handler */
+	/* if this returns 0, the exit handler runs */
 	return !switched;
 }
 
@@ -205,12 +211,12 @@ static void ek_add_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_i
 }
 
 static struct fprobe ek_fprobe;
-/* ek_fprobe.nmissed of earlier registrations */
+/* sum of ek_fprobe.nmissed of earlier registrations */
 static unsigned long ek_missed_before;
 
 /*
- * unregister_fprobe() frees what the structure points to and leaves the pointers there.
- * So each registration needs an empty one.
+ * unregister_fprobe() frees the memory to which the structure points, but does not clear
+ * the pointers. So each registration begins with an empty structure.
  */
 static int ek_fprobe_register(void)
 {
@@ -236,7 +242,7 @@ static struct {
 	{ "mm_filemap_map_pages", ek_on_map_pages },
 };
 
-/* under the device's lock */
+/* whether the hooks are registered; protected by the device's lock */
 static bool ek_on;
 
 void ek_probes_sum(struct ek_counts *sum)
@@ -263,15 +269,15 @@ unsigned long ek_probes_missed(void)
 }
 
 /*
- * Charge pages of priority files to @memcg from now on, or to their reader if it is
- * NULL. Returns when no call uses the memcg before.
+ * From now on, charge pages of priority files to @memcg, or to their reader if it is
+ * NULL. Returns when no call in flight uses the previous memcg any more.
  * Caller: holds the device's lock; may sleep.
  */
 void ek_probes_charge_to(struct mem_cgroup *memcg)
 {
 	struct ek_counts sum;
 
-	/* First NULL: otherwise new calls could keep the sum above 0. */
+	/* Set NULL first. Otherwise new calls could keep the sum above 0. */
 	rcu_assign_pointer(ek_memcg, NULL);
 	synchronize_rcu();
 	for (;;) {
@@ -308,7 +314,7 @@ fail:
 	return ret;
 }
 
-/* Caller: holds the device's lock, and ek_probes_charge_to(NULL) was the last call. */
+/* Caller: holds the device's lock, and has called ek_probes_charge_to(NULL). */
 void ek_probes_off(void)
 {
 	int i;

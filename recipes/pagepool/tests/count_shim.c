@@ -5,7 +5,7 @@
 typedef uint64_t u64;
 #include "../src/ek_count.h"
 
-/* The step of a read by @task; returns its pages. The state is that of one CPU. */
+/* Passes one step of a read to ek_read_pages(), with the state of one CPU. Returns the accesses. */
 u64 shim_step(u64 task, u64 mapping, u64 index, u64 last, u64 size)
 {
 	static struct ek_read before;

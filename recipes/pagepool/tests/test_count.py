@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What counts as an access, compared with reads that are cut into steps as the kernel does."""
+"""Counting of accesses, checked on reads that are split into steps as the kernel splits them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_read_counts_each_of_its_pages_once(
     step(*before, 0)
     for task, mapping, first, length in trace:
         last = first + length
-        # such a read looks like a step of the one before: ek_count.h says so
+        # skip a read that looks like a step of the previous read: ek_count.h does not count it
         if (task, mapping, last) == (before[0], before[1], before[3]) and first > before[2]:
             continue
         counted, index = step(task, mapping, first, last, size), first

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator compared with the paper's rules, written out plainly, and on loads of the paper's shape."""
+"""Compares the simulator with a plain implementation of the paper's rules, and runs it on loads like the paper's."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_partition_follows_the_release_rules(s: Settings, start: int, trace: lis
 
 
 def compile_job(blocks_of_headers: int, seed: int) -> Iterator[Access]:
-    """Units that each read many headers, most of them popular ones, and files of their own twice."""
+    """A job of 700 compilations. Each reads many headers (priority files, some very popular), then other files twice."""
     draw = random.Random(seed)  # noqa: S311
     for unit in range(700):
         for _ in range(60):
@@ -87,7 +87,7 @@ def compile_job(blocks_of_headers: int, seed: int) -> Iterator[Access]:
 
 
 def time_of(cache: Cache, trace: Iterator[Access]) -> int:
-    """Misses are what the job waits for."""
+    """The running time of a job, in misses: the job waits for each miss."""
     return cache.replay(trace).misses
 
 
@@ -102,7 +102,7 @@ def test_a_compile_with_a_small_cache_is_much_slower_with_the_basic_method_only(
 
 
 def site(seed: int) -> Iterator[Access]:
-    """A popular part of a site (priority), other pages, and a backup that reads everything once."""
+    """A web site: popular pages (priority files), other pages, and a backup that reads each block once."""
     draw = random.Random(seed)  # noqa: S311
     for n in range(200_000):
         page = draw.random()

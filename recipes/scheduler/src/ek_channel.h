@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Channels of a flash device: which one an address is on, and which of the
- * requests that wait makes the best use of them (the fourth paper, S4).
+ * Channels of a flash device: which channel an address is on, and which of the waiting
+ * requests makes the best use of the channels. The source is Okumura et al., "An I/O
+ * scheduler that exploits the parallelism of SSDs".
  *
  * Pure, like ek_math.h.
  */
@@ -12,15 +13,19 @@
 
 #define EK_CHANNELS_MAX	64
 
-/* on none, or on several: its place says nothing about who it collides with */
+/*
+ * The channel of a request that has none, or that spans several: its address does not show
+ * which requests it collides with.
+ */
 #define EK_CHANNEL_NONE	EK_CHANNELS_MAX
 
-/* as many of the oldest requests of a group are looked at */
+/* The choice is among at most this many of a group's oldest requests. */
 #define EK_CHANNEL_LOOK	64
 
 /*
- * The channel of @bytes at @sector. With @chunk_kb of addresses on each in turn,
- * or, if 0, in equal ranges of @capacity sectors, as the paper has it.
+ * The channel of @bytes at @sector. Addresses go to the @channels channels in turn, @chunk_kb
+ * KiB to each. If @chunk_kb is 0, each channel instead has one of @channels equal ranges of
+ * the device's @capacity sectors, as in the paper.
  */
 static inline u32 ek_channel_of(u64 sector, u32 bytes, u32 channels,
 				u32 chunk_kb, u64 capacity)
@@ -39,12 +44,14 @@ static inline u32 ek_channel_of(u64 sector, u32 bytes, u32 channels,
 }
 
 /*
- * Which of @nr waiting requests, oldest first and on @channel[], goes to a
- * device that has @load[] requests on each channel? The first of those whose
- * channel has the least to do. The paper visits channels in turn, and leaves
- * out those being written; the least loaded one is next in turn as well, and
- * one whose die is busy, with whatever it is, keeps its load and is left out.
- * The oldest goes if it is on none: a stream stays in order.
+ * Choose one of @nr waiting requests, which are sorted by age, oldest first. @channel[i] is
+ * the channel of request i. @load[] is the number of requests in the device on each channel.
+ * Returns the index of the first request whose channel has the least load.
+ *
+ * The paper visits channels in turn, and avoids those being written. The least load has the
+ * same effect: a channel just served has more load, so another is next. A die that is busy
+ * with any work keeps its load, so its channel is avoided. If the oldest request has no
+ * channel, it goes first, so that a sequential stream stays in order.
  */
 static inline u32 ek_channel_pick(const unsigned char *channel, u32 nr,
 				  const u32 *load)

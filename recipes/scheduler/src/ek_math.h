@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The arithmetic of evenkeel: virtual time, admission and histogram buckets.
+ * The arithmetic of evenkeel: virtual time, admission, fixed shares and histogram buckets.
  *
- * Pure functions without locks or kernel state, so that this file also
- * compiles in user space, where it is property-tested and fuzzed.
+ * Pure functions without locks or kernel state. So this file also compiles in user space,
+ * where tests check its properties on random input (tests/test_math.py).
  *
  * Virtual time is that of start-time fair queueing (Goyal, Vin, Cheng, 1996):
- * a request that costs c of a group with weight w spans c/w of virtual time,
- * starts at S = max(v, F of the group's request before it), finishes at
- * F = S + c/w, and v is the largest S dispatched so far. Two groups that both
- * always have requests then never differ in c/w by more than the sum of their
- * largest single requests c_max/w.
+ *  - A request that costs c, of a group with weight w, spans c/w of virtual time.
+ *  - It starts at S = max(v, F of the group's preceding request), and finishes at
+ *    F = S + c/w.
+ *  - The waiting request with the least S is dispatched first.
+ *  - v, the virtual time of the queue, is the largest S dispatched so far.
  *
- * Why: let v go from v1 to v2 meanwhile. A group's requests follow each other
- * without gaps, each from its S to its F, and the least S goes first, so v never
- * passes one that waits: all that start in [v1, v2) are dispatched, and none that
- * starts after v2. Their spans cover [v1, v2] but for a part of the one that was
- * begun before v1, and reach past v2 by a part of the last:
+ * Bound: let two groups always have requests, and let each sum up c/w of its dispatched
+ * requests over any period. The two sums differ by at most the c_max/w of one group plus
+ * the c_max/w of the other, where c_max is a group's largest single cost.
+ *
+ * Proof: let v go from v1 to v2 in the period. The requests of a group follow each other
+ * without gaps, each from its S to its F. The least S goes first, so v never passes a
+ * request that waits. Hence all requests with S in [v1, v2) are dispatched, and none with
+ * S above v2. Their spans cover [v1, v2], except for a part covered by the request that
+ * started before v1. The last span may reach past v2. For either group,
  *
  *	v2 - v1 - c_max/w <= sum of c/w <= v2 - v1 + c_max/w
  *
- * for either group; the difference of two such sums is at most c_max/w of one and
- * of the other.
+ * so the difference of the two sums is at most c_max/w of one plus c_max/w of the other.
  *
- * core/order.c serves so. A request is there a whole turn or, together, one request;
- * c is device time. A group that is awaited counts as one that has requests, but
- * together others may lead it by lead_ms before they wait for it. That adds lead_ms of
- * device time, once: its own virtual time stays behind.
+ * core/order.c serves by this rule. There, c is device time, and a "request" is a whole
+ * turn or, in mode TOGETHER, one request. An awaited group counts as a group that has
+ * requests. But in mode TOGETHER, others may lead an awaited group by lead_ms of device
+ * time before they wait for it. This adds lead_ms to the bound, and only once, because the
+ * awaited group's virtual time does not advance.
  */
 #ifndef EK_MATH_H
 #define EK_MATH_H
@@ -44,15 +48,15 @@
 #define EK_WEIGHT_MAX	10000
 #define EK_WEIGHT_DFL	100
 
-/* a share is a weight with this many fraction bits: see ek_share.h */
+/* A share is a weight with EK_SHARE_SHIFT fraction bits: see ek_share.h. */
 #define EK_SHARE_SHIFT	16
 #define EK_SHARE_ONE	((u32)1 << EK_SHARE_SHIFT)
 
-/* log-linear histogram: 8 buckets per power of two, 1 us up to 67 s */
+/* Log-linear histogram of latencies: 8 buckets per power of two, from 1 us to 67 s. */
 #define EK_BUCKET_BITS	3
 #define EK_BUCKETS	200
 
-/* Is virtual time @a before @b? Holds across wrap-around. */
+/* Is virtual time @a before @b? The result is right across wrap-around of u64, too. */
 static inline bool ek_before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
@@ -64,14 +68,23 @@ static inline u64 ek_later(u64 a, u64 b)
 	return ek_before(a, b) ? b : a;
 }
 
+/* Up to this number of tags in all, tags are never plenty: each submitter has to ask. */
+#define EK_FEW_TAGS	8
+
+/* Are so few of @tags scheduler tags used that submitters need not ask the gate for one? */
+static inline bool ek_tags_plenty(u32 used, u32 tags)
+{
+	return 2 * used + EK_FEW_TAGS < tags;
+}
+
 /*
- * May a group that holds @held of @tags scheduler tags take one more?
+ * May a group that holds @held of @tags scheduler tags take one more? @share is the group's
+ * share, and @sum the sum of all shares in use, including @share.
  *
- * Each group may hold its part, @share of all that is in use, @sum (its own
- * included), at least two, one to be served while the other waits, and never
- * the last quarter, which is kept for a group that is about to come.
- * Asynchronous requests get three quarters of that, so that a flood of
- * writeback cannot shut out the reads of its own group.
+ * A group may hold @share / @sum of the tags, and at least two tags: one request is served
+ * while the other waits. No group takes the last quarter of the tags: it is kept for a group
+ * that is about to become active. Asynchronous requests (@async) get three quarters of this.
+ * Otherwise a flood of writeback would shut out the reads of its own group.
  */
 static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 			       bool async)
@@ -89,10 +102,10 @@ static inline bool ek_may_hold(u32 held, u32 tags, u32 share, u64 sum,
 }
 
 /*
- * Of @wanted tags that are asked for with one look at the gate, so many beside
- * other groups: all of @cpus together a quarter of what there is, when the gate
- * is open with half of that in use. At least one, and at most 8: what a batch
- * saves is had by then.
+ * The number of tags that a submitter may take at once, without asking the gate for each,
+ * while several groups are active. It wants @wanted of @tags tags. All @cpus CPUs together
+ * take at most a quarter of the tags: the gate is open while up to half of them are in use,
+ * so a quarter stays free. At least 1, and at most 8: a larger batch saves hardly more.
  */
 static inline u32 ek_batch(u32 wanted, u32 tags, u32 cpus)
 {
@@ -102,10 +115,13 @@ static inline u32 ek_batch(u32 wanted, u32 tags, u32 cpus)
 }
 
 /*
- * May a regulated group that holds @held of @tags, and all such groups @all (of
- * those that are inserted), take one more? Each may have one while that leaves
- * one to others; a second while all of them have less than half; and then up to
- * a quarter. Their queues do not move by weight, and must not shut out the others.
+ * May a group with a fixed share that holds @held of @tags scheduler tags take one more? All
+ * such groups together hold @all tags, by inserted requests.
+ *
+ * The group may take its first tag if one tag is left for the other groups. It may take a
+ * second if all groups with a fixed share together then hold at most half of the tags. Beyond
+ * two it may also hold at most a quarter. The reason: requests with a fixed share keep their
+ * tags at a fixed pace, and must not shut out the other groups.
  */
 static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 {
@@ -118,10 +134,11 @@ static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 }
 
 /*
- * Where a group goes on whose virtual time is @vtime while the system's is @vnow:
- * not behind that, for what it did not ask for it is not owed, and at most @most
- * ahead, so that a debt ends. Service out of turn may have put it further ahead; and
- * for one that was idle while @vnow went around, behind looks like ahead.
+ * The virtual time with which a group competes again, from its old one @vtime and a reference
+ * @vnow. The result is not before @vnow: a group is not owed service that it did not ask for.
+ * The result is at most @most after @vnow, which bounds the group's debt. Service out of turn
+ * may have put the group further ahead. Or @vnow wrapped around while the group was idle, so
+ * that an old @vtime looks as if it were ahead.
  */
 static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
 {
@@ -129,7 +146,7 @@ static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
 					vnow + min_t(u64, vtime - vnow, most);
 }
 
-/* Service times are learned by size: powers of two from 512 bytes to 16 MiB. */
+/* The number of size classes: powers of two from 512 bytes to 16 MiB. */
 #define EK_SIZES	16
 
 static inline u32 ek_size_class(u32 bytes)
@@ -137,15 +154,18 @@ static inline u32 ek_size_class(u32 bytes)
 	return bytes < 1024 ? 0 : min_t(u32, ilog2(bytes >> 9), EK_SIZES - 1);
 }
 
-/* A service time is the mean over about so many requests. */
+/* A mean service time is the mean over about this many requests. */
 #define EK_FIXED_SAMPLES	256
 
 /*
- * Mean service time in ns (below 2^50) with @sample as the @nr th one, counted
- * from 1: the mean of all at first, of the last EK_FIXED_SAMPLES in the end. Few
- * would not do: requests that come at a steady pace find the device in a slow
- * phase more often than its mean over requests says. One that hangs until it
- * times out counts no more than others that are slow.
+ * The new mean service time in ns (below 2^50), from the old @mean and from @sample, which is
+ * sample number @nr, counted from 1. At first it is the mean of all samples; later it is that
+ * of about the last EK_FIXED_SAMPLES.
+ *
+ * A mean over few samples is wrong: requests that arrive at a steady pace find the device in a
+ * slow phase more often than a mean over few requests shows. After the first 16, a sample
+ * counts as at most 64 times the mean. So a request that hangs until its timeout counts no
+ * more than other slow requests.
  */
 static inline u64 ek_fixed_mean(u64 mean, u64 sample, u32 nr)
 {
@@ -159,19 +179,19 @@ static inline u64 ek_fixed_mean(u64 mean, u64 sample, u32 nr)
 				  (s64)div_u64(step, nr));
 }
 
-/* What the device takes for requests of one size and direction. */
+/* The service time of requests of one direction and size class. */
 struct ek_service {
 	u64 mean;	/* ns; 0: not known yet */
-	u32 nr;		/* that it is the mean of, no flush among them */
+	u32 nr;		/* number of samples without a flush in @mean, up to EK_FIXED_SAMPLES */
 };
 
-/* as long as it is of fewer, those count that a flush fell into */
+/* Samples during a flush count only while there are fewer other samples than this. */
 #define EK_SERVICE_FEW	16
 
 /*
- * One more request took @ns. If its cache was flushed meanwhile (@flushed) that
- * is the flush's time, for the greater part, and says nothing of such requests;
- * but it is better than not to know at all.
+ * One more request took @ns. With @flushed, the device flushed its cache meanwhile, and most
+ * of @ns is the time of the flush. Such a sample counts only while there are few others: it
+ * is better than no sample at all.
  */
 static inline void ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
 {
@@ -190,25 +210,29 @@ static inline void ek_service_learn(struct ek_service *s, u64 ns, bool flushed)
 	WRITE_ONCE(s->mean, ek_fixed_mean(s->mean, ns, nr));
 }
 
-/* However slow a device is asked for: nobody shall think that it hangs. */
+/* The longest ideal time, in ns. With longer times, a low fixed share would look like a hang. */
 #define EK_FIXED_IDEAL_MAX	(5 * 1000000000ULL)
 
-/* S3 (3): how long a request with service time @mean takes at @percent. */
+/*
+ * Nagao et al., equation (3): the ideal time (ns) of a request with service time @mean (ns)
+ * and a fixed share of @percent.
+ */
 static inline u64 ek_fixed_ideal(u64 mean, u32 percent)
 {
 	return min_t(u64, div_u64(mean * 100, percent), EK_FIXED_IDEAL_MAX);
 }
 
-/* @actual over @ideal in permille, 0 to 10000; of nothing: 1000 */
+/* @actual / @ideal in permille, from 0 to 10000; 1000 if @ideal is 0 */
 static inline u32 ek_permille(u64 actual, u64 ideal)
 {
-	/* the sum of a round of EK_FIXED_IDEAL_MAX each: below 2^42 */
+	/* @actual * 1000 fits: a round of EK_FIXED_IDEAL_MAX each sums up to less than 2^42 */
 	return ideal ? min_t(u64, div64_u64(actual * 1000, ideal), 10000) : 1000;
 }
 
 /*
- * S3 (5) and (6): as many requests may be in the device for one that is served
- * at @percent, beside @others that are served at no less, to be on time.
+ * Nagao et al., equations (5) and (6): how many requests without a fixed share may be in the
+ * device so that a request with a fixed share of @percent is on time. @others is the number
+ * of other groups whose fixed share is at least @percent.
  */
 static inline u32 ek_fixed_allowed(u32 percent, u32 others)
 {
@@ -217,33 +241,37 @@ static inline u32 ek_fixed_allowed(u32 percent, u32 others)
 	return whole > others + 2 ? whole - others - 1 : 1;
 }
 
-/* Actual over ideal time that the search aims at, in permille. */
+/* The aim of the search for the cap: actual time / ideal time of a round, in permille. */
 #define EK_FIXED_AIM	1014
-/* how far it goes from where it began, and at once */
+/* The cap differs from the paper's rule by at most this many requests. */
 #define EK_SEARCH_RANGE	128
+/* The cap changes by at most this many requests after a round. */
 #define EK_SEARCH_STEP	4
 /*
- * What a step answers, in permille. A step changes a round's time by some 5, and
- * the round after it as well, since what was late is made up for: with 4 and less
- * the cap swings between much too many and far too few and never settles.
+ * The deviation from the aim (permille) for which the cap changes by one request. Such a
+ * change alters the time of a round by about 5 permille. It also alters the next round,
+ * because later requests make up for late ones. With a value of 4 or less, the cap swings
+ * between far too many and far too few requests, and never settles.
  */
 #define EK_SEARCH_GAIN	16
-/* and what is remembered of a round that was much too slow */
+/* The largest deviation (permille) that the search remembers after slow or fast rounds. */
 #define EK_SEARCH_OWED	(32 * EK_SEARCH_GAIN)
 
-/* The search for how many requests of others there is room for beside S3's cap. */
+/* The search for the cap. It begins with the cap of the rule by Nagao et al. */
 struct ek_search {
-	s32 bonus;	/* what was found so far: cap - rule */
-	s32 owed;	/* permille: off the aim, not yet answered */
-	bool first;	/* rounds have not been too slow yet */
+	s32 bonus;	/* result so far: the cap minus the cap of the rule, in requests */
+	s32 owed;	/* sum of deviations from the aim not yet reflected in @bonus, permille */
+	bool first;	/* first phase: no round has been too slow yet */
 };
 
 /*
- * A round took @permille of its ideal time; others were @held. The cap gives way
- * while regulated requests are on time, and draws back else. What a step does not
- * answer is remembered, since some are much too late and none much too early: else
- * the aim would be met by half of the rounds and not on average. Where nobody was
- * held more room changes nothing, and to take it back would last.
+ * A round took @permille of its ideal time. @held: the cap held other requests back in it.
+ * Raise the cap while rounds are faster than the aim, and lower it while they are slower.
+ *
+ * A part of the deviation that is too small for a step is remembered in @owed. The reason:
+ * some rounds are much too slow, and none much too fast. Without the memory, half of the
+ * rounds would meet the aim, but not the mean over rounds. If the cap held nothing back, a
+ * higher cap changes nothing, and lowering it again would take long: so it does not rise.
  */
 static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
 {
@@ -254,7 +282,7 @@ static inline void ek_search_round(struct ek_search *s, u32 permille, bool held)
 		off = min_t(s32, off, 0);
 	s->owed = clamp_t(s32, s->owed + off, -EK_SEARCH_OWED, EK_SEARCH_OWED);
 	if (s->first) {
-		/* quickly to where it is about right: until rounds were too slow by a step */
+		/* raise the cap in full steps until rounds are too slow by EK_SEARCH_GAIN */
 		s->owed = min_t(s32, s->owed, 0);
 		s->first = s->owed > -EK_SEARCH_GAIN;
 	}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compiles the pure functions of the scheduler in user space, with UBSan."""
+"""Compiles pure functions and the policy core of the scheduler in user space, with UBSan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture(scope="session")
 def user_space(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ctypes.CDLL]:
-    """A function that builds NAME_shim.c of this folder and loads it."""
+    """A function that compiles NAME_shim.c of this folder to a shared library, and loads it."""
 
     def build(name: str) -> ctypes.CDLL:
         out = tmp_path_factory.mktemp(name) / f"lib{name}.so"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Policies one at a time for test_core.py: the tree, cost, gate, guard and the life of groups. */
+/*
+ * Exports entry points and state of the policy core as symbols, for test_core.py. There is one
+ * core with up to GROUPS groups, which are named by number. Times are in ns.
+ */
 #include <stdlib.h>
-/* as in ek-sim's build and in the kernel's */
+/* ek-sim and the kernel are built without this warning, too */
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #include "../src/core/budget.c"
 #include "../src/core/cost.c"
@@ -66,7 +69,7 @@ void shim_remove(u32 g, u32 op, u32 bytes)
 	ek_core_remove(&core, &groups[g], &r);
 }
 
-/* the group that is served next, or -1; its request goes to the device */
+/* Picks the next group, and dispatches a request of it. Returns the group, or -1. */
 int shim_serve(u32 op, u32 bytes, bool urgent, u64 now);
 int shim_serve(u32 op, u32 bytes, bool urgent, u64 now)
 {
@@ -84,7 +87,7 @@ int shim_serve(u32 op, u32 bytes, bool urgent, u64 now)
 	return (int)i;
 }
 
-/* the group to serve next, or -1: then *@wake is when to ask again, or U64_MAX */
+/* The group to serve next. Or -1: then *@wake is when to ask again, or U64_MAX for no time. */
 int shim_pick(u64 now, u64 *wake);
 int shim_pick(u64 now, u64 *wake)
 {
@@ -95,7 +98,7 @@ int shim_pick(u64 now, u64 *wake)
 	return g ? (int)(g - groups) : -1;
 }
 
-/* a request of @g, which was picked, goes to the device */
+/* Dispatches a request of @g, the group picked. */
 void shim_dispatch(u32 g, u32 op, u32 bytes, bool urgent, u64 now);
 void shim_dispatch(u32 g, u32 op, u32 bytes, bool urgent, u64 now)
 {
@@ -105,7 +108,7 @@ void shim_dispatch(u32 g, u32 op, u32 bytes, bool urgent, u64 now)
 	ek_core_dispatch(&core, &groups[g], r, now);
 }
 
-/* may a request of @g go at once? If true, it went */
+/* Sends a request of @g at once, if the core allows it. Returns whether it went. */
 bool shim_quick(u32 g, u32 op, u32 bytes, u64 now);
 bool shim_quick(u32 g, u32 op, u32 bytes, u64 now)
 {
@@ -136,20 +139,21 @@ void shim_set_weight(u32 g, u32 weight)
 	ek_core_set_weight(&core, &groups[g], weight);
 }
 
-/* ns of device time that @g may pass with */
+/* The allowance of @g for service out of turn, in ns of device time. */
 s64 shim_pass_left(u32 g);
 s64 shim_pass_left(u32 g)
 {
 	return groups[g].pass_left;
 }
 
-/* the most that it may be, and the part of its share of the time that refills it, in percent */
+/* The largest allowance of a light group, in ns. */
 s64 shim_pass_most(void);
 s64 shim_pass_most(void)
 {
 	return (s64)(core.t.turn_ms * EK_MS) / EK_PASS_PART;
 }
 
+/* The percentage of its share of the time by which a group's allowance is refilled. */
 u32 shim_pass_refill(void);
 u32 shim_pass_refill(void)
 {
@@ -162,30 +166,36 @@ bool shim_light(u32 g)
 	return groups[g].light;
 }
 
-/* Is where @g is kept consistent? 0, or the number of the rule that is broken. */
+/*
+ * Is @g in the trees and lists where its state says it must be? Returns 0, or the number of the
+ * rule that is broken.
+ */
 int shim_misplaced(u32 g);
 int shim_misplaced(u32 g)
 {
 	struct ek_core_group *e = &groups[g];
 	struct llist_node *at;
-	u32 released = 0;
+	u32 released = 0, unknown = 0;
 
 	if (e->apart && e->placed)
 		return 1;
 	if (e->apart && !e->light)
 		return 2;
-	/* in no tree, it is found because it has the turn, or because it passes */
+	/* an active group in no tree must own the turn, or be apart: otherwise nobody serves it */
 	if (e->active && !e->placed && !e->apart && core.turn.g != e)
 		return 3;
 	if (e->apart && e->queued && list_empty(&e->pass_node))
 		return 4;
 	if (e->queued && !e->active)
 		return 5;
-	/* a group that is added twice makes a cycle of the list, or drops others from it */
+	/* a group added to this list twice would close it to a ring, or drop others from it */
 	for (at = core.released.first; at; at = at->next)
 		if (++released > GROUPS)
 			return 6;
-	return 0;
+	/* only a group that competes has to be measured: trials of modes and the guard wait for it */
+	for (u32 i = 0; i < GROUPS; i++)
+		unknown += groups[i].active && !groups[i].known && !groups[i].apart;
+	return core.nr_unknown == unknown ? 0 : 7;
 }
 
 bool shim_complete(u32 g, bool requeued, u64 now);
@@ -215,7 +225,7 @@ void shim_exit(u32 g)
 	ek_core_group_exit(&core, &groups[g]);
 }
 
-/* ns per byte, q16 */
+/* The rate of @g, in ns per byte, q16. */
 u64 shim_rate(u32 g);
 u64 shim_rate(u32 g)
 {
@@ -234,6 +244,34 @@ u64 shim_cost(u32 g, u32 op, u32 bytes)
 	return ek_cost(&core, &groups[g], (u8)op, bytes);
 }
 
+/* the pool of reads of 4 KiB has this rate, and @g is one of its groups, or not */
+void shim_pool(u32 g, bool alike, u64 ns_per_byte);
+void shim_pool(u32 g, bool alike, u64 ns_per_byte)
+{
+	struct ek_cost_cell *cell = &core.cell[EK_OP_READ][ek_size_class(4096)];
+
+	cell->pool = ns_per_byte << EK_Q;
+	ek_cost_alike(&core, &groups[g], alike);
+	cell->members = alike ? 2 : 0;
+	cell->shared = -(u64)EK_SHARED_NS;
+}
+
+/* the group that starves, or -1; only where the next check begins changes */
+int shim_starving(u64 now);
+int shim_starving(u64 now)
+{
+	struct ek_core_group *g = ek_guard_starving(&core, now);
+
+	return g ? (int)(g - groups) : -1;
+}
+
+/* ns of this epoch in which no group had a request */
+u64 shim_epoch_idle(void);
+u64 shim_epoch_idle(void)
+{
+	return core.mode.epoch_idle;
+}
+
 void shim_charge(u32 g, u64 issued, u64 now);
 void shim_charge(u32 g, u64 issued, u64 now)
 {
@@ -246,7 +284,7 @@ s64 shim_debt(u32 g)
 	return atomic64_read(&groups[g].debt);
 }
 
-/* what must be nothing when every request is gone: a sum of all counts */
+/* A sum of all counts and of non-empty lists: 0 when no request and no active group is left. */
 u64 shim_left(u32 nr);
 u64 shim_left(u32 nr)
 {
@@ -261,7 +299,7 @@ u64 shim_left(u32 nr)
 	       !list_empty(&core.unmeasured) + !list_empty(&core.idle);
 }
 
-/* the tree: numbers are added and erased; returns 0 if it is in order and complete */
+/* A node of the test of the tree in sim/kernel.h. */
 struct number {
 	struct rb_node node;
 	int value;
@@ -273,6 +311,7 @@ static bool number_before(struct rb_node *a, const struct rb_node *b)
 	return rb_entry(a, struct number, node)->value < rb_entry(b, struct number, node)->value;
 }
 
+/* Adds each value to the tree, or erases it if it is there. Returns 0 if the tree stays sorted. */
 int shim_tree(const int *values, u32 nr);
 int shim_tree(const int *values, u32 nr)
 {

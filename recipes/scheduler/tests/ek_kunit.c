@@ -8,7 +8,7 @@
 #include "ek_share.h"
 #include "ek_channel.h"
 
-/* The module exports nothing, so its core is compiled again, into this one. */
+/* evenkeel.ko exports no symbols, so this module contains a copy of its core. */
 #include "core/budget.c"
 #include "core/cost.c"
 #include "core/gate.c"
@@ -30,7 +30,7 @@ static void ek_test_hold(struct kunit *test)
 {
 	u32 tags, held;
 
-	/* a group that is alone still leaves tags; async requests get fewer than sync ones */
+	/* a group that is alone still leaves tags free; asynchronous requests get no more tags */
 	for (tags = 1; tags <= 1024; tags++) {
 		for (held = 0; ek_may_hold(held, tags, 100, 100, false);)
 			held++;
@@ -40,14 +40,15 @@ static void ek_test_hold(struct kunit *test)
 			KUNIT_EXPECT_LT(test, held, tags);
 		KUNIT_EXPECT_FALSE(test, ek_may_hold(held, tags, 100, 100, true));
 	}
-	/* weights 2:1 on 128 tags */
+	/* shares 2:1 on 128 tags: 86 and 43 tags */
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(85, 128, 200, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(86, 128, 200, 300, false));
 	KUNIT_EXPECT_TRUE(test, ek_may_hold(42, 128, 100, 300, false));
 	KUNIT_EXPECT_FALSE(test, ek_may_hold(43, 128, 100, 300, false));
 	/*
-	 * Fixed shares: a group holds at most a quarter of the tags, and all such groups
-	 * at most half. A group without a tag gets one unless it would be the last.
+	 * Fixed shares: a group takes a further tag only while it holds less than a quarter
+	 * of the tags, and all such groups together less than half. A group without a tag
+	 * gets one, unless it is the last free tag.
 	 */
 	KUNIT_EXPECT_TRUE(test, ek_fixed_may_hold(31, 63, 128));
 	KUNIT_EXPECT_FALSE(test, ek_fixed_may_hold(32, 32, 128));
@@ -119,14 +120,17 @@ static void ek_test_channels(struct kunit *test)
 	static const unsigned char waiting[] = { 2, EK_CHANNEL_NONE, 1, 0, 1 };
 	u32 load[EK_CHANNELS_MAX] = { 1, 0, 3 };
 
-	/* chunks of 16 KiB in turn on 8 channels; then the last of five equal ranges */
+	/*
+	 * Chunks of 16 KiB in turn on 8 channels: the tenth chunk, and a request that spans
+	 * two. Then the last of five equal ranges.
+	 */
 	KUNIT_EXPECT_EQ(test, ek_channel_of(32 * 9 + 31, 512, 8, 16, 0), 1U);
 	KUNIT_EXPECT_EQ(test, ek_channel_of(31, 1024, 8, 16, 0), 64U);
 	KUNIT_EXPECT_EQ(test, ek_channel_of(99, 512, 5, 0, 100), 4U);
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 2U);
 	load[1] = 2;
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting, 5, load), 3U);
-	/* an oldest request that spans channels is next */
+	/* if the oldest request spans channels, it is next */
 	KUNIT_EXPECT_EQ(test, ek_channel_pick(waiting + 1, 4, load), 0U);
 }
 
@@ -134,16 +138,16 @@ static void ek_test_channels(struct kunit *test)
 #define EK_TEST_BYTES	65536
 #define EK_TEST_TAKES	EK_MS
 
-/* A device that serves one request after the other, and the groups that use it. */
+/* A fake device that serves one request after the other, and the groups that use it. */
 struct ek_test {
 	struct ek_core core;
 	struct ek_core_group root, g[EK_TEST_GROUPS];
-	struct ek_req in;		/* in the device, of @owner */
+	struct ek_req in;		/* the request in the device, of group @owner */
 	struct ek_core_group *owner;
-	u64 now;
-	u64 served[EK_TEST_GROUPS];	/* requests */
-	u64 last[EK_TEST_GROUPS];	/* completion */
-	u64 longest[EK_TEST_GROUPS];	/* ns between two completions */
+	u64 now;			/* ns */
+	u64 served[EK_TEST_GROUPS];	/* number of requests completed */
+	u64 last[EK_TEST_GROUPS];	/* time of the last completion, ns */
+	u64 longest[EK_TEST_GROUPS];	/* longest time between two completions, ns */
 };
 
 static struct ek_test *ek_test_init(struct kunit *test, u32 weight)
@@ -200,7 +204,7 @@ static void ek_test_complete(struct ek_test *t)
 	t->last[i] = t->now;
 }
 
-/* The first @nr groups always have four requests, for @ns. */
+/* Run the device for @ns while each of the first @nr groups always has four requests queued. */
 static void ek_test_run(struct ek_test *t, int nr, u64 ns)
 {
 	u64 end = t->now + ns;
@@ -248,7 +252,7 @@ static void ek_test_core_round_trip(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->top.sum, 0ULL);
 }
 
-/* Weights 200 and 100: once the costs are known, 2:1 over many turns. */
+/* Weights 200 and 100: once the costs are known, service is 2:1 over many turns. */
 static void ek_test_core_shares_by_weight(struct kunit *test)
 {
 	struct ek_test *t = ek_test_init(test, 200);
@@ -257,18 +261,18 @@ static void ek_test_core_shares_by_weight(struct kunit *test)
 	ek_test_run(t, 2, 40 * EK_SEC);
 	KUNIT_EXPECT_GE(test, 100 * t->served[0], 195 * t->served[1]);
 	KUNIT_EXPECT_LE(test, 100 * t->served[0], 205 * t->served[1]);
-	/* and what was learned is what the device takes */
+	/* the learned cost is the time that the device takes */
 	KUNIT_EXPECT_GE(test, t->in.cost, EK_TEST_TAKES * 95 / 100);
 	KUNIT_EXPECT_LE(test, t->in.cost, EK_TEST_TAKES * 105 / 100);
 }
 
-/* A group that paused comes while another has a turn: it is served next. */
+/* A group that paused sends a request during the turn of another: it is served next. */
 static void ek_test_core_lets_a_light_group_pass(struct kunit *test)
 {
 	struct ek_test *t = ek_test_init(test, 100);
 
 	ek_test_run(t, 2, 4 * EK_SEC);
-	/* group 1 pauses, but for one request: with the pause after it, it uses little */
+	/* group 1 sends one request in two seconds, so it uses little of its share */
 	ek_test_run(t, 1, EK_SEC);
 	ek_test_insert(t, 1);
 	ek_test_run(t, 1, EK_SEC);
@@ -281,8 +285,8 @@ static void ek_test_core_lets_a_light_group_pass(struct kunit *test)
 }
 
 /*
- * Turns of the other last longer than starve_ms, and than the time in which a share of 1 of
- * 101 gives the group one request: it is served out of turn.
+ * Group 1 has a share of 1 in 101. The turns of group 0 last longer than starve_ms, and longer
+ * than the time in which this share earns group 1 one request. So group 1 is served out of turn.
  */
 static void ek_test_core_serves_a_starving_group(struct kunit *test)
 {
@@ -296,18 +300,18 @@ static void ek_test_core_serves_a_starving_group(struct kunit *test)
 	ek_test_run(t, 2, 20 * EK_SEC);
 	KUNIT_EXPECT_GT(test, t->core.nr_guarded, 0ULL);
 	KUNIT_EXPECT_LE(test, t->longest[1], starve + 10 * EK_TEST_TAKES);
-	/* what is out of turn is at most guard_percent, beyond the share of 1 % */
+	/* beyond its share of 1 %, group 1 gets at most guard_percent out of turn */
 	KUNIT_EXPECT_LE(test, t->served[1] * 100,
 			(t->core.t.guard_percent + 2) * (t->served[0] + t->served[1]));
 }
 
-/* A request goes at once if the device is idle, but not past one that waits. */
+/* A request goes at once if the device is idle, but must not overtake a waiting request. */
 static void ek_test_core_quick(struct kunit *test)
 {
 	struct ek_test *t = ek_test_init(test, 100);
 	struct ek_req r = ek_test_req();
 
-	/* nothing is known of the group */
+	/* the group is not active and has sent nothing */
 	KUNIT_EXPECT_FALSE(test, ek_core_quick(&t->core, &t->g[0], &r, t->now));
 	ek_test_insert(t, 0);
 	KUNIT_ASSERT_PTR_EQ(test, ek_test_pick(t), &t->g[0]);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ek_share.h on a small tree of numbered nodes, for test_share.py; node 0 is the root cgroup. */
+/*
+ * Exports the functions of ek_share.h as symbols, for test_share.py. They work on a small tree of
+ * numbered nodes; node 0 is the root cgroup.
+ */
 #include "../src/ek_share.h"
 
 #define NODES 16

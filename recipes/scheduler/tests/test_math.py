@@ -83,7 +83,7 @@ def test_virtual_time_compares_across_wrap_around(ek: ctypes.CDLL, a: int, step:
 def test_each_group_gets_its_share_of_tags_and_none_gets_all(
     ek: ctypes.CDLL, tags: int, shares: list[int]
 ) -> None:
-    """With four tags or more, no group can hold all. Each group gets at least its share by weight."""
+    """With four tags or more, no group can hold all tags. Each group gets its share, or all but a quarter."""
     total = sum(shares)
     for weight in shares:
         held = 0
@@ -114,7 +114,7 @@ def test_groups_with_a_fixed_share_hold_one_tag_each_and_more_up_to_half_of_all(
             )
         if sum(held) < tags - 1:
             assert all(ek.ek_fixed_may_hold(0, sum(held), tags) for n in held if n == 0), (
-                "a group may take its first tag"
+                "a group takes its first tag if another tag is left"
             )
     assert ek.ek_fixed_may_hold(0, 0, tags)
     assert ek.ek_fixed_may_hold(1, 1, tags) == (tags >= 4)

@@ -39,7 +39,7 @@ class Model:
         return self.own[n] or any(self.used(c) for c in self.children(n))
 
     def level(self, n: int) -> int:
-        """The sum of the weights in use directly below n."""
+        """The sum of the weights in use directly below n, plus the weight of n if it has work of its own."""
         below = sum(self.weight[c] for c in self.children(n) if self.used(c))
         return below + (self.weight[n] if self.own[n] else 0)
 
@@ -67,7 +67,7 @@ steps = st.lists(
 
 
 @given(shape=trees(), todo=steps)
-@example(  # a small part of a light child below a heavy parent
+@example(  # nodes 9 and 15 get 5/6 and 1/6 of weight 33: the fractions are not exact in binary
     shape=([0, 0, 0, 1, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 4], [33, *[1] * 7, 5, *[1] * 6]),
     todo=[("work", 9, 1), ("work", 15, 1)],
 )
@@ -91,7 +91,7 @@ def test_shares_match_the_definition_after_any_change(
         else:
             model.own[n] = True
             tree.shim_join(n)
-            # a group below the top level computes its share again when it joins
+            # a join of a node below the top level always changes the generation
             if model.parent[n] not in (None, 0):
                 known.pop(n, None)
         assert tree.shim_top_sum() == model.top()
@@ -101,10 +101,10 @@ def test_shares_match_the_definition_after_any_change(
                 continue
             exact = model.share(i) * ONE
             got = tree.shim_share(i)
-            # correct except for the last place, whatever the weights on the way up
+            # correct except for the last bit, whatever the weights of the nodes above
             assert abs(got - exact) <= Fraction(101, 100), f"node {i}"
             total += got
-            # a group may keep its share while the generation is the same
+            # the core keeps a share while the generation is the same, so the share must not change
             if i in known and known[i][0] == tree.shim_generation():
                 assert known[i][1] == got, f"node {i}: the share changed, the generation did not"
             known[i] = (tree.shim_generation(), got)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* User-space definitions of everything that ek_math.h uses from the kernel. */
+/* User-space definitions of what ek_math.h uses of the kernel. sim/kernel.h adds to them. */
 #ifndef EK_USER_SPACE_H
 #define EK_USER_SPACE_H
 
@@ -10,7 +10,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
 typedef int32_t s32;
-/* the kernel marks variables that other threads read without the lock; the tests have one thread */
+/* The kernel marks variables that other threads read without a lock. Tests have one thread. */
 #define WRITE_ONCE(x, v) ((x) = (v))
 #define div_u64(a, b) ((a) / (b))
 #define div_s64(a, b) ((s64)(a) / (s32)(b))

@@ -46,8 +46,9 @@ def test_the_traced_parts_of_each_request_sum_up_to_its_time(out: Output) -> Non
 
 def test_a_power_cut_affects_only_unflushed_data(out: Output) -> None:
     cuts = {line.split()[0]: [int(n) for n in line.split()[1:]] for line in out.results["cut"].splitlines()}
-    # Numbers of bytes. First area, where A was flushed and B written over it without a flush: not A, not B, neither of
-    # them. Second area, where C was flushed: not C.
+    # Each line has four numbers of bytes. In the first area, A was flushed, and then B was written over it without a flush:
+    # bytes that differ from A, that differ from B, that differ from both. In the second area, C was flushed: bytes that
+    # differ from C.
     assert cuts["drop"] == [0, AREA, 0, 0]
     assert cuts["keep"] == [AREA, 0, 0, 0]
     fresh, stable, neither, elsewhere = cuts["tear"]

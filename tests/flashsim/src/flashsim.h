@@ -30,7 +30,7 @@
 
 enum ek_fs_cut { EK_FS_DROP, EK_FS_TEAR, EK_FS_KEEP };
 
-/* I/O of a slice of the addresses, [read, write]; ns: time from issue to completion */
+/* I/O of one slice of the addresses, [read, write]; ns: sum of the times to completion */
 struct ek_fs_region {
 	u64 ios[2];
 	u64 bytes[2];
@@ -43,7 +43,7 @@ struct ek_fs_store {
 	struct xarray pages;	/* index in units of 4 KiB -> struct ek_fs_page */
 	bool is_volatile;	/* a power cut can lose writes until a flush completes */
 	bool off;		/* no power */
-	unsigned long epoch;	/* of new writes; each flush begins a new epoch */
+	unsigned long epoch;	/* the epoch of new writes; each flush begins a new one */
 	unsigned long durable;	/* epochs up to this one have been flushed */
 	u64 random;		/* state of the generator that tears writes */
 };
@@ -62,15 +62,15 @@ struct ek_fs_dev {
 	struct ek_flash *model;
 	struct hrtimer timer;
 	u64 armed;			/* expiry of the timer; EK_FS_NEVER: not armed */
-	wait_queue_head_t idle;		/* queue_rq waits here with blocking=1 */
-	bool issuing;			/* blocking=1: queue_rq takes no other request */
+	wait_queue_head_t idle;		/* blocking=1: queue_rq waits here for an idle device */
+	bool issuing;			/* blocking=1: queue_rq is busy, takes no other request */
 	struct ek_fs_region region[EK_FS_REGIONS];
 	u64 errors;
 	u64 timeouts;
 	bool cut;			/* after a power cut: every request fails */
 
 	/* injected faults; 0: none */
-	u64 fail_every;			/* one request in so many fails */
+	u64 fail_every;			/* of each fail_every requests, one fails */
 	u64 fail_count;			/* requests since the last such failure */
 	u64 fail_lba;			/* first sector (512 bytes) with a medium error */
 	u64 fail_sectors;		/* number of such sectors */

@@ -306,7 +306,7 @@ int ek_flash_check(const struct ek_flash_params *p, char *why, size_t size)
 			  p->chunk_kb, p->page_kb, p->max_kb);
 		return -EINVAL;
 	}
-	/* the tail must leave time for the others, see ek_fs_init_jitter() */
+	/* the factor of times outside the tail must be positive, see ek_fs_init_jitter() */
 	if (p->jitter_tail_in && p->jitter_tail_in < 4 * p->jitter_tail_x) {
 		scnprintf(why, size, "jitter_tail_in=%u is less than four times jitter_tail_x=%u",
 			  p->jitter_tail_in, p->jitter_tail_x);

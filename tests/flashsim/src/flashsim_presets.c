@@ -2,11 +2,11 @@
 /*
  * Devices by name: the parameters that differ from their defaults.
  *
- * Cited are the interface and the performance of a device: figures.toml has each
+ * The interface and the performance of a device are cited: figures.toml has each
  * figure with its source. Vendors do not publish the internals of eMMC and UFS
- * devices. So the dies, times and command work marked "fitted" are typical of the
- * kind of flash, and set such that the model meets the cited figures. README.md
- * lists which parameters are cited, fitted or assumed.
+ * devices. So parameters marked "fitted" are typical of the kind of flash, and set
+ * such that the model meets the cited figures. sources.toml lists which parameters
+ * are cited or fitted. All others are assumed.
  */
 #include "flashsim_timing.h"
 
@@ -15,13 +15,13 @@
 /*
  * Assumed for new flash. 3D flash at 3,000 cycles needs more than three retries per
  * read on average (Ye et al., Achieving Near-Zero Read Retry for 3D NAND Flash
- * Memory, ASPLOS 2024). wear_pct leads there.
+ * Memory, ASPLOS 2024). wear_pct models this wear.
  */
 #define EK_FS_RETRIES	"retry_in=1000,retry_most=3"
 /*
  * Assumed. The times of a die vary between pages (Grupp et al., Characterizing Flash
  * Memory, MICRO 2009). An SSD is twice as slow as its peers for 0.6 % of the time
- * (Hao et al., The Tail at Store, FAST 2016): here the tail has 0.6 % of the time.
+ * (Hao et al., The Tail at Store, FAST 2016): here 0.6 % of the time is in the tail.
  */
 #define EK_FS_JITTER	"jitter_pct=15,jitter_tail_in=1000,jitter_tail_x=4"
 
@@ -87,7 +87,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"cmd_us=115,cmd_write_us=560,map_miss_us=60,map_cache=16,map_region_mb=4",
 			/*
 			 * Reserve and valid pages are assumed, for a device in use that is not
-			 * full. figures.toml also has one that was overwritten.
+			 * full. figures.toml also has a device that was overwritten.
 			 */
 			"buffer_kb=1024,flush_us=500,gc_after_kb=524288,gc_valid_pct=40,spare_pct=7",
 			EK_FS_MMC,
@@ -97,7 +97,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 */
 			"discard_us=1500,discard_group_kb=512,discard_group_us=500",
 			"discard_exclusive=1",
-			/* Assumed. Without HPI a command waits for the end. */
+			/* Assumed. Without HPI a command waits until housekeeping ends. */
 			"bg_after_kb=16384,bg_ms=20,bg_idle_ms=20,bg_stop_us=0,bg_most=16",
 			EK_FS_RETRIES, EK_FS_JITTER,
 		},
@@ -157,12 +157,12 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"buffer_kb=4096,flush_us=100,gc_after_kb=8388608,gc_valid_pct=20,spare_pct=7",
 			/* Assumed: UNMAP is queued, and changes only the mapping. */
 			"discard_us=200",
-			/* Assumed: from the fast cache to the others, stopped within a program. */
+			/* Assumed: it moves data out of the fast cache, and stops after a program. */
 			"bg_after_kb=262144,bg_ms=20,bg_idle_ms=5,bg_stop_us=600",
 			/*
 			 * UFS 3.1 reports throttling to the host. Bare M.2 drives throttle after
 			 * one to three minutes of full load (TechPowerUp: Crucial P1, P5). One
-			 * minute at 1200 MB/s is assumed, and that a third of it cools off.
+			 * minute at 1200 MB/s is assumed, of which a third cools off meanwhile.
 			 */
 			"heat_mb=45776,heat_cool_mbps=400,heat_pct=50",
 			EK_FS_RETRIES, EK_FS_JITTER,
@@ -190,7 +190,7 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			 * Data sheet: read 115 us at most, program 1600 us, erase typically 3 ms.
 			 * The read time is fitted to IOPS at depth 1. A program of the device
 			 * hides the transfer of the next 32 KiB (cache program). The model adds
-			 * that transfer, so the program time is 1600 less 220.
+			 * that transfer, so the program time is 1600 us less 220 us.
 			 */
 			"t_r_us=70,t_prog_us=1380,t_erase_us=3000",
 			/*
@@ -219,8 +219,8 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			/* Assumed; the DRAM holds the mapping, so there is little to do. */
 			"bg_after_kb=1048576,bg_ms=10,bg_idle_ms=100,bg_stop_us=1600",
 			/*
-			 * Crucial names it "Adaptive Thermal Protection". The case cools off: ten
-			 * minutes of reads at full rate are assumed.
+			 * Crucial names it "Adaptive Thermal Protection". The case cools the SSD:
+			 * it is assumed to become hot after ten minutes of reads at full rate.
 			 */
 			"heat_mb=143051,heat_cool_mbps=300,heat_pct=50",
 			EK_FS_RETRIES, EK_FS_JITTER,

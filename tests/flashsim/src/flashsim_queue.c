@@ -174,7 +174,7 @@ static void ek_fs_abort_hung(struct ek_fs_dev *dev)
  * Sleep until no request is in the device.
  *
  * The block layer's timeout waits for queue_rq, so it cannot abort a request for
- * which queue_rq waits. The mmc core has timeouts of its own, and so has this.
+ * which queue_rq waits. So this function has a timeout, as the mmc core has.
  */
 static void ek_fs_wait_idle(struct ek_fs_dev *dev)
 {
@@ -258,7 +258,7 @@ static blk_status_t ek_fs_issue(struct ek_fs_dev *dev, struct request *rq)
 	ek_fs_reap(dev, now, &done);
 	spin_unlock_irqrestore(&dev->model_lock, flags);
 	ek_fs_complete_all(dev, &done);
-	/* @rq may be completed, and used again; but no other request enters an idle device */
+	/* @rq may be completed and reused by now. No other request enters: issuing is set. */
 	if (ek_flash_waits_after(&dev->params, op))
 		ek_fs_wait_idle(dev);
 	return BLK_STS_OK;

@@ -190,7 +190,7 @@ static blk_status_t ek_fs_store_transfer(struct ek_fs_store *store, struct reque
 	return error ? BLK_STS_IOERR : BLK_STS_OK;
 }
 
-/* Delete the pages that lie completely in the range. That takes effect at once and is durable. */
+/* Delete the pages that lie completely in the range. The deletion is immediate and durable. */
 static void ek_fs_store_discard(struct ek_fs_store *store, struct request *rq)
 {
 	u64 from = (u64)blk_rq_pos(rq) << SECTOR_SHIFT, to = from + blk_rq_bytes(rq);
@@ -212,13 +212,13 @@ static void ek_fs_store_flush(struct ek_fs_store *store, unsigned long *epoch)
 	unsigned long index;
 
 	xa_for_each_marked(&store->pages, index, page, EK_FS_DIRTY)
-		/* if there is no memory, the page stays unmerged; it is just as durable */
+		/* without memory the page stays unmerged, but it is durable nevertheless */
 		if (ek_fs_page_is_durable(store, page) && ek_fs_page_merge(page, 0xff))
 			ek_fs_page_tidy(store, index, page);
 	*epoch = store->epoch++;
 }
 
-/* Transfer the data of @rq. @epoch: what the completion of a flush makes durable. */
+/* Transfer the data of @rq. @epoch gets the epoch that a flush, once completed, makes durable. */
 blk_status_t ek_fs_store_rq(struct ek_fs_store *store, struct request *rq, unsigned long *epoch)
 {
 	blk_status_t error = BLK_STS_OK;

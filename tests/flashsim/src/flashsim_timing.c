@@ -2,15 +2,15 @@
 /* The timing model. flashsim_timing.h describes it. */
 #include "flashsim_timing.h"
 
-/* How often a program may be suspended. After that reads wait: otherwise it might never end. */
+/* Most suspensions of a program. Then reads wait for it: otherwise it might never end. */
 #define EK_FS_SUSPENDS	8
-/* After this time a disk serves its oldest request, even if others are nearer. */
+/* Once its oldest request has waited for this time, a disk serves it before nearer ones. */
 #define EK_FS_AGE_NS	(500 * 1000000ULL)
-/* How far a disk reads ahead of a sequential stream, into its own memory. */
+/* How far a disk reads ahead of a sequential stream, into its own memory, in bytes. */
 #define EK_FS_AHEAD	(8ULL << 20)
-/* fraction bits of the factors of jitter */
+/* number of fraction bits of the factors of jitter */
 #define EK_FS_FRACTION	20
-/* how often a time in the tail of jitter may double */
+/* the most doublings of a time in the tail of jitter */
 #define EK_FS_DOUBLINGS	6
 
 const char * const ek_fs_part_names[] = {
@@ -64,10 +64,10 @@ static u64 ek_fs_draw(struct ek_flash *dev, enum ek_fs_draw sequence)
 /*
  * A random time with the mean @ns.
  *
- * Most times are uniform, @jitter_pct more or less. One in @jitter_tail_in is in
- * the tail: @jitter_tail_x times the mean, doubled with a probability of 1/4, and
- * again, up to 64 times. So times beyond t become rarer as 1/t^2, and the mean of
- * the tail is 191/128 of its beginning. The other times are that much shorter.
+ * Most times are uniform within @jitter_pct of their mean. One in @jitter_tail_in is in
+ * the tail: @jitter_tail_x * @ns, doubled up to six times, each time with a probability
+ * of 1/4. So the share of times beyond t falls as 1/t^2, and the mean of the tail is
+ * 191/128 of its least time. The other times are shorter, so that the mean of all is @ns.
  */
 static u64 ek_fs_vary(struct ek_flash *dev, u64 ns)
 {
@@ -94,7 +94,7 @@ static void ek_fs_init_jitter(struct ek_flash *dev)
 	u32 i;
 
 	if (in) {
-		/* body * (in - 1) + tail = in */
+		/* the mean of all factors is 1: body * (in - 1) + tail = in */
 		body = div64_u64((in * 128 - dev->p.jitter_tail_x * 191ULL) << EK_FS_FRACTION,
 				 128 * (in - 1));
 		dev->tail_below = div_u64(1ULL << 32, in);
@@ -329,7 +329,7 @@ static void ek_fs_push_page(struct ek_flash *dev, struct ek_fs_chan *chan, u32 b
 	dev->stale = true;
 	chan->stale = true;
 	if (!dev->free_op) {
-		/* only after aborted flushes can there be so many partly filled pages */
+		/* this happens only after aborted flushes, which leave many partly filled pages */
 		dev->ops[chan->tail - 1].bytes += bytes;
 		return;
 	}
@@ -460,7 +460,7 @@ static u64 ek_fs_retry(struct ek_flash *dev)
 	if (!dev->p.retry_in)
 		return 0;
 	r = ek_fs_draw(dev, EK_FS_DRAW_RETRY);
-	/* both numbers are fractions of 2^32 */
+	/* both halves of r are random fractions of 2^32 */
 	if (((r & U32_MAX) * dev->p.retry_in) >> 32)
 		return 0;
 	n = 1 + (((r >> 32) * dev->p.retry_most) >> 32);
@@ -490,7 +490,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	}
 	busy_to = inside ? die->read_free : max(t0, die->free);
 	if (die->owner == dev->serial && busy_to > t0) {
-		/* it follows an operation of the same request: continue that one's parts */
+		/* the die's previous operation is of the same request: continue its parts */
 		*chain = die->chain;
 		begin = busy_to;
 	} else {
@@ -531,7 +531,7 @@ static u64 ek_fs_read_op(struct ek_flash *dev, struct ek_fs_chan *chan, struct e
 	return out;
 }
 
-/* Add @ns of transfer. A hot device takes only heat_pct of its rate: the excess is throttling. */
+/* Add a transfer that takes @ns, of which THROTTLE is what a hot device, at heat_pct, loses. */
 static void ek_fs_add_link(const struct ek_flash *dev, struct ek_flash_req *req, u64 ns)
 {
 	u64 cool = dev->hot ? div_u64(ns * dev->p.heat_pct, 100) : ns;
@@ -663,7 +663,7 @@ static u64 ek_fs_write_buffer(struct ek_flash *dev, struct ek_flash_req *req, u6
 	return at + len;
 }
 
-/* Let the write or flush that waits for the buffer continue at @t, if it can. */
+/* Let the stalled write or flush continue at @t if the buffer allows it. */
 static void ek_fs_unstall(struct ek_flash *dev, u64 t)
 {
 	struct ek_flash_req *req = dev->stalled;
@@ -724,7 +724,7 @@ static void ek_fs_begin_flash(struct ek_flash *dev, struct ek_flash_req *req, u6
 	}
 }
 
-/* Returns true if the part of the mapping table for @sector was not cached. Now it is. */
+/* Cache the part of the mapping table for @sector. Returns true if it was not cached before. */
 static bool ek_fs_map_miss(struct ek_flash *dev, u64 sector)
 {
 	u32 region, line;
@@ -792,9 +792,9 @@ static u64 ek_fs_access(const struct ek_flash *dev, const struct ek_flash_req *r
 /*
  * The request with the shortest access time, as a disk with NCQ chooses it.
  *
- * The disk chooses after the command work that follows the previous request. By
- * then the host has sent the request that follows that one's completion. So with
- * two requests outstanding the disk already has a choice.
+ * The disk chooses its next request cmd_us after it completed the previous one. By
+ * then the host has sent a new request in reply to that completion. So with two
+ * requests outstanding, the disk already has two to choose from.
  */
 static struct ek_flash_req *ek_fs_nearest(const struct ek_flash *dev, u64 t)
 {
@@ -824,7 +824,7 @@ static u64 ek_fs_disk(struct ek_flash *dev, struct ek_flash_req *req, u64 t0)
 	u64 medium = ek_fs_xfer(req->bytes, dev->p.track_mbps), seek = 0, access, done;
 
 	if (ek_fs_streams(dev, req)) {
-		/* meanwhile the medium has moved on, as far as the disk's memory allows */
+		/* since the last request the medium moved on, at most by what the memory holds */
 		u64 ahead = ek_fs_xfer(EK_FS_AHEAD, dev->p.track_mbps);
 
 		if (t0 > dev->stream_t + ahead)
@@ -892,7 +892,7 @@ static void ek_fs_discard(struct ek_flash *dev, struct ek_flash_req *req, u64 t,
 	}
 }
 
-/* A write of @bytes: housekeeping falls due. */
+/* A write of @bytes makes housekeeping due. */
 static void ek_fs_background_add(struct ek_flash *dev, u32 bytes)
 {
 	u64 after = (u64)dev->p.bg_after_kb << 10, rounds;
@@ -906,7 +906,7 @@ static void ek_fs_background_add(struct ek_flash *dev, u32 bytes)
 	dev->bg_work += rounds * dev->p.bg_ms * 1000000;
 }
 
-/* A request arrives at @now after idle time. Housekeeping used this time, and may go on. */
+/* A request arrives at @now after idle time. Housekeeping ran in that time, and may still run. */
 static void ek_fs_background_idle(struct ek_flash *dev, u64 now)
 {
 	u64 begin = max(dev->idle_since + dev->p.bg_idle_ms * 1000000ULL, dev->hold_to);
@@ -921,7 +921,7 @@ static void ek_fs_background_idle(struct ek_flash *dev, u64 now)
 		return;
 	rest = ek_fs_rem(dev->bg_work, round);
 	if (dev->p.bg_stop_us) {
-		/* what is left goes on in the next idle time */
+		/* the rest of the work continues in the next idle time */
 		rest = min(rest ? rest : round, ek_fs_us(dev->p.bg_stop_us));
 	} else {
 		dev->bg_work -= rest;
@@ -954,7 +954,7 @@ static void ek_fs_set_rates(struct ek_flash *dev)
 
 /*
  * The device warms up by the @bytes that it transfers at @t, and cools off at a
- * constant rate. It is hot from heat_mb on, until half of that has cooled off.
+ * constant rate. It becomes hot at heat_mb, and stays hot until it is at half of that.
  */
 static void ek_fs_warm(struct ek_flash *dev, u32 bytes, u64 t)
 {
@@ -978,7 +978,7 @@ static void ek_fs_warm(struct ek_flash *dev, u32 bytes, u64 t)
 
 /* --- the device ----------------------------------------------------------- */
 
-/* @req begins at @t. Until then it was in the queue, or the device was held. */
+/* @req begins at @t. Account its time until then: in the queue, or held by the device. */
 static void ek_fs_leave_queue(struct ek_flash *dev, struct ek_flash_req *req, u64 t)
 {
 	u64 erase = dev->held[EK_FS_HELD_ERASE] - req->held[EK_FS_HELD_ERASE];
@@ -1077,7 +1077,7 @@ static bool ek_fs_is_exclusive(const struct ek_flash *dev, const struct ek_flash
 }
 
 /*
- * The request that begins next: of a disk the nearest, of flash the oldest. But reads
+ * The request that begins next: on a disk the nearest, on flash the oldest. But reads
  * and discards may pass a stalled write or flush. An exclusive discard passes nothing
  * and is not passed: it waits until no command is in progress.
  */
@@ -1120,7 +1120,7 @@ static void ek_fs_dispatch(struct ek_flash *dev, u64 t)
 			return;
 	}
 	dev->pick = EK_FS_NEVER;
-	/* an exclusive discard that begins ends this loop */
+	/* an exclusive discard that begins ends this loop, because it sets hold_to */
 	while (dev->slots && t >= dev->hold_to) {
 		req = ek_fs_pick(dev, t);
 		if (!req)
@@ -1160,7 +1160,7 @@ static void ek_fs_advance(struct ek_flash *dev, u64 now)
 	dev->now = max(dev->now, now);
 }
 
-/* Idle time brings back the fast cache and the reserve. */
+/* In @ns of idle time, the device regains fast cache and reserve. */
 static void ek_fs_idle(struct ek_flash *dev, u64 ns)
 {
 	u64 most = (u64)dev->p.slc_kb << 10, us = div_u64(ns, 1000), got;
@@ -1227,7 +1227,7 @@ struct ek_flash_req *ek_flash_reap(struct ek_flash *dev, u64 now)
 	return req;
 }
 
-/* A lower bound for the time at which the stalled request is done. The caller asks again then. */
+/* A lower bound for the time at which the stalled request is done. The caller asks again at it. */
 static u64 ek_fs_stalled_until(struct ek_flash *dev)
 {
 	const struct ek_flash_req *req = dev->stalled;
@@ -1235,10 +1235,10 @@ static u64 ek_fs_stalled_until(struct ek_flash *dev)
 	u32 cell = dev->slc ? min(dev->p.t_prog_us, dev->p.t_prog_slc_us) : dev->p.t_prog_us;
 	bool more = dev->pending;
 
-	/* if the programs in progress do not free enough, one that has not begun is needed, too */
+	/* if the programs in progress do not free enough, the write needs one more program */
 	if (req->op == EK_FS_WRITE)
 		more = !ek_fs_room(dev, req->bytes - min_t(u64, dev->releasing, req->bytes));
-	/* with jitter the shortest program, which is never in the tail */
+	/* add the time of the shortest program: the least factor is jitter_low */
 	return more && event != EK_FS_NEVER ?
 		event + ((ek_fs_us(cell) * dev->jitter_low) >> EK_FS_FRACTION) : event;
 }
@@ -1258,7 +1258,7 @@ u64 ek_flash_next(struct ek_flash *dev)
 	return min(next, min(dev->pick, dev->wake));
 }
 
-/* @req leaves the device now. Its whole time counts as the part of its current state. */
+/* @req leaves the device now. Unless it is done, all its time counts as the part of its state. */
 static void ek_fs_leave(struct ek_flash *dev, struct ek_flash_req *req)
 {
 	enum ek_fs_part part = EK_FS_CMD;
@@ -1335,8 +1335,8 @@ struct ek_flash_req *ek_flash_take(struct ek_flash *dev)
 
 /*
  * With blocking=1 the host works like the mmc driver. A device with active=1 stands
- * for an eMMC without CQE. Such a host sends a command when the one before is done,
- * and waits for the end of a flush. With CQE that is true of discards only.
+ * for an eMMC without CQE: the host sends a command only when the previous one is done,
+ * and waits for the end of a flush. With CQE the host does so only for discards.
  */
 
 /* Returns true if the host sends @op only when no command is in the device. */
@@ -1358,8 +1358,8 @@ u32 ek_flash_region(const struct ek_flash_params *p, u64 sector)
 }
 
 /*
- * Valid pages in the oldest block, in 1/1000, for @spare flash per valid data in
- * percent. That is v = e^(-a (1 - v)) with a = spare / 100: data that are
+ * The share of valid pages in the oldest block, in 1/1000. @spare: flash divided by
+ * valid data, in percent. It solves v = e^(-a (1 - v)) with a = spare / 100: data are
  * overwritten at random, and the block that was written first is collected first
  * (Desnoyers, Analytic Modeling of SSD Write Performance, SYSTOR 2012).
  */
@@ -1384,7 +1384,7 @@ static u32 ek_fs_valid(u32 spare)
 /*
  * The effects of wear_pct (w) and full_pct on a flash device:
  *
- *   full  valid pages of a collected block as of ek_fs_valid(); no reserve but the free part
+ *   full  valid pages of a collected block by ek_fs_valid(); the reserve shrinks to the free part
  *   w     bad blocks take up to 2 points of the spare flash; wear levelling copies a fifth
  *         of the pages that would be free; programs take up to 1.2 times as long, erases
  *         twice; one read in retry_in * (1 - w)^3 needs retries, up to three times as many
@@ -1398,7 +1398,7 @@ void ek_flash_age(struct ek_flash_params *p)
 	if (p->kind != EK_FS_FLASH)
 		return;
 	if (p->full_pct) {
-		/* in 1/100 points: bad blocks leave 98 % of the flash at the end of its life */
+		/* in 1/100 %: bad blocks take up to 2 % of the capacity, at the end of life */
 		spare = (100 + p->spare_pct) * 100 - 2 * w;
 		valid = ek_fs_valid(max(spare / p->full_pct, 100U));
 		p->gc_valid_pct = min(DIV_ROUND_UP(valid, 10), 99U);

@@ -21,8 +21,8 @@
  *
  * THROTTLE is the time by which a hot device takes longer for CMD and LINK.
  *
- * A request with several flash operations is done when the last of them is. Its
- * parts are those of this critical path, so they sum up to the total time.
+ * A request with several flash operations is done when its last operation is done.
+ * Its parts are those of this critical path, so they sum up to the total time.
  *
  * All variation comes from a generator with the seed of the parameters, and is
  * drawn in the order of the model's events. So equal parameters, seeds and
@@ -47,7 +47,7 @@
 #define EK_FS_CHANNELS	16
 #define EK_FS_DIES	16	/* per channel */
 #define EK_FS_REGIONS	64
-/* separate reservations of a link or a channel; if there are more, the earliest gap is dropped */
+/* most separate reservations of a link or channel; beyond this, the earliest gap is dropped */
 #define EK_FS_SPANS	32
 
 enum ek_fs_kind { EK_FS_FLASH, EK_FS_DISK, EK_FS_LINK_ONLY };
@@ -147,7 +147,7 @@ extern const char * const ek_fs_part_names[];
 
 /* the parts of a request's time */
 enum ek_fs_part {
-	EK_FS_QUEUE,		/* in the device, not begun; except ERASE and BACKGROUND */
+	EK_FS_QUEUE,		/* in the device, not begun; without ERASE and BACKGROUND */
 	EK_FS_LINK_WAIT,	/* waiting for the command path or the link */
 	EK_FS_CMD,		/* command work; also an injected hang */
 	EK_FS_LINK,		/* data transfer on the link */
@@ -160,9 +160,9 @@ enum ek_fs_part {
 	EK_FS_ROTATE,
 	EK_FS_MAP,		/* read of the mapping table */
 	EK_FS_RETRY,		/* further reads of the same cells */
-	EK_FS_ERASE,		/* discard: its work; others: waiting for an exclusive discard */
+	EK_FS_ERASE,		/* discard: its work; others: wait for an exclusive discard */
 	EK_FS_BACKGROUND,	/* waiting for housekeeping */
-	EK_FS_THROTTLE,		/* additional time of commands and transfers, if hot */
+	EK_FS_THROTTLE,		/* additional time of commands and transfers of a hot device */
 	EK_FS_PARTS,
 };
 
@@ -180,21 +180,21 @@ enum ek_fs_state {
 	EK_FS_FINISHED,		/* done, not reaped */
 };
 
-/* A request. The caller sets sector to fua; begin, done and part are valid once it is reaped. */
+/* A request. The caller sets sector, bytes, op, fua. begin, done and part are valid once reaped. */
 struct ek_flash_req {
 	struct ek_flash_req *prev, *next;
 	u64 sector;		/* of 512 bytes */
 	u32 bytes;
 	u8 op;			/* enum ek_fs_op */
 	bool fua;
-	bool hung;		/* got the injected hang, see ek_flash.hang */
+	bool hung;		/* the injected hang (ek_flash.hang) hit this request */
 	u8 state;
 	u8 channel;		/* of the first byte */
 	u64 arrive;
-	u64 begin;		/* when it left the queue, if it did */
+	u64 begin;		/* when it left the queue; 0: it did not */
 	u64 done;
 	u64 stalled;		/* when it began to wait for the buffer */
-	u64 held[EK_FS_HOLDERS];	/* ek_flash.held when it arrived */
+	u64 held[EK_FS_HOLDERS];	/* the part of ek_flash.held before it arrived */
 	u64 part[EK_FS_PARTS];
 };
 
@@ -217,11 +217,11 @@ struct ek_fs_chain {
 
 struct ek_fs_die {
 	u64 free;		/* end of all planned operations */
-	u64 prog_from, prog_end; /* begin and end of the buffered program, if releasing */
-	u64 read_free;		/* end of the reads for which that program is suspended */
+	u64 prog_from, prog_end; /* when programming a page of the buffer begins and ends, while @releasing */
+	u64 read_free;		/* end of the reads for which the program is suspended */
 	u64 gc_from, gc_to;	/* last garbage collection */
-	u32 releasing;		/* bytes of the buffer that this program frees; 0: none runs */
-	u32 suspends;		/* how often that program was suspended */
+	u32 releasing;		/* bytes that the buffered program will free; 0: none runs */
+	u32 suspends;		/* how often the buffered program was suspended */
 	u64 debt;		/* bytes programmed since the last collection */
 	bool last_read;		/* the last planned operation is a read */
 	u32 owner;		/* serial of the request with the last planned operation */
@@ -276,18 +276,18 @@ struct ek_flash {
 
 	/* variation */
 	u64 random[EK_FS_DRAWS];
-	u64 jitter_low, jitter_span;	/* of times that are not in the tail, in 1 / 2^20 */
+	u64 jitter_low, jitter_span;	/* factor outside the tail: least, and range; in 1 / 2^20 */
 	u32 tail_below;		/* random numbers below this value are in the tail */
 
 	/* what holds up new commands */
 	u64 hold_to;		/* no command begins before this time */
 	enum ek_fs_holder holder;
-	u64 held[EK_FS_HOLDERS];	/* ns of all such times, to their ends */
+	u64 held[EK_FS_HOLDERS];	/* sum of all holds, ns; a current one counts to its end */
 	u64 wake;		/* hold_to, if a request waits for it; otherwise EK_FS_NEVER */
 	u64 bg_bytes;		/* written since housekeeping last became due */
 	u64 bg_work;		/* ns of housekeeping that is due */
 
-	/* heat, in bytes transferred */
+	/* heat, in bytes transferred; heat_at: time up to which cooling is computed */
 	u64 heat, heat_at;
 	bool hot;
 	u32 mbps[2];		/* the link's rates now, [read, write] */
@@ -301,7 +301,7 @@ struct ek_flash {
 	u64 gc_gain, gc_pause;	/* bytes that a collection frees, and its duration in ns */
 	u64 reserve, slc;	/* bytes left before collections begin, and in the fast cache */
 	u64 buffered;		/* bytes in the buffer */
-	u64 releasing;		/* of these, bytes that are being programmed */
+	u64 releasing;		/* buffered bytes that are being programmed */
 	u64 freed_gc_from, freed_gc_to;	/* collection before the last program that freed bytes */
 	u32 pending, programming;	/* pages that wait; dies that program */
 	bool stale;		/* event must be computed again, as in ek_fs_chan */
@@ -324,7 +324,7 @@ struct ek_flash {
 
 const struct ek_fs_param *ek_flash_param(const char *name);
 
-/* Parameters. Each function returns 0, or -EINVAL with one line in why: what is wrong, and why. */
+/* Parameters. Each function returns 0, or -EINVAL with one line in why that says what is wrong. */
 int ek_flash_preset(struct ek_flash_params *p, const char *name, char *why, size_t size);
 int ek_flash_set(struct ek_flash_params *p, const char *pairs, char *why, size_t size);
 int ek_flash_set_one(struct ek_flash_params *p, const struct ek_fs_param *param, const char *value,

@@ -84,7 +84,7 @@ static void ek_fs_test_mix(struct ek_fs_test *t, struct ek_flash_req *req)
 	req->fua = req->op == EK_FS_WRITE && !ek_fs_test_random(t, 10);
 }
 
-/* Run @n requests, @depth at a time. @bytes 0: a mixture of sizes and operations. */
+/* Run @n requests, @depth at a time. If @bytes is 0: a mixture of sizes and operations. */
 static void ek_fs_test_run(struct kunit *test, struct ek_fs_test *t, u32 n, u32 depth, u32 bytes,
 			   enum ek_fs_op op, bool sequential)
 {
@@ -177,7 +177,7 @@ static void ek_test_flash_pipe_is_exact(struct kunit *test)
 				(i + 1) * (div_u64(524288000ULL, 66) + 76000));
 }
 
-/* An exclusive discard is alone in the device, and the others wait in their part for that. */
+/* An exclusive discard is alone in the device. The wait of others counts in their part ERASE. */
 static void ek_test_flash_exclusive_discard(struct kunit *test)
 {
 	struct ek_fs_test *t = ek_fs_test_device(test, "emmc51", "jitter_tail_in=0,jitter_pct=0");
@@ -193,7 +193,7 @@ static void ek_test_flash_exclusive_discard(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->done, 3U);
 	KUNIT_EXPECT_EQ(test, req[1].begin, req[0].done);
 	KUNIT_EXPECT_EQ(test, req[2].begin, req[1].done);
-	/* 1500 us, and 100 us for each of two erase groups */
+	/* the discard takes 1500 us, and 100 us for each of two erase groups */
 	KUNIT_EXPECT_EQ(test, req[1].part[EK_FS_ERASE], 1700000ULL);
 	KUNIT_EXPECT_EQ(test, req[2].part[EK_FS_ERASE], req[1].done - req[1].begin);
 }

@@ -122,7 +122,7 @@ def streams(draw: st.DrawFn) -> list[Io]:
 @settings(max_examples=300, deadline=None)
 @given(pairs=configurations, ios=streams())
 def test_parts_sum_up_and_times_are_consistent(model: Model, pairs: str, ios: list[Io]) -> None:
-    """Each request is done, none faster than its own work, and at most `active` run at a time."""
+    """Each request completes, none takes less time than its own work, and at most `active` requests run at a time."""
     run = model.run("", pairs, ios)  # checks that the parts sum up
     get = model.numbers(pairs)
     kind = model.value("", pairs, "kind")
@@ -175,7 +175,7 @@ def test_a_longer_request_is_never_faster(model: Model, pairs: str, op: int, siz
 def test_throughput_is_bounded_by_link_channels_and_dies(
     model: Model, pairs: str, op: int, size: int, qd: int, in_order: bool
 ) -> None:
-    # not hot, and no variation: a mean over few operations proves nothing
+    # without heat and variation, because the mean of a few random times would prove nothing
     pairs += ",kind=flash,gc_after_kb=0,slc_kb=0,heat_mb=0,jitter_pct=0,jitter_tail_in=0"
     n = max(16, 16 * MB // size)
     ios = sequential(op, n, size) if in_order else scattered(op, n, size, 256 * MB)
@@ -215,7 +215,7 @@ def test_serial_commands_do_not_overlap(model: Model) -> None:
 def test_sequential_reads_reach_the_rate_of_the_link(model: Model) -> None:
     run = model.run("", FLASH + ",channels=4", sequential(READ, 400, 512 * KB), qd=4)
     assert 0.98 * 200 <= run.mbps <= 200
-    # or of the channels, if these are slower
+    # if the channels are slower than the link, reads reach the rate of the channels
     slow = model.run("", FLASH + ",channels=1,dies=8,channel_mbps=50", sequential(READ, 100, 512 * KB), qd=4)
     assert 0.97 * 50 <= slow.mbps <= 50
 
@@ -226,7 +226,7 @@ def test_a_queue_keeps_the_dies_busy(model: Model) -> None:
         model.run("", FLASH + ",cmd_us=1", io, qd=qd).iops for io, qd in zip(ios, (1, 4, 32), strict=True)
     ]
     assert iops[0] < iops[1] < iops[2]
-    # four dies, each takes 100 us plus the transfer
+    # four dies work at once, and each takes 100 us plus the transfer
     assert iops[2] > 0.8 * 4 / 110e-6
 
 
@@ -240,7 +240,7 @@ def test_small_random_reads_miss_the_mapping(model: Model) -> None:
 
 
 def test_a_read_waits_for_a_program_on_its_die_only(model: Model) -> None:
-    """Two channels with one die each. A write-through goes to the first, one read to each."""
+    """Two channels with one die each. A write-through goes to the first die, and then one read to each die."""
     pairs = FLASH + ",dies=1,buffer_kb=0"
     ios = [Io(WRITE, 0, 16 * KB), Io(READ, 32 * KB, 4 * KB, 400 * US), Io(READ, 16 * KB, 4 * KB, 400 * US)]
     write, same, other = model.run("", pairs, ios).io
@@ -274,7 +274,7 @@ def test_a_program_of_the_buffer_is_suspended_for_reads_and_ends_later(model: Mo
 
 def test_reads_go_before_the_pages_in_the_buffer_and_do_not_starve_a_stalled_write(model: Model) -> None:
     pairs = FLASH + ",channels=1,dies=1,buffer_kb=512,link_write_mbps=2000"
-    # the buffer is full with 32 pages: a read waits for the program of one page, not of all
+    # the buffer is full with 32 pages: a read waits for the program of one page, not of all 32
     ios = [Io(WRITE, 0, 512 * KB), Io(READ, MB, 4 * KB, 5 * MS)]
     assert model.run("", pairs, ios).io[1].part["die_wait"] < 1100 * US
     # a second write stalls while 62 reads at a time keep the die busy: after each batch of reads one page is programmed
@@ -289,7 +289,7 @@ def test_writes_are_as_fast_as_the_link_until_the_buffer_is_full(model: Model) -
     burst = model.run("", pairs, sequential(WRITE, 16, 512 * KB), qd=4)
     assert burst.totals.buffer_stalls == 0
     assert burst.mbps == pytest.approx(200, rel=0.001)
-    # then as fast as the dies: four times 16 KiB per program and transfer
+    # with a full buffer, writes are as fast as the four dies: 16 KiB each per program and transfer
     long = model.run("", pairs, sequential(WRITE, 400, 512 * KB), qd=4)
     dies = 4 * 16 * KB * 1000 / ((1000 + 41) * US)
     assert long.totals.buffer_stalls > 300
@@ -315,7 +315,7 @@ def test_a_flush_empties_the_buffer_and_is_cheap_after_that(model: Model) -> Non
     ios = [Io(WRITE, 0, 512 * KB), Io(FLUSH, 0, 0, 10), Io(WRITE, MB, 4 * KB, 20), Io(FLUSH, 0, 0, 200 * MS)]
     run = model.run("", FLASH + ",buffer_kb=1024", ios)
     _, full, held, empty = run.io
-    # 32 pages on four dies
+    # the first flush waits for 32 pages on four dies
     assert full.part["buffer_wait"] > 8 * 1000 * US - 512 * KB * 1000 // 200
     assert full.part["cmd"] == 110 * US
     assert held.done > full.done - 100 * US, "no write enters the buffer during a flush"
@@ -409,7 +409,7 @@ def test_a_queued_discard_delays_nobody_and_an_exclusive_one_everybody(model: Mo
     for io in reads:
         assert io.part["erase"] == discard.total
         assert "queue" not in io.part
-    # Of 32 pages on four dies, eight are programmed when the discard begins. The others wait for its end.
+    # When the discard begins, eight of the 32 pages are programmed. The other pages wait until the discard ends.
     ios = [Io(WRITE, 0, 512 * KB), Io(DISCARD, 0, 8 * MB, 4 * MS), Io(FLUSH, 0, 0, 5 * MS)]
     _, discard, flush = model.run("", FLASH + DISCARDS + ",buffer_kb=512,discard_exclusive=1", ios).io
     assert flush.part["erase"] + 1 * MS == discard.total
@@ -436,14 +436,14 @@ def test_jitter_keeps_the_mean_and_has_a_long_tail(model: Model) -> None:
     for part, mean in (("cell", 100 * US), ("cmd", 10 * US)):
         times = sorted(io.part[part] for io in run.io)
         assert sum(times) / n == pytest.approx(mean, rel=0.01)
-        # the others are a little shorter, so that the mean is right
+        # times outside the tail are a little shorter, so that the mean of all is right
         assert 0.78 * mean < times[0] < 0.81 * mean
         tail = [t for t in times if t > 1.3 * mean]
         assert len(tail) == pytest.approx(n / 500, rel=0.3)
         assert tail[0] == 4 * mean
         assert sum(t >= 8 * mean for t in tail) == pytest.approx(len(tail) / 4, rel=0.5)
         assert times[-1] <= 256 * mean
-    # programs and flushes, too
+    # the mean is right for programs and flushes, too
     ios = [Io(op, 0, size) for _ in range(4000) for op, size in ((WRITE, 16 * KB), (FLUSH, 0))]
     run = model.run("", FLASH + VARYING + ",buffer_kb=512", ios, qd=1)
     flushes = [io for io in run.io if io.op == FLUSH]
@@ -494,7 +494,7 @@ HOUSEKEEPING = ",buffer_kb=512,bg_after_kb=1024,bg_ms=20,bg_idle_ms=10"
 
 
 def after_idle(model: Model, pairs: str, *gaps: int) -> Run:
-    """Three MiB are written, so three rounds of 20 ms are due. Then a read arrives at each of the times."""
+    """Writes 3 MiB, so that three rounds of housekeeping of 20 ms are due. Then a read arrives at each of the times `gaps`."""
     writes = sequential(WRITE, 6, 512 * KB)
     return model.run("", FLASH + HOUSEKEEPING + pairs, [*writes, *(Io(READ, 0, 4 * KB, t) for t in gaps)])
 
@@ -519,7 +519,7 @@ def test_housekeeping_that_can_be_stopped_goes_on_later(model: Model) -> None:
     waits = [io.part.get("background", 0) for io in run.io[6:]]
     assert max(waits) == 700 * US
     assert run.totals.background_ns == 60 * MS
-    # after each read it begins again after 10 ms of idle time, so it needs many of the gaps
+    # after each read, housekeeping begins again after 10 ms of idle time, so it needs many of the gaps between reads
     assert sum(w > 0 for w in waits) > 5
     assert waits[-1] == 0
 
@@ -541,7 +541,8 @@ def test_a_hot_device_slows_down_until_it_has_cooled_off(model: Model) -> None:
         sum(io.bytes for io in run.io[i : i + 10]) * 1000 / (run.io[i + 9].done - run.io[i - 1].done)
         for i in range(10, 400, 10)
     ]
-    # 200 MB/s warm it up by 150 net, so 14 MB are fast. Then 50 MB/s come in and cool off: it stays hot.
+    # Reads at 200 MB/s, less 50 MB/s of cooling, heat it up by 150 MB/s: 14 MB are fast. Then it reads 50 MB/s, as much as
+    # cools off, so it stays hot.
     assert rates[0] == pytest.approx(200, rel=0.02)
     assert rates[-1] == pytest.approx(50, rel=0.02)
     slow = next(i for i, rate in enumerate(rates, 1) if rate < 195)
@@ -574,7 +575,7 @@ def test_a_worn_and_full_device_is_slower(model: Model, preset: str) -> None:
     assert old[0] < 0.9 * young[0]
     assert old[1] < 0.99 * young[1]
     assert old[2] > 20 * max(young[2], 1)
-    # at each step in between nothing gets better
+    # with more wear, no figure gets better
     steps = [measure(f"wear_pct={w}") for w in (0, 30, 60, 100)]
     assert [s[0] for s in steps] == sorted((s[0] for s in steps), reverse=True)
     assert [s[2] for s in steps] == sorted(s[2] for s in steps)
@@ -651,7 +652,7 @@ def test_the_pipe_takes_the_time_of_its_link_and_commands_and_keeps_the_order(
 
 
 def test_a_disk_gains_from_a_queue(model: Model) -> None:
-    """With the IOPS of Nagao et al., "... I/O Performance Regulating Method to Suppress Decrease in I/O Throughput"."""
+    """At the depths of Nagao et al., "... I/O Performance Regulating Method to Suppress Decrease in I/O Throughput"."""
     iops = {qd: figure(model, "hdd-5400", f"rand_read_iops_qd{qd}") for qd in (1, 2, 7, 8)}
     assert iops[1] < iops[2] < iops[7] < iops[8]
 
@@ -666,7 +667,7 @@ def test_a_disk_streams_and_seeks(model: Model) -> None:
 
 
 def test_a_disk_serves_a_distant_request_in_time(model: Model) -> None:
-    """One request at the far end, and enough near requests to keep the head where it is."""
+    """One request is at the far end of the disk. Enough near requests would keep the head away from it."""
     near = scattered(READ, 2000, 4 * KB, 100 * MB)
     run = model.run("hdd-5400", "", [Io(READ, 0, 4 * KB), Io(READ, 400_000 * MB, 4 * KB), *near], qd=16)
     assert 100 * MS < run.io[1].total < 600 * MS
@@ -711,7 +712,7 @@ def test_a_worn_device_programs_as_often_as_the_formula_says(model: Model) -> No
 
 
 def test_the_command_path_of_the_ssd_limits_reads_whatever_the_number_of_dies(model: Model) -> None:
-    """The models of the series have 8, 16 and 32 dies, but similar specified IOPS (README.md)."""
+    """The three models of the SSD series have 8, 16 and 32 dies, but similar specified IOPS (README.md)."""
     ios = scattered(READ, 20000, 4 * KB, 4096 * MB)
 
     def iops(pairs: str) -> list[float]:
@@ -719,7 +720,7 @@ def test_the_command_path_of_the_ssd_limits_reads_whatever_the_number_of_dies(mo
 
     series = [80_000, 85_000, 90_000]
     assert iops("") == pytest.approx(series, rel=0.1)
-    # with the longest read time of the data sheet, dies as the limit would explain one model and not the others
+    # If the dies were the limit, with the longest read time of the data sheet, only one of the three models would fit.
     by_dies = iops("cmd_us=5,t_r_us=115,")
     assert by_dies[1] == pytest.approx(series[1], rel=0.02)
     assert by_dies[0] < 0.7 * series[0]

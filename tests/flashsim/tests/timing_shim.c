@@ -98,7 +98,7 @@ int shim_waits(const char *preset, const char *set, u32 op)
  * the device, @think ns after the completion that made room. Open loop (@qd 0):
  * each request is submitted at its arrive time; these must not decrease.
  *
- * @late: the host reaps so many ns late.
+ * @late: the delay in ns with which the host reaps.
  * Returns the number of completed requests, or -1 with the reason in @why.
  */
 int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,

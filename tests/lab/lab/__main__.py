@@ -110,13 +110,13 @@ def main() -> int:
         print("lab: interrupted; finished experiments stay in the cache", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # the reader has closed the pipe, as in 'lab list | head'; Python must not report it again at its end
+        # The reader has closed the pipe, as in 'lab list | head'. Otherwise Python would report that again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 if __name__ == "__main__":
-    # handled like ^C: the guests end, and no file is left behind
+    # SIGTERM and SIGHUP are handled like ^C: the lab kills its guests and leaves no file behind.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
     raise SystemExit(main())

@@ -27,9 +27,10 @@ from lab.report.verdict import judge as judge_shapes
 from lab.runner import Job, Result, run_all, utc
 from lab.targets import Targets
 
-# the seeds of a promise: the worst is judged
+# The seeds with which an experiment that has a promise may run. The worst value of the seeds that ran is judged.
 SEEDS = (1, 2, 3, 4, 5)
-# fields of results.json that are the same in all rows: the versions that the bench used, and its time
+# Fields of a row in results.json that describe the bench: the kernel release that the row's guest reported, this project's
+# revision, QEMU's version, and the time at which the file was written. Only `release` differs from row to row.
 ORIGIN = ("release", "revision", "qemu", "made")
 
 
@@ -68,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def row(job: Job, f: Figure, measured: str | None = None) -> Row:
-    """A figure as a row of its own, without baselines, and without a target of targets.toml."""
+    """The row of one figure. Its target from targets.toml and its baselines are added later (rows_of, merge)."""
     e = job.experiment
     whose = e.figures_of if e.figures_of and job.scheduler == e.subject else job.scheduler
     return Row(
@@ -84,12 +85,15 @@ def rows_of(result: Result, wanted: Targets) -> list[Row]:
 
 
 def first(e: Experiment, subject: str | None) -> str:
-    """The scheduler whose figures become the values of the rows: `subject` replaces evenkeel."""
+    """The scheduler whose figures become the values of the rows.
+
+    It is the experiment's own subject, unless that is evenkeel and `subject` is given: then it is `subject`.
+    """
     return subject if subject and e.subject == "evenkeel" else e.subject
 
 
 def sampled(chosen: Iterable[Experiment], seed: int) -> list[Experiment]:
-    """The experiments without those of a pool that `seed` does not draw, in the same order."""
+    """All experiments outside pools, and the experiments that `seed` draws from each pool, in the same order."""
     listed = list(chosen)
     pools: dict[str, list[str]] = {}
     for e in listed:
@@ -105,10 +109,11 @@ def sampled(chosen: Iterable[Experiment], seed: int) -> list[Experiment]:
 
 
 def drawn_seeds(e: Experiment, seed: int, wanted: Targets, *, deep: bool) -> list[int | None]:
-    """The seeds of an experiment's guests; the baselines run with the first. None: that of the lab.
+    """The seeds with which an experiment runs, one guest each; None stands for the lab's own seed.
 
-    A promise has five. The deep bench runs all of them. The full bench draws one, or two
-    if a figure is a maximum, because a maximum depends on the phase in which the load begins.
+    Without a promise, or on the host's clock, this is only the lab's own seed. With a promise, the deep bench runs all of
+    SEEDS, and the full bench draws one of them. It draws two if a target is for a maximum, because a maximum depends
+    on the phase in which the load begins. Baselines run only with the first seed of the list.
     """
     if e.clock != "virtual" or not wanted.promised(e.name):
         return [None]
@@ -122,8 +127,8 @@ def plan(
 ) -> list[Job]:  # fmt: skip
     """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines.
 
-    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises. `wide`: the quick
-    bench has all baselines of the experiments in the README's table.
+    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises. With `wide`, the quick
+    bench runs the experiments of the README's table with all their baselines.
     """
     wanted = targets.load() if wanted is None else wanted
     jobs: dict[str, Job] = {}
@@ -149,7 +154,10 @@ def plan(
 
 
 def worse(a: Row, b: Row) -> Row:
-    """The row that is further from its target, or the worse one without a target. Of equal ones `a`."""
+    """Of two rows, the row whose value is further from its target; without a target, the row with the worse value.
+
+    If both are equally bad: `a`.
+    """
 
     def badness(r: Row) -> float:
         match r.target:
@@ -165,7 +173,7 @@ def worse(a: Row, b: Row) -> Row:
 def merge(results: Sequence[Result], subject: str | None = None, wanted: Targets | None = None) -> list[Row]:
     """One row for each id and kernel: the subject's figure with its baselines. A row ID-of-BASELINE follows its row ID.
 
-    Of several seeds the worst counts, for the subject and for each baseline.
+    If a scheduler ran with several seeds, its worst value counts. This holds for the subject and for each baseline.
     """
     wanted = targets.load() if wanted is None else wanted
     own: dict[tuple[str, str], Row] = {}
@@ -197,7 +205,7 @@ def merge(results: Sequence[Result], subject: str | None = None, wanted: Targets
 def absent(
     results: Sequence[Result], rows: Sequence[Row], wanted: Targets, subject: str | None = None
 ) -> list[str]:
-    """Figures that have a target and that the experiments of these results have not written."""
+    """The figures that have a target, but for which the experiments of these results wrote no row."""
     missing: list[str] = []
     written = {r.id for r in rows}
     for e in {r.job.experiment.name: r.job.experiment for r in results}.values():
@@ -222,7 +230,7 @@ def read(path: Path | str) -> list[Row]:
 
 
 def read_with_origin(path: Path | str) -> tuple[list[Row], list[dict[str, str]]]:
-    """The rows of a results.json, and the fields ORIGIN of each as far as it has them. Raises LabError."""
+    """The rows of a results.json, and for each row those of the fields ORIGIN that it has. Raises LabError."""
     try:
         listed = json.loads(Path(path).read_text())
     except OSError as error:
@@ -358,7 +366,7 @@ def main(args: argparse.Namespace, known: Mapping[str, Experiment]) -> int:
     chosen = experiments.matching(known, args.only) if args.only else list(known.values())
     if args.without_host_clock:
         chosen = [e for e in chosen if e.clock == "virtual"]
-    # experiments that the user names run, deep or not, and without a draw
+    # --only also selects deep experiments, and no draw leaves out a selected experiment of a pool.
     named = [e if not args.only else replace(e, deep=False, pool=None) for e in chosen]
     jobs = plan(
         named, quick=args.quick, deep=args.deep, subject=subject, seed=args.seed, sample=not args.only,

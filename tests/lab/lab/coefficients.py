@@ -9,8 +9,8 @@ second, blocks of 4 KiB at QD64 for requests per second. Two things differ:
 
 - A job takes SECONDS instead of 120 s. The virtual clock has no noise that a longer job
   would have to average.
-- First, FILLED MiB are written once. The tool writes a file of 16 GiB before. Both use
-  up the reserve of a device that collects garbage.
+- First, the guest writes FILLED MiB once, where the tool writes a file of 16 GiB. Either
+  way, a device that collects garbage has used up its reserve before it is measured.
 
 The seventh figure is the basis of io.latency's target: how long a read of 128 KiB takes
 on the idle device. That is the kernel's default window for read-ahead.
@@ -26,7 +26,7 @@ from lab.competing import fio_job
 from lab.model import Device, Experiment, Figure, Output
 
 FILLED = 4096
-# by block size: jobs with blocks of 4 KiB take the host much longer
+# Run time of a job in guest seconds, by its block size. The host takes much longer to emulate a second of 4 KiB blocks.
 SECONDS = {"128m": 10, "4k": 5, "128k": 2}
 # coefficient → (rw, block size, queue depth), in the order of the tool
 JOBS = {

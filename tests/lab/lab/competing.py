@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads that compete for one device, each in a cgroup with a weight: the form of most experiments.
 
-A load is a command that runs in a group. The device itself counts the shares,
-request by request, in a window in which all loads run.
+A load is a command that runs in a group. The device itself counts what each group
+gets, request by request, in a window in which all loads run.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def fio(
     """A fio job on one slice of the raw device. With `runtime` 0 it runs until the guest ends.
 
     The random numbers depend on the guest's seed and on the slice. Two jobs with equal
-    ones would access the same dies at the same time. `report` is fio's output format.
-    A device that does not count by slice has `parts` slices.
+    random numbers would access the same dies at the same time. `report` is fio's output
+    format. If the device does not count by slice, it is divided into `parts` slices.
     """
     part = device.capacity_mb // (device.slices or parts)
     command = (
@@ -150,7 +150,7 @@ def between(out: Output) -> Served:
 
 
 def served(out: Output) -> Served:
-    """What the device served in the window. Raises LabError if it served nothing at all; one group may get nothing."""
+    """What the device served in the window. Raises LabError if it served no group at all, but not if one group got nothing."""
     found = between(out)
     need_any(sum(found.read) + sum(found.written), found.seconds)
     return found

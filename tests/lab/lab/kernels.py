@@ -32,7 +32,7 @@ def digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in `build`, which is build/VERSION. `variant` names the folder with its objects: board, debug, kcsan."""
+    """A kernel in `build`, which is build/VERSION. `variant` names the folder with its objects, such as board or debug."""
 
     version: str
     build: Path

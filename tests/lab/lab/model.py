@@ -18,7 +18,7 @@ class LabError(RuntimeError):
 
 @dataclass(frozen=True)
 class Output:
-    """What a guest left: `results` are the sections of its report by name, `serial` is the log of its console."""
+    """A guest's output: `results` has the sections of its report by name, `serial` is the log of its console."""
 
     results: Mapping[str, str]
     serial: str = ""
@@ -30,10 +30,11 @@ class Figure:
 
     `paper` is what the paper or the data sheet reports for the same case. A figure
     without `better` and without a target is for information only. Targets are in
-    tests/lab/targets.toml (lab.targets). `target` and `must` are only for the
-    experiments that lab.targets.MOVING lists.
-    Each baseline in `share_of` adds a row ID-of-BASELINE, in percent of the baseline's
-    value, if that baseline was measured, too. `best` is the baseline with the best value.
+    tests/lab/targets.toml (lab.targets). Only the experiments that lab.targets.MOVING
+    lists set `target` and `must` here. `must`: the target is a promise.
+    Each baseline in `share_of` adds a row ID-of-BASELINE: the value in percent of the
+    baseline's value, if the baseline was measured. The name `best` stands for the
+    baseline with the highest value.
     """
 
     metric: str
@@ -144,9 +145,10 @@ class Device:
     - `modules`: the kernel modules that `setup` loads.
     - `drive_mb`, `throttle`: size in MiB and throttling options of a QEMU disk,
       for kernels without the flash model. 0 MiB: no such disk.
-    - `slices`: the device counts its I/O for so many equal ranges of its
-      addresses. 0: it does not count.
-    - `about`: what it is, for descriptions.
+    - `slices`: the number of equal ranges of addresses for which the device counts
+      its I/O separately. 0: it does not count.
+    - `capacity_mb`: its size in MiB.
+    - `about`: the device in words, for descriptions of experiments.
     """
 
     name: str
@@ -162,7 +164,7 @@ class Device:
 def flashsim(preset: str, *, slices: int = 8, capacity_mb: int = 65536, **override: int | str) -> Device:
     """The flash model (tests/flashsim) with a preset; `override` replaces single parameters.
 
-    Its random numbers depend on the guest's seed.
+    The model's random numbers depend on the guest's seed.
     """
     settings = {"regions": slices, "capacity_mb": capacity_mb, "seed": "$SEED", **override}
     listed = ",".join(f"{k}={v}" for k, v in settings.items())
@@ -223,8 +225,8 @@ class Experiment:
       addition, on the first kernel and on the other kernels.
     - `deep_baselines`: what the deep bench measures in addition, on the first kernel.
     - `quick`: the quick bench runs it, too, on the first kernel, with `quick_baselines`.
-    - `pool`: the full bench runs only so many of the experiments with this name of a pool,
-      drawn by its seed. The deep bench runs all.
+    - `pool`: (NAME, NUMBER). Of all experiments with this NAME, the full bench runs only
+      NUMBER, which its seed draws. The deep bench runs all of them.
     - `deep`: only the deep bench runs it, or a bench that names it (`--only`). It takes
       long, or resembles another experiment.
     - `programs`, `modules`: what the script needs in addition to busybox, the

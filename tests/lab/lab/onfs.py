@@ -32,8 +32,8 @@ def mounted(options: str = "noatime", *, files: str = "") -> str:
     """Guest commands that create an ext4 at /m with `files` (NAME:SIZE …), filled with zeros.
 
     The page cache is empty afterwards, and the device has no scheduler yet. `lay NAME SIZE`
-    creates further files. mkfs.ext4 writes or skips the inode tables, so that no background
-    thread writes them later.
+    creates further files. mkfs.ext4 itself initialises the inode tables, so that no
+    background thread of the kernel writes them during the measurement.
     """
     return "\n".join(
         [
@@ -43,7 +43,7 @@ def mounted(options: str = "noatime", *, files: str = "") -> str:
             ' > /tmp/mkfs 2>&1 || fail "mkfs.ext4: $(tail -n 1 /tmp/mkfs)"',
             "mkdir -p /m",
             f'mount -t ext4 -o {options} "/dev/$DEV" /m || fail "cannot mount ext4"',
-            # direct writes: the extents are then written ones, like those of a file in use
+            # Direct writes, not preallocation: so the extents are marked as written, as in a file that is in use.
             'lay() { fio --name=lay --filename="/m/$1" --size="$2" --bs=4m --rw=write --direct=1'
             ' --ioengine=libaio --iodepth=4 --zero_buffers --fallocate=none --output=/tmp/lay || fail "cannot write $1"; }',
             *(f"lay {name} {size}" for name, size in (f.split(":") for f in files.split())),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is possible with a load on a flash model: runs tests/lab/oracle, and keeps what it found.
+"""What is possible with a load on a flash model: runs tests/lab/oracle, and caches its results.
 
 The oracle serves the load in user space, on the same timing model as the guest. Its
 figures depend on the program and its arguments only, so they are cached under a hash of
@@ -25,8 +25,9 @@ from lab.runner import Lab
 
 PROGRAM = TOP / "build/oracle/ek-oracle"
 CACHE = Lab().cache
-# What the guest's CPU does for a request, in ns: 8,550 instructions with `none` (cost.read on null_blk), and 2,600 more
-# on flashsim (its README). A tag is free after the interrupt and the completion, about a third of it.
+# The guest's CPU time per request, in ns: 8,550 instructions with `none` (cost.read on null_blk), and 2,600 more on
+# flashsim (its README). TAG_NS is about a third of HOST_NS: the time from the device's completion until the interrupt
+# handler has freed the request's tag.
 HOST_NS = 11150
 TAG_NS = 4000
 
@@ -38,7 +39,7 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2}
 class Load:
     """A closed loop: all jobs of one fio command together, on one flash model.
 
-    `ramp_ms` is not counted. `bytes` is the size of each request.
+    Requests that complete in the first `ramp_ms` do not count. `bytes` is the size of each request.
     """
 
     preset: str
@@ -72,7 +73,7 @@ def load(fio: str, device: Device) -> Load:
     if rw.removeprefix("rand") not in mixes or not size or not ramp.endswith("ms"):
         raise ValueError(f"not a load for the oracle: {fio}")
     return Load(
-        # the guest's shell replaces the variable; the search has one seed for all guests
+        # In a guest, the shell replaces $SEED by the guest's seed. The oracle always uses seed 1.
         preset=setup["preset"], settings=setup["set"].replace("$SEED", "1"), bytes=int(size[1]) * _UNITS[size[2]],
         outstanding=int(option["iodepth"]) * int(option.get("numjobs", 1)),
         read_pct=mixes[rw.removeprefix("rand")], sequential=not rw.startswith("rand"), ramp_ms=int(ramp[:-2]),
@@ -89,7 +90,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Found:
-    """What the load reaches in order of arrival, in the best order found, and at most in any order."""
+    """What the load reaches in order of arrival (fifo), in the best order found (oracle), and at most in any order (bound)."""
 
     fifo: Reached
     oracle: Reached

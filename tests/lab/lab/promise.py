@@ -9,19 +9,20 @@ A Case states who competes, where and with which weights. Script, figures and ro
 - `least` is the smallest part divided by its share, over all groups. `sum` is the sum of the parts: how well
   the device is used.
 
-One guest measures everything: each job alone, all jobs together, and the jobs that write alone once more.
-A device changes under load: a fast cache is used up, garbage collection begins. Where jobs write, the device
-is first written until it has changed (RESERVE), because a change in the middle of a window would be in no
-throughput alone. What is left is the mean of before and after: the lower of the two would flatter the part,
-the higher would ask for what the device no longer has. `drift` shows how far apart they are. Reads change no
-device here and are measured once, before.
+One guest measures everything: each job alone, then all jobs together, then each job that writes alone once more.
+Writes change a device: they use up a fast cache, or garbage collection begins. Where jobs write, the guest
+first writes the device until it has changed (RESERVE). Otherwise it would change in the middle of the window,
+and no throughput alone would match. A device may still change a little. So the throughput alone of a job that
+writes is the mean of two measurements, before and after the window. The lower of the two would make the part
+look too large; the higher would demand what the device can no longer do. `drift` is their difference in
+percent. Reads change no device here, so jobs that read are measured alone only once, before the window.
 
 `wait` is the longest wait of any I/O divided by its limit. A job that keeps `qd` I/Os outstanding waits
-qd x size / throughput for each of them (Little's law). The throughput that its weight gives it is alone x
-share. The limit is 1.5 times that wait, but at least 2 s.
+qd x size / throughput for each of them (Little's law). Its weight entitles it to a throughput of alone x
+share. The limit is 1.5 times the wait at this throughput, but at least 2 s.
 
-A light reader (4 KiB, 50/s) joins when the window of the others has ended. The others go on. Its own group
-has weight 100.
+A light reader starts when the window has ended, while all jobs go on. It sends 50 reads of 4 KiB a second,
+in a group of its own with weight 100.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from lab.competing import Load, Served, fio, fio_job, need_any, tree
 from lab.experiments import latency
 from lab.model import Device, Experiment, Figure, Output
 
-# guest seconds: a job alone settles, then it is counted
+# A job alone: guest seconds to settle, and guest seconds of the window in which it is counted.
 ALONE_SETTLE, ALONE = 2.0, 4.0
-# Together the groups need longer to settle: BFQ raises the weight of a new group for some seconds.
+# All jobs together: the same two times. They settle longer, because BFQ raises the weight of a new group for some seconds.
 SETTLE, WINDOW = 6.0, 10.0
-# the light reader: its time in s, its rate per second and the processes that share the rate
+# the light reader: its run time in s, its reads per second, and the number of processes that share these reads
 LIGHT, RATE, READERS = 12, 50, 4
-# samples of the light reader beyond p99
+# the fewest samples of the light reader that must lie beyond its p99
 BEYOND = 5
-# limit of the longest wait: seconds, and times what the weight implies
+# The limit of the longest wait: WAIT_S seconds, or WAIT_TIMES times the wait that the weight implies if that is longer.
 WAIT_S, WAIT_TIMES = 2.0, 1.5
 LIGHT_WEIGHT = 100
-# MiB of writes after which a new device of this preset has changed
+# preset -> MiB of writes after which a new device has changed: its fast cache or its reserve is used up
 RESERVE = {"emmc51": 2048, "emmc50-slow": 512, "sd-uhs3": 256, "ufs31": 4096}
-# MiB of a guest without the buffers of its jobs
+# memory of a guest in MiB, not counting the buffers of its jobs
 MEMORY = 768
 
 
@@ -90,8 +91,8 @@ class Job:
 class Case:
     """A promise. `inner` maps groups that contain others to their weights, the outer ones first.
 
-    `heavy` names a job whose share of the bytes is a figure, too (all jobs must be alike). `light`: with the
-    light reader. `settle`, `seconds`: of all jobs together.
+    `heavy` names a job for which a figure shows its share of all bytes; it needs jobs that are alike. `light`: the
+    light reader runs, too. `settle`, `seconds`: guest seconds for which all jobs together settle and are counted.
     """
 
     name: str
@@ -126,7 +127,7 @@ def described(job: Job) -> str:
 
 
 def shares(groups: Mapping[str, int], leaves: Sequence[str]) -> dict[str, float]:
-    """The share of each leaf: at each level its weight over that of all siblings with a load below them."""
+    """The share of each leaf: the product, over its levels, of weight / sum of the weights of siblings that contain a load."""
     active = {leaf.rsplit("/", n)[0] for leaf in leaves for n in range(leaf.count("/") + 1)}
     found = {}
     for leaf in leaves:
@@ -173,15 +174,16 @@ def _runners(case: Case) -> list[_Runner]:
 
 
 def _first(case: Case) -> list[_Runner]:
-    """The first copy of each job: copies are alike, so one of them is measured alone."""
+    """The first copy of each job. Only this copy is measured alone, because copies are alike."""
     found: dict[str, _Runner] = {}
     for r in _runners(case):
         found.setdefault(r.job.name, r)
     return list(found.values())
 
 
-# count NAME: what each group has got so far, in the format of `counters`. A device that does not count by slice has the
-# counts of the groups: those at submission, which differ by what is outstanding.
+# The guest function `count NAME` reports what each group has got so far, in the format of `counters` (guest.sh).
+# True: the device counts by slice. False: it does not, so the counts come from each group's io.stat. The kernel updates
+# io.stat at submission, so these counts include requests that are still outstanding.
 COUNT = {
     True: 'count() { counters "$1"; }',
     False: """count() {
@@ -198,7 +200,7 @@ COUNT = {
 }""",
 }
 
-# over PID...: end all loads and wait until their last I/O has completed
+# The guest function `over PID...` ends all loads and waits until their last I/O has completed.
 OVER = """over() {
 	killall -9 fio
 	wait "$@" 2> /dev/null
@@ -227,7 +229,10 @@ def _light(name: str, case: Case, slice_: int, seconds: int) -> str:
 
 
 def _largest(case: Case, slice_: int) -> str:
-    """A job with the largest request of the mix, one at a time. Writes begin when the write buffer is full."""
+    """The fio command that measures the largest request of the mix, one at a time.
+
+    It ignores the first second, in which writes fill the write buffer.
+    """
     job = max(case.jobs, key=lambda j: (min(j.size, 512 << 10), j.writes))
     bs = f"{min(job.size, 512 << 10) >> 10}k"
     rw = job.rw.removeprefix("rand")
@@ -261,7 +266,7 @@ def script(case: Case) -> str:
             f"in_group reader {_largest(case, free)} > /tmp/one.log 2>&1 || fail 'fio failed'",
             "report one < /tmp/one.json",
         ]
-    # Those that write come last: idle time would undo what they change.
+    # Jobs that write are measured after those that read: while reads run alone, the device would recover from writes.
     firsts = _first(case)
     for r in [r for r in firsts if not r.job.writes]:
         lines += _alone(r, case, "before")
@@ -290,7 +295,7 @@ def script(case: Case) -> str:
 
 
 def _fill(case: Case, slice_: int) -> list[str]:
-    """Commands that use up what a new device has in reserve."""
+    """Commands that use up a new device's fast cache and reserve (RESERVE)."""
     mb = RESERVE.get(case.device.about, 0) * 9 // 8 if any(j.writes for j in case.jobs) else 0
     part = case.device.capacity_mb // case.parts
     return [
@@ -354,7 +359,7 @@ def figures(case: Case, out: Output) -> list[Figure]:
     ]
     for job in case.jobs:
         own = [parts[name] for name in job.names()]
-        # of several copies the one that got least
+        # of several copies, the smallest part
         rows.append(Figure(f"part-{job.name}", round(100 * min(own), 1), "%", "higher"))
     if case.heavy:
         got = sum(window.mbps(r.slice_) for r in runners if r.job.name == case.heavy)

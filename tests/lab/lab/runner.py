@@ -52,7 +52,7 @@ class Lab:
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment on one kernel and one scheduler. `seed` replaces that of the lab."""
+    """One experiment on one kernel and one scheduler. `seed`, unless it is None, replaces the lab's seed."""
 
     experiment: Experiment
     kernel: str
@@ -65,7 +65,7 @@ class Job:
         return f"{self.experiment.name}-{self.kernel}-{self.scheduler}{seed}"
 
     def seeded(self, lab: Lab) -> int:
-        """The seed of its guest."""
+        """The seed of the job's guest."""
         return lab.seed if self.seed is None else self.seed
 
 
@@ -121,7 +121,10 @@ def _wanted(experiment: Experiment) -> list[str]:
 
 
 def _kernel(lab: Lab, job: Job, scheduler: Scheduler) -> Kernel:
-    """The kernel that the job's guest boots: that of the scheduler's controller if it needs one. Raises LabError."""
+    """The kernel that the job's guest boots. Raises LabError.
+
+    If the scheduler's controller needs a kernel variant of its own, it is a kernel of this variant.
+    """
     variant = lab.variant
     if scheduler.controller and (needed := scheduler.controller.variant):
         if variant not in (Lab.variant, needed):
@@ -131,10 +134,10 @@ def _kernel(lab: Lab, job: Job, scheduler: Scheduler) -> Kernel:
 
 
 def _coefficients(lab: Lab, job: Job, kernel: Kernel) -> Mapping[str, int]:
-    """What the job's device does for one job alone. Raises LabError.
+    """The figures of the job's device that set up a controller (lab.coefficients). Raises LabError.
 
-    A device is measured once, whatever the seed of the job: a user calibrates once. The
-    report is in the cache even for a `fresh` lab, as all jobs of a device share it.
+    A device is measured only once, with the default seed, because a user calibrates a device only once. All jobs on
+    the device share the report. So the report may come from the cache, even if the lab is `fresh`.
     """
     e = job.experiment
     if e.device is None or e.clock != "virtual":
@@ -179,7 +182,7 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         files["/controller.sh"] = scheduler.controller.file.read_text()
         values = {**_coefficients(lab, job, kernel), **scheduler.controller.variables}
         files["/settings.sh"] += "".join(f"{k}='{v}'\n" for k, v in values.items())
-    # An archive has up to 64 MB, and the scratch folder may be on the disk of the cache.
+    # An archive has up to 64 MB. pack() first collects its files in a temporary folder, which may be on the same disk.
     qemu.need_space(lab.workdir, job.name, 2 * 64 + qemu.OUTPUT_MB)
     programs = [_program(lab, p) for p in e.programs]
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of all rows: tests/lab/targets.toml. Only those in MOVING declare targets of their own.
+"""The targets of all rows: tests/lab/targets.toml. Only the experiments in MOVING declare targets in their own code.
 
 An entry has these keys:
 
@@ -10,11 +10,12 @@ An entry has these keys:
 - `kind`: `promise` (a miss fails the bench) or `aim` (the bench shows a miss as open).
 - `why`: the reason, and the source of the bound.
 - `except` (optional): patterns of row ids to which the entry does not apply.
-- `maximum` (optional): true if the figure is the longest of many times. Such a figure depends on chance, so
-  the full bench runs two seeds, and each seed begins at another phase.
+- `maximum` (optional): true if the figure is the longest of many times. Such a figure depends on chance. So
+  the full bench runs two seeds, and with each seed the load begins at another phase.
 
-No figure may match two entries. Each pattern of experiments must match when the file is read. When a bench
-has run an experiment, each figure that an entry names must exist, or one of them for patterns.
+No figure may match two entries. When the file is read, each pattern of experiments must match at least one
+experiment. After a bench has run an experiment, each figure that an entry names must have a row. Of the figure
+patterns of an entry, at least one must match a row.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def calculate(text: str, known: Mapping[str, float | None]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Six digits: a bound that is computed must not show the noise of floating point."""
+    """The value with six significant digits: a computed bound must not show floating-point noise."""
     short = float(f"{value:.6g}")
     return int(short) if short.is_integer() else short
 
@@ -157,7 +158,7 @@ class Targets:
         return replace(row, better=better or row.better, target=target, must=entry.promise)
 
     def unmatched(self, experiment: str, figures: Iterable[str], baselines: Iterable[str]) -> list[str]:
-        """What entries name and the experiment has not written.
+        """The figures and patterns of entries for which the experiment wrote no row.
 
         A figure `NAME-of-BASELINE` is missing only if that baseline was measured.
         """
@@ -226,7 +227,7 @@ def read(text: str, known: Iterable[str] | None = None) -> Targets:
 @functools.cache
 def load(path: Path = FILE) -> Targets:
     """The targets of the lab. Raises LabError."""
-    # the experiments need this module's caller, not the other way round
+    # imported here, because only load() needs the experiments
     from lab import experiments
 
     try:

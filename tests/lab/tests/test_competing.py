@@ -84,7 +84,7 @@ def test_loads_must_run_in_leaves(load: Load, message: str) -> None:
 
 
 def _served(*mb: int) -> Output:
-    """A report with the counters of eight slices. The first slices have read so many MB in 2 s, the others nothing."""
+    """A report with the counters of eight slices. `mb`: the MB that the first slices read in 2 s. The others read nothing."""
 
     def table(time: float, read: list[int]) -> str:
         return "\n".join([str(time), "slice", *(f"{i} 0 {n * 10**6} 0 0 0" for i, n in enumerate(read))])

@@ -79,7 +79,7 @@ def test_each_device_has_a_measurement_of_its_own_name() -> None:
 
 
 class Boots:
-    """Replaces QEMU and the archive: keeps the files of each guest, and reports the figures of the device."""
+    """Replaces QEMU and the archive: stores the files of each guest, and answers with a report of the device's figures."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.files: dict[str, dict[str, str]] = {}
@@ -189,7 +189,7 @@ Guest = Callable[[str, str], Path]
 
 @pytest.fixture
 def guest(tmp_path: Path) -> Guest:
-    """Runs controllers/NAME.sh and then a script, with the folders of a guest below a temporary one, which it returns."""
+    """Runs controllers/NAME.sh and then a script, with a temporary folder as the guest's root. Returns the folder's cg."""
 
     def run(name: str, script: str) -> Path:
         (tmp_path / "cg").mkdir()
@@ -260,7 +260,7 @@ def test_only_the_deep_bench_has_deep_baselines() -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_baseline_is_known_and_runs_where_its_kernel_is(quick: bool) -> None:
-    """The kernel with iocost is built for 6.12, and not for the quick bench, which `make test` runs."""
+    """Only 6.12 has a kernel variant with iocost. The quick bench cannot use it, because `make test` does not build it."""
     for job in bench.plan(experiments.load().values(), quick=quick, deep=not quick):
         controller = schedulers.find(job.scheduler).controller
         if controller:

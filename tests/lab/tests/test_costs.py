@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that experiments compute from a guest's report, such as caps, instructions per request and gains; some shapes."""
+"""Figures that experiments compute from a guest's report, such as caps, instructions per request and gains.
+
+Also some shapes: the verdicts on whether the result of a paper is reproduced.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def test_both_rules_give_the_caps_of_the_paper(n: int, earlier: int, paper: int)
 
 
 def _job(read: tuple[int, float, int], write: tuple[int, float, int] = (0, 0, 0)) -> str:
-    """A fio report. Each direction has bytes/s, mean ns and number of requests."""
+    """A fio report. Each argument is one direction: bytes/s, mean latency in ns, and number of requests."""
     sides = [{"bw_bytes": b, "iops": b / 4096, "lat_ns": {"mean": m, "N": n}} for b, m, n in (read, write)]
     return "a warning\n" + json.dumps({"jobs": [{"error": 0, "read": sides[0], "write": sides[1]}]})
 

@@ -16,7 +16,7 @@ from lab.experiments import latency
 def report(*first: int, few: int = 0, ns: int = 200_000) -> str:
     """A guest's report. Each read takes `ns`, with two exceptions for reader 1.
 
-    The counted reads of reader 1 begin with the times `first`, and it does `few` reads less than planned.
+    The first counted reads of reader 1 take the times `first`, and reader 1 does `few` reads less than planned.
     """
     parts = []
     for i, rate in enumerate(latency._rates()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lab's side of the oracle: the load that it gets, what is kept, and the rows that follow from its figures."""
+"""The lab's side of the oracle: the load that the oracle gets, the cache of its results, and the rows made from its figures."""
 
 from __future__ import annotations
 

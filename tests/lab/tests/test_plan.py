@@ -21,13 +21,14 @@ def full() -> list[Job]:
     return bench.plan(experiments.load().values(), quick=False)
 
 
-# Guests of the full bench. A guest takes 39 s of one CPU on average, and two run at a time. Besides, a guest measures each
-# device on which a controller runs. What is added to a pool adds nothing here: the bench draws as many of it as before.
+# The most guests of the full bench. A guest takes 39 s of one CPU on average, and two run at a time. In addition, one guest
+# measures each device on which a controller runs. An experiment that joins a pool adds no guest: the bench draws as many
+# experiments of the pool as before.
 GUESTS = 322
-# Guests of the quick bench, so that it ends in 10 minutes. The tests limit the number and not the time, which depends on
-# the host; the bench prints it.
+# The most guests of the quick bench, so that it ends in 10 minutes. The tests limit the number of guests and not the time,
+# because the time depends on the host. The bench prints its time.
 QUICK = 51
-# Guests on the host's clock. They run alone and take 20 to 50 s each on any machine, 12 min in total.
+# The most guests on the host's clock. They run one at a time and take 20 to 50 s each on any machine, 12 min in total.
 ON_HOST = 16
 
 
@@ -54,7 +55,7 @@ def test_the_deep_bench_runs_five_seeds_of_each_promise(full: list[Job]) -> None
         promised = wanted.promised(name) and known[name].clock == "virtual"
         assert found == ({1, 2, 3, 4, 5} if promised else {None}), name
     assert set(seeds) == set(known)
-    # the full bench has one of them, and two of a maximum; its baselines have the first
+    # The full bench runs one of the seeds, or two if a figure is a maximum. Its baselines run with the first of them.
     first: dict[str, int | None] = {}
     for j in full:
         if j.scheduler == j.experiment.subject:

@@ -21,7 +21,7 @@ TWO = Case("two", DEVICE, (Job("r", "randread", "4k", 8, 300), Job("w", "write",
 
 
 def counts(time: float, *mb: float) -> str:
-    """A report of the device: so many MB read in each slice."""
+    """A report of the device's counters at `time`: `mb` has the MB that were read so far in each slice."""
     slices = [*mb, *[0] * (8 - len(mb))]
     return "\n".join([str(time), "slice", *(f"{i} 0 {int(n * 1e6)} 0 0 0 0" for i, n in enumerate(slices))])
 
@@ -40,7 +40,10 @@ def report(
     alone: tuple[float, float, float] = (40, 120, 120),
     waits: tuple[float, float] = (0.1, 1.0),
 ) -> Output:
-    """Together, the jobs get `r` and `w` MB/s in a window of 10 s; alone, `alone`: the reader, the writer before and after."""
+    """A guest's report. Together, the jobs r and w get `r` and `w` MB/s in a window of 10 s.
+
+    `alone`: MB/s of r alone, of w alone before the window, and of w alone after it. `waits`: their longest waits in s.
+    """
     sections = {"begin": counts(5, 0, 0), "end_": counts(15, 10 * r, 10 * w)}
     for name, slice_, rate in (
         ("before.r", 0, alone[0]),
@@ -124,7 +127,7 @@ ALL = [*table.CASES, *(table.drawn(n) for n in range(1, 60))]
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_a_case_is_sound(case: Case) -> None:
-    """The shell accepts its script, its jobs fit into slices and memory, and no name is used twice."""
+    """The shell accepts the case's script, the jobs fit into slices and memory, and no name is used twice."""
     text = promise.script(case)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
     names = [name for job in case.jobs for name in job.names()]
@@ -137,7 +140,7 @@ def test_a_case_is_sound(case: Case) -> None:
         assert job.size <= part << 20
         assert 1 <= job.weight <= 1000, "the largest weight of BFQ"
         assert job.qd * job.size <= table.OUTSTANDING or job.qd == 1
-    # a buffered job is counted by slice because the device's page cache belongs to it alone
+    # at most one buffered job, because the device's page cache must belong to one job alone: it is counted by slice
     assert sum(job.buffered for job in case.jobs) <= 1
     assert sum(
         shares(case.groups(), [j.group(n) for j in case.jobs for n in j.names()]).values()

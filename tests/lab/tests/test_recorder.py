@@ -45,7 +45,7 @@ def test_a_cut_that_loses_older_records_counts() -> None:
 
 
 def test_a_run_without_any_record_lost_everything_since_its_start() -> None:
-    """The last record on the device is from an earlier run then."""
+    """In that case the last record on the device is from an earlier run."""
     assert figures(cut(started=2900, last=900))["lost_ms"] == 100
     assert figures(cut(started=2700, last=900))["lost_old"] == 1
 
@@ -69,7 +69,7 @@ def report(case: recorder.Case, **more: object) -> str:
 
 @pytest.mark.parametrize("section", ["writer", "quiet"])
 def test_an_incomplete_set_is_an_error(section: str) -> None:
-    """Also of the reference: maxima of different numbers of submissions are not compared."""
+    """This holds for the section `quiet`, too, because only maxima of equal numbers of submissions are comparable."""
     case = recorder.CASES["bgall"]
     for less in ({"writes": case.writes - 1}, {"sets": case.sets + 1}, {"durable": None}):
         out = {"writer": report(case), "quiet": report(case), section: report(case, **less)}

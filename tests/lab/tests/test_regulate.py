@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 def window(seconds: float, requests: int, each_ms: float) -> str:
-    """The section of a window: so many requests, each of which took so long."""
+    """The section `count` of a window of `seconds` in which the device completed `requests` of `each_ms`."""
     return (
         f"{5 * MS} 100 700\n{int(5 * MS + seconds * 1e9)} {100 + requests} {700 + round(requests * each_ms)}"
     )
@@ -30,12 +30,15 @@ def row(id_: str, value: float) -> Row:
 
 
 def processes(n: int, ns: int) -> str:
-    """n processes whose requests took `ns`; the others are five times as fast."""
+    """The section of ten processes: the requests of the first n took `ns`, those of the others a fifth of it."""
     return "\n".join([f"1000 8000 {ns}"] * n + [f"5000 8000 {ns // 5}"] * (10 - n))
 
 
 def test_a_service_time_is_that_of_a_request_or_the_interval() -> None:
-    """Formula (4). Idle time between requests counts in neither; of several requests at once the interval counts."""
+    """Formula (4): the lesser of the mean time of a request and the mean interval between completions.
+
+    With idle time between requests it is the former, and with several requests at once the latter.
+    """
     out = Output({"one.count": window(10, 500, 8), "deep.count": window(10, 5000, 16)})
     assert regulate.service(out, "one") == 8 * MS
     assert regulate.service(out, "deep") == 2 * MS
@@ -49,7 +52,7 @@ def test_an_ideal_time_is_that_of_a_slower_device() -> None:
 
 
 def sections(names: list[str], n: int, actual_ms: int) -> dict[str, str]:
-    """The report of served(): alone a request takes 8 ms; together the device completes one each 4 ms."""
+    """A guest's report: alone, a request takes 8 ms. With all processes, the device completes a request each 4 ms."""
     found = {f"alone.{bs}.count": window(10, 1200, 8) for bs in regulate.SIZES}
     for name in names:
         found[name] = processes(n, actual_ms * MS)
@@ -59,7 +62,7 @@ def sections(names: list[str], n: int, actual_ms: int) -> dict[str, str]:
 
 
 def test_the_accuracy_compares_with_the_job_alone() -> None:
-    """A device that is twice as fast with a full queue does not make a request at half the ideal time right."""
+    """On a device that is twice as fast with a full queue, a request may take half of its ideal time. That is not accurate."""
     (e,) = (e for e in regulate.EXPERIMENTS if e.name == "regulate.served.hdd-5400.n4")
     names = [f"{rule}{bs}" for bs in regulate.SIZES for rule in ("", "earlier.", "paper.")]
     found = {f.metric: f for f in e.figures(Output(sections(names, 4, 40)))}

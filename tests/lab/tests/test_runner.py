@@ -22,7 +22,7 @@ from lab.runner import Job, Lab, Result, run_all
 
 @dataclass
 class Guests:
-    """Replaces QEMU. Each boot lasts until `release` is set, and reports how many boots there were."""
+    """Replaces QEMU. Each boot lasts until `release` is set. Its report has the number of boots so far."""
 
     booted: list[str] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -72,7 +72,7 @@ def job(name: str, script: str = ":", **more: object) -> Job:
 def both(
     lab: Lab, guests: Guests, monkeypatch: pytest.MonkeyPatch, jobs: list[Job], boots: int
 ) -> dict[str, Result | LabError]:
-    """Run the jobs at the same time. Guests end when `boots` of them have booted and all jobs have asked for theirs."""
+    """Run the jobs at the same time. Guests end when `boots` guests have booted and each job has asked for its guest."""
     asked = threading.Semaphore(0)
     shared = runner._shared
 
@@ -87,7 +87,7 @@ def both(
             guests.arrived.acquire(timeout=20)
         for _ in jobs:
             asked.acquire(timeout=20)
-        # a job is counted before it looks for a running guest: give it time to find it
+        # A job is counted before it looks for a running guest, so give it time to find the guest.
         threading.Event().wait(0.1)
         guests.release.set()
 

@@ -104,7 +104,7 @@ def test_the_two_phases_of_a_guest_differ_only_in_that_setting(name: str) -> Non
 
 @pytest.mark.parametrize("case", set(tune.CASE.values()), ids=lambda case: case.name)
 def test_no_case_changes_the_variables_v_and_draw(case: tune.Case) -> None:
-    """Names of sections contain both variables, so that repetitions do not overwrite each other's sections."""
+    """The names of a report's sections contain $v and $draw, so that repetitions do not overwrite each other's sections."""
     assert not re.search(r"\b(v|draw)=|\b(for|read( -r)?( \w+)*) (v|draw)\b", tune.GUEST + case.commands)
 
 

@@ -88,7 +88,7 @@ def test_a_shape_without_a_verdict_that_misses_no_row_is_a_defect() -> None:
 
 
 def test_the_full_bench_measures_the_rows_of_every_shape() -> None:
-    """Without any row, each shape names the rows that it lacks. The full bench measures all of them."""
+    """Without any row, each shape reports the rows that it lacks. The full bench is expected to measure all these rows."""
     known = experiments.load()
     jobs = bench.plan(known.values(), quick=False)
     verdicts, left_out = judge(experiments.shapes(), [], bench.expected(jobs, known))

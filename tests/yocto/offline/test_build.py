@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the offline build refuses before BitBake starts, and its messages."""
+"""The offline build: its checks and messages before BitBake starts, its configuration, and its targets."""
 
 import io
 import subprocess
@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Minimal fake trees of OE-Core, BitBake and Debian."""
+    """A folder with minimal fake trees of OE-Core, BitBake and Debian, and the panel's scripts."""
     for file, text in (
         ("oecore/meta/conf/layer.conf", 'LAYERSERIES_CORENAMES = "walnascar"\n'),
         ("bitbake/bin/bitbake", ""),
@@ -78,7 +78,7 @@ def test_no_mirror(tree: Path) -> None:
 
 
 def test_a_tree_that_does_not_exist(tree: Path) -> None:
-    """Everything else exists: the configuration is written, and toolroot/enter reports what is missing."""
+    """If only the tree of create-root is missing, the configuration is written, and toolroot/enter reports the tree."""
     status, output = build(tree)
     assert status != 0
     assert "make toolroot" in output
@@ -90,7 +90,7 @@ def test_a_tree_that_does_not_exist(tree: Path) -> None:
 def test_new_versions_in_the_archive_are_reported_and_used(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a security update would fail every build until somebody renewed the lock."""
+    """New versions do not fail the build. If they did, a security update would stop it until the lock is renewed."""
     was = (HERE / "debian.lock").read_text()
     last = was.splitlines()[-1]
     name = last.split()[0]
@@ -129,7 +129,7 @@ def test_no_debian_root(tree: Path) -> None:
     ],
 )
 def test_what_is_built(tree: Path, more: list[str], targets: str) -> None:
-    """Both modules, the image, and with meta-rauc the bundle; or the given arguments."""
+    """By default the image and flashsim.ko are built, with meta-rauc also the bundle. Given arguments replace these."""
     (tree / "metarauc/conf").mkdir(parents=True)
     (tree / "metarauc/conf/layer.conf").touch()
     ended = run(tree, *(str(tree / word) if word == "metarauc" else word for word in more))

@@ -2,15 +2,18 @@
 # ruff: noqa: PTH100, PTH113, PTH118, PTH120, PTH123
 """The web panel of an Evenkeel board.
 
-The panel has no privileges. It owns panel.db and asks the agent over D-Bus for everything else.
-This module imports nothing but os: first boot runs as root and loads the package without Flask.
+The panel has no privileges. It stores only its own settings (settings.db). For everything else, it calls the agent over
+D-Bus. This module imports only os, because firstboot.py runs as root and loads the package without Flask.
 """
 
 import os
 
 
 def _version() -> str:
-    """From the file VERSION, which is next to an installed package, or at the top of a clone."""
+    """The content of the file VERSION, which is in the folder of an installed package, or at the top of a clone.
+
+    Without such a file: "unknown".
+    """
     folder = os.path.dirname(os.path.abspath(__file__))
     while not os.path.isfile(os.path.join(folder, "VERSION")):
         if folder == os.path.dirname(folder):

@@ -2,9 +2,9 @@
 """The agent as the panel sees it, and its D-Bus client.
 
 `Agent` is the interface that the pages use. `BusAgent` implements it with org.evenkeel.Agent1.Session on
-the system bus: each call carries the secret of a session, for the agent decides what its user may do.
+the system bus. Each call carries the secret of a session, because the agent decides what the user may do.
 
-Guarantee: every call returns a value or raises an `AgentError`, and nothing else. It ends within
+Guarantee: every call returns a value or raises an `AgentError`, and raises nothing else. It ends within
 `TIMEOUT_S`, or `CHANGE_TIMEOUT_S` if it changes something, plus the time to connect.
 """
 
@@ -37,15 +37,15 @@ HTTP = {error.kind: error.http for error in api_errors.AgentError.__subclasses__
 log = logging.getLogger(__name__)
 ERROR_PREFIX = NAME + ".Error."
 
-TIMEOUT_S = 2.0  # a page waits for these calls while a person looks at it
-# Changes may take longer: a busy board needs seconds to ask polkit, to sync a file or to stop an app.
-# Must be shorter than the 20 s that the page waits for a form (apps/page.html).
+TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the page meanwhile
+# The timeout of calls that change something: a busy board needs seconds to ask polkit, to sync a file or to stop an
+# app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
 SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {"LogIn"}
 
 
 class AgentError(Exception):
-    """A call to the agent failed. `note` is the message, str() its sentence for the user."""
+    """A call to the agent failed. `note` is the message; str() is the sentence that the user sees."""
 
     http = 503
 
@@ -55,9 +55,9 @@ class AgentError(Exception):
 
 
 class AgentUnreachable(AgentError):
-    """No usable answer: the agent is not running or hangs, or the bus is gone.
+    """The agent gave no usable answer: it is not running or hangs, or the bus cannot be reached.
 
-    `sent`: the call was sent, so the agent may have made the change.
+    `sent`: whether the call was sent. If so, the agent may have made the change.
     """
 
     def __init__(self, code: str, *, sent: bool = False, **parameters: object) -> None:
@@ -75,34 +75,35 @@ class AgentRefused(AgentError):
 
 
 class Agent(Protocol):
-    """The agent's methods, called for the user of a session."""
+    """The agent's methods, called on behalf of the user of a session."""
 
     def call(self, method: str, session: str, address: str, *values: Any) -> Any:
-        """The answer of a method of evenkeel_api.interface, as its struct. Raises AgentError."""
+        """Call a METHOD of evenkeel_api.interface. Returns its answer as a struct. Raises AgentError."""
 
     def on_sessions_changed(self, callback: Callable[[], None]) -> None:
-        """Call back when a session, user or token has changed or ended."""
+        """From now on, call CALLBACK when a session, user or token has changed or ended."""
 
 
-# Errors of the bus daemon itself → code of a message that a user understands.
+# errors of the bus daemon itself → code of the message for the user
 _BUS_ERRORS = {
     "org.freedesktop.DBus.Error.ServiceUnknown": "agent-not-running",
     "org.freedesktop.DBus.Error.NameHasNoOwner": "agent-not-running",
     "org.freedesktop.DBus.Error.NoReply": "agent-stopped",
     "org.freedesktop.DBus.Error.AccessDenied": "agent-not-allowed",
 }
+# errors after which the agent has certainly not received the call
 _NOT_DELIVERED = _BUS_ERRORS.keys() - {"org.freedesktop.DBus.Error.NoReply"}
 
 
 class BusAgent:
     """The agent over D-Bus.
 
-    One daemon thread runs an asyncio loop with one connection. The first call makes the connection;
-    a call after its loss makes a new one. So a restart of the agent or the bus needs no restart of
-    the panel.
+    One daemon thread runs an asyncio loop with one connection. The first call makes the connection. If
+    the connection is lost, the next call makes a new one. So a restart of the agent or the bus needs no
+    restart of the panel.
 
-    Calls are plain messages without introspection, which would cost a round trip and an XML parser.
-    They never start the agent: systemd does that.
+    Calls are plain messages without introspection, which would cost a round trip and an XML parser. A call
+    never starts the agent, because systemd does that.
 
     If a call gets no answer, new calls use a new connection. The old connection stays open until its
     last call ends: the agent asks polkit about the caller and refuses a caller that has disconnected.
@@ -120,7 +121,7 @@ class BusAgent:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start = threading.Lock()
         self._sessions_changed: Callable[[], None] = lambda: None
-        # only the loop's thread uses the following
+        # only the thread of the loop uses the attributes below
         self._bus: MessageBus | None = None
         self._in_flight: dict[MessageBus, int] = {}  # number of calls by connection
         self._connecting = asyncio.Lock()
@@ -146,7 +147,7 @@ class BusAgent:
         loop = self._running_loop()
         future = asyncio.run_coroutine_threadsafe(self._send(member, signature, body or []), loop)
         try:
-            # _send has its own limits; this one covers a loop that hangs
+            # _send() has its own timeouts. This one is for the case that the loop itself hangs.
             return future.result(self._limit(member) + 2 * self._timeout_s + 1)
         except concurrent.futures.TimeoutError:
             future.cancel()
@@ -173,12 +174,11 @@ class BusAgent:
                 bus.add_message_handler(self._received)
                 await asyncio.wait_for(bus.call(_subscription()), self._timeout_s)
                 self._watcher = asyncio.create_task(_until_closed(bus))
-                self._sessions_changed()  # signals may have been lost meanwhile
+                self._sessions_changed()  # while there was no connection, signals may have been missed
             return self._bus
 
     def _received(self, message: Message) -> None:
-        # The bus delivers signals of the agent only to receivers that asked for them, so the sender need not be checked:
-        # a false signal costs one more call.
+        # The sender is not checked. A false signal does no harm: the panel only asks the agent again about sessions.
         if message.member == interface.SESSIONS_CHANGED and message.interface == interface.SESSION:
             self._sessions_changed()
 
@@ -200,7 +200,7 @@ class BusAgent:
 
         try:
             bus = await self._connected()
-        except Exception as error:  # dbus-fast raises many types; none may end the page
+        except Exception as error:  # dbus-fast raises exceptions of many types
             log.debug("no connection to the bus", exc_info=True)
             raise AgentUnreachable("bus-unreachable", reason=_reason(error)) from error
         message = Message(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application factory: gunicorn loads `evenkeel_panel.app:create_app()`.
 
-A feature is a package beside this file that has a `blueprint`, and with it its templates, its styles and scripts
-(static/), and its entry of the navigation (`NAV`). Nothing else names it.
+A feature is a package in the folder of this file that has a `blueprint`. The package also has the feature's templates,
+its styles and scripts (static/), and its entry in the navigation (`NAV`). No other file needs to mention the feature.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ STATE_DIR = "/var/lib/evenkeel-panel"
 STATIC_DIR = "/usr/share/evenkeel-panel/static"  # nginx serves it as /static/
 PACKAGE = Path(__file__).resolve().parent
 
-# Pages load only files that nginx serves from /static/: no 'unsafe-inline', no eval.
-# nginx sends Strict-Transport-Security, but only if the certificate is not the board's own.
+# Headers of every answer. Pages load only files that nginx serves from /static/: no 'unsafe-inline', no eval.
+# nginx adds Strict-Transport-Security if the certificate is not self-signed.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -62,7 +62,7 @@ def create_app(
     agent: Agent | None = None,
     **config: object,
 ) -> Flask:
-    """A panel that keeps its state in one directory. Tests and the development server pass a fake agent."""
+    """Make a panel that keeps its state in STATE_DIR. Tests and the development server pass a fake agent."""
     state = state_dir or Path(os.environ.get("EVENKEEL_PANEL_STATE", STATE_DIR))
     static = static_dir or Path(os.environ.get("EVENKEEL_PANEL_STATIC", STATIC_DIR))
 
@@ -71,7 +71,7 @@ def create_app(
     db.set_setting("secret_key", secrets.token_hex(32), only_new=True)
     app.config.update(
         SECRET_KEY=db.setting("secret_key"),
-        # The prefix makes browsers refuse the cookie for any other host: apps have host names of their own.
+        # With the prefix __Host-, browsers use the cookie for this host name only. Apps may have other host names.
         SESSION_COOKIE_NAME="__Host-evenkeel",
         SESSION_COOKIE_SECURE=True,
         SESSION_COOKIE_HTTPONLY=True,
@@ -80,10 +80,10 @@ def create_app(
         MAX_CONTENT_LENGTH=64 * 1024,
         MAX_FORM_MEMORY_SIZE=64 * 1024,
         WTF_CSRF_TIME_LIMIT=None,  # The token is valid as long as the session: a page may stay open for hours.
-        # The strict check compares the Referer with the Host header. Behind a forwarded port these
-        # differ, because nginx passes the Host without its port. refuse_cross_site() takes its place.
+        # The strict check compares the Referer with the Host header. Behind a forwarded port they
+        # differ, because nginx passes the Host without its port. refuse_cross_site() replaces this check.
         WTF_CSRF_SSL_STRICT=False,
-        WTF_CSRF_CHECK_DEFAULT=False,  # protect() checks, but not requests with an API token
+        WTF_CSRF_CHECK_DEFAULT=False,  # protect() does the check, except for requests with an API token
         TEMPLATES_AUTO_RELOAD=False,
     )
     app.config.update(config)
@@ -124,7 +124,7 @@ def create_app(
     app.jinja_env.filters["moment"] = lambda seconds: time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
-    # Safe because nginx is the only client of the socket and overwrites both headers.
+    # ProxyFix trusts two headers. This is safe, because nginx is the only client of the socket and overwrites both.
     proxied = ProxyFix(app.wsgi_app, x_for=1, x_proto=1)
     shared = Shared(proxied, app.extensions[KEY].board, app.extensions[KEY].sessions, HEADERS)
     app.wsgi_app = shared  # type: ignore[method-assign]
@@ -139,7 +139,7 @@ def create_app(
 
 
 def features() -> list[ModuleType]:
-    """All packages of this package that have a blueprint."""
+    """All packages in the folder of this file that have a blueprint."""
     found = [
         importlib.import_module(f"{__package__}.{path.parent.name}")
         for path in sorted(PACKAGE.glob("*/__init__.py"))
@@ -148,13 +148,13 @@ def features() -> list[ModuleType]:
 
 
 def may(role: str) -> bool:
-    """Whether the user of this request has at least ROLE. It only decides what a page shows: the agent decides."""
+    """Whether the user of this request has ROLE or a higher role. It only affects what a page shows: the agent decides."""
     who = identity()
     return who is not None and includes(who.role, role)
 
 
 class Static:
-    """The URL of a static file, "NAME" or "FEATURE/NAME", with a checksum, so that browsers may cache it for ever."""
+    """Makes the URL of a static file, "NAME" or "FEATURE/NAME". It has a checksum, so that browsers may cache the file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -171,7 +171,7 @@ class Static:
 
 
 def find_static(folder: Path, name: str) -> Path | None:
-    """The file NAME. In the source tree, FEATURE/NAME is in static/ of the feature's package."""
+    """The static file NAME, or None. In the source tree, FEATURE/NAME is in static/ of the feature's package."""
     feature, _, rest = name.partition("/")
     found = (folder / name, PACKAGE / feature / "static" / rest)
     return next((path for path in found if path.is_file()), None)
@@ -194,7 +194,10 @@ def refuse_cross_site() -> None:
 
 
 def protect(csrf: CSRFProtect) -> None:
-    """Check the protection token of a form. A browser never adds an API token by itself, so it needs none."""
+    """Check the CSRF token of a form.
+
+    A request with an API token needs none: a browser never adds an API token by itself.
+    """
     if not by_token():
         csrf.protect()
 

@@ -20,32 +20,35 @@ if TYPE_CHECKING:
 
     from evenkeel_api.features.board import Health, Snapshot, Status
 
-MAX_AGE_S = 0.9  # less than the 1 s between two polls of a page, so that each poll gets new figures
-RETRY_S = 2.0  # after a failure: one caller waits for a hanging agent's time-out, the others do not
+# The maximum age of a view: less than the 1 s between two polls of a page, so that each poll gets new figures.
+MAX_AGE_S = 0.9
+# After a failure, the agent is not asked again for this time: callers get the failure at once, without a timeout.
+RETRY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Status and apps at one moment. If not `live`, the apps are the last known ones without valid figures."""
+    """The status and the apps at one moment. If it is not `live`, the apps are the last known ones without valid figures."""
 
     live: bool
     status: Status | None
     apps: tuple[App, ...]
-    reason: str = ""  # why it is not live: a sentence
-    number: int = 0  # another one for each view
+    reason: str = ""  # why the view is not live: a sentence
+    number: int = 0  # no two views have the same number
 
 
 class Board:
-    """The agent behind a cache.
+    """A cache of the agent's answers.
 
-    Guarantee: however many browsers poll, the agent gets one query at a time, and one per MAX_AGE_S
-    (RETRY_S after a failure). No reader sees an older view. What is rendered from a view is kept with it, so
-    that all readers share it.
+    Guarantee: however many browsers poll, the agent gets one query at a time, and at most one per MAX_AGE_S
+    (RETRY_S after a failure). No reader sees an older view. The text that is rendered from a view is cached with
+    it, so that it is rendered once for all readers.
 
-    The caller passes the query, because the agent answers it for a session: the callers check that.
+    view() gets the query from its caller, because the agent answers a query only with the secret of a session.
+    Readers get the cached answer to the query of another reader. So a caller must have checked its own session.
 
-    The last known names, weights and fixed shares are saved with `save`, and only when they change.
-    So a panel that starts while the agent is down still shows them; it reads them with `load`.
+    The last known names, weights and fixed shares are saved with `save` when they change. If the panel starts while
+    the agent does not answer, it reads them with `load` and shows them.
     """
 
     def __init__(
@@ -60,8 +63,8 @@ class Board:
         self._lock = threading.Lock()
         self._view: View | None = None
         self._expires = 0.0
-        self._number = int(time.time()) * 1000  # another one after a restart of the panel
-        self._rendered: dict[str, tuple[str, bytes]] = {}  # of the present view, by path: type and content
+        self._number = int(time.time()) * 1000  # so numbers of views differ after a restart of the panel
+        self._rendered: dict[str, tuple[str, bytes]] = {}  # texts of the present view, by path: type, content
         self._rendering = threading.Lock()
         self._last: tuple[App, ...] | None = None  # last known apps; None: not loaded yet
         self._saved = ""
@@ -70,7 +73,7 @@ class Board:
         self._health_expires = 0.0
 
     def view(self, query: Callable[[], Snapshot]) -> View:
-        """The present view. QUERY raises AgentError; one that is not AgentUnreachable is passed on."""
+        """The present view. If QUERY raises AgentUnreachable, the view is not live. Other errors are passed on."""
         with self._lock:
             if self._view is None or self._clock() >= self._expires:
                 self._put(self._query(query))
@@ -79,7 +82,7 @@ class Board:
             return self._view
 
     def rendered(self, view: View, path: str, mimetype: str, render: Callable[[], str | bytes]) -> bytes:
-        """What RENDER makes of VIEW for PATH, made once."""
+        """The text that RENDER makes of VIEW for PATH. RENDER is called once per view and path."""
         with self._rendering:
             with self._lock:
                 same = self._view is view
@@ -93,7 +96,7 @@ class Board:
             return found[1]
 
     def kept(self, path: str) -> tuple[int, str, bytes] | None:
-        """Number, type and content of what was rendered for PATH, if its view is still the present one and live."""
+        """Number of the view, type and content of the text for PATH; None unless it is of the present, live view."""
         with self._lock:
             view, found = self._view, self._rendered.get(path)
             if found is None or view is None or not view.live or self._clock() >= self._expires:
@@ -101,7 +104,7 @@ class Board:
             return view.number, *found
 
     def health(self, query: Callable[[], Health]) -> tuple[Health | None, str]:
-        """The health that anybody may know, or None and the reason."""
+        """The part of the board's health that needs no log-in. If the agent does not answer: None and the reason."""
         with self._lock:
             if self._clock() >= self._health_expires:
                 try:
@@ -112,7 +115,7 @@ class Board:
             return self._health, self._health_reason
 
     def changed(self, app: App) -> None:
-        """Show the new state of APP at once."""
+        """Put the new state APP into the view, so that pages show it at once."""
         with self._lock:
             if self._view is not None and self._view.live:
                 apps = tuple(app if old.name == app.name else old for old in self._view.apps)
@@ -120,7 +123,7 @@ class Board:
                 self._remember(apps)
 
     def expire(self) -> None:
-        """The agent may have changed something. The next view shows it."""
+        """Make the next call of view() ask the agent, because the agent may have changed something."""
         with self._lock:
             self._expires = 0.0
 
@@ -152,7 +155,7 @@ class Board:
 def _parse(text: str | None) -> tuple[App, ...]:
     try:
         rows = json.loads(text or "[]")
-        # an earlier panel saved no fixed share
+        # a row that an earlier version of the panel saved has no fixed share
         return tuple(
             App(
                 name=str(n),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that all features share, and calls to the agent for the user of the request."""
+"""Objects that all features share, and calls to the agent on behalf of the user who sent the request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def secret() -> str:
 
 
 def call(method: str, *values: Any) -> Any:
-    """Call the agent for the user of this request. Raises AgentError."""
+    """Call the agent on behalf of the user who sent this request. Raises AgentError."""
     return panel().agent.call(method, secret(), client(), *values)
 
 
@@ -74,5 +74,5 @@ def view() -> View:
 
 
 def identity() -> Any:
-    """Who sent the request; None without a session."""
+    """The identity of the user who sent the request; None if nobody is logged in."""
     return g.get("identity")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""settings.db: the panel's own settings (SQLite, WAL). Users and sessions are the agent's.
+"""settings.db: the panel's own settings (SQLite, WAL). The agent, not the panel, stores users and sessions.
 
 This module needs the standard library only.
 """
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# PRAGMA user_version is MAJOR * 100 + minor. After a roll-back the older slot opens the same file.
-# So a minor step may only add things that an older panel does not read; another major is refused.
+# The version of the schema, saved as PRAGMA user_version: MAJOR * 100 + minor. After a roll-back, an older panel
+# opens the same file. So a change of minor may only add what an older panel does not read. A file with another MAJOR
+# is refused.
 SCHEMA = 100
 MIGRATIONS = {100: "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"}
 
@@ -27,9 +28,9 @@ class SchemaError(Exception):
 
 
 class Database:
-    """One file, one connection per thread.
+    """The open file settings.db, with one connection per thread.
 
-    Each write is one short IMMEDIATE transaction that is synced before it returns. Writes are rare
+    Each write is one short IMMEDIATE transaction. When the call returns, it is on the medium. Writes are rare
     (a new weight), so durability is worth a few ms.
     """
 
@@ -51,7 +52,7 @@ class Database:
     def _migrate(self) -> None:
         connection = self._connection()
         connection.execute("PRAGMA journal_mode = WAL")
-        with self.write() as cursor:  # reads the version under the lock: two processes migrate once
+        with self.write() as cursor:  # the lock ensures that only one of two processes migrates
             version: int = cursor.execute("PRAGMA user_version").fetchone()[0]
             if version and version // 100 != SCHEMA // 100:
                 raise SchemaError(

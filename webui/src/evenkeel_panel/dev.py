@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The panel on this machine, without a board: `python3 -m evenkeel_panel.dev --vendor DIR`.
+"""Runs the panel on this machine, without a board: `python3 -m evenkeel_panel.dev --vendor DIR`.
 
-It uses a fake agent and a new temporary directory. Not installed on a board.
+The panel uses a fake agent and a new temporary directory. A board does not have this module.
 """
 
 from __future__ import annotations

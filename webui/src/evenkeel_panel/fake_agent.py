@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: S311  (random figures need no cryptography)
-"""A fake agent in this process, for unit tests and the development server. Not installed on a board."""
+"""A fake agent in the panel's process, for unit tests and the development server. A board does not have it."""
 
 from __future__ import annotations
 
@@ -84,9 +84,10 @@ def demo_status() -> Status:
 
 @dataclass
 class FakeAgent:
-    """Stores weights and fixed shares. It does not answer while `dead` is set; `moving` makes live figures.
+    """A fake agent that stores weights and fixed shares.
 
-    Users, sessions and tokens are real: those of evenkeel_agent, in a new folder.
+    While `dead` is set, it does not answer. With `moving`, its figures change as if apps were running. The real code of
+    evenkeel_agent handles users, sessions and tokens, in a temporary folder.
     """
 
     apps: list[App] = field(default_factory=demo_apps)
@@ -239,7 +240,7 @@ class FakeAgent:
         wants = {a.name: a.weight for a in runs if a.name not in fixed}
         wobble = random.uniform(-0.01, 0.01) if len(wants) > 1 else 0
         moved = []
-        # without an app that uses its weight, the part outside the fixed shares is idle
+        # if no running app is served by weight, the part of the flash outside the fixed shares is idle
         busy = sum(fixed.values()) + (left if wants else 0.0)
         for app in self.apps:
             part = fixed.get(app.name, wants.get(app.name, 0) / (sum(wants.values()) or 1) * left)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First boot: the board's own TLS key and certificate. --announce: what a person needs for the first log-in.
+"""evenkeel-panel-firstboot: makes the board's own TLS key and certificate.
 
-Runs as root at every boot, before nginx and the panel.
+It runs as root at every boot, before nginx and the panel.
 
-Guarantee: a power cut at any moment is harmless. Each file is written under a fixed temporary name,
-synced and renamed, and each step reads only finished files. So the next boot completes the work, and
-a key that was already given out stays the same.
+Guarantee: a power cut at any moment is harmless. Each file is written under a fixed temporary name, synced and renamed,
+and each step reads only finished files. So the next boot completes the work, and a key that is already in use stays
+the same.
 
---announce prints the first-boot password, which the agent has until the user changes it, and the fingerprint of
-the certificate. With it, a person can check that the browser talks to this board.
+With --announce, it instead prints what a person needs for the first log-in: the first-boot password, which the agent
+has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a person can check that the
+browser is connected to this board.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-DAYS = 3650
+DAYS = 3650  # validity of the certificate
 HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
 
 
@@ -75,7 +76,10 @@ def first_password() -> str:
 
 
 def announce(paths: Paths, password: str) -> None:
-    """Print both on lines of their own on the console, never in the journal: others may read that."""
+    """Print the password and the fingerprint on the console, one line each; nothing if the password is "".
+
+    They never go to the journal, which other users may read.
+    """
     if not password:
         return
     text = f"\nevenkeel: panel first-boot password: {password}\n"
@@ -86,13 +90,13 @@ def announce(paths: Paths, password: str) -> None:
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
-    except OSError as error:  # go on: the panel works without a console
+    except OSError as error:  # not a failure: the panel works without a console
         message = f"cannot print the first-boot password on {paths.console}: {error.strerror}"
         print(f"evenkeel-panel-firstboot: {message}", file=sys.stderr)
 
 
 def fingerprint(cert: Path) -> str:
-    """As browsers show it: SHA-256 of the certificate, in pairs of hexadecimal digits."""
+    """The SHA-256 fingerprint of the certificate as browsers show it, in pairs of hexadecimal digits."""
     der = ssl.PEM_cert_to_DER_cert(cert.read_text("ascii"))
     digits = hashlib.sha256(der).hexdigest()
     return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2)).upper()
@@ -102,10 +106,10 @@ def fingerprint(cert: Path) -> str:
 
 
 def ensure_certificate(tls: Path) -> None:
-    """Make sure that cert.pem belongs to key.pem. A readable key is kept, and a pair that the owner installed.
+    """Make sure that cert.pem belongs to key.pem. A valid pair is kept, and so is a readable key.
 
-    nginx sends HSTS only with a certificate that someone else signed. With the board's own, which may be made
-    again, a browser that remembers HSTS would lock the owner out.
+    nginx sends HSTS only if the certificate is not self-signed. The board may have to make a self-signed certificate
+    again. Then a browser that remembers HSTS would not let the owner accept the new certificate.
     """
     tls.parent.mkdir(mode=0o755, exist_ok=True)
     tls.mkdir(mode=0o700, exist_ok=True)
@@ -120,7 +124,7 @@ def ensure_certificate(tls: Path) -> None:
 
 
 def _is_own(cert: Path) -> bool:
-    """Whether the certificate signs itself."""
+    """Whether the certificate is self-signed: its subject and its issuer are equal."""
     names = _openssl("x509", "-in", str(cert), "-noout", "-subject", "-issuer").decode().splitlines()
     return names[0].partition("=")[2].strip() == names[1].partition("=")[2].strip()
 
@@ -177,7 +181,7 @@ def _write(path: Path, content: bytes) -> None:
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, content)  # a few kB to a file: never a partial write
+        os.write(descriptor, content)  # a write of a few kB to a regular file is never partial
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

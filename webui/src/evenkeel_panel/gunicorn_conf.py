@@ -2,16 +2,16 @@
 """Settings for `gunicorn -c python:evenkeel_panel.gunicorn_conf`. systemd passes the listening socket."""
 
 wsgi_app = "evenkeel_panel.app:create_app()"
-# One worker, because its memory holds the cached view of the board, the log-in limits and the D-Bus
-# connection. Threads wait for the agent, SQLite or argon2; none computes for long.
+# One worker process, because its memory has the cached view of the board, the cached sessions and the D-Bus
+# connection. A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
 workers = 1
 worker_class = "gthread"
 threads = 4
-timeout = 60  # an emulated board needs seconds to import Flask
+timeout = 60  # seconds; on an emulated CPU, importing Flask takes long
 graceful_timeout = 5
-keepalive = 75  # longer than nginx keeps a connection (evenkeel.conf)
-# gunicorn 25.1 and later would listen for commands on a socket in the home folder, which is on flash.
-# The panel does not need it: systemd starts and stops the panel. Earlier versions ignore the setting.
+keepalive = 75  # seconds; longer than nginx keeps an idle connection (keepalive_timeout in evenkeel.conf)
+# By default, gunicorn 25.1 and later listens for commands on a socket in the home folder, which is on flash.
+# The panel does not need this socket: systemd starts and stops the panel. Earlier versions ignore the setting.
 control_socket_disable = True
 worker_tmp_dir = "/dev/shm"  # noqa: S108  (the heartbeat file must not be on flash)
 limit_request_line = 2048

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of live pages, which every open page asks for each second: one rendering, shared by all readers.
+"""Answers to the polls of open pages. An answer is rendered once and then shared by all readers.
 
-`answer()` is what a view returns. `Shared` serves the same answer to the next reader without Flask: that costs a
-tenth. It serves only what the view would: the present view of the board, to a cookie that has just been checked,
-whose session is still known to be valid.
+Each open page polls every second. A route returns answer(). For later polls, the middleware `Shared` serves the same
+answer without Flask, at a tenth of the cost. It does so only if the route would give this answer, too: the answer is of
+the present view of the board, Flask has served this cookie before, and the session of the cookie is known to be valid.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .board import Board, View
     from .sessions import Sessions
 
-MAX_READERS = 512
+MAX_READERS = 512  # the maximum number of cookies that are remembered
 
 
 def answer(shown: View, mimetype: str, render: Callable[[], str | bytes]) -> Response:
-    """The rendering of the view SHOWN for this path. A browser that has it already gets 304.
+    """The answer to this request: the text of the view SHOWN for this path. A browser that has it already gets 304.
 
-    While the agent does not answer, JSON has the status 503, and nothing is kept.
+    While the agent does not answer, a JSON answer has the status 503, and browsers may not cache any answer.
     """
     made = panel().board.rendered(shown, request.path, mimetype, render)
     response = Response(made, 503 if not shown.live and "json" in mimetype else 200, mimetype=mimetype)
@@ -44,7 +44,7 @@ def answer(shown: View, mimetype: str, render: Callable[[], str | bytes]) -> Res
 
 
 class Shared:
-    """WSGI middleware. HEADERS: those of every answer."""
+    """WSGI middleware that serves shared answers. HEADERS: the headers of every answer."""
 
     def __init__(
         self, app: WSGIApplication, board: Board, sessions: Sessions, headers: Mapping[str, str]
@@ -57,7 +57,7 @@ class Shared:
         self._readers: OrderedDict[str, str] = OrderedDict()  # cookie header → secret of its session
 
     def remember(self) -> None:
-        """Call it at the end of a request. Its cookie was valid if a live answer was made."""
+        """Remember the cookie of the present request, if answer() has made a live answer. So the cookie was valid."""
         cookie = request.headers.get("Cookie")
         if cookie and g.get("live") and "Authorization" not in request.headers:
             with self._lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a session belongs to, as the agent says. The panel remembers the answer for some seconds."""
+"""The users to whom sessions belong, as the agent reports them. The panel caches the agent's answers."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ if TYPE_CHECKING:
 
     from .agent import Agent
 
-MAX_AGE_S = (
-    60.0  # the agent signals when a session ends; only the end by inactivity is noticed this much later
-)
-# While the agent does not answer, people who were logged in see its last state; they cannot change anything.
+# The maximum age of a cached answer. The agent signals most ends of sessions. It does not signal that a session ends by
+# age or inactivity, so the panel may notice this end so much later.
+MAX_AGE_S = 60.0
+# The maximum age of a cached answer while the agent does not answer. Users who were logged in still see the last state of
+# the board. They cannot change anything, because each change needs the agent.
 STALE_S = 3600.0
-MAX_ENTRIES = 512
+MAX_ENTRIES = 512  # the maximum number of cached answers
 
 
 class Sessions:
-    """Asks the agent at most once in MAX_AGE_S for each session, unless its user did something."""
+    """Asks the agent about each session at most once in MAX_AGE_S, and in addition at each action of the user."""
 
     def __init__(self, agent: Agent, clock: Callable[[], float] = time.monotonic) -> None:
         self._agent = agent
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, tuple[Identity, float]] = (
-            OrderedDict()
-        )  # by secret: answer and its time
-        self._valid_from = 0.0  # older answers do not count
+        # by secret: the agent's answer, and when it was given (monotonic time)
+        self._known: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
+        self._valid_from = 0.0  # monotonic time; older answers are not used any more
         agent.on_sessions_changed(self.forget)
 
     def identity(self, secret: str, address: str, *, active: bool) -> Identity | None:
-        """Who SECRET belongs to; None if it is not valid. ACTIVE: the user did something. Raises AgentUnreachable."""
+        """The user to whom SECRET belongs; None if it is not valid. Raises AgentError.
+
+        ACTIVE: whether the request is an action of the user, and not a poll of a page.
+        """
         if not secret:
             return None
         now = self._clock()
@@ -67,12 +70,12 @@ class Sessions:
         return found
 
     def is_known(self, secret: str) -> bool:
-        """Whether the answer about SECRET is still fresh, so that a poll need not ask."""
+        """Whether the cached answer about SECRET is fresh enough, so that a poll does not need to ask the agent."""
         with self._lock:
             known = self._known.get(secret)
             return known is not None and self._clock() - known[1] < MAX_AGE_S and known[1] >= self._valid_from
 
     def forget(self) -> None:
-        """Ask the agent again about every session."""
+        """From now on, ask the agent again about every session."""
         with self._lock:
             self._valid_from = self._clock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for the tests of this component and of tests/browser. Not installed on a board."""
+"""Helpers for the tests of this component and of tests/browser. A board does not have this module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COMPONENT = Path(__file__).resolve().parents[2]
 PASSWORD = "sailing on an even keel"  # noqa: S105
-BASE = "https://board"  # the session cookie is Secure
+BASE = "https://board"  # https, because the session cookie is Secure
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The catalogue of messages: the texts of the agent's messages and of the panel's own, by code.
+"""The catalogue of messages: the texts of the agent's messages and of the panel's own messages, by code.
 
 A text is in the syntax of str.format(). A translation is another table with the same codes.
 """
@@ -80,7 +80,7 @@ def phrase(code: str, /, **parameters: Any) -> str:
 
 
 def sentence(note: Note) -> str:
-    """A message of the agent as a sentence. The text in it serves a panel that does not know the code."""
+    """A message of the agent as a sentence. If the panel does not know its code, the English text in NOTE is used."""
     return _finish(plain(note))
 
 

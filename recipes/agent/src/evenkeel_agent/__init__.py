@@ -6,7 +6,10 @@ import os
 
 
 def _version() -> str:
-    """The content of the file VERSION: next to an installed package, at the top of a clone."""
+    """The content of the file VERSION, which is in the folder of an installed package, or at the top of a clone.
+
+    Without such a file: "unknown".
+    """
     folder = os.path.dirname(os.path.abspath(__file__))
     while not os.path.isfile(os.path.join(folder, "VERSION")):
         if folder == os.path.dirname(folder):

@@ -31,7 +31,8 @@ class _Priority(logging.Formatter):
         return "\n".join(f"<{level}>{line}" for line in super().format(record).splitlines())
 
 
-# option -> the end of its help text; the fields of Settings are named after the options
+# The options that set a duration: name -> end of the help text, after the word "seconds". An option --x-y sets the
+# field x_y_s of Settings.
 DURATIONS = {
     "interval": "between two samples",
     "window": "over which rates and percentiles are computed",
@@ -65,7 +66,9 @@ async def _reload(agent: Agent) -> None:
     try:
         await agent.reload()
     except Exception:
-        _log.exception("the reload of apps.d failed; the agent continues with the apps that it has read")
+        _log.exception(
+            "the reload of apps.d failed; the agent keeps running, and some apps may be out of date"
+        )
     notify("READY=1")
 
 

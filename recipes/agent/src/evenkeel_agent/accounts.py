@@ -9,8 +9,9 @@ Invariants:
   made in memory even if saving fails. The first two are a log-in and the end of a session: a person must be able to
   log in to a board whose disk is full, and to log out. The third is the time of a session's last use, which is saved
   every SAVE_USE_S only.
-- Passwords and the secrets of sessions and tokens are stored as hashes. Stored as text: the first-boot password, which
-  the console shows until it is changed, TOTP secrets, and the key of the device cookies.
+- Passwords and the secrets of sessions and tokens are stored as hashes. Three kinds of secret are stored as text: the
+  first-boot password (the console shows it until the user changes it), TOTP secrets, and the key that signs device
+  secrets (see tries.py).
 """
 
 import asyncio
@@ -39,14 +40,15 @@ from .caller import Caller
 from .tries import Tries
 
 BUILT_IN = "admin"  # the user whose first password is printed on the console
-TOKEN_PREFIX = "ek_"  # noqa: S105  of API tokens
-SESSION_S = 12 * 3600  # from log-in; use does not extend it
-IDLE_S = 60 * 60  # without an action of the user
-SAVE_USE_S = 300  # the time of the last use is saved this often, to spare the flash
-CLOCK_S = 60  # NTP may set the clock back a little after boot: sessions stay valid
-MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens of each user
-MAX_HASHING = 8  # log-ins that wait for their hash
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+TOKEN_PREFIX = "ek_"  # noqa: S105  the start of every API token; session secrets do not start with it
+SESSION_S = 12 * 3600  # a session ends this long after log-in; use does not extend it
+IDLE_S = 60 * 60  # a session ends this long after the last action of its user
+SAVE_USE_S = 300  # the time of a session's last use is saved at most this often, to spare the flash
+# A session stays valid if the clock is set back by up to this time after log-in: NTP may do so shortly after boot.
+CLOCK_S = 60
+MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user; users of the board
+MAX_HASHING = 8  # at most this many log-ins may wait for their password hash; more are refused
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # of users
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +93,10 @@ def _id(digest: str) -> str:
 
 
 class Accounts:
-    """Call start() first. Belongs to one event loop. CHANGED is called when a session, user or token changes."""
+    """The users, sessions and tokens, in memory and in accounts.db. Call start() first, and all methods in one event loop.
+
+    The attribute `changed` is a function: it is called when a session, user or token has changed or ended.
+    """
 
     def __init__(self, directory: str, host: str, clock: Callable[[], float] = time.time) -> None:
         self._path = os.path.join(directory, "accounts.db")  # noqa: PTH118
@@ -105,15 +110,16 @@ class Accounts:
         self._sessions: dict[str, Session] = {}  # by digest
         self._tokens: dict[str, Token] = {}  # by digest
         self._key = b""
-        self._saved_use: dict[str, int] = {}  # by digest of a session
-        self._pending_totp: dict[str, str] = {}  # by session
+        self._saved_use: dict[str, int] = {}  # by digest of a session: the saved time of its last use
+        self._pending_totp: dict[str, str] = {}  # by session: secret of BeginTotp, until ConfirmTotp
         self._totp_used: dict[str, int] = {}  # by user: the last time step whose code was used
         self._tries = Tries()
         self._hashing = 0
-        self._limited_until: dict[str, float] = {}  # by network: end of a limit that has an audit row
+        # by address: the monotonic time at which a limit ends that already has a row in the audit log
+        self._limited_until: dict[str, float] = {}
 
     async def start(self) -> None:
-        """Read accounts.db. A file that cannot be opened does not stop the agent: nobody can log in then."""
+        """Read accounts.db. If it cannot be opened, the agent still runs and reports a problem, but nobody can log in."""
         try:
             await asyncio.to_thread(self._load)
         except (sqlite3.Error, OSError) as error:
@@ -145,10 +151,13 @@ class Accounts:
         for row in db.rows("SELECT digest, name, user, role, created_at, expires_at FROM tokens"):
             self._tokens[row[0]] = Token(*row)
 
-    # who calls
+    # identifying the caller
 
     def caller(self, method: Method, secret: str, address: str) -> Caller:
-        """The caller with this SECRET. Raises AgentError if it may not call METHOD."""
+        """The user of the session or token with this SECRET. Raises AgentError if it may not call METHOD.
+
+        A METHOD that needs no role has a caller without a name, whatever the SECRET.
+        """
         now = int(self._clock())
         nobody = Caller("", None, "panel", address)
         if method.role is None:
@@ -162,7 +171,8 @@ class Accounts:
             role = token.role if includes(user.role, token.role) else user.role
             caller = Caller(user.name, role, "token", address, _id(digest))
             if method.panel and method.name != "CheckSession":
-                # A token is for programs: it can neither change its user's password nor make other tokens.
+                # A token is for programs. So a caller with a token may neither change the user's password nor
+                # create other tokens.
                 raise errors.NotAuthorized("not-from-here", method=method.name)
         else:
             session = self._live_session(digest, now)
@@ -202,13 +212,13 @@ class Accounts:
         return login
 
     async def _check(self, name: str, password: str, address: str, device: str) -> None:
-        """Raises AgentError if PASSWORD is not that of the user NAME, or after too many wrong ones."""
+        """Raises AgentError if PASSWORD is not the password of the user NAME, or if too many wrong ones came before."""
         await self._wait(name, address, device)
         if self._hashing >= MAX_HASHING:
             raise errors.TooManyTries("busy", seconds=5)
         user = self._users.get(name)
         if user and user.hash is None:
-            # The user copies it from a console.
+            # The user copies the first password from a console, so capitals and whitespace around it do not matter.
             right = hmac.compare_digest(
                 (user.first or "").encode(), password.strip().lower().encode()
             ) and bool(user.first)
@@ -229,7 +239,8 @@ class Accounts:
         seconds = self._tries.wait_s(name, address, device)
         if not seconds:
             return
-        # One row for each limit. Otherwise a client over its limit would wear the flash and push older rows out.
+        # The audit log gets one row per limit that was reached, not one per try. Otherwise a client that keeps
+        # trying would wear the flash, and its rows would displace older ones.
         now = time.monotonic()
         if now >= self._limited_until.get(address, 0.0):
             if len(self._limited_until) > 256:
@@ -247,7 +258,7 @@ class Accounts:
         self._totp_used[user.name] = step
 
     def _device_of(self, name: str, secret: str) -> str:
-        """The id of the device with this SECRET, if it has logged in as NAME before; else ""."""
+        """The id of the browser with the device secret SECRET, if it has logged in as NAME before; else ""."""
         nonce, _, mac = secret.partition(".")
         return (
             nonce
@@ -313,7 +324,7 @@ class Accounts:
     async def log_out(self, _request: Nothing, caller: Caller) -> None:
         await self._end({caller.session})
 
-    # the own account
+    # methods on the caller's own account
 
     async def change_password(self, request: api.ChangePassword, caller: Caller) -> api.Login:
         user = self._users[caller.user]
@@ -391,7 +402,7 @@ class Accounts:
         await self._end(ended)
 
     async def _end(self, digests: set[str]) -> None:
-        for digest in digests:  # in memory first: a session must end also if the disk is full
+        for digest in digests:  # in memory first: a session must end even if the disk is full
             self._sessions.pop(digest, None)
         self.changed()
         await self._write(
@@ -511,7 +522,7 @@ class Accounts:
             raise errors.Conflict("last-admin", name=user.name)
 
     async def _give_first_password(self, user: User) -> api.FirstPassword:
-        """Only that of the built-in user is kept as text, for the console."""
+        """Give USER a new first password. Only the built-in user's is stored as text, because the console shows it."""
         first = passwords.first_password()
         digest = None if user.name == BUILT_IN else await asyncio.to_thread(passwords.digest, first)
         changed = replace(
@@ -545,7 +556,10 @@ class Accounts:
                 cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
 
     async def _write(self, change: Callable[[sqlite3.Cursor], object], *, own: bool = False) -> None:
-        """Run CHANGE in a transaction; with OWN it has one itself. Raises Failed: nothing has changed."""
+        """Run CHANGE in a transaction. With OWN, CHANGE opens its own transaction and gets no cursor.
+
+        If saving fails, it raises Failed, and nothing has changed.
+        """
 
         def run() -> None:
             if self._db is None:
@@ -565,7 +579,7 @@ class Accounts:
     # audit log
 
     async def audit(self, caller: Caller, action: str, detail: str, outcome: str = "") -> None:
-        """Add a row. Never fails: on a full disk the action still succeeds, and the row goes to the journal."""
+        """Add a row to the audit log. Never fails: if the row cannot be saved, it goes to the journal instead."""
         row = (
             int(self._clock()), caller.user, caller.via, caller.address[:64], action, detail[:300], outcome
         )  # fmt: skip
@@ -592,7 +606,7 @@ class Accounts:
 
 
 def _totp_step(secret: str, code: str, now: float) -> int | None:
-    """The time step whose code CODE is: the present one, or one before or after; None if it is wrong."""
+    """The time step to which CODE belongs. Accepted are the present step, the previous one and the next one; else None."""
     import pyotp
 
     totp: Any = pyotp.TOTP(secret)

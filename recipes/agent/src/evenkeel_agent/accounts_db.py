@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """accounts.db: users, sessions, tokens and the audit log (SQLite, WAL), in the state directory of the agent.
 
-Guarantee: a write is one short transaction that is on the medium when it returns. Writes are rare (a log-in, a new
-weight), so durability is worth some ms. One process writes: the agent, one call at a time.
+Guarantee: a write is one short transaction. When the call returns, the transaction is on the medium. Writes are rare
+(a log-in, a new weight), so durability is worth some ms. One process writes: the agent, one call at a time.
 
-A damaged file is renamed to *.corrupt, and an empty one takes its place.
+If the file is damaged, Database renames it to *.corrupt and creates an empty one.
 """
 
 import contextlib
@@ -13,8 +13,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-# PRAGMA user_version is MAJOR * 100 + minor. After a roll-back the older slot opens the same file. So a minor step
-# may only add what an older agent does not read. A file of another major is set aside like a damaged one.
+# The version of the schema, saved as PRAGMA user_version: MAJOR * 100 + minor. After a roll-back, an older agent opens
+# the same file. So a change of minor may only add what an older agent does not read. A file with another MAJOR is
+# renamed to *.corrupt, like a damaged one.
 SCHEMA = 100
 TABLES = """
     CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -25,7 +26,7 @@ TABLES = """
         first TEXT,                  -- first-boot password, which the console shows until it is changed
         must_change INTEGER NOT NULL,
         totp TEXT,                   -- shared secret as text, base32: codes are computed from it
-        changed_at INTEGER NOT NULL  -- Unix seconds, as all times
+        changed_at INTEGER NOT NULL  -- Unix time in s, like all times in this file
     ) STRICT;
     CREATE TABLE sessions (
         digest TEXT PRIMARY KEY,     -- SHA-256 of the secret
@@ -58,11 +59,11 @@ AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
 
 
 class Database:
-    """Blocks. Any thread may use it, but only one at a time. Raises sqlite3.Error."""
+    """The open file accounts.db. Its methods block and raise sqlite3.Error. Any thread may call, but only one at a time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.damage = ""  # why the former file was set aside
+        self.damage = ""  # why the previous file was renamed to *.corrupt; "" if it was not
         try:
             self._connection = self._open()
         except sqlite3.DatabaseError as error:

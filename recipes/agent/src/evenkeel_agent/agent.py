@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH112
-"""The features board and apps, without D-Bus: knows the apps, keeps their weights and fixed shares in force, and measures them.
+"""Serves the features `board` and `apps`, without D-Bus. It keeps the apps' weights and fixed shares in force.
 
-Invariants:
+It also measures the I/O of the apps. Invariants:
 
-- The thread of the event loop neither reads files nor flushes.
+- The thread of the event loop neither reads nor writes files; other threads do.
 - A task that changes a weight, on disk or in systemd, holds _changing.
 - A task that changes a fixed share, on disk or in the kernel, holds _fixed_shares.changing.
-- Unit states are only ever replaced as a whole.
+- _units is replaced as a whole, never changed in place.
 - The agent neither changes nor measures a unit outside the slice of the apps (_outside). The polkit rule and
-  ek-fixed-share enforce the same from outside.
+  ek-fixed-share enforce the ban on changes independently of the agent's code.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
-STATS_LIMIT = 16 * 1024
+STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
 
 def own_counters(path: str) -> str:
-    """The JSON object in an app's file of own counters, as text; "" without a valid one."""
+    """The JSON object in PATH, the file in which an app publishes its own counters; "" if it has no valid object."""
     try:
         text = read_small(path, STATS_LIMIT).decode("utf-8")
         return text.strip() if isinstance(json.loads(text), dict) else ""
@@ -54,7 +54,7 @@ def own_counters(path: str) -> str:
 
 
 def _io_weight(directory: str | None) -> str | None:
-    """The content of io.weight in the cgroup DIRECTORY; None without a cgroup, "" without the file."""
+    """The content of io.weight in the cgroup DIRECTORY; None if there is no cgroup, "" if it has no io.weight."""
     if directory is None or not os.path.isdir(directory):
         return None
     return read_line(f"{directory}/io.weight")
@@ -70,10 +70,10 @@ class AppFiles:
 
 
 class Agent:
-    """Call start() first. Belongs to one event loop."""
+    """The handlers of the features `board` and `apps`. Call start() first, and all methods in one event loop."""
 
     def __init__(self, settings: Settings, bus: Bus, more: Callable[[], list[Message]] = list) -> None:
-        """MORE: problems of other features."""
+        """MORE returns the problems of other features, which status reports too."""
         self._more_problems = more
         self._settings = settings
         self._systemd = Systemd(bus, settings.call_timeout_s, self.wake)
@@ -84,8 +84,9 @@ class Agent:
         self._changing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
-        self._others: dict[str, Unit] = {}  # recorder and history, by unit
-        self._cgroups: dict[str, str | None] = {}  # directory by app; None: no cgroup; missing: unknown
+        self._others: dict[str, Unit] = {}  # states of the units of the recorder and the history, by unit
+        # the cgroup directory, by app; None: the app has no cgroup; missing key: not known
+        self._cgroups: dict[str, str | None] = {}
         self._outside: dict[
             str, str
         ] = {}  # by app: the slice of its unit, if the unit is not below the apps' slice
@@ -97,15 +98,15 @@ class Agent:
         self._snapshot_expires_s = 0.0  # monotonic time
         self._snapshots = 0
         self._background: set[asyncio.Task[None]] = set()
-        # Numbers of the last refresh that began and of the last whose answer was used. A late answer must
-        # not replace a newer one.
+        # Refreshes are numbered. The two fields have the number of the last refresh that began, and of the last
+        # refresh whose result was stored. So a late result does not replace a newer one.
         self._refresh_started = self._refresh_used = 0
-        self._full_refreshes = 0  # that run now
+        self._full_refreshes = 0  # number of full refreshes that are running
 
     async def start(self) -> None:
         """Read the saved values and apply the weights, also to units that have not started yet.
 
-        A damaged file or an unresponsive systemd does not stop the agent: it reports them as problems.
+        If a file is damaged or systemd does not respond, the agent runs nevertheless and reports the problem.
         """
         self._weights = await asyncio.to_thread(Store, self._settings.state_dir, "weight", weight.problem)
         self._fixed_shares = await asyncio.to_thread(FixedShareEnforcer, self._settings)
@@ -193,14 +194,15 @@ class Agent:
                 raise errors.Failed(
                     "stays", what="fixed share", app=name, value=stays, reason=error.message
                 ) from error
-        # A busy board may need a while to start ek-fixed-share. The saved value is applied in any case.
+        # A busy board may need a while to start ek-fixed-share. If settle_s passes, the call returns, and the
+        # value is applied in the background.
         await self._in_background(
             fixed_shares.enforce({name: self._cgroups.get(name)}), self._settings.settle_s
         )
         return await self._state(name)
 
     async def start_app(self, request: AppName, _caller: Caller) -> None:
-        """Start the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
+        """Start the app's unit and wait until it runs, at most job_timeout_s."""
         app = await self._controlled_app(request.name)
         await self._job("StartUnit", "not-started", app)
         await self._refresh(cached=False)
@@ -213,14 +215,14 @@ class Agent:
             raise errors.Failed("not-started", app=app.name, reason=Message("condition", unit=app.unit))
 
     async def stop_app(self, request: AppName, _caller: Caller) -> None:
-        """Stop the app's unit and wait for it, for less time than D-Bus clients wait for an answer."""
+        """Stop the app's unit and wait until it has stopped, at most job_timeout_s."""
         await self._job("StopUnit", "not-stopped", await self._controlled_app(request.name))
         await self._refresh(cached=False)
 
-    # what the methods share
+    # shared by the methods
 
     async def _list_apps(self) -> list[AppState]:
-        """All apps by name. Unit states are current, or the last known ones if systemd takes too long."""
+        """The states of all apps, sorted by name. If systemd takes longer than patience_s, unit states are the last known."""
         await self._in_background(self._refresh(cached=True), self._settings.patience_s)
         apps = self._registry.apps
         contents = await asyncio.to_thread(self._read_apps, apps, dict(self._cgroups))
@@ -255,7 +257,7 @@ class Agent:
         )
 
     async def _status(self, states: list[AppState]) -> Status:
-        """The board, and the problems of the board and of the agent's own work."""
+        """The state of the board. Its problems include those of the agent, the recorder, the history and the apps STATES."""
         board = await asyncio.to_thread(health.inspect, self._settings)
         problems = [*board.problems, *self._registry.problems]
         for part in (recorder, history):
@@ -284,14 +286,14 @@ class Agent:
         )
 
     def _problems_of(self, state: AppState) -> list[Message]:
-        """Values of the app that are not in force. watch() tries to correct them first."""
+        """A message for each value of the app that is not in force and that watch() has failed to apply."""
         name, problems = state.name, []
         if state.applied or self._cgroups.get(name) is None:
             self._weight_problems.pop(name, None)
         elif name in self._weight_problems:
             problems.append(self._weight_problems[name])
         else:
-            # The unit may have just started. It is a problem only if watch() cannot correct it.
+            # The unit may have just started. It becomes a problem only if watch() fails to apply the weight.
             self.wake()
         if not state.fixed_share_applied and self._cgroups.get(name) is not None:
             if problem := self._fixed_shares.problem_of(name):
@@ -301,7 +303,7 @@ class Agent:
         return problems
 
     async def _snapshot(self) -> Snapshot:
-        """The present snapshot, at most one interval old. However many callers ask, it is made once."""
+        """The current snapshot, at most interval_s old. All callers within that time get the same snapshot."""
         async with self._making_snapshot:
             if self._last_snapshot is None or time.monotonic() >= self._snapshot_expires_s:
                 expires_s = time.monotonic() + self._settings.interval_s
@@ -312,10 +314,10 @@ class Agent:
                 self._snapshot_expires_s = expires_s
             return self._last_snapshot
 
-    # the tasks that run all the time
+    # the two tasks that run until the agent ends
 
     async def sample(self) -> None:
-        """Read the counters at every interval. Only this task pings the watchdog."""
+        """Read the counters every interval_s. Only this task pings the watchdog."""
         watchdog = Watchdog()
         due_s = time.monotonic()
         while True:
@@ -328,7 +330,7 @@ class Agent:
             await asyncio.sleep(due_s - now_s)
 
     async def watch(self) -> None:
-        """Follow the units: find their cgroups, and apply the saved values when they start."""
+        """Follow the apps' units: find their cgroups, and apply the saved values when a unit starts."""
         while True:
             retry = self._pending or self._systemd_problem or self._fixed_shares.has_problems
             timeout_s = 5 * self._settings.interval_s if retry else self._settings.recheck_s
@@ -343,7 +345,7 @@ class Agent:
                     async with self._changing:
                         await self._apply_weight(app)
             await self._fixed_shares.enforce({name: self._cgroups.get(name) for name in self._registry.apps})
-            # One check serves a burst of signals.
+            # This pause collects a burst of signals, so that one check serves all of them.
             await asyncio.sleep(self._settings.interval_s / 5)
 
     # internal
@@ -392,7 +394,7 @@ class Agent:
             await asyncio.gather(*(self._set_io_weight(app) for app in pending))
 
     async def _in_background(self, work: Coroutine[None, None, None], patience_s: float) -> None:
-        """Run WORK as a task and wait at most PATIENCE_S for it. After that it continues in the background."""
+        """Run WORK as a task and wait for it at most PATIENCE_S. If it takes longer, it continues in the background."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -401,7 +403,8 @@ class Agent:
     async def _refresh(self, *, cached: bool) -> None:
         """Read unit states and cgroups from systemd. CACHED: ask for a cgroup only if the unit's state changed.
 
-        While a full refresh runs, what is known may be old. A cached one would put it back.
+        While a full refresh runs, the stored cgroups may be outdated, and a cached refresh could store them again.
+        So a refresh that begins at this time is a full refresh, whatever CACHED says.
         """
         if cached and not self._full_refreshes:
             await self._read_units(cached=True)
@@ -417,7 +420,7 @@ class Agent:
         mine = self._refresh_started
         apps = self._registry.apps
         units: dict[str, Unit] = {}
-        # Without systemd the cgroups stay where they were, and can still be measured.
+        # If systemd does not answer, the last known cgroups stay, so that the agent can still measure the apps.
         cgroups = {name: path for name, path in self._cgroups.items() if name in apps}
         outside = {name: slice_ for name, slice_ in self._outside.items() if name in apps}
         problem = None
@@ -446,7 +449,7 @@ class Agent:
             self._refresh_used = mine
             if problem and not self._systemd_problem:
                 _log.warning("%s", problem)
-                # From now on watch() retries more often than its routine check.
+                # While there is a problem, watch() retries at shorter intervals than recheck_s. Wake it to begin.
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
             self._outside = outside
@@ -464,7 +467,7 @@ class Agent:
             return ""
 
     async def _slice(self, unit: str) -> str:
-        """The slice of UNIT. A unit that systemd has unloaded meanwhile has nothing that could be changed."""
+        """The slice of UNIT. If systemd has unloaded the unit meanwhile, APPS_SLICE: there is nothing to protect."""
         try:
             return await self._systemd.slice_of(unit) or "-.slice"
         except CallError as error:
@@ -473,7 +476,7 @@ class Agent:
             return APPS_SLICE
 
     async def _set_io_weight(self, app: App) -> str:
-        """Send the app's weight to systemd. Returns why that failed, or ""."""
+        """Send the app's weight to systemd. Returns the reason of a failure, or "" if the weight was sent or must wait."""
         try:
             if await self._must_wait_for_start(app):
                 self._pending.discard(app.name)
@@ -491,12 +494,12 @@ class Agent:
         return ""
 
     async def _must_wait_for_start(self, app: App) -> bool:
-        """Whether systemd may get the app's weight only when the app runs; watch() then sends it. Raises CallError.
+        """Whether the agent must not send the app's weight before the app runs. watch() then sends it. Raises CallError.
 
-        If a stopped unit gets a weight, systemd creates its cgroup with the devices of DeviceAllow= that exist
-        at this moment. The start of the unit does not update that list. So the app could not open a device that
-        appears later, or appears again with another number. The agent cannot see which devices exist
-        (PrivateDevices=).
+        When a stopped unit gets a weight, systemd creates its cgroup. It gives the cgroup access to those devices of
+        DeviceAllow= that exist at this moment, and does not update the list when the unit starts. So the app could
+        not open a device that appears later, or reappears with another number. The agent cannot see which devices
+        exist (PrivateDevices=), so it waits for every unit that names devices.
         """
         if self._unit(app.name).has_processes:
             return False
@@ -506,17 +509,20 @@ class Agent:
             if error.name == NO_REPLY:
                 raise
             return False
-        # ProtectClock= adds char-rtc to many units
+        # char-rtc does not count: systemd adds it to each unit with ProtectClock=
         return any(name != "char-rtc" for name in allowed)
 
     async def _apply_weight(self, app: App) -> None:
-        """Send the weight to systemd and wait until the cgroup has it. A failure is kept for status()."""
+        """Send the weight to systemd, and wait at most settle_s until io.weight has it.
+
+        A failure is stored in _weight_problems, which GetStatus reports.
+        """
         before = self._unit(app.name)
         refused = await self._set_io_weight(app)
         if not refused:
             await self._refresh(cached=True)
             if self._unit(app.name).has_processes and not before.has_processes:
-                # The unit started meanwhile, so _set_io_weight() may have skipped it.
+                # The unit started meanwhile. If it has DeviceAllow=, _set_io_weight() had skipped it.
                 refused = await self._set_io_weight(app)
         value = self._weight(app)
         deadline_s = time.monotonic() + self._settings.settle_s
@@ -542,7 +548,7 @@ class Agent:
         )
 
     async def _job(self, member: str, code: str, app: App) -> None:
-        """Call MEMBER of systemd for the app's unit. CODE: the message of a failure."""
+        """Call the method MEMBER of systemd for the app's unit. Raises AgentError with the message CODE on failure."""
         try:
             result = await self._systemd.run_job(member, app.unit, self._settings.job_timeout_s)
         except CallError as error:
@@ -552,7 +558,7 @@ class Agent:
             raise errors.Failed(code, app=app.name, reason=str(error)) from error
         finally:
             self._snapshot_expires_s = 0.0
-        # "": the job takes longer. ListApps shows its progress.
+        # "" means that the job still runs after job_timeout_s. This is not an error: ListApps shows its progress.
         if result not in ("done", "skipped", ""):
             raise errors.Failed(
                 code, app=app.name, reason=Message("job-failed", unit=app.unit, result=result)

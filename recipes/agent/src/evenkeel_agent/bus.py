@@ -14,7 +14,7 @@ SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
 
 
 class CallError(Exception):
-    """A call was answered by an error, or not at all. The text is a sentence without a full stop."""
+    """A call got an error reply or no reply. The text is a sentence without a full stop."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
@@ -23,7 +23,7 @@ class CallError(Exception):
 
 
 class Bus:
-    """Created by connect(). All methods must be called from the same event loop as connect()."""
+    """A connection to a bus, made by connect(). All methods must be called from the same event loop as connect()."""
 
     def __init__(self, connection: MessageBus) -> None:
         self._connection = connection
@@ -34,7 +34,7 @@ class Bus:
         address = address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or SYSTEM_BUS
         try:
             return cls(await MessageBus(address, BusType.SYSTEM).connect())
-        except Exception as error:  # the library raises exceptions of many types, also bare Exception
+        except Exception as error:  # the library raises exceptions of many types, even Exception itself
             raise OSError(f"cannot connect to D-Bus at {address}: {error}") from error
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Bus:
         timeout_s: float,
         interactive: bool = False,
     ) -> list[Any]:
-        """Call a method and return the body of its reply. Raises CallError, at the latest after TIMEOUT_S."""
+        """Call a method and return the body of its reply. Raises CallError on an error, or if TIMEOUT_S passes."""
         flags = MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION if interactive else MessageFlag.NONE
         message = Message(
             destination=destination,
@@ -89,12 +89,12 @@ class Bus:
         return answer
 
     async def ask_bus(self, member: str, signature: str = "", body: Sequence[Any] = ()) -> list[Any]:
-        """Call a method of the bus itself. Raises CallError."""
+        """Call a method of the bus daemon itself. Raises CallError."""
         name = "org.freedesktop.DBus"
         return await self.call(name, "/org/freedesktop/DBus", name, member, signature, body, timeout_s=5)
 
     async def subscribe(self, rule: str, on: bool = True) -> None:
-        """Start to receive the signals that match RULE, or with ON false stop."""
+        """Start to receive the signals that match RULE, or stop if ON is false."""
         await self.ask_bus("AddMatch" if on else "RemoveMatch", "s", [rule])
 
     async def own(self, name: str) -> bool:
@@ -107,5 +107,5 @@ class Bus:
         self._connection.add_message_handler(handler)
 
     def send(self, message: Message) -> None:
-        """Send without waiting. The bus buffers for a receiver that does not read, and limits the buffer."""
+        """Send without waiting. If the receiver does not read, the bus buffers the message, up to its limit."""
         self._connection.send(message)

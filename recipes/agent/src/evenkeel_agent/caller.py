@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who makes a call."""
+"""The identity of the user or program that calls the agent."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ from evenkeel_api.roles import Role
 class Caller:
     """A user and its role. VIA: `bus` for a Unix user on D-Bus, `panel` for a session, `token` for an API token.
 
-    ROLE is None for a caller that is not logged in. SESSION is the id of the session or token, "" without one.
+    ROLE is None for a caller that is not logged in. ADDRESS is the address of the browser, "" for a Unix user.
+    SESSION is the digest of the session's secret, or the public id of the token; "" if there is neither.
     """
 
     user: str

@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds out which addresses of a flash device share a channel (or die), from the times of pairs of reads.
 
-Two reads that are issued at once take about twice as long if they need the same channel, and hardly longer
-if they do not. plan() chooses the pairs to measure, verdict() evaluates their times. This module does not
-access a device. ek-pairs measures the times; in the lab and in tests, models of a device give them.
+Two reads that are issued at once take about twice the time of one read if they need the same channel. If they need
+different channels, they take hardly longer than one read. plan() chooses the pairs to measure; verdict() evaluates
+their times. This module does not access a device: ek-pairs measures the times. In the lab and in tests, models of a
+device supply them.
 
-Blocks have 4 KiB, times are in ns. A map divides the device's addresses into `ranges` equal ranges. In each
-range, `chunk` consecutive blocks are on one channel, the next `chunk` blocks on the next, over `stripes`
-channels in turn. Two blocks share a channel if they are in the same range and on the same stripe. A pair
-collides if it takes longer than a threshold.
+A block has 4 KiB. Times are in ns. A map divides the device's addresses into `ranges` equal ranges. In each range,
+`chunk` consecutive blocks are on one channel and the next `chunk` blocks on the next channel. After `stripes`
+channels, the first one follows again; so the period is `chunk` * `stripes` blocks. Two blocks share a channel if they
+are in the same range and on the same stripe. A pair collides if it takes longer than a threshold.
 
-The plan has two passes. Each pass alone gives a map:
+The plan measures two passes. Each pass alone gives a map, in three steps:
 
-1. Distances are odd * 2^i blocks: multiples of every period whose odd part is at most MAX_ODD. The median time at a
-   distance is high if most pairs at that distance share a channel. The widest gaps between medians are
-   tried as the threshold.
-2. The period is the shortest distance whose multiples have high medians too. Its divisors are the possible
-   chunks; the map has the chunk with the highest likelihood of all single pairs. Pairs far apart give the
-   ranges in the same way.
-3. The map is tested with the pairs of the other pass. `sure` is the part of the pairs that the map predicts
-   correctly, among those for which the map and a rival differ. The lowest value over all rivals counts.
-   Map.rivals() has the rivals, such as half or twice the channels. Both passes must give the same map.
+1. Find thresholds. The plan has pairs at distances of odd * 2^i blocks. Every period whose odd part is at most MAX_ODD
+   has multiples among them. The median time at a distance is high if most pairs at that distance share a channel.
+   Each of the widest gaps between medians is tried as the threshold.
+2. Find the map. A period is a short distance that collides and whose multiples collide, too. Its divisors are the
+   possible chunks. The map has the period and chunk with the highest likelihood, given whether each pair collided. The
+   number of ranges is chosen by likelihood, too, from pairs at any distance.
+3. Test the map with the pairs of the other pass. A rival is a similar map, such as half or twice the channels (see
+   Map.rivals()). For each rival, take the pairs for which the map and the rival predict different results. `sure` is the
+   part of these pairs that the map predicts correctly, for the rival with the lowest part.
+
+Both passes must give the same map.
 """
 
 import itertools
@@ -30,33 +33,36 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 BLOCK = 4096  # bytes of a read: at most one flash page
-MAX_CHANNELS = 64  # the maximum of the scheduler's tunable
-ENOUGH = 0.8  # a result with a lower `sure` is not applied
-MIN_BLOCKS = (64 << 20) // BLOCK  # smaller devices are too small for the distances
-MAX_DISTANCE = (
-    128 << 20
-) // BLOCK  # longest distance for stripes: two periods of 64 channels with 1 MiB each
-MAX_ODD = 63
-MIN_SAMPLES, MAX_SAMPLES = 8, 24  # per distance and pass
-WARM = 256  # 1 MiB: a device reads the mapping table for at least this many blocks at once
+MAX_CHANNELS = 64  # the maximum of the scheduler's tunable `channels`
+ENOUGH = 0.8  # the lowest `sure` of a result that may be applied
+MIN_BLOCKS = (64 << 20) // BLOCK  # the smallest device: on a smaller one, too few distances fit
+# the longest distance of pairs that serve to find stripes: two periods of 64 channels with chunks of 1 MiB
+MAX_DISTANCE = (128 << 20) // BLOCK
+MAX_ODD = 63  # the largest odd factor of a distance
+MIN_SAMPLES, MAX_SAMPLES = 8, 24  # number of pairs per distance and pass
+# A warm probe reads a block in the same aligned group of this many blocks (1 MiB). For at least such a group, a device
+# loads the entries of its mapping table at once.
+WARM = 256
 
-# Smallest gap between medians, as a part of a pair's time. A smaller gap is not a wait for flash cells. It comes
-# from a bus, or from parts of the mapping table that displace each other in the device's cache.
+# The smallest gap between medians that counts, as a part of a pair's time. A smaller gap does not come from waiting
+# for flash cells. It comes from a bus, or from parts of the mapping table that displace each other in the
+# device's cache.
 MIN_GAP = 0.2
-# gain in log likelihood that justifies ranges: a factor of 20,000
+# A map with ranges must have a log likelihood that is higher by this than without: it is e^10 = 22,000 times likelier.
 RANGES_NATS = 10
-# Two reads in sequence take twice the time of one read, minus the overlap of the host's part.
+# A device works on one request at a time if even fast pairs take this many times as long as one read. The factor is
+# below 2, because the host's part of the two reads overlaps.
 IN_TURN = 1.7
-# Flash always reads 4 KiB faster than this. A rotating disk is slower on average.
+# If a single read takes longer than this (median), the device is a rotating disk: flash reads 4 KiB faster.
 DISK_NS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One read at block `a`, or two at once at `a` and `b` if `b` is not -1.
+    """One measurement: a read of block `a`, or reads of `a` and `b` at once if `b` is not -1.
 
-    Kinds: single; near (a distance of distances()), loose (any distance up to MAX_DISTANCE), far (any distance),
-    repeat (the same pairs in both passes); warm (see plan()).
+    Kinds: `single` is one read. Pairs are `near` (at a distance of distances()), `loose` (at any distance up to
+    MAX_DISTANCE), `far` (at any distance), or `repeat` (both passes measure the same ones). `warm`: see plan().
     """
 
     kind: str
@@ -67,9 +73,9 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """See the top of the file. Chunk 0 with one stripe means no stripes.
+    """How addresses map to channels: see the top of the file. Without stripes, `stripes` is 1 and `chunk` is 0.
 
-    OFFSET is used in rivals only: the first chunk is shorter by OFFSET blocks.
+    Only rivals have an `offset`: the first chunk is shorter by this many blocks.
     """
 
     chunk: int = 0
@@ -78,7 +84,7 @@ class Map:
     offset: int = 0
 
     def shares_channel(self, blocks: int) -> Callable[[int, int], bool]:
-        """A function that says whether two blocks of a device with `blocks` blocks share a channel."""
+        """Returns a function that says whether two blocks share a channel. The device has `blocks` blocks."""
         unit = -(-blocks // self.ranges)
         chunk, stripes, offset = max(self.chunk, 1), self.stripes, self.offset
 
@@ -92,7 +98,7 @@ class Map:
         return shares
 
     def counts(self, s: "_Sample") -> bool:
-        """Whether the pair can test this map. A pair in one chunk cannot: the device may read one page for both."""
+        """Whether the pair can test this map. A pair within one chunk cannot: one page read may serve both reads."""
         return self.stripes == 1 or s.a // self.chunk != s.b // self.chunk
 
     def rivals(self) -> Iterator["Map"]:
@@ -109,7 +115,7 @@ class Map:
             if s > 2:
                 yield Map(c, s - 1, r)
             if s > 2 and s % 2 == 0:
-                # This is the true map if stripes with twice the chunk do not begin at address 0.
+                # Twice the chunk and half the stripes; the first chunk begins before address 0, so it is shorter.
                 yield Map(2 * c, s // 2, r, c)
             if c > 1:
                 yield Map(c, s, r, c // 2)
@@ -127,11 +133,17 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result. Kinds: stripes, ranges, none, scattered, one, disk, unsure.
+    """The result of a probe. `sure` is 0 to 1, see the top of the file.
 
-    `channels` and `chunk_kb` are the values for the scheduler's tunables, or 1 and 0 if there are no
-    channels. With kind unsure they are the best guess and must not be applied. With kind scattered, one pair
-    in `channels` collides. `sure` is 0 to 1, see the top of the file.
+    `channels` and `chunk_kb` are the values for the scheduler's tunables, or 1 and 0 if no channels were found.
+    Kinds:
+
+    - `stripes`, `ranges`: the channels are stripes, or ranges of addresses.
+    - `none`: no pair collides.
+    - `scattered`: one pair in `channels` collides, but no map fits.
+    - `one`: the device takes one request at a time.
+    - `disk`: a rotating disk.
+    - `unsure`: the values are the best guess and must not be applied.
     """
 
     kind: str
@@ -142,18 +154,17 @@ class Verdict:
     apart_us: float = 0.0  # time of two reads on different channels
     together_us: float = 0.0  # time of two reads on the same channel; 0 if no pair collided
     slow: float = 0.0  # part of single reads that took over 1.5 times the median: a sign of other load
-    map: Map = field(
-        default_factory=Map
-    )  # the complete result, which the tunables may not be able to express
+    # the complete map: it may have stripes within ranges, which the tunables cannot express
+    map: Map = field(default_factory=Map)
 
     @property
     def usable(self) -> bool:
         return self.kind in ("stripes", "ranges")
 
     def sentence(self) -> str:
-        """The result, and how sure it is, in words."""
+        """The result in words, with `sure` and a warning about slow reads."""
         text = self._finding()
-        # the times of a rotating disk vary without other load
+        # no warning for a rotating disk: its times vary even without other load
         if self.slow > 0.1 and self.kind != "disk":
             text += f"; {self.slow * 100:.0f} % of single reads were slow: other load on the device, or a busy CPU"
         return text
@@ -197,17 +208,20 @@ class Verdict:
 
 
 def distances(blocks: int) -> list[int]:
-    """Numbers odd * 2^i up to MAX_DISTANCE or half of the device, in blocks. Not 1: the kernel merges neighbours."""
+    """The distances of near pairs, in blocks: odd * 2^i, up to MAX_DISTANCE and half of the device.
+
+    Distance 1 is excluded, because the kernel merges reads of adjacent blocks.
+    """
     most = min(MAX_DISTANCE, blocks // 2)
     found = {odd << i for odd in range(1, MAX_ODD + 1, 2) for i in range(most.bit_length())}
     return sorted(d for d in found if 1 < d <= most)
 
 
 def plan(blocks: int, samples: int, seed: int) -> list[Probe]:
-    """Two passes in random order, each with `samples` pairs per distance, all at random places.
+    """The measurements of two passes. Each has `samples` pairs per distance at random places, in random order.
 
-    Each probe follows a warm probe, which reads a block near each of its blocks. The device then has the needed
-    parts of its mapping table in memory. Otherwise, misses of that cache would hide the channels.
+    Before each measurement, a warm probe reads a block near each of its blocks. The device then has the needed
+    parts of its mapping table in its cache. Otherwise, the time to load the table would hide the channels.
     """
     pick = random.Random(seed)  # noqa: S311  chooses places to read, not a secret
     repeated = [_anywhere(pick, blocks) for _ in range(16 * samples)]
@@ -219,13 +233,14 @@ def plan(blocks: int, samples: int, seed: int) -> list[Probe]:
             places = (pick.randrange(blocks - d) for _ in range(samples))
             wanted += [Probe("near", pass_number, a, a + d) for a in places]
         wanted += [Probe("far", pass_number, *_anywhere(pick, blocks)) for _ in range(24 * samples)]
-        # Any distance: with a chunk of two blocks, only distances of one block more or less than a period show it.
+        # Pairs at any distance find the chunk. For example, a chunk of two blocks shows only at distances of one
+        # block more or less than a multiple of the period.
         for _ in range(100 * samples):
             d = int(2 ** pick.uniform(1, math.log2(min(MAX_DISTANCE, blocks // 2))))
             a = pick.randrange(blocks - d)
             wanted.append(Probe("loose", pass_number, a, a + d))
-        # Distances of every magnitude up to half the device, for a device whose channels are ranges of addresses.
-        # Only pairs on both sides of a border show where a range ends.
+        # Distances of every magnitude up to half the device find ranges. Only a pair on both sides of a border
+        # shows where a range ends.
         for _ in range(40 * samples):
             d = max(2, int(blocks * 2 ** -pick.uniform(1, 8)))
             a = pick.randrange(blocks - d)
@@ -234,7 +249,7 @@ def plan(blocks: int, samples: int, seed: int) -> list[Probe]:
         for probe in wanted:
             a = _nearby(pick, probe.a, blocks)
             b = -1 if probe.b < 0 else _nearby(pick, probe.b, blocks)
-            # Not the same block twice, and no neighbours.
+            # A warm probe reads one block only if its two blocks would be equal or adjacent.
             probes.append(Probe("warm", pass_number, a, b if abs(a - b) > 1 else -1))
             probes.append(probe)
     return probes
@@ -264,7 +279,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class _Pass:
-    """The samples of one pass. Near ones are grouped by distance."""
+    """The measured times of one pass, by kind. Near pairs are grouped by distance, repeated pairs by their blocks."""
 
     near: dict[int, list[_Sample]] = field(default_factory=dict)
     loose: list[_Sample] = field(default_factory=list)
@@ -273,7 +288,7 @@ class _Pass:
     single: list[int] = field(default_factory=list)
 
     def close(self) -> list[_Sample]:
-        """All pairs at most MAX_DISTANCE apart."""
+        """The near and loose pairs: all are at most MAX_DISTANCE apart."""
         return [s for group in self.near.values() for s in group] + self.loose
 
     def pairs(self) -> list[_Sample]:
@@ -281,7 +296,10 @@ class _Pass:
 
     @property
     def low(self) -> int:
-        """Time of pairs on different channels. The lower quartile, because with two channels half of the pairs collide."""
+        """The time of pairs on different channels, in ns: the lower quartile of far pairs.
+
+        It is not their median, because half of them collide on a device with two channels.
+        """
         return _quantile([s.ns for s in self.far], 0.25)
 
 
@@ -293,7 +311,10 @@ class _Guess:
 
 
 def _quantile(values: Sequence[int], part: float) -> int:
-    """One of the values, never a mean of two: between the two modes of a bimodal distribution there are no times."""
+    """The quantile `part` (0 to 1). It is one of the values, never a mean of two.
+
+    The times have two modes, with and without collision. A mean of two values could lie between them.
+    """
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
 
@@ -320,7 +341,10 @@ def _passes(probes: Sequence[Probe], ns: Sequence[int]) -> tuple[_Pass, _Pass]:
 
 
 def _noise(seen: _Pass) -> float:
-    """Standard error of the medians, ns, from single reads. The times of pairs also vary if only some pairs share a channel."""
+    """The standard error of the medians of near pairs (ns), estimated from single reads.
+
+    The spread of pairs cannot serve: they also differ because only some of them share a channel.
+    """
     middle = _median(seen.single)
     spread = 1.48 * _median([abs(t - middle) for t in seen.single])
     samples = min(len(group) for group in seen.near.values())
@@ -328,7 +352,7 @@ def _noise(seen: _Pass) -> float:
 
 
 def _thresholds(seen: _Pass) -> list[float]:
-    """The middles of the widest gaps between medians, widest gap first."""
+    """Up to five thresholds (ns): the middles of the widest gaps between medians, widest gap first."""
     low = seen.low
     medians = [_median([s.ns for s in group]) for group in seen.near.values()]
     steps = sorted({low, *(m for m in medians if m > low)})
@@ -338,10 +362,10 @@ def _thresholds(seen: _Pass) -> list[float]:
 
 
 def _log_likelihood(m: Map, blocks: int, samples: Sequence[_Sample], threshold: float) -> float:
-    """The log likelihood of the collisions under map `m`.
+    """The log likelihood of the collisions in `samples` under map `m`; -inf if the map is impossible.
 
-    The model has three collision rates: pairs on different channels, pairs on the same channel (higher), and
-    pairs in one chunk (any rate).
+    The model has three collision rates: of pairs on different channels, on the same channel, and within one chunk.
+    The second rate must be higher than the first. The third may have any value.
     """
     slow, count = [0, 0, 0], [0, 0, 0]
     shares = m.shares_channel(blocks)
@@ -362,19 +386,22 @@ def _rate(samples: Sequence[_Sample], threshold: float) -> float:
 
 
 def _periods(rates: dict[int, float]) -> list[int]:
-    """Distances that collide and whose multiples collide too, shortest first."""
+    """The possible periods in blocks: up to four distances that collide and whose multiples collide too, shortest first.
+
+    A distance collides if at least 75 % of its pairs do. `rates` has that part for each distance.
+    """
     high = {d for d, rate in rates.items() if rate >= 0.75}
     found = []
     for d in sorted(high):
         multiples = [m for m in rates if m % d == 0]
-        # At least two multiples must have been measured. Noise may hide a few of them.
+        # At least two multiples must have been measured, the distance itself included. Noise may hide 15 % of them.
         if len(multiples) > 1 and sum(m in high for m in multiples) >= 0.85 * len(multiples):
             found.append(d)
     return found[:4]
 
 
 def _stripes(seen: _Pass, threshold: float, blocks: int) -> Map | None:
-    """The most likely stripes. A map without stripes if all near pairs collide; None if there is no period."""
+    """The most likely map of stripes. If pairs at nearly all distances collide: a map without stripes. Else None."""
     rates = {d: _rate(group, threshold) for d, group in seen.near.items()}
     if sum(rate >= 0.75 for rate in rates.values()) >= 0.95 * len(rates):
         return Map()
@@ -394,7 +421,7 @@ def _guess(seen: _Pass, threshold: float, blocks: int) -> Map | None:
     stripes = _stripes(seen, threshold, blocks)
     if stripes is None:
         return None
-    # Ranges must be much more likely than no ranges, because so many numbers of ranges are tried.
+    # Ranges must be much more likely than no ranges: with 63 tries, one fits a little better by chance.
     best = Map(stripes.chunk, stripes.stripes, 1)
     most = _log_likelihood(best, blocks, seen.far, threshold) + RANGES_NATS
     for r in range(2, MAX_CHANNELS + 1):
@@ -405,13 +432,15 @@ def _guess(seen: _Pass, threshold: float, blocks: int) -> Map | None:
 
 
 def _sure(guess: Map, threshold: float, test: _Pass, blocks: int) -> float:
-    """The part of the pairs in `test` that `guess` predicts correctly, among those for which a rival differs.
+    """`sure` of the map `guess`, from the pairs in `test`.
 
-    The lowest value over all rivals counts. 0 if too few pairs distinguish a rival.
+    For each rival, take the pairs for which `guess` and the rival differ, and the part that `guess` predicts correctly.
+    The result is the lowest part, and at most the difference between the collision rates of the pairs that should
+    collide and the pairs that should not. If fewer than MIN_SAMPLES pairs distinguish a rival, the result is 0.
     """
     shares = guess.shares_channel(blocks)
     pairs = test.pairs()
-    # Pairs in one chunk count if the device makes them collide: with a long period there are few others.
+    # Pairs within one chunk count if most of them collide. With a long period, few other pairs should collide.
     if _rate([s for s in pairs if not guess.counts(s)], threshold) < 0.75:
         pairs = [s for s in pairs if guess.counts(s)]
     predicted = [(s, shares(s.a, s.b)) for s in pairs]
@@ -427,7 +456,7 @@ def _sure(guess: Map, threshold: float, test: _Pass, blocks: int) -> float:
 
 
 def _best(seen: _Pass, test: _Pass, blocks: int) -> _Guess | None:
-    """The guess with the widest gap that `test` confirms, else the guess with the highest `sure`."""
+    """The guess with the widest gap among those with `sure` of at least ENOUGH; else the one with the highest `sure`."""
     best: _Guess | None = None
     for threshold in _thresholds(seen):
         found = _guess(seen, threshold, blocks)
@@ -442,8 +471,11 @@ def _best(seen: _Pass, test: _Pass, blocks: int) -> _Guess | None:
 
 
 def _scattered(passes: tuple[_Pass, _Pass], low: int) -> int:
-    """N if one repeated pair in N collides in both passes; 0 if too few or too many pairs collide, or others in each pass."""
-    # each pass measured the repeated pairs in another order
+    """N if one repeated pair in N collides in both passes.
+
+    0 if too few or too many pairs collide, or if mostly different pairs collide in the two passes.
+    """
+    # The two passes measured the repeated pairs in different orders. Both lists have the order of the first pass.
     slow = [[seen.repeated[pair] > 1.25 * low for pair in passes[0].repeated] for seen in passes]
     both = sum(x and y for x, y in zip(slow[0], slow[1], strict=True))
     count = len(slow[0])
@@ -480,7 +512,7 @@ def verdict(
 
     if rotational or single > DISK_NS:
         return result("disk")
-    # If even the fastest pairs wait for each other, the device works on one request at a time.
+    # If even the faster pairs take the time of two reads in sequence, the device works on one request at a time.
     if 0 < tags <= 2 or low >= IN_TURN * single:
         return result("one")
     guesses = (_best(passes[0], passes[1], blocks), _best(passes[1], passes[0], blocks))

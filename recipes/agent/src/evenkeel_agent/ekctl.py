@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ekctl: the agent's methods on the command line, and probe, which needs no agent.
+"""ekctl: the command line of the agent. The command `probe` needs no agent.
 
-Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. With --json, ekctl
-prints the D-Bus answer as JSON. A probe that finds no channels is done; with --apply it has failed.
+Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. A probe that finds no
+channels exits with 0, and with --apply it exits with 1. With --json, ekctl prints the D-Bus answer as JSON.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from evenkeel_api.roles import ROLES
 from . import __version__, fixed_share, probe, weight
 from .bus import Bus, CallError
 
-# longer than the agent waits for a unit
+# how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
 
 
@@ -116,7 +116,7 @@ def _rows(text: str) -> int:
     return int(text)
 
 
-# command -> the method, and the options that are its arguments
+# command -> the D-Bus method, and the command-line arguments that are the method's arguments
 ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "users": ("ListUsers", ()),
     "add-user": ("AddUser", ("user", "role")),
@@ -191,7 +191,7 @@ async def run(options: argparse.Namespace) -> Any:
     value = weight.from_text(options.weight)
     if value is None:
         raise Refused(f"weight must be {weight.RULE}, not {options.weight!r}")
-    if value >= 1 << 32:  # too large for D-Bus type u, so the agent cannot refuse it
+    if value >= 1 << 32:  # ekctl itself refuses a number that D-Bus type u cannot carry to the agent
         raise Refused(str(weight.problem(value)))
     return await _call(address, "SetWeight", options.app, value)
 
@@ -224,7 +224,7 @@ def _apps_text(apps: list[dict[str, Any]]) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], left: Container[int]) -> str:
-    """ROWS as text, the columns LEFT aligned to the left."""
+    """ROWS as text. Columns whose index is in LEFT are aligned to the left, others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -241,7 +241,7 @@ def _time(seconds: int) -> str:
 
 
 def _list_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A table with a column for each field."""
+    """A table with a row for each of ROWS and a column for each field; "none" without rows."""
     if not rows:
         return "none"
     names = list(rows[0])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixed shares: a percentage of each flash device, as the cgroup file io.evenkeel.fixed accepts it.
 
-Also evaluates the counters of a group with a fixed share: which part of the fixed share the app used, and
-whether the scheduler delivers the fixed share.
+This module checks values. It also evaluates the counters of a group with a fixed share: which part of the fixed
+share the app used, and whether the scheduler delivers the fixed share.
 """
 
 from collections.abc import Iterable
@@ -16,29 +16,30 @@ from evenkeel_api.messages import Message
 __all__ = ["MAX", "MIN", "OFF", "RULE", "Counters", "Usage", "from_text", "in_force", "problem", "usage"]
 RULE = f"a whole number of percent from {MIN} to {MAX}"
 
-# The scheduler is behind if requests take this many times their ideal time. The scheduler itself aims at
-# 1.014. Late requests alone mean nothing, because the next requests make up for them.
+# The scheduler is behind (fails to deliver a fixed share) if both of these limits are exceeded.
+# SLOW: requests take more than this many times their ideal time. The scheduler itself aims at 1.014.
+# A count of late requests is not sufficient, because later requests make up for them.
 SLOW = 1.05
-# In addition, this part of the requests must be late. Otherwise a burst would look the same, because its
-# requests wait for each other.
+# LATE: more than this part of the requests is late. SLOW is not sufficient, because the requests of a burst wait for
+# each other and take longer, too.
 LATE = 0.1
 
 
 def problem(value: object) -> Message | None:
-    """Why VALUE is not a fixed share, or None if it is one or OFF. A bool is refused, although it is an int."""
+    """Why VALUE is not valid; None if it is a fixed share or OFF. A bool is not valid, although Python counts it as an int."""
     if type(value) is not int:
         return Message("fixed-share-not-a-number", value=repr(value))
     if value != OFF and not MIN <= value <= MAX:
-        # Python refuses to convert a huge number to text.
+        # A huge number is not shown: Python refuses to convert it to text.
         shown = str(value) if value.bit_length() <= 64 else "a far larger number"
         return Message("fixed-share-not-a-number", value=shown)
     return None
 
 
 def from_text(text: str) -> int | None:
-    """The percentage in TEXT, written as "10", "10%", "10 %" or "off"; else None. It may be out of range.
+    """The percentage in TEXT, which may be "10", "10%", "10 %" or "off" (gives OFF); else None. It may be out of range.
 
-    0 gives None: a reader would take it for "no I/O at all", but it means "no limit".
+    The text "0" gives None. It would mean OFF, but a person could take it for "no I/O at all".
     """
     if text == "off":
         return OFF
@@ -49,10 +50,10 @@ def from_text(text: str) -> int | None:
 
 
 def in_force(content: str, devices: Iterable[str], percent: int) -> bool:
-    """Whether io.evenkeel.fixed with this CONTENT sets PERCENT for each of DEVICES ("MAJ:MIN").
+    """Whether CONTENT, the text of io.evenkeel.fixed, sets PERCENT for each of DEVICES ("MAJ:MIN").
 
-    A line is "MAJ:MIN PERCENT". A device without a line has no fixed share. If DEVICES is empty, only OFF is
-    in force.
+    A line is "MAJ:MIN PERCENT". A device without a line has no fixed share. If DEVICES is empty, OFF is in force, and
+    no other value is.
     """
     numbers = list(devices)
     lines = dict(line.split(" ", 1) for line in content.splitlines() if " " in line)
@@ -63,7 +64,7 @@ def in_force(content: str, devices: Iterable[str], percent: int) -> bool:
 
 @dataclass(slots=True)
 class Counters:
-    """Increase of a group's fixed_* counters in io.evenkeel.stat, on one device, over some time."""
+    """The increase of a group's fixed_* counters in io.evenkeel.stat during some time, on one device."""
 
     ios: int = 0
     late: int = 0
@@ -79,11 +80,13 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How an app uses its fixed share.
+    """How an app uses its fixed share, and whether the scheduler delivers it.
 
-    USED: used part of the fixed share, LATE: late part of the requests. Both are 0 to 1, or -1 without
-    requests, and belong to the device on which the app used most. BEHIND: whether the scheduler is behind
-    on any device.
+    - USED: the used part of the fixed share, 0 to 1.
+    - LATE: the part of the requests that were late, 0 to 1.
+    - BEHIND: whether the scheduler is behind on at least one device.
+
+    USED and LATE are of the device on which the app used most. They are -1 if there were no requests.
     """
 
     used: float = -1.0
@@ -92,15 +95,15 @@ class Usage:
 
 
 def usage(devices: Iterable[Counters], seconds: float) -> Usage:
-    """Evaluate the counters of each of DEVICES over SECONDS.
+    """Evaluate the counters of an app. DEVICES has their increase on each device during SECONDS.
 
-    A group with a fixed share is served as if by a slower device of its own. So:
+    A group with a fixed share is served as if by a slower device of its own. This gives three formulas:
 
-    - Used part = ideal times / elapsed time.
-    - Mean number of waiting requests = actual times / elapsed time (Little's law).
-    - While at least one request waits, the group should use all of its fixed share. The used part should
-      therefore be min(1, waiting). The quotient min(1, waiting) / used says how many times longer than
-      ideal the requests took. It does not depend on the app's queue depth, as actual / ideal would.
+    - used = sum of ideal times / SECONDS. This is the used part of the fixed share.
+    - waiting = sum of actual times / SECONDS. This is the mean number of waiting requests (Little's law).
+    - While at least one request waits, the group should use all of its fixed share. So `used` should be
+      min(1, waiting). The quotient min(1, waiting) / used says how many times their ideal time the requests took.
+      Unlike actual time / ideal time, it does not grow with the app's queue depth.
     """
     busy = [device for device in devices if device.ios and device.ideal_us]
     if not busy or seconds <= 0:
@@ -110,5 +113,5 @@ def usage(devices: Iterable[Counters], seconds: float) -> Usage:
     for device in busy:
         used, waiting = device.ideal_us / 1e6 / seconds, device.actual_us / 1e6 / seconds
         behind |= min(1.0, waiting) > SLOW * used and device.late > LATE * device.ios
-    # A request counts when it completes. One that began before the window may exceed the window.
+    # `used` may exceed 1: a request counts in full when it completes, even if it began before the window.
     return Usage(min(1.0, most.ideal_us / 1e6 / seconds), most.late / most.ios, behind)

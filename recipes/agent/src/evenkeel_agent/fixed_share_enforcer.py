@@ -3,8 +3,8 @@
 """Applies the saved fixed shares of the apps, and checks that io.evenkeel.fixed has them.
 
 systemd has no property for this file, and the kernel requires CAP_SYS_ADMIN to write it. The agent has no
-capability. So it sends orders to ek-fixed-share, a program that can write this file and nothing else, and
-then reads the file. A socket unit starts one ek-fixed-share per connection.
+capability. So it sends orders to ek-fixed-share, a program that writes this file and nothing else. Then the agent
+reads the file to check it. A socket unit starts one process of ek-fixed-share per connection.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from .store import Store
 FIXED_FILE = "io.evenkeel.fixed"
 _log = logging.getLogger(__name__)
 
-# errno of a failed order -> the code of its message. Other values have the text of strerror().
+# errno of a failed order -> the code of the message that explains it. For other values, strerror() explains them.
 _REASONS = {
     errno.ENOSPC: "fixed-share-full",
     errno.EPERM: "fixed-share-capability",
@@ -38,7 +38,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Set PERCENT of the device NUMBER ("MAJ:MIN") for the cgroup PATH below that of the apps' slice."""
+    """Give a cgroup PERCENT of the device NUMBER ("MAJ:MIN"). PATH is relative to the cgroup of the apps' slice."""
 
     path: str
     number: str
@@ -46,7 +46,7 @@ class Order:
 
 
 async def send_orders(socket_path: str, orders: Sequence[Order], timeout_s: float) -> list[Message | None]:
-    """Send ORDERS to ek-fixed-share, one at a time. Returns for each why it failed, or None."""
+    """Send ORDERS to ek-fixed-share, one at a time. Returns for each order the reason of a failure, or None."""
     results: list[Message | None] = []
     loop = asyncio.get_running_loop()
     try:
@@ -76,7 +76,7 @@ def _reason_of(number: int) -> Message:
 
 
 def read_fixed(directory: str | None) -> str | None:
-    """The content of io.evenkeel.fixed in the cgroup DIRECTORY; None without a cgroup or without the file."""
+    """The content of io.evenkeel.fixed in the cgroup DIRECTORY; None if there is no cgroup or no such file."""
     if directory is None or not os.path.exists(f"{directory}/{FIXED_FILE}"):
         return None
     return read_line(f"{directory}/{FIXED_FILE}")
@@ -85,13 +85,12 @@ def read_fixed(directory: str | None) -> str | None:
 class FixedShareEnforcer:
     """Saves fixed shares and applies them. Belongs to the agent's event loop.
 
-    Saved values apply to every flash device, OFF included: a value that another program wrote for a listed
-    app is removed. Apps without a cgroup are skipped. A caller of save() must hold `changing`; enforce()
-    acquires it.
+    A saved value applies to every flash device. OFF is applied, too: it removes a value that another program wrote for
+    a listed app. Apps without a cgroup are skipped. A caller of save() must hold `changing`; enforce() acquires it.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the saved values. Blocks."""
+        """Read the saved values. Blocks."""
         self._settings = settings
         self._saved = Store(settings.state_dir, "fixed-share", fixed_share.problem)
         self._devices: list[Device] = []  # the flash devices at the last check
@@ -100,19 +99,19 @@ class FixedShareEnforcer:
 
     @property
     def problem(self) -> Message | None:
-        """Why the saved values are not in use; None if they are."""
+        """Why the saved values could not be read; None if they could."""
         return self._saved.problem
 
     def get(self, name: str) -> int:
-        """The saved percentage of NAME, or OFF."""
+        """The saved percentage of the app NAME; OFF if none is saved."""
         return self._saved.get(name) or OFF
 
     def save(self, name: str, percent: int) -> None:
-        """Save PERCENT for NAME. Blocks for two flushes. On StoreError nothing has changed."""
+        """Save PERCENT for the app NAME. Blocks for two flushes. On StoreError nothing has changed."""
         self._saved.save(name, None if percent == OFF else percent)
 
     def applied(self, name: str, content: str | None) -> bool:
-        """Whether CONTENT, from read_fixed(), has the saved value. Without a file only OFF is applied."""
+        """Whether CONTENT, from read_fixed(), has the saved value. If CONTENT is None, only OFF counts as applied."""
         percent = self.get(name)
         if content is None:
             return percent == OFF
@@ -148,7 +147,7 @@ class FixedShareEnforcer:
                     orders.append((name, device, Order(path, device.number, percent)))
         failed: dict[str, Message] = {}
         if orders:
-            # Lower percentages first: they may free the percentage that higher ones need.
+            # Lower percentages first. Reducing one group's percentage may free what another group's increase needs.
             orders.sort(key=lambda order: order[2].percent)
             results = await send_orders(
                 self._settings.fixed_share_socket,

@@ -12,15 +12,16 @@ from evenkeel_common.files import read_line
 from .settings import Settings
 
 SCHEDULER = "evenkeel"
-# Names of flash devices, and of virtual devices that stand for flash. Their queue/rotational does not count.
+# A device whose name begins with one of these is flash, or a virtual device that stands for flash in a VM or test.
+# Its queue/rotational does not matter.
 FLASH = ("mmcblk", "nvme", "vd", "nullb")
-# devices without a medium of their own, and devices that need no I/O scheduler
+# A device whose name begins with one of these has no flash of its own, or needs no I/O scheduler.
 OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A flash device. NUMBER is "MAJ:MIN", SCHEDULER the active one."""
+    """A flash device. NUMBER is "MAJ:MIN". SCHEDULER is the name of the active I/O scheduler."""
 
     name: str
     number: str
@@ -57,7 +58,7 @@ def active_scheduler(line: str) -> str:
 
 
 def slot(cmdline: str) -> str:
-    """The slot that the boot loader chose: its rauc.slot= on the kernel command line."""
+    """The slot that the boot loader chose: the value of rauc.slot= in the kernel command line CMDLINE, or "unknown"."""
     for word in cmdline.split():
         if word in ("rauc.slot=A", "rauc.slot=B"):
             return word[-1]
@@ -81,7 +82,8 @@ def flash_devices(sys_block: str) -> list[Device]:
         base = f"{sys_block}/{name}"
         sectors = read_line(f"{base}/size")
         scheduler = read_line(f"{base}/queue/scheduler")
-        # "none" without brackets: a queue without requests, such as the head of an NVMe multipath device
+        # The text "none" without brackets means that the device has no request queue, for example the head of an
+        # NVMe multipath device. Such a device can have no I/O scheduler.
         if scheduler == "none" or read_line(f"{base}/hidden") == "1":
             continue
         if not sectors.isdigit() or int(sectors) == 0:
@@ -94,7 +96,7 @@ def flash_devices(sys_block: str) -> list[Device]:
 
 
 def inspect(settings: Settings) -> Board:
-    """Read the state of the board. Blocks for some dozen small reads."""
+    """Read the state of the board. Blocks for a few dozen small reads."""
     devices = flash_devices(settings.path("/sys/block"))
     problems = [
         Message("scheduler-inactive", device=device.name, scheduler=device.scheduler)

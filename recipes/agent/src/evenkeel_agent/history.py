@@ -18,7 +18,8 @@ SERVICE = "evenkeel-history.service"
 UNITS = (SERVICE,)
 STATUS = "/run/evenkeel-history/status.json"
 STATUS_LIMIT = 64 * 1024
-SILENT_S = 15  # fifteen periods of the file; on a busy board they may be late
+# The service counts as silent if its file is older than 15 of its periods: on a busy board, the file may be late.
+SILENT_S = 15
 CODES = (
     "history-damaged",
     "history-not-saved",
@@ -42,7 +43,7 @@ def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[Message]:
         written_ns = int(found["monotonic_ns"])
         notes = [(str(note["code"]), dict(note["parameters"])) for note in found["problems"]]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return []  # it has just started
+        return []  # no file or a bad one: the service has just started
     problems = [Message(code, **parameters) for code, parameters in notes if code in CODES]
     silent_s = (time.monotonic_ns() - written_ns) / 1e9
     if silent_s > SILENT_S:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords: hashes, first passwords, and passwords that are easy to guess.
+"""Passwords: hashes, first passwords, and the refusal of passwords that are easy to guess.
 
-Hashes are argon2id with 19 MiB, 2 passes, 1 lane (RFC 9106; the OWASP minimum, because the memory of a board is
-small). One hash is computed at a time, so many log-ins at once cost time, not memory.
+Hashes are argon2id with 19 MiB, 2 passes and 1 lane (RFC 9106). This is the minimum that OWASP recommends: a board has
+little memory. The agent computes one hash at a time, so many log-ins at once take longer but need no more memory.
 """
 
 import re
@@ -12,12 +12,13 @@ import unicodedata
 
 from evenkeel_api.messages import Message
 
-MIN_LENGTH = 10
+MIN_LENGTH = 10  # characters
 MAX_LENGTH = 128
-# Without 0 1 i l o, which look alike. 12 of 31 characters are 59 bits.
+# The characters of first passwords. 0, 1, i, l and o are missing, because some of them look alike. A first password
+# has 12 of these 31 characters: 59 bits.
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
-# Words of which the most frequent passwords are made. With digits and signs around them they stay easy to guess.
+# Words in the most frequent passwords. Digits and signs around such a word do not make it hard to guess.
 _COMMON = frozenset(
     """
     abc access account admin adminadmin administrator alexander america andrew angel anthony apple
@@ -37,6 +38,7 @@ _COMMON = frozenset(
     yankees yellow zxcvbn
     """.split()  # noqa: SIM905
 )
+# rows of keys, and other sequences that people type as a password
 _ROWS = (
     "abcdefghijklmnopqrstuvwxyz",
     "01234567890123456789",
@@ -52,11 +54,11 @@ _ROWS = (
 _LEET = str.maketrans(
     {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"}
 )
-_one = threading.Lock()
+_one = threading.Lock()  # held while a hash is computed
 
 
 def normal(password: str) -> str:
-    """NFKC, so that the same password typed on another system gives the same bytes."""
+    """PASSWORD in Unicode form NFKC, so that the same password gives the same bytes on every keyboard and system."""
     return unicodedata.normalize("NFKC", password)
 
 
@@ -72,11 +74,15 @@ def digest(password: str) -> str:
         return str(PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1).hash(normal(password)))
 
 
+# the hash with which a password is compared if the user does not exist
 _DUMMY = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$VtNbS5rj7ZqGVDYqWjGbB0oZ7DvB5Vsxr3pmDh4bUFs"
 
 
 def matches(stored: str | None, password: str) -> bool:
-    """Whether PASSWORD has the hash STORED. Without one it takes as long, so that the time reveals no user names."""
+    """Whether PASSWORD has the hash STORED. False if STORED is None, because there is no such user.
+
+    That case takes as long as the other, so that the time does not reveal which user names exist.
+    """
     from argon2 import PasswordHasher
     from argon2.exceptions import Argon2Error, InvalidHash
 
@@ -105,8 +111,12 @@ def refusal(new: str, current: str, user: str, host: str) -> Message | None:
 def weakness(password: str, user: str = "", host: str = "") -> str | None:
     """The code of the reason why PASSWORD is easy to guess, or None.
 
-    What counts is what remains when repetitions, rows of keys and common words are taken away: fewer than four
-    characters of it do not protect a password. Digits and signs in place of letters count as the letters.
+    A password is easy to guess in three cases:
+
+    - It repeats a few characters.
+    - Fewer than four characters remain without the rows of keys in it.
+    - Fewer than four letters remain without the rows of keys, years and common words in it. Digits and signs that
+      stand for letters (p4ssword) count as these letters.
     """
     text = normal(password).lower()
     if _repeats(text):
@@ -127,14 +137,14 @@ def weakness(password: str, user: str = "", host: str = "") -> str | None:
 
 
 def _repeats(text: str) -> bool:
-    """Whether it is one piece of up to five characters, again and again, or has fewer than four different ones."""
+    """Whether TEXT repeats one piece of up to five characters, or has fewer than four different characters."""
     if len(set(text)) < 4:
         return True
     return any(text == (text[:size] * len(text))[: len(text)] for size in range(1, 6))
 
 
 def _without_rows(text: str) -> str:
-    """TEXT without pieces of four or more characters that follow a row of keys, in either direction."""
+    """TEXT without pieces of four or more characters that follow a row of keys in either direction, or are all equal."""
     for row in (*_ROWS, *(row[::-1] for row in _ROWS)):
         for size in range(len(row), 3, -1):
             for start in range(len(row) - size + 1):

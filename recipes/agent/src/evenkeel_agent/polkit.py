@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks polkit whether a caller may do an action. Root always may. If polkit does not answer, nobody else may."""
+"""Asks polkit whether a caller may perform an action. Root always may. If polkit does not answer, only root may."""
 
 import pwd
 
@@ -9,27 +9,27 @@ from evenkeel_api.errors import NotAuthorized
 from .bus import Bus, CallError
 
 NAME = "org.freedesktop.PolicyKit1"
-INTERACTIVE = 1
-# polkit may be waiting for a person to type a password
+INTERACTIVE = 1  # polkit's flag AllowUserInteraction
+# how long the agent waits for polkit if polkit may ask a person for a password
 INTERACTIVE_TIMEOUT_S = 120.0
 
 
 async def authorize(
     bus: Bus, sender: str, action: str, details: dict[str, str], interactive: bool, timeout_s: float
 ) -> str:
-    """The name of the Unix user of the connection SENDER. Raises NotAuthorized if it may not do ACTION.
+    """The name of the Unix user of the connection SENDER. Raises NotAuthorized if this user may not perform ACTION.
 
-    DETAILS: what a polkit rule can look up.
+    DETAILS has the values that a polkit rule can look up.
 
-    SENDER is the unique name of the connection that sent the message; the bus guarantees it. The bus never
-    reuses a unique name, so the checked caller and the served caller are the same.
+    SENDER is the unique name of the connection that sent the message. The bus itself writes it into the message, so a
+    caller cannot forge it. The bus never reuses a unique name, so polkit checks the connection that gets the answer.
     """
     try:
         uid = (await bus.ask_bus("GetConnectionUnixUser", "s", [sender]))[0]
     except CallError as error:
         raise NotAuthorized("caller-left", reason=str(error)) from error
     if uid == 0:
-        # Root can do all of this without the agent, and must be able to if polkit is broken.
+        # Root could do the same without the agent. And root must be able to use the agent if polkit is broken.
         return "root"
     subject = ["system-bus-name", {"name": Variant("s", sender)}]
     try:

@@ -2,8 +2,8 @@
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120, PTH123, PTH208
 """ekctl probe: measures pairs of reads of a disk, reports its flash channels, and sets the tunables on request.
 
-It only reads, so the disk may be mounted. It needs root, but no agent. ek-pairs measures the reads, and
-channels.py evaluates the times. This module connects both to a disk.
+The probe only reads, so the disk may be mounted. It needs root, but no agent. channels.py plans the reads and evaluates
+their times; ek-pairs measures them. This module runs both for a disk.
 """
 
 import json
@@ -21,9 +21,10 @@ from . import channels
 from .channels import BLOCK, Probe, Verdict
 from .health import SCHEDULER, active_scheduler
 
-SECONDS, MAX_SECONDS = 30, 3600
-TRIAL = 200  # pairs that are measured first, to estimate the time of one
-# If other programs issue more than this part of the probe's own requests, the probe reports them. Fewer change no median.
+SECONDS, MAX_SECONDS = 30, 3600  # default and maximum of --seconds
+TRIAL = 200  # the number of pairs that are measured first, to estimate the time of one pair
+# The probe reports the requests of other programs if there are more than this part of its own requests. Fewer requests
+# change no median.
 OTHERS = 0.02
 
 
@@ -42,8 +43,8 @@ class Places:
 @dataclass(frozen=True, slots=True)
 class Disk:
     path: str
-    directory: str  # in sysfs
-    blocks: int  # of channels.BLOCK bytes
+    directory: str  # the disk's directory in sysfs
+    blocks: int  # size of the disk, in blocks of channels.BLOCK bytes
     rotational: bool
     tags: int  # number of requests that the device accepts at once; 0: unknown
 
@@ -75,7 +76,7 @@ def _kind(mode: int) -> str:
 
 
 def find_disk(path: str, places: Places) -> Disk:
-    """The disk at PATH; a name without a slash is in /dev. Raises ProbeError if it cannot be probed."""
+    """The disk at PATH. A PATH without a slash is a name in /dev. Raises ProbeError if the disk cannot be probed."""
     path = path if "/" in path else f"/dev/{path}"
     directory = os.path.realpath(f"{places.sys}/dev/block/{_number(path)}")
     if os.path.exists(f"{directory}/partition"):
@@ -106,7 +107,7 @@ def find_disk(path: str, places: Places) -> Disk:
 
 
 def _measure(disk: Disk, probes: list[Probe], seconds: int, places: Places) -> list[int]:
-    """The time of each probe in ns. Raises ProbeError on failure, or if SECONDS were not sufficient."""
+    """The time of each measurement in ns. Raises ProbeError on failure, or if they take longer than SECONDS."""
     lines = (f"{p.a * BLOCK}\n" if p.b < 0 else f"{p.a * BLOCK} {p.b * BLOCK}\n" for p in probes)
     command = [places.tool, "--bytes", str(BLOCK), "--seconds", str(seconds), disk.path]
     try:
@@ -146,14 +147,14 @@ def _samples(disk: Disk, seconds: int, seed: int, places: Places) -> int:
 
 def find_channels(disk: Disk, seconds: int, places: Places, seed: int) -> tuple[Verdict, int]:
     """The channels of the disk, and the number of requests of other programs. Raises ProbeError."""
-    # In both cases the result does not depend on times.
+    # In these two cases the result is known without a measurement.
     if disk.rotational:
         return Verdict("disk"), 0
     if 0 < disk.tags <= 2:
         return Verdict("one"), 0
     probes = channels.plan(disk.blocks, _samples(disk, seconds, seed, places), seed)
     before = disk.requests()
-    # The trial may have been faster than the rest. Twice the time is the limit.
+    # The trial may have been faster than the rest, so the plan may take twice as long as planned.
     ns = _measure(disk, probes, 2 * seconds, places)
     own = sum(1 if p.b < 0 else 2 for p in probes)
     others = max(disk.requests() - before - own, 0)
@@ -182,7 +183,7 @@ def check_applicable(disk: Disk) -> None:
 
 def apply(disk: Disk, found: Verdict) -> None:
     """Set the tunables. They last until the next boot or change of scheduler. Raises ProbeError."""
-    # Channels are off until both are set: no request may be placed with one old and one new value.
+    # The first step turns channels off. Otherwise the scheduler would place requests with one old and one new value.
     _set(disk, "channels", 1)
     _set(disk, "chunk_kb", found.chunk_kb)
     _set(disk, "channels", found.channels)
@@ -196,9 +197,9 @@ def run(
     places: Places | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Probe the disk; with APPLY_RESULT set the tunables if the result is usable. Returns what --json prints.
+    """Probe the disk PATH. With APPLY_RESULT, set the tunables if the result is usable. Returns what --json prints.
 
-    Raises ProbeError. An unsure result, or a disk without channels, is a result and not an error.
+    Raises ProbeError if the probe fails. An unsure result, or a disk without channels, is not a failure.
     """
     places = places or Places()
     disk = find_disk(path, places)
@@ -207,7 +208,7 @@ def run(
     if apply_result:
         check_applicable(disk)
     begin = time.monotonic()
-    # Other addresses each time: the device may still have the addresses of the last probe in its cache.
+    # Each probe has another seed and reads other addresses. The device may still have those of the last probe in its cache.
     found, others = find_channels(disk, seconds, places, time.time_ns() if seed is None else seed)
     applied = apply_result and found.usable
     if applied:

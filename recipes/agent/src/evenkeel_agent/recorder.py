@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems of the recorder, from the state of its units and from the statistics that it writes each second.
 
-A recorder that is switched off is not a problem, and neither is one without channels.
+A recorder that is switched off is not a problem. A recorder without channels is not a problem either.
 """
 
 import json
@@ -18,12 +18,13 @@ SERVICE = "ek-recorder.service"
 PARTITION = "recorder.mount"
 UNITS = (SERVICE, PARTITION)
 STATISTICS = "/run/ek-recorder/stats.json"
-STATISTICS_LIMIT = 1 << 20  # four times the size of a file for 64 channels with full histograms
-SILENT_S = 10  # ten periods of the statistics; on a busy board they may be late
+STATISTICS_LIMIT = 1 << 20  # bytes: four times the size of a file for 64 channels with full histograms
+# The recorder counts as silent if its file is older than 10 of its periods: on a busy board, the file may be late.
+SILENT_S = 10
 
 
 def _statistics(path: str) -> dict[str, object]:
-    """{} if there are none: the recorder has just started, or is configured to write none."""
+    """The statistics; {} if there are none, because the recorder has just started or is configured to write none."""
     try:
         found = json.loads(read_small(path, STATISTICS_LIMIT))
     except (OSError, ValueError, RecursionError):
@@ -32,7 +33,7 @@ def _statistics(path: str) -> dict[str, object]:
 
 
 def _channels(statistics: Mapping[str, object]) -> list[Message]:
-    """A message for each reason, with the names of all affected channels."""
+    """The problems of channels: a message for each state and reason, with the names of all affected channels."""
     channels = statistics.get("channels")
     affected: dict[tuple[str, str], list[str]] = {}
     for name, channel in channels.items() if isinstance(channels, dict) else ():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints docs/reference/dbus.md from the schema: `python3 -m evenkeel_agent.reference`.
 
-`make docs` writes the page with it, and a test compares both. It is not installed on a board.
+`make docs` writes the page with this module. A test checks that the page is up to date. A board does not have it.
 """
 
 import sys
@@ -22,9 +22,9 @@ INTRODUCTION = f"""\
 <!-- Written by `make docs` from recipes/agent/src/evenkeel_api. Do not edit. -->
 # D-Bus reference
 
-The methods, fields and errors of the agent on the system bus. The panel and `ekctl` reach the agent only by this
-interface. `ekctl --json` prints the same fields as JSON.
-Which process does what is in [architecture](../explanation/architecture.md).
+This page lists the methods, fields and errors of the agent on the system bus. The panel and `ekctl` reach the agent
+only through this interface. `ekctl --json` prints the same fields as JSON.
+For the tasks of each process, see [architecture](../explanation/architecture.md).
 
 | | |
 |---|---|
@@ -37,15 +37,16 @@ D-Bus types: `s` text, `b` true or false, `u` 32-bit and `t` 64-bit unsigned num
 
 ## Who may call
 
-Two interfaces have the methods:
+The methods are in two interfaces. Most methods are in both:
 
-| interface | callers | who acts |
+| interface | callers | for whom the agent acts |
 |---|---|---|
 | `{NAME}` | root and the group `sudo` (`ekctl`) | the Unix user, with all roles |
 | `{SESSION}` | the user `evenkeel-panel` | the user of a session or an API token, with its role |
 
-A method of the second interface has two more arguments in front: `session` `s`, the secret, and `address` `s`, of the browser.
-It needs at least the role in the table; a method without a role needs no session.
+A method of the second interface has two more arguments in front. `session` (`s`) is the secret of the session or token,
+and `address` (`s`) is the address of the browser. The session or token needs at least the role in the table of methods.
+A method without a role needs no session.
 
 Then polkit decides, by the action of the method:
 
@@ -56,7 +57,7 @@ Then polkit decides, by the action of the method:
 - All other callers need the password of an administrator.
 - If polkit does not answer, only root is served.
 
-The signal `{SESSIONS_CHANGED}` of the second interface says that a session, user or token has changed or ended.
+The agent sends the signal `{SESSIONS_CHANGED}` of the second interface when a session, user or token has changed or ended.
 """
 
 ACCOUNTS: dict[str, type[Struct]] = {
@@ -73,25 +74,27 @@ EFFECT = """\
 
 `SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel-agent`, then apply it.
 They succeed once the value is saved.
-Look at `applied`, `fixed_share_applied` and `fixed_share_problem` in the answer to see whether it is in force.
+In the answer, `applied`, `fixed_share_applied` and `fixed_share_problem` say whether the value is in force.
 
 Weight:
 
-- The agent passes it to systemd as `IOWeight=` until the next boot, also for a stopped unit.
-  It does so for all apps at its own start.
+- The agent passes the weight to systemd as `IOWeight=` until the next boot, also for a stopped unit.
+  When the agent starts, it does so for all apps.
 - A stopped unit whose `DeviceAllow=` names devices gets its weight as soon as it runs
   ([reason](../explanation/architecture.md#at-boot)).
 
 Fixed share:
 
-- It applies to every flash device, and to the unit's own cgroup. Cgroups below it are served by weight.
-- While it is in force, the app's weight has no effect.
-- It takes effect some tenths of a second after the unit has started, and again when a device gets evenkeel back.
-- All apps together can have 100 %. The error names the apps that have the rest.
-- With another scheduler it is saved but not in force.
+- A fixed share applies to every flash device. It is set on the unit's own cgroup, whose child cgroups share it by weight.
+- While a fixed share is in force, the app's weight has no effect.
+- It takes effect some tenths of a second after the unit has started. If a device changes to another scheduler and
+  back to evenkeel, the agent applies it again.
+- The fixed shares of all apps together can be at most 100 %. If a new value exceeds this, the error says which apps
+  have which fixed share.
+- If a device has another scheduler, the agent saves the fixed share, but it is not in force.
 
-The agent checks both every 30 s. It replaces what another program has written to `io.weight` or
-`io.evenkeel.fixed` of a listed app.
+The agent checks both values every 30 s. It corrects `io.weight` and `io.evenkeel.fixed` of a listed app if another
+program has changed them.
 """
 
 
@@ -154,11 +157,11 @@ def page() -> str:
         f" The window is the last 3 s.\n\n{_fields(App)}",
         f"## Snapshot\n\nThe answer of `GetSnapshot`.\n\n{_fields(Snapshot)}",
         f"## Health of the board\n\nThe answer of `GetHealth`.\n\n{_fields(Health)}",
-        f"## Roles\n\nA role may do what the roles above it may.\n\n{roles}",
+        f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
-        f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body is `sa{{sv}}`: one sentence with what failed and why,"
-        " then `code` and `parameters` of that [message](#message). A refused `SetWeight` or `SetFixedShare` has"
-        f" changed nothing.\n\n{found}",
+        f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"
+        " failed and why, then `code` and `parameters` of this [message](#message). After an error of `SetWeight` or"
+        f" `SetFixedShare`, nothing has changed.\n\n{found}",
         f"### Standard errors\n\nThe names begin with `org.freedesktop.DBus.Error.`.\n\n{standard}",
     ]
     return "\n".join(sections)

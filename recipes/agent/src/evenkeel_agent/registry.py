@@ -2,7 +2,7 @@
 # ruff: noqa: PTH208
 """The apps of the board: one TOML file per app in /etc/evenkeel/apps.d.
 
-A bad file is ignored and reported with its name and the reason. The other files still count.
+The agent ignores a bad file and reports its name and the reason. The other files still count.
 """
 
 import os
@@ -24,7 +24,7 @@ KEYS = {"title", "description", "unit", "weight", "stats"}
 
 
 class AppError(ValueError):
-    """A file is bad. MESSAGE ends a sentence that begins with the file's name."""
+    """A file is bad. MESSAGE says why; it continues the sentence "apps.d/FILE is ignored: ..."."""
 
     def __init__(self, message: Message) -> None:
         super().__init__(str(message))
@@ -44,7 +44,7 @@ class App:
 
 
 def in_apps_slice(name: str) -> bool:
-    """Whether the slice NAME is below the slice of the apps. The name of a slice contains those of its parents."""
+    """Whether the slice NAME is below the slice of the apps: the name of a slice begins with the name of its parent."""
     return name.startswith("evenkeel-apps-") and name.endswith(".slice")
 
 
@@ -99,7 +99,7 @@ def parse(name: str, content: bytes) -> App:
 
 
 def load(directory: str) -> Registry:
-    """Read all files NAME.toml of DIRECTORY. Raises nothing: bad files must not stop the agent."""
+    """Read all files NAME.toml of DIRECTORY. Raises nothing: a bad file becomes a problem and must not stop the agent."""
     registry = Registry()
     try:
         files = sorted(entry for entry in os.listdir(directory) if entry.endswith(".toml"))

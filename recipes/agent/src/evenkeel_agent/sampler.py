@@ -23,17 +23,21 @@ LATENCIES = ("rtotal", "wtotal")
 
 @dataclass(slots=True)
 class Step:
-    """I/O of an app between two readings. LATENCY contains reads and writes, from tag to completion."""
+    """I/O of an app between two readings. LATENCY counts reads and writes by their time from tag to completion."""
 
     rbytes: int = 0
     wbytes: int = 0
     latency: Histogram = field(default_factory=dict)
-    fixed: dict[str, Counters] = field(default_factory=dict)  # by device, only with requests of a fixed share
+    # by device; only devices on which requests with a fixed share completed
+    fixed: dict[str, Counters] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """An app over the window: bytes per second, its part of the bytes of all apps, p99 in µs (-1: no I/O)."""
+    """The I/O of an app over the last WINDOW_S seconds. SHARE is its part of the bytes of all apps, 0 to 1.
+
+    P99_US is the 99th percentile of the latency in µs, or -1 without I/O.
+    """
 
     read_bps: float = 0.0
     write_bps: float = 0.0
@@ -44,7 +48,7 @@ class Rates:
 
 
 def step(old: Reading | None, new: Reading | None) -> Step:
-    """The step from OLD to NEW. None stands for a failed reading; the step is then empty."""
+    """The I/O between the readings OLD and NEW. A reading is None if it failed; the step is then empty."""
     result = Step()
     if old is None or new is None or new is old:
         return result
@@ -66,11 +70,11 @@ def step(old: Reading | None, new: Reading | None) -> Step:
 
 
 class Sampler:
-    """Not thread-safe. read() may run in another thread as long as no other method is called meanwhile."""
+    """Computes the rates of the apps. Not thread-safe: while read() runs in another thread, call no other method."""
 
     def __init__(self, window_s: float, interval_s: float) -> None:
         self._window_s = window_s
-        # Samples are a little late or early. With this tolerance, the number of steps stays the same.
+        # Samples are a little late or early. With this tolerance, the window always has the same number of steps.
         self._slack_s = interval_s / 2
         self._last: dict[str, Reading | None] = {}
         self._last_s: float | None = None
@@ -91,7 +95,7 @@ class Sampler:
                 try:
                     reading = read_counters(directory, self._last.get(name), LATENCIES)
                 except OSError as error:
-                    # The cgroup may be removed at any moment, and then every call here fails.
+                    # The cgroup may be removed at any moment; then reading fails. This is not a problem.
                     reading = None if os.path.isdir(directory) else ABSENT
                     if reading is None:
                         problems[name] = Message(
@@ -130,7 +134,7 @@ class Sampler:
         return sum(length for length, _ in self._steps)
 
     def rates(self, names: Iterable[str]) -> dict[str, Rates]:
-        """The rates of NAMES over the window. Their shares relate to the sum of all NAMES."""
+        """The rates of the apps NAMES over the window. A share is the app's part of the bytes of all NAMES together."""
         span = self._span()
         sums = {name: Step() for name in names}
         for _, steps in self._steps:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""org.evenkeel.Agent1 on the bus: checks each call and its caller, then answers or refuses in one sentence.
+"""Serves org.evenkeel.Agent1 on the bus: checks each call and its caller, calls the handler and sends the answer.
 
-Messages are dispatched here because the library's own services do not tell a method who its caller is.
+This module dispatches messages itself. The D-Bus library could do so, but does not tell a method who its caller is.
 """
 
 import asyncio
@@ -25,14 +25,15 @@ from .bus import Bus
 from .caller import Caller
 
 ERROR = "org.freedesktop.DBus.Error."
-# The bus allows 128 pending calls per connection. No permitted caller needs that many.
+# The maximum number of calls that are served at once. The bus allows 128 pending calls per connection. No permitted
+# caller needs so many calls at once.
 MAX_CALLS = 64
 _log = logging.getLogger(__name__)
 Handler = Callable[[Any, Caller], Awaitable[Any]]
 
 
 def handlers(features: Sequence[object]) -> dict[str, Handler]:
-    """The function that serves each method, by the method's name. Raises LookupError if one is missing."""
+    """The function that serves each method, by the method's name. Raises LookupError unless exactly one feature has it."""
     found: dict[str, Handler] = {}
     for name, method in interface.METHODS.items():
         served = [
@@ -45,7 +46,10 @@ def handlers(features: Sequence[object]) -> dict[str, Handler]:
 
 
 class Service:
-    """Serves FEATURES and ACCOUNTS on BUS as soon as it is constructed. Calls arrive once the agent owns its bus name."""
+    """Serves the methods of FEATURES and ACCOUNTS on BUS. The constructor suffices: there is no start method.
+
+    Calls arrive as soon as the agent owns its bus name.
+    """
 
     def __init__(self, bus: Bus, features: Sequence[object], accounts: Accounts, timeout_s: float) -> None:
         self._bus = bus
@@ -57,7 +61,7 @@ class Service:
         bus.handle(self._receive)
 
     def _sessions_changed(self) -> None:
-        """The panel remembers for some seconds whom a session belongs to; now it asks again."""
+        """Send a signal, so that the panel asks again whom a session belongs to. It caches the answer for some seconds."""
         self._bus.send(BusMessage.new_signal(interface.PATH, interface.SESSION, interface.SESSIONS_CHANGED))
 
     def _receive(self, message: BusMessage) -> bool:
@@ -130,7 +134,11 @@ class Service:
     async def _authorize(
         self, method: Method, message: BusMessage, secret: str | None, address: str
     ) -> Caller:
-        """Who calls. polkit decides about the Unix user; for a session it also sees the user of the panel."""
+        """The caller, after polkit has allowed the call. Raises AgentError.
+
+        polkit checks the Unix user that sent the message; root needs no check. For a call by the panel, polkit also gets
+        the name and role of the user who is logged in to the panel.
+        """
         details: dict[str, str] = {}
         caller = None
         if secret is not None:
@@ -149,7 +157,7 @@ class Service:
 
 
 def _detail(method: Method, request: Any) -> str:
-    """The arguments for a log, without secrets."""
+    """The arguments of a call as text for a log, without secrets."""
     if request is None:
         return ""
     shown = (field for field in method.inputs if field.name not in method.secret)
@@ -157,7 +165,7 @@ def _detail(method: Method, request: Any) -> str:
 
 
 def _error(message: BusMessage, name: str, text: Message) -> BusMessage:
-    """An error reply: the sentence, then code and parameters, so that the caller can show a text of its own."""
+    """An error reply. Its body has the sentence, then code and parameters, so that the caller can show its own text."""
     note = text.note()
     rest = {
         "code": Variant("s", note.code),
@@ -174,10 +182,10 @@ def _error(message: BusMessage, name: str, text: Message) -> BusMessage:
 
 
 def _request(method: Method, signature: str, body: Sequence[Any]) -> Any:
-    """The arguments as the method's struct. Raises AgentError or BadCall."""
+    """The arguments BODY as the method's request struct. Raises AgentError or BadCall."""
     if signature != method.in_signature:
         for field, value in zip(method.inputs, body, strict=False):
-            # A value of the wrong type is a bad value, if the method has an error for it.
+            # If the schema names an error for bad values of this field, a value of the wrong type gets that error.
             if field.error and len(body) == len(method.inputs) and type(value) in (int, float, str, bool):
                 code = {"InvalidWeight": "weight-type", "InvalidFixedShare": "fixed-share-type"}[field.error]
                 raise _kind(field.error)(code, type=signature[1:])
@@ -188,7 +196,7 @@ def _request(method: Method, signature: str, body: Sequence[Any]) -> Any:
     except msgspec.ValidationError as error:
         for field in method.inputs:
             if field.error and f"$.{field.name}" in str(error):
-                # The handler knows the value's rule and says it in full.
+                # Pass the bad value on: the handler refuses it with a more precise message.
                 return method.request(**values)
         raise errors.InvalidArgument("invalid-argument", method=method.name, reason=str(error)) from error
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH118
-"""Paths and timeouts of the agent, in one object: tests replace all of them at once.
+"""Paths and timeouts of the agent, in one object, so that tests can replace all of them at once.
 
-Paths are plain strings, because the agent must start fast on a slow board and importing pathlib takes too
-long. This is why the modules that handle paths have a noqa line.
+Paths are strings and not pathlib objects: the agent must start fast on a slow board, and importing pathlib takes too
+long. So modules that handle paths have a noqa line, which turns off ruff's rules about pathlib.
 """
 
 import os.path
 from dataclasses import dataclass
 
-APPS_SLICE = "evenkeel-apps.slice"  # apps are units below it
+APPS_SLICE = "evenkeel-apps.slice"  # each app is a unit below this slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,13 @@ class Settings:
     credentials: str | None = None  # the unit's $CREDENTIALS_DIRECTORY
     interval_s: float = 1.0  # time between two samples
     window_s: float = 3.0  # rates and percentiles are computed over this time
-    recheck_s: float = 30.0  # time between two checks of units and weights without a signal of a change
-    call_timeout_s: float = 10.0  # on a slow board, PID 1 does not answer for seconds during a daemon-reload
+    recheck_s: float = 30.0  # units and weights are checked this often, even if no signal reports a change
+    # timeout of calls to systemd, polkit and ek-fixed-share: systemd on a slow board needs seconds for a daemon-reload
+    call_timeout_s: float = 10.0
     patience_s: float = 2.0  # after this time ListApps returns the last known unit states
-    job_timeout_s: float = 20.0  # less than the 25 s after which D-Bus clients stop waiting
-    settle_s: float = 1.0  # systemd writes io.weight after it has answered, at most this much later
+    # timeout of StartApp and StopApp: less than the 25 s after which D-Bus clients stop waiting
+    job_timeout_s: float = 20.0
+    settle_s: float = 1.0  # systemd writes io.weight up to this long after it has answered the call
 
     def path(self, absolute: str) -> str:
         """The path ABSOLUTE below the root."""

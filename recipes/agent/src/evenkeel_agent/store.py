@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH104, PTH108, PTH110, PTH118
-"""Saved settings of apps: one number per app, in a file of /var/lib/evenkeel-agent: {"APP": NUMBER, ...}.
+"""Saved settings of apps: one number per app, as {"APP": NUMBER, ...} in a JSON file of /var/lib/evenkeel-agent.
 
-Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set. After
-save() has returned, that set is on the medium. A temporary file, fsync, rename and fsync of the directory
-are sufficient, because one process writes: the agent, one call at a time. The cost is two flushes for each
-change by a person. SQLite would cost more flushes, and more time at startup.
+Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set of numbers. After
+save() has returned, the new set is on the medium.
+
+How: save() writes a temporary file, flushes it (fsync), renames it and flushes the directory. This is sufficient,
+because one process writes: the agent, one call at a time. Each change by a person costs two flushes. SQLite would
+cost more flushes, and more time at startup.
 """
 
 import contextlib
@@ -44,14 +46,14 @@ def _parse(content: bytes, check: Callable[[object], Message | None]) -> dict[st
 
 
 class Store:
-    """The saved numbers by app. Numbers of apps that are not installed are kept.
+    """The saved numbers by app. The file keeps the numbers of apps that are no longer installed.
 
-    KIND, "weight" or "fixed-share", names the file and the messages. CHECK returns why a value is not acceptable,
-    or None.
+    KIND is "weight" or "fixed-share"; it is part of the file's name and of message codes. CHECK returns why a value
+    is not acceptable, or None.
     """
 
     def __init__(self, directory: str, kind: str, check: Callable[[object], Message | None]) -> None:
-        """Reads the file. Blocks."""
+        """Read the file. Blocks."""
         self._directory = directory
         self._kind = kind
         self._path = os.path.join(directory, f"{kind}s.json")
@@ -84,14 +86,17 @@ class Store:
 
     @property
     def problem(self) -> Message | None:
-        """Why the saved numbers are not in use; None if they are. The next successful save() clears it."""
+        """Why the saved numbers could not be read; None if they could. The next successful save() clears the problem."""
         return self._problem
 
     def get(self, name: str) -> int | None:
         return self._numbers.get(name)
 
     def save(self, name: str, value: int | None) -> None:
-        """Save VALUE for NAME; None removes it. Blocks for two flushes. On StoreError nothing has changed."""
+        """Save VALUE for the app NAME; None removes the saved value. Blocks for two flushes.
+
+        On StoreError nothing has changed.
+        """
         if self._numbers.get(name) == value:
             return
         numbers = {**self._numbers}
@@ -126,5 +131,5 @@ class Store:
             finally:
                 os.close(fd)
         except OSError as error:
-            # The new file is in place. A power cut may still bring back the old one.
+            # The new file is in place, but its rename may not be on the medium: a power cut may bring back the old file.
             _log.warning("%s is saved, but a power cut may undo it: %s", self._path, why(error))

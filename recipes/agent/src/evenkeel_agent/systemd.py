@@ -14,6 +14,7 @@ PATH = "/org/freedesktop/systemd1"
 MANAGER = NAME + ".Manager"
 PROPERTIES = "org.freedesktop.DBus.Properties"
 NO_SUCH_UNIT = NAME + ".NoSuchUnit"
+# active states in which a unit may have processes and a cgroup
 LIVE = frozenset(("active", "activating", "deactivating", "reloading", "refreshing", "maintenance"))
 _JOBS = f"type='signal',sender='{NAME}',path='{PATH}',interface='{MANAGER}',member='JobRemoved'"
 _OWNER = (
@@ -37,7 +38,7 @@ class Unit:
 
     @property
     def has_processes(self) -> bool:
-        """Whether the unit runs. While it waits for a restart it is live, but has no processes and no cgroup."""
+        """Whether the unit runs. A unit that waits for an automatic restart is live, but has no processes and no cgroup."""
         return self.live and not self.sub_state.startswith("auto-restart")
 
     @property
@@ -49,7 +50,7 @@ UNKNOWN = Unit()
 
 
 def object_path(unit: str) -> str:
-    """The unit's D-Bus path, computed with systemd's escaping rules. This saves a call per unit."""
+    """The D-Bus object path of UNIT, computed with systemd's escaping rules. This saves a call to systemd per unit."""
     safe = "".join(
         chr(c) if (65 <= c <= 90 or 97 <= c <= 122 or (48 <= c <= 57 and i)) else f"_{c:02x}"
         for i, c in enumerate(unit.encode())
@@ -65,7 +66,7 @@ def _unit_rule(unit: str) -> str:
 
 
 class Systemd:
-    """Calls changed() whenever a watched unit may have changed, and when systemd leaves or joins the bus."""
+    """A client of systemd. It calls CHANGED when a watched unit may have changed, and when systemd leaves or joins the bus."""
 
     def __init__(self, bus: Bus, timeout_s: float, changed: Callable[[], None]) -> None:
         self._bus = bus
@@ -91,7 +92,7 @@ class Systemd:
         return value.value if isinstance(value, Variant) else value
 
     async def watch_owner(self) -> None:
-        """Call changed() when systemd leaves or joins the bus."""
+        """From now on, call CHANGED when systemd leaves or joins the bus."""
         await self._bus.subscribe(_OWNER)
 
     async def subscribe(self) -> None:
@@ -103,7 +104,7 @@ class Systemd:
         self._owner = owner
 
     async def watch_units(self, units: Iterable[str]) -> None:
-        """Call changed() for changes of UNITS and of no other unit."""
+        """From now on, call CHANGED for changes of UNITS and of no other unit."""
         wanted = set(units)
         for unit in self._watched ^ wanted:
             await self._bus.subscribe(_unit_rule(unit), unit in wanted)
@@ -118,7 +119,7 @@ class Systemd:
                 self._owner = ""
                 self._changed()
         elif message.sender != self._owner:
-            # Any process may send a signal. Only those of systemd count.
+            # Any process may send such a signal. Only signals from systemd count.
             pass
         elif message.member == "PropertiesChanged":
             self._changed()
@@ -153,10 +154,10 @@ class Systemd:
         return [entry[0] for entry in allowed]
 
     async def set_io_weight(self, unit: str, weight: int) -> None:
-        """Set IOWeight= until the next boot, also of a stopped unit. Raises CallError.
+        """Set IOWeight= of UNIT until the next boot, also if it is stopped. Raises CallError.
 
-        For a stopped unit, systemd creates the cgroup at once. Its device list then contains only the devices
-        that exist at this moment. The start of the unit takes both over without updating them.
+        For a stopped unit, systemd creates the cgroup at once, and a list of allowed devices from those that exist at
+        this moment. The start of the unit uses this cgroup and this list without an update.
         """
         properties = [["IOWeight", Variant("t", weight)]]
         await self._manager("SetUnitProperties", "sba(sv)", [unit, True, properties])
@@ -164,7 +165,7 @@ class Systemd:
     async def condition_failed(self, unit: str) -> bool:
         """Whether systemd skipped the last start of UNIT because of a Condition...=. Raises CallError."""
         if await self._get(unit, NAME + ".Unit", "ConditionTimestampMonotonic") == 0:
-            # systemd has unloaded the stopped unit, and no longer has the result
+            # systemd has unloaded the stopped unit, so it no longer has the result of the condition
             return False
         return await self._get(unit, NAME + ".Unit", "ConditionResult") is False
 
@@ -176,7 +177,7 @@ class Systemd:
         self._waiting += 1
         try:
             if self._waiting == 1:
-                # Only while a caller waits: a booting board has hundreds of jobs, and each sends a signal.
+                # Receive JobRemoved only while a caller waits: systemd sends it for hundreds of jobs during boot.
                 await self._bus.subscribe(_JOBS)
             deadline = asyncio.get_running_loop().time() + timeout_s
             job = str((await self._manager(member, "ss", [unit, "replace"]))[0])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of wrong passwords.
+"""Limits for wrong passwords.
 
-A wrong password counts for the account and for the network that it came from. Someone behind the same NAT, or many
-hosts together, could so lock out the owner. Therefore a browser that has logged in before has a device secret: its
-tries have a count of their own, and no one else's tries count against it (OWASP: device cookies).
+A wrong password counts against the account, and against the network from which it came. With these two counts alone, a
+stranger behind the same NAT, or many hosts together, could lock out the owner. So each browser that has logged in has
+a device secret. The agent counts its wrong passwords separately, and those of others do not count against it (OWASP:
+device cookies).
 """
 
 import ipaddress
@@ -11,15 +12,16 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
-# Seconds and wrong passwords. 300 a day cannot guess 10 characters; a user who mistypes waits at most a minute.
+# The limits of a network or device, as pairs: a period in seconds, and how many wrong passwords it may have. With 300
+# a day, nobody guesses a password of 10 characters. After 5 typing errors, a user waits for at most a minute.
 LIMITS = ((60, 5), (3600, 30), (86400, 300))
-# An account is known to many networks: their tries together may be more, and still cannot guess a password.
+# The limits of an account are higher, because all networks together count against it. They still prevent guessing.
 ACCOUNT_LIMITS = ((60, 20), (3600, 120), (86400, 600))
-KEYS = 4096  # counts that are kept; beyond it, the one that was not used for longest is forgotten
+KEYS = 4096  # the maximum number of counts; beyond it, the count that changed least recently is dropped
 
 
 def network(address: str) -> str:
-    """The network that ADDRESS is one host of: for IPv6 its /64, because one host owns all addresses of a /64."""
+    """The network to which ADDRESS belongs. For IPv6: its /64, because one host may use all its addresses. Else ADDRESS."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -28,7 +30,7 @@ def network(address: str) -> str:
 
 
 class Tries:
-    """Counts of wrong passwords, by key. They live in memory: a restart of the agent forgets them."""
+    """Counts of wrong passwords, by key. They exist in memory only, so a restart of the agent resets them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -36,13 +38,13 @@ class Tries:
 
     @staticmethod
     def keys(user: str, address: str, device: str) -> tuple[tuple[str, Sequence[tuple[int, int]]], ...]:
-        """What a try counts for. DEVICE: the id of a device that has logged in as USER before, or ""."""
+        """The keys under which a try counts, with their limits. DEVICE: id of a browser that has logged in as USER, or ""."""
         if device:
             return ((f"device {user} {device}", LIMITS),)
         return ((f"network {network(address)}", LIMITS), (f"account {user}", ACCOUNT_LIMITS))
 
     def wait_s(self, user: str, address: str, device: str) -> int:
-        """Seconds until the next try is allowed; 0: now."""
+        """The seconds until the next try is allowed; 0 if it is allowed now."""
         now, wait = self._clock(), 0.0
         for key, limits in self.keys(user, address, device):
             times = self._wrong.get(key, ())

@@ -11,11 +11,11 @@ RULE = f"a whole number from {MIN} to {MAX}"
 
 
 def problem(value: object) -> Message | None:
-    """Why VALUE is not a weight, or None if it is one. A bool is refused, although Python counts it as an int."""
+    """Why VALUE is not a weight; None if it is one. A bool is not a weight, although Python counts it as an int."""
     if type(value) is not int:
         return Message("weight-not-a-number", value=repr(value))
     if not MIN <= value <= MAX:
-        # Python refuses to convert a huge number to text.
+        # A huge number is not shown: Python refuses to convert it to text.
         shown = str(value) if value.bit_length() <= 64 else "a far larger number"
         return Message("weight-not-a-number", value=shown)
     return None
@@ -29,10 +29,10 @@ def from_text(text: str) -> int | None:
 
 
 def in_force(content: str, weight: int) -> bool:
-    """Whether an io.weight file with this CONTENT sets WEIGHT on every device.
+    """Whether CONTENT, the text of io.weight, sets WEIGHT on every device.
 
-    Lines are "default W" and "MAJ:MIN W". A line for a device overrides the default on that device. If its
-    weight differs, WEIGHT is not in force.
+    Lines are "default W" and "MAJ:MIN W". A line for a device overrides the default on that device. So WEIGHT is in
+    force only if all lines have it.
     """
     found = False
     for line in content.splitlines():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the agent. An error has a kind, which is its D-Bus name, and a message.
+"""Errors of the agent. An error has a kind, which is the last part of its D-Bus name, and a message.
 
-Meanings and remedies are one line of Markdown; links are relative to docs/reference/.
+docs/reference/dbus.md shows `meaning` and `remedy`: one line of Markdown each, with links relative to docs/reference/.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class AgentError(Exception):
     kind: ClassVar[str] = "Failed"
     meaning: ClassVar[str] = ""
     remedy: ClassVar[str] = ""
-    http: ClassVar[int] = 503  # status of the panel's answer
+    http: ClassVar[int] = 503  # HTTP status with which the panel answers
 
     def __init__(self, code: str, /, **parameters: Any) -> None:
         self.message = Message(code, **parameters)
@@ -36,7 +36,7 @@ class AgentError(Exception):
 class UnknownApp(AgentError):
     kind = "UnknownApp"
     meaning = "No app of this name is in `/etc/evenkeel/apps.d`, or its file is bad."
-    remedy = "`ekctl apps` lists the apps, `ekctl status` the bad files."
+    remedy = "Run `ekctl apps` to list the apps, and `ekctl status` to list the bad files."
     http = 404
 
 
@@ -66,8 +66,10 @@ class InvalidArgument(AgentError):
 
 class NotAuthorized(AgentError):
     kind = "NotAuthorized"
-    meaning = "The role of the user does not include the action, or polkit does not allow it to this caller."
-    remedy = "Log in as a user with that role, call as root, or add a polkit rule for `org.evenkeel.agent.*`."
+    meaning = (
+        "The role of the user does not include the action, or polkit does not allow the caller to perform it."
+    )
+    remedy = "Log in as a user with the needed role, call as root, or add a polkit rule for `org.evenkeel.agent.*`."
     http = 403
 
 
@@ -80,8 +82,8 @@ class NotLoggedIn(AgentError):
 
 class PasswordMustChange(AgentError):
     kind = "PasswordMustChange"
-    meaning = "The user has logged in with a first password, which only opens the change of the password."
-    remedy = "Set a password."
+    meaning = "The user has logged in with a first password. With it, the user can only set a new password."
+    remedy = "Set a new password."
     http = 403
 
 
@@ -102,7 +104,7 @@ class CodeRequired(AgentError):
 class TooManyTries(AgentError):
     kind = "TooManyTries"
     meaning = "There were too many wrong passwords or codes. The parameter `seconds` says how long to wait."
-    remedy = "Wait."
+    remedy = "Wait that long, then try again."
     http = 429
 
 
@@ -122,8 +124,8 @@ class UnknownAccount(AgentError):
 
 class Conflict(AgentError):
     kind = "Conflict"
-    meaning = "The change contradicts what exists: the name is taken, or no administrator would remain."
-    remedy = "Read the message."
+    meaning = "The present state does not allow the change: the name is taken, no administrator would remain, and so on."
+    remedy = "Read the message, which has the reason."
     http = 409
 
 
@@ -155,7 +157,7 @@ class Failed(AgentError):
 
 @dataclass(frozen=True, slots=True)
 class StandardError:
-    """An error org.freedesktop.DBus.Error.`kind` that a caller may get; `source` is the agent, the bus or the client."""
+    """The error org.freedesktop.DBus.Error.`kind`. `source` says who reports it: agent, bus or client."""
 
     kind: str
     source: str
@@ -166,16 +168,26 @@ class StandardError:
 STANDARD_ERRORS = (
     StandardError("UnknownMethod", "agent", "The interface has no such method.", "See [methods](#methods)."),
     StandardError(
-        "InvalidArgs", "agent", "The arguments have other D-Bus types.", "See [methods](#methods)."
+        "InvalidArgs",
+        "agent",
+        "The arguments do not have the method's D-Bus types.",
+        "See [methods](#methods).",
     ),
     StandardError(
-        "LimitsExceeded", "agent", "The agent is serving 64 calls.", "Wait for answers, then try again."
+        "LimitsExceeded",
+        "agent",
+        "The agent is serving 64 calls, its limit.",
+        "Wait for answers, then try again.",
     ),
     StandardError(
         "AccessDenied", "bus", "The bus policy does not let this user call the agent.", "Call as root."
     ),
-    StandardError("ServiceUnknown", "bus", "The agent does not run.", "`systemctl status evenkeeld`"),
-    StandardError("NameHasNoOwner", "bus", "The agent does not run.", "`systemctl status evenkeeld`"),
-    StandardError("Spawn.*", "bus", "systemd could not start the agent.", "`systemctl status evenkeeld`"),
-    StandardError("NoReply", "bus, client", "The agent did not answer in time.", "`journalctl -u evenkeeld`"),
+    StandardError("ServiceUnknown", "bus", "The agent does not run.", "See `systemctl status evenkeeld`."),
+    StandardError("NameHasNoOwner", "bus", "The agent does not run.", "See `systemctl status evenkeeld`."),
+    StandardError(
+        "Spawn.*", "bus", "systemd could not start the agent.", "See `systemctl status evenkeeld`."
+    ),
+    StandardError(
+        "NoReply", "bus, client", "The agent did not answer in time.", "See `journalctl -u evenkeeld`."
+    ),
 )

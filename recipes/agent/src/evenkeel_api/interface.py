@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH208
-"""org.evenkeel.Agent1: all methods, by name. Each module of `features` has some of them.
+"""The D-Bus interfaces of the agent, with all methods. Each module of `features` defines some of the methods.
 
-Two D-Bus interfaces have the same methods. NAME serves callers with a Unix user: root and administrators. SESSION
-serves the panel, which forwards the session of its user. Its methods have two more arguments in front: `session`
-(the secret of a session or of an API token; empty without one) and `address` (of the browser).
+There are two D-Bus interfaces. They have the same methods, except that some methods are in one of them only:
+
+- NAME serves Unix users: root and administrators. It lacks the methods with Method.panel.
+- SESSION serves the panel, which calls on behalf of a logged-in user. It lacks the methods with Method.local. Its
+  methods have two more arguments in front: `session` (the secret of a session or API token; empty without one) and
+  `address` (the address of the browser).
 """
 
 import importlib

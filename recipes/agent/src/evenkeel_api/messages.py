@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A message is a code and parameters. Its text comes from a catalogue, so that it can be translated.
+"""A message has a code and parameters. Its text comes from a catalogue, so that it can be translated.
 
-The agent sends code, parameters and the English text. A reader that does not know the code shows that text.
+The agent sends the code, the parameters and the English text. A program that does not know the code shows that text.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,14 @@ from .texts import TEXTS
 
 
 class Note(Struct, frozen=True):
-    """A message on the wire."""
+    """A message as D-Bus and JSON carry it."""
 
-    code: Annotated[str, Meta(description="which message; the catalogue has its text")]
+    code: Annotated[str, Meta(description="code of the message; the catalogue has the text for it")]
     parameters: Annotated[
         dict[str, Any],
-        Meta(description="values in the text; one that is a message has `code` and `parameters`"),
+        Meta(
+            description="values in the text, by name; a value that is a message has `code` and `parameters`"
+        ),
     ] = msgspec.field(default_factory=dict)
     text: Annotated[str, Meta(description="the text in English, a sentence without its full stop")] = ""
 
@@ -61,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def render(texts: Mapping[str, str], code: str, parameters: Mapping[str, Any], otherwise: str = "") -> str:
-    """The text of CODE in TEXTS. OTHERWISE: the text of a code that TEXTS does not have."""
+    """The text of CODE from TEXTS, with PARAMETERS. If TEXTS does not have CODE: OTHERWISE, or CODE itself."""
     values = {key: _shown(texts, value) for key, value in parameters.items()}
     try:
         return texts[code].format(**values)

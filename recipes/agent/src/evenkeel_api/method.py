@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A method of the agent as data."""
+"""The description of a method of the agent, from which its D-Bus interface, checks and documentation are made."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,10 +20,15 @@ class Nothing(Struct, frozen=True):
 class Method:
     """A method. The fields of REQUEST are its arguments in order.
 
-    ACTION: the polkit action that the caller needs. ROLE: the lowest role that may call it; None: everybody, so
-    that a panel without a session may. CHANGES: each call is an entry of the audit log. ERRORS: only errors of this
-    interface. SECRET: arguments that no log may contain. PANEL: only the panel may call it, because it is about the
-    account of its user. LOCAL: the panel may not call it. FIRST: a user who must change the password may call it.
+    - ACTION: the polkit action for which the caller needs authorization.
+    - ROLE: the lowest role that may call the method. None: no role is needed, so the panel may call it without a
+      session.
+    - ERRORS: the errors of this interface that the method may return, without the standard D-Bus errors.
+    - CHANGES: whether the audit log gets a row for each call.
+    - SECRET: names of the arguments that no log may contain.
+    - PANEL: whether only the panel may call it, because it is about the account of a panel user.
+    - LOCAL: whether the panel must not call it.
+    - FIRST: whether a user may call it who must first change the password.
     """
 
     name: str
@@ -54,5 +59,5 @@ class Method:
 
     @cached_property
     def handler(self) -> str:
-        """The name of the Python function that serves it: SetWeight is set_weight."""
+        """The name of the Python function that serves the method, for example set_weight for SetWeight."""
         return "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name).lstrip("_")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of users. A role may do what the roles below it may."""
+"""Roles of users. Each role includes the lower roles."""
 
 from typing import Literal
 
@@ -17,5 +17,5 @@ _ORDER = list(ROLES)
 
 
 def includes(role: str, needed: str) -> bool:
-    """Whether ROLE may do what NEEDED may. An unknown role may do nothing."""
+    """Whether ROLE is NEEDED or a higher role. An unknown ROLE includes nothing."""
     return role in ROLES and _ORDER.index(role) >= _ORDER.index(needed)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structs as D-Bus values. A struct is an a{sv}, with one entry per field.
+"""Converts structs to and from D-Bus values. A struct is an a{sv}, with one entry per field.
 
-The D-Bus type of a field comes from its annotation: str s, bool b, int t, float d, list[X] aX, a struct a{sv}. A
-Meta with extra={"dbus": "u"} chooses another type. Meta also has the meaning (description) and the unit
-(extra={"unit": ...}) of the field, for documents, and its limits, for validation.
+The annotation of a field decides its D-Bus type: str gives s, bool b, int t, float d, list[X] an array of X, and a
+struct a{sv}. A Meta with extra={"dbus": "u"} chooses another type. For the documentation, a Meta also has the meaning
+(description) and the unit (extra={"unit": ...}) of the field. For validation, it has the limits of the value.
 """
 
 import typing
@@ -17,16 +17,17 @@ T = TypeVar("T")
 
 
 class Struct(msgspec.Struct, frozen=True):
-    """Base of all structs. Unknown keys are ignored: the other side may be newer."""
+    """The base class of all structs. Decoding ignores unknown keys, because the sender may be newer than the receiver."""
 
 
-U64 = Annotated[int, Meta(ge=0, extra={"dbus": "t"})]  # msgspec has no limits beyond 63 bits
+# unsigned; without an upper limit, because msgspec does not support limits beyond 63 bits
+U64 = Annotated[int, Meta(ge=0, extra={"dbus": "t"})]
 I64 = Annotated[int, Meta(extra={"dbus": "x"})]
 _BASIC = {str: "s", bool: "b", int: "t", float: "d"}
 
 
 class Field:
-    """A field of a struct, as documents show it."""
+    """A field of a struct: its type, D-Bus signature, meaning and unit."""
 
     def __init__(self, name: str, annotation: Any) -> None:
         self.name = name
@@ -37,11 +38,13 @@ class Field:
         for meta in metas:
             self.extra |= meta.extra or {}
         self.unit: str = self.extra.get("unit", "")
-        self.error: str = self.extra.get("error", "")  # kind of the error that refuses a bad value
+        self.error: str = self.extra.get(
+            "error", ""
+        )  # kind of the error for a bad value; "": InvalidArgument
 
 
 def split(annotation: Any) -> tuple[Any, list[Meta]]:
-    """The type without Annotated, and its Metas."""
+    """The type inside Annotated, and the list of its Metas."""
     if get_origin(annotation) is Annotated:
         inner, *rest = get_args(annotation)
         plain, metas = split(inner)
@@ -78,12 +81,12 @@ def fields(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def clean(text: str) -> str:
-    """TEXT as valid UTF-8 without NUL: D-Bus carries nothing else, and file names may hold any bytes."""
+    """TEXT as valid UTF-8 without NUL. D-Bus carries no other text, but a file name may contain any bytes."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def pack(value: Any, annotation: Any, variant: Any) -> Any:
-    """VALUE as D-Bus carries it. VARIANT makes a variant: variant(signature, value)."""
+    """VALUE, whose type is ANNOTATION, in the form that D-Bus carries. VARIANT(signature, value) makes a variant."""
     plain, _ = split(annotation)
     if isinstance(value, str):
         return clean(value)
@@ -100,7 +103,7 @@ def pack(value: Any, annotation: Any, variant: Any) -> Any:
 
 
 def loose(value: Any, variant: Any) -> Any:
-    """A parameter of a message as a variant. Its type comes from the value."""
+    """VALUE, a parameter of a message, as a variant. The type of VALUE decides the variant's D-Bus type."""
     if isinstance(value, bool):
         return variant("b", value)
     if isinstance(value, int):
@@ -115,7 +118,10 @@ def loose(value: Any, variant: Any) -> Any:
 
 
 def convert(value: Any, annotation: type[T]) -> T:
-    """VALUE, from D-Bus (without variants) or JSON, as ANNOTATION. Raises msgspec.ValidationError."""
+    """VALUE as an object of type ANNOTATION. Raises msgspec.ValidationError if it does not match.
+
+    VALUE comes from JSON, or from D-Bus without variants.
+    """
     return msgspec.convert(value, annotation, strict=True)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The English texts of the agent's messages, by code. The panel adds its own texts (evenkeel_panel/texts.py).
 
-A text is a sentence without its full stop, in the syntax of str.format(). Its parameters are names. A translation
-is another table with the same codes.
+A text is a sentence without its full stop, in the syntax of str.format(), with named parameters. A translation is
+another table with the same codes.
 """
 
 _WEIGHT = "weight must be a whole number from 1 to 10000"
@@ -46,7 +46,7 @@ TEXTS = {
     " run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",
     "no-flash": "no flash device was found; check that the kernel has its driver",
     "data-degraded": "the data partition is not in use{reason}: changes are lost at the next boot",
-    "systemd-silent": "systemd does not report the state of units, so that of the apps is unknown: {reason}",
+    "systemd-silent": "systemd does not report the state of units, so the state of the apps is unknown: {reason}",
     "counters-unreadable": "{file} of {app} cannot be read: {reason}",
     "counters-unknown": "{file} of {app} has an unknown format: {reason}",
     # problems of an app
@@ -100,14 +100,14 @@ TEXTS = {
     "history-silent": "the history has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
     "history-damaged": "the history was damaged on {date} and is kept in {path}; a new one has begun;"
     " copy the file if you need it",
-    "history-not-saved": "the history cannot be saved, and is kept in memory for a day: {reason}",
+    "history-not-saved": "the history cannot be saved, and is kept in memory for at most a day: {reason}",
     "history-lost": "the history has lost {minutes} minutes, because it could not be saved for more than a day",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",
     # accounts
     "not-logged-in": "the session has ended; log in again",
     "role-missing": "{user} has the role {role}, and this needs the role {needed}",
-    "not-from-here": "{method} is not for callers of this kind",
+    "not-from-here": "a caller with an API token may not call {method}; log in to the panel instead",
     "must-change": "change the first password, then continue",
     "wrong-password": "the user name or the password is wrong",
     "wrong-current": "this is not the present password",
@@ -130,9 +130,9 @@ TEXTS = {
     "user-name": "a user name has 1 to 32 characters a-z, 0-9, - or _, and begins with a letter",
     "user-root": "the name {name} belongs to the system",
     "too-many": "there are already {limit} {what}; remove one first",
-    "last-admin": "{name} is the last administrator, so the role stays",
+    "last-admin": "{name} is the last administrator; give another user this role first",
     "own-account": "you cannot remove your own account or change your own role",
-    "no-totp": "begin with a new secret first",
+    "no-totp": "there is no new secret that the code could confirm; make a new secret first",
     "token-role": "a token cannot have a higher role than its user",
     "accounts-not-saved": "the accounts cannot be saved in {path}: {reason}",
     "accounts-damaged": "the accounts were damaged ({reason}) and are kept in {path};"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads small files that other programs write. Such a file can neither block the agent nor redirect it."""
+"""Reads small files that other programs write. Such a file can neither block the reader nor redirect it to another file."""
 
 import errno
 import os
@@ -7,10 +7,10 @@ import stat
 
 
 def read_small(path: str, limit: int) -> bytes:
-    """The content of the regular file PATH, at most LIMIT bytes.
+    """The content of the regular file PATH. Raises OSError, also if the file is longer than LIMIT bytes.
 
-    Raises OSError, also for a symbolic link, a pipe, a device or a longer file: an app may have created the
-    file, to make the agent read another one.
+    It also raises OSError for a symbolic link, a pipe or a device. An app could create one of these to make the agent
+    read another file, or wait.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -27,7 +27,10 @@ def read_small(path: str, limit: int) -> bytes:
 
 
 def read_line(path: str) -> str:
-    """The stripped text of a kernel attribute; "" if it cannot be read. Attributes may disappear at any time."""
+    """The text of the kernel attribute PATH without whitespace around it; "" if it cannot be read.
+
+    This is not an error, because attributes may disappear at any time.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -41,5 +44,5 @@ def read_line(path: str) -> str:
 
 
 def why(error: OSError) -> str:
-    """The reason without the file name, which the caller's message contains already."""
+    """The reason of ERROR, without the file name. The caller's message has the file name already."""
     return error.strerror or str(error)

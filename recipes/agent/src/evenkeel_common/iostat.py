@@ -9,13 +9,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-BUCKETS = 200  # the last one also counts all larger latencies
-FIXED_COUNTERS = (
-    "fixed_ios",
-    "fixed_late",
-    "fixed_ideal_us",
-    "fixed_actual_us",
-)  # of groups with a fixed share only
+BUCKETS = 200  # number of buckets of a histogram; the last bucket also counts all larger latencies
+# counters that only groups with a fixed share have
+FIXED_COUNTERS = ("fixed_ios", "fixed_late", "fixed_ideal_us", "fixed_actual_us")
 COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *FIXED_COUNTERS))
 HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "rgate", "wwait", "wserv", "wtotal", "wgate"))
 
@@ -23,12 +19,12 @@ Histogram = dict[int, int]  # bucket index -> number of requests
 
 
 class StatError(ValueError):
-    """The text is not in the format of io.evenkeel.stat. The message says where."""
+    """The text is not in the format of io.evenkeel.stat. The message says what is wrong in it."""
 
 
 @dataclass(slots=True)
 class DeviceStat:
-    """One line. Values that the line does not contain are 0 or empty."""
+    """One line of the file: the counters of one device. WEIGHT is 0, and COUNTERS or HISTOGRAMS lack what the line lacks."""
 
     weight: int = 0
     counters: dict[str, int] = field(default_factory=dict)
@@ -51,7 +47,7 @@ def bucket_upper(index: int) -> int:
 
 
 def percentile(histogram: Mapping[int, int], percent: int | Fraction) -> int | None:
-    """The upper bound in µs of the bucket that contains the percentile (nearest rank); None without requests."""
+    """The percentile PERCENT (nearest rank) as the upper bound of its bucket, in µs; None without requests."""
     total = sum(histogram.values())
     if total <= 0:
         return None
@@ -66,7 +62,7 @@ def percentile(histogram: Mapping[int, int], percent: int | Fraction) -> int | N
 
 
 def _number(text: str, what: str) -> int:
-    # int() also accepts signs, underscores and digits of other scripts, which the kernel does not write
+    # This check comes before int(), which also accepts signs, underscores and digits of other scripts.
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
         raise StatError(f"{what} is {text!r:.40}, not a whole number")
     return int(text)
@@ -91,10 +87,10 @@ def _device(name: str) -> bool:
 
 
 def parse(text: str, histograms: Container[str] = HISTOGRAMS) -> dict[str, DeviceStat]:
-    """The lines of io.evenkeel.stat by device ("MAJ:MIN"), with only the histograms that HISTOGRAMS names.
+    """The lines of io.evenkeel.stat by device ("MAJ:MIN"). Only the histograms in HISTOGRAMS are parsed.
 
-    Unknown keys are ignored, because newer kernels add some. A known key with a value that evenkeel never
-    writes raises StatError.
+    Unknown keys are ignored, because a newer evenkeel may add some. If a known key has a value that evenkeel never
+    writes, it raises StatError.
     """
     devices: dict[str, DeviceStat] = {}
     for line in text.splitlines():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sd_notify(3): tells the service manager that the agent is ready, alive or stopping."""
+"""sd_notify(3): tells the service manager that the calling service is ready, alive or stopping."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ import time
 
 
 def notify(*lines: str) -> None:
-    """Send LINES to $NOTIFY_SOCKET. If it is not set or nobody listens, do nothing."""
+    """Send LINES to $NOTIFY_SOCKET. If the variable is not set or nobody listens, do nothing."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -26,7 +26,7 @@ def reloading() -> None:
 
 
 class Watchdog:
-    """Pings the service manager's watchdog, but only after progress() was called."""
+    """Pings the service manager's watchdog from progress() only. So a service that makes no progress is restarted."""
 
     def __init__(self) -> None:
         usec = os.environ.get("WATCHDOG_USEC", "")
@@ -35,7 +35,7 @@ class Watchdog:
         self._last_s = 0.0
 
     def progress(self, now_s: float) -> None:
-        """Report that the agent took a sample. NOW_S: monotonic time."""
+        """Report that the service took a sample. Pings at most four times per watchdog period. NOW_S: monotonic time."""
         if self._every_s is not None and now_s - self._last_s >= self._every_s:
             self._last_s = now_s
             notify("WATCHDOG=1")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH116
-"""Reads the counters of a cgroup, and tells whether they started again at 0.
+"""Reads the counters of a cgroup, and detects that they started again at 0.
 
-Counters start at 0 when a unit's cgroup is created again or a device gets evenkeel. The new values then are what
-happened since the last reading. I/O between the last reading and the removal of a cgroup is lost: less than one
-interval of it.
+Counters start at 0 when a unit's cgroup is created again, or when a device gets the scheduler evenkeel again. Then the
+new values are themselves the increase since the last reading. The I/O between the last reading and the removal of a
+cgroup is not counted: less than one interval.
 """
 
 import os
@@ -14,24 +14,24 @@ from dataclasses import dataclass, field
 from .iostat import DeviceStat, parse
 
 STAT_FILE = "io.evenkeel.stat"
-READ_SIZE = 256 * 1024
+READ_SIZE = 256 * 1024  # bytes per read()
 ZERO = DeviceStat()
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counters of one cgroup at one moment. Identity 0: there was no cgroup."""
+    """The counters of one cgroup at one moment. IDENTITY is 0 if there was no cgroup."""
 
-    identity: int = 0  # inode of the cgroup's directory; a new cgroup of the same name has another one
+    identity: int = 0  # inode of the cgroup's directory; a new cgroup of the same name has another inode
     devices: Mapping[str, DeviceStat] = field(default_factory=dict)
-    text: bytes = b""  # content of the file: the same text is not parsed again
+    text: bytes = b""  # content of the file, kept so that an unchanged file is not parsed again
 
 
 ABSENT = Reading()
 
 
 def read_counters(directory: str, last: Reading | None, histograms: Container[str]) -> Reading:
-    """The counters of the cgroup DIRECTORY; LAST itself if they are the same. Raises OSError or StatError."""
+    """The counters of the cgroup DIRECTORY, or LAST itself if nothing has changed. Raises OSError or StatError."""
     identity = os.stat(directory).st_ino
     fd = os.open(f"{directory}/{STAT_FILE}", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -46,7 +46,10 @@ def read_counters(directory: str, last: Reading | None, histograms: Container[st
 
 
 def base(old: Reading, new: Reading, name: str) -> DeviceStat:
-    """What to subtract from the counters of the device NAME in NEW: those in OLD, or zeroes after a restart."""
+    """The values to subtract from the counters of the device NAME in NEW, to get their increase since OLD.
+
+    These are the values in OLD, or zeros if the counters have started again at 0.
+    """
     found = old.devices.get(name, ZERO) if old.identity == new.identity else ZERO
     return ZERO if _restarted(found, new.devices[name]) else found
 

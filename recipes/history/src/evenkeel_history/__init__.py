@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""evenkeel-history: samples the counters of the scheduler and keeps them for two years. The panel reads them."""
+"""evenkeel-history: samples the scheduler's counters and keeps their history for two years. The panel reads the history."""
 
 from evenkeel_agent import __version__
 

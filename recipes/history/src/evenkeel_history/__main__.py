@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""evenkeel-history: start and stop. Exit status 0 after SIGTERM or SIGINT."""
+"""evenkeel-history: starts the service, and stops it after SIGTERM or SIGINT with exit status 0."""
 
 import argparse
 import logging
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    # Before any thread starts: only wait() sees these signals.
+    # Block the signals before any thread starts, so that only sigtimedwait() below receives them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
     History(Settings(root=options.root), options.save).run(
         lambda seconds: signal.sigtimedwait(STOP, seconds) is not None

@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who slows whom: a victim's waiting time, attributed to those who had the device meanwhile. A pure function.
+"""Who slows whom: attributes the waiting time of each app to the apps that used the device meanwhile. A pure function.
 
-While a request waits, the device serves requests of the others, and of the same app. So the waiting time of an
-interval is divided in proportion to the device time that each one took in that interval. The part of the app itself is
-kept, too: an app with many requests at once also waits for its own.
+While a request waits, the device serves requests of other apps, and of the same app. So the waiting time of an app in
+an interval is divided among all apps, in proportion to the device time of each app in that interval. One part goes to
+the waiting app itself: if an app has many requests at once, they also wait for each other.
 """
 
 from collections.abc import Mapping
 
-Blame = dict[tuple[str, str], int]  # (who waited, who had the device) → waiting time in µs
+Blame = dict[tuple[str, str], int]  # (app that waited, app that used the device) → waiting time in µs
 
 
 def attribute(waited: Mapping[str, int], served: Mapping[str, int]) -> Blame:
-    """Divide the waiting time WAITED of each app by the device time SERVED of all apps, both in µs and not negative.
+    """Divide the waiting time of each app in proportion to the device time of all apps.
 
-    Guarantees:
-    - The parts of an app add up to its waiting time exactly: rounding errors go to the largest remainders.
+    WAITED: waiting time by app. SERVED: device time by app. Both are in µs and not negative. Guarantees:
+
+    - The parts of an app's waiting time add up to this time exactly. All parts are rounded down; then those with the
+      largest remainders get 1 µs more.
     - A part differs from the exact proportion by less than 1 µs.
-    - An app without device time is not blamed by others.
-    - If nobody had device time, an app waited for requests of its own that were not served yet.
+    - An app without device time gets no part of another app's waiting time.
+    - If no app had device time, each app gets its own waiting time: it waited for its own requests.
     """
     blame: Blame = {}
     total = sum(served.values())

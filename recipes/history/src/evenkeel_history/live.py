@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
+"""The part of the history that is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
 
-The panel asks for it on a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]}; the answer
-is a msgpack Answer, and the connection ends. The access rights of the socket decide who may ask.
+The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]}. The
+service answers with an Answer in msgpack and closes the connection. The mode of the socket decides who may connect.
 """
 
 import contextlib
@@ -19,21 +19,22 @@ from .period import Sum, pack
 from .tiers import LIVE_S, MINUTE, slot
 
 SOCKET = "/run/evenkeel-history/live"
-KEPT_MINUTES = 60  # minutes that are in the database and are still here, in case it has to be replaced
-MAX_UNSAVED = 24 * 60  # minutes; with 16 apps less than 5 MB
-MAX_REQUEST = 4096
-CLIENT_S = 5.0
+# The number of saved minutes that stay in RAM. If a damaged database is replaced, they are saved again.
+KEPT_MINUTES = 60
+MAX_UNSAVED = 24 * 60  # the maximum of unsaved minutes in RAM; with 16 apps they need less than 5 MB
+MAX_REQUEST = 4096  # bytes
+CLIENT_S = 5.0  # timeout of each read from a client and write to it
 _log = logging.getLogger(__name__)
 
 
 class Request(msgspec.Struct):
-    after: int  # minutes with a higher number, and those without one
-    seconds: tuple[int, int] | None = None  # from, to: seconds since 1970
+    after: int  # the answer has the minutes with a higher number, and those that have no number yet
+    seconds: tuple[int, int] | None = None  # from, to (seconds since 1970); None: no data by seconds
 
 
 class Answer(msgspec.Struct):
-    minutes: list[tuple[int, bytes]]  # start, packed Period; the last one is not complete
-    seconds: list[tuple[int, bytes]]
+    minutes: list[tuple[int, bytes]]  # start, packed Period; the last minute may still be running
+    seconds: list[tuple[int, bytes]]  # end, packed Period
 
 
 class _Minute:
@@ -41,23 +42,23 @@ class _Minute:
 
     def __init__(self, start: int, data: bytes) -> None:
         self.start, self.data = start, data
-        self.seq: int | None = None  # None: never tried to save
+        self.seq: int | None = None  # number in the database; None before the first attempt to save it
 
 
 class Live:
-    """Thread-safe."""
+    """The part of the history that is in RAM. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: deque[tuple[int, bytes]] = deque(maxlen=LIVE_S)
-        self._recent: deque[_Minute] = deque()  # saved ones, then unsaved ones
-        self._saved = 0  # how many of them are saved
-        self._current = Sum()
+        self._recent: deque[_Minute] = deque()  # complete minutes: first the saved, then the unsaved ones
+        self._saved = 0  # number of saved minutes in _recent
+        self._current = Sum()  # the minute that is running
         self._current_start: int | None = None
-        self.lost = 0  # minutes that had to be dropped
+        self.lost = 0  # number of minutes that were dropped because they could not be saved for too long
 
     def add(self, at: int, step: Sum) -> None:
-        """Add what happened in the second that ended at AT (seconds since 1970)."""
+        """Add STEP, the I/O of the second that ended at AT (seconds since 1970)."""
         data = pack(step.period(), 1)
         with self._lock:
             if self._current_start is not None and slot(at, MINUTE) != self._current_start:
@@ -67,7 +68,7 @@ class Live:
             self._seconds.append((at, data))
 
     def close_minute(self) -> None:
-        """End the current minute now: the service stops."""
+        """End the current minute now, because the service stops."""
         with self._lock:
             self._close()
 
@@ -80,10 +81,10 @@ class Live:
         self._current, self._current_start = Sum(), None
 
     def unsaved(self, last: int) -> list[tuple[int, int, bytes]]:
-        """The complete minutes that are not saved, numbered from LAST + 1.
+        """The complete minutes that are not saved, as (number, start, packed Period), numbered from LAST + 1.
 
-        A minute has its number before it is saved. So a reader that has read the database up to some number gets
-        each minute exactly once, even if it is being saved at that moment.
+        A minute gets its number before it is saved. A reader that has read the database up to some number asks for the
+        minutes after this number. So it gets each minute exactly once, even if the minute is being saved meanwhile.
         """
         with self._lock:
             minutes = list(self._recent)[self._saved :]
@@ -92,7 +93,7 @@ class Live:
             return [(minute.seq or 0, minute.start, minute.data) for minute in minutes]
 
     def saved(self, count: int) -> None:
-        """The first COUNT of the unsaved minutes are in the database."""
+        """Mark the first COUNT unsaved minutes as saved, because they are in the database now."""
         with self._lock:
             self._saved += count
             while self._saved > KEPT_MINUTES:
@@ -100,7 +101,7 @@ class Live:
                 self._saved -= 1
 
     def replaced(self) -> None:
-        """The database is a new one: save the minutes of the last hour again."""
+        """Mark all minutes in RAM as unsaved, because the database was replaced by an empty one."""
         with self._lock:
             self._saved = 0
             for minute in self._recent:
@@ -127,7 +128,7 @@ class Live:
 
 
 class Server:
-    """Answers on the socket PATH until close(). One reader at a time: an answer takes milliseconds."""
+    """Answers requests on the socket PATH until close(), one at a time, because an answer takes milliseconds."""
 
     def __init__(self, path: Path, live: Live) -> None:
         self._path, self._live = path, live
@@ -166,7 +167,7 @@ class Server:
 
 
 def ask(path: Path, request: Request, timeout_s: float) -> Answer:
-    """The answer of the service. Raises OSError; also if it is cut off."""
+    """Send REQUEST to the service at the socket PATH. Raises OSError, also if the answer is incomplete."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as link:
         link.settimeout(timeout_s)
         link.connect(str(path))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happened in a span of time: counters, histograms, stalls, and who slowed whom. Pure, without files.
+"""The I/O in a span of time: counters, histograms, stalls, and who slowed whom. Pure functions, without files.
 
-A Period is what is stored: small, and decoded by msgspec in C. A Sum is what periods are added up to, in any order.
-Bytes, requests and times are exact. To halve the size, a count in a histogram is stored with an error of at most
-1/32, and the time in the matrix of who slows whom with at most 1/128. Counts are merged, never percentiles.
+A Period is the form for storage: it is small, and msgspec decodes it in C. A Sum is the form for computation: Periods
+and Sums are added to it, in any order. Numbers of bytes and requests are exact, and so are times. Two kinds of numbers
+are rounded when they are stored, to halve the size: counts in a histogram (error at most 1/32), and times in the matrix
+of who slows whom (at most 1/128). To merge spans of time, histograms are added. Percentiles are never merged.
 """
 
 import zlib
@@ -16,7 +17,7 @@ from evenkeel_common.iostat import Histogram, bucket_upper, percentile
 
 from .attribution import Blame
 
-SYSTEM = ""  # everything on the board that is not an app
+SYSTEM = ""  # the name that stands for everything on the board that is not an app
 READ, WRITE = 0, 1
 Key = tuple[str, str, int]  # app, device, READ or WRITE
 
@@ -27,10 +28,10 @@ class Flow:
 
     bytes: int = 0
     ios: int = 0
-    wait_us: int = 0  # from tag to issue, and at the gate
-    gate_us: int = 0  # of wait_us: for a scheduler tag
-    gates: int = 0  # requests that waited for a tag
-    service_us: int = 0  # in the device
+    wait_us: int = 0  # time from tag to issue, plus gate_us
+    gate_us: int = 0  # time that requests waited for a scheduler tag
+    gates: int = 0  # number of requests that waited for a scheduler tag
+    service_us: int = 0  # time in the device
     latency: Histogram = field(default_factory=dict)  # from tag to completion, as the app sees it
 
     def add(self, other: "Flow") -> None:
@@ -48,7 +49,7 @@ class Flow:
         return self.bytes, self.ios, self.wait_us, self.gate_us, self.gates, self.service_us
 
     def percentile(self, percent: object) -> int | None:
-        """In µs, the upper bound of its bucket; None without requests."""
+        """The percentile of the latency as the upper bound of its bucket, in µs; None without requests."""
         return percentile(self.latency, percent)  # type: ignore[arg-type]
 
     @property
@@ -57,25 +58,28 @@ class Flow:
 
 
 class Period(msgspec.Struct, array_like=True, frozen=True):
-    """A stored span. Apps and devices in flows and blame are indices into the lists of names."""
+    """A stored span of time. In the other fields, an app or device is its index in APPS or DEVICES."""
 
-    ms: int  # how much of it was sampled
+    ms: int  # the sampled part of the span, in ms
     apps: list[str]
     devices: list[str]
-    # app, device, direction, the scalars of Flow, the first bucket, then short() counts of all buckets from there
+    # Rows: app, device, direction, the scalars of Flow. If the histogram is not empty, its first used bucket follows,
+    # then the short() counts of all buckets from this one to the last used one.
     flows: list[list[int]]
-    blame: list[int]  # a row for each victim, with the short() µs of each app; empty without any
-    stalls: list[int]  # triples: app, stalls, ms
+    # A matrix as one list: for each app that waited, the short() time in µs for each app that used the device. Empty
+    # if no app waited.
+    blame: list[int]
+    stalls: list[int]  # triples: app, number of stalls, their total duration in ms
 
 
 def short(number: int, bits: int) -> int:
-    """A code for NUMBER that keeps its BITS most significant bits. Codes rise with the numbers."""
+    """A code for NUMBER that keeps its BITS most significant bits. A larger number never has a smaller code."""
     shift = max(number.bit_length() - bits, 0)
     return (shift << (bits - 1)) + (number >> shift)
 
 
 def long(code: int, bits: int) -> int:
-    """The middle of the numbers that have CODE: within 1/2**BITS of each."""
+    """The number for CODE: the middle of the numbers that have this code. Its relative error is at most 1/2**BITS."""
     half = 1 << (bits - 1)
     if code < 2 * half:
         return code
@@ -84,22 +88,23 @@ def long(code: int, bits: int) -> int:
 
 
 COUNT_BITS, BLAME_BITS = 5, 7
+# tables of long(), by code
 _COUNTS = [long(code, COUNT_BITS) for code in range(65 << (COUNT_BITS - 1))]
 _TIMES = [long(code, BLAME_BITS) for code in range(65 << (BLAME_BITS - 1))]
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Period)
-_FIRST = 9  # where the histogram begins in a row of flows
-MAX_PERIOD = 4 << 20  # bytes; more is not one of ours
+_FIRST = 9  # index in a row of flows at which the histogram begins
+MAX_PERIOD = 4 << 20  # the maximum size of a decompressed Period, in bytes; pack() never makes a larger one
 
 
 @dataclass(slots=True)
 class Sum:
-    """Periods added up."""
+    """The sum of periods."""
 
     ms: int = 0
     flows: dict[Key, Flow] = field(default_factory=dict)
     blame: Blame = field(default_factory=dict)
-    stalls: dict[str, tuple[int, int]] = field(default_factory=dict)  # by app: how many, ms
+    stalls: dict[str, tuple[int, int]] = field(default_factory=dict)  # by app: number, total duration in ms
 
     def flow(self, key: Key) -> Flow:
         found = self.flows.get(key)
@@ -124,7 +129,7 @@ class Sum:
             self.add_stalls(app, count, ms)
 
     def add_period(self, period: Period, *, matrix: bool = True) -> None:
-        """As add(), directly from what is stored. MATRIX: also who slowed whom."""
+        """Add PERIOD, without the detour over a Sum. If MATRIX is false, who slowed whom is left out."""
         apps, devices, flows = period.apps, period.devices, self.flows
         self.ms += period.ms
         for row in period.flows:
@@ -189,7 +194,10 @@ def pack(period: Period, level: int = 6) -> bytes:
 
 
 def unpack(data: bytes) -> Period:
-    """Raises ValueError if DATA is not what pack() made. zlib has a checksum, so numbers need no further check."""
+    """The Period from which pack() made DATA. Raises ValueError if DATA is damaged.
+
+    zlib's checksum detects damage, so the numbers need no further check.
+    """
     unzip = zlib.decompressobj()
     try:
         text = unzip.decompress(data, MAX_PERIOD)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: S608  (only names of tables are put into a query, and they are constants)
-"""Reads the history, for the panel: the database, and from the service what is not in it yet.
+"""Reads the history for the panel: from the database, and from the service the part that is not in the database yet.
 
-Guarantee: each second that was sampled counts exactly once, whichever tier it is in. A read transaction fixes the number
-of the last minute, and the service answers with the minutes after it.
+Guarantee: each second that was sampled counts exactly once, in whichever tier it is. All queries are in one read
+transaction, so the number of the last saved minute is fixed. The service answers with the minutes after this number.
 """
 
 import sqlite3
@@ -18,26 +18,30 @@ from .schema import FILE, FOLDER
 from .tiers import LIVE_S, TIERS, best, slot
 from .wear import Wear
 
-ASK_S = 2.0
-SECONDS_SPAN = 900  # a span up to this one is shown by seconds, if RAM still has them
+ASK_S = 2.0  # timeout of a request to the service
+# A span of up to this many seconds is shown by seconds, if the service still has them in RAM.
+SECONDS_SPAN = 900
 
 
 @dataclass(slots=True)
 class Found:
-    """The history from START to END, seconds since 1970, in points of STEP seconds. A point that is missing: nobody sampled."""
+    """The history from START to END (seconds since 1970), in points of STEP seconds.
+
+    If a point is missing, the service did not sample at that time.
+    """
 
     start: int
     end: int
     step: int
-    points: dict[int, Sum] = field(default_factory=dict)  # without the matrix of who slows whom
+    points: dict[int, Sum] = field(default_factory=dict)  # by start; without the matrix of who slows whom
     total: Sum = field(default_factory=Sum)
-    problem: str = ""  # why something may be missing
-    problem_code: str = ""  # which message of the panel says so
-    unreadable: int = 0  # rows that are damaged
+    problem: str = ""  # the reason why a part of the history may be missing; "": none
+    problem_code: str = ""  # the code of the panel's message for this problem
+    unreadable: int = 0  # number of damaged rows, which are left out
 
 
 class Reader:
-    """Opens the database anew for each call: it may have been replaced. Thread-safe."""
+    """Opens the database again for each call, because the service may have replaced it. Thread-safe."""
 
     def __init__(self, folder: Path = Path(FOLDER), socket: Path = Path(live.SOCKET)) -> None:
         self._path, self._socket = folder / FILE, socket
@@ -90,7 +94,7 @@ class Reader:
         return found
 
     def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[tuple[int, bytes]]:
-        """The rows of the tier, and those of finer tiers that are in no coarser row yet."""
+        """The rows of TIER, and the rows of finer tiers that no coarser row covers yet."""
         rows: list[tuple[int, bytes]] = []
         after = 0
         for index in range(tier, -1, -1):
@@ -104,7 +108,7 @@ class Reader:
         return rows
 
     def oldest(self) -> int | None:
-        """The start of the oldest row; None without any."""
+        """The start of the oldest row (seconds since 1970); None if there are no rows."""
         try:
             db = self._open()
             try:
@@ -116,7 +120,10 @@ class Reader:
         return min((start for start in starts if start is not None), default=None)
 
     def wear(self) -> dict[str, list[tuple[int, Wear]]]:
-        """By device: what it reported, oldest first; at most one row a day."""
+        """The saved wear by device, as (time, Wear), oldest first.
+
+        The service saves a row when it starts, when the reported state changes, and else once a day.
+        """
         result: dict[str, list[tuple[int, Wear]]] = {}
         try:
             db = self._open()

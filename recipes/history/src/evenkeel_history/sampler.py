@@ -3,7 +3,8 @@
 """The I/O of each app since the last sample, from the cgroup files of the scheduler.
 
 An app is its unit's cgroup and all cgroups below it. All other cgroups together are SYSTEM, so that the bytes of a
-device add up. Cgroups are looked up every LOOKUP samples: their counters begin at 0, so nothing is lost until then.
+device add up. The sampler looks for new cgroups only every LOOKUP samples. Their I/O before the look-up is not lost,
+because the counters of a new cgroup begin at 0.
 """
 
 import json
@@ -21,14 +22,14 @@ from evenkeel_common.reading import STAT_FILE, Reading, base, read_counters
 from .attribution import attribute
 from .period import READ, SYSTEM, WRITE, Sum
 
-LOOKUP = 5  # samples
-MAX_CGROUPS = 2000
-STATS_LIMIT = 16 * 1024
+LOOKUP = 5  # apps and cgroups are looked up at every fifth sample
+MAX_CGROUPS = 2000  # the maximum number of cgroups that are sampled
+STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 DIRECTIONS = (("r", READ), ("w", WRITE))
 
 
 def time_of(histogram: Mapping[int, int]) -> int:
-    """The sum of the latencies in HISTOGRAM in µs. Each counts as the middle of its bucket, so it is within 1/16."""
+    """The sum of the latencies in HISTOGRAM, in µs. Each counts as the middle of its bucket: the error is at most 1/16."""
     total = 0
     for index, count in histogram.items():
         lower = bucket_upper(index - 1) + 1 if index else 0
@@ -42,7 +43,8 @@ def _grown(new: Mapping[int, int], old: Mapping[int, int]) -> Histogram:
 
 @dataclass(slots=True)
 class _App:
-    counts: tuple[int, int] | None = None  # stalls and their ms, as the app counted them last
+    # number of stalls and their duration in ms, as last read from the app's file; None: not read yet
+    counts: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +55,7 @@ class _Cgroup:
 
 @dataclass
 class Sampler:
-    """Belongs to one thread."""
+    """Reads the counters of all cgroups. All calls must come from one thread."""
 
     settings: Settings
     problem: Message | None = None
@@ -64,13 +66,13 @@ class Sampler:
     _samples: int = 0
 
     def sample(self, ms: int) -> Sum:
-        """What happened since the last call, which was MS ago. The first call returns nothing."""
+        """The I/O since the last call, which was MS milliseconds ago. The first call returns an empty Sum."""
         first = self._samples == 0
         if self._samples % LOOKUP == 0:
             self._look_up(first)
         self._samples += 1
         result = Sum(ms=0 if first else ms)
-        # by device and app, in µs: time that requests waited, and time that the device had requests of the app
+        # by device and app, in µs: how long requests waited for the device, and how long requests were in the device
         waited: dict[str, dict[str, int]] = {}
         served: dict[str, dict[str, int]] = {}
         self.problem = None
@@ -137,7 +139,7 @@ class Sampler:
                     on[app] = on.get(app, 0) + us
 
     def _add_stalls(self, result: Sum, name: str, path: str) -> None:
-        """Stalls that an app reports about itself, as `stalls` and `stall_ms` in its file of counters."""
+        """Add the stalls that the app NAME reports about itself: `stalls` and `stall_ms` in its file PATH."""
         state = self._stalls.setdefault(name, _App())
         if not path:
             return
@@ -158,7 +160,10 @@ class Sampler:
             result.add_stalls(name, counts[0] - old[0], counts[1] - old[1])
 
     def _device(self, number: str) -> str:
-        """The name in /sys/block. A number may belong to another device after a while, so names live for one look-up."""
+        """The name of the device NUMBER (MAJ:MIN) in /sys/block.
+
+        Each look-up forgets the names, because the kernel may give the number of a removed device to another one.
+        """
         if number not in self._names:
             text = read_line(self.settings.path(f"/sys/dev/block/{number}/uevent"))
             names = [
@@ -169,12 +174,12 @@ class Sampler:
 
     @property
     def devices(self) -> list[str]:
-        """Names of the devices that evenkeel serves."""
+        """The names of the devices whose scheduler is evenkeel."""
         numbers = {n for cgroup in self._cgroups.values() if cgroup.reading for n in cgroup.reading.devices}
         return sorted(self._device(number) for number in numbers)
 
     def _look_up(self, first: bool) -> None:
-        """Find the apps and the cgroups."""
+        """Find the apps and the cgroups. FIRST: whether this is the first look-up."""
         self._names.clear()
         self.apps = registry.load(self.settings.apps_dir).apps
         units = {app.unit: app.name for app in self.apps.values()}
@@ -195,7 +200,8 @@ class Sampler:
         for directory, app in found.items():
             cgroup = self._cgroups.get(directory)
             if cgroup is None:
-                # A cgroup that appeared since the last look-up: all its I/O is new.
+                # The cgroup has appeared since the last look-up, so all its I/O counts. At the first look-up, it may be
+                # old: then counting begins with its next reading.
                 self._cgroups[directory] = _Cgroup(app, None if first else Reading())
             else:
                 cgroup.app = app

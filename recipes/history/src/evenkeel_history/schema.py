@@ -11,9 +11,9 @@ DAMAGED = "history.db.damaged"
 
 _PERIODS = """
 CREATE TABLE {table} (
-  seq INTEGER PRIMARY KEY,   -- rising; rows are never changed
+  seq INTEGER PRIMARY KEY,   -- rising number; rows are never changed
   start INTEGER NOT NULL,    -- start of the slot, seconds since 1970
-  last INTEGER NOT NULL,     -- number of the last row of the finer tier in this row; 0 in the finest tier
+  last INTEGER NOT NULL,     -- seq of the last row of the finer tier that this row covers; 0 in the finest tier
   data BLOB NOT NULL         -- a Period
 );
 CREATE INDEX {table}_start ON {table} (start);

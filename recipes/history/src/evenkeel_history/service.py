@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service: one thread samples each second, another one saves, so that a slow flash delays no sample."""
+"""The service. One thread samples every second. Another thread saves, so that slow flash does not delay a sample."""
 
 import json
 import logging
@@ -19,16 +19,17 @@ from .sampler import Sampler
 from .store import Store, StoreError
 from .wear import wear
 
-INTERVAL_S = 1.0
-# A power cut loses at most the minutes since the last save and the current one: 240 s + 60 s = 5 min.
+INTERVAL_S = 1.0  # time between two samples
+# The time between two saves. A power cut loses at most the complete minutes since the last save, and the current
+# minute: 240 s + 60 s = 5 min.
 SAVE_S = 240.0
-RETRY_S = 30.0  # after the database could not be opened
-WEAR_S = 86400.0  # between two rows of a device whose state has not changed
+RETRY_S = 30.0  # the time until the next attempt if the database could not be opened
+WEAR_S = 86400.0  # the time between two saved states of wear of a device whose state has not changed
 _log = logging.getLogger(__name__)
 
 
 class History:
-    """Call run() once."""
+    """The service. Call run() once."""
 
     def __init__(self, settings: Settings, save_s: float = SAVE_S) -> None:
         self._settings = settings
@@ -37,14 +38,18 @@ class History:
         self._sampler = Sampler(settings)
         self._store = Store(Path(settings.path(schema.FOLDER)))
         self._socket = Path(settings.path(live.SOCKET))
-        self._ended = threading.Event()  # no more samples: save the rest
+        self._ended = threading.Event()  # set after the last sample; the saving thread then saves the rest
         self._devices: list[str] = []
         self._saver = threading.Thread(target=self._save_always, name="save")
-        self._problems: list[Message] = []  # of the saving thread; replaced as a whole
-        self._wear: dict[str, tuple[float, tuple[object, ...]]] = {}  # by device: when saved, state
+        self._problems: list[Message] = []  # of the saving thread; the list is replaced, never changed
+        # by device: the monotonic time of the last save of its wear, and the saved state
+        self._wear: dict[str, tuple[float, tuple[object, ...]]] = {}
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Sample until WAIT returns True: it waits for at most so many seconds, or until the service has to stop."""
+        """Sample every second until WAIT returns True.
+
+        WAIT(seconds) waits for at most that long. It returns True as soon as the service must stop, else False.
+        """
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         server = Server(self._socket, self._live)
         watchdog = Watchdog()
@@ -103,7 +108,8 @@ class History:
                 states.append(state)
         minutes = self._live.unsaved(self._store.last())
         if self._store.write(minutes, states, int(time.time())):
-            # The database was damaged and is a new one. The minutes of the last hour are still in RAM.
+            # The database was damaged and has been replaced by an empty one. The minutes of the last hour are still in
+            # RAM, so save them again.
             self._live.replaced()
             minutes = self._live.unsaved(self._store.last())
             if self._store.write(minutes, states, int(time.time())):
@@ -114,7 +120,7 @@ class History:
     # ---- what the agent reports ----
 
     def _report(self) -> None:
-        """Tell the agent that the service works, and its problems, in a file in RAM."""
+        """Write status.json, a file in RAM. It tells the agent that the service works, and its problems."""
         problems = list(self._problems)
         if self._sampler.problem:
             problems.append(self._sampler.problem)

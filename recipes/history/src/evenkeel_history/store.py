@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: S608  (only names of tables are put into a query, and they are constants)
-"""history.db: the only writer.
+"""The only writer of history.db.
 
 Guarantees:
 
 - write() saves all its minutes or none, together with the coarser rows that they complete.
 - A power cut or a kill at any moment loses nothing that write() has saved (WAL, synchronous=FULL).
 - A damaged database is renamed, reported, and replaced by a new one. A row that cannot be decoded is left out.
-- The file stays below `limit` bytes: if it is full, the oldest minutes go first.
+- The file stays below `limit` bytes. If it is full, write() removes the oldest rows, minutes first.
 
-Costs with 16 busy apps: a test measures the size, and what is written to the flash in a day.
+A test measures the costs with 16 busy apps: the size of the file, and how much is written to flash per day.
 """
 
 import contextlib
@@ -29,11 +29,13 @@ from .schema import APPLICATION_ID, CREATE, DAMAGED, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
 from .wear import Wear
 
-PAGE = 1024  # a row of 16 busy apps has 2.8 to 3.3 KB: with larger pages, much of the last one would be empty
-LIMIT = 190_000_000  # bytes of the database; the WAL is at most another 4 MiB
-CHECKPOINT_PAGES = 4000
-PRUNE_ROWS = 60  # rows are removed in batches, because each removal writes pages
-DAMAGED_KEPT_S = 30 * 86400
+# The size of a database page in bytes. A row of 16 busy apps has 2.8 to 3.3 KB. With larger pages, much of a row's last
+# page would be empty.
+PAGE = 1024
+LIMIT = 190_000_000  # the maximum size of the database in bytes; the WAL has up to 4 MiB in addition
+CHECKPOINT_PAGES = 4000  # SQLite copies the WAL into the database when the WAL has this many pages
+PRUNE_ROWS = 60  # old rows are removed in batches of this many, because each removal writes pages
+DAMAGED_KEPT_S = 30 * 86400  # a damaged database is deleted after this time
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class StoreError(Exception):
 
 
 class Damaged(Exception):
-    """The database is damaged or not ours."""
+    """The database is damaged, or another program or another version made it."""
 
 
 def _reason(error: sqlite3.Error | OSError) -> str:
@@ -59,19 +61,19 @@ def _reason(error: sqlite3.Error | OSError) -> str:
 
 
 class Store:
-    """Call open() first, from the thread that uses the object."""
+    """The database, opened for writing. Call open() first, and all methods from the same thread."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self._folder = folder
         self._path = folder / FILE
         self._limit = limit
         self._db: sqlite3.Connection | None = None
-        self.set_aside = ""  # why the last database was renamed, in this run
-        self._lasts: dict[str, int] = {}  # by table: number of the last finer row that its rows cover
-        self._next: dict[str, int] = {}  # by table: number of the next row
+        self.set_aside = ""  # why this process has renamed a damaged database; "" if it has not
+        self._lasts: dict[str, int] = {}  # by table: seq of the last finer row that a row of the table covers
+        self._next: dict[str, int] = {}  # by table: seq of the next row
 
     def open(self) -> int:
-        """Open or create the database. Returns the number of the last minute. Raises StoreError."""
+        """Open or create the database. Returns the number of the last saved minute. Raises StoreError."""
         try:
             self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
             try:
@@ -88,7 +90,8 @@ class Store:
     def _connect(self) -> None:
         new = not self._path.exists() or self._path.stat().st_size == 0
         db = self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30, cached_statements=64)
-        # The panel can read the database without this service only if the WAL and its index stay.
+        # Closing the database keeps the WAL and its index. Otherwise the panel, which must not create files here, could
+        # not read the database while this service is stopped.
         if sys.version_info >= (3, 12):
             db.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
         with self._damage():
@@ -99,7 +102,7 @@ class Store:
             db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             db.execute("PRAGMA cache_size = -1024")
             db.execute("PRAGMA temp_store = MEMORY")
-            # Debian turns it on. It writes zeroes over everything that is removed: 8 MB a day.
+            # Debian's SQLite turns secure_delete on. It overwrites removed rows with zeros: 8 MB of writes per day.
             db.execute("PRAGMA secure_delete = OFF")
             size = db.execute("PRAGMA page_size").fetchone()[0]
             db.execute(f"PRAGMA max_page_count = {self._limit // size}")
@@ -133,13 +136,13 @@ class Store:
             raise
 
     def _replace(self, reason: str) -> None:
-        """Rename the damaged database. One is kept, so that it cannot fill the disk."""
+        """Rename the damaged database to DAMAGED. An older file of this name is overwritten, so that only one takes space."""
         self.close()
         _log.error("%s is damaged (%s); it is kept as %s, and a new one begins", self._path, reason, DAMAGED)
         for end in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(f"{self._path}{end}", f"{self._folder / DAMAGED}{end}")
-        # rename() keeps the time of the last change, and this one tells when the file was set aside
+        # The modification time must say when the file was renamed. rename() does not set it.
         with contextlib.suppress(FileNotFoundError):
             os.utime(self._folder / DAMAGED)
         self.set_aside = reason
@@ -152,7 +155,7 @@ class Store:
 
     @property
     def problems(self) -> list[Message]:
-        """A database that was set aside is a problem as long as the file is there."""
+        """The problems to report: a damaged database is a problem for as long as its renamed file exists."""
         damaged = self._folder / DAMAGED
         try:
             at = time.strftime("%Y-%m-%d", time.gmtime(damaged.stat().st_mtime))
@@ -161,14 +164,15 @@ class Store:
         return [Message("history-damaged", date=at, path=str(damaged))]
 
     def last(self) -> int:
-        """The number of the last minute."""
+        """The number of the last saved minute; 0 if there is none."""
         return self._next[TIERS[0].table] - 1
 
     def write(self, minutes: Sequence[Minute], wear: Sequence[Wear] = (), at: int = 0) -> bool:
         """Save MINUTES, numbered from last() + 1, and the coarser rows that they complete.
 
-        Returns whether the database was damaged and is a new one now; then nothing is saved, and the minutes need
-        new numbers. Raises StoreError; then nothing is saved, and the caller tries again later.
+        Returns True if the database was damaged and has been replaced by an empty one. Then nothing is saved, and the
+        minutes need new numbers. Raises StoreError on failure. Then nothing is saved, and the caller should try again
+        later. AT: the time of the states in WEAR, in seconds since 1970.
         """
         try:
             if self._db is None:
@@ -252,12 +256,15 @@ class Store:
         return bool((self._db.execute("PRAGMA page_count").fetchone()[0] + 64) * size >= self._limit)
 
     def _drop_oldest(self) -> bool:
-        """Make space in a file that is at its limit: it has more apps than it was made for. Whether it made some."""
+        """Remove the oldest rows of the finest tier that has removable rows. Returns whether rows were removed.
+
+        The file is at its limit because the board has more busy apps than LIMIT is made for.
+        """
         db = self._db
         assert db is not None
         for finer, tier in pairwise(TIERS):
             oldest, newest = db.execute(f"SELECT min(seq), max(seq) FROM {finer.table}").fetchone()
-            # rows that are in no coarser row yet are the only copy
+            # rows that no coarser row covers yet must stay: they are the only copy
             if oldest is not None and oldest <= (rolled := self._lasts[tier.table]):
                 _log.warning("%s is at its limit: the oldest rows of %s are removed", self._path, finer.table)
                 until = min(oldest + (newest - oldest) // 10, rolled)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: S311  (random figures need no cryptography)
-"""History as 16 busy apps make it, for tests of size and speed, also of the panel. Not installed on a board."""
+"""Generates the history of 16 busy apps. Tests of size and speed use it, also those of the panel. A board does not have it."""
 
 import random
 
@@ -11,11 +11,14 @@ from .store import Store
 from .tiers import TIERS
 
 APPS = [f"app-{number:02}" for number in range(16)]
-REQUESTS = 200  # latencies that are drawn for a histogram; more fill no further buckets of note
+REQUESTS = 200  # number of random latencies per histogram; more latencies would hardly fill more buckets
 
 
 def busy(seed: int, ms: int = 60_000, apps: list[str] = APPS) -> Period:
-    """A span in which every app reads and writes, and waits for every other one. Latencies are log-normal."""
+    """A span of MS milliseconds in which every app reads, writes and waits for every other app.
+
+    Latencies have a log-normal distribution.
+    """
     draw = random.Random(seed)
     result = Sum(ms=ms)
     everybody = [*apps, SYSTEM]
@@ -40,7 +43,7 @@ def busy(seed: int, ms: int = 60_000, apps: list[str] = APPS) -> Period:
 
 
 def fill(store: Store, end: int, apps: list[str] = APPS) -> None:
-    """Two years until END: the rows of every tier, as they are after so long a time."""
+    """Fill STORE with the rows of all tiers that it would have after two years that end at END (seconds since 1970)."""
     db, last = store._db, 0
     assert db is not None
     nexts, lasts = dict(store._next), dict(store._lasts)
@@ -50,10 +53,10 @@ def fill(store: Store, end: int, apps: list[str] = APPS) -> None:
         begin = end - tier.rows * tier.seconds
         for row in range(tier.rows):
             if number:
-                # the newest finer row is in the newest coarser row
+                # the last finer row that this row covers; the newest row covers up to the newest finer row
                 last = max(TIERS[number - 1].rows - (tier.rows - 1 - row), 0)
             store._insert(db, tier, nexts, begin + row * tier.seconds, last, pool[row % 12])
         lasts[tier.table] = last
     db.execute("COMMIT")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the service never writes so much at once
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # empties the WAL, which is never so large in the service
     store._next, store._lasts = nexts, lasts

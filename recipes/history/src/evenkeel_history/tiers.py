@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiers of the history: how long which resolution is kept, and when finer periods become a coarser one. Pure.
+"""The tiers of the history. Each tier has rows of one resolution and keeps them for a fixed time. Pure functions.
 
-Invariants of a tier's rows:
+When a slot of a coarser tier is complete, the finer rows in it are added up to a coarser row. Invariants of the rows:
 
-- Rows are only appended, with a rising number (seq). Nothing is changed afterwards.
-- A coarser row covers the finer rows after those of its predecessor, up to the number `last`. So each finer row is in
-  exactly one coarser row, or in none yet, whatever the clock did.
-- The clock may jump. Then two rows can have the same start, and a reader adds them up. Rates use the time that was
-  sampled, so that they stay right.
-- Rows are removed by number, not by time: a clock that jumps ahead cannot remove the past.
+- Rows are only appended, with a rising number (seq). A row is never changed.
+- A coarser row covers finer rows: those after the last finer row of its predecessor, up to the number `last`. So each
+  finer row is in exactly one coarser row, or in none yet, even if the clock jumps.
+- If the clock jumps, two rows can have the same start. A reader adds them up. It computes rates with the sampled time,
+  so the rates stay correct.
+- Rows are removed by number, not by time. So a clock that jumps ahead does not remove the past.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-LIVE_S = 2 * HOUR  # seconds are kept in RAM for this long
+LIVE_S = 2 * HOUR  # the service keeps data by seconds in RAM for this long
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    seconds: int  # span of a row
-    keep_s: int  # for how long rows are kept
+    seconds: int  # span of a row, in s
+    keep_s: int  # how long rows are kept, in s
 
     @property
     def rows(self) -> int:
@@ -32,7 +32,7 @@ class Tier:
         return f"period_{self.seconds}"
 
 
-# The last two keep a chart over a year as short as one over a day: no chart reads more than 200 rows.
+# The last two tiers serve charts over more than 8 days. With them, no chart reads more than 200 rows.
 TIERS = (
     Tier(MINUTE, 14 * DAY),
     Tier(10 * MINUTE, 90 * DAY),
@@ -48,10 +48,10 @@ def slot(at: int, seconds: int) -> int:
 
 
 def closed(rows: Iterable[tuple[int, int]], seconds: int) -> list[Sequence[int]]:
-    """Groups of finer rows that make a coarser row each.
+    """The groups of finer rows that can become a coarser row each.
 
-    ROWS: (seq, start) by number, those that are in no coarser row yet. Neighbours in the same slot of SECONDS are a
-    group. The last group is not closed yet, because its slot may go on.
+    ROWS: (seq, start) of the finer rows that no coarser row covers yet, sorted by seq. Consecutive rows in the same slot
+    of SECONDS form a group. The last group is left out, because more rows of its slot may follow.
     """
     groups: list[list[int]] = []
     current: int | None = None

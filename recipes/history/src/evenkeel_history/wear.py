@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How worn the flash devices are, as far as they tell: EXT_CSD of eMMC, and what was written since the boot."""
+"""The wear of flash devices: what an eMMC reports in its EXT_CSD register, and the bytes written since boot."""
 
 from pathlib import Path
 
@@ -11,20 +11,21 @@ HEALTH = {1: "normal", 2: "warning", 3: "urgent"}  # PRE_EOL_INFO, JEDEC JESD84-
 
 
 class Wear(msgspec.Struct, frozen=True):
-    """One device at one moment. None: the device does not tell."""
+    """The wear of one device at one moment. None: the device does not report the value."""
 
     device: str
-    life_a: int | None = None  # percent of the life time used, upper end of the step that the device reports
-    life_b: int | None = None
-    pre_eol: str | None = None  # of the spare blocks: normal, warning (80 % used) or urgent (90 % used)
-    written_bytes: int = 0  # since the boot, by all programs
+    # used part of the life time of memory of type A, in percent: upper end of the range that the device reports
+    life_a: int | None = None
+    life_b: int | None = None  # the same for memory of type B
+    pre_eol: str | None = None  # state of the spare blocks: normal, warning (80 % used) or urgent (90 % used)
+    written_bytes: int = 0  # bytes that all programs together have written since boot
 
     def json(self) -> bytes:
         return msgspec.json.encode(self)
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What the device reports about itself, which seldom changes."""
+        """The values that the device reports about itself. They seldom change."""
         return self.device, self.life_a, self.life_b, self.pre_eol
 
 
@@ -37,7 +38,10 @@ def _number(text: str) -> int:
 
 
 def _life(text: str) -> int | None:
-    """DEVICE_LIFE_TIME_EST: 1 means 0 to 10 %, 10 means 90 to 100 %, 11 means more than 100 %. 0: not told."""
+    """DEVICE_LIFE_TIME_EST in percent, the upper end of its range; None if the device does not report it.
+
+    The register is 1 for 0 to 10 %, 10 for 90 to 100 %, 11 for more than 100 % (gives 110), and 0 if it is not defined.
+    """
     return min(_number(text), 11) * 10 or None
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page pool's controller, and the simulator that replays traces through it."""
+"""The controller of the page pool, and a simulator that replays traces with it."""

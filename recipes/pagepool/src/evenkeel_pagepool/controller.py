@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S_target: how many blocks the protected pool should have.
+"""Computes S_target: how many blocks the protected pool should have.
 
 Source: Tsuchiya, Yamauchi and Taniguchi, *Implementation and Evaluation of Partitioning Method of I/O Buffer Based on
-Cache Hit Ratio*, section 3.3 (equations 1 to 3) and section 3.4 (guideline). Their names in brackets.
+Cache Hit Ratio*, section 3.3 (equations 1 to 3) and section 3.4 (guideline). The paper's symbols are in brackets.
 
 Pure functions on integers. A block is the unit of the cache: a page on Linux, a buffer of 8 KB in the paper.
 """
@@ -23,11 +23,11 @@ class Settings:
     """The five parameters of the method, and the size of the cache."""
 
     blocks: int  # [B] blocks that both pools have together
-    window: int  # [omega] accesses between two decisions
-    protected_percent: int  # [T_protected] hit ratio that the protected pool must reach
-    normal_percent: int  # [T_normal] hit ratio that the normal pool should reach
-    protected_min: int  # [B_pmin] a decrease of S_target ends here
-    normal_min: int  # [B_nmin] an increase of S_target leaves this many blocks to the normal pool
+    window: int  # [omega] number of accesses between two decisions
+    protected_percent: int  # [T_protected] hit ratio that the protected pool must reach, in percent
+    normal_percent: int  # [T_normal] hit ratio that the normal pool should reach, in percent
+    protected_min: int  # [B_pmin] a decrease never sets S_target below this number of blocks
+    normal_min: int  # [B_nmin] an increase of S_target leaves at least this many blocks to the normal pool
 
     def __post_init__(self) -> None:
         for name in ("blocks", "window"):
@@ -50,7 +50,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What both pools counted since the last decision."""
+    """The accesses and hits of both pools since the last decision."""
 
     protected_accesses: int = 0  # [A_protected]
     protected_hits: int = 0  # [H_protected times A_protected]
@@ -59,18 +59,19 @@ class Window:
 
 
 def missing_hits(percent: int, accesses: int, hits: int) -> int:
-    """How many more hits the pool needed to reach its hit ratio: [(T - H) * A], rounded up; 0 if it reached the ratio.
+    """How many more hits a pool needed to reach its hit ratio: [(T - H) * A], rounded up; 0 if it reached the ratio.
 
-    A pool without accesses counts as 100 % and misses nothing.
+    The hit ratio of a pool without accesses counts as 100 %, so the result is 0.
     """
     return max(0, -((PERCENT * hits - percent * accesses) // PERCENT))
 
 
 def decide(settings: Settings, target: int, window: Window) -> int:
-    """The next S_target, in blocks. The protected pool comes first; the normal pool gets what that leaves.
+    """The next S_target, in blocks.
 
-    The bounds are those of the paper: an increase obeys only the upper bound, a decrease only the lower one. So a
-    start outside them, such as the paper's 0, stays there until the first decision that changes S_target.
+    If the protected pool misses its hit ratio, S_target increases. Otherwise, if the normal pool misses its hit ratio,
+    S_target decreases. As in the paper, only the upper bound limits an increase, and only the lower bound a decrease.
+    So a start value outside the bounds, such as the paper's 0, stays until a decision changes S_target.
     """
     if short := missing_hits(settings.protected_percent, window.protected_accesses, window.protected_hits):
         return min(target + short, settings.blocks - settings.normal_min)
@@ -91,8 +92,8 @@ def mixed(blocks: int, readahead: int, *, larger: bool = True) -> Settings:
 def exclusive(blocks: int, readahead: int) -> Settings:
     """The paper's recommended settings (section 3.4) for a job that reads only priority files.
 
-    The paper gives ranges, 60 to 70 % for T_normal and 70 to 80 % for B_pmin. We take the lower T_normal and the lower
-    B_pmin, as the paper did for its web server.
+    The paper gives ranges: 60 to 70 % for T_normal, and 70 to 80 % of the blocks for B_pmin. This function takes the
+    lower end of both ranges, as the paper did for its web server.
     """
     return _profile(blocks, readahead, 100, 60, 70)
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's two pools, exactly, on a trace: LRU, the basic method, and the partition by hit ratio.
+"""Simulates the paper's cache on a trace of accesses: with LRU, the basic method, and the partition by hit ratio.
 
-A cache holds `blocks` blocks. Each pool is an LRU list. A miss needs a free block, or a victim:
+A cache holds `blocks` blocks in two pools. Each pool is an LRU list. A miss needs a free block, or a victim:
 
-- `Lru`: one list; the victim is the oldest block, whoever owns it.
-- `Basic` (section 2.1): the victim comes from the normal pool while that has a block.
-- `Partition` (section 3.3.4): from the normal pool below S_target, from the protected pool above it, and at S_target
-  from the pool that the new block joins. If the chosen pool is empty, from the other one.
+- `Lru`: there is one list for all files. The victim is the least recently used block.
+- `Basic` (section 2.1): the victim comes from the normal pool, as long as the normal pool has a block.
+- `Partition` (section 3.3.4): the size of the protected pool decides. Below S_target, the victim comes from the normal
+  pool. Above S_target, it comes from the protected pool. At S_target, it comes from the pool that the new block joins.
+  If the chosen pool is empty, the victim comes from the other pool.
 
-A decision on S_target follows each `window` accesses, after the block of the last access was read. About a million
-accesses per second, so traces need no compiled code.
+`Partition` decides on S_target after every `window` accesses, when the block of the last access is in the cache. Python
+is fast enough: it simulates about a million accesses per second.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Decision:
     """State of `Partition` after one window."""
 
     window: Window
-    target: int  # S_target
-    protected: int  # S_cur
+    target: int  # [S_target] in blocks
+    protected: int  # [S_cur] blocks in the protected pool
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Totals:
 
 
 class Cache:
-    """Two pools. A subclass chooses the pool that gives up a block."""
+    """A cache with two pools. A subclass chooses the pool from which the victim comes."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
@@ -70,7 +71,7 @@ class Cache:
         raise NotImplementedError
 
     def access(self, block: Hashable, protected: bool) -> bool:
-        """Access a block; True if it was a hit."""
+        """Access BLOCK of a file that is PROTECTED (a priority file) or not. Returns whether it was a hit."""
         pool = self.protected if protected else self.normal
         hit = block in pool
         if hit:
@@ -98,7 +99,7 @@ class Cache:
 
 
 class Lru(Cache):
-    """One list for all files. The kinds of files differ only in the totals."""
+    """One list for all files. Priority files are counted separately, but treated like other files."""
 
     def access(self, block: Hashable, protected: bool) -> bool:
         hit = super().access((block, protected), False)
@@ -115,7 +116,7 @@ class Lru(Cache):
 
 
 class Basic(Cache):
-    """The basic method: priority files never give way to others."""
+    """The basic method: a block of a priority file is a victim only if the normal pool is empty."""
 
     def victim_is_protected(self, joins_protected: bool) -> bool:
         return False
@@ -123,7 +124,7 @@ class Basic(Cache):
 
 @dataclass(slots=True)
 class _Since:
-    """Totals at the last decision."""
+    """Remembers the totals at the last decision, and computes the window since then."""
 
     at: Window = field(default_factory=Window)
 
@@ -138,7 +139,7 @@ class _Since:
 
 
 class Partition(Cache):
-    """The paper's method around the controller that also runs on the board."""
+    """The paper's method, with decide() of controller.py. WATCH is called after each decision."""
 
     def __init__(
         self, settings: Settings, target: int = 0, watch: Callable[[Decision], None] | None = None

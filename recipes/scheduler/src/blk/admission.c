@@ -2,40 +2,47 @@
 /*
  * Admission: submitters that wait for a scheduler tag.
  *
- * A request needs a tag before the scheduler sees it. 100 MB of direct I/O are
- * 200 requests of 512 KB; with 128 tags one group can hold them all. Another
- * group can then insert nothing, looks idle and loses its share: this is why
- * weights fail for large I/O. So when tags are short, submitters wait here. The
- * core says whose submitter gets the next tag. Groups with a fixed share are
- * admitted before the others, up to ek_fixed_may_hold() tags.
+ * A request needs a tag before the scheduler sees it. 100 MB of direct I/O are 200 requests
+ * of 512 KB. With 128 tags, one group can hold all tags. Another group can then insert
+ * nothing, looks idle and loses its share: this is why weights fail with large I/O. So when
+ * few tags are free, submitters wait here. The core chooses the group whose submitter gets
+ * the next tag. Groups with a fixed share go before the others, within the number of tags
+ * that ek_fixed_may_hold() allows.
  *
- * limit_depth may sleep: it runs where the block layer itself sleeps for a tag,
- * in the submitter's context with the queue entered. A waiter is woken by the
- * one who admits it; admission runs whenever a tag is freed, a request is
- * inserted or dispatched, a weight changes, and when a grant becomes stale.
+ * limit_depth may sleep. It runs where the block layer itself sleeps for a tag: in the
+ * submitter's context, with a reference on the queue. Whoever admits a waiter wakes it.
+ * ek_gate_run() admits waiters after five events: a tag was freed, a request was inserted, a
+ * request was dispatched, a weight or fixed share changed, or a grant became stale.
  */
 #include "ek.h"
 #include "trace.h"
 
 #include <linux/sched.h>
 
-/* an admitted submitter takes its tag within this; otherwise it went elsewhere */
+/*
+ * A grant becomes void if no request used it within this time (ns) of the last grant. The
+ * submitter merged its bio, or needs no tag any more.
+ */
 #define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
 
-/* writeback lets later submitters of its group that sleep for I/O pass for this long */
+/*
+ * Reads of a group go before its writeback that came up to this time (ns) earlier. For
+ * synchronous writes, the time is EK_READ_LEAD_NS.
+ */
 #define EK_ASYNC_LAG_NS		(100 * NSEC_PER_MSEC)
 
+/* A submitter that sleeps until it may take a tag. On its stack. */
 struct ek_waiter {
-	struct list_head node;
+	struct list_head node;	/* in ek_group.waiters */
 	struct task_struct *task;
-	u64 turn;		/* ns: its place among the waiters of its group */
+	u64 turn;		/* sort key among the waiters of its group, ns */
 	bool admitted;
 };
 
 /*
- * For a submitter that may not sleep: does the group hold less than its share?
- * It competes with waiters by its share alone. Otherwise a flood would make every
- * light reader fail with -EAGAIN. Called without lock; a race admits one too many.
+ * May a submitter that must not sleep take a tag for @g? It may while @g holds less than its
+ * share of the tags, whichever submitters wait. Otherwise a flood would make every light
+ * reader fail with -EAGAIN. Called without the lock: a race may admit one too many.
  */
 bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async)
 {
@@ -45,12 +52,15 @@ bool ek_gate_fits(struct ek_data *ek, struct ek_group *g, bool async)
 		return false;
 	if (unlikely(ek_group_is_fixed(g)))
 		return ek_fixed_may_hold(held, atomic_read(&ek->fixed_tags), tags);
-	/* of a group that is not active: the last known share */
+	/* if the group is not active, this is its last known share */
 	return ek_may_hold(held, tags, READ_ONCE(g->core.share),
 			   READ_ONCE(ek->core.top.sum) << EK_SHARE_SHIFT, async);
 }
 
-/* The submitters of @g wait in the core or, with a fixed share, outside of it. */
+/*
+ * Move the waiting submitters of @g to where they belong: to ek_fixed.gate if @g has a fixed
+ * share, otherwise to the core.
+ */
 void ek_gate_sort(struct ek_data *ek, struct ek_group *g)
 {
 	bool fixed = g->fixed || g->regulated;
@@ -73,7 +83,7 @@ void ek_gate_sort(struct ek_data *ek, struct ek_group *g)
 		list_del_init(&g->fixed_gate);
 }
 
-/* @w of @g waits from now on. */
+/* Add @w to the waiters of @g, in order of its turn. */
 static void ek_gate_queue(struct ek_data *ek, struct ek_group *g,
 			  struct ek_waiter *w, u64 now)
 {
@@ -121,7 +131,7 @@ static struct ek_group *ek_gate_next(struct ek_data *ek, u32 free, u64 now)
 	return core ? ek_group_of(core) : NULL;
 }
 
-/* Admitted submitters of @g went elsewhere, or were merged. */
+/* The grants of @g become void: no submitter used them. */
 static void ek_gate_forget(struct ek_data *ek, struct ek_group *g)
 {
 	g->pending = 0;
@@ -129,14 +139,14 @@ static void ek_gate_forget(struct ek_data *ek, struct ek_group *g)
 	ek_core_ungrant(&ek->core, &g->core);
 }
 
-/* A request of @g, which has submitters admitted, was inserted. */
+/* A request of @g was inserted: it uses one of the grants of @g. */
 void ek_gate_inserted(struct ek_data *ek, struct ek_group *g)
 {
 	if (!--g->pending)
 		list_del_init(&g->granted);
 }
 
-/* Grants that no submitter took are void, and the tags are free. */
+/* All grants that no submitter used become void. Their tags are free for others. */
 static void ek_gate_expire(struct ek_data *ek)
 {
 	struct ek_group *g, *next;
@@ -147,7 +157,7 @@ static void ek_gate_expire(struct ek_data *ek)
 		ek->nr_stale_grants++;
 }
 
-/* @g gets a tag for its first waiter. */
+/* Admit the first waiter of @g: it may take a tag. */
 static void ek_gate_grant(struct ek_data *ek, struct ek_group *g, u64 now)
 {
 	struct ek_waiter *w = list_first_entry(&g->waiters, struct ek_waiter,
@@ -162,7 +172,7 @@ static void ek_gate_grant(struct ek_data *ek, struct ek_group *g, u64 now)
 	atomic_inc(&ek->granted);
 	ek->granted_at = now;
 	w->admitted = true;
-	/* the waiter may be gone as soon as it sees @admitted: it takes the lock first */
+	/* @w is valid here: the waiter takes the lock before it looks at @admitted */
 	wake_up_process(w->task);
 }
 
@@ -185,7 +195,7 @@ void ek_gate_run(struct ek_data *ek)
 			break;
 		ek_gate_grant(ek, g, now);
 	}
-	/* an admitted submitter may be kept from running for long */
+	/* look again when the grants are stale: no other event may come */
 	if (!list_empty(&ek->grantees))
 		ek_hold_arm(ek, now, ek->granted_at + EK_GRANT_STALE_NS);
 }
@@ -199,7 +209,10 @@ void ek_gate_kick(struct ek_data *ek)
 	spin_unlock_irqrestore(&ek->lock, flags);
 }
 
-/* Sleep until @w is admitted. Holds ek_data.lock on entry and on return. */
+/*
+ * Sleep until @w is admitted. The submitter waits since @since (ns). ek_data.lock is held on
+ * entry and on return.
+ */
 static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
 			  struct ek_waiter *w, bool write, u64 since)
 {
@@ -209,7 +222,7 @@ static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
 	ek->nr_gate_waits++;
 	do {
 		spin_unlock_irq(&ek->lock);
-		/* this also sends off what the submitter has plugged */
+		/* this also inserts the requests in the submitter's plug */
 		io_schedule();
 		spin_lock_irq(&ek->lock);
 		set_current_state(TASK_UNINTERRUPTIBLE);
@@ -219,7 +232,7 @@ static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
 	ek_account_ns(g, write, EK_HIST_GATE, took);
 }
 
-/* Wait until @g may have a tag. Process context; holds no lock of ours. */
+/* Wait until a submitter of @g may take a tag. Process context; the caller holds no lock. */
 void ek_gate_admit(struct ek_data *ek, struct ek_group *g, blk_opf_t opf)
 {
 	u64 now = ktime_get_ns();

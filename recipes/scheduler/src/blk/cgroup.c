@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Groups are cgroups: a blkcg policy gives each cgroup its ek_group per device
- * and owns the files io.weight (or io.evenkeel.weight, where iocost is built
- * in), io.evenkeel.fixed and io.evenkeel.stat.
+ * Groups are cgroups. A blkcg policy allocates an ek_group for each cgroup on each device. It
+ * owns the files io.weight (io.evenkeel.weight if iocost is built into the kernel),
+ * io.evenkeel.fixed and io.evenkeel.stat.
  */
 #include "ek.h"
 
@@ -24,7 +24,7 @@ static struct ek_cgroup *ek_blkcg(struct blkcg *blkcg)
 
 /* Groups */
 
-/* allocated and not freed; what is left at unload has leaked */
+/* The number of groups allocated and not freed. It must be 0 when the module is unloaded. */
 static atomic_t ek_nr_groups = ATOMIC_INIT(0);
 
 static void ek_group_free_rcu(struct rcu_head *rcu)
@@ -38,13 +38,13 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 	atomic_dec(&ek_nr_groups);
 }
 
-/* @g has no request and no submitter: it leaves its queue. */
+/* @g has no request and no submitter: remove it from its queue. */
 static void ek_group_leave(struct ek_group *g)
 {
 	struct ek_data *ek = g->ek;
 	unsigned long flags;
 
-	/* a blkg whose creation failed has no queue yet */
+	/* if the creation of the blkg failed, @g never had a queue */
 	if (!ek)
 		return;
 	spin_lock_irqsave(&ek->lock, flags);
@@ -56,9 +56,9 @@ static void ek_group_leave(struct ek_group *g)
 }
 
 /*
- * The last reference is gone. The references on the parents go at once and not in
- * the callback: one rcu_barrier() does not wait for a callback that another queues.
- * A reader that still sees @g under RCU does not go up from it.
+ * The last reference on @g was put. The references on its parents are put here, not in the
+ * RCU callback: rcu_barrier() does not wait for a callback that another callback queues. A
+ * reader that still sees @g under RCU does not follow its parent pointer.
  */
 void ek_group_release(struct ek_group *g)
 {
@@ -111,14 +111,14 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 {
 	struct ek_group *g = ek_pd_group(pd);
 
-	/* parents come first */
+	/* the block layer calls this for a parent before its children */
 	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
 		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL,
 		      READ_ONCE(ek_blkcg(pd->blkg->blkcg)->weight));
 	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
 }
 
-/* Under blkcg->lock: the default may have changed since ek_pd_init(). */
+/* The default weight may have changed since ek_pd_init(). Called under blkcg->lock. */
 static void ek_pd_online(struct blkg_policy_data *pd)
 {
 	ek_group_set_weight(ek_pd_group(pd),
@@ -129,18 +129,18 @@ static void ek_pd_free(struct blkg_policy_data *pd)
 {
 	struct ek_group *g = ek_pd_group(pd);
 
-	/* nobody can set it again; one that was never set has no queue yet */
+	/* the fixed share cannot be set again; if it was never set, @g may have no queue */
 	if (g->fixed)
 		ek_fixed_set(g, 0);
 	ek_group_put(g);
 }
 
 /*
- * The group of @bio, or the root's where the bio has none. The bio's reference
- * on its blkg keeps the group alive; that on the queue keeps the policy.
+ * The group of @bio, or the root group if the bio has none. The bio's reference on its blkg
+ * keeps the group alive. Its reference on the queue keeps the policy alive.
  *
- * Metadata and swap of a regulated group are the system's: others wait for them,
- * behind locks and for memory, and must not wait at this group's pace.
+ * Metadata and swap of a group with a fixed share count for the root group. Tasks of other
+ * groups wait for them, for locks or for memory, and must not wait at this group's pace.
  */
 struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
 {
@@ -153,6 +153,7 @@ struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio)
 	return g ?: ek_blkg_group(ek->q->root_blkg);
 }
 
+/* The cgroup of the present task; the root cgroup for kernel threads. */
 static struct blkcg *ek_current_blkcg(void)
 {
 	if (current->flags & PF_KTHREAD)
@@ -161,9 +162,9 @@ static struct blkcg *ek_current_blkcg(void)
 }
 
 /*
- * Writeback and other kernel threads submit in the name of another cgroup, and
- * limit_depth is not told the bio. So the merge attempt, which comes just
- * before, leaves the group of such a bio here for ek_current_group().
+ * Writeback and other kernel threads submit bios of other cgroups, and limit_depth does not
+ * get the bio. The merge attempt comes just before limit_depth, and has the bio. So it stores
+ * the group of such a bio here, for ek_current_group().
  */
 void ek_stash_bio(struct ek_data *ek, struct bio *bio)
 {
@@ -191,7 +192,7 @@ void ek_stash_bio(struct ek_data *ek, struct bio *bio)
 		ek_group_put(old);
 }
 
-/* The queue is frozen: nobody writes to it. */
+/* Drop all stashes. The queue is frozen, so no task stores one. */
 void ek_stash_clear(struct ek_data *ek)
 {
 	struct ek_stash *stash;
@@ -205,7 +206,7 @@ void ek_stash_clear(struct ek_data *ek)
 	}
 }
 
-/* The group of the submitter, or of the bio that it submits for, with a reference. */
+/* The group of the stashed bio if there is one, otherwise of the task. With a reference. */
 static struct ek_group *ek_submitting_group(struct ek_data *ek)
 {
 	struct ek_group *g = NULL;
@@ -233,8 +234,8 @@ static struct ek_group *ek_submitting_group(struct ek_data *ek)
 }
 
 /*
- * The group that the submitter asks a tag for, with a reference: the one of which
- * ek_bio_group() will have the request be.
+ * The group for which the submitter asks for a tag, with a reference. It is the same group to
+ * which ek_bio_group() will assign the request.
  */
 struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf)
 {
@@ -250,7 +251,10 @@ struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf)
 
 /* Statistics */
 
-/* @ns were spent on one request. Any context; nothing before the first look. */
+/*
+ * Add a latency of @ns to the histogram @hist. Until io.evenkeel.stat is read for the first
+ * time, there are no histograms, and this does nothing. Any context.
+ */
 void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns)
 {
 	struct ek_histograms __percpu *h = READ_ONCE(g->histograms);
@@ -269,15 +273,16 @@ void ek_account_request(struct ek_group *g, struct request *rq, u64 now)
 		return;
 	ek_account_ns(g, write, EK_HIST_WAIT, issued - start);
 	ek_account_ns(g, write, EK_HIST_SERVE, now - issued);
-	/* the total of a held-back request is accounted when it is scheduled */
+	/* for a request with a fixed share, ek_fixed_complete() accounts the total */
 	if (likely(!rq->elv.icq))
 		ek_account_ns(g, write, EK_HIST_TOTAL, now - start);
 }
 
 /*
- * Histograms are kept from the first look at them on: until then, nothing is
- * spent on the times of requests. They are large for atomic allocation, so this
- * comes before the locks. Without memory there are none, and all else works.
+ * Allocate the histograms of @blkcg on all devices. This happens at the first read of
+ * io.evenkeel.stat: until then, no CPU time is spent on latencies. Histograms are too large
+ * for an atomic allocation, so this runs before the locks are taken. Without memory there are
+ * no histograms, and everything else works.
  */
 static void ek_alloc_histograms(struct blkcg *blkcg)
 {
@@ -306,10 +311,9 @@ static void ek_alloc_histograms(struct blkcg *blkcg)
 	} while (h);
 }
 
-/* From now on requests know when they were issued. Any context. */
+/* Have the block layer note when a request is issued, until ek_stop(). Any context. */
 static void ek_time_requests(struct ek_data *ek)
 {
-	/* undone in ek_stop() */
 	if (READ_ONCE(ek->timing) || xchg(&ek->timing, true))
 		return;
 	blk_stat_enable_accounting(ek->q);
@@ -341,7 +345,7 @@ static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 		seq_puts(sf, "-");
 }
 
-/* What belongs together as it is at one moment. Under queue_lock. */
+/* Print the counters of @g, all of the same moment. Called under queue_lock. */
 static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 {
 	struct ek_data *ek = g->ek;
@@ -370,8 +374,8 @@ static void ek_show_counters(struct seq_file *sf, struct ek_group *g)
 }
 
 /*
- * A line for each device. blkcg_print_blkgs() would have interrupts off for all
- * of it, and to add up histograms takes long.
+ * Print a line for each device. blkcg_print_blkgs() cannot be used: it would keep interrupts
+ * off while the histograms are added up, which takes long.
  */
 static int ek_stat_show(struct seq_file *sf, void *v)
 {
@@ -388,7 +392,7 @@ static int ek_stat_show(struct seq_file *sf, void *v)
 		if (test_bit(ek_policy.plid, blkg->q->blkcg_pols))
 			g = ek_blkg_group(blkg);
 		if (g) {
-			/* until it is printed: the queue may lose its policy */
+			/* until it is printed: a change of the elevator may free it */
 			ek_group_get(g);
 			if (READ_ONCE(g->histograms))
 				ek_time_requests(g->ek);
@@ -429,7 +433,7 @@ static int ek_weight_show(struct seq_file *sf, void *v)
 	return 0;
 }
 
-/* -EINVAL: not a number; -ERANGE: a number that is no weight */
+/* -EINVAL: @s is not a number; -ERANGE: the number is not a valid weight */
 static int ek_parse_weight(char *s, u32 *weight)
 {
 	u64 v;
@@ -471,7 +475,7 @@ static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
 	char *body;
 	int ret;
 
-	/* "WEIGHT" and "default WEIGHT" are for all devices */
+	/* "WEIGHT" and "default WEIGHT" set the weight for all devices */
 	body = strim(buf);
 	if (!strchr(body, ':')) {
 		if (str_has_prefix(body, "default") && isspace(body[7]))
@@ -482,7 +486,7 @@ static ssize_t ek_weight_write(struct kernfs_open_file *of, char *buf,
 		return ret ?: nbytes;
 	}
 
-	/* "MAJ:MIN WEIGHT" and "MAJ:MIN default" are for one */
+	/* "MAJ:MIN WEIGHT" and "MAJ:MIN default" set it for one device */
 	ret = ek_blkg_conf_begin(&ctx, body, blkcg, &ek_policy);
 	if (ret)
 		return ret;
@@ -523,7 +527,7 @@ static int ek_fixed_show(struct seq_file *sf, void *v)
 	return 0;
 }
 
-/* "MAJ:MIN PERCENT", 0: by weight again */
+/* Accepts "MAJ:MIN PERCENT". 0 ends the fixed share: the group is served by weight again. */
 static ssize_t ek_fixed_write(struct kernfs_open_file *of, char *buf,
 			      size_t nbytes, loff_t off)
 {
@@ -534,8 +538,9 @@ static ssize_t ek_fixed_write(struct kernfs_open_file *of, char *buf,
 	int ret;
 
 	/*
-	 * Unlike a weight this takes from everybody, not from the parent's
-	 * share: not for who was given a part of the tree to divide.
+	 * A fixed share takes from all groups, unlike a weight, which only divides the
+	 * parent's share. So a task to which a subtree of cgroups was delegated must not
+	 * set it.
 	 */
 	if (!file_ns_capable(of->file, &init_user_ns, CAP_SYS_ADMIN))
 		return -EPERM;
@@ -594,7 +599,7 @@ int ek_cgroup_init(void)
 void ek_cgroup_exit(void)
 {
 	blkcg_policy_unregister(&ek_policy);
-	/* groups are freed by RCU callbacks that live in this module */
+	/* RCU callbacks free groups, and their code is in this module: wait for them */
 	rcu_barrier();
 	WARN_ONCE(atomic_read(&ek_nr_groups), "evenkeel: %d groups leaked\n",
 		  atomic_read(&ek_nr_groups));

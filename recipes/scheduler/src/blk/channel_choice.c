@@ -2,25 +2,26 @@
 /*
  * Which of a group's reads is next: one whose flash channel has little to do.
  *
- * A device takes as many commands as its queue is deep, and those that wait
- * there for one busy die keep others from coming that an idle one could serve.
- * So reads are chosen for the channel with the fewest requests in the device.
+ * A device takes only as many commands as its queue is deep. If the queue is full of reads for
+ * one busy die, reads for idle dies cannot enter. So the next read is one for the channel with
+ * the fewest requests in the device.
  *
- * Only reads, and only among those of the group whose turn it is: weights are
- * not touched. Writes go into a buffer first; to reorder them gains nothing and
- * costs a sequential one its order, which is what the fourth paper lost on (S4).
- * What spans channels is taken in order. Nothing is passed over for longer than
- * EK_CHANNEL_LATE.
+ * The choice is only among the reads of one group, which the core chose. So it does not change
+ * how the device is divided by weight. It has these limits:
+ *  - Writes keep their order. They go into the device's buffer first, so another order gains
+ *    nothing. Sequential writes would lose bandwidth, as in the paper (Okumura et al.).
+ *  - A read that spans channels goes when it is the oldest.
+ *  - No read is passed over for longer than EK_CHANNEL_LATE.
  *
- * Off unless the tunable `channels` says how many there are (ekctl probe finds
- * out), and where the device takes too few commands for a choice to matter.
+ * The choice is off unless the tunable `channels` has the number of channels, which ekctl
+ * probe finds. It is also off if the device takes fewer than EK_CHANNEL_DEPTH commands.
  */
 #include "ek.h"
 
-/* a read is passed over for so long: the paper's deadline for synchronous ones */
+/* The longest time (ns) for which a read is passed over: the paper's deadline for reads. */
 #define EK_CHANNEL_LATE	(500 * NSEC_PER_MSEC)
 
-/* with fewer commands than this in the device no channel waits for another */
+/* The least queue depth with which a busy channel can keep reads for others out. */
 #define EK_CHANNEL_DEPTH	3
 
 bool ek_channel_on(struct ek_data *ek)
@@ -35,7 +36,7 @@ u32 ek_rq_channel(struct ek_data *ek, struct request *rq)
 			     ek->chunk_kb, get_capacity(ek->q->disk));
 }
 
-/* All reads that wait are on other channels than was noted. */
+/* The tunables changed: note the channels of all queued reads again. */
 void ek_channels_changed(struct ek_data *ek)
 {
 	struct ek_group *g;
@@ -48,8 +49,8 @@ void ek_channels_changed(struct ek_data *ek)
 }
 
 /*
- * The read of @g, which has some, to serve: the oldest, or one that came at
- * @latest (ns) at the latest.
+ * The read of @g to serve next: the oldest, or a later one, allocated no later than @latest
+ * (ns), whose channel has less to do. @g must have a read queued.
  */
 struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 				 u64 latest)
@@ -72,7 +73,7 @@ struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 		if (nr && rq->start_time_ns > latest)
 			break;
 		channel[nr++] = ek_rq_state(rq)->channel;
-		/* as good as can be */
+		/* stop at the look-ahead limit, or when no later read can be a better choice */
 		if (nr == EK_CHANNEL_LOOK || channel[0] == EK_CHANNEL_NONE ||
 		    (channel[nr - 1] != EK_CHANNEL_NONE &&
 		     !load[channel[nr - 1]]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Differences between the kernels that evenkeel builds on. Built and tested are
- * 6.12 and 7.3, built is 6.18; where another change came between them is from
- * the kernel's history.
+ * Differences between the kernel versions that evenkeel supports. 6.12 and 7.3 are built and
+ * tested, 6.18 is only built. For versions between these, the conditions follow the kernel's
+ * git history.
  */
 #ifndef EK_COMPAT_H
 #define EK_COMPAT_H
@@ -21,7 +21,7 @@
 #error "evenkeel needs a 64-bit kernel: it keeps 64-bit counters without locks"
 #endif
 
-/* iocost owns the name io.weight where it is built in */
+/* If iocost is built into the kernel, it owns the file io.weight. */
 #ifdef CONFIG_BLK_CGROUP_IOCOST
 #define EK_WEIGHT_FILE "evenkeel.weight"
 #else
@@ -41,20 +41,22 @@ static inline void ek_hrtimer_setup(struct hrtimer *timer,
 }
 
 /*
- * How an elevator begins changed in steps, and long-term series took over some
- * of them (6.18 between 6.18.2 and 6.18.35): no version says it. Kbuild looks
- * into the kernel's elevator.h and sets
- *   EK_GIVEN_QUEUE     the core allocates the elevator's queue, init_sched gets it
- *   EK_GIVEN_DATA      and by alloc_sched_data the elevator's data, while the
- *                      device is not yet frozen
- *   EK_DEPTH_OF_QUEUE  depth_updated is called for a queue, not for each of its
- *                      hardware queues
+ * The initialisation of elevators changed in several steps. Long-term kernels took over some
+ * of them (6.18 did between 6.18.2 and 6.18.35), so a version number does not show which a
+ * kernel has. Kbuild looks into the kernel's headers instead, and defines
+ *   EK_GIVEN_QUEUE     if the block layer allocates the elevator_queue and passes it to
+ *                      init_sched
+ *   EK_GIVEN_DATA      if the block layer also has alloc_sched_data allocate the elevator's
+ *                      data, before it freezes the queue
+ *   EK_DEPTH_OF_QUEUE  if depth_updated is called once for a request queue, instead of once
+ *                      for each hardware queue
+ *   EK_END_IO_OF_BATCH if the end_io function of a request has a third parameter, a batch
  */
 
 /*
- * An elevator's debugfs files then outlive it for a moment, in which the queue
- * has another elevator or none. Before, they are removed first, under a lock
- * that a reader must not wait for.
+ * With this, the debugfs files of an elevator outlive it for a moment. In this moment the
+ * queue has another elevator or none, so a reader needs the elevator lock. Without this, the
+ * files are removed first, under the elevator lock, so a reader must not wait for the lock.
  */
 #if defined(EK_GIVEN_QUEUE) || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 16, 0)
 #define EK_DEBUGFS_OUTLIVES
@@ -75,8 +77,8 @@ static inline void ek_elevator_unlock(struct request_queue *q)
 }
 
 /*
- * When a request was allocated: later kernels leave it to their own accounting,
- * which can be switched off (queue/iostats).
+ * Set the time at which @rq was allocated. From 6.13 on, the kernel sets it only for its own
+ * accounting, which queue/iostats can switch off.
  */
 static inline void ek_rq_time_init(struct request *rq)
 {
@@ -87,11 +89,13 @@ static inline void ek_rq_time_init(struct request *rq)
 }
 
 /*
- * Begin to change what @input, "MAJ:MIN BODY", names: on success @ctx has its
- * blkg and the body, the queue lock is held, and ek_blkg_conf_end() must follow.
+ * Begin a change of the setting that @input names: "MAJ:MIN BODY". On success, @ctx has the
+ * blkg of @blkcg on that device, and BODY. The queue lock is held, and ek_blkg_conf_end() must
+ * follow.
  *
- * The core allocates (radix_tree_preload) under blkcg_mutex, which a change of
- * elevator takes with the queue frozen: reclaim must not wait for I/O there.
+ * The block layer allocates memory under blkcg_mutex (radix_tree_preload). A change of the
+ * elevator takes blkcg_mutex while the queue is frozen. So reclaim must not wait for I/O here
+ * (noio).
  */
 static inline int ek_blkg_conf_begin(struct blkg_conf_ctx *ctx, char *input,
 				     struct blkcg *blkcg,

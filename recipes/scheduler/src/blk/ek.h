@@ -5,14 +5,14 @@
  *   elevator.c        the elevator's methods, in the order in which a request meets them
  *   admission.c       submitters that wait for a scheduler tag
  *   queue.c           the requests of a group, and which of them is next
- *   channel_choice.c  which of a group's reads, by flash channel (optional)
- *   fixed_share.c     fixed shares: completions that are held back (optional)
+ *   channel_choice.c  which of a group's reads is next, by flash channel (if set)
+ *   fixed_share.c     fixed shares, whose completions are held back (if set)
  *   cgroup.c          groups as a blkcg policy; io.weight, io.evenkeel.*
  *   sysfs.c           tunables in queue/iosched, state in debugfs
  *   trace.h           tracepoints
  *   compat.h          differences between kernel versions
  *
- * Which group is served or admitted next is decided in ../core.
+ * The policy core, in ../core, decides which group is served or admitted next.
  */
 #ifndef EK_H
 #define EK_H
@@ -37,200 +37,211 @@
 #include "../ek_math.h"
 #include "../ek_channel.h"
 
-/* what a debug kernel checks in addition to its own: invariants of the hot path */
+/* Warn if an invariant of the hot path is broken. Only kernels with lockdep check it. */
 #define ek_debug_warn(cond) \
 	WARN_ON_ONCE(IS_ENABLED(CONFIG_PROVE_LOCKING) && (cond))
 
-/* The queues of a group, each in order of arrival. */
+/* The classes of requests. A group has a queue for each, in order of arrival. */
 enum ek_class {
-	EK_URGENT,	/* other groups may wait for it: see ek_rq_is_urgent() */
+	EK_URGENT,	/* a task of another group may wait for it: see ek_rq_is_urgent() */
 	EK_READ,
-	EK_WRITE_SYNC,	/* a task waits for it, or may: direct I/O, fsync() */
-	EK_WRITE_ASYNC,	/* writeback */
+	EK_WRITE_SYNC,	/* a task may wait for it: direct I/O, fsync() */
+	EK_WRITE_ASYNC,	/* no task waits for it: writeback */
 	EK_CLASSES,
 };
 
 /* Reads overtake synchronous writes of their group that arrived up to this much earlier. */
 #define EK_READ_LEAD_NS		(8 * NSEC_PER_MSEC)
 
-/* The latencies that are kept, per direction. */
+/* The latencies of which a group keeps histograms, one for each direction. */
 enum ek_hist {
-	EK_HIST_WAIT,	/* request allocated -> issued to the device */
-	EK_HIST_SERVE,	/* issued -> completed */
-	EK_HIST_TOTAL,	/* allocated -> completed, as the submitter sees it */
-	EK_HIST_GATE,	/* before allocation: submitters that waited for a tag */
+	EK_HIST_WAIT,	/* from the request's allocation until the device gets it */
+	EK_HIST_SERVE,	/* from then until its completion */
+	EK_HIST_TOTAL,	/* from allocation until the submitter sees the completion */
+	EK_HIST_GATE,	/* before allocation: a submitter's wait for a tag, if it waited */
 	EK_HISTS,
 };
 
-/* Per CPU. Only its own CPU writes; readers add up all CPUs. */
+/* The histograms of one CPU. Only this CPU writes them. Readers add up all CPUs. */
 struct ek_histograms {
 	u64 count[2][EK_HISTS][EK_BUCKETS];
 };
 
 /*
- * A cgroup on one device. ek_data.lock protects all fields without a comment on
- * their locking.
+ * A cgroup on one device. ek_data.lock protects each field whose comment names no other
+ * rule. "Any context" means that the field changes without the lock.
  *
- * Lifetime: @refs counts the policy data of the blkg, the group's inserted and
- * not yet freed requests (one reference for all), each submitter that passes the
- * gate, each flush that is timed, each held-back completion, and each child.
- * The last put takes the group out of the core and frees it after an RCU grace
- * period.
+ * Lifetime: @refs counts references. There is one for the policy data of the blkg, one for
+ * all requests that are inserted and not yet freed, and one for each submitter at the gate,
+ * each flush that is timed, each held-back completion and each child. The last put takes
+ * the group out of the core, and frees it after an RCU grace period.
  */
 struct ek_group {
 	struct blkg_policy_data pd;
 	struct ek_data *ek;
 	atomic_t refs;
-	atomic_t held;		/* tags: requests inserted, not freed; any context */
+	atomic_t held;		/* tags it holds: requests inserted, not freed; any context */
 	struct rcu_head rcu;
 	struct list_head node;	/* in ek_data.groups */
-	u64 cgroup;		/* inode number of its directory */
-	u32 dev_weight;		/* set for this device; 0: the cgroup's default */
+	u64 cgroup;		/* inode number of the cgroup's directory */
+	u32 dev_weight;		/* weight set for this device; 0: the cgroup's default weight */
 
-	/* The policy's part. The core sees neither requests nor waiters of a regulated group. */
+	/* The core's part. It does not count requests and waiters of a regulated group. */
 	struct ek_core_group core;
 
 	u32 queued;		/* requests in @fifo */
 	struct list_head fifo[EK_CLASSES];
-	u32 awaiting_flush;	/* of @queued: flushes of any group wait for these */
-	u32 sync_streak;	/* others dispatched past a waiting EK_WRITE_ASYNC */
-	struct list_head writers;	/* in ek_data.writers while EK_WRITE_ASYNC has some */
+	u32 awaiting_flush;	/* those of @queued that flushes wait for: ek_rq_awaits_flush() */
+	u32 sync_streak;	/* others dispatched in a row while EK_WRITE_ASYNC waited */
+	struct list_head writers;	/* in ek_data.writers while it has EK_WRITE_ASYNC queued */
 
-	struct list_head waiters;	/* submitters that wait for a tag, in order */
-	u32 nr_waiting;
-	bool gate_fixed;	/* they wait in ek_fixed.gate, not in the core */
-	u32 pending;		/* admitted, and no request inserted since */
-	struct list_head granted;	/* in ek_data.grantees while @pending */
+	struct list_head waiters;	/* submitters that wait for a tag: ek_waiter.turn order */
+	u32 nr_waiting;		/* number of @waiters */
+	bool gate_fixed;	/* @waiters wait in ek_fixed.gate, not in the core */
+	u32 pending;		/* submitters admitted that have inserted no request yet */
+	struct list_head granted;	/* in ek_data.grantees while @pending is not 0 */
 
-	/* counters: [op_is_write] */
-	u64 bytes[2];		/* given to the device */
-	u64 ios[2];
-	u64 merged[2];
-	u64 throttled;		/* submitters that waited for a tag */
-	u64 reordered;		/* reads taken before older ones for their channel */
+	/* counters since the start: [0] reads, [1] writes */
+	u64 bytes[2];		/* bytes sent to the device */
+	u64 ios[2];		/* requests sent to the device */
+	u64 merged[2];		/* merges into a queued request */
+	u64 throttled;		/* submitters that waited for a tag (all directions) */
+	u64 reordered;		/* reads sent before older ones because of their channel */
 
 	/*
-	 * Fixed share. @fixed is what is asked for in percent, 0: none.
-	 * @regulated: the requests that are here now are served that way.
+	 * Fixed share. @fixed is the percentage that is set; 0: none. @regulated: the
+	 * requests that the group has now are served by fixed share, not by weight. This
+	 * follows @fixed when the group has nothing in the device.
 	 */
 	u32 fixed;
 	bool regulated;
 	struct list_head fixed_node;	/* in ek_fixed.groups if @fixed */
 	struct list_head fixed_ready;	/* in ek_fixed.ready if @regulated and @queued */
 	struct list_head fixed_gate;	/* in ek_fixed.gate if @gate_fixed and @waiters */
-	atomic_t fixed_flight;	/* in the device as regulated requests; any context */
-	unsigned long fixed_used;	/* jiffies: last request */
-	u64 fixed_due;		/* ns: when the one in the device has to be done */
-	u64 fixed_mean;		/* ns: and its service time */
+	atomic_t fixed_flight;	/* regulated requests in the device; any context */
+	unsigned long fixed_used;	/* time of the last request, jiffies */
+	u64 fixed_due;		/* when its request in the device is due, ns */
+	u64 fixed_mean;		/* mean service time of such requests, ns */
 	/* under ek_fixed.lock */
-	u64 fixed_free;		/* ns: when the slower device is done with the last one */
-	u64 fixed_late;		/* ns: by how much the last one was late */
-	u64 fixed_ios;
-	u64 fixed_nr_late;
-	u64 fixed_ideal_ns;	/* sums: their ratio is the accuracy */
-	u64 fixed_actual_ns;
+	u64 fixed_free;		/* when the last request was due: the next begins then, ns */
+	u64 fixed_late;		/* how late the last request was, ns */
+	u64 fixed_ios;		/* regulated requests completed since the start */
+	u64 fixed_nr_late;	/* those that were late by more than 1/64 of the ideal time */
+	u64 fixed_ideal_ns;	/* sum of the ideal times of fixed_ios requests, ns */
+	u64 fixed_actual_ns;	/* sum of their actual times, ns: the ratio is the accuracy */
 
-	struct ek_histograms __percpu *histograms;	/* NULL until looked at */
+	/* NULL until a user reads io.evenkeel.stat */
+	struct ek_histograms __percpu *histograms;
 };
 
+/* A cgroup on all devices. */
 struct ek_cgroup {
 	struct blkcg_policy_data cpd;
-	u32 weight;		/* default for all devices; under blkcg->lock */
+	u32 weight;		/* default weight for all devices; under blkcg->lock */
 };
 
-/* The group of a bio that is not its submitter's own, between merge and tag. */
+/*
+ * The group of a bio that a task submits for another cgroup. It is kept here from the
+ * merge attempt until the task asks for a tag: see ek_stash_bio().
+ */
 struct ek_stash {
 	struct task_struct *task;
 	struct ek_group *group;	/* holds a reference */
 };
 
 /*
- * Regulated groups of a queue. ek_data.lock protects the lists of groups and the
- * cap. @lock protects the rest; it is taken from any context, nests inside
- * ek_data.lock and has nothing but the timers' locks inside.
+ * The fixed shares of a request queue. ek_data.lock protects the fields before @lock, and
+ * @lock those after it. @lock is taken in any context. It nests inside ek_data.lock, and only
+ * the locks of timers nest inside @lock.
  */
 struct ek_fixed {
 	struct list_head groups;	/* by ek_group.fixed_node */
 	struct list_head ready;		/* by ek_group.fixed_ready, in order of arrival */
 	struct list_head gate;		/* by ek_group.fixed_gate, in order of arrival */
-	u32 nr;			/* groups */
-	u64 until;		/* ns: see ek_fixed_first() */
-	u32 rule;		/* cap by the paper's rule, U32_MAX: no limit */
-	u32 cap;		/* in force: requests of others in the device */
-	struct ek_search search;	/* what was learned: cap - rule */
-	bool held;		/* the cap held others back, since the last look */
-	unsigned long tick;	/* jiffies of the last look */
+	u32 nr;			/* number of @groups */
+	u64 until;		/* ns; a result of ek_fixed_first() */
+	u32 rule;		/* the cap by the rule of Nagao et al.; U32_MAX: no limit */
+	u32 cap;		/* how many requests of others may be in the device now */
+	struct ek_search search;	/* the search for @cap */
+	bool held;		/* @cap held a request of others back in this round */
+	unsigned long tick;	/* time of the last ek_fixed_tick(), jiffies */
 
-	spinlock_t lock;	/* all below: see above */
-	struct list_head jobs;		/* requests that are complete and held back */
-	bool stopping;
-	u64 busy_since;			/* ns: written under ek_data.lock */
-	u64 last_done;			/* ns: last completion, 0: of none yet */
-	unsigned long flushes;		/* of the device, at that completion */
-	struct ek_service service[2][EK_SIZES];	/* [op_is_write] */
-	u32 round;			/* regulated completions since the last look */
-	u64 round_ideal;		/* ns: their sums */
-	u64 round_actual;
+	spinlock_t lock;	/* for the fields below */
+	struct list_head jobs;		/* requests that are complete and held back: ek_job */
+	bool stopping;			/* the elevator is being removed: hold nothing back */
+	u64 busy_since;			/* last dispatch to an idle device, ns; ek_data.lock */
+	u64 last_done;			/* last completion, ns; 0: none yet */
+	unsigned long flushes;		/* number of flushes of the device at @last_done */
+	struct ek_service service[2][EK_SIZES];	/* [0] reads, [1] writes */
+	u32 round;			/* regulated requests completed in this round */
+	u64 round_ideal;		/* sum of their ideal times, ns */
+	u64 round_actual;		/* sum of their actual times, ns */
 };
 
 /*
  * One request queue.
  *
- * @lock is taken with interrupts off, from process, softirq and hardirq
- * context; nothing else is taken under it but the runqueue locks of wake-ups.
- * It nests inside queue_lock and blkcg->lock. Completion takes it only when
- * a submitter waits at the gate.
+ * @lock is taken with interrupts off, in process, softirq and hardirq context. It nests
+ * inside queue_lock and blkcg->lock. Inside it nest only ek_fixed.lock, the lock of the hold
+ * timer, and the runqueue locks of wake-ups. The completion path takes @lock only when a
+ * submitter waits at the gate.
  */
 struct ek_data {
 	struct request_queue *q;
-	spinlock_t lock;	/* all fields without a comment on their locking */
+	spinlock_t lock;	/* for all fields whose comment names no other rule */
 
 	struct ek_core core;
-	struct list_head groups;	/* all, by ek_group.node */
-	struct list_head dispatch;	/* requeued and head insertions: go first */
-	struct list_head writers;	/* groups with writeback, by ek_group.writers */
-	unsigned long tick;		/* jiffies of the last look at @writers */
-	u32 nr_queued;			/* in groups */
-	u32 nr_ready;			/* those and @dispatch */
+	struct list_head groups;	/* all groups, by ek_group.node */
+	struct list_head dispatch;	/* requests that go before all groups */
+	struct list_head writers;	/* groups with EK_WRITE_ASYNC, by ek_group.writers */
+	unsigned long tick;		/* last check of @writers, jiffies */
+	u32 nr_queued;			/* requests queued in groups */
+	u32 nr_ready;			/* @nr_queued plus the requests in @dispatch */
 
-	/* Incremented under lock before dispatch, decremented at completion; any context. */
+	/*
+	 * Requests in the device, in all and on each channel. Incremented under @lock before
+	 * dispatch, decremented at completion in any context.
+	 */
 	atomic_t in_flight;
 	atomic_t channel_flight[EK_CHANNELS_MAX];
-	bool timing;		/* requests know when they were issued; any context */
+	bool timing;		/* the block layer notes when a request is issued; any context */
 
 	struct ek_fixed fixed;
-	atomic_t fixed_in_flight;	/* of @in_flight, those of regulated groups */
-	atomic_t fixed_tags;	/* tags that they hold; any context */
+	atomic_t fixed_in_flight;	/* regulated requests of @in_flight; any context */
+	atomic_t fixed_tags;	/* tags of regulated requests; any context */
 
 	bool on_hold;		/* dispatch waits for a completion, an insertion or @hold_timer */
 	struct hrtimer hold_timer;
 
 	/* admission.c */
-	atomic_t tags_used;	/* allocated, counted ones */
-	atomic_t granted;	/* admitted, tag not yet taken */
-	u64 granted_at;		/* ns: last grant */
-	u32 nr_waiting;
-	struct list_head grantees;	/* by ek_group.granted */
-	struct ek_stash __percpu *stash;
+	atomic_t tags_used;	/* requests allocated and not freed; any context */
+	atomic_t granted;	/* submitters admitted that have no tag yet; any context */
+	u64 granted_at;		/* time of the last grant, ns */
+	u32 nr_waiting;		/* submitters that wait for a tag */
+	struct list_head grantees;	/* groups with grants, by ek_group.granted */
+	struct ek_stash __percpu *stash;	/* only its own CPU uses it, preemption off */
 
-	/* tunables that are not the core's: see sysfs.c for units, bounds and reasons */
+	/* tunables outside the core: sysfs.c has units, bounds and reasons */
 	u32 fixed_cap;
 	u32 channels;
 	u32 chunk_kb;
 
-	/* counters: under lock */
-	u64 nr_holds;
-	u64 nr_gate_waits;
-	u64 nr_stale_grants;
-	atomic_t nr_nowait_limited;	/* REQ_NOWAIT beyond a share; any context */
+	/* counters since the start */
+	u64 nr_holds;		/* holds of dispatch */
+	u64 nr_gate_waits;	/* submitters that waited for a tag */
+	u64 nr_stale_grants;	/* times that grants became void: see EK_GRANT_STALE_NS */
+	atomic_t nr_nowait_limited;	/* REQ_NOWAIT requests beyond a share; any context */
 };
 
 /*
- * What we keep with a request: priv[0] is the group that it is accounted to, from
- * insertion until it is freed. priv[1] is a struct ek_rq_state. The place of the
- * io_cq, of which we have none, is for an ek_job: see fixed_share.c. fifo_time is
- * the group of a flush that is timed (until insertion), then the time of dispatch
- * (from then on).
+ * What evenkeel keeps in a struct request:
+ *
+ *  elv.priv[0]  the group that it is accounted to, from insertion until it is freed
+ *  elv.priv[1]  a struct ek_rq_state
+ *  elv.icq      a struct ek_job or NULL: see fixed_share.c. evenkeel uses no io_cq.
+ *  fifo_time    until insertion, the group that a flush is timed for, if @flusher. After
+ *               dispatch, the time of dispatch (ns). While a flush follows its data, the
+ *               time at which the flush began to be awaited (ns): see ek_finish_request().
  */
 static inline struct ek_group *ek_rq_group(struct request *rq)
 {
@@ -238,18 +249,18 @@ static inline struct ek_group *ek_rq_group(struct request *rq)
 }
 
 /*
- * How @rq is accounted. @flight: all of it but @urgent and @channel is valid. Before
- * insertion only @flusher is.
+ * How a request is accounted. Before insertion, only @flusher is valid. From insertion on,
+ * @channel and @urgent are valid, too. While @flight is set, all fields are valid.
  */
 struct ek_rq_state {
 	u32 cost;		/* see struct ek_req */
-	u8 channel;		/* EK_CHANNEL_NONE: on none */
-	u8 size;		/* ek_size_class() */
+	u8 channel;		/* its flash channel, or EK_CHANNEL_NONE */
+	u8 size;		/* ek_size_class() of its bytes */
 	u8 why;			/* enum ek_why */
-	u8 urgent:1;
+	u8 urgent:1;		/* see ek_rq_is_urgent() */
 	u8 flight:1;		/* it is in the device */
-	u8 regulated:1;		/* as one of a regulated group */
-	u8 flusher:1;		/* not inserted; fifo_time: the group whose flush it is */
+	u8 regulated:1;		/* it was dispatched as a request with a fixed share */
+	u8 flusher:1;		/* it began with a flush: fifo_time is the group to charge */
 };
 
 static_assert(sizeof(struct ek_rq_state) == sizeof(void *));
@@ -260,9 +271,9 @@ static inline struct ek_rq_state *ek_rq_state(struct request *rq)
 }
 
 /*
- * May a task of another group wait for I/O with these flags? Metadata and journal
- * blocks are read and written with locks held, and memory is reclaimed by writing
- * to swap, whichever cgroup owns the pages.
+ * May a task of another group wait for I/O with the flags @opf? Yes for metadata and journal
+ * blocks: file systems read and write them with locks held. Yes for swap: the kernel reclaims
+ * memory by writing to swap, whichever cgroup owns the pages.
  */
 static inline bool ek_is_urgent(blk_opf_t opf)
 {
@@ -270,8 +281,9 @@ static inline bool ek_is_urgent(blk_opf_t opf)
 }
 
 /*
- * Each flush of any group waits for @rq, data that a flush is to follow, from its
- * submission on: on a device with a cache that cannot write past it.
+ * Must a flush follow the data of @rq? It must on a device that has a volatile cache and no
+ * FUA. From the submission of @rq on, no flush of any group begins until the data of @rq are
+ * written.
  */
 static inline bool ek_rq_awaits_flush(struct request *rq)
 {
@@ -302,10 +314,9 @@ static inline enum ek_op ek_rq_op(struct request *rq)
 	}
 }
 
-/* Does @rq name blocks, perhaps gigabytes of them, but move none? */
+/* Does @rq move no data, although its size may be gigabytes: a discard, an erase, zeroes? */
 static inline bool ek_rq_erases(struct request *rq)
 {
-	/* nearly all */
 	if (likely(req_op(rq) == REQ_OP_READ || req_op(rq) == REQ_OP_WRITE))
 		return false;
 	return ek_rq_op(rq) == EK_OP_ERASE || ek_rq_op(rq) == EK_OP_ZERO;
@@ -331,7 +342,7 @@ static inline void ek_group_get(struct ek_group *g)
 
 void ek_group_release(struct ek_group *g);
 
-/* Never under ek_data.lock: the last put takes it. */
+/* Must not be called under ek_data.lock, because the last put takes this lock. */
 static inline void ek_group_put(struct ek_group *g)
 {
 	if (atomic_dec_and_test(&g->refs))
@@ -353,7 +364,7 @@ static inline u32 ek_group_in_flight(struct ek_group *g)
 	return atomic_read(&g->core.in_flight) + atomic_read(&g->fixed_flight);
 }
 
-/* Served by regulation, or about to be. Racy without lock. */
+/* Is @g served by fixed share, or will it soon be? Without ek_data.lock, a racy hint. */
 static inline bool ek_group_is_fixed(struct ek_group *g)
 {
 	return READ_ONCE(g->fixed) || READ_ONCE(g->regulated);
@@ -366,7 +377,7 @@ void ek_channels_changed(struct ek_data *ek);
 struct request *ek_channel_first(struct ek_data *ek, struct ek_group *g,
 				 u64 latest);
 
-/* @rq waits from now on, or has grown: remember where it is, if that matters. */
+/* @rq was queued, or grew by a merge: note its channel if the tunable `channels` is set. */
 static inline void ek_channel_note(struct ek_data *ek, struct request *rq)
 {
 	lockdep_assert_held(&ek->lock);
@@ -389,26 +400,28 @@ bool ek_fixed_full(struct ek_data *ek, u32 flight);
 int ek_fixed_set(struct ek_group *g, u32 percent);
 
 /* admission.c */
-/* with fewer free tags, each submitter asks for its own */
-#define EK_FEW_TAGS	8
-
+/* The number of scheduler tags for requests that pass the gate. */
 static inline u32 ek_tags(struct ek_data *ek)
 {
 	return READ_ONCE(ek->q->nr_requests) - ek->q->tag_set->reserved_tags;
 }
 
 /*
- * No submitter waits and most tags are free: no need to know who asks. With few
- * tags it always matters who has them. Called without lock, once per batch.
+ * May a submitter pass without a look-up of its group? Yes while no submitter waits and fewer
+ * than about half of the tags are used. No if there are at most EK_FEW_TAGS tags: then it
+ * always matters which group has them. Called without the lock, once per batch of tags.
  */
 static inline bool ek_gate_open(struct ek_data *ek)
 {
 	return !READ_ONCE(ek->nr_waiting) &&
-	       2 * (u32)atomic_read(&ek->tags_used) + EK_FEW_TAGS <
-	       READ_ONCE(ek->q->nr_requests);
+	       ek_tags_plenty(atomic_read(&ek->tags_used),
+			      READ_ONCE(ek->q->nr_requests));
 }
 
-/* Of @wanted tags for a group that is alone, as many as leave a quarter to others. */
+/*
+ * The number of tags that a group that is alone may take at once. It wants @wanted of them,
+ * and must leave a quarter of all tags to other groups. At least 1.
+ */
 static inline u32 ek_gate_left(struct ek_data *ek, u32 wanted)
 {
 	s32 left = READ_ONCE(ek->q->nr_requests) * 3 / 4 -
@@ -430,7 +443,7 @@ struct ek_group *ek_bio_group(struct ek_data *ek, struct bio *bio);
 struct ek_group *ek_current_group(struct ek_data *ek, blk_opf_t opf);
 void ek_stash_bio(struct ek_data *ek, struct bio *bio);
 
-/* Is there one on this CPU that a request did not take? */
+/* Has this CPU a stash that no request has taken? */
 static inline bool ek_stash_left(struct ek_data *ek)
 {
 	return READ_ONCE(raw_cpu_ptr(ek->stash)->group);
@@ -440,7 +453,7 @@ void ek_stash_clear(struct ek_data *ek);
 void ek_account_request(struct ek_group *g, struct request *rq, u64 now);
 void ek_account_ns(struct ek_group *g, bool write, enum ek_hist hist, u64 ns);
 
-/* @rq of @g was completed at @now. Costs nothing until the statistics are read. */
+/* @rq of @g completed at @now. Until io.evenkeel.stat is read, this does nothing. */
 static inline void ek_account(struct ek_group *g, struct request *rq, u64 now)
 {
 	if (unlikely(READ_ONCE(g->histograms)))

@@ -2,10 +2,11 @@
 /*
  * evenkeel: a blk-mq I/O scheduler for boards with flash storage.
  *
- * It divides a device among cgroups by weight, at any size of I/O and with any
- * number of tags. This file has the elevator's methods; the policy is in ../core.
- * A request meets, in this order: limit_depth (is a tag to be had?), bio_merge,
- * insert_requests, dispatch_request, completed_request, finish_request.
+ * It divides a device among cgroups by weight, at any size of I/O and with any number of
+ * tags. This file has the elevator's methods; the policy is in ../core. The block layer calls
+ * them for a request in this order: bio_merge (can the bio join a queued request?),
+ * limit_depth (may the submitter take a tag?), prepare_request, insert_requests,
+ * dispatch_request, completed_request, finish_request.
  */
 #include "ek.h"
 
@@ -21,7 +22,7 @@ static struct ek_data *ek_queue_data(struct request_queue *q)
 
 /* Admission */
 
-/* Tags are few: a submitter whose group has its share of them waits. */
+/* Few tags are free: let the submitter wait for its turn, or refuse if it must not sleep. */
 static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
 				     struct blk_mq_alloc_data *data)
 {
@@ -32,7 +33,7 @@ static noinline void ek_limit_closed(struct ek_data *ek, blk_opf_t opf,
 		data->nr_tags = 1;
 	g = ek_current_group(ek, opf);
 	if (data->flags & BLK_MQ_REQ_NOWAIT) {
-		/* must not sleep: -EAGAIN, as soon as one such request is in */
+		/* depth 1: the allocation fails with -EAGAIN unless its one slot is free */
 		if (!ek_gate_fits(ek, g, async)) {
 			data->shallow_depth = 1;
 			atomic_inc(&ek->nr_nowait_limited);
@@ -49,8 +50,8 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	struct ek_data *ek = ek_queue_data(data->q);
 
 	/*
-	 * The flush machinery holds back requests with REQ_PREFLUSH, and may never
-	 * insert them. Requests with REQ_FUA alone come like any other.
+	 * A request with REQ_PREFLUSH bypasses the gate: the flush machinery holds it back,
+	 * and may never insert it. A request with only REQ_FUA passes the gate like any other.
 	 */
 	if (opf & REQ_PREFLUSH || ek_is_urgent(opf))
 		return;
@@ -60,7 +61,7 @@ static void ek_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 	}
 	if (data->nr_tags <= 1)
 		return;
-	/* a batch passes with one look: of half the tags, one for each CPU */
+	/* the submitter may take a batch of tags after this one check: bound the batch */
 	if (READ_ONCE(ek->core.nr_active) > 1 || READ_ONCE(ek->fixed.nr))
 		data->nr_tags = ek_batch(data->nr_tags,
 					 READ_ONCE(ek->q->nr_requests),
@@ -78,7 +79,7 @@ static void ek_prepare_request(struct request *rq)
 	rq->elv.priv[0] = NULL;
 	rq->elv.priv[1] = NULL;
 	rq->fifo_time = 0;
-	/* the flush machinery clears REQ_PREFLUSH before it inserts @rq */
+	/* note the group now: the flush machinery clears REQ_PREFLUSH before it inserts @rq */
 	if (unlikely(rq->cmd_flags & REQ_PREFLUSH)) {
 		rq->fifo_time = (unsigned long)ek_current_group(ek, rq->cmd_flags);
 		ek_rq_state(rq)->flusher = true;
@@ -112,7 +113,7 @@ static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
 {
 	struct ek_data *ek = ek_queue_data(q);
 
-	/* one that is just being queued is not worth the lock */
+	/* racy check without the lock: a merge missed because of it does no harm */
 	if (READ_ONCE(ek->nr_queued) && ek_bio_merge_queued(ek, bio, nr_segs))
 		return true;
 	if (unlikely(!ek_gate_open(ek) || ek_stash_left(ek)))
@@ -120,13 +121,15 @@ static bool ek_bio_merge(struct request_queue *q, struct bio *bio,
 	return false;
 }
 
-/* A synchronous bio must not wait as part of an asynchronous request. */
+/*
+ * A synchronous bio must not join an asynchronous request, which may wait for longer. No bio
+ * joins a request of a group with a fixed share: the bio's completion could not be held back.
+ */
 static bool ek_allow_merge(struct request_queue *q, struct request *rq,
 			   struct bio *bio)
 {
 	struct ek_group *g = ek_rq_group(rq);
 
-	/* nor one that is not held back as part of one that is */
 	if (g && ek_group_is_fixed(g))
 		return false;
 	return op_is_sync(rq->cmd_flags) == op_is_sync(bio->bi_opf);
@@ -139,14 +142,14 @@ static void ek_unhash(struct request_queue *q, struct request *rq)
 		q->last_merge = NULL;
 }
 
-/* A bio became part of @rq, which waits. */
+/* A bio became part of @rq, which is queued. */
 static void ek_request_merged(struct request_queue *q, struct request *rq,
 			      enum elv_merge type)
 {
 	ek_channel_note(ek_queue_data(q), rq);
 }
 
-/* @next became part of @rq. It may not have been inserted yet. */
+/* @next was merged into @rq. @next may not have been inserted yet: then it has no group. */
 static void ek_requests_merged(struct request_queue *q, struct request *rq,
 			       struct request *next)
 {
@@ -157,7 +160,10 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 	if (g)
 		ek_group_remove(ek, g, next);
 	ek_unhash(q, next);
-	/* request merges do not ask ek_allow_merge(): the sync part decides */
+	/*
+	 * Merges of two requests do not call ek_allow_merge(). If one is synchronous, the
+	 * result is.
+	 */
 	if (op_is_sync(next->cmd_flags) && !op_is_sync(rq->cmd_flags)) {
 		rq->cmd_flags |= REQ_SYNC;
 		list_move_tail(&rq->queuelist,
@@ -168,15 +174,15 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 
 /* Insertion */
 
-/* The group of @g waited for a flush from @since until now: it pays for that. */
+/* Charge @g for a flush that it caused: it was issued at @since (ns) and is done now. */
 static void ek_flush_done(struct ek_data *ek, struct ek_group *g, u64 since)
 {
 	ek_core_charge(&ek->core, &g->core, since, ktime_get_ns());
 }
 
 /*
- * @rq began with a flush, which is done, and was timed by the group in its
- * fifo_time: that group pays. From now on fifo_time has its other use.
+ * @rq began with a flush, which is done. Charge the group in its fifo_time for the flush, and
+ * release fifo_time for its use after insertion.
  */
 static void ek_flusher_pays(struct ek_data *ek, struct request *rq)
 {
@@ -193,7 +199,10 @@ static bool ek_rq_has_flusher(struct request *rq)
 	return unlikely(ek_rq_state(rq)->flusher) && !ek_rq_group(rq);
 }
 
-/* @rq goes before all that is queued. */
+/*
+ * @rq is dispatched before all requests of groups: before the others of ek_data.dispatch if
+ * @head, otherwise after them.
+ */
 static void ek_insert_first(struct ek_data *ek, struct request *rq, bool head)
 {
 	if (head)
@@ -204,7 +213,7 @@ static void ek_insert_first(struct ek_data *ek, struct request *rq, bool head)
 	WRITE_ONCE(ek->on_hold, false);
 }
 
-/* @alone: no other is inserted with @rq, with which it could be merged. */
+/* @alone: @rq is the only request of this insertion, so no other may merge with it now. */
 static void ek_insert_request(struct ek_data *ek, struct request *rq,
 			      blk_insert_t flags, bool alone, struct list_head *free)
 {
@@ -212,9 +221,10 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	struct ek_group *g;
 
 	/*
-	 * A request that the driver requeued stays counted as in the device: it was
-	 * charged. A request for the head of the queue, or one that a plug had cached
-	 * for passthrough, is not accounted: its completion is not reported to us.
+	 * Three kinds of request are not counted here. One that the driver requeued still
+	 * counts as in the device, because it was charged. One for the head of the queue, and
+	 * one that a plug had cached for passthrough, are not accounted, because the block
+	 * layer does not report their completion to the elevator.
 	 */
 	if (!(rq->rq_flags & RQF_USE_SCHED) || ek_rq_group(rq) ||
 	    (flags & BLK_MQ_INSERT_AT_HEAD)) {
@@ -223,8 +233,8 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 	}
 	g = ek_bio_group(ek, rq->bio);
 	/*
-	 * Not discards: the core merges several of them in a row without
-	 * requests_merged(), and would free one that is still queued here.
+	 * Discards are not merged here: the block layer merges several of them in a row
+	 * without a call of requests_merged(). It would free a request that is still queued.
 	 */
 	if (ek->nr_queued && !READ_ONCE(g->fixed) && !blk_discard_mergable(rq) &&
 	    blk_mq_sched_try_insert_merge(q, rq, free)) {
@@ -248,10 +258,13 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
 }
 
 /*
- * For a request that comes alone, not from a plug, blk_mq_submit_bio() sends a
- * worker. In a kernel that can be preempted it runs at once: two context switches
- * for one request. There it is dispatched here, and the worker is not even woken;
- * but not by who is about to sleep, or may not, where queue_rq() might sleep.
+ * Should the submitter itself dispatch after the insertion of @list?
+ *
+ * If a single request does not come from a plug, blk_mq_submit_bio() schedules a worker to
+ * dispatch it. On a preemptible kernel the worker runs at once, which costs two context
+ * switches per request. There, the submitter dispatches instead, and the worker has nothing
+ * to do. Two exceptions: the submitter is about to sleep; or the driver's queue_rq() may
+ * sleep and the submitter must not (REQ_NOWAIT).
  */
 static bool ek_dispatch_here(struct blk_mq_hw_ctx *hctx, struct list_head *list)
 {
@@ -277,7 +290,7 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 		    !(flags & BLK_MQ_INSERT_AT_HEAD))
 			ek_fixed_hook(ek, rq);
 	}
-	/* once it is inserted it may complete, and with it the last hold on us */
+	/* an inserted request may complete at once, and with it the last reference on the queue */
 	if (here)
 		percpu_ref_get(&hctx->queue->q_usage_counter);
 	spin_lock_irq(&ek->lock);
@@ -285,7 +298,7 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 		list_del_init(&rq->queuelist);
 		ek_insert_request(ek, rq, flags, alone, &free);
 	}
-	/* insertion changes who is ahead */
+	/* an insertion may change which group gets the next tag */
 	if (ek->nr_waiting)
 		ek_gate_run(ek);
 	spin_unlock_irq(&ek->lock);
@@ -316,7 +329,7 @@ static struct request *ek_dispatch_request(struct blk_mq_hw_ctx *hctx)
 		rq = ek_next(ek);
 		if (rq)
 			ek_unhash(ek->q, rq);
-		/* a dispatched request makes room in its group's share of the tags */
+		/* a dispatch gives its group room at the gate: fewer requests are queued */
 		if (rq && ek->nr_waiting)
 			ek_gate_run(ek);
 	}
@@ -333,7 +346,7 @@ static bool ek_has_work(struct blk_mq_hw_ctx *hctx)
 	return READ_ONCE(ek->nr_ready) && !READ_ONCE(ek->on_hold);
 }
 
-/* The statistics or fixed shares need the time of completion of @rq. */
+/* @rq of @g completed at @now, and statistics or fixed shares need the time. */
 static noinline void ek_completed_measured(struct ek_data *ek,
 					   struct ek_group *g,
 					   struct request *rq, u64 now)
@@ -341,7 +354,7 @@ static noinline void ek_completed_measured(struct ek_data *ek,
 	ek_account(g, rq, now);
 	if (READ_ONCE(ek->fixed.nr))
 		ek_fixed_learn(ek, rq, now);
-	/* before its group may send the next, which is due after it */
+	/* before ek_rq_left_device(): the group's next request is due after this one */
 	if (rq->elv.icq)
 		ek_fixed_complete(ek, rq, now);
 }
@@ -359,7 +372,7 @@ static void ek_completed_request(struct request *rq, u64 now)
 	ek_rq_left_device(ek, g, rq, true, now);
 }
 
-/* The tag of @rq, which is of @g or of nobody, is free. Any context. */
+/* The tag of @rq becomes free. @g is the group of @rq, or NULL. Any context. */
 static inline void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
 				struct request *rq)
 {
@@ -373,7 +386,7 @@ static inline void ek_tag_freed(struct ek_data *ek, struct ek_group *g,
 		ek_gate_kick(ek);
 }
 
-/* The flush after the data of @rq is done, too. Under the flush queue's lock. */
+/* The flush that follows the data of @rq is done, too. Called under the flush queue's lock. */
 static enum rq_end_io_ret ek_flush_ended(struct request *rq)
 {
 	struct ek_group *g = ek_rq_group(rq);
@@ -400,9 +413,10 @@ static enum rq_end_io_ret ek_flush_end_io(struct request *rq,
 #endif
 
 /*
- * @rq is about to be freed, inserted or not. Or its data are written, and it keeps
- * its tag until the flush that makes them durable is done. The core does not report
- * that flush, so ek_flush_ended() ends the request.
+ * Two cases. Either @rq is about to be freed, whether it was inserted or not. Or the data of
+ * @rq are written, and @rq keeps its tag until the flush that makes them durable is done. The
+ * block layer does not report the end of this flush to the elevator. So ek_flush_ended() is
+ * hooked into the end of the request.
  */
 static void ek_finish_request(struct request *rq)
 {
@@ -428,8 +442,9 @@ static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 	struct ek_data *ek = container_of(timer, struct ek_data, hold_timer);
 
 	/*
-	 * A CPU that saw the timer armed for earlier did not arm it. What it wrote
-	 * before must be seen after this has begun, or its waiters would be lost.
+	 * A CPU that found the timer armed for an earlier time did not arm it again: see
+	 * ek_hold_arm(). What this CPU wrote before must be visible here. Otherwise nobody
+	 * would wake its waiters.
 	 */
 	smp_mb();
 	if (READ_ONCE(ek->nr_waiting))
@@ -439,9 +454,9 @@ static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* Life */
+/* Initialisation and exit */
 
-/* REQ_NOWAIT beyond a group's share is limited to depth 1 */
+/* ek_limit_closed() limits REQ_NOWAIT requests beyond a group's share to depth 1. */
 static void ek_hctx_depth(struct blk_mq_hw_ctx *hctx)
 {
 	sbitmap_queue_min_shallow_depth(&hctx->sched_tags->bitmap_tags, 1);
@@ -481,7 +496,7 @@ static void ek_free_data(void *data)
 	kfree(ek);
 }
 
-/* @eq has our data */
+/* Start the elevator on @q. The elevator_data of @eq are from ek_alloc_data(). */
 static int ek_start(struct request_queue *q, struct elevator_queue *eq)
 {
 	int ret;
@@ -492,7 +507,7 @@ static int ek_start(struct request_queue *q, struct elevator_queue *eq)
 		q->elevator = NULL;
 		return ret;
 	}
-	/* dispatch is for the whole queue, not by hardware queue */
+	/* one dispatch at a time serves all hardware queues */
 	blk_queue_flag_set(QUEUE_FLAG_SQ_SCHED, q);
 	return 0;
 }
@@ -518,7 +533,7 @@ static void ek_stop(struct elevator_queue *e)
 		     atomic_read(&ek->fixed_in_flight));
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
-	/* ek_stat_show() uses a group under RCU alone */
+	/* ek_stat_show() may still look at a group, which only RCU protects there */
 	synchronize_rcu();
 	WARN_ON_ONCE(!list_empty(&ek->groups));
 	if (ek->timing)

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fixed share: a cgroup that asks for P % of the device is served as
- * by a device of its own that is 100/P times slower (the third paper, S3).
+ * Fixed share: a cgroup with a fixed share of P % is served as by a device of its own that is
+ * 100/P times slower. The source is Nagao et al., "Implementation and Evaluation of I/O
+ * Performance Regulating Method to Suppress Decrease in I/O Throughput". Numbers in
+ * parentheses are the paper's equations.
  *
- * A request's ideal time is 100/P times its service time (3), which is learned
- * for its direction and size from every completion: the time since the one
- * before it, or since the device was idle (4). It must not take longer, so
- * the requests of others in the device are limited (5, 6: ek_fixed_cap()), and
- * those of regulated groups go first. It must not take less, so its completion
- * is held back until it is due, and what came late is carried over to the next.
+ * A group is "regulated" while it is served by its fixed share. The ideal time of a request is
+ * 100/P times its service time (3). The service time is learned by direction and size, from
+ * all completions of all groups: the time since the preceding completion, or since the device
+ * was idle (4).
+ *  - A request must not take longer than its ideal time. So regulated requests go to the
+ *    device first, and the requests of others in the device are limited by the cap (5, 6:
+ *    ek_fixed_cap()).
+ *  - A request must not take less. So its completion is held back until it is due. If a
+ *    request completes late, the next requests are due earlier.
  *
  * Beyond the paper:
  *
- *  - Several requests at once are served in turn, as the slower device would:
- *    each is due its ideal time after the one before it.
- *  - The paper's cap is where the search for the right one begins. While
- *    regulated requests are on time there is room for more of the others, and
- *    when service times vary so much that what is late cannot be made up for,
- *    there is less: the cap follows the accuracy (ek_search_round()).
- *  - What takes long because the device's cache was flushed is not learned from:
- *    each fsync() of anybody's would make a regulated group slower for long.
+ *  - Several requests of a group at once are served one after the other, as on the slower
+ *    device: each is due its ideal time after the preceding one.
+ *  - The search for the cap begins with the paper's cap. While regulated requests are on time,
+ *    the cap rises. If they are late on average, the cap falls: see ek_search_round().
+ *  - Samples during a flush of the device's cache hardly count for the service time.
+ *    Otherwise each fsync() of any group would make regulated groups slower for long.
  *
- * What is held back are bios: the request is complete, and its tag free. Each
- * bio of a request that is inserted gets one more count of what remains of it,
- * as if it had been split, and that is ended when it is due. Nothing of the bio
- * is replaced, and what else remains of it is not waited for here.
+ * Only bios are held back: the request itself is complete, and its tag is free. At insertion,
+ * each bio of the request gets one more remaining count, as if it had been split. This count
+ * ends when the request is due. No field of the bio is replaced. Other counts of the bio may
+ * remain after this; nothing here waits for them.
  */
 #include "ek.h"
 #include "trace.h"
@@ -34,33 +37,36 @@
 
 #include "blk.h"
 
-/* a group counts for the cap for this long after its last request */
+/* A group counts for the cap until this time (jiffies) after its last request. */
 #define EK_FIXED_RECENT	HZ
 
-/* regulated completions between two looks at how long they took; at first */
+/* The length of a round, in completions of regulated requests: later; and in the first phase. */
 #define EK_FIXED_ROUND	32
 #define EK_FIXED_ROUND_FIRST	16
 
-/* the longest time without a look at whether the queue is being frozen */
+/*
+ * While a request waits until it may go: the longest time (ns) until the next check for a
+ * reason to send it at once, such as a freeze of the queue.
+ */
 #define EK_FIXED_LOOK_NS	(50 * NSEC_PER_MSEC)
 
-/* what is made up for, in ideal times */
+/* A request is due earlier than usual by at most this many of its ideal times. */
 #define EK_FIXED_CARRY	4
 
 /*
- * One request of a regulated group. It belongs to the request until that is
- * complete, then to its timer; nothing but @node is shared.
+ * One regulated request, from its insertion until its bios end. Until the request completes,
+ * the request owns the job; after that, the job's timer does. Only @node is shared.
  */
 struct ek_job {
-	struct ek_group *g;	/* a reference */
+	struct ek_group *g;	/* holds a reference */
 	struct list_head node;	/* in ek_fixed.jobs while held back; under ek_fixed.lock */
-	struct hrtimer timer;
+	struct hrtimer timer;	/* expires at @due */
 	struct rcu_head rcu;
-	u64 begin;		/* ns: when the request was allocated */
-	u64 due;		/* ns */
+	u64 begin;		/* when the request was allocated, ns */
+	u64 due;		/* when its bios may end, ns */
 	u32 bytes;
 	bool write;
-	u32 nr;
+	u32 nr;			/* number of @bios */
 	struct bio *bios[] __counted_by(nr);
 };
 
@@ -74,7 +80,7 @@ static void ek_rq_set_job(struct request *rq, struct ek_job *job)
 	rq->elv.icq = (struct io_cq *)job;
 }
 
-/* Give the bios back. Any context, without locks; frees @job. */
+/* End the bios of @job, and free it. Any context; the caller holds no lock. */
 static void ek_job_end(struct ek_job *job)
 {
 	struct ek_group *g = job->g;
@@ -83,7 +89,7 @@ static void ek_job_end(struct ek_job *job)
 	for (i = 0; i < job->nr; i++) {
 		struct bio *bio = job->bios[i];
 
-		/* the last part: it ends as the bio that it was */
+		/* the last remaining count: the bio ends as if it had never been split */
 		if (atomic_read(&bio->__bi_remaining) == 1)
 			bio_clear_flag(bio, BIO_CHAIN);
 		bio_endio(bio);
@@ -101,7 +107,7 @@ static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 
 	spin_lock_irqsave(&fixed->lock, flags);
 	list_del(&job->node);
-	/* a timer is late, too */
+	/* the timer itself may fire late: this counts as lateness of the request */
 	if (now > job->due && job->due == job->g->fixed_free)
 		WRITE_ONCE(job->g->fixed_late, now - job->due);
 	spin_unlock_irqrestore(&fixed->lock, flags);
@@ -110,8 +116,8 @@ static enum hrtimer_restart ek_job_due(struct hrtimer *timer)
 }
 
 /*
- * The request is complete at @now: when is it due? Under ek_fixed.lock, in the
- * order of completion.
+ * The request of @job completed at @now: set the time at which it is due. Called under
+ * ek_fixed.lock, in the order of completions.
  */
 static void ek_job_schedule(struct ek_fixed *fixed, struct ek_job *job, u64 now)
 {
@@ -122,11 +128,11 @@ static void ek_job_schedule(struct ek_fixed *fixed, struct ek_job *job, u64 now)
 	u64 ideal;
 
 	job->due = now;
-	/* nothing is known of such requests yet, or it was set free meanwhile */
+	/* no service time is known yet, or the fixed share has ended: hold nothing back */
 	if (!mean || !percent || fixed->stopping)
 		return;
 	ideal = ek_fixed_ideal(mean, percent);
-	/* what the last one came too late is made up for */
+	/* make up for the lateness of the last request */
 	begin -= min(g->fixed_late, EK_FIXED_CARRY * ideal);
 	begin = ek_later(begin, g->fixed_free);
 	job->due = begin + ideal;
@@ -143,9 +149,9 @@ static void ek_job_schedule(struct ek_fixed *fixed, struct ek_job *job, u64 now)
 }
 
 /*
- * @rq of a regulated group is about to be inserted: have its completion wait
- * for us. Process or softirq context, without locks. Without memory it is not
- * regulated, which is better than to fail it.
+ * @rq is about to be inserted. If its group is regulated, attach a job, so that its
+ * completion can be held back. Without memory for the job, @rq completes when it is served,
+ * which is better than a failed request. Process or softirq context; the caller holds no lock.
  */
 void ek_fixed_hook(struct ek_data *ek, struct request *rq)
 {
@@ -183,8 +189,9 @@ void ek_fixed_hook(struct ek_data *ek, struct request *rq)
 }
 
 /*
- * @rq is complete at @now, and its bios but for what we hold, or it is freed
- * without that. Any context, without locks.
+ * @rq completed at @now, or is freed without having been served. Its bios have ended, except
+ * for the count that the job holds. End the job now, or hold it back until it is due. Any
+ * context; the caller holds no lock.
  */
 void ek_fixed_complete(struct ek_data *ek, struct request *rq, u64 now)
 {
@@ -217,8 +224,8 @@ void ek_fixed_complete(struct ek_data *ek, struct request *rq, u64 now)
 }
 
 /*
- * Was the device's cache flushed since the last call, or is it now? No flush
- * passes through here. Under ek_fixed.lock.
+ * Did the device flush its cache since the last call, or does it flush now? Flushes do not
+ * pass through the elevator, so this asks the block layer's counters. Under ek_fixed.lock.
  */
 static bool ek_fixed_flushed(struct ek_fixed *fixed, struct request *rq)
 {
@@ -226,25 +233,27 @@ static bool ek_fixed_flushed(struct ek_fixed *fixed, struct request *rq)
 	unsigned long flushes;
 	bool any;
 
-	/* other CPUs count, and it matters little just when that is seen */
+	/* other CPUs change this counter without a lock; a slightly old value is harmless */
 	flushes = data_race(part_stat_read(rq->q->disk->part0,
 					   ios[STAT_FLUSH]));
 	any = flushes != fixed->flushes;
 	fixed->flushes = flushes;
-	/* nor these bits, which are under a lock of their own */
+	/* these bits have a lock of their own; an old value is harmless, too */
 	return any || data_race(fq->flush_pending_idx != fq->flush_running_idx);
 }
 
 /*
- * A request of anybody's was completed at @now: how long did the device take?
- * Since the completion before it, or since it had anything to do again: S3 (4),
- * which takes the time since the dispatch of this very request for the latter.
- * But a device that is busy goes on with another while we are about to dispatch.
+ * @rq of any group completed at @now: learn its service time by equation (4). This is the time
+ * since the preceding completion, or since the device was last idle, whichever is later.
+ *
+ * For the second time, the paper takes the dispatch of this very request. But a busy device
+ * may serve another request while this one is being dispatched, so that time would be too
+ * short.
  */
 void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now)
 {
 	struct ek_fixed *fixed = &ek->fixed;
-	/* its data are gone from it by now */
+	/* blk_rq_bytes() is 0 by now */
 	u32 bytes = rq->stats_sectors << SECTOR_SHIFT;
 	int dir = op_is_write(req_op(rq));
 	int size = ek_size_class(bytes);
@@ -255,7 +264,7 @@ void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now)
 	spin_lock_irqsave(&fixed->lock, flags);
 	begin = max(fixed->last_done, READ_ONCE(fixed->busy_since));
 	flushed = ek_fixed_flushed(fixed, rq);
-	/* another CPU's may be noted after a later one: then it took no time */
+	/* a completion on another CPU may be noted after a later one: then count it as 0 ns */
 	if (fixed->last_done && bytes && !ek_rq_erases(rq))
 		ek_service_learn(&fixed->service[dir][size],
 				 now > begin ? now - begin : 0, flushed);
@@ -263,14 +272,17 @@ void ek_fixed_learn(struct ek_data *ek, struct request *rq, u64 now)
 	spin_unlock_irqrestore(&fixed->lock, flags);
 }
 
-/* Does @g use what it asked for? Its queue may never run empty. */
+/*
+ * Has @g used its fixed share lately? It has if it has requests now: fixed_used may be old
+ * if its queue never runs empty.
+ */
 static bool ek_fixed_recent(struct ek_group *g)
 {
 	return g->queued || ek_group_in_flight(g) ||
 	       !time_after(jiffies, g->fixed_used + EK_FIXED_RECENT);
 }
 
-/* As many requests of others may be in the device: (5) and (6), and what was learned. */
+/* Update the cap: the rule of the paper (5, 6), plus the result of the search. */
 static void ek_fixed_cap(struct ek_data *ek)
 {
 	struct ek_fixed *fixed = &ek->fixed;
@@ -293,7 +305,7 @@ static void ek_fixed_cap(struct ek_data *ek)
 		fixed->cap = ek->fixed_cap ?: max((s32)cap + fixed->search.bonus, 1);
 }
 
-/* The cap follows how long the last round of regulated requests took. */
+/* If a round of regulated requests is over, let the search learn from the time it took. */
 static void ek_fixed_adapt(struct ek_fixed *fixed)
 {
 	struct ek_search *s = &fixed->search;
@@ -313,7 +325,7 @@ static void ek_fixed_adapt(struct ek_fixed *fixed)
 	s->bonus = max(s->bonus, 1 - (s32)min(fixed->rule, 1000U));
 }
 
-/* Once a jiffy, under ek_data.lock. */
+/* Update the search and the cap. Called at most once per jiffy, under ek_data.lock. */
 void ek_fixed_tick(struct ek_data *ek)
 {
 	lockdep_assert_held(&ek->lock);
@@ -323,9 +335,10 @@ void ek_fixed_tick(struct ek_data *ek)
 }
 
 /*
- * A request of @g comes and it has nothing here: is it regulated from now on?
- * Only between two of its requests, or weights and regulation would both count
- * some of them.
+ * A request of @g is about to be queued, and none is queued yet. If @g has nothing in the
+ * device and no grants, whether @g is regulated follows its setting from now on. It must not
+ * change at another time. Otherwise the core and the fixed shares would both count some of
+ * its requests.
  */
 void ek_fixed_enter(struct ek_data *ek, struct ek_group *g)
 {
@@ -339,7 +352,7 @@ void ek_fixed_enter(struct ek_data *ek, struct ek_group *g)
 		ek_fixed_cap(ek);
 }
 
-/* @g has requests, none in the device, and is regulated from now on. */
+/* @g has requests queued and none in the device: it is regulated from now on. */
 void ek_fixed_convert(struct ek_data *ek, struct ek_group *g)
 {
 	lockdep_assert_held(&ek->lock);
@@ -349,8 +362,8 @@ void ek_fixed_convert(struct ek_data *ek, struct ek_group *g)
 }
 
 /*
- * Does one wait in @g that is the next of its kind, and the last CPU of its
- * hardware queue is being taken away? Who does so waits for it.
+ * Is a request of @g, the first of its class, for a hardware queue whose last CPU is being
+ * taken offline? The CPU hotplug code waits until such requests are done.
  */
 static bool ek_fixed_cpu_leaves(struct ek_group *g)
 {
@@ -367,9 +380,10 @@ static bool ek_fixed_cpu_leaves(struct ek_group *g)
 }
 
 /*
- * The regulated group that may be served now: one request at a time, each when
- * the one before it is due, higher fixed share first, then in order of arrival.
- * NULL: none; ek_fixed.until is the time in ns when one may be, or 0.
+ * The regulated group that may be served now, or NULL. A group has one request at a time in
+ * the device, and its next request goes when the preceding one was due. Of several groups,
+ * the highest fixed share is first, then the order of arrival. With NULL, ek_fixed.until is
+ * the time (ns) at which a group may be served, or 0 if there is none.
  */
 struct ek_group *ek_fixed_first(struct ek_data *ek)
 {
@@ -382,18 +396,19 @@ struct ek_group *ek_fixed_first(struct ek_data *ek)
 		if (atomic_read(&g->fixed_flight))
 			continue;
 		if (!g->fixed) {
-			/* the fixed share ended: by weight, from here on */
+			/* its fixed share was removed: serve it by weight from now on */
 			ek_group_regulate(ek, g, false);
 			continue;
 		}
 		/*
-		 * Who freezes the queue waits for all that is in it, and a flush
-		 * for data that one follows: not to be on time, but to be done.
+		 * In three cases others wait for the requests of @g: the queue is being
+		 * frozen, a flush waits for its data, or a CPU is being taken offline. Then
+		 * send them at once, whenever they are due.
 		 */
 		at = READ_ONCE(ek->q->mq_freeze_depth) || g->awaiting_flush ||
 		     ek_fixed_cpu_leaves(g) ? 0 : READ_ONCE(g->fixed_free);
 		if (at > now) {
-			/* look again now and then whether that is so */
+			/* check again soon whether one of the three cases applies */
 			at = min(at, now + EK_FIXED_LOOK_NS);
 			if (!ek->fixed.until || at < ek->fixed.until)
 				ek->fixed.until = at;
@@ -405,7 +420,10 @@ struct ek_group *ek_fixed_first(struct ek_data *ek)
 	return best;
 }
 
-/* @rq of @g, the only one of it, goes to the device: when has it to be done? */
+/*
+ * @rq, the only request of @g in the device, is being dispatched: note when it is due and how
+ * long it should take.
+ */
 void ek_fixed_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	int size = ek_size_class(blk_rq_bytes(rq));
@@ -421,9 +439,10 @@ void ek_fixed_expect(struct ek_data *ek, struct ek_group *g, struct request *rq)
 }
 
 /*
- * Would one more request of the others, beside @flight in the device, make a
- * regulated one late? The device may serve all that is in it before it, and does
- * not tell the order. Never full of nothing.
+ * Would one more request of the groups without a fixed share make a regulated request late?
+ * @flight requests are in the device, including regulated ones. The order in which the device
+ * serves them is unknown: it may serve all others before a regulated one. While no request of
+ * the others is in the device, one may always go.
  */
 static bool ek_fixed_too_many(struct ek_data *ek, u32 flight)
 {
@@ -441,8 +460,9 @@ static bool ek_fixed_too_many(struct ek_data *ek, u32 flight)
 		return false;
 	now = ktime_get_ns();
 	/*
-	 * How many are not served before it in spite of that was learned; more
-	 * than there are when it may be late, and be made up for.
+	 * @after: the number of requests that are expected to be served until a regulated one
+	 * completes. search.bonus corrects it by experience. It may even be negative: then a
+	 * regulated request may complete late, because later ones make up for it.
 	 */
 	after = (s64)flight + 1 - ek->fixed.search.bonus;
 	list_for_each_entry(g, &ek->fixed.groups, fixed_node)
@@ -452,7 +472,7 @@ static bool ek_fixed_too_many(struct ek_data *ek, u32 flight)
 	return false;
 }
 
-/* The same, and it is noted that the cap mattered. */
+/* As ek_fixed_too_many(). If so, also note that the cap held requests back in this round. */
 bool ek_fixed_full(struct ek_data *ek, u32 flight)
 {
 	bool full = ek_fixed_too_many(ek, flight);
@@ -462,16 +482,16 @@ bool ek_fixed_full(struct ek_data *ek, u32 flight)
 }
 
 /*
- * Is the cgroup of @g removed? What was written in it may keep its policy data
- * for long, while another of its name has come. Under queue_lock: while the blkg
- * is online it holds its cgroup.
+ * Has the cgroup of @g been removed? Dirty pages may keep the policy data of a removed cgroup
+ * for long, and a new cgroup of the same name may exist by then. Under queue_lock: while the
+ * blkg is online, it holds a reference on its cgroup.
  */
 static bool ek_group_is_gone(struct ek_group *g)
 {
 	return !g->pd.online || css_is_dying(&g->pd.blkg->blkcg->css);
 }
 
-/* What all but @g ask for, in percent. Under queue_lock. */
+/* The sum of the fixed shares of all groups except @g, in percent. Under queue_lock. */
 static u32 ek_fixed_others_percent(struct ek_data *ek, struct ek_group *g)
 {
 	struct ek_group *other;
@@ -485,8 +505,9 @@ static u32 ek_fixed_others_percent(struct ek_data *ek, struct ek_group *g)
 }
 
 /*
- * @percent of the device for @g, 0: by weight. -ENOSPC: more than there is.
- * Under queue_lock, but to set it to 0.
+ * Set the fixed share of @g to @percent; 0: none, @g is served by weight. -ENOSPC: all fixed
+ * shares would sum up to more than 100 %. Called under queue_lock, which is not needed if
+ * @percent is 0.
  */
 int ek_fixed_set(struct ek_group *g, u32 percent)
 {
@@ -508,18 +529,18 @@ int ek_fixed_set(struct ek_group *g, u32 percent)
 			WRITE_ONCE(ek->fixed.nr, ek->fixed.nr - 1);
 		}
 		WRITE_ONCE(g->fixed, percent);
-		/* the search begins anew */
+		/* the search begins again */
 		ek->fixed.search = (struct ek_search){ .first = true };
 		spin_lock(&ek->fixed.lock);
 		ek->fixed.round = 0;
 		ek->fixed.round_ideal = 0;
 		ek->fixed.round_actual = 0;
-		/* nobody noted it before */
+		/* without fixed shares, completions were not noted: the old time is wrong */
 		if (first)
 			ek->fixed.last_done = 0;
 		spin_unlock(&ek->fixed.lock);
 		ek_fixed_cap(ek);
-		/* its submitters wait elsewhere, for other numbers of tags */
+		/* its waiting submitters move between ek_fixed.gate and the core */
 		ek_gate_sort(ek, g);
 		if (ek->nr_waiting)
 			ek_gate_run(ek);
@@ -542,9 +563,9 @@ void ek_fixed_init(struct ek_data *ek)
 }
 
 /*
- * The queue is frozen: no request is left, but completions that wait are. All of
- * them have a timer, so that nothing else is waited for: what the freezing
- * itself keeps from being submitted may be another part of the same bio.
+ * End all held-back completions. The queue is frozen, so no request is left, only jobs whose
+ * timers run. This waits for nothing but these timers. It must not wait for the end of a bio:
+ * the freeze may prevent the submission of another part of the same bio.
  */
 void ek_fixed_stop(struct ek_data *ek)
 {
@@ -560,13 +581,13 @@ void ek_fixed_stop(struct ek_data *ek)
 			spin_unlock_irq(&fixed->lock);
 			ek_job_end(job);
 		} else {
-			/* it runs just now, and goes by itself */
+			/* the timer's function runs now, and ends the job by itself */
 			spin_unlock_irq(&fixed->lock);
 			schedule_timeout_uninterruptible(1);
 		}
 		spin_lock_irq(&fixed->lock);
 	}
 	spin_unlock_irq(&fixed->lock);
-	/* the last timer may still be on its way out of here */
+	/* the function of the last timer may still be running */
 	synchronize_rcu();
 }

@@ -2,28 +2,31 @@
 /*
  * The requests of a group, and which of them is next.
  *
- * The core decides which group is served. Within it, urgent requests go first.
- * Reads overtake synchronous writes that arrived up to EK_READ_LEAD_NS earlier:
- * such a write waits as if it had arrived that much later, and no longer.
- * Asynchronous writes go last, but at most EK_SYNC_STREAK others overtake them.
- * Writeback that waits for EK_WRITEBACK_MAX_NS becomes urgent: a journal's commit
- * waits for data of other groups, and so does every fsync() on that file system.
- * Invariant: what the core counts as queued or in flight is in the fifos or in
- * the device, and both change together under ek_data.lock.
+ * The core decides which group is served. Within the group, the order is:
+ *  1. urgent requests
+ *  2. reads, and synchronous writes as if they had arrived EK_READ_LEAD_NS later, by time
+ *  3. asynchronous writes. At most EK_SYNC_STREAK other requests in a row overtake them.
+ * Writeback that has waited for EK_WRITEBACK_MAX_NS becomes urgent. The commit of a journal
+ * waits for such data of any group, and every fsync() on that file system waits for the
+ * commit.
+ * Invariant: each request that the core counts as queued is in a fifo, and each that it counts
+ * as in flight is in the device. Fifos and the queued counts change together, under
+ * ek_data.lock.
  */
 #include "ek.h"
 #include "trace.h"
 
-/* sync requests served in a row while an async one of the same group waits */
+/* The most other requests served in a row while an asynchronous write of the group waits. */
 #define EK_SYNC_STREAK	4
 
 /*
- * A small part of a second, in which an fsync() should be done. Writeback of a group
- * whose share is too small for that is served as debt, within the guard's limit.
+ * Writeback becomes urgent when it has waited for this time (ns): an fsync() that waits for it
+ * should be done within a second. If the share of the group is too small for this, the guard
+ * serves the writeback as debt, within its limit.
  */
 #define EK_WRITEBACK_MAX_NS	(100 * NSEC_PER_MSEC)
 
-/* Look again after this long although the core names no time: a device may not answer. */
+/* A hold lasts at most this time (ns), even if the core names none: a device may hang. */
 #define EK_HOLD_MAX_NS	(100 * NSEC_PER_MSEC)
 
 void ek_group_init(struct ek_group *g, struct ek_data *ek,
@@ -68,7 +71,7 @@ static struct request *ek_fifo_first(struct ek_group *g, enum ek_class class)
 					queuelist);
 }
 
-/* What the core knows of @rq while it is queued. */
+/* The core's part of the queued request @rq. */
 static struct ek_req ek_rq_queued(struct request *rq)
 {
 	return (struct ek_req){
@@ -79,9 +82,9 @@ static struct ek_req ek_rq_queued(struct request *rq)
 }
 
 /*
- * Does a kernel thread write data of another group, and waits for them? That is a
- * journal thread, which has file system locks (PF_MEMALLOC_NOFS): its commit waits.
- * The threads of dm-crypt and the like pass on what a group itself waits for.
+ * Is @rq a synchronous write of a journal's thread? Its commit waits for @rq, and may hold
+ * file system locks. Such a thread is a kernel thread with PF_MEMALLOC_NOFS. Threads of
+ * dm-crypt and similar drivers lack this flag: they only pass on requests of the group.
  */
 static bool ek_is_commit(struct request *rq)
 {
@@ -97,7 +100,7 @@ static bool ek_rq_is_urgent(struct request *rq)
 	       unlikely(ek_is_commit(rq));
 }
 
-/* @rq joins the queue of its class. */
+/* Append @rq to the queue of its class. */
 static void ek_fifo_add(struct ek_data *ek, struct ek_group *g,
 			struct request *rq)
 {
@@ -108,7 +111,7 @@ static void ek_fifo_add(struct ek_data *ek, struct ek_group *g,
 		list_add_tail(&g->writers, &ek->writers);
 }
 
-/* Writeback that waited for too long becomes urgent: once per jiffy. */
+/* Make writeback urgent that has waited for too long. Called at most once per jiffy. */
 static void ek_promote_writeback(struct ek_data *ek, u64 now)
 {
 	struct ek_group *g, *next;
@@ -116,7 +119,7 @@ static void ek_promote_writeback(struct ek_data *ek, u64 now)
 
 	ek->tick = jiffies;
 	list_for_each_entry_safe(g, next, &ek->writers, writers) {
-		/* a regulated group has no debt */
+		/* not for a regulated group: the guard, which limits urgent service, ignores it */
 		while (!g->regulated &&
 		       (rq = ek_fifo_first(g, EK_WRITE_ASYNC)) &&
 		       now > rq->start_time_ns + EK_WRITEBACK_MAX_NS) {
@@ -129,7 +132,7 @@ static void ek_promote_writeback(struct ek_data *ek, u64 now)
 	}
 }
 
-/* @rq, which was just allocated, enters the queue of @g. */
+/* Queue @rq, a request that was just allocated, in @g. */
 void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	struct ek_rq_state *state = ek_rq_state(rq);
@@ -160,7 +163,7 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	WRITE_ONCE(ek->on_hold, false);
 }
 
-/* The core let @rq of @g go to the device at @now, as @r says. */
+/* @rq of @g goes to the device at @now. Account it; @r has the results of the core. */
 static void ek_rq_sent(struct ek_data *ek, struct ek_group *g,
 		       struct request *rq, struct ek_req *r, u64 now)
 {
@@ -181,8 +184,9 @@ static void ek_rq_sent(struct ek_data *ek, struct ek_group *g,
 }
 
 /*
- * @rq, which was just allocated, need not be queued: the device is idle. True if
- * it goes at once. Its submission is time enough: nothing happened since.
+ * May @rq, a request that was just allocated, go to the device at once, without being queued?
+ * True if it goes: see ek_core_quick(). The time of its allocation serves as the present time,
+ * which saves a look at the clock.
  */
 bool ek_group_quick(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
@@ -198,7 +202,7 @@ bool ek_group_quick(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	return true;
 }
 
-/* @rq leaves the fifo of @g, to the device or because it was merged. */
+/* @rq leaves its fifo in @g: it goes to the device, or was merged into another request. */
 static void ek_group_take(struct ek_data *ek, struct ek_group *g,
 			  struct request *rq)
 {
@@ -212,7 +216,7 @@ static void ek_group_take(struct ek_data *ek, struct ek_group *g,
 		list_del_init(&g->fixed_ready);
 }
 
-/* @rq became part of another request. */
+/* @rq of @g was merged into another request. */
 void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 {
 	struct ek_req r = ek_rq_queued(rq);
@@ -223,8 +227,8 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 }
 
 /*
- * @g, which has nothing in the device and no submitter admitted, is served by
- * regulation from now on, or by weight. Its queued requests change sides.
+ * From now on, serve @g by fixed share (@regulated) or by weight. @g must have nothing in the
+ * device and no grants. Its queued requests leave or enter the core's counts.
  */
 void ek_group_regulate(struct ek_data *ek, struct ek_group *g, bool regulated)
 {
@@ -255,7 +259,7 @@ void ek_group_regulate(struct ek_data *ek, struct ek_group *g, bool regulated)
 		list_del_init(&g->fixed_ready);
 }
 
-/* The request of @g, which has some, to serve next: see the top of this file. */
+/* The request of @g to serve next, by the order at the top of this file. @g must have one. */
 static struct request *ek_group_first(struct ek_data *ek, struct ek_group *g)
 {
 	struct request *urgent = ek_fifo_first(g, EK_URGENT);
@@ -278,7 +282,7 @@ static struct request *ek_group_first(struct ek_data *ek, struct ek_group *g)
 	return read;
 }
 
-/* @rq goes to the device: count it on its channel. */
+/* @rq of @g goes to the device: count it on its channel. */
 static void ek_channel_serve(struct ek_data *ek, struct ek_group *g,
 			     struct request *rq)
 {
@@ -293,7 +297,7 @@ static void ek_channel_serve(struct ek_data *ek, struct ek_group *g,
 			!list_is_first(&rq->queuelist, &g->fifo[EK_READ]);
 }
 
-/* @rq of @g, which the core picked or which is regulated, goes to the device. */
+/* Dispatch @rq of @g. Either the core picked @g, or @g is regulated. */
 static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 				struct request *rq, u64 now)
 {
@@ -319,7 +323,7 @@ static struct request *ek_serve(struct ek_data *ek, struct ek_group *g,
 	return rq;
 }
 
-/* @rq left the device at @now, @served or not. Any context, no lock. */
+/* @rq of @g left the device at @now. @served: it was completed. Any context, no lock. */
 void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
 		       struct request *rq, bool served, u64 now)
 {
@@ -346,7 +350,7 @@ void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
 		ek_core_complete(&ek->core, &g->core, &r, !served, now);
 	}
 	atomic_dec(&ek->in_flight);
-	/* pairs with the barrier in ek_hold(): one of us sees the other */
+	/* pairs with ek_hold(): either this sees @on_hold, or ek_hold() sees the new in_flight */
 	smp_mb__after_atomic();
 	if (READ_ONCE(ek->on_hold)) {
 		WRITE_ONCE(ek->on_hold, false);
@@ -354,7 +358,10 @@ void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
 	}
 }
 
-/* The earliest time wins: everything that waits is looked at again when it fires. */
+/*
+ * Let the hold timer expire at @until (ns), unless it expires earlier anyway. One timer is
+ * enough: when it expires, dispatch and the gate are both tried again.
+ */
 void ek_hold_arm(struct ek_data *ek, u64 now, u64 until)
 {
 	if (hrtimer_is_queued(&ek->hold_timer) &&
@@ -365,8 +372,9 @@ void ek_hold_arm(struct ek_data *ek, u64 now, u64 until)
 }
 
 /*
- * Dispatch nothing until a completion, an insertion, or @until. False if a request
- * completed since @flight were in the device: then decide again.
+ * Hold dispatch until a completion, an insertion, or @until (ns). Returns false, without a
+ * hold, if a request completed since the caller read in_flight as @flight: then the caller
+ * must decide again.
  */
 static bool ek_hold(struct ek_data *ek, u32 flight, u64 now, u64 until)
 {
@@ -384,7 +392,7 @@ static bool ek_hold(struct ek_data *ek, u32 flight, u64 now, u64 until)
 	return true;
 }
 
-/* A regulated request that may go now, or NULL: then *@until is when to look again. */
+/* Dispatch a regulated request that may go now. If none, lower *@until to when one may. */
 static struct request *ek_next_fixed(struct ek_data *ek, u64 now, u64 *until)
 {
 	struct ek_group *g;
@@ -402,8 +410,9 @@ static struct request *ek_next_fixed(struct ek_data *ek, u64 now, u64 *until)
 }
 
 /*
- * Must @g, which the core picked, wait for fixed shares? For its own requests in
- * the device, if it is to be regulated, or for the cap.
+ * Must @g, which the core picked, wait because of fixed shares? If it got a fixed share
+ * itself, it must wait until its own requests have left the device. Otherwise it must wait
+ * while the cap is reached.
  */
 static bool ek_fixed_holds(struct ek_data *ek, struct ek_group *g, u32 flight)
 {
@@ -412,10 +421,7 @@ static bool ek_fixed_holds(struct ek_data *ek, struct ek_group *g, u32 flight)
 	return ek_fixed_full(ek, flight);
 }
 
-/*
- * The next request for the device, or NULL: there is none, or dispatch is on hold.
- * What is in the device is out of the scheduler's hands, so the core bounds it.
- */
+/* The next request for the device; NULL if nothing is queued or dispatch is on hold. */
 struct request *ek_next(struct ek_data *ek)
 {
 	struct ek_core_group *picked;
@@ -427,7 +433,7 @@ struct request *ek_next(struct ek_data *ek)
 	lockdep_assert_held(&ek->lock);
 	if (!ek->nr_queued)
 		return NULL;
-	/* sysfs may have changed it */
+	/* a write to queue/nr_requests may have changed the number of tags */
 	ek->core.tags = ek_tags(ek);
 	now = ktime_get_ns();
 	if (unlikely(!list_empty(&ek->writers)) && time_after(jiffies, ek->tick))
@@ -448,7 +454,7 @@ struct request *ek_next(struct ek_data *ek)
 			if (likely(!g->fixed))
 				return ek_serve(ek, g, ek_group_first(ek, g), now);
 			ek_fixed_convert(ek, g);
-			/* nothing is on hold: look at regulated groups */
+			/* no real value: ek_hold() returns false, and regulated groups are tried */
 			flight = U32_MAX;
 		}
 	} while (!ek_hold(ek, flight, now, until));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tunables in queue/iosched/, state in debugfs. */
+/* The tunables in queue/iosched/, and the files `groups` and `state` in debugfs. */
 #include "ek.h"
 
 #include <linux/cgroup.h>
 #include <linux/sysfs.h>
 
 /*
- * Tunables, each a u32 of struct ek_data. A value out of bounds fails with
- * -ERANGE, text that is no number with -EINVAL; neither changes anything.
+ * A tunable is a u32 in struct ek_data. A write of a value out of bounds fails with -ERANGE,
+ * and a write of text that is not a number with -EINVAL. A failed write changes nothing.
  */
 struct ek_tunable {
 	size_t offset;
@@ -24,20 +24,31 @@ enum {
 
 static const struct ek_tunable ek_tunables[] = {
 	/*
-	 * Length of a group's turn, unless its share of a round is less: the ends of
-	 * turns cost the device a few percent, and other groups wait for them.
+	 * Length of a group's turn in ms, unless the group's share of a round is less. The
+	 * device loses some time at the end of each turn: shorter turns lose more. Other
+	 * groups wait while a turn lasts: with longer turns they wait for longer.
 	 */
 	EK_TUNABLE(turn_ms, core.t.turn_ms, 100, 1, 10000),
 	/*
-	 * Longest wait for a group's next request: about one request of 512 KiB
-	 * at 250 MB/s; longer would cost more than the turn is worth.
+	 * Longest wait for a group's next request in us. 2000 us is about the time of one
+	 * request of 512 KiB at 250 MB/s. A longer wait would cost more than it brings.
 	 */
 	EK_TUNABLE(await_us, core.t.await_us, 2000, 0, 100000),
-	/* a group that waits for longer may starve (core/guard.c); the longest round is shorter */
+	/*
+	 * A group that waits for longer than this (ms) may starve: see core/guard.c. The
+	 * longest round of turns is shorter, so a wait for a turn is no starvation.
+	 */
 	EK_TUNABLE(starve_ms, core.t.starve_ms, 1200, 10, 60000),
-	/* requests of others alongside regulated ones; 0: found by measuring */
+	/*
+	 * The number of requests of other groups that may be in the device while a fixed
+	 * share is in use; 0: the search finds it, see ek_search_round().
+	 */
 	EK_TUNABLE(fixed_cap, fixed_cap, 0, 0, 10000),
-	/* of the flash, and KiB on one before the next (0: equal ranges) */
+	/*
+	 * The number of flash channels; 1: unknown, reads are not ordered by channel. And the
+	 * KiB of addresses on one channel before the next; 0: each channel has one of equal
+	 * ranges of the device.
+	 */
 	EK_TUNABLE(channels, channels, 1, 1, EK_CHANNELS_MAX),
 	EK_TUNABLE(chunk_kb, chunk_kb, 0, 0, 1 << 20),
 };
@@ -113,7 +124,10 @@ struct elv_fs_entry ek_attrs[] = {
 #undef EK_ATTR
 
 #ifdef CONFIG_BLK_DEBUG_FS
-/* Our data, which stay until ek_debugfs_put(); NULL: no longer our queue. */
+/*
+ * The ek_data of @q, valid until ek_debugfs_put(). NULL, without a need for ek_debugfs_put(),
+ * if the queue's elevator is no longer evenkeel.
+ */
 static struct ek_data *ek_debugfs_get(struct request_queue *q)
 {
 	struct elevator_queue *e;
@@ -136,7 +150,7 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 {
 	struct ek_core_group *c = &g->core;
 
-	/* a group may outlive its cgroup by the requests that it still has */
+	/* the cgroup's number, not its path: a group with requests may outlive its cgroup */
 	seq_printf(m, "cgroup %llu weight=%u share=%u.%03u ahead=%lld queued=%u urgent=%u",
 		   g->cgroup, ek_group_weight(g), c->share >> EK_SHARE_SHIFT,
 		   (c->share % EK_SHARE_ONE) * 1000 / EK_SHARE_ONE,
@@ -151,7 +165,10 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   c->known, c->alike, (u32)ek_mul(100, c->noise));
 }
 
-/* Groups that use the device, or recently did. Virtual times are relative to the queue's. */
+/*
+ * Print the groups that use the device or recently did. `ahead` is the group's virtual time
+ * minus the core's.
+ */
 static int ek_groups_show(void *data, struct seq_file *m)
 {
 	struct request_queue *q = data;
@@ -169,7 +186,7 @@ static int ek_groups_show(void *data, struct seq_file *m)
 	return 0;
 }
 
-/* Service times that were learned, by size from 512 bytes. */
+/* Print the mean service times (ns) learned for fixed shares, by direction and size class. */
 static void ek_show_service(struct seq_file *m, struct ek_fixed *fixed)
 {
 	static const char * const names[2] = { "read", "write" };
@@ -185,7 +202,7 @@ static void ek_show_service(struct seq_file *m, struct ek_fixed *fixed)
 	spin_unlock(&fixed->lock);
 }
 
-/* Requests in the device on each channel, if that is looked at. */
+/* Print whether reads are ordered by channel, and the requests in the device on each channel. */
 static void ek_show_channels(struct seq_file *m, struct ek_data *ek)
 {
 	u32 i;
@@ -196,7 +213,7 @@ static void ek_show_channels(struct seq_file *m, struct ek_data *ek)
 	seq_puts(m, "\n");
 }
 
-/* A ratio, below 2^38, in thousandths. */
+/* The q16 ratio @q in thousandths. @q must be below 2^38. */
 static u32 ek_milli(u64 q)
 {
 	return (q * 1000) >> EK_Q;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tracepoints' own code: see trace.h. */
+/* Defines the tracepoints that trace.h declares. */
 #include "ek.h"
 
 #define CREATE_TRACE_POINTS

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tracepoints evenkeel:*. A cgroup is named by its id (the inode of its folder),
- * costs and times are in ns. Without a listener each is a no-op.
+ * Tracepoints evenkeel:*. The field cgroup is the inode number of the cgroup's directory.
+ * Costs and times are in ns. A tracepoint that nobody listens to is a no-op.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM evenkeel
@@ -19,8 +19,8 @@ TRACE_DEFINE_ENUM(EK_WRITE_SYNC);
 TRACE_DEFINE_ENUM(EK_WRITE_ASYNC);
 
 /*
- * A request goes to the device. ahead: virtual time by which its group, charged for
- * the request, is ahead of the queue's; why: enum ek_why.
+ * A request goes to the device. ahead: the virtual time of its group, after the charge for
+ * the request, minus the core's virtual time. why: enum ek_why.
  */
 TRACE_EVENT(ek_dispatch,
 	    TP_PROTO(struct ek_data *ek, struct ek_group *g, struct request *rq),
@@ -61,7 +61,7 @@ TRACE_EVENT(ek_dispatch,
 		      __entry->ahead, __entry->in_flight, __entry->why)
 );
 
-/* Nothing is dispatched until a completion, an insertion, or the time until. */
+/* Dispatch holds until a completion, an insertion, or the time `until` (ktime_get_ns()). */
 TRACE_EVENT(ek_hold,
 	    TP_PROTO(struct ek_data *ek, u64 until),
 	    TP_ARGS(ek, until),
@@ -82,7 +82,7 @@ TRACE_EVENT(ek_hold,
 		      __entry->queued, __entry->in_flight)
 );
 
-/* A submitter has passed the gate that it had to wait at. */
+/* A submitter was admitted after a wait of `waited` ns at the gate. */
 TRACE_EVENT(ek_gate,
 	    TP_PROTO(struct ek_data *ek, struct ek_group *g, u64 waited),
 	    TP_ARGS(ek, g, waited),
@@ -105,7 +105,11 @@ TRACE_EVENT(ek_gate,
 		      __entry->waited, __entry->held, __entry->waiting)
 );
 
-/* A request of a regulated group is complete: due is when its bios are, or were to be. */
+/*
+ * A request of a group with a fixed share completed. took: from its allocation to the
+ * completion. early: from the completion to the time at which its bios are due; negative if
+ * it is late.
+ */
 TRACE_EVENT(ek_fixed,
 	    TP_PROTO(struct ek_data *ek, struct ek_group *g, u64 begin, u64 now,
 		     u64 due),

@@ -2,52 +2,68 @@
 /*
  * Budget: how much may be in the device.
  *
- * Policy: a limit per group, the least number of requests in flight that gives full
- * rate. Its first turns find it, by larger and larger steps. And a bound for all groups
- * in device time, which is two of the largest requests. TOGETHER multiplies both by a
- * scale, which mode.c finds by trying larger ones. While a light group is there, the
- * bound is what fills the device once.
- * Invariant: two of the largest requests always fit, so no group is locked out.
- * Source: BBR (Cardwell et al., 2016): rate x least latency is what fills a pipe.
+ * Policy: two bounds apply.
+ *  - Each group has a limit: the least number of requests in flight that gives the group
+ *    its full rate. The group's first turns find it, in growing steps.
+ *  - All groups together have a bound, in ns of device time: twice the largest request,
+ *    or twice the largest least latency if that is more. In turns, the bound is at least
+ *    what twice the owner's limit costs.
+ * In mode TOGETHER, both are multiplied by a scale. mode.c finds it: it tries larger and
+ * larger scales. For a second after a light group was served out of turn, the bound is
+ * short: just enough work to keep the device busy.
+ * Invariant: the bound is never below two of the largest requests. Otherwise a group with
+ * large requests could be locked out.
+ * Source: BBR (Cardwell et al., 2016). There, rate x least latency is the amount in flight
+ * that just fills a pipe.
  */
 #include "budget.h"
 #include "cost.h"
 
-/* A doubling that brings less is not worth the latency. */
+/* The least gain in service that makes a step of the limit worth the added latency. */
 #define EK_GROWS	EK_PERCENT(103)
-/* The device queues if there are so many tenths of rate x least latency in flight, ... */
+/*
+ * The number of requests that just fill the device is the rate times the least latency.
+ * A limit of more than EK_QUEUES / 10 times this number makes requests queue in the device.
+ */
 #define EK_QUEUES	25
-/* ... and nothing waits if rate x least latency is so many tenths of what is in flight. */
+/*
+ * No request waits in the device if the number of requests that just fill it is at least
+ * EK_FREE / 10 of the limit. The limit is then multiplied by 4 instead of 2.
+ */
 #define EK_FREE		8
-/* The owner of a turn may have so much in the device, if that is no more than EK_ALONE limits. */
+/*
+ * The owner of a turn may exceed its limit, up to this cost in flight (ns), and up to
+ * EK_ALONE times its limit.
+ */
 #define EK_SHALLOW_NS	(20 * EK_MS)
-/* A group that is alone may have so many times its limit in the device. */
+/* The only active group may have this many times its limit in the device. */
 #define EK_ALONE	4
 
 /*
- * A window of @g's turn is over: @service (q16) is its cost per time, a request
- * costs @per_request ns. Are more in flight worth a try?
+ * A window of @g's turn is over. In the window, the device served @service (cost per time,
+ * q16), and a request cost @per_request ns. Raise the limit if more requests in flight may
+ * bring more service. Otherwise the limit is found.
  */
 void ek_budget_grow(struct ek_core_group *g, u64 service, u64 per_request)
 {
 	u64 pipe;
 
-	/* ten times the requests that fit into the least latency at this rate */
+	/* ten times the number of requests that just fill the device */
 	pipe = div64_u64(10 * ek_mul(service, READ_ONCE(g->least)), max_t(u64, per_request, 1));
 	if (g->limit >= EK_LIMIT_MAX || (pipe * EK_QUEUES < 10 * (u64)g->limit * 10 &&
 					 service <= ek_mul(g->best, EK_GROWS))) {
-		/* half was as good */
+		/* the last step brought no more than 1 %: half of this limit is enough */
 		if (g->limit > EK_LIMIT_MIN && service <= g->best + g->best / 100)
 			g->limit /= 2;
 		g->growing = false;
 		return;
 	}
 	g->best = max_t(u64, g->best, service);
-	/* nothing waits in the device: it takes far more */
+	/* if no request waits in the device yet, it can take far more */
 	g->limit *= pipe >= EK_FREE * (u64)g->limit ? 4 : 2;
 }
 
-/* Least time, in ns, in which the device does anything for @g. */
+/* The least latency of @g's requests in ns; until one completed, the cost of a request. */
 u32 ek_budget_latency(struct ek_core *c, struct ek_core_group *g)
 {
 	u32 least = READ_ONCE(g->least);
@@ -55,7 +71,7 @@ u32 ek_budget_latency(struct ek_core *c, struct ek_core_group *g)
 	return least ?: ek_cost(c, g, g->op, g->bytes);
 }
 
-/* A request of @g with @cost ns went to the device. */
+/* A request of @g that costs @cost ns went to the device: update the maxima. */
 void ek_budget_note(struct ek_core *c, struct ek_core_group *g, u32 cost)
 {
 	u32 least = READ_ONCE(g->least);
@@ -70,7 +86,7 @@ void ek_budget_note(struct ek_core *c, struct ek_core_group *g, u32 cost)
 	}
 }
 
-/* An epoch is over: what was not served in it counts no more. */
+/* An epoch is over: requests served before it no longer count for the maxima. */
 void ek_budget_epoch(struct ek_core *c)
 {
 	c->most_latency = c->most_latency_next;
@@ -80,9 +96,10 @@ void ek_budget_epoch(struct ek_core *c)
 }
 
 /*
- * Requests of @g that may be in the device. Together, each has to wait for others.
- * Alone, nobody waits for it, and more in the device gives it more to choose from: the
- * last percent, which a doubling in a first turn does not show.
+ * The number of requests that @g may have in the device. The only active group, and the
+ * owner of a turn, may exceed the group's limit: no other group waits for their requests.
+ * With more requests to choose from, the device serves about 1 % more. The steps of a
+ * first turn are too coarse to show this gain.
  */
 u32 ek_budget_limit(struct ek_core *c, struct ek_core_group *g)
 {
@@ -96,7 +113,7 @@ u32 ek_budget_limit(struct ek_core *c, struct ek_core_group *g)
 					  ek_cost(c, g, g->op, g->bytes)));
 }
 
-/* May @g have one more in the device, as far as the others are concerned? */
+/* Does one more request of @g fit into the bound for all groups? */
 bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	u64 inside = max_t(s64, atomic64_read(&c->in_flight_cost), 0);

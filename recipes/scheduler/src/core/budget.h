@@ -4,6 +4,7 @@
 
 #include "core.h"
 
+/* Bounds of a group's limit, in requests in flight. */
 #define EK_LIMIT_MIN	2
 #define EK_LIMIT_MAX	4096
 

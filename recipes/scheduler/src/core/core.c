@@ -2,37 +2,40 @@
 /*
  * The entry points: a request's way through the policies.
  *
- * insert -> guard (out of turn?) -> mode (turns or together?) -> turn (who has the
- * device alone?) or order (who is next?) -> budget (is there room?) -> dispatch
- * (charge) -> complete.
- * Invariant: everything that is dispatched is charged, once.
+ * insert -> guard (which group may go out of turn?) -> mode (turns or together?) -> turn
+ * (which group has the device alone?) or order (which group is next?) -> budget (is there
+ * room in the device?) -> dispatch (charge the cost) -> complete.
+ * Invariant: each dispatched request is charged to its group once. One exception: requests
+ * that ek_core_quick() sends for the only active group are not charged.
  */
 #include "core.h"
 #include "budget.h"
 #include "cost.h"
 #include "gate.h"
 #include "guard.h"
+#include "mode.h"
 #include "order.h"
 #include "turn.h"
 
 /*
- * So much work in the device delays nobody who will notice: less than a task takes
- * to wake up. With more, a device that completes at once is not told from a busy one.
+ * The most work in the device (ns) with which ek_core_quick() still sends a request. It is
+ * less than a task takes to wake up, so no task notices the delay. With a larger value, a
+ * busy device would count as one that has next to nothing to do.
  */
 #define EK_QUICK_NS	(50 * EK_US)
 
 static const struct ek_core_tunables ek_core_defaults = {
-	/* dozens of requests of a fast device; two groups alternate five times a second */
+	/* long enough for dozens of requests; two groups still alternate five times a second */
 	.turn_ms = 100,
 	/* a synchronous reader sends its next request well within this time */
 	.await_us = 2000,
-	/* together: less than a turn, so that a group that is owed something soon gets it */
+	/* together: less than a turn, so that a group gets soon what it was promised */
 	.lead_ms = 40,
-	/* above the longest round (EK_ROUND_MOST_NS), and below the 2 s that no request may wait */
+	/* above the longest round (EK_ROUND_MOST_NS), below 2 s, the longest allowed wait */
 	.starve_ms = 1200,
-	/* the promise allows 5 % */
+	/* a group is promised 95 % of its share: the guard may take the rest */
 	.guard_percent = 5,
-	/* together: what learning may cost the others */
+	/* together: the time that measuring one group may take from the others */
 	.solo_percent = 2,
 };
 
@@ -60,7 +63,7 @@ void ek_core_group_init(struct ek_core *c, struct ek_core_group *g,
 	g->node.weight = weight;
 	g->vtime = c->vnow;
 	g->share = EK_SHARE_ONE;
-	/* until it reads or writes, as a group that only discards never does */
+	/* a size for the cost of its next request, until its first read or write sets one */
 	g->bytes = 512;
 	g->limit = EK_LIMIT_MIN;
 	g->growing = true;
@@ -73,7 +76,7 @@ void ek_core_group_init(struct ek_core *c, struct ek_core_group *g,
 	INIT_LIST_HEAD(&g->pass_node);
 }
 
-/* @g has nothing queued, waiting or in the device. */
+/* @g must have nothing queued, no submitter that waits, and nothing in the device. */
 void ek_core_group_exit(struct ek_core *c, struct ek_core_group *g)
 {
 	ek_core_ungrant(c, g);
@@ -95,6 +98,7 @@ void ek_core_set_weight(struct ek_core *c, struct ek_core_group *g, u32 weight)
 void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 		    const struct ek_req *r, u64 now)
 {
+	ek_mode_arrival(c, now);
 	if (r->op < EK_DIRS && (g->bytes != r->bytes || g->op != r->op || !g->rate)) {
 		g->op = r->op;
 		g->bytes = r->bytes;
@@ -147,7 +151,7 @@ struct ek_core_group *ek_core_pick(struct ek_core *c, u64 now, u64 *wake)
 	return c->turn.g ? ek_turn_pick(c, now, wake) : ek_order_pick(c, now, wake);
 }
 
-/* @r of @g, which costs @cost, goes to the device. */
+/* Count @r of @g, which costs @cost, as sent to the device. */
 static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
 			 struct ek_req *r, u32 cost, u64 now)
 {
@@ -169,9 +173,9 @@ static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
 }
 
 /*
- * Nothing waits, and the device is done with what it has within EK_QUICK_NS: nobody
- * who is here is served later. What it costs is paid with the group's next request
- * that is not quick, so that no tree changes now.
+ * Nothing is queued, no submitter waits, and the device needs at most EK_QUICK_NS for its
+ * work and @r: so @r delays no other group. The cost of @r is charged together with the
+ * next request of @g that is not quick. So no tree changes here, which saves CPU time.
  */
 bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u64 now)
 {
@@ -184,12 +188,13 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	if (atomic_read(&c->in_flight) &&
 	    atomic64_read(&c->in_flight_cost) + cost > (s64)EK_QUICK_NS)
 		return false;
+	ek_mode_arrival(c, now);
 	r->why = EK_WHY_ORDER;
 	ek_core_send(c, g, r, cost, now);
 	g->served = now;
 	c->turn.quick = true;
 	c->tail.g = NULL;
-	/* alone, nobody is owed anything for it */
+	/* a group that is alone takes nothing from others */
 	if (c->nr_active > 1)
 		g->unpaid += cost;
 	g->pass_left -= cost;
@@ -202,7 +207,7 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 {
 	u32 cost;
 
-	/* out of turn before its first turn: by now the least latency is known */
+	/* sent out of turn before its first turn: guess its rate from the least latency */
 	if (unlikely(!g->known && !g->guessed) && READ_ONCE(g->least) && c->turn.g != g) {
 		ek_cost_first(c, g);
 		g->guessed = true;
@@ -242,7 +247,7 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		atomic_dec(&c->out_of_turn);
 		atomic_dec(&g->out_of_turn);
 	}
-	/* pairs with ek_order_place(): one of both sees the other */
+	/* pairs with ek_order_place(): either this sees @capped, or that sees in_flight */
 	smp_mb__after_atomic();
 	if (unlikely(atomic_read(&g->capped) == 1) && atomic_cmpxchg(&g->capped, 1, 2) == 1)
 		llist_add(&g->released, &c->released);
@@ -250,7 +255,7 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 
 void ek_core_charge(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now)
 {
-	/* what completed last was the device's work until then */
+	/* until its last completion, the device served other requests */
 	u64 took = now - min_t(u64, now, max_t(u64, issued, READ_ONCE(c->last_done)));
 
 	atomic64_add(took, &g->debt);

@@ -2,47 +2,60 @@
 /*
  * Cost: the device time of a request when its group runs alone.
  *
- * Policy: a group's rate (ns per byte) is the mean of what its turns took, over about
- * EK_MEMORY_NS of device time. Groups whose rates differ only by as much as turns do by
- * chance are alike: a pool has the mean of their rates, and all are charged at it. A
- * table of measured rates, by direction and size class, stands in for what is not known:
- * all of a group that had no turn yet, and other sizes of a group that had one.
- * Invariant: what a group that runs alone is charged adds up to the time that it ran; of
- * groups that are alike, what all of them are charged.
- * Source: the currency is f-Util of Gimbal (Min et al., SIGCOMM 2021).
+ * Policy: each group has a rate, in ns per byte. The rate is the mean over the group's turns,
+ * about EK_MEMORY_NS of device time. Groups are alike if their rates differ by no more than
+ * turns differ by chance. A pool has the mean of their rates, and all of them are charged at
+ * it. A table has measured rates by direction and size class (c->cell). Its rates are used
+ * for a group that had no turn yet, and for requests unlike those that the group's rate was
+ * measured with.
+ * Invariant: the charges of a group that runs alone add up to the time that it ran. For
+ * groups that are alike, the charges of all of them add up to the time that all of them ran.
+ * Source: device time as the currency is f-Util of Gimbal (Min et al., SIGCOMM 2021).
  */
 #include "cost.h"
 
-/* Of a device that was never measured: 100 MB/s and 40 us. The first turn corrects it. */
+/*
+ * The guess for a device that was never measured, which the first turn corrects. Each request
+ * takes EK_GUESS_RATE ns per byte (q16; 100 MB/s), and in addition the time that
+ * EK_GUESS_BYTES take (40 us).
+ */
 #define EK_GUESS_RATE	(10 * EK_ONE)
 #define EK_GUESS_BYTES	4096
-/* A reader remembers quiet turns so many times as long as others while there are writers. */
+/*
+ * After recent writes, a reader's turn that looks slow changes the reader's rate less: the
+ * memory of the rate counts this many times.
+ */
 #define EK_QUIET_MEMORY	8
-/* So many turns in a row that differ by half or more: the device changed. */
+/*
+ * The device has changed if this many turns of a group in a row took half more than its rate
+ * says, or a third less.
+ */
 #define EK_OFF_TURNS	3
 /*
- * A group is alike if its rate departs from the pool's by no more than this and a part
- * of its noise: two standard errors of a mean of ten turns.
+ * A group is alike if its rate departs from the pool's by no more than EK_ALIKE plus
+ * EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard errors of a mean
+ * of ten turns.
  */
 #define EK_ALIKE	EK_PERCENT(2)
 #define EK_ALIKE_NOISE	EK_PERCENT(80)
-/* So many turns in a row of groups that are not alike: the pool is another kind's. */
+/* If this many turns in a row are of groups that are not alike, the pool begins again. */
 #define EK_STRAYS	4
-/* A pool remembers so many times as much as a group. */
+/* The rate of a pool is the mean over up to this many times EK_MEMORY_NS. */
 #define EK_POOL_MEMORY	4
-/* A pool is shared for so long after the last but one of its groups went. */
+/* How long (ns) the last group of a pool still counts as one of several. */
 #define EK_SHARED_NS	EK_SEC
-/* The noise is a mean of so many turns. */
+/* The noise is a mean of about this many turns. */
 #define EK_NOISE_TURNS	8
-/* Unsized operations: the mean counts so many. */
+/* The cost of an operation without a size is the mean of about this many of its kind. */
 #define EK_MEAN		4
 
+/* The rate for a direction and size class: of its cell, of the nearest cell, or a guess. */
 static u64 ek_cell_rate(struct ek_core *c, u8 op, u8 class)
 {
 	u64 rate = c->cell[op][class].rate;
 	int i;
 
-	/* the nearest class that is known: a larger one costs less per byte */
+	/* of two classes that are equally near, the larger: it costs less per byte */
 	for (i = 1; !rate && i < EK_SIZES; i++) {
 		if (class + i < EK_SIZES && c->cell[op][class + i].rate)
 			rate = c->cell[op][class + i].rate;
@@ -52,7 +65,7 @@ static u64 ek_cell_rate(struct ek_core *c, u8 op, u8 class)
 	return rate ?: EK_GUESS_RATE + EK_GUESS_RATE * EK_GUESS_BYTES / (512U << class);
 }
 
-/* Is @g one of several groups that are alike? One that pauses for a moment counts. */
+/* Is @g one of several groups that are alike? A group that left less than 1 s ago counts. */
 bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 {
 	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
@@ -61,7 +74,18 @@ bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 			    READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
 }
 
-/* Before the kind of requests changes that the rate of @g is of, it must not be alike. */
+static void ek_cost_forget_cache(struct ek_core_group *g)
+{
+	int op;
+
+	for (op = 0; op < EK_DIRS; op++)
+		g->cache[op].bytes = 0;
+}
+
+/*
+ * Set whether @g is alike. Before rate_op or rate_class of @g change, the caller must clear
+ * it: @g is counted in the cell that they name.
+ */
 void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike)
 {
 	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
@@ -70,16 +94,21 @@ void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike)
 	if (cell->members > 1)
 		cell->shared = READ_ONCE(c->last_done);
 	cell->members += (s32)alike - (s32)g->alike;
+	if (g->alike != alike)
+		ek_cost_forget_cache(g);
 	g->alike = alike;
 }
 
-/* ns per byte that @g is charged at, of the requests that its rate was measured with */
+/* The rate (ns per byte, q16) at which @g is charged for requests like those of its rate. */
 static u64 ek_charged_rate(struct ek_core *c, struct ek_core_group *g)
 {
 	return ek_cost_pooled(c, g) ? c->cell[g->rate_op][g->rate_class].pool : g->rate;
 }
 
-/* ns per byte of @g for a request of @class, by its own rate and the table's ratio */
+/*
+ * The rate (ns per byte, q16) of @g for requests of @op and @class. If the group's rate was
+ * measured with other requests, it is multiplied by the ratio of two rates of the table.
+ */
 static u64 ek_group_rate(struct ek_core *c, struct ek_core_group *g, u8 op, u8 class)
 {
 	u64 mine;
@@ -92,7 +121,7 @@ static u64 ek_group_rate(struct ek_core *c, struct ek_core_group *g, u8 op, u8 c
 	return ek_mul(ek_charged_rate(c, g), ek_ratio(ek_cell_rate(c, op, class), mine));
 }
 
-/* ns of device time of a request of @g, at least 1 */
+/* The cost of a request of @g, in ns of device time, at least 1. */
 u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes)
 {
 	struct ek_cost_cache *cache;
@@ -103,7 +132,7 @@ u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes)
 	cache = &g->cache[op];
 	if (likely(cache->bytes == bytes && cache->prices == c->prices))
 		return cache->cost;
-	/* what is in the device was charged at the old price */
+	/* the rate of the pool changed: all requests sent so far were charged at an older one */
 	if (g->alike && g->prices != c->prices)
 		g->priced = g->sent;
 	g->prices = c->prices;
@@ -116,14 +145,11 @@ u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes)
 
 static void ek_cost_set_rate(struct ek_core_group *g, u64 rate)
 {
-	int op;
-
 	g->rate = max_t(u64, rate, 1);
-	for (op = 0; op < EK_DIRS; op++)
-		g->cache[op].bytes = 0;
+	ek_cost_forget_cache(g);
 }
 
-/* @g has no rate: the table's, or by the least latency if only that is known */
+/* Give @g, which has no measured rate, that of the table; if empty, by the least latency. */
 void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
@@ -138,8 +164,9 @@ void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 }
 
 /*
- * @g has no rate yet. Take it for one of the groups that send the same, if there are
- * any: it is charged as they are until its own turns tell. False if there are none.
+ * @g has no measured rate. If there is a pool for the requests that @g sends, presume that @g
+ * is like the pool's groups: @g is charged at the pool's rate until turns of @g are measured.
+ * Returns false if there is no such pool.
  */
 bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 {
@@ -157,15 +184,18 @@ bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 	return true;
 }
 
-/* Keeps the count of active groups without a rate of their own. */
+/* Set whether the rate of @g is known. Update nr_unknown: active groups, not apart, that are not. */
 void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known)
 {
-	if (g->active)
+	if (g->active && !g->apart)
 		c->nr_unknown += (s32)g->known - (s32)known;
 	g->known = known;
 }
 
-/* Does @wall / @cost say, again and again, that the device is another now? */
+/*
+ * A turn of @g took @wall ns for requests that cost @cost ns. Do EK_OFF_TURNS such turns in a
+ * row show that the device changed?
+ */
 static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 cost)
 {
 	if (2 * wall > 3 * cost)
@@ -185,7 +215,7 @@ static u64 ek_off(u64 a, u64 b)
 	return a > b ? a - b : b - a;
 }
 
-/* The pool of @cell learns from a turn: @wall ns for what it would charge as @cost ns. */
+/* The pool of @cell learns from a turn: @wall ns for requests that cost @cost ns by its rate. */
 static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 cost)
 {
 	u64 ratio = ek_ratio(cell->memory + wall, cell->memory + cost);
@@ -196,9 +226,9 @@ static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall
 }
 
 /*
- * Is @g, whose turn took @wall ns for what was @cost ns at @rate, like the other groups
- * of @cell? Then the pool learns from it. A pool that nobody is like any more begins
- * with @g.
+ * A turn of @g took @wall ns, and its requests cost @cost ns at @rate. If @g is like the
+ * other groups of @cell, the pool of @cell learns from the turn. Without a pool, or after
+ * EK_STRAYS turns of groups that are not alike, the pool begins again with the rate of @g.
  */
 static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_cost_cell *cell,
 			 u64 wall, u64 cost, u64 rate)
@@ -218,17 +248,20 @@ static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_c
 	}
 }
 
-/* @g ran alone: @wall ns for what was charged as @cost ns. @noisy: others may have slowed it. */
+/*
+ * @g ran alone for @wall ns; its requests were charged as @cost ns. Update its rate, the
+ * table and the pool. @noisy: hidden work of earlier writes may have slowed @g.
+ */
 void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
 	u64 memory, rate, charged = ek_group_rate(c, g, g->op, g->class);
 
 	if (g->op == g->rate_op && g->class == g->rate_class && g->rate)
-		/* by its own rate instead of the pool's */
+		/* convert @cost from the rate charged, perhaps the pool's, to the group's own */
 		cost = max_t(u64, 1, ek_mul(cost, ek_ratio(g->rate, charged)));
 	else
-		/* the rate becomes that of what the group sends now */
+		/* from now on, the rate is for the direction and size that the group sends now */
 		g->rate = charged;
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
@@ -241,7 +274,10 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 		g->noise += min_t(u64, ek_ratio(ek_off(wall, cost), cost), EK_ONE) / EK_NOISE_TURNS;
 	}
 	rate = g->rate;
-	/* by definition, cost and time were equal for what the rate remembers */
+	/*
+	 * The new rate is the old one * (memory + wall) / (memory + cost). By definition,
+	 * requests served within the memory of the rate cost as much as they took.
+	 */
 	memory = g->memory * (noisy && wall > cost ? EK_QUIET_MEMORY : 1);
 	ek_cost_set_rate(g, ek_mul(g->rate, ek_ratio(memory + wall, memory + cost)));
 	g->memory = min_t(u64, g->memory + wall, EK_MEMORY_NS);
@@ -253,7 +289,10 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cos
 	ek_cost_known(c, g, true);
 }
 
-/* @r completed: the least latency of its kind, and what unsized work took */
+/*
+ * @r of @g completed. Update the least latencies; or for an operation without a size, update
+ * its mean and charge @g for the difference.
+ */
 void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		 u64 now)
 {
@@ -261,7 +300,7 @@ void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	struct ek_cost_cell *cell;
 
 	if (r->op >= EK_DIRS) {
-		/* until the completion before, the device did other work */
+		/* until the last completion, the device served other requests */
 		took = min_t(u64, took, now - min_t(u64, now, READ_ONCE(c->last_done)));
 		mean = READ_ONCE(c->special[r->op]);
 		WRITE_ONCE(c->special[r->op], mean ? mean - mean / EK_MEAN + took / EK_MEAN : took);
@@ -277,8 +316,9 @@ void ek_cost_saw(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 }
 
 /*
- * A meter counts from one completion to the last, never parts of requests. What
- * was served is what was sent less what is inside, so completions keep no sum.
+ * A meter counts the service of @g from @from, the time of a completion, to the last
+ * completion, so it never counts a part of a request. Service is what was sent less what is
+ * in flight. So completions need not keep a sum.
  */
 void ek_meter_begin(struct ek_meter *m, struct ek_core_group *g, u64 from)
 {
@@ -291,6 +331,7 @@ void ek_meter_begin(struct ek_meter *m, struct ek_core_group *g, u64 from)
 	m->n = 0;
 }
 
+/* Update @m up to the last completion of @g. */
 void ek_meter_read(struct ek_meter *m, struct ek_core_group *g)
 {
 	m->to = max_t(u64, m->from, READ_ONCE(g->last_done));

@@ -5,11 +5,11 @@
 #include "core.h"
 
 /*
- * A rate is the mean over so much device time. Garbage collection comes in
- * cycles of up to a second; less would make the rate follow each pause.
+ * The device time that a rate is the mean over. Garbage collection comes in cycles of up
+ * to a second. With a shorter mean, the rate would follow each pause for collection.
  */
 #define EK_MEMORY_NS	EK_SEC
-/* A rate that remembers less is young. */
+/* A rate is young if it is the mean over less than this device time. */
 #define EK_YOUNG_NS	(300 * EK_MS)
 
 u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes);

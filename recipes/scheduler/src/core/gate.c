@@ -2,13 +2,18 @@
 /*
  * Gate: which group's submitter gets the next scheduler tag.
  *
- * Policy: a light group; the owner of the turn; a group that has nothing queued; then
- * the group with the least virtual time once all that it has queued is served. A group
- * may queue on its share of half of the tags. What is in the device is not counted, so
- * a group alone may fill the device.
- * Invariant: a group that has nothing queued is admitted before all that have, but for
- * the owner of the turn. In turns, all groups queue on half of the tags: the owner finds
- * the other half for what it has in the device.
+ * Policy: the gate admits a submitter of, in this order:
+ *  1. a light group that has nothing queued
+ *  2. the owner of the turn, if its turn lasts long enough for the request
+ *  3. a group that has nothing queued
+ *  4. the group that would have the least virtual time after service of all it has queued
+ * A request counts as queued from admission to dispatch. A group may have one request queued,
+ * and more up to its share of half of the tags. Requests in the device do not count, so that
+ * a group that is alone may fill the device.
+ * Invariants:
+ *  - A group that has nothing queued goes before all others except the owner of the turn.
+ *  - In turns, once half of the tags are queued on, only the owner and light groups are
+ *    admitted. So the owner finds the other half for its requests in the device.
  * Source: our own; docs/explanation/why-not-bfq.md has the reason.
  */
 #include "gate.h"
@@ -18,9 +23,9 @@
 #include "order.h"
 #include "turn.h"
 
-/* kept by a group that is alone: one tag in so many */
+/* The only active group leaves 1 / EK_GATE_FREE of the tags free. */
 #define EK_GATE_FREE	4
-/* kept for groups that hold nothing: one tag in so many */
+/* Together, the last 1 / EK_GATE_RESERVE of the tags is for groups that have nothing queued. */
 #define EK_GATE_RESERVE	8
 
 static bool ek_gate_before(struct rb_node *a, const struct rb_node *b)
@@ -33,7 +38,7 @@ static bool ek_gate_before(struct rb_node *a, const struct rb_node *b)
 	return ek_before(x->gate_vtime, y->gate_vtime);
 }
 
-/* May @g have one more request queued? */
+/* May @g have one more request queued, by its share of half of the tags? */
 static bool ek_gate_allows(struct ek_core *c, struct ek_core_group *g)
 {
 	u32 has = g->queued + g->granted;
@@ -60,7 +65,7 @@ static void ek_gate_do_place(struct ek_core *c, struct ek_core_group *g)
 	rb_add_cached(&g->gate, &c->gate, ek_gate_before);
 }
 
-/* Submitters of @g wait, or what it has queued changed. */
+/* Update the place of @g at the gate: the number of its waiters or queued requests changed. */
 void ek_gate_place(struct ek_core *c, struct ek_core_group *g)
 {
 	if (!g->waiting && !g->gated)
@@ -83,6 +88,7 @@ void ek_core_arrive(struct ek_core *c, struct ek_core_group *g, u64 now)
 	ek_gate_place(c, g);
 }
 
+/* A light group whose submitter waits and that may go out of turn, or NULL. */
 static struct ek_core_group *ek_gate_light(struct ek_core *c)
 {
 	struct ek_core_group *g;
@@ -95,21 +101,22 @@ static struct ek_core_group *ek_gate_light(struct ek_core *c)
 	return NULL;
 }
 
-/* May @g, the first of the tree, have one of @free tags? */
+/* May @g, the first group of the tree, take one of @free tags, or must it leave them? */
 static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
 {
-	/* the next group to come finds tags */
+	/* the next group that becomes active must find free tags */
 	if (c->nr_active == 1)
 		return free > c->tags / EK_GATE_FREE;
-	/* together, a group that holds nothing must be seen by the order at once */
+	/* together, the order must see a request of each group at once */
 	if (c->mode.kind == EK_TOGETHER && !c->turn.g)
 		return !g->gate_holds || free > c->tags / EK_GATE_RESERVE;
 	return c->nr_queued + c->nr_granted < c->tags / 2;
 }
 
 /*
- * May the owner of the turn have one more? What it sends at once needs no place in the
- * queue. What it cannot send in its turn would keep a tag from later owners.
+ * May @g, the owner of the turn, have one more request? Yes, within its limit and half of
+ * the tags, if the turn lasts long enough to send the request. Otherwise the request would
+ * keep its tag while later owners need tags.
  */
 static bool ek_gate_owner(struct ek_core *c, struct ek_core_group *g, u64 now)
 {

@@ -2,64 +2,92 @@
 /*
  * Mode: turns or together.
  *
- * Policy: the better mode has the larger lambda: alone time served, divided by the time
- * that passed. Turns need no estimates, so the device begins with them, until each group
- * had one. Then TOGETHER is tried with larger and larger scales, and kept if it pays.
- * Turns are made longer if their ends cost much and longer ones serve more.
- * Invariant: modes are compared by what they served, never by a model of the device.
+ * Policy: the better mode has the larger lambda. Lambda is the cost of all requests served,
+ * in ns of device time, divided by the time that passed.
+ *  - The core begins in mode TURNS, which needs no estimates of costs.
+ *  - After each group had its first turn, the core tries TOGETHER with larger and larger
+ *    scales. It keeps TOGETHER if lambda is larger than in TURNS.
+ *  - The core makes turns longer if the ends of turns cost much. It keeps longer turns if
+ *    they serve more.
+ * An epoch is a period for which lambda is measured. After a change of mode, steps come
+ * before the first epoch: shorter periods, whose lambda does not enter the mode's mean.
+ * Invariant: the core compares modes by what they served, never by a model of the device.
  * Source: Seastar's dispatched/completed ratio (scylladb/seastar, PR 1766).
  */
-#include "order.h"
+#include "mode.h"
 #include "budget.h"
 #include "cost.h"
+#include "order.h"
 #include "turn.h"
 
-/* An epoch is so long, and so many latencies and largest requests; a step is a part of it. */
+/*
+ * An epoch lasts at least EK_EPOCH_NS, and at least EK_EPOCH_REQUESTS times the cost of the
+ * largest request, or the largest least latency if that is more. The same holds for a step.
+ */
 #define EK_EPOCH_NS		(300 * EK_MS)
 #define EK_EPOCH_REQUESTS	12
 #define EK_STEP_NS		(60 * EK_MS)
 #define EK_STEP_REQUESTS	4
-/* Scales that are tried; a larger one has to serve so much more. */
+/* The scales that a trial of TOGETHER tests, one a step: the first, the factor, the last. */
 #define EK_SCALE_FIRST		1
 #define EK_SCALE_STEP		4
 #define EK_SCALE_MOST		256
+/* A larger scale replaces the best one so far if its lambda is above this part of the best. */
 #define EK_STEP_GROWS		EK_PERCENT(103)
-/* So long the device may be busy with what is inside. */
+/* The longest time (ns) that the device may need for all that a scale lets into it. */
 #define EK_INSIDE_NS		(400 * EK_MS)
-/* Together is better by so much when it is tried. */
+/* A trial of TOGETHER succeeds if its lambda is at least this part of the lambda of TURNS. */
 #define EK_BETTER		EK_PERCENT(105)
-/* It is left when it is no better than this. */
+/* After a successful trial, TOGETHER ends when its lambda is below this part of it. */
 #define EK_STAYS		EK_PERCENT(101)
-/* Turns that serve less than this are made longer, at most so many times as long. */
+/* If the lambda of TURNS is below this, the ends of turns cost much: turns become longer. */
 #define EK_LOSS			EK_PERCENT(97)
+/* The largest factor by which turns become longer. */
 #define EK_STRETCH_MOST		4
-/* Twice as long has to serve so much more, shown after so many epochs. */
+/*
+ * Turns stay twice as long only if lambda rises to this part of its earlier value. The core
+ * compares after EK_STRETCH_EPOCHS epochs.
+ */
 #define EK_STRETCH_BETTER	EK_PERCENT(101)
 #define EK_STRETCH_EPOCHS	6
-/* If they serve so much, they are made shorter again. */
+/* If the lambda of TURNS is above this, the ends cost next to nothing: turns become shorter. */
 #define EK_NO_ENDS		(EK_ONE - EK_ONE / 128)
-/* Less than that is not lost at their ends: the costs are wrong. */
+/* If the lambda of TURNS is not above this, the costs are wrong: the ends are not the reason. */
 #define EK_NO_LOSS		EK_PERCENT(80)
-/* TOGETHER is tried when turns serve so much, or the same twice, or after so many epochs. */
+/*
+ * The lambda of TURNS counts as known (settled), so that TOGETHER may be tried: if it is above
+ * EK_SETTLED, or if two epochs in a row differ by less than EK_SETTLED_SAME, or after
+ * EK_SETTLED_EPOCHS epochs.
+ */
 #define EK_SETTLED		EK_PERCENT(92)
 #define EK_SETTLED_SAME		EK_PERCENT(3)
 #define EK_SETTLED_EPOCHS	12
-/* Between two trials; twice as long after each that fails. */
+/*
+ * Time from a failed trial of TOGETHER to the next trial, in ns. Each failure multiplies it by
+ * 2, up to EK_GAP_MOST.
+ */
 #define EK_GAP_NS		(8 * EK_SEC)
 #define EK_GAP_MOST		(64 * EK_SEC)
-/* A lambda that departs by so much, for so many epochs, shows that the device changed. */
+/*
+ * The device has changed if, in mode TOGETHER, lambda is more than EK_ODD of its mean away
+ * from the mean, in the same direction, for EK_ODD_EPOCHS epochs in a row.
+ */
 #define EK_ODD			EK_PERCENT(12)
 #define EK_ODD_EPOCHS		4
+/* Least time between two such changes, in ns. Each multiplies it by 2, up to EK_GAP_MOST. */
 #define EK_CHANGE_NS		EK_SEC
 
+/* The cost of all requests completed since the start, in ns. */
 static u64 ek_mode_served(struct ek_core *c)
 {
 	return c->sent_cost - atomic64_read(&c->in_flight_cost);
 }
 
+/* A step or an epoch begins. */
 static void ek_mode_epoch(struct ek_core *c, u64 now)
 {
 	c->mode.epoch = now;
+	c->mode.epoch_idle = 0;
 	c->mode.epoch_cost = ek_mode_served(c);
 }
 
@@ -73,7 +101,10 @@ static void ek_mode_set(struct ek_core *c, u8 kind, u64 now)
 	m->odd = 0;
 	m->best_scale = EK_SCALE_FIRST;
 	c->scale = EK_SCALE_FIRST;
-	/* at first, nobody may lead those who have less than they were promised */
+	/*
+	 * The promise begins at its upper bound, see ek_order_promise(). So at first every
+	 * group that others lead counts as one that has less than it was promised.
+	 */
 	c->promise = c->vnow + ek_order_lead(c, EK_SEC);
 	ek_mode_epoch(c, now);
 }
@@ -82,7 +113,7 @@ void ek_mode_init(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 
-	/* turns serve at most 1; it is measured as soon as all rates are known */
+	/* the largest value possible, until epochs of TURNS measure it */
 	m->lambda[EK_TURNS] = EK_ONE;
 	m->gap = EK_GAP_NS;
 	m->stretch = 1;
@@ -97,7 +128,7 @@ static void ek_mode_stretch(struct ek_mode *m, u32 stretch)
 	m->stretch_pays = stretch == 1;
 }
 
-/* The device changed: what was learned in its former state is void. */
+/* The device changed: go back to TURNS, and measure all groups again. */
 static void ek_mode_forget(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
@@ -134,8 +165,9 @@ static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 }
 
 /*
- * Is it known what turns serve? It is 1, less what their ends cost. At the start of a
- * load it is less: rates are guesses, and submitters prepare their first requests.
+ * Is the lambda of TURNS known well enough? It is 1, less what the ends of turns cost. When a
+ * load has just begun, the measured value is too low: rates are still guesses, and submitters
+ * prepare their first requests.
  */
 static bool ek_mode_settled(struct ek_mode *m)
 {
@@ -144,8 +176,9 @@ static bool ek_mode_settled(struct ek_mode *m)
 }
 
 /*
- * Do the ends of turns cost too much, or next to nothing? What turns do not serve may be
- * lost elsewhere, as by garbage collection: longer turns are kept if they serve more.
+ * Make turns longer if their ends cost much, and shorter if their ends cost next to nothing.
+ * A low lambda may have another reason, such as garbage collection. So longer turns are kept
+ * only if they serve more.
  */
 static void ek_mode_ends(struct ek_mode *m, u64 now)
 {
@@ -167,6 +200,7 @@ static void ek_mode_ends(struct ek_mode *m, u64 now)
 	}
 }
 
+/* An epoch of TURNS is over: adapt the length of turns, and perhaps try TOGETHER. */
 static void ek_mode_turns(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
@@ -178,12 +212,13 @@ static void ek_mode_turns(struct ek_core *c, u64 now)
 	ek_mode_set(c, EK_TOGETHER, now);
 }
 
+/* An epoch of TOGETHER, of @wall ns, is over: keep TOGETHER, or return to TURNS. */
 static void ek_mode_together(struct ek_core *c, u64 wall, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 	u64 need = m->tried[EK_TOGETHER] > 1 ? EK_STAYS : EK_BETTER;
 
-	/* an epoch may count a request too much at either end */
+	/* the first epoch decides alone, and its count may be one request too high */
 	if (m->tried[EK_TOGETHER] == 1)
 		need += ek_ratio(c->most_request, wall);
 
@@ -196,7 +231,7 @@ static void ek_mode_together(struct ek_core *c, u64 wall, u64 now)
 	ek_mode_set(c, EK_TURNS, now);
 }
 
-/* An epoch is over: @lambda is what it served. */
+/* An epoch of @wall ns is over. Its lambda is @lambda. */
 static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 {
 	struct ek_mode *m = &c->mode;
@@ -209,7 +244,7 @@ static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 	m->same = (lambda > m->last ? lambda - m->last : m->last - lambda) < EK_SETTLED_SAME;
 	m->last = lambda;
 	m->lambda[m->kind] = m->tried[m->kind] ? (3 * mean + lambda) / 4 : lambda;
-	/* turns that once served more can do so: what came before was a pause */
+	/* the highest lambda of TURNS is what turns can serve: the lower mean includes pauses */
 	if (m->kind == EK_TURNS && lambda > mean && lambda <= EK_ONE)
 		m->lambda[m->kind] = lambda;
 	m->tried[m->kind]++;
@@ -221,8 +256,9 @@ static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 }
 
 /*
- * TOGETHER has just begun: a step served @lambda. Try the next scale, unless the
- * device would be busy with it for too long; in the end, take the best.
+ * A trial of TOGETHER: the step with the present scale is over, its lambda is @lambda. Set
+ * the next scale and return true. If the next scale is too large, or would let more than
+ * EK_INSIDE_NS of work into the device, set the best scale and return false.
  */
 static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 {
@@ -241,14 +277,29 @@ static bool ek_mode_grows(struct ek_core *c, u64 lambda)
 	return false;
 }
 
-/* Is a step or an epoch over? */
+/*
+ * A request arrives. If no group had a request since the last completion, no mode could have
+ * served anything: the epoch does not count this time.
+ */
+void ek_mode_arrival(struct ek_core *c, u64 now)
+{
+	u64 since = max_t(u64, READ_ONCE(c->last_done), c->mode.epoch);
+
+	if (!c->nr_queued && !c->nr_waiting && !atomic_read(&c->in_flight) && now > since)
+		c->mode.epoch_idle += now - since;
+}
+
+/* If the present step or epoch is over, evaluate it and begin the next. */
 void ek_mode_step(struct ek_core *c, u64 now)
 {
 	struct ek_mode *m = &c->mode;
 	u64 most = max_t(u32, c->most_latency, c->most_request);
-	u64 wall = now - m->epoch, lambda, need;
+	u64 wall = now - m->epoch - m->epoch_idle, lambda, need;
 
-	/* turns are compared once they have measured everyone; a solo is no part of an epoch */
+	/*
+	 * Epochs of TURNS begin when all groups are measured. Epochs of TOGETHER begin
+	 * again after each solo, because a solo is no part of an epoch.
+	 */
 	if ((m->kind == EK_TURNS && c->nr_unknown) || (m->kind == EK_TOGETHER && c->turn.g)) {
 		ek_mode_epoch(c, now);
 		return;

@@ -2,38 +2,49 @@
 /*
  * Order: which group is next.
  *
- * Policy: a group's virtual time grows by cost / share; the least goes first.
- * TURNS: the group with the least has the device alone for a turn. Where groups are
- * many, turn.c asks for the one whose next request is due first instead.
- * TOGETHER: all have requests in the device. A group that has nothing to send is awaited
- * only while it has less than it was promised: its share of the time that passed.
- * A group that was away for a short time keeps what it lacked before.
- * Invariant: a group that has less than it was promised is led by no more than a turn or,
- * TOGETHER, by lead_ms.
- * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996), ek_math.h has the bound; for
- * many groups WF2Q (Bennett, Zhang, 1996).
+ * Policy: service of a group adds cost / share to its virtual time. The group with the
+ * least virtual time is next.
+ *  - TURNS: this group has the device alone for a turn. With more than EK_MANY active
+ *    groups, turn.c chooses the group whose next request is due first instead.
+ *  - TOGETHER: all groups have requests in the device. Dispatch waits for a group that
+ *    has nothing to send only while the group has less than it was promised: its share of
+ *    the time that passed.
+ * A group that pauses for a short time is still owed what it lacked before the pause.
+ * Invariant: other groups do not lead a group that has less than it was promised by more
+ * than a turn, or TOGETHER by more than lead_ms and one request.
+ * Source: start-time fair queueing (Goyal, Vin, Cheng, 1996), whose bound is in ek_math.h;
+ * for many groups WF2Q (Bennett, Zhang, 1996).
  */
 #include "order.h"
 #include "budget.h"
 #include "cost.h"
 #include "turn.h"
 
-/* A group that was away keeps at most so much debt. */
+/* The most debt that a group has left after a pause, in ns of its own service. */
 #define EK_DEBT_MAX		EK_SEC
-/* A group that was away for longer is owed nothing. */
+/* After a pause of this length (ns) or longer, a group is owed nothing. */
 #define EK_OWED_NS		EK_SEC
-/* What it may be owed: so much of the device's time. */
+/* The most that a group may be owed after a pause, in ns of service of the whole device. */
 #define EK_OWED_MOST		(500 * EK_MS)
-/* Groups without a request are looked at, so many at a time, after this time. */
+/*
+ * Every EK_IDLE_NS, at most EK_IDLE_LOOKS of the groups without queued requests are checked
+ * for whether they are still active.
+ */
 #define EK_IDLE_LOOKS		4
 #define EK_IDLE_NS		(500 * EK_US)
-/* A turn waits for its owner: this part of the time that it was busy, ... */
+/*
+ * A turn waits for an owner without requests for 1 / EK_IDLE_BUSY of the time that the
+ * owner was busy before. It waits for at least await_us / EK_IDLE_LEAST, and for at most
+ * await_us.
+ */
 #define EK_IDLE_BUSY		4
-/* ... at least this part of await_us, and at most await_us. */
 #define EK_IDLE_LEAST		10
-/* The most groups that are compared for which is soonest. */
+/* The most groups that ek_order_soonest() compares: it bounds the time under the lock. */
 #define EK_SOONEST_LOOKS	256
-/* The promise is kept over this time: so far it may be behind or ahead of the groups. */
+/*
+ * The promise stays within this service of the device (ns), or within the largest request,
+ * of the least virtual time. So a promise that was kept or broken long ago does not count.
+ */
 #define EK_PROMISE_NS		(50 * EK_MS)
 
 static struct ek_core_group *ek_rb_group(struct rb_node *n)
@@ -56,26 +67,26 @@ static u32 ek_order_share(struct ek_core *c, struct ek_core_group *g)
 	return g->share;
 }
 
-/* virtual time that @ns of service spans for @g; @ns is below 2^36 */
+/* The virtual time that @ns of service spans for @g. @ns must be below 2^36. */
 u64 ek_order_span(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	return div_u64(ns << (12 + EK_SHARE_SHIFT), ek_order_share(c, g));
 }
 
-/* virtual time that passes while the device serves @ns for all active groups */
+/* The virtual time that passes while the device serves all active groups for @ns. */
 u64 ek_order_lead(struct ek_core *c, u64 ns)
 {
 	return div64_u64(ns << 12, max_t(u64, c->top.sum, 1));
 }
 
-/* the part of @ns, at most 4 s, that the share of @g is of all shares */
+/* @ns times the share of @g, divided by the sum of all shares. @ns must be at most 4 s. */
 u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	return div64_u64((ns >> 6) * (ek_order_share(c, g) >> 2),
 			 max_t(u64, c->top.sum << (EK_SHARE_SHIFT - 8), 1));
 }
 
-/* time in which the share of @g gives it one more request, at most 2^36 ns */
+/* The time (ns, at most 2^52) in which the share of @g earns @g one request. */
 u64 ek_order_round(struct ek_core *c, struct ek_core_group *g)
 {
 	u64 span = ek_order_span(c, g, ek_cost(c, g, g->op, g->bytes));
@@ -90,19 +101,24 @@ void ek_order_unplace(struct ek_core *c, struct ek_core_group *g)
 	g->placed = false;
 }
 
-/* @g is in no tree from now on; or it competes, and owes for the past at most EK_DEBT_MAX. */
+/*
+ * If @apart, @g gets no place in a tree from now on. Otherwise @g competes again, with a
+ * debt of at most EK_DEBT_MAX. The caller places @g.
+ */
 void ek_order_apart(struct ek_core *c, struct ek_core_group *g, bool apart)
 {
 	if (g->apart == apart)
 		return;
 	g->apart = apart;
+	if (g->active && !g->known)
+		c->nr_unknown += apart ? -1 : 1;
 	if (!apart)
 		g->vtime = ek_bounded(g->vtime, c->vnow, ek_order_span(c, g, EK_DEBT_MAX));
 }
 
 /*
- * Put @g into the tree where it belongs, at its virtual time. The owner of a turn
- * is in none, nor is a light group that pauses.
+ * Put @g into the tree where it belongs (ready or awaited), at its virtual time. Two kinds
+ * of group are in neither tree: the owner of the turn, and a light group that pauses.
  */
 void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 {
@@ -122,9 +138,16 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 	limit = ek_budget_limit(c, g);
 	full = (u32)atomic_read(&g->in_flight) >= limit;
 	if (g->queued && full) {
-		/* a completion puts it back, unless it came meanwhile, or already does */
+		/*
+		 * Ask for a release: the next completion of @g adds it to c->released, and
+		 * ek_order_collect() places it again. If a completion made room meanwhile,
+		 * and has not seen the request, withdraw it.
+		 */
 		atomic_cmpxchg(&g->capped, 0, 1);
-		/* pairs with ek_core_complete(): one of both sees the other */
+		/*
+		 * Pairs with ek_core_complete(). Either it sees @capped, or in_flight shows
+		 * here that the request completed.
+		 */
 		smp_mb();
 		full = (u32)atomic_read(&g->in_flight) >= limit ||
 		       atomic_cmpxchg(&g->capped, 1, 0) != 1;
@@ -136,9 +159,10 @@ void ek_order_place(struct ek_core *c, struct ek_core_group *g)
 }
 
 /*
- * @g comes back. While it was away, the ideal device, which serves all at once, went on:
- * that is what @g lost, and no more. What it lacked before, as between two I/Os of 100 MB, it
- * still gets; and it owes at most EK_DEBT_MAX.
+ * @g becomes active again. During its pause, an ideal device served the other groups: @g
+ * loses its share of that time. What @g lacked before the pause, it still gets, if the pause
+ * was shorter than EK_OWED_NS, such as one between two I/Os of 100 MB. What @g owed before
+ * the pause, it still owes, up to EK_DEBT_MAX.
  */
 static void ek_order_return(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
@@ -155,8 +179,9 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (g->active)
 		return;
 	g->active = true;
+	c->newcomer |= !g->sent;
 	c->nr_active++;
-	c->nr_unknown += !g->known;
+	c->nr_unknown += !g->known && !g->apart;
 	ek_node_join(&c->top, &g->node);
 	g->share = ek_node_share(&g->node);
 	g->share_generation = c->top.generation;
@@ -169,7 +194,7 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 {
-	/* it pauses: before its first turn, its latency is the best guess of its cost */
+	/* it pauses before its first turn: its least latency is the best guess of its cost */
 	if (!g->known && g->sent) {
 		ek_cost_first(c, g);
 		ek_cost_known(c, g, true);
@@ -181,11 +206,11 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 	ek_cost_alike(c, g, false);
 	g->active = false;
 	c->nr_active--;
-	c->nr_unknown -= !g->known;
+	c->nr_unknown -= !g->known && !g->apart;
 	ek_node_leave(&c->top, &g->node);
 }
 
-/* Does @g have a request, or will it soon? */
+/* Does @g have a request or a submitter, or is it about to send its next request? */
 bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
@@ -194,9 +219,9 @@ bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 }
 
 /*
- * How long a turn waits for its owner, which has nothing: a part of the time for
- * which it had something until then. A task that reads one block after the other
- * needs less, even on a slow CPU; one that prepares 100 MB needs more.
+ * The time until which a turn waits for its owner @g, which has no request. The wait is a
+ * part of the time for which @g was busy before. So a task that reads one small block after
+ * the other is given a short wait, and a task that prepares 100 MB a longer one.
  */
 u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
 {
@@ -207,7 +232,7 @@ u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
 			      most / EK_IDLE_LEAST, most);
 }
 
-/* Groups that have been without a request for long are no longer active. */
+/* Deactivate groups that have been without a request for too long, a few at a time. */
 static void ek_order_expire(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
@@ -225,7 +250,10 @@ static void ek_order_expire(struct ek_core *c, u64 now)
 	}
 }
 
-/* Groups with room again are ready; groups that went away leave; virtual time goes on. */
+/*
+ * Bring the trees up to date: place groups that are below their limit again, deactivate
+ * groups that are awaited no longer, and advance the core's virtual time.
+ */
 void ek_order_collect(struct ek_core *c, u64 now)
 {
 	struct llist_node *n, *next;
@@ -250,18 +278,22 @@ void ek_order_collect(struct ek_core *c, u64 now)
 		c->vnow = ek_later(c->vnow, g->vtime);
 }
 
-/* @g pays @ns, and what completions found missing */
+/* Charge @g for @ns, for requests of ek_core_quick(), and for what completions added. */
 void ek_order_charge(struct ek_core *c, struct ek_core_group *g, u64 ns)
 {
 	s64 debt = atomic64_read(&g->debt) ? atomic64_xchg(&g->debt, 0) : 0;
+	s64 due = (s64)(ns + g->unpaid) + debt;
 
-	ns = clamp_t(s64, (s64)(ns + g->unpaid) + debt, 0, 16 * EK_SEC);
+	/* a refund may exceed this charge: the rest of the refund reduces the next charge */
+	if (due < 0)
+		atomic64_add(due, &g->debt);
+	ns = clamp_t(s64, due, 0, 16 * EK_SEC);
 	g->unpaid = 0;
 	g->charged += ns;
 	g->vtime += ek_order_span(c, g, ns);
 }
 
-/* @g, which is in no tree, was charged @ns too little (or too much). */
+/* @g was charged @ns too little (negative: too much). @g must be in no tree. */
 void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns)
 {
 	ns = clamp_t(s64, ns, -(s64)(16 * EK_SEC), 16 * EK_SEC);
@@ -273,13 +305,13 @@ void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns)
 		g->vtime += ek_order_span(c, g, ns);
 }
 
-/* the group with the least virtual time that can send, or NULL */
+/* Of the groups that can send a request now, the one with the least virtual time, or NULL. */
 struct ek_core_group *ek_order_first(struct ek_core *c)
 {
 	return ek_rb_group(rb_first_cached(&c->ready));
 }
 
-/* the active group with the least virtual time, or NULL */
+/* Of all groups that compete, the one with the least virtual time, or NULL. */
 struct ek_core_group *ek_order_least(struct ek_core *c)
 {
 	struct ek_core_group *a = ek_rb_group(rb_first_cached(&c->ready));
@@ -292,8 +324,9 @@ struct ek_core_group *ek_order_least(struct ek_core *c)
 }
 
 /*
- * Of the groups that can send and have at most the virtual time @until, the one whose next
- * request is due first: the one that its share gives it soonest. NULL if there is none.
+ * Among the groups that can send a request now and whose virtual time is at most @until:
+ * the group whose next request is due first, or NULL. A request is due at the virtual time
+ * that the group will have after it.
  */
 struct ek_core_group *ek_order_soonest(struct ek_core *c, u64 until)
 {
@@ -315,12 +348,13 @@ struct ek_core_group *ek_order_soonest(struct ek_core *c, u64 until)
 	return best;
 }
 
-/* Its submitter waits for a tag that no completion will free. */
+/* Does a submitter of @g wait for a tag that no completion will free? */
 static bool ek_order_stuck(struct ek_core *c, struct ek_core_group *g)
 {
 	return !g->queued && g->waiting && !atomic_read(&c->in_flight);
 }
 
+/* Pick no group now. The caller must ask again after at most await_us. */
 struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake)
 {
 	c->nr_holds++;
@@ -329,8 +363,9 @@ struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake)
 }
 
 /*
- * What everyone was promised, in virtual time, when the device will have done what
- * is in it and @cost ns more. It goes on with time, but stays near what groups have.
+ * The virtual time that every group is promised by the moment when the device has served
+ * all that is in flight and @cost ns more. The promise advances with time, as on an ideal
+ * device that serves all active groups at once. It stays near c->vnow: see EK_PROMISE_NS.
  */
 static u64 ek_order_promise(struct ek_core *c, u32 cost, u64 now)
 {
@@ -347,7 +382,11 @@ static u64 ek_order_promise(struct ek_core *c, u32 cost, u64 now)
 	return c->promise + ek_order_lead(c, ek_ratio(inside, lambda));
 }
 
-/* TOGETHER: is @least, which cannot send now, owed that @g waits for it? */
+/*
+ * TOGETHER: @least has the least virtual time, and @g the least of those that can send now.
+ * Must @g wait for @least? Only if @least has less than it was promised, and @g leads it by
+ * more than lead_ms.
+ */
 static bool ek_order_owed(struct ek_core *c, struct ek_core_group *least,
 			  struct ek_core_group *g, u64 now)
 {
@@ -358,7 +397,7 @@ static bool ek_order_owed(struct ek_core *c, struct ek_core_group *least,
 	       !ek_order_stuck(c, least);
 }
 
-/* TOGETHER */
+/* TOGETHER: the group to serve next, or NULL if none may send now. */
 struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake)
 {
 	struct ek_core_group *least = ek_order_least(c), *g = ek_order_first(c);

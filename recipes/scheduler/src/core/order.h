@@ -24,8 +24,4 @@ struct ek_core_group *ek_order_least(struct ek_core *c);
 struct ek_core_group *ek_order_hold(struct ek_core *c, u64 now, u64 *wake);
 struct ek_core_group *ek_order_pick(struct ek_core *c, u64 now, u64 *wake);
 
-/* mode.c */
-void ek_mode_init(struct ek_core *c, u64 now);
-void ek_mode_step(struct ek_core *c, u64 now);
-
 #endif

@@ -2,20 +2,21 @@
 /*
  * Turn: one group has the device alone.
  *
- * Policy: a turn lasts turn_ms, or a few latencies, but no longer than the group's share
- * of a round. At its end the group has paid the time that it had the device, whatever
- * its requests were estimated to cost, and its rate is learned. Three things differ:
- *  - A reader pays no more than its rate while the device is quiet. What is left is
- *    hidden work of earlier writes (a buffer that drains, garbage collection): the next
- *    writers pay for it.
- *  - Groups that are alike pay the cost by their pool. What the turns of alike writers
- *    took beyond it, all of these writers pay.
- *  - A turn that is too short to tell anything is paid by cost. Of many groups, several
- *    such turns tell together.
- * Invariant: time in turns is charged at most once. Not charged is what a turn was
- * made longer to learn, and hidden work beyond EK_HIDDEN_MOST.
- * Source: CFQ's and BFQ's slices; iocost's debt (Heo et al., ASPLOS 2022); the choice
- * among many groups is WF2Q's (Bennett, Zhang, 1996).
+ * Policy: a turn lasts turn_ms, or a few latencies if that is more, but no longer than the
+ * group's share of a round. At the end of its turn, the owner has been charged for the time
+ * that it had the device, whatever its requests were estimated to cost. The core also learns
+ * the owner's rate. Three cases differ:
+ *  - A reader is charged no more than its requests cost while the device is quiet. The rest
+ *    of its turn is hidden work of earlier writes: a buffer that drains, or garbage
+ *    collection. The next writers are charged for it.
+ *  - Groups that are alike are charged at the rate of their pool. What the turns of alike
+ *    writers took beyond that is charged to all of these writers.
+ *  - A turn that is too short to measure a rate is charged by the estimated cost. With more
+ *    than EK_MANY groups, several such turns count as one measurement.
+ * Invariant: the time of turns is charged at most once. Two parts are not charged: what the
+ * core added to a turn in order to learn, and hidden work beyond EK_HIDDEN_MOST.
+ * Source: the time slices of CFQ and BFQ; iocost's debt (Heo et al., ASPLOS 2022); the choice
+ * among many groups is that of WF2Q (Bennett, Zhang, 1996).
  */
 #include "turn.h"
 #include "budget.h"
@@ -24,56 +25,92 @@
 #include "order.h"
 
 /*
- * A group comes round within EK_ROUND_NS, so that shares hold over a second; if
- * latencies need more, within EK_ROUND_MOST_NS, so that nobody waits for 2 s.
+ * Below, a latency is the least latency of the group's requests: see ek_budget_latency().
+ *
+ * In a round, each group has one turn. A round lasts EK_ROUND_NS, so that shares hold over a
+ * second. If the latencies of requests need longer turns, a round may last EK_ROUND_MOST_NS,
+ * which still keeps every wait below 2 s.
  */
 #define EK_ROUND_NS		(250 * EK_MS)
 #define EK_ROUND_MOST_NS	(700 * EK_MS)
-/* A turn is worth at least so many latencies: what its ends cost is then small. */
+/*
+ * The least length of a turn, in latencies or costs of a request, whichever are longer; less
+ * only if EK_ROUND_MOST_NS requires it. Shorter turns would lose much time at their ends.
+ */
 #define EK_TURN_LATENCIES	2
-/* The first turn of a group lasts until its limit is found, but not longer than this. */
+/*
+ * The first turn of a group lasts until its limit and rate are found, but not longer than
+ * EK_FIRST_NS or, if that is more, EK_FIRST_LATENCIES latencies (at most 1 s).
+ */
 #define EK_FIRST_NS		(400 * EK_MS)
 #define EK_FIRST_LATENCIES	12
-/* Where groups are more than EK_MANY, they learn from each other; otherwise it is shorter. */
+/*
+ * With more than EK_MANY active groups, a new group takes its rate from groups that are like
+ * it. EK_FIRST_MANY_NS then replaces EK_FIRST_NS, and the group's limit begins at
+ * EK_LIMIT_MANY or more.
+ */
 #define EK_MANY			8
 #define EK_FIRST_MANY_NS	(50 * EK_MS)
 #define EK_LIMIT_MANY		8
-/* A window of a turn: so long, so many requests, and each in flight twice. */
+/*
+ * A turn is measured in windows. A window lasts at least EK_WINDOW_NS (ns), and has at least
+ * EK_WINDOW_REQUESTS completions and two for each request of the limit. While the limit
+ * grows, EK_GROW_NS and half as many completions are enough. From EK_WINDOW_LONG on, two
+ * completions are enough.
+ */
 #define EK_GROW_NS		(5 * EK_MS)
 #define EK_WINDOW_NS		(20 * EK_MS)
 #define EK_WINDOW_LONG		(100 * EK_MS)
 #define EK_WINDOW_REQUESTS	8
-/* The device was not idle in between if a completion takes that many latencies. */
+/*
+ * If a completion takes this many latencies longer than expected, the device did work of its
+ * own in between.
+ */
 #define EK_STALL_LATENCIES	4
-/* Time of less than so many latencies tells more of their phase than of the rate. */
+/*
+ * The least time that shows a rate, in latencies. A shorter time depends more on where
+ * within a request it begins and ends than on the rate.
+ */
 #define EK_TELLING_LATENCIES	4
-/* Windows differ by chance: a reader pays so much more than its quickest window says. */
+/*
+ * The quickest window is partly quick by chance. So a reader is charged this multiple of what
+ * its requests would cost at the speed of its quickest window.
+ */
 #define EK_QUIET		EK_PERCENT(103)
-/* While the owner prepares its next request, another may take this part of its busy time. */
+/*
+ * While the owner prepares its next request, another group may send requests that cost up to
+ * 1 / EK_FILL_BUSY of the time that the owner was busy.
+ */
 #define EK_FILL_BUSY		32
-/* After a write, what slows readers down may be the writers' for so long. */
+/* For this time (ns) after a write, a slow device counts as busy with hidden work of writes. */
 #define EK_WROTE_NS		(2 * EK_SEC)
-/* What writers owe for turns of others: at most so much. */
+/* The most hidden time (ns) that the core remembers in order to charge it to writers. */
 #define EK_HIDDEN_MOST		(2 * EK_SEC)
 /*
- * They pay it over about so many ms of their own time, each by its time. Among groups that
- * are alike that is longer, so that it does not matter who is next after a collection.
+ * A writer's turn of T ms is charged the part T / EK_HIDDEN_MS of the hidden time. If the
+ * writer is one of several that are alike, EK_HIDDEN_ALIKE_MS applies. It is longer, so that
+ * it hardly matters which of them has the first turn after garbage collection. The residue
+ * is charged in the same way over EK_RESIDUE_MS: see ek_turn_share_residue().
  */
 #define EK_HIDDEN_MS		250
 #define EK_HIDDEN_ALIKE_MS	1000
 #define EK_RESIDUE_MS		2000
-/* The ideal device is ahead of the group with the least by at most so much. */
+/* The virtual clock of the ideal device leads c->vnow by at most this service (ns). */
 #define EK_CLOCK_LEADS		(4 * EK_SEC)
-/* TOGETHER: between solos of unknown groups, so many percent of the last one's time. */
+/*
+ * TOGETHER: before a solo of a group whose rate is unknown, the other groups get at least
+ * this percentage of the length of the last solo.
+ */
 #define EK_UNKNOWN_PERCENT	400
 
+/* Set how long the turn lasts, and the most that its owner is charged for it. */
 static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 {
 	struct ek_core_group *g = t->g;
 	u64 latency = max_t(u32, ek_budget_latency(c, g), ek_cost(c, g, g->op, g->bytes));
 	u64 least = latency;
 
-	/* before a turn is alone, the requests of the one before have to complete */
+	/* a turn has to be long compared with the wait for the last owner's requests */
 	if (c->nr_active > EK_MANY)
 		least = max_t(u64, least, c->most_latency);
 	t->length = max_t(u64, c->t.turn_ms * EK_MS, EK_TURN_LATENCIES * latency) * c->mode.stretch;
@@ -83,7 +120,7 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 					  ek_order_part(c, g, EK_ROUND_NS * c->mode.stretch),
 					  ek_order_part(c, g, EK_ROUND_MOST_NS)));
 	t->paid = g->growing ? t->length : U64_MAX;
-	/* a rate that few turns told gets one that tells more */
+	/* a rate from few turns needs a longer turn to measure it; the added time is not charged */
 	latency = min_t(u64, 2 * EK_TELLING_LATENCIES * latency, EK_FIRST_NS);
 	if (g->memory < EK_YOUNG_NS && c->nr_active <= EK_MANY && t->length < latency) {
 		t->paid = t->length;
@@ -91,7 +128,10 @@ static void ek_turn_length(struct ek_core *c, struct ek_turn *t)
 	}
 }
 
-/* One of many: it learns from others, because first turns of all would take seconds. */
+/*
+ * With many groups, a new group takes its limit and rate from what others showed: a long
+ * first turn for each group would take seconds.
+ */
 static void ek_turn_many(struct ek_core *c, struct ek_core_group *g)
 {
 	if (g->growing && !g->best)
@@ -114,10 +154,11 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 		g->limit = EK_LIMIT_MIN;
 	ek_turn_length(c, &c->turn);
 	g->ready = g->queued;
+	c->newcomer = false;
 	c->nr_turns++;
 }
 
-/* A window is over: does the limit grow, and was the device quick? */
+/* A window is over: raise the limit while it grows; otherwise note how quick the device was. */
 static void ek_turn_window(struct ek_turn *t)
 {
 	u64 took = t->window.to - t->window.from, service;
@@ -125,7 +166,7 @@ static void ek_turn_window(struct ek_turn *t)
 	service = max_t(u64, ek_ratio(t->window.cost, took), 1);
 	if (t->g->growing) {
 		ek_budget_grow(t->g, service, div64_u64(t->window.cost, t->window.n));
-		/* what came before was with fewer in flight */
+		/* do not count requests before this window: they had a smaller limit */
 		if (t->g->growing)
 			ek_meter_begin(&t->steady, t->g, t->window.to);
 	} else if (took >= EK_WINDOW_NS) {
@@ -146,15 +187,16 @@ static bool ek_turn_window_over(struct ek_turn *t)
 	return took >= EK_WINDOW_NS && t->window.n >= want;
 }
 
-/* A wait in ns that is the device's own: it collects garbage, or drains a buffer. */
+/* A wait (ns) above this shows work of the device's own: garbage collection, or a buffer. */
 static u64 ek_turn_stall(struct ek_core *c, struct ek_core_group *g)
 {
 	return max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES * ek_budget_latency(c, g));
 }
 
 /*
- * The last requests of the turn before are done. If the device stood still for
- * them, the group that sent them pays for that as well.
+ * The requests that the last owner left in the device have completed. If they took much
+ * longer than their cost, the device stood still. This time is charged to the last owner or,
+ * shortly after a write, becomes hidden time.
  */
 static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 {
@@ -172,7 +214,7 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!cost || (g != t->g && g->sent != c->tail.sent) ||
 	    wall < cost + ek_turn_stall(c, g))
 		return;
-	/* collection falls into the turn of one writer, and is the work of all */
+	/* shortly after writes it was garbage collection: all writers are charged for it */
 	if (c->wrote && now - c->wrote < EK_WROTE_NS) {
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - cost);
 		return;
@@ -184,19 +226,23 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_order_place(c, g);
 }
 
-/* ns of cost that groups other than @g have in the device */
+/* The cost (ns) of the requests of groups other than @g in the device. */
 static u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
 {
 	return max_t(s64, 0, atomic64_read(&c->in_flight_cost) - atomic64_read(&g->in_flight_cost));
 }
 
-/* ns of cost that others were served since the turn is exclusive */
+/* The cost (ns) of the requests of other groups served since the turn became exclusive. */
 static u64 ek_turn_others(struct ek_core *c, struct ek_turn *t)
 {
 	return t->others - min_t(u64, t->others, ek_turn_others_inside(c, t->g));
 }
 
-/* Others have left the device: what is served from now on is @g's alone. */
+/*
+ * If the requests of others have left the device, except those sent out of turn, the turn
+ * becomes exclusive. Its time counts from now on. Requests of the owner that were charged at
+ * an older rate must have left, too.
+ */
 static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -208,13 +254,13 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	t->exclusive = now;
 	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
-	/* what it has in the device is served since the completion before, or since it was sent */
+	/* the device has served its requests since the last completion, or since it was empty */
 	if (atomic_read(&g->in_flight))
 		now = min_t(u64, now, max_t(u64, READ_ONCE(c->last_done), c->filled));
 	ek_meter_begin(&t->all, g, now);
 }
 
-/* The first request of @g completed after the device was its own. */
+/* If the owner's first request since the turn became exclusive completed, begin to measure. */
 static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 {
 	u64 first = READ_ONCE(t->g->last_done);
@@ -226,6 +272,7 @@ static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 	t->window = t->steady;
 }
 
+/* Update the measurements of the present turn. */
 static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -244,13 +291,13 @@ static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 		return;
 	if (!ek_turn_window_over(t))
 		return;
-	/* it never has more at once: its limit is no limit */
+	/* it never has as many requests as its limit allows: a larger limit changes nothing */
 	if (g->growing && t->had < g->limit)
 		g->growing = false;
 	ek_turn_window(t);
 }
 
-/* Of @wall, the time that @cost takes when no earlier writes are under way. */
+/* The part of @wall (ns) that requests of cost @cost (ns) take while the device is quiet. */
 static u64 ek_turn_quiet(struct ek_turn *t, u64 wall, u64 cost)
 {
 	if (!t->quickest)
@@ -258,19 +305,20 @@ static u64 ek_turn_quiet(struct ek_turn *t, u64 wall, u64 cost)
 	return min_t(u64, wall, ek_mul(ek_ratio(cost, t->quickest), EK_QUIET));
 }
 
-/* Is @wall long enough to tell what it takes? */
+/* Is @wall (ns) long enough to measure the rate of the owner? */
 static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 {
 	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
 }
 
-/* Has @g nothing, for longer than a turn waits for its owner? */
+/* Has @g had no request and no submitter for longer than a turn waits for its owner? */
 static bool ek_turn_idles(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	return !g->queued && !g->waiting && !g->granted && !atomic_read(&g->in_flight) &&
 	       !ek_before(now, ek_order_idle_until(c, g));
 }
 
+/* Is the turn over? */
 static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -280,21 +328,24 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	most = max_t(u64, most, min_t(u64, latencies, EK_SEC));
 	if (t->quick || ek_turn_idles(c, g, now))
 		return true;
+	/* an app that starts must not wait for the rest of the turn: it may be the next owner */
+	if (c->newcomer && g->known && !g->growing)
+		return true;
 	if (!t->exclusive)
 		return now - t->begin > EK_FIRST_NS + 2 * t->length;
-	/* what it has in the device is part of the turn; the last request, if most of it is */
+	/* requests in the device are part of the turn; one more if at least half of it fits */
 	ahead = ek_cost(c, g, g->op, g->bytes) / 2;
 	ahead += max_t(s64, atomic64_read(&g->in_flight_cost), 0);
 	if (now - t->exclusive + (g->known && t->steady.on ? ahead : 0) < t->length)
 		return false;
-	/* not before it was served, and its limit and its rate are known */
+	/* go on until its limit and rate are known, but not for longer than @most */
 	if (t->steady.on && !g->growing &&
 	    (g->known || ek_turn_tells(c, t, t->window.to - t->steady.from)))
 		return true;
 	return now - t->exclusive >= most;
 }
 
-/* Does the turn last for @ns more than what its owner has in the device? */
+/* Does the turn last long enough for the owner's requests in the device and @ns more? */
 bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 {
 	struct ek_turn *t = &c->turn;
@@ -305,7 +356,11 @@ bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 	return now - t->exclusive + ns < t->length;
 }
 
-/* Learn from what was served with the limit that was found. */
+/*
+ * The turn is over: learn the owner's rate from what was served with its final limit. @quiet:
+ * count only the time that a quiet device would take. @paid is the hidden time (ns) that the
+ * owner was charged.
+ */
 static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid)
 {
 	struct ek_meter *m = &t->steady;
@@ -313,7 +368,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 
 	if (m->on)
 		ek_meter_read(m, t->g);
-	/* few were served, or the device did something else first */
+	/* too few requests were served, or the device did work of its own first */
 	if (!m->on || m->n < EK_WINDOW_REQUESTS || t->stalled)
 		m = &t->all;
 	wall = m->to - m->from;
@@ -323,18 +378,18 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 	wall += paid;
 	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t, wall)))
 		ek_cost_learn(c, t->g, wall, m->cost, quiet);
-	/* what is in the device now was charged at the old price */
+	/* the requests in the device now were charged at the old rate */
 	t->g->priced = t->g->sent;
 }
 
-/* Did the device stand still in a turn of @wall ns, as it does to collect garbage? */
+/* In a turn of @wall ns shortly after a write: did the device stand still to collect garbage? */
 static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 now)
 {
 	return t->g->memory >= EK_YOUNG_NS && c->wrote && now - c->wrote < EK_WROTE_NS &&
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
-/* The part of what is hidden that @g, a writer, pays for a turn of @wall ns. */
+/* The part of the hidden time (ns) that writer @g is charged for a turn of @wall ns. */
 static u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 wall)
 {
 	u32 over = ek_cost_pooled(c, g) ? EK_HIDDEN_ALIKE_MS : EK_HIDDEN_MS;
@@ -346,9 +401,10 @@ static u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 
 }
 
 /*
- * What @g, a writer, pays for a turn of @wall ns that was charged as @cost ns. Among
- * writers that are alike, chance decides in whose turn the device collects garbage:
- * each pays its cost, and a part of what all turns took beyond that.
+ * What writer @g is charged for a turn of @wall ns whose requests cost @cost ns. Among writers
+ * that are alike, chance decides in whose turn the device collects garbage. So each of them
+ * is charged its cost and a part of the residue: the time that all their turns took beyond
+ * their cost.
  */
 static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost)
 {
@@ -366,8 +422,8 @@ static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64
 }
 
 /*
- * A turn of @wall ns was too short to tell anything. Where groups are many, all turns
- * are: then several of them tell.
+ * A turn of @wall ns was too short to measure a rate. With many groups, all turns are short:
+ * then add up the turns of a group until they are long enough together.
  */
 static void ek_turn_brief(struct ek_core *c, struct ek_turn *t, u64 wall, bool quiet)
 {
@@ -387,7 +443,10 @@ static void ek_turn_brief(struct ek_core *c, struct ek_turn *t, u64 wall, bool q
 	g->brief_cost = 0;
 }
 
-/* Charges @g for the time that it had the device, and moves to the writers what was theirs. */
+/*
+ * The turn is over: charge its owner for the time that it had the device, except for hidden
+ * time, which writers are charged later.
+ */
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
@@ -417,7 +476,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	if (quiet) {
 		own = ek_turn_quiet(t, wall, t->all.cost);
-		/* its rate remembers quieter turns */
+		/* its rate is a mean of enough quiet turns: charge no more than the cost by it */
 		if (g->memory == EK_MEMORY_NS)
 			own = min_t(u64, own, t->all.cost);
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
@@ -427,7 +486,10 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		own = ek_turn_share_residue(c, g, wall, t->all.cost) + paid;
 		wall += paid;
 	}
-	/* a longer turn was to learn: otherwise the group would wait for seconds after it */
+	/*
+	 * Time that was added to the turn in order to learn is not charged. Otherwise the
+	 * group would have to wait for seconds after it.
+	 */
 	ek_order_adjust(c, g, (s64)min_t(u64, own, t->paid) - (s64)t->all.cost);
 	ek_turn_learn(c, t, quiet, paid);
 }
@@ -445,7 +507,7 @@ void ek_turn_end(struct ek_core *c, u64 now)
 		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
 			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
 	};
-	/* a device that is so slow does not fill windows: two in flight are enough for it */
+	/* too few completions for a window: on such a slow device, the present limit is enough */
 	if (t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
 		g->growing = false;
 	g->solo_at = now;
@@ -457,8 +519,9 @@ void ek_turn_end(struct ek_core *c, u64 now)
 }
 
 /*
- * TOGETHER: a group that has to be measured now, or NULL. Solos stop the others,
- * so they get solo_percent of the time; for unknown groups, EK_UNKNOWN_PERCENT.
+ * TOGETHER: the group whose solo begins now, or NULL. The other groups are not served during
+ * a solo. So solos get solo_percent of the time; solos of unmeasured groups get more, see
+ * EK_UNKNOWN_PERCENT.
  */
 static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
 {
@@ -474,10 +537,11 @@ static struct ek_core_group *ek_turn_due(struct ek_core *c, u64 now)
 }
 
 /*
- * Where many light groups have the same virtual time, they would be served in a row, and
- * a heavy one would wait for all of them. Of those that an ideal device, which serves all
- * at once, would have begun to serve by now, the one that is due first goes instead
- * (worst-case fair queueing: Bennett and Zhang, 1996).
+ * With many groups, the next owner by worst-case fair queueing (Bennett and Zhang, 1996), or
+ * NULL. An ideal device serves all groups at once. A group is eligible if the ideal device
+ * would have begun its next request by now. Of the eligible groups, the one whose request is
+ * due first is next. Otherwise many groups of small weight with the same virtual time would
+ * be served in a row, and a group of large weight would wait for all of them.
  */
 static struct ek_core_group *ek_turn_soonest(struct ek_core *c, u64 now)
 {
@@ -491,7 +555,7 @@ static struct ek_core_group *ek_turn_soonest(struct ek_core *c, u64 now)
 	return c->nr_active > EK_MANY ? ek_order_soonest(c, clock) : NULL;
 }
 
-/* TURNS: the next owner. Groups that have nothing and went away give up their place. */
+/* TURNS: the next owner. Groups that have had no request for too long become inactive. */
 static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 {
 	struct ek_core_group *g;
@@ -501,7 +565,7 @@ static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 	return ek_turn_soonest(c, now) ?: g;
 }
 
-/* Go on with the turn, end it, and begin the next. */
+/* Measure the present turn. If it is over, end it and begin the next. */
 void ek_turn_step(struct ek_core *c, u64 now)
 {
 	struct ek_turn *t = &c->turn;
@@ -528,9 +592,10 @@ void ek_turn_step(struct ek_core *c, u64 now)
 }
 
 /*
- * The owner @g prepares its next request, as it does after 100 MB. The group whose
- * turn is next may send some meanwhile, if the owner would wait for them a small part of
- * the time that it was busy. NULL if there is none.
+ * The owner @g has no request: it prepares its next one, for example after an I/O of 100 MB.
+ * Meanwhile the group with the least virtual time may send a few requests. They must cost
+ * only a small part of the time that the owner was busy, because the owner may have to wait
+ * for them. Returns that group, or NULL.
  */
 static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
@@ -541,7 +606,7 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&g->in_flight))
 		return NULL;
 	other = ek_order_first(c);
-	/* a light group would wait for them, too */
+	/* a light group would have to wait for them, too: only one at a time */
 	if (!other || (c->short_until > now && atomic_read(&c->in_flight)))
 		return NULL;
 	inside += ek_cost(c, other, other->op, other->bytes);
@@ -551,8 +616,9 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 }
 
 /*
- * Others have more queued than the half of the tags that is theirs in turns, as after
- * TOGETHER. They may not be due for seconds, and the owner would lack tags until then.
+ * Other groups may have more than half of the tags queued, for example just after TOGETHER.
+ * The owner @g then lacks tags, perhaps for seconds, until these groups have their turns. In
+ * this case, returns a group that may send a request out of turn, otherwise NULL.
  */
 static struct ek_core_group *ek_turn_clogs(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
@@ -564,7 +630,10 @@ static struct ek_core_group *ek_turn_clogs(struct ek_core *c, struct ek_core_gro
 	return other && ek_guard_affords(c, other, now) ? other : NULL;
 }
 
-/* The owner, if it has a request and room for it. */
+/*
+ * The group to serve next in the present turn: the owner, if it has a request and the budget
+ * has room. NULL to hold dispatch. The comments below have the exceptions.
+ */
 struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 {
 	struct ek_core_group *g = c->turn.g, *other;
@@ -573,14 +642,14 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 	if (other)
 		return other;
 	c->why = EK_WHY_SOLO;
-	/* behind others, its least latency and its limit could not be found */
+	/* requests of others in the device would falsify its least latency and its limit */
 	if (g->growing && !c->turn.exclusive &&
 	    atomic_read(&c->in_flight) != atomic_read(&c->out_of_turn))
 		return ek_order_hold(c, now, wake);
 	if (g->queued && (u32)atomic_read(&g->in_flight) < ek_budget_limit(c, g) &&
 	    ek_budget_room(c, g, now))
 		return g;
-	/* others hold the tags: one of them goes, and the owner gets its tag */
+	/* others hold all tags: one of their requests goes, so that the owner gets its tag */
 	if (!g->queued && g->waiting && !atomic_read(&c->in_flight)) {
 		other = ek_order_first(c);
 		if (other) {

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Devices of ek-sim: see device.h. */
+/* The devices of ek-sim: see device.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "device.h"
 #include "flashsim_timing.h"
 
-/* a larger reserve is not used up in a window */
+/* sim_device_fill() writes at most this much: a measurement uses up no larger reserve. */
 #define SIM_FILL_MOST_KB	(2U << 20)
 
-/* ns by direction: of a command, per KiB in a server, per KiB on the link */
+/* Servers behind a link: see device.h. */
 struct station {
 	u32 depth, servers, max_kb;
+	/* ns by direction: per command; per KiB in a server; per KiB on the link */
 	u64 cmd[2], kb[2], link[2];
-	u64 link_free;
-	u64 *busy;		/* heap: when each server is free */
-	struct sim_cmd **run;	/* heap by done */
-	u32 nr, room;
+	u64 link_free;		/* when the link is free, ns */
+	u64 *busy;		/* heap: when each server is free, ns */
+	struct sim_cmd **run;	/* heap of the commands in the station, by @done */
+	u32 nr, room;		/* number of commands in @run; its size */
 };
 
 struct sim_device {
@@ -24,6 +25,7 @@ struct sim_device {
 	struct station st;
 };
 
+/* The number after "@key=" in @spec, or @dfl. */
 static u32 station_number(const char *spec, const char *key, u32 dfl)
 {
 	char name[40];
@@ -106,7 +108,7 @@ uint64_t sim_device_bytes(const struct sim_device *d)
 	return d->flash ? (u64)d->flash->p.capacity_mb << 20 : 64ULL << 30;
 }
 
-/* The server that is free first takes the command: replace the root of the heap. */
+/* When the server that is free first has done @work ns of work for a command of @now. */
 static u64 station_server(struct station *s, u64 now, u64 work)
 {
 	u64 t = max(now, s->busy[0]) + work;
@@ -114,6 +116,7 @@ static u64 station_server(struct station *s, u64 now, u64 work)
 	return t;
 }
 
+/* This server is busy until @until: replace the root of the heap. */
 static void station_server_set(struct station *s, u64 until)
 {
 	u32 i = 0, c;
@@ -228,7 +231,7 @@ uint64_t sim_device_fill(struct sim_device *d)
 	if (!d->flash)
 		return 0;
 	left = d->flash->p.slc_kb ?: min(d->flash->p.gc_after_kb, SIM_FILL_MOST_KB);
-	/* a reserve of a few KiB stands for one that is used up */
+	/* presets with a reserve of a few KiB stand for a device whose reserve is used up */
 	if (left < 1024)
 		return 0;
 	left <<= 10;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ek-sim: what a mix of groups gets of a device.
+ * ek-sim: how much of a device each group of a mix gets. README.md explains the output.
  *
  *   ek-sim [--sched none,bytes,core] [--settle S] [--window S] [--tags N]
  *          [--seed N] [--light] [--json] [--trace] DEVICE [N*]JOB...
  *
- * JOB: comma-separated r | w, bs=SIZE, qd=N, rand | seq, weight=N, think=US,
- * every=US (open loop), sync, urgent, in=N/WEIGHT (nested below parent N).
+ * JOB: words separated by commas:
+ *   r | w, rand | seq   direction; order of addresses
+ *   bs=SIZE, qd=N       size of an I/O; number of I/Os at once
+ *   weight=N            weight of the job's group
+ *   in=P/W              the group is a child of parent number P, which has weight W
+ *   think=US, every=US  pause after each I/O; or a new I/O every US microseconds
+ *   sync, urgent        a flush follows each write; all requests are urgent
  */
 #include <errno.h>
 #include <getopt.h>
@@ -16,9 +21,9 @@
 #include <time.h>
 #include "sim.h"
 
-/* the least group gets so many requests in the window */
+/* The window is long enough for this many requests of each group. */
 #define LEAST_REQUESTS	30
-/* a light reader: 4 KiB, 50 a second */
+/* The light reader: 4 KiB, 50 times a second. */
 #define LIGHT_BYTES	4096
 #define LIGHT_EVERY	(20 * EK_MS)
 
@@ -39,6 +44,7 @@ static void fail(const char *why)
 	exit(2);
 }
 
+/* The size that @s names, such as 512, 4k or 8m. */
 static u64 size_of(const char *s)
 {
 	char *end;
@@ -101,7 +107,7 @@ static void run(struct judge *j, int only, struct sim_result *r)
 	}
 }
 
-/* the share of each job when all are there */
+/* Set the share of each job (0 to 1) while all jobs are active. */
 static void shares(struct judge *j)
 {
 	double top = 0, below[SIM_JOBS] = { 0 };
@@ -121,6 +127,7 @@ static void shares(struct judge *j)
 	}
 }
 
+/* Do @a and @b get the same alone on the device? */
 static bool same(const struct sim_job *a, const struct sim_job *b)
 {
 	return a->op == b->op && a->random == b->random && a->sync == b->sync &&
@@ -128,7 +135,7 @@ static bool same(const struct sim_job *a, const struct sim_job *b)
 	       a->every == b->every;
 }
 
-/* bytes per second of each job alone, without a scheduler */
+/* Measure the bytes per second of each job alone on the device, without a scheduler. */
 static void alones(struct judge *j)
 {
 	struct sim_result r[SIM_JOBS + 1];
@@ -149,7 +156,10 @@ static void alones(struct judge *j)
 	}
 }
 
-/* Is the window long enough for the smallest group? If not, make it. */
+/*
+ * Lengthen the window until each group gets LEAST_REQUESTS at its share. Returns whether the
+ * window changed.
+ */
 static bool lengthen(struct judge *j)
 {
 	struct sim_device *d;
@@ -176,7 +186,10 @@ static bool lengthen(struct judge *j)
 	return true;
 }
 
-/* What a request of job @i waits for at its share: what its group has queued. */
+/*
+ * The wait (seconds) of a request of job @i that follows from its share: the time in which the
+ * share serves all that the group can have queued.
+ */
 static double implied(struct judge *j, int i, u32 depth, u32 piece)
 {
 	double bytes = min_t(u64, j->jobs[i].bytes, piece);
@@ -186,6 +199,7 @@ static double implied(struct judge *j, int i, u32 depth, u32 piece)
 	return has * bytes / (j->alone[i] * j->share[i]);
 }
 
+/* Run all jobs under @sched, and print the results. */
 static void report(struct judge *j, enum sim_sched sched)
 {
 	struct sim_result r[SIM_JOBS + 1];
@@ -231,8 +245,9 @@ static void report(struct judge *j, enum sim_sched sched)
 		       r[i].bytes * 1e9 / j->setup.window / j->alone[i] / j->share[i]);
 	printf("]");
 	if (sched == SIM_CORE) {
-		printf(", \"together\": %s, \"cost\": [", r[0].together ? "true" : "false");
-		/* what the core believes over what is true; less than 1: too cheap */
+		printf(", \"together\": %s, \"quick\": %llu, \"cost\": [",
+		       r[0].together ? "true" : "false", (unsigned long long)r[0].quick);
+		/* learned rate / measured rate; below 1: the core charges too little */
 		for (i = 0; i < j->nr; i++)
 			printf("%s%.3f", i ? ", " : "", r[i].rate * j->alone[i] / 65536e9);
 		printf("]");
@@ -241,7 +256,7 @@ static void report(struct judge *j, enum sim_sched sched)
 	j->comma = true;
 }
 
-/* the p99 of a light reader beside the mix, and its bound */
+/* Print the p99 of a light reader under contention from the mix, and its bound. */
 static void light(struct judge *j)
 {
 	struct sim_result r[SIM_JOBS + 1];
@@ -252,7 +267,7 @@ static void light(struct judge *j)
 
 	j->setup.window = 5 * EK_SEC;
 	j->setup.sched = SIM_NONE;
-	/* each job's request alone in the device */
+	/* the largest latency of a single request of each of the first eight jobs, alone */
 	for (i = 0; i < n; i++) {
 		struct sim_device *d = sim_device_new(j->setup.device, (char[200]){ 0 }, 200);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's atomics, lists and trees for user space, as far as the policy
- * core uses them. The tree is a treap: the same interface as the kernel's
- * red-black tree and the same O(log n), in a tenth of the lines.
+ * The kernel's atomics, lists and trees for user space, as far as the policy core uses them.
+ * There is one thread, so atomics are plain variables. The tree is a treap: it has the
+ * interface of the kernel's red-black tree and takes O(log n) steps on average, in a tenth
+ * of the lines.
  */
 #ifndef EK_SIM_KERNEL_H
 #define EK_SIM_KERNEL_H
@@ -77,6 +78,13 @@ static inline void list_move_tail(struct list_head *n, struct list_head *l)
 #define list_first_entry_or_null(l, type, member) \
 	(list_empty(l) ? NULL : container_of((l)->next, type, member))
 
+#define list_next_entry(p, member) container_of((p)->member.next, typeof(*(p)), member)
+
+static inline bool list_is_last(const struct list_head *n, const struct list_head *l)
+{
+	return n->next == l;
+}
+
 struct llist_node {
 	struct llist_node *next;
 };
@@ -127,7 +135,7 @@ static inline bool RB_EMPTY_NODE(const struct rb_node *n)
 	return n->up == n;
 }
 
-/* rotate @n above its parent */
+/* Rotate @n above its parent. */
 static inline void rb_sim_rise(struct rb_root_cached *t, struct rb_node *n)
 {
 	struct rb_node *p = n->up, *g = p->up, *c;

@@ -4,9 +4,12 @@
 
     search.py EK_SIM [--draws N] [--seed N] [--only N] [--jobs N] [--no-light]
 
-Each draw is a device and a mix. ek-sim runs it and reports shares, waits and the latency of a light reader.
-A draw that fails is shrunk to the smallest case that still fails in the same way, and printed as an
-entry of the lab's table of promises and as an ek-sim command. Cases that failed once are in cases.txt and run each time.
+Each draw is a random device and a random mix of groups. ek-sim runs it, and reports shares, waits and the
+latency of a light reader. The script shrinks the first draw that fails: it looks for the smallest case that
+still fails in the same way. It prints this case as an ek-sim command, and as an entry of the lab's table of
+promises. The cases in cases.txt failed once and are mended; they run before the draws.
+
+The exit status is 0 if no case fails, and if part / share is at least LEAST_MOST in the part MOST of the cases.
 """
 
 from __future__ import annotations
@@ -24,20 +27,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 CASES = Path(__file__).with_name("cases.txt")
-# the promise: part / share of every group that never pauses
+# The promise: the least part / share of all groups that never pause is at least LEAST_ALL in every case, and
+# at least LEAST_MOST in the fraction MOST of the cases.
 LEAST_ALL, LEAST_MOST, MOST = 0.90, 0.95, 0.99
-# sum of parts compared with that without a scheduler
+# The least sum of parts, as a fraction of the sum without a scheduler.
 SUM = 0.95
-# the simulator gives up on a case after this long
+# A run of ek-sim fails after this time, in seconds.
 TIMEOUT = 120
 PRESETS = ("emmc51", "emmc50-slow", "sd-uhs3", "ufs31", "sata-mlc-8ch")
-# a window longer than this means that the smallest group gets next to nothing of a slow device
+# A case that needs a longer window (seconds) is skipped: a group gets next to nothing of a slow device.
 WINDOW_MAX = 60.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """A group with one job; sizes in bytes, think in us."""
+    """A group with one job. `size` is in bytes, `think` in us. `parent`: number and weight of the parent group."""
 
     weight: int = 100
     write: bool = False
@@ -49,6 +53,7 @@ class Job:
     parent: tuple[int, int] | None = None
 
     def text(self) -> str:
+        """The job as an argument of ek-sim."""
         words = [f"weight={self.weight}", "w" if self.write else "r", "rand" if self.random else "seq"]
         words += [
             f"bs={self.size >> 10}k" if self.size % 1024 == 0 else f"bs={self.size}",
@@ -74,6 +79,8 @@ class Case:
 
 @dataclass
 class Judged:
+    """The result of a case. `least`: the least part / share of a group that never pauses."""
+
     case: Case
     name: str
     least: float = math.inf
@@ -83,6 +90,7 @@ class Judged:
 
 
 def log_uniform(r: random.Random, low: float, high: float) -> float:
+    """A number between `low` and `high` whose logarithm is uniformly distributed."""
     return low * (high / low) ** r.random()
 
 
@@ -97,7 +105,7 @@ def draw_link(r: random.Random) -> str:
 
 
 def draw_station(r: random.Random) -> str:
-    """Servers behind a link: bandwidth 5 MB/s to 3 GB/s, commands of 5 us to 20 ms, up to 256 at a time."""
+    """Servers behind a link: 5 MB/s to 3 GB/s, commands of 5 us to 20 ms, up to 256 servers."""
     bandwidth, servers, asymmetry = log_uniform(r, 5, 3000), 2 ** r.randrange(9), log_uniform(r, 1, 10)
     command = min(log_uniform(r, 5e3, 20e6), 1e9 / servers)
     if command * asymmetry > 40e6:
@@ -164,7 +172,7 @@ def draw(seed: int) -> Case:
 
 
 class Search:
-    """Runs cases through ek-sim; `light` adds the light reader's latency."""
+    """Runs cases through ek-sim. With `light`, each run also measures the latency of a light reader."""
 
     def __init__(self, sim: Path, light: bool) -> None:
         self.sim = sim
@@ -211,7 +219,7 @@ class Search:
         return done
 
     def shrink(self, judged: Judged) -> Judged:
-        """The smallest case that fails in the first of the same ways."""
+        """The smallest case found that has the first of the failures of `judged`."""
         want = judged.failures[0]
         best = judged
         progress = True
@@ -226,7 +234,7 @@ class Search:
 
 
 def reductions(case: Case) -> Iterator[Case]:
-    """Simpler cases: fewer groups, then plainer ones, then a plainer device."""
+    """Simpler cases: fewer groups, then simpler groups, then a device with fewer changed parameters."""
     jobs = case.jobs
     if len(jobs) > 4:
         yield replace(case, jobs=jobs[: len(jobs) // 2])
@@ -272,7 +280,7 @@ def experiment(case: Case, name: str) -> str:
 
 
 def read_cases(path: Path) -> list[tuple[str, Case]]:
-    """Each line: NAME: DEVICE JOB..."""
+    """The cases in a file, with their names. Each line is NAME: DEVICE JOB..."""
     cases = []
     for line in path.read_text().splitlines() if path.exists() else []:
         if not line.strip() or line.startswith("#"):
@@ -305,6 +313,7 @@ def parse_job(text: str) -> Job:
 
 
 def report(all_judged: list[Judged], draws: int) -> bool:
+    """Print a summary. Returns whether the promise holds."""
     judged = [j for j in all_judged if not j.skipped]
     good = sum(j.least >= LEAST_MOST for j in judged)
     failed = [j for j in judged if j.failures]
@@ -323,10 +332,10 @@ def main() -> int:
     )
     parser.add_argument("sim", type=Path)
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one")
-    parser.add_argument("--only", type=int, default=None, help="draw N of the seed alone, with all details")
+    parser.add_argument("--seed", type=int, default=None, help="default: a random one")
+    parser.add_argument("--only", type=int, default=None, help="run only draw N of the seed, in detail")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--shrink", type=int, default=1, help="so many failures are shrunk")
+    parser.add_argument("--shrink", type=int, default=1, help="number of failures to shrink (default: 1)")
     parser.add_argument("--no-light", action="store_true")
     parser.add_argument("--no-cases", action="store_true")
     options = parser.parse_args()

@@ -5,25 +5,27 @@
 #include <string.h>
 #include "sim.h"
 
-/* nothing completes for so long although requests wait: they are lost */
+/* If requests wait and none completes for this time (ns), the requests count as lost. */
 #define SIM_STUCK	(100 * EK_SEC)
-/* latencies of one job that are kept for its percentile */
+/* The number of latencies that are kept of each job, for its percentile. */
 #define SIM_SAMPLES	(1 << 16)
 
+/* One I/O of a job. */
 struct io {
 	struct sim_job_state *job;
-	u64 began;
-	u32 left;
-	bool flushed;
-	struct io *next;
+	u64 began;			/* ns */
+	u32 left;			/* requests not completed yet */
+	bool flushed;			/* the flush after a synchronous write was sent */
+	struct io *next;		/* in sim.spare_io */
 };
 
+/* A request: a piece of an I/O, or a flush. */
 struct rq {
-	struct sim_cmd cmd;		/* first */
+	struct sim_cmd cmd;		/* must be first: rq_done() casts */
 	struct ek_req core;
 	struct io *io;
-	struct rq *next;
-	u64 asked;			/* for a tag */
+	struct rq *next;		/* in a fifo, or in sim.spare */
+	u64 asked;			/* when the submitter asked for its tag, ns */
 };
 
 struct fifo {
@@ -33,22 +35,27 @@ struct fifo {
 struct sim_job_state {
 	const struct sim_job *job;
 	struct group *g;
+	/*
+	 * Bytes: the job uses @length from @from on; a sequential job goes on at offset @at.
+	 * @random: state of the random numbers.
+	 */
 	u64 from, length, at, random;
 	struct fifo todo;		/* pieces without a tag */
-	struct sim_job_state *next;	/* submitters that wait */
-	bool waits;
-	u64 lat_nr;
-	u32 *lat;			/* us */
+	struct sim_job_state *next;	/* in a list of submitters that wait for a tag */
+	bool waits;			/* it is in such a list */
+	u64 lat_nr;			/* number of latencies in @lat */
+	u32 *lat;			/* latencies of I/Os, us */
 };
 
 struct group {
 	struct ek_core_group core;
-	struct fifo queue;
-	struct sim_job_state *head, *tail;	/* submitters that wait */
-	u64 vtime;			/* SIM_BYTES */
-	u32 held, weight;
+	struct fifo queue;		/* requests inserted and not dispatched */
+	struct sim_job_state *head, *tail;	/* submitters that wait for a tag */
+	u64 vtime;			/* SIM_BYTES: virtual time by bytes */
+	u32 held, weight;		/* @held: tags that it holds */
 };
 
+/* At time @at (ns), @job begins an I/O. */
 struct event {
 	u64 at;
 	struct sim_job_state *job;
@@ -60,15 +67,23 @@ struct sim {
 	struct ek_core core;
 	struct group *groups, root, parents[SIM_JOBS];
 	struct sim_job_state *jobs;
-	struct sim_job_state *head, *tail;	/* all submitters that wait, in order: SIM_NONE */
+	struct sim_job_state *head, *tail;	/* SIM_NONE: all submitters that wait, in order */
 	struct sim_result *result;
-	int nr;
+	int nr;				/* number of jobs, and of groups */
+	/*
+	 * Of the device: @depth, @max_bytes (largest request), @inside (requests in it).
+	 * Scheduler tags: @tags in all, @free of them. @queued: requests in all groups' queues.
+	 */
 	u32 depth, tags, free, inside, max_bytes, queued;
-	struct event *heap;
-	u32 events, room;
+	struct event *heap;		/* by time */
+	u32 events, room;		/* number of events in @heap; its size */
 	struct rq *spare;
 	struct io *spare_io;
-	u64 now, from, to, sent, done, ios;
+	/*
+	 * In ns: @now is the virtual clock, @from and @to bound the window. @sent, @done:
+	 * requests sent to the device and completed, since the start.
+	 */
+	u64 now, from, to, sent, done;
 };
 
 static u64 next_random(u64 *s)
@@ -153,12 +168,25 @@ static struct rq *rq_new(struct sim *m, struct io *io)
 	return rq;
 }
 
-/* The submitter of @js waits for a tag for its first piece. */
-static void submitter_waits(struct sim *m, struct sim_job_state *js)
+static void rq_insert(struct sim *m, struct rq *rq);
+
+/* As ek_gate_open() of the module: tags are plenty, so no submitter has to wait. */
+static bool gate_open(struct sim *m)
+{
+	return m->s->sched == SIM_CORE && !m->core.nr_waiting &&
+	       ek_tags_plenty(m->tags - m->free, m->tags);
+}
+
+/* The submitter of @js needs a tag for its first piece. */
+static void submitter_asks(struct sim *m, struct sim_job_state *js)
 {
 	struct sim_job_state **head = &m->head, **tail = &m->tail;
 
 	js->todo.head->asked = m->now;
+	if (gate_open(m)) {
+		rq_insert(m, fifo_take(&js->todo));
+		return;
+	}
 	if (m->s->sched != SIM_NONE) {
 		head = &js->g->head;
 		tail = &js->g->tail;
@@ -183,7 +211,7 @@ static struct rq *submitter_goes(struct sim_job_state **head)
 	return fifo_take(&js->todo);
 }
 
-/* A new I/O of @js, in pieces. */
+/* @js begins an I/O: append its pieces to todo. */
 static void io_begin(struct sim *m, struct sim_job_state *js)
 {
 	const struct sim_job *job = js->job;
@@ -216,7 +244,7 @@ static void io_begin(struct sim *m, struct sim_job_state *js)
 		fifo_add(&js->todo, rq);
 	}
 	if (!js->waits)
-		submitter_waits(m, js);
+		submitter_asks(m, js);
 }
 
 static void to_device(struct sim *m, struct rq *rq)
@@ -226,7 +254,7 @@ static void to_device(struct sim *m, struct rq *rq)
 	sim_device_submit(m->dev, &rq->cmd, m->now);
 }
 
-/* @rq has a tag: it enters its group's queue. */
+/* @rq has got a tag: insert it into its group's queue, or send it at once. */
 static void rq_insert(struct sim *m, struct rq *rq)
 {
 	struct sim_job_state *js = rq->io->job;
@@ -244,10 +272,13 @@ static void rq_insert(struct sim *m, struct rq *rq)
 			ek_core_insert(&m->core, &g->core, &rq->core, m->now);
 	}
 	if (js->todo.head)
-		submitter_waits(m, js);
+		submitter_asks(m, js);
 }
 
-/* byte-fair: the group with the least bytes / weight that waits or has requests */
+/*
+ * SIM_BYTES: the group with the least bytes / weight. If @waiting, of those whose submitters
+ * may have a tag; otherwise of those that have requests queued.
+ */
 static struct group *least_bytes(struct sim *m, bool waiting)
 {
 	struct group *g, *best = NULL;
@@ -262,6 +293,7 @@ static struct group *least_bytes(struct sim *m, bool waiting)
 	return best;
 }
 
+/* Give the free tags to submitters. */
 static void admit(struct sim *m)
 {
 	struct ek_core_group *cg;
@@ -287,6 +319,7 @@ static void admit(struct sim *m)
 	}
 }
 
+/* The next request for the device, or NULL. */
 static struct rq *pick(struct sim *m, u64 *wake)
 {
 	struct ek_core_group *cg;
@@ -310,7 +343,10 @@ static struct rq *pick(struct sim *m, u64 *wake)
 	return rq;
 }
 
-/* what is inserted under `none` is in the device's queue at once, in order */
+/*
+ * Admit submitters and send requests until none may go. SIM_NONE needs no order of its own:
+ * it has only as many tags as the device takes requests.
+ */
 static void dispatch(struct sim *m, u64 *wake)
 {
 	struct rq *rq;
@@ -346,7 +382,7 @@ static void io_done(struct sim *m, struct io *io)
 	m->spare_io = io;
 }
 
-/* a synchronous write ends with a flush, which passes the scheduler */
+/* A flush follows synchronous write @io. It bypasses the scheduler. */
 static void io_flush(struct sim *m, struct io *io)
 {
 	struct rq *rq = rq_new(m, io);
@@ -390,7 +426,7 @@ static void rq_done(struct sim *m, struct rq *rq)
 		io_done(m, io);
 }
 
-/* Add what waits at the end to the longest waits. */
+/* A request that still waits at the end counts for the longest wait, too. */
 static void still_waiting(struct sim *m)
 {
 	int i;
@@ -403,6 +439,7 @@ static void still_waiting(struct sim *m)
 	}
 }
 
+/* Advance the virtual clock from event to event until the window ends. */
 static int loop(struct sim *m, char *why, size_t size)
 {
 	u64 next, wake, last = m->now;
@@ -441,7 +478,7 @@ static int loop(struct sim *m, char *why, size_t size)
 
 u32 sim_tags(enum sim_sched sched, u32 depth)
 {
-	/* blk_mq_init_sched(): twice the least of the device's depth and BLKDEV_DEFAULT_RQ */
+	/* as blk_mq_init_sched(): twice the depth, of which at most BLKDEV_DEFAULT_RQ count */
 	return sched == SIM_NONE ? depth : 2 * min_t(u32, depth, 128);
 }
 
@@ -498,7 +535,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* @rq will not be served. */
+/* Free @rq, which will not be served. */
 static void rq_drop(struct sim *m, struct rq *rq)
 {
 	if (!--rq->io->left) {
@@ -540,12 +577,13 @@ static void finish(struct sim *m)
 
 		m->result[i].rate = m->groups[i].core.rate;
 		m->result[i].together = m->core.mode.kind == EK_TOGETHER;
+		m->result[i].quick = m->core.nr_quick;
 		qsort(js->lat, js->lat_nr, sizeof(u32), by_value);
 		if (js->lat_nr)
 			m->result[i].latency_p99 = 1000ULL * js->lat[(js->lat_nr - 1) * 99 / 100];
 		free(js->lat);
 	}
-	/* drain, so that the sanitizer sees what is really lost */
+	/* free everything, so that the sanitizer reports only real leaks */
 	while (sim_device_next(m->dev) != SIM_NEVER && m->inside) {
 		m->now = max_t(u64, m->now, sim_device_next(m->dev));
 		while ((cmd = sim_device_reap(m->dev, m->now))) {

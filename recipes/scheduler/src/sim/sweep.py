@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What half and double of each constant of the policy core do, over a fixed set of draws.
+"""What happens if a constant of the policy core is halved or doubled, over a fixed set of draws.
 
     sweep.py [NAME...] [--draws N] [--seed N]
 
-A constant is a `#define NAME VALUE` in src/core/*.c, or a field of ek_core_defaults. For each value the
-script builds ek-sim from a changed copy of the sources, runs the draws and prints a line: the percentage of
-draws with part / share of at least 0.95 and 0.90, and how many draws miss the sum, the longest wait and the
-light reader's latency. Reasons in src/core cite these lines.
+A constant is a `#define NAME VALUE` in src/core/*.c (not in a header), or a field of ek_core_defaults. For each
+value, the script builds ek-sim from a changed copy of the sources, runs the draws and prints a line. The line
+has the percentage of draws whose least part / share is at least 0.95, and at least 0.90. Then it has the number
+of draws that miss their bound of the sum of parts, of the longest wait, and of the light reader's latency.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from search import LEAST_ALL, LEAST_MOST, Judged, Search, draw
 
 REPO = Path(__file__).resolve().parents[4]
 CORE = Path("recipes/scheduler/src/core")
-# what ek-sim is built from
+# The folders that ek-sim is built from.
 SOURCES = (Path("recipes/scheduler/src"), Path("recipes/scheduler/tests"), Path("tests/flashsim"))
 DEFINE = re.compile(r"^(#define\s+(EK_\w+)\s+)(.+)$", re.M)
 FIELD = re.compile(r"^(\t\.(\w+) = )(\d+)(?=,$)", re.M)
-# these are names or limits, no choices
+# These are not tuned: they are units, formats or limits.
 FIXED = {"EK_LIMIT_MAX", "EK_DIRS", "EK_MS", "EK_US", "EK_SEC", "EK_Q", "EK_ONE"}
 
 
 def constants() -> Iterator[tuple[str, Path, re.Pattern[str]]]:
-    """All constants with the file that has them."""
+    """All constants: name, file, and the pattern that finds the definition."""
     for path in sorted((REPO / CORE).glob("*.c")):
         text = path.read_text()
         patterns = [DEFINE, FIELD] if path.name == "core.c" else [DEFINE]
@@ -45,7 +45,7 @@ def constants() -> Iterator[tuple[str, Path, re.Pattern[str]]]:
 
 
 def scaled(value: str, factor: float) -> str:
-    """C text for @value times @factor. Of EK_PERCENT(p), only what exceeds 100 % is scaled."""
+    """C text for `value` times `factor`. Of EK_PERCENT(p) with p above 100, only the part above 100 is scaled."""
     percent = re.fullmatch(r"EK_PERCENT\((\d+)\)", value)
     if percent:
         over = int(percent[1]) - 100
@@ -58,7 +58,7 @@ def scaled(value: str, factor: float) -> str:
 
 
 def build(out: Path, name: str, path: Path | None, pattern: re.Pattern[str] | None, factor: float) -> Path:
-    """ek-sim with constant @name times @factor."""
+    """Build ek-sim with the constant `name` multiplied by `factor`. Returns its path."""
     tree = out / "tree"
     for source in SOURCES:
         shutil.copytree(REPO / source, tree / source, dirs_exist_ok=True)
@@ -74,6 +74,7 @@ def build(out: Path, name: str, path: Path | None, pattern: re.Pattern[str] | No
 
 
 def line(judged: list[Judged]) -> str:
+    """The figures of a line, without the constant's name."""
     seen = [j for j in judged if not j.skipped]
     share = [
         100 * sum(j.least >= bound for j in seen) / max(1, len(seen)) for bound in (LEAST_MOST, LEAST_ALL)

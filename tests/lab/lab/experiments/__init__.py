@@ -55,8 +55,8 @@ def _listed(name: str, file: str) -> Sequence[object]:
 def matching(known: Mapping[str, Experiment], patterns: Sequence[str]) -> list[Experiment]:
     """The experiments that match one of the patterns, in the order of `known`.
 
-    A pattern that matches none may name one that a module makes on demand.
-    Raises LabError for a pattern that matches none.
+    A pattern that matches no known experiment may be the name of an experiment that a
+    module makes on demand. Otherwise LabError is raised.
     """
     found = {n: e for n, e in known.items() if any(fnmatch.fnmatch(n, p) for p in patterns)}
     for p in patterns:

@@ -9,9 +9,9 @@ which group wrote them, and their writeback carries that group's blkcg.
 Two groups with weights 2:1 write one file each through the page cache, as fast as
 they can. The device cannot tell the files apart. So a group's share is the growth
 of `wbytes` in its io.stat: the kernel counts requests at submission, by the blkcg
-of each bio. `charged` is the growth of both groups in percent of what the device
-wrote in the same time. The journal's writes belong to neither group, and requests
-that still wait in the queue are counted already.
+of each bio. `charged` is the growth of both groups together, in percent of what the
+device wrote in the same time. It is not exactly 100 %: the journal's writes belong to
+neither group, and io.stat already counts requests that still wait in the queue.
 """
 
 from __future__ import annotations

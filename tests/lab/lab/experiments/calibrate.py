@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares each preset of the flash model with the figures that it cites (tests/flashsim/figures.toml).
 
-There is no scheduler, and each figure gets a new device. So no figure starts with a
-full buffer, a used fast cache or a used reserve, except figures about such a device:
-a `worn` device collects garbage all the time, and `past` begins when the fast
-cache is used up.
+There is no scheduler, and each figure gets a new device. So each figure starts with an
+empty buffer, an unused fast cache and an unused reserve. Two kinds of figure are
+exceptions: a `worn` device collects garbage all the time, and the measurement of a
+`past` figure begins when the fast cache is used up.
 
 `unexplained` is from a mixture of reads, writes and flushes: the number of requests
 whose traced parts do not sum up to their total time.
@@ -78,7 +78,7 @@ def _seconds(preset: str, metric: str, want: dict[str, Any]) -> tuple[float, flo
 
 
 def cited(want: dict[str, Any]) -> tuple[Better | None, float]:
-    """The direction and the cited figure. Where the source gives only a bound, that bound."""
+    """(None, the cited figure). If the source gives only a bound: (which values are better, the bound)."""
     if "most" in want:
         return "lower", want["most"]
     if "least" in want:
@@ -126,9 +126,9 @@ def _experiment(preset: str, wanted: dict[str, Any]) -> Experiment:
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    "calibrate.emmc51.rand_*_iops_qd1": "One command time for both directions cannot meet both figures. The loads of the"
-    " lab use deep queues, where the figures are met. The time of a light reader alone (`latency.*.alone-p50`) is longer"
-    " than the cited one.",
+    "calibrate.emmc51.rand_*_iops_qd1": "The command times are fitted to the figures at depth 32. With these times the figures"
+    " at depth 1, which are of another device, cannot be met. The loads of the lab use deep queues, where the figures are"
+    " met. The time of a light reader alone (`latency.*.alone-p50`) is longer than the cited one.",
 }
 
 

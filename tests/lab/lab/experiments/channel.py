@@ -9,9 +9,9 @@ exploits the parallelism of SSDs", on a model of the SATA SSD that the paper mea
 - In `channel.*` a channel is an equal range of addresses, as the paper assumes
   (`map=ranges`). In `channel.striped.*` the chunks go to 16 dies in turn, as in real
   devices.
-- Schedulers have 128 requests, as with the paper's kernel and an eMMC's driver
-  (blk-mq: twice the device's depth of 64).
-- The experiment sets evenkeel's map of the device.
+- Each scheduler has 128 tags (`nr_requests`), as on the paper's kernel and with an
+  eMMC's driver (blk-mq: twice the device's depth of 64).
+- The experiment sets evenkeel's tunables to the device's channel map.
 
 The paper names fio, but neither block sizes nor queue depths. Here random patterns
 have 16 KiB, which is a page of this flash, and four jobs at QD32. So four times as
@@ -21,20 +21,21 @@ CPU executes one instruction per nanosecond and is busy with 80,000 IOPS, so no
 request would wait.
 
 Jobs send a new request as soon as one completes. The mean latency of all requests is
-then the number of outstanding requests divided by IOPS. So it says the same as the
-bandwidth. Both are judged against what is possible (lab.oracle):
+then the number of outstanding requests divided by IOPS. So it has the same information
+as the bandwidth. Both are compared with what is possible (lab.oracle):
 
 - The oracle serves the same load on the same timing model, with full knowledge of the
-  device, in the best order that a search finds. `oracle-gain_pct` is what it gains over
-  the order of arrival, which is what `none` does.
-- `gap-mbps_pct` and `gap-mean_pct` are the parts of that gain that the scheduler reaches.
-  Where the gap is below 2 %, these rows are left out: that is what guest and oracle may
-  differ by. `replica_pct` checks it: the oracle's order of arrival against `none`.
+  device, in the best order that a search finds. `oracle-gain_pct` is the bandwidth that
+  this order gains over the order of arrival, which is the order of `none`.
+- `gap-mbps_pct` and `gap-mean_pct` are the parts of this gain that the scheduler reaches.
+  These rows are left out where the gain is below 2 %, because guest and oracle may differ
+  by 2 %. `replica_pct` checks that they do not differ by more: it compares the oracle's
+  order of arrival with `none` in the guest.
 - No pattern may be worse than with `none` by more than 1 %.
 
 The latencies of reads and of writes are rows without a target. A scheduler that prefers
-reads, as the paper's does, can improve one only at the other's cost: reads that arrive up
-to 8 ms later overtake writes (`read_lead_us`).
+reads, as the paper's does, can improve one only at the other's cost. Evenkeel prefers
+reads, too: a read may overtake a write that arrived up to 8 ms earlier (`read_lead_us`).
 
 At 90:10 the link is the limit (550 MB/s), and the dies are half used. `none` comes near
 to that limit (`mbps`), and the oracle reaches it (`oracle-mbps`). `channel.dies.*` shows the same load where
@@ -62,7 +63,7 @@ class Pattern:
     mixed: bool = False
 
 
-# Runs of 0.5 s are long enough for random patterns. Those of streams differ by 2 %, so they get 1 s.
+# Runs of 0.5 s are long enough for random patterns. Two such runs of a stream differ by 2 %, so streams run for 1 s.
 def random(name: str, about: str, rw: str, kib: int = 16, *, mixed: bool = False) -> Pattern:
     fio = f"--rw={rw} --bs={kib}k --iodepth=32 --numjobs=4 --ramp_time=250ms --runtime=500ms"
     return Pattern(name, about, fio, mixed)
@@ -109,13 +110,14 @@ DIES = Layout(
 PAPER_GAIN, PAPER_LATENCY = 4.0, -15.0
 # bandwidth of the link, MB/s
 LINK = 550.0
-# bandwidth of AC divided by that of noop, deadline and CFQ; their place take none, mq-deadline and BFQ
+# The paper's bandwidth of AC divided by that of noop, deadline and CFQ. Here none, mq-deadline and BFQ take their places.
 PAPER_BASELINES = {"none": 1.04, "mq-deadline": 1.07, "bfq": 1.34}
-# bandwidth, %: a promise for each pattern. The mean latency may be higher by as much.
+# The promise for each pattern, %: the least change of the bandwidth compared with `none`. The mean latency may grow by 1 %.
 TARGET_LOSS = -1.0
-# the part of the oracle's gain that a scheduler shall reach, %
+# the target for the part of the oracle's gain that a scheduler reaches, %
 TARGET_GAP = 80.0
-# A replica of `none` that differs by more says nothing about this guest, %. A smaller gap is no gap.
+# The largest difference between the oracle's order of arrival and `none` in the guest, %: with a larger one, the oracle says
+# nothing about this guest. A gain of the oracle below this is not judged.
 TOLERANCE = 2.0
 
 RUN = """
@@ -212,7 +214,7 @@ def experiment(pattern: Pattern, layout: Layout) -> Experiment:
             ]
         return rows
 
-    # Each guest measures `none` itself, so the baseline `none` shows the noise.
+    # Each guest measures `none` itself. So with the baseline `none` it measures `none` twice, which shows the noise.
     # Only this pattern has baselines: in the others no scheduler changes the bandwidth by 1 %.
     baselines = {"channel": ("none", "mq-deadline", "bfq", "kyber"), "channel.striped": ("mq-deadline",)}
     return Experiment(
@@ -236,7 +238,7 @@ EXPERIMENTS = [
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
     "channel*.gap-m*_pct": "Evenkeel chooses reads by the number of requests on their channel. The oracle also knows which"
-    " dies program and until when, and writes for channels with few pages in the buffer.",
+    " dies program and until when, and it prefers writes for channels with few pages in the buffer.",
 }
 
 

@@ -20,7 +20,7 @@ from lab.model import Device, Experiment, Figure, Output, flashsim
 
 DEVICE = flashsim("emmc51")
 FLUSHED = flashsim("emmc51", fua=0)
-# seconds for 20 s of fsync calls and the last of them
+# Guest seconds for which the guest waits for fio. fio calls fsync for 20 s, so its last call may take the other 40 s.
 PATIENCE = 60
 
 
@@ -113,10 +113,10 @@ def read_under_trim() -> Experiment:
 
 
 def inversion(name: str, about: str, *, dsync: bool = False, deep: bool = False) -> Experiment:
-    """How long an fsync takes on an ext4 that a group of weight 1 writes, next to a raw reader of weight 10000.
+    """How long an fsync takes on an ext4 that a group of weight 1 writes, while a group of weight 10000 reads the raw device.
 
-    The journal's commit waits for data of the group of weight 1 (ext4 in ordered mode). The group
-    that calls fsync must not wait for that group's share of the device.
+    The journal's commit waits for data of the group of weight 1 (ext4 in ordered mode). The fsync
+    of another group must not have to wait until the small share of that group has written them.
     """
     device = onfs.backed("emmc51")
     reader = onfs.fio_on("/dev/$DEV", "h", rw="read", bs="512k", size="1g", qd=32, extra="--readonly")
@@ -144,7 +144,7 @@ def inversion(name: str, about: str, *, dsync: bool = False, deep: bool = False)
 
     def figures(out: Output) -> list[Figure]:
         if not out.results["f"].strip():
-            # fio calls fsync for 20 s, so its last call took the rest of the time at least
+            # fio calls fsync for 20 s, so its last call took at least the rest of PATIENCE
             return [Figure("max", 1e3 * (PATIENCE - 20), "ms", "lower")]
         sync = fio_job(out.results["f"])["sync"]["lat_ns"]
         if not sync["N"]:
@@ -156,15 +156,15 @@ def inversion(name: str, about: str, *, dsync: bool = False, deep: bool = False)
 
     return Experiment(
         name, about, script, figures, device=device, programs=onfs.PROGRAMS, memory=2048, baselines=("none", "mq-deadline"),
-        deep=deep,
+        deep=deep, timeout=1500,
     )  # fmt: skip
 
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
     "fair.dsync.flushed.write.100m.*": "The device has no FUA. All data wait with their tags for one flush, which starts"
-    " when none of them is in the scheduler or the device. So both groups advance in step, one cycle a flush, and a block"
-    " of 100 MB ends somewhere in a cycle of the other group.",
+    " when none of these data is in the scheduler or the device. So both groups advance in step, one cycle per flush, and"
+    " a block of 100 MB of one group ends in the middle of a cycle of the other group.",
 }
 
 

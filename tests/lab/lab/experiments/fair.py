@@ -35,13 +35,13 @@ PAPER = {"read": PAPER_READ, "write": PAPER_WRITE}
 TUNED = ("bfq-expire1s", "bfq-budget1024", "bfq-strict")
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 FEW = ("none", "bfq")
-# further settings and controllers of the deep bench
+# the settings and controllers that only the deep bench measures
 FURTHER = ("bfq-nolowlat", "iocost-auto", "iomax")
 # the smallest and the largest block of the tables, MB
 ENDS = {"read": (1, 100), "write": (8, 100)}
 # the paper's result with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
 SPLIT = {"3-2": (2.94, 2.0), "3-2-2-1": (2.47, 1.85, 2.09, 1.0)}
-# the total is a row in percent of that without a scheduler, too: sharing must not cost bandwidth
+# Baselines for Figure.share_of: the total is also a row in percent of the total of `none`, as sharing must not cost bandwidth.
 WHOLE = ("none",)
 
 
@@ -51,6 +51,7 @@ def seconds(direction: str, mb: int) -> int:
     BFQ serves whole blocks in turn, so the slower group must get at least 12 blocks. The
     window has at least 12 s, or 6 s for blocks of 1 MB.
     """
+    # MB/s of the slower group: a third of the bandwidth
     rate = 73 if direction == "read" else 22
     return max(6 if mb == 1 else 12, 12 * mb // rate)
 
@@ -193,7 +194,7 @@ def shares(case: str, weights: Mapping[str, int], mb: int, device: Device | None
     )  # fmt: skip
 
 
-# number of parts of the window; the spread of the parts' ratios shows how much of a ratio is chance
+# The number of parts into which the window is divided. The spread of their ratios shows how much of a ratio is chance.
 PARTS = 3
 # Counts completed sectors by second and half of the disk. Each group has one half, so the sector identifies the group.
 BY_SECOND = """
@@ -264,9 +265,10 @@ def on_host(direction: str, mb: int) -> Experiment:
     """An experiment on the paper's kernel version and the host's clock, with a virtio disk that QEMU throttles.
 
     BFQ serves whole blocks in turn, so the window must hold many blocks of the slower
-    group. In 12 s the slower group reads 17 blocks of 50 MB or writes 32 blocks of 8 MB;
-    in 36 s it reads 50 or writes 97. One block more of 32 changes the ratio by as much as
-    the effect to be measured at 8 MB, so all writes and the larger reads get 36 s.
+    group. In 12 s the slower group reads 17 blocks of 50 MB or writes about 32 blocks of 8 MB;
+    in 36 s it reads 50 or writes about 95. The paper's ratio for writes of 8 MB is 1.95,
+    2.5 % below 2.00, and one block more of 32 changes the ratio by 3 %. So all writes, and
+    reads from 30 MB on, get 36 s.
     """
     large = direction == "write" or mb >= 30
     return by_request(
@@ -370,7 +372,7 @@ def shape_knee(rows: Rows) -> Verdict | None:
 
 
 def shape_tags(rows: Rows) -> Verdict | None:
-    """The cause: the knee moves with the number of tags (nr_requests)."""
+    """Why BFQ's weights fail: with more tags (nr_requests), the knee lies at larger blocks."""
     knees = {}
     for nr in TAGS:
         found = rows.by_size(f"fair.tags{nr}.read.{{}}m.ratio", TAG_SIZES, "5.10")

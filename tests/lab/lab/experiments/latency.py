@@ -11,8 +11,8 @@ The reads are planned: `READERS` processes plan reads at fixed intervals, in tot
 planned moment. It includes waiting for a tag and for the reader's previous read.
 (A reader that plans its next read when the previous one completes takes few
 samples while the device is slow and many while it is fast. Its percentiles then
-mostly describe the times at which the device is fast.) The intervals differ from reader to reader, so that reads
-do not arrive in step.
+mostly describe the times at which the device is fast.) The intervals differ from
+reader to reader, so that reads do not arrive in step.
 
 A device under constant writes collects garbage. When `emmc51` has used up its
 reserve of 2 GiB, all dies collect at the same time, and the device completes
@@ -41,11 +41,11 @@ RATE = 500
 SKIPPED = 8
 # duration, long enough for the 99.9th percentile
 SECONDS = 23
-# samples that must lie beyond a percentile
+# the fewest samples that must lie beyond a percentile
 BEYOND = 10
-# points of a curve
+# number of points of a curve
 POINTS = 60
-# controllers of the deep bench
+# the controllers that only the deep bench measures
 FURTHER = ("iocost-auto", "iomax", "iolatency")
 CLEAN = flashsim("emmc51", gc_after_kb=0)
 

@@ -28,6 +28,7 @@ from typing import Any
 from lab.kernels import TOP
 from lab.model import Device, Experiment, Figure, Output, flashsim
 
+# samples per distance and pass, and seed, of the agent's plan; size of the SSD in MiB
 SAMPLES, SEED, SSD_MB = 12, 1, 244198
 # random reads and writes of 16 KiB, 2,000 a second: a quarter of what the SSD reaches at QD1
 BUSY = (
@@ -51,7 +52,7 @@ report pairs < /tmp/pairs
 
 
 def _analysis() -> Any:
-    """The part of recipes/agent that needs no device."""
+    """The agent's module that plans the probe and analyses its times, without access to a device."""
     source = str(TOP / "recipes/agent/src")
     if source not in sys.path:
         sys.path.append(source)

@@ -2,8 +2,8 @@
 """Unequal competitors: no group gets less than its share of what it would get alone, on any device.
 
 `lab/promise.py` says what a case is and what its figures mean. CASES is the table: add a case there, and
-its script, figures, rows and targets follow. `promise.random.N` is the N-th draw of `drawn()`: any N can be
-run, and the bench runs the first ones. N is the seed of the draw.
+its script, figures, rows and targets follow. `promise.random.N` is the case that `drawn()` draws with seed N.
+`lab run` can run any N. The deep bench runs the first DRAWS of them, and the full bench one of these.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lab.model import Device, Experiment, flashsim, null_blk
 from lab.promise import Case, Job, experiment
 
 PRESETS = ("emmc51", "emmc50-slow", "sd-uhs3", "ufs31", "sata-mlc-8ch")
-# draws that are part of the bench; the search of the scheduler's simulator runs far more
+# The number of draws that are part of the bench. The scheduler's simulator searches far more draws.
 DRAWS = 24
 # a device in long use: its reserve is used up, so it collects garbage all the time
 GC = {"gc_after_kb": 1}
-# the guest's CPU can do about so many requests per second; a device that is faster would measure the CPU
+# Requests per second that the guest's CPU can handle, roughly. A load with more requests would measure the CPU, not the device.
 IOPS = 15_000
-# the most that a job keeps outstanding, bytes: fio has memory for it
+# The most bytes that a drawn job keeps outstanding: fio needs as much memory.
 OUTSTANDING = 400 << 20
-# a window has at least so many requests of the group that gets least, and at most so many seconds
+# A drawn case's window is long enough for REQUESTS requests of the group that gets least, but has at most LONGEST seconds.
 REQUESTS, LONGEST = 30, 60
 
 
@@ -39,8 +39,8 @@ THREE = (
 )  # fmt: skip
 
 CASES = (
-    # The rows that the promise was stated with. Each window has REQUESTS of the group that gets least: of 12 requests
-    # one more or less is 8 % of a part.
+    # The first ALWAYS cases: the promise was first stated with them. Each window has at least REQUESTS requests of the
+    # group that gets least. With only 12 requests, one more or less would change its part by 8 %.
     Case("small-large.emmc50-slow", flashsim("emmc50-slow"),
          (Job("small", "randread", "4k", 8), Job("large", "read", "100m", 4))),
     Case("small-medium.sd-uhs3", flashsim("sd-uhs3"),
@@ -55,11 +55,11 @@ CASES = (
          heavy="heavy", seconds=190),
     Case("latency20.null", _null(20), ALIKE),
     Case("latency5.null", _null(5), ALIKE),
-    # the same with few groups, as the quick bench has time for
+    # sixty.pipe with fewer groups, because the quick bench has little time
     Case("twelve.pipe", flashsim("pipe", link_read_mbps=10, slices=16),
          (Job("heavy", "read", "512k", 1, 120), Job("light", "read", "512k", 1, 10, copies=12)),
          heavy="heavy", light=False, settle=4, seconds=40),
-    # the two that were worst among the random mixes
+    # the two worst cases of an earlier search among random draws
     Case("slow-command.pipe", flashsim("pipe", link_read_mbps=20, link_write_mbps=20, cmd_us=2000, cmd_write_us=4000),
          (Job("read", "randread", "4k", 32, 50), Job("write", "randwrite", "4k", 4, 200))),
     Case("dear-writes.pipe", flashsim("pipe", link_read_mbps=160, link_write_mbps=20),
@@ -99,7 +99,7 @@ CASES = (
 
 
 def _log(dice: random.Random, low: float, high: float) -> float:
-    """A number between `low` and `high`, each factor equally likely."""
+    """A random number between `low` and `high`, uniform in its logarithm."""
     return low * math.exp(dice.random() * math.log(high / low))
 
 
@@ -186,10 +186,10 @@ def make(name: str) -> Experiment | None:
     return _experiment(drawn(int(found[1]))) if found else None
 
 
-# the first eight are the rows of the promise, and run in each full bench
+# The number of cases at the start of CASES that each full bench runs: the promise was first stated with them.
 ALWAYS = 8
-# The smallest set that catches a scheduler that charges bytes only, or whose guard against starvation has no bound.
-# `fair.write.*` of the quick bench catches one that ignores the weights of writes.
+# The cases of the quick bench: the smallest set that catches two of the defects in mutants.toml, bytes-only and
+# endless-guard. The third defect, equal-writes, is caught by `fair.write.*` of the quick bench.
 QUICK = ("small-medium.sd-uhs3", "twelve.pipe")
 
 EXPERIMENTS = [

@@ -60,7 +60,7 @@ from lab.model import Device, Experiment, Figure, Output, flashsim
 from lab.report.rows import Rows
 from lab.report.verdict import Verdict
 
-# writes of a set
+# number of writes of a set, unless a disturber makes it slow: see writes()
 WRITES = 10000
 # for box plots
 QUARTILES = ("p25", "p50", "p75")
@@ -117,14 +117,14 @@ PAPER_READER = {n: float(c["reader_keeps"]) for n, c in PAPER["case"].items() if
 # table 2, the columns of a microSD card
 PAPER_SD = {name: Paper.of(c) for name, c in PAPER["sd"].items()}
 
-# vm.dirty_background_ratio, dirty_ratio, dirty_expire_centisecs
+# whether the flusher is on -> vm.dirty_background_ratio, vm.dirty_ratio, vm.dirty_expire_centisecs
 FLUSHER = {True: (10, 20, 3000), False: (100, 100, 300000)}
 # size of the paper's partition, MiB
 PARTITION = 7067
 WITH_BASELINES = ("none", "all-bgall", "none-read", "all-read")
 QUICK = ("none", "all", "all-bgall")
 OLD = ("none", "all", "all-bgall")
-# rate of the device on 5.10, MiB/s: close to what emmc50-slow writes
+# rate of the device on 5.10, MiB/s: close to the rate at which emmc50-slow writes
 OLD_MBPS = 62
 
 

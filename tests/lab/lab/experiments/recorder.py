@@ -11,20 +11,20 @@ write(): `ek-recorder bench` submits 16 KB each 5 ms.
 - The device has the scheduler evenkeel, as on a board. The recorder has a cgroup, and
   so have the disturbers, each with the default weight. `lab run --scheduler none` has the
   same cgroups.
-- Sets differ by when they begin: by a part of the 5 ms, and by a second and more
-  relative to events that happen each second or each five seconds. The worst set
-  counts.
-- A set has 10,000 writes, so that it has a 99.99th percentile: all but one are no
-  longer. A case has two sets, or one where that takes the host long; the paper's five
-  are in the cases `-long`.
-- A case with disturbers measures the same number of sets before they start, in the same
-  guest. So the maxima that are compared have the same number of submissions.
+- Each set begins at another phase: at another fraction of the 5 ms period, and at
+  another time relative to events that happen each second or each five seconds. The
+  worst set counts.
+- A set has 10,000 writes, so that it has a 99.99th percentile: only one write is
+  longer. A case has two sets, or one set if it takes the host long. The cases `-long`
+  have five sets, as in the paper.
+- A case with disturbers first measures the same number of sets without them, in the same
+  guest. So both maxima are of the same number of submissions.
 - The CPU executes one instruction per nanosecond and has no cache. A submission by
   ring copies 16 KB, which takes 1.9 us. About one in five thousand meets an interrupt.
   A part of the interrupt's time is that of the flash model itself: up to 10,000
   instructions per request.
 - The writer has SCHED_FIFO 50, as a control loop would have. The cases `-other` are the
-  same without it.
+  same without SCHED_FIFO.
 
 `late` is the number of records that became durable after the durability window.
 `woken-late` is the number of submissions that began when the next one was due.
@@ -52,7 +52,7 @@ TICK = 4000.0
 PAPER_READER, PAPER_SPREAD = 78.0, 3.5
 # target for the 99.99th percentile of submission, us
 FASTEST = {"ring": 20.0, "socket": 100.0}
-# target for the longest submission with disturbers, divided by that before they start, of as many submissions
+# target for a ratio: the longest submission with disturbers, divided by the longest of as many submissions before they start
 TIMES_QUIET = 1.5
 BOTH = ("truncate", "allocate")
 QUARTILES = ("p25", "p50", "p75")
@@ -64,7 +64,8 @@ class Case:
 
     - `way`: how the writer submits records.
     - `disturbers`: programs that use the same file system in the background.
-    - `writes`, `sets`: submissions per set, and sets. With disturbers, as many before they start.
+    - `writes`, `sets`: submissions per set, and number of sets. A case with disturbers has the same numbers once more,
+      before the disturbers start.
     - `preset`: the flash model.
     - `priority`: SCHED_FIFO priority of the writer; 0: none.
     """
@@ -187,7 +188,7 @@ def script(case: Case) -> str:
 
 
 def longest_alone(case: Case, longest: float, least: float) -> list[Figure]:
-    # A submission by ring is compared with the paper's write(). Submissions by socket have a target for p99.99 instead.
+    # Only a submission by ring with SCHED_FIFO is compared with the paper's write(). All submissions have a target for p99.99.
     held = case.priority > 0 and case.way == "ring"
     return [
         Figure(
@@ -276,8 +277,8 @@ def removable(preset: str, **override: int) -> Device:
     return Device("x", "\n".join(lines), ("flashsim",), capacity_mb=override["capacity_mb"])
 
 
-# Each cut happens 0.3 to 1.5 s after recording starts. The recorder writes a batch each 0.1 s, which takes about 10 ms. Two
-# of four cuts are at any moment, and two are up to 8 ms after the device got a request.
+# Each cut happens 0.3 to 1.5 s after recording starts. The recorder writes a batch each 0.1 s, which takes about 10 ms. Of
+# each four cuts, two happen at a random moment, and two happen up to 8 ms after the device got a request.
 # /proc/uptime has a resolution of 10 ms and is read after the cut, so a record seems older than it was.
 # `write` without input records nothing: it only waits until the recorder answers.
 # After every other cut the recorder finds another boot id, as after a reboot.
@@ -331,6 +332,7 @@ report cuts < /tmp/cuts
 kill $recorder; wait $recorder
 ek-recorder bench --check bench > /tmp/check 2>&1 || fail "after the last cut: $(cat /tmp/check)"
 """
+# durability window of the guests with power cuts, ms
 WINDOW_MS = 200
 
 
@@ -413,9 +415,10 @@ def restart(preset: str) -> Experiment:
 
 # --- a long recording ---------------------------------------------------------------------
 
-# A full day at 1/16. A day at 3.2 MB/s is 17.28 million records and fills 16,875 segments of 16 MiB, the largest size that
-# the recorder chooses by itself. This fills as many segments, each 1/16 as large, with 1/16 of the records, in 1/16 of the
-# time: an hour and a half of guest time, which takes the host a quarter of an hour. The whole day would take four hours.
+# A day, scaled to 1/16. A day at 3.2 MB/s has 17.28 million records and fills 16,875 segments of 16 MiB, the largest size
+# that the recorder chooses by itself. This experiment fills as many segments, each 1/16 as large, with 1/16 of the records,
+# in 1/16 of the time: an hour and a half of guest time, which takes the host a quarter of an hour. A whole day would take
+# the host four hours.
 # What the recorder does once per segment, it does as often as in a day. What it does per record or per second, and what
 # grows with them, it does 1/16 as often: such an error may show only in a day.
 DAY_SEGMENTS, DAY_WRITES = 16875, 17280000
@@ -467,10 +470,10 @@ EXPERIMENTS = [
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    f"rec.ek.{name}.{metric}": "The maximum is one submission of thousands: the one in which the device's interrupt fell, as"
-    " the guest has one CPU. Which one it meets depends on the phase of the build. Completing a read of 512 KiB takes that"
-    " interrupt 10 µs (traced); then the threads run that it wakes. The longest of 20,000 alongside truncate and allocate"
-    " took 34 µs, the next 6 µs; that one was not traced."
+    f"rec.ek.{name}.{metric}": "The maximum is one submission of thousands: the guest has one CPU, and the device's interrupt"
+    " fell into this submission. Which submission the interrupt hits depends on timing, which differs from build to build."
+    " The interrupt takes 10 µs to complete a read of 512 KiB (traced); then the threads run that it wakes. Alongside truncate"
+    " and allocate, the longest of 20,000 submissions took 34 µs and the second longest 6 µs. The one of 34 µs was not traced."
     for name, case in CASES.items()
     if case.disturbers and case.way == "ring"
     for metric in ("max", "times-quiet")

@@ -16,26 +16,28 @@ next read is in the same 2 GB. If each process reads all 20 GB, cap 1 gives 113 
 again. Therefore the gains over cap 1, at n = 4 and 5, are a little lower than in
 the paper.
 
-`regulate.rule` compares the paper's rule for the cap with the earlier rule, by the
-number of requests alone: both caps on the curve.
+`regulate.rule` compares two rules that compute a cap: the paper's and an earlier one.
+It divides the curve's IOPS at the paper's cap by the IOPS at the earlier rule's cap.
 
 `regulate.served` and `regulate.corners` measure fixed shares of evenkeel. The paper
 promises a process with a share of P % that its requests take their *ideal time*: as
 on a device of its own that is 100/P times slower. So the ideal time is 100/P times the
-service time that the same job has alone on the same device. The guest measures it
-before, without a scheduler, and takes no figure of evenkeel's for it. `accuracy` is
-the mean time divided by the ideal time, `accuracy-p50` and `-p99` are percentiles of
-single requests.
+service time that the same job has alone on the same device. The guest measures the
+service time first, without a scheduler. It does not use evenkeel's own estimate.
+`accuracy` is the mean time divided by the ideal time. `accuracy-p50` and `-p99` are
+the same for percentiles of the times of single requests.
 
-`same-run` is the paper's own measure instead: its ideal time has the interval between
-completions of the run itself. A device that works on several requests at once
-completes them in shorter intervals than it serves one alone. There, a request can be
-on time by this measure and take half of what the share allows.
+`same-run` is the accuracy as the paper measures it. Its ideal time is computed from the
+mean interval between completions in the same run, not from the time of the job alone.
+A device that works on several requests at once completes them at shorter intervals
+than it needs for one request alone. On such a device, a request that is on time by
+`same-run` may take only half of the ideal time: its process gets twice its share.
 
-`earlier` and `paper` are the same load with the cap of a rule instead of evenkeel's
-search. Both rules count all requests in the device. So the device gets that queue
-depth, and the tunable `fixed_cap` has the same value. One part of evenkeel stays on:
-it holds other requests back while a request with a fixed share would be late.
+`earlier` and `paper` are the same load with the cap that a rule computes, instead of
+the cap that evenkeel finds by search. Both rules limit all requests in the device. So
+the device gets a queue depth equal to the cap, and the tunable `fixed_cap` has the same
+value. One part of evenkeel stays on: it holds other requests back while a request with
+a fixed share would otherwise be late.
 """
 
 from __future__ import annotations
@@ -55,18 +57,24 @@ SHARE = 10
 PAPER = {1: 113, 2: 147, 4: 188, 5: 202, 7: 226, 8: 233}
 # IOPS with the paper's cap divided by IOPS with the earlier rule's cap, at 8 KB; the text has no number for n = 3
 PAPER_GAIN = {2: 1.24, 4: 1.90, 5: 1.78}
+# n: the numbers of processes with a fixed share
 REGULATED = (2, 3, 4, 5)
+# the caps at which the curve is measured
 CAPS = (1, 2, 4, 5, 6, 7, 8)
+# guest seconds of a run at one cap
 SECONDS = 60
 
 
 def earlier_cap(n: int) -> int:
-    """Formula (2) with all n processes counted: it reserves the device time that all fixed shares need."""
+    """The earlier rule's cap, formula (2), with all n processes counted: it reserves the device time of all fixed shares."""
     return max(1, int(100 / (n * SHARE) - 1))
 
 
 def paper_cap(n: int) -> int:
-    """Formulas (5) and (6): how many requests fit into the ideal time, next to the request and one of each other process."""
+    """The paper's cap, formulas (5) and (6): the number of requests that fit into the ideal time.
+
+    The request itself, and one request of each other process with a fixed share, are subtracted.
+    """
     return max(1, 100 // SHARE - (n - 1) - 1)
 
 
@@ -202,9 +210,10 @@ serve() {
 """.replace("SHARE", str(SHARE))  # fmt: skip
 
 SIZES = {"512": "0.5k", "4k": "4k", "8k": "8k", "16k": "16k", "32k": "32k"}
-# what `load flashsim` gets
+# the arguments of the guest function `load flashsim`
 HDD = "preset=hdd-5400 set=capacity_mb=476940"
 EMMC = "preset=emmc51 set=capacity_mb=65536"
+# the accuracy that counts as on time: at most 1 % early and 2 % late
 ON_TIME = (0.99, 1.02)
 # target: IOPS divided by IOPS with the earlier rule's cap, with four fixed shares
 GAIN = 1.9
@@ -239,7 +248,10 @@ def service(out: Output, name: str = "alone") -> float:
 
 
 def ideal(service_ns: float, depth: int = 1, percent: float = SHARE) -> float:
-    """The ideal time in ns, by formula (3). Of `depth` requests outstanding, each waits for the others."""
+    """The ideal time in ns, by formula (3).
+
+    With `depth` requests outstanding, each one waits for the others. So its ideal time is `depth` times longer.
+    """
     return depth * service_ns * 100 / percent
 
 
@@ -253,7 +265,7 @@ def same_run(out: Output, name: str, n: int, depth: int = 1) -> float:
     return mean_time(out, name, n) / ideal(1e9 / total_iops(out, name), depth)
 
 
-# the fewest requests that have a 99th percentile
+# the least number of requests from which times() takes a 99th percentile
 ENOUGH = 1000
 
 
@@ -288,9 +300,13 @@ def limited(preset: str, cap: int) -> str:
 
 
 def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) -> Experiment:
-    """The experiment for one n. A guest for all n would run for an hour."""
+    """The experiment for one n. A single guest for all n would run for an hour.
+
+    `span`: MiB of addresses that each process reads. `ramp`, `runtime`: guest seconds.
+    """
     edge = math.ceil(runtime / 15)
-    # the paper's disk with all sizes; a flash device, which takes the host longer, where a target needs them
+    # On the paper's disk the rules run with all sizes. A flash device takes the host longer, so there a rule runs with all
+    # sizes only if a target needs them, and otherwise with 8 KiB.
     every = preset == "hdd-5400"
     sizes = {
         "earlier": tuple(SIZES) if every or n == 4 else ("8k",),
@@ -343,7 +359,8 @@ def served(preset: str, setup: str, span: int, ramp: int, runtime: int, n: int) 
     )  # fmt: skip
 
 
-# figure 6, and the figures of figure 5 that the text has: n → caps
+# n → the caps at which the accuracy is measured: for figure 6 all caps, and for n = 5 the caps of the two rules, because the
+# paper's text has their accuracy (figure 5)
 ACCURACY_CAPS = {2: CAPS, 5: (earlier_cap(5), paper_cap(5))}
 
 
@@ -470,6 +487,7 @@ metadata() {
 }
 """.replace("SHARE", str(SHARE))
 
+# requests outstanding of each process with a fixed share, in the cases `deep-queue`
 DEPTH = 8
 DEEP_SIZES = ("8k", "32k")
 CORNERS = "\n".join([
@@ -575,7 +593,7 @@ def unequal() -> Experiment:
     lines = [
         "uname -r | report kernel",
         f"PRESET='{EMMC}' SPAN=1024 RAMP=2 RUNTIME=8 EDGE=1 pids=", SERVE, BESIDE, "alone alone 4k 1",
-        # at the rate measured so far, the last load leaves the reader 80 requests a second
+        # Alongside write.512k the reader gets only about 80 requests a second, so it runs longer to reach ENOUGH requests.
         *(f"RUNTIME={16 if name == 'write.512k' else 8}; beside {name} {job}" for name, job in UNEQUAL.items()),
     ]  # fmt: skip
 
@@ -661,12 +679,12 @@ NOTES = {
     "regulate.corners.flushes.first.accuracy": "The reader gets a fixed share for the first time while another app"
     " flushes without a pause. So the scheduler cannot learn how long a read takes without a flush."
     " `flushes.accuracy` is the same after some seconds without flushes.",
-    "regulate.unequal.*.accuracy": "The scheduler learns the interval between completions, whatever was in the device"
-    " before. Next to small reads it learns too little, and next to writes of 512 KiB six times the time that a read takes"
-    " alone.",
+    "regulate.unequal.*.accuracy": "The scheduler takes the interval between completions for the service time, whatever"
+    " else was in the device. Alongside small reads it learns too short a time. Alongside writes of 512 KiB it learns six"
+    " times the time that a read takes alone.",
     "regulate.served.*.accuracy": "The scheduler learns the interval between completions while all processes use the"
-    " device. The device is faster with a full queue than with one request, so the ideal time is too short and the app"
-    " gets more than its share. `same-run` is right by the learned time.",
+    " device. The device is faster with a full queue than with one request, so the learned ideal time is too short and"
+    " the app gets more than its share. By the learned time the app is on time, as `same-run` shows.",
 }
 
 

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights with small random I/O: 4 KiB, direct, queue depth 1 to 32, on the model of an eMMC 5.1.
 
-The device's time for a request of 4 KiB is mostly constant and does not depend on
-its size. The
-device executes up to 32 requests at once. At queue depth 1 and 4 the requests of
-both groups fit into it together, so there is nothing to divide: a ratio of 2:1
-would require that the lighter group waits while the device has room. Therefore
+The device's time for a request of 4 KiB is mostly constant and hardly depends on the
+size. The device executes up to 32 requests at once. At queue depth 1 and 4 the
+requests of both groups fit into it together, so there is nothing to divide: a ratio
+of 2:1 would require that the lighter group waits while the device has room. Therefore
 only QD32, where the device is full, has a target for the ratio. `total` shows how
 much bandwidth a scheduler loses.
 
-Counting begins after 3 s, because the host needs several seconds for a second of
-small I/O. At that time BFQ still raises the weights of new groups, which is a part of
-its ratios at QD32.
+Counting begins after only 3 s, because the host needs several seconds to emulate a
+second of small I/O. After 3 s, BFQ still raises the weights of new groups. This
+affects its ratios at QD32.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ PAPER = {
     ("buffered", "write", 1): True,
     ("buffered", "write", 100): True,
 }
-# controllers of the deep bench
+# the controllers that only the deep bench measures
 FURTHER = ("iocost-auto", "iomax", "iolatency")
 
 
@@ -122,7 +122,7 @@ def pattern(how: str, direction: str, mb: int, *, used: bool = False) -> Experim
         # the total shows that the scheduler does not avoid stalls by starving the load
         return [*_stalls(out), Figure("total", round(total, 1), "MB/s", "higher")]
 
-    # More baselines where the README shows them. Elsewhere one shows whether the pattern can stall the player.
+    # The README's patterns have more baselines. Elsewhere BFQ is enough: it shows whether the pattern can stall the player.
     baselines: tuple[str, ...] = ("bfq",)
     further: tuple[str, ...] = ("kyber", *FURTHER) if used else ()
     if used:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights of nested groups: a group's share is divided among the groups inside it.
 
-The groups `a` (200) and `b` (100) compete; inside `a`, `x` (100) and `y` (300) do.
+The groups `a` (weight 200) and `b` (100) compete. Inside `a`, `x` (100) and `y` (300) compete.
 Each leaf reads 1 MB at a time from a device that models only a bandwidth and a
 queue. If `y` is idle, its share goes to its sibling `x`, not to `b`.
 """

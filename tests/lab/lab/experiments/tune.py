@@ -9,18 +9,18 @@ the value of conf/. All other settings are those of a board. The guest repeats t
 pair (`REPETITIONS`), each time with other random numbers and with another phase of
 the flusher, which wakes up every five seconds.
 
-METRIC is the median with our value, METRIC-default the median without it. The ranges
+METRIC is the median with our value, METRIC-default with the kernel's default. The ranges
 are METRIC-min, METRIC-max, METRIC-default-min and METRIC-default-max. If the ranges
 overlap, the medians show no difference.
 
-A setting that is here and not in conf/ is a candidate, or its gain was too small.
-docs/reference/tuning.md lists them, too.
+A setting that is measured here but not set in conf/ is a candidate, or its gain was
+too small. docs/reference/tuning.md lists such settings, too.
 
 `written_mb` is what the device had to write, with metadata and journal: its wear.
 `risk` is how long a change stays in memory only, on an otherwise idle board: a power
-cut loses as much of the data that no program has synced. No figure is the maximum of
-a few waits. The reads of a light reader are planned as in latency.py. A repetition has
-few syncs, so the figures are their mean and median.
+cut loses the changes of that time, unless a program has synced them. The reads of a
+light reader are planned as in latency.py. A repetition has few syncs, so the figures are
+their mean and median: the maximum of a few samples would be chance.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lab.experiments import latency
 from lab.model import Better, Experiment, Figure, Output
 
 VALUES = ("default", "ours")
-# numbers of the repetitions of a pair
+# The numbers of the repetitions ($draw in the guest). Each repetition measures `default`, then `ours`.
 REPETITIONS = (1, 2, 3)
 TWO = ("p50", "p99")
 Found = tuple[str, float, str, Better]
@@ -45,8 +45,9 @@ Found = tuple[str, float, str, Better]
 class Case:
     """A load that shows the effect of settings.
 
-    `commands` are guest commands that report sections NAME-$v, `figures` reads them.
-    `files` are files for onfs.mounted(), `programs` are needed in addition to its own.
+    `commands` are guest commands that report sections NAME-$v; `figures` reads these
+    sections. `files` are created by onfs.mounted(). `programs` are needed in addition
+    to onfs.PROGRAMS.
     """
 
     name: str
@@ -160,8 +161,8 @@ took zeros /m/burst 1M 150 | report burst-$v
     ("ek-player",),
 )  # fmt: skip
 
-# --invalidate=0: fio would drop the file's cache at the end of each turn, and that would write it.
-# `risk` waits for a whole MiB: the journal's commit arrives earlier and does not contain the data.
+# --invalidate=0: otherwise fio would drop the file's cache at the end of each turn, which would write its dirty pages.
+# `risk` waits until a whole MiB is written, because the journal's commit arrives earlier and does not contain the data.
 _HOT = onfs.fio_on(
     "/m/hot",
     "hot",
@@ -243,9 +244,10 @@ sync; regions rename-e-$v
     ],
 )  # fmt: skip
 
-# A stream alone evicts neither inodes (`slabs_scanned` in /proc/vmstat does not grow) nor a file that was read twice:
-# pages that were read once are enough to reclaim. So for the second stream an application takes 140 of the guest's
-# 320 MiB. A walk takes only a few ticks of GUEST's now_ms, which has a resolution of 10 ms, so this case has now_us.
+# A stream alone evicts neither inodes (`slabs_scanned` in /proc/vmstat does not grow) nor a file that was read twice: the
+# kernel finds enough memory to reclaim in pages that were read once. So during the second stream an application holds
+# 140 of the guest's 320 MiB. This case has a clock of its own, now_us: a walk takes only a few times 10 ms, the
+# resolution of GUEST's now_ms.
 TREE = Case(
     "tree", "stream:400m again:64m",
     """
@@ -370,6 +372,8 @@ CASE = {
 }
 
 
+# The setting that the quick bench measures: its guest takes the least time.
+IN_QUICK = "noatime"
 # Cards that take one command at a time, with a constant cost for each command. ON_CARDS is the setting that could slow
 # down a stream on them.
 CARDS = ("emmc50-slow", "sd-uhs3")
@@ -464,8 +468,8 @@ def tune(name: str, case: Case) -> Experiment:
             f"for draw in {' '.join(map(str, REPETITIONS))}; do", halves, "done", *cards,
         ]) + "\n", figures,
         device=onfs.backed("emmc51"), baselines=(), programs=(*onfs.PROGRAMS, *case.programs),
-        memory=320 if case is TREE else 2048, quick=name == "vm.dirty_bytes", limit=1500, timeout=900,
-        pool=("tune", 4) if name != "vm.dirty_bytes" else None,
+        memory=320 if case is TREE else 2048, quick=name == IN_QUICK, limit=1500, timeout=900,
+        pool=("tune", 4) if name != IN_QUICK else None,
     )  # fmt: skip
 
 

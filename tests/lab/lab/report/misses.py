@@ -14,16 +14,16 @@ PAGE = "docs/reference/results.md#promises-not-met"
 FIXED = "docs/explanation/scheduler.md#a-known-error-the-share-is-not-that-of-the-job-alone"
 # Rows that check the lab, not Evenkeel: the flash model, and the oracle's replica of the guest.
 LAB = ("calibrate.*", "*.replica_pct")
-# What users see when a promise is missed, by row: {figure} is its figure, {times} is "N times", {group} is from GROUPS.
-# Other rows are shown by their ids.
+# Row id -> what users see when the promise of this row is missed: {figure} is the row's figure, {times} is "N times",
+# {group} is a text of GROUPS. A row that is not listed here is shown by its id.
 WORDS = {
     "promise.small-medium.sd-uhs3.least": "On an SD card, a group that reads 4 KiB at random competes with one that reads"
     " 1 MiB at a time. {group} gets only {figure} of its share.",
     "stall.emmc51.buffered.write.100m.count": "On an eMMC that collects garbage, a video player stalls {times} in 30 s"
     " while another group writes through the page cache.",
 }
-# The groups of a promise, by the row of each one's part. Their weights are equal, so the one with the least part gets
-# the least of its share.
+# Row id of a promise about the least group -> the row with each group's part -> the group in words. The weights of these
+# groups are equal. So the group with the smallest part is the group that gets least of its share.
 GROUPS = {
     "promise.small-medium.sd-uhs3.least": {
         "promise.small-medium.sd-uhs3.part-small": "The group that reads 4 KiB",
@@ -33,7 +33,7 @@ GROUPS = {
 
 
 def _group(row: Row, rows: Sequence[Row]) -> str:
-    """Which group the row of a least share is about."""
+    """The group that a row `least` is about, in words."""
     parts = {r.id: r.value for r in rows if r.kernel == row.kernel and r.id in GROUPS.get(row.id, {})}
     return GROUPS[row.id][min(parts, key=lambda id_: parts[id_])] if parts else "One of them"
 
@@ -60,7 +60,10 @@ def render(rows: Sequence[Row]) -> str:
     if any(r.id.startswith("regulate.") for r in checked):
         fixed = ""
     else:
-        fixed = f"It did not check fixed shares. Their accuracy is [known to miss its target]({FIXED}).\n"
+        fixed = (
+            "It did not check fixed shares (a set percentage of the device for an app, whether the device is busy or not)."
+            f" Their accuracy [misses its target]({FIXED}).\n"
+        )
     if not missed:
         return f"{head} all are met.\n{fixed}"
     are = "is" if len(missed) == 1 else "are"

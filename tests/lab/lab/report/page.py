@@ -21,7 +21,7 @@ Curves = Mapping[tuple[str, str], Mapping[str, Sequence[Point]]]
 
 # parameters that can be the x axis if no size can, and if they have at least three values
 SWEPT = ("cap", "nr", "tags")
-# baselines, the simplest first; others follow by name
+# the order of baselines in all plots, the simplest first; other baselines follow by name
 BASELINES = ("none", "default", "mq-deadline", "kyber", "bfq", "iocost")
 # A case with at least this many percentiles has them in one plot.
 FEWEST_PERCENTILES = 3
@@ -424,7 +424,7 @@ def _sweeps(rows: Sequence[Row], plots: _Plots, palette: Palette) -> list[Row]:
             members = {name: sweeps[s] for s, (c, name) in family.items() if c == common}
             named = {n: [(x, r.value) for x, r in found] for n, found in members.items()}
             everything = [p for found in members.values() for p in found]
-            # a separate palette: these lines are not schedulers
+            # a palette of their own, because these lines are not schedulers
             plots.lines.append((metric, common.figure(named, everything, Palette(), shared)))
     drawn = {id(r) for found in sweeps.values() for _, r in found}
     return [r for r in rows if id(r) not in drawn]

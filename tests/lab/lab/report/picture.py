@@ -19,15 +19,16 @@ from lab.report.stale import Shown
 
 KERNEL = "6.12"
 IDEAL = 2.0
-# by the name that rows give them
+# the schedulers in the picture: name in the rows -> name in the legend
 SERIES = {"none": "none", "bfq": "BFQ", "evenkeel": "Evenkeel"}
 PANELS = {"read": "Direct reads", "write": "Direct writes"}
+# a ratio in the picture may differ from the measured ratio by this much
 NEAR = 0.02
 
 _ROW = re.compile(r"fair\.(read|write)\.(\d+)m\.qd1\.depth64\.ratio")
 _XMLNS = "http://www.w3.org/2000/svg"
 TITLE = "Bandwidth ratio of two groups with weights 2:1, by block size"
-# of the rows in _ROW
+# the device on which the rows of _ROW are measured
 DEVICE = "a model of flash with a bandwidth and a cost per command, and no other property"
 
 # direction -> scheduler -> (MB, ratio), in the order of sizes

@@ -225,7 +225,7 @@ class Percentiles:
 
     def draw(self, palette: Palette) -> Markup:
         left, right, top, bottom, height = 50.0, 346.0, 26.0, 190.0, 230
-        # a logarithmic axis has no zero: it is drawn at the left edge
+        # a value of 0 is drawn at the left edge, because a logarithmic axis has no 0
         series = {n: sorted(finite(p), key=lambda v: (v[1], v[0])) for n, p in self.series.items()}
         values = [x for points in series.values() for x, _ in points]
         to_x = scale.logarithmic(values, left, right)

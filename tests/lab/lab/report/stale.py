@@ -9,12 +9,12 @@ from typing import NamedTuple
 from lab.report.compare import relative
 from lab.report.names import number
 
-# a figure that is shown may differ from the measured one by this share
+# a figure that is shown may differ from the measured figure by this share of it
 TOLERANCE = 0.03
 
 
 class Shown(NamedTuple):
-    """A figure that is shown. `near` is a difference that never counts, for values close to 0."""
+    """A figure that is shown. A difference up to `near` never counts: for values close to 0, TOLERANCE is too strict."""
 
     what: str
     scheduler: str

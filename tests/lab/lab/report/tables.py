@@ -30,7 +30,7 @@ def _ratio(value: float | None) -> str:
 
 
 def ratios(rows: Sequence[Row]) -> str:
-    """The ratio at weights 2:1 by block size: the paper's figures, BFQ on the paper's kernel version, then BFQ and Evenkeel."""
+    """The ratio at weights 2:1 by block size: the paper's, BFQ's on the paper's kernel version, then BFQ's and Evenkeel's."""
     measured = Rows(rows)
     sizes = {(m[1], int(m[2])) for r in rows if (m := _RATIO.fullmatch(r.id))}
     lines = []
@@ -64,7 +64,7 @@ def stalls(rows: Sequence[Row], paper: Mapping[tuple[str, str, int], bool]) -> s
 
 
 def controllers(rows: Sequence[Row]) -> str:
-    """The lines of the README's table, and what is left of the bandwidth, for the controllers that it does not have."""
+    """The lines of the README's table and the bandwidth that is left, for further schedulers and settings (CONTROLLERS)."""
     measured = Rows(rows)
     total = headline.Line(
         "Bandwidth of both groups that read 100 MB, % of that without a scheduler",

@@ -17,8 +17,8 @@ Reason = Callable[[str, str], str]
 
 HEAD = """# Targets
 
-`make docs` generates this page from the rows of the bench and from `tests/lab/targets.toml`, which has all targets.
-Do not edit it.
+`make docs` generates this page from the rows of the bench and from the reasons in `tests/lab/targets.toml`.
+Do not edit it. A target without a reason is declared in the code of its experiment.
 
 {source}
 

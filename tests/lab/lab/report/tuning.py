@@ -13,15 +13,16 @@ from lab.report.markdown import DASH, UNMEASURED, table
 from lab.report.names import natural, number, title, with_unit, words
 from lab.report.source import Source
 
-# A smaller difference is of no use, even if it is certain.
+# The least difference, as a share of the default, that counts as a gain or a cost. A smaller one is of no use, even if certain.
 LEAST = 0.01
-# the range of the repetitions, as baselines of a row
+# the baselines of a row that have the minimum and maximum of its repetitions, with our value and with the default
 RANGE = ("min", "max", "default-min", "default-max")
 
 HEAD = """# Tuning: the effect of each setting
 
-This page shows what each value that `conf/` sets for I/O gains and what it costs. `make docs` generates it from the rows
-`tune.*` of the bench ([the lab](lab.md)). To change the page, change the experiments.
+This page shows the values that `conf/` sets for I/O, and some that it leaves at the kernel's default. For the values that the
+last bench measured, it shows what each gains and what it costs. `make docs` generates the page from the rows `tune.*` of the
+bench ([the lab](lab.md)). The text is in `tests/lab/lab/report/tuning.py` and in the experiments.
 {source}
 How the figures are made:
 

@@ -13,7 +13,7 @@ from lab.report.rows import Rows, Wanted
 
 @dataclass(frozen=True)
 class Verdict:
-    """One shape (who wins, where the knee is) and whether the lab reproduces it.
+    """One shape (which scheduler wins, where a curve bends) and whether the lab reproduces it.
 
     `claim` states the shape. `why` is the measured evidence. `cause` explains a
     difference from the paper; it is empty when there is none. `paper` is a key

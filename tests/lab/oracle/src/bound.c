@@ -14,8 +14,8 @@ struct work {
 };
 
 /*
- * The most work that one request of the load causes, by part of the device. When the
- * time ends, each outstanding request may lack that much.
+ * The most work that one request of the load causes, by part of the device. At the end
+ * of the run, up to this work may be undone for each outstanding request.
  */
 struct most {
 	u64 link[2], command, channel, dies, read;
@@ -31,7 +31,7 @@ static u64 program_time(const struct ek_flash_params *p)
 	return 1000ULL * (p->slc_kb ? min(p->t_prog_us, p->t_prog_slc_us) : p->t_prog_us);
 }
 
-/* time that data of @bytes take on a die, in full pages */
+/* time in ns for which programs of full pages with @bytes of data occupy a die */
 static u64 program(const struct ek_flash *dev, u64 bytes)
 {
 	u64 page = program_time(&dev->p) + transfer(dev->unit, dev->p.channel_mbps);
@@ -66,7 +66,7 @@ static void add(struct work *work, const struct ek_flash *dev, const struct sim_
 	}
 }
 
-/* The work of @n parts that exceeds @time, summed up. */
+/* Sum, over @n parts of the device, of the work that exceeds @time. */
 static u64 beyond(const u64 *work, u32 n, u64 time)
 {
 	u64 sum = 0;
@@ -152,7 +152,7 @@ u64 bound_work(const struct sim_load *load)
 
 /* --- queues ---------------------------------------------------------------- */
 
-/* the times at which dies have read: a heap, the earliest first */
+/* the times at which reads are complete on their dies: a heap, the earliest first */
 struct heap {
 	u64 at[SIM_SLOTS];
 	u32 n;

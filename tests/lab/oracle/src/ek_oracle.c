@@ -10,7 +10,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 
-/* the policy is tuned on a list of its own */
+/* seed of the list of requests on which the policy is tuned; other lists are measured */
 #define TUNE_SEED 0
 struct settings {
 	const char *preset, *set;
@@ -149,9 +149,9 @@ static void options(int argc, char **argv, struct settings *s)
 }
 
 /*
- * One of the object's members. The mean latency follows from Little's law: requests are
- * outstanding all the time but for the host's work between two of them. A mean over the
- * completed ones would not count what an order leaves unfinished.
+ * Print one member of the object. The mean latency follows from Little's law: the jobs'
+ * requests are outstanding all the time, except during the host's work between two of them.
+ * A mean over completed requests would ignore those that an order leaves unfinished.
  */
 static void print(const char *name, const struct settings *s, double ios, double time)
 {
@@ -162,7 +162,7 @@ static void print(const char *name, const struct settings *s, double ios, double
 	       (load->outstanding * time / ios - (double)(load->turn - load->tag)) / 1e3);
 }
 
-/* What the bound allows more by until than by ramp. Its credit for what is unfinished cancels out. */
+/* Completions from ramp to until that the bound allows. Its credit for unfinished work cancels. */
 static u64 bound_between(const struct sim_load *load)
 {
 	struct sim_load ramp = *load;

@@ -2,7 +2,7 @@
 /* Policies. policy.h describes them. */
 #include "policy.h"
 
-/* score of what must not happen now */
+/* score of a choice that must not be made now */
 #define NEVER (-1e9)
 
 const struct policy policy_fifo = { .fifo = true };
@@ -14,15 +14,15 @@ const struct policy policy_start = {
 	},
 };
 
-/* what the requests in the device and in the scheduler are for, by die and by channel */
+/* the requests in the device and in the scheduler, by die or by channel */
 struct view {
-	u32 reads[EK_FS_CHANNELS];		  /* in the device */
-	u32 waiting[EK_FS_CHANNELS * EK_FS_DIES]; /* reads */
-	u32 first[EK_FS_CHANNELS * EK_FS_DIES];	  /* the oldest of them */
-	u32 writes[EK_FS_CHANNELS];		  /* waiting */
+	u32 reads[EK_FS_CHANNELS];		  /* reads in the device */
+	u32 waiting[EK_FS_CHANNELS * EK_FS_DIES]; /* reads that wait */
+	u32 first[EK_FS_CHANNELS * EK_FS_DIES];	  /* index of the oldest in sim->waiting */
+	u32 writes[EK_FS_CHANNELS];		  /* writes that wait */
 	u32 first_write[EK_FS_CHANNELS];
-	double balance; /* waiting reads less writes, 4: only reads */
-	double lag;	/* of the link */
+	double balance; /* waiting reads less waiting writes; 4: all outstanding are such reads */
+	double lag;	/* backlog of the link, in units of 100 us */
 };
 
 static void look(struct view *view, const struct sim *sim)
@@ -53,7 +53,7 @@ static void look(struct view *view, const struct sim *sim)
 	view->lag = sent > sim->now ? (double)(sent - sim->now) / 1e5 : 0;
 }
 
-/* begin of the first gap of @len at or after @ready, as the model will find it */
+/* when the first gap of at least @len begins, at or after @ready; the model will choose this gap */
 static u64 gap(const struct ek_fs_cal *cal, u64 ready, u64 len)
 {
 	u64 at = ready;
@@ -69,7 +69,7 @@ static u64 gap(const struct ek_fs_cal *cal, u64 ready, u64 len)
 	return at;
 }
 
-/* pages that wait for a die of @chan, with the one that is being filled */
+/* pages that wait for a die of @chan and the filled part of the next page, in units of 4 */
 static double pages(const struct sim *sim, const struct ek_fs_chan *chan)
 {
 	double sum = (double)chan->open / (double)sim->dev.unit;
@@ -108,7 +108,7 @@ static double score_write(const double *weight, const struct sim *sim, const str
 	u64 buffer = (u64)sim->load->params.buffer_kb << 10;
 	u32 programs = 0, i;
 
-	/* it would stall, and hold up all later writes */
+	/* the write would stall, and hold up all later writes */
 	if (sim->dev.stalled || sim->dev.buffered + sim->load->bytes > buffer)
 		return NEVER;
 	for (i = 0; i < sim->load->params.dies; i++)
@@ -121,7 +121,7 @@ static double score_write(const double *weight, const struct sim *sim, const str
 	       weight[WRITE_LAG] * view->lag;
 }
 
-/* Insert into the best @most choices, of which there are @n. Equal ones keep their order. */
+/* Insert a choice into the @n best and keep at most @most. Ties keep their order. Returns @n. */
 static u32 insert(struct choice *choice, u32 n, u32 most, u32 i, double score)
 {
 	u32 at = n;
@@ -160,7 +160,7 @@ u32 policy_choices(const struct policy *policy, const struct sim *sim, struct ch
 			n = insert(choice, n, most, view.first_write[c],
 				   score_write(policy->weight, sim, &view, c, waiting));
 	}
-	/* without an event that is to come it cannot wait */
+	/* waiting is a choice only if an event is to come that ends it */
 	if (sim->tags || sim_turning(sim))
 		n = insert(choice, n, most, SIM_NONE, 0);
 	return n;

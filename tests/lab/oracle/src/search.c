@@ -8,7 +8,7 @@
 
 #define AHEAD_PARTS 8
 
-/* A schedule is good enough if this part of what the bound allows is left, in 1/1000. */
+/* A schedule is good enough if it lacks at most this part of the bound's completions, in 1/1000. */
 #define ENOUGH 5
 
 static bool enough(u64 done, u64 bound)
@@ -49,9 +49,9 @@ bool search_run(const struct sim_load *load, const struct policy *policy, struct
 /* --- look ahead ------------------------------------------------------------ */
 
 /*
- * What a copy of @sim completes until the horizon if it begins with choice @i. Its second
- * half counts by time: a completion counts the more, the earlier it is. At one moment
- * alone a transfer that ends just before or just after would decide.
+ * What a copy of @sim completes within the horizon if it begins with choice @i: the sum of
+ * counts at several times in the horizon's second half, so earlier completions count more.
+ * With one count at the end, a transfer that ends just before or after it would decide.
  */
 static u64 ahead(const struct policy *policy, const struct sim *sim, struct sim *copy, u32 i,
 		 u64 horizon)
@@ -115,7 +115,7 @@ bool search_ahead(const struct sim_load *load, const struct policy *policy,
 
 /* --- tuning ---------------------------------------------------------------- */
 
-/* xorshift64: 0 to 1 */
+/* xorshift64: a random number from 0 to 1 */
 static double draw(u64 *state)
 {
 	*state ^= *state << 13;
@@ -162,7 +162,7 @@ bool search_tune(const struct sim_load *load, u32 rounds, struct policy *policy)
 	return true;
 }
 
-/* Better is what completes more by the end, and no less in the time that is counted. */
+/* An outcome is better if it completes more by the end, and no less in the time that is counted. */
 static void improve(struct outcome *best, enum step *step, const struct outcome *outcome,
 		    enum step by)
 {

@@ -25,7 +25,7 @@ struct sim_io sim_io(const struct sim_load *load, u32 index)
 	};
 }
 
-/* as ek_fs_locate(), which belongs to the model alone; test_sim.c compares both */
+/* the same as ek_fs_locate(), which is static in the model; test_search.c compares the results */
 struct sim_place sim_place(const struct ek_flash *dev, u64 pos)
 {
 	u64 channel, in;
@@ -45,7 +45,7 @@ struct sim_place sim_place(const struct ek_flash *dev, u64 pos)
 	};
 }
 
-/* A job's next request waits. */
+/* A job's next request arrives and waits in @slot. */
 static void arrive(struct sim *sim, u32 slot)
 {
 	struct sim_io io = sim_io(sim->load, sim->next);

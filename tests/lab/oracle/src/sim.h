@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A closed loop of requests on the flash model: jobs that keep a number of requests
- * outstanding, a scheduler that chooses which of those that wait goes to the device,
- * and the device.
+ * outstanding, a scheduler that chooses the waiting request that goes to the device
+ * next, and the device.
  *
- * The requests are a fixed list: the n-th that a job sends is the n-th of the list,
+ * The requests are a fixed list: the n-th request that arrives is the n-th of the list,
  * whatever was chosen before. So two policies serve the same requests.
  *
- * The state has no pointers out of its own memory but to the load, so a copy of it
- * (sim_copy) can be run ahead to see what a choice leads to.
+ * Except for the pointer to the load, all pointers of the state point into its own memory.
+ * So a copy (sim_copy) can be run ahead to see what a choice leads to.
  *
  * Times are in ns.
  */
@@ -30,7 +30,7 @@ struct sim_load {
 	u64 ramp;		/* completions before this time are not counted */
 	u64 until;		/* end of the run */
 	u64 tag;		/* host: from a completion until its tag is free */
-	u64 turn;		/* host: from a completion until the job's next request waits; one at a time */
+	u64 turn;		/* host: from a completion to the next request; one at a time */
 };
 
 enum sim_state { SIM_WAITS, SIM_INSIDE, SIM_TURNS };
@@ -40,7 +40,7 @@ struct sim_slot {
 	struct ek_flash_req req;
 	u32 index;		/* in the list of requests */
 	enum sim_state state;
-	u64 came;		/* when it began to wait */
+	u64 came;		/* when it arrived at the scheduler */
 	u64 untag;		/* SIM_TURNS: when its tag is free */
 	u64 again;		/* SIM_TURNS: when the next request takes its place */
 	u16 channel, die;	/* of its first byte; die counts over all channels */
@@ -56,13 +56,13 @@ struct sim {
 	u64 now;
 	u64 cpu;		/* the host is busy until then */
 	u32 next;		/* index of the next request of the list */
-	u32 tags;		/* in use */
+	u32 tags;		/* number of tags in use */
 	u32 nr_waiting;
 	u8 waiting[SIM_SLOTS];	/* slots, in order of arrival */
 	/*
 	 * A ring of the slots in state SIM_TURNS, in order of their times: the host handles
-	 * one at a time. From first_turn to last_turn, of which those before first_tagged
-	 * have no tag any more. The counters run on.
+	 * one at a time. Its entries are [first_turn, last_turn); those before first_tagged
+	 * have freed their tags. The counters only grow: use them modulo SIM_SLOTS.
 	 */
 	u32 first_turn, first_tagged, last_turn;
 	u8 turn[SIM_SLOTS];
@@ -79,7 +79,7 @@ struct sim_io {
 	u8 op;
 };
 
-/* where an address is in the flash; die counts over all channels */
+/* the channel and die of an address; die counts over all channels */
 struct sim_place {
 	u16 channel, die;
 };
@@ -94,7 +94,7 @@ void sim_copy(struct sim *to, const struct sim *from);
 
 /* whether the device takes one more request, and one waits */
 bool sim_ready(const struct sim *sim);
-/* completed requests of which the host has not finished the work */
+/* number of completed requests for which the host still has work to do */
 u32 sim_turning(const struct sim *sim);
 /* Send the @i-th waiting request. */
 void sim_send(struct sim *sim, u32 i);

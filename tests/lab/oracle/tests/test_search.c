@@ -11,7 +11,7 @@
 
 #define MS 1000000ULL
 
-/* The device of the paper without what varies by chance: then bounds hold exactly. */
+/* The paper's device without random variation, so that the bounds hold exactly. */
 #define FLASH                                                                                    \
 	"kind=flash,capacity_mb=1024,depth=32,active=32,link_read_mbps=550,link_write_mbps=550," \
 	"channels=8,dies=2,planes=2,page_kb=16,channel_mbps=149,chunk_kb=16,t_r_us=70,"          \
@@ -143,7 +143,7 @@ static void check_loop(struct sim_load *load)
 		assert_int_equal(inside + turning + sim->nr_waiting, load->outstanding);
 		assert_true(sim->tags <= load->params.depth);
 		assert_in_range(sim->tags, inside, inside + turning);
-		/* each request of the list once, none left out */
+		/* the requests that arrived are the first of the list, each of them once */
 		assert_int_equal(sim->next, sim->done - turning + load->outstanding);
 		for (i = 0; i < load->outstanding; i++)
 			seen[sim->slot[i].index] = true;
@@ -202,21 +202,21 @@ static void bounds_are_right_where_the_answer_is_known(void **state)
 	struct outcome outcome;
 
 	(void)state;
-	/* one read at a time: command, cells, channel, link */
+	/* one read at a time takes the sum of command, cells, channel and link */
 	load.until = 100 * MS;
 	assert_int_equal(bound_queues(&load), 100000000 / (12000 + 70000 + 109959 + 29789));
 	assert_true(search_run(&load, &policy_fifo, &outcome));
 	assert_int_equal(outcome.done, bound_queues(&load));
-	/* one channel: nothing but its transfers counts */
+	/* with a single channel, only its transfers limit the rate */
 	load = make("map=ranges,channels=1,dies=16,link_read_mbps=5000,t_r_us=1,cmd_us=0", 16384,
 		    128, 100, 1);
 	load.until = 1000 * MS;
 	assert_in_range(bound_work(&load), 1000000000 / 109959, 1000000000 / 109959 + 128);
-	/* the link */
+	/* with many channels and dies, only the link limits the rate */
 	load = make("map=stripe,channels=16,dies=16,cmd_us=0", 16384, 128, 100, 1);
 	load.until = 1000 * MS;
 	assert_int_equal(bound_work(&load), 1000000000 / 29789);
-	/* programs: 16 dies, 1380 us and a transfer of 32 KiB per two requests, 256 in the buffer */
+	/* writes, 16 dies: 1380 us and a transfer of 32 KiB per two requests; 256 stay buffered */
 	load = make("map=stripe", 16384, 1, 0, 1);
 	load.until = 10000 * MS;
 	load.sequential = true;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log-in and log-out, and the own account: password, code, sessions and API tokens."""
+"""Log-in, log-out, and the page of the user's own account: password, code, sessions and API tokens."""
 
 from .views import NAV, blueprint
 

@@ -31,15 +31,15 @@ blueprint = Blueprint("account", __name__, template_folder="templates")
 NAV = Nav(80, "Your account", "account.page")
 
 OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
-WHILE_CHANGING = {"account.password", "account.logout"}  # endpoints of a session with a first password
-LIVE = {"apps.rows", "apps.page_json"}  # polls of a page, which are no action of its user
-DEVICE_COOKIE = "-device"  # added to the name of the session's cookie
-DEVICE_S = 180 * 86400
+WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who must change a first password
+LIVE = {"apps.rows", "apps.page_json"}  # polled by a page: such a request is not an action of the user
+DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
+DEVICE_S = 180 * 86400  # lifetime of the device cookie
 
 
 @blueprint.before_app_request
 def guard() -> BaseResponse | None:
-    """Allow OPEN without a session, WHILE_CHANGING with a first password, and all else after that."""
+    """Check the session before each request. OPEN needs none. With a first password, only WHILE_CHANGING is allowed."""
     g.identity = None
     if request.endpoint in OPEN:
         return None
@@ -69,7 +69,7 @@ def _device_cookie() -> str:
 
 
 def _open(login: Login, endpoint: str, **values: object) -> BaseResponse:
-    """Start the session of a browser. A new one, so that its CSRF token is new as well."""
+    """Log the browser in and redirect it to ENDPOINT. The cookie is cleared first, so that its CSRF token is new, too."""
     session.clear()
     session["token"] = login.session
     response = redirect(url_for(endpoint, **values))  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
 def logout() -> BaseResponse:
     try:
         call("LogOut")
-    finally:  # the browser forgets the session also if the agent does not answer
+    finally:  # the browser forgets the session even if the agent does not answer
         session.clear()
         panel().sessions.forget()
     return redirect(url_for("account.login"))
@@ -154,7 +154,7 @@ def _page(**more: Any) -> str:
 
 
 def _do(code: str, method: str, *values: Any, **parameters: Any) -> str | tuple[str, int]:
-    """Call METHOD, then show the page with the message CODE, or with the reason why not."""
+    """Call METHOD, then show the page with the message CODE, or with the reason of a failure."""
     try:
         call(method, *values)
     except AgentError as error:

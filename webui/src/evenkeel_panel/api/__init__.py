@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/api/v1: the methods of the agent for programs, with an API token. The schema of the agent describes all of it."""
+"""/api/v1: the agent's methods for programs that have an API token. Routes, checks and documents come from its schema."""
 
 from .views import blueprint
 

@@ -12,7 +12,7 @@ from evenkeel_api.method import Method
 
 from .. import __version__
 
-# Not those of a browser's session, and not those for the console.
+# The methods of the API: all except those about a browser's session, and those for the console only.
 SERVED = {name: method for name, method in METHODS.items() if not (method.panel or method.local)}
 REF = "#/components/schemas/{name}"
 
@@ -22,7 +22,7 @@ class Problem(msgspec.Struct):
 
     error: str  # kind of the error
     reason: str  # a sentence
-    code: str = ""  # which message it is
+    code: str = ""  # code of the agent's message; empty if the panel itself refused the call
     parameters: dict[str, Any] = {}
 
 

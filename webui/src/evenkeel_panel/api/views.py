@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One route serves every method: GET for a method that changes nothing, POST with a JSON object for one that does."""
+"""One route serves all methods. A method that changes something needs POST with a JSON object, any other method GET."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The apps of the board: the throughput, weight and fixed share of each."""
+"""The apps page: the throughput, weight and fixed share of each app."""
 
 from .views import NAV, blueprint
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from ..board import View
 
+# the maximum number of counters that an app reports about itself and that the page shows
 MAX_STATS = 8
+# the maximum length of such a counter if it is a text, in characters
 MAX_STAT_TEXT = 40
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -30,6 +32,7 @@ class BadNumber(ValueError):
 
 class AgentState(Struct, frozen=True):
     reachable: bool
+    # a sentence that says why the agent is not reachable; empty if it is reachable
     reason: str  # why not: a sentence
 
 
@@ -37,6 +40,7 @@ class BoardState(Struct, frozen=True):
     scheduler: str | None
     kernel: str | None
     slot: str | None
+    # "ok" or "degraded" as the agent reports it; "agent-unreachable" if the agent does not answer
     health: str  # also "agent-unreachable"
     problems: list[str]  # sentences
     version: str
@@ -94,6 +98,7 @@ def parse_fixed_share(text: str) -> int:
 
 def _whole(typed: str, name: str, least: int, most: int, unit: str) -> int:
     """A whole number with or without its unit. The message ends with the rule of NAME."""
+    # LEAST and MOST are the limits of the number. NAME is the first part of the codes of the messages.
     shown = typed if len(typed) <= 20 else typed[:20] + "…"
     number = typed.removesuffix(unit.strip()).strip()
     values = {
@@ -165,7 +170,7 @@ def _app(app: App, live: bool, weights: int, left: float) -> AppFigures:
         read_mbps=round(app.read_bps / 1e6, 3) if live else None,
         write_mbps=round(app.write_bps / 1e6, 3) if live else None,
         share=round(app.share, 4) if live else None,
-        # the share of the bytes that the weight promises now: the fixed shares come first, and busy apps divide the rest
+        # fixed shares are served first; the weights of the other busy apps divide the rest
         share_by_weight=(
             round(app.weight / weights * left, 4)
             if live and app.share > 0 and weights and not _fixed(app)

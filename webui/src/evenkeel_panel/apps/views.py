@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the apps page. Every form also works without JavaScript: then the answer is the whole page."""
+"""Routes of the apps page. Every form also works without JavaScript. The answer is then the whole page."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def page() -> str:
 
 @blueprint.get("/apps/rows")
 def rows() -> Response:
-    """The figures only, as htmx out-of-band swaps. They never replace an input."""
+    """Only the figures, as out-of-band swaps for htmx. They never replace an input."""
     shown = view()
     return live.answer(shown, "text/html", lambda: render_template("apps/rows.html", **data(shown)))
 
 
 @blueprint.get("/apps.json")
 def page_json() -> Response:
-    """503 with the last known apps and without figures if the agent does not answer."""
+    """The data of the page. If the agent does not answer: status 503, the last known apps, and no figures."""
     shown = view()
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
 
@@ -71,7 +71,7 @@ def weight(name: str) -> BaseResponse:
 
 @blueprint.post("/apps/<name>/fixed-share")
 def fixed_share(name: str) -> BaseResponse:
-    """Field `fixed_share` in percent or "off"; or a field `off`, which the button Off sends."""
+    """The form has the field `fixed_share`: a percentage or "off". The button Off adds the field `off`, which prevails."""
     app = _known(name)
     typed = request.form.get("fixed_share", "")
     try:
@@ -154,7 +154,7 @@ def _done(name: str, text: str, kind: str = "ok") -> BaseResponse:
 
 
 def _refused(app: App, code: int, text: str, typed: str | None, field: str = "weight") -> BaseResponse:
-    """The reason, for display at the input of `field`. Without htmx: the whole page, with what the user typed."""
+    """The answer to a refused form: the reason TEXT. Without htmx: the whole page, with TYPED in the input of FIELD."""
     if by_htmx():
         return make_response(render_template("message.html", kind="bad", text=text), code)
     refused = {app.name: (field, text, None if typed is None else typed[:40])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit log: who changed what, from the panel, with a token, or by ekctl; for administrators."""
+"""The page of the audit log, for administrators: log-ins and changes, made in the panel, with an API token or by ekctl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 blueprint = Blueprint("audit", __name__, template_folder="templates")
 NAV = Nav(95, "Audit log", "audit.page", ADMIN)
-ROWS = 100
+ROWS = 100  # per page
 
 
 def _rows() -> list[Entry]:

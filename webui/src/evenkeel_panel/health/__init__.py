@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/healthz: health of the board for boot checks and monitors, without log-in."""
+"""/healthz: the health of the board, for boot checks and monitoring programs. It needs no log-in."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ blueprint = Blueprint("health", __name__)
 
 @blueprint.get("/healthz")
 def healthz() -> tuple[Response, int]:
-    """200 with scheduler, kernel, slot, health ("ok" or "degraded") and version; 503 if the agent is down.
+    """200 with scheduler, kernel, slot, health ("ok" or "degraded") and version; 503 if the agent does not answer.
 
-    It reads a cache (`Board`), so frequent requests cost the agent nothing. The problems of a degraded board are
-    not listed, because anybody may read this.
+    The answer comes from a cache (`Board`), so frequent requests do not load the agent. It does not list the problems
+    of a degraded board, because anybody may read it.
     """
     address = client()
     found, reason = panel().board.health(lambda: panel().agent.call("GetHealth", "", address))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of the apps' I/O over ten minutes to two years, and who slows whom."""
+"""The history page: the apps' I/O over ten minutes to two years, and who slows whom."""
 
 from .views import NAV, blueprint
 

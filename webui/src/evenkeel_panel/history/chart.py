@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as shapes of an SVG, made on the server: they need no script, and no inline style.
+"""Charts as SVG paths that the server makes. They need no script and no inline style.
 
-A shape lies in a box of 1000 x 100 that the browser stretches to the width of the page. All text is HTML beside it.
+The coordinates of a path are in a box of 1000 x 100, which the browser stretches to the width of the page. All text is
+HTML outside the SVG.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Chart:
 
 
 def nice(value: float) -> float:
-    """The next of 0.001, 0.002, 0.005, 0.01 … that is not below VALUE; 1 for 0."""
+    """The upper end of a scale for VALUE: the smallest of 0.001, 0.002, 0.005, 0.01, … that is not below it; 1 for 0."""
     if value <= 0:
         return 1.0
     value = max(value, 0.001)
@@ -34,7 +35,7 @@ def nice(value: float) -> float:
 
 
 def _runs(times: Sequence[int], step: int) -> list[range]:
-    """Indices of times without a gap between them: a board that is off has no line."""
+    """The indices of TIMES, in runs without a gap. At a gap, nothing was sampled, so the chart has no line there."""
     runs, begin = [], 0
     for index in range(1, len(times) + 1):
         if index == len(times) or times[index] - times[index - 1] > step * 1.5:
@@ -87,7 +88,7 @@ def lines(times: Sequence[int], series: Series, start: int, end: int, step: int)
                     pen = "M"
                     continue
                 y = HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT
-                # a step for each point, so that a single one is visible, too
+                # each point is a horizontal line of one step, so that a single point is visible, too
                 left, right = _x(times[n], start, end), _x(min(times[n] + step, end), start, end)
                 path.append(f"{pen}{left:g},{y:.2f}H{right:g}")
                 pen = "L"
@@ -100,5 +101,5 @@ def _time(us: float) -> str:
 
 
 def marks(times: Mapping[int, str], start: int, end: int) -> list[tuple[float, str]]:
-    """Position and text of events."""
+    """The events in TIMES between START and END, as (horizontal position, text)."""
     return [(_x(at, start, end), text) for at, text in sorted(times.items()) if start <= at < end]

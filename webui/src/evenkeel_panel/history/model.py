@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of the history page, of /history.json and of /history.csv: one query and one struct for all."""
+"""The data of the history page, /history.json and /history.csv. All three have the same query and the same struct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenkeel_history.wear import Wear as State
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-# in the URL → seconds, words after "the last"
+# the spans that a user can choose: name in the URL → (seconds, words after "the last")
 SPANS = {
     "10m": (10 * MINUTE, "10 minutes"),
     "1h": (HOUR, "hour"),
@@ -33,16 +33,16 @@ SPANS = {
 }
 SPAN = "1h"
 DIRECTIONS = {READ: "read", WRITE: "write"}
-REST = "Rest of the board"  # everything that is not an app
+REST = "Rest of the board"  # the title of everything that is not an app
 
 
 class Row(Struct, frozen=True):
-    """I/O of an app in one direction, in a point of the chart or in the whole span. Latencies are those of requests."""
+    """I/O of an app in one direction, in a point of the chart or in the whole span. Latencies are per request."""
 
     at: int  # start, seconds since 1970
     app: str  # empty: the rest of the board
     direction: str
-    sampled_s: float  # how much of the time was sampled
+    sampled_s: float  # the sampled part of the time
     bytes: int
     requests: int
     mbps: float  # 10^6 bytes/s while sampled
@@ -50,9 +50,9 @@ class Row(Struct, frozen=True):
     p99_us: int | None
     p999_us: int | None
     max_us: int | None
-    wait_s: float  # of all requests together, before the device
-    gate_waits: int  # requests that had to wait for admission
-    gate_s: float
+    wait_s: float  # time that all requests together waited before they were in the device
+    gate_waits: int  # number of requests that had to wait for admission
+    gate_s: float  # time that these requests together waited for admission; a part of wait_s
 
 
 class Stalls(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Stalls(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """How long requests of VICTIM waited while CAUSE had the device."""
+    """How long requests of the app VICTIM waited while the device served the app CAUSE."""
 
     victim: str
     cause: str
@@ -70,11 +70,11 @@ class Cost(Struct, frozen=True):
 
 
 class Wear(Struct, frozen=True):
-    """What a flash device last reported about itself. None: it does not tell."""
+    """What a flash device last reported about its wear. None: the device does not report the value."""
 
     at: int
     device: str
-    life_used_percent: int | None  # the worse of its two kinds of cells, upper end of the reported step
+    life_used_percent: int | None  # the larger value of its two types of memory; upper end of the range
     spare_blocks: str | None  # normal, warning or urgent
 
 
@@ -84,10 +84,10 @@ class HistoryPage(Struct, frozen=True):
     start: int
     end: int
     step_s: int
-    problem: str  # why something may be missing: a sentence
+    problem: str  # why a part of the history may be missing: a sentence; empty if nothing is missing
     totals: list[Row]
     stalls: list[Stalls]
-    costs: list[Cost]  # largest first; also an app's own requests
+    costs: list[Cost]  # largest first; includes the time that an app waited for its own requests
     wear: list[Wear]
     rows: list[Row]
 
@@ -102,7 +102,7 @@ def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
 
 
 def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
-    """By app and direction, all devices together."""
+    """The I/O in FOUND by app and direction, all devices together. APP: only this app; None: all apps."""
     result: dict[tuple[str, int], Flow] = {}
     for (name, _, direction), flow in found.flows.items():
         if app is None or name == app:
@@ -134,7 +134,7 @@ def _rows(at: int, found: Sum, app: str | None) -> list[Row]:
 
 
 def order(app: str, direction: int = 0) -> tuple[bool, str, int]:
-    """Apps by name, then the rest of the board."""
+    """The sort key of a row: apps by name, then the rest of the board."""
     return app == SYSTEM, app, direction
 
 
@@ -146,7 +146,10 @@ def page_data(
     *,
     rows: bool = True,
 ) -> HistoryPage:
-    """APP: only this one; None: all. ROWS: also those of each point, which the page does not need."""
+    """The data of the page. APP: only this app; None: all apps.
+
+    ROWS: whether to include the rows of each point, which the HTML page does not need.
+    """
     points = sorted(found.points.items())
     return HistoryPage(
         start=found.start,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the history page. Every view has a URL; .json and .csv have the same query."""
+"""Routes of the history page. Each span, end and app has its own URL. /history.json and /history.csv have the same query."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CHANGES = {
     "StartApp": "Start",
     "StopApp": "Stop",
 }
-AUDIT_ROWS = 100
-SENTENCES = 6
+AUDIT_ROWS = 100  # the number of newest audit rows in which changes are looked for
+SENTENCES = 6  # the maximum number of sentences about who slows whom
 
 for _filter in (model.amount, model.duration):
     blueprint.add_app_template_filter(_filter)
@@ -42,7 +42,7 @@ for _filter in (model.amount, model.duration):
 
 @dataclass(frozen=True)
 class Query:
-    """What the URL asks for. END: None means now."""
+    """The query of the URL. END is in seconds since 1970, or None for now. APP is None for all apps."""
 
     span: str
     end: int | None
@@ -58,7 +58,7 @@ class Query:
 
 
 def _query() -> Query:
-    """The query in the URL; 422 with the reason if it is not one of ours."""
+    """The query in the URL. If a parameter is bad, the answer is 422 with the reason."""
     span = request.args.get("span", model.SPAN)
     if span not in model.SPANS:
         abort(422, f"The span must be one of {', '.join(model.SPANS)}.")
@@ -78,7 +78,7 @@ def _reader() -> Reader:
 
 
 def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
-    """The history, and what the page and its twins have of it."""
+    """The history that QUERY selects, and the data that the page, /history.json and /history.csv show of it."""
     reader = _reader()
     end = query.end or int(time.time()) + 1
     found = reader.read(max(end - query.seconds, 0), end)
@@ -164,7 +164,7 @@ def _p99(point: Sum, app: str) -> float | None:
 
 
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
-    """Rows: who waited. Columns: who had the device meanwhile."""
+    """The matrix of waiting times. Rows: the apps that waited. Columns: the apps that used the device meanwhile."""
     cells = {(cost.victim, cost.cause): cost.wait_s for cost in data.costs}
     return {
         "victims": sorted({victim for victim, _ in cells}, key=model.order),
@@ -174,7 +174,7 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
 
 
 def _ticks(found: Found) -> list[str]:
-    """Five times below the charts, in UTC."""
+    """The texts of the five times below the charts, in UTC."""
     span = found.end - found.start
     form = (
         "%H:%M:%S"
@@ -189,14 +189,14 @@ def _ticks(found: Found) -> list[str]:
 
 
 def _changes(found: Found) -> list[Entry]:
-    """Changes in this span, newest first. Only an administrator may read the audit log."""
+    """The changes in this span, newest first; none unless the user is an administrator, who may read the audit log."""
     who = identity()
     if who is None or not includes(who.role, ADMIN):
         return []
     try:
         rows: list[Entry] = call("ListAudit", 0, AUDIT_ROWS)
     except AgentError:
-        return []  # the charts do not need it
+        return []  # the page works without the list of changes
     return [
         row for row in rows if row.action in CHANGES and not row.outcome and found.start <= row.at < found.end
     ]

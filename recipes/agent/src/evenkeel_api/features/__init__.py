@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module per feature: its structs, ACTIONS (polkit action → what it allows to) and METHODS."""
+"""A module per feature. It has the feature's structs, ACTIONS (polkit action → what the action allows) and METHODS."""

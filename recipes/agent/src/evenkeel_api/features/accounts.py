@@ -23,7 +23,7 @@ from ..schema import I64, U64, Struct
 ACCOUNT = "org.evenkeel.agent.account"
 MANAGE = "org.evenkeel.agent.manage-accounts"
 ACTIONS = {
-    ACCOUNT: "Log in to the panel and change the own account",
+    ACCOUNT: "Log in to the panel and change one's own account",
     MANAGE: "Manage users, sessions and tokens, and read the audit log",
 }
 LOGGED_IN = (NotLoggedIn, PasswordMustChange)
@@ -38,7 +38,10 @@ class Login(Struct, frozen=True):
     session: Annotated[str, Meta(description="the secret of the session")]
     device: Annotated[
         str,
-        Meta(description="the secret of this browser; with it, wrong passwords of others do not lock it out"),
+        Meta(
+            description="the device secret of this browser; with it, the wrong passwords of others do not lock out"
+            " this browser"
+        ),
     ]
     user: Annotated[str, Meta(description="name of the user")]
     role: Annotated[Role, Meta(description="role of the user")]
@@ -46,7 +49,7 @@ class Login(Struct, frozen=True):
 
 
 class Identity(Struct, frozen=True):
-    """Who a session or token belongs to."""
+    """The user to whom a session or token belongs."""
 
     user: Annotated[str, Meta(description="name of the user")]
     role: Annotated[Role, Meta(description="role of the session or token")]
@@ -71,21 +74,21 @@ class Session(Struct, frozen=True):
     id: Annotated[str, Meta(description="public name of the session")]
     user: Annotated[str, Meta(description="name of the user")]
     address: Annotated[str, Meta(description="address of the browser at log-in")]
-    client: Annotated[str, Meta(description="what the browser says that it is")]
+    client: Annotated[str, Meta(description="name of the browser, as it reports it (`User-Agent`)")]
     created_at: Annotated[Time, Meta(description="when the user logged in")]
-    used_at: Annotated[Time, Meta(description="when the user last did something")]
-    current: Annotated[bool, Meta(description="whether it is the session of the caller")]
+    used_at: Annotated[Time, Meta(description="when the user last did something in this session")]
+    current: Annotated[bool, Meta(description="whether this is the caller's own session")]
 
 
 class Token(Struct, frozen=True):
     """An API token."""
 
     id: Annotated[str, Meta(description="public name of the token")]
-    name: Annotated[str, Meta(description="what it is for")]
-    user: Annotated[str, Meta(description="name of its user")]
+    name: Annotated[str, Meta(description="purpose of the token, as the user entered it")]
+    user: Annotated[str, Meta(description="name of the user to whom the token belongs")]
     role: Annotated[Role, Meta(description="role of the token")]
-    created_at: Annotated[Time, Meta(description="when it was made")]
-    expires_at: Annotated[Time, Meta(description="when it expires; 0: never")]
+    created_at: Annotated[Time, Meta(description="when the token was made")]
+    expires_at: Annotated[Time, Meta(description="when the token expires; 0: never")]
 
 
 class NewToken(Struct, frozen=True):
@@ -96,26 +99,30 @@ class NewToken(Struct, frozen=True):
 class FirstPassword(Struct, frozen=True):
     password: Annotated[
         str,
-        Meta(description="password for one log-in, which then asks for a new one; empty if it was changed"),
+        Meta(
+            description="the first password, with which the user can only set a new one; empty if that was done"
+        ),
     ]
 
 
 class Totp(Struct, frozen=True):
     secret: Annotated[str, Meta(description="the shared secret, base32")]
-    uri: Annotated[str, Meta(description="the same as an `otpauth:` address")]
+    uri: Annotated[str, Meta(description="the same secret as an `otpauth:` address")]
 
 
 class Entry(Struct, frozen=True):
     """A row of the audit log."""
 
     id: Annotated[U64, Meta(description="number of the row")]
-    at: Annotated[Time, Meta(description="when")]
-    user: Annotated[str, Meta(description="who; empty if nobody was logged in")]
-    via: Annotated[str, Meta(description="`panel`, `token`, or `bus` for a Unix user")]
-    address: Annotated[str, Meta(description="address of the browser")]
-    action: Annotated[str, Meta(description="the method")]
-    detail: Annotated[str, Meta(description="its arguments without secrets")]
-    outcome: Annotated[str, Meta(description="empty, or the kind of the error")]
+    at: Annotated[Time, Meta(description="when the action took place")]
+    user: Annotated[str, Meta(description="name of the user; empty if nobody was logged in")]
+    via: Annotated[
+        str, Meta(description="`panel` for a browser, `token` for an API token, `bus` for a Unix user")
+    ]
+    address: Annotated[str, Meta(description="address of the browser; empty for a Unix user")]
+    action: Annotated[str, Meta(description="name of the method")]
+    detail: Annotated[str, Meta(description="arguments of the method without secrets")]
+    outcome: Annotated[str, Meta(description="empty if the action succeeded, else the kind of the error")]
 
 
 class LogIn(Struct, frozen=True):
@@ -123,7 +130,7 @@ class LogIn(Struct, frozen=True):
     password: Annotated[Password, Meta(description="password")]
     code: Annotated[str, Meta(description="code of the authenticator app; empty without one", max_length=16)]
     device: Annotated[str, Meta(description="`device` of an earlier log-in; may be empty", max_length=256)]
-    client: Annotated[str, Meta(description="what the browser says that it is", max_length=512)]
+    client: Annotated[str, Meta(description="name of the browser, as it reports it", max_length=512)]
 
 
 class CheckSession(Struct, frozen=True):
@@ -133,7 +140,7 @@ class CheckSession(Struct, frozen=True):
 class ChangePassword(Struct, frozen=True):
     current: Annotated[Password, Meta(description="present password")]
     new: Annotated[Password, Meta(description="new password")]
-    client: Annotated[str, Meta(description="what the browser says that it is", max_length=512)]
+    client: Annotated[str, Meta(description="name of the browser, as it reports it", max_length=512)]
 
 
 class ConfirmTotp(Struct, frozen=True):
@@ -157,12 +164,12 @@ class Id(Struct, frozen=True):
 
 
 class CreateToken(Struct, frozen=True):
-    name: Annotated[str, Meta(description="what it is for", min_length=1, max_length=64)]
+    name: Annotated[str, Meta(description="purpose of the token", min_length=1, max_length=64)]
     role: Annotated[Role, Meta(description="role of the token")]
     days: Annotated[
         int,
         Meta(
-            description="how long it is valid; 0: without limit",
+            description="how long the token is valid; 0: without limit",
             ge=0,
             le=3650,
             extra={"dbus": "u", "unit": "days"},
@@ -193,7 +200,7 @@ METHODS = (
         "CheckSession",
         ACCOUNT,
         VIEWER,
-        "Returns who the session belongs to.",
+        "Returns the user to whom the session belongs.",
         CheckSession,
         Identity,
         "identity",
@@ -215,7 +222,7 @@ METHODS = (
         "ChangePassword",
         ACCOUNT,
         VIEWER,
-        "Sets the password of the user, ends all sessions of the user, and opens a new one.",
+        "Sets the password of the user, ends all sessions of the user, and opens a new session.",
         ChangePassword,
         Login,
         "login",
@@ -229,7 +236,7 @@ METHODS = (
         "BeginTotp",
         ACCOUNT,
         VIEWER,
-        "Makes a secret for an authenticator app. It has no effect before `ConfirmTotp`.",
+        "Makes a secret for an authenticator app. The secret has no effect before `ConfirmTotp`.",
         answer=Totp,
         answer_name="totp",
         errors=(*LOGGED_IN, *ANY),
@@ -239,7 +246,7 @@ METHODS = (
         "ConfirmTotp",
         ACCOUNT,
         VIEWER,
-        "From now on, the user needs a code to log in.",
+        "Confirms the secret of `BeginTotp` with a code. From now on, the user needs a code to log in.",
         ConfirmTotp,
         errors=(*LOGGED_IN, WrongPassword, TooManyTries, Conflict, *ANY),
         changes=True,
@@ -250,7 +257,7 @@ METHODS = (
         "EndTotp",
         ACCOUNT,
         VIEWER,
-        "The user no longer needs a code.",
+        "Deletes the secret: the user no longer needs a code to log in.",
         EndTotp,
         errors=(*LOGGED_IN, WrongPassword, TooManyTries, *ANY),
         changes=True,
@@ -338,8 +345,8 @@ METHODS = (
         "ResetPassword",
         MANAGE,
         ADMIN,
-        "Replaces the password of a user by a first password, ends the sessions of the user, and removes the need of a"
-        " code.",
+        "Replaces the password of a user by a first password, ends the sessions of the user, and deletes the user's"
+        " secret for codes.",
         UserName,
         FirstPassword,
         "password",

@@ -78,27 +78,29 @@ class App(Struct, frozen=True):
     fixed_share_problem: Annotated[
         list[Note],
         Meta(
-            description="a [message](#message): why the fixed share could not be applied; empty if there is no reason"
+            description="one [message](#message) with the reason why the fixed share could not be applied; empty if it"
+            " could, or if the agent has not tried yet"
         ),
     ] = msgspec.field(default_factory=list)
     fixed_share_used: Annotated[
         Part,
         Meta(
             description="the used part of the fixed share over the window, on the device where it is largest;"
-            " -1 without such I/O"
+            " -1 without I/O with a fixed share"
         ),
     ] = -1.0
     fixed_share_late: Annotated[
         Part,
         Meta(
-            description="the late part of the requests with the fixed share, on the same device; -1 without such I/O"
+            description="the part of the requests with a fixed share that were late, on the same device; -1 without"
+            " such requests"
         ),
     ] = -1.0
     fixed_share_behind: Annotated[
         bool,
         Meta(
-            description="whether the scheduler cannot deliver the fixed share: requests take over 5 % longer than they"
-            " should, and over a tenth of them are late"
+            description="whether the scheduler fails to deliver the fixed share: requests take over 5 % longer than"
+            " their ideal time, and over a tenth of them are late"
         ),
     ] = False
     stats: Annotated[

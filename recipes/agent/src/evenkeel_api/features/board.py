@@ -20,13 +20,13 @@ class Device(Struct, frozen=True):
     """A flash device."""
 
     name: Annotated[str, Meta(description="name in `/sys/block`")]
-    scheduler: Annotated[str, Meta(description="its scheduler")]
+    scheduler: Annotated[str, Meta(description="active I/O scheduler of the device")]
     model: Annotated[str, Meta(description="model as the device reports it; may be empty")]
     size_bytes: Annotated[U64, Meta(description="capacity", extra={"unit": "bytes"})]
 
 
 class Health(Struct, frozen=True):
-    """What anybody may know about the board, without log-in."""
+    """The part of the board's state that a client may read without a log-in."""
 
     version: Annotated[str, Meta(description="version of the agent")]
     kernel: Annotated[str, Meta(description="release of the running kernel, or `unknown`")]
@@ -71,7 +71,7 @@ class Status(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """The board and its apps at one moment. All callers within a second get the same one."""
+    """The board and its apps at one moment. All callers within a second get the same snapshot."""
 
     sequence: Annotated[U64, Meta(description="number of the snapshot since the agent started, from 1")]
     status: Annotated[Status, Meta(description="the [state of the board](#status-of-the-board)")]
@@ -99,7 +99,7 @@ METHODS = (
         "GetSnapshot",
         READ,
         VIEWER,
-        "Returns a [snapshot](#snapshot) of the board and its apps, a new one each second.",
+        "Returns the [snapshot](#snapshot) of the board and its apps, which is at most one second old.",
         answer=Snapshot,
         answer_name="snapshot",
     ),

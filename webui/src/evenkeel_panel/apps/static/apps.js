@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The apps page: requests figures every second, draws the last 60 s, and keeps slider and number equal.
-// htmx replaces the figures (/apps/rows). Invariant: nothing here replaces an input.
+// The apps page: requests figures every second, draws the last 60 s, and keeps slider and number field equal.
+// htmx replaces the figures (/apps/rows). Invariant: no input element is ever replaced, so that typing is not lost.
 (() => {
   "use strict";
   const SPAN = 60; // seconds of history
@@ -11,7 +11,7 @@
   const announcements = document.getElementById("announcements");
   const rows = new Map(); // name → {element, times, values, forms, chart, plot, scale, state}
 
-  // ---- forms: the weight has a number and a logarithmic slider, the fixed share a number or nothing ----
+  // ---- forms: a weight has a number field and a logarithmic slider; a fixed share has a number field, which may be empty ----
   const toWeight = (position) => {
     const exact = 10 ** (position * 4 / STEPS);
     const unit = 10 ** Math.max(0, Math.floor(Math.log10(exact) + 1e-9) - 1); // two significant digits
@@ -27,7 +27,7 @@
     input.classList.toggle("edited", changed(input));
   };
 
-  // Each bind function returns the number field, and two functions to call after its value or data-known changed.
+  // Each bind function returns the number field and two functions. Call both after its value or data-known has changed.
   const bindFixedShare = (row) => {
     const number = row.querySelector("input[name=fixed_share]");
     const off = row.querySelector("[data-action=off]");
@@ -57,7 +57,7 @@
     return { number, update, edited };
   };
 
-  // The value in the figures, in the form that the input uses: fixed share 0 is an empty input.
+  // The value that the figures show, as text for the input. For a fixed share of 0, the input is empty.
   const shown = (row, field) => {
     const value = row.element.querySelector(`[data-field=${field}]`).dataset.value;
     return field === "fixed_share" && value === "0" ? "" : value;
@@ -113,7 +113,7 @@
     }
   };
 
-  // Brings buttons and inputs in line with new figures.
+  // Updates buttons and inputs after new figures have arrived.
   const updateRows = () => {
     for (const [name, row] of rows) {
       const state = row.element.querySelector("[data-field=state]");
@@ -185,7 +185,7 @@
     document.addEventListener("click", () => { if (pressed !== null) release(); }, true);
     document.addEventListener("pointercancel", (event) => { if (event.pointerId === pressed) release(); }, true);
     document.addEventListener("dragend", release, true);
-    // The mouse was released outside the window.
+    // If the mouse was released outside the window, the next movement without a pressed button shows it.
     document.addEventListener("pointermove", (event) => {
       if (event.pointerId === pressed && event.pointerType === "mouse" && !event.buttons) release();
     }, true);
@@ -193,11 +193,11 @@
       const { shouldSwap, target, serverResponse, requestConfig } = event.detail;
       if (!busy() || !shouldSwap) return;
       event.detail.shouldSwap = false;
-      // Figures are dropped, because the next poll brings new ones. The answer to a form is kept.
+      // Figures are dropped, because the next poll brings new ones. The answer to a form is shown after the release.
       if (requestConfig.elt !== poll) deferred.push(() => htmx.swap(target, serverResponse, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }));
     });
 
-    // The message about the new password: a reload of the page must not show it again.
+    // Remove "?changed" from the address, so that a reload does not show the message about the new password again.
     const changed = document.getElementById("changed");
     if (changed) {
       history.replaceState(null, "", location.pathname);
@@ -233,14 +233,14 @@
         const field = elt.matches(".weight-form") ? "weight" : elt.matches(".fixed-share-form") ? "fixed_share" : null;
         if (!field) return;
         const { number, update, edited } = row.forms[field];
-        // The focus may be moved unless the user has gone on to another field.
+        // The script may move the focus only if the user has not moved it to another form.
         const mayFocus = document.activeElement === document.body || elt.contains(document.activeElement);
         if (successful) {
           number.dataset.known = shown(row, field);
           number.value = number.dataset.known;
           update();
           edited();
-          // If the pressed button is now hidden (Off), the focus needs another place.
+          // If the pressed button is hidden now (Off), move the focus to the button Apply.
           if (mayFocus && event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
             elt.querySelector("[data-action=apply-fixed-share]").focus();
           }

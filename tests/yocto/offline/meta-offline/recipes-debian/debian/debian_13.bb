@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian 13 as one recipe: the sysroot for our programs, and one BitBake package
+# Debian 13 as one recipe. It provides the sysroot for our programs, and one BitBake package
 # for each Debian package of the board.
 #
 # EVENKEEL_DEBIAN_ROOT  tar of the Debian image's root (recipes/image/src/build-root).
-#                       It is unpacked as a whole and then divided by dpkg's file
-#                       lists, because it contains the results of maintainer
-#                       scripts: users, alternatives, byte code.
-# EVENKEEL_DEBIAN_LOCK  its packages and their versions, as written by 'lock'
-# The -dev packages come from the tree in which BitBake runs; it also has the
-# compiler.
+#                       The recipe unpacks it as a whole and then divides it by dpkg's
+#                       file lists, because it already contains the results of
+#                       maintainer scripts: users, alternatives, byte code.
+# EVENKEEL_DEBIAN_LOCK  list of the packages in this tar and their versions (script 'lock')
+# The -dev packages and the compiler come from the tree in which BitBake runs.
 SUMMARY = "Debian's packages: third-party run-time packages and the target's libraries"
 HOMEPAGE = "https://www.debian.org/"
 # the licence of each package is in /usr/share/doc/*/copyright
@@ -20,7 +19,7 @@ require debian-names.inc
 DEBIAN_DEV = "libc6-dev linux-libc-dev libcrypt-dev libstdc++-14-dev libgcc-14-dev \
     libaio-dev liburing-dev libisal-dev libinih-dev libsystemd-dev libcap-dev zlib1g-dev libzstd-dev \
     grub-efi-amd64-bin"
-# the libraries of these -dev packages, if the board does not have them
+# The libraries that these -dev packages need. Files that the board has are skipped below.
 DEBIAN_DEV += "libc6 libgcc-s1 libstdc++6 libaio1t64 liburing2 libisal2 libinih1 libsystemd0 libcap2 zlib1g libzstd1"
 
 do_configure[noexec] = "1"
@@ -32,17 +31,18 @@ INHIBIT_SYSROOT_STRIP = "1"
 AUTO_LIBNAME_PKGS = ""
 EXCLUDE_PACKAGES_FROM_SHLIBS = "debian-base debian-build"
 
-# state of dpkg and apt: the image's root has its own
+# DEBIAN_DROP lists what the recipe does not take from the tar.
+# The state of dpkg and apt: the root of the image has its own.
 DEBIAN_DROP = "./var/lib/apt ./var/cache/apt ./var/cache/debconf ./var/backups ./etc/apt/sources.list* \
     ./etc/passwd- ./etc/group- ./etc/shadow- ./etc/gshadow-"
-# files that depend on the machine that made the tar
+# Files that depend on the machine that made the tar.
 DEBIAN_DROP += "./dev/* ./etc/resolv.conf ./etc/hostname ./etc/machine-id ./etc/ld.so.cache"
-# units that Debian enables (the image has presets), and nginx's default page on port 80
+# Links of units that Debian enables, because the image has its own presets; and nginx's default site on port 80.
 DEBIAN_DROP += "./etc/systemd/system/* ./etc/systemd/user/* ./etc/rc?.d ./etc/nginx/sites-enabled/default"
-# links to nginx modules that the image may not have
+# Links to modules of nginx that the image may lack.
 DEBIAN_DROP += "./etc/nginx/modules-enabled/*"
 
-# Rebuild if the tree of the image changes, or any package of the build root, which has the compiler.
+# Build again if the tar changes, or any package of the tree in which BitBake runs: it has the compiler.
 do_install[file-checksums] += "${EVENKEEL_DEBIAN_ROOT}:True /var/lib/dpkg/status:True"
 do_install[vardepsexclude] += "EVENKEEL_DEBIAN_ROOT"
 do_install() {
@@ -55,18 +55,18 @@ do_install() {
 
 	dpkg -L ${DEBIAN_DEV} | sort -u | while read -r path; do
 		case $path in /usr/share/doc/* | /usr/share/man/* | /usr/share/lintian/*) continue ;; esac
-		# skip files that the board has anyway
+		# Skip folders, and files that the board already has.
 		{ [ -d "$path" ] && [ ! -L "$path" ]; } || [ -e "${D}$path" ] || [ -L "${D}$path" ] || [ ! -e "$path" ] || echo "$path"
 	done > ${WORKDIR}/dev.list
 	tar -C / --no-recursion -cf - -T ${WORKDIR}/dev.list | tar -C ${D} -xf -
-	# libc.so and libm.so are linker scripts that name files below /lib, which the sysroot does not have
+	# libc.so and libm.so are linker scripts that name files below /lib. The sysroot has them below /usr/lib.
 	sed -i -e 's| /lib| /usr/lib|g' ${D}/usr/lib/x86_64-linux-gnu/libc.so ${D}/usr/lib/x86_64-linux-gnu/libm.so
 }
 
-# linux-libc-dev has asm/ below lib/linux
+# lib/linux/uapi/x86: linux-libc-dev has the folder asm/ there.
 SYSROOT_DIRS = "${includedir} ${libdir}/x86_64-linux-gnu ${libdir}/linux/uapi/x86 /usr/lib64 ${libdir}/grub ${datadir}/pkgconfig"
 SYSROOT_PREPROCESS_FUNCS += "debian_users_sysroot"
-# for useradd.bbclass: the files to which our packages add their users
+# useradd.bbclass adds the users of our packages to these files of the sysroot.
 debian_users_sysroot() {
 	install -d ${SYSROOT_DESTDIR}${sysconfdir}
 	for file in passwd group shadow gshadow login.defs; do
@@ -84,7 +84,7 @@ python () {
     d.setVar("PACKAGES", " ".join(packages + ["debian-base", "debian-build"]))
     for name in packages:
         d.setVar("FILES:" + name, "")
-        # A package that has only documentation may have no files left.
+        # Allow an empty package: build-root leaves out documentation, so a package may have no files.
         d.setVar("ALLOW_EMPTY:" + name, "1")
     for provider, names in debian_names(d).items():
         if provider not in packages:
@@ -95,7 +95,7 @@ ALLOW_EMPTY:debian-base = "1"
 ALLOW_EMPTY:debian-build = "1"
 FILES:debian-base = ""
 FILES:debian-build = ""
-# essential, so that dpkg unpacks it before packages whose scripts need users
+# debian-base has the users. It is essential, so that dpkg unpacks it before packages whose scripts need users.
 PACKAGE_ADD_METADATA_DEB:debian-base = "Essential: yes"
 
 python debian_split() {

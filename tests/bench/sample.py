@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of tests that take minutes: `make test` runs one of each kind, `make test DEEP=1` runs all.
+
+EVENKEEL_TEST_SEED repeats the sample of an earlier run, which printed its seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+SEED = os.environ.get("EVENKEEL_TEST_SEED") or str(random.SystemRandom().randrange(10**6))
+DEEP = bool(os.environ.get("DEEP"))
+
+
+def sample(kind: str, cases: Sequence[T]) -> list[T]:
+    """One of `cases`, drawn by the seed and by `kind`; all of them with DEEP=1."""
+    return list(cases) if DEEP else [random.Random(f"{SEED} {kind}").choice(cases)]  # noqa: S311 a sample, no secret
