@@ -64,7 +64,7 @@ def components(top: Path = TOP) -> list[Component]:
 
 
 def recipes(top: Path = TOP) -> dict[str, str]:
-    """Recipe of the Yocto layer → folder of its component. Only components that an image installs by meson."""
+    """Recipe of the Yocto layer → folder of its component. Only components that the Debian image installs by meson."""
     return {c.recipe: c.folder for c in components(top) if c.image != "-"}
 
 

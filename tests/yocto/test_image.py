@@ -263,7 +263,7 @@ def test_files_of_packages_in_var_are_copied_on_the_board(tmp_path: Path) -> Non
 
 
 def test_links_in_var_do_not_lead_out_of_the_image(tmp_path: Path) -> None:
-    """/var/tmp may be a link to /tmp. During the build, /tmp is that of the build machine, and must stay unchanged."""
+    """The image's /var/tmp may be a link to /tmp. During the build that is the build machine's, and must stay unchanged."""
     outside = tmp_path / "outside/precious"
     outside.parent.mkdir()
     outside.write_text("precious")

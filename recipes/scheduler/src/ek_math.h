@@ -136,9 +136,9 @@ static inline bool ek_fixed_may_hold(u32 held, u32 all, u32 tags)
 /*
  * The virtual time with which a group competes again, from its old one @vtime and a reference
  * @vnow. The result is not before @vnow: a group is not owed service that it did not ask for.
- * The result is at most @most after @vnow, which bounds the group's debt. Service out of turn
- * may have put the group further ahead. Or @vnow wrapped around while the group was idle, so
- * that an old @vtime looks as if it were ahead.
+ * The result is at most @most after @vnow, which bounds the group's debt. @vtime may be further
+ * ahead for two reasons: the group got service out of turn; or @vnow wrapped around while the
+ * group was idle, so that an old @vtime only looks as if it were ahead.
  */
 static inline u64 ek_bounded(u64 vtime, u64 vnow, u64 most)
 {

@@ -762,6 +762,23 @@ def test_the_simulator_sends_a_request_at_once_to_an_idle_device_as_the_module_d
     assert seen["quick"] > 1000, seen
 
 
+def test_the_device_does_not_run_empty_when_the_owner_of_a_turn_ends_an_io(core: ctypes.CDLL) -> None:
+    """Group 0 reads 35 MB, for one turn and a half. Before its last request completes, group 1 sends one."""
+    queue = Queue(core, 2, 64)
+    for g, requests in ((0, 70), (1, 200)):
+        core.set_rate(g, 4)
+        for _ in range(requests):
+            queue.insert(g, READ, 1 << 19)
+    served = []
+    while served.count(0) < 70 or any(g == 0 for g, _ in queue.inside):
+        while queue.serve() < 0:
+            served.append(queue.inside[-1][0])
+        assert len(queue.inside) >= 2, f"after {served}"
+        queue.now += 2 * MS
+        queue.complete()
+    assert served.count(1) >= 30, "group 1 had a turn meanwhile"
+
+
 def test_urgent_writes_do_not_fill_the_device(core: ctypes.CDLL) -> None:
     """All writes of a buffered writer become urgent once they are old. A read that arrives then waits for a few only.
 

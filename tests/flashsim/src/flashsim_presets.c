@@ -157,12 +157,12 @@ const struct ek_fs_preset ek_fs_presets[] = {
 			"buffer_kb=4096,flush_us=100,gc_after_kb=8388608,gc_valid_pct=20,spare_pct=7",
 			/* Assumed: UNMAP is queued, and changes only the mapping. */
 			"discard_us=200",
-			/* Assumed: it moves data out of the fast cache, and stops after a program. */
+			/* Assumed: it empties the fast cache, and stops after a program. */
 			"bg_after_kb=262144,bg_ms=20,bg_idle_ms=5,bg_stop_us=600",
 			/*
 			 * UFS 3.1 reports throttling to the host. Bare M.2 drives throttle after
-			 * one to three minutes of full load (TechPowerUp: Crucial P1, P5). One
-			 * minute at 1200 MB/s is assumed, of which a third cools off meanwhile.
+			 * one to three minutes of full load (TechPowerUp: Crucial P1, P5). Assumed:
+			 * hot after one minute at 1200 MB/s, while a third of the heat cools off.
 			 */
 			"heat_mb=45776,heat_cool_mbps=400,heat_pct=50",
 			EK_FS_RETRIES, EK_FS_JITTER,

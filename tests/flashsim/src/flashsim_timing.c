@@ -67,7 +67,7 @@ static u64 ek_fs_draw(struct ek_flash *dev, enum ek_fs_draw sequence)
  * Most times are uniform within @jitter_pct of their mean. One in @jitter_tail_in is in
  * the tail: @jitter_tail_x * @ns, doubled up to six times, each time with a probability
  * of 1/4. So the share of times beyond t falls as 1/t^2, and the mean of the tail is
- * 191/128 of its least time. The other times are shorter, so that the mean of all is @ns.
+ * 191/128 of its least time. The other times are scaled down, so that the mean of all is @ns.
  */
 static u64 ek_fs_vary(struct ek_flash *dev, u64 ns)
 {

@@ -217,7 +217,7 @@ struct ek_fs_chain {
 
 struct ek_fs_die {
 	u64 free;		/* end of all planned operations */
-	u64 prog_from, prog_end; /* when programming a page of the buffer begins and ends, while @releasing */
+	u64 prog_from, prog_end; /* while @releasing: when the buffered program begins and ends */
 	u64 read_free;		/* end of the reads for which the program is suspended */
 	u64 gc_from, gc_to;	/* last garbage collection */
 	u32 releasing;		/* bytes that the buffered program will free; 0: none runs */
@@ -294,7 +294,7 @@ struct ek_flash {
 
 	/* link */
 	u64 cmd_free;		/* when the command path is free */
-	struct ek_fs_cal link[2];	/* duplex: one per direction; otherwise only the first */
+	struct ek_fs_cal link[2];	/* link_duplex: [read, write]; otherwise [0] for both */
 
 	/* flash */
 	u64 chunk, unit, op_bytes, range;	/* in bytes; unit: one page of each plane */

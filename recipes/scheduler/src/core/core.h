@@ -262,7 +262,7 @@ struct ek_core {
 
 	/* turn */
 	struct ek_turn turn;
-	bool newcomer;			/* since the turn began, a group that never sent a request became active */
+	bool newcomer;			/* a new group became active during this turn */
 	struct ek_tail tail;
 	/*
 	 * @unmeasured: active groups whose rate a turn has to measure. @measured: the other
@@ -289,7 +289,7 @@ struct ek_core {
 	 * @urgent has those with urgent requests, @passing the light ones.
 	 */
 	struct list_head served, urgent, passing;
-	struct ek_core_group *starve_next;	/* the check of @served goes on here; NULL: at its head */
+	struct ek_core_group *starve_next;	/* in @served: checked next; NULL: the first */
 	s64 tokens;			/* device time for service out of turn, ns */
 	u64 tokens_at;			/* when @tokens was last refilled */
 

@@ -184,7 +184,7 @@ bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 	return true;
 }
 
-/* Set whether the rate of @g is known. Update nr_unknown: active groups, not apart, that are not. */
+/* Set whether the rate of @g is known. nr_unknown counts active groups, not apart, without. */
 void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known)
 {
 	if (g->active && !g->apart)

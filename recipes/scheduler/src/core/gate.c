@@ -101,7 +101,7 @@ static struct ek_core_group *ek_gate_light(struct ek_core *c)
 	return NULL;
 }
 
-/* May @g, the first group of the tree, take one of @free tags, or must it leave them? */
+/* Does @g, the first group of the tree, leave enough of @free tags if it takes one? */
 static bool ek_gate_leaves(struct ek_core *c, struct ek_core_group *g, u32 free)
 {
 	/* the next group that becomes active must find free tags */

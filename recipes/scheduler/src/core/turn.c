@@ -345,7 +345,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	return now - t->exclusive >= most;
 }
 
-/* Does the turn last long enough for the owner's requests in the device and @ns more? */
+/* Is there time left in the turn for the owner's requests in the device, and @ns more? */
 bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 {
 	struct ek_turn *t = &c->turn;
@@ -592,7 +592,8 @@ void ek_turn_step(struct ek_core *c, u64 now)
 }
 
 /*
- * The owner @g has no request: it prepares its next one, for example after an I/O of 100 MB.
+ * The owner @g has no request, or of several only the last, which is in the device: it ends
+ * an I/O, for example of 100 MB, and prepares the next one. The device must not run empty.
  * Meanwhile the group with the least virtual time may send a few requests. They must cost
  * only a small part of the time that the owner was busy, because the owner may have to wait
  * for them. Returns that group, or NULL.
@@ -603,7 +604,8 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 	u64 inside = max_t(s64, 0, atomic64_read(&c->in_flight_cost));
 	struct ek_core_group *other;
 
-	if (g->queued || g->waiting || g->granted || g->growing || atomic_read(&g->in_flight))
+	if (g->queued || g->waiting || g->granted || g->growing ||
+	    atomic_read(&g->in_flight) > (c->turn.had > 2 ? 1 : 0))
 		return NULL;
 	other = ek_order_first(c);
 	/* a light group would have to wait for them, too: only one at a time */

@@ -33,8 +33,8 @@ KNOWN = {"mq-deadline": 1850, "kyber": 2100, "bfq": 4450}
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
 GROUPS = (1, 4, 16, 64)
 ENDS = (1, 64)
-# Length of a window in guest seconds, by number of groups. It is long enough for each job to get its turns, and for the
-# 3 ms that the kernel may take for itself not to matter.
+# Length of a window in guest seconds, by number of groups. It is long enough for several turns of each job. It is so long
+# that 3 ms, which the kernel may take for its own work, do not matter.
 WINDOW = {1: 0.5, 4: 0.25, 16: 0.4, 64: 0.6}
 
 # phase NAME DEVICE JOBS DEPTH SECONDS: reports nanoseconds and completed requests of a window. fio runs with a nice value,
