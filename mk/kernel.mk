@@ -56,7 +56,7 @@ $(K)/$(1)/built: $(call kdir,$(1))/built $(call stale,$(1))
 	ln -sfnT $(call kdir,$(1)) $(K)/$(1); ln -sfnT $(SOURCE) $(K)/source
 endef
 # Variants besides board. Each is built only for goals that need it.
-VARIANTS := debug kcsan controllers uml
+VARIANTS := debug kcsan lab uml
 $(eval $(call kernel_rule,board,))
 $(foreach v,$(VARIANTS),$(eval $(call kernel_rule,$(v),-$(v))))
 

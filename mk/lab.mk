@@ -39,19 +39,19 @@ $(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERS
 	mkdir -p $(LOADS)
 	cp $(B)/agent/ek-pairs $@
 
-# Modules for the kernel variant `controllers`, which has the baselines that the board's kernel lacks. To build
-# them, make also builds that kernel.
-CONTROLLERS := $(foreach m,$(MODULE_NAMES),$(K)/module-controllers/$(m).ko)
+# Modules for the kernel variant `lab`, which has baselines and layers that the board's kernel lacks. To build them,
+# make also builds that kernel.
+LAB_KERNEL := $(foreach m,$(MODULE_NAMES),$(K)/module-lab/$(m).ko)
 
 .PHONY: run-bench bench-kernels run-baselines
 # bench-kernels is a separate target, because `make -n` really runs a recipe that contains $(MAKE).
-bench-kernels: $(TOOLROOT) $(if $(and $(QUICK),$(if $(BASELINES),,1)),,$(CONTROLLERS))
+bench-kernels: $(TOOLROOT) $(if $(and $(QUICK),$(if $(BASELINES),,1)),,$(LAB_KERNEL))
 	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
 	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)
 run-bench: $(LAB_NEEDS) bench-kernels
 	@$(call stage,bench,2000)
 	cd tests/lab
 	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(BASELINES),--baselines) $(if $(DEEP),--deep) $(BENCH_OPTIONS)
-run-baselines: $(LAB_NEEDS) $(CONTROLLERS)
+run-baselines: $(LAB_NEEDS) $(LAB_KERNEL)
 	@$(call stage,baselines)
 	$(PYTEST) -s tests/baselines

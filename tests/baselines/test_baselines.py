@@ -128,7 +128,7 @@ def test_the_elevator_is_the_baselines_own(name: str) -> None:
 
 
 def test_the_model_has_the_figures_of_the_device() -> None:
-    kernel = replace(LAB, variant="controllers")
+    kernel = replace(LAB, variant="lab")
     measured = run(kernel, Job(coefficients.experiment(DEVICE), "6.12", "none")).output
     wanted = coefficients.variables(measured)
     model = dict(re.findall(r"(\w+)=(\w+)", shown("iocost", pair("a", "b")).results["model"]))

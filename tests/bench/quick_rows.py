@@ -44,6 +44,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "fair.read.100m.qd1.depth64": (*SHARES, WORST),
     "fair.read.1m.qd1.depth64": SHARED,
     "fair.read.30m.qd1.depth64": SHARED,
+    "fair.buffered.read": ("ratio", "written", "read", "charged"),
     "fair.emmc51.read.100m": SHARES,
     "fair.emmc51.shares.3-2-2-1": (*(f"share-{g}" for g in "abcd"), "total"),
     "fair.emmc51.write.100m": SHARES,

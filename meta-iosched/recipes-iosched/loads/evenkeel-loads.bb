@@ -3,7 +3,8 @@ SUMMARY = "A player with a deadline and a loader of large I/O"
 DESCRIPTION = "\
     Programs that load a device like the apps of a board. ek-player reads a movie at a fixed \
     rate, ek-loader reads 100 MB at a time, ek-writer writes while ek-disturb disturbs it. With \
-    the option experiments there is also ek-appstart, which starts an app. \
+    the option experiments there are also ek-appstart, which starts an app, and ek-commits, \
+    which commits to a database. \
 "
 SECTION = "utils"
 
@@ -17,4 +18,4 @@ EXTRA_OEMESON = "-Dwerror=false -Dtests=disabled"
 DEPENDS += "liburing"
 
 PACKAGECONFIG ??= ""
-PACKAGECONFIG[experiments] = "-Dexperiments=true,-Dexperiments=false"
+PACKAGECONFIG[experiments] = "-Dexperiments=true,-Dexperiments=false,sqlite3"

@@ -24,6 +24,7 @@ LOADER = str(BUILD / "ek-loader")
 WRITER = str(BUILD / "ek-writer")
 DISTURB = str(BUILD / "ek-disturb")
 APPSTART = str(BUILD / "ek-appstart")
+COMMITS = str(BUILD / "ek-commits")
 
 
 def run(*args: str, limit: float = 30) -> subprocess.CompletedProcess[str]:

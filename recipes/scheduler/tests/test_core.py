@@ -801,6 +801,50 @@ def test_urgent_writes_do_not_fill_the_device(core: ctypes.CDLL) -> None:
     assert 1 <= inside <= 9
 
 
+def test_a_group_whose_cost_was_guessed_too_high_gets_a_turn_that_measures_it(core: ctypes.CDLL) -> None:
+    """Group 0 writes in bursts of urgent requests. Its first request takes ten times as long as the others.
+
+    So its cost is guessed as ten times too high. If it had no turn, it would be charged by this guess for ever, and
+    get a tenth of its share.
+    """
+    queue = Queue(core, 2, 64)
+    busy, sleeps, first = [0, 0], 0, True
+    for i in range(10_000):
+        if not queue.queued[0] and all(g for g, _ in queue.inside):
+            sleeps = sleeps or queue.now + 5 * MS
+            if queue.now >= sleeps:
+                sleeps = 0
+                for _ in range(1 if i < 20 else 16):
+                    queue.insert(0, WRITE, 1 << 19, urgent=True)
+        while len(queue.queued[1]) < 8:
+            queue.insert(1, READ, 1 << 16)
+        while queue.serve() < 0:
+            pass
+        if queue.inside:
+            g = queue.inside[0][0]
+            took = MS // 2 if g else 41 * MS if first else 4 * MS
+            first &= g == 1
+            queue.now += took
+            busy[g] += took if i > 3000 else 0
+            queue.complete()
+        else:
+            queue.now += MS
+    assert 0.3 <= busy[0] / sum(busy) <= 0.7
+    assert core.rate(0) / 65536 == pytest.approx(4 * MS / (1 << 19), rel=0.2), "ns per byte"
+
+
+@pytest.mark.parametrize(
+    ("device", "weight", "size", "least"),
+    [("emmc51", 100, 512, 0.93), ("sd-uhs3", 100, 512, 0.88), (LINK, 100, 512, 0.95), (LINK, 300, 64, 0.95)],
+)
+def test_a_writer_whose_requests_are_all_urgent_gets_its_share(
+    ek_sim: Path, device: str, weight: int, size: int, least: float
+) -> None:
+    """Writeback of old pages is urgent. A reader next to it must not change what is known of either one's cost."""
+    seen = run(ek_sim, device, f"weight={weight},w,bs={size}k,qd=16,urgent", "weight=100,r,rand,bs=64k,qd=8")
+    assert seen["core"]["least"] >= least
+
+
 def test_a_sample_of_the_search_loses_nothing(ek_sim: Path) -> None:
     """On random draws, no request is lost and no sanitizer complains. Whether the promise holds does not matter."""
     seed = random.SystemRandom().randrange(10**6)

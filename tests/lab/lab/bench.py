@@ -46,7 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--baselines", action="store_true",
-        help="with --quick: all baselines of the full bench for the table of the README; needs the kernel `controllers`",
+        help="with --quick: all baselines of the full bench for the table of the README; needs the kernel variant `lab`",
     )  # fmt: skip
     parser.add_argument(
         "--out",

@@ -15,6 +15,8 @@ TOP = Path(__file__).resolve().parents[3]
 _IMAGE = "arch/x86/boot/bzImage"
 _VERSION = re.compile(r"\d+\.\d+")
 _VARIANT = re.compile(r"\w+")
+# the kernel variant with baselines and layers that the board's kernel lacks (conf/kernel/variants)
+COMPARISONS = "lab"
 _DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 
 
@@ -121,6 +123,6 @@ def find(version: str, variant: str = "board", top: Path = TOP) -> Kernel:
     ):
         raise LabError(
             f"kernel {version} has no variant {variant!r} in build/{version}"
-            f"{'' if variant != 'controllers' else '; make baselines builds it'}"
+            f"{'' if variant != COMPARISONS else '; make baselines builds it'}"
         )
     return kernel

@@ -221,6 +221,8 @@ class Experiment:
     - `figures_of`: the name of the rows' subject when the figures are of a program
       that runs on that scheduler, such as ek-recorder.
     - `kernels`: the versions of the full bench.
+    - `variant`: the kernel variant that its guests need, with any scheduler; None if the
+      board's kernel has all that they need.
     - `baselines`, `later_baselines`: the schedulers that the full bench measures in
       addition, on the first kernel and on the other kernels.
     - `deep_baselines`: what the deep bench measures in addition, on the first kernel.
@@ -249,6 +251,7 @@ class Experiment:
     figures_of: str | None = None
     baselines: tuple[str, ...] = ("none", "mq-deadline", "kyber", "bfq")
     kernels: tuple[str, ...] = ("6.12",)
+    variant: str | None = None
     later_baselines: tuple[str, ...] = ("none", "bfq")
     deep_baselines: tuple[str, ...] = ()
     quick: bool = False

@@ -123,13 +123,15 @@ def _wanted(experiment: Experiment) -> list[str]:
 def _kernel(lab: Lab, job: Job, scheduler: Scheduler) -> Kernel:
     """The kernel that the job's guest boots. Raises LabError.
 
-    If the scheduler's controller needs a kernel variant of its own, it is a kernel of this variant.
+    If the experiment or the scheduler's controller needs a kernel variant, it is a kernel of this variant.
     """
     variant = lab.variant
-    if scheduler.controller and (needed := scheduler.controller.variant):
-        if variant not in (Lab.variant, needed):
-            raise LabError(f"{scheduler.name} runs on the kernel variant {needed!r} only, not on {variant!r}")
-        variant = needed
+    controller = scheduler.controller.variant if scheduler.controller else None
+    for name, needed in ((job.experiment.name, job.experiment.variant), (scheduler.name, controller)):
+        if needed is not None:
+            if variant not in (Lab.variant, needed):
+                raise LabError(f"{name} runs on the kernel variant {needed!r} only, not on {variant!r}")
+            variant = needed
     return kernels.find(job.kernel, variant)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab import sight
-from lab.kernels import TOP, Kernel, digest
+from lab.kernels import COMPARISONS, TOP, Kernel, digest
 from lab.model import LabError
 
 # how error lines of the compiler, modpost and make look
@@ -72,11 +72,8 @@ def _controlled(name: str, controller: Controller) -> Scheduler:
 
 
 def _iocost(name: str, qos: str) -> Scheduler:
-    return _controlled(name, Controller("iocost", {"qos": qos}, CONTROLLERS))
+    return _controlled(name, Controller("iocost", {"qos": qos}, COMPARISONS))
 
-
-# the kernel variant that has iocost and io.latency
-CONTROLLERS = "controllers"
 
 KNOWN = {
     s.name: s
@@ -103,7 +100,7 @@ KNOWN = {
         ),
         # iocost without latency targets: the kernel itself judges when the device is saturated, and adjusts the rate
         _iocost("iocost-auto", "enable=1 ctrl=auto"),
-        _controlled("iolatency", Controller("iolatency", variant=CONTROLLERS)),
+        _controlled("iolatency", Controller("iolatency", variant=COMPARISONS)),
         _controlled("iomax", Controller("iomax")),
         Scheduler("evenkeel", "evenkeel", "evenkeel"),
     )

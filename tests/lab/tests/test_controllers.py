@@ -84,14 +84,14 @@ class Boots:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.files: dict[str, dict[str, str]] = {}
         self.booted: list[str] = []
-        for variant in ("board", "controllers", "debug"):
+        for variant in ("board", "lab", "debug"):
             image = tmp_path / "6.12" / variant / "arch/x86/boot/bzImage"
             image.parent.mkdir(parents=True)
             image.write_text(variant)
         (tmp_path / "6.12/board/mq-deadline.ko").write_text("")
-        (tmp_path / "6.12/controllers/mq-deadline.ko").write_text("")
+        (tmp_path / "6.12/lab/mq-deadline.ko").write_text("")
         (tmp_path / "6.12/flashsim.ko").write_text("")
-        ours = tmp_path / "6.12/module-controllers/flashsim.ko"
+        ours = tmp_path / "6.12/module-lab/flashsim.ko"
         ours.parent.mkdir()
         ours.write_text("")
 
@@ -131,7 +131,7 @@ def test_a_controller_gets_its_kernel_its_script_and_the_figures_of_the_device(
     boots: Boots, lab: Lab
 ) -> None:
     runner.run(lab, Job(MINE, "6.12", "iocost"))
-    assert boots.booted == [f"{CALIBRATION}-6.12-none on controllers", "mine-6.12-iocost on controllers"]
+    assert boots.booted == [f"{CALIBRATION}-6.12-none on lab", "mine-6.12-iocost on lab"]
     files = boots.files["mine-6.12-iocost"]
     assert files["/controller.sh"] == (Path(runner.__file__).parent / "controllers/iocost.sh").read_text()
     settings = files["/settings.sh"].splitlines()
@@ -168,18 +168,34 @@ def test_without_a_device_on_the_virtual_clock_the_controller_is_refused(
 
 def test_another_variant_than_that_of_the_controller_is_refused(boots: Boots, lab: Lab) -> None:
     for action in (runner.run, lambda where, job: runner.check(where, [job])):
-        with pytest.raises(
-            LabError, match="iocost runs on the kernel variant 'controllers' only, not on 'debug'"
-        ):
+        with pytest.raises(LabError, match="iocost runs on the kernel variant 'lab' only, not on 'debug'"):
             action(replace(lab, variant="debug"), Job(MINE, "6.12", "iocost"))
     assert boots.booted == []
+
+
+def test_an_experiment_that_names_a_variant_runs_on_it_with_any_scheduler(boots: Boots, lab: Lab) -> None:
+    stacked = replace(MINE, variant="lab")
+    for name in ("mq-deadline", "none", "iocost"):
+        runner.run(lab, Job(stacked, "6.12", name))
+    assert [b for b in boots.booted if b.startswith("mine")] == [
+        "mine-6.12-mq-deadline on lab", "mine-6.12-none on lab", "mine-6.12-iocost on lab"
+    ]  # fmt: skip
+    for action in (runner.run, lambda where, job: runner.check(where, [job])):
+        with pytest.raises(LabError, match="mine runs on the kernel variant 'lab' only, not on 'debug'"):
+            action(replace(lab, variant="debug"), Job(stacked, "6.12", "mq-deadline"))
+
+
+def test_the_quick_bench_needs_the_boards_kernel_only() -> None:
+    jobs = bench.plan(experiments.load().values(), quick=True)
+    for job in jobs:
+        assert job.experiment.variant is None, f"{job.name} would make the quick bench build another kernel"
 
 
 def test_a_missing_variant_is_named_before_the_first_guest(tmp_path: Path) -> None:
     (tmp_path / "build/6.12").mkdir(parents=True)
     (tmp_path / "build/6.12/bzImage").write_text("")
-    with pytest.raises(LabError, match=r"kernel 6\.12 has no variant 'controllers'.*make baselines"):
-        kernels.find("6.12", "controllers", tmp_path)
+    with pytest.raises(LabError, match=r"kernel 6\.12 has no variant 'lab'.*make baselines"):
+        kernels.find("6.12", "lab", tmp_path)
 
 
 # ---- what the scripts set

@@ -20,8 +20,8 @@
 #include <linux/sched.h>
 
 /*
- * A grant becomes void if no request used it within this time (ns) of the last grant. The
- * submitter merged its bio, or needs no tag any more.
+ * A grant becomes void if no request used it within this time (ns) of its group's last grant.
+ * The submitter merged its bio, or needs no tag any more.
  */
 #define EK_GRANT_STALE_NS	(20 * NSEC_PER_MSEC)
 
@@ -146,15 +146,30 @@ void ek_gate_inserted(struct ek_data *ek, struct ek_group *g)
 		list_del_init(&g->granted);
 }
 
-/* All grants that no submitter used become void. Their tags are free for others. */
-static void ek_gate_expire(struct ek_data *ek)
+/*
+ * The grants of a group become void if it got none for EK_GRANT_STALE_NS: no submitter used
+ * them. Their tags are free for others.
+ */
+static void ek_gate_expire(struct ek_data *ek, u64 now)
 {
 	struct ek_group *g, *next;
+	int valid = 0;
 
-	list_for_each_entry_safe(g, next, &ek->grantees, granted)
-		ek_gate_forget(ek, g);
-	if (atomic_xchg(&ek->granted, 0))
-		ek->nr_stale_grants++;
+	list_for_each_entry_safe(g, next, &ek->grantees, granted) {
+		if (now < g->granted_at + EK_GRANT_STALE_NS)
+			valid += g->pending;
+		else
+			ek_gate_forget(ek, g);
+	}
+	if (atomic_read(&ek->granted) > valid)
+		atomic_set(&ek->granted, valid);
+	ek->nr_stale_grants++;
+}
+
+/* The group in ek_data.grantees that got its last grant before all others, or NULL. */
+static struct ek_group *ek_gate_oldest(struct ek_data *ek)
+{
+	return list_first_entry_or_null(&ek->grantees, struct ek_group, granted);
 }
 
 /* Admit the first waiter of @g: it may take a tag. */
@@ -167,10 +182,10 @@ static void ek_gate_grant(struct ek_data *ek, struct ek_group *g, u64 now)
 	WRITE_ONCE(ek->nr_waiting, ek->nr_waiting - 1);
 	if (!--g->nr_waiting)
 		list_del_init(&g->fixed_gate);
-	if (!g->pending++)
-		list_add_tail(&g->granted, &ek->grantees);
+	g->pending++;
+	list_move_tail(&g->granted, &ek->grantees);
+	g->granted_at = now;
 	atomic_inc(&ek->granted);
-	ek->granted_at = now;
 	w->admitted = true;
 	/* @w is valid here: the waiter takes the lock before it looks at @admitted */
 	wake_up_process(w->task);
@@ -179,14 +194,14 @@ static void ek_gate_grant(struct ek_data *ek, struct ek_group *g, u64 now)
 /* Admit as many submitters as there are tags for. */
 void ek_gate_run(struct ek_data *ek)
 {
+	struct ek_group *g, *oldest;
 	u64 now = ktime_get_ns();
-	struct ek_group *g;
 	int free;
 
 	lockdep_assert_held(&ek->lock);
-	if (!list_empty(&ek->grantees) &&
-	    now >= ek->granted_at + EK_GRANT_STALE_NS)
-		ek_gate_expire(ek);
+	oldest = ek_gate_oldest(ek);
+	if (oldest && now >= oldest->granted_at + EK_GRANT_STALE_NS)
+		ek_gate_expire(ek, now);
 	while (ek->nr_waiting) {
 		free = (int)ek_tags(ek) - atomic_read(&ek->tags_used) -
 		       atomic_read(&ek->granted);
@@ -196,8 +211,9 @@ void ek_gate_run(struct ek_data *ek)
 		ek_gate_grant(ek, g, now);
 	}
 	/* look again when the grants are stale: no other event may come */
-	if (!list_empty(&ek->grantees))
-		ek_hold_arm(ek, now, ek->granted_at + EK_GRANT_STALE_NS);
+	oldest = ek_gate_oldest(ek);
+	if (oldest)
+		ek_hold_arm(ek, now, oldest->granted_at + EK_GRANT_STALE_NS);
 }
 
 void ek_gate_kick(struct ek_data *ek)

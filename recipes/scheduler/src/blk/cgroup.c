@@ -206,7 +206,25 @@ void ek_stash_clear(struct ek_data *ek)
 	}
 }
 
-/* The group of the stashed bio if there is one, otherwise of the task. With a reference. */
+/*
+ * A bio that is too large is split, and the block layer tries no merge for the part that it
+ * sends first. The rest of the bio waits meanwhile in the task's list of bios: its blkg, or
+ * NULL. Only for kernel threads: other tasks submit bios of their own cgroup.
+ */
+static struct blkcg_gq *ek_rest_blkg(struct ek_data *ek)
+{
+	struct bio *rest;
+
+	if (!(current->flags & PF_KTHREAD) || !current->bio_list)
+		return NULL;
+	rest = bio_list_peek(&current->bio_list[0]);
+	return rest && rest->bi_blkg && rest->bi_blkg->q == ek->q ? rest->bi_blkg : NULL;
+}
+
+/*
+ * The group of the stashed bio if there is one, otherwise of the rest of a bio that was split,
+ * otherwise of the task. With a reference.
+ */
 static struct ek_group *ek_submitting_group(struct ek_data *ek)
 {
 	struct ek_group *g = NULL;
@@ -223,7 +241,8 @@ static struct ek_group *ek_submitting_group(struct ek_data *ek)
 		return g;
 
 	rcu_read_lock();
-	blkg = blkg_lookup(ek_current_blkcg(), ek->q) ?: ek->q->root_blkg;
+	blkg = ek_rest_blkg(ek) ?:
+	       blkg_lookup(ek_current_blkcg(), ek->q) ?: ek->q->root_blkg;
 	g = ek_blkg_group(blkg) ?: ek_blkg_group(ek->q->root_blkg);
 	if (!atomic_inc_not_zero(&g->refs)) {
 		g = ek_blkg_group(ek->q->root_blkg);

@@ -100,6 +100,7 @@ struct ek_group {
 	bool gate_fixed;	/* @waiters wait in ek_fixed.gate, not in the core */
 	u32 pending;		/* submitters admitted that have inserted no request yet */
 	struct list_head granted;	/* in ek_data.grantees while @pending is not 0 */
+	u64 granted_at;		/* time of its last grant, ns */
 
 	/* counters since the start: [0] reads, [1] writes */
 	u64 bytes[2];		/* bytes sent to the device */
@@ -216,9 +217,8 @@ struct ek_data {
 	/* admission.c */
 	atomic_t tags_used;	/* requests allocated and not freed; any context */
 	atomic_t granted;	/* submitters admitted that have no tag yet; any context */
-	u64 granted_at;		/* time of the last grant, ns */
 	u32 nr_waiting;		/* submitters that wait for a tag */
-	struct list_head grantees;	/* groups with grants, by ek_group.granted */
+	struct list_head grantees;	/* groups with grants, the oldest last grant first */
 	struct ek_stash __percpu *stash;	/* only its own CPU uses it, preemption off */
 
 	/* tunables outside the core: sysfs.c has units, bounds and reasons */

@@ -198,6 +198,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 	if (!g->known && g->sent) {
 		ek_cost_first(c, g);
 		ek_cost_known(c, g, true);
+		g->guessed = true;
 	}
 	ek_order_unplace(c, g);
 	g->left = max_t(u64, READ_ONCE(g->last_done), g->served);

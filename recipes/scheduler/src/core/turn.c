@@ -77,6 +77,8 @@
  * its requests would cost at the speed of its quickest window.
  */
 #define EK_QUIET		EK_PERCENT(103)
+/* Out-of-turn requests of others are in all windows if they took more than 1/EK_MIXED. */
+#define EK_MIXED		8
 /*
  * While the owner prepares its next request, another group may send requests that cost up to
  * 1 / EK_FILL_BUSY of the time that the owner was busy.
@@ -305,6 +307,16 @@ static u64 ek_turn_quiet(struct ek_turn *t, u64 wall, u64 cost)
 	return min_t(u64, wall, ek_mul(ek_ratio(cost, t->quickest), EK_QUIET));
 }
 
+/*
+ * Do the windows of the turn tell how fast the device is while it is quiet? Not if requests of
+ * others, sent out of turn, took a part of all windows.
+ */
+static bool ek_turn_was_quiet(struct ek_core *c, struct ek_turn *t, u64 wall)
+{
+	return ek_turn_others(c, t) < wall / EK_MIXED ||
+	       ek_mul(t->quickest, EK_QUIET) >= EK_ONE;
+}
+
 /* Is @wall (ns) long enough to measure the rate of the owner? */
 static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 {
@@ -466,6 +478,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	}
 	if (!wall || !t->all.cost)
 		return;
+	quiet = quiet && ek_turn_was_quiet(c, t, wall);
 	tells = !g->known || (ek_turn_tells(c, t, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
 	if (!tells) {
 		ek_turn_brief(c, t, wall, quiet);
@@ -555,6 +568,29 @@ static struct ek_core_group *ek_turn_soonest(struct ek_core *c, u64 now)
 	return c->nr_active > EK_MANY ? ek_order_soonest(c, clock) : NULL;
 }
 
+/* The first group in @list that competes, is not light, and whose cost was only guessed. */
+static struct ek_core_group *ek_turn_guessed(struct list_head *list, u64 now)
+{
+	struct ek_core_group *g;
+
+	list_for_each_entry(g, list, solo_node)
+		if (g->guessed && !g->memory && !g->apart && !g->light && g->queued &&
+		    now - g->solo_at > EK_ROUND_MOST_NS)
+			return g;
+	return NULL;
+}
+
+/*
+ * The group to measure next, or NULL. A guess may be far from the cost. If it is too high, the
+ * group's virtual time is never the least, so it would never have a turn that corrects it.
+ */
+static struct ek_core_group *ek_turn_unmeasured(struct ek_core *c, u64 now)
+{
+	if (c->nr_active > EK_MANY)
+		return NULL;
+	return ek_turn_guessed(&c->unmeasured, now) ?: ek_turn_guessed(&c->measured, now);
+}
+
 /* TURNS: the next owner. Groups that have had no request for too long become inactive. */
 static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 {
@@ -562,7 +598,7 @@ static struct ek_core_group *ek_turn_next(struct ek_core *c, u64 now)
 
 	while ((g = ek_order_least(c)) && ek_turn_idles(c, g, now))
 		ek_order_deactivate(c, g);
-	return ek_turn_soonest(c, now) ?: g;
+	return ek_turn_unmeasured(c, now) ?: ek_turn_soonest(c, now) ?: g;
 }
 
 /* Measure the present turn. If it is over, end it and begin the next. */

@@ -12,6 +12,10 @@ of `wbytes` in its io.stat: the kernel counts requests at submission, by the blk
 of each bio. `charged` is the growth of both groups together, in percent of what the
 device wrote in the same time. It is not exactly 100 %: the journal's writes belong to
 neither group, and io.stat already counts requests that still wait in the queue.
+
+In `fair.buffered.read`, a third group reads from the device meanwhile, on an eMMC. The flusher
+then waits for scheduler tags. It must wait in the group whose pages it writes; and grants of tags
+that nobody uses must not keep it waiting, although the reader gets new grants all the time.
 """
 
 from __future__ import annotations
@@ -24,17 +28,27 @@ from lab.model import Experiment, Figure, Output
 BOARD = "\n".join(settings.command(s.name, s.ours) for s in settings.read() if s.name.startswith("vm.dirty_"))
 
 
-def buffered(name: str, about: str, prepare: str, baselines: tuple[str, ...]) -> Experiment:
+READER = onfs.fio_on("/dev/$DEV", "r", rw="randread", bs="64k", size="2g", qd=8, extra="--readonly")
+
+
+def buffered(
+    name: str, about: str, prepare: str, baselines: tuple[str, ...], *, reader: bool = False
+) -> Experiment:
+    """Two groups write through the page cache. With `reader`, a third one of weight 100 reads, and the device is an eMMC."""
+
     def job(g: str) -> str:
         fio = onfs.fio_on(f"/m/{g}", g, rw="write", bs="1m", size="512m", direct=False)
-        return f"in_group {g} {fio} > /tmp/{g}.log 2>&1 & pid_{g}=$!"
+        return f"in_group {g} {READER if g == 'r' else fio} > /tmp/{g}.log 2>&1 & pid_{g}=$!"
 
-    alive = [f'kill -0 "$pid_{g}" || fail "{g} has ended: $(tail -n 1 /tmp/{g}.log)"' for g in "ab"]
+    jobs = "abr" if reader else "ab"
+    settle, seconds = (8, 20) if reader else (15, 40)
+    alive = [f'kill -0 "$pid_{g}" || fail "{g} has ended: $(tail -n 1 /tmp/{g}.log)"' for g in jobs]
     stat = 'stat() { counters "$1"; for g in a b; do report "$1$g" < /cg/$g/io.stat; done; }'
     script = "\n".join([
         "uname -r | report kernel", onfs.mounted(), 'scheduler "$DEV"', prepare, "group a 200; group b 100", stat,
-        *map(job, "ab"),
-        "sleep 15", "stat begin", "sleep 40", "stat end_", *alive,
+        "group r 100" if reader else "",
+        *map(job, jobs),
+        f"sleep {settle}", "stat begin", f"sleep {seconds}", "stat end_", *alive,
     ]) + "\n"  # fmt: skip
 
     def figures(out: Output) -> list[Figure]:
@@ -44,6 +58,13 @@ def buffered(name: str, about: str, prepare: str, baselines: tuple[str, ...]) ->
 
         s = served(out)
         a, b = (wbytes(f"end_{g}") - wbytes(f"begin{g}") for g in "ab")
+        if reader:
+            return [
+                Figure("ratio", round(a / max(b, 1), 3)),
+                Figure("written", round(sum(s.written) / s.seconds / 1e6, 2), "MB/s", "higher"),
+                Figure("read", round(sum(s.read) / s.seconds / 1e6, 2), "MB/s", "higher"),
+                Figure("charged", round(100 * (a + b) / sum(s.written), 1), "%"),
+            ]
         return [
             Figure("ratio", round(a / max(b, 1), 3)),
             Figure(
@@ -57,7 +78,8 @@ def buffered(name: str, about: str, prepare: str, baselines: tuple[str, ...]) ->
         ]
 
     return Experiment(
-        name, about, script, figures, device=onfs.backed("pipe"), programs=onfs.PROGRAMS, memory=2048, baselines=baselines,
+        name, about, script, figures, device=onfs.backed("emmc51" if reader else "pipe"), programs=onfs.PROGRAMS,
+        memory=2048, baselines=baselines, quick=reader,
     )  # fmt: skip
 
 
@@ -69,6 +91,13 @@ NOTES = {
 
 
 EXPERIMENTS = [
+    buffered(
+        "fair.buffered.read",
+        "weights 2:1, buffered writes on ext4, while a third group reads 64 KiB at random, QD8, eMMC 5.1",
+        BOARD,
+        ("none", "bfq"),
+        reader=True,
+    ),
     buffered(
         "fair.buffered",
         "weights 2:1, buffered writes on ext4, the board's limits of dirty pages",

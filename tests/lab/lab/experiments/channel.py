@@ -63,9 +63,11 @@ class Pattern:
     mixed: bool = False
 
 
-# Runs of 0.5 s are long enough for random patterns. Two such runs of a stream differ by 2 %, so streams run for 1 s.
+# Runs of 0.5 s are long enough for random reads or writes. Two such runs of a stream or of a mix differ by 2 %, so these run
+# for 1 s.
 def random(name: str, about: str, rw: str, kib: int = 16, *, mixed: bool = False) -> Pattern:
-    fio = f"--rw={rw} --bs={kib}k --iodepth=32 --numjobs=4 --ramp_time=250ms --runtime=500ms"
+    runtime = "1" if mixed else "500ms"
+    fio = f"--rw={rw} --bs={kib}k --iodepth=32 --numjobs=4 --ramp_time=250ms --runtime={runtime}"
     return Pattern(name, about, fio, mixed)
 
 

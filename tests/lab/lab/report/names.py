@@ -16,6 +16,7 @@ TOPICS = {
     "fair": "Fairness: bandwidth by weight",
     "stall": "Stalls of a video player under load",
     "latency": "Latency",
+    "app": "Applications, and layers above the scheduler",
     "cost": "CPU cost of a scheduler",
     "scale": "Scaling",
     "channel": "Parallelism inside the flash",
