@@ -89,8 +89,8 @@ def test_recorders_partition_is_formatted_with_an_old_e2fsprogs() -> None:
     program = command[0].partition(" | ")[0].replace("/usr/lib/evenkeel/mkfs/recorder", str(file))
     done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=True)
     every = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
-    assert every[-1].endswith(",root_perms=0750")
-    assert done.stdout.split() == " ".join(every).removesuffix(",root_perms=0750").split()
+    assert every[-1].endswith(",root_perms=0755")
+    assert done.stdout.split() == " ".join(every).removesuffix(",root_perms=0755").split()
 
 
 def test_update_by_hand_sets_what_the_boot_loader_reads() -> None:

@@ -154,7 +154,7 @@ def test_recorders_partition_belongs_to_the_recorder_with_any_e2fsprogs(
     found = dict(re.findall(r"(\w+): +(\w+)", root.stdout))
     assert (found["Type"], found["Mode"], found["User"], found["Group"]) == (
         "directory",
-        "0750",
+        "0755",
         "900",
         "900",
     )

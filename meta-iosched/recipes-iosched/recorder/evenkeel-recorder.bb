@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 SUMMARY = "Real-time recorder for flash storage, and its client libraries"
 SUMMARY:libek-recorder = "Library to send records to ek-recorder"
+SUMMARY:libek-reader = "Library to read recordings of ek-recorder"
 SUMMARY:python3-ek-recorder = "Python package to send records to ek-recorder and read recordings"
 DESCRIPTION = "\
     ek-recorder receives records by shared memory or a socket, keeps them on a \
     partition of its own, and reports which were lost and why. Writers link libek-recorder, \
-    or use the Python package ek_recorder. \
+    readers link libek-reader, or both use the Python package ek_recorder. \
 "
 SECTION = "admin"
 
@@ -21,7 +22,7 @@ EVENKEEL_PATHS = "docs/reference/recorder.md recipes/recorder recipes/common LIC
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
 DEPENDS += "isa-l libinih liburing systemd zlib zstd"
 
-PACKAGE_BEFORE_PN = "libek-recorder python3-ek-recorder"
+PACKAGE_BEFORE_PN = "libek-recorder libek-reader python3-ek-recorder"
 
 SYSTEMD_SERVICE:${PN} = "ek-recorder.service ek-recorder.socket"
 
@@ -39,25 +40,21 @@ FILES:${PN} += "\
     ${nonarch_libdir}/sysusers.d \
     ${nonarch_libdir}/tmpfiles.d \
 "
+# templates, which systemd.bbclass does not package
+FILES:${PN} += "${systemd_system_unitdir}/ek-recorder-fifo@.service ${systemd_system_unitdir}/ek-recorder-fifo@.socket"
 CONFFILES:${PN} = "${sysconfdir}/ek-recorder/recorder.conf"
 
 FILES:libek-recorder = "${libdir}/libek-recorder${SOLIBS}"
+FILES:libek-reader = "${libdir}/libek-reader${SOLIBS}"
 # The -dev package depends on the library alone: a program that links it does not need the daemon.
 DEV_PKG_DEPENDENCY = "libek-recorder (= ${EXTENDPKGV})"
 
 FILES:python3-ek-recorder = "${PYTHON_SITEPACKAGES_DIR}"
 RDEPENDS:python3-ek-recorder = "\
-    ${PN} \
+    libek-reader \
     libek-recorder \
     python3-core \
     python3-ctypes \
     python3-datetime \
-    python3-fcntl \
-    python3-html \
     python3-io \
-    python3-json \
-    python3-tomllib \
 "
-# 'ek-recorder bench --paper' needs ek-writer and ek-disturb of evenkeel-loads. The package is
-# only suggested, because a product that records does not want programs that load its device.
-RSUGGESTS:python3-ek-recorder = "evenkeel-loads"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A batch in memory, in the form that it has on the medium (format.h). Records
- * are appended while it is not known yet where they will go; sealing adds what
- * depends on that, and may be done anew for another place. One thread at a time.
+ * A batch in memory, in the form that it has on the medium (format.h). Records are appended before their
+ * place is known. Sealing adds what depends on the place; a batch may be sealed again for another place.
+ * One thread at a time.
  */
 #ifndef EKR_BATCH_H
 #define EKR_BATCH_H
@@ -17,12 +17,20 @@ struct record {
 	uint64_t sequence;
 	uint64_t monotonic_ns;
 	int64_t realtime_ns;
+	uint64_t acquired_ns;	/* monotonic; 0: as monotonic_ns */
 	const void *payload;
 	uint32_t length;	/* of the payload, bytes */
 	uint32_t flags;		/* enum ekr_record_flag */
 };
 
-/* Bytes that a record of this payload takes, a multiple of 8. */
+/* What all records of one use of a segment have in common. */
+struct record_use {
+	uint64_t generation;
+	uint32_t seed;		/* CRC-32C of channel_id and index; the CRC of a record continues it */
+	uint32_t record_size;	/* largest payload, bytes; a gap may be larger */
+};
+
+/* Bytes of a record with a payload of this length, a multiple of 8. */
 static inline size_t record_bytes(uint32_t length)
 {
 	return (sizeof(struct ekr_record_head) + (size_t)length + 7) & ~(size_t)7;
@@ -33,22 +41,24 @@ static inline size_t whole_blocks(size_t bytes)
 	return (bytes + EKR_BLOCK - 1) & ~(size_t)(EKR_BLOCK - 1);
 }
 
-/* Puts it at @to, which is aligned to 8 and has record_bytes() of room; returns these. */
+/* Copies the record to @to, which is aligned to 8 and has record_bytes() of space; returns these bytes. */
 size_t batch_append(void *to, const struct record *r);
 
 /*
- * Makes @used bytes of appended records valid as batch @number of a generation,
- * and fills up to whole blocks with zeros, for which there is room. Returns the
- * bytes to be written.
+ * Makes @used bytes of appended records valid as batch @number of a use, and adds zeros up to a whole
+ * block, for which there is space. Returns the number of bytes to write.
  */
-size_t batch_seal(void *batch, size_t used, uint64_t generation, uint64_t number);
+size_t batch_seal(void *batch, size_t used, const struct record_use *use, uint64_t number);
 
 /*
- * The record at @at, of which @left bytes are there, if it is whole, valid, of
- * this generation and its payload at most @record_size; else NULL. The bytes may
- * be anything.
+ * The record at @at if its CRC is valid, it is of this use, and @left bytes hold all of it; otherwise
+ * NULL. The bytes may be anything. No other function checks a record.
  */
-const struct ekr_record_head *record_at(const void *at, size_t left, uint64_t generation,
-					uint32_t record_size);
+const struct ekr_record_head *record_at(const void *at, size_t left, const struct record_use *use);
+
+/* The payload of a gap record; NULL: the record is no gap. Its payload follows @head in memory. */
+const struct ekr_gap *record_gap(const struct ekr_record_head *head);
+/* The first sequence that a record accounts for: of a gap, the first lost one. */
+uint64_t record_first(const struct ekr_record_head *head);
 
 #endif

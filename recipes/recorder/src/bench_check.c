@@ -10,11 +10,11 @@
 
 struct check {
 	uint64_t runs;
-	uint64_t wrong;	      /* records that bench did not submit so, or not there */
-	bool any;	      /* there was one; the last: */
-	struct bench_head at; /* what it said */
+	uint64_t wrong; /* records that bench did not submit, or not at this place */
+	bool any;	/* there was a record; of the last one: */
+	struct bench_head at;
 	uint64_t monotonic_ns;
-	bool told; /* since then something was told as lost */
+	bool told; /* since then a loss was reported */
 };
 
 static void take(struct check *c, const struct reader_event *e)
@@ -26,10 +26,10 @@ static void take(struct check *c, const struct reader_event *e)
 		c->wrong++;
 		return;
 	}
-	/* the first that is retained may be any */
+	/* the first retained record may have any index */
 	ok = !c->any || c->told ||
 	     (head.run == c->at.run ? head.index == c->at.index + 1 : !head.index);
-	/* what is lost is never given later */
+	/* a lost record is never returned later */
 	ok = ok && (!c->any || head.run != c->at.run || head.index > c->at.index);
 	c->wrong += !ok;
 	c->runs += !c->any || head.run != c->at.run;

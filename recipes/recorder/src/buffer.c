@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a channel has taken and not yet written. */
+/* The records that a channel has accepted and not yet written. */
 #include "buffer.h"
 
 #include <errno.h>
@@ -7,18 +7,18 @@
 #include <sys/mman.h>
 
 #include "memory.h"
+#include "thread.h"
 
 int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error *e)
 {
 	size_t count = (bytes + chunk_size - 1) / chunk_size;
-	pthread_mutexattr_t attr;
 
 	*b = (struct buffer){ .chunk_size = chunk_size,
 			      .count = count > 3 ? (unsigned int)count : 3 };
 	b->chunks = calloc(b->count, sizeof(*b->chunks));
 	b->memory = memory_map(b->count * chunk_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	if (!b->chunks || b->memory == MAP_FAILED) {
-		/* all memory is locked as it is taken: mmap() has this errno of its own for too much of it */
+		/* all memory is locked when it is mapped: mmap() reports with EAGAIN that the limit is exceeded */
 		bool locked = b->chunks && errno == EAGAIN;
 
 		free(b->chunks);
@@ -35,10 +35,7 @@ int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error 
 		b->free = &b->chunks[i];
 	}
 	b->ready_end = &b->ready;
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
-	pthread_mutex_init(&b->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	thread_mutex(&b->lock);
 	return 0;
 }
 
@@ -52,7 +49,7 @@ void buffer_close(struct buffer *b)
 	*b = (struct buffer){ 0 };
 }
 
-/* the filling chunk is full: the storage thread may have it */
+/* the chunk that is filled is full: the storage thread may take it */
 static void pass_on(struct buffer *b)
 {
 	*b->ready_end = b->filling;

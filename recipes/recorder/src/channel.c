@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A channel's memory, and the mark that its recorder stopped in order. */
+/* A channel's memory, and its clean-shutdown marker. */
 #include "channel.h"
 
 #include <errno.h>
@@ -43,14 +43,14 @@ void channel_mark_stopped(struct channel *c)
 	if (!atomic_load(&c->open) || c->directory < 0)
 		return;
 	m = (struct marker){
-		/* beside a segment that tells nothing the greatest may be one that no segment has */
+		/* without a readable head, the greatest generation may be one that no segment has */
 		.generation = s->current < s->count ? s->segments[s->current].generation :
 						      s->generation,
 		.end = s->offset,
 		.batches = s->batch,
 		.next_sequence = c->intake.next_sequence,
 	};
-	/* nothing was written since its end was found: there it ends still */
+	/* nothing was written since its end was found: it still ends there */
 	if (s->current >= s->count && s->counts.batches == c->found_after) {
 		m = c->found;
 		m.next_sequence = c->intake.next_sequence;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A channel: its way from the writer to the medium, and which thread has what.
+ * A channel: the way of its records from the writer to the medium, and which thread owns what.
  *
  *	intake (ingest thread) -> buffer -> store (storage thread) -> segments
  *
- * The segments are found and made by the channel's prepare thread, which sets
- * @open when the ingest thread may begin.
+ * The channel's prepare thread finds and creates the segments. It sets @open when the ingest thread may
+ * begin.
  */
 #ifndef EKR_CHANNEL_H
 #define EKR_CHANNEL_H
@@ -21,35 +21,61 @@
 #include "error.h"
 #include "intake.h"
 #include "marker.h"
+#include "rings.h"
 #include "store.h"
 
-struct channel {
-	struct channel_config config;	/* until open its thread may change segment and segments (store.lock) */
-	char file[NAME_MAX + 1];	/* its file, without .conf: what it is called where its name is none */
-	struct error broken;		/* why the configuration is none; code 0: it is fine */
-	struct buffer buffer;
-	struct store store;
-	struct intake intake;		/* the ingest thread's once open */
-	int directory;			/* locked; -1: not open, or not there any more; of the keeper's thread while that runs */
-	uint8_t id[16];			/* in all segments */
-	uint32_t next_index;		/* of the next segment that is made */
-	_Atomic uint32_t made;		/* segments that are ready */
-	uint32_t closed;		/* that are there but cannot be opened: none is made for them; as next_index the keeper's */
-	struct error less;		/* and why not; code 0: there are none */
-	atomic_bool tried;		/* to open it, once */
-	atomic_bool open;
-	_Atomic pid_t writer;		/* who has it, 0: nobody */
-	_Atomic int no_fifo;		/* errno: why its FIFO is not open; 0: it is, or there is none */
-	bool in_order;			/* what was found had been stopped in order */
-	struct marker found;		/* and this said so, or where a directory ends that came in its place; zeros: there was nothing */
-	uint64_t found_after;		/* batches that had been written by then */
+/* A request to keep a range: the ingest thread asks, and the prepare thread answers. */
+enum keep_state { KEEP_NONE, KEEP_ASKED, KEEP_DONE };
+struct keep_request {
+	_Atomic int state;		/* enum keep_state: each thread writes only in its turn */
+	bool owned;			/* a connection waits for the answer; of the ingest thread */
+	char incident[EKR_NAME_MAX + 1];
+	int64_t from_ns, to_ns;		/* real time */
+	int result;			/* number of segments, or -errno and the reason */
+	struct error error;
 };
 
-/* Memory and locks; a channel whose configuration is none gets no memory. */
+/* The use of a place for a channel. The main thread sets all values except LEFT. */
+enum channel_use {
+	CHANNEL_UNUSED,
+	CHANNEL_USED,
+	CHANNEL_LEAVING,	/* removed from the configuration: the ingest thread takes what was submitted */
+	CHANNEL_LEFT,		/* the ingest thread has closed its connections */
+};
+
+struct channel {
+	_Atomic int use;		/* enum channel_use; the first member, see set_place() in cmd_run.c */
+	struct channel_config declared;	/* as in its file; config also has what follows from its segments */
+	uint64_t leaving_ns;		/* monotonic: when it began to leave */
+	struct channel_config config;	/* until it is open, its prepare thread may change segment and segments (store.lock) */
+	char file[NAME_MAX + 1];	/* name of its file without .conf; shown also if it is no valid name */
+	struct error broken;		/* why the configuration is invalid; code 0: it is valid */
+	struct error outdated;		/* why its file, as it is now, is not in force; code 0: it is */
+	struct buffer buffer;
+	struct store store;
+	struct keep_request keep;
+	struct rings rings;		/* of its writers; empty with ring = no */
+	struct intake intake;		/* of the ingest thread, once open */
+	int directory;			/* locked; -1: not open, or gone; of the prepare thread while that runs */
+	uint8_t id[16];			/* channel_id of all segments */
+	uint32_t next_index;		/* of the next segment that is created */
+	_Atomic uint32_t made;		/* segments that are ready */
+	uint32_t closed;		/* segments that exist but cannot be opened; none is created in their place; of the prepare thread */
+	struct error less;		/* why it has fewer or more segments than configured; code 0: it has as many */
+	atomic_bool tried;		/* the prepare thread has tried once to open it */
+	atomic_bool open;
+	unsigned int writers;		/* connections that have opened it; of the ingest thread */
+	_Atomic pid_t writer;		/* process of the last of these; 0: none */
+	bool in_order;			/* the recording that was found had been shut down cleanly */
+	struct marker found;		/* the marker that was found, or the end of the recording in a directory that was mounted again; zeros: none */
+	uint64_t found_after;		/* batches that had been written when it was found */
+};
+
+/* Memory and locks. A channel whose configuration is invalid gets no memory. */
 int channel_open(struct channel *c, struct error *e);
 void channel_close(struct channel *c);
 
-/* Everything that was taken is on the medium: the next start has nothing to tell. */
+/* Writes the clean-shutdown marker. Everything that was accepted is on the medium. */
 void channel_mark_stopped(struct channel *c);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program knows of its writers and other users of libek-recorder do not need. */
+/* What the program needs to know of its writers, and other users of libek-recorder do not. */
 #ifndef EKR_CLIENT_H
 #define EKR_CLIENT_H
 
@@ -8,9 +8,15 @@
 #include "ek_recorder.h"
 
 /*
- * After -EPIPE: the recorder was stopped in order, and has taken all that was submitted.
- * Waits for it to say so, at most 10 s.
+ * After -ENOTCONN from a submission: waits at most 10 s for the end of the connection.
+ * True: the recorder did not take this record; it no longer counts as lost, submit it again.
  */
-bool client_in_order(struct ek_writer *writer);
+bool client_take_back(struct ek_writer *writer);
+
+/*
+ * Returns the number of connections that have ended. Of the last of these: *@in_order: the
+ * recorder has written everything that was submitted; *@why: a sentence.
+ */
+unsigned int client_ended(const struct ek_writer *writer, bool *in_order, const char **why);
 
 #endif

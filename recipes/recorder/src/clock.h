@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times in ns. Any thread, no system call (vDSO). */
+/* Times in ns. Any thread; no system call, because of the vDSO. */
 #ifndef EKR_CLOCK_H
 #define EKR_CLOCK_H
 
@@ -24,7 +24,7 @@ static inline struct timespec timespec_of(uint64_t ns)
 				  .tv_nsec = (long)(ns % NSEC_PER_SEC) };
 }
 
-/* may jump, and before 1970 it is negative */
+/* CLOCK_REALTIME: may jump; negative before 1970 */
 static inline int64_t realtime_ns(void)
 {
 	struct timespec ts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Closes descriptors that a writer sent. */
+/* The thread that closes file descriptors that a writer sent. */
 #include "closer.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include "thread.h"
 
 /*
- * A batch but one, the batch that makes it be behind, and the sockets of all
- * connections, with the one that is refused: an empty pipe takes this at once.
+ * An empty pipe takes at once: a batch less one, the batch that makes it be behind, and the sockets of all
+ * connections including the one that is refused.
  */
 _Static_assert((2 * CLOSER_BATCH + SESSIONS_MAX + 1) * sizeof(int) <= PIPE_BUF,
 	       "giving never waits");
@@ -22,7 +22,7 @@ static void *run(void *arg)
 	struct closer *c = arg;
 	int from = c->from, fd;
 
-	/* what is given is written whole, so that no piece of a number is read */
+	/* each write is atomic, so no part of a number is read */
 	while (read(from, &fd, sizeof(fd)) == (ssize_t)sizeof(fd)) {
 		close(fd);
 		atomic_fetch_sub(&c->pending, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Closes descriptors that a writer sent. To let go of the last one of a file may take
- * as long as its sender likes (SO_LINGER, FUSE, a medium that hangs), so this is done
- * by a thread that nobody waits for, and whose work does not pile up without end.
+ * Closes file descriptors that a writer sent. Closing the last one of a file may take as long as its sender
+ * likes (SO_LINGER, FUSE, a medium that hangs). So a separate thread closes them, and no thread waits
+ * for it. The number of descriptors that it has to close is limited.
  */
 #ifndef EKR_CLOSER_H
 #define EKR_CLOSER_H
@@ -12,26 +12,26 @@
 
 #include "error.h"
 
-#define CLOSER_BATCH 253u /* SCM_MAX_FD of the kernel: as many as a message can bring */
+#define CLOSER_BATCH 253u /* SCM_MAX_FD of the kernel: as many as a message can carry */
 
 struct closer {
-	int from, to;		/* a pipe of what is to be closed; the thread has `from` */
-	atomic_uint pending;	/* given and not closed yet */
+	int from, to;		/* a pipe of descriptors to close; the thread reads from `from` */
+	atomic_uint pending;	/* descriptors that were given and are not closed yet */
 };
 
-/* It has to stay where it is to the end of the process, as the thread may. */
+/* @c must stay in place until the process exits, because the thread may run until then. */
 int closer_start(struct closer *c, struct error *e);
 /*
- * It has a batch or more: nothing that may bring more is received, nor is a new
- * connection taken. Any thread, no system call.
+ * A batch or more is pending: the caller must not receive a message that may carry more, and must accept no
+ * new connection. Any thread, no system call.
  */
 bool closer_behind(struct closer *c);
 /*
- * Takes over these, @count up to a batch, and never waits: while it is behind it may
- * be given no more than the sockets of all connections. One thread at a time.
+ * Takes over these descriptors, at most a batch, and never waits. While it is behind, it may be given
+ * only the sockets of all connections. One thread at a time.
  */
 void closer_give(struct closer *c, const int *fds, unsigned int count);
-/* The thread ends when all is closed; it is not waited for. */
+/* The thread ends when everything is closed; this does not wait for it. */
 void closer_end(struct closer *c);
 
 #endif

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-recorder bench: a writer that submits a record each few milliseconds, as a
- * control loop does, and measures how long each submission takes and how long it
- * is until it is on the medium. Okabe and Toyama 2020 measure write() so: 10,000
- * of 16 KB, one each 5 ms, five sets, of which the one with the worst counts.
+ * ek-recorder bench: a writer that submits a record every few milliseconds, as a control loop does. It
+ * measures how long each submission takes, and how long until the record is on the medium. Okabe and
+ * Toyama 2020 measure write() in this way: 10,000 calls with 16 KB, one every 5 ms, in five sets, of which the
+ * worst counts.
  *
- * Sets differ by when they begin: by a part of the period, and by more than a
- * second against what comes each second or each five (a file system's commits).
+ * The starts of the sets are shifted: by a part of the period, and by more than a second. So each set
+ * meets periodic events, such as the commits of a file system, at another phase.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -23,17 +22,17 @@
 #include <systemd/sd-json.h>
 #endif
 
-#include "../../common/src/units.h"
 #include "bench.h"
 #include "cli.h"
 #include "clock.h"
 #include "commands.h"
 #include "ek_recorder.h"
 
-#define SETS_MAX     100u
-#define WRITES_MAX   100000000u
-#define SYNC_TIMEOUT 60000 /* ms */
-/* the recorder writes its statistics each second */
+#define SETS_MAX	100u
+#define WRITES_MAX	100000000u
+#define CONNECT_TIMEOUT 10000 /* ms */
+#define SYNC_TIMEOUT	60000 /* ms */
+/* time for new statistics, which the recorder writes every second */
 #define STATS_PATIENCE (5 * NSEC_PER_SEC)
 
 struct options {
@@ -48,14 +47,14 @@ struct options {
 	bool check, json;
 };
 
-/* the longest of a set, so that what else happened then can be looked up (a trace with clock `mono`) */
+/* the longest submissions of a set, to look up in a trace (with clock `mono`) what happened meanwhile */
 #define WORST 10u
 
 struct worst {
-	uint64_t took_ns, at_ns; /* at: monotonic, when it began */
+	uint64_t took_ns, at_ns; /* at_ns: monotonic, when it began */
 };
 
-/* of one set */
+/* the results of one set */
 struct set {
 	uint64_t min_ns, max_ns, sum_ns;
 	uint64_t p25_ns, p50_ns, p75_ns, p99_ns, p9999_ns;
@@ -64,114 +63,13 @@ struct set {
 	struct worst worst[WORST]; /* longest first */
 };
 
-/* the recorder's counts of the channel */
+/* what the recorder counted for the channel */
 struct durable {
 	bool known;
 	uint64_t late, lost, p99_us, max_us;
 };
 
-static const char help[] =
-	"Usage: ek-recorder bench [OPTION...] CHANNEL\n"
-	"       ek-recorder bench --paper [OPTION...]    (see --paper --help)\n\n"
-	"Submits records to CHANNEL at a steady pace. Measures how long each submission takes and\n"
-	"how long until the records are on the medium. Prints the worst of several sets.\n\n"
-	"  --ring           use shared memory instead of the socket\n"
-	"  --writes N       records in a set (default 10000)\n"
-	"  --sets N         number of sets (default 1)\n"
-	"  --record BYTES   size of a record (default: the channel's record_size)\n"
-	"  --every TIME     time between records (default: the channel's period, or 5ms)\n"
-	"  --priority N     run with SCHED_FIFO priority N, as a control loop does (default: none)\n"
-	"  --check          submit nothing; compare the records in CHANNEL with what bench submitted\n"
-	"  --config DIR     configuration of the recorder (default " CONFIG_DIR ")\n"
-	"  --json           print one JSON object\n\n"
-	"Exit status 1: it failed, or records were lost or late; 2: wrong usage.\n";
-
-static bool parse_count(const char *text, uint64_t most, uint64_t *to)
-{
-	return parse_number(text, to) && *to >= 1 && *to <= most;
-}
-
-/* -1: go on; else the exit status */
-static int parse(int argc, char **argv, struct options *o)
-{
-	static const struct option options[] = {
-		{ "ring", no_argument, NULL, 'r' },
-		{ "writes", required_argument, NULL, 'w' },
-		{ "sets", required_argument, NULL, 's' },
-		{ "record", required_argument, NULL, 'b' },
-		{ "every", required_argument, NULL, 'e' },
-		{ "priority", required_argument, NULL, 'p' },
-		{ "check", no_argument, NULL, 'k' },
-		{ "config", required_argument, NULL, 'c' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	int option;
-
-	*o = (struct options){
-		.config = CONFIG_DIR, .way = EK_BY_SOCKET, .writes = 10000, .sets = 1
-	};
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'r':
-			o->way = EK_BY_RING;
-			break;
-		case 'w':
-			if (!parse_count(optarg, WRITES_MAX, &o->writes))
-				return cli_usage(
-					"bench",
-					"--writes must be a number from 1 to 100000000, not ",
-					optarg);
-			break;
-		case 's':
-			if (!parse_count(optarg, SETS_MAX, &o->sets))
-				return cli_usage("bench",
-						 "--sets must be a number from 1 to 100, not ",
-						 optarg);
-			break;
-		case 'b':
-			if (!parse_bytes(optarg, &o->record) || o->record < BENCH_RECORD_MIN ||
-			    o->record > EKR_RECORD_MAX)
-				return cli_usage("bench",
-						 "--record must be a size from 64 to 1MiB, not ",
-						 optarg);
-			break;
-		case 'e':
-			if (!parse_duration(optarg, &o->every_ns) || !o->every_ns)
-				return cli_usage("bench",
-						 "--every must be a time such as 5ms, not ",
-						 optarg);
-			break;
-		case 'p':
-			if (!parse_count(optarg, 99, &o->priority))
-				return cli_usage("bench",
-						 "--priority must be a number from 1 to 99, not ",
-						 optarg);
-			break;
-		case 'k':
-			o->check = true;
-			break;
-		case 'c':
-			o->config = optarg;
-			break;
-		case 'j':
-			o->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (argc - optind != 1)
-		return cli_usage("bench", "expected CHANNEL", "");
-	o->channel = argv[optind];
-	return -1;
-}
-
-/* --- what the recorder says of it -------------------------------------------------- */
+/* --- the recorder's statistics ----------------------------------------------------- */
 
 #ifdef EKR_HAS_JSON
 static uint64_t number(sd_json_variant *v, const char *key)
@@ -195,8 +93,8 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 		*d = (struct durable){
 			.known = true,
 			.late = number(c, "late"),
-			.lost = number(lost, "overrun") + number(lost, "failed") +
-				number(lost, "writer"),
+			.lost = number(lost, "overrun") + number(lost, "absent") +
+				number(lost, "failed") + number(lost, "writer"),
 			.p99_us = number(c, "record_p99_us"),
 			.max_us = number(c, "record_max_us"),
 		};
@@ -214,7 +112,7 @@ static bool read_stats(const struct options *o, uint64_t not_before_ns, struct d
 }
 #endif
 
-/* Statistics of a moment after this one. */
+/* Waits for statistics that were written after this call. */
 static void wait_for_stats(const struct options *o, struct durable *d)
 {
 	const uint64_t now = monotonic_ns();
@@ -241,7 +139,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Exact: of @per10000 of all no greater. */
+/* The exact percentile: @per10000 of all values are not greater. */
 static uint64_t percentile(const uint64_t *sorted, uint64_t count, uint64_t per10000)
 {
 	const uint64_t rank = (count * per10000 + 9999) / 10000;
@@ -260,7 +158,7 @@ static void keep_worst(struct worst worst[WORST], uint64_t took, uint64_t at)
 	worst[i - 1] = (struct worst){ took, at };
 }
 
-/* 0, or -1: the recorder has gone, which was said */
+/* 0, or -1: the recorder has exited, which was reported */
 static int run_set(struct ek_writer *w, const struct options *o, uint64_t k, uint64_t first,
 		   unsigned char *record, uint64_t *took, struct set *s)
 {
@@ -398,7 +296,7 @@ static int measure(struct ek_writer *w, struct options *o)
 	return ret || amiss || fflush(stdout) ? 1 : 0;
 }
 
-/* As a control loop is: no page of it is read back, and nobody of less weight goes first. */
+/* Runs as a control loop does: with locked memory, and with a priority. */
 static int prepare(const struct options *o)
 {
 	const struct sched_param param = { .sched_priority = (int)o->priority };
@@ -414,74 +312,66 @@ static int prepare(const struct options *o)
 	return 0;
 }
 
-/*
- * The cases of the paper, with write() and with a recorder, in Python: it waits
- * for programs that measure, and measures nothing. argv[0] is for its messages.
- */
-static int paper(int argc, char **argv)
-{
-	static char run[] =
-		"import importlib.util, runpy, sys\n"
-		"if not importlib.util.find_spec('ek_recorder'):\n"
-		"    sys.exit('ek-recorder bench: --paper needs the Python package ek_recorder, which python3 finds"
-		" only where the recorder is installed')\n"
-		"runpy.run_module('ek_recorder.bench', run_name='__main__', alter_sys=True)\n";
-	char self[PATH_MAX] = "";
-	char **args = calloc((size_t)argc + 8, sizeof(*args));
-	int n = 0;
-
-	if (!args || readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) {
-		fprintf(stderr, "ek-recorder bench: finding the path of this program: %s\n",
-			strerror(errno));
-		free(args);
-		return 1;
-	}
-	args[n++] = "python3";
-	/* not from the folder that it is started in, nor from what the environment says */
-	args[n++] = "-I";
-	args[n++] = "-c";
-	args[n++] = run;
-	args[n++] = "--recorder";
-	args[n++] = self;
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "--paper") != 0)
-			args[n++] = argv[i];
-	execvp(args[0], args);
-	fprintf(stderr, "ek-recorder bench: running python3: %s\n", strerror(errno));
-	free(args);
-	return 1;
-}
-
 int cmd_bench(int argc, char **argv)
 {
-	struct options o;
+	struct options o = { .config = CONFIG_DIR, .way = EK_BY_SOCKET, .writes = 10000, .sets = 1 };
+	const struct cli_option options[] = {
+		OPTION("ring", CLI_SET, &o.way, "use shared memory instead of the socket",
+		       .least = EK_BY_RING),
+		OPTION("writes", CLI_NUMBER, &o.writes, "N\trecords in a set (default 10000)",
+		       .least = 1, .most = WRITES_MAX),
+		OPTION("sets", CLI_NUMBER, &o.sets, "N\tnumber of sets (default 1)", .least = 1,
+		       .most = SETS_MAX),
+		OPTION("record", CLI_BYTES, &o.record,
+		       "BYTES\tsize of a record (default: the channel's record_size)",
+		       .least = BENCH_RECORD_MIN, .most = EKR_RECORD_MAX),
+		OPTION("every", CLI_DURATION, &o.every_ns,
+		       "TIME\ttime between records (default: the channel's period, or 5ms)",
+		       .least = 1, .most = INT64_MAX),
+		OPTION("priority", CLI_NUMBER, &o.priority,
+		       "N\trun with SCHED_FIFO priority N, as a control loop does (default: none)",
+		       .least = 1, .most = 99),
+		OPTION("check", CLI_ON, &o.check,
+		       "submit nothing; compare the records in CHANNEL with what bench submitted"),
+		OPTION_CONFIG(&o.config),
+		OPTION("json", CLI_ON, &o.json, "print one JSON object"),
+		{ 0 },
+	};
+	struct cli cli = {
+		.command = "bench",
+		.usage = "CHANNEL",
+		.about =
+			"Submits records to CHANNEL at a steady pace. Measures how long each submission takes and\n"
+			"how long until the records are on the medium. Prints the worst of several sets.\n"
+			"Exit status 1: it failed, or records were lost or late; 2: wrong usage.",
+		.options = options,
+		.least = 1,
+		.most = 1,
+	};
 	struct ek_writer *w;
 	struct error e;
 	char path[PATH_MAX];
-	int status, ret;
+	int status = cli_parse(&cli, argc, argv), ret;
 
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--paper"))
-			return paper(argc, argv);
-	status = parse(argc, argv, &o);
 	if (status >= 0)
 		return status;
+	o.channel = cli.arguments[0];
 	ret = config_file(path, o.config, "recorder.conf", &e);
 	if (!ret)
 		ret = config_recorder(path, &o.recorder, &e);
 	if (ret && ret != -ENOENT) {
-		fprintf(stderr, "ek-recorder bench: %s\n", e.text);
+		cli_say(&cli, "%s", e.text);
 		return 2;
 	}
-	if (!config_name_ok(o.channel))
-		return cli_usage("bench", "invalid name of a channel: ", o.channel);
+	if (!about_name_ok(o.channel))
+		return cli_wrong(&cli, "invalid name of a channel: %s", o.channel);
 	if (o.check)
 		return bench_check(&o.recorder, o.channel);
 	if (prepare(&o))
 		return 1;
-	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way)) {
-		fprintf(stderr, "ek-recorder bench: %s\n",
-			w ? ek_writer_error(w) : "out of memory");
+	if (ek_writer_open(&w, o.recorder.socket, o.channel, o.way) ||
+	    ek_writer_connect(w, CONNECT_TIMEOUT)) {
+		cli_say(&cli, "%s", w ? ek_writer_error(w) : "out of memory");
 		status = 1;
 	} else {
 		status = measure(w, &o);

@@ -2,7 +2,6 @@
 /* ek-recorder cat: the records of a channel to standard output. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "commands.h"
 #include "reader_out.h"
@@ -10,28 +9,30 @@
 int cmd_cat(int argc, char **argv)
 {
 	enum reader_form form = READER_PAYLOAD;
-	struct reader_cli cli = {
+	struct reader_cli cli = { 0 };
+	const struct cli_option options[] = { READER_FORMS(&form), READER_RANGES(&cli),
+					      READER_OPTIONS(&cli) };
+	struct reader_event e;
+	struct reader *r;
+	bool fault = false;
+	int status, err;
+	char *path;
+
+	cli.line = (struct cli){
 		.command = "cat",
 		.usage = "CHANNEL",
 		.about =
 			"Prints the records of a channel. Exit status 1: some are missing or damaged, which\n"
 			"standard error reports. A gap that the recorder recorded does not count.",
-		.help = reader_out_help,
-		.own = reader_out_options,
-		.set = reader_out_set,
-		.to = &form,
-		.ranges = true,
+		.notes = READER_NOTES,
+		.options = options,
+		.least = 1,
 		.most = 1,
 	};
-	struct reader_event e;
-	struct reader *r;
-	bool fault = false;
-	char *path;
-	int status = reader_cli_parse(&cli, argc, argv), err = 0;
-
+	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;
-	path = reader_cli_path(&cli, cli.channels[0]);
+	path = reader_cli_path(&cli, cli.line.arguments[0]);
 	r = path ? reader_cli_open(&cli, path) : NULL;
 	if (!r) {
 		free(path);
@@ -46,8 +47,7 @@ int cmd_cat(int argc, char **argv)
 	if (!err && fflush(stdout))
 		err = -errno;
 	if (err)
-		reader_cli_say(&cli, "%s: %s", path,
-			       *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_failed(&cli, path, r, err);
 	reader_close(r);
 	free(path);
 	return err ? 2 : fault;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ek-recorder init: makes what a recorder would make, and waits for it. */
+/* ek-recorder init: creates what the recorder would create, and exits when everything exists. */
 #include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "load.h"
 #include "log.h"
-#include "marker.h"
+#include "opening.h"
 #include "prepare.h"
 
 static int make(struct prepare *p, struct channel *c, struct error *e)
@@ -32,16 +32,16 @@ static int make(struct prepare *p, struct channel *c, struct error *e)
 	printf("%s: %" PRIu32 " segments of %" PRIu64 " bytes, %" PRIu32 " of them new\n",
 	       c->config.name, atomic_load(&c->made), c->config.segment,
 	       atomic_load(&c->made) - before);
-	/* nothing was recorded: the next start is to find what this one did */
-	return prepare_leave(c, e);
+	/* nothing was recorded: the next start finds the same marker */
+	return opening_leave(c, e);
 }
 
-/* whose recorder is to open what is made: files of root's are closed to it */
+/* the recorder runs as the owner of the directory, and cannot open files of root */
 static int become_owner(const char *directory, struct error *e)
 {
 	struct stat st;
 
-	/* one that is not there is told by what opens it */
+	/* a missing directory is reported when it is opened */
 	if (geteuid() || stat(directory, &st) || !st.st_uid)
 		return 0;
 	if (setgroups(0, NULL) || setgid(st.st_gid) || setuid(st.st_uid))
@@ -70,7 +70,7 @@ static int init(const char *dir)
 		log_error("%s", e.text);
 		return 1;
 	}
-	if (prepare_open(&prepare, &config, channels, (unsigned int)count, &e)) {
+	if (prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
 		log_error("%s", e.text);
 		return 1;
 	}
@@ -91,16 +91,20 @@ static int init(const char *dir)
 	return fflush(stdout) ? 1 : status;
 }
 
-static const char help[] =
-	"Usage: ek-recorder init [--config DIR]\n\n"
-	"Checks the configuration in DIR (default " CONFIG_DIR "), creates all missing segments,\n"
-	"and exits. If root runs it, the segments belong to the owner of the recorder's directory.\n"
-	"Exit status 1: a channel does not have its segments; 2: wrong usage or invalid configuration.\n";
-
 int cmd_init(int argc, char **argv)
 {
 	const char *dir = CONFIG_DIR;
-	int status = cli_config(argc, argv, help, &dir, NULL);
+	const struct cli_option options[] = { OPTION_CONFIG(&dir), { 0 } };
+	struct cli cli = {
+		.command = "init",
+		.usage = "",
+		.about =
+			"Checks the configuration, creates all missing segments, and exits. If root runs it, the\n"
+			"segments belong to the owner of the recorder's directory.\n"
+			"Exit status 1: a channel does not have its segments; 2: wrong usage or invalid configuration.",
+		.options = options,
+	};
+	int status = cli_parse(&cli, argc, argv);
 
 	return status < 0 ? init(dir) : status;
 }

@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ek-recorder ls: which channels there are and what they hold. */
+/* ek-recorder ls: lists channels and what they hold. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
+#include "json.h"
 #include "reader_cli.h"
 
-enum { JSON = READER_OWN, COUNT };
-
-struct ls {
-	bool json;
-	bool count; /* read all of it, so that records and gaps are exact */
-};
-
-/* What is known of a channel. */
+/* A line of the list. */
 struct listing {
 	const char *name;
 	const char *state; /* empty, ok or damaged */
 	size_t segments, used;
-	uint64_t bytes; /* of the files */
-	bool reached;	/* each segment was used: the oldest records are given up in turn */
+	uint64_t bytes; /* of the segment files */
+	bool reached;	/* each segment was used: the oldest records are overwritten in turn */
 	bool any;	/* there is a record; then: */
 	int64_t first_ns, last_ns;
 	uint64_t first, last; /* sequences */
@@ -29,34 +23,20 @@ struct listing {
 	struct reader_counts counts;
 };
 
-static const char *set(void *to, int option, const char *value)
-{
-	struct ls *ls = to;
-
-	(void)value;
-	if (option == JSON)
-		ls->json = true;
-	else if (option == COUNT)
-		ls->count = true;
-	else
-		return "is not accepted: this command has no such option";
-	return NULL;
-}
-
-/* What the heads and the first record say; the last one is found by reading the newest segment. */
+/* Takes what the heads and the first record say. The last record needs a reading of the newest segment. */
 static void look(struct listing *l, struct reader *r)
 {
 	const struct reader_uses *uses = reader_uses(r);
-	const struct reader_use *oldest = NULL;
+	const struct medium_use *oldest = NULL;
 	struct ekr_record_head first;
 	bool damaged = false;
 
 	l->segments = uses->count;
 	for (size_t i = 0; i < uses->count; i++) {
-		const struct reader_use *u = &uses->use[i];
+		const struct medium_use *u = &uses->use[i];
 
 		damaged |= u->damage != NULL;
-		l->bytes += u->head.size;
+		l->bytes += u->size;
 		l->used += u->used;
 		if (u->used && !oldest)
 			oldest = u;
@@ -65,7 +45,7 @@ static void look(struct listing *l, struct reader *r)
 	l->state = damaged ? "damaged" : l->used ? "ok" : "empty";
 	if (oldest) {
 		l->first = oldest->head.first_sequence;
-		/* a head may be younger than its records */
+		/* a head may be written after its first records were submitted */
 		l->first_ns = reader_oldest(r, &first) ? first.realtime_ns :
 							 oldest->head.realtime_ns;
 	}
@@ -97,8 +77,7 @@ static int list(const struct reader_cli *cli, const char *path, bool count, stru
 	if (c->of[READER_DAMAGE])
 		l->state = "damaged";
 	if (err)
-		reader_cli_say(cli, "%s: %s", path,
-			       *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_failed(cli, path, r, err);
 	reader_close(r);
 	return err ? 2 : 0;
 }
@@ -108,7 +87,7 @@ static void print_json(const struct listing *l)
 	char first[READER_RFC3339], last[READER_RFC3339];
 
 	fputs("{\"name\":", stdout);
-	reader_json_string(stdout, l->name);
+	json_string(stdout, l->name);
 	printf(",\"state\":\"%s\",\"segments\":%zu,\"used\":%zu,\"bytes\":%" PRIu64
 	       ",\"retention_reached\":%s",
 	       l->state, l->segments, l->used, l->bytes, l->reached ? "true" : "false");
@@ -135,10 +114,10 @@ static void print_row(const struct listing *l)
 	if (l->any) {
 		reader_format_time(l->first_ns, first);
 		reader_format_time(l->last_ns, last);
-		/* to the second: a list is for people */
+		/* without fractions of a second */
 		strcpy(first + 19, "Z");
 		strcpy(last + 19, "Z");
-		/* without --count, the lost ones are among them */
+		/* without --count, lost records are included */
 		snprintf(records, sizeof(records), "%s%" PRIu64, l->counted ? "" : "<=",
 			 l->counted ? l->counts.of[READER_RECORD] : l->last - l->first + 1);
 	}
@@ -152,34 +131,34 @@ static void print_row(const struct listing *l)
 
 int cmd_ls(int argc, char **argv)
 {
-	static const struct option own[] = {
-		{ "json", no_argument, NULL, JSON },
-		{ "count", no_argument, NULL, COUNT },
-		{ 0 },
+	bool json = false, exact = false;
+	struct reader_cli cli = { 0 };
+	const struct cli_option options[] = {
+		OPTION("json", CLI_ON, &json, "print one JSON object"),
+		OPTION("count", CLI_ON, &exact,
+		       "read everything, so that records and gaps are exact"),
+		READER_OPTIONS(&cli),
 	};
-	struct ls ls = { 0 };
-	struct reader_cli cli = {
+	int status, count, worst = 0, printed = 0;
+	char **paths;
+
+	cli.line = (struct cli){
 		.command = "ls",
 		.usage = "[CHANNEL...]",
 		.about =
 			"Lists channels. Reads the heads of their segments, the oldest record and the newest records.",
-		.help = "  --json              print one JSON object\n"
-			"  --count             read everything, so that records and gaps are exact\n",
-		.own = own,
-		.set = set,
-		.to = &ls,
+		.notes = READER_NOTES,
+		.options = options,
 		.most = -1,
 	};
-	int status = reader_cli_parse(&cli, argc, argv), count, worst = 0, printed = 0;
-	char **paths;
-
+	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;
-	cli.options.newest_only = !ls.count;
+	cli.options.newest_only = !exact;
 	count = reader_cli_all(&cli, &paths);
 	if (count < 0)
 		return 2;
-	if (ls.json)
+	if (json)
 		fputs("{\"channels\":[", stdout);
 	else
 		printf("%-32s  %-7s  %-20s  %-20s  %12s  %10s  %11s  %-4s  %s\n", "CHANNEL",
@@ -187,23 +166,23 @@ int cmd_ls(int argc, char **argv)
 	for (int i = 0; i < count; i++) {
 		struct listing l;
 
-		status = list(&cli, paths[i], ls.count, &l);
+		status = list(&cli, paths[i], exact, &l);
 		if (status > worst)
 			worst = status;
 		if (!l.state)
 			continue;
-		if (ls.json && printed++)
+		if (json && printed++)
 			putchar(',');
-		if (ls.json)
+		if (json)
 			print_json(&l);
 		else
 			print_row(&l);
 	}
-	if (ls.json)
+	if (json)
 		puts("]}");
 	reader_cli_free(paths, count);
 	if (fflush(stdout) || ferror(stdout)) {
-		reader_cli_say(&cli, "writing to standard output: %s", strerror(errno));
+		cli_say(&cli.line, "writing to standard output: %s", strerror(errno));
 		return 2;
 	}
 	return worst;

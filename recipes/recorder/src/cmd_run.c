@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-recorder run: the recorder. This thread starts the others, writes statistics
- * and feeds the watchdog each second, and ends everything in order.
+ * ek-recorder run: the recorder. This thread starts the others, writes statistics and feeds the watchdog
+ * every second, reloads the configuration, and shuts down cleanly.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,36 +15,22 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "channel.h"
 #include "cli.h"
 #include "clock.h"
 #include "commands.h"
-#include "ingest.h"
 #include "listen.h"
 #include "load.h"
 #include "log.h"
 #include "memory.h"
-#include "prepare.h"
+#include "recorder.h"
+#include "shutdown.h"
 #include "stats.h"
-#include "storage.h"
 
-/* a loop that has not turned for this long hangs: they turn each second */
+/* a loop without a turn for this time hangs: it turns every second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
-/* it has started when its channels are open, or after this; systemd would wait 90 s */
+/* the start is complete when all channels are open, or after this time; systemd would wait 90 s */
 #define START_TIME (20 * NSEC_PER_SEC)
 #define START_POLL (10 * NSEC_PER_MSEC)
-
-struct recorder {
-	struct recorder_config config;
-	struct channel channels[CHANNELS_MAX];
-	struct store *stores[CHANNELS_MAX];
-	unsigned int count;
-	struct prepare prepare;
-	struct storage storage;
-	struct ingest ingest;
-	int listener;
-	bool own_socket;
-};
 
 static void set_limits(void)
 {
@@ -51,9 +38,8 @@ static void set_limits(void)
 	struct rlimit files;
 
 	/*
-	 * Threads of this class do not take the CPU from others as they are woken: a
-	 * writer whose message wakes one is not held up in the middle of it. All
-	 * threads inherit it but those that have a priority.
+	 * Threads of this class do not preempt others when they wake up. So a writer whose message wakes one
+	 * is not interrupted in the middle of its call. All threads without a priority inherit the class.
 	 */
 	if (sched_setscheduler(0, SCHED_BATCH, &plain))
 		log_warning("setting SCHED_BATCH: %s; writers that use the socket may wait longer",
@@ -66,66 +52,67 @@ static void set_limits(void)
 	memory_lock();
 }
 
-static int open_channels(struct recorder *r, struct error *e)
+/* Sets all of a place except its use, which the ingest thread may read at any time. NULL: zeros. */
+static void set_place(struct channel *to, const struct channel *from)
 {
-	for (unsigned int i = 0; i < r->count; i++) {
-		struct channel *c = &r->channels[i];
-		int ret = channel_open(c, e);
+	static const struct channel none;
+	const size_t begin = offsetof(struct channel, declared);
 
-		if (ret == -ENOMEM && !c->broken.code) {
-			/* the others may have what they need */
-			c->broken = *e;
-			log_error("channel %s: %s; the channel is not recorded", c->config.name,
-				  e->text);
-		} else if (ret) {
-			return ret;
-		}
+	memcpy((char *)to + begin, (const char *)(from ? from : &none) + begin,
+	       sizeof(*to) - begin);
+}
+
+/* starts a channel whose place was unused: memory, storage, connections, thread */
+static int add_channel(struct recorder *r, unsigned int i, struct error *e)
+{
+	struct channel *c = &r->channels[i];
+	int ret = channel_open(c, e);
+
+	if (ret == -ENOMEM && !c->broken.code) {
+		/* the other channels may have enough */
+		c->broken = *e;
+		log_error("channel %s: %s; the channel is not recorded", c->config.name, e->text);
+	} else if (ret) {
+		return ret;
 	}
-	return 0;
+	if (!c->broken.code)
+		storage_add(&r->storage, i, &c->store);
+	ret = ingest_add(&r->ingest, c, e);
+	return ret ? ret : prepare_keep(&r->prepare, i, e);
 }
 
-/* channels that work come first, so that storage sees only these */
-static unsigned int list_stores(struct recorder *r)
-{
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < r->count; i++)
-		if (!r->channels[i].broken.code)
-			r->stores[n++] = &r->channels[i].store;
-	return n;
-}
-
-static int start(struct recorder *r, struct error *e)
+static int start(struct recorder *r, const struct channel *declared, unsigned int count,
+		 struct error *e)
 {
 	int priority = (int)r->config.priority;
-	int ret = open_channels(r, e);
+	int ret = r->listener = listen_open(&r->config, &r->own_socket, e);
 
-	if (ret)
-		return ret;
-	ret = r->listener = listen_open(&r->config, &r->own_socket, e);
 	if (ret < 0)
 		return ret;
-	ret = prepare_open(&r->prepare, &r->config, r->channels, r->count, e);
+	ret = ingest_open(&r->ingest, r->channels, CHANNELS_MAX, r->listener, e);
 	if (!ret)
-		ret = ingest_open(&r->ingest, r->channels, r->count, r->listener, e);
+		ret = prepare_open(&r->prepare, &r->config, r->channels, CHANNELS_MAX,
+				   r->ingest.done_fd, e);
 	if (!ret)
-		ret = storage_start(&r->storage, r->stores, list_stores(r), r->ingest.done_fd,
-				    priority, e);
-	/* storage is to come after what ingest may need: a little less urgent */
-	if (!ret)
-		ret = ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
-	return ret ? ret : prepare_start(&r->prepare, r->ingest.done_fd, e);
+		ret = storage_start(&r->storage, CHANNELS_MAX, r->ingest.done_fd, priority, e);
+	r->ingest.prepare = &r->prepare;
+	for (unsigned int i = 0; i < count && !ret; i++) {
+		set_place(&r->channels[i], &declared[i]);
+		ret = add_channel(r, i, e);
+	}
+	/* storage is a little less urgent than ingest */
+	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
 }
 
 /*
- * Its own loops, and not the medium of a channel: a restart mends no medium, and
- * would cost the others their records.
+ * The watchdog covers the recorder's own loops, and not the medium of a channel: a restart would not help the
+ * medium, and it would cost other channels their records.
  */
 static bool healthy(const struct recorder *r)
 {
 	uint64_t ingest = atomic_load(&r->ingest.alive_ns);
 	uint64_t storage = atomic_load(&r->storage.alive_ns);
-	/* not before: these may be of this moment */
+	/* read after the others, so that it is not earlier */
 	uint64_t now = monotonic_ns();
 
 	return now - ingest < LOOP_HANGS && now - storage < LOOP_HANGS;
@@ -133,19 +120,25 @@ static bool healthy(const struct recorder *r)
 
 static void tell_status(struct recorder *r)
 {
-	unsigned int recording = 0;
+	unsigned int recording = 0, count = 0;
 	char amiss[200] = "";
 
-	for (unsigned int i = 0; i < r->count; i++) {
+	if (r->outdated.code)
+		snprintf(amiss, sizeof(amiss), "; %.180s", r->outdated.text);
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
 		struct error reason;
-		const char *state = stats_state(&r->channels[i], &reason);
+		const char *state;
 
+		if (atomic_load(&r->channels[i].use) == CHANNEL_UNUSED)
+			continue;
+		state = stats_state(&r->channels[i], &reason);
+		count++;
 		recording += !strcmp(state, "recording");
 		if (reason.code && !*amiss)
 			snprintf(amiss, sizeof(amiss), "; %.40s: %.120s", r->channels[i].file,
 				 reason.text);
 	}
-	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, r->count, amiss);
+	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, count, amiss);
 }
 
 static void each_second(struct recorder *r)
@@ -154,10 +147,12 @@ static void each_second(struct recorder *r)
 	struct error e = { 0 };
 	uint64_t now = monotonic_ns();
 
-	for (unsigned int i = 0; i < r->count; i++)
-		if (!r->channels[i].broken.code)
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
+		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED &&
+		    !r->channels[i].broken.code)
 			store_watch(&r->channels[i].store, now);
-	if (*r->config.statistics && stats_write(r->config.statistics, r->channels, r->count, &e) &&
+	if (*r->config.statistics &&
+	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text, &e) &&
 	    said != e.code)
 		log_warning("%s; the statistics are not updated", e.text);
 	said = e.code;
@@ -166,32 +161,104 @@ static void each_second(struct recorder *r)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-static void stop(struct recorder *r)
-{
-	const uint64_t began = monotonic_ns();
-	bool ended;
+/* --- a changed configuration ----------------------------------------------------------- */
 
-	sd_notify(0, "STOPPING=1");
-	prepare_ask_to_stop(&r->prepare);
-	ingest_stop(&r->ingest, began);
-	ended = storage_stop(&r->storage, began);
-	ingest_part(&r->ingest);
-	ended = prepare_end(&r->prepare) && ended;
-	if (*r->config.statistics)
-		stats_write(r->config.statistics, r->channels, r->count, &(struct error){ 0 });
-	if (r->own_socket)
-		unlink(r->config.socket);
-	close(r->listener);
-	/* the end of the process closes what these threads still have */
-	if (!ended)
-		return;
-	ingest_close(&r->ingest);
-	prepare_close(&r->prepare);
-	for (unsigned int i = 0; i < r->count; i++)
-		channel_close(&r->channels[i]);
+static struct channel *find(struct channel *channels, unsigned int count, const char *file)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (atomic_load(&channels[i].use) != CHANNEL_UNUSED &&
+		    !strcmp(channels[i].file, file))
+			return &channels[i];
+	return NULL;
 }
 
-/* it has started: each channel has been tried, or its medium hangs */
+static unsigned int free_place(const struct recorder *r)
+{
+	unsigned int i = 0;
+
+	while (i < CHANNELS_MAX && atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)
+		i++;
+	return i;
+}
+
+/* A file that has an error takes nothing away: @why becomes what `status` says of it. */
+static void keep_configuration(struct error *outdated, const struct error *why)
+{
+	set_error(outdated, why->code, "%.190s; the earlier configuration stays in force",
+		  why->text);
+}
+
+/* Adds, changes and removes channels. One that is as before is not touched. */
+static void reload(struct recorder *r)
+{
+	static struct channel declared[CHANNELS_MAX];
+	struct recorder_config config;
+	unsigned int added = 0, removed = 0;
+	struct error e;
+	int count;
+
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, monotonic_ns() / 1000);
+	r->outdated = (struct error){ 0 };
+	count = load_config(r->dir, &config, declared, &e);
+	if (count < 0) {
+		keep_configuration(&r->outdated, &e);
+		log_error("%s", r->outdated.text);
+		each_second(r);
+		sd_notify(0, "READY=1");
+		return;
+	}
+	if (memcmp(&config, &r->config, sizeof(config)) != 0) {
+		set_error(&r->outdated, EBUSY,
+			  "%.150s/recorder.conf has changed; restart the recorder to apply that",
+			  r->dir);
+		log_warning("%s", r->outdated.text);
+	}
+	for (int k = 0; k < count; k++)
+		atomic_store(&declared[k].use, CHANNEL_USED);
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
+		struct channel *c = &r->channels[i], *n;
+
+		if (atomic_load(&c->use) != CHANNEL_USED)
+			continue;
+		n = find(declared, (unsigned int)count, c->file);
+		c->outdated = (struct error){ 0 };
+		/* a file that became invalid ends no recording */
+		if (n && n->broken.code && !c->broken.code) {
+			keep_configuration(&c->outdated, &n->broken);
+			continue;
+		}
+		if (n && !n->broken.code && !c->broken.code &&
+		    config_same(&n->declared, &c->declared))
+			continue;
+		if (!shutdown_channel(r, c, each_second))
+			continue;
+		set_place(c, NULL);
+		atomic_store(&c->use, CHANNEL_UNUSED);
+		removed++;
+	}
+	for (int k = 0; k < count; k++) {
+		unsigned int i = free_place(r);
+
+		if (find(r->channels, CHANNELS_MAX, declared[k].file))
+			continue;
+		if (i == CHANNELS_MAX) {
+			log_error(
+				"channel %s: not recorded, because there are more than %u channels",
+				declared[k].file, CHANNELS_MAX);
+			continue;
+		}
+		set_place(&r->channels[i], &declared[k]);
+		if (add_channel(r, i, &e))
+			log_error("channel %s: %s", declared[k].file, e.text);
+		added++;
+	}
+	each_second(r);
+	log_info("configuration reloaded: %u channels removed or changed, %u added or changed",
+		 removed, added);
+	sd_notify(0, "READY=1");
+}
+
+/* the start is complete: each channel has been tried, or its medium hangs */
 static bool has_started(const struct recorder *r, uint64_t now, uint64_t by)
 {
 	if (prepare_tried(&r->prepare))
@@ -223,13 +290,20 @@ static void wait_for_signal(struct recorder *r, const sigset_t *signals)
 			continue;
 		}
 		wait = timespec_of(started ? next - now : START_POLL);
-		if (sigtimedwait(signals, NULL, &wait) > 0)
+		switch (sigtimedwait(signals, NULL, &wait)) {
+		case SIGHUP:
+			reload(r);
+			break;
+		case SIGTERM:
+		case SIGINT:
 			return;
+		}
 	}
 }
 
 static int run(const char *dir)
 {
+	static struct channel declared[CHANNELS_MAX];
 	static struct recorder r;
 	sigset_t signals;
 	struct error e;
@@ -238,40 +312,45 @@ static int run(const char *dir)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	ret = load_config(dir, &r.config, r.channels, &e);
+	r.dir = dir;
+	ret = load_config(dir, &r.config, declared, &e);
 	if (ret < 0) {
 		log_error("%s", e.text);
 		listen_refuse(e.text);
 		return 2;
 	}
-	r.count = (unsigned int)ret;
-	if (!r.count)
+	if (!ret)
 		log_warning("%s/channels.d has no channel; nothing is recorded", dir);
 	set_limits();
-	if (start(&r, &e)) {
+	if (start(&r, declared, (unsigned int)ret, &e)) {
 		log_error("%s", e.text);
 		if (r.own_socket)
 			unlink(r.config.socket);
 		return 1;
 	}
 	wait_for_signal(&r, &signals);
-	stop(&r);
+	shutdown_recorder(&r);
 	return 0;
 }
-
-static const char help[] =
-	"Usage: ek-recorder run [--config DIR]\n\n"
-	"Records all channels that DIR (default " CONFIG_DIR
-	") declares, until SIGTERM or SIGINT.\n"
-	"It then writes what was submitted, for up to 5 s, and exits.\n"
-	"Exit status 1: it could not start; 2: wrong usage or invalid configuration.\n";
 
 int cmd_run(int argc, char **argv)
 {
 	const char *dir = CONFIG_DIR;
-	int status = cli_config(argc, argv, help, &dir, NULL);
+	const struct cli_option options[] = { OPTION_CONFIG(&dir), { 0 } };
+	struct cli cli = {
+		.command = "run",
+		.usage = "",
+		.about =
+			"Records all channels that the configuration declares, until SIGTERM or SIGINT. It then\n"
+			"writes what was submitted, for up to 5 s, and exits. After SIGHUP it reads the configuration\n"
+			"again, and adds, changes and removes channels.\n"
+			"Exit status 1: it could not start; 2: wrong usage or invalid configuration.",
+		.options = options,
+	};
+	int status = cli_parse(&cli, argc, argv);
 
 	return status < 0 ? run(dir) : status;
 }

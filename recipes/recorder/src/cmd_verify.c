@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ek-recorder verify: read all segments of channels and say what is not as it should be. */
+/* ek-recorder verify: reads all segments of channels and reports every fault. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
+#include "json.h"
 #include "reader_cli.h"
 
-static const char *set(void *to, int option, const char *value)
-{
-	(void)value;
-	if (option != READER_OWN)
-		return "is not accepted: this command has no such option";
-	*(bool *)to = true;
-	return NULL;
-}
-
-/* what the recorder overwrites in turn is no fault */
+/* overwritten records are no fault */
 static bool clean(const struct reader_counts *c)
 {
 	return !c->of[READER_GAP] && !c->of[READER_MISSING] && !c->of[READER_DAMAGE] &&
@@ -47,7 +39,7 @@ static void summary_json(const char *name, const struct reader *r)
 	char when[READER_RFC3339];
 
 	fputs("],\"name\":", stdout);
-	reader_json_string(stdout, name);
+	json_string(stdout, name);
 	printf(",\"clean\":%s,\"segments\":%zu,\"records\":%" PRIu64 ",\"bytes\":%" PRIu64,
 	       clean(c) ? "true" : "false", reader_uses(r)->count, c->of[READER_RECORD],
 	       c->payload);
@@ -66,7 +58,7 @@ static void summary_json(const char *name, const struct reader *r)
 	       c->of[READER_OVERWRITTEN], c->not_given);
 }
 
-/* 0 clean, 1 not, 2 it could not be read */
+/* 0: clean; 1: not clean; 2: it could not be read */
 static int verify(const struct reader_cli *cli, const char *path, bool json)
 {
 	struct reader *r = reader_cli_open(cli, path);
@@ -79,7 +71,7 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 	if (!r) {
 		if (json) {
 			fputs("],\"name\":", stdout);
-			reader_json_string(stdout, name);
+			json_string(stdout, name);
 			fputs(",\"clean\":false,\"error\":\"the recording could not be read\"}",
 			      stdout);
 		}
@@ -97,8 +89,7 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 		}
 	}
 	if (err)
-		reader_cli_say(cli, "%s: %s", path,
-			       *reader_error(r) ? reader_error(r) : strerror(-err));
+		reader_cli_failed(cli, path, r, err);
 	if (json)
 		summary_json(name, r);
 	else
@@ -110,32 +101,35 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 
 int cmd_verify(int argc, char **argv)
 {
-	static const struct option own[] = { { "json", no_argument, NULL, READER_OWN }, { 0 } };
 	bool json = false;
-	struct reader_cli cli = {
+	struct reader_cli cli = { 0 };
+	const struct cli_option options[] = {
+		OPTION("json", CLI_ON, &json, "print one JSON object with all events"),
+		READER_OPTIONS(&cli),
+	};
+	int status, count, worst = 0;
+	char **paths;
+
+	cli.line = (struct cli){
 		.command = "verify",
 		.usage = "[CHANNEL...]",
 		.about =
 			"Reads everything in these channels, or in all channels. Exit status 1: there are gaps,\n"
 			"missing records or damage.",
-		.help = "  --json              print one JSON object with all events\n",
-		.own = own,
-		.set = set,
-		.to = &json,
+		.notes = READER_NOTES,
+		.options = options,
 		.most = -1,
 	};
-	int status = reader_cli_parse(&cli, argc, argv), count, worst = 0;
-	char **paths;
-
+	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;
 	count = reader_cli_all(&cli, &paths);
 	if (count < 0)
 		return 2;
-	/* what a medium that is not mounted looks like */
+	/* perhaps the medium is not mounted */
 	if (!count) {
-		reader_cli_say(&cli, "there is no channel in %s; is the medium mounted?",
-			       cli.directory);
+		cli_say(&cli.line, "there is no channel in %s; is the medium mounted?",
+			cli.directory);
 		reader_cli_free(paths, count);
 		return 2;
 	}
@@ -152,7 +146,7 @@ int cmd_verify(int argc, char **argv)
 		printf("],\"clean\":%s}\n", worst ? "false" : "true");
 	reader_cli_free(paths, count);
 	if (fflush(stdout) || ferror(stdout)) {
-		reader_cli_say(&cli, "writing to standard output: %s", strerror(errno));
+		cli_say(&cli.line, "writing to standard output: %s", strerror(errno));
 		return 2;
 	}
 	return worst;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ek-recorder write: what comes from standard input or a file becomes records of a
- * channel. What cannot wait is lost with a recorder that is behind (--no-wait);
- * else this waits for room, and so does whoever writes to it; also while the recorder
- * is started anew. By ring a record may then be there twice: the one that met the end.
+ * ek-recorder write: records lines or blocks of standard input or a file. It waits when the recorder cannot
+ * keep up, and while the recorder restarts; so does the program that writes to its pipe. With
+ * --no-wait, records are lost instead.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../common/src/units.h"
 #include "cli.h"
 #include "client.h"
 #include "clock.h"
@@ -24,122 +21,31 @@
 #include "ek_recorder.h"
 #include "wire.h"
 
-/* bytes that are read at once, if there are so many */
+/* bytes that are read at a time, if the input has as many */
 #define READ_LEAST 65536u
-/* for somebody to listen again where the recorder was, and between two looks */
-#define REOPEN_PATIENCE (10 * NSEC_PER_SEC)
-#define REOPEN_PAUSE	(100 * NSEC_PER_MSEC)
+/* time for a recorder to listen again */
+#define PATIENCE_MS 10000
+/* from one check whether the connection has ended to the next */
+#define LOOK_MS 100
 
 struct options {
 	const char *socket;
 	const char *channel;
-	const char *file; /* NULL: standard input */
-	uint64_t size;	  /* of a record, 0: lines */
+	uint64_t size; /* of a record, 0: lines */
 	enum ek_way way;
 	bool wait;
 	bool sync;
 };
 
-static const char help[] =
-	"Usage: ek-recorder write [OPTION...] CHANNEL [FILE]\n\n"
-	"Records each line of FILE or standard input, without its line feed, in CHANNEL.\n\n"
-	"  --size BYTES   record blocks of BYTES instead of lines; the last may be shorter\n"
-	"  --ring         use shared memory instead of the socket\n"
-	"  --no-wait      lose records instead of waiting when the recorder cannot keep up\n"
-	"  --no-sync      exit without waiting until everything is on the medium\n"
-	"  --socket PATH  socket of the recorder (default " EKR_SOCKET ")\n\n"
-	"Without --no-wait it also waits while the recorder restarts.\n"
-	"Exit status 1: it failed, or records were lost or left out; 2: wrong usage.\n";
-
-/* -1: go on; else the exit status */
-static int parse(int argc, char **argv, struct options *o)
-{
-	static const struct option options[] = {
-		{ "size", required_argument, NULL, 's' },
-		{ "ring", no_argument, NULL, 'r' },
-		{ "no-wait", no_argument, NULL, 'w' },
-		{ "no-sync", no_argument, NULL, 'n' },
-		{ "socket", required_argument, NULL, 'S' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	int option;
-
-	*o = (struct options){ .way = EK_BY_SOCKET, .wait = true, .sync = true };
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 's':
-			if (!parse_bytes(optarg, &o->size) || !o->size || o->size > EKR_RECORD_MAX)
-				return cli_usage("write", "--size must be from 1 to 1MiB, not ",
-						 optarg);
-			break;
-		case 'r':
-			o->way = EK_BY_RING;
-			break;
-		case 'w':
-			o->wait = false;
-			break;
-		case 'n':
-			o->sync = false;
-			break;
-		case 'S':
-			o->socket = optarg;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return fflush(stdout) ? 1 : 0;
-		default:
-			return 2;
-		}
-	}
-	if (argc - optind < 1 || argc - optind > 2)
-		return cli_usage("write", "expected CHANNEL and at most one FILE", "");
-	o->channel = argv[optind];
-	o->file = argc - optind == 2 ? argv[optind + 1] : NULL;
-	return -1;
-}
-
-/* what is written to, and what became of it */
+/* the writer, and what was lost */
 struct writing {
 	const struct options *o;
 	struct ek_writer *w;
-	uint64_t lost;	   /* of writers before this one */
-	uint64_t too_long; /* lines */
-	size_t most;	   /* bytes of a record, when the channel was first opened */
-	bool gone; /* a recorder has gone other than in order, with what it had not written */
+	uint64_t too_long;  /* lines */
+	size_t most;	    /* bytes of a record, when the channel was first opened */
+	unsigned int ended; /* connections, as far as reported */
+	bool gone;	    /* a recorder exited without having written everything */
 };
-
-static uint64_t lost(const struct writing *s)
-{
-	return s->lost + (s->w ? ek_writer_lost(s->w) : 0);
-}
-
-/*
- * The recorder was stopped or has crashed, and is started again: whoever can wait does.
- * Where nobody listens any more, not for long. 0, or a negative errno and the writer has
- * the words.
- */
-static int reopen(struct writing *s)
-{
-	const struct timespec pause = timespec_of(REOPEN_PAUSE);
-	const uint64_t until = monotonic_ns() + REOPEN_PATIENCE;
-	int ret;
-
-	s->gone |= !client_in_order(s->w);
-	s->lost += ek_writer_lost(s->w);
-	fprintf(stderr, "ek-recorder write: %s; waiting for the recorder\n", ek_writer_error(s->w));
-	for (;;) {
-		ek_writer_close(s->w);
-		ret = ek_writer_open(&s->w, s->o->socket, s->o->channel, s->o->way);
-		if (!ret || !s->w)
-			return ret;
-		/* it listens, or systemd does for it, and it is not ready */
-		if (ret != -EPIPE && ret != -ETIMEDOUT && ret != -EAGAIN &&
-		    (ret != -ECONNREFUSED || monotonic_ns() > until))
-			return ret;
-		nanosleep(&pause, NULL);
-	}
-}
 
 static int say_failed(const struct writing *s)
 {
@@ -147,31 +53,75 @@ static int say_failed(const struct writing *s)
 	return 1;
 }
 
-/* 0: done, lost or left out, which are counted; 1: it is over */
+/* Reports once that a connection has ended. */
+static void note_end(struct writing *s)
+{
+	const char *why;
+	bool in_order;
+	unsigned int ended = client_ended(s->w, &in_order, &why);
+
+	if (ended == s->ended)
+		return;
+	s->ended = ended;
+	s->gone |= !in_order;
+	fprintf(stderr, "ek-recorder write: %s; %s for the recorder\n", why,
+		s->o->wait ? "waiting" : "not waiting");
+}
+
+/*
+ * While the recorder restarts, this waits for it, but not for long where none listens. 0, or a
+ * negative errno.
+ */
+static int wait_for_room(struct writing *s)
+{
+	uint64_t until = 0;
+
+	for (;;) {
+		int ret = ek_writer_wait(s->w, LOOK_MS);
+
+		note_end(s);
+		if (ret == -ECONNREFUSED && !until)
+			until = monotonic_ns() + PATIENCE_MS * NSEC_PER_MSEC;
+		/* the recorder, or systemd for it, listens and is not ready: this may take any time */
+		if (ret == -ETIMEDOUT || ret == -EAGAIN || ret == -EPIPE)
+			until = 0;
+		else if (ret != -ECONNREFUSED || monotonic_ns() > until)
+			return ret;
+	}
+}
+
+/* 0: submitted, or counted as lost or left out; 1: failed */
 static int submit(struct writing *s, const void *record, size_t length)
 {
 	for (;;) {
-		int ret = s->o->wait ? ek_writer_wait(s->w, -1) : 0;
+		int ret = s->o->wait ? wait_for_room(s) : 0;
 
-		if (!ret)
-			ret = ek_writer_submit(s->w, record, length);
-		if (!ret || ret == -EAGAIN)
+		if (ret)
+			return say_failed(s);
+		ret = ek_writer_submit(s->w, record, length);
+		if (!s->o->wait)
+			note_end(s);
+		if (!ret || ret == -EAGAIN || (ret == -ENOTCONN && !s->o->wait))
 			return 0;
-		/* the channel takes shorter ones since it was opened anew */
+		/* since it was opened again, the channel accepts only shorter records */
 		if (ret == -EMSGSIZE && !s->o->size) {
 			s->too_long++;
 			return 0;
 		}
-		if (ret != -EPIPE || !s->o->wait || reopen(s))
+		if (ret != -ENOTCONN)
 			return say_failed(s);
+		ret = client_take_back(s->w);
+		note_end(s);
+		if (!ret)
+			return 0;
 	}
 }
 
-/* what is left in the buffer when the input ends is the last record */
+/* the rest of the buffer at the end of the input is the last record */
 static int copy(struct writing *s, int fd)
 {
 	const size_t most = s->o->size ? (size_t)s->o->size : s->most;
-	/* of a pipe at once what it has */
+	/* reads from a pipe what it has */
 	const size_t room = most + 1 > READ_LEAST ? most + 1 : READ_LEAST;
 	unsigned char *buffer = malloc(room);
 	size_t begin = 0, end = 0; /* of what is in it */
@@ -231,14 +181,19 @@ static int copy(struct writing *s, int fd)
 }
 
 /*
- * Until all is on the medium. A recorder that is stopped meanwhile and says that it has taken
- * all of it is as good: whoever gave it again would have it twice.
+ * Until everything is on the medium. A recorder that was shut down meanwhile and reports that it has
+ * written everything is as good: a script would submit everything again after a failure.
  */
 static int finish(struct writing *s)
 {
+	const char *why;
+	bool in_order;
 	int ret = ek_writer_sync(s->w, -1);
 
-	return !ret || (ret == -EPIPE && client_in_order(s->w)) ? 0 : say_failed(s);
+	/* the end of an earlier connection, which was reported: sync this connection as well */
+	if (ret == -EPIPE && s->gone && client_ended(s->w, &in_order, &why) == s->ended)
+		ret = ek_writer_sync(s->w, -1);
+	return ret ? say_failed(s) : 0;
 }
 
 static int run(struct writing *s, int fd)
@@ -260,29 +215,56 @@ static int run(struct writing *s, int fd)
 			"ek-recorder write: %" PRIu64
 			" lines were not recorded, because they are longer than %zu bytes\n",
 			s->too_long, s->most);
-	if (lost(s))
-		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n", lost(s));
+	if (ek_writer_lost(s->w))
+		fprintf(stderr, "ek-recorder write: %" PRIu64 " records were lost\n",
+			ek_writer_lost(s->w));
 	if (s->gone)
 		fputs("ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place\n",
 		      stderr);
-	return status || s->too_long || s->gone || lost(s) ? 1 : 0;
+	return status || s->too_long || s->gone || ek_writer_lost(s->w) ? 1 : 0;
 }
 
 int cmd_write(int argc, char **argv)
 {
-	struct options o;
+	struct options o = { .way = EK_BY_SOCKET, .wait = true, .sync = true };
+	const struct cli_option options[] = {
+		OPTION("size", CLI_BYTES, &o.size,
+		       "BYTES\trecord blocks of BYTES instead of lines; the last may be shorter",
+		       .least = 1, .most = EKR_RECORD_MAX),
+		OPTION("ring", CLI_SET, &o.way, "use shared memory instead of the socket",
+		       .least = EK_BY_RING),
+		OPTION("no-wait", CLI_OFF, &o.wait,
+		       "lose records instead of waiting when the recorder cannot keep up"),
+		OPTION("no-sync", CLI_OFF, &o.sync,
+		       "exit without waiting until everything is on the medium"),
+		OPTION("socket", CLI_TEXT, &o.socket,
+		       "PATH\tsocket of the recorder (default " EKR_SOCKET ")"),
+		{ 0 },
+	};
+	struct cli cli = {
+		.command = "write",
+		.usage = "CHANNEL [FILE]",
+		.about =
+			"Records each line of FILE or standard input, without its line feed, in CHANNEL. Without\n"
+			"--no-wait it also waits while the recorder restarts.\n"
+			"Exit status 1: it failed, or records were lost or left out; 2: wrong usage.",
+		.options = options,
+		.least = 1,
+		.most = 2,
+	};
 	struct writing s = { .o = &o };
-	int status = parse(argc, argv, &o), fd = STDIN_FILENO;
+	int status = cli_parse(&cli, argc, argv), fd = STDIN_FILENO;
 
 	if (status >= 0)
 		return status;
-	if (o.file)
-		fd = open(o.file, O_RDONLY | O_CLOEXEC);
+	o.channel = cli.arguments[0];
+	if (cli.count == 2)
+		fd = open(cli.arguments[1], O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
-		fprintf(stderr, "ek-recorder write: opening %s: %s\n", o.file, strerror(errno));
+		cli_say(&cli, "opening %s: %s", cli.arguments[1], strerror(errno));
 		return 1;
 	}
-	if (ek_writer_open(&s.w, o.socket, o.channel, o.way))
+	if (ek_writer_open(&s.w, o.socket, o.channel, o.way) || ek_writer_connect(s.w, PATIENCE_MS))
 		status = say_failed(&s);
 	else
 		status = run(&s, fd);

@@ -8,6 +8,8 @@ int cmd_run(int argc, char **argv);
 int cmd_write(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_init(int argc, char **argv);
+int cmd_keep(int argc, char **argv);
+int cmd_trim(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_cat(int argc, char **argv);
 int cmd_follow(int argc, char **argv);

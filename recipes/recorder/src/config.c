@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The configuration: tables of keys, and what follows from their values. */
+/* The configuration: tables of keys, and defaults that depend on several keys. */
 #include "config.h"
 
 #include <ctype.h>
@@ -12,14 +12,25 @@
 #include "../../common/src/units.h"
 #include "batch.h"
 #include "clock.h"
+#include "value.h"
 #include "wire.h"
 
 #define MIB	  (UINT64_C(1) << 20)
 #define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
-/* of a path in a message: the reason behind it finds a place too */
+/* bytes of a path in a message, so that the reason after it fits as well */
 #define SHOWN 120
 
-enum kind { BYTES, DURATION, NUMBER, YES_NO, PATH, WORD, CHOICE, BUFFER };
+enum kind {
+	NUMBER = VALUE_NUMBER,
+	BYTES = VALUE_BYTES,
+	DURATION = VALUE_DURATION,
+	YES_NO,
+	PATH,
+	WORD,
+	NAME,
+	CHOICE,
+	BUFFER,
+};
 
 struct key {
 	const char *name;
@@ -31,9 +42,9 @@ struct key {
 };
 
 struct parse {
-	const char *path; /* as it is shown */
+	const char *path; /* as messages show it */
 	struct key *keys;
-	struct error *error; /* the first one stays */
+	struct error *error; /* the first error */
 };
 
 static int bad(struct parse *p, const char *key, const char *value, const char *why)
@@ -41,33 +52,6 @@ static int bad(struct parse *p, const char *key, const char *value, const char *
 	if (!p->error->code)
 		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
 	return 0;
-}
-
-/* @n as one would write it; @kind: DURATION or BYTES, others are numbers */
-static const char *in_units(char text[32], enum kind kind, uint64_t n)
-{
-	static const struct unit {
-		uint64_t factor;
-		const char *name;
-	} times[] = { { 86400 * NSEC_PER_SEC, "d" },
-		      { 3600 * NSEC_PER_SEC, "h" },
-		      { 60 * NSEC_PER_SEC, "min" },
-		      { NSEC_PER_SEC, "s" },
-		      { NSEC_PER_MSEC, "ms" },
-		      { 1000, "us" },
-		      { 1, "ns" } },
-	  sizes[] = { { MIB << 20, "TiB" },
-		      { MIB << 10, "GiB" },
-		      { MIB, "MiB" },
-		      { 1024, "KiB" },
-		      { 1, "" } },
-	  one[] = { { 1, "" } };
-	const struct unit *unit = kind == DURATION ? times : kind == BYTES ? sizes : one;
-
-	while (unit->factor > 1 && (!n || n % unit->factor))
-		unit++;
-	snprintf(text, 32, "%llu%s", (unsigned long long)(n / unit->factor), unit->name);
-	return text;
 }
 
 static int put_text(struct parse *p, const struct key *k, const char *value, size_t room)
@@ -98,7 +82,7 @@ static int put_choice(struct parse *p, const struct key *k, const char *value)
 	return bad(p, k->name, value, why);
 }
 
-/* a buffer may also be a time; that becomes bytes when the rate is known */
+/* the size of the buffer may be a time; it becomes bytes when the rate is known */
 struct amount {
 	uint64_t bytes;
 	uint64_t ns; /* not 0: instead of bytes */
@@ -119,39 +103,14 @@ static int put_amount(struct parse *p, const struct key *k, const char *value)
 
 static int put_number(struct parse *p, const struct key *k, const char *value)
 {
-	uint64_t n = 0;
-	char why[96], least[32], most[32];
+	char text[VALUE_WHY];
+	const char *why =
+		value_parse(value, (enum value_kind)k->kind, k->least, k->most, k->to, text);
 
-	switch (k->kind) {
-	case BYTES:
-		if (!parse_bytes(value, &n))
-			return bad(p, k->name, value,
-				   "must be a size such as 16384, 64KiB or 2MiB");
-		break;
-	case DURATION:
-		if (!parse_duration(value, &n))
-			return bad(p, k->name, value,
-				   "must be a time with a unit, such as 5ms, 2s or 7d");
-		break;
-	default:
-		if (!parse_number(value, &n))
-			return bad(p, k->name, value, "must be a whole number");
-	}
-	in_units(least, k->kind, k->least);
-	in_units(most, k->kind, k->most);
-	if (n < k->least && k->most == INT64_MAX) {
-		snprintf(why, sizeof(why), "must be at least %s", least);
-		return bad(p, k->name, value, why);
-	}
-	if (n < k->least || n > k->most) {
-		snprintf(why, sizeof(why), "must be from %s to %s", least, most);
-		return bad(p, k->name, value, why);
-	}
-	*(uint64_t *)k->to = n;
-	return 1;
+	return why ? bad(p, k->name, value, why) : 1;
 }
 
-/* inih's handler: 1 is fine */
+/* inih's handler; returns 1 if the value is valid */
 static int on_key(void *user, const char *section, const char *name, const char *value)
 {
 	struct parse *p = user;
@@ -170,8 +129,10 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	switch (k->kind) {
 	case PATH:
 		return put_text(p, k, value, CONFIG_PATH);
+	case NAME:
+		return put_text(p, k, value, ABOUT_VALUE);
 	case WORD:
-		return put_text(p, k, value, 32);
+		return put_text(p, k, value, CONFIG_GROUP);
 	case YES_NO:
 	case CHOICE:
 		return put_choice(p, k, value);
@@ -182,17 +143,17 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	}
 }
 
-/* what inih reads from */
+/* the file that inih reads */
 struct lines {
 	FILE *file;
 	int count;
-	int too_long; /* the number of the line that is; 0: none */
+	int too_long; /* number of a line that is too long; 0: none */
 	int error;    /* errno of reading */
 };
 
 /*
- * inih's reader. It takes a line that begins with blanks for more of the value before, and
- * has no room for long ones: it gets none of these blanks, and of a comment only the end.
+ * inih's reader. inih would append a line that begins with whitespace to the value before it, and its
+ * buffer is short. So this removes whitespace at the start of lines, and the text of comments.
  */
 static char *next_line(char *line, int room, void *from)
 {
@@ -222,7 +183,7 @@ static char *next_line(char *line, int room, void *from)
 	return length ? line : NULL;
 }
 
-/* of a long path the end, which has the file's name */
+/* of a long path, its end, which has the name of the file */
 static const char *show(const char *path, char shown[SHOWN + 1])
 {
 	const size_t length = strlen(path);
@@ -293,14 +254,6 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 	return ret;
 }
 
-bool config_name_ok(const char *name)
-{
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-	size_t length = strspn(name, letters);
-
-	return length && length <= EKR_NAME_MAX && !name[length] && *name != '-';
-}
-
 static int take_name(const char *path, struct channel_config *c, struct error *e)
 {
 	const char *name = strrchr(path, '/');
@@ -312,7 +265,7 @@ static int take_name(const char *path, struct channel_config *c, struct error *e
 		memcpy(c->name, name, length - 5);
 		c->name[length - 5] = '\0';
 	}
-	if (!config_name_ok(c->name))
+	if (!about_name_ok(c->name))
 		return set_error(
 			e, EINVAL,
 			"%s: must be named NAME.conf, NAME being 1 to %u characters a-z, 0-9 or -",
@@ -325,7 +278,7 @@ static uint64_t clamp(uint64_t n, uint64_t least, uint64_t most)
 	return n < least ? least : n > most ? most : n;
 }
 
-/* bytes in @ns at the declared pace, at most @most; 0 if none was declared */
+/* bytes that arrive in @ns at the declared period, at most @most; 0 without a period */
 static uint64_t bytes_in(const struct channel_config *c, uint64_t ns, uint64_t most)
 {
 	unsigned __int128 bytes;
@@ -336,7 +289,7 @@ static uint64_t bytes_in(const struct channel_config *c, uint64_t ns, uint64_t m
 	return bytes < most ? (uint64_t)bytes : most;
 }
 
-/* what depends on several keys; messages name the key that is to be changed */
+/* defaults and limits that depend on several keys; messages name the key to change */
 static int complete(const char *path, struct channel_config *c, const struct amount *buffer,
 		    struct error *e)
 {
@@ -347,8 +300,13 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
 		return set_error(e, EINVAL, "%s: retain is missing", path);
+	if (!*c->schema != !*c->schema_name || !*c->schema != !*c->schema_encoding)
+		return set_error(
+			e, EINVAL,
+			"%s: schema, schema_name and schema_encoding belong together; set all of them or none",
+			path);
 	if (!c->writeout) {
-		/* a batch that does not fit leaves the end of its segment unused: many fit */
+		/* a batch that does not fit leaves the end of its segment unused, so many must fit */
 		uint64_t room = c->segment ? c->segment / 4 : c->retain / 16;
 		uint64_t most = clamp(room, MIB / 16, 2 * MIB);
 
@@ -362,12 +320,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 	if (c->segment < EKR_BLOCK + c->writeout)
 		return set_error(e, EINVAL,
 				 "%s: segment: must be at least %s, to hold its head and a batch",
-				 path, in_units(size, BYTES, EKR_BLOCK + c->writeout));
-	if (c->cached && c->segment > CACHED_SEGMENT_MAX)
-		return set_error(
-			e, EINVAL,
-			"%s: segment: must be at most %s with backend = cached, because a start reads all of it",
-			path, in_units(size, BYTES, CACHED_SEGMENT_MAX));
+				 path, value_print(size, VALUE_BYTES, EKR_BLOCK + c->writeout));
 	c->segments = (c->retain + c->segment - 1) / c->segment + 1;
 	if (c->segments > SEGMENTS_MAX)
 		return set_error(
@@ -386,7 +339,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		c->buffer = c->period_ns ? bytes_in(c, 4 * NSEC_PER_SEC, 64 * MIB) : 4 * MIB;
 	if (c->buffer > 1024 * MIB)
 		return set_error(e, EINVAL, "%s: buffer: must be at most 1 GiB", path);
-	/* one is written, one is full, one is filled */
+	/* three chunks: one is written, one is full, one is filled */
 	if (c->buffer < 3 * c->writeout)
 		c->buffer = 3 * c->writeout;
 	return 0;
@@ -395,7 +348,6 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
-	bool fixed = false;
 	/* clang-format off: a table */
 	struct key keys[] = {
 		{ .name = "record_size",
@@ -434,13 +386,27 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		  .least = EKR_BLOCK,
 		  .most = EKR_BATCH_MAX },
 		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "backend",
-		  .kind = CHOICE,
-		  .to = &c->cached,
-		  .choices = { "direct", "cached" } },
 		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
-		{ .name = "fifo", .kind = PATH, .to = c->fifo },
-		{ .name = "framing", .kind = CHOICE, .to = &fixed, .choices = { "lines", "fixed" } },
+		{ .name = "keep", .kind = BYTES, .to = &c->keep, .most = UINT64_C(1) << 46 },
+		{ .name = "encoding", .kind = NAME, .to = c->encoding },
+		{ .name = "schema", .kind = PATH, .to = c->schema },
+		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
+		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
+		{ .name = "writers",
+		  .kind = NUMBER,
+		  .to = &c->writers,
+		  .least = 1,
+		  .most = CONFIG_WRITERS },
+		{ .name = "write_group", .kind = WORD, .to = c->write_group },
+		{ .name = "write_mode",
+		  .kind = CHOICE,
+		  .to = &c->write_all,
+		  .choices = { "group", "all" } },
+		{ .name = "read_group", .kind = WORD, .to = c->read_group },
+		{ .name = "read_mode",
+		  .kind = CHOICE,
+		  .to = &c->read_all,
+		  .choices = { "group", "all" } },
 		{ 0 },
 	};
 	/* clang-format on */
@@ -448,10 +414,27 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	const char *shown = show(path, long_path);
 	int ret;
 
-	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC, .ring = true };
+	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC,
+				      .ring = true,
+				      .writers = 1,
+				      .write_group = CONFIG_UNSET,
+				      .read_group = CONFIG_UNSET };
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
-	c->fifo_lines = !fixed;
 	return ret ? ret : complete(shown, c, &buffer, e);
+}
+
+bool config_same(const struct channel_config *a, const struct channel_config *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->encoding, b->encoding) &&
+	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
+	       !strcmp(a->schema_encoding, b->schema_encoding) &&
+	       a->record_size == b->record_size && a->period_ns == b->period_ns &&
+	       a->window_ns == b->window_ns && a->retain == b->retain && a->keep == b->keep &&
+	       a->retain_ns == b->retain_ns && a->segment == b->segment &&
+	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
+	       a->writers == b->writers && a->write_all == b->write_all &&
+	       a->read_all == b->read_all && a->write_gid == b->write_gid &&
+	       a->read_gid == b->read_gid;
 }

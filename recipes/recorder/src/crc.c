@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CRC-32C by ISA-L, which picks the processor's own instructions at run time. */
+/* CRC-32C by ISA-L, which selects the processor's instructions at run time. */
 #include "crc.h"
 
 #include <isa-l/crc.h>
 #include <limits.h>
 
-/* what ISA-L takes at once: its length is an int */
+/* bytes that ISA-L accepts in one call: its length is an int */
 #define STEP ((size_t)1 << 30)
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length)
 {
 	const unsigned char *from = data;
 
-	/* ISA-L leaves the inversions before and after to its caller */
+	/* the caller of ISA-L inverts the CRC before and after */
 	crc = ~crc;
 	while (length) {
 		size_t n = length < STEP ? length : STEP;

@@ -8,7 +8,7 @@
 
 #include "reader_hex.h"
 
-/* Bytes of the character at @c, as UTF-8 (RFC 3629); 0: it is none. */
+/* Bytes of the UTF-8 character at @c (RFC 3629); 0: it is not valid UTF-8. */
 static size_t utf8(const unsigned char *c, size_t left)
 {
 	size_t length = *c < 0x80 ? 1 :
@@ -23,7 +23,7 @@ static size_t utf8(const unsigned char *c, size_t left)
 	for (size_t i = 1; i < length; i++)
 		if ((c[i] & 0xc0) != 0x80)
 			return 0;
-	/* no longer than need be, no surrogates, nothing above U+10FFFF */
+	/* no overlong forms, no surrogates, nothing above U+10FFFF */
 	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
 	    (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f))
 		return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What went wrong. */
+/* Errors as sentences. */
 #include "error.h"
 
 #include <stdarg.h>
@@ -27,7 +27,7 @@ int set_errno(struct error *e, int code, const char *fmt, ...)
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
 	used = strlen(e->text);
-	/* strerror_r() of GNU: the words are where it says */
+	/* GNU's strerror_r() returns the text, which need not be in the buffer */
 	snprintf(e->text + used, sizeof(e->text) - used, ": %s",
 		 strerror_r(code, words, sizeof(words)));
 	e->code = code;

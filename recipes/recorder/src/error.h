@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What went wrong, as one sentence that says what was being done. */
+/* An error as one sentence that says what was being done. */
 #ifndef EKR_ERROR_H
 #define EKR_ERROR_H
 
@@ -8,9 +8,9 @@ struct error {
 	char text[256];
 };
 
-/* Notes it and returns -@code, so that a function can end with it. */
+/* Sets the error and returns -@code. */
 int set_error(struct error *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* The same with ": " and the words of @code at the end. */
+/* The same; the sentence ends with ": " and the text of @code. */
 int set_errno(struct error *e, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

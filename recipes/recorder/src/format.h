@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on the medium: a channel is a directory of segments, a segment is a
- * file that is written once when the channel is made and then only overwritten,
- * in turn, so that the file system has nothing to change but a time stamp.
+ * What is on the medium. A channel is a directory of segments. A segment is a file that is
+ * written once when it is created and then only overwritten, in turn, so that the file system
+ * has no metadata to change but a time stamp.
  *
- *	NAME/00000000.seg, 00000001.seg, ...	all of one size
+ *	NAME/00000000.seg, 00000001.seg, ...	segments, all of one size
+ *	NAME/channel				what the channel is: about.h
+ *	NAME/stopped, NAME/started		the clean-shutdown marker: marker.h
+ *	NAME/kept/INCIDENT/			segments that are protected: keep.h
  *
  *	segment = header block | data blocks ...
  *	data    = batches, each of whole blocks: records back to back, then zeros
  *
- * A block that a flush has made durable is never written again until its
- * segment is used anew: a write that a power cut tears destroys nothing older.
+ * A block that a flush has made durable is never written again until its segment is reused: a
+ * write that a power cut tears destroys nothing older. At most one batch of a channel is under
+ * way: a batch proves that all batches before it were durable.
  *
- * A segment that is used anew gets the next generation. The generation is in
- * each record and in its CRC, so that what an earlier use left behind is never
- * taken for a record of this one.
+ * A segment that is reused gets the next generation. The generation is in each record and in
+ * its CRC, so that what an earlier use left behind is never taken for a record of this use. The
+ * CRC of a record also covers the channel's id and the segment's index, which are not in the
+ * record: a block that was copied from another channel or segment is invalid.
  *
- * A record counts only if its sequence is below first_sequence in the head of
- * the next generation. A batch that failed is written again in the next segment,
- * and after a power cut numbers go on behind the last record in order: what the
- * medium took beyond that may still be valid by its CRC, but is void.
+ * A record counts only if its sequence is below first_sequence in the head of the next
+ * generation. A batch that failed is written again in the next segment, and after a power cut
+ * sequences continue after the last record in order. What the medium accepted beyond that may
+ * have a valid CRC, but is void.
  *
- * A segment may end before its file does: a batch that does not fit any more
- * opens the next one, and so does a start of the recorder after a stop that was
- * not in order, or after a boot.
+ * A use may end before its file does: a batch that does not fit any more begins the next
+ * segment, and so does a start of the recorder after an unclean shutdown, or after a boot.
  *
- * All integers are little-endian. CRCs are CRC-32C (Castagnoli), of the bytes
- * as they are on the medium, with the crc field itself as zeros.
+ * All integers are little-endian. CRCs are CRC-32C (Castagnoli) of the bytes as they are on the
+ * medium, with the crc field itself as zeros.
+ *
+ * Times: monotonic_ns is CLOCK_MONOTONIC, which starts with the boot and stands still while the
+ * board is suspended. realtime_ns is CLOCK_REALTIME, which may be set.
  */
 #ifndef EKR_FORMAT_H
 #define EKR_FORMAT_H
@@ -34,7 +41,7 @@
 #include <stdint.h>
 
 #define EKR_BLOCK		4096u
-#define EKR_FORMAT_VERSION	1u
+#define EKR_FORMAT_VERSION	2u
 #define EKR_SEGMENT_MAGIC	0x31474553524b45ull	/* "EKRSEG1" */
 #define EKR_RECORD_MAGIC	0x52524b45u		/* "EKRR" */
 
@@ -64,18 +71,6 @@ struct ekr_segment_head {
 	uint8_t boot_id[16];		/* of the boot whose monotonic clock its records have */
 	int64_t realtime_ns;		/* when this use began, CLOCK_REALTIME */
 	uint64_t monotonic_ns;		/* when this use began, CLOCK_MONOTONIC */
-	uint32_t flags;			/* enum ekr_segment_flag */
-	uint32_t pad;
-};
-
-/*
- * Without EKR_SEGMENT_CACHED a batch is written when the one before it is durable:
- * a break that has a later batch behind it is damage, and what follows counts. With
- * it batches may reach the medium in any order until a flush: behind a break in
- * the segment that a power cut ended, nothing counts.
- */
-enum ekr_segment_flag {
-	EKR_SEGMENT_CACHED = 1u << 0,
 };
 
 enum ekr_record_flag {
@@ -85,22 +80,29 @@ enum ekr_record_flag {
 /* Begins at a multiple of 8; its payload follows, then zeros up to the next multiple of 8. */
 struct ekr_record_head {
 	uint32_t magic;			/* EKR_RECORD_MAGIC */
-	uint32_t crc;			/* of head and payload, without the padding */
+	uint32_t crc;			/* of channel_id, index (both of the segment's head), this head and the payload; without the padding */
 	uint32_t length;		/* of the payload, bytes, 0..record_size */
 	uint32_t flags;			/* enum ekr_record_flag */
 	uint64_t generation;		/* as in the segment's head */
-	uint64_t sequence;		/* from 0, one more for each record that a writer submitted, also for those that were lost */
+	uint64_t sequence;		/* from 0, one more for each record that writers submitted, also for those that were lost */
 	uint64_t monotonic_ns;		/* when it was submitted, CLOCK_MONOTONIC */
 	int64_t realtime_ns;		/* the same moment, CLOCK_REALTIME: may jump */
+	uint64_t acquired_ns;		/* when its data was acquired, CLOCK_MONOTONIC: at most monotonic_ns */
 	uint64_t batch;			/* number of the batch in this use of the segment, from 0: a batch ends where the next one begins, at a block */
 };
 
 enum ekr_gap_reason {
 	EKR_GAP_OVERRUN = 1,		/* the medium was slower than the writer for longer than the buffer lasts */
-	EKR_GAP_RESTART = 2,		/* the recorder or the board stopped other than in order */
-	EKR_GAP_FAILED = 3,		/* the medium failed to take them */
-	EKR_GAP_WRITER = 4,		/* the writer left a record unfinished, or broke the protocol */
+	EKR_GAP_RESTART = 2,		/* the recorder or the board did not shut down cleanly */
+	EKR_GAP_FAILED = 3,		/* the medium failed to write the records */
+	EKR_GAP_WRITER = 4,		/* the writer broke the protocol */
+	EKR_GAP_ABSENT = 5,		/* the writer was not connected, for example because the recorder restarted */
 };
+
+/* Their names by number, for commands, statistics and documents. */
+#define EKR_GAP_NAMES                                                                     \
+	[EKR_GAP_OVERRUN] = "overrun", [EKR_GAP_RESTART] = "restart",                     \
+	[EKR_GAP_FAILED] = "failed", [EKR_GAP_WRITER] = "writer", [EKR_GAP_ABSENT] = "absent"
 
 /*
  * Payload of a gap. It takes the sequence of the last record that was lost: its

@@ -3,7 +3,6 @@
 #include "ingest.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,25 +11,23 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
 #include "log.h"
 #include "session.h"
+#include "shutdown.h"
 #include "thread.h"
 #include "wire.h"
 
-#define EVENTS	      32
-#define MESSAGE_LEAST (64u * 1024)
-/* for a connection to say what it wants */
+#define EVENTS 32
+/* time for a new connection to open a channel */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
 #define GAP_WAITS (20 * NSEC_PER_MSEC)
-/* without descriptors or memory for one more connection */
+/* pause without descriptors or memory for one more connection */
 #define DEAF NSEC_PER_SEC
-/* one line in: */
+/* time between two log lines that the closer is behind */
 #define BEHIND_SAY_TIME (60 * NSEC_PER_SEC)
-/* at a stop, until it is asked whether the medium is given up; what is written
- * ends the wait */
-#define ROOM_POLL_MS 20
+/* from one look at a channel that leaves to the next */
+#define LEAVE_POLL (5 * NSEC_PER_MSEC)
 
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
@@ -46,7 +43,7 @@ void ingest_unwatch(struct ingest *in, int fd)
 
 void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events)
 {
-	/* a hang-up is told whatever was asked for: by its edge, or it would be told for ever */
+	/* epoll always reports a hang-up; edge-triggered, so that it does so once */
 	struct epoll_event event = { .events = events ? events : EPOLLET, .data.ptr = h };
 
 	epoll_ctl(in->epoll, EPOLL_CTL_MOD, fd, &event);
@@ -59,7 +56,7 @@ void ingest_wake(struct ingest *in, struct channel *c)
 	c->intake.wake = false;
 }
 
-/* one too many: who has said nothing for the longest time goes, or @newest, first in the list */
+/* one connection too many: closes the one that has waited longest without a request, or else @newest */
 static void make_room(struct session *newest)
 {
 	struct session *goes = newest;
@@ -71,17 +68,17 @@ static void make_room(struct session *newest)
 	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
 		 SESSIONS_MAX,
 		 goes == newest ? "" : "; this one had waited longest without opening a channel");
-	session_refuse(goes, why);
+	session_refuse(goes, EBUSY, why);
 }
 
-/* who connects waits, and would be told of again at once and for ever */
+/* clients wait in the queue: epoll would report them again and again */
 static void be_deaf(struct ingest *in, uint64_t now)
 {
 	ingest_change(in, in->listener, &in->on_listener, 0);
 	in->deaf_until_ns = now + DEAF;
 }
 
-/* a new connection may bring more descriptors that do not close: there is an end to them */
+/* a new connection may send more descriptors that are slow to close */
 static bool too_far_behind(struct ingest *in, uint64_t now)
 {
 	if (!closer_behind(&in->closer))
@@ -117,7 +114,12 @@ static void on_listener(struct handler *h, uint32_t events)
 		return;
 	s->next = in->sessions;
 	in->sessions = s;
-	if (++in->session_count > SESSIONS_MAX)
+	/* a user who may write to no channel must not take the place of one who may */
+	if (++in->session_count && !session_may_write(s))
+		session_refuse(
+			s, EACCES,
+			"this user may write to no channel; see write_group of the channels");
+	else if (in->session_count > SESSIONS_MAX)
 		make_room(s);
 }
 
@@ -127,43 +129,30 @@ static void on_done(struct handler *h, uint32_t events)
 	uint64_t count;
 
 	(void)events;
-	/* the turn that follows looks for what has become durable */
+	/* the next turn checks what has become durable */
 	(void)!read(in->done_fd, &count, sizeof(count));
 }
 
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e)
 {
-	size_t largest = 0;
-
 	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
-	for (unsigned int i = 0; i < count; i++)
-		if (channels[i].config.record_size > largest)
-			largest = channels[i].config.record_size;
-	in->message_size = sizeof(struct ekr_submit) + largest + 1;
-	if (in->message_size < MESSAGE_LEAST)
-		in->message_size = MESSAGE_LEAST;
+	/* large enough for any channel that may be added */
+	in->message_size = sizeof(struct ekr_submit) + EKR_RECORD_MAX + 1;
 	in->message = malloc(in->message_size);
-	in->fifos = calloc(count + 1, sizeof(*in->fifos));
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!in->message || !in->fifos || in->epoll < 0 || in->done_fd < 0)
+	if (!in->message || in->epoll < 0 || in->done_fd < 0)
 		return set_errno(e, errno, "setting up the ingest thread");
 	in->on_listener.on_event = on_listener;
 	in->on_done.on_event = on_done;
-	for (unsigned int i = 0; i < count; i++) {
-		int ret = fifo_init(&in->fifos[i], in, &channels[i], e);
-
-		if (ret)
-			return ret;
-	}
 	if (ingest_watch(in, listener, &in->on_listener, EPOLLIN) ||
 	    ingest_watch(in, in->done_fd, &in->on_done, EPOLLIN))
 		return set_errno(e, errno, "watching the socket");
 	return 0;
 }
 
-static bool remove_dead(struct ingest *in)
+bool ingest_reap(struct ingest *in)
 {
 	struct session **at = &in->sessions;
 	bool any = false;
@@ -183,7 +172,25 @@ static bool remove_dead(struct ingest *in)
 	return any;
 }
 
-/* what is to be done whatever the events were; returns when it is to be done again */
+bool ingest_is_open(struct channel *c)
+{
+	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
+}
+
+int ingest_add(struct ingest *in, struct channel *c, struct error *e)
+{
+	const uint32_t size = (uint32_t)c->config.record_size;
+	int ret = 0;
+
+	if (!c->broken.code && c->config.ring)
+		ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns),
+				  (unsigned int)c->config.writers + 1, in->done_fd, e);
+	if (!ret)
+		atomic_store(&c->use, CHANNEL_USED);
+	return ret;
+}
+
+/* what each turn does, whatever the events were; returns when the next turn is due */
 static uint64_t turn(struct ingest *in, uint64_t now)
 {
 	uint64_t until = now + IDLE;
@@ -195,8 +202,11 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 	for (unsigned int i = 0; i < in->count; i++) {
 		struct channel *c = &in->channels[i];
 
-		fifo_turn(&in->fifos[i], now);
-		if (!atomic_load(&c->open))
+		if (atomic_load(&c->use) == CHANNEL_LEAVING) {
+			shutdown_leave(in, c, now);
+			until = now + LEAVE_POLL;
+		}
+		if (!ingest_is_open(c))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;
@@ -206,14 +216,14 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 		uint64_t due;
 
 		session_turn(s, now);
-		if (s->socket >= 0 && !s->channel && now - s->since_ns > PATIENCE)
+		if (s->socket >= 0 && !s->channel && !s->keeps && now - s->since_ns > PATIENCE)
 			session_end(s, 0);
 		due = session_due(s, now);
 		if (due < until)
 			until = due;
 	}
-	/* somebody may have waited for its channel */
-	return remove_dead(in) ? now : until;
+	/* a client may have waited for the channel of a dead connection */
+	return ingest_reap(in) ? now : until;
 }
 
 static void *run(void *arg)
@@ -251,73 +261,10 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 	return thread_start(&in->thread, "ingest", priority, run, in, e);
 }
 
-/* what is left with the writers, as far as there is room or, with @drop, all; true: nothing is left */
-static bool take_rest(struct ingest *in, bool drop)
-{
-	bool all = true;
-
-	for (unsigned int i = 0; i < in->count; i++) {
-		struct channel *c = &in->channels[i];
-		bool rest = false;
-
-		if (!atomic_load(&c->open))
-			continue;
-		for (struct session *s = in->sessions; s; s = s->next)
-			if (s->channel == c && !session_drain(s, drop))
-				rest = true;
-		if (!intake_tell(&c->intake))
-			rest = true;
-		/* what it has is written at once: it need not wait for another one's medium */
-		if (!rest)
-			atomic_store(&c->store.stopping, true);
-		all &= !rest;
-	}
-	storage_wake(in->storage);
-	return all;
-}
-
-static void wait_for_room(struct ingest *in)
-{
-	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
-	uint64_t count;
-
-	poll(&written, 1, ROOM_POLL_MS);
-	(void)!read(in->done_fd, &count, sizeof(count));
-}
-
-void ingest_stop(struct ingest *in, uint64_t began)
-{
-	uint64_t one = 1;
-
-	atomic_store(&in->stop, true);
-	(void)!write(in->done_fd, &one, sizeof(one));
-	pthread_join(in->thread, NULL);
-	/* from here on this thread has what was the ingest thread's */
-	for (struct session *s = in->sessions; s; s = s->next)
-		session_shut(s);
-	for (unsigned int i = 0; i < in->count; i++)
-		fifo_end(&in->fifos[i]);
-	while (!take_rest(in, false)) {
-		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
-			take_rest(in, true);
-			return;
-		}
-		wait_for_room(in);
-	}
-}
-
-void ingest_part(struct ingest *in)
-{
-	for (struct session *s = in->sessions; s; s = s->next)
-		session_part(s);
-	remove_dead(in);
-}
-
 void ingest_close(struct ingest *in)
 {
 	closer_end(&in->closer);
 	close(in->epoll);
 	close(in->done_fd);
 	free(in->message);
-	free(in->fifos);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ingest thread: an epoll loop over the socket, its connections, their rings
- * and the FIFOs. It waits for no medium and for no client, and a client waits for
- * nothing but this loop's turn.
+ * The ingest thread: an epoll loop over the socket, its connections and their rings. The thread waits for no
+ * medium and no client, and a client waits only for a turn of this loop.
  */
 #ifndef EKR_INGEST_H
 #define EKR_INGEST_H
@@ -18,59 +17,57 @@
 #include "error.h"
 #include "storage.h"
 
-#define SESSIONS_MAX 128u /* connections; README.md says so */
+#define SESSIONS_MAX 128u /* connections; docs/reference/recorder.md gives the number */
 
-/* What epoll tells about: embedded in what it belongs to. */
+/* What an epoll event calls; a member of what it belongs to. */
 struct handler {
 	void (*on_event)(struct handler *h, uint32_t events);
 };
 
+struct prepare;
 struct session;
-struct fifo;
 
 struct ingest {
 	struct channel *channels;
 	unsigned int count;
 	struct storage *storage;
+	struct prepare *prepare;	/* of the channels; of the caller */
 	pthread_t thread;
 	int epoll;
-	int listener;			/* the caller's */
-	int done_fd;			/* eventfd: something became durable, a channel was tried, or stop */
+	int listener;			/* of the caller */
+	int done_fd;			/* eventfd: something became durable, a channel was tried, or the thread must stop */
 	struct handler on_listener, on_done;
-	uint64_t deaf_until_ns;		/* monotonic, no connection is taken before; 0: they are */
-	struct session *sessions;	/* all connections, dead ones until the end of a turn */
+	uint64_t deaf_until_ns;		/* monotonic: no connection is accepted before; 0: all are */
+	struct session *sessions;	/* all connections; dead ones stay until the end of a turn */
 	unsigned int session_count;
-	unsigned int said;		/* words of writers that break the protocol, up to: */
+	unsigned int said;		/* log lines about writers that broke the protocol, in a time that ends at: */
 	uint64_t said_until_ns;		/* monotonic */
 	struct closer closer;		/* of descriptors that writers sent */
-	uint64_t behind_said_ns;	/* monotonic, when it was last told that it is behind; 0: never */
-	struct fifo *fifos;		/* one for each channel */
-	unsigned char *message;		/* the largest message, and one byte to tell longer ones */
+	uint64_t behind_said_ns;	/* monotonic: when it was last logged that the closer is behind; 0: never */
+	unsigned char *message;		/* buffer for the largest message, and one byte more to detect longer ones */
 	size_t message_size;
 	atomic_bool stop;
-	_Atomic uint64_t alive_ns;	/* when the loop last turned, monotonic */
+	_Atomic uint64_t alive_ns;	/* monotonic: the last turn of the loop */
 };
 
 /* @listener: a listening SEQPACKET socket, not blocking. */
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e);
+/* Of the main thread: adds a channel whose place was unused, and accepts connections to it. */
+int ingest_add(struct ingest *in, struct channel *c, struct error *e);
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
-/*
- * Ends the thread; from here on nothing can be submitted. Takes what has been, as the
- * medium makes room for it, until storage gives up a stop that began at @began_ns
- * (monotonic): then what finds no room is lost, and a gap tells it.
- */
-void ingest_stop(struct ingest *in, uint64_t began_ns);
-/* Tells writers what became of it and closes all connections: when storage has stopped. */
-void ingest_part(struct ingest *in);
+/* Frees dead connections; true: there were some. */
+bool ingest_reap(struct ingest *in);
+/* Records of the channel can be taken. */
+bool ingest_is_open(struct channel *c);
 void ingest_close(struct ingest *in);
 
-/* For sessions and FIFOs. */
+/* For sessions. */
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);
 void ingest_unwatch(struct ingest *in, int fd);
-/* Other events than before; 0: none, the end of a connection is told once. */
+/* Changes the events. 0: none; the end of a connection is then reported once. */
 void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events);
-/* Tells the storage thread if the channel's intake says so. */
+/* Wakes the storage thread if the channel's intake demands it. */
 void ingest_wake(struct ingest *in, struct channel *c);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the records of a channel come in. */
+/* Where the records of a channel arrive. */
 #include "intake.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 #include "clock.h"
 
 #define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
-/* a writer that has lost more than this without a record has no counter, but noise */
-#define JUMP_MAX (UINT64_C(1) << 32)
+/* a writer reads a clock for each record that it loses, ns: it cannot count faster */
+#define LOSS_TIME 10
 
 void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 		 uint64_t next_sequence)
@@ -16,7 +16,7 @@ void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 	in->buffer = buffer;
 	in->record_size = record_size;
 	in->next_sequence = next_sequence;
-	/* no record is older than its channel is open: a writer may say anything */
+	/* no record is older than this, whatever a writer says */
 	in->last_ns = monotonic_ns();
 }
 
@@ -33,21 +33,38 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 		in->gap_first = in->next_sequence;
 		in->gap_unknown = !lost;
 	} else if (lost) {
-		/* one of unknown length took a number too: with others it is at least that many */
+		/* a loss of unknown length took one sequence: together with this one the number is a lower bound */
 		in->gap_unknown = false;
 	}
-	/* a number of its own, so that sequences always grow */
+	/* a loss of unknown length takes one sequence, so that sequences always grow */
 	in->next_sequence += lost ? lost : 1;
 	count(reason == EKR_GAP_OVERRUN ? &in->overrun :
+	      reason == EKR_GAP_ABSENT	? &in->absent :
 	      reason == EKR_GAP_RESTART ? &in->restarts :
 					  &in->broken,
 	      lost ? lost : 1);
 }
 
-void intake_expect(struct intake *in, uint64_t sequence)
+int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 {
-	if (sequence > in->next_sequence && sequence - in->next_sequence <= JUMP_MAX)
-		intake_lose(in, EKR_GAP_OVERRUN, sequence - in->next_sequence);
+	if (sequence < w->next || sequence - w->next > (monotonic_ns() - w->since_ns) / LOSS_TIME)
+		return -EPROTO;
+	/* before the first record of a connection the writer was waiting for it */
+	if (sequence > w->next)
+		intake_lose(in, w->records ? EKR_GAP_OVERRUN : EKR_GAP_ABSENT, sequence - w->next);
+	if (w->records)
+		w->lost += sequence - w->next;
+	w->next = sequence;
+	return 0;
+}
+
+int intake_absent(struct intake *in, uint64_t lost)
+{
+	if (lost > monotonic_ns() / LOSS_TIME)
+		return -EPROTO;
+	if (lost)
+		intake_lose(in, EKR_GAP_ABSENT, lost);
+	return 0;
 }
 
 static bool put_gap(struct intake *in)
@@ -74,7 +91,7 @@ static bool put_gap(struct intake *in)
 	return true;
 }
 
-/* a gap is told where records go on: else an overrun would be told piece by piece */
+/* a gap is recorded together with the next record: otherwise one overrun would become many gaps */
 static bool room_for(struct intake *in, uint32_t length)
 {
 	return buffer_has_room(in->buffer, length + (in->gap ? (uint32_t)GAP_BYTES : 0));
@@ -90,27 +107,38 @@ bool intake_tell(struct intake *in)
 	return !in->gap || (intake_has_room(in) && put_gap(in));
 }
 
-int intake_take(struct intake *in, const struct record *r, bool drop)
+int intake_take(struct intake *in, struct intake_writer *w, const struct record *r, bool drop)
 {
 	struct record record = *r;
-	uint64_t now = monotonic_ns();
+	uint64_t now = monotonic_ns(), submitted;
 
-	if (r->length > in->record_size || r->sequence < in->next_sequence ||
-	    r->sequence - in->next_sequence > JUMP_MAX)
+	if (r->length > in->record_size || intake_expect(in, w, r->sequence))
 		return -EPROTO;
-	intake_expect(in, r->sequence);
-	/* order by time is order by number, and nothing comes from the future */
+	record.sequence = in->next_sequence;
+	/* the order by time is that of sequences, and no time is in the future */
 	if (record.monotonic_ns > now)
 		record.monotonic_ns = now;
+	submitted = record.monotonic_ns;
 	if (record.monotonic_ns < in->last_ns)
 		record.monotonic_ns = in->last_ns;
+	if (!record.acquired_ns || record.acquired_ns > record.monotonic_ns)
+		record.acquired_ns = record.monotonic_ns;
 	record.flags = 0;
 	if (!room_for(in, record.length) || (in->gap && !put_gap(in)) ||
 	    buffer_put(in->buffer, &record, record.sequence, &in->wake)) {
-		if (drop)
+		if (drop) {
 			intake_lose(in, EKR_GAP_OVERRUN, 1);
+			w->next++;
+			w->lost++;
+			w->records = true;
+		}
 		return -ENOBUFS;
 	}
+	w->next++;
+	w->records = true;
+	/* when it was submitted: the recorder may take later submissions of other writers first */
+	if (w->since_ns < submitted)
+		w->since_ns = submitted;
 	in->last_ns = record.monotonic_ns;
 	in->next_sequence = record.sequence + 1;
 	count(&in->records, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the records of a channel's one writer come in, by whatever way: numbers
- * are checked, times put right, what was lost is told by a gap as soon as there is
- * room again. The ingest thread's; counters may be read by any thread.
+ * Where the records of all writers of a channel arrive. The intake checks sequences, corrects times, and
+ * records a gap for lost records as soon as there is space again. Of the ingest thread; any thread may
+ * read the counters.
  */
 #ifndef EKR_INTAKE_H
 #define EKR_INTAKE_H
@@ -14,43 +14,59 @@
 #include "buffer.h"
 #include "format.h"
 
+/* One writer, whose sequences are its own (wire.h). */
+struct intake_writer {
+	uint64_t next;			/* sequence of its next record */
+	uint64_t since_ns;		/* monotonic: when its last record was submitted, or when it connected */
+	uint64_t lost;			/* records that found no space, here or in the ring or socket */
+	bool records;			/* it has submitted a record over this connection */
+};
+
 struct intake {
 	struct buffer *buffer;
 	uint32_t record_size;
 	uint64_t next_sequence;		/* of the next record */
 	uint64_t last_ns;		/* monotonic time of the last record */
-	bool wake;			/* the storage thread should look; set here, cleared by the caller */
-	/* a gap that has not been told yet: sequences from gap_first to next_sequence */
+	bool wake;			/* the storage thread should look at the buffer; the caller clears it */
+	/* a gap that is not recorded yet: sequences from gap_first to next_sequence */
 	bool gap;
-	bool gap_unknown;		/* their number is not known */
-	enum ekr_gap_reason gap_reason;	/* of the first */
+	bool gap_unknown;		/* the number of its records is not known */
+	enum ekr_gap_reason gap_reason;	/* of the first loss in it */
 	uint64_t gap_first;
-	_Atomic uint64_t records, bytes;	/* taken, payload only */
-	_Atomic uint64_t overrun;		/* records lost: no room here or with the writer */
-	_Atomic uint64_t broken;		/* records lost, or times that a writer broke the protocol */
-	_Atomic uint64_t restarts;		/* gaps of unknown length that a start has told */
+	_Atomic uint64_t records, bytes;	/* accepted; bytes of payloads */
+	_Atomic uint64_t overrun;		/* records lost, because there was no space */
+	_Atomic uint64_t broken;		/* records lost because a writer broke the protocol; at least 1 each time */
+	_Atomic uint64_t absent;		/* records lost by writers without a connection */
+	_Atomic uint64_t restarts;		/* gaps of unknown length that a start has recorded */
 };
 
 void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 		 uint64_t next_sequence);
 
 /*
- * Takes a record as its writer numbered and dated it. -EPROTO: its number or size
- * cannot be, nothing was taken; -ENOBUFS: no room; it is counted as lost with
- * @drop, else may come again.
+ * The only check of sequences: a writer says that its next record will be @sequence. The ones
+ * before it that did not arrive are lost. -EPROTO: the sequence went back, or is further ahead
+ * than a writer can count since its last record; nothing has changed.
  */
-int intake_take(struct intake *in, const struct record *r, bool drop);
+int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence);
 
-/* There is room for any record of the channel and for the gap that may have to be told ahead of it. */
+/* A writer reports records that it lost before it connected. -EPROTO: more than since the boot. */
+int intake_absent(struct intake *in, uint64_t count);
+
+/*
+ * Accepts a record, which gets the channel's next sequence. -EPROTO: its sequence or size is invalid, and
+ * nothing was accepted. -ENOBUFS: there is no space; with @drop the record counts as lost, otherwise the
+ * caller may try again.
+ */
+int intake_take(struct intake *in, struct intake_writer *w, const struct record *r, bool drop);
+
+/* There is space for any record of the channel, and for a gap that may have to precede it. */
 bool intake_has_room(struct intake *in);
 
-/* @count records were lost, or with 0 a number that is not known. */
+/* @count records were lost; 0: their number is not known. */
 void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t count);
 
-/* The writer's next record will be @sequence: those below that have not come are lost. */
-void intake_expect(struct intake *in, uint64_t sequence);
-
-/* Tells a gap, if there is one and room for it and a record; false: it is still to be told. */
+/* Records the gap, if there is one, and space for it and a record. False: the gap is not recorded yet. */
 bool intake_tell(struct intake *in);
 
 #endif

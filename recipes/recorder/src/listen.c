@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,37 +28,19 @@ static int take_inherited(int count, struct error *e)
 	return fd;
 }
 
-/* one that a killed recorder left is removed; one that somebody listens on is not */
+/* removes a socket that a killed recorder left, but not one on which a process listens */
 static int clear_path(const struct sockaddr_un *address, struct error *e)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
 
 	close(fd);
-	/* EAGAIN: so many wait for it that it may hang, but it is there */
+	/* EAGAIN: the queue of its clients is full: perhaps it hangs, but it exists */
 	if (!ret || ret == EAGAIN)
 		return set_error(e, EADDRINUSE, "another recorder already listens at %s",
 				 address->sun_path);
 	if (ret == ECONNREFUSED && unlink(address->sun_path))
 		return set_errno(e, errno, "removing the old socket %s", address->sun_path);
-	return 0;
-}
-
-static int give_to_group(const struct recorder_config *config, struct error *e)
-{
-	const struct group *group;
-
-	/* bound under umask 0177: nobody was let in before this */
-	if (!*config->group)
-		return 0;
-	errno = 0;
-	group = getgrnam(config->group);
-	if (!group)
-		return set_error(e, errno ? errno : EINVAL, "group = %s: there is no such group",
-				 config->group);
-	if (chown(config->socket, (uid_t)-1, group->gr_gid) || chmod(config->socket, 0660))
-		return set_errno(e, errno, "changing the group of %s to %s", config->socket,
-				 config->group);
 	return 0;
 }
 
@@ -79,7 +60,8 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return set_errno(e, errno, "creating a socket");
-	before = umask(0177);
+	/* every user may connect: the recorder checks the access to each channel */
+	before = umask(0111);
 	ret = bind(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
 	umask(before);
 	if (ret) {
@@ -87,8 +69,7 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 		return set_errno(e, ret, "binding %s", config->socket);
 	}
 	*own = true;
-	ret = give_to_group(config, e);
-	if (!ret && listen(fd, SOMAXCONN))
+	if (listen(fd, SOMAXCONN))
 		ret = set_errno(e, errno, "listening at %s", config->socket);
 	if (!ret)
 		return fd;
@@ -106,14 +87,14 @@ void listen_refuse(const char *why)
 		return;
 	fcntl(SD_LISTEN_FDS_START, F_SETFL, fcntl(SD_LISTEN_FDS_START, F_GETFL) | O_NONBLOCK);
 	snprintf(refused.why, sizeof(refused.why), "the recorder is not running: %s", why);
-	/* bounded: they may come again at once */
+	/* bounded, because clients may connect again at once */
 	for (int i = 0; i < SOMAXCONN; i++) {
 		char byte;
 
 		fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
-		/* with messages unread the connection would be reset, and these words lost */
+		/* with unread messages the connection would be reset, and this message lost */
 		shutdown(fd, SHUT_RD);
 		while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
 			;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The socket that writers connect to: systemd's, or one of our own. */
+/* The socket that writers connect to: systemd's, or one that the recorder creates. */
 #ifndef EKR_LISTEN_H
 #define EKR_LISTEN_H
 
@@ -8,15 +8,12 @@
 #include "config.h"
 #include "error.h"
 
-/*
- * A listening SEQPACKET socket that does not block. *@own: it was made here, with
- * mode 0660 and the group of the configuration. -EADDRINUSE: a recorder listens.
- */
+/* A listening SEQPACKET socket that does not block. *@own: it was created here. -EADDRINUSE: another recorder listens. */
 int listen_open(const struct recorder_config *config, bool *own, struct error *e);
 
 /*
- * Tells those who wait at systemd's socket why there is no recorder: for one that waits
- * systemd would start it again, at once and for ever.
+ * Tells the clients that wait at systemd's socket why there is no recorder. Otherwise systemd would start
+ * the recorder for them again and again.
  */
 void listen_refuse(const char *why);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access.h"
 #include "log.h"
 
 static int ends_in_conf(const struct dirent *entry)
@@ -17,20 +18,8 @@ static int ends_in_conf(const struct dirent *entry)
 	return *entry->d_name != '.' && length > 5 && !strcmp(entry->d_name + length - 5, ".conf");
 }
 
-/* two that read the same FIFO would each have a part of it */
-static void check_fifo(struct channel *channels, unsigned int count)
-{
-	struct channel *c = &channels[count];
-
-	for (unsigned int i = 0; i < count && *c->config.fifo && !c->broken.code; i++)
-		if (!channels[i].broken.code && !strcmp(channels[i].config.fifo, c->config.fifo))
-			set_error(&c->broken, EINVAL,
-				  "%s.conf: fifo = %s: already used by channel %s", c->config.name,
-				  c->config.fifo, channels[i].config.name);
-}
-
-static void load_channel(const char *dir, const char *file, struct channel *channels,
-			 unsigned int count)
+static void load_channel(const struct recorder_config *config, const char *dir, const char *file,
+			 struct channel *channels, unsigned int count)
 {
 	struct channel *c = &channels[count];
 	char path[PATH_MAX];
@@ -38,7 +27,9 @@ static void load_channel(const char *dir, const char *file, struct channel *chan
 	*c = (struct channel){ .directory = -1 };
 	if (!config_file(path, dir, file, &c->broken))
 		config_channel(path, &c->config, &c->broken);
-	check_fifo(channels, count);
+	if (!c->broken.code)
+		access_resolve(&c->config, config, &c->broken);
+	c->declared = c->config;
 	snprintf(c->file, sizeof(c->file), "%.*s", (int)strlen(file) - 5, file);
 	if (c->broken.code)
 		log_error("%s; the channel is not recorded", c->broken.text);
@@ -65,7 +56,8 @@ int load_config(const char *dir, struct recorder_config *config,
 		return set_errno(e, errno, "reading %.150s/channels.d", dir);
 	for (int i = 0; i < found; i++) {
 		if (count < (int)CHANNELS_MAX)
-			load_channel(path, files[i]->d_name, channels, (unsigned int)count++);
+			load_channel(config, path, files[i]->d_name, channels,
+				     (unsigned int)count++);
 		else
 			log_error("%s/%s: not recorded, because there are more than %u channels",
 				  path, files[i]->d_name, CHANNELS_MAX);

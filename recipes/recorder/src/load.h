@@ -8,9 +8,9 @@
 #include "error.h"
 
 /*
- * Reads DIR/recorder.conf, which may be missing, and DIR/channels.d in the order
- * of names. A bad channel is logged and keeps its error in @broken; -EINVAL and
- * others are of recorder.conf or of the directory. Returns the number of channels.
+ * Reads DIR/recorder.conf, which may be missing, and the files in DIR/channels.d in the order of their
+ * names. Returns the number of channels. An invalid channel is logged and has its error in `broken`. A
+ * negative errno: recorder.conf is invalid, or the directory cannot be read.
  */
 int load_config(const char *dir, struct recorder_config *config, struct channel channels[CHANNELS_MAX],
 		struct error *e);

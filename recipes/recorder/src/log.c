@@ -25,8 +25,8 @@ static void say(const char *level, const char *fmt, va_list ap)
 	if (length >= (int)sizeof(line))
 		length = sizeof(line) - 1;
 	/*
-	 * One call, so that lines of several threads do not mix; and where the journal
-	 * reads, one that does not wait for it: its medium may hang, and records go on.
+	 * One call, so that lines of several threads do not mix. send() does not wait for the journal: its
+	 * medium may hang while the recorder goes on.
 	 */
 	if (send(STDERR_FILENO, line, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    errno == ENOTSOCK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages, a line each, to standard error: with systemd's level in front where
- * the journal reads, else with the program's name. Any thread, also under a lock:
- * a journal that does not read is not waited for, its lines are lost.
+ * Messages of one line to standard error. They begin with systemd's level if the journal reads them,
+ * otherwise with the program's name. Any thread may call these functions, also under a lock: they do not
+ * wait for a journal that does not read, and its lines are lost.
  */
 #ifndef EKR_LOG_H
 #define EKR_LOG_H

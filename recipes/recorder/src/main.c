@@ -12,6 +12,8 @@ static const struct command {
 } commands[] = {
 	{ "run", cmd_run, "run the recorder" },
 	{ "init", cmd_init, "create or check the segments of all channels, and exit" },
+	{ "keep", cmd_keep, "protect a range of a recording from being overwritten" },
+	{ "trim", cmd_trim, "delete the segments that a channel has beyond its retain" },
 	{ "status", cmd_status, "show the state of the running recorder" },
 	{ "ls", cmd_ls, "list the channels and what they hold" },
 	{ "cat", cmd_cat, "print the records of a channel" },

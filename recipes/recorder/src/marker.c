@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The mark of an orderly stop. */
+/* The clean-shutdown marker. */
 #include "marker.h"
 
 #include <errno.h>
@@ -17,10 +17,10 @@
 #define FORM "generation %" PRIu64 " end %" PRIu64 " batches %" PRIu64 " next %" PRIu64 "\n"
 #define SCAN "generation %" SCNu64 " end %" SCNu64 " batches %" SCNu64 " next %" SCNu64 "%n"
 
-/* of the room for it, from the beginning, and what is not there yet is made */
+/* overwrites the file, which is created if it is missing */
 static int write_block(int directory, const char block[EKR_BLOCK], struct error *e)
 {
-	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	ssize_t n;
 	int code;
 
@@ -46,12 +46,17 @@ int marker_make(int directory, struct error *e)
 	return ret;
 }
 
+int marker_print(char *to, size_t room, const struct marker *m)
+{
+	return snprintf(to, room, FORM, m->generation, m->end, m->batches, m->next_sequence);
+}
+
 int marker_write(int directory, const struct marker *m, struct error *e)
 {
 	char block[EKR_BLOCK] = "";
 	int ret;
 
-	snprintf(block, sizeof(block), FORM, m->generation, m->end, m->batches, m->next_sequence);
+	marker_print(block, sizeof(block), m);
 	ret = write_block(directory, block, e);
 	if (ret)
 		return ret;
@@ -60,10 +65,19 @@ int marker_write(int directory, const struct marker *m, struct error *e)
 	return 0;
 }
 
+bool marker_parse(const char *text, struct marker *m)
+{
+	int used = 0;
+
+	return sscanf(text, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) ==
+		       4 &&
+	       !strcmp(text + used, "\n");
+}
+
 int marker_take(int directory, struct marker *m, struct error *e)
 {
 	char line[160] = "";
-	int fd = openat(directory, NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), used = 0;
+	int fd = openat(directory, NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t n;
 
 	if (fd < 0 && errno == ENOENT)
@@ -72,13 +86,10 @@ int marker_take(int directory, struct marker *m, struct error *e)
 		return set_errno(e, errno, "reading the clean-shutdown marker");
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
-	/* gone for good before anything is recorded: else it could vouch for what it has not seen */
+	/* durably, before anything is recorded: otherwise it could be taken for the marker of later records */
 	if (renameat(directory, NAME, directory, ROOM) || fsync(directory))
 		return set_errno(e, errno, "invalidating the clean-shutdown marker");
-	if (n < 0 ||
-	    sscanf(line, SCAN, &m->generation, &m->end, &m->batches, &m->next_sequence, &used) !=
-		    4 ||
-	    strcmp(line + used, "\n") != 0)
+	if (n < 0 || !marker_parse(line, m))
 		return set_error(e, ENOENT, "the clean-shutdown marker is invalid");
 	return 0;
 }

@@ -11,6 +11,7 @@
 enum opcode {
 	MCAP_HEADER = 0x01,
 	MCAP_FOOTER = 0x02,
+	MCAP_SCHEMA = 0x03,
 	MCAP_CHANNEL = 0x04,
 	MCAP_MESSAGE = 0x05,
 	MCAP_CHUNK_RECORD = 0x06,
@@ -23,20 +24,26 @@ enum opcode {
 
 static const unsigned char magic[8] = { 0x89, 'M', 'C', 'A', 'P', '0', '\r', '\n' };
 
-/* fast, and records of sensors are often alike */
+/* the fastest level: records of sensors are often alike */
 #define ZSTD_LEVEL 1
+
+struct schema {
+	char *name, *encoding;
+	struct mcap_bytes data;
+};
 
 struct channel {
 	char *topic, *encoding;
-	struct mcap_bytes pairs; /* as in the file */
-	struct mcap_bytes index; /* of the chunk: pairs of time and offset */
+	uint16_t schema;	 /* 0: none */
+	struct mcap_bytes pairs; /* metadata, as in the file */
+	struct mcap_bytes index; /* of the open chunk: pairs of time and offset */
 	uint64_t messages;
 };
 
 struct chunk {
 	uint64_t first, last;		 /* times */
-	uint64_t offset, length;	 /* in the file, with opcode and length */
-	uint64_t indexes[MCAP_CHANNELS]; /* offset of the message index, 0: none */
+	uint64_t offset, length;	 /* in the file, including opcode and length */
+	uint64_t indexes[MCAP_CHANNELS]; /* offsets of the message indexes, 0: none */
 	uint64_t index_length;
 	uint64_t compressed, uncompressed;
 };
@@ -47,10 +54,12 @@ struct mcap {
 	uLong crc;	 /* of the section that is being written */
 	struct channel channel[MCAP_CHANNELS];
 	uint16_t channels;
+	struct schema schema[MCAP_CHANNELS];
+	uint16_t schemas;
 	struct mcap_bytes open; /* the chunk's records */
 	uint64_t open_first, open_last;
 	bool open_any;		  /* a message is in the chunk */
-	struct mcap_bytes record; /* one that is put together */
+	struct mcap_bytes record; /* the record that is assembled */
 	struct chunk *chunk;
 	size_t chunks, room;
 	uint64_t messages, first, last;
@@ -89,7 +98,7 @@ static void put(struct mcap_bytes *b, const void *data, size_t length)
 	b->length += length;
 }
 
-/* the file is little-endian, as all boards that this runs on (reader_head.c) */
+/* the file is little-endian, as is the machine: medium.c checks that */
 static void put8(struct mcap_bytes *b, uint8_t v)
 {
 	put(b, &v, sizeof(v));
@@ -128,7 +137,7 @@ static int write_bytes(struct mcap *m, const void *data, size_t length)
 	return 0;
 }
 
-/* what is in m->record, under this opcode */
+/* writes m->record with this opcode */
 static int write_record(struct mcap *m, enum opcode opcode)
 {
 	unsigned char head[9] = { (unsigned char)opcode };
@@ -150,7 +159,7 @@ static void put_channel(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
 	const struct channel *c = &m->channel[id];
 
 	put16(b, id);
-	put16(b, 0);
+	put16(b, c->schema);
 	put_string(b, c->topic);
 	put_string(b, c->encoding);
 	put32(b, (uint32_t)c->pairs.length);
@@ -173,7 +182,36 @@ int mcap_begin(struct mcap **mcap, FILE *to, const char *library, bool zstd)
 	return err ? err : write_record(m, MCAP_HEADER);
 }
 
-int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
+static void put_schema(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
+{
+	const struct schema *s = &m->schema[id - 1];
+
+	put16(b, id);
+	put_string(b, s->name);
+	put_string(b, s->encoding);
+	put32(b, (uint32_t)s->data.length);
+	put(b, s->data.data, s->data.length);
+}
+
+int mcap_schema(struct mcap *m, const char *name, const char *encoding, const void *data,
+		size_t length, uint16_t *id)
+{
+	struct schema *s;
+
+	if (m->schemas == MCAP_CHANNELS)
+		return -ENOSPC;
+	s = &m->schema[m->schemas];
+	s->name = strdup(name);
+	s->encoding = strdup(encoding);
+	put(&s->data, data, length);
+	if (!s->name || !s->encoding || s->data.failed)
+		return -ENOMEM;
+	*id = ++m->schemas;
+	put_schema(&m->record, m, *id);
+	return write_record(m, MCAP_SCHEMA);
+}
+
+int mcap_channel(struct mcap *m, uint16_t schema, const char *topic, const char *encoding,
 		 const struct mcap_pair *pairs, uint16_t *id)
 {
 	struct channel *c;
@@ -181,6 +219,7 @@ int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
 	if (m->channels == MCAP_CHANNELS)
 		return -ENOSPC;
 	c = &m->channel[m->channels];
+	c->schema = schema;
 	c->topic = strdup(topic);
 	c->encoding = strdup(encoding);
 	for (; pairs->key; pairs++) {
@@ -196,7 +235,7 @@ int mcap_channel(struct mcap *m, const char *topic, const char *encoding,
 
 /* --- chunks ------------------------------------------------------------------------ */
 
-/* The chunk's records as they go into the file. */
+/* The chunk's records in the form of the file. */
 static int pack(struct mcap *m, const unsigned char **data, size_t *length)
 {
 	size_t n;
@@ -242,7 +281,7 @@ static int write_chunk(struct mcap *m, struct chunk *k)
 	put64(b, packed);
 	if (b->failed)
 		return -ENOMEM;
-	/* not copied once more behind its head */
+	/* written as they are: not copied again after the head */
 	length = b->length + packed;
 	memcpy(head + 1, &length, sizeof(length));
 	err = write_bytes(m, head, sizeof(head));
@@ -303,9 +342,9 @@ static int close_chunk(struct mcap *m)
 }
 
 int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time,
-		 const void *data, size_t length)
+		 uint64_t published, const void *data, size_t length)
 {
-	/* channel, sequence, two times */
+	/* channel, sequence, two times, data */
 	const uint64_t whole = 2 + 4 + 8 + 8 + length;
 	struct mcap_bytes *index;
 
@@ -319,7 +358,7 @@ int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t t
 	put16(&m->open, channel);
 	put32(&m->open, sequence);
 	put64(&m->open, time);
-	put64(&m->open, time);
+	put64(&m->open, published);
 	put(&m->open, data, length);
 	if (m->open.failed || index->failed)
 		return -ENOMEM;
@@ -345,7 +384,7 @@ static int write_statistics(struct mcap *m)
 	struct mcap_bytes *b = &m->record;
 
 	put64(b, m->messages);
-	put16(b, 0);
+	put16(b, m->schemas);
 	put32(b, m->channels);
 	put32(b, 0);
 	put32(b, 0);
@@ -397,7 +436,7 @@ static int write_offset(struct mcap *m, enum opcode group, uint64_t begin, uint6
 
 int mcap_end(struct mcap *m)
 {
-	uint64_t channels, statistics, chunks, offsets;
+	uint64_t schemas, channels, statistics, chunks, offsets;
 	unsigned char head[9] = { MCAP_FOOTER, 20 };
 	uint32_t crc;
 	int err = close_chunk(m);
@@ -406,8 +445,13 @@ int mcap_end(struct mcap *m)
 	if (!err)
 		err = write_record(m, MCAP_DATA_END);
 
-	channels = m->offset;
+	schemas = m->offset;
 	m->crc = 0;
+	for (uint16_t i = 1; i <= m->schemas && !err; i++) {
+		put_schema(&m->record, m, i);
+		err = write_record(m, MCAP_SCHEMA);
+	}
+	channels = m->offset;
 	for (uint16_t i = 0; i < m->channels && !err; i++) {
 		put_channel(&m->record, m, i);
 		err = write_record(m, MCAP_CHANNEL);
@@ -420,14 +464,16 @@ int mcap_end(struct mcap *m)
 		err = write_chunk_index(m, &m->chunk[i]);
 	offsets = m->offset;
 	if (!err)
+		err = write_offset(m, MCAP_SCHEMA, schemas, channels);
+	if (!err)
 		err = write_offset(m, MCAP_CHANNEL, channels, statistics);
 	if (!err)
 		err = write_offset(m, MCAP_STATISTICS, statistics, chunks);
 	if (!err)
 		err = write_offset(m, MCAP_CHUNK_INDEX, chunks, offsets);
 
-	/* the CRC is of the summary and of the footer up to the CRC */
-	put64(&m->record, channels);
+	/* the CRC covers the summary and the footer up to the CRC */
+	put64(&m->record, schemas);
 	put64(&m->record, offsets);
 	if (!err)
 		err = m->record.failed ? -ENOMEM : write_bytes(m, head, sizeof(head));
@@ -448,6 +494,9 @@ void mcap_free(struct mcap *m)
 		free(m->channel[i].encoding);
 		free(m->channel[i].pairs.data);
 		free(m->channel[i].index.data);
+		free(m->schema[i].name);
+		free(m->schema[i].encoding);
+		free(m->schema[i].data.data);
 	}
 	free(m->open.data);
 	free(m->record.data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* All memory of the process is locked, as long as there is not more than may be. */
+/* Locking all memory of the process. */
 #include "memory.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static void tell(const char *why)
 
 void memory_lock(void)
 {
-	/* a page that has to be read back is a record that is late */
+	/* a page that has to be read back delays a record */
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
 		tell(strerror(errno));
 	else
@@ -31,7 +31,7 @@ bool memory_unlock(void)
 {
 	if (!atomic_load(&locked))
 		return false;
-	/* by its number: the sanitizers keep munlockall() from the kernel */
+	/* as a system call: the sanitizers replace munlockall() */
 	syscall(SYS_munlockall);
 	if (!atomic_exchange(&unlocked, true))
 		tell("more is needed than LimitMEMLOCK= allows");

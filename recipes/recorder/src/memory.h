@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All memory of the process is locked, as long as there is not more than may be. Any thread. */
+/* All memory of the process is locked, unless it exceeds LimitMEMLOCK=. Any thread. */
 #ifndef EKR_MEMORY_H
 #define EKR_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What there is and what will be; where it may not be, that is told in the log. */
+/* Locks all memory, also what is mapped later. A failure is logged. */
 void memory_lock(void);
 /*
- * For who gets no more (EAGAIN of mmap() and what calls it): nothing is locked from
- * here on, which is told in the log once. False: nothing was, to try again is no use.
+ * For a caller that gets no more locked memory (EAGAIN of mmap() and what calls it): unlocks everything,
+ * and logs that once. False: nothing was locked, so the caller need not try again.
  */
 bool memory_unlock(void);
-/* mmap() of pages that are there at once, unlocking all if else it is refused; @fd as for that. */
+/* mmap() with all pages populated. Unlocks everything if mmap() fails otherwise. @fd as for mmap(). */
 void *memory_map(size_t size, int flags, int fd);
 
 #endif

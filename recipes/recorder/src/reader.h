@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read a channel's recording, also while it is recorded: an event for each
- * record, and for all that is not there as it should be.
+ * Reads a channel's recording, also while it is recorded: an event for each record, and for each place
+ * where records are lost, missing or damaged.
  *
- * All input is untrusted. Damage inside a segment is told once with where it
- * begins and why; reading goes on with the next block at which a record of this
- * use holds (batches begin at blocks). The blocks of earlier uses after the last
- * batch of a segment are no damage.
+ * All input is untrusted. Damage inside a segment is reported once, with its place and reason. Reading
+ * continues at the next block at which a valid record of this use begins. The blocks of earlier uses after
+ * the last batch of a segment are no damage.
  *
- * A record that is given was whole: its CRC held. What a later use makes void
- * (format.h) is not given; when following, a batch that the recorder repeats
- * is given once.
+ * A record is returned only if its CRC is valid. Records that a later use makes void (format.h) are not
+ * returned. When following, a batch that the recorder repeats is returned once.
  *
- * The reader writes nothing and takes no lock; the recorder may take a segment
- * into use anew while it is read: that is told, and the next one is read.
- * One thread at a time. Functions return what they say or a negative errno,
- * and reader_error() has a sentence.
+ * The reader writes nothing and takes no lock. The recorder may reuse a segment while it is read: that is
+ * reported, and the next segment is read. One thread at a time. Functions return what is documented, or
+ * a negative errno, and reader_error() has a sentence.
  */
 #ifndef EKR_READER_H
 #define EKR_READER_H
@@ -26,83 +23,92 @@
 #include <stdint.h>
 
 #include "format.h"
-#include "reader_head.h"
 #include "reader_range.h"
+#include "reader_uses.h"
+
+/* For again_ns, ns: longer than a write of a few MB takes on a medium that is not late. */
+#define READER_AGAIN UINT64_C(100000000)
 
 enum reader_kind {
-	READER_END,		/* nothing more; when following: for now */
+	READER_END,		/* there is nothing more; when following: for now */
 	READER_RECORD,
-	READER_GAP,		/* the recorder says that records before this were lost */
-	READER_MISSING,		/* sequences that are not there, and no gap says so */
-	READER_DAMAGE,
-	READER_TORN,		/* the last batch before a stop, written in part */
-	READER_OVERWRITTEN,	/* the segment was taken into use anew before it was read to its end */
+	READER_GAP,		/* the recorder recorded that records before this one were lost */
+	READER_MISSING,		/* sequences are absent, and no gap explains them */
+	READER_DAMAGE,		/* a place in a segment is invalid */
+	READER_TORN,		/* the last batch before a power cut was written in part */
+	READER_OVERWRITTEN,	/* the segment was reused or deleted before it was read to its end */
 	READER_KINDS,
 };
 
 struct reader_event {
 	enum reader_kind kind;
-	char file[READER_NAME];		/* the segment */
+	char file[MEDIUM_NAME];		/* the segment */
 	uint64_t generation;		/* of the use */
-	uint64_t offset;		/* in the file: of the record, or where the damage begins */
-	uint64_t extent;		/* bytes up to where reading goes on; 0: to the end of the segment's use */
-	uint64_t sequence;		/* of a record or gap; the last that is missing */
-	uint64_t first;			/* the first that is lost or missing; of a gap of unknown size: sequence */
+	uint64_t offset;		/* in the file, bytes: of the record, or of the start of the damage */
+	uint64_t extent;		/* bytes from there to where reading continues; 0: to the end of the use */
+	uint64_t sequence;		/* of a record or gap; of missing records, the last */
+	uint64_t first;			/* the first lost or missing sequence; of a gap of unknown size, its sequence */
 	uint64_t monotonic_ns;		/* of a record or gap */
 	int64_t realtime_ns;
+	uint64_t acquired_ns;		/* of a record */
 	const unsigned char *payload;	/* of a record; valid up to the next call */
 	uint32_t length;
 	struct ekr_gap gap;		/* of a gap */
-	char reason[128];		/* damage, missing: why, or "" */
+	char reason[128];		/* of damage and of missing records, or "" */
 };
 
 struct reader_options {
 	struct reader_range range;
-	uint64_t rate;			/* bytes per second that it may read; 0: no limit */
-	uint64_t again_ns;		/* what seems half written is looked at again after so long; 0: nobody is recording */
-	bool follow;			/* READER_END is for now: call again later */
-	bool from_end;			/* only what comes after now; with follow */
-	bool newest_only;		/* from the newest segment on that has a record; not with follow */
+	uint64_t rate;			/* reads at most this many bytes per second; 0: no limit */
+	uint64_t again_ns;		/* time until what seems half written is read again; 0: no recorder runs */
+	bool follow;			/* continue later after READER_END */
+	bool from_end;			/* with follow: only what is written from now on */
+	bool newest_only;		/* begin with the newest segment that has a record; not with follow */
 	const volatile sig_atomic_t *stop;	/* not 0: reader_next() returns -EINTR; may be NULL */
 };
 
-/* What was given so far. */
+/* What was returned so far. */
 struct reader_counts {
 	uint64_t of[READER_KINDS];	/* events of each kind */
-	uint64_t payload;		/* bytes of the records */
-	uint64_t lost;			/* records that gaps tell of, as far as they know */
-	uint64_t missing;		/* sequences that nothing tells of */
-	uint64_t not_given;		/* records that a later use made void, or has once more */
+	uint64_t payload;		/* bytes of the records' payloads */
+	uint64_t lost;			/* records lost according to gaps, as far as their number is known */
+	uint64_t missing;		/* sequences that are absent without a gap */
+	uint64_t not_given;		/* records that were not returned, because a later use repeats them or makes them void */
 	bool any;			/* there was a record; then: */
 	uint64_t first_sequence, last_sequence;
-	int64_t first_ns, last_ns;	/* real time */
+	int64_t first_ns, last_ns;	/* real times */
 };
 
 struct reader;
 
 /*
- * @directory: of the channel. *@reader is set also on failure, if there is
- * memory for it, so that the sentence can be read; reader_close() it in any case.
+ * @directory: of the channel. *@reader is set on failure as well, unless there is no memory for it, for
+ * reader_error(). Call reader_close() in any case.
  */
 int reader_open(struct reader **reader, const char *directory, const struct reader_options *options);
 int reader_next(struct reader *reader, struct reader_event *event);
-void reader_close(struct reader *reader);	/* NULL is fine */
+void reader_close(struct reader *reader);	/* NULL is allowed */
 
 const char *reader_error(const struct reader *reader);
 const struct reader_counts *reader_counts(const struct reader *reader);
 const struct reader_uses *reader_uses(const struct reader *reader);
-/* The newest head that holds; NULL if no segment has one. */
+/* The newest valid head; NULL: no segment has one. */
 const struct ekr_segment_head *reader_channel(const struct reader *reader);
-/* NULL, or the newest use. */
-const struct reader_use *reader_newest(const struct reader *reader);
 
 /*
- * After READER_END when following: nothing more of the range will come, because
- * what is behind it was seen, or its time has passed some seconds ago.
+ * After READER_END when following: nothing more of the range will be written, because a record after it was
+ * seen, or its time passed some seconds ago.
  */
 bool reader_over(const struct reader *reader);
 
-/* The oldest record where segments begin, also outside the range: false, there is none. */
+/*
+ * After READER_END when following: waits until something is written to the channel's directory, at
+ * most @timeout_ms (-1: no limit), or until @output (-1: none) is closed by its reader. 1: read
+ * again; 0: not within that time; -EPIPE: @output is closed; -EINTR.
+ */
+int reader_wait(struct reader *reader, int timeout_ms, int output);
+
+/* The first record of the oldest segment that has one, also outside the range. False: there is none. */
 bool reader_oldest(struct reader *reader, struct ekr_record_head *head);
 
 const char *reader_kind_name(enum reader_kind kind);

@@ -1,140 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the reading commands share: options, channels, and how an event is told. */
+/* What the reading commands share. */
 #include "reader_cli.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../common/src/units.h"
+#include "about.h"
 #include "clock.h"
+#include "segment.h"
 
-#define MOST_OWN 12
-/* longer than a write of a few MB takes, if the medium is not late itself */
-#define AGAIN_NS (100 * NSEC_PER_MSEC)
+static volatile sig_atomic_t stop;
 
-enum { DIRECTORY = 256, RATE, FROM, TO, SEQUENCES };
-
-volatile sig_atomic_t reader_cli_stop;
-
-void reader_cli_say(const struct reader_cli *cli, const char *fmt, ...)
+const char *reader_cli_time(void *to, const char *value)
 {
-	va_list ap;
-
-	fprintf(stderr, "ek-recorder %s: ", cli->command);
-	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
-	va_end(ap);
-	fputc('\n', stderr);
+	return reader_parse_time(value, realtime_ns(), to);
 }
 
-static int help(const struct reader_cli *cli)
+const char *reader_cli_sequences(void *to, const char *value)
 {
-	printf("Usage: ek-recorder %s [OPTION...] %s\n%s\n\n%s", cli->command, cli->usage,
-	       cli->about, cli->help);
-	if (cli->ranges)
-		fputs("  --from TIME         start at 2026-11-21T10:00:00Z, -5min (before now) or boot+90s\n"
-		      "  --to TIME           end at this time\n"
-		      "  --sequences A..B    only these sequences; A or B may be omitted\n",
-		      stdout);
-	printf("  --directory DIR     directory of the channels (default %s)\n"
-	       "  --rate BYTES        read at most this many bytes per second, such as 4MiB\n",
-	       READER_DIRECTORY);
-	fputs("A CHANNEL is a name in this directory, or a path that contains a '/'.\n", stdout);
-	return fflush(stdout) ? 2 : 0;
-}
+	struct reader_cli *cli = to;
 
-static const char *set(struct reader_cli *cli, int option, const char *value)
-{
-	struct reader_range *range = &cli->options.range;
-
-	switch (option) {
-	case DIRECTORY:
-		cli->directory = value;
-		return *value ? NULL : "must not be empty";
-	case RATE:
-		return parse_bytes(value, &cli->options.rate) && cli->options.rate ?
-			       NULL :
-			       "is not a number of bytes such as 4MiB";
-	case FROM:
-		return reader_parse_time(value, realtime_ns(), &range->from);
-	case TO:
-		return reader_parse_time(value, realtime_ns(), &range->to);
-	case SEQUENCES:
-		cli->sequences = true;
-		return reader_parse_sequences(value, range);
-	default:
-		return cli->set(cli->to, option, value);
-	}
+	cli->sequences = true;
+	return reader_parse_sequences(value, &cli->options.range);
 }
 
 int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 {
-	static const struct option common[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "directory", required_argument, NULL, DIRECTORY },
-		{ "rate", required_argument, NULL, RATE },
-		{ "from", required_argument, NULL, FROM },
-		{ "to", required_argument, NULL, TO },
-		{ "sequences", required_argument, NULL, SEQUENCES },
-	};
-	/* the last three are for those that take a range */
-	const size_t base = sizeof(common) / sizeof(*common) - (cli->ranges ? 0 : 3);
-	struct option all[sizeof(common) / sizeof(*common) + MOST_OWN + 1] = { 0 };
-	size_t n = base;
-	int c, which;
-
-	memcpy(all, common, base * sizeof(*common));
-	for (const struct option *o = cli->own; o && o->name && n < base + MOST_OWN; o++)
-		all[n++] = *o;
 	cli->directory = READER_DIRECTORY;
 	cli->options.range = READER_ALL;
-	cli->options.again_ns = AGAIN_NS;
-	opterr = 0;
-	optind = 0;
-	while ((c = getopt_long(argc, argv, ":ho:", all, &which)) != -1) {
-		const char *wrong, *name = "o";
-
-		if (c == 'h')
-			return help(cli);
-		if (c == ':') {
-			reader_cli_say(cli, "%s needs a value (see --help)", argv[optind - 1]);
-			return 2;
-		}
-		if (c == '?') {
-			reader_cli_say(cli, "unknown option %s, or it takes no value (see --help)",
-				       argv[optind - 1]);
-			return 2;
-		}
-		for (size_t i = 0; i < n; i++)
-			if (all[i].val == c)
-				name = all[i].name;
-		wrong = c == 'o' && !cli->own ? "is not accepted: this command has no such option" :
-						set(cli, c, optarg);
-		if (wrong) {
-			reader_cli_say(cli, "--%s: '%s' %s", name, optarg ? optarg : "", wrong);
-			return 2;
-		}
-	}
-	cli->channels = argv + optind;
-	cli->count = argc - optind;
-	if (cli->most >= 0 && cli->count != cli->most) {
-		reader_cli_say(cli, "expected %s (see --help)", cli->usage);
-		return 2;
-	}
-	reader_file_idle();
-	return -1;
-}
-
-static bool is_name(const char *name)
-{
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-	size_t length = strlen(name);
-
-	return length && length <= EKR_NAME_MAX && *name != '-' && strspn(name, letters) == length;
+	cli->options.again_ns = READER_AGAIN;
+	return cli_parse(&cli->line, argc, argv);
 }
 
 char *reader_cli_path(const struct reader_cli *cli, const char *channel)
@@ -142,9 +40,8 @@ char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 	char *path = NULL;
 	int n;
 
-	if (!strchr(channel, '/') && !is_name(channel)) {
-		reader_cli_say(
-			cli,
+	if (!strchr(channel, '/') && !about_name_ok(channel)) {
+		cli_say(&cli->line,
 			"'%s' is neither a path nor the name of a channel (a-z, 0-9 and -, at most %u)",
 			channel, EKR_NAME_MAX);
 		return NULL;
@@ -152,7 +49,7 @@ char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 	n = strchr(channel, '/') ? asprintf(&path, "%s", channel) :
 				   asprintf(&path, "%s/%s", cli->directory, channel);
 	if (n < 0) {
-		reader_cli_say(cli, "out of memory");
+		cli_say(&cli->line, "out of memory");
 		return NULL;
 	}
 	/* so that the last part is the name */
@@ -177,7 +74,7 @@ void reader_cli_free(char **paths, int count)
 
 static int is_channel(const struct dirent *d)
 {
-	return is_name(d->d_name) && (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN);
+	return about_name_ok(d->d_name) && (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN);
 }
 
 /* a directory without one is no channel, or one that is being made */
@@ -186,12 +83,13 @@ static bool has_segments(const char *path)
 	struct dirent *entry;
 	DIR *d = opendir(path);
 	bool found = false;
+	uint32_t index;
 
 	if (!d)
-		/* that it cannot be read is told when it is opened */
+		/* a directory that cannot be read is reported when it is opened */
 		return errno != ENOTDIR && errno != ENOENT;
 	while (!found && (entry = readdir(d)) != NULL)
-		found = reader_is_segment(entry->d_name);
+		found = segment_index(entry->d_name, &index);
 	closedir(d);
 	return found;
 }
@@ -203,8 +101,8 @@ static int all_channels(const struct reader_cli *cli, char ***paths)
 	bool bad = false;
 
 	if (n < 0) {
-		reader_cli_say(cli, "looking for channels in %s: %s", cli->directory,
-			       strerror(errno));
+		cli_say(&cli->line, "looking for channels in %s: %s", cli->directory,
+			strerror(errno));
 		return -1;
 	}
 	*paths = calloc((size_t)n + 1, sizeof(**paths));
@@ -230,21 +128,21 @@ static int all_channels(const struct reader_cli *cli, char ***paths)
 
 int reader_cli_all(const struct reader_cli *cli, char ***paths)
 {
-	if (!cli->count)
+	if (!cli->line.count)
 		return all_channels(cli, paths);
-	*paths = calloc((size_t)cli->count, sizeof(**paths));
+	*paths = calloc((size_t)cli->line.count, sizeof(**paths));
 	if (!*paths) {
-		reader_cli_say(cli, "out of memory");
+		cli_say(&cli->line, "out of memory");
 		return -1;
 	}
-	for (int i = 0; i < cli->count; i++) {
-		(*paths)[i] = reader_cli_path(cli, cli->channels[i]);
+	for (int i = 0; i < cli->line.count; i++) {
+		(*paths)[i] = reader_cli_path(cli, cli->line.arguments[i]);
 		if (!(*paths)[i]) {
 			reader_cli_free(*paths, i);
 			return -1;
 		}
 	}
-	return cli->count;
+	return cli->line.count;
 }
 
 struct reader *reader_cli_open(const struct reader_cli *cli, const char *path)
@@ -254,18 +152,25 @@ struct reader *reader_cli_open(const struct reader_cli *cli, const char *path)
 	if (!reader_open(&r, path, &cli->options)) {
 		if (reader_uses(r)->count)
 			return r;
-		reader_cli_say(cli, "%s: there are no segments of a recording", path);
+		cli_say(&cli->line, "%s: there are no segments of a recording", path);
 	} else {
-		reader_cli_say(cli, "%s", reader_error(r));
+		cli_say(&cli->line, "%s", reader_error(r));
 	}
 	reader_close(r);
 	return NULL;
 }
 
+void reader_cli_failed(const struct reader_cli *cli, const char *path, const struct reader *reader,
+		       int err)
+{
+	cli_say(&cli->line, "%s: %s", path,
+		*reader_error(reader) ? reader_error(reader) : strerror(-err));
+}
+
 static void on_signal(int sig)
 {
 	(void)sig;
-	reader_cli_stop = 1;
+	stop = 1;
 }
 
 void reader_cli_catch(struct reader_cli *cli)
@@ -277,81 +182,5 @@ void reader_cli_catch(struct reader_cli *cli)
 	/* nohup's stays as it is */
 	if (!sigaction(SIGHUP, NULL, &old) && old.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &sa, NULL);
-	cli->options.stop = &reader_cli_stop;
-}
-
-void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
-{
-	char when[READER_RFC3339];
-
-	fprintf(to, "%s: %s: ", channel, reader_kind_name(e->kind));
-	switch (e->kind) {
-	case READER_GAP:
-		reader_format_time(e->realtime_ns, when);
-		if (e->gap.count_lost)
-			fprintf(to, "%" PRIu32 "%s records lost, %" PRIu64 "..%" PRIu64,
-				e->gap.count_lost,
-				e->gap.count_lost == UINT32_MAX ? " or more" : "", e->first,
-				e->sequence);
-		else
-			fprintf(to, "an unknown number of records lost, at %" PRIu64, e->sequence);
-		fprintf(to, " (%s), recorded at %s\n", reader_gap_name(e->gap.reason), when);
-		return;
-	case READER_MISSING:
-		fprintf(to, "records %" PRIu64 "..%" PRIu64 "%s%s\n", e->first, e->sequence,
-			*e->reason ? ": " : ", for an unknown reason", e->reason);
-		return;
-	default:
-		fprintf(to, "%s at %" PRIu64, e->file, e->offset);
-		if (e->extent)
-			fprintf(to, ", %" PRIu64 " bytes", e->extent);
-		fprintf(to, ": %s\n", e->reason);
-	}
-}
-
-void reader_json_string(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			fprintf(to, "\\%c", *c);
-		else if (*c < ' ' || *c > '~')
-			fprintf(to, "\\u%04x", *c);
-		else
-			fputc(*c, to);
-	}
-	fputc('"', to);
-}
-
-void reader_tell_json(FILE *to, const struct reader_event *e)
-{
-	char when[READER_RFC3339];
-
-	fprintf(to, "{\"kind\":\"%s\"", reader_kind_name(e->kind));
-	switch (e->kind) {
-	case READER_GAP:
-		reader_format_time(e->realtime_ns, when);
-		fprintf(to, ",\"reason\":\"%s\",\"lost\":", reader_gap_name(e->gap.reason));
-		if (e->gap.count_lost)
-			fprintf(to, "%" PRIu32, e->gap.count_lost);
-		else
-			fputs("null", to);
-		fprintf(to,
-			",\"first\":%" PRIu64 ",\"last\":%" PRIu64
-			",\"realtime\":\"%s\",\"monotonic_ns\":%" PRIu64,
-			e->first, e->sequence, when, e->monotonic_ns);
-		break;
-	case READER_MISSING:
-		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first,
-			e->sequence);
-		reader_json_string(to, e->reason);
-		break;
-	default:
-		fputs(",\"reason\":", to);
-		reader_json_string(to, e->reason);
-	}
-	fprintf(to,
-		",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64
-		",\"extent\":%" PRIu64 "}",
-		e->file, e->generation, e->offset, e->extent);
+	cli->options.stop = &stop;
 }

@@ -1,79 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the reading commands share: options, channels, and how an event is told.
- * Exit statuses: 0 all is well, 1 what was read is not as it should be, 2 wrong
- * usage or nothing to read.
+ * What the reading commands share: options and channels. Exit statuses: 0 all is well, 1 what was
+ * read has faults, 2 wrong usage or nothing to read.
  */
 #ifndef EKR_READER_CLI_H
 #define EKR_READER_CLI_H
 
-#include <getopt.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-
+#include "cli.h"
 #include "reader.h"
+#include "reader_text.h"
 
 #define READER_DIRECTORY	"/recorder"
 
-/* `val` of a command's own options begins here. */
-#define READER_OWN		512
-
 struct reader_cli {
-	const char *command;		/* its name */
-	const char *usage;		/* what follows the options, such as "CHANNEL" */
-	const char *about;		/* one line */
-	const char *help;		/* lines on the command's own options, or "" */
-	const struct option *own;	/* ends with { 0 }; at most 12 */
-	/* Takes an own option; NULL or what is wrong with its value. */
-	const char *(*set)(void *to, int option, const char *value);
-	void *to;
-	bool ranges;			/* it has --from, --to and --sequences */
-	int most;			/* channels; -1: any number, and none for all */
-
+	struct cli line;
 	const char *directory;		/* of the channels */
 	struct reader_options options;
 	bool sequences;			/* --sequences was given */
-	char **channels;		/* as they were given */
-	int count;
 };
 
-/* -1: go on, else the exit status (--help: 0). */
+/* The options of all reading commands, and of those that take a range; @c: a struct reader_cli. */
+#define READER_OPTIONS(c)                                                                   \
+	OPTION("directory", CLI_TEXT, &(c)->directory,                                      \
+	       "DIR\tdirectory of the channels (default " READER_DIRECTORY ")"),            \
+	OPTION("rate", CLI_BYTES, &(c)->options.rate,                                       \
+	       "BYTES\tread at most this many bytes per second, such as 4MiB", .least = 1, \
+	       .most = INT64_MAX),                                                          \
+	{ 0 }
+#define READER_RANGES(c)                                                                   \
+	OPTION("from", CLI_PARSED, &(c)->options.range.from,                               \
+	       "TIME\tstart at 2026-11-21T10:00:00Z, -5min (before now) or boot+90s",      \
+	       .parse = reader_cli_time),                                                  \
+	OPTION("to", CLI_PARSED, &(c)->options.range.to, "TIME\tend at this time",         \
+	       .parse = reader_cli_time),                                                  \
+	OPTION("sequences", CLI_PARSED, c, "A..B\tonly these sequences; A or B may be omitted", \
+	       .parse = reader_cli_sequences)
+#define READER_NOTES "A CHANNEL is a name in this directory, or a path that contains a '/'."
+const char *reader_cli_time(void *to, const char *value);
+const char *reader_cli_sequences(void *to, const char *value);
+
+/* Sets the defaults, then as cli_parse(). */
 int reader_cli_parse(struct reader_cli *cli, int argc, char **argv);
 
-/* "ek-recorder COMMAND: message" to standard error */
-void reader_cli_say(const struct reader_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
 /*
- * The directory of a channel: the name's in --directory, or the argument itself
- * if it has a '/'. To be freed; NULL: it is neither (and that was said).
+ * The directory of a channel: the name's in --directory, or the argument itself if it has a '/'. To
+ * be freed; NULL: it is neither, which was reported.
  */
 char *reader_cli_path(const struct reader_cli *cli, const char *channel);
 /* The last part of the path. */
 const char *reader_cli_name(const char *path);
 
 /*
- * The paths of the channels that were given, or of all; to be freed by
- * reader_cli_free(). -1: there are none (and that was said).
+ * The paths of the channels that were given, or of all; to be freed by reader_cli_free(). -1: there
+ * are none, which was reported.
  */
 int reader_cli_all(const struct reader_cli *cli, char ***paths);
 void reader_cli_free(char **paths, int count);
 
-/* Opens it; NULL: it could not (and that was said). */
+/* Opens it; NULL: it cannot be read, which was reported. */
 struct reader *reader_cli_open(const struct reader_cli *cli, const char *path);
+/* Reports an error of reader_next() or of the output. */
+void reader_cli_failed(const struct reader_cli *cli, const char *path, const struct reader *reader,
+		       int err);
 
-/* SIGINT, SIGTERM and SIGHUP end reader_next() from now on, by options.stop. */
+/* From now on, SIGINT, SIGTERM and SIGHUP end reader_next(). */
 void reader_cli_catch(struct reader_cli *cli);
-extern volatile sig_atomic_t reader_cli_stop;
 
-/* An event other than a record, as a line and as a JSON object. */
-void reader_tell(FILE *to, const char *channel, const struct reader_event *e);
-void reader_tell_json(FILE *to, const struct reader_event *e);
-
-/* @text in quotes, as JSON. Bytes that are no ASCII are taken for Latin-1. */
-void reader_json_string(FILE *to, const char *text);
-
-/* A kind that says that something is not as it should be. */
+/* A kind of event that is a fault. */
 static inline bool reader_is_fault(enum reader_kind kind)
 {
 	return kind == READER_DAMAGE || kind == READER_TORN || kind == READER_MISSING;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Lower case; errors stay in the stream. */
+/* Prints lower case; errors stay in the stream. */
 static inline void reader_hex(FILE *to, const void *bytes, size_t length)
 {
 	static const char digits[] = "0123456789abcdef";

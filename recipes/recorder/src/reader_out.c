@@ -8,27 +8,6 @@
 
 #include "reader_hex.h"
 
-const struct option reader_out_options[] = {
-	{ "lines", no_argument, NULL, READER_OWN + READER_LINES },
-	{ "hex", no_argument, NULL, READER_OWN + READER_HEX },
-	{ "framed", no_argument, NULL, READER_OWN + READER_FRAMED },
-	{ 0 },
-};
-
-const char reader_out_help[] =
-	"  --lines             print a line feed after each record\n"
-	"  --hex               print a line for each record: sequence, time, payload in hex\n"
-	"  --framed            print each record after a head with its length, sequence and times\n";
-
-const char *reader_out_set(void *to, int option, const char *value)
-{
-	(void)value;
-	if (option < READER_OWN)
-		return "is not accepted: this command has no such option";
-	*(enum reader_form *)to = (enum reader_form)(option - READER_OWN);
-	return NULL;
-}
-
 static void frame(FILE *to, const char *channel, const struct reader_event *e)
 {
 	struct reader_frame f = {
@@ -38,8 +17,7 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		.monotonic_ns = e->monotonic_ns,
 		.realtime_ns = e->realtime_ns,
 	};
-	char words[256] = "";
-	FILE *text;
+	char words[512];
 
 	if (e->kind == READER_RECORD) {
 		f.length = e->length;
@@ -47,12 +25,7 @@ static void frame(FILE *to, const char *channel, const struct reader_event *e)
 		fwrite(e->payload, 1, e->length, to);
 		return;
 	}
-	text = fmemopen(words, sizeof(words), "w");
-	if (text) {
-		reader_tell(text, channel, e);
-		fclose(text);
-		words[strcspn(words, "\n")] = '\0';
-	}
+	reader_sentence(words, sizeof(words), channel, e);
 	f.length = (uint32_t)strlen(words);
 	fwrite(&f, sizeof(f), 1, to);
 	fwrite(words, 1, f.length, to);

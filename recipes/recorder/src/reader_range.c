@@ -62,7 +62,7 @@ static bool parse_rfc3339(const char *c, int64_t *ns)
 	tm.tm_mon = month - 1;
 	tm.tm_mday = day;
 	seconds = timegm(&tm);
-	/* a day that the month does not have became one of the next */
+	/* timegm() makes a day that the month does not have one of the next month */
 	if (tm.tm_mon != month - 1 || tm.tm_mday != day)
 		return false;
 	seconds += hour * 3600 + minute * 60 + second;
@@ -96,7 +96,7 @@ const char *reader_parse_time(const char *text, int64_t now, struct reader_time 
 	return "is not a time such as 2026-11-21T10:00:00Z, -5min, boot+90s or now";
 }
 
-/* nothing at all leaves the value as it is */
+/* without digits, the value stays as it is */
 static bool take_digits(const char **text, uint64_t *value)
 {
 	uint64_t n = 0;

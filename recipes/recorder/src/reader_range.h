@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which part of a recording is meant: by sequence, by real time, or by the
- * monotonic clock of its newest boot.
+ * A part of a recording: by sequence, by real time, or by the monotonic clock of its newest boot.
  *
  *	TIME = RFC 3339 "2026-11-21T10:00:00.5+01:00" | "now" | "-5min" (before now)
  *	     | "boot+1.5h" (since the board's start)
@@ -16,7 +15,7 @@
 
 struct reader_time {
 	bool set;
-	bool monotonic;		/* of the newest boot in the recording; else real time */
+	bool monotonic;		/* on the clock of the newest boot in the recording; otherwise real time */
 	int64_t ns;
 };
 
@@ -28,7 +27,7 @@ struct reader_range {
 
 #define READER_ALL	((struct reader_range){ .last = UINT64_MAX })
 
-/* @now: CLOCK_REALTIME, ns. NULL, or what is wrong. */
+/* @now: CLOCK_REALTIME, ns. Both return NULL, or what is wrong as a phrase. */
 const char *reader_parse_time(const char *text, int64_t now, struct reader_time *time);
 const char *reader_parse_sequences(const char *text, struct reader_range *range);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a channel's segments hold. */
+/* Where a channel's recording ended. */
 #include "recover.h"
 
 #include <errno.h>
@@ -9,368 +9,207 @@
 #include "config.h"
 #include "segment.h"
 
-/* how far behind a break a later batch is looked for: there is one begun in it, even if one is damaged */
+/* After a break, how far a later batch is looked for: one begins there, even if one is damaged. */
 #define LOOK_AHEAD (2u * EKR_BATCH_MAX)
-/* of a longer segment only the end is read */
+/* Of a longer segment only the end is read. */
 #define READ_WHOLE (4u * LOOK_AHEAD)
-/* read at a time where something is looked for: room for any record */
-#define PROBE (EKR_RECORD_MAX + EKR_BLOCK)
 
-_Static_assert(PROBE <= RECOVER_BUFFER, "a probe fits");
-
-/* a look through one segment */
 struct scan {
-	const struct medium *medium;
-	const struct recovered_segment *segment;
+	struct medium_bytes *bytes;
+	const struct medium_use *use;
 	uint64_t below; /* sequences from here on are void */
-	unsigned char *buffer;
-	uint64_t at;   /* where the buffer begins in the segment */
-	size_t length; /* bytes in it */
-
-	uint64_t expected;	 /* number of the next batch */
-	bool any, broken, other; /* other: records that are no gap of a restart */
+	bool broken;	/* before the last batch */
+	bool other;	/* there are records that are no gap of a restart */
+	bool any;	/* there is a record that counts; then: */
 	uint64_t last_sequence;
-	int64_t last_realtime_ns;
-	uint64_t end;
-	uint64_t next; /* sequence that follows, whether it counts or not; 0: any */
+	uint64_t end; /* where the last batch ends, bytes */
+	uint64_t batches;
 };
 
-/* blocks that cannot be read are zeros: no record; behind the end of the file there is nothing */
-static void read_blocks(struct scan *s, uint64_t at, size_t most)
+static void take(struct scan *s, const struct medium_walk *w, const struct medium_record *r)
 {
-	uint64_t size = s->segment->head.size;
-	size_t length = size - at < most ? (size_t)(size - at) : most;
-	const struct medium *m = s->medium;
-	ssize_t n = m->read(m->ctx, s->segment->index, s->buffer, length, at);
-
-	s->at = at;
-	s->length = n ? length : 0;
-	if (!n || n == (ssize_t)length)
-		return;
-	for (size_t i = 0; i < length; i += EKR_BLOCK)
-		if (m->read(m->ctx, s->segment->index, s->buffer + i, EKR_BLOCK, at + i) !=
-		    EKR_BLOCK)
-			memset(s->buffer + i, 0, EKR_BLOCK);
-}
-
-static const struct ekr_record_head *record_in(const struct scan *s, size_t at)
-{
-	return record_at(s->buffer + at, s->length - at, s->segment->head.generation,
-			 s->segment->head.record_size > sizeof(struct ekr_gap) ?
-				 s->segment->head.record_size :
-				 sizeof(struct ekr_gap));
-}
-
-static bool is_restart(const struct ekr_record_head *head)
-{
-	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
-
-	return head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
-	       gap->reason == EKR_GAP_RESTART;
-}
-
-/* first sequence that a record accounts for */
-static uint64_t first_of(const struct ekr_record_head *head)
-{
-	const struct ekr_gap *gap = (const struct ekr_gap *)(head + 1);
-	bool several = head->flags & EKR_RECORD_GAP && head->length == sizeof(*gap) &&
-		       gap->count_lost;
-
-	return several ? head->sequence - gap->count_lost + 1 : head->sequence;
-}
-
-/* the records from @at on that are of one batch; returns where they end */
-static size_t take_batch(struct scan *s, size_t at)
-{
-	const struct ekr_record_head *head = record_in(s, at);
-	uint64_t number = head->batch;
-
-	while (head && head->batch == number) {
-		if (head->sequence < s->below) {
-			s->any = true;
-			s->last_sequence = head->sequence;
-			s->last_realtime_ns = head->realtime_ns;
-			s->other |= !is_restart(head);
-		}
-		s->next = head->sequence + 1;
-		at += record_bytes(head->length);
-		if (at >= s->length)
-			break;
-		head = record_in(s, at);
+	if (r->head.sequence < s->below) {
+		s->any = true;
+		s->last_sequence = r->head.sequence;
+		s->other |= !medium_is_restart(r);
 	}
-	s->expected = number + 1;
-	return at;
+	s->end = whole_blocks(w->offset);
+	s->batches = w->batch + 1;
 }
 
-/*
- * The first block from @from on and before @to at which a record of this use
- * begins whose batch is no earlier than @batch; then the buffer begins there. A
- * block that lies in a record may look like one only if the writer wants it to,
- * and it harms nothing but its own recording.
- */
-static bool find_record(struct scan *s, uint64_t from, uint64_t to, uint64_t batch, size_t piece)
+/* The batch in which the walk met a break. Where a batch may have ended, it is the next one. */
+static uint64_t broken_batch(const struct medium_walk *w, enum medium_step step)
 {
-	const struct ekr_segment_head *segment = &s->segment->head;
+	if (!w->in_batch)
+		return 0;
+	return step == MEDIUM_NONE && w->offset % EKR_BLOCK == 0 ? w->batch + 1 : w->batch;
+}
 
-	for (uint64_t pos = from; pos < to && pos < segment->size; pos += EKR_BLOCK) {
-		const struct ekr_record_head *head;
+/* Takes the records that count, from the block at @from on. */
+static void scan_from(struct scan *s, uint64_t from)
+{
+	struct medium_walk w = { .bytes = s->bytes, .head = &s->use->head, .offset = from };
+	struct medium_record r;
+	bool in_break = false;
+	uint64_t batch = 0; /* in which the break is; records of a later one count again */
 
-		if (pos < s->at || pos + EKR_BLOCK > s->at + s->length)
-			read_blocks(s, pos, piece);
-		if (!s->length)
-			return false;
-		head = (const struct ekr_record_head *)(s->buffer + (pos - s->at));
-		if (head->magic != EKR_RECORD_MAGIC || head->generation != segment->generation ||
-		    head->batch < batch)
+	s->end = from;
+	/* what precedes @from is more than a start leaves */
+	s->other = from != EKR_BLOCK;
+	for (;;) {
+		enum medium_step step = medium_next(&w, &r);
+		const bool counts = step == MEDIUM_RECORD && !r.hole;
+
+		if (counts && !(in_break && r.head.batch <= batch)) {
+			s->broken |= in_break || r.cut;
+			in_break = false;
+			take(s, &w, &r);
 			continue;
-		/* whole in the buffer, for its CRC */
-		if (s->at != pos)
-			read_blocks(s, pos, piece);
-		if (record_in(s, 0))
-			return true;
+		}
+		if (!counts && !in_break) {
+			in_break = true;
+			batch = broken_batch(&w, step);
+		}
+		if (step != MEDIUM_NONE)
+			continue;
+		from = whole_blocks(w.offset);
+		w.offset = medium_find(&w, from, from + LOOK_AHEAD, batch + 1, UINT64_MAX, NULL);
+		if (!w.offset)
+			return;
 	}
-	return false;
 }
 
 /*
- * Where a look at the end of a long segment begins: at a record behind which no
- * more than LOOK_AHEAD of this use follows. Batches are written in order and leave
- * no room between them, so whether one begins in a stretch says on which side of
- * it the end is: of 1 GiB at most 96 MiB are read.
+ * Where to begin in a long segment, so that only its end is read: at a record after which at most
+ * LOOK_AHEAD of this use follows. Batches are written in order and leave no space between them, so
+ * whether one begins in a stretch shows on which side of it the end is. Of 1 GiB at most 96 MiB are
+ * read.
  */
-static uint64_t near_end(struct scan *s)
+static uint64_t near_end(const struct scan *s)
 {
-	uint64_t begin = EKR_BLOCK, end = s->segment->head.size;
+	const struct medium_walk w = { .bytes = s->bytes, .head = &s->use->head };
+	uint64_t begin = EKR_BLOCK, end = medium_end(s->bytes, &s->use->head);
 
-	/* of the cached backend what follows a break does not count: all before the end must be seen */
-	if (s->segment->head.flags & EKR_SEGMENT_CACHED || end <= READ_WHOLE)
+	if (end <= READ_WHOLE)
 		return begin;
 	while (end - begin > LOOK_AHEAD) {
 		uint64_t middle = begin + whole_blocks((end - begin) / 2);
 		uint64_t to = end - middle < LOOK_AHEAD ? end : middle + LOOK_AHEAD;
+		uint64_t found = medium_find(&w, middle, to, 0, UINT64_MAX, NULL);
 
-		if (find_record(s, middle, to, 0, PROBE))
-			begin = s->at;
+		if (found)
+			begin = found;
 		else
 			end = middle;
 	}
 	return begin;
 }
 
-static void scan_from(struct scan *s, uint64_t from)
+static struct scan scan_segment(struct medium_bytes *b, const struct medium_use *use,
+				uint64_t below)
 {
-	size_t at = 0;
+	const struct scan fresh = { .bytes = b, .use = use, .below = below };
+	struct scan s = fresh;
+	uint64_t from;
 
-	s->end = from;
-	if (s->segment->head.size <= from)
-		return;
-	read_blocks(s, from, RECOVER_BUFFER);
-	if (from != EKR_BLOCK && record_in(s, 0)) {
-		s->expected = record_in(s, 0)->batch;
-		/* what was not read is more than a start leaves */
-		s->other = true;
-	}
-	for (;;) {
-		size_t begin = at;
-		const struct ekr_record_head *head = at < s->length ? record_in(s, at) : NULL;
-
-		/* a batch that was cut short may look as if it were whole; the next one tells */
-		if (head && head->batch == s->expected && s->next && first_of(head) != s->next) {
-			if (s->segment->head.flags & EKR_SEGMENT_CACHED)
-				return;
-			s->broken = true;
-		}
-		if (head && head->batch == s->expected) {
-			at = take_batch(s, at);
-			/* does the batch end here, or only the buffer? */
-			if (s->length - at < record_bytes(EKR_RECORD_MAX) && begin &&
-			    s->at + s->length < s->segment->head.size) {
-				read_blocks(s, s->at + begin, RECOVER_BUFFER);
-				s->expected--;
-				s->next = 0;
-				at = 0;
-				continue;
-			}
-			at = whole_blocks(at);
-			s->end = s->at + at;
-			continue;
-		}
-		if (begin && s->at + s->length < s->segment->head.size &&
-		    s->length - begin < record_bytes(EKR_RECORD_MAX)) {
-			read_blocks(s, s->at + begin, RECOVER_BUFFER);
-			at = 0;
-			continue;
-		}
-		if (s->segment->head.flags & EKR_SEGMENT_CACHED ||
-		    !find_record(s, s->at + at, s->at + at + LOOK_AHEAD, s->expected + 1,
-				 RECOVER_BUFFER))
-			return;
-		at = 0;
-		s->broken = true;
-		s->expected = record_in(s, at)->batch;
-	}
+	from = near_end(&s);
+	scan_from(&s, from);
+	if (s.any || from == EKR_BLOCK)
+		return s;
+	/* all of the end is void: what counts precedes it */
+	s = fresh;
+	scan_from(&s, EKR_BLOCK);
+	return s;
 }
 
-static void scan_segment(struct scan *s)
+static struct medium_bytes *open_segment(void *ctx, const struct medium_use *use)
 {
-	const struct scan fresh = *s;
-	uint64_t from = near_end(s);
+	struct medium_bytes *b = ctx;
 
-	scan_from(s, from);
-	if (s->any || from == EKR_BLOCK)
-		return;
-	/* all of the end is void: what counts is before it */
-	*s = fresh;
-	scan_from(s, EKR_BLOCK);
+	medium_forget(b);
+	b->place = use->place;
+	b->size = use->size;
+	return b;
 }
 
-/*
- * What the records of a segment tell of its use, where its head is none. An earlier use
- * has left lower generations; of the cached backend ahead of those of this use, too.
- */
-static void rescue(const struct medium *m, struct recovered_segment *segment, unsigned char *buffer)
-{
-	struct recovered_segment guess = {
-		.head = { .size = segment->size / EKR_BLOCK * EKR_BLOCK,
-			  .record_size = EKR_RECORD_MAX },
-		.index = segment->index,
-	};
-	struct scan s = { .medium = m, .segment = &guess, .buffer = buffer };
-
-	for (uint64_t pos = EKR_BLOCK; pos < guess.head.size && pos < EKR_BLOCK + LOOK_AHEAD;
-	     pos += EKR_BLOCK) {
-		const struct ekr_record_head *head;
-
-		if (pos < s.at || pos + EKR_BLOCK > s.at + s.length)
-			read_blocks(&s, pos, PROBE);
-		if (!s.length)
-			return;
-		head = (const struct ekr_record_head *)(buffer + (pos - s.at));
-		if (head->magic != EKR_RECORD_MAGIC || head->generation <= segment->head.generation)
-			continue;
-		if (s.at != pos)
-			read_blocks(&s, pos, PROBE);
-		head = (const struct ekr_record_head *)buffer;
-		guess.head.generation = head->generation;
-		if (!s.length || !record_in(&s, 0))
-			continue;
-		guess.head.first_sequence = first_of(head);
-		guess.head.realtime_ns = head->realtime_ns;
-		guess.head.monotonic_ns = head->monotonic_ns;
-		segment->head = guess.head;
-	}
-}
-
-/* those that have none of their own: when it is known that the others are ours */
-static void rescue_heads(const struct medium *m, struct recovered *r, unsigned char *buffer)
-{
-	bool unknown = false;
-
-	for (size_t i = 0; i < r->count; i++) {
-		struct recovered_segment *s = &r->segments[i];
-
-		if (!s->problem)
-			continue;
-		rescue(m, s, buffer);
-		unknown |= !s->head.generation;
-		if (s->head.generation &&
-		    (!r->newest || s->head.generation > r->newest->head.generation))
-			r->newest = s;
-	}
-	r->generation = r->newest ? r->newest->head.generation : 0;
-	/* it may have been the newest, and some of its records may be there all the same */
-	if (unknown)
-		r->generation += SEGMENTS_MAX;
-}
-
-static int read_heads(const struct medium *m, const char *name, struct recovered *r,
-		      unsigned char *buffer, struct error *e)
+static int read_heads(struct medium_bytes *b, const char *name, struct recovered *r,
+		      struct error *e)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		struct recovered_segment *s = &r->segments[i];
-		ssize_t n = m->read(m->ctx, s->index, buffer, EKR_BLOCK, 0);
+		struct medium_use *u = &r->segments[i];
 
-		s->problem = n < 0	    ? "cannot be read" :
-			     n != EKR_BLOCK ? "too short" :
-					      segment_head_problem(buffer);
-		memcpy(&s->head, buffer, sizeof(s->head));
-		if (!s->problem && s->head.index != s->index)
-			s->problem = "index of another file";
-		if (s->problem) {
-			s->head = (struct ekr_segment_head){ 0 };
-			continue;
-		}
-		if (strcmp(s->head.name, name) != 0)
-			return set_error(e, EINVAL,
-					 "segment %08u.seg belongs to channel '%s'; remove it",
-					 s->index, s->head.name);
-		if (s->head.generation &&
-		    (!r->newest || s->head.generation > r->newest->head.generation))
-			r->newest = s;
+		medium_head(open_segment(b, u), u);
+		/* never taken for a damaged one: what it holds would be overwritten */
+		if (u->damage && !strcmp(u->damage, SEGMENT_OLD))
+			return set_error(e, EINVAL, "segment %s: %s", u->file, u->damage);
+		if (u->valid && strcmp(u->head.name, name) != 0)
+			return set_error(e, EINVAL, "segment %s belongs to channel '%s'; remove it",
+					 u->file, u->head.name);
 	}
-	r->valid = r->newest;
-	for (size_t i = 0; i < r->count; i++) {
-		const struct recovered_segment *s = &r->segments[i];
-
-		if (!s->problem && r->newest &&
-		    memcmp(s->head.channel_id, r->newest->head.channel_id,
-			   sizeof(s->head.channel_id)) != 0)
-			return set_error(e, EINVAL,
-					 "segment %08u.seg belongs to another recording; remove it",
-					 s->index);
-		/* never used: it tells what a channel is whose used ones are all damaged */
-		if (!s->problem && !r->valid)
-			r->valid = s;
-	}
-	rescue_heads(m, r, buffer);
 	return 0;
 }
 
-/* the one that was used before; NULL: none */
-static const struct recovered_segment *before(const struct recovered *r,
-					      const struct recovered_segment *than)
+static int judge(struct medium_bytes *b, struct recovered *r, struct error *e)
 {
-	const struct recovered_segment *found = NULL;
+	bool unknown = false;
 
+	medium_judge(r->segments, r->count, r->id, EKR_BLOCK + LOOK_AHEAD, open_segment, b);
 	for (size_t i = 0; i < r->count; i++) {
-		const struct recovered_segment *s = &r->segments[i];
+		const struct medium_use *u = &r->segments[i];
 
-		if (s->head.generation && s->head.generation < than->head.generation &&
-		    (!found || s->head.generation > found->head.generation))
-			found = s;
+		if (u->damage && !strcmp(u->damage, MEDIUM_FOREIGN))
+			return set_error(e, EINVAL,
+					 "segment %s belongs to another recording; remove it",
+					 u->file);
+		if (u->used)
+			r->newest = u;
+		if (u->valid)
+			r->valid = u;
+		unknown |= !u->valid && !u->used;
 	}
-	return found;
+	r->generation = r->newest ? r->newest->head.generation : 0;
+	/* it may have been the newest, and some of its records may exist nevertheless */
+	if (unknown)
+		r->generation += SEGMENTS_MAX;
+	return 0;
 }
 
-int recover(const struct medium *medium, const char *name, struct recovered *r,
-	    unsigned char *buffer, struct error *e)
+int recover(struct medium_bytes *b, const char *name, struct recovered *r, struct error *e)
 {
-	struct scan scan = { 0 };
+	struct recovered found = { .segments = r->segments, .count = r->count };
+	const size_t ahead = b->ahead;
 	uint64_t below = UINT64_MAX;
+	struct scan s = { 0 };
 	int ret;
 
-	*r = (struct recovered){ .segments = r->segments, .count = r->count };
-	ret = read_heads(medium, name, r, buffer, e);
+	memcpy(found.id, r->id, sizeof(found.id));
+	*r = found;
+	b->ahead = EKR_BLOCK;
+	ret = read_heads(b, name, r, e);
+	b->ahead = ahead;
+	if (!ret)
+		ret = judge(b, r, e);
 	if (ret || !r->newest)
 		return ret;
-	/* a head may have been all that was written of a segment */
-	for (const struct recovered_segment *s = r->newest; s && !scan.any; s = before(r, s)) {
-		scan = (struct scan){
-			.medium = medium, .segment = s, .buffer = buffer, .below = below
-		};
-		scan_segment(&scan);
-		below = s->head.first_sequence;
-		if (s != r->newest)
+	/* of a segment perhaps only the head was written: then the one before it has the last record */
+	for (size_t i = r->count; i-- > 0 && !s.any;) {
+		const struct medium_use *u = &r->segments[i];
+
+		if (!u->used)
 			continue;
-		r->end = scan.end;
-		r->batches = scan.expected;
-		r->damaged = scan.broken;
-		/* of one without a head it is not known what else there was */
-		r->only_restarts = !scan.other && !s->problem;
+		open_segment(b, u);
+		s = scan_segment(b, u, below);
+		below = u->head.first_sequence;
+		if (u != r->newest)
+			continue;
+		r->end = s.end;
+		r->batches = s.batches;
+		r->damaged = s.broken;
+		/* of a segment without a head it is not known what else it held */
+		r->only_restarts = !s.other && u->valid;
 	}
-	r->any = scan.any;
-	r->last_sequence = scan.last_sequence;
-	r->last_realtime_ns = scan.last_realtime_ns;
+	r->any = s.any;
+	r->last_sequence = s.last_sequence;
 	r->next_sequence = r->newest->head.first_sequence;
 	if (!r->only_restarts && r->any && r->last_sequence >= r->next_sequence)
 		r->next_sequence = r->last_sequence + 1;

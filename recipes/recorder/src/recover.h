@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a channel's segments hold when the recorder starts: all heads are read,
- * and of the newest segment the records, until the last one; where it is longer
- * than 32 MiB and not of the cached backend, only its last ones. What is on the
- * medium may be anything; nothing is written.
+ * Where a channel's recording ended, for a start of the recorder. Recovery reads all heads, and the
+ * records of the newest segment up to the last one. Of a segment longer than 32 MiB it reads only
+ * the end. The medium may hold anything; recovery writes nothing.
  *
- * At most one batch of the direct backend is under way at a time. So a batch
- * with number n proves that all before n were durable, and a break in one of
- * them is damage behind which the search goes on; a break in the last one is
- * where the power was cut. Of the cached backend the first break is the end.
+ * At most one batch is under way at a time. So a batch with number n proves that all batches before
+ * it were durable: a break in one of them is damage. A break in the last batch is where the power
+ * was cut: the records after it do not count.
  *
- * A segment whose head is damaged still has its records, and these tell its use:
- * no generation is given again while records of it may be there.
+ * A segment whose head is damaged still has its records, and these give its generation. No
+ * generation is given again while records of it may exist.
  */
 #ifndef EKR_RECOVER_H
 #define EKR_RECOVER_H
@@ -19,48 +17,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "error.h"
-#include "format.h"
+#include "medium.h"
 
-/* bytes of the buffer that recover() needs, aligned to EKR_BLOCK */
-#define RECOVER_BUFFER	EKR_BATCH_MAX
-
-struct recovered_segment {
-	struct ekr_segment_head head;	/* made up if it is not valid; of generation 0 if no record tells one */
-	uint32_t index;			/* the caller's */
-	uint64_t size;			/* of the file, bytes; the caller's */
-	const char *problem;		/* of the head, NULL: none */
-};
+/* Bytes that are read at a time, and the buffer for them. */
+#define RECOVER_AHEAD	(1u << 20)
+#define RECOVER_BUFFER	MEDIUM_ROOM(RECOVER_AHEAD)
 
 struct recovered {
-	struct recovered_segment *segments;	/* by index; the caller's */
+	struct medium_use *segments;	/* the caller's; recovery sorts them by generation */
 	size_t count;
-	const struct recovered_segment *newest;	/* NULL: none was ever used */
-	const struct recovered_segment *valid;	/* the newest of those whose head is; NULL: there is none */
-	uint64_t generation;		/* none that was ever used is greater */
-	bool any;			/* there is a last record: */
+	uint8_t id[16];			/* of the channel, for when no head is valid; the caller's */
+	const struct medium_use *newest;	/* the last that was used; NULL: none was */
+	const struct medium_use *valid;	/* the last whose head is valid; NULL: none is */
+	uint64_t generation;		/* no use had a greater one */
+	bool any;			/* there is a last record; then: */
 	uint64_t last_sequence;
-	int64_t last_realtime_ns;
 	uint64_t next_sequence;		/* greater than all that ever counted */
-	uint64_t end;			/* of the newest segment: behind its last batch, bytes */
+	uint64_t end;			/* of the newest segment: where its last batch ends, bytes */
 	uint64_t batches;		/* in it */
 	bool damaged;			/* there was a break before the last batch, in what was read */
-	bool only_restarts;		/* the newest holds no record but gaps of restarts */
-};
-
-struct medium {
-	/* Bytes read, as pread(); whole blocks. */
-	ssize_t (*read)(void *ctx, uint32_t index, void *to, size_t length, uint64_t offset);
-	void *ctx;
+	bool only_restarts;		/* the newest segment holds no record but gaps of restarts */
 };
 
 /*
- * @r: segments with their index and size, count; the rest is filled. -EINVAL: a segment is
- * of another channel than @name or another recording.
+ * The segments need file, index, place and size; @b reads them, with a buffer of RECOVER_BUFFER bytes.
+ * -EINVAL: a segment is of another channel than @name, of another recording, or of an earlier format.
  */
-int recover(const struct medium *medium, const char *name, struct recovered *r,
-	    unsigned char *buffer, struct error *e);
+int recover(struct medium_bytes *b, const char *name, struct recovered *r, struct error *e);
 
 #endif

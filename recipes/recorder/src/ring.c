@@ -10,10 +10,12 @@
 
 #include "memory.h"
 
+/* a ring holds the records of this time, so a recorder that is late by less loses nothing */
+#define RING_TIME   (400 * NSEC_PER_MSEC)
 #define SLOTS_LEAST 16u
 #define BYTES_MOST  (UINT64_C(32) << 20)
 
-/* read once, whatever the compiler would like */
+/* one read, which the compiler must not repeat */
 #define ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 
 static uint32_t stride_of(uint32_t record_size)
@@ -21,9 +23,9 @@ static uint32_t stride_of(uint32_t record_size)
 	return (uint32_t)(sizeof(struct ekr_slot) + record_size + 63) & ~63u;
 }
 
-uint32_t ring_slots(uint32_t record_size, uint64_t period_ns, uint64_t ns)
+uint32_t ring_slots(uint32_t record_size, uint64_t period_ns)
 {
-	uint64_t wanted = period_ns ? ns / period_ns : 256;
+	uint64_t wanted = period_ns ? RING_TIME / period_ns : 256;
 	uint32_t slots = SLOTS_LEAST;
 
 	while (slots < wanted && (uint64_t)slots * 2 * stride_of(record_size) <= BYTES_MOST)
@@ -66,9 +68,8 @@ void ring_close(struct ring *r)
 		munmap(r->map, r->size);
 	if (r->memfd >= 0) {
 		/*
-		 * A writer may keep it: then its pages are given back, for they are counted
-		 * as the recorder's. But for the first, by which it sees that the ring is
-		 * shut.
+		 * The writer may keep the memfd, and its pages count as the recorder's. So all pages are
+		 * freed except the first, which shows the writer that the ring is shut.
 		 */
 		fallocate(r->memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, EKR_RING_DATA,
 			  (off_t)(r->size - EKR_RING_DATA));
@@ -93,13 +94,14 @@ int ring_peek(struct ring *r, struct record *record)
 
 	if (head == r->tail)
 		return 0;
-	/* also true of a head that went back */
+	/* this also detects a head that went back */
 	if (head - r->tail > r->slots)
 		return -EPROTO;
 	*record = (struct record){
 		.sequence = ONCE(slot->sequence),
 		.monotonic_ns = ONCE(slot->monotonic_ns),
 		.realtime_ns = ONCE(slot->realtime_ns),
+		.acquired_ns = ONCE(slot->acquired_ns),
 		.length = ONCE(slot->length),
 		.payload = slot->payload,
 	};
@@ -132,7 +134,7 @@ bool ring_empty(const struct ring *r)
 void ring_shut(struct ring *r, uint32_t code)
 {
 	atomic_store_explicit(&r->map->closed, code, memory_order_relaxed);
-	/* before the look at `head` that follows: see the end of ek_writer_commit() */
+	/* before `head` is read: see the end of ek_writer_commit_at() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!r->shut)
 		r->end = atomic_load_explicit(&r->map->head, memory_order_acquire);

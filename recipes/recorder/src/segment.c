@@ -10,14 +10,24 @@
 
 #include "crc.h"
 
-_Static_assert(sizeof(struct ekr_segment_head) == 160, "no holes");
+_Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
 
-/* behind the name of a segment that is being made */
+/* end of the name of a segment that is being created */
 #define TEMPORARY ".new"
 
 void segment_name(char name[SEGMENT_NAME], uint32_t index)
 {
 	snprintf(name, SEGMENT_NAME, "%08u.seg", index % 100000000);
+}
+
+DIR *segment_list(int directory, const char *path)
+{
+	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!list && fd >= 0)
+		close(fd);
+	return list;
 }
 
 bool segment_index(const char *name, uint32_t *index)
@@ -43,7 +53,7 @@ bool segment_unfinished(const char *name, uint32_t *index)
 	return segment_index(whole, index);
 }
 
-/* with the crc field as zeros */
+/* the CRC of a head, computed with zeros in the crc field */
 static uint32_t head_crc(const unsigned char block[EKR_BLOCK])
 {
 	struct ekr_segment_head head;
@@ -65,21 +75,38 @@ void segment_seal_head(unsigned char block[EKR_BLOCK])
 
 const char *segment_head_problem(const unsigned char block[EKR_BLOCK])
 {
-	const struct ekr_segment_head *head = (const struct ekr_segment_head *)block;
+	struct ekr_segment_head head;
 
-	if (head->magic != EKR_SEGMENT_MAGIC)
-		return "bad magic";
-	if (head->crc != head_crc(block))
-		return "bad CRC";
-	if (head->version != EKR_FORMAT_VERSION)
-		return "unknown format version";
-	if (!memchr(head->name, 0, EKR_NAME_MAX + 1) || head->record_size > EKR_RECORD_MAX ||
-	    head->size % EKR_BLOCK)
-		return "invalid values";
+	memcpy(&head, block, sizeof(head));
+	if (head.magic != EKR_SEGMENT_MAGIC)
+		return !*block && !memcmp(block, block + 1, EKR_BLOCK - 1) ? "head: zeros" :
+									     "head: bad magic";
+	if (head.crc != head_crc(block))
+		return "head: bad CRC";
+	if (head.version < EKR_FORMAT_VERSION)
+		return SEGMENT_OLD;
+	if (head.version > EKR_FORMAT_VERSION)
+		return "head: of a newer format version; read it with a newer ek-recorder";
+	if (head.size % EKR_BLOCK || head.size < 2 * EKR_BLOCK)
+		return "head: bad size";
+	if (head.record_size > EKR_RECORD_MAX)
+		return "head: bad record size";
+	if (!memchr(head.name, 0, EKR_NAME_MAX + 1))
+		return "head: the channel's name is not terminated";
 	return NULL;
 }
 
-/* -errno, or 0 if all of it was written */
+struct record_use segment_use(const struct ekr_segment_head *head)
+{
+	return (struct record_use){
+		.generation = head->generation,
+		.record_size = head->record_size,
+		.seed = crc32c(crc32c(0, head->channel_id, sizeof(head->channel_id)), &head->index,
+			       sizeof(head->index)),
+	};
+}
+
+/* 0 if everything was written, or a negative errno */
 static int write_blocks(int fd, const unsigned char *from, size_t length, uint64_t at)
 {
 	ssize_t n;
@@ -87,7 +114,7 @@ static int write_blocks(int fd, const unsigned char *from, size_t length, uint64
 	do {
 		n = pwrite(fd, from, length, (off_t)at);
 	} while (n < 0 && errno == EINTR);
-	/* the file is allocated: what is short now has met the end of the disk */
+	/* the file is allocated, so a short write means that the disk is full */
 	return n < 0 ? -errno : (size_t)n < length ? -ENOSPC : 0;
 }
 
@@ -120,10 +147,10 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
 	if (unlinkat(directory, temporary, 0) && errno != ENOENT)
 		return set_errno(e, errno, "removing the unfinished %s", temporary);
-	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0640);
+	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_DIRECT, 0644);
 	if (fd < 0)
 		return set_errno(e, errno, "creating %s", temporary);
-	/* in one piece where there is one, before anything is written */
+	/* in one extent if possible, before anything is written */
 	if (fallocate(fd, 0, 0, (off_t)head->size) && errno != EOPNOTSUPP)
 		ret = -errno;
 	if (!ret)
@@ -140,12 +167,12 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 			 (unsigned long long)head->size);
 }
 
-int segment_open(int directory, uint32_t index, bool direct, struct error *e)
+int segment_open(int directory, uint32_t index, struct error *e)
 {
 	char name[SEGMENT_NAME];
 	int fd;
 
 	segment_name(name, index);
-	fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0));
+	fd = openat(directory, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_DIRECT);
 	return fd < 0 ? set_errno(e, errno, "opening segment %s", name) : fd;
 }

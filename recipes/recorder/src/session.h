@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection: a process that is, or wants to be, the writer of a channel. */
+/* A connection: a process that is a writer of a channel, or wants to become one. */
 #ifndef EKR_SESSION_H
 #define EKR_SESSION_H
 
@@ -7,12 +7,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "access.h"
 #include "ingest.h"
 #include "ring.h"
 
-/* Records of a channel that were lost, since the recorder began. */
+/* Records that were lost: of this connection, and of the channel since the recorder started. */
 struct session_losses {
-	uint64_t overrun, failed;	/* no room; the medium did not take them */
+	uint64_t overrun, failed;	/* there was no space; the medium failed to write them */
 };
 
 struct session {
@@ -22,48 +23,47 @@ struct session {
 	struct channel *channel;	/* NULL: it has not opened one */
 	int socket;			/* -1: dead */
 	bool by_ring;
-	bool paused;			/* its socket is not read: the channel has no room */
-	bool gone;			/* its writer has; what it left in ring or socket may wait for room */
-	bool leaving;			/* it has, and what is in the ring does */
-	struct ring ring;
-	bool deaf;			/* its bell is not heard: it has rung too often */
-	uint64_t first;			/* sequence that its writer began with */
-	pid_t pid;			/* -1: not known here */
-	uint64_t since_ns;		/* monotonic, when it connected */
+	bool paused;			/* its socket is not read, because the channel has no space */
+	bool gone;			/* its writer has disconnected; records in ring or socket may wait for space */
+	bool leaving;			/* the same, and records in the ring wait for space */
+	struct ring *ring;		/* with by_ring; otherwise NULL */
+	struct lease *lease;		/* of its ring, or of the ring that it waits for; NULL: none */
+	struct channel *leased_from;
+	bool deaf;			/* its bell is ignored, because it has rung too often */
+	struct intake_writer writer;	/* its sequences */
+	uint64_t first;			/* the first sequence of this connection */
+	pid_t pid;			/* -1: the process is in another PID namespace */
+	struct access access;		/* its user and groups when it connected */
+	uint64_t since_ns;		/* monotonic: when it connected */
 	/* the channel that it waits for; NULL: none */
 	struct channel *wants;
 	uint32_t wants_way;		/* enum ekr_way */
-	/* EKR_SYNC that is to be answered */
+	uint64_t wants_lost;		/* records that its writer lost before */
+	struct channel *keeps;		/* the channel whose range it asked to keep, until the answer; NULL: none */
+	/* an EKR_SYNC that is not answered yet */
 	bool sync;
 	uint64_t sync_token;
-	uint64_t sync_next;		/* sequence that its writer will go on with, as it says */
-	uint64_t sync_to;		/* all below are to be durable; 0: the ring is still to be emptied */
-	struct session_losses before;	/* when it was last told */
-	struct session_losses at_stop;	/* when the recorder began to stop */
+	uint64_t sync_next;		/* next sequence of its writer, as the message says */
+	uint64_t sync_to;		/* all sequences below must become durable; 0: the ring is not empty yet */
+	struct session_losses before;	/* when the last sync was answered */
+	struct session_losses at_stop;	/* when the shutdown began */
 };
 
-/* Takes over a connected socket. NULL: no memory; then it is closed. */
+/* Takes over a connected socket. NULL: out of memory, and the socket is closed. */
 struct session *session_open(struct ingest *in, int socket);
-/* It has not said what it wants, nor is that about to be heard. */
+/* It has sent no request. */
 bool session_undecided(const struct session *s);
-/* There are too many connections. */
-void session_refuse(struct session *s, const char *why);
-/* Looks into the ring, answers an open or a sync, reads its socket again: on each turn of the loop. */
+/* Closes the connection with a reason; @code: as in ekr_refused. */
+void session_refuse(struct session *s, int code, const char *why);
+/* Its user may write to one of the channels. */
+bool session_may_write(const struct session *s);
+/* On each turn of the loop: takes records from the ring, answers requests, reads the socket again. */
 void session_turn(struct session *s, uint64_t now_ns);
-/* Takes all that is in the ring and ends it; @code: what a writer by ring will see. */
+/* Takes everything from the ring and closes the connection; @code: what the writer sees in the ring. */
 void session_end(struct session *s, uint32_t code);
 void session_free(struct session *s);
 
-/*
- * When the recorder stops: first nothing more can be submitted; then what was is taken
- * as far as there is room, or with @drop all, and true says that nothing is left; at
- * last, when no record will be written any more, its writer is told what became of it.
- */
-void session_shut(struct session *s);
-bool session_drain(struct session *s, bool drop);
-void session_part(struct session *s);
-
-/* When its ring has to be looked into again, monotonic; UINT64_MAX: by nothing but events. */
+/* When its ring must be polled again, monotonic; UINT64_MAX: never, events suffice. */
 uint64_t session_due(const struct session *s, uint64_t now_ns);
 
 #endif

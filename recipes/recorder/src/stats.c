@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What each channel is doing. */
+/* The statistics of all channels. */
 #include "stats.h"
 
 #include <errno.h>
@@ -8,24 +8,9 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "fifo.h"
+#include "json.h"
 
 #define VERSION 1
-
-static void print_text(FILE *to, const char *text)
-{
-	fputc('"', to);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			fprintf(to, "\\%c", *text);
-		/* also what is no ASCII: a file's name may be no UTF-8, and all of this no JSON */
-		else if ((unsigned char)*text < 0x20 || (unsigned char)*text > 0x7e)
-			fprintf(to, "\\u%04x", (unsigned char)*text);
-		else
-			fputc(*text, to);
-	}
-	fputc('"', to);
-}
 
 unsigned int stats_bucket(uint64_t us)
 {
@@ -38,7 +23,7 @@ unsigned int stats_bucket(uint64_t us)
 	return bucket < STATS_BUCKETS ? bucket : STATS_BUCKETS - 1;
 }
 
-/* Sparse INDEX:COUNT pairs of the buckets of stats_bucket(), each a sum of buckets of @h. */
+/* INDEX:COUNT pairs of the buckets of stats_bucket() that are not empty. Each sums buckets of @h. */
 static void print_hist(FILE *to, const char *name, const struct hist *h)
 {
 	uint64_t sums[STATS_BUCKETS] = { 0 };
@@ -65,9 +50,8 @@ const char *stats_state(struct channel *c, struct error *reason)
 	*reason = c->broken;
 	if (!c->broken.code)
 		state = store_state(&c->store, reason);
-	/* others may not write where there is one: nothing is recorded */
-	if (!c->broken.code && state != STORE_FAILED && fifo_amiss(c, reason))
-		state = STORE_FAILED;
+	if (!reason->code)
+		*reason = c->outdated;
 	if (!reason->code)
 		reason->text[0] = '\0';
 	return names[state];
@@ -80,7 +64,7 @@ static uint64_t load(_Atomic uint64_t *counter)
 
 static void print_counts(FILE *to, struct channel *c)
 {
-	static struct store_counts counts; /* large; only one thread prints */
+	static struct store_counts counts; /* static because it is large; one thread prints */
 	uint64_t generation, segments, segment, now;
 
 	pthread_mutex_lock(&c->store.lock);
@@ -89,15 +73,15 @@ static void print_counts(FILE *to, struct channel *c)
 	segments = c->config.segments;
 	segment = c->config.segment;
 	pthread_mutex_unlock(&c->store.lock);
-	/* not before: what was counted is older */
+	/* after the counts were read, so that no time in them is later */
 	now = monotonic_ns();
 	fprintf(to, ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"durable\":%" PRIu64,
 		load(&c->intake.records), load(&c->intake.bytes), counts.durable);
 	fprintf(to,
-		",\"lost\":{\"overrun\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"writer\":%" PRIu64
-		",\"restart\":%" PRIu64 "}",
-		load(&c->intake.overrun), counts.failed, load(&c->intake.broken),
-		load(&c->intake.restarts));
+		",\"lost\":{\"overrun\":%" PRIu64 ",\"absent\":%" PRIu64 ",\"failed\":%" PRIu64
+		",\"writer\":%" PRIu64 ",\"restart\":%" PRIu64 "}",
+		load(&c->intake.overrun), load(&c->intake.absent), counts.failed,
+		load(&c->intake.broken), load(&c->intake.restarts));
 	fprintf(to,
 		",\"late\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"batches\":%" PRIu64
 		",\"medium_bytes\":%" PRIu64,
@@ -123,35 +107,42 @@ static void print_channel(FILE *to, struct channel *c)
 	const char *state = stats_state(c, &reason);
 
 	fputs("{\"state\":", to);
-	print_text(to, state);
+	json_string(to, state);
 	fputs(",\"reason\":", to);
-	print_text(to, reason.text);
+	json_string(to, reason.text);
 	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
 	if (!c->broken.code) {
 		fprintf(to,
 			",\"record_size\":%" PRIu64 ",\"period_ns\":%" PRIu64
-			",\"window_ns\":%" PRIu64 ",\"backend\":\"%s\"",
-			c->config.record_size, c->config.period_ns, c->config.window_ns,
-			c->config.cached ? "cached" : "direct");
+			",\"window_ns\":%" PRIu64,
+			c->config.record_size, c->config.period_ns, c->config.window_ns);
 		print_counts(to, c);
 	}
 	fputc('}', to);
 }
 
-void stats_print(FILE *to, struct channel *channels, unsigned int count)
+void stats_print(FILE *to, struct channel *channels, unsigned int count, const char *outdated)
 {
-	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"channels\":{",
+	const char *between = "\n";
+
+	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"configuration\":",
 		VERSION, (int)getpid(), monotonic_ns());
+	json_string(to, outdated);
+	fputs(",\"channels\":{", to);
 	for (unsigned int i = 0; i < count; i++) {
-		fputs(i ? ",\n" : "\n", to);
-		print_text(to, channels[i].file);
+		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
+			continue;
+		fputs(between, to);
+		between = ",\n";
+		json_string(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);
 	}
 	fputs("\n}}\n", to);
 }
 
-int stats_write(const char *path, struct channel *channels, unsigned int count, struct error *e)
+int stats_write(const char *path, struct channel *channels, unsigned int count,
+		const char *outdated, struct error *e)
 {
 	char temporary[CONFIG_PATH + 8];
 	FILE *f;
@@ -162,9 +153,9 @@ int stats_write(const char *path, struct channel *channels, unsigned int count, 
 	if (!f)
 		return set_errno(e, errno, "writing %s", temporary);
 	fchmod(fileno(f), 0644);
-	stats_print(f, channels, count);
+	stats_print(f, channels, count, outdated);
 	code = ferror(f) ? EIO : 0;
-	/* no sync: a power cut takes what it tells about, too */
+	/* not flushed: after a power cut the file would be out of date */
 	if (fclose(f))
 		code = errno;
 	if (!code && rename(temporary, path))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Which chunk is written next, where and when. */
+/* Which chunk of a channel is written next, where and when. */
 #include "store.h"
 
 #include <errno.h>
@@ -11,19 +11,18 @@
 #include "clock.h"
 #include "log.h"
 #include "segment.h"
+#include "thread.h"
 
 #define BACKOFF_LEAST (100 * NSEC_PER_MSEC)
 #define BACKOFF_MOST  (10 * NSEC_PER_SEC)
-/* attempts in a segment before another one is spent on finding a place that works: 10 min */
+/* attempts in a segment before the next one is tried: 10 min */
 #define STAY 64
-/* uptime from which the real time is believed: a clock that is wrong at a boot is put right by then */
+/* uptime from which the real time counts: a clock that is wrong at a boot is usually corrected by then */
 #define CLOCK_SETTLES (600 * NSEC_PER_SEC)
 
 int store_open(struct store *s, const struct channel_config *config, struct buffer *buffer,
 	       struct error *e)
 {
-	pthread_mutexattr_t attr;
-
 	*s = (struct store){ .config = config, .buffer = buffer };
 	s->segments = calloc(SEGMENTS_MAX, sizeof(*s->segments));
 	s->head = aligned_alloc(EKR_BLOCK, 2 * EKR_BLOCK);
@@ -34,12 +33,8 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	}
 	memset(s->head, 0, 2 * EKR_BLOCK);
 	s->gap.data = s->head + EKR_BLOCK;
-	s->unflushed_end = &s->unflushed;
 	s->again_end = &s->again;
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
-	pthread_mutex_init(&s->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	thread_mutex(&s->lock);
 	return 0;
 }
 
@@ -75,10 +70,10 @@ int store_add(struct store *s, const struct segment *segment)
 
 	pthread_mutex_lock(&s->lock);
 	if (s->count < SEGMENTS_MAX) {
-		/* no current one stays none */
+		/* current == count stays: there is no current segment */
 		s->current += s->current == s->count;
 		s->segments[s->count++] = *segment;
-		/* failed too, if it was for want of segments and not because the medium fails */
+		/* also after STORE_FAILED, if that was for lack of segments and not because the medium fails */
 		if (s->count >= 2 && !s->failures)
 			s->state = STORE_RECORDING;
 		ret = 0;
@@ -91,8 +86,16 @@ void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t b
 {
 	pthread_mutex_lock(&s->lock);
 	for (unsigned int i = 0; i < s->count; i++) {
+		struct ekr_segment_head head = {
+			.index = index,
+			.generation = s->segments[i].generation,
+			.record_size = (uint32_t)s->config->record_size,
+		};
+
 		if (s->segments[i].index != index)
 			continue;
+		memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+		s->use = segment_use(&head);
 		s->current = i;
 		s->offset = offset;
 		s->batch = batch;
@@ -111,16 +114,16 @@ void store_pass(struct store *s, uint64_t generation)
 void store_fail(struct store *s, const struct error *why)
 {
 	pthread_mutex_lock(&s->lock);
-	/* that a segment was made does not end what the storage thread has seen */
+	/* a new segment does not end a failure that the storage thread has seen */
 	if (why->code || !s->failures)
 		s->reason = *why;
-	/* with two segments it records, if less than it should */
+	/* with two segments it records, but less than configured */
 	if (s->count < 2 && why->code)
 		s->state = STORE_FAILED;
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The oldest use; count: there is none that another one has followed. */
+/* The segment with the oldest use that another use has followed; count: there is none. */
 static unsigned int oldest_use(const struct store *s)
 {
 	unsigned int oldest = s->count;
@@ -133,18 +136,17 @@ static unsigned int oldest_use(const struct store *s)
 	return oldest == s->current ? s->count : oldest;
 }
 
-/* the earlier of two uses, where there are two */
+/* the earlier of two uses; @a may be NULL */
 static const struct segment *earlier(const struct segment *a, const struct segment *b)
 {
 	return !a || b->generation < a->generation ? b : a;
 }
 
 /*
- * The records of the oldest use, @at, are older than any later one. Of those the first of
- * this boot is known to have begun then, by a clock that does not jump. Of earlier boots the
- * real time may be anything: one that is ahead of now is not believed, nor one that is behind
- * @at's own, whose clock was not set: what follows them tells. So a clock that was wrong for a
- * while makes a use look younger than it is, and the older ones no older.
+ * All records of the oldest use, @at, are older than the start of any later use. The first use of this boot
+ * has a start on a clock that does not jump. The real times of earlier boots may have any value. So a
+ * time after now does not count, nor does a time before that of @at, whose clock was not set: the next use
+ * decides. Thus a clock that was wrong for a while makes a use look younger, and no use older.
  */
 static bool is_expired(const struct store *s, unsigned int at, uint64_t now, int64_t now_realtime)
 {
@@ -170,7 +172,7 @@ static bool is_expired(const struct store *s, unsigned int at, uint64_t now, int
 	       (uint64_t)now_realtime - (uint64_t)dated->opened_realtime_ns > most;
 }
 
-/* the last one gets its place */
+/* removes a segment; the last one gets its place */
 static void take_out(struct store *s, unsigned int i)
 {
 	s->segments[i] = s->segments[--s->count];
@@ -186,7 +188,7 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 	unsigned int i;
 
 	pthread_mutex_lock(&s->lock);
-	/* two are always left to record in */
+	/* two segments always remain to record in */
 	if (s->config->retain_ns && s->count > 2 && !s->busy) {
 		i = oldest_use(s);
 		found = i < s->count && is_expired(s, i, now, now_realtime);
@@ -197,31 +199,6 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 	}
 	pthread_mutex_unlock(&s->lock);
 	return found;
-}
-
-static void push(struct chunk ***end, struct chunk *c)
-{
-	c->next = NULL;
-	**end = c;
-	*end = &c->next;
-}
-
-/* the whole list @from goes to the end of @to */
-static void move_all(struct chunk **from, struct chunk ***from_end, struct chunk ***to_end)
-{
-	if (!*from)
-		return;
-	**to_end = *from;
-	*to_end = *from_end;
-	*from = NULL;
-	*from_end = from;
-}
-
-/* in their order: ahead of what already waits to be written again */
-static void write_again(struct store *s)
-{
-	move_all(&s->again, &s->again_end, &s->unflushed_end);
-	move_all(&s->unflushed, &s->unflushed_end, &s->again_end);
 }
 
 bool store_segment(struct store *s, unsigned int i, struct segment *segment)
@@ -247,11 +224,10 @@ bool store_drop(struct store *s, uint32_t index)
 	if (i == s->count)
 		goto out;
 	if (i == s->current) {
-		/* full: what comes next begins another one */
+		/* as if it were full: the next batch begins another segment */
 		s->offset = s->config->segment;
 		if (s->busy)
 			goto out;
-		write_again(s);
 		s->current = s->count;
 		s->offset = 0;
 	}
@@ -275,7 +251,7 @@ static struct chunk *pop(struct chunk **list, struct chunk ***end)
 	return c;
 }
 
-/* as the first of what is to be written again */
+/* puts a chunk first in the list of chunks to write again */
 static void put_back(struct store *s, struct chunk *c)
 {
 	c->next = s->again;
@@ -292,7 +268,7 @@ static void release(struct store *s, struct chunk *c)
 		buffer_release(s->buffer, c);
 }
 
-/* a chunk of its own with the gap that tells what was given up */
+/* makes a chunk of its own with the gap that reports what was given up */
 static struct chunk *make_gap(struct store *s, uint64_t now)
 {
 	uint64_t count = s->lost_next - s->lost_first;
@@ -317,16 +293,27 @@ static struct chunk *make_gap(struct store *s, uint64_t now)
 	return &s->gap;
 }
 
-/* when what is not durable yet has to be on its way */
+/*
+ * When a batch must begin whose oldest record has this time: half a period before half the window has
+ * passed. A window is often a multiple of the period. Then the timer and the start of the writes would
+ * interrupt the submission of a record, batch after batch.
+ */
 static uint64_t write_by(const struct store *s, uint64_t oldest)
 {
-	return oldest + s->config->window_ns / 2;
+	const uint64_t half = s->config->window_ns / 2, early = s->config->period_ns / 2;
+
+	return oldest + half - (early < half / 8 ? early : 0);
 }
 
-static bool in_haste(const struct store *s)
+/* a sync waits for records that are not durable yet */
+static bool is_wanted(const struct store *s)
 {
-	return atomic_load(&s->stopping) ||
-	       atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+	return atomic_load(&s->wanted_to) > atomic_load(&s->durable_to);
+}
+
+static bool in_haste(const struct store *s, uint64_t now)
+{
+	return atomic_load(&s->stopping) || (is_wanted(s) && now >= s->haste_ns);
 }
 
 static struct chunk *choose(struct store *s, uint64_t now)
@@ -341,7 +328,12 @@ static struct chunk *choose(struct store *s, uint64_t now)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (!oldest)
 		return NULL;
-	return buffer_take(s->buffer, in_haste(s) || now >= write_by(s, oldest));
+	if (full || now >= write_by(s, oldest))
+		return buffer_take(s->buffer, true);
+	if (!in_haste(s, now))
+		return NULL;
+	s->hasty = true;
+	return buffer_take(s->buffer, true);
 }
 
 static bool is_older(const struct segment *a, const struct segment *b)
@@ -349,7 +341,7 @@ static bool is_older(const struct segment *a, const struct segment *b)
 	return a->generation != b->generation ? a->generation < b->generation : a->index < b->index;
 }
 
-/* the oldest use goes; that of segments that were never used is 0, and these go by their index */
+/* takes the segment with the oldest use; unused segments have generation 0 and are taken by index */
 static void next_segment(struct store *s)
 {
 	unsigned int oldest = s->count;
@@ -380,80 +372,57 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 		.window_ns = s->config->window_ns,
 		.realtime_ns = segment->opened_realtime_ns,
 		.monotonic_ns = now,
-		.flags = s->config->cached ? EKR_SEGMENT_CACHED : 0,
 	};
 	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
 	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));
 	memcpy(head->name, s->config->name, strlen(s->config->name));
 	segment_seal_head(s->head);
+	s->use = segment_use(head);
 	s->offset = EKR_BLOCK;
 	s->batch = 0;
 	s->fresh = true;
 }
 
-/* does what the cached backend has written need its flush now? */
-static bool flush_due(const struct store *s, uint64_t now, unsigned int more)
-{
-	unsigned int held = more;
-
-	for (const struct chunk *c = s->unflushed; c; c = c->next)
-		held++;
-	/* half of the buffer stays free for records */
-	return in_haste(s) || (s->unflushed && now >= write_by(s, s->unflushed->oldest_ns)) ||
-	       held >= s->buffer->count / 2;
-}
-
 bool store_next(struct store *s, uint64_t now, struct store_write *w)
 {
-	bool found = false;
-	size_t length = 0;
-	struct chunk *c;
+	struct chunk *c = NULL;
+	size_t length;
 
 	pthread_mutex_lock(&s->lock);
-	if (s->busy || s->count < 2 || now < s->retry_ns)
-		goto out;
-	c = choose(s, now);
-	if (!c && !(s->unflushed && flush_due(s, now, 0)))
+	s->hasty = s->busy && s->hasty;
+	if (!s->busy && s->count >= 2 && now >= s->retry_ns)
+		c = choose(s, now);
+	if (!c)
 		goto out;
 	s->fresh = false;
-	if (c && s->unflushed && s->offset + whole_blocks(c->used) > s->config->segment) {
-		/* a flush is of one file: first that of the segment which is full */
-		put_back(s, c);
-		c = NULL;
-	}
-	if (c) {
-		length = whole_blocks(c->used);
-		/*
-		 * A failed batch goes to the next segment, but then stays for long: a medium
-		 * that is out of order must not cost the whole recording its heads.
-		 */
-		if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
-		    (!s->failures && s->offset + length > s->config->segment))
-			next_segment(s);
-		if (s->failures || s->offset + length > s->config->segment || !s->offset ||
-		    !s->segments[s->current].generation)
-			begin_segment(s, c->first, now);
-		batch_seal(c->data, c->used, s->segments[s->current].generation, s->batch);
-	}
+	length = whole_blocks(c->used);
+	/*
+	 * A failed batch goes to the next segment, and further attempts stay there for long: otherwise a
+	 * faulty medium would overwrite the heads of all segments, and so the whole recording.
+	 */
+	if (s->current == s->count || s->failures == 1 || s->failures % STAY == STAY - 1 ||
+	    (!s->failures && s->offset + length > s->config->segment))
+		next_segment(s);
+	if (s->failures || s->offset + length > s->config->segment || !s->offset ||
+	    !s->segments[s->current].generation)
+		begin_segment(s, c->first, now);
+	batch_seal(c->data, c->used, &s->use, s->batch);
 	s->writing = c;
-	s->flushing = !s->config->cached || !c || c == &s->gap || flush_due(s, now, 1) ||
-		      now >= write_by(s, c->oldest_ns);
-	s->busy = found = true;
+	s->busy = true;
 	s->began_ns = now;
 	*w = (struct store_write){
 		.fd = s->segments[s->current].fd,
 		.head = s->fresh ? s->head : NULL,
-		.data = c ? c->data : NULL,
+		.data = c->data,
 		.length = length,
 		.offset = s->offset,
-		.flush = s->flushing,
 	};
 out:
 	pthread_mutex_unlock(&s->lock);
-	return found;
+	return c;
 }
 
-/* latencies of all records in a chunk that has become durable */
+/* counts the latencies of all records in a chunk that has become durable */
 static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 {
 	const unsigned char *at = c->data, *end = c->data + c->used;
@@ -473,6 +442,8 @@ static void count_durable(struct store *s, const struct chunk *c, uint64_t now)
 
 static void succeeded(struct store *s, uint64_t now)
 {
+	struct chunk *c = s->writing;
+
 	if (s->failures) {
 		log_info("channel %s: the medium accepts records again", s->config->name);
 		s->reason.code = 0;
@@ -481,30 +452,19 @@ static void succeeded(struct store *s, uint64_t now)
 	s->failures = 0;
 	s->retry_ns = 0;
 	s->counts.bytes += s->fresh ? EKR_BLOCK : 0;
-	if (s->writing) {
-		size_t length = whole_blocks(s->writing->used);
-
-		s->offset += length;
-		s->batch++;
-		s->counts.batches++;
-		s->counts.bytes += length;
-		push(&s->unflushed_end, s->writing);
-	}
-	if (!s->flushing)
-		return;
 	s->counts.synced_ns = now;
-	while (s->unflushed) {
-		struct chunk *c = pop(&s->unflushed, &s->unflushed_end);
-
-		if (c == &s->gap)
-			s->lost_first = s->lost_next;
-		count_durable(s, c, now);
-		atomic_store(&s->durable_to, c->next_sequence);
-		release(s, c);
-	}
+	s->offset += whole_blocks(c->used);
+	s->batch++;
+	s->counts.batches++;
+	s->counts.bytes += whole_blocks(c->used);
+	if (c == &s->gap)
+		s->lost_first = s->lost_next;
+	count_durable(s, c, now);
+	atomic_store(&s->durable_to, c->next_sequence);
+	release(s, c);
 }
 
-/* twice: all that was to be written is lost, and a gap has to tell that */
+/* the batch failed twice: all chunks to write again are lost, and a gap must report that */
 static void give_up(struct store *s)
 {
 	while (s->again) {
@@ -526,10 +486,7 @@ static void failed(struct store *s, uint64_t now, int code)
 	uint64_t wait = BACKOFF_LEAST;
 
 	s->counts.errors++;
-	/* what was written and not flushed may be lost too: the flush has told so only once */
-	if (s->writing)
-		push(&s->unflushed_end, s->writing);
-	write_again(s);
+	put_back(s, s->writing);
 	set_errno(&s->reason, code, "writing segment %08u.seg",
 		  s->current < s->count ? s->segments[s->current].index : 0);
 	if (s->failures < UINT32_MAX)
@@ -552,7 +509,7 @@ static void failed(struct store *s, uint64_t now, int code)
 void store_watch(struct store *s, uint64_t now)
 {
 	pthread_mutex_lock(&s->lock);
-	/* @now may be older than a chain that has begun since */
+	/* @now may be older than the start of the chain */
 	if (s->busy && !s->hangs && now > s->began_ns && now - s->began_ns >= STORE_HANGS) {
 		s->hangs = true;
 		log_error(
@@ -570,7 +527,7 @@ enum store_state store_state(struct store *s, struct error *reason)
 	pthread_mutex_lock(&s->lock);
 	state = s->hangs ? STORE_FAILED : s->state;
 	*reason = s->reason;
-	/* no time that grows: who compares reasons sees one, not one a second */
+	/* the reason has no time that grows, so that it stays the same from second to second */
 	if (state == STORE_CLOSED && !reason->code)
 		set_error(reason, EAGAIN, "it is not open yet");
 	if (s->hangs)
@@ -589,6 +546,8 @@ bool store_done(struct store *s, uint64_t now, int result)
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
 	s->hangs = false;
 	hist_add(&s->counts.write, (now - s->began_ns) / 1000);
+	if (s->hasty)
+		s->haste_ns = now + STORE_SYNC_REST * (now - s->began_ns);
 	if (result)
 		failed(s, now, -result);
 	else
@@ -609,13 +568,10 @@ uint64_t store_due(struct store *s, uint64_t now)
 		goto out;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
-		due = full || in_haste(s) ? now : write_by(s, oldest);
-	if (s->unflushed) {
-		uint64_t flush_by = in_haste(s) ? now : write_by(s, s->unflushed->oldest_ns);
-
-		if (flush_by < due)
-			due = flush_by;
-	}
+		due = full || in_haste(s, now) ? now : write_by(s, oldest);
+	/* a sync that has to wait */
+	if (oldest && is_wanted(s) && s->haste_ns < due)
+		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
 		due = now;
 	if (due < s->retry_ns)
@@ -625,20 +581,24 @@ out:
 	return due;
 }
 
-uint64_t store_stop_by(uint64_t began, uint64_t took)
-{
-	uint64_t by = (took > began ? took : began) + STORE_STOP_TIME;
-
-	return by < began + STORE_STOP_MOST ? by : began + STORE_STOP_MOST;
-}
-
 bool store_idle(struct store *s)
 {
 	bool idle, full;
 
 	pthread_mutex_lock(&s->lock);
-	idle = !s->busy && !s->again && !s->unflushed && s->lost_first == s->lost_next &&
+	idle = !s->busy && !s->again && s->lost_first == s->lost_next &&
 	       !buffer_oldest(s->buffer, &full);
 	pthread_mutex_unlock(&s->lock);
 	return idle;
+}
+
+bool store_rest(struct store *s)
+{
+	bool busy;
+
+	pthread_mutex_lock(&s->lock);
+	s->retry_ns = UINT64_MAX;
+	busy = s->busy;
+	pthread_mutex_unlock(&s->lock);
+	return !busy;
 }

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 
+#include "clock.h"
 #include "memory.h"
 
 #define STACK (128u * 1024)
@@ -28,7 +29,7 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(thread, &attr, run, arg);
-	/* its stack is locked, too */
+	/* the stack is locked memory as well */
 	if (ret == EAGAIN && memory_unlock())
 		ret = pthread_create(thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -37,4 +38,27 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 		return set_errno(e, ret, "starting the %s thread with priority %d", name, priority);
 	pthread_setname_np(*thread, name);
 	return 0;
+}
+
+void thread_mutex(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setprotocol(&attr, PTHREAD_PRIO_INHERIT);
+	pthread_mutex_init(mutex, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* not pthread_clockjoin_np(): ThreadSanitizer does not know it, and would report races */
+bool thread_join(pthread_t thread, uint64_t until)
+{
+	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
+
+	while (pthread_tryjoin_np(thread, NULL)) {
+		if (monotonic_ns() >= until)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
 }

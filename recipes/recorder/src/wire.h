@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between a writer and the recorder: a Unix SEQPACKET socket, and for a ring the
- * shared memory that it passes. One writer a channel at a time; it opens with
- * EKR_OPEN and gets EKR_OPENED or EKR_REFUSED (and the connection is closed).
+ * The protocol between a writer and the recorder: a Unix SEQPACKET socket, and by ring also shared memory
+ * that the recorder passes. The writer opens a channel with EKR_OPEN and gets EKR_OPENED, or EKR_REFUSED
+ * and the end of the connection.
  *
- * By socket: each record is one EKR_RECORD message. Nothing is answered. While the
- * recorder has no room it does not read; a full socket buffer is the writer's
- * -EAGAIN, and a lost record, counted in the next message's sequence.
+ * Sequences: a connection numbers its records from ekr_opened.next_sequence, one more for each
+ * record, also for those that it lost. The recorder gives the records of a channel the
+ * sequences on the medium, so with several writers the two differ.
  *
- * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd.
- * The ring has fixed slots, one producer and one consumer. The recorder looks
- * into it by itself at least four times in a durability window; the writer
- * writes to the eventfd only when its record makes the ring half full. Nobody reads
- * that: its edge is enough, and the writer could make a read block.
+ * By socket: each record is one EKR_RECORD message, which is not answered. While the recorder
+ * has no space, it does not read. A full socket buffer gives the writer -EAGAIN; that record is
+ * lost, and the sequence of the next message shows it.
  *
- * The recorder believes nothing that it reads from the socket or the ring.
+ * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd. The ring has
+ * fixed slots, one producer and one consumer. The recorder looks into the ring at least four
+ * times in a durability window. The writer writes to the eventfd only when its record makes
+ * the ring half full. Nobody reads the eventfd: its edge is enough, and the writer could
+ * make a read block.
+ *
+ * The recorder validates all that it reads from the socket or the ring.
  */
 #ifndef EKR_WIRE_H
 #define EKR_WIRE_H
@@ -25,13 +29,14 @@
 #include "format.h"
 
 #define EKR_SOCKET		"/run/ek-recorder/socket"
-#define EKR_WIRE_VERSION	1u
+#define EKR_WIRE_VERSION	2u
 
 enum ekr_message {
 	EKR_OPEN = 1,			/* struct ekr_open */
 	EKR_OPENED = 2,			/* struct ekr_opened, with the two descriptors if by ring */
 	EKR_REFUSED = 3,		/* struct ekr_refused */
 	EKR_RECORD = 4,			/* struct ekr_submit, then the payload */
+	EKR_KEEP = 6,			/* struct ekr_keep, instead of EKR_OPEN: answered by the same or EKR_REFUSED */
 	EKR_SYNC = 5,			/* struct ekr_sync: answered by the same when all before it is on the medium */
 };
 
@@ -42,19 +47,21 @@ struct ekr_open {
 	uint32_t version;		/* EKR_WIRE_VERSION */
 	uint32_t way;			/* enum ekr_way */
 	char name[EKR_NAME_MAX + 4];
+	uint64_t lost;			/* records that this writer lost without a connection, and has not reported */
 };
 
 struct ekr_opened {
 	uint32_t type;			/* EKR_OPENED */
 	uint32_t record_size;		/* largest payload, bytes */
-	uint64_t next_sequence;		/* that the writer goes on with */
+	uint64_t next_sequence;		/* of the writer's first record */
 	uint64_t period_ns, window_ns;
 	uint32_t slots, stride;		/* by ring: number of slots, bytes from one to the next */
 };
 
 struct ekr_refused {
 	uint32_t type;			/* EKR_REFUSED */
-	int32_t error;			/* errno: ENOENT no such channel, EBUSY has a writer, EAGAIN not yet, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
+	int32_t error;			/* errno: ENOENT no such channel, EACCES may not write, EBUSY has a writer, EAGAIN not yet, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
+	uint64_t sequence;		/* of a connection: the recorder took or lost all below it; 0: there was none */
 	char why[240];			/* one sentence, names the channel (and the writer's process) */
 };
 
@@ -63,35 +70,47 @@ struct ekr_submit {
 	uint32_t length;
 	uint64_t sequence, monotonic_ns;
 	int64_t realtime_ns;
+	uint64_t acquired_ns;		/* monotonic; 0: as monotonic_ns */
 };
 
 struct ekr_sync {
 	uint32_t type;			/* EKR_SYNC */
-	int32_t error;			/* in the answer: 0, or of what was lost: ENOBUFS no room, EIO the medium */
-	uint64_t token;			/* any, comes back */
-	uint64_t sequence;		/* all below it: the writer's next one; those that have not come are lost */
+	int32_t error;			/* in the answer: 0, or why records were lost: ENOBUFS no space, EIO the medium */
+	uint64_t token;			/* any value; the answer has the same */
+	uint64_t sequence;		/* the writer's next one; records below that have not arrived are lost */
+};
+
+/* A request to protect a range of real time from being overwritten. Its user must have access for writing. */
+struct ekr_keep {
+	uint32_t type;			/* EKR_KEEP */
+	uint32_t version;		/* EKR_WIRE_VERSION */
+	char name[EKR_NAME_MAX + 8];	/* of the channel */
+	char incident[EKR_NAME_MAX + 8];	/* a name of the same form */
+	int64_t from_ns, to_ns;		/* both included */
+	uint64_t segments;		/* in the answer: number of segments that are kept */
 };
 
 /*
- * The memfd: this, then slots x stride bytes from EKR_RING_DATA on. Producer and
- * consumer each write their own cache line only.
+ * The start of the memfd; slots * stride bytes follow at EKR_RING_DATA. Producer and consumer each write
+ * only their own cache line.
  */
 #define EKR_RING_DATA		4096u
 
 struct ekr_ring {
-	uint32_t slots, stride;		/* set once by the recorder; it keeps its own copy */
+	uint32_t slots, stride;		/* set once by the recorder, which keeps its own copy */
 	uint32_t record_size, pad;
 	_Alignas(64) _Atomic uint64_t head;	/* slots filled, by the writer, release */
 	_Atomic uint64_t lost;			/* records that found the ring full */
 	_Alignas(64) _Atomic uint64_t tail;	/* slots taken, by the recorder, release */
-	_Atomic uint32_t closed;		/* errno: the recorder takes no more */
+	_Atomic uint32_t closed;		/* not 0: the recorder takes no more; the errno says why */
 };
 
-/* A slot: slot i of the ring is that of head % slots == i. */
+/* A slot: the record number `head` is in slot head % slots. */
 struct ekr_slot {
 	uint32_t length, pad;
 	uint64_t sequence, monotonic_ns;
 	int64_t realtime_ns;
+	uint64_t acquired_ns;		/* monotonic; 0: as monotonic_ns */
 	unsigned char payload[];
 };
 

@@ -26,7 +26,7 @@ BUILD = Path(os.environ.get("EK_BUILD", "."))
 RECORDER = str(BUILD / "ek-recorder")
 BLOCK = 4096
 OPEN, OPENED, REFUSED, RECORD, SYNC = range(1, 6)
-OVERRUN, RESTART, FAILED, WRITER = range(1, 5)
+OVERRUN, RESTART, FAILED, WRITER, ABSENT = range(1, 6)
 
 
 def wait_for(what: Callable[[], Any], limit: float = 20) -> Any:
@@ -63,6 +63,7 @@ class Record:
     payload: bytes
     monotonic_ns: int
     realtime_ns: int
+    acquired_ns: int
     gap: tuple[int, int] | None  # reason, count
 
 
@@ -70,17 +71,17 @@ def _segment(data: bytes, below: int | None) -> Iterator[Record]:
     """Yield the records of one use of a segment by the rules of format.h. The tests in C check CRCs."""
     (generation,) = struct.unpack_from("<Q", data, 72)
     at, batch = BLOCK, 0
-    while at + 56 <= len(data):
-        magic, _crc, length, flags, gen, sequence, mono, real, number = struct.unpack_from(
-            "<4I3QqQ", data, at
+    while at + 64 <= len(data):
+        magic, _crc, length, flags, gen, sequence, mono, real, acquired, number = struct.unpack_from(
+            "<4I3Qq2Q", data, at
         )
         valid = magic == 0x52524B45 and gen == generation
         if valid and number == batch:
             if below is None or sequence < below:
-                payload = data[at + 56 : at + 56 + length]
+                payload = data[at + 64 : at + 64 + length]
                 gap = struct.unpack("<2I", payload) if flags & 1 else None
-                yield Record(sequence, payload, mono, real, gap)
-            at += (56 + length + 7) & ~7
+                yield Record(sequence, payload, mono, real, acquired, gap)
+            at += (64 + length + 7) & ~7
         elif at % BLOCK:
             at = (at + BLOCK - 1) // BLOCK * BLOCK
         elif valid and number == batch + 1:
@@ -121,11 +122,14 @@ def unmount(at: Path) -> None:
 class RawWriter:
     """A writer that implements wire.h itself, so that it can also violate it."""
 
-    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 1) -> None:
+    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 2, lost: int = 0) -> None:
+        self.memfd = self.bell = -1
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(path))
-        self.socket.send(struct.pack("<3I36s", OPEN, version, way, channel.encode()))
+        # a recorder that has refused already may have said why
+        with contextlib.suppress(BrokenPipeError):
+            self.socket.send(struct.pack("<3I36sQ", OPEN, version, way, channel.encode(), lost))
         answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(8))
         self.refused = self._refusal(answer)
         if not self.refused:
@@ -135,29 +139,41 @@ class RawWriter:
         if control:
             fds = array.array("i", control[0][2])
             self.ring = mmap.mmap(fds[0], 0)
-            self.bell = fds[1]
-            os.close(fds[0])
+            self.memfd, self.bell = fds
 
     @staticmethod
     def _refusal(message: bytes) -> tuple[int, str] | None:
         if len(message) < 8 or struct.unpack_from("<I", message)[0] != REFUSED:
             return None
-        return struct.unpack_from("<i", message, 4)[0], message[8:].split(b"\0")[0].decode()
+        return struct.unpack_from("<i", message, 4)[0], message[16:].split(b"\0")[0].decode()
 
     def submit(
-        self, payload: bytes, sequence: int | None = None, length: int | None = None, realtime: int = 0
+        self,
+        payload: bytes,
+        sequence: int | None = None,
+        length: int | None = None,
+        realtime: int = 0,
+        acquired: int = 0,
     ) -> None:
         if sequence is None:
             sequence, self.sequence = self.sequence, self.sequence + 1
         head = struct.pack(
-            "<2I2Qq",
+            "<2I2QqQ",
             RECORD,
             len(payload) if length is None else length,
             sequence,
             time.monotonic_ns(),
             realtime,
+            acquired,
         )
         self.socket.send(head + payload)
+
+    def put(self, slot: int, payload: bytes) -> None:
+        """Submit by ring as the library does, but without the doorbell. `slot`: number of the record, from 0."""
+        at = 4096 + slot % self.slots * self.stride
+        head = struct.pack("<2I2QqQ", len(payload), 0, self.sequence + slot, time.monotonic_ns(), 0, 0)
+        self.ring[at : at + 40 + len(payload)] = head + payload
+        self.ring[64:72] = struct.pack("<Q", slot + 1)
 
     def submit_or_lose(self, payload: bytes) -> bool:
         """Submit without waiting, as the library does. Without space the record is lost, and its sequence is skipped."""
@@ -170,9 +186,9 @@ class RawWriter:
             self.socket.settimeout(10)
         return True
 
-    def sync(self) -> int:
-        """Wait until everything is on the medium. Returns 0, or the errno in the answer."""
-        self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence))
+    def sync(self, sequence: int | None = None) -> int:
+        """Wait until all records below `sequence` are on the medium. Returns 0, or the errno in the answer."""
+        self.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, self.sequence if sequence is None else sequence))
         answer = self.socket.recv(4096)
         kind, error, token, _ = struct.unpack("<IiQQ", answer)
         assert (kind, token) == (SYNC, 7)
@@ -188,6 +204,10 @@ class RawWriter:
 
     def close(self) -> None:
         self.socket.close()
+        for fd in (self.memfd, self.bell):
+            if fd >= 0:
+                os.close(fd)
+        self.memfd = self.bell = -1
 
     def __enter__(self) -> RawWriter:
         return self

@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault(
+    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
+)
+os.environ.setdefault("EK_READER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-reader.so.0"))
 from board import BUILD, Board, unmount
 
 

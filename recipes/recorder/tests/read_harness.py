@@ -8,19 +8,18 @@ direct I/O.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BUILD = Path(os.environ.get("EK_BUILD", "."))
-RECORDER = str(BUILD / "ek-recorder")
-BLOCK = 4096
+from board import BLOCK, RECORDER
+
 START = 1_790_000_000_000_000_000  # 2026-09-21T14:13:20Z
 STEP = 5_000_000
-OVERRUN, RESTART, FAILED, WRITER = 1, 2, 3, 4
+ACQUIRED = 1000  # ns from the acquisition of a record to its submission
+CHANNEL_ID = b"channel id"
 
 _TABLE = []
 for _i in range(256):
@@ -51,6 +50,7 @@ class Recording:
     realtime: int = START
     boot: bytes = b"boot id"
     offset: int = BLOCK
+    version: int = 2
     open: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
@@ -65,9 +65,9 @@ class Recording:
             return struct.pack(
                 "<QII16s40sQQQIIQQ16sqQ",
                 0x31474553524B45,
-                1,
+                self.version,
                 crc,
-                b"channel id",
+                CHANNEL_ID,
                 self.path.name.encode(),
                 generation,
                 self.sequence if generation else 0,
@@ -102,7 +102,7 @@ class Recording:
     def _add(self, payload: bytes, flags: int, sequence: int) -> None:
         def head(crc: int) -> bytes:
             return struct.pack(
-                "<IIIIQQQqQ",
+                "<IIIIQQQqQQ",
                 0x52524B45,
                 crc,
                 len(payload),
@@ -111,10 +111,12 @@ class Recording:
                 sequence,
                 self.monotonic,
                 self.realtime,
+                self.monotonic - ACQUIRED,
                 self.batch,
             )
 
-        self.open += head(crc32c(head(0) + payload)) + payload
+        seed = CHANNEL_ID.ljust(16, b"\0") + struct.pack("<I", (self.generation - 1) % self.segments)
+        self.open += head(crc32c(seed + head(0) + payload)) + payload
         self.open += bytes(-len(self.open) % 8)
         self.monotonic += STEP
         self.realtime += STEP

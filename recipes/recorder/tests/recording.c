@@ -121,12 +121,15 @@ static void add(struct recording *rec, const void *payload, uint32_t length, uin
 		.sequence = sequence,
 		.monotonic_ns = rec->monotonic_ns,
 		.realtime_ns = rec->realtime_ns,
+		.acquired_ns = rec->monotonic_ns - 1000,
 		.batch = rec->batch,
 	};
 	uint64_t end = rec->fill + (sizeof(h) + length + 7) / 8 * 8;
 
 	assert_true(end <= rec->head.size);
-	h.crc = crc32c(crc32c(0, &h, sizeof(h)), payload, length);
+	h.crc = crc32c(crc32c(crc32c(crc32c(0, rec->head.channel_id, 16), &rec->head.index, 4), &h,
+			      sizeof(h)),
+		       payload, length);
 	memset(rec->image + rec->fill, 0, end - rec->fill);
 	memcpy(rec->image + rec->fill, &h, sizeof(h));
 	memcpy(rec->image + rec->fill + sizeof(h), payload, length);

@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import mmap
 import os
 import re
 import select
@@ -87,7 +88,7 @@ def test_an_empty_message(pair: Board) -> None:
 
 def test_a_ring_with_an_implausible_loss_counter(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
-        put(writer, 0, b"good")
+        writer.put(0, b"good")
         os.write(writer.bell, struct.pack("<Q", 1))
         wait_for(lambda: struct.unpack_from("<Q", writer.ring, 128)[0] == 1)
         # more losses than submissions are possible in this time
@@ -102,7 +103,7 @@ def test_a_ring_with_an_implausible_loss_counter(pair: Board) -> None:
 
 def test_protocol_violations_are_logged_ten_times_a_minute(pair: Board) -> None:
     for _ in range(200):
-        refused = RawWriter(pair.socket, "arm", version=2).refused
+        refused = RawWriter(pair.socket, "arm", version=1).refused
         assert refused
     assert pair.log.read_text().count("its connection is closed") == 10
 
@@ -128,7 +129,7 @@ def lingering(stack: contextlib.ExitStack, seconds: int) -> socket.socket:
 
 def send_with(to: socket.socket, *fds: int) -> None:
     """Send a channel's first record together with file descriptors."""
-    record = struct.pack("<2I2Qq", RECORD, 1, 0, time.monotonic_ns(), 0) + b"x"
+    record = struct.pack("<2I2QqQ", RECORD, 1, 0, time.monotonic_ns(), 0, 0) + b"x"
     to.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
 
 
@@ -224,7 +225,7 @@ def test_file_descriptors_that_are_slow_to_close_do_not_accumulate(board: Board)
         assert 200 < descriptors(board) - before <= 253
         late = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         late.connect(str(board.socket))
-        late.send(struct.pack("<3I36s", OPEN, 1, 1, b"none"))
+        late.send(struct.pack("<3I36sQ", OPEN, 2, 1, b"none", 0))
         assert is_not_delayed(leg)
         assert not select.select([late], [], [], 0)[0]
         late.settimeout(10)
@@ -234,6 +235,27 @@ def test_file_descriptors_that_are_slow_to_close_do_not_accumulate(board: Board)
     board.stop()
     assert board.gaps("leg") == []
     assert board.log.read_text().count("file descriptors that writers sent are slow to close") == 1
+
+
+def test_a_protocol_error_loses_nothing_that_was_submitted(pair: Board) -> None:
+    with pair.writer("arm", way=2) as writer:
+        for number in range(3):
+            writer.put(number, b"%d" % number)
+        # the recorder has not looked into the ring yet
+        writer.socket.send(struct.pack("<I", 77))
+        assert "an invalid message" in writer.reason_for_close()[1]
+    wait_for(lambda: pair.gaps("arm") == [(WRITER, 0)])
+    assert pair.payloads("arm") == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("way", [1, 2])
+def test_a_sync_with_an_implausible_sequence(pair: Board, way: int) -> None:
+    """It would take all these sequences from the channel."""
+    with pair.writer("arm", way=way) as writer:
+        writer.socket.send(struct.pack("<IiQQ", SYNC, 0, 7, writer.sequence + 2**32 - 1))
+        assert "a sync with an invalid sequence" in writer.reason_for_close()[1]
+    with wait_for(lambda: opened(pair, "arm")) as writer:
+        assert writer.sequence == 1
 
 
 @pytest.mark.parametrize("head", [17, 1 << 63, (1 << 64) - 1])
@@ -251,24 +273,54 @@ def test_a_ring_with_an_invalid_head(pair: Board, head: int) -> None:
     assert pair.gaps("arm") == [(WRITER, 0)]
 
 
-def put(writer: RawWriter, slot: int, payload: bytes) -> None:
-    """Submit by ring as the library does, but without the doorbell."""
-    at = 4096 + slot % writer.slots * writer.stride
-    head = struct.pack("<2I2Qq", len(payload), 0, writer.sequence + slot, time.monotonic_ns(), 0)
-    writer.ring[at : at + 32 + len(payload)] = head + payload
-    writer.ring[64:72] = struct.pack("<Q", slot + 1)
-
-
 def seconds_until_taken(writer: RawWriter, slot: int) -> float:
     """Submit a record, ring the doorbell, and return how long the recorder takes to accept the record."""
     # without a doorbell the recorder polls the ring every 25 ms
     time.sleep(0.03)
-    put(writer, slot, b"x")
+    writer.put(slot, b"x")
     began = time.monotonic()
     os.write(writer.bell, struct.pack("<Q", 1))
     while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
         time.sleep(0.0005)
     return time.monotonic() - began
+
+
+def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board) -> None:
+    """Freeing the ring of such a client takes the kernel hundreds of milliseconds. Its channel alone waits for that."""
+    board.channel("arm", period="1us", record_size="16KiB", retain="2MiB", segment="512KiB")
+    # its ring holds 128 records: the records of 128 ms below
+    board.channel("leg", period="5ms")
+    board.start()
+    with subprocess.Popen(
+        [RECORDER, "write", "--ring", "--no-wait", "--socket", str(board.socket), "leg"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as leg:
+        assert leg.stdin
+        assert leg.stderr
+        hostile = board.writer("arm", 2)
+        assert len(hostile.ring) > 16 << 20
+        maps = [
+            mmap.mmap(hostile.memfd, len(hostile.ring), flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            for _ in range(2400)
+        ]
+        wait_for(lambda: board.stats("leg")["writer"])
+        hostile.close()
+        for number in range(1000):
+            leg.stdin.write(b"%d\n" % number)
+            leg.stdin.flush()
+            time.sleep(0.001)
+        leg.stdin.close()
+        assert (leg.wait(20), leg.stderr.read()) == (0, b"")
+    # the channel of that client has a writer again once the ring is freed
+    with board.writer("arm", 2) as arm:
+        arm.put(0, b"next")
+        assert arm.sync(1) == 0
+    del maps
+    board.stop()
+    assert board.gaps("leg") == []
+    assert len(board.payloads("leg")) == 1000
+    assert board.payloads("arm") == [b"next"]
 
 
 def test_a_doorbell_that_could_block(pair: Board) -> None:
@@ -301,7 +353,7 @@ def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
                 leg.submit(b"leg")
                 assert leg.sync() == 0
                 time.sleep(0.05)
-            put(arm, 0, b"rings")
+            arm.put(0, b"rings")
             # the ring is polled meanwhile
             wait_for(lambda: struct.unpack_from("<Q", arm.ring, 128)[0] == 1, 1)
             ringer.kill()
@@ -315,7 +367,9 @@ def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
 def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         # a submitted slot, and after it one that is only partly written
-        writer.ring[4096 : 4096 + 32 + 4] = struct.pack("<2I2Qq", 4, 0, 0, time.monotonic_ns(), 0) + b"done"
+        writer.ring[4096 : 4096 + 40 + 4] = (
+            struct.pack("<2I2QqQ", 4, 0, 0, time.monotonic_ns(), 0, 0) + b"done"
+        )
         writer.ring[64:72] = struct.pack("<Q", 1)
         at = 4096 + writer.stride
         writer.ring[at : at + 10] = b"unfinished"
@@ -369,9 +423,9 @@ def test_an_unknown_or_invalid_channel_name(pair: Board, name: str) -> None:
 
 
 def test_another_protocol_version(pair: Board) -> None:
-    refused = RawWriter(pair.socket, "arm", version=2).refused
+    refused = RawWriter(pair.socket, "arm", version=1).refused
     assert refused
-    assert "does not speak version 1" in refused[1]
+    assert "does not speak version 2" in refused[1]
 
 
 def test_a_client_that_stops_reading(pair: Board) -> None:
@@ -401,7 +455,7 @@ def test_the_oldest_silent_connections_are_closed_at_the_limit(pair: Board) -> N
         assert time.monotonic() - began < 5
         answer = silent[0].recv(4096)
         assert struct.unpack_from("<2I", answer) == (REFUSED, errno.EBUSY)
-        assert answer[8:].split(b"\0")[0] == (
+        assert answer[16:].split(b"\0")[0] == (
             b"the recorder has 128 connections, which is its limit; this one had waited longest without opening a channel"
         )
         assert silent[0].recv(4096) == b""
@@ -422,7 +476,7 @@ def test_a_new_connection_is_refused_if_none_can_be_closed(board: Board, ext4: M
         ]
         for s in waiting:
             s.connect(str(board.socket))
-            s.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+            s.send(struct.pack("<3I36sQ", 1, 2, 1, b"arm", 0))
         refused = RawWriter(board.socket, "arm").refused
         assert refused == (errno.EBUSY, "the recorder has 128 connections, which is its limit")
         assert not select.select(waiting, [], [], 0)[0]
@@ -543,7 +597,7 @@ def test_a_name_that_is_too_long_is_not_truncated_to_that_of_another_channel(boa
     board.start()
     board.wait_state(good, "recording")
     text = (board.top / "stats.json").read_text()
-    assert re.findall('"(a+[^"]*)":', text) == sorted([good, bad, "a" * 33], key=lambda name: f"{name}.conf")
+    assert re.findall('"(aa+[^"]*)":', text) == sorted([good, bad, "a" * 33], key=lambda name: f"{name}.conf")
     for name in (bad, "a" * 33):
         assert "must be named NAME.conf" in board.wait_state(name, "failed")["reason"]
     board.write(good, b"x\n")

@@ -34,6 +34,7 @@ from board import (
     unmount,
     wait_for,
 )
+from read_harness import Recording
 
 Mount = Callable[[Path, int], None]
 
@@ -57,7 +58,8 @@ def test_segments_lost_while_recording_are_created_again(board: Board) -> None:
                     os.truncate(seg, 20000)
                 else:
                     seg.unlink()
-        (directories["with-directory"] / "started").unlink()
+        for name in ("started", "channel"):
+            (directories["with-directory"] / name).unlink()
         directories["with-directory"].rmdir()
         wait_for(lambda: board.log.read_text().count("5 segments were removed or truncated") == 4, 12)
         for writer in writers.values():
@@ -384,6 +386,52 @@ def test_recording_starts_once_a_missing_directory_exists(board: Board) -> None:
     assert board.payloads("arm") == [b"x"]
 
 
+def test_a_block_copied_from_another_channel_is_no_record(board: Board) -> None:
+    """Nor one from another segment: the CRC of a record covers its channel and its segment."""
+    board.channel("arm")
+    board.channel("leg")
+    board.start()
+    # with the generation, batch and sequence that leg would use next
+    board.write("arm", b"first\n")
+    board.write("arm", b"of arm\n")
+    board.write("leg", b"of leg\n")
+    board.stop()
+    arm, leg = (board.directory / name / "00000000.seg" for name in ("arm", "leg"))
+    with leg.open("r+b") as f:
+        f.seek(8192)
+        f.write(arm.read_bytes()[8192:12288])
+    out = subprocess.run(
+        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"],
+        capture_output=True,
+        check=False,
+    )
+    assert out.stdout == b"of leg\n"
+    board.start()
+    board.write("leg", b"next\n")
+    board.stop()
+    out = subprocess.run(
+        [RECORDER, "cat", "--lines", "--directory", str(board.directory), "leg"],
+        capture_output=True,
+        check=False,
+    )
+    assert out.stdout == b"of leg\nnext\n"
+
+
+def test_media_of_an_earlier_format_are_refused_and_not_changed(board: Board) -> None:
+    board.channel("arm")
+    rec = Recording(board.directory / "arm", version=1, segments=5, size=256 << 10)
+    rec.use()
+    rec.batch_of(b"old")
+    before = {path.name: path.read_bytes() for path in rec.path.iterdir()}
+    board.start()
+    assert "of an earlier format version" in board.wait_state("arm", "failed")["reason"]
+    board.stop()
+    assert {path.name: path.read_bytes() for path in rec.path.iterdir()} == before
+    out = subprocess.run([RECORDER, "cat", str(rec.path)], capture_output=True, text=True, check=False)
+    assert out.returncode == 2
+    assert "of an earlier format version; export it with the ek-recorder that wrote it" in out.stderr
+
+
 def test_a_locked_directory_is_not_reported_as_a_second_writer(board: Board) -> None:
     directory = board.directory / "arm"
     directory.mkdir()
@@ -567,7 +615,7 @@ def test_a_writer_that_can_wait_loses_nothing(board: Board, ext4: Mount) -> None
             feeder.join(30)
             assert writer.returncode == 0
     wait_for(lambda: board.stats("arm")["durable"] == 2048)
-    assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+    assert board.stats("arm")["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
     board.stop()
     assert b"".join(board.payloads("arm")) == data * 2
     assert board.gaps("arm") == []
@@ -576,8 +624,8 @@ def test_a_writer_that_can_wait_loses_nothing(board: Board, ext4: Mount) -> None
 def fill_ring(writer: RawWriter) -> int:
     for n in range(writer.slots):
         place = 4096 + n * writer.stride
-        head = struct.pack("<2I2Qq", 1000, 0, writer.sequence + n, time.monotonic_ns(), 0)
-        writer.ring[place : place + 1032] = head + b"x" * 1000
+        head = struct.pack("<2I2QqQ", 1000, 0, writer.sequence + n, time.monotonic_ns(), 0, 0)
+        writer.ring[place : place + 1040] = head + b"x" * 1000
         writer.ring[64:72] = struct.pack("<Q", n + 1)
     return writer.slots
 

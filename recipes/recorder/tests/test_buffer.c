@@ -31,7 +31,7 @@ static int put(struct buffer *b, uint64_t sequence, bool *wake)
 	return buffer_put(b, &r, sequence, wake);
 }
 
-/* records of 1056 bytes: three fit into a chunk of 4096 */
+/* records of 1064 bytes: three fit into a chunk of 4096 */
 static void full_chunks_are_taken_in_order_and_reused(void **state)
 {
 	struct buffer b;
@@ -57,7 +57,7 @@ static void full_chunks_are_taken_in_order_and_reused(void **state)
 		assert_int_equal(put(&b, i, &wake), 0);
 	assert_int_equal(put(&b, 15, &wake), -ENOBUFS);
 	assert_false(buffer_has_room(&b, sizeof(payload)));
-	assert_int_equal(buffer_backlog(&b), 15 * 1056);
+	assert_int_equal(buffer_backlog(&b), 15 * 1064);
 	assert_int_equal(buffer_oldest(&b, &full), 100);
 	assert_true(full);
 	for (uint64_t i = 0; i < 5; i++) {
@@ -67,7 +67,7 @@ static void full_chunks_are_taken_in_order_and_reused(void **state)
 		assert_int_equal(c->next_sequence, 3 * i + 3);
 		assert_int_equal(c->oldest_ns, 100 + 3 * i);
 		assert_int_equal(c->records, 3);
-		assert_int_equal(c->used, 3 * 1056);
+		assert_int_equal(c->used, 3 * 1064);
 		assert_true((uintptr_t)c->data % EKR_BLOCK == 0);
 		buffer_release(&b, c);
 		/* a released chunk can be filled again */

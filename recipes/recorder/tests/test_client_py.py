@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -24,9 +25,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-os.environ.setdefault(
-    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
-)
+from board import BLOCK, BUILD, OPENED, OVERRUN, RECORD, RECORDER, REFUSED, SYNC
 from ek_recorder import (
     ChannelBusy,
     ChannelNotFound,
@@ -40,11 +39,10 @@ from ek_recorder import (
     read,
 )
 from ek_recorder.writer import _library
-from read_harness import BLOCK, BUILD, OVERRUN, RECORDER, START, STEP, Recording
+from read_harness import ACQUIRED, START, STEP, Recording
 
-OPEN, OPENED, REFUSED, RECORD, SYNC = 1, 2, 3, 4, 5
 SLOTS, RECORD_SIZE = 8, 64
-STRIDE = 32 + RECORD_SIZE
+STRIDE = 40 + RECORD_SIZE
 HEAD, LOST, TAIL, CLOSED = 64, 72, 128, 136
 
 
@@ -60,6 +58,9 @@ class FakeRecorder(threading.Thread):
         self.answers = True  # whether it answers a sync
         self.refusal: tuple[int, bytes] | None = None  # sent instead of the answer to a sync
         self.asked: tuple[int, bytes] = (0, b"")
+        self.lost = 0  # records that the writer reported with its last request
+        self.reported = 0  # the same, with all requests
+        self.leaves = False  # whether it shuts down with its answer, which it gives late
         self.records: list[tuple[int, bytes]] = []
         self.ring: mmap.mmap | None = None
         self.connection: socket.socket | None = None
@@ -71,20 +72,25 @@ class FakeRecorder(threading.Thread):
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            self.serve(connection)
+            with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                self.serve(connection)
             connection.close()
 
     def serve(self, connection: socket.socket) -> None:
         self.connection = connection
-        _type, _version, way, name = struct.unpack("<III36s", connection.recv(4096))
+        _type, _version, way, name, self.lost = struct.unpack("<III36sQ", connection.recv(4096))
         self.asked = (way, name.rstrip(b"\0"))
+        self.reported += self.lost
+        leaves = self.leaves
+        if leaves:
+            time.sleep(0.3)
         refusals = {
             b"none": (errno.ENOENT, b"there is no channel none"),
             b"busy": (errno.EBUSY, b"process 42 is its writer"),
         }
         if self.asked[1] in refusals:
             code, why = refusals[self.asked[1]]
-            connection.send(struct.pack("<Ii240s", REFUSED, code, why))
+            connection.send(struct.pack("<IiQ240s", REFUSED, code, 0, why))
             return
         by_ring = way == 2
         opened = struct.pack(
@@ -108,16 +114,22 @@ class FakeRecorder(threading.Thread):
             os.close(bell)
         else:
             connection.send(opened)
+        if leaves:
+            if self.ring:
+                struct.pack_into("<I", self.ring, CLOSED, errno.ESHUTDOWN)
+            connection.send(struct.pack("<IiQ240s", REFUSED, errno.ESHUTDOWN, 100, b"it was shut down"))
+            self.leaves = False
+            return
         while message := connection.recv(1 << 16):
             kind = struct.unpack_from("<I", message)[0]
             if kind == RECORD:
-                _, length, sequence, _, _ = struct.unpack_from("<IIQQq", message)
-                assert len(message) == 32 + length
-                self.records.append((sequence, message[32:]))
+                _, length, sequence, _, _, _ = struct.unpack_from("<IIQQqQ", message)
+                assert len(message) == 40 + length
+                self.records.append((sequence, message[40:]))
             elif kind == SYNC and self.refusal:
                 self.drain()
                 if self.refusal[1]:
-                    connection.send(struct.pack("<Ii240s", REFUSED, *self.refusal))
+                    connection.send(struct.pack("<IiQ240s", REFUSED, self.refusal[0], 0, self.refusal[1]))
                 return
             elif kind == SYNC and self.answers:
                 self.drain()
@@ -131,7 +143,7 @@ class FakeRecorder(threading.Thread):
         for i in range(tail, head):
             at = 4096 + i % SLOTS * STRIDE
             length, _, sequence = struct.unpack_from("<IIQ", self.ring, at)
-            self.records.append((sequence, self.ring[at + 32 : at + 32 + length]))
+            self.records.append((sequence, self.ring[at + 40 : at + 40 + length]))
         struct.pack_into("<Q", self.ring, TAIL, head)
 
     def hang_up(self) -> None:
@@ -209,29 +221,27 @@ def test_invalid_arguments(disk: Path) -> None:
         Writer("front", way="pigeon")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("way", [1, 2, 3])
-@pytest.mark.parametrize("name", [b"none", b""])
+@pytest.mark.parametrize(("name", "way"), [(b"", 1), (b"x" * 33, 2), (b"front", 3)])
 def test_calls_with_a_writer_that_could_not_be_opened_fail(
     recorder: FakeRecorder, name: bytes, way: int
 ) -> None:
     lib = _library()
     handle = ctypes.c_void_p()
-    assert lib.ek_writer_open(ctypes.byref(handle), recorder.path.encode(), name, way) < 0
+    assert lib.ek_writer_open(ctypes.byref(handle), recorder.path.encode(), name, way) == -errno.EINVAL
     message = lib.ek_writer_error(handle)
     assert message
-    place = ctypes.c_void_p()
     # functions that the package does not use have no declared types
     for call, *more in (
-        (lib.ek_writer_wait, 10),
-        (lib.ek_writer_submit, b"x", 1),
-        (lib.ek_writer_submit, b"", 0),
-        (lib.ek_writer_reserve, ctypes.byref(place)),
-        (lib.ek_writer_commit, ctypes.c_size_t(0)),
+        (lib.ek_writer_submit, b"x", ctypes.c_size_t(1)),
+        (lib.ek_writer_submit, b"", ctypes.c_size_t(0)),
         (lib.ek_writer_sync, 10),
     ):
-        assert call(handle, *more) == -errno.EPIPE
-    assert (lib.ek_writer_error(handle), lib.ek_writer_lost(handle)) == (message, 0)
+        assert call(handle, *more) == -errno.ENOTCONN
+    for wait in (lib.ek_writer_wait, lib.ek_writer_connect):
+        assert wait(handle, 10) == -errno.EINVAL
+    assert lib.ek_writer_error(handle) == message
     lib.ek_writer_close(handle)
+    assert recorder.asked == (0, b"")
 
 
 @pytest.mark.parametrize("way", [[], ["--ring"]])
@@ -307,40 +317,109 @@ def test_a_signal_interrupts_a_sync_without_timeout(recorder: FakeRecorder) -> N
         signal.signal(signal.SIGALRM, before)
 
 
-def submit_for_a_while(writer: Writer) -> None:
-    for _ in range(100):
-        writer.submit(b"x")
+def submit_until(writer: Writer, accepted: bool) -> int:
+    """Submit until a record is accepted or not; returns the number of the others."""
+    for n in range(300):
+        if writer.submit(b"x") == accepted:
+            return n
         time.sleep(0.01)
+    pytest.fail(f"3 s passed without a submission that returns {accepted}")
 
 
-def test_a_closed_connection_raises_recorder_gone(recorder: FakeRecorder) -> None:
-    with Writer("front", socket=recorder.path) as writer:
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_a_writer_connects_again_and_reports_what_it_lost(recorder: FakeRecorder, way: str) -> None:
+    with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
+        assert (recorder.lost, writer.connected) == (0, True)
+        assert writer.submit(b"first")
+        writer.sync(timeout=10)
+        before = len(recorder.records)
         recorder.hang_up()
-        with pytest.raises(RecorderGone):
-            submit_for_a_while(writer)
-        with pytest.raises(RecorderGone):
-            writer.sync(timeout=1)
+        submit_until(writer, accepted=False)
+        submit_until(writer, accepted=True)
+        with pytest.raises(RecorderGone, match="records may be lost"):
+            writer.sync(timeout=10)
+        writer.sync(timeout=10)
+        # the records that were lost while it was connected again are left out of the sequence
+        reported = recorder.lost + recorder.records[before][0] - 100
+        assert reported == writer.lost
+        assert recorder.lost > 0
+
+
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_losses_that_a_recorder_never_heard_of_are_reported_to_the_next(
+    recorder: FakeRecorder, way: str
+) -> None:
+    """It shuts down with its answer: what was lost since the request is in no record's number."""
+    with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
+        recorder.leaves = True
+        recorder.hang_up()
+        submit_until(writer, accepted=False)
+        wait_until = time.monotonic() + 10
+        while recorder.leaves:
+            assert time.monotonic() < wait_until, "the writer did not connect again"
+            writer.submit(b"x")
+            time.sleep(0.01)
+        before = len(recorder.records)
+        submit_until(writer, accepted=True)
+        # the end of the connection, and the losses
+        for _ in range(2):
+            with contextlib.suppress(RecorderError):
+                writer.sync(timeout=10)
+        writer.sync(timeout=10)
+        assert submit_until(writer, accepted=True) == 0
+        writer.sync(timeout=10)
+        assert recorder.reported + recorder.records[before][0] - 100 == writer.lost
+
+
+def test_a_writer_opens_without_waiting_and_without_a_recorder(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with Writer("front", socket=path, timeout=0) as writer:
+        assert not writer.connected
+        assert not writer.submit(b"lost")
+        recorder = FakeRecorder(path)
+        try:
+            lost = 1 + submit_until(writer, accepted=True)
+            assert writer.lost == lost
+            assert writer.channel.record_size == RECORD_SIZE
+            with pytest.raises(RecorderError, match="records were lost"):
+                writer.sync(timeout=10)
+            assert recorder.lost + recorder.records[0][0] - 100 == lost
+        finally:
+            recorder.listener.close()
+
+
+def test_a_submission_without_a_recorder_does_not_wait(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        # the second connection finds the backlog full, and nobody answers the first
+        listener.listen(0)
+        with (
+            Writer("front", socket=tmp_path / "socket", timeout=0) as first,
+            Writer("front", socket=tmp_path / "socket", timeout=0) as second,
+        ):
+            began = time.monotonic()
+            for _ in range(1000):
+                assert not first.submit(b"x")
+                assert not second.submit(b"x")
+            assert time.monotonic() - began < 1
+            with pytest.raises(SyncTimeout):
+                first.wait(0.05)
 
 
 def test_a_writer_by_ring_detects_a_killed_recorder(recorder: FakeRecorder) -> None:
     """Within half a window. A killed recorder does not close the ring, and waiting for a full ring could take minutes."""
-    submitted = 0
-
-    def submit(writer: Writer) -> None:
-        nonlocal submitted
-        while submitted < SLOTS:
-            submitted += writer.submit(b"x")
-            time.sleep(0.04)
-
     with Writer("front", way="ring", socket=recorder.path) as writer:
         assert writer.submit(b"x")
         recorder.drain()
+        recorder.listener.close()
         recorder.hang_up()
-        with pytest.raises(RecorderGone):
-            submit(writer)
+        submitted = 0
+        while writer.submit(b"x"):
+            submitted += 1
+            time.sleep(0.04)
         assert submitted <= 3
-        with pytest.raises(RecorderGone):
-            writer.submit(b"x")
+        # also those that were in the ring
+        assert writer.lost == submitted + 1
 
 
 def test_a_recorder_that_pauses_is_not_taken_for_a_killed_one(recorder: FakeRecorder) -> None:
@@ -374,14 +453,19 @@ def test_a_loss_reported_after_a_sync_timed_out_is_raised_by_the_next_sync(
 
 def test_a_missing_socket_is_not_reported_as_a_missing_channel(tmp_path: Path) -> None:
     with pytest.raises(RecorderGone, match=r"connecting to the recorder at .*: No such file"):
-        Writer("front", socket=tmp_path / "none")
+        Writer("front", socket=tmp_path / "none", timeout=5)
 
 
 def test_a_closed_writer_raises_value_error(recorder: FakeRecorder) -> None:
     writer = Writer("front", socket=recorder.path)
     writer.close()
     writer.close()
-    for call in (lambda: writer.submit(b"x"), lambda: writer.sync(0), lambda: writer.lost):
+    for call in (
+        lambda: writer.submit(b"x"),
+        lambda: writer.sync(0),
+        lambda: writer.lost,
+        lambda: writer.channel,
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
 
@@ -399,25 +483,26 @@ def channel(disk: Path) -> Recording:
 
 
 def test_read_yields_all_records(channel: Recording) -> None:
-    events = list(read("front", directory=channel.path.parent, program=RECORDER))
+    events = list(read("front", directory=channel.path.parent))
     assert events == [
-        Record(i, START + i * STEP, 1_000_000_000 + i * STEP, f"record {i}".encode()) for i in range(30)
+        Record(i, START + i * STEP, at := 1_000_000_000 + i * STEP, f"record {i}".encode(), at - ACQUIRED)
+        for i in range(30)
     ]
 
 
 def test_read_a_range(channel: Recording) -> None:
     begin = datetime.fromtimestamp(START // 10**9, UTC) + timedelta(milliseconds=100)
-    events = list(read(str(channel.path), start=begin, sequences=(None, 24), program=RECORDER))
+    events = list(read(str(channel.path), start=begin, sequences=(None, 24)))
     assert [e.sequence for e in events if isinstance(e, Record)] == [20, 21, 22, 23, 24]
     with pytest.raises(ValueError, match="zone"):
-        next(read("front", start=datetime(2026, 1, 1), program=RECORDER))
+        next(read("front", start=datetime(2026, 1, 1)))
 
 
 def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None:
     channel.gap(OVERRUN, 5)
     channel.flush()
     channel.poke(2 * BLOCK + 60, b"\xff")
-    others = [e for e in read(str(channel.path), program=RECORDER) if isinstance(e, Missing)]
+    others = [e for e in read(str(channel.path)) if isinstance(e, Missing)]
     assert [(e.kind, e.first, e.last) for e in others] == [
         ("damage", 0, 0),
         ("missing", 10, 19),
@@ -428,29 +513,59 @@ def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None
 
 def test_read_a_recording_that_does_not_exist(disk: Path) -> None:
     with pytest.raises(ChannelNotFound, match="No such file or directory") as found:
-        next(read(str(disk / "none"), program=RECORDER))
+        next(read(str(disk / "none")))
     assert found.value.errno == errno.ENOENT
     with pytest.raises(ChannelNotFound):
-        next(read("none", directory=disk, program=RECORDER))
+        next(read("none", directory=disk))
     # a directory without segments is a channel that is being created, or not the recorder's
     (disk / "empty").mkdir()
     with pytest.raises(RecorderError, match="no segments") as other:
-        next(read("empty", directory=disk, program=RECORDER))
+        next(read("empty", directory=disk))
     assert not isinstance(other.value, ChannelNotFound)
-    assert other.value.errno == errno.EIO
+    assert other.value.errno == errno.ENODATA
 
 
 def test_follow_stops_at_the_end_of_the_range(channel: Recording) -> None:
-    events = list(read(str(channel.path), sequences=(28, 29), follow=True, program=RECORDER))
+    events = list(read(str(channel.path), sequences=(28, 29), follow=True))
     assert [e.sequence for e in events if isinstance(e, Record)] == [28, 29]
     begin = datetime.fromtimestamp(START // 10**9, UTC)
     end = begin + timedelta(milliseconds=20)
-    events = list(read(str(channel.path), start=begin, end=end, follow=True, program=RECORDER))
+    events = list(read(str(channel.path), start=begin, end=end, follow=True))
     assert [e.sequence for e in events if isinstance(e, Record)] == [0, 1, 2, 3, 4]
 
 
+def test_an_invalid_range_is_a_value_error(channel: Recording) -> None:
+    with pytest.raises(ValueError, match=r"from = 'soon': is not a time"):
+        next(read(str(channel.path), start="soon"))
+
+
+def test_follow_wakes_up_when_something_is_written(channel: Recording) -> None:
+    # by number: without it, reading begins at the end of the recording, and the first record may come before that
+    events = read(str(channel.path), sequences=(30, None), follow=True)
+    waited: list[float] = []
+
+    def write() -> None:
+        for number in range(10):
+            time.sleep(0.02)
+            began.append(time.monotonic())
+            channel.batch_of(b"%d" % number)
+
+    began: list[float] = []
+    writer = threading.Thread(target=write)
+    writer.start()
+    for number in range(10):
+        event = next(events)
+        waited.append(time.monotonic() - began[number])
+        assert isinstance(event, Record)
+        assert event.data == b"%d" % number
+    writer.join()
+    events.close()
+    # a poll each 100 ms would take half of that
+    assert sorted(waited)[5] < 0.02
+
+
 def test_follow_yields_new_records_until_closed(channel: Recording) -> None:
-    events = read(str(channel.path), sequences=(28, None), follow=True, program=RECORDER)
+    events = read(str(channel.path), sequences=(28, None), follow=True)
     assert [e.sequence for e in (next(events), next(events)) if isinstance(e, Record)] == [28, 29]
     channel.batch_of(b"new")
     event = next(events)

@@ -43,8 +43,8 @@ static void values_are_parsed(void **state)
 	(void)state;
 	assert_int_equal(
 		channel("# the arm\nrecord_size = 16KiB\nperiod = 5ms\nwindow = 200ms\nretain = 64MiB\n"
-			"retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\nbackend = cached\n"
-			"ring = no\nfifo = /run/arm\nframing = fixed\n",
+			"retain_time = 7d\nsegment = 1MiB\nwriteout = 256KiB\nbuffer = 2s\n"
+			"ring = no\n",
 			&c, &e),
 		0);
 	assert_string_equal(c.name, "arm");
@@ -56,11 +56,8 @@ static void values_are_parsed(void **state)
 	assert_int_equal(c.segments, 65);
 	assert_int_equal(c.writeout, 256 << 10);
 	/* 400 records with their headers */
-	assert_int_equal(c.buffer, 400 * (16384 + 56));
-	assert_true(c.cached);
+	assert_int_equal(c.buffer, 400 * (16384 + 64));
 	assert_false(c.ring);
-	assert_false(c.fifo_lines);
-	assert_string_equal(c.fifo, "/run/arm");
 }
 
 static void defaults_are_consistent(void **state)
@@ -82,11 +79,11 @@ static void defaults_are_consistent(void **state)
 		assert_true(c.segments >= 2 && c.segments <= SEGMENTS_MAX);
 		assert_true(c.segment * (c.segments - 1) >= c.retain);
 		assert_true(c.segment >= EKR_BLOCK + c.writeout);
-		assert_true(c.writeout >= c.record_size + 56 && c.writeout <= EKR_BATCH_MAX);
+		assert_true(c.writeout >= c.record_size + 64 && c.writeout <= EKR_BATCH_MAX);
 		assert_true(c.buffer >= 3 * c.writeout);
 		assert_int_equal(c.segment % EKR_BLOCK, 0);
 		assert_int_equal(c.writeout % EKR_BLOCK, 0);
-		assert_true(c.ring && c.fifo_lines && !c.cached);
+		assert_true(c.ring);
 	}
 }
 
@@ -101,8 +98,7 @@ static void errors_name_file_key_value_and_reason(void **state)
 		{ "record_size = 2MiB\n", "arm.conf: record_size = 2MiB: must be from 1 to 1MiB" },
 		{ "colour = red\n", "arm.conf: colour = red: unknown key" },
 		{ "ring = maybe\n", "arm.conf: ring = maybe: must be yes or no" },
-		{ "backend = direkt\n", "arm.conf: backend = direkt: must be cached or direct" },
-		{ "fifo = here\n", "arm.conf: fifo = here: must be an absolute path" },
+		{ "backend = direct\n", "arm.conf: backend = direct: unknown key" },
 		{ "ring = no\nring = yes\n", "arm.conf: ring = yes: the key is given twice" },
 		{ "[channel]\nring = no\n", "arm.conf: ring = no: sections are not supported" },
 		{ "nonsense\n", "arm.conf: line 1 must be KEY = VALUE" },
@@ -120,8 +116,6 @@ static void errors_name_file_key_value_and_reason(void **state)
 		{ "buffer = much\n", "arm.conf: buffer = much: must be a size" },
 		{ "ring = no\n  ring = yes\n", "arm.conf: ring = yes: the key is given twice" },
 		{ "ring = no\n\n  nonsense\n", "arm.conf: line 3 must be KEY = VALUE" },
-		{ "record_size = 1\nretain = 1GiB\nsegment = 256MiB\nbackend = cached\n",
-		  "arm.conf: segment: must be at most 128MiB with backend = cached" },
 		{ "record_size = 1\nretain = 60GiB\nsegment = 1MiB\n",
 		  "arm.conf: segment: too small, because retain would need" },
 		{ "record_size = 1\nretain = 1MiB\nbuffer = 4s\n",
@@ -214,15 +208,15 @@ static void long_paths(void **state)
 static void channel_names(void **state)
 {
 	(void)state;
-	assert_true(config_name_ok("a"));
-	assert_true(config_name_ok("0-arm"));
-	assert_true(config_name_ok("abcdefghijklmnopqrstuvwxyz012345"));
-	assert_false(config_name_ok("abcdefghijklmnopqrstuvwxyz0123456"));
-	assert_false(config_name_ok(""));
-	assert_false(config_name_ok("-a"));
-	assert_false(config_name_ok("a/b"));
-	assert_false(config_name_ok(".."));
-	assert_false(config_name_ok("A"));
+	assert_true(about_name_ok("a"));
+	assert_true(about_name_ok("0-arm"));
+	assert_true(about_name_ok("abcdefghijklmnopqrstuvwxyz012345"));
+	assert_false(about_name_ok("abcdefghijklmnopqrstuvwxyz0123456"));
+	assert_false(about_name_ok(""));
+	assert_false(about_name_ok("-a"));
+	assert_false(about_name_ok("a/b"));
+	assert_false(about_name_ok(".."));
+	assert_false(about_name_ok("A"));
 }
 
 static void recorder_conf(void **state)

@@ -14,6 +14,7 @@
 struct fixture {
 	struct buffer buffer;
 	struct intake in;
+	struct intake_writer writer;
 };
 
 static unsigned char payload[1000];
@@ -27,6 +28,9 @@ static int set_up(void **state)
 	if (buffer_open(&f.buffer, 4096, 3 * 4096, &e))
 		return -1;
 	intake_open(&f.in, &f.buffer, sizeof(payload), 10);
+	f.writer = (struct intake_writer){ .next = 10,
+					   .since_ns = monotonic_ns() - NSEC_PER_SEC,
+					   .records = true };
 	*state = &f;
 	return 0;
 }
@@ -46,7 +50,7 @@ static int take(struct fixture *f, uint64_t sequence, uint32_t length, bool drop
 		.length = length,
 	};
 
-	return intake_take(&f->in, &r, drop);
+	return intake_take(&f->in, &f->writer, &r, drop);
 }
 
 /* record @n of a chunk */
@@ -130,11 +134,11 @@ static void a_gap_waits_for_space(void **state)
 	uint64_t i = 10;
 	struct chunk *c;
 
-	/* fill the buffer completely, so that not even a gap fits: 4096 = 3 * 1056 + 928 */
+	/* fill the buffer completely, so that not even a gap fits: 4096 = 3 * 1064 + 904 */
 	for (int n = 0; n < 3; n++) {
 		for (int k = 0; k < 3; k++)
 			assert_int_equal(take(f, i++, sizeof(payload), true), 0);
-		assert_int_equal(take(f, i++, 928 - 56, true), 0);
+		assert_int_equal(take(f, i++, 904 - 64, true), 0);
 	}
 	assert_int_equal(take(f, i++, 1, true), -ENOBUFS);
 	intake_lose(&f->in, EKR_GAP_WRITER, 0);
@@ -156,7 +160,7 @@ static void has_room_includes_space_for_a_gap(void **state)
 	struct fixture *f = *state;
 	uint64_t sequence = 10;
 
-	/* leaves 1072 bytes of each chunk: a record needs 1056, with a gap 1120 */
+	/* leaves 1048 bytes of each chunk: a record needs 1064, with a gap 1136 */
 	for (int chunk = 0; chunk < 3; chunk++) {
 		assert_true(intake_has_room(&f->in));
 		assert_int_equal(take(f, sequence++, 1000, false), 0);
@@ -165,7 +169,7 @@ static void has_room_includes_space_for_a_gap(void **state)
 		if (chunk < 2)
 			assert_true(intake_has_room(&f->in));
 		/* small records fill the rest of the chunk */
-		for (int i = 0; chunk < 2 && i < 16; i++)
+		for (int i = 0; chunk < 2 && i < 14; i++)
 			assert_int_equal(take(f, sequence++, 8, false), 0);
 	}
 	assert_false(intake_has_room(&f->in));
@@ -182,7 +186,7 @@ static void a_gap_of_unknown_length_takes_one_sequence(void **state)
 
 	intake_lose(&f->in, EKR_GAP_RESTART, 0);
 	assert_true(intake_tell(&f->in));
-	assert_int_equal(take(f, 11, 8, true), 0);
+	assert_int_equal(take(f, 10, 8, true), 0);
 	c = buffer_take(&f->buffer, true);
 	assert_gap(at(c, 0), EKR_GAP_RESTART, 0, 10);
 	assert_int_equal(c->first, 10);
@@ -201,13 +205,79 @@ static void monotonic_times_never_decrease(void **state)
 
 	/* the earliest time is that at which the channel was opened */
 	assert_in_range(f->in.last_ns, 1, now);
-	assert_int_equal(intake_take(&f->in, &future, true), 0);
-	assert_int_equal(intake_take(&f->in, &past, true), 0);
+	assert_int_equal(intake_take(&f->in, &f->writer, &future, true), 0);
+	assert_int_equal(intake_take(&f->in, &f->writer, &past, true), 0);
 	c = buffer_take(&f->buffer, true);
 	assert_in_range(at(c, 0)->monotonic_ns, now, monotonic_ns());
 	assert_int_equal(at(c, 1)->monotonic_ns, at(c, 0)->monotonic_ns);
 	/* the real-time clock may jump; its value is kept */
 	assert_int_equal(at(c, 0)->realtime_ns, -5);
+}
+
+/* a writer reads a clock for each record that it loses, so it cannot lose 10^8 in a second */
+static void an_implausible_sequence_is_refused_everywhere(void **state)
+{
+	struct fixture *f = *state;
+
+	/* the fixture's writer connected a second ago */
+	assert_int_equal(intake_expect(&f->in, &f->writer, 10 + (UINT64_C(1) << 32)), -EPROTO);
+	assert_int_equal(take(f, 10 + (UINT64_C(1) << 32), 8, true), -EPROTO);
+	assert_int_equal(intake_expect(&f->in, &f->writer, 9), -EPROTO);
+	assert_int_equal(intake_absent(&f->in, UINT64_MAX / 2), -EPROTO);
+	assert_int_equal(f->in.next_sequence, 10);
+	assert_false(f->in.gap);
+	assert_int_equal(intake_expect(&f->in, &f->writer, 10 + 1000000), 0);
+	assert_int_equal(f->in.next_sequence, 10 + 1000000);
+	assert_int_equal(f->in.overrun, 1000000);
+}
+
+/* records that wait in a ring or socket do not make the losses between them implausible */
+static void losses_are_timed_by_submissions(void **state)
+{
+	struct fixture *f = *state;
+	const uint64_t now = monotonic_ns();
+	struct record r = { .sequence = 10, .monotonic_ns = now - NSEC_PER_SEC / 2 };
+
+	assert_int_equal(intake_take(&f->in, &f->writer, &r, true), 0);
+	r.sequence = 11 + 10000000;
+	r.monotonic_ns = now;
+	assert_int_equal(intake_take(&f->in, &f->writer, &r, true), 0);
+	assert_int_equal(f->in.overrun, 10000000);
+}
+
+static void writers_number_their_records_independently(void **state)
+{
+	struct fixture *f = *state;
+	struct intake_writer other = { .next = 500, .since_ns = monotonic_ns() - NSEC_PER_SEC };
+	struct record r = { .sequence = 500 };
+	struct chunk *c;
+
+	assert_int_equal(take(f, 10, 8, true), 0);
+	assert_int_equal(intake_take(&f->in, &other, &r, true), 0);
+	assert_int_equal(take(f, 11, 8, true), 0);
+	r.sequence = 503;
+	assert_int_equal(intake_take(&f->in, &other, &r, true), 0);
+	c = buffer_take(&f->buffer, true);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(at(c, i)->sequence, 10 + i);
+	assert_gap(at(c, 3), EKR_GAP_OVERRUN, 2, 14);
+	assert_int_equal(at(c, 4)->sequence, 15);
+}
+
+static void records_lost_without_a_connection_become_a_gap(void **state)
+{
+	struct fixture *f = *state;
+	struct chunk *c;
+
+	assert_int_equal(intake_absent(&f->in, 0), 0);
+	assert_false(f->in.gap);
+	assert_int_equal(intake_absent(&f->in, 7), 0);
+	assert_int_equal(take(f, 10, 8, true), 0);
+	c = buffer_take(&f->buffer, true);
+	assert_gap(at(c, 0), EKR_GAP_ABSENT, 7, 16);
+	assert_int_equal(at(c, 1)->sequence, 17);
+	assert_int_equal(f->in.absent, 7);
+	assert_int_equal(f->in.overrun, 0);
 }
 
 int main(void)
@@ -221,6 +291,10 @@ int main(void)
 		TEST(has_room_includes_space_for_a_gap),
 		TEST(a_gap_of_unknown_length_takes_one_sequence),
 		TEST(monotonic_times_never_decrease),
+		TEST(an_implausible_sequence_is_refused_everywhere),
+		TEST(losses_are_timed_by_submissions),
+		TEST(writers_number_their_records_independently),
+		TEST(records_lost_without_a_connection_become_a_gap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,10 +41,10 @@ static void fill(FILE *to, bool zstd, unsigned int messages, size_t length)
 
 	assert_non_null(payload);
 	assert_int_equal(mcap_begin(&m, to, "test", zstd), 0);
-	assert_int_equal(mcap_channel(m, "topic", "", pairs, &id), 0);
+	assert_int_equal(mcap_channel(m, 0, "topic", "", pairs, &id), 0);
 	assert_int_equal(id, 0);
 	for (unsigned int i = 0; i < messages; i++)
-		assert_int_equal(mcap_message(m, id, i, 1000 - i, payload, length), 0);
+		assert_int_equal(mcap_message(m, id, i, 1000 - i, 1000 - i, payload, length), 0);
 	assert_int_equal(mcap_end(m), 0);
 	mcap_free(m);
 	free(payload);
@@ -132,11 +132,11 @@ static void a_full_output_is_an_error(void **state)
 	(void)state;
 	assert_non_null(full);
 	assert_int_equal(mcap_begin(&m, full, "test", false), 0);
-	assert_int_equal(mcap_channel(m, "topic", "", pairs, &id), 0);
+	assert_int_equal(mcap_channel(m, 0, "topic", "", pairs, &id), 0);
 	for (int i = 0; i < 10000 && !err; i++)
-		err = mcap_message(m, id, 0, 0, payload, sizeof(payload));
+		err = mcap_message(m, id, 0, 0, 0, payload, sizeof(payload));
 	assert_int_equal(err, -ENOSPC);
-	assert_int_equal(mcap_message(m, 1, 0, 0, payload, 1), -EINVAL);
+	assert_int_equal(mcap_message(m, 1, 0, 0, 0, payload, 1), -EINVAL);
 	mcap_free(m);
 	fclose(full);
 }

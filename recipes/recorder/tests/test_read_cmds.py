@@ -21,19 +21,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from read_harness import (
-    BLOCK,
-    BUILD,
-    FAILED,
-    OVERRUN,
-    RECORDER,
-    RESTART,
-    START,
-    STEP,
-    Recording,
-    run,
-    run_json,
-)
+from board import BLOCK, BUILD, FAILED, OVERRUN, RECORDER, RESTART
+from read_harness import ACQUIRED, START, STEP, Recording, run, run_json
 
 
 @pytest.fixture
@@ -446,9 +435,8 @@ def test_ls_starts_at_the_time_of_the_first_record(disk: Path) -> None:
 
 def read_mcap(path: Path) -> tuple[Any, list[tuple[str, int, int, int, bytes]]]:
     """Summary and messages (topic, sequence, log time, publish time, data), by the reference implementation."""
-    reader = pytest.importorskip(
-        "mcap.reader", reason="the Python package mcap is not installed (toolroot/python.txt)"
-    )
+    from mcap import reader
+
     with path.open("rb") as f:
         r = reader.make_reader(f, validate_crcs=True)
         messages = [
@@ -464,7 +452,7 @@ def test_export_mcap(channel: Recording, disk: Path, compress: str) -> None:
     assert (out.returncode, out.stdout, out.stderr) == (0, b"", b"")
     summary, messages = read_mcap(disk / "out.mcap")
     assert messages == [
-        ("front-camera", i, START + i * STEP, START + i * STEP, payload(i)) for i in range(60, 180)
+        ("front-camera", i, START + i * STEP, START + i * STEP - ACQUIRED, payload(i)) for i in range(60, 180)
     ]
     assert summary.statistics.message_count == 120
     assert summary.statistics.message_start_time == START + 60 * STEP
@@ -475,9 +463,6 @@ def test_export_mcap(channel: Recording, disk: Path, compress: str) -> None:
 
 
 def test_export_mcap_with_several_chunks_has_a_valid_index(disk: Path) -> None:
-    pytest.importorskip(
-        "mcap.reader", reason="the Python package mcap is not installed (toolroot/python.txt)"
-    )
     from mcap.reader import SeekingReader
     from mcap.stream_reader import StreamReader
 
@@ -500,6 +485,46 @@ def test_export_mcap_with_several_chunks_has_a_valid_index(disk: Path) -> None:
     # also readable as a stream
     with (disk / "out.mcap").open("rb") as f:
         assert sum(type(r).__name__ == "Message" for r in StreamReader(f, validate_crcs=True).records) == 20
+
+
+def test_export_mcap_of_several_channels_in_order_of_time(disk: Path) -> None:
+    """Each with the schema and the encoding that the recorder left beside its segments."""
+    recordings = [Recording(disk / name) for name in ("pose", "image", "log")]
+    for number, rec in enumerate(recordings):
+        rec.realtime += number * 1_000_000
+        rec.use()
+        rec.batch_of(*(b"%d" % i for i in range(20)))
+    (disk / "pose/channel").write_text(
+        "id 00000000000000000000000000000000\nencoding json\nschema_name my.Pose\nschema_encoding jsonschema\n"
+    )
+    (disk / "pose/schema").write_text('{"type": "object"}')
+    (disk / "image/channel").write_text("encoding cdr\n")
+    out = run("export", "--directory", disk, "pose", "image", "log", "-o", disk / "all.mcap")
+    assert (out.returncode, out.stderr) == (0, b"")
+    summary, messages = read_mcap(disk / "all.mcap")
+    assert [m[2] for m in messages] == sorted(m[2] for m in messages)
+    assert [m[0] for m in messages[:6]] == ["pose", "image", "log"] * 2
+    assert len(messages) == 60
+    topics = {c.topic: c for c in summary.channels.values()}
+    assert {name: topics[name].message_encoding for name in ("pose", "image", "log")} == {
+        "pose": "json",
+        "image": "cdr",
+        "log": "",
+    }
+    (schema,) = summary.schemas.values()
+    assert (schema.id, schema.name, schema.encoding, schema.data) == (
+        topics["pose"].schema_id,
+        "my.Pose",
+        "jsonschema",
+        b'{"type": "object"}',
+    )
+    assert topics["image"].schema_id == topics["pose/gaps"].schema_id == 0
+    assert summary.statistics.schema_count == 1
+    out = run("export", "--directory", disk, "pose", "log", "-o", disk / "all.csv")
+    assert (out.returncode, out.stderr) == (
+        2,
+        b"ek-recorder export: a CSV file has one channel; export several channels as MCAP\n",
+    )
 
 
 def test_export_mcap_has_gaps_in_a_separate_topic(channel: Recording, disk: Path) -> None:
@@ -600,16 +625,16 @@ def test_export_completes_if_its_standard_error_is_closed(channel: Recording, di
         (["cat", "UPPER"], "'UPPER' is neither a path nor the name of a channel"),
         (["cat", "--from", "yesterday", "x"], "--from: 'yesterday' is not a time"),
         (["cat", "--sequences", "9..3", "x"], "--sequences: '9..3' ends before it begins"),
-        (["cat", "--rate", "0", "x"], "--rate: '0' is not a number of bytes"),
-        (["cat", "-o", "f", "x"], "this command has no such option"),
+        (["cat", "--rate", "0", "x"], "--rate: '0' must be at least 1"),
+        (["cat", "-o", "f", "x"], "unknown option -o"),
         (["cat", "./no-such"], "opening the recording ./no-such: No such file or directory"),
         (["cat", "."], "'.' is neither a path nor the name"),
         (["cat", "./"], "there are no segments of a recording"),
         (["verify", "--directory", "/no/such"], "looking for channels in /no/such: No such file"),
         (["export", "x"], "expected -o FILE"),
         (["export", "x", "-o", "f.txt"], "expected --format mcap or csv"),
-        (["export", "x", "--format", "xml", "-o", "f"], "--format: 'xml' is neither mcap nor csv"),
-        (["follow", "--every", "0", "x"], "--every: '0' is not a time from 1ms to 1h"),
+        (["export", "x", "--format", "xml", "-o", "f"], "--format: 'xml' must be mcap or csv"),
+        (["follow", "--every", "0", "x"], "--every: '0' must be from 1ms to 1h"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(args: list[str], message: str, disk: Path) -> None:

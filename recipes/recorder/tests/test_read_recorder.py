@@ -5,83 +5,42 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "src/python"))
-os.environ.setdefault(
-    "EK_RECORDER_LIBRARY", str(Path(os.environ.get("EK_BUILD", ".")) / "libek-recorder.so.0")
-)
+from board import Board
 from ek_recorder import ChannelBusy, ChannelNotFound, Missing, Record, RecorderError, Writer, read
-from read_harness import BUILD, RECORDER, run_json
+from read_harness import run_json
 
 SIZE = 4096
 
 
-class Daemon:
-    """A recorder whose recordings are on the disk of the build directory."""
-
-    def __init__(self, disk: Path, runtime: Path) -> None:
-        self.directory = disk / "recorder"
-        self.directory.mkdir()
-        self.socket = str(runtime / "socket")
-        self.config = disk / "config"
-        (self.config / "channels.d").mkdir(parents=True)
-        (self.config / "recorder.conf").write_text(
-            f"directory = {self.directory}\nsocket = {self.socket}\ngroup =\n"
-            f"statistics = {runtime}/stats.json\nmountpoint = no\n"
-        )
-        (self.config / "channels.d/test.conf").write_text(
-            f"record_size = {SIZE}\nperiod = 2ms\nwindow = 200ms\nretain = 16MiB\nsegment = 4MiB\n"
-        )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.process = subprocess.Popen([RECORDER, "run", "--config", str(self.config)])
-
-    def stop(self, how: signal.Signals) -> None:
-        assert self.process
-        self.process.send_signal(how)
-        self.process.wait(20)
-
-    def writer(self, way: str) -> Writer:
-        """Open the channel as soon as it has segments."""
-        end = time.monotonic() + 30
-        while True:
-            try:
-                return Writer("test", way=way, socket=self.socket)  # type: ignore[arg-type]
-            except ChannelBusy:
-                raise
-            except RecorderError:
-                assert self.process
-                assert self.process.poll() is None, "the recorder exited"
-                assert time.monotonic() < end, "the channel did not become available"
-                time.sleep(0.05)
-
-
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
-    with (
-        tempfile.TemporaryDirectory(dir=BUILD, prefix="daemon-") as disk,
-        tempfile.TemporaryDirectory(prefix="ek-") as runtime,
-    ):
-        d = Daemon(Path(disk).absolute(), Path(runtime))
-        d.start()
+def daemon(board: Board) -> Board:
+    board.channel("test", record_size=str(SIZE), period="2ms", window="200ms", retain="16MiB", segment="4MiB")
+    board.start(ready=False)
+    return board
+
+
+def connect(board: Board, way: str) -> Writer:
+    """Open the channel as soon as it has segments."""
+    end = time.monotonic() + 30
+    while True:
         try:
-            yield d
-        finally:
-            if d.process and d.process.poll() is None:
-                d.process.kill()
-                d.process.wait()
+            return Writer("test", way=way, socket=str(board.socket))  # type: ignore[arg-type]
+        except ChannelBusy:
+            raise
+        except RecorderError:
+            assert board.process
+            assert board.process.poll() is None, "the recorder exited"
+            assert time.monotonic() < end, "the channel did not become available"
+            time.sleep(0.05)
 
 
 def payload(i: int) -> bytes:
@@ -95,38 +54,36 @@ def submit(writer: Writer, first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["socket", "ring"])
-def test_submitted_records_are_read_back(daemon: Daemon, way: str) -> None:
-    with daemon.writer(way) as writer:
+def test_submitted_records_are_read_back(daemon: Board, way: str) -> None:
+    with connect(daemon, way) as writer:
         with pytest.raises(ChannelBusy, match=str(os.getpid())):
-            Writer("test", socket=daemon.socket)
+            Writer("test", socket=str(daemon.socket))
         with pytest.raises(ChannelNotFound):
-            Writer("other", socket=daemon.socket)
+            Writer("other", socket=str(daemon.socket))
         submit(writer, 0, 2000)
         writer.sync(20)
-        events = list(read("test", directory=daemon.directory, program=RECORDER))
+        events = list(read("test", directory=daemon.directory))
     assert [e.data for e in events if isinstance(e, Record)] == [payload(i) for i in range(2000)]
     assert not [e for e in events if isinstance(e, Missing)]
-    daemon.stop(signal.SIGTERM)
+    daemon.stop()
     (row,) = run_json("verify", "--directory", daemon.directory, status=0)["channels"]
     assert (row["records"], row["clean"]) == (2000, True)
 
 
-def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
+def test_following_while_segments_are_recycled(daemon: Board) -> None:
     """48 MB are recorded in 20 MB of segments: a follower that keeps up misses nothing."""
     count = 24_000
     got: list[Record | Missing] = []
 
     def follow() -> None:
-        following = read(
-            "test", directory=daemon.directory, sequences=(0, None), follow=True, program=RECORDER
-        )
+        following = read("test", directory=daemon.directory, sequences=(0, None), follow=True)
         with contextlib.closing(following) as events:
             for event in events:
                 got.append(event)
                 if isinstance(event, Record) and event.sequence == count - 1:
                     return
 
-    with daemon.writer("ring") as writer:
+    with connect(daemon, "ring") as writer:
         follower = threading.Thread(target=follow)
         for first in range(0, count, 1000):
             submit(writer, first, 1000)
@@ -151,18 +108,41 @@ def test_following_while_segments_are_recycled(daemon: Daemon) -> None:
     assert row["records"] * 1600 > 8 << 20
 
 
-def test_a_kill_loses_no_synced_record(daemon: Daemon) -> None:
-    writer = daemon.writer("socket")
+def test_a_follower_wakes_up_with_each_write(daemon: Board) -> None:
+    """Writes by io_uring past the page cache notify it, too."""
+    waited = []
+    with connect(daemon, "socket") as writer:
+        writer.submit(payload(0))
+        writer.sync(20)
+        with contextlib.closing(
+            read("test", directory=daemon.directory, sequences=(0, None), follow=True)
+        ) as events:
+            next(events)
+            for i in range(1, 16):
+                time.sleep(0.05)
+                writer.submit(payload(i))
+                writer.sync(20)
+                began = time.monotonic()
+                event = next(events)
+                waited.append(time.monotonic() - began)
+                assert isinstance(event, Record)
+                assert event.data == payload(i)
+    # a poll each 100 ms would take half of that
+    assert sorted(waited)[7] < 0.03
+
+
+def test_a_kill_loses_no_synced_record(daemon: Board) -> None:
+    writer = connect(daemon, "socket")
     submit(writer, 0, 500)
     writer.sync(20)
     submit(writer, 500, 20)
-    daemon.stop(signal.SIGKILL)
+    daemon.kill()
     writer.close()
-    daemon.start()
-    with daemon.writer("socket") as again:
+    daemon.start(ready=False)
+    with connect(daemon, "socket") as again:
         assert again.submit(b"after")
         again.sync(20)
-        events = list(read("test", directory=daemon.directory, program=RECORDER))
+        events = list(read("test", directory=daemon.directory))
     records = [e for e in events if isinstance(e, Record)]
     assert [e.data for e in records[:500]] == [payload(i) for i in range(500)]
     assert records[-1].data == b"after"

@@ -25,10 +25,9 @@ from board import BUILD, RECORDER, RESTART, Board, RawWriter, assert_contiguous,
 LINES = [b"line %d" % n for n in range(500)]
 
 
-@pytest.mark.parametrize("backend", ["direct", "cached"])
 @pytest.mark.parametrize("way", [[], ["--ring"]])
-def test_records_are_read_back_in_order(board: Board, way: list[str], backend: str) -> None:
-    board.channel("arm", backend=backend)
+def test_records_are_read_back_in_order(board: Board, way: list[str]) -> None:
+    board.channel("arm")
     board.start()
     board.write("arm", b"\n".join(LINES), *way)
     # the writer exits only when everything is on the medium, so a crash costs nothing
@@ -51,31 +50,6 @@ def test_blocks_of_binary_data(board: Board) -> None:
     assert b"".join(board.payloads("arm")) == data
 
 
-def test_records_by_fifo_as_lines_and_as_blocks(board: Board) -> None:
-    fifos = {framing: board.top / f"{framing}.fifo" for framing in ("lines", "fixed")}
-    for framing, fifo in fifos.items():
-        board.channel(framing, fifo=str(fifo), framing=framing, record_size="10")
-    board.start()
-    wait_for(lambda: all(f.is_fifo() for f in fifos.values()))
-    fifos["lines"].write_text("one\ntwo\n")
-    fifos["lines"].write_text("three\n" + "x" * 11 + "\nno end")
-    fifos["fixed"].write_bytes(b"0123456789" * 3 + b"torn")
-    wait_for(lambda: board.stats("lines")["durable"] == 4 and board.stats("fixed")["durable"] == 3)
-    time.sleep(0.3)
-    fifos["fixed"].write_bytes(b"abcdefghij")
-    wait_for(lambda: board.stats("fixed")["durable"] == 4)
-    refused = RawWriter(board.socket, "lines").refused
-    assert refused
-    assert "its writer is the FIFO" in refused[1]
-    board.stop()
-    assert board.payloads("lines") == [b"one", b"two", b"three", b"no end"]
-    assert board.payloads("fixed") == [b"0123456789"] * 3 + [b"abcdefghij"]
-    # one record lost in each channel because of its writer: a line that is too long, an incomplete block
-    assert board.gaps("lines") == board.gaps("fixed") == [(4, 1)]
-    for framing in fifos:
-        assert_contiguous(board.records(framing))
-
-
 def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     board.channel("arm", record_size="16KiB", retain="1MiB", segment="256KiB", writeout="64KiB")
     board.start()
@@ -83,7 +57,7 @@ def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     files = sorted((board.directory / "arm").glob("*.seg"))
     before = {f: f.stat() for f in files}
     board.write("arm", os.urandom(5 << 20), "--size", "16384", "--ring")
-    assert board.stats("arm")["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+    assert board.stats("arm")["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
     board.stop()
     records = board.records("arm")
     assert_contiguous(records)
@@ -100,6 +74,71 @@ def test_overwriting_segments_changes_no_metadata(board: Board) -> None:
     extents = subprocess.run(["filefrag", "-v", str(files[0])], capture_output=True, text=True, check=False)
     if extents.returncode == 0:
         assert "unwritten" not in extents.stdout
+
+
+def test_several_writers_share_a_channel_that_declares_them(board: Board) -> None:
+    """Each numbers its records by itself; the recorder gives them the sequences of the channel."""
+    board.channel("arm", writers="3", retain="4MiB")
+    board.start()
+    with board.writer("arm") as one, board.writer("arm", 2) as two, board.writer("arm") as three:
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused
+        assert refused == (errno.EBUSY, "channel arm: it has 3 writers, as many as it may have")
+        for number in range(100):
+            one.submit(b"one %d" % number)
+            if number != 50:
+                three.submit(b"three %d" % number)
+            else:
+                three.sequence += 4
+        for writer in (one, three):
+            assert writer.sync() == (0 if writer is one else errno.ENOBUFS)
+        assert two.sync() == 0
+        three.socket.send(b"nonsense")
+        assert three.reason_for_close()[0] == errno.EPROTO
+        one.submit(b"still here")
+        assert one.sync() == 0
+        with board.writer("arm") as four:
+            four.submit(b"four")
+            assert four.sync() == 0
+    board.stop()
+    records = board.records("arm")
+    assert_contiguous(records)
+    payloads = [r.payload for r in records if not r.gap]
+    for name in (b"one", b"three"):
+        mine = [int(p.split()[1]) for p in payloads if p.startswith(name + b" ")]
+        assert mine == [n for n in range(100) if name == b"one" or n != 50]
+    assert payloads[-2:] == [b"still here", b"four"]
+    assert [r.gap for r in records if r.gap] == [(1, 4), (4, 0)]
+
+
+def test_a_schema_of_the_configuration_reaches_an_export(board: Board) -> None:
+    from mcap.reader import make_reader
+
+    schema = board.top / "pose.json"
+    schema.write_text('{"type": "object"}')
+    terms = {"schema": str(schema), "schema_name": "my.Pose", "schema_encoding": "jsonschema"}
+    board.channel("arm", encoding="json", **terms)
+    board.channel("leg", schema=str(board.top / "none.json"), schema_name="x", schema_encoding="y")
+    board.start()
+    with board.writer("arm") as arm:
+        arm.submit(b"{}", realtime=time.time_ns(), acquired=(acquired := time.monotonic_ns() - 1_000_000))
+        assert arm.sync() == 0
+    # a missing schema is no reason not to record
+    assert "reading the schema" in board.log.read_text()
+    assert board.wait_state("leg", "recording")
+    board.stop()
+    (record,) = board.records("arm")
+    assert (record.acquired_ns, record.monotonic_ns > acquired) == (acquired, True)
+    target = board.top / "out.mcap"
+    subprocess.run(
+        [RECORDER, "export", "--directory", str(board.directory), "arm", "-o", str(target)], check=True
+    )
+    with target.open("rb") as f:
+        ((found, channel, message),) = make_reader(f, validate_crcs=True).iter_messages()
+    assert found
+    assert (found.name, found.encoding, found.data) == ("my.Pose", "jsonschema", b'{"type": "object"}')
+    assert channel.message_encoding == "json"
+    assert message.log_time - message.publish_time == record.monotonic_ns - acquired
 
 
 def test_a_clean_restart_leaves_no_gap(board: Board) -> None:
@@ -280,13 +319,20 @@ def test_the_write_command_reports_that_the_recorder_was_killed(
         "ek-recorder write: the recorder exited or closed the connection; waiting for the recorder",
         "ek-recorder write: the recorder did not shut down cleanly: what it had not written is lost; a gap marks the place",
     ]
-    # with --no-wait it does not wait for a start either
+    # with --no-wait it does not wait for a start: what it reads meanwhile is lost
     no_wait = tool("--no-wait", *way)
     feed(no_wait, b"three\n")
     wait_for(lambda: board.stats("arm")["durable"] == 2)
     board.stop()
     feed(no_wait, b"four\n")
-    assert no_wait.wait(20) == 1
+    _, message = no_wait.communicate(timeout=20)
+    assert no_wait.returncode == 1
+    assert message.decode().splitlines() == [
+        "ek-recorder write: channel arm: the recorder was shut down and has written everything submitted;"
+        " not waiting for the recorder",
+        "ek-recorder write: records were lost before this: the recorder was not running",
+        "ek-recorder write: 1 records were lost",
+    ]
     assert board.payloads("arm") == [b"one", b"two", b"three"]
     assert board.gaps("arm") == [(RESTART, 0)]
 
@@ -308,101 +354,6 @@ def test_the_write_command_gives_up_if_nobody_listens(
     assert b"connecting to the recorder at" in writer.stderr.read()
 
 
-def test_a_channel_whose_fifo_cannot_be_opened_is_failed(board: Board) -> None:
-    """Nothing can be recorded in it, because such a channel accepts no other writers."""
-    fifo = board.top / "later" / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.channel("leg", fifo="/dev/null")
-    board.start()
-    arm = board.wait_state("arm", "failed")
-    assert arm["reason"] == f"opening the FIFO {fifo}: No such file or directory; trying again every 10 s"
-    leg = board.wait_state("leg", "failed")
-    assert (
-        leg["reason"]
-        == "opening the FIFO /dev/null: the file exists and is not a FIFO; trying again every 10 s"
-    )
-    fifo.parent.mkdir()
-    assert board.wait_state("arm", "recording")["reason"] == ""
-    fifo.write_text("x\n")
-    board.stop()
-    assert board.payloads("arm") == [b"x"]
-
-
-def test_a_line_torn_by_a_shutdown_is_lost_with_a_gap(board: Board) -> None:
-    """The writer keeps the FIFO open. The rest of the line becomes a record after the next start."""
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.start()
-    wait_for(fifo.is_fifo)
-    writer = os.open(fifo, os.O_RDWR)
-    try:
-        os.write(writer, b"whole\nHALF-")
-        wait_for(lambda: board.stats("arm")["records"] == 1)
-        board.stop()
-        assert board.stats("arm")["lost"]["writer"] == 1
-        os.write(writer, b"rest\n")
-        board.start()
-        wait_for(lambda: board.stats("arm")["durable"] == 1)
-    finally:
-        os.close(writer)
-    # without a line feed the last line counts once all writers have closed the FIFO
-    fifo.write_text("no end")
-    board.stop()
-    assert board.payloads("arm") == [b"whole", b"rest", b"no end"]
-    assert board.gaps("arm") == [(4, 1)]
-    assert_contiguous(board.records("arm"))
-
-
-def test_a_shutdown_does_not_wait_for_a_fifo_that_is_never_empty(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), record_size="10")
-    board.channel("leg")
-    board.start()
-    wait_for(fifo.is_fifo)
-    board.write("leg", b"x\n")
-    with subprocess.Popen(["sh", "-c", 'exec yes > "$1"', "sh", str(fifo)]) as endless:
-        try:
-            wait_for(lambda: board.stats("arm")["durable"] > 1000)
-            assert board.stop() < 3
-        finally:
-            endless.kill()
-    board.start()
-    board.stop()
-    assert board.payloads("leg") == [b"x"]
-    assert board.gaps("leg") == []
-
-
-def test_a_fifo_may_have_several_writers(board: Board) -> None:
-    """Lines are recorded in order of arrival. One writer may close the FIFO while another continues."""
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo))
-    board.start()
-    wait_for(fifo.is_fifo)
-    with fifo.open("wb", buffering=0) as one, fifo.open("wb", buffering=0) as two:
-        for n in range(50):
-            one.write(b"one %d\n" % n)
-            two.write(b"two %d\n" % n)
-        one.close()
-        two.write(b"the last\n")
-        wait_for(lambda: board.stats("arm")["durable"] == 101)
-    board.stop()
-    lines = [b"%s %d" % (who, n) for n in range(50) for who in (b"one", b"two")]
-    assert board.payloads("arm") == [*lines, b"the last"]
-    assert board.gaps("arm") == []
-
-
-def test_incomplete_fifo_records_are_logged_once_a_minute(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), framing="fixed", record_size="10")
-    board.start()
-    wait_for(fifo.is_fifo)
-    for n in range(1, 6):
-        fifo.write_bytes(b"torn")
-        wait_for(lambda n=n: board.stats("arm")["lost"]["writer"] == n)
-    board.stop()
-    assert board.log.read_text().count("left an incomplete record of 4 bytes; it is lost") == 1
-
-
 COMPONENT = Path(__file__).parent.parent
 
 
@@ -415,7 +366,7 @@ def value_in(file: str, pattern: str) -> float:
 
 def test_timeouts_of_systemd_and_of_writers_cover_the_longest_shutdown() -> None:
     unit = value_in("data/ek-recorder.service", r"\nTimeoutStopSec=(\d+)\n")
-    write = value_in("src/store.h", r"STORE_STOP_MOST \((\d+) \* NSEC_PER_SEC\)")
+    write = value_in("src/shutdown.h", r"SHUTDOWN_MOST \((\d+) \* NSEC_PER_SEC\)")
     markers = value_in("src/prepare.c", r"END_TIME \((\d+) \* NSEC_PER_SEC\)")
     client = value_in("src/client.c", r"LAST_WORDS_MS (\d+)\n")
     assert write + markers < unit
@@ -425,17 +376,6 @@ def test_timeouts_of_systemd_and_of_writers_cover_the_longest_shutdown() -> None
 def test_a_crash_writes_no_core_dump() -> None:
     """It would contain all locked buffers, and delay the next start by writing them to the same flash."""
     assert value_in("data/ek-recorder.service", r"\nLimitCORE=(\d+)\n") == 0
-
-
-def test_lines_that_are_too_long_are_logged_once_a_minute(board: Board) -> None:
-    fifo = board.top / "fifo"
-    board.channel("arm", fifo=str(fifo), record_size="10")
-    board.start()
-    wait_for(fifo.is_fifo)
-    fifo.write_bytes((b"x" * 11 + b"\n") * 1000)
-    wait_for(lambda: board.stats("arm")["lost"]["writer"] == 1000)
-    board.stop()
-    assert board.log.read_text().count("is longer than 10 bytes; it is lost") == 1
 
 
 def test_init_creates_all_segments_and_a_clean_shutdown_marker(board: Board) -> None:
@@ -478,25 +418,38 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
         pytest.skip(f"bind mounts do not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     created = [board.directory / "arm", *(board.directory / "arm").iterdir()]
-    # the directory, five segments and the clean-shutdown marker
-    assert len(created) == 7
+    # the directory, five segments, the clean-shutdown marker, and what says what the channel is
+    assert len(created) == 8
     assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
 
-def test_a_lower_retain_deletes_the_oldest_segments(board: Board) -> None:
+def trim(board: Board, *options: str, status: int = 0) -> str:
+    out = subprocess.run(
+        [RECORDER, "trim", *options, "--config", str(board.conf), "arm"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert out.returncode == status, out.stderr
+    return out.stdout + out.stderr
+
+
+def test_a_lower_retain_deletes_nothing_without_trim(board: Board) -> None:
+    """It may be a typing error."""
+
     def segments() -> set[Path]:
         return set((board.directory / "arm").glob("*.seg"))
 
     def numbers() -> list[int]:
         return [r.sequence for r in board.records("arm")]
 
-    def retain(size: str, count: int) -> None:
+    def retain(size: str, wanted: int, count: int) -> None:
         board.channel("arm", record_size="16KiB", writeout="64KiB", retain=size)
         board.start()
         wait_for(lambda: board.stats("arm")["segments"] == count)
-        assert board.stats("arm")["segments_wanted"] == count
+        assert board.stats("arm")["segments_wanted"] == wanted
 
-    retain("2MiB", 9)
+    retain("2MiB", 9, 9)
     board.write("arm", os.urandom(1 << 20), "--size", "16384")
     board.stop()
     # used segments, oldest first
@@ -505,20 +458,48 @@ def test_a_lower_retain_deletes_the_oldest_segments(board: Board) -> None:
     )
     assert len(used) > 4
     assert numbers() == list(range(64))
+    retain("512KiB", 3, 9)
+    assert len(segments()) == 9
+    reason = board.wait_state("arm", "recording")["reason"]
+    assert reason == (
+        "it has 6 segments more than retain needs; they are kept and used. 'ek-recorder trim --yes arm' deletes the oldest"
+    )
+    assert "is being recorded. Stop the recorder first" in trim(board, "--yes", status=1)
+    board.stop()
+    assert "would delete the 6 oldest segments of 262144 bytes" in trim(board)
+    assert numbers() == list(range(64))
+    assert "deleted the 6 oldest segments of 262144 bytes" in trim(board, "--yes")
     # the three newest segments remain
-    retain("512KiB", 3)
     assert segments() == {path for _, path in used[-3:]}
     assert 0 < numbers()[0] < numbers()[-1] == 63
     assert numbers() == list(range(numbers()[0], 64))
-    assert "the oldest 6 segments of 262144 bytes were deleted" in board.log.read_text()
+    assert "no more segments than retain needs" in trim(board, "--yes")
     # recording continues without a gap, and a higher retain creates segments again
+    retain("512KiB", 3, 3)
+    assert board.stats("arm")["reason"] == ""
     board.write("arm", b"x" * 1000)
     board.stop()
-    retain("1MiB", 5)
+    retain("1MiB", 5, 5)
     board.stop()
     assert {path for _, path in used[-3:]} < segments()
     assert numbers()[-1] == 64
     assert board.gaps("arm") == []
+
+
+def test_records_expire_before_segments_are_created(board: Board) -> None:
+    terms = {"record_size": "16KiB", "writeout": "64KiB", "segment": "256KiB"}
+    board.channel("arm", retain="2MiB", **terms)
+    board.start()
+    wait_for(lambda: board.stats("arm")["segments"] == 9)
+    board.write("arm", os.urandom(1 << 20), "--size", "16384")
+    board.stop()
+    time.sleep(1.1)
+    # creating the missing segments takes many seconds
+    board.channel("arm", retain="512MiB", retain_time="1s", **terms)
+    board.start()
+    wait_for(lambda: "are older than retain_time" in board.log.read_text())
+    assert len(list((board.directory / "arm").glob("*.seg"))) < 1000
+    board.stop()
 
 
 def test_retain_time_deletes_old_records_on_the_medium(board: Board) -> None:
@@ -618,7 +599,7 @@ def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(b
         listener.bind(str(board.socket))
         listener.listen()
         early.connect(str(board.socket))
-        early.send(struct.pack("<3I36s", 1, 1, 1, b"arm"))
+        early.send(struct.pack("<3I36sQ", 1, 2, 1, b"arm", 0))
         silent.connect(str(board.socket))
         fd, run = listener.fileno(), [RECORDER, "run", "--config", str(board.conf)]
         out = subprocess.run(
@@ -630,7 +611,7 @@ def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(b
         assert out.returncode == 2
         for client in (early, silent):
             client.settimeout(5)
-            kind, code, why = struct.unpack("<Ii240s", client.recv(4096))
+            kind, code, _, why = struct.unpack("<IiQ240s", client.recv(4096))
             assert (kind, code) == (3, errno.EINVAL)
             assert b"the recorder is not running: " in why
             assert b"nonsense = 1: unknown key" in why
@@ -819,7 +800,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
     wait_for(lambda: board.stats("arm")["durable"] == submitted)
     for channel in ("arm", "leg"):
         stats = board.stats(channel)
-        assert stats["lost"] == {"overrun": 0, "failed": 0, "writer": 0, "restart": 0}
+        assert stats["lost"] == {"overrun": 0, "absent": 0, "failed": 0, "writer": 0, "restart": 0}
         # the disk of a busy host is slow now and then
         assert stats["late"] <= submitted / 20, stats
         assert stats["errors"] == 0
@@ -838,7 +819,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
         (["run", "now"], 2, "unexpected argument 'now'"),
         (["init", "--config", "/nonexistent"], 2, "No such file"),
         (["write"], 2, "expected CHANNEL"),
-        (["write", "--size", "0", "arm"], 2, "--size must be from 1 to 1MiB, not 0"),
+        (["write", "--size", "0", "arm"], 2, "--size: '0' must be from 1 to 1MiB"),
         (
             ["write", "--socket", "/nonexistent", "arm"],
             1,
@@ -847,7 +828,7 @@ def test_memory_does_not_grow_over_time(board: Board) -> None:
         (["write", "arm", "/nonexistent"], 1, "opening /nonexistent"),
         (["status", "--config", "/nonexistent"], 1, "reading /run/ek-recorder/stats.json"),
         (["bench"], 2, "expected CHANNEL"),
-        (["bench", "--writes", "-1", "arm"], 2, "--writes must be a number"),
+        (["bench", "--writes", "-1", "arm"], 2, "--writes: '-1' must be a whole number"),
         (["bench", "--config", "/nonexistent", "../arm"], 2, "invalid name of a channel"),
         (["bench", "--check", "--config", "/nonexistent", "arm"], 2, "opening the recording /recorder/arm"),
     ],

@@ -13,30 +13,28 @@
 #include <cmocka.h>
 
 #include "clock.h"
-#include "fifo.h"
 #include "stats.h"
 
-static sem_t fifo_checked, continue_printing;
+static sem_t state_read, continue_printing;
 
-/*
- * Replaces the real function, which stats.c calls before it reads the counters: printing stops
- * here until the test lets it continue. None of these channels has a FIFO.
- */
-bool fifo_amiss(struct channel *c, struct error *why)
+/* stats.c reads the state before it reads the counters: printing stops here until the test lets it continue */
+enum store_state __real_store_state(struct store *s, struct error *reason);
+enum store_state __wrap_store_state(struct store *s, struct error *reason);
+enum store_state __wrap_store_state(struct store *s, struct error *reason)
 {
-	(void)c;
-	(void)why;
-	sem_post(&fifo_checked);
+	enum store_state state = __real_store_state(s, reason);
+
+	sem_post(&state_read);
 	sem_wait(&continue_printing);
-	return false;
+	return state;
 }
 
 static void begin(struct channel *c)
 {
-	*c = (struct channel){ .file = "arm" };
+	*c = (struct channel){ .file = "arm", .use = CHANNEL_USED };
 	pthread_mutex_init(&c->store.lock, NULL);
 	pthread_mutex_init(&c->buffer.lock, NULL);
-	sem_init(&fifo_checked, 0, 0);
+	sem_init(&state_read, 0, 0);
 	sem_init(&continue_printing, 0, 0);
 }
 
@@ -54,7 +52,7 @@ static void *print(void *arg)
 	FILE *to = open_memstream(&text, &length);
 
 	assert_non_null(to);
-	stats_print(to, arg, 1);
+	stats_print(to, arg, 1, "");
 	fclose(to);
 	return NULL;
 }
@@ -69,7 +67,7 @@ static void a_sync_during_printing_gives_no_negative_age(void **state)
 	(void)state;
 	begin(&c);
 	assert_int_equal(pthread_create(&printer, NULL, print, &c), 0);
-	sem_wait(&fifo_checked);
+	sem_wait(&state_read);
 	pthread_mutex_lock(&c.store.lock);
 	sem_post(&continue_printing);
 	/* give it time to wait for the lock */

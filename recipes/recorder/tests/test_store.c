@@ -16,8 +16,9 @@
 
 #include "clock.h"
 #include "intake.h"
-#include "medium.h"
+#include "fake_medium.h"
 #include "segment.h"
+#include "shutdown.h"
 
 #define WINDOW (100 * NSEC_PER_MSEC)
 
@@ -36,36 +37,33 @@ struct recorder {
 	struct buffer buffer;
 	struct store store;
 	struct intake intake;
+	struct intake_writer writer;
 };
 
 static struct recorder rec;
-static unsigned char scratch[RECOVER_BUFFER] __attribute__((aligned(EKR_BLOCK)));
-static const uint8_t id[16] = { 1, 2, 3 }, boot[16] = { 9 };
+static const uint8_t id[16] = { 1, 2, 3 };
+static uint8_t boot[16] = { 9 };
 
 /* does what prepare.c does, without a file system */
 static struct recovered open_recorder(void)
 {
-	static struct recovered_segment segments[MEDIUM_SEGMENTS];
-	struct medium medium = test_medium_read(&flash);
+	static struct medium_use segments[MEDIUM_SEGMENTS];
+	struct medium_bytes bytes = test_medium_bytes(&flash);
 	struct recovered r = { .segments = segments, .count = MEDIUM_SEGMENTS };
 	struct error e;
 
-	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		segments[i].index = i;
-		segments[i].size = MEDIUM_SIZE;
-	}
+	test_medium_list(segments);
 	memset(&rec, 0, sizeof(rec));
-	assert_int_equal(recover(&medium, "arm", &r, scratch, &e), 0);
+	assert_int_equal(recover(&bytes, "arm", &r, &e), 0);
 	assert_int_equal(buffer_open(&rec.buffer, config.writeout, config.buffer, &e), 0);
 	assert_int_equal(store_open(&rec.store, &config, &rec.buffer, &e), 0);
 	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
 	store_set(&rec.store, r.generation, r.next_sequence, id, boot);
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
-		struct segment s = { .index = i,
-				     .fd = (int)i,
-				     .generation = segments[i].head.generation };
+		const struct medium_use *u = test_medium_at(segments, i);
+		struct segment s = { .index = i, .fd = (int)i, .generation = u->head.generation };
 
-		if (r.newest == &segments[i] && r.only_restarts)
+		if (r.newest == u && r.only_restarts)
 			s.generation = 0;
 		store_add(&rec.store, &s);
 	}
@@ -87,14 +85,14 @@ static void close_recorder(void)
 static int submit(uint64_t now, uint32_t length)
 {
 	unsigned char payload[600];
-	struct record r = { .sequence = rec.intake.next_sequence,
+	struct record r = { .sequence = rec.writer.next,
 			    .monotonic_ns = now,
 			    .length = length,
 			    .payload = payload };
 
 	/* the payload depends on the sequence, so that a reader can check it */
-	memset(payload, (int)(r.sequence * 7), sizeof(payload));
-	return intake_take(&rec.intake, &r, true);
+	memset(payload, (int)(rec.intake.next_sequence * 7), sizeof(payload));
+	return intake_take(&rec.intake, &rec.writer, &r, true);
 }
 
 static unsigned int seed_now;
@@ -148,12 +146,12 @@ static void see(struct seen *seen, const struct ekr_segment_head *h)
 {
 	const struct ekr_segment_head *next = next_use(h->generation);
 	const unsigned char *base = (const unsigned char *)h;
+	const struct record_use use = segment_use(h);
 	uint64_t batch = 0;
 	size_t at = EKR_BLOCK;
 
 	while (at < MEDIUM_SIZE) {
-		const struct ekr_record_head *r =
-			record_at(base + at, MEDIUM_SIZE - at, h->generation, 600);
+		const struct ekr_record_head *r = record_at(base + at, MEDIUM_SIZE - at, &use);
 
 		if (r && r->batch == batch) {
 			if (!next || r->sequence < next->first_sequence) {
@@ -220,7 +218,6 @@ static void assert_complete(const struct seen *seen)
 static int set_up(void **state)
 {
 	(void)state;
-	config.cached = false;
 	config.retain_ns = 0;
 	test_medium_make(&flash, "arm", id);
 	open_recorder();
@@ -243,6 +240,12 @@ static void it_writes_after_half_a_window_or_with_a_full_chunk(void **state)
 	assert_int_equal(submit(now, 100), 0);
 	now = rec.intake.last_ns;
 	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	/* records at a steady pace: between two of them, unless that costs much of the window */
+	config.period_ns = WINDOW / 20;
+	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2 - WINDOW / 40);
+	config.period_ns = WINDOW;
+	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	config.period_ns = 0;
 	assert_int_equal(write_out(now + WINDOW / 2 - 1), 1);
 	assert_int_equal(write_out(now + WINDOW / 2), 0);
 	assert_int_equal(rec.store.durable_to, 1);
@@ -374,37 +377,59 @@ static void a_medium_that_hangs_is_reported_until_it_responds(void **state)
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 }
 
-/* write 13 records at @now without a flush; returns their write */
-static struct store_write write_without_flush(uint64_t now)
+/* syncs without a pause, on a medium that needs 10 ms for a write; returns the writes in a second */
+static unsigned int sync_for_a_second(uint64_t *first_took)
 {
-	struct store_write w;
+	const uint64_t begin = monotonic_ns(), took = 10 * NSEC_PER_MSEC;
+	unsigned int writes = 0;
+	uint64_t now = begin;
 
-	config.cached = true;
-	for (int i = 0; i < 13; i++)
-		submit(now, 600);
-	assert_true(store_next(&rec.store, now, &w));
-	assert_false(w.flush);
-	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
-	return w;
+	*first_took = 0;
+	while (now < begin + NSEC_PER_SEC) {
+		struct store_write w;
+		uint64_t due;
+
+		submit(now, 100);
+		atomic_store(&rec.store.wanted_to, rec.intake.next_sequence);
+		due = store_due(&rec.store, now);
+		assert_true(due != UINT64_MAX);
+		if (due > now)
+			now = due;
+		assert_true(store_next(&rec.store, now, &w));
+		now += took;
+		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+		if (!writes++)
+			*first_took = now - begin;
+	}
+	return writes;
 }
 
-static void the_cached_backend_flushes_within_half_a_window(void **state)
+static void a_loop_of_syncs_leaves_the_medium_to_others(void **state)
 {
-	uint64_t now = monotonic_ns();
-	struct store_write w;
+	uint64_t first;
 
 	(void)state;
-	write_without_flush(now);
-	/* written, but not durable */
-	assert_int_equal(rec.store.durable_to, 0);
-	assert_false(store_idle(&rec.store));
-	now = rec.intake.last_ns;
-	assert_true(store_due(&rec.store, now) <= now + WINDOW / 2);
-	assert_true(store_next(&rec.store, now + WINDOW / 2, &w));
-	assert_true(w.flush);
-	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
-	assert_int_equal(rec.store.durable_to, 13);
-	assert_true(store_idle(&rec.store));
+	config.window_ns = 10 * NSEC_PER_SEC;
+	assert_in_range(sync_for_a_second(&first), 10, 1000 / 80 + 2);
+	/* the first is served at once */
+	assert_int_equal(first, 10 * NSEC_PER_MSEC);
+	config.window_ns = WINDOW;
+}
+
+static void full_chunks_are_not_delayed_by_syncs(void **state)
+{
+	uint64_t first, now;
+
+	(void)state;
+	config.window_ns = 10 * NSEC_PER_SEC;
+	sync_for_a_second(&first);
+	now = monotonic_ns() + 2 * NSEC_PER_SEC;
+	rec.store.haste_ns = now + NSEC_PER_SEC;
+	for (int i = 0; i < 13; i++)
+		submit(now, 600);
+	assert_int_equal(store_due(&rec.store, now), now);
+	assert_int_equal(write_out(now), 0);
+	config.window_ns = WINDOW;
 }
 
 static void a_failure_for_lack_of_space_ends_with_a_new_segment(void **state)
@@ -504,24 +529,6 @@ static void a_dropped_segment_is_not_used_again(void **state)
 	assert_int_equal(store_add(&rec.store, &segment), 0);
 	assert_int_equal(write_out(now), 0);
 	assert_int_equal(rec.store.durable_to, 7);
-}
-
-/* batches that were written there, but not flushed, are written again */
-static void a_dropped_cached_segment_loses_flushed_records_only(void **state)
-{
-	uint64_t now = monotonic_ns();
-	struct store_write w;
-
-	(void)state;
-	w = write_without_flush(now);
-	assert_true(store_drop(&rec.store, (uint32_t)w.fd));
-	now = rec.intake.last_ns + WINDOW / 2;
-	while (store_next(&rec.store, now, &w))
-		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
-	assert_int_equal(rec.store.durable_to, 13);
-	assert_int_equal(rec.store.counts.durable, 13);
-	assert_int_equal(rec.store.counts.batches, 3);
-	assert_true(store_idle(&rec.store));
 }
 
 /* use some segments at @now, with retain_time = 1 min */
@@ -676,7 +683,7 @@ static void a_time_before_the_start_of_a_use_expires_nothing(void **state)
  * A recording of random records, with or without failing steps, over several starts. A power
  * cut in the middle of a chain of I/O ends each.
  */
-static void one_recording(unsigned int seed, unsigned int failing, bool cached)
+static void one_recording(unsigned int seed, unsigned int failing)
 {
 	uint64_t now = monotonic_ns(), durable = 0;
 	struct seen seen;
@@ -684,9 +691,9 @@ static void one_recording(unsigned int seed, unsigned int failing, bool cached)
 	srandom(seed);
 	seed_now = seed;
 	flash_failed = failing;
-	config.cached = cached;
 	test_medium_make(&flash, "arm", id);
-	for (int start = 0; start < 8; start++) {
+	/* some of the starts are in the next boot */
+	for (int start = 0; start < 8; start++, boot[0] += random() % 2) {
 		struct recovered r = open_recorder();
 		int turns = (int)(random() % 60);
 		struct store_write w;
@@ -731,16 +738,16 @@ static void power_cuts(void **state)
 {
 	(void)state;
 	for (unsigned int seed = 1; seed <= 150; seed++)
-		one_recording(seed, 0, false);
+		one_recording(seed, 0);
 	for (unsigned int seed = 1; seed <= 100; seed++)
-		one_recording(seed, 0, true);
+		one_recording(seed, 0);
 }
 
 static void power_cuts_of_a_failing_medium(void **state)
 {
 	(void)state;
 	for (unsigned int seed = 1; seed <= 150; seed++)
-		one_recording(seed, 10, seed % 3 == 0);
+		one_recording(seed, 10);
 }
 
 static void a_shutdown_continues_while_a_medium_accepts_data(void **state)
@@ -749,13 +756,27 @@ static void a_shutdown_continues_while_a_medium_accepts_data(void **state)
 
 	(void)state;
 	/* what the medium accepted before the stop does not count */
-	assert_int_equal(store_stop_by(began, 0), began + STORE_STOP_TIME);
-	assert_int_equal(store_stop_by(began, began - 1), began + STORE_STOP_TIME);
-	assert_int_equal(store_stop_by(began, began + NSEC_PER_SEC),
-			 began + NSEC_PER_SEC + STORE_STOP_TIME);
-	/* not longer than STORE_STOP_MOST */
-	assert_int_equal(store_stop_by(began, began + 4 * NSEC_PER_SEC), began + STORE_STOP_MOST);
-	assert_int_equal(store_stop_by(began, began + 60 * NSEC_PER_SEC), began + STORE_STOP_MOST);
+	assert_int_equal(shutdown_by(began, 0), began + SHUTDOWN_TIME);
+	assert_int_equal(shutdown_by(began, began - 1), began + SHUTDOWN_TIME);
+	assert_int_equal(shutdown_by(began, began + NSEC_PER_SEC),
+			 began + NSEC_PER_SEC + SHUTDOWN_TIME);
+	/* not longer than SHUTDOWN_MOST */
+	assert_int_equal(shutdown_by(began, began + 4 * NSEC_PER_SEC), began + SHUTDOWN_MOST);
+	assert_int_equal(shutdown_by(began, began + 60 * NSEC_PER_SEC), began + SHUTDOWN_MOST);
+}
+
+/* while the board was suspended, the real time went on and the monotonic time did not */
+static void a_suspend_ages_no_record(void **state)
+{
+	const uint64_t now = monotonic_ns();
+	struct segment gone;
+
+	(void)state;
+	use_some_segments(now);
+	assert_false(store_expire(&rec.store, now + 1,
+				  realtime_ns() + 8 * 3600 * (int64_t)NSEC_PER_SEC, &gone));
+	assert_true(store_expire(&rec.store, now + 61 * NSEC_PER_SEC, realtime_ns(), &gone));
+	config.retain_ns = 0;
 }
 
 int main(void)
@@ -767,11 +788,12 @@ int main(void)
 		TEST(a_failed_batch_goes_to_the_next_segment),
 		TEST(a_failing_medium_loses_new_records_but_no_old_ones),
 		TEST(a_medium_that_hangs_is_reported_until_it_responds),
-		TEST(the_cached_backend_flushes_within_half_a_window),
+		TEST(a_suspend_ages_no_record),
+		TEST(a_loop_of_syncs_leaves_the_medium_to_others),
+		TEST(full_chunks_are_not_delayed_by_syncs),
 		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),
 		TEST(unused_segments_are_used_in_order_of_their_index),
 		TEST(a_dropped_segment_is_not_used_again),
-		TEST(a_dropped_cached_segment_loses_flushed_records_only),
 		TEST(old_uses_expire),
 		TEST(uses_of_earlier_boots_expire_by_real_time),
 		TEST(a_clock_that_was_not_set_expires_nothing_early),

@@ -62,14 +62,12 @@ from lab.report.verdict import Verdict
 
 # number of writes of a set, unless a disturber makes it slow: see writes()
 WRITES = 10000
-# for the box plot of `ek-recorder bench --paper --from`
+# for box plots
 QUARTILES = ("p25", "p50", "p75")
 
 
-# the paper's figures; the board's own bench (`ek-recorder bench --paper`) reads the same file
-PAPER = tomllib.loads(
-    (Path(__file__).parents[4] / "recipes/recorder/src/python/ek_recorder/bench/paper.toml").read_text()
-)
+# the paper's figures
+PAPER = tomllib.loads(Path(__file__).with_name("okabe.toml").read_text())
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ QUARTILES = ("p25", "p50", "p75")
 class Case:
     """A case.
 
-    - `way`, `backend`: how the writer submits records, and how the recorder writes them.
+    - `way`: how the writer submits records.
     - `disturbers`: programs that use the same file system in the background.
     - `writes`, `sets`: submissions per set, and number of sets. A case with disturbers has the same numbers once more,
       before the disturbers start.
@@ -71,7 +71,6 @@ class Case:
     """
 
     way: str = "ring"
-    backend: str = "direct"
     disturbers: tuple[str, ...] = ()
     writes: int = 10000
     sets: int = 2
@@ -84,13 +83,11 @@ CASES = {
     "quiet-long": Case(sets=5),
     "quiet-other": Case(priority=0),
     "quiet-socket": Case(way="socket"),
-    "quiet-cached": Case(backend="cached", sets=1),
     "bgtrunc": Case(disturbers=("truncate",)),
     "bgall": Case(disturbers=BOTH),
     "bgall-long": Case(disturbers=BOTH, sets=5),
     "bgall-other": Case(disturbers=BOTH, priority=0),
     "bgall-socket": Case(way="socket", disturbers=BOTH, sets=1),
-    "bgall-cached": Case(backend="cached", disturbers=BOTH, sets=1),
     "read": Case(disturbers=("read",), sets=1),
     "read-other": Case(disturbers=("read",), sets=1, priority=0),
     "read-socket": Case(way="socket", disturbers=("read",), sets=1),
@@ -102,9 +99,7 @@ QUICK = ("quiet", "bgall")
 FULL = (*QUICK, "quiet-socket", "bgall-other", "read")
 
 
-def configuration(
-    backend: str, *, retain: str = "128MiB", segment: str = "8MiB", window: str = "1s"
-) -> dict[str, str]:
+def configuration(*, retain: str = "128MiB", segment: str = "8MiB", window: str = "1s") -> dict[str, str]:
     """The recorder's configuration files in the guest, by path. There is one channel, `bench`."""
     channel = {
         "record_size": "16KiB",
@@ -112,7 +107,6 @@ def configuration(
         "window": window,
         "retain": retain,
         "segment": segment,
-        "backend": backend,
     }
     recorder = {"directory": "/m", "socket": "/socket", "group": "", "statistics": "/stats"}
     return {
@@ -256,7 +250,7 @@ def figures(case: Case, out: Output) -> list[Figure]:
 def experiment(name: str, case: Case) -> Experiment:
     return Experiment(
         f"rec.ek.{name}",
-        f"16 KB each 5 ms by {case.way}, {case.backend}, {case.sets} sets"
+        f"16 KB each 5 ms by {case.way}, {case.sets} sets"
         + (f", with {' and '.join(case.disturbers)} in the background" if case.disturbers else "")
         + ("" if case.priority else ", without SCHED_FIFO") + f", {case.preset}",
         script(case), lambda out: figures(case, out),
@@ -265,7 +259,7 @@ def experiment(name: str, case: Case) -> Experiment:
         quick=name in QUICK, deep=name not in FULL, memory=1536, limit=1200,
         timeout=3600 if "read" in case.disturbers else 1800,
         programs=("mkfs.ext4", "ek-recorder", *(("ek-disturb",) if case.disturbers else ())),
-        files=configuration(case.backend),
+        files=configuration(),
     )  # fmt: skip
 
 
@@ -287,6 +281,7 @@ def removable(preset: str, **override: int) -> Device:
 # each four cuts, two happen at a random moment, and two happen up to 8 ms after the device got a request.
 # /proc/uptime has a resolution of 10 ms and is read after the cut, so a record seems older than it was.
 # `write` without input records nothing: it only waits until the recorder answers.
+# After every other cut the recorder finds another boot id, as after a reboot.
 CUT = """
 ext4
 start; ready 5
@@ -320,6 +315,11 @@ for i in $(seq @CUTS@); do
 	ext4
 	ek-recorder bench --check bench > /tmp/check 2> /tmp/error
 	[ -s /tmp/check ] || fail "cut $i: $(tail -n 1 /tmp/error)"
+	if [ $((i % 2)) = 1 ]; then
+		umount /proc/sys/kernel/random/boot_id 2> /dev/null
+		cat /proc/sys/kernel/random/uuid > /tmp/boot_id
+		mount -o bind /tmp/boot_id /proc/sys/kernel/random/boot_id || fail "cannot change the boot id"
+	fi
 	begin=$(ms)
 	start
 	until [ -S /socket ] && ek-recorder write --socket /socket bench < /dev/null 2> /tmp/error; do
@@ -361,14 +361,14 @@ def cut_figures(out: Output) -> list[Figure]:
     ]
 
 
-def power_cuts(name: str, backend: str, seed: int) -> Experiment:
+def power_cuts(name: str, seed: int) -> Experiment:
     return Experiment(
-        f"rec.ek.powercut-{name}", f"{CUTS} power cuts while recording 16 KB each 5 ms, {backend}",
+        f"rec.ek.powercut-{name}", f"{CUTS} power cuts while recording 16 KB each 5 ms",
         HELPERS + MOUNTED + CUT.replace("@CUTS@", str(CUTS)).replace("@SEED@", str(seed)), cut_figures,
         device=removable("emmc50-slow", capacity_mb=1024, memory_backed=1),
         figures_of="ek-recorder", baselines=(), deep=True, memory=1536, timeout=900, limit=900,
         programs=("mkfs.ext4", "ek-recorder"),
-        files=configuration(backend, retain="16MiB", segment="4MiB", window=f"{WINDOW_MS}ms"),
+        files=configuration(retain="16MiB", segment="4MiB", window=f"{WINDOW_MS}ms"),
     )  # fmt: skip
 
 
@@ -409,7 +409,7 @@ def restart(preset: str) -> Experiment:
         HELPERS + MOUNTED + RESTART, restart_figures,
         device=flashsim(preset, slices=1, capacity_mb=4096, memory_backed=1),
         figures_of="ek-recorder", baselines=(), deep=True, memory=2560, timeout=900,
-        programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="1GiB", segment="1GiB"),
+        programs=("mkfs.ext4", "ek-recorder"), files=configuration(retain="1GiB", segment="1GiB"),
     )  # fmt: skip
 
 
@@ -456,18 +456,14 @@ def hours_figures(out: Output) -> list[Figure]:
 
 EXPERIMENTS = [
     *(experiment(name, case) for name, case in CASES.items()),
-    *(
-        power_cuts(f"{backend}{part}", backend, 1000 * part)
-        for backend in ("direct", "cached")
-        for part in (1, 2)
-    ),
+    *(power_cuts(f"direct{part}", 1000 * part) for part in (1, 2)),
     *(restart(preset) for preset in ("emmc50-slow", "sd-uhs3")),
     Experiment(
         "rec.ek.hours", "a day at 1/16: as many segments as a day fills, each 1/16 as large, in 90 min; 16 KB each 5 ms",
         HELPERS + MOUNTED + HOURS, hours_figures,
         device=flashsim("emmc50-slow", slices=1, capacity_mb=1024, memory_backed=1),
         figures_of="ek-recorder", baselines=(), deep=True, memory=1024, limit=12000, timeout=4000,
-        programs=("mkfs.ext4", "ek-recorder"), files=configuration("direct", retain="16MiB", segment="1MiB"),
+        programs=("mkfs.ext4", "ek-recorder"), files=configuration(retain="16MiB", segment="1MiB"),
     ),
 ]  # fmt: skip
 

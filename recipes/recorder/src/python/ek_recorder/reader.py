@@ -1,28 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a recording by running `ek-recorder cat` or `follow`, which validate what is on the medium."""
+"""Read a recording with the C library libek-reader, which validates what is on the medium.
+
+The environment variable EK_READER_LIBRARY names a library file to use instead of the installed one.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
-import struct
-import subprocess
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
-from errno import EIO, ENOENT
+from errno import EINVAL, ENOMEM, ESTALE
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import Any, Literal, cast
 
 from .errors import error
 
-# struct reader_frame
-_FRAME = struct.Struct("<IIQQQq")
 _KINDS = {2: "gap", 3: "missing", 4: "damage", 5: "torn", 6: "overwritten"}
+# longest call that waits: Python handles no signal during it
+_PIECE_MS = 500
 
 # default of `ek-recorder --directory`
 _DIRECTORY = "/recorder"
 
 Kind = Literal["gap", "missing", "damage", "torn", "overwritten"]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("gap_reason", ctypes.c_uint32),
+        ("sequence", ctypes.c_uint64),
+        ("first", ctypes.c_uint64),
+        ("lost", ctypes.c_uint64),
+        ("monotonic_ns", ctypes.c_uint64),
+        ("realtime_ns", ctypes.c_int64),
+        ("acquired_ns", ctypes.c_uint64),
+        ("payload", ctypes.c_void_p),
+        ("length", ctypes.c_size_t),
+        ("message", ctypes.c_char_p),
+    )
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("start", ctypes.c_char_p),
+        ("to", ctypes.c_char_p),
+        ("sequences", ctypes.c_char_p),
+        ("rate", ctypes.c_uint64),
+        ("follow", ctypes.c_int),
+        ("from_end", ctypes.c_int),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +64,7 @@ class Record:
     realtime_ns: int  # CLOCK_REALTIME at its submission; the clock may have jumped
     monotonic_ns: int  # CLOCK_MONOTONIC at its submission, valid within one boot
     data: bytes
+    acquired_ns: int  # CLOCK_MONOTONIC when its data was acquired
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +77,49 @@ class Missing:
     message: str  # one sentence
 
 
-def _when(time: datetime | str) -> str:
-    if isinstance(time, str):
-        return time
-    if time.tzinfo is None:
-        raise ValueError("a time needs a time zone: pass an aware datetime")
-    return time.isoformat()
+@functools.cache
+def _library() -> ctypes.CDLL:
+    lib = ctypes.CDLL(os.environ.get("EK_READER_LIBRARY", "libek-reader.so.0"))
+    reader = ctypes.c_void_p
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "open": (ctypes.c_int, [ctypes.POINTER(reader), ctypes.c_char_p, ctypes.POINTER(_Options)]),
+        "next": (ctypes.c_int, [reader, ctypes.POINTER(_Event)]),
+        "wait": (ctypes.c_int, [reader, ctypes.c_int]),
+        "error": (ctypes.c_char_p, [reader]),
+        "close": (None, [reader]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(lib, f"ek_reader_{name}")
+        function.restype = result
+        function.argtypes = arguments
+    return lib
+
+
+def _when(time: datetime | str | None) -> bytes | None:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ValueError("a time needs a time zone: pass an aware datetime")
+        time = time.isoformat()
+    return None if time is None else time.encode()
 
 
 def _path(channel: str, directory: str | os.PathLike[str] | None) -> Path:
     return Path(channel) if "/" in channel else Path(directory or _DIRECTORY, channel)
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
-    data = stream.read(length)
-    if len(data) != length:
-        raise EOFError
-    return data
+def _event(event: _Event) -> Record | Missing:
+    if event.kind == 1:
+        return Record(
+            event.sequence,
+            event.realtime_ns,
+            event.monotonic_ns,
+            ctypes.string_at(event.payload, event.length),
+            event.acquired_ns,
+        )
+    message: bytes = event.message
+    return Missing(
+        cast(Kind, _KINDS[event.kind]), event.first, event.sequence, message.decode(errors="replace")
+    )
 
 
 def read(
@@ -72,7 +130,6 @@ def read(
     end: datetime | str | None = None,
     sequences: tuple[int | None, int | None] = (None, None),
     follow: bool = False,
-    program: str = "ek-recorder",
 ) -> Generator[Record | Missing, None, None]:
     """Yield the records of a channel in order, and a Missing where records are absent.
 
@@ -80,41 +137,40 @@ def read(
     directory: directory of the channels, default /recorder.
     start, end: an aware datetime, or text as for `ek-recorder cat --from`.
     sequences: first and last, both included; None: open.
-    follow: continue with new records, from now or from start, until end if it is given.
-    program: path of ek-recorder.
+    follow: continue with new records, from now or from start, until end if it is given. Wakes up when the
+    recorder writes.
 
-    Raises ChannelNotFound, or RecorderError if the recording cannot be read at all.
+    Raises ChannelNotFound, RecorderError if the recording cannot be read at all, ValueError for an invalid range.
     """
-    command = [program, "follow" if follow else "cat", "--framed"]
-    if directory is not None:
-        command.append(f"--directory={os.fspath(directory)}")
-    if start is not None:
-        command.append(f"--from={_when(start)}")
-    if end is not None:
-        command.append(f"--to={_when(end)}")
+    lib = _library()
+    options = _Options(size=ctypes.sizeof(_Options), start=_when(start), to=_when(end), follow=follow)
     if sequences != (None, None):
-        command.append(f"--sequences={'..'.join('' if s is None else str(s) for s in sequences)}")
-    with subprocess.Popen([*command, "--", channel], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proc:
-        assert proc.stdout
-        assert proc.stderr
-        try:
-            while True:
-                try:
-                    frame = _exactly(proc.stdout, _FRAME.size)
-                    length, kind, sequence, first, monotonic, realtime = _FRAME.unpack(frame)
-                    data = _exactly(proc.stdout, length)
-                except EOFError:
-                    break
-                if kind == 1:
-                    yield Record(sequence, realtime, monotonic, data)
-                elif kind in _KINDS:
-                    yield Missing(cast(Kind, _KINDS[kind]), first, sequence, data.decode(errors="replace"))
-            # with --framed, standard error has only the error that ended the command: it is short
-            message = proc.stderr.read().decode(errors="replace").strip()
-            if proc.wait() not in (0, 1):
-                raise error(
-                    EIO if _path(channel, directory).is_dir() else ENOENT,
-                    message or f"{program} exited with status {proc.returncode}",
-                )
-        finally:
-            proc.terminate()
+        options.sequences = "..".join("" if s is None else str(s) for s in sequences).encode()
+    options.from_end = follow and start is None and sequences == (None, None)
+    handle = ctypes.c_void_p()
+    event = _Event()
+
+    def check(result: int) -> int:
+        if result < 0:
+            message: bytes = lib.ek_reader_error(handle)
+            if result == -EINVAL:
+                raise ValueError(message.decode(errors="replace"))
+            raise error(-result, message.decode(errors="replace"))
+        return result
+
+    try:
+        result = lib.ek_reader_open(
+            ctypes.byref(handle), os.fsencode(_path(channel, directory)), ctypes.byref(options)
+        )
+        if result == -ENOMEM:
+            raise MemoryError
+        check(result)
+        while True:
+            if check(lib.ek_reader_next(handle, ctypes.byref(event))):
+                yield _event(event)
+            elif not follow or (result := lib.ek_reader_wait(handle, _PIECE_MS)) == -ESTALE:
+                return
+            else:
+                check(result)
+    finally:
+        lib.ek_reader_close(handle)

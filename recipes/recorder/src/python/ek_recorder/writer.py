@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from errno import EAGAIN, ENOMEM, ETIMEDOUT
+from errno import EAGAIN, ENOMEM, ENOTCONN, ETIMEDOUT
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -50,7 +50,8 @@ def _library() -> ctypes.CDLL:
     writer = ctypes.c_void_p
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "open": (ctypes.c_int, [ctypes.POINTER(writer), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]),
-        "submit": (ctypes.c_int, [writer, ctypes.c_char_p, ctypes.c_size_t]),
+        "connect": (ctypes.c_int, [writer, ctypes.c_int]),
+        "submit_at": (ctypes.c_int, [writer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64]),
         "sync": (ctypes.c_int, [writer, ctypes.c_int]),
         "wait": (ctypes.c_int, [writer, ctypes.c_int]),
         "channel": (ctypes.POINTER(_CChannel), [writer]),
@@ -73,17 +74,25 @@ def _milliseconds(timeout: float) -> int:
 class Writer:
     """The writer of a channel. A channel has one writer at a time.
 
-    Submitting never waits for the medium. Records submitted before close() are still
-    recorded. Any thread may call the methods; calls are serialized by a lock.
+    Submitting never waits for the medium. After a restart of the recorder the writer connects
+    again by itself, while records are submitted; a gap in the recording reports how many were lost.
+    Records submitted before close() are still recorded. Any thread may call the methods; calls are
+    serialized by a lock.
     """
 
     def __init__(
-        self, channel: str, way: Literal["socket", "ring"] = "socket", socket: str | None = None
+        self,
+        channel: str,
+        way: Literal["socket", "ring"] = "socket",
+        socket: str | os.PathLike[str] | None = None,
+        timeout: float | None = 10.0,
     ) -> None:
         """Open the channel for writing, by socket or by ring (shared memory).
 
-        socket: path of the recorder's socket; None: the default. Raises ChannelNotFound, ChannelBusy,
-        RecorderGone, RecorderError; ValueError for an invalid way or name.
+        socket: path of the recorder's socket; None: the default. timeout: seconds to wait for the
+        recorder's answer; None: no limit; 0: do not wait, the writer connects while records are submitted.
+        Raises ChannelNotFound, ChannelBusy, RecorderGone, SyncTimeout, RecorderError unless timeout is 0;
+        ValueError for an invalid way or name.
         """
         self._handle: ctypes.c_void_p | None = None
         if way not in _WAYS:
@@ -99,13 +108,13 @@ class Writer:
         if not handle:
             raise MemoryError if result == -ENOMEM else error(-result, "")
         self._handle = handle
-        if result:
-            try:
-                self._check(result)
-            finally:
-                self.close()
-        c = self._lib.ek_writer_channel(handle).contents
-        self._channel = Channel(c.record_size, c.period_ns, c.window_ns)
+        try:
+            self._check(result)
+            if timeout != 0:
+                self._wait_for(self._lib.ek_writer_connect, timeout)
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self) -> ctypes.c_void_p:
         if self._handle is None:
@@ -119,23 +128,32 @@ class Writer:
 
     @property
     def channel(self) -> Channel:
-        return self._channel
+        """What the recorder reported at the last connection; all 0 before the first."""
+        with self._lock:
+            c = self._lib.ek_writer_channel(self._open()).contents
+            return Channel(c.record_size, c.period_ns, c.window_ns)
+
+    @property
+    def connected(self) -> bool:
+        with self._lock:
+            return int(self._lib.ek_writer_connect(self._open(), 0)) == 0
 
     @property
     def lost(self) -> int:
-        """Number of records lost so far because there was no space."""
+        """Number of records lost so far because there was no space or no connection."""
         with self._lock:
             return int(self._lib.ek_writer_lost(self._open()))
 
-    def submit(self, record: bytes | bytearray | memoryview) -> bool:
-        """Submit a record. Returns False if there is no space: the record is lost, and a gap will report it.
+    def submit(self, record: bytes | bytearray | memoryview, acquired_ns: int = 0) -> bool:
+        """Submit a record. Returns False if it is lost, because there is no space or no connection.
 
-        Raises RecordTooLarge (nothing was submitted) or RecorderGone (open a new Writer).
+        A gap in the recording will report lost records; go on submitting. acquired_ns: when the record was
+        acquired (time.monotonic_ns()); 0: now. Raises RecordTooLarge (nothing was submitted).
         """
         data = bytes(record)
         with self._lock:
-            result = self._lib.ek_writer_submit(self._open(), data, len(data))
-            if result == -EAGAIN:
+            result = self._lib.ek_writer_submit_at(self._open(), data, len(data), acquired_ns)
+            if result in (-EAGAIN, -ENOTCONN):
                 return False
             self._check(result)
         return True
@@ -154,12 +172,16 @@ class Writer:
         """Wait until everything submitted is on the medium. timeout: seconds; None: no limit.
 
         Raises SyncTimeout. Raises RecorderError with errno ENOBUFS or EIO if records were lost since the last
-        sync: there was no space for them, or the medium failed. All other records are then on the medium.
+        sync: there was no space or no connection for them, or the medium failed. All other records are then on
+        the medium. Raises RecorderGone if the recorder exited before it had written everything.
         """
         self._wait_for(self._lib.ek_writer_sync, timeout)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until there is space for the next record. timeout: seconds; None: no limit. Raises SyncTimeout."""
+        """Wait until there is a connection, and space for the next record. timeout: seconds; None: no limit.
+
+        Raises SyncTimeout, and what Writer() raises.
+        """
         self._wait_for(self._lib.ek_writer_wait, timeout)
 
     def close(self) -> None:

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/* ek-recorder keep: protects a range of a recording, and lists and deletes protected ranges. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "config.h"
+#include "reader_cli.h"
+#include "segment.h"
+#include "wire.h"
+
+/* s: longer than the recorder needs for a segment that it may be creating */
+#define PATIENCE 60
+
+struct options {
+	bool list;
+	const char *remove; /* an incident; NULL: none */
+	const char *socket;
+};
+
+static const char *take_incident(void *to, const char *value)
+{
+	*(const char **)to = value;
+	return about_name_ok(value) ? NULL : "is not the name of an incident";
+}
+
+static const char *take_socket(void *to, const char *value)
+{
+	*(const char **)to = value;
+	return strlen(value) < sizeof(((struct sockaddr_un *)0)->sun_path) ? NULL : "is too long";
+}
+
+static int ask(const struct reader_cli *cli, const struct options *o, const char *channel,
+	       const char *incident)
+{
+	const struct reader_range *range = &cli->options.range;
+	struct ekr_keep keep = { .type = EKR_KEEP,
+				 .version = EKR_WIRE_VERSION,
+				 .from_ns = range->from.ns,
+				 .to_ns = range->to.ns };
+	const struct timeval patience = { .tv_sec = PATIENCE };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	union {
+		struct ekr_keep keep;
+		struct ekr_refused refused;
+	} answer;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	ssize_t n = -1;
+
+	memcpy(keep.name, channel, strlen(channel));
+	memcpy(keep.incident, incident, strlen(incident));
+	memcpy(address.sun_path, o->socket, strlen(o->socket));
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
+	    (send(fd, &keep, sizeof(keep), MSG_NOSIGNAL) < 0 && errno != EPIPE)) {
+		cli_say(&cli->line, "asking the recorder at %s: %s", o->socket, strerror(errno));
+	} else {
+		n = recv(fd, &answer, sizeof(answer), 0);
+		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)
+			cli_say(&cli->line, "%.*s", (int)sizeof(answer.refused.why),
+				answer.refused.why);
+		else if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
+			cli_say(&cli->line,
+				"the recorder did not answer; see 'ek-recorder keep --list %s'",
+				channel);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
+		return 1;
+	printf("%s: %" PRIu64 " segments are kept as %s\n", channel, answer.keep.segments,
+	       incident);
+	return 0;
+}
+
+/* counts the segments and their bytes; with @remove it deletes all files */
+static int each_file(const char *path, bool remove, uint64_t *segments, uint64_t *bytes)
+{
+	DIR *d = opendir(path);
+	struct dirent *entry;
+	struct stat st;
+	uint32_t index;
+
+	if (!d)
+		return -errno;
+	while ((entry = readdir(d))) {
+		if (*entry->d_name == '.')
+			continue;
+		if (segment_index(entry->d_name, &index) &&
+		    !fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW)) {
+			++*segments;
+			*bytes += (uint64_t)st.st_size;
+		}
+		if (remove && unlinkat(dirfd(d), entry->d_name, 0)) {
+			int err = -errno;
+
+			closedir(d);
+			return err;
+		}
+	}
+	closedir(d);
+	return remove && rmdir(path) ? -errno : 0;
+}
+
+static int list(const struct reader_cli *cli, const char *directory)
+{
+	char *path = NULL;
+	struct dirent *entry;
+	int status = 0;
+	DIR *d;
+
+	if (asprintf(&path, "%s/" MEDIUM_KEPT, directory) < 0)
+		return 2;
+	d = opendir(path);
+	if (!d && errno != ENOENT) {
+		cli_say(&cli->line, "%s: %s", path, strerror(errno));
+		status = 2;
+	}
+	while (d && (entry = readdir(d))) {
+		uint64_t segments = 0, bytes = 0;
+		char *incident = NULL;
+		int err;
+
+		if (!about_name_ok(entry->d_name) ||
+		    asprintf(&incident, "%s/%s", path, entry->d_name) < 0)
+			continue;
+		err = each_file(incident, false, &segments, &bytes);
+		if (err) {
+			cli_say(&cli->line, "%s: %s", incident, strerror(-err));
+			status = 2;
+		} else {
+			printf("%-32s  %5" PRIu64 " segments  %10.1f MiB\n", entry->d_name,
+			       segments, (double)bytes / (1 << 20));
+		}
+		free(incident);
+	}
+	if (d)
+		closedir(d);
+	free(path);
+	return status;
+}
+
+static int give_up(const struct reader_cli *cli, const char *directory, const char *incident)
+{
+	uint64_t segments = 0, bytes = 0;
+	char *path = NULL;
+	int err;
+
+	if (asprintf(&path, "%s/" MEDIUM_KEPT "/%s", directory, incident) < 0)
+		return 2;
+	err = each_file(path, true, &segments, &bytes);
+	if (err)
+		cli_say(&cli->line, "%s: %s", path, strerror(-err));
+	else
+		printf("%s: deleted %" PRIu64 " segments, %.1f MiB\n", incident, segments,
+		       (double)bytes / (1 << 20));
+	free(path);
+	return err ? 2 : 0;
+}
+
+int cmd_keep(int argc, char **argv)
+{
+	struct options o = { .socket = EKR_SOCKET };
+	struct reader_cli cli = { 0 };
+	const struct reader_range *range = &cli.options.range;
+	const struct cli_option options[] = {
+		OPTION("list", CLI_ON, &o.list, "list the incidents of the channel"),
+		OPTION("remove", CLI_PARSED, &o.remove,
+		       "INCIDENT\tgive an incident up: deletes its records",
+		       .parse = take_incident),
+		OPTION("socket", CLI_PARSED, &o.socket,
+		       "PATH\tsocket of the recorder (default " EKR_SOCKET ")",
+		       .parse = take_socket),
+		READER_RANGES(&cli),
+		READER_OPTIONS(&cli),
+	};
+	int status;
+	char *path;
+
+	cli.line = (struct cli){
+		.command = "keep",
+		.usage = "CHANNEL [INCIDENT]",
+		.about =
+			"Protects the segments with the records from --from to --to from being overwritten, under the\n"
+			"name INCIDENT. They stay part of the recording, in addition to `retain` and within `keep` bytes.",
+		.options = options,
+		.least = 1,
+		.most = 2,
+	};
+	status = reader_cli_parse(&cli, argc, argv);
+	if (status >= 0)
+		return status;
+	if (cli.line.count != (o.list || o.remove ? 1 : 2))
+		return cli_wrong(&cli.line, "expected %s",
+				 o.list || o.remove ? "CHANNEL" : "CHANNEL INCIDENT");
+	if (o.list || o.remove) {
+		path = reader_cli_path(&cli, cli.line.arguments[0]);
+		status = !path ? 2 : o.list ? list(&cli, path) : give_up(&cli, path, o.remove);
+		free(path);
+		return fflush(stdout) ? 2 : status;
+	}
+	if (!range->from.set || !range->to.set || range->from.monotonic || range->to.monotonic ||
+	    cli.sequences || range->from.ns > range->to.ns)
+		return cli_wrong(&cli.line,
+				 "expected --from TIME and a later --to TIME, as real times");
+	if (!about_name_ok(cli.line.arguments[0]) || !about_name_ok(cli.line.arguments[1]))
+		return cli_wrong(&cli.line, "a name has 1 to %u characters a-z, 0-9 or -",
+				 EKR_NAME_MAX);
+	return ask(&cli, &o, cli.line.arguments[0], cli.line.arguments[1]);
+}

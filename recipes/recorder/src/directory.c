@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opening, locking and following a channel's directory. */
+#include "directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+bool directory_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* the directory of all channels; without the mount, recordings would fill the disk below it */
+static int open_base(const struct recorder_config *config, struct error *e)
+{
+	struct stat here, above;
+	int fd = open(config->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return set_errno(e, errno, "opening %s", config->directory);
+	if (!config->mountpoint)
+		return fd;
+	if (fstat(fd, &here) || fstatat(fd, "..", &above, 0)) {
+		set_errno(e, errno, "examining %s", config->directory);
+	} else if (here.st_dev == above.st_dev && here.st_ino != above.st_ino) {
+		set_error(e, ENODEV, "%s: nothing is mounted there; mount the recorder's partition",
+			  config->directory);
+	} else {
+		return fd;
+	}
+	close(fd);
+	return -e->code;
+}
+
+int directory_open(const struct recorder_config *config, const char *name, struct error *e)
+{
+	int base = open_base(config, e), fd;
+
+	if (base < 0)
+		return base;
+	if (!mkdirat(base, name, 0700))
+		fsync(base);
+	else if (errno != EEXIST) {
+		set_errno(e, errno, "creating %s/%s", config->directory, name);
+		close(base);
+		return -e->code;
+	}
+	fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		set_errno(e, errno, "opening %s/%s", config->directory, name);
+	close(base);
+	if (fd < 0)
+		return -e->code;
+	if (flock(fd, LOCK_EX | LOCK_NB)) {
+		if (errno == EWOULDBLOCK)
+			set_error(e, EBUSY, "%s/%s: another recorder is using it",
+				  config->directory, name);
+		else
+			set_errno(e, errno, "locking %s/%s", config->directory, name);
+		close(fd);
+		return -e->code;
+	}
+	return fd;
+}
+
+int directory_writable(const struct channel *c, struct error *e)
+{
+	struct statvfs fs;
+
+	if (fstatvfs(c->directory, &fs))
+		return set_errno(e, errno, "examining its file system");
+	return fs.f_flag & ST_RDONLY ? set_errno(e, EROFS, "opening it for recording") : 0;
+}
+
+/* a directory that cannot be examined counts as unchanged */
+bool directory_moved(const struct recorder_config *config, const struct channel *c)
+{
+	struct stat here, there;
+	struct error e = { 0 };
+	int base;
+
+	if (fstat(c->directory, &here))
+		return false;
+	base = open_base(config, &e);
+	if (base >= 0) {
+		if (fstatat(base, c->config.name, &there, AT_SYMLINK_NOFOLLOW))
+			e.code = errno;
+		close(base);
+	}
+	/* ENODEV: nothing is mounted there any more */
+	return e.code ? e.code == ENOENT || e.code == ENOTDIR || e.code == ENODEV :
+			!directory_same(&here, &there);
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Protecting a range of a recording. */
+#include "keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "log.h"
+#include "marker.h"
+#include "medium.h"
+#include "segment.h"
+#include "segments.h"
+
+/* calls @use with the directory of each incident */
+static void for_each(int directory, void (*use)(int incident, void *to), void *to)
+{
+	DIR *list = segment_list(directory, MEDIUM_KEPT);
+	struct dirent *entry;
+
+	while (list && (entry = readdir(list))) {
+		int fd = *entry->d_name == '.' ?
+				 -1 :
+				 openat(dirfd(list), entry->d_name,
+					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd < 0)
+			continue;
+		use(fd, to);
+		close(fd);
+	}
+	if (list)
+		closedir(list);
+}
+
+static void add_bytes(int incident, void *to)
+{
+	DIR *list = segment_list(incident, ".");
+	struct dirent *entry;
+	uint32_t index;
+	struct stat st;
+
+	while (list && (entry = readdir(list)))
+		if (segment_index(entry->d_name, &index) &&
+		    !fstatat(incident, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			*(uint64_t *)to += (uint64_t)st.st_size;
+	if (list)
+		closedir(list);
+}
+
+struct notes {
+	uint64_t generation, next;
+};
+
+static void read_note(int incident, void *to)
+{
+	char text[160] = "";
+	struct notes *n = to;
+	struct marker m;
+	int fd = openat(incident, KEEP_NEXT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (length <= 0 || !marker_parse(text, &m))
+		return;
+	if (m.generation > n->generation)
+		n->generation = m.generation;
+	if (m.next_sequence > n->next)
+		n->next = m.next_sequence;
+}
+
+void keep_notes(int directory, uint64_t *generation, uint64_t *next)
+{
+	struct notes n = { *generation, *next };
+
+	for_each(directory, read_note, &n);
+	*generation = n.generation;
+	*next = n.next;
+}
+
+static int by_generation(const void *a, const void *b)
+{
+	const struct segment *x = a, *y = b;
+
+	return (x->generation > y->generation) - (x->generation < y->generation);
+}
+
+/* the used segments, oldest first; to be freed */
+static struct segment *list_used(struct channel *c, size_t *count)
+{
+	struct segment *all = calloc(SEGMENTS_MAX, sizeof(*all));
+
+	*count = 0;
+	for (unsigned int i = 0; all && store_segment(&c->store, i, &all[*count]); i++)
+		*count += all[*count].generation > 0;
+	if (all)
+		qsort(all, *count, sizeof(*all), by_generation);
+	return all;
+}
+
+/* records may be older than the head before them by the window and this: the medium stalled */
+#define STALL (10 * (int64_t)NSEC_PER_SEC)
+
+/* A use has records from its start, or from a little before it, to the start of the next one. */
+static void find_range(const struct segment *s, size_t count, int64_t from, int64_t to,
+		       int64_t early, size_t *first, size_t *last)
+{
+	*first = count;
+	*last = 0;
+	for (size_t i = 0; i < count; i++) {
+		const bool ends_before = i + 1 < count && s[i + 1].opened_realtime_ns < from;
+
+		if (ends_before || s[i].opened_realtime_ns - early > to)
+			continue;
+		if (*first == count)
+			*first = i;
+		*last = i;
+	}
+}
+
+static int move(struct channel *c, const struct segment *s, int incident, struct error *e)
+{
+	char name[SEGMENT_NAME];
+
+	segment_name(name, s->index);
+	if (!segments_drop(c, s))
+		return set_error(e, EBUSY, "%s is being written without an end", name);
+	if (renameat(c->directory, name, incident, name))
+		return set_errno(e, errno, "moving %s", name);
+	return 0;
+}
+
+static int write_note(const struct channel *c, int incident, uint64_t generation, struct error *e)
+{
+	char text[160];
+	int fd = openat(incident, KEEP_NEXT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
+	    code = 0;
+	int length = marker_print(text, sizeof(text),
+				  &(struct marker){ .generation = generation,
+						    .next_sequence =
+							    atomic_load(&c->store.durable_to) });
+
+	if (fd < 0 || write(fd, text, (size_t)length) != length || fsync(fd))
+		code = errno ? errno : ENOSPC;
+	if (fd >= 0)
+		close(fd);
+	return code ? set_errno(e, code, "writing where the recording continues") : 0;
+}
+
+static int open_incident(struct channel *c, const char *incident, struct error *e)
+{
+	char path[sizeof(MEDIUM_KEPT) + EKR_NAME_MAX + 2];
+	int fd;
+
+	snprintf(path, sizeof(path), MEDIUM_KEPT "/%.*s", (int)EKR_NAME_MAX, incident);
+	if (mkdirat(c->directory, MEDIUM_KEPT, 0755) && errno != EEXIST)
+		return set_errno(e, errno, "creating %s", MEDIUM_KEPT);
+	if (mkdirat(c->directory, path, 0755))
+		return errno == EEXIST ?
+			       set_error(e, EEXIST, "there is an incident %s already", incident) :
+			       set_errno(e, errno, "creating %s", path);
+	fd = openat(c->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? set_errno(e, errno, "opening %s", path) : fd;
+}
+
+int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to, struct error *e)
+{
+	size_t count, first, last;
+	struct segment *s = list_used(c, &count);
+	uint64_t kept = 0, number;
+	int fd, ret = 0;
+
+	if (!s)
+		return set_error(e, ENOMEM, "out of memory");
+	find_range(s, count, from, to, (int64_t)c->config.window_ns + STALL, &first, &last);
+	number = first < count ? last - first + 1 : 0;
+	for_each(c->directory, add_bytes, &kept);
+	if (!number)
+		ret = set_error(e, ENOENT, "it has no records of that time");
+	else if (kept + number * c->config.segment > c->config.keep)
+		ret = set_error(e, EDQUOT,
+				"%" PRIu64 " segments of %" PRIu64 " bytes, with %" PRIu64
+				" bytes that are kept already, are more than keep = %" PRIu64
+				"; keep less, or raise keep",
+				number, c->config.segment, kept, c->config.keep);
+	else if (atomic_load(&c->made) < number + 2)
+		ret = set_error(
+			e, ENOSPC,
+			"%" PRIu64
+			" of its %u segments have records of that time, and two must remain; keep less",
+			number, atomic_load(&c->made));
+	fd = ret ? ret : open_incident(c, incident, e);
+	if (fd >= 0) {
+		/* before the newest segment leaves the directory */
+		ret = write_note(c, fd, s[count - 1].generation, e);
+		for (size_t i = first; i <= last && !ret; i++)
+			ret = move(c, &s[i], fd, e);
+		if (!ret && (fsync(fd) || fsync(c->directory)))
+			ret = set_errno(e, errno, "flushing the directories");
+		close(fd);
+	}
+	free(s);
+	if (fd < 0 || ret)
+		return fd < 0 ? fd : ret;
+	log_info("channel %s: %" PRIu64 " segments are kept as %s", c->config.name, number,
+		 incident);
+	return (int)number;
+}

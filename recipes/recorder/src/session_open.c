@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A connection opens a channel: which client may, and which one has to wait. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "session_parts.h"
+
+/* for a channel that is being opened, or that another writer has left; a writer waits 10 s for its answer */
+#define OPEN_PATIENCE (8 * NSEC_PER_SEC)
+
+struct channel *session_find_channel(const struct ingest *in, const char *name)
+{
+	for (unsigned int i = 0; i < in->count; i++)
+		if (atomic_load(&in->channels[i].use) == CHANNEL_USED &&
+		    !strcmp(in->channels[i].config.name, name))
+			return &in->channels[i];
+	return NULL;
+}
+
+static bool waits_for_room(const struct ingest *in, const struct channel *c)
+{
+	for (const struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c && s->socket >= 0 && s->gone)
+			return true;
+	return false;
+}
+
+/* for a writer, ENOENT means that there is no such channel, and EBUSY that it has a writer */
+static int code_of(const struct error *reason)
+{
+	return reason->code == ENOENT ? ENODEV : reason->code == EBUSY ? EIO : reason->code;
+}
+
+/* 0, or an errno and the reason why the client cannot have the channel now; EAGAIN: not yet */
+static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
+{
+	struct error reason = c->broken;
+	pid_t writer = c->writers < c->config.writers ? 0 : atomic_load(&c->writer);
+
+	/* a channel that records may have a reason as well: what it lacks */
+	if (!reason.code && store_state(&c->store, &reason) != STORE_FAILED &&
+	    atomic_load(&c->open))
+		reason.code = 0;
+	else if (!reason.code && !atomic_load(&c->open))
+		set_error(&reason, EAGAIN, "it is not open yet");
+	if (reason.code)
+		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
+	else if (writer && waits_for_room(in, c)) {
+		snprintf(
+			why, 240,
+			"channel %s: the medium has not yet accepted the last records of process %d",
+			c->config.name, (int)writer);
+		return EAGAIN;
+	} else if (writer && c->config.writers > 1)
+		snprintf(why, 240, "channel %s: it has %u writers, as many as it may have",
+			 c->config.name, c->writers);
+	else if (writer)
+		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
+			 (int)writer);
+	else if (way == EKR_BY_RING && !c->config.ring)
+		snprintf(why, 240, "channel %s: it accepts no ring (ring = no); use the socket",
+			 c->config.name);
+	else
+		return 0;
+	return reason.code ? code_of(&reason) : writer ? EBUSY : EOPNOTSUPP;
+}
+
+static int send_opened(struct session *s, const struct channel *c)
+{
+	struct ekr_opened opened = {
+		.type = EKR_OPENED,
+		.record_size = (uint32_t)c->config.record_size,
+		.next_sequence = c->intake.next_sequence,
+		.period_ns = c->config.period_ns,
+		.window_ns = c->config.window_ns,
+		.slots = s->by_ring ? s->ring->slots : 0,
+		.stride = s->by_ring ? s->ring->stride : 0,
+	};
+	struct iovec piece = { &opened, sizeof(opened) };
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
+
+	if (s->by_ring) {
+		const int fds[2] = { s->ring->memfd, s->ring->eventfd };
+		struct cmsghdr *c_head;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		c_head = CMSG_FIRSTHDR(&message);
+		c_head->cmsg_level = SOL_SOCKET;
+		c_head->cmsg_type = SCM_RIGHTS;
+		c_head->cmsg_len = CMSG_LEN(sizeof(fds));
+		memcpy(CMSG_DATA(c_head), fds, sizeof(fds));
+	}
+	return sendmsg(s->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* The ring of a session that opens a channel. -EAGAIN: not yet. */
+static int open_ring(struct session *s, struct channel *c, struct error *e)
+{
+	int ret;
+
+	if (!s->lease) {
+		s->lease = rings_ask(&c->rings);
+		s->leased_from = c;
+		if (!s->lease)
+			return set_error(e, EAGAIN,
+					 "the ring of the previous writer is still being freed");
+	}
+	switch (rings_state(&c->rings, s->lease)) {
+	case LEASE_READY:
+		break;
+	case LEASE_FAILED:
+		*e = s->lease->error;
+		return -e->code;
+	default:
+		return set_error(e, EAGAIN, "its ring is still being created");
+	}
+	ret = ingest_watch(s->ingest, s->lease->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	if (ret)
+		return set_errno(e, -ret, "watching a ring");
+	s->ring = &s->lease->ring;
+	s->by_ring = true;
+	return 0;
+}
+
+bool session_undecided(const struct session *s)
+{
+	char byte;
+
+	return s->socket >= 0 && !s->channel && !s->wants &&
+	       recv(s->socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0;
+}
+
+bool session_may_write(const struct session *s)
+{
+	const struct channel_config nobody = { .write_gid = CONFIG_NO_GROUP };
+
+	/* root and the recorder's user, also if there is no channel */
+	if (access_may_write(&s->access, &nobody))
+		return true;
+	for (unsigned int i = 0; i < s->ingest->count; i++)
+		if (atomic_load(&s->ingest->channels[i].use) == CHANNEL_USED &&
+		    access_may_write(&s->access, &s->ingest->channels[i].config))
+			return true;
+	return false;
+}
+
+void session_answer_open(struct session *s, uint64_t now)
+{
+	struct channel *c = s->wants;
+	uint32_t way = s->wants_way;
+	struct error e;
+	char why[240];
+	int code = why_not(s->ingest, c, way, why);
+
+	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
+		code = e.code;
+		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
+	}
+	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
+		return;
+	s->wants = NULL;
+	if (code) {
+		session_tell(s, code, "%s", why);
+		session_hang_up(s);
+		return;
+	}
+	s->channel = c;
+	c->writers++;
+	if (intake_absent(&c->intake, s->wants_lost)) {
+		session_break(s, "reports an impossible number of lost records");
+		return;
+	}
+	s->first = c->intake.next_sequence;
+	s->writer = (struct intake_writer){ .next = s->first, .since_ns = s->since_ns };
+	s->before = session_count(s);
+	atomic_store(&c->writer, s->pid);
+	/* the losses of a previous writer are recorded before the records of this one */
+	intake_tell(&c->intake);
+	if (send_opened(s, c))
+		session_hang_up(s);
+}
+
+void session_take_open(struct session *s, const void *message, size_t length)
+{
+	struct ekr_open open;
+	struct channel *c;
+
+	memcpy(&open, message, length < sizeof(open) ? length : sizeof(open));
+	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
+	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
+	    !memchr(open.name, 0, sizeof(open.name))) {
+		session_break(s, "does not speak version 2 of the protocol");
+		return;
+	}
+	c = about_name_ok(open.name) ? session_find_channel(s->ingest, open.name) : NULL;
+	if (!c) {
+		session_tell(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
+		session_hang_up(s);
+		return;
+	}
+	if (!access_may_write(&s->access, &c->config)) {
+		session_tell(
+			s, EACCES,
+			"channel %s: user %u may not write to it; it accepts members of group '%s'",
+			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
+		session_hang_up(s);
+		return;
+	}
+	s->wants = c;
+	s->wants_way = open.way;
+	s->wants_lost = open.lost;
+	/* at a start, a client waits for its own channel only */
+	session_answer_open(s, monotonic_ns());
+}

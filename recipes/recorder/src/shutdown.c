@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The end of the recorder, and of one channel. */
+#include "shutdown.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <systemd/sd-daemon.h>
+
+#include "log.h"
+#include "recorder.h"
+#include "session_parts.h"
+#include "stats.h"
+
+/* ms until the deadline is checked again; what is written ends the wait */
+#define ROOM_POLL_MS 20
+/* time for a channel that is removed while the recorder runs */
+#define LEAVE_TIME (5 * NSEC_PER_SEC)
+
+/* --- connections ----------------------------------------------------------------------- */
+
+/* Step 1 for one connection. */
+static void shut(struct session *s)
+{
+	if (s->socket < 0)
+		return;
+	/* later messages fail at the writer; everything sent before is taken */
+	ingest_unwatch(s->ingest, s->socket);
+	shutdown(s->socket, SHUT_RD);
+	/* a client whose request is unread gets its channel, and later the same message as the others */
+	if (!s->channel && !s->wants)
+		session_receive(s);
+	if (s->socket < 0 || !s->channel)
+		return;
+	if (s->by_ring)
+		ring_shut(s->ring, ESHUTDOWN);
+	s->at_stop = session_count(s);
+}
+
+/* Step 2: takes what was submitted as far as there is space, or with @drop all; true: nothing is left. */
+static bool drain(struct session *s, bool drop)
+{
+	int ret = 1;
+
+	for (int i = 0; i < SESSION_DRAIN && s->socket >= 0 && ret == 1; i++) {
+		if (!drop && !session_has_room(s))
+			return false;
+		ret = session_receive(s);
+	}
+	if (s->socket < 0 || !s->by_ring)
+		return s->socket < 0 || ret != 1;
+	if (session_take_ring(s, drop) == -EPROTO) {
+		session_break(s, "left an invalid ring");
+		return true;
+	}
+	if (!ring_empty(s->ring))
+		return false;
+	if (session_expect_all(s) == -EPROTO)
+		session_break(s, "left an invalid ring");
+	return true;
+}
+
+/* Step 3: what was submitted is written, or never will be. */
+static void part(struct session *s)
+{
+	struct channel *c = s->channel;
+	struct session_losses now;
+
+	if (s->socket < 0)
+		return;
+	if (c) {
+		now = session_count(s);
+		/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
+		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
+		    now.failed == s->before.failed)
+			session_tell(
+				s, ESHUTDOWN,
+				"channel %s: the recorder was shut down and has written everything submitted",
+				c->config.name);
+		else
+			session_tell(
+				s, EIO,
+				"channel %s: the recorder was shut down before it could write everything submitted",
+				c->config.name);
+	}
+	session_hang_up(s);
+}
+
+/* --- one channel ----------------------------------------------------------------------- */
+
+void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now)
+{
+	const bool late = now - c->leaving_ns > LEAVE_TIME;
+	bool rest = false;
+
+	for (struct session *s = in->sessions; s; s = s->next) {
+		if (s->wants == c)
+			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
+		if (s->channel != c)
+			continue;
+		shut(s);
+		rest |= !drain(s, late);
+	}
+	if (atomic_load(&c->open)) {
+		rest |= !intake_tell(&c->intake);
+		atomic_store(&c->store.stopping, true);
+		storage_wake(in->storage);
+		if (!late && (rest || !store_idle(&c->store)))
+			return;
+	}
+	for (struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c)
+			part(s);
+	ingest_reap(in);
+	atomic_store(&c->use, CHANNEL_LEFT);
+}
+
+bool shutdown_channel(struct recorder *r, struct channel *c, void (*meanwhile)(struct recorder *r))
+{
+	const unsigned int i = (unsigned int)(c - r->channels);
+	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
+	uint64_t next = 0;
+	bool ended;
+
+	log_info("channel %s: its configuration was removed or changed", c->file);
+	c->leaving_ns = monotonic_ns();
+	atomic_store(&c->use, CHANNEL_LEAVING);
+	while (atomic_load(&c->use) != CHANNEL_LEFT) {
+		nanosleep(&pause, NULL);
+		if (monotonic_ns() >= next) {
+			meanwhile(r);
+			next = monotonic_ns() + NSEC_PER_SEC;
+		}
+	}
+	/* after the records: they may have to wait for the first two segments */
+	prepare_ask_to_stop(&r->prepare, i);
+	ended = c->broken.code || storage_remove(&r->storage, i);
+	ended = prepare_release(&r->prepare, i) && ended;
+	ended = rings_stop(&c->rings) && ended;
+	if (!ended) {
+		log_error(
+			"channel %s: its medium does not respond; restart the recorder to use the channel again",
+			c->file);
+		return false;
+	}
+	channel_close(c);
+	return true;
+}
+
+/* --- everything ------------------------------------------------------------------------- */
+
+/* takes the records of all writers as far as there is space, or with @drop all; true: nothing is left */
+static bool take_rest(struct ingest *in, bool drop)
+{
+	bool all = true;
+
+	for (unsigned int i = 0; i < in->count; i++) {
+		struct channel *c = &in->channels[i];
+		bool rest = false;
+
+		if (!ingest_is_open(c))
+			continue;
+		for (struct session *s = in->sessions; s; s = s->next)
+			if (s->channel == c && !drain(s, drop))
+				rest = true;
+		if (!intake_tell(&c->intake))
+			rest = true;
+		/* written at once: this channel need not wait for the medium of another one */
+		if (!rest)
+			atomic_store(&c->store.stopping, true);
+		all &= !rest;
+	}
+	storage_wake(in->storage);
+	return all;
+}
+
+static void wait_for_room(struct ingest *in)
+{
+	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
+	uint64_t count;
+
+	poll(&written, 1, ROOM_POLL_MS);
+	(void)!read(in->done_fd, &count, sizeof(count));
+}
+
+/* Ends the ingest thread, and takes what was submitted until it is given up: a gap reports that. */
+static void stop_ingest(struct ingest *in, uint64_t began)
+{
+	uint64_t one = 1;
+
+	atomic_store(&in->stop, true);
+	(void)!write(in->done_fd, &one, sizeof(one));
+	pthread_join(in->thread, NULL);
+	/* from here on, this thread owns what the ingest thread owned */
+	for (struct session *s = in->sessions; s; s = s->next)
+		shut(s);
+	while (!take_rest(in, false)) {
+		if (monotonic_ns() >= storage_stop_by(in->storage, began)) {
+			take_rest(in, true);
+			return;
+		}
+		wait_for_room(in);
+	}
+}
+
+/* False: a ring is still being freed, and all memory must stay until the process exits. */
+static bool part_all(struct ingest *in)
+{
+	bool ended = true;
+
+	for (struct session *s = in->sessions; s; s = s->next)
+		part(s);
+	ingest_reap(in);
+	for (unsigned int i = 0; i < in->count; i++)
+		ended &= rings_stop(&in->channels[i].rings);
+	return ended;
+}
+
+void shutdown_recorder(struct recorder *r)
+{
+	const uint64_t began = monotonic_ns();
+	bool ended;
+
+	sd_notify(0, "STOPPING=1");
+	prepare_ask_all_to_stop(&r->prepare);
+	stop_ingest(&r->ingest, began);
+	ended = storage_stop(&r->storage, began);
+	ended = part_all(&r->ingest) && ended;
+	ended = prepare_end(&r->prepare) && ended;
+	if (*r->config.statistics)
+		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text,
+			    &(struct error){ 0 });
+	if (r->own_socket)
+		unlink(r->config.socket);
+	close(r->listener);
+	/* the exit of the process closes what these threads still use */
+	if (!ended)
+		return;
+	ingest_close(&r->ingest);
+	prepare_close(&r->prepare);
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
+		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)
+			channel_close(&r->channels[i]);
+}
