@@ -12,7 +12,7 @@
 /* longest time without a check whether a recorder that takes nothing from the ring still runs */
 #define TAKES_NOTHING (200 * NSEC_PER_MSEC)
 
-/* the sentence of the failure to connect stays */
+/* sets no message: ek_writer_error() keeps the reason why there is no connection */
 static int lose_absent(struct ek_writer *w)
 {
 	client_count_absent(w, 1);
@@ -47,7 +47,7 @@ void client_ring_bell(const struct ek_writer *w)
 	(void)!write(w->bell, &one, sizeof(one));
 }
 
-/* the recorder shut the ring; true: it has also closed the connection */
+/* the recorder takes nothing more; true: it has also closed the connection */
 bool client_has_left(struct ek_writer *w)
 {
 	w->leaving = true;
@@ -176,7 +176,7 @@ static int submit_by_socket(struct ek_writer *w, const void *record, size_t leng
 		return lose(w);
 	if (errno == EPIPE || errno == ECONNRESET) {
 		/* nothing more can be sent, but the recorder may still write what was */
-		w->leaving = !client_has_gone(w);
+		client_has_left(w);
 		w->untaken = true;
 		return lose_absent(w);
 	}

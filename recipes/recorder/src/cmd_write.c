@@ -181,8 +181,8 @@ static int copy(struct writing *s, int fd)
 }
 
 /*
- * Until everything is on the medium. A recorder that was shut down meanwhile and reports that it has
- * written everything is as good: a script would submit everything again after a failure.
+ * Wait until everything is on the medium. This also succeeds if the recorder was shut down meanwhile and
+ * reported that it had written everything: after a failure, a script would submit all records again.
  */
 static int finish(struct writing *s)
 {

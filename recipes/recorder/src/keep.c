@@ -105,7 +105,7 @@ static struct segment *list_used(struct channel *c, size_t *count)
 	return all;
 }
 
-/* records may be older than the head before them by the window and this: the medium stalled */
+/* A segment's first records may be older than its head: by the window, and by this if the medium stalled. */
 #define STALL (10 * (int64_t)NSEC_PER_SEC)
 
 /* A use has records from its start, or from a little before it, to the start of the next one. */

@@ -31,9 +31,15 @@ static int take_inherited(int count, struct error *e)
 /* removes a socket that a killed recorder left, but not one on which a process listens */
 static int clear_path(const struct sockaddr_un *address, struct error *e)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
+	struct stat st;
+	int fd, ret;
 
+	/* connect() fails with the same error for any other file: it must not be removed */
+	if (!lstat(address->sun_path, &st) && !S_ISSOCK(st.st_mode))
+		return set_error(e, EEXIST, "%s exists and is not a socket; set another socket",
+				 address->sun_path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
 	close(fd);
 	/* EAGAIN: the queue of its clients is full: perhaps it hangs, but it exists */
 	if (!ret || ret == EAGAIN)

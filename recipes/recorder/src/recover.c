@@ -11,7 +11,7 @@
 
 /* After a break, how far a later batch is looked for: one begins there, even if one is damaged. */
 #define LOOK_AHEAD (2u * EKR_BATCH_MAX)
-/* Of a longer segment only the end is read. */
+/* A longer segment is read whole only if nothing near the end of its last use counts: see near_end(). */
 #define READ_WHOLE (4u * LOOK_AHEAD)
 
 struct scan {

@@ -56,6 +56,9 @@ static int why_not(const struct ingest *in, struct channel *c, uint32_t way, cha
 	} else if (writer && c->config.writers > 1)
 		snprintf(why, 240, "channel %s: it has %u writers, as many as it may have",
 			 c->config.name, c->writers);
+	else if (writer < 0)
+		snprintf(why, 240, "channel %s: a process of another PID namespace is its writer",
+			 c->config.name);
 	else if (writer)
 		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
 			 (int)writer);

@@ -113,7 +113,7 @@ void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
 	       const uint8_t channel_id[16], const uint8_t boot_id[16]);
 /* Adds a segment; the store closes its descriptor. -ENOSPC: there are SEGMENTS_MAX. */
 int store_add(struct store *s, const struct segment *segment);
-/* Continues in a segment that was added, after the last batch before a clean shutdown. */
+/* The next batch goes to segment @index, added before, at @offset: there a clean shutdown ended. */
 void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch);
 /* The next use gets a generation above this one. */
 void store_pass(struct store *s, uint64_t generation);
@@ -140,7 +140,10 @@ bool store_drop(struct store *s, uint32_t index);
 bool store_next(struct store *s, uint64_t now_ns, struct store_write *w);
 /* @result: 0, or -errno of the first step that failed. True: durable_to may have changed. */
 bool store_done(struct store *s, uint64_t now_ns, int result);
-/* Logs once that the medium hangs, if the chain does not end. To be called now and then. */
+/*
+ * If the chain takes longer than STORE_HANGS, the store counts as failed until the chain ends; this is logged
+ * once. To be called regularly.
+ */
 void store_watch(struct store *s, uint64_t now_ns);
 /*
  * The state, and the reason if it is closed or failed, or lacks something. A medium that hangs counts as

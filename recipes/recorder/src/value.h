@@ -9,9 +9,7 @@
 
 enum value_kind { VALUE_NUMBER, VALUE_BYTES, VALUE_DURATION };
 
-/*
- * NULL, and *@to is the value; or what is wrong, as a phrase in @why. @most INT64_MAX: no upper limit.
- */
+/* Sets *@to and returns NULL; or returns @why, with a phrase that says what is wrong. @most INT64_MAX: no upper limit. */
 const char *value_parse(const char *text, enum value_kind kind, uint64_t least, uint64_t most,
 			uint64_t *to, char why[VALUE_WHY]);
 /* As people write it: 64KiB, 5ms. */

@@ -60,9 +60,14 @@ struct ekr_opened {
 
 struct ekr_refused {
 	uint32_t type;			/* EKR_REFUSED */
-	int32_t error;			/* errno: ENOENT no such channel, EACCES may not write, EBUSY has a writer, EAGAIN not yet, EPROTO, ENOSPC, EROFS, EIO; ESHUTDOWN stopped, all was taken */
+	/*
+	 * errno. ENOENT: no such channel; EACCES: may not write; EBUSY: too many writers or connections;
+	 * EAGAIN: not yet; EOPNOTSUPP: no ring; ESHUTDOWN: stopped, and all was taken; EINVAL: the
+	 * recorder's configuration is invalid; others: what the medium or the protocol lacks.
+	 */
+	int32_t error;
 	uint64_t sequence;		/* of a connection: the recorder took or lost all below it; 0: there was none */
-	char why[240];			/* one sentence, names the channel (and the writer's process) */
+	char why[240];			/* one sentence; names the channel if one is concerned */
 };
 
 struct ekr_submit {

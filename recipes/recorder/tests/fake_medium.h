@@ -28,8 +28,9 @@ struct test_medium {
 int test_medium_write(struct test_medium *m, const struct store_write *w, unsigned int steps);
 /* Cuts the power: each sector that was not flushed is kept or lost at random. */
 void test_medium_cut(struct test_medium *m);
-/* What recover() reads it with, and its segments; these are filled in. */
+/* The reader of @m to pass to recover(). All readers share one buffer. */
 struct medium_bytes test_medium_bytes(struct test_medium *m);
+/* Fills in what recover() needs of each segment: file, index, place and size. */
 void test_medium_list(struct medium_use segments[MEDIUM_SEGMENTS]);
 /* The segment with this index in a sorted list. */
 const struct medium_use *test_medium_at(const struct medium_use *segments, uint32_t index);

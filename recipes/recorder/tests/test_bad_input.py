@@ -659,7 +659,7 @@ def test_a_journal_that_does_not_read_delays_nothing(board: Board) -> None:
             while True:
                 stderr.send(b"x")
         stderr.setblocking(True)
-        # the error in arm's configuration would be the first message
+        # the recorder has to log the error in arm's configuration, to a stderr that is full and that nobody reads
         board.start(stderr=stderr)
         board.write("leg", b"x\n")
         board.stop()

@@ -209,6 +209,17 @@ def test_an_invalid_recorder_conf_is_reported_in_one_line(board: Board) -> None:
     assert out.stderr.count("\n") == 1
 
 
+def test_a_file_in_place_of_the_socket_stays(board: Board) -> None:
+    board.channel("arm")
+    Path(board.socket).write_text("someone's notes")
+    out = subprocess.run(
+        [RECORDER, "run", "--config", str(board.conf)], capture_output=True, text=True, check=False
+    )
+    assert out.returncode == 1
+    assert f"{board.socket} exists and is not a socket" in out.stderr
+    assert Path(board.socket).read_text() == "someone's notes"
+
+
 def test_two_recorders(board: Board) -> None:
     board.channel("arm")
     board.start()

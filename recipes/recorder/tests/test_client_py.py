@@ -206,6 +206,26 @@ def test_a_record_that_is_too_large_is_refused(recorder: FakeRecorder, way: str)
         assert recorder.records == [(100, b"x" * RECORD_SIZE)]
 
 
+def test_a_record_during_a_shutdown_is_lost_for_that_reason() -> None:
+    lib = _library()
+    with (
+        tempfile.TemporaryDirectory(prefix="ek-") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+    ):
+        listener.bind(f"{folder}/socket")
+        listener.listen()
+        handle = ctypes.c_void_p()
+        assert lib.ek_writer_open(ctypes.byref(handle), f"{folder}/socket".encode(), b"front", 1) == 0
+        with listener.accept()[0] as connection:
+            connection.recv(4096)
+            connection.send(struct.pack("<IIQQQII", OPENED, RECORD_SIZE, 100, 5_000_000, 200_000_000, 0, 0))
+            assert lib.ek_writer_connect(handle, 1000) == 0
+            connection.shutdown(socket.SHUT_RD)
+            assert lib.ek_writer_submit(handle, b"x", ctypes.c_size_t(1)) == -errno.ENOTCONN
+            assert lib.ek_writer_error(handle) == b"the recorder is shutting down"
+        lib.ek_writer_close(handle)
+
+
 def test_exceptions_have_the_recorders_message(recorder: FakeRecorder) -> None:
     with pytest.raises(ChannelNotFound, match="there is no channel none"):
         Writer("none", socket=recorder.path)

@@ -250,7 +250,7 @@ def test_the_table_has_a_dash_where_nothing_was_measured() -> None:
         for line in text.splitlines()
         if line.startswith("|")
     }
-    assert [c.strip(" |") for c in cells["CPU cost of a 4 KiB read, instructions above none"]] == [
+    assert [c.strip(" |") for c in cells["CPU cost of a 4 KiB read, instructions more than with none"]] == [
         "–",
         "–",
         "4,450",
@@ -312,7 +312,7 @@ def test_the_readme_counts_promises_and_lists_the_missed_ones() -> None:
     promises = sum(r.must and r.target is not None for r in QUICK)
     no_fixed = (
         "It did not check fixed shares (a set percentage of the device for an app, whether the device is busy or not)."
-        " Their accuracy [misses its target]"
+        " Earlier measurements show that their accuracy [misses its target]"
         "(docs/explanation/scheduler.md#a-known-error-the-share-is-not-that-of-the-job-alone).\n"
     )
     assert misses.render(QUICK) == (

@@ -3,8 +3,8 @@
  * Read recordings of ek-recorder, also while they are recorded, and also on another machine: the
  * library needs neither a running recorder nor its configuration.
  *
- * A reader returns events in order: the records, and what is not there as it should be. A record is
- * returned only if its CRC is valid. Reading bypasses the page cache, with the I/O priority idle.
+ * A reader returns events in order: each record, and each place where records are lost, missing,
+ * damaged or already overwritten. A record is returned only if its CRC is valid. Reading bypasses the page cache, with the I/O priority idle.
  *
  *	struct ek_reader *r;
  *	struct ek_event e;

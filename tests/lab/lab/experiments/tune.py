@@ -337,8 +337,8 @@ TRIED = {
     ),
     "lazytime": (
         "lazytime",
-        "Since Linux 6.1, ext4 updates i_version with each write() that changes a time stamp, so the inode is dirty"
-        " anyway. With noatime, reads change no time stamp.",
+        "It saves no write here. Since Linux 6.1, ext4 updates i_version with each write() that changes a time stamp, so"
+        " the inode must be written in any case. With noatime, reads change no time stamp.",
     ),
     "vm.dirty_writeback_centisecs": (
         "1500",

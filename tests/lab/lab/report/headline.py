@@ -100,7 +100,7 @@ LINES = (
         _share_error, lambda v: f"{v:.1f}", 1.0,
     ),
     Line(
-        "CPU cost of a 4 KiB read, instructions above none",
+        "CPU cost of a 4 KiB read, instructions more than with none",
         _cost, lambda v: number(round(v)), 20.0,
     ),
 )  # fmt: skip

@@ -62,7 +62,7 @@ def render(rows: Sequence[Row]) -> str:
     else:
         fixed = (
             "It did not check fixed shares (a set percentage of the device for an app, whether the device is busy or not)."
-            f" Their accuracy [misses its target]({FIXED}).\n"
+            f" Earlier measurements show that their accuracy [misses its target]({FIXED}).\n"
         )
     if not missed:
         return f"{head} all are met.\n{fixed}"

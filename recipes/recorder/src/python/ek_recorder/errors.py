@@ -16,7 +16,7 @@ class ChannelNotFound(RecorderError):
 
 
 class ChannelBusy(RecorderError):
-    """The channel has a writer; the message names its process."""
+    """The channel has as many writers as it may have, or the recorder as many connections. The message says which."""
 
 
 class RecordTooLarge(RecorderError):
