@@ -134,7 +134,7 @@ def assert_contiguous(records: list[Record]) -> None:
 
 
 def unmount(at: Path) -> None:
-    """Unmount, with retries: io_uring releases its files a moment after the process has exited."""
+    """Unmount, with retries: the kernel may release files a moment after the process has exited."""
 
     def unmounted() -> bool:
         return subprocess.run(["umount", str(at)], capture_output=True, check=False).returncode == 0
