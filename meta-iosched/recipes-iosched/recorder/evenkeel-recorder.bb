@@ -20,7 +20,7 @@ EVENKEEL_COMPONENT = "recipes/recorder"
 # The loads also use recipes/common.
 EVENKEEL_PATHS = "docs/reference/recorder.md recipes/recorder recipes/common LICENSES VERSION"
 EXTRA_OEMESON += "-Dwerror=false -Dtests=disabled"
-DEPENDS += "isa-l libinih liburing systemd zlib zstd"
+DEPENDS += "isa-l libinih systemd zlib zstd"
 
 PACKAGE_BEFORE_PN = "libek-recorder libek-reader python3-ek-recorder"
 

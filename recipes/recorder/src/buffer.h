@@ -4,8 +4,7 @@
  * fills chunks, and the storage thread takes whole ones. A chunk becomes a batch, so nothing is copied on
  * the way to the medium.
  *
- * All memory is allocated and touched at the start, in one piece, so that it can be registered with
- * io_uring. Any thread may call any function.
+ * All memory is allocated and touched at the start, in one piece. Any thread may call any function.
  */
 #ifndef EKR_BUFFER_H
 #define EKR_BUFFER_H

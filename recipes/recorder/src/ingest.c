@@ -52,7 +52,7 @@ void ingest_change(struct ingest *in, int fd, struct handler *h, uint32_t events
 void ingest_wake(struct ingest *in, struct channel *c)
 {
 	if (c->intake.wake)
-		storage_wake(in->storage);
+		storage_wake(in->storage, (unsigned int)(c - in->channels));
 	c->intake.wake = false;
 }
 

@@ -197,7 +197,8 @@ void session_answer_sync(struct session *s)
 	if (atomic_load(&store->durable_to) < s->sync_to) {
 		if (wanted < s->sync_to) {
 			atomic_store(&store->wanted_to, s->sync_to);
-			storage_wake(s->ingest->storage);
+			storage_wake(s->ingest->storage,
+				     (unsigned int)(s->channel - s->ingest->channels));
 		}
 		return;
 	}

@@ -107,7 +107,7 @@ void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now)
 	if (atomic_load(&c->open)) {
 		rest |= !intake_tell(&c->intake);
 		atomic_store(&c->store.stopping, true);
-		storage_wake(in->storage);
+		storage_wake(in->storage, (unsigned int)(c - in->channels));
 		if (!late && (rest || !store_idle(&c->store)))
 			return;
 	}
@@ -171,9 +171,9 @@ static bool take_rest(struct ingest *in, bool drop)
 		/* written at once: this channel need not wait for the medium of another one */
 		if (!rest)
 			atomic_store(&c->store.stopping, true);
+		storage_wake(in->storage, i);
 		all &= !rest;
 	}
-	storage_wake(in->storage);
 	return all;
 }
 

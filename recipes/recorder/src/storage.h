@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The storage thread: one io_uring for the stores of all channels. The thread waits only for completions, for
- * the next time that a store is due, and to be woken. A kernel worker issues each I/O, so an I/O that
- * blocks delays its own channel only.
+ * One thread for each channel writes what its store decides: a batch with pwrite(), then fdatasync(). A
+ * medium that blocks delays only its own channel.
  */
 #ifndef EKR_STORAGE_H
 #define EKR_STORAGE_H
 
-#include <liburing.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,47 +14,37 @@
 #include "error.h"
 #include "store.h"
 
-/* I/O of a chain: head, its flush, data, flush */
-#define STORAGE_STEPS	4
-
-/* The chain that is under way for a store. */
-struct storage_chain {
-	unsigned int waiting;			/* completions that are outstanding */
-	int result;				/* of the first step that failed; 0: none yet */
-	size_t expected[STORAGE_STEPS];		/* bytes that each step must write */
+/* The writer of one channel. */
+struct storage_writer {
+	struct storage *storage;
+	struct store *_Atomic store;	/* of the caller; NULL: this place is unused */
+	pthread_t thread;
+	int wake_fd;			/* eventfd: the thread should look at the store */
+	atomic_bool leave;		/* begin no more I/O, and end */
 };
 
 struct storage {
-	struct store *_Atomic *stores;		/* of the caller, by place; NULL: none */
-	unsigned int count;			/* places */
-	struct storage_chain *chains;		/* one a store */
-	bool *registered;			/* the buffer of the store is registered with the ring */
-	struct io_uring ring;
-	pthread_t thread;
-	int wake_fd;				/* eventfd: the thread should look at the stores */
-	int done_fd;				/* eventfd: something has become durable; of the caller */
-	_Atomic uint64_t took_ns;		/* monotonic: when a medium last accepted something */
-	atomic_bool stop;			/* end when everything is written or given up */
-	uint64_t stop_began_ns;			/* monotonic; valid with @stop */
-	sem_t ended;				/* the thread begins no more I/O */
-	bool hangs;				/* after @ended: I/O is still under way */
-	bool unregistered;			/* the ring accepts no buffers */
-	_Atomic uint64_t turns;			/* of the loop */
-	_Atomic uint64_t alive_ns;		/* monotonic: the last turn of the loop */
+	struct storage_writer *writers;	/* one for each place */
+	unsigned int count;		/* places */
+	int priority;			/* of SCHED_FIFO; 0: none */
+	int done_fd;			/* eventfd of the caller: something has become durable */
+	_Atomic uint64_t took_ns;	/* monotonic: when a medium last accepted something */
+	_Atomic uint64_t stop_began_ns;	/* monotonic: when the shutdown began; 0: it did not */
 };
 
 /* @count: places for stores. @priority: of SCHED_FIFO, 0: none. */
 int storage_start(struct storage *s, unsigned int count, int done_fd, int priority, struct error *e);
-/* Of the main thread: adds a store at place @i, which is free. */
-void storage_add(struct storage *s, unsigned int i, struct store *store);
-/* Removes it: nothing more is written. False: its medium hangs, and the store must stay. */
+/* Of the main thread: starts to write @store, in place @i, which is free. */
+int storage_add(struct storage *s, unsigned int i, struct store *store, struct error *e);
+/* Of the main thread: ends that. False: the medium hangs, and the store must stay. */
 bool storage_remove(struct storage *s, unsigned int i);
-void storage_wake(struct storage *s);
+/* Of any thread: place @i has something to write, or has to stop. Nothing happens if it is unused. */
+void storage_wake(struct storage *s, unsigned int i);
 /* shutdown_by() as of now. */
 uint64_t storage_stop_by(struct storage *s, uint64_t began_ns);
 /*
- * Writes everything, or gives it up, and ends the thread. @began_ns: when the shutdown began, monotonic.
- * False: a medium hangs, and what the thread uses must stay: the kernel does not end a thread whose I/O
+ * Writes everything, or gives it up, and ends all threads. @began_ns: when the shutdown began, monotonic.
+ * False: a medium hangs, and what its thread uses must stay: the kernel does not end a thread whose I/O
  * is under way.
  */
 bool storage_stop(struct storage *s, uint64_t began_ns);

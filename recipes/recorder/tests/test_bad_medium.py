@@ -30,7 +30,9 @@ from board import (
     RawWriter,
     assert_contiguous,
     cpu_ticks,
+    freeze,
     frozen,
+    thaw,
     unmount,
     wait_for,
 )
@@ -525,7 +527,7 @@ def test_a_medium_that_hangs_delays_only_its_channel(board: Board, ext4: Mount) 
     with board.writer("arm") as arm, board.writer("leg") as leg:
         arm.submit(b"before")
         assert arm.sync() == 0
-        subprocess.run(["fsfreeze", "-f", str(board.directory / "arm")], check=True)
+        freeze(board.directory / "arm")
         submitted = [arm.submit_or_lose(b"x" * 1000) for _ in range(2000)]
         lost = submitted.count(False)
         assert lost > 100
@@ -534,7 +536,7 @@ def test_a_medium_that_hangs_delays_only_its_channel(board: Board, ext4: Mount) 
             began = time.monotonic()
             assert leg.sync() == 0
             assert time.monotonic() - began < 2
-        subprocess.run(["fsfreeze", "-u", str(board.directory / "arm")], check=True)
+        thaw(board.directory / "arm")
         wait_for(lambda: board.stats("arm")["backlog"] < 70_000)
         arm.submit(b"after")
         # the sync reports the loss and its cause
@@ -582,7 +584,7 @@ def test_a_medium_that_hangs_is_reported_without_a_restart(board: Board, ext4: M
         board.start(env={**os.environ, "NOTIFY_SOCKET": str(board.top / "notify")})
         wait_for(lambda: board.stats("arm")["segments"] == 17)
         with board.writer("arm") as arm:
-            subprocess.run(["fsfreeze", "-f", str(at)], check=True)
+            freeze(at)
             arm.submit(b"hangs")
             hung = board.wait_state("arm", "failed")
             assert hung["reason"].endswith("does not finish: the medium does not respond")
@@ -593,7 +595,7 @@ def test_a_medium_that_hangs_is_reported_without_a_restart(board: Board, ext4: M
             wait_for(lambda: messages.count("WATCHDOG=1") >= 2, 5)
             assert any("the medium does not respond" in message for message in messages)
             board.write("leg", b"x\n")
-            subprocess.run(["fsfreeze", "-u", str(at)], check=True)
+            thaw(at)
             board.wait_state("arm", "recording")
             assert arm.sync() == 0
         board.stop()
@@ -767,13 +769,12 @@ def test_a_shutdown_continues_while_a_slow_medium_accepts_data(board: Board, ext
         for _ in range(3):
             time.sleep(0.7)
             before = written_bytes(board.process)
-            subprocess.run(["fsfreeze", "-u", str(at)], check=True)
+            thaw(at)
             # poll without a pause: a fast machine writes everything within 20 ms
             limit = time.monotonic() + 2
             while written_bytes(board.process) <= before:
                 assert time.monotonic() < limit, "the medium works again, but nothing is written"
-            # returns when the I/O in flight has completed
-            subprocess.run(["fsfreeze", "-f", str(at)], check=True)
+            freeze(at)
         # longer than the 1.5 s that it waits for a medium that accepts nothing
         assert time.monotonic() - began > 2
     assert board.process.wait(10) == 0

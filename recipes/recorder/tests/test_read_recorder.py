@@ -109,7 +109,7 @@ def test_following_while_segments_are_recycled(daemon: Board) -> None:
 
 
 def test_a_follower_wakes_up_with_each_write(daemon: Board) -> None:
-    """Writes by io_uring past the page cache notify it, too."""
+    """Writes past the page cache notify it, too."""
     waited = []
     with connect(daemon, "socket") as writer:
         writer.submit(payload(0))

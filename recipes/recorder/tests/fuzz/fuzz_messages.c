@@ -17,7 +17,8 @@
 
 static struct channel channel;
 static struct ingest in;
-static struct storage storage;
+static struct storage_writer writer;
+static struct storage storage = { .writers = &writer, .count = 1 };
 
 static void set_up(void)
 {
@@ -35,7 +36,6 @@ static void set_up(void)
 						  .writers = 1 };
 	FUZZ_CHECK(!channel_open(&channel, &e));
 	FUZZ_CHECK(!ingest_open(&in, &channel, 1, listener, &e));
-	storage.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	in.storage = &storage;
 }
 
