@@ -22,9 +22,10 @@
 /*
  * Writeback becomes urgent when it has waited for this time (ns): an fsync() that waits for it
  * should be done within a second. If the share of the group is too small for this, the guard
- * serves the writeback as debt, within its limit.
+ * serves the writeback as debt, within its limit. A few groups have their turns meanwhile. So
+ * writeback that only waits for its group's turn does not become urgent.
  */
-#define EK_WRITEBACK_MAX_NS	(100 * NSEC_PER_MSEC)
+#define EK_WRITEBACK_MAX_NS	(400 * NSEC_PER_MSEC)
 
 /* A hold lasts at most this time (ns), even if the core names none: a device may hang. */
 #define EK_HOLD_MAX_NS	(100 * NSEC_PER_MSEC)
