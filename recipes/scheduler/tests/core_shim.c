@@ -272,11 +272,10 @@ u64 shim_epoch_idle(void)
 	return core.mode.epoch_idle;
 }
 
-void shim_flush(u32 g, u64 issued, u64 now);
-void shim_flush(u32 g, u64 issued, u64 now)
+void shim_charge(u32 g, u64 issued, u64 now);
+void shim_charge(u32 g, u64 issued, u64 now)
 {
-	ek_core_flush_begin(&groups[g]);
-	ek_core_flush_end(&core, &groups[g], issued, now);
+	ek_core_charge(&core, &groups[g], issued, now);
 }
 
 s64 shim_debt(u32 g);

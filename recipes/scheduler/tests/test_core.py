@@ -52,7 +52,7 @@ def core(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("rate", c64, (c32,)),
         ("vtime", c64, (c32,)),
         ("cost", c64, (c32, c32, c32)),
-        ("flush", None, (c32, c64, c64)),
+        ("charge", None, (c32, c64, c64)),
         ("debt", ctypes.c_int64, (c32,)),
         ("left", c64, (c32,)),
         ("pool", None, (c32, flag, c64)),
@@ -407,34 +407,8 @@ def test_cost_is_alone_time_per_byte_and_other_operations_cost_what_they_took(co
     assert core.cost(0, ERASE, 4096) == 30 * MS, "the next discard is expected to take as long"
     # a flush bypasses the queue; it is charged the time since the last completion (30 to 45 ms)
     debt = core.debt(0)
-    core.flush(0, 10 * MS, 45 * MS)
+    core.charge(0, 10 * MS, 45 * MS)
     assert core.debt(0) - debt == 15 * MS
-
-
-def test_a_flush_is_charged_by_what_each_group_wrote_since_the_last_one(core: ctypes.CDLL) -> None:
-    core.core(64, 2, 100)
-    for g in (0, 1):
-        core.set_rate(g, 50)
-
-    def write(g: int, size: int, now: int) -> None:
-        core.insert(g, WRITE, size, False, now)
-        assert core.serve(WRITE, size, False, now) == g
-        core.complete(g, False, now)
-
-    write(0, 4096, 0)
-    core.flush(0, 0, MS)
-    assert core.debt(0) == MS, "the group has written all data, and this is the shortest flush"
-    write(0, 4096, 10 * MS)
-    for _ in range(3):
-        write(1, 4096, 10 * MS)
-    before = core.debt(0)
-    core.flush(0, 10 * MS, 51 * MS)
-    assert core.debt(0) - before == pytest.approx(MS + 10 * MS, rel=0.02), (
-        "the shortest flush, and a quarter of 40 ms"
-    )
-    before = core.debt(0)
-    core.flush(0, 60 * MS, 64 * MS)
-    assert core.debt(0) - before == 4 * MS, "nobody has written since"
 
 
 def test_a_requeued_request_is_not_charged_twice(core: ctypes.CDLL) -> None:
@@ -857,17 +831,6 @@ def test_a_group_whose_cost_was_guessed_too_high_gets_a_turn_that_measures_it(co
             queue.now += MS
     assert 0.3 <= busy[0] / sum(busy) <= 0.7
     assert core.rate(0) / 65536 == pytest.approx(4 * MS / (1 << 19), rel=0.2), "ns per byte"
-
-
-@pytest.mark.parametrize(
-    ("device", "least"), [("emmc51", 0.4), ("emmc50-slow", 0.5), ("sd-uhs3", 0.6), ("sata-mlc-8ch", 0.45)]
-)
-def test_a_group_that_flushes_after_each_write_keeps_its_turn(
-    ek_sim: Path, device: str, least: float
-) -> None:
-    """A database commits next to a group that writes without flushes. Without a scheduler it gets 0.01 to 0.02."""
-    seen = run(ek_sim, device, "w,rand,bs=4k,qd=1,sync", "w,bs=512k,qd=16")
-    assert seen["core"]["ratio"][0] >= least
 
 
 @pytest.mark.parametrize(

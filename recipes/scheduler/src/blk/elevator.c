@@ -81,11 +81,8 @@ static void ek_prepare_request(struct request *rq)
 	rq->fifo_time = 0;
 	/* note the group now: the flush machinery clears REQ_PREFLUSH before it inserts @rq */
 	if (unlikely(rq->cmd_flags & REQ_PREFLUSH)) {
-		struct ek_group *g = ek_current_group(ek, rq->cmd_flags);
-
-		rq->fifo_time = (unsigned long)g;
+		rq->fifo_time = (unsigned long)ek_current_group(ek, rq->cmd_flags);
 		ek_rq_state(rq)->flusher = true;
-		ek_core_flush_begin(&g->core);
 	}
 	atomic_inc(&ek->tags_used);
 	if (atomic_read(&ek->granted))
@@ -180,7 +177,7 @@ static void ek_requests_merged(struct request_queue *q, struct request *rq,
 /* Charge @g for a flush that it caused: it was issued at @since (ns) and is done now. */
 static void ek_flush_done(struct ek_data *ek, struct ek_group *g, u64 since)
 {
-	ek_core_flush_end(&ek->core, &g->core, since, ktime_get_ns());
+	ek_core_charge(&ek->core, &g->core, since, ktime_get_ns());
 }
 
 /*
@@ -435,8 +432,6 @@ static void ek_finish_request(struct request *rq)
 	if (unlikely(rq->rq_flags & RQF_FLUSH_SEQ) && !rq->flush.saved_end_io) {
 		rq->flush.saved_end_io = ek_flush_end_io;
 		rq->fifo_time = ktime_get_ns();
-		if (g)
-			ek_core_flush_begin(&g->core);
 	} else {
 		ek_tag_freed(ek, g, rq);
 	}

@@ -23,11 +23,6 @@
  * busy device would count as one that has next to nothing to do.
  */
 #define EK_QUICK_NS	(50 * EK_US)
-/*
- * With each flush, the remembered time of the shortest one grows by 1 / EK_FLUSH_AGE, so that it
- * follows a device that changes.
- */
-#define EK_FLUSH_AGE	64
 
 static const struct ek_core_tunables ek_core_defaults = {
 	/* long enough for dozens of requests; two groups still alternate five times a second */
@@ -156,19 +151,6 @@ struct ek_core_group *ek_core_pick(struct ek_core *c, u64 now, u64 *wake)
 	return c->turn.g ? ek_turn_pick(c, now, wake) : ek_order_pick(c, now, wake);
 }
 
-/* @g sends a write that costs @cost ns: the next flush has to make it durable. */
-static void ek_core_unflushed(struct ek_core *c, struct ek_core_group *g, u32 cost)
-{
-	u32 flushes = READ_ONCE(c->flushes);
-
-	if (g->flushes != flushes) {
-		g->flushes = flushes;
-		WRITE_ONCE(g->unflushed, 0);
-	}
-	WRITE_ONCE(g->unflushed, g->unflushed + cost);
-	WRITE_ONCE(c->unflushed, READ_ONCE(c->unflushed) + cost);
-}
-
 /* Count @r of @g, which costs @cost, as sent to the device. */
 static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
 			 struct ek_req *r, u32 cost, u64 now)
@@ -184,10 +166,8 @@ static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
 	atomic64_add(cost, &g->in_flight_cost);
 	c->sent_cost += cost;
 	atomic64_add(cost, &c->in_flight_cost);
-	if (r->op != EK_OP_READ) {
+	if (r->op != EK_OP_READ)
 		c->wrote = now;
-		ek_core_unflushed(c, g, cost);
-	}
 	if (c->turn.exclusive && c->turn.g != g)
 		c->turn.others += cost;
 }
@@ -273,41 +253,13 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		llist_add(&g->released, &c->released);
 }
 
-void ek_core_flush_begin(struct ek_core_group *g)
-{
-	atomic_inc(&g->flushing);
-}
-
-/*
- * The part of a flush of @took ns that @g, which asked for it, has to pay: the time that any
- * flush takes, and of the rest the part that the data of @g are of all data written since the
- * last flush. The other writers pay the rest as hidden time.
- */
-static u64 ek_core_flush_own(struct ek_core *c, struct ek_core_group *g, u64 took)
-{
-	u64 all = READ_ONCE(c->unflushed), own = 0, least = READ_ONCE(c->flush_least);
-
-	least = min_t(u64, took, least ? least + least / EK_FLUSH_AGE + 1 : U32_MAX);
-	WRITE_ONCE(c->flush_least, least);
-	if (!all)
-		return took;
-	if (READ_ONCE(g->flushes) == READ_ONCE(c->flushes))
-		own = min_t(u64, READ_ONCE(g->unflushed), all);
-	return least + ek_mul(took - least, ek_ratio(own, all));
-}
-
-void ek_core_flush_end(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now)
+void ek_core_charge(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now)
 {
 	/* until its last completion, the device served other requests */
 	u64 took = now - min_t(u64, now, max_t(u64, issued, READ_ONCE(c->last_done)));
-	u64 own = ek_core_flush_own(c, g, took);
 
-	WRITE_ONCE(c->unflushed, 0);
-	WRITE_ONCE(c->flushes, READ_ONCE(c->flushes) + 1);
-	atomic64_add(own, &g->debt);
-	atomic64_add(took - own, &c->flush_hidden);
+	atomic64_add(took, &g->debt);
 	atomic64_add(took, &c->flushed);
 	WRITE_ONCE(c->last_done, now);
 	WRITE_ONCE(g->last_done, now);
-	atomic_dec(&g->flushing);
 }

@@ -4,7 +4,7 @@
  * may have in the device. It is plain C without a clock: each caller passes the time.
  *
  * Locking: the caller serialises all entry points except ek_core_complete() and
- * ek_core_flush_end(). These two may run at any time, without a lock. They change only
+ * ek_core_charge(). These two may run at any time, without a lock. They change only
  * atomics, lock-less lists, and single words whose readers tolerate a late value.
  * The comment of each field that they change contains "Completion".
  *
@@ -116,9 +116,6 @@ struct ek_core_group {
 					 * @rate says
 					 */
 	u64 brief_wall, brief_cost;	/* time and cost of turns too short to measure, ns */
-	atomic_t flushing;		/* its flushes that are not done. Any context */
-	u32 flushes;			/* the interval of @unflushed: see ek_core.flushes */
-	u64 unflushed;			/* cost of its writes in this interval, ns */
 	struct list_head solo_node;	/* in ek_core.unmeasured or ek_core.measured */
 	atomic64_t debt;		/* ns to add to its next charge. Completion */
 
@@ -277,16 +274,6 @@ struct ek_core {
 	u64 hidden;			/* ns that earlier writes took of others' turns, unpaid */
 	s64 residue;			/* ns that turns of alike writers took beyond their cost */
 	atomic64_t flushed;		/* ns of flushes, which bypass the queue. Completion */
-	/*
-	 * Flushes divide the writes into intervals. Races between flushes, or with a dispatch, only
-	 * shift the cost of a few writes into the next interval.
-	 */
-	u32 flushes;			/* number of the present interval. Completion */
-	u64 unflushed;			/* cost of its writes, ns. Dispatch and completion */
-	u32 flush_least;		/* the shortest flush, ns; grows slowly. Completion */
-	atomic64_t flush_hidden;	/* ns of flushes, for others' data, not in @hidden yet.
-					 * Completion
-					 */
 	u64 wrote;			/* last dispatch of anything but a read; 0: none */
 
 	struct ek_mode mode;
@@ -365,11 +352,9 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		      struct ek_req *r, bool requeued, u64 now);
 /*
- * A flush of @g begins; flushes bypass the queue. Until its end, @g does not count as idle. Any
- * context, no lock.
+ * Work of @g that bypasses the queue, such as a flush, completed. It was issued at
+ * @issued. Any context, no lock.
  */
-void ek_core_flush_begin(struct ek_core_group *g);
-/* A flush of @g, begun at @issued, is done. Any context, no lock. */
-void ek_core_flush_end(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now);
+void ek_core_charge(struct ek_core *c, struct ek_core_group *g, u64 issued, u64 now);
 
 #endif /* EK_CORE_H */

@@ -215,7 +215,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
-	       atomic_read(&g->flushing) || (s64)(now - max_t(u64, READ_ONCE(g->last_done), g->served)) <
+	       (s64)(now - max_t(u64, READ_ONCE(g->last_done), g->served)) <
 	       (s64)(c->t.await_us * EK_US);
 }
 

@@ -327,7 +327,7 @@ static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 static bool ek_turn_idles(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
 	return !g->queued && !g->waiting && !g->granted && !atomic_read(&g->in_flight) &&
-	       !atomic_read(&g->flushing) && !ek_before(now, ek_order_idle_until(c, g));
+	       !ek_before(now, ek_order_idle_until(c, g));
 }
 
 /* Is the turn over? */
@@ -467,9 +467,6 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		     now - c->wrote < EK_WROTE_NS;
 	bool tells;
 
-	if (atomic64_read(&c->flush_hidden))
-		c->hidden = min_t(u64, EK_HIDDEN_MOST,
-				  c->hidden + atomic64_xchg(&c->flush_hidden, 0));
 	if (!t->all.on || t->quick)
 		return;
 	ek_meter_read(&t->all, g);
@@ -706,7 +703,7 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 		c->why = EK_WHY_AHEAD;
 		return other;
 	}
-	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight) && !atomic_read(&g->flushing))
+	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight))
 		*wake = min_t(u64, *wake, max_t(u64, ek_order_idle_until(c, g), now + 1));
 	return ek_order_hold(c, now, wake);
 }

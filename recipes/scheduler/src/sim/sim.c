@@ -392,8 +392,6 @@ static void io_flush(struct sim *m, struct io *io)
 	rq->cmd.bytes = 0;
 	rq->cmd.op = rq->core.op = SIM_FLUSH;
 	rq->asked = m->now;
-	if (m->s->sched == SIM_CORE)
-		ek_core_flush_begin(&io->job->g->core);
 	to_device(m, rq);
 }
 
@@ -407,7 +405,7 @@ static void rq_done(struct sim *m, struct rq *rq)
 	m->done++;
 	if (rq->cmd.op == SIM_FLUSH) {
 		if (m->s->sched == SIM_CORE)
-			ek_core_flush_end(&m->core, &js->g->core, rq->asked, m->now);
+			ek_core_charge(&m->core, &js->g->core, rq->asked, m->now);
 	} else {
 		m->free++;
 		js->g->held--;
