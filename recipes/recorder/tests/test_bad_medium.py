@@ -745,26 +745,15 @@ def written_bytes(process: subprocess.Popen[bytes]) -> int:
     return int(found[1])
 
 
-def test_a_shutdown_continues_while_a_slow_medium_accepts_data(board: Board, ext4: Mount) -> None:
-    """A card that hangs repeatedly, each time for less than the recorder waits, and accepts data in between."""
-    at = board.directory / "arm"
-    ext4(at, 96)
-    sizes = {
-        "record_size": "64KiB",
-        "writeout": "2MiB",
-        "buffer": "32MiB",
-        "retain": "48MiB",
-        "segment": "8MiB",
-    }
-    board.channel("arm", **sizes)
-    board.start()
-    assert board.process
-    wait_for(lambda: board.stats("arm")["segments"] == 7)
-    data = os.urandom(24 << 20)
+def shut_down_on_slow_medium(board: Board, channel: str, data: bytes) -> float:
+    """Write `data`, and shut down while the medium hangs three times for 0.7 s. Returns the longest time that it hung, s."""
+    at = board.directory / channel
     with frozen(at):
-        board.write("arm", data, "--ring", "--no-sync", "--size", "65536")
-        wait_for(lambda: board.stats("arm")["backlog"] > 24 << 20)
-        began = time.monotonic()
+        board.write(channel, data, "--ring", "--no-sync", "--size", "65536")
+        wait_for(lambda: board.stats(channel)["backlog"] >= len(data))
+        assert board.process
+        began = accepted = time.monotonic()
+        longest = 0.0
         board.process.terminate()
         for _ in range(3):
             time.sleep(0.7)
@@ -775,13 +764,40 @@ def test_a_shutdown_continues_while_a_slow_medium_accepts_data(board: Board, ext
             while written_bytes(board.process) <= before:
                 assert time.monotonic() < limit, "the medium works again, but nothing is written"
             freeze(at)
+            longest = max(longest, time.monotonic() - accepted)
+            accepted = time.monotonic()
         # longer than the 1.5 s that it waits for a medium that accepts nothing
         assert time.monotonic() - began > 2
     assert board.process.wait(10) == 0
-    assert b"".join(board.payloads("arm")) == data
+    return max(longest, time.monotonic() - accepted)
+
+
+def test_a_shutdown_continues_while_a_slow_medium_accepts_data(board: Board, ext4: Mount) -> None:
+    """A card that hangs repeatedly, each time for less than the recorder waits, and accepts data in between.
+
+    On a host whose disk is busy, the medium may hang for longer than the recorder waits. Such a run proves nothing.
+    """
+    sizes = {
+        "record_size": "64KiB",
+        "writeout": "2MiB",
+        "buffer": "32MiB",
+        "retain": "48MiB",
+        "segment": "8MiB",
+    }
+    data = os.urandom(24 << 20)
+    for channel in ("arm", "leg", "eye", "ear"):
+        ext4(board.directory / channel, 96)
+        board.channel(channel, **sizes)
+        board.start()
+        wait_for(lambda name=channel: board.stats(name)["segments"] == 7)  # type: ignore[misc]
+        longest = shut_down_on_slow_medium(board, channel, data)
+        complete = b"".join(board.payloads(channel)) == data
+        if complete or longest < 1.2:
+            break
+    assert complete
     board.start()
     board.stop()
-    assert board.gaps("arm") == []
+    assert board.gaps(channel) == []
 
 
 def test_a_shutdown_does_not_wait_for_a_medium_that_accepts_nothing(board: Board, ext4: Mount) -> None:
