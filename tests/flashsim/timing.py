@@ -139,7 +139,7 @@ class Model:
             io.arrive, io.begin, io.done = to.arrive, to.begin, to.done
             io.channel, io.order = to.channel, to.order
             io.part = {name: value for name, value in zip(PARTS, to.part, strict=True) if value}
-            # this checks every request, whoever calls run()
+            # this checks every request of each caller of run()
             assert sum(io.part.values()) == io.total, io
         return Run(ios, totals)
 

@@ -114,7 +114,7 @@ def test_users_whose_files_outlive_the_image_have_fixed_numbers() -> None:
 def test_units_that_can_be_enabled_are_enabled(name: str) -> None:
     """SYSTEMD_SERVICE lists every unit with an [Install] section, except evenkeel-board's, which presets enable.
 
-    A template is enabled by whoever needs an instance.
+    A unit or a person that needs an instance of a template enables it.
     """
     component = TOP / COMPONENTS[name]
     units = {

@@ -9,7 +9,8 @@
  *	schema_encoding NAME
  *
  * Everything but the id is optional. The recorder writes the file when it opens the channel, if
- * it differs. The bytes are not trusted: a value that is too long or has control characters is none.
+ * it differs. The bytes are not trusted: a value that is too long or has control characters is
+ * ignored.
  */
 #ifndef EKR_ABOUT_H
 #define EKR_ABOUT_H

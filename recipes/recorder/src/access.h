@@ -6,8 +6,8 @@
  * it had then, and the recorder compares them with the channel's write_group. Root and the
  * recorder's own user may always write.
  *
- * Reading: the permissions of the channel's directory. All files in it are readable for those who
- * may enter it, so a change of read_group takes effect at once.
+ * Reading: the permissions of the channel's directory. Every process that
+ * may enter it can read all files in it, so a change of read_group takes effect at once.
  */
 #ifndef EKR_ACCESS_H
 #define EKR_ACCESS_H

@@ -263,7 +263,7 @@ static int measure(struct ek_writer *w, struct options *o)
 	struct set *sets = calloc(o->sets, sizeof(*sets));
 	uint64_t *took = calloc(o->writes, sizeof(*took));
 	unsigned char *record;
-	uint64_t run = monotonic_ns(), amiss = 0;
+	uint64_t run = monotonic_ns(), bad = 0;
 	int ret = 0;
 
 	o->record = o->record ? o->record : c->record_size;
@@ -280,7 +280,7 @@ static int measure(struct ek_writer *w, struct options *o)
 	read_stats(o, 0, &before);
 	for (uint64_t k = 0; k < o->sets && !ret; k++) {
 		ret = run_set(w, o, k, run, record, took, &sets[k]);
-		amiss |= sets[k].late | sets[k].lost;
+		bad |= sets[k].late | sets[k].lost;
 	}
 	if (!ret) {
 		ret = ek_writer_sync(w, SYNC_TIMEOUT);
@@ -288,12 +288,12 @@ static int measure(struct ek_writer *w, struct options *o)
 			fprintf(stderr, "ek-recorder bench: %s\n", ek_writer_error(w));
 		wait_for_stats(o, &after);
 		print(o, sets, &before, &after);
-		amiss |= after.late - before.late;
+		bad |= after.late - before.late;
 	}
 	free(record);
 	free(took);
 	free(sets);
-	return ret || amiss || fflush(stdout) ? 1 : 0;
+	return ret || bad || fflush(stdout) ? 1 : 0;
 }
 
 /* Runs as a control loop does: with locked memory, and with a priority. */

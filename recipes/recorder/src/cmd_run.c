@@ -120,10 +120,10 @@ static bool healthy(const struct recorder *r)
 static void tell_status(struct recorder *r)
 {
 	unsigned int recording = 0, count = 0;
-	char amiss[200] = "";
+	char problem[200] = "";
 
 	if (r->outdated.code)
-		snprintf(amiss, sizeof(amiss), "; %.180s", r->outdated.text);
+		snprintf(problem, sizeof(problem), "; %.180s", r->outdated.text);
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
 		struct error reason;
 		const char *state;
@@ -133,11 +133,11 @@ static void tell_status(struct recorder *r)
 		state = stats_state(&r->channels[i], &reason);
 		count++;
 		recording += !strcmp(state, "recording");
-		if (reason.code && !*amiss)
-			snprintf(amiss, sizeof(amiss), "; %.40s: %.120s", r->channels[i].file,
+		if (reason.code && !*problem)
+			snprintf(problem, sizeof(problem), "; %.40s: %.120s", r->channels[i].file,
 				 reason.text);
 	}
-	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, count, amiss);
+	sd_notifyf(0, "STATUS=%u of %u channels are recording%s", recording, count, problem);
 }
 
 static void each_second(struct recorder *r)

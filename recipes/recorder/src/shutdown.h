@@ -4,7 +4,7 @@
  *
  * 1. Nothing more can be submitted: the sockets are shut for reading, and the rings are shut.
  * 2. What was submitted is taken as the medium makes space, and written.
- * 3. Each writer is told whether everything was written, and its connection is closed.
+ * 3. Each writer gets a message whether everything was written, and its connection is closed.
  * 4. The channel's prepare thread leaves the clean-shutdown marker, if everything is on the medium.
  *
  * A medium that accepts nothing, or not fast enough, ends step 2: see shutdown_by(). The marker may

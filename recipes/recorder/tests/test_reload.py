@@ -48,7 +48,7 @@ def test_channels_are_added_and_removed(recording: Board) -> None:
         recording.channel("new")
         (recording.conf / "channels.d/eye.conf").unlink()
         reload(recording)
-        # what was submitted is recorded, and the writer is told so
+        # what was submitted is recorded, and the writer gets a message that says so
         assert eye.reason_for_close()[0] == errno.ESHUTDOWN
     recording.wait_state("new", "recording")
     assert channels(recording) == {"arm", "leg", "new"}
