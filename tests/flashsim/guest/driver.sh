@@ -121,6 +121,16 @@ set_to power 1
 fio --name=serial --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bsrange=512-256k --iodepth=32 \
 	--size=64m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=20 --output=/tmp/out || fail "serial: $(tail -n 3 /tmp/out)"
 discards s
+# the interrupt completes a request with CQE, a process without: the third flag of a trace line is h in an interrupt
+completes() { # DEVICE
+	echo > $t/trace
+	echo 1 > $t/events/block/block_rq_complete/enable
+	dd if="/dev/$1" of=/dev/null bs=4k count=20 iflag=direct 2> /dev/null || fail "$1: cannot read"
+	echo 0 > $t/events/block/block_rq_complete/enable
+	awk '/block_rq_complete/ { n++; h += substr($3, 3, 1) != "." } END { print n + 0, h + 0 }' $t/trace
+}
+[ "$(completes x)" = "20 20" ] || fail "emmc51: not all of 20 requests were completed in an interrupt: $(completes x)"
+[ "$(completes s)" = "20 0" ] || fail "emmc50-slow: of 20 requests, some were completed in an interrupt: $(completes s)"
 [ "$(number s max_queue)" = 1 ] || fail "blocking=1,active=1: $(number s max_queue) requests at once in the device"
 reads_s() { dd if=/dev/s of=/dev/null bs=4k skip="$1" count="${2:-1}" iflag=direct 2> /dev/null; }
 set_to hang_ms 100000

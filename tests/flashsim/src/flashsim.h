@@ -20,6 +20,7 @@
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "flashsim_compat.h"
@@ -64,6 +65,8 @@ struct ek_fs_dev {
 	u64 armed;			/* expiry of the timer; EK_FS_NEVER: not armed */
 	wait_queue_head_t idle;		/* blocking=1: queue_rq waits here for an idle device */
 	bool issuing;			/* blocking=1: queue_rq is busy, takes no other request */
+	struct ek_fs_list done;		/* without CQE: done, not yet completed */
+	struct work_struct complete;	/* completes them; own lock */
 	struct ek_fs_region region[EK_FS_REGIONS];
 	u64 errors;
 	u64 timeouts;
@@ -85,6 +88,9 @@ void ek_fs_power_off(struct ek_fs_dev *dev);
 extern const struct blk_mq_ops ek_fs_mq_ops;
 size_t ek_fs_cmd_size(void);
 enum hrtimer_restart ek_fs_timer(struct hrtimer *timer);
+void ek_fs_complete_work(struct work_struct *work);
+int ek_fs_queue_init(void);
+void ek_fs_queue_exit(void);
 void ek_fs_cut_power(struct ek_fs_dev *dev);
 void ek_fs_restore_power(struct ek_fs_dev *dev);
 

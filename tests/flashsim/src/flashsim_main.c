@@ -29,6 +29,7 @@ void ek_fs_dev_init(struct ek_fs_dev *dev, const char *name)
 	mutex_init(&dev->lock);
 	spin_lock_init(&dev->model_lock);
 	init_waitqueue_head(&dev->idle);
+	INIT_WORK(&dev->complete, ek_fs_complete_work);
 	ek_fs_hrtimer_setup(&dev->timer, ek_fs_timer);
 	dev->armed = EK_FS_NEVER;
 	ek_flash_preset(&dev->params, NULL, why, sizeof(why));
@@ -74,6 +75,7 @@ int ek_fs_power_on(struct ek_fs_dev *dev)
 	dev->timeouts = 0;
 	dev->cut = false;
 	dev->issuing = false;
+	dev->done = (struct ek_fs_list){};
 	dev->armed = EK_FS_NEVER;
 	ek_fs_store_init(&dev->store, p->buffer_kb, p->seed);
 
@@ -129,6 +131,7 @@ void ek_fs_power_off(struct ek_fs_dev *dev)
 	put_disk(dev->disk);
 	dev->disk = NULL;
 	hrtimer_cancel(&dev->timer);
+	cancel_work_sync(&dev->complete);
 	blk_mq_free_tag_set(&dev->tags);
 	ek_fs_store_destroy(&dev->store);
 	kvfree(dev->model);
@@ -181,6 +184,9 @@ static int __init ek_fs_init(void)
 {
 	int error;
 
+	error = ek_fs_queue_init();
+	if (error)
+		return error;
 	ek_fs_stats_init();
 	error = ek_fs_config_init();
 	if (error)
@@ -194,6 +200,7 @@ no_first:
 	ek_fs_config_exit();
 no_config:
 	ek_fs_stats_exit();
+	ek_fs_queue_exit();
 	return error;
 }
 
@@ -208,6 +215,7 @@ static void __exit ek_fs_exit(void)
 	}
 	ek_fs_config_exit();
 	ek_fs_stats_exit();
+	ek_fs_queue_exit();
 }
 
 module_init(ek_fs_init);

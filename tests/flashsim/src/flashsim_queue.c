@@ -12,6 +12,11 @@
  * at a time, and sleeps until the device is ready for it (ek_flash_waits_before(),
  * ek_flash_waits_after()). So without CQE one request is prepared while another is
  * in the device, and all others stay in the scheduler.
+ *
+ * Who completes a request also depends on CQE, as in mmc_blk_mq_req_done(). With CQE
+ * the interrupt does (here the timer), as in drivers of other devices. Without CQE
+ * queue_rq does if it waits for the device, after it has sent its own request; else a
+ * worker does.
  */
 #include "flashsim.h"
 
@@ -24,6 +29,8 @@ struct ek_fs_cmd {
 	blk_status_t error;
 };
 
+static struct workqueue_struct *ek_fs_complete_wq;
+
 size_t ek_fs_cmd_size(void)
 {
 	return sizeof(struct ek_fs_cmd);
@@ -32,6 +39,13 @@ size_t ek_fs_cmd_size(void)
 static struct ek_fs_cmd *ek_fs_to_cmd(struct ek_flash_req *req)
 {
 	return container_of(req, struct ek_fs_cmd, req);
+}
+
+static void ek_fs_complete_rq(struct request *rq)
+{
+	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
+
+	blk_mq_end_request(rq, cmd->error);
 }
 
 /* Count and trace a request just before its completion. */
@@ -107,16 +121,57 @@ static void ek_fs_complete_all(struct ek_fs_dev *dev, struct ek_fs_list *done)
 	}
 }
 
+/* Take the requests that the timer found done. Empty with CQE. */
+static struct ek_fs_list ek_fs_take_done(struct ek_fs_dev *dev)
+{
+	struct ek_fs_list done = dev->done;
+
+	lockdep_assert_held(&dev->model_lock);
+	dev->done = (struct ek_fs_list){};
+	return done;
+}
+
+/* Complete the requests that the timer found done. Process context. */
+static void ek_fs_complete_done(struct ek_fs_dev *dev)
+{
+	struct ek_flash_req *req, *next;
+	struct ek_fs_list done;
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->model_lock, flags);
+	done = ek_fs_take_done(dev);
+	spin_unlock_irqrestore(&dev->model_lock, flags);
+	for (req = done.head; req; req = next) {
+		next = req->next;
+		blk_mq_complete_request_direct(blk_mq_rq_from_pdu(ek_fs_to_cmd(req)),
+					       ek_fs_complete_rq);
+	}
+}
+
+void ek_fs_complete_work(struct work_struct *work)
+{
+	ek_fs_complete_done(container_of(work, struct ek_fs_dev, complete));
+}
+
 enum hrtimer_restart ek_fs_timer(struct hrtimer *timer)
 {
 	struct ek_fs_dev *dev = container_of(timer, struct ek_fs_dev, timer);
+	bool defer = ek_flash_completes_later(&dev->params), queue = false;
 	struct ek_fs_list done = {};
 	unsigned long flags;
 
 	spin_lock_irqsave(&dev->model_lock, flags);
 	dev->armed = EK_FS_NEVER;
-	ek_fs_reap(dev, ktime_get_ns(), &done);
+	ek_fs_reap(dev, ktime_get_ns(), defer ? &dev->done : &done);
+	if (dev->done.head) {
+		/* a sleeper saw the device busy under this lock; it takes the list */
+		queue = !wq_has_sleeper(&dev->idle);
+		if (!queue)
+			wake_up(&dev->idle);
+	}
 	spin_unlock_irqrestore(&dev->model_lock, flags);
+	if (queue)
+		queue_work(ek_fs_complete_wq, &dev->complete);
 	ek_fs_complete_all(dev, &done);
 	return HRTIMER_NORESTART;
 }
@@ -255,12 +310,15 @@ static blk_status_t ek_fs_issue(struct ek_fs_dev *dev, struct request *rq)
 	}
 	now = ktime_get_ns();
 	ek_flash_submit(dev->model, &cmd->req, now);
+	done = ek_fs_take_done(dev);
 	ek_fs_reap(dev, now, &done);
 	spin_unlock_irqrestore(&dev->model_lock, flags);
 	ek_fs_complete_all(dev, &done);
 	/* @rq may be completed and reused by now. No other request enters: issuing is set. */
-	if (ek_flash_waits_after(&dev->params, op))
+	if (ek_flash_waits_after(&dev->params, op)) {
 		ek_fs_wait_idle(dev);
+		ek_fs_complete_done(dev);
+	}
 	return BLK_STS_OK;
 }
 
@@ -277,13 +335,6 @@ static blk_status_t ek_fs_queue_rq(struct blk_mq_hw_ctx *hctx,
 	error = ek_fs_issue(dev, bd->rq);
 	ek_fs_issue_end(dev);
 	return error;
-}
-
-static void ek_fs_complete_rq(struct request *rq)
-{
-	struct ek_fs_cmd *cmd = blk_mq_rq_to_pdu(rq);
-
-	blk_mq_end_request(rq, cmd->error);
 }
 
 /*
@@ -353,6 +404,18 @@ void ek_fs_restore_power(struct ek_fs_dev *dev)
 	ek_flash_init(dev->model, &dev->params, ktime_get_ns());
 	dev->cut = false;
 	spin_unlock_irqrestore(&dev->model_lock, flags);
+}
+
+int ek_fs_queue_init(void)
+{
+	/* as the mmc driver's queue */
+	ek_fs_complete_wq = alloc_workqueue("flashsim_complete", WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	return ek_fs_complete_wq ? 0 : -ENOMEM;
+}
+
+void ek_fs_queue_exit(void)
+{
+	destroy_workqueue(ek_fs_complete_wq);
 }
 
 const struct blk_mq_ops ek_fs_mq_ops = {

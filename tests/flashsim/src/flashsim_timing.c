@@ -1351,6 +1351,12 @@ bool ek_flash_waits_after(const struct ek_flash_params *p, enum ek_fs_op op)
 	return p->blocking && (op == EK_FS_DISCARD || (op == EK_FS_FLUSH && p->active == 1));
 }
 
+/* Returns true if the interrupt only wakes a process that completes the requests. */
+bool ek_flash_completes_later(const struct ek_flash_params *p)
+{
+	return p->blocking && p->active == 1;
+}
+
 u32 ek_flash_region(const struct ek_flash_params *p, u64 sector)
 {
 	return min_t(u64, div64_u64(sector * p->regions, (u64)p->capacity_mb << 11),

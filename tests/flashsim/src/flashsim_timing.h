@@ -346,6 +346,7 @@ struct ek_flash_req *ek_flash_hung(struct ek_flash *dev);
 struct ek_flash_req *ek_flash_take(struct ek_flash *dev);
 bool ek_flash_waits_before(const struct ek_flash_params *p, enum ek_fs_op op);
 bool ek_flash_waits_after(const struct ek_flash_params *p, enum ek_fs_op op);
+bool ek_flash_completes_later(const struct ek_flash_params *p);
 u32 ek_flash_region(const struct ek_flash_params *p, u64 sector);
 
 #endif /* FLASHSIM_TIMING_H */
