@@ -40,8 +40,8 @@ def test_a_known_miss_is_explained(row_id: str) -> None:
 
 def test_the_quick_bench_misses_only_what_is_known(quick: Quick) -> None:
     missed = set(re.findall(r"^MISSED: (\S+) ", quick.done.stderr, re.MULTILINE))
-    assert missed == KNOWN_MISSES, quick.done.stderr
-    assert quick.done.returncode == (1 if KNOWN_MISSES else 0), quick.done.stderr
+    assert missed <= KNOWN_MISSES, quick.done.stderr
+    assert quick.done.returncode == (1 if missed else 0), quick.done.stderr
     assert re.search(r" 0 of \d+ guests failed, 0 of \d+ shapes not judged;", quick.done.stdout)
     assert quick.rows
 

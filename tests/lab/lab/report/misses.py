@@ -17,6 +17,8 @@ LAB = ("calibrate.*", "*.replica_pct")
 # Row id -> what users see when the promise of this row is missed: {figure} is the row's figure, {times} is "N times",
 # {group} is a text of GROUPS. A row that is not listed here is shown by its id.
 WORDS = {
+    "fair.buffered.read.ratio": "Two groups with weights 2:1 write through the page cache while a third one reads. The first"
+    " writes {figure} times as much as the second.",
     "promise.small-medium.sd-uhs3.least": "On an SD card, a group that reads 4 KiB at random competes with one that reads"
     " 1 MiB at a time. {group} gets only {figure} of its share.",
     "stall.emmc51.buffered.write.100m.count": "On an eMMC that collects garbage, a video player stalls {times} in 30 s"
