@@ -26,11 +26,12 @@ flash: flash-image ## write the image to a medium, after asking: make flash DEV=
 	@recipes/image/src/flash "$(DEV)"
 
 ##@ Build
-.PHONY: toolroot kernel module loads yocto-image
+.PHONY: toolroot kernel module loads keys yocto-image
 toolroot: $(TOOLROOT) ## the build root: the Debian tree in which everything is built
 kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage (KERNEL=7.3, 5.10)
 module: $(foreach m,$(MODULE_NAMES),$(K)/$(m).ko) $(K)/bzImage ## the kernel modules: build/6.12/{evenkeel,flashsim,evenkeel_pagepool}.ko
 loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{loads,recorder,oracle}
+keys: run-keys ## keys that sign updates: make keys OUT=DIR, then make image KEYRING=DIR/ca.cert.pem
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
@@ -44,7 +45,7 @@ torture: run-torture ## stress test of the scheduler on a kernel with KASAN and 
 baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
 lab: run-lab ## the quick bench: its targets, and the figures of the README, in QEMU on a virtual clock
 guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
-boot: boot-system boot-recorder boot-fixed-share boot-history ## tests of the booted board
+boot: boot-system boot-recorder boot-fixed-share boot-history boot-update ## tests of the booted board
 browser: run-browser ## tests of the panel in a browser; writes screenshots to build/screenshots
 fuzz: $(TOOLROOT) ## repeat the property tests with new random examples: FUZZ=N times (default 20)
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done

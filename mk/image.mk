@@ -17,12 +17,24 @@ $(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TO
 	flock $(@D).lock $(ENTER) webui/src/fetch-static $(@D)
 	touch $@
 
+.PHONY: run-keys
+run-keys: $(TOOLROOT)
+	@recipes/update/src/make-keys "$(OUT)"
+
+# The certificates that the board trusts for updates. Without KEYRING=FILE the file is empty, and the board accepts none.
+KEYRING_FILE := $(B)/image/keyring.pem
+$(KEYRING_FILE): FORCE
+	@mkdir -p $(@D)
+	@if [ -n "$(KEYRING)" ]; then openssl x509 -noout -in "$(KEYRING)" || \
+		{ echo "image: KEYRING=$(KEYRING) is not a PEM file with a certificate; 'make keys' makes one" >&2; exit 1; }; fi
+	cat -- $(or $(KEYRING),/dev/null) | cmp -s - $@ || cat -- $(or $(KEYRING),/dev/null) > $@
+
 # build/image/inputs has KERNEL and the names of the components' source files. It changes with another KERNEL, or when
 # a source file is added or removed. make then builds the image again.
 $(B)/image/inputs: FORCE
 	@mkdir -p $(@D)
 	echo '$(KERNEL) $(COMPONENT_SOURCES)' | cmp -s - $@ || echo '$(KERNEL) $(COMPONENT_SOURCES)' > $@
-$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) mk/components
+$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) $(KEYRING_FILE) mk/components
 	@$(call stage,image,2000)
 	$(ENTER) recipes/image/src/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko $(IMAGE_COMPONENTS) --out $(@D)
 

@@ -68,8 +68,8 @@ def release(clone: Path, tmp_path: Path) -> Release:
     git(clone, "commit", "-q", "-m", "tests: begin")
 
     def call(version: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        key = str(tmp_path / "key")
-        more = {"RAUC_KEY_FILE": key, "RAUC_CERT_FILE": key, "STEPS": str(tmp_path / "steps"), "FAIL": ""}
+        more = dict.fromkeys(("RAUC_KEY_FILE", "RAUC_CERT_FILE", "RAUC_KEYRING_FILE"), str(tmp_path / "key"))
+        more |= {"STEPS": str(tmp_path / "steps"), "FAIL": ""}
         more["PATH"] = f"{programs}:{os.environ['PATH']}"
         return subprocess.run(
             [clone / "mk/release", version, clone / "build/release"],
@@ -150,7 +150,8 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
     assert out.returncode == 0, out.stderr
     clone: Path = release.clone  # type: ignore[attr-defined]
     steps = (tmp_path / "steps").read_text().splitlines()
-    assert [line for line in steps if line.startswith("make")] == ["make test", "make image"]
+    makes = [line for line in steps if line.startswith("make")]
+    assert makes == ["make test", f"make image KEYRING={tmp_path}/key"]
     assert (clone / "VERSION").read_text() == "0.2.0\n"
     assert git(clone, "log", "-1", "--format=%s").strip() == "release: set version 0.2.0"
     assert git(clone, "tag").split() == ["v0.2.0"]

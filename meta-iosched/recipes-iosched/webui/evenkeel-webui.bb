@@ -84,6 +84,7 @@ RDEPENDS:${PN} = "\
     python3-core \
     python3-crypt \
     python3-dbus-fast \
+    python3-fcntl \
     python3-flask \
     python3-flask-wtf \
     python3-gunicorn \
