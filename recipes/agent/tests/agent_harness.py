@@ -52,6 +52,10 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
     <allow send_destination="org.freedesktop.PolicyKit1"/>
     <allow own="org.freedesktop.systemd1"/>
     <allow own="org.freedesktop.PolicyKit1"/>
+    <allow send_destination="de.pengutronix.rauc"/>
+    <allow send_destination="org.freedesktop.login1"/>
+    <allow own="de.pengutronix.rauc"/>
+    <allow own="org.freedesktop.login1"/>
   </policy>
   <include>{directory}/agent.conf</include>
   {tester}

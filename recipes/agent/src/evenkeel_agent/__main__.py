@@ -19,6 +19,7 @@ from .agent import Agent
 from .bus import Bus
 from .service import Service
 from .settings import Settings
+from .update import Updates
 
 _log = logging.getLogger("evenkeeld")
 
@@ -41,6 +42,7 @@ DURATIONS = {
     "patience": "that ListApps waits for unit states",
     "job-timeout": "that StartApp and StopApp wait for the unit",
     "settle": "that systemd may take to write a weight",
+    "first-update-check": "until the agent asks RAUC about the slots",
 }
 
 
@@ -84,8 +86,11 @@ async def serve(settings: Settings) -> int:
         _log.error("%s", error)
         return 1
     accounts = Accounts(settings.state_dir, socket.gethostname())
-    agent = Agent(settings, bus, lambda: [accounts.problem] if accounts.problem else [])
-    Service(bus, [agent], accounts, settings.call_timeout_s)
+    updates = Updates(settings, bus)
+    agent = Agent(
+        settings, bus, lambda: [*([accounts.problem] if accounts.problem else []), *updates.problems]
+    )
+    Service(bus, [agent, updates], accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
@@ -95,7 +100,8 @@ async def serve(settings: Settings) -> int:
     notify("READY=1")
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
-    tasks = {stopping, closed, loop.create_task(agent.sample()), loop.create_task(agent.watch())}
+    work = (agent.sample(), agent.watch(), updates.watch())
+    tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:
         notify("STOPPING=1")

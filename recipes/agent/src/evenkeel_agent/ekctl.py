@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH100
 """ekctl: the command line of the agent. The command `probe` needs no agent.
 
 Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. A probe that finds no
@@ -8,6 +9,7 @@ channels exits with 0, and with --apply it exits with 1. With --json, ekctl prin
 import argparse
 import asyncio
 import json
+import os.path
 import sys
 import time
 from collections.abc import Container, Sequence
@@ -22,6 +24,8 @@ from .bus import Bus, CallError
 
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
+INSPECT_S = 90.0  # the same for a bundle: longer than RAUC may take to read it from a server
+POLL_S = 1.0  # between two questions about the progress of an installation
 
 
 class Refused(Exception):
@@ -60,6 +64,24 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(command, parents=[common], help=f"{command} an app").add_argument(
             "app", metavar="APP"
         )
+    commands.add_parser("update", parents=[common], help="show the slots, and the state of updates")
+    inspect = commands.add_parser(
+        "inspect", parents=[common], help="check a bundle and show what it contains"
+    )
+    install = commands.add_parser(
+        "install",
+        parents=[common],
+        help="install a signed bundle; waits until it is installed",
+        description="Installs a signed bundle into the slot that does not run. It starts at the next restart.",
+    )
+    for one in (inspect, install):
+        one.add_argument("source", metavar="SOURCE", help="file, or http:// or https:// URL, of the bundle")
+    install.add_argument(
+        "--allow-older", action="store_true", help="also a bundle that is older than the version that runs"
+    )
+    choose = commands.add_parser("choose-slot", parents=[common], help="choose the slot for the next boot")
+    choose.add_argument("slot", metavar="SLOT", choices=("A", "B"), help="A or B")
+    commands.add_parser("restart", parents=[common], help="restart the board")
     commands.add_parser("users", parents=[common], help="list the users of the panel")
     add = commands.add_parser("add-user", parents=[common], help="add a user; prints a first password")
     add.add_argument("user", metavar="USER")
@@ -117,7 +139,7 @@ def _rows(text: str) -> int:
 
 
 # command -> the D-Bus method, and the command-line arguments that are the method's arguments
-ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
+COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "users": ("ListUsers", ()),
     "add-user": ("AddUser", ("user", "role")),
     "role": ("SetRole", ("user", "role")),
@@ -128,10 +150,13 @@ ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tokens": ("ListTokens", ()),
     "remove-token": ("RemoveToken", ("id",)),
     "first-password": ("GetFirstPassword", ()),
+    "update": ("GetUpdate", ()),
+    "choose-slot": ("ChooseSlot", ("slot",)),
+    "restart": ("Restart", ()),
 }
 
 
-async def _call(address: str | None, member: str, *body: Any) -> Any:
+async def _call(address: str | None, member: str, *body: Any, timeout_s: float = TIMEOUT_S) -> Any:
     try:
         bus = await Bus.connect(address)
     except OSError as error:
@@ -139,7 +164,7 @@ async def _call(address: str | None, member: str, *body: Any) -> Any:
     try:
         signature = interface.METHODS[member].in_signature
         answer = await bus.call(
-            interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=TIMEOUT_S
+            interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=timeout_s
         )
     except CallError as error:
         kind = error.name.rpartition(".")[2]
@@ -179,9 +204,13 @@ async def run(options: argparse.Namespace) -> Any:
     if options.command == "stop":
         await _call(address, "StopApp", options.app)
         return {"name": options.app, "stopped": True}
-    if options.command in ACCOUNTS:
-        member, names = ACCOUNTS[options.command]
+    if options.command in COMMANDS:
+        member, names = COMMANDS[options.command]
         return await _call(address, member, *(getattr(options, name) for name in names))
+    if options.command == "inspect":
+        return await _call(address, "InspectBundle", _source(options.source), timeout_s=INSPECT_S)
+    if options.command == "install":
+        return await _install(address, _source(options.source), options.allow_older)
     if options.command == "audit":
         return await _call(address, "ListAudit", 0, options.rows)
     if options.command == "fixed-share":
@@ -194,6 +223,33 @@ async def run(options: argparse.Namespace) -> Any:
     if value >= 1 << 32:  # ekctl itself refuses a number that D-Bus type u cannot carry to the agent
         raise Refused(str(weight.problem(value)))
     return await _call(address, "SetWeight", options.app, value)
+
+
+def _source(text: str) -> str:
+    """The bundle that the user named: a URL, or the absolute path of a file, because the agent runs elsewhere."""
+    return text if text.startswith(("http://", "https://")) else os.path.abspath(text)
+
+
+async def _install(address: str | None, source: str, allow_older: bool) -> Any:
+    """Install the bundle and wait for the end. Returns the state of updates; raises Refused on failure."""
+    await _call(address, "InstallBundle", source, allow_older)
+    shown = ""
+    while True:
+        update = await _call(address, "GetUpdate")
+        if update["state"] != "installing":
+            break
+        line = f"{update['progress']:3} %  {update['step']}"
+        if line != shown and sys.stderr.isatty():
+            print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+        shown = line
+        await asyncio.sleep(POLL_S)
+    if shown and sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    if update["state"] != "installed":
+        raise Refused(
+            "; ".join(note["text"] for note in update["problem"]) or f"the state is {update['state']}"
+        )
+    return update
 
 
 async def _fixed_share(address: str | None, app: str, text: str | None) -> Any:
@@ -277,6 +333,32 @@ def _status_text(status: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _update_text(update: dict[str, Any]) -> str:
+    lines = [f"version  {update['version']}", f"state    {update['state']}"]
+    if update["state"] == "installing":
+        lines[-1] += f", {update['progress']} %  {update['step']}"
+    lines += [f"         {note['text']}" for note in update["problem"]]
+    for slot in update["slots"]:
+        words = [
+            "runs" if slot["running"] else "ready" if slot["good"] else "does not start",
+            *(["next"] if slot["next"] else []),
+            *([f"version {slot['version']}"] if slot["version"] else ["first image"]),
+            *([f"installed {slot['installed_at']}"] if slot["installed_at"] else []),
+        ]
+        lines.append(f"slot {slot['name']}   {', '.join(words)}")
+    return "\n".join(lines)
+
+
+def _bundle_text(bundle: dict[str, Any]) -> str:
+    lines = [
+        f"version      {bundle['version']}{' (older than the version that runs)' if bundle['older'] else ''}"
+    ]
+    lines.append(f"for          {bundle['compatible']}")
+    if bundle["description"]:
+        lines.append(f"description  {bundle['description']}")
+    return "\n".join(lines)
+
+
 def _fixed_share_text(app: dict[str, Any]) -> str:
     running = app["active_state"] in ("active", "reloading")
     text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
@@ -310,6 +392,12 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _fixed_share_text(answer)
     if options.command in ("users", "sessions", "tokens", "audit"):
         return _list_text(answer)
+    if options.command in ("update", "choose-slot"):
+        return _update_text(answer)
+    if options.command == "inspect":
+        return _bundle_text(answer)
+    if options.command == "install":
+        return "installed; it starts at the next restart ('ekctl restart')"
     if options.command == "first-password":
         return str(answer["password"])
     if options.command in ("add-user", "reset-password"):

@@ -12,6 +12,7 @@ from evenkeel_api.errors import NAME
 from evenkeel_api.features import accounts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
+from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
 from evenkeel_api.messages import Note
 from evenkeel_api.roles import ROLES
@@ -157,6 +158,9 @@ def page() -> str:
         f" The window is the last 3 s.\n\n{_fields(App)}",
         f"## Snapshot\n\nThe answer of `GetSnapshot`.\n\n{_fields(Snapshot)}",
         f"## Health of the board\n\nThe answer of `GetHealth`.\n\n{_fields(Health)}",
+        f"## State of updates\n\nThe answer of `GetUpdate`.\n\n{_fields(Update)}",
+        f"### Slot of the board\n\nAn entry of `slots`.\n\n{_fields(Slot)}",
+        f"### Bundle\n\nThe answer of `InspectBundle`.\n\n{_fields(Bundle)}",
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"

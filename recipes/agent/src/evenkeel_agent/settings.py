@@ -28,6 +28,8 @@ class Settings:
     # timeout of StartApp and StopApp: less than the 25 s after which D-Bus clients stop waiting
     job_timeout_s: float = 20.0
     settle_s: float = 1.0  # systemd writes io.weight up to this long after it has answered the call
+    # time until the agent first asks RAUC about updates: at a boot, everything else comes first
+    first_update_check_s: float = 60.0
 
     def path(self, absolute: str) -> str:
         """The path ABSOLUTE below the root."""

@@ -102,6 +102,20 @@ TEXTS = {
     " copy the file if you need it",
     "history-not-saved": "the history cannot be saved, and is kept in memory for at most a day: {reason}",
     "history-lost": "the history has lost {minutes} minutes, because it could not be saved for more than a day",
+    # updates
+    "update-unavailable": "the update service does not answer: {reason}; see 'journalctl -u rauc'",
+    "update-busy": "an installation is running; wait until it ends",
+    "update-failed": "the update was not installed, and the board is unchanged: {reason}",
+    "update-rolled-back": "slot {slot} (version {version}) did not start properly, so the board runs slot {running} again;"
+    " install another version, or see 'journalctl --list-boots'",
+    "bundle-refused": "the bundle was refused: {reason}",
+    "no-keyring": "this image trusts nobody to sign updates, because it was built without KEYRING=FILE",
+    "bundle-path": "the panel can install only an uploaded bundle ({path}) or one from a URL",
+    "not-installed": "the installation did not begin: {reason}",
+    "slot-not-chosen": "the slot for the next boot was not changed: {reason}",
+    "no-slot": "the board has no slot {slot}",
+    "slot-bad": "slot {slot} was not installed completely, or did not start properly",
+    "not-restarted": "the board was not restarted: {reason}",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",
     # accounts

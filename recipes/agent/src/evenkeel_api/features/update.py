@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates of the board: its two slots, the installation of a signed bundle, the slot for the next boot, a restart."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..errors import Conflict, InvalidArgument
+from ..messages import Note
+from ..method import ANY, Method
+from ..roles import ADMIN, VIEWER
+from ..schema import U64, Struct
+from .board import READ
+
+UPDATE = "org.evenkeel.agent.update"
+ACTIONS = {UPDATE: "Update and restart the board"}
+
+State = Literal["unavailable", "idle", "installing", "failed", "installed", "rolled-back"]
+
+
+class Slot(Struct, frozen=True):
+    """A slot: a partition with a complete system."""
+
+    name: Annotated[str, Meta(description="`A` or `B`")]
+    running: Annotated[bool, Meta(description="whether the board booted from it")]
+    next: Annotated[bool, Meta(description="whether the board boots from it next time")]
+    good: Annotated[
+        bool,
+        Meta(
+            description="whether the board may boot from it. The slot that runs is good as soon as it is"
+            " confirmed; the other one, unless an installation was interrupted or it failed to start"
+        ),
+    ]
+    version: Annotated[
+        str, Meta(description="version of its bundle; empty if it has the contents of the first image")
+    ]
+    installed_at: Annotated[
+        str, Meta(description="when its bundle was installed, in UTC (ISO 8601); empty if never")
+    ]
+
+
+class Update(Struct, frozen=True):
+    """The state of the board's updates."""
+
+    state: Annotated[
+        State,
+        Meta(
+            description="`idle`; `installing`; `installed`: the other slot starts at the next boot; `failed`: the"
+            " last installation failed; `rolled-back`: the other slot did not start properly, so the board runs the"
+            " previous one; `unavailable`: the update service does not answer"
+        ),
+    ]
+    version: Annotated[str, Meta(description="version that runs")]
+    progress: Annotated[U64, Meta(description="progress of the installation", extra={"unit": "%"})] = 0
+    step: Annotated[str, Meta(description="what the installation does now; empty if none runs")] = ""
+    problem: Annotated[
+        list[Note], Meta(description="one [message](#message) if there is a problem, else empty")
+    ] = msgspec.field(default_factory=list)
+    slots: Annotated[list[Slot], Meta(description="both [slots](#slot-of-the-board)")] = msgspec.field(
+        default_factory=list
+    )
+
+
+class Bundle(Struct, frozen=True):
+    """What a bundle contains. Its signature was checked."""
+
+    version: Annotated[str, Meta(description="version that it installs")]
+    compatible: Annotated[str, Meta(description="kind of board for which it was made")]
+    description: Annotated[str, Meta(description="description by its maker; may be empty")]
+    older: Annotated[bool, Meta(description="whether it is older than the version that runs")]
+
+
+Source = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1000,
+        pattern=r"^(/|https?://)[^\x00-\x20\x7f]+$(?!\n)",
+        description="absolute path or `http://` or `https://` URL of a bundle. The panel may only name the file that was"
+        " uploaded, or a URL",
+    ),
+]
+
+
+class Inspect(Struct, frozen=True):
+    source: Source
+
+
+class Install(Struct, frozen=True):
+    source: Source
+    allow_older: Annotated[
+        bool, Meta(description="whether to install a bundle that is older than the version that runs")
+    ]
+
+
+class Choose(Struct, frozen=True):
+    slot: Annotated[Literal["A", "B"], Meta(description="`A` or `B`")]
+
+
+METHODS = (
+    Method(
+        "GetUpdate",
+        READ,
+        VIEWER,
+        "Returns the [state of the board's updates](#state-of-updates).",
+        answer=Update,
+        answer_name="update",
+    ),
+    Method(
+        "InspectBundle",
+        UPDATE,
+        ADMIN,
+        "Checks the signature of a bundle, and returns [what it contains](#bundle).",
+        request=Inspect,
+        answer=Bundle,
+        answer_name="bundle",
+        errors=(InvalidArgument, Conflict, *ANY),
+    ),
+    Method(
+        "InstallBundle",
+        UPDATE,
+        ADMIN,
+        "Begins to install a bundle into the slot that does not run. `GetUpdate` reports the progress.",
+        request=Install,
+        errors=(InvalidArgument, Conflict, *ANY),
+        changes=True,
+    ),
+    Method(
+        "ChooseSlot",
+        UPDATE,
+        ADMIN,
+        "Chooses the slot from which the board boots next time.",
+        request=Choose,
+        answer=Update,
+        answer_name="update",
+        errors=(InvalidArgument, Conflict, *ANY),
+        changes=True,
+    ),
+    Method("Restart", UPDATE, ADMIN, "Restarts the board.", errors=(Conflict, *ANY), changes=True),
+)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates: what the agent asks RAUC, and what it makes of RAUC's answers. tests/boot/test_update.py has the real RAUC."""
+
+from typing import Any
+
+import pytest
+from agent_harness import ERROR, Fake, Harness, on_board, write
+from dbus_fast import Message, Variant
+from evenkeel_agent import __version__, update
+from evenkeel_agent.bus import CallError
+from evenkeel_agent.caller import Caller
+from evenkeel_api.features.update import Update
+
+SLOTS = {"rootfs.0": "A", "rootfs.1": "B"}
+CODE = "org.gtk.GDBus.UnmappedGError.Quark._g_2dio_2derror_2dquark.Code30"
+BUSY = "Already processing a different method"
+
+
+class FakeRauc(Fake):
+    """Answers as RAUC 1.13 does. The harness's board has booted slot B."""
+
+    name = update.RAUC
+
+    def __init__(self, bus: Any) -> None:
+        super().__init__(bus)
+        self.operation, self.error, self.percent, self.step = "idle", "", 0, ""
+        self.primary = "rootfs.1"
+        self.good = {"rootfs.0": True, "rootfs.1": True}
+        self.status: dict[str, str] = {}  # of slots that were installed: "ok" or "pending"
+        self.refuses = ""
+        self.version = "9.0.0"
+
+    async def answer(self, message: Message) -> tuple[str, list[Any]]:
+        if message.member == "GetAll":
+            properties = {
+                "Operation": Variant("s", self.operation),
+                "LastError": Variant("s", self.error),
+                "Progress": Variant("(isi)", [self.percent, self.step, 1]),
+            }
+            return "a{sv}", [properties]
+        if self.operation != "idle":
+            raise CallError(CODE, BUSY)
+        if message.member == "GetPrimary":
+            return "s", [self.primary]
+        if message.member == "GetSlotStatus":
+            return "a(sa{sv})", [[[name, self._slot(name)] for name in SLOTS]]
+        if self.refuses:
+            raise CallError(CODE, self.refuses)
+        if message.member == "InspectBundle":
+            about = {"compatible": Variant("s", "evenkeel-x86_64"), "version": Variant("s", self.version)}
+            return "a{sv}", [{"update": Variant("v", Variant("a{sv}", about))}]
+        if message.member == "InstallBundle":
+            self.operation = "installing"
+            return "", []
+        assert message.member == "Mark"
+        self.primary = "rootfs.1" if message.body[1] == "booted" else "rootfs.0"
+        return "ss", [self.primary, "activated"]
+
+    def _slot(self, name: str) -> dict[str, Variant]:
+        found = {
+            "bootname": Variant("s", SLOTS[name]),
+            "state": Variant("s", "booted" if name == "rootfs.1" else "inactive"),
+            "boot-status": Variant("s", "good" if self.good[name] else "bad"),
+        }
+        if name in self.status:
+            found["status"] = Variant("s", self.status[name])
+            found["bundle.version"] = Variant("s", "9.0.0")
+            found["installed.timestamp"] = Variant("s", "2026-11-25T12:00:00Z")
+        return found
+
+
+class FakeLogin(Fake):
+    name = update.LOGIN
+
+    async def answer(self, message: Message) -> tuple[str, list[Any]]:
+        assert (message.member, message.body) == ("Reboot", [False])
+        return "", []
+
+
+async def rauc_up(board: Harness) -> FakeRauc:
+    keyring = board.root / "usr/lib/rauc/keyring.pem"
+    keyring.parent.mkdir(parents=True)
+    keyring.write_text("a certificate\n")
+    rauc = FakeRauc(await board.connect())
+    assert await rauc.bus.own(rauc.name)
+    return rauc
+
+
+@on_board
+async def test_an_idle_board(board: Harness) -> None:
+    await rauc_up(board)
+    await board.agent_up()
+    found = await board.call("GetUpdate")
+    assert set(found) == set(Update.__struct_fields__)
+    assert (found["state"], found["version"], found["problem"]) == ("idle", __version__, [])
+    a, b = found["slots"]
+    assert (a["name"], a["running"], a["next"], a["good"], a["version"]) == ("A", False, False, True, "")
+    assert (b["name"], b["running"], b["next"]) == ("B", True, True)
+
+
+@on_board
+async def test_without_rauc_the_reason_is_shown_and_all_else_works(board: Harness) -> None:
+    await board.agent_up()
+    found = await board.call("GetUpdate")
+    assert (found["state"], found["slots"]) == ("unavailable", [])
+    assert found["problem"][0]["code"] == "update-unavailable"
+    assert (await board.call("GetStatus"))["health"] == "ok"
+
+
+@on_board
+async def test_an_installation(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    await board.call("GetUpdate")
+    await board.call("InstallBundle", "/data/x.raucb", False)
+    assert rauc.calls[-1][1][0] == "/data/x.raucb"
+    assert rauc.calls[-1][1][1]["ignore-version-limit"].value is False
+    rauc.percent, rauc.step = 40, "Copying image to rootfs.0"
+    found = await board.call("GetUpdate")
+    assert (found["state"], found["progress"], found["step"]) == ("installing", 40, rauc.step)
+    # RAUC does not tell them now: the agent remembers
+    assert [slot["name"] for slot in found["slots"]] == ["A", "B"]
+    for member, arguments in (("Restart", ()), ("ChooseSlot", ("A",))):
+        error = await board.refused(member, *arguments)
+        assert error.name == ERROR + "Conflict"
+        assert "an installation is running" in error.text
+    rauc.operation, rauc.primary, rauc.status["rootfs.0"] = "idle", "rootfs.0", "ok"
+    found = await board.call("GetUpdate")
+    assert found["state"] == "installed"
+    assert found["slots"][0]["version"] == "9.0.0"
+    assert found["slots"][0]["next"]
+    audit = await board.call("ListAudit", 0, 10)
+    assert [(row["action"], row["outcome"]) for row in audit][-1] == ("InstallBundle", "")
+
+
+@on_board
+async def test_a_failed_installation(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    rauc.error, rauc.good["rootfs.0"], rauc.status["rootfs.0"] = "checksum mismatch", False, "pending"
+    found = await board.call("GetUpdate")
+    assert found["state"] == "failed"
+    assert (
+        found["problem"][0]["text"]
+        == "the update was not installed, and the board is unchanged: checksum mismatch"
+    )
+
+
+@on_board
+async def test_a_roll_back_is_a_problem_of_the_board(board: Harness) -> None:
+    """Nobody has asked for updates since the boot: the agent finds out by itself."""
+    rauc = await rauc_up(board)
+    rauc.good["rootfs.0"], rauc.status["rootfs.0"] = False, "ok"
+    await board.agent_up("--first-update-check", "0.1")
+
+    async def reported() -> bool:
+        return any("did not start properly" in text for text in await board.problems())
+
+    await board.until(reported)
+    error = await board.refused("ChooseSlot", "A")
+    assert error.name == ERROR + "Conflict"
+    # the next installation ends the problem
+    await board.call("InstallBundle", "https://x.example/9.raucb", False)
+    await board.call("GetUpdate")
+    assert not await reported()
+
+
+@on_board
+async def test_rauc_s_refusals_are_passed_on(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    rauc.refuses = "signature verification failed: Verify error: self-signed certificate"
+    error = await board.refused("InspectBundle", "/data/x.raucb")
+    assert error.name == ERROR + "Failed"
+    assert rauc.refuses in error.text
+    rauc.refuses = BUSY
+    assert (await board.refused("InstallBundle", "/x", False)).name == ERROR + "Conflict"
+
+
+@on_board
+async def test_bad_sources_are_refused(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    for source in ("", "x.raucb", "file:///x", "https://a b/", "/x\n", "ftp://x/y", "/" + "x" * 1000):
+        assert (await board.refused("InspectBundle", source)).name == ERROR + "InvalidArgument", source
+    assert rauc.count("InspectBundle") == 0
+
+
+@on_board
+async def test_an_image_without_keyring_says_so(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    write(board.root / "usr/lib/rauc/keyring.pem", "")
+    await board.agent_up()
+    error = await board.refused("InstallBundle", "/data/x.raucb", False)
+    assert "KEYRING=FILE" in error.text
+    assert rauc.count("InstallBundle") == 0
+
+
+@on_board
+async def test_restart_and_slot(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    login = FakeLogin(await board.connect())
+    assert await login.bus.own(login.name)
+    await board.agent_up()
+    found = await board.call("ChooseSlot", "A")
+    assert [slot["next"] for slot in found["slots"]] == [True, False]
+    assert found["state"] == "installed"
+    await board.call("ChooseSlot", "B")
+    assert rauc.primary == "rootfs.1"
+    await board.call("Restart")
+    assert login.count("Reboot") == 1
+
+
+@on_board
+async def test_ekctl(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    shown = await board.ekctl("update")
+    assert "state    idle" in shown.out
+    assert "slot B   runs, next, first image" in shown.out
+    rauc.version = "0.0.1"
+    assert "older than the version that runs" in (await board.ekctl("inspect", "x.raucb")).out
+    assert rauc.calls[-1][1][0].endswith("/x.raucb")  # absolute
+    rauc.error = "it is broken"
+    rauc.operation = "idle"
+    done = await board.ekctl("choose-slot", "C")
+    assert done.status == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [
+        ("0.1.0", "0.1.1", True),
+        ("0.1.1", "0.1.1", False),
+        ("0.10.0", "0.9.9", False),
+        ("1", "1.0.1", True),
+        ("", "0.0.1", True),
+    ],
+)
+def test_versions(version: str, than: str, older: bool) -> None:
+    assert update.is_older(version, than) is older
+
+
+@pytest.mark.parametrize("via", ["panel", "token"])
+def test_the_panel_names_no_file_but_the_uploaded_one(via: str) -> None:
+    """RAUC makes root the owner of a file before it checks the signature, so the file must not be any file."""
+    from evenkeel_agent.settings import Settings
+    from evenkeel_api.errors import Conflict, InvalidArgument
+
+    class NoBus:
+        pass
+
+    updates = update.Updates(Settings(root="/nonexistent"), NoBus())  # type: ignore[arg-type]
+    caller = Caller("admin", "admin", via)
+    with pytest.raises(InvalidArgument, match="only an uploaded bundle"):
+        updates._check("not-installed", "/etc/shadow", caller)
+    for source in (update.UPLOADED, "https://x.example/y"):
+        with pytest.raises(Conflict, match="KEYRING"):
+            updates._check("not-installed", source, caller)
