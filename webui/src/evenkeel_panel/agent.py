@@ -41,7 +41,12 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # The timeout of calls that change something: a busy board needs seconds to ask polkit, to sync a file or to stop an
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
-SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {"LogIn"}
+# The first call of GetUpdate starts RAUC, and InspectBundle reads from a server or from flash.
+SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
+    "LogIn",
+    "GetUpdate",
+    "InspectBundle",
+}
 
 
 class AgentError(Exception):

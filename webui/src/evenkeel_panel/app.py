@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from evenkeel_api.roles import includes
-from flask import Flask, Response, abort, current_app, jsonify, redirect, render_template, request, url_for
+from flask import (
+    Flask,
+    Request,
+    Response,
+    abort,
+    current_app,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped,unused-ignore]
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -29,6 +40,7 @@ from .context import KEY, Panel, by_htmx, by_token, identity
 from .db import Database
 from .live import Shared
 from .sessions import Sessions
+from .texts import sentence
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -56,6 +68,16 @@ HEADERS = {
 }
 
 
+class PanelRequest(Request):
+    """A request. Below /upload/ the length of its body has no limit here: nginx limits it, and the route reads it."""
+
+    # Flask before 3.1 cannot set the limit of one request.
+    @property  # type: ignore[misc,unused-ignore]
+    def max_content_length(self) -> int | None:  # type: ignore[override,unused-ignore]
+        limit: int | None = current_app.config["MAX_CONTENT_LENGTH"]
+        return None if self.path.startswith("/upload/") else limit
+
+
 def create_app(
     state_dir: Path | None = None,
     static_dir: Path | None = None,
@@ -67,9 +89,11 @@ def create_app(
     static = static_dir or Path(os.environ.get("EVENKEEL_PANEL_STATIC", STATIC_DIR))
 
     app = Flask("evenkeel_panel", static_folder=None)
+    app.request_class = PanelRequest
     db = Database(state / "settings.db")
     db.set_setting("secret_key", secrets.token_hex(32), only_new=True)
     app.config.update(
+        STATE_DIR=state,
         SECRET_KEY=db.setting("secret_key"),
         # With the prefix __Host-, browsers use the cookie for this host name only. Apps may have other host names.
         SESSION_COOKIE_NAME="__Host-evenkeel",
@@ -122,6 +146,7 @@ def create_app(
         identity=identity,
     )
     app.jinja_env.filters["moment"] = lambda seconds: time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    app.jinja_env.filters["sentence"] = sentence
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     # ProxyFix trusts two headers. This is safe, because nginx is the only client of the socket and overwrites both.
@@ -244,7 +269,11 @@ def problem(code: int, title: str, text: str, error: AgentError | None = None) -
     """An error in the caller's format: an HTML fragment, JSON or a page."""
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
-    elif request.path.startswith("/api/") or request.path.endswith(".json") or request.path == "/healthz":
+    elif (
+        request.path.startswith(("/api/", "/upload/"))
+        or request.path.endswith(".json")
+        or request.path == "/healthz"
+    ):
         more = {"code": error.note.code, "parameters": error.note.parameters} if error else {}
         response = jsonify(error=getattr(error, "kind", title), reason=text, **more)
     else:

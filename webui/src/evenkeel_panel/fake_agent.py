@@ -19,6 +19,7 @@ from evenkeel_agent.accounts import Accounts
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS
 from evenkeel_api.messages import Note
 from msgspec.structs import replace
@@ -82,6 +83,17 @@ def demo_status() -> Status:
     )
 
 
+def demo_update() -> Update:
+    return Update(
+        state="idle",
+        version="0.1.0",
+        slots=[
+            Slot(name="A", running=True, next=True, good=True, version="", installed_at=""),
+            Slot(name="B", running=False, next=False, good=True, version="", installed_at=""),
+        ],
+    )
+
+
 @dataclass
 class FakeAgent:
     """A fake agent that stores weights and fixed shares.
@@ -92,6 +104,8 @@ class FakeAgent:
 
     apps: list[App] = field(default_factory=demo_apps)
     board: Status = field(default_factory=demo_status)
+    update: Update = field(default_factory=demo_update)
+    bundle: Bundle | AgentError = field(default_factory=lambda: Bundle("0.2.0", "evenkeel-x86_64", "", False))
     dead: str = ""  # why it does not answer
     refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
@@ -216,6 +230,30 @@ class FakeAgent:
                 p99_us=-1.0,
             )
         )
+
+    def get_update(self) -> Update:
+        return self.update
+
+    def inspect_bundle(self, source: str) -> Bundle:
+        self._answer(f"InspectBundle {source}")
+        if isinstance(self.bundle, AgentError):
+            raise self.bundle
+        return self.bundle
+
+    def install_bundle(self, source: str, allow_older: bool) -> None:
+        self._answer(f"InstallBundle {source} {allow_older}")
+        if self.refuse is not None:
+            raise self.refuse
+        self.update = replace(self.update, state="installing", progress=40, step="Copying image to rootfs.1")
+
+    def choose_slot(self, slot: str) -> Update:
+        self._answer(f"ChooseSlot {slot}")
+        slots = [replace(one, next=one.name == slot) for one in self.update.slots]
+        self.update = replace(self.update, slots=slots)
+        return self.update
+
+    def restart(self) -> None:
+        self._answer("Restart")
 
     def _answer(self, call: str) -> None:
         self.calls.append(call)

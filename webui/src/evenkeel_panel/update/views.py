@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the updates page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from evenkeel_api.roles import ADMIN, includes
+from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
+
+from .. import texts
+from ..agent import AgentRefused, AgentUnreachable
+from ..context import Nav, call, identity
+from .upload import Uploads
+
+if TYPE_CHECKING:
+    from evenkeel_api.features.update import Bundle, Update
+
+blueprint = Blueprint("update", __name__, template_folder="templates")
+NAV = Nav(85, "Updates", "update.page", ADMIN)
+# state → class of its pill, and what the page calls it
+STATES = {
+    "idle": ("ok", "no update is running"),
+    "installing": ("wait", "installing"),
+    "installed": ("wait", "installed, starts at the next restart"),
+    "failed": ("bad", "not installed"),
+    "rolled-back": ("bad", "rolled back"),
+    "unavailable": ("bad", "no answer"),
+}
+
+
+def _uploads() -> Uploads:
+    found: Uploads | None = current_app.extensions.get("evenkeel-uploads")
+    if found is None:
+        found = current_app.extensions["evenkeel-uploads"] = Uploads(
+            Path(current_app.config["STATE_DIR"]) / "update"
+        )
+    return found
+
+
+def _state() -> Update:
+    update: Update = call("GetUpdate")
+    if update.state == "installed":
+        _uploads().remove()  # it has served its purpose
+    return update
+
+
+def _page(status: int = 200, **more: Any) -> tuple[str, int]:
+    bundle: Bundle | None = more.pop("bundle", None)
+    return (
+        render_template("update/page.html", update=_state(), states=STATES, bundle=bundle, **more),
+        status,
+    )
+
+
+def _refused(error: AgentRefused) -> tuple[str, int]:
+    """The page with the reason. A refusal that is about the session itself is shown elsewhere."""
+    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+        raise error
+    return _page(error.http, message=str(error), kind="bad")
+
+
+@blueprint.get("/update")
+def page() -> tuple[str, int]:
+    return _page()
+
+
+@blueprint.get("/update/state")
+def state() -> str:
+    """The part of the page that changes during an installation."""
+    return render_template("update/state.html", update=_state(), states=STATES)
+
+
+@blueprint.get("/update.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(_state()), mimetype="application/json")
+
+
+@blueprint.post("/upload/bundle")
+def upload() -> Response | tuple[Response, int]:
+    """Store the body as the uploaded bundle and check it. The answer says what it contains, as JSON."""
+    who = identity()
+    if who is None or not includes(who.role, ADMIN):
+        abort(403, "Only an administrator may update the board.")
+    if call("GetUpdate").state == "installing":
+        abort(409, "An installation is running. Wait until it ends, then try again.")
+    uploads = _uploads()
+    uploads.receive(request.stream, request.content_length or 0)
+    try:
+        found: Bundle = call("InspectBundle", str(uploads.bundle))
+    except AgentRefused as error:
+        uploads.remove()
+        return jsonify(error=error.kind, reason=str(error), code=error.note.code), error.http
+    return Response(msgspec.json.encode(found), mimetype="application/json")
+
+
+@blueprint.post("/update/inspect")
+def inspect() -> tuple[str, int]:
+    source = request.form.get("source", "").strip()[:1000]
+    try:
+        return _page(bundle=call("InspectBundle", source), source=source)
+    except AgentRefused as error:
+        return _refused(error)
+
+
+@blueprint.post("/update/install")
+def install() -> tuple[str, int]:
+    """Install from the URL `source` of the form, or the uploaded bundle if it is empty."""
+    source = request.form.get("source", "").strip()[:1000]
+    if not source:
+        if not _uploads().bundle.exists():
+            return _page(409, message=texts.text("no-bundle"), kind="bad")
+        source = str(_uploads().bundle)
+    try:
+        call("InstallBundle", source, request.form.get("allow_older") == "yes")
+    except AgentRefused as error:
+        return _refused(error)
+    return _page(message=texts.text("installation-begun"), kind="ok")
+
+
+@blueprint.post("/update/slot")
+def slot() -> tuple[str, int]:
+    name = request.form.get("slot", "")[:1]
+    try:
+        call("ChooseSlot", name)
+    except AgentRefused as error:
+        return _refused(error)
+    return _page(message=texts.text("slot-chosen", slot=name), kind="ok")
+
+
+@blueprint.post("/update/restart")
+def restart() -> str | tuple[str, int]:
+    try:
+        call("Restart")
+    except AgentRefused as error:
+        return _refused(error)
+    except AgentUnreachable as error:
+        # The agent may be stopped by the restart before it answers.
+        if not error.sent:
+            raise
+    return render_template("update/restarting.html")
