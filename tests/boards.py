@@ -42,8 +42,10 @@ class Board:
     If a wait times out, the test fails with a message that says where the log is.
     """
 
-    def __init__(self, run: Path, *, credentials: tuple[str, ...], emmc: bool) -> None:
-        self.machine = Machine(run)
+    def __init__(
+        self, run: Path, *, credentials: tuple[str, ...], emmc: bool = False, image: Path = IMAGE
+    ) -> None:
+        self.machine = Machine(run, image)
         self.credentials = credentials
         self.emmc = emmc
         self.port = free_port()
@@ -76,6 +78,9 @@ class Board:
 
     def _log_in(self) -> None:
         self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
+        self._set_up_shell()
+
+    def _set_up_shell(self) -> None:
         # Switch off echo and line editing: try_run() must read only the output of its command.
         self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
         self.run("true")
@@ -83,6 +88,11 @@ class Board:
     def reboot(self) -> None:
         self._send("systemctl reboot")
         self._log_in()
+
+    def wait_for_boot(self, seconds: float = BOOT_SECONDS) -> None:
+        """Wait for a boot that somebody else has ordered, and for the boots that fail before it. Then log in again."""
+        self._expect(r"bash-[\d.]+# ", seconds, "the shell on the serial console, after a restart")
+        self._set_up_shell()
 
     def power_cut(self) -> None:
         """Kill QEMU. As in a power cut, the board cannot flush anything."""

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import sample
 from boards import Board, power_on
+
+
+def pytest_report_header() -> str:
+    return sample.header()
 
 
 @pytest.fixture(scope="module")

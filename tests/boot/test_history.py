@@ -4,11 +4,8 @@
 import base64
 import json
 import re
-import ssl
 import sys
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board, power_on
+from visitor import Visitor
 
 UNIT = "evenkeel-history.service"
 RSS_KB = 60_000  # largest resident memory of evenkeel-history. Agent, history, panel and nginx together may have 140 MB
@@ -81,37 +79,9 @@ def test_the_apps_are_in_the_history(board: Board) -> None:
     assert blame["player", "loader"] > 0
 
 
-class Visitor:
-    """An HTTP client that stands for a browser without JavaScript at the board's panel."""
-
-    def __init__(self, board: Board) -> None:
-        self._base = f"https://127.0.0.1:{board.port}"
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = (
-            False,
-            ssl.CERT_NONE,
-        )  # the board made its own certificate
-        self._opener = urllib.request.build_opener(
-            urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor()
-        )
-
-    def get(self, path: str) -> str:
-        with self._opener.open(self._base + path, timeout=60) as answer:
-            return str(answer.read().decode())
-
-    def post(self, path: str, **fields: str) -> str:
-        token = re.search(r'name="csrf_token" value="([^"]+)"', self.get(path))
-        assert token
-        data = urllib.parse.urlencode({"csrf_token": token[1], **fields}).encode()
-        with self._opener.open(self._base + path, data, timeout=60) as answer:
-            return str(answer.read().decode())
-
-
 def test_the_page_has_the_figures_of_the_apps(board: Board) -> None:
-    first, password = board.first_password(), "sailing on an even keel"
-    visitor = Visitor(board)
-    visitor.post("/login", username="admin", password=first)
-    visitor.post("/password", current=first, new=password, confirm=password)
+    visitor = Visitor(board.port)
+    visitor.first_log_in(board.first_password())
     page = visitor.get("/history")
     assert re.search(r"Loader cost Player <b>[0-9]", page), page
     assert page.count('class="plot') == 2

@@ -15,7 +15,7 @@ class Hung:
 
     returncode = None
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, _: Path | None = None) -> None:
         self.qemu_log = run / "qemu.log"
 
     def start(self, _options: Any) -> Hung:

@@ -19,3 +19,10 @@ DEEP = bool(os.environ.get("DEEP"))
 def sample(kind: str, cases: Sequence[T]) -> list[T]:
     """One of `cases`, drawn by the seed and by `kind`; all of them with DEEP=1."""
     return list(cases) if DEEP else [random.Random(f"{SEED} {kind}").choice(cases)]  # noqa: S311 a sample, no secret
+
+
+def header() -> str:
+    """The line for the head of pytest's output."""
+    if DEEP:
+        return "all samples (DEEP=1)"
+    return f"sample of seed {SEED}: EVENKEEL_TEST_SEED={SEED} repeats it, DEEP=1 runs all"
