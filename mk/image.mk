@@ -21,13 +21,18 @@ $(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TO
 run-keys: $(TOOLROOT)
 	@recipes/update/src/make-keys "$(OUT)"
 
-# The certificates that the board trusts for updates. Without KEYRING=FILE the file is empty, and the board accepts none.
+# The certificates that the board trusts for updates. Without KEYRING= the file stays as it is, so `make flash` writes the
+# image that `make image KEYRING=FILE` has built. KEYRING=none empties it: such a board accepts no update.
 KEYRING_FILE := $(B)/image/keyring.pem
 $(KEYRING_FILE): FORCE
 	@mkdir -p $(@D)
-	@if [ -n "$(KEYRING)" ]; then openssl x509 -noout -in "$(KEYRING)" || \
-		{ echo "image: KEYRING=$(KEYRING) is not a PEM file with a certificate; 'make keys' makes one" >&2; exit 1; }; fi
-	cat -- $(or $(KEYRING),/dev/null) | cmp -s - $@ || cat -- $(or $(KEYRING),/dev/null) > $@
+	case "$(KEYRING)" in
+	'') [ -e $@ ] || : > $@ ;;
+	none) [ -e $@ ] && [ ! -s $@ ] || : > $@ ;;
+	*)
+		grep -qs 'BEGIN CERTIFICATE' "$(KEYRING)" || { echo "image: KEYRING=$(KEYRING) is no PEM file with a certificate; 'make keys' makes one" >&2; exit 1; }
+		cmp -s "$(KEYRING)" $@ || cat "$(KEYRING)" > $@ ;;
+	esac
 
 # build/image/inputs has KERNEL and the names of the components' source files. It changes with another KERNEL, or when
 # a source file is added or removed. make then builds the image again.

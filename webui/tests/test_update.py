@@ -189,8 +189,8 @@ def test_a_rolled_back_update_is_explained(admin: Browser, agent: FakeAgent) -> 
         agent.update, state="rolled-back", problem=[note], slots=[a, replace(b, good=False, version="0.2.0")]
     )
     page = admin.get("/update").text
-    assert "Slot B (version 0.2.0) did not start properly, so the board runs slot A again" in page
-    assert "does not start" in page
+    assert "Slot B (version 0.2.0) was not confirmed in three starts, so the board runs slot A again" in page
+    assert "not usable" in page
     assert 'name="slot" value="B"' not in page  # it cannot be chosen
 
 

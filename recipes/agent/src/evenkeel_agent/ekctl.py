@@ -340,7 +340,7 @@ def _update_text(update: dict[str, Any]) -> str:
     lines += [f"         {note['text']}" for note in update["problem"]]
     for slot in update["slots"]:
         words = [
-            "runs" if slot["running"] else "ready" if slot["good"] else "does not start",
+            "runs" if slot["running"] else "ready" if slot["good"] else "not usable",
             *(["next"] if slot["next"] else []),
             *([f"version {slot['version']}"] if slot["version"] else ["first image"]),
             *([f"installed {slot['installed_at']}"] if slot["installed_at"] else []),

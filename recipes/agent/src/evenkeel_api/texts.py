@@ -103,18 +103,20 @@ TEXTS = {
     "history-not-saved": "the history cannot be saved, and is kept in memory for at most a day: {reason}",
     "history-lost": "the history has lost {minutes} minutes, because it could not be saved for more than a day",
     # updates
-    "update-unavailable": "the update service does not answer: {reason}; see 'journalctl -u rauc'",
+    "update-unavailable": "the update service does not answer: {reason}; try again, or restart the board",
     "update-busy": "an installation is running; wait until it ends",
-    "update-failed": "the update was not installed, and the board is unchanged: {reason}",
-    "update-rolled-back": "slot {slot} (version {version}) did not start properly, so the board runs slot {running} again;"
-    " install another version, or see 'journalctl --list-boots'",
+    "update-failed": "the update was not installed: {reason}; the board runs the same version as before,"
+    " but the other slot may be incomplete",
+    "update-rolled-back": "slot {slot} (version {version}) was not confirmed in three starts, so the board runs slot"
+    " {running} again; install another version",
     "bundle-refused": "the bundle was refused: {reason}",
-    "no-keyring": "this image trusts nobody to sign updates, because it was built without KEYRING=FILE",
+    "no-keyring": "this board accepts no updates, because its image has no update certificate;"
+    " ask for an image that was built with KEYRING=FILE",
     "bundle-path": "the panel can install only an uploaded bundle ({path}) or one from a URL",
     "not-installed": "the installation did not begin: {reason}",
     "slot-not-chosen": "the slot for the next boot was not changed: {reason}",
     "no-slot": "the board has no slot {slot}",
-    "slot-bad": "slot {slot} was not installed completely, or did not start properly",
+    "slot-bad": "slot {slot} was not installed completely, or was not confirmed in three starts; install a bundle first",
     "not-restarted": "the board was not restarted: {reason}",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",

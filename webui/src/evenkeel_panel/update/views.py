@@ -25,9 +25,9 @@ STATES = {
     "idle": ("ok", "no update is running"),
     "installing": ("wait", "installing"),
     "installed": ("wait", "installed, starts at the next restart"),
-    "failed": ("bad", "not installed"),
+    "failed": ("bad", "installation failed"),
     "rolled-back": ("bad", "rolled back"),
-    "unavailable": ("bad", "no answer"),
+    "unavailable": ("bad", "update service does not answer"),
 }
 
 

@@ -47,7 +47,7 @@ class Update(Struct, frozen=True):
         State,
         Meta(
             description="`idle`; `installing`; `installed`: the other slot starts at the next boot; `failed`: the"
-            " last installation failed; `rolled-back`: the other slot did not start properly, so the board runs the"
+            " last installation failed; `rolled-back`: the other slot was not confirmed in three starts, so the board runs the"
             " previous one; `unavailable`: the update service does not answer"
         ),
     ]

@@ -5,6 +5,7 @@
   const PAUSE_MS = 2000;
   const AT_MOST_MS = 10000; // for an answer
   const SURE_MS = 90000; // the board may have stopped and started between two questions
+  const TOO_LONG_MS = 300000;
   const began = performance.now();
   let stopped = false;
   const ask = async () => {
@@ -16,6 +17,10 @@
       answers = false;
     }
     if (!answers) stopped = true;
+    if (performance.now() - began > TOO_LONG_MS) {
+      document.getElementById("waiting").textContent = "The panel has not answered for five minutes."
+        + " Check the power and the network. If both are well, switch the board off and on. This page keeps waiting.";
+    }
     if (answers && (stopped || performance.now() - began > SURE_MS)) location.href = "/update";
     else setTimeout(ask, PAUSE_MS);
   };

@@ -37,6 +37,7 @@
     const age = answer.older ? " It is older than the version that runs." : "";
     say(`The bundle contains version ${answer.version}${about}. Its signature is valid.${age}`, answer.older ? "wait" : "ok");
     install.hidden = false;
+    install.querySelector("div").hidden = !answer.older; // whether to install an older version is a question only then
     install.querySelector("button").focus();
   };
 
