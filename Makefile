@@ -21,7 +21,7 @@ demo: $(DEMO_NEEDS) ## boot the board in QEMU, print the panel's address (DETACH
 stop: ## shut down a detached demo
 	@recipes/image/src/stop
 image: $(IMAGE_FILE) ## the disk image: build/image/evenkeel-x86_64.img
-	@echo "image: $(IMAGE_FILE:$(TOP)/%=%) ($$(($$(stat -c %s $(IMAGE_FILE)) >> 20)) MiB). 'make flash DEV=/dev/sdX' writes it to a medium."
+	@echo "image: $(IMAGE_FILE:$(TOP)/%=%) ($$(($$(stat -c %s $(IMAGE_FILE)) >> 20)) MiB), $$([ -s $(KEYRING_FILE) ] && echo 'trusts your certificates for updates' || echo 'accepts no updates (no KEYRING=FILE)'). 'make flash DEV=/dev/sdX' writes it to a medium."
 flash: flash-image ## write the image to a medium, after asking: make flash DEV=/dev/sdX
 	@recipes/image/src/flash "$(DEV)"
 

@@ -288,6 +288,7 @@ def test_an_update_from_the_panel(board: Board, visitor: Visitor, newer: Path) -
     assert found["state"] == "idle", found
     # the new slot is confirmed, and what the board knew before is still there
     assert {"B_OK": "1", "B_TRY": "0"}.items() <= grubenv(board).items()
+    assert slots(found)["B"]["good"]
     assert "keeper" in board.run("ekctl users")
     assert "InstallBundle" in board.run("ekctl audit")
 
@@ -333,6 +334,10 @@ def test_an_update_that_does_not_start_is_rolled_back(
         assert tries <= 3, "the boot loader tries the broken slot for ever"
         board.settled()
         assert grubenv(board)[f"{other}_TRY"] == str(tries)
+        shown = json.loads(board.run("ekctl update --json"))
+        assert shown["state"] == "unconfirmed", shown
+        # until the last start, the boot loader takes this slot again
+        assert slots(shown)[other]["next"] is (tries < 3)
         board._send("systemctl reboot")
     assert tries == (3 if missing == "panel" else 0)
     board.health()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evenkeel_panel.fake_agent import FakeAgent
+    from flask import Flask
     from werkzeug.test import TestResponse
 
 CONTENT = b"a bundle" * 1000
@@ -57,7 +58,7 @@ def test_an_upload_is_stored_and_checked(admin: Browser, agent: FakeAgent, tmp_p
     bundle = tmp_path / "update/bundle.raucb"
     assert bundle.read_bytes() == CONTENT
     assert agent.calls[-1] == f"InspectBundle {bundle}"
-    assert stored(tmp_path) == ["bundle.raucb"]
+    assert stored(tmp_path) == ["bundle.raucb", "lock"]
 
 
 def test_a_large_upload_passes_the_limit_of_forms(admin: Browser, tmp_path: Path) -> None:
@@ -73,19 +74,40 @@ def test_a_refused_bundle_is_removed_and_the_reason_shown(
     assert answer.status_code == 503
     assert answer.json
     assert answer.json["reason"] == "The bundle was refused: signature verification failed."
-    assert stored(tmp_path) == []
+    assert stored(tmp_path) == ["lock"]
 
 
 def test_an_upload_needs_the_token_and_a_session(admin: Browser, tmp_path: Path) -> None:
     assert send(admin, token="forged").status_code == 400  # noqa: S106
     admin.client.delete_cookie("__Host-evenkeel", domain="board")
-    assert send(admin, token="none").status_code in (302, 400, 401)  # noqa: S106
+    assert send(admin, token="none").status_code == 400  # noqa: S106
     assert stored(tmp_path) == []
+
+
+def test_an_expired_session_is_no_success(admin: Browser, agent: FakeAgent) -> None:
+    """The cookie and the token of the form are still there, but the agent has ended the session."""
+    token = re.search(r'name="csrf_token" value="([^"]+)"', admin.get("/update").text)
+    assert token
+    agent.accounts._sessions.clear()
+    answer = send(admin, CONTENT, token[1])
+    assert answer.status_code == 401
+    assert answer.json
+
+
+def test_only_an_upload_has_no_limit(admin: Browser, app: Flask) -> None:
+    """A form would be stored before the user and the token are checked."""
+    for path, kind in (
+        ("/upload/bundle", "multipart/form-data; boundary=x"),
+        ("/upload/other", "application/octet-stream"),
+        ("/upload/bundle", "application/x-www-form-urlencoded"),
+    ):
+        answer = app.test_client().post(path, base_url=BASE, data=b"x" * (1 << 20), content_type=kind)
+        assert answer.status_code in (404, 413), (path, kind)
 
 
 def test_only_one_upload_at_a_time(admin: Browser, tmp_path: Path) -> None:
     (tmp_path / "update").mkdir()
-    with (tmp_path / "update/bundle.raucb.part").open("ab") as other:
+    with (tmp_path / "update/lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         answer = send(admin)
     assert answer.status_code == 409
@@ -125,7 +147,10 @@ def test_an_interrupted_upload_leaves_nothing(admin: Browser, tmp_path: Path) ->
     uploads = upload.Uploads(tmp_path / "update")
     with pytest.raises(BadRequest, match="interrupted"):
         uploads.receive(Broken(), 20_000)
-    assert stored(tmp_path) == []
+    assert stored(tmp_path) == ["lock"]
+    (tmp_path / "update/bundle.raucb.part").write_text("left by a power cut")
+    upload.Uploads(tmp_path / "update")
+    assert stored(tmp_path) == ["lock"]
 
 
 def test_no_upload_during_an_installation(admin: Browser, agent: FakeAgent, tmp_path: Path) -> None:
@@ -159,10 +184,27 @@ def test_installing_from_a_url(admin: Browser, agent: FakeAgent) -> None:
     assert agent.calls[-1] == f"InstallBundle {url} True"
 
 
+def test_a_stored_bundle_can_be_installed_later_or_removed(
+    admin: Browser, agent: FakeAgent, tmp_path: Path
+) -> None:
+    send(admin)
+    assert "is stored on the board" in admin.get("/update").text
+    assert "The uploaded bundle was removed." in admin.post("/update/remove", "/update").text
+    assert stored(tmp_path) == ["lock"]
+    assert "is stored on the board" not in admin.get("/update").text
+    # what was not installed is not removed when another bundle is installed
+    send(admin)
+    agent.update = replace(agent.update, state="installed")
+    admin.get("/update.json")
+    assert "bundle.raucb" in stored(tmp_path)
+
+
 def test_when_it_is_installed_the_page_offers_a_restart(
     admin: Browser, agent: FakeAgent, tmp_path: Path
 ) -> None:
     send(admin)
+    admin.post("/update/install", "/update")
+    assert "HX-Refresh" not in admin.get("/update/state").headers
     a, b = agent.update.slots
     agent.update = replace(
         agent.update,
@@ -172,10 +214,11 @@ def test_when_it_is_installed_the_page_offers_a_restart(
             replace(b, next=True, version="0.2.0", installed_at="2026-11-25T12:00:00Z"),
         ],
     )
+    assert admin.get("/update/state").headers["HX-Refresh"] == "true"
     page = admin.get("/update").text
     assert "Restart now" in page
     assert "2026-11-25 12:00:00" in page
-    assert stored(tmp_path) == []  # the file is not needed any more
+    assert stored(tmp_path) == ["lock"]  # the file is not needed any more
     answer = admin.post("/update/restart", "/update")
     assert answer.status_code == 200
     assert "restarts" in answer.text

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Updates: what the agent asks RAUC, and what it makes of RAUC's answers. tests/boot/test_update.py has the real RAUC."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from dbus_fast import Message, Variant
 from evenkeel_agent import __version__, update
 from evenkeel_agent.bus import CallError
 from evenkeel_agent.caller import Caller
+from evenkeel_api import interface
 from evenkeel_api.features.update import Update
 
 SLOTS = {"rootfs.0": "A", "rootfs.1": "B"}
@@ -21,11 +23,13 @@ class FakeRauc(Fake):
 
     name = update.RAUC
 
-    def __init__(self, bus: Any) -> None:
+    def __init__(self, bus: Any, board: Harness) -> None:
         super().__init__(bus)
+        self.file = board.root / "bootstate/grubenv"
+        self.file.parent.mkdir()
+        self.boot = {"ORDER": "B A", "A_OK": "1", "A_TRY": "0", "B_OK": "1", "B_TRY": "0"}
+        self.grubenv()
         self.operation, self.error, self.percent, self.step = "idle", "", 0, ""
-        self.primary = "rootfs.1"
-        self.good = {"rootfs.0": True, "rootfs.1": True}
         self.status: dict[str, str] = {}  # of slots that were installed: "ok" or "pending"
         self.refuses = ""
         self.version = "9.0.0"
@@ -40,8 +44,6 @@ class FakeRauc(Fake):
             return "a{sv}", [properties]
         if self.operation != "idle":
             raise CallError(CODE, BUSY)
-        if message.member == "GetPrimary":
-            return "s", [self.primary]
         if message.member == "GetSlotStatus":
             return "a(sa{sv})", [[[name, self._slot(name)] for name in SLOTS]]
         if self.refuses:
@@ -53,14 +55,21 @@ class FakeRauc(Fake):
             self.operation = "installing"
             return "", []
         assert message.member == "Mark"
-        self.primary = "rootfs.1" if message.body[1] == "booted" else "rootfs.0"
-        return "ss", [self.primary, "activated"]
+        self.grubenv(ORDER="B A" if message.body[1] == "booted" else "A B")
+        return "ss", ["rootfs", "activated"]
+
+    def grubenv(self, **values: str) -> None:
+        """Write grubenv as GRUB does, with changed VALUES."""
+        self.boot |= values
+        text = "# GRUB Environment Block\n" + "".join(
+            f"{name}={value}\n" for name, value in self.boot.items()
+        )
+        write(self.file, text.ljust(update.GRUBENV_BYTES, "#"))
 
     def _slot(self, name: str) -> dict[str, Variant]:
         found = {
             "bootname": Variant("s", SLOTS[name]),
             "state": Variant("s", "booted" if name == "rootfs.1" else "inactive"),
-            "boot-status": Variant("s", "good" if self.good[name] else "bad"),
         }
         if name in self.status:
             found["status"] = Variant("s", self.status[name])
@@ -81,7 +90,7 @@ async def rauc_up(board: Harness) -> FakeRauc:
     keyring = board.root / "usr/lib/rauc/keyring.pem"
     keyring.parent.mkdir(parents=True)
     keyring.write_text("a certificate\n")
-    rauc = FakeRauc(await board.connect())
+    rauc = FakeRauc(await board.connect(), board)
     assert await rauc.bus.own(rauc.name)
     return rauc
 
@@ -124,7 +133,8 @@ async def test_an_installation(board: Harness) -> None:
         error = await board.refused(member, *arguments)
         assert error.name == ERROR + "Conflict"
         assert "an installation is running" in error.text
-    rauc.operation, rauc.primary, rauc.status["rootfs.0"] = "idle", "rootfs.0", "ok"
+    rauc.operation, rauc.status["rootfs.0"] = "idle", "ok"
+    rauc.grubenv(ORDER="A B")
     found = await board.call("GetUpdate")
     assert found["state"] == "installed"
     assert found["slots"][0]["version"] == "9.0.0"
@@ -137,7 +147,8 @@ async def test_an_installation(board: Harness) -> None:
 async def test_a_failed_installation(board: Harness) -> None:
     rauc = await rauc_up(board)
     await board.agent_up()
-    rauc.error, rauc.good["rootfs.0"], rauc.status["rootfs.0"] = "checksum mismatch", False, "pending"
+    rauc.error, rauc.status["rootfs.0"] = "checksum mismatch", "pending"
+    rauc.grubenv(A_OK="0")
     found = await board.call("GetUpdate")
     assert found["state"] == "failed"
     assert found["problem"][0]["text"].startswith("the update was not installed: checksum mismatch; ")
@@ -147,7 +158,8 @@ async def test_a_failed_installation(board: Harness) -> None:
 async def test_a_roll_back_is_a_problem_of_the_board(board: Harness) -> None:
     """Nobody has asked for updates since the boot: the agent finds out by itself."""
     rauc = await rauc_up(board)
-    rauc.good["rootfs.0"], rauc.status["rootfs.0"] = False, "ok"
+    rauc.status["rootfs.0"] = "ok"
+    rauc.grubenv(A_TRY="3")
     await board.agent_up("--first-update-check", "0.1")
 
     async def reported() -> bool:
@@ -156,10 +168,80 @@ async def test_a_roll_back_is_a_problem_of_the_board(board: Harness) -> None:
     await board.until(reported)
     error = await board.refused("ChooseSlot", "A")
     assert error.name == ERROR + "Conflict"
-    # the next installation ends the problem
-    await board.call("InstallBundle", "https://x.example/9.raucb", False)
+    # A bundle that is refused changes nothing about it; RAUC marks the slot before it writes.
+    rauc.error = "signature verification failed"
+    found = await board.call("GetUpdate")
+    assert (found["state"], len(found["problem"])) == ("failed", 2)
+    assert await reported()
+    rauc.error = ""
+    rauc.grubenv(A_OK="0", A_TRY="0")
     await board.call("GetUpdate")
     assert not await reported()
+
+
+@on_board
+async def test_a_slot_that_is_not_confirmed(board: Harness) -> None:
+    """GRUB counts each boot as a try, and boots the slot again until it has three. slot-good ends this after a minute."""
+    rauc = await rauc_up(board)
+    rauc.grubenv(B_TRY="1")
+    await board.agent_up()
+    found = await board.call("GetUpdate")
+    assert found["state"] == "unconfirmed"
+    _, b = found["slots"]
+    assert (b["running"], b["good"], b["next"]) == (True, False, True)
+    # To install would overwrite the only slot that works. To choose it would confirm it.
+    for member, arguments in (("InstallBundle", ("/x", False)), ("ChooseSlot", ("B",))):
+        error = await board.refused(member, *arguments)
+        assert error.name == ERROR + "Conflict"
+        assert "is not confirmed" in error.text
+    assert rauc.count("InstallBundle") == rauc.count("Mark") == 0
+    rauc.grubenv(B_TRY="3")  # now GRUB would boot the other slot
+    found = await board.call("GetUpdate")
+    assert [slot["next"] for slot in found["slots"]] == [True, False]
+    # going back is always possible
+    await board.call("ChooseSlot", "A")
+
+
+@on_board
+async def test_an_interrupted_installation(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    rauc.status["rootfs.0"] = "pending"
+    rauc.grubenv(A_OK="0")
+    await board.agent_up("--first-update-check", "0.1")
+    found = await board.call("GetUpdate")
+    assert found["state"] == "interrupted"
+    assert "install again" in found["problem"][0]["text"]
+    assert [slot["good"] for slot in found["slots"]] == [False, True]
+
+
+@on_board
+async def test_without_grubenv_the_state_is_unknown(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    rauc.file.unlink()
+    await board.agent_up()
+    found = await board.call("GetUpdate")
+    assert (found["state"], found["problem"][0]["code"]) == ("unavailable", "boot-state-unreadable")
+
+
+@on_board
+async def test_a_silent_server_blocks_rauc_but_not_the_agent(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    await board.call("GetUpdate")
+    rauc.frozen = True
+    client = await board.connect()
+    asking = asyncio.create_task(
+        client.call(
+            interface.NAME, interface.PATH, interface.NAME, "InspectBundle", "s", ["https://x/y"], timeout_s=1
+        )
+    )
+    with pytest.raises(CallError):
+        await asking
+    # answered from what is known
+    assert [slot["name"] for slot in (await board.call("GetUpdate"))["slots"]] == ["A", "B"]
+    error = await board.refused("InstallBundle", "/x", False)
+    assert error.name == ERROR + "Conflict"
+    assert "still waits" in error.text
 
 
 @on_board
@@ -203,7 +285,7 @@ async def test_restart_and_slot(board: Harness) -> None:
     assert [slot["next"] for slot in found["slots"]] == [True, False]
     assert found["state"] == "installed"
     await board.call("ChooseSlot", "B")
-    assert rauc.primary == "rootfs.1"
+    assert rauc.boot["ORDER"] == "B A"
     await board.call("Restart")
     assert login.count("Reboot") == 1
 

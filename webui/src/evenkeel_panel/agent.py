@@ -41,12 +41,10 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # The timeout of calls that change something: a busy board needs seconds to ask polkit, to sync a file or to stop an
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
-# The first call of GetUpdate starts RAUC, and InspectBundle reads from a server or from flash.
-SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
-    "LogIn",
-    "GetUpdate",
-    "InspectBundle",
-}
+# The first call of GetUpdate starts RAUC.
+SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {"LogIn", "GetUpdate"}
+# InspectBundle may read from a server. The agent waits for 45 s, and nginx for 60 s.
+INSPECT_TIMEOUT_S = 50.0
 
 
 class AgentError(Exception):
@@ -159,6 +157,8 @@ class BusAgent:
             raise AgentUnreachable("agent-silent", sent=True) from None
 
     def _limit(self, member: str) -> float:
+        if member == "InspectBundle":
+            return max(INSPECT_TIMEOUT_S, self._change_timeout_s)
         return self._change_timeout_s if member in SLOW else self._timeout_s
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:

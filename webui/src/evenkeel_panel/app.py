@@ -69,13 +69,17 @@ HEADERS = {
 
 
 class PanelRequest(Request):
-    """A request. Below /upload/ the length of its body has no limit here: nginx limits it, and the route reads it."""
+    """A request. The body of an upload has no limit here: nginx limits it, and the route reads it while it arrives.
+
+    Any other body has the limit, also one of another type for this route: it would be stored before the user is checked.
+    """
 
     # Flask before 3.1 cannot set the limit of one request.
     @property  # type: ignore[misc,unused-ignore]
     def max_content_length(self) -> int | None:  # type: ignore[override,unused-ignore]
         limit: int | None = current_app.config["MAX_CONTENT_LENGTH"]
-        return None if self.path.startswith("/upload/") else limit
+        upload = self.path == "/upload/bundle" and self.mimetype == "application/octet-stream"
+        return None if upload else limit
 
 
 def create_app(

@@ -62,6 +62,8 @@ TEXTS = {
     "user-removed": "the user {user} was removed",
     "role-set": "the user {user} has the role {role} now",
     "no-bundle": "there is no uploaded bundle. Upload one first",
+    "bundle-removed": "the uploaded bundle was removed",
+    "not-removed": "an installation is running. Remove the bundle when it has ended",
     "installation-begun": "the installation has begun",
     "slot-chosen": "the board starts slot {slot} next time",
     "session-ended": "the session was ended",

@@ -7,8 +7,10 @@ RAUC refuses a bundle without a valid signature, for another kind of board, or o
 """
 
 import asyncio
+import os
 import os.path
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbus_fast import Variant
@@ -32,18 +34,59 @@ LOGIN = "org.freedesktop.login1"
 UPLOADED = "/var/lib/evenkeel-panel/update/bundle.raucb"
 # the certificates that may sign bundles (recipes/update); empty or missing if the image was built without any
 KEYRING = "/usr/lib/rauc/keyring.pem"
-# InspectBundle over HTTP makes several requests.
-INSPECT_S = 60.0
+# grubenv, which GRUB, RAUC and slot-good write. Its partition is mounted on access.
+GRUBENV = "/bootstate/grubenv"
+GRUBENV_BYTES = 1024  # GRUB reads and writes exactly so many
+TRIES = "3"  # starts without confirmation after which grub.cfg takes the other slot
+# Time that InspectBundle waits for RAUC: less than the panel waits (agent.py). A server may be slow or silent, and RAUC does
+# nothing else until it has its answer. So the agent remembers that RAUC is still waiting, for at most RAUC_WAITS_S.
+INSPECT_S = 45.0
+RAUC_WAITS_S = 3600.0
+# time between two questions whether the running slot is confirmed
+CONFIRM_S = 20.0
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether VERSION is older than THAN. Compares as RAUC does: major, minor and patch; missing parts are 0."""
+    """Whether VERSION is older than THAN: compares major, minor and patch; missing parts are 0."""
     return _core(version) < _core(than)
 
 
 def _core(version: str) -> tuple[int, ...]:
     found = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
     return tuple(int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BootState:
+    """What grub.cfg will do: the contents of grubenv, with the defaults of grub.cfg."""
+
+    order: tuple[str, ...] = ("A", "B")
+    ok: dict[str, str] = field(default_factory=dict)
+    tries: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "BootState":
+        values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
+        return cls(
+            tuple(values.get("ORDER", "A B").split()),
+            {slot: values.get(f"{slot}_OK", "1") for slot in "AB"},
+            {slot: values.get(f"{slot}_TRY", "0") for slot in "AB"},
+        )
+
+    def bootable(self, slot: str) -> bool:
+        return self.ok.get(slot, "1") == "1" and self.tries.get(slot, "0") != TRIES
+
+    @property
+    def next(self) -> str:
+        """The slot that grub.cfg chooses at the next boot; "" if it gives both slots new tries."""
+        return next((slot for slot in self.order if self.bootable(slot)), "")
+
+    def confirmed(self, slot: str) -> bool:
+        return self.ok.get(slot, "1") == "1" and self.tries.get(slot, "0") == "0"
+
+    def given_up(self, slot: str) -> bool:
+        """Whether the slot was complete, but none of its starts was confirmed."""
+        return self.ok.get(slot, "1") == "1" and self.tries.get(slot, "0") == TRIES
 
 
 class Updates:
@@ -54,16 +97,16 @@ class Updates:
         self._timeout_s = settings.call_timeout_s
         self._first_s = settings.first_update_check_s
         self._keyring = settings.path(KEYRING)
-        self._slots: tuple[list[Any], str] = (
-            [],
-            "",
-        )  # as RAUC last told: status of all slots, name of the primary one
+        self._grubenv = settings.path(GRUBENV)
+        self._statuses: list[Any] = []  # of all slots, as RAUC last told
+        self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
 
     async def watch(self) -> None:
-        """After each start of the agent, ask RAUC once whether the board fell back to the previous slot."""
+        """After the agent has started, look at the slots until the running one is confirmed. Then problems are known."""
         await asyncio.sleep(self._first_s)
-        await self._read()
+        while (await self._read()).state in ("unconfirmed", "unavailable"):
+            await asyncio.sleep(CONFIRM_S)
         await asyncio.Event().wait()  # the agent ends when one of its tasks ends
 
     # the methods
@@ -72,10 +115,17 @@ class Updates:
         return await self._read()
 
     async def inspect_bundle(self, request: Inspect, caller: Caller) -> Bundle:
-        self._check("bundle-refused", request.source, caller)
-        found = (
-            await self._order("bundle-refused", "InspectBundle", "sa{sv}", [request.source, {}], INSPECT_S)
-        )[0]
+        code = "bundle-refused"
+        self._check(code, request.source, caller)
+        work = self._rauc(INSTALLER, "InspectBundle", "sa{sv}", [request.source, {}], RAUC_WAITS_S)
+        self._inspection = asyncio.create_task(work)
+        await asyncio.wait({self._inspection}, timeout=INSPECT_S)
+        if not self._inspection.done():
+            raise errors.Failed(code, reason=Message("server-slow", seconds=INSPECT_S))
+        try:
+            found = self._inspection.result()[0]
+        except CallError as error:
+            raise _refusal(code, error) from error
         update = found.get("update", {})
         version = str(update.get("version", ""))
         return Bundle(
@@ -86,22 +136,31 @@ class Updates:
         )
 
     async def install_bundle(self, request: Install, caller: Caller) -> None:
-        self._check("not-installed", request.source, caller)
+        code = "not-installed"
+        self._check(code, request.source, caller)
+        before = await self._read()
+        _refuse_while(before, code)
+        if before.state == "unconfirmed":
+            # RAUC would overwrite the only slot that is known to work.
+            raise errors.Conflict(code, reason=Message("not-confirmed"))
         args = {"ignore-version-limit": Variant("b", request.allow_older)}
-        await self._order("not-installed", "InstallBundle", "sa{sv}", [request.source, args])
-        self.problems = []
+        await self._order(code, "InstallBundle", "sa{sv}", [request.source, args])
 
     async def choose_slot(self, request: Choose, _: Caller) -> Update:
+        code = "slot-not-chosen"
+        self._refuse_during_inspection(code)
         before = await self._read()
-        _refuse_while(before, "slot-not-chosen")
+        _refuse_while(before, code)
         slot = next((slot for slot in before.slots if slot.name == request.slot), None)
         if slot is None:
             reason = before.problem[0].text if before.problem else Message("no-slot", slot=request.slot)
-            raise errors.Failed("slot-not-chosen", reason=reason)
-        if not slot.good and not slot.running:
-            raise errors.Conflict("slot-not-chosen", reason=Message("slot-bad", slot=request.slot))
+            raise errors.Failed(code, reason=reason)
+        if not slot.good:
+            # RAUC marks the slot that it activates as confirmed.
+            reason = Message("not-confirmed" if slot.running else "slot-bad", slot=request.slot)
+            raise errors.Conflict(code, reason=reason)
         which = "booted" if slot.running else "other"
-        await self._order("slot-not-chosen", "Mark", "ss", ["active", which])
+        await self._order(code, "Mark", "ss", ["active", which])
         return await self._read()
 
     async def restart(self, _: Nothing, __: Caller) -> None:
@@ -128,6 +187,11 @@ class Updates:
             raise errors.InvalidArgument("bundle-path", path=UPLOADED)
         if not os.path.isfile(self._keyring) or not os.path.getsize(self._keyring):
             raise errors.Conflict(code, reason=Message("no-keyring"))
+        self._refuse_during_inspection(code)
+
+    def _refuse_during_inspection(self, code: str) -> None:
+        if self._inspection and not self._inspection.done():
+            raise errors.Conflict(code, reason=Message("inspection-runs"))
 
     async def _rauc(
         self, interface: str, member: str, signature: str, body: list[Any], timeout_s: float = 0.0
@@ -137,37 +201,46 @@ class Updates:
         )
         return list(unpack_variants(answer))
 
-    async def _order(
-        self, code: str, member: str, signature: str, body: list[Any], timeout_s: float = 0.0
-    ) -> list[Any]:
+    async def _order(self, code: str, member: str, signature: str, body: list[Any]) -> list[Any]:
         """Call a method of RAUC. Raises AgentError with the message CODE if RAUC refuses."""
         try:
-            return await self._rauc(INSTALLER, member, signature, body, timeout_s)
+            return await self._rauc(INSTALLER, member, signature, body)
         except CallError as error:
-            if _is_busy(error):
-                raise errors.Conflict(code, reason=Message("update-busy")) from error
-            raise errors.Failed(code, reason=error.text) from error
+            raise _refusal(code, error) from error
 
     async def _read(self) -> Update:
+        properties: dict[str, Any] = {}
         try:
-            properties = (await self._rauc(PROPERTIES, "GetAll", "s", [INSTALLER]))[0]
-            # While RAUC installs or inspects a bundle, it refuses to tell the state of the slots.
-            if properties.get("Operation") == "idle":
-                try:
-                    slots = (await self._rauc(INSTALLER, "GetSlotStatus", "", []))[0]
-                    primary = (await self._rauc(INSTALLER, "GetPrimary", "", []))[0]
-                    self._slots = slots, str(primary)
-                except CallError as error:
-                    if not _is_busy(error):
-                        raise
+            # While RAUC installs or inspects a bundle, it does not tell the state of the slots.
+            if not self._inspection or self._inspection.done():
+                properties = (await self._rauc(PROPERTIES, "GetAll", "s", [INSTALLER]))[0]
+                if properties.get("Operation") == "idle":
+                    try:
+                        self._statuses = (await self._rauc(INSTALLER, "GetSlotStatus", "", []))[0]
+                    except CallError as error:
+                        if not _is_busy(error):
+                            raise
         except CallError as error:
             problem = Message("update-unavailable", reason=str(error))
             return Update(state="unavailable", version=__version__, problem=[problem.note()])
-        update = _update(properties, *self._slots)
-        self.problems = [
-            Message(note.code, **note.parameters) for note in update.problem if update.state == "rolled-back"
-        ]
+        try:
+            boot = BootState.parse(await asyncio.to_thread(_start_of, self._grubenv))
+        except OSError as error:
+            problem = Message("boot-state-unreadable", path=GRUBENV, reason=os.strerror(error.errno or 0))
+            return Update(state="unavailable", version=__version__, problem=[problem.note()])
+        update, self.problems = _update(properties, self._statuses, boot)
         return update
+
+
+def _start_of(path: str) -> str:
+    with open(path, "rb") as file:  # noqa: PTH123
+        return file.read(GRUBENV_BYTES).decode(errors="replace")
+
+
+def _refusal(code: str, error: CallError) -> errors.AgentError:
+    if _is_busy(error):
+        return errors.Conflict(code, reason=Message("update-busy"))
+    return errors.Failed(code, reason=error.text)
 
 
 def _is_busy(error: CallError) -> bool:
@@ -179,43 +252,53 @@ def _refuse_while(update: Update, code: str) -> None:
         raise errors.Conflict(code, reason=Message("update-busy"))
 
 
-def _slot(status: dict[str, Any], chosen: bool) -> Slot:
+def _slot(status: dict[str, Any], boot: BootState) -> Slot:
+    name, running = str(status.get("bootname", "")), status.get("state") == "booted"
     return Slot(
-        name=str(status.get("bootname", "")),
-        running=status.get("state") == "booted",
-        next=chosen,
-        good=status.get("boot-status") == "good",
+        name=name,
+        running=running,
+        next=name == boot.next,
+        good=boot.confirmed(name) if running else boot.bootable(name),
         version=str(status.get("bundle.version", "")),
         installed_at=str(status.get("installed.timestamp", "")),
     )
 
 
-def _update(properties: dict[str, Any], statuses: list[Any], primary: str) -> Update:
-    """The state of updates, from RAUC's properties, the status of its slots and the name of its primary slot."""
-    slots = sorted((_slot(status, name == primary) for name, status in statuses), key=lambda slot: slot.name)
+def _update(properties: dict[str, Any], statuses: list[Any], boot: BootState) -> tuple[Update, list[Message]]:
+    """The state of updates from RAUC's properties and slots and from grubenv, and the problems of the board."""
+    slots = sorted((_slot(status, boot) for _, status in statuses), key=lambda slot: slot.name)
+    running = next((slot for slot in slots if slot.running), None)
     other = next((slot for slot in slots if not slot.running), None)
-    whole = any(status.get("state") != "booted" and status.get("status") == "ok" for _, status in statuses)
     percent, step, _ = properties.get("Progress") or (0, "", 0)
     error = str(properties.get("LastError") or "")
-    problem: list[Message] = []
+    installing = properties.get("Operation") == "installing"
+    problems: list[Message] = []
+    if other and boot.given_up(other.name):
+        name = running.name if running else ""
+        problems.append(
+            Message("update-rolled-back", slot=other.name, version=other.version or "?", running=name)
+        )
+    pending = any(s.get("state") != "booted" and s.get("status") == "pending" for _, s in statuses)
+    if pending and not installing and not error:
+        problems.append(Message("update-interrupted"))
+    notes = [*([Message("update-failed", reason=error)] if error and not installing else []), *problems]
     state: State = "idle"
-    if properties.get("Operation") == "installing":
+    if installing:
         state = "installing"
-    elif error:
-        state, problem = "failed", [Message("update-failed", reason=error)]
+    elif running and not running.good:
+        state, notes = "unconfirmed", [Message("slot-unconfirmed", slot=running.name), *notes]
     elif other and other.next:
         state = "installed"
-    elif other and whole and not other.good:
-        # RAUC has written this slot completely, and the boot loader has used up its tries.
-        state = "rolled-back"
-        running = next((slot.name for slot in slots if slot.running), "")
-        problem = [Message("update-rolled-back", slot=other.name, version=other.version, running=running)]
-    installing = state == "installing"
-    return Update(
+    elif error:
+        state = "failed"
+    elif problems:
+        state = "rolled-back" if problems[0].code == "update-rolled-back" else "interrupted"
+    update = Update(
         state=state,
         version=__version__,
         progress=max(0, min(100, int(percent))) if installing else 0,
         step=str(step) if installing else "",
-        problem=[message.note() for message in problem],
+        problem=[message.note() for message in notes],
         slots=slots,
     )
+    return update, problems

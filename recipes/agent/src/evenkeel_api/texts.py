@@ -109,6 +109,14 @@ TEXTS = {
     " but the other slot may be incomplete",
     "update-rolled-back": "slot {slot} (version {version}) was not confirmed in three starts, so the board runs slot"
     " {running} again; install another version",
+    "update-interrupted": "the last installation was interrupted, so the other slot is incomplete; install again",
+    "slot-unconfirmed": "slot {slot} is not confirmed yet; this takes about a minute after a start. If it stays so,"
+    " a service of Evenkeel does not run",
+    "not-confirmed": "the slot that runs is not confirmed, so the other one must stay as it is;"
+    " wait a minute, or restart up to three times to return to the other one",
+    "boot-state-unreadable": "{path} cannot be read: {reason}",
+    "server-slow": "the server has not answered within {seconds:g} s; check the URL, then try again later",
+    "inspection-runs": "the update service still waits for a server; try again later, or restart the board",
     "bundle-refused": "the bundle was refused: {reason}",
     "no-keyring": "this board accepts no updates, because its image has no update certificate;"
     " ask for an image that was built with KEYRING=FILE",

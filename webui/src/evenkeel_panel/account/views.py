@@ -32,7 +32,12 @@ NAV = Nav(80, "Your account", "account.page")
 
 OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
 WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who must change a first password
-LIVE = {"apps.rows", "apps.page_json"}  # polled by a page: such a request is not an action of the user
+LIVE = {
+    "apps.rows",
+    "apps.page_json",
+    "update.state",
+    "update.page_json",
+}  # polled by a page: such a request is not an action of the user
 DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
 DEVICE_S = 180 * 86400  # lifetime of the device cookie
 
@@ -55,7 +60,7 @@ def redirect_to(endpoint: str, reason: str) -> BaseResponse:
     target = url_for(endpoint)
     if by_htmx():  # htmx would follow a plain redirect and put the whole page into a fragment
         return Response(reason, 401, {"HX-Redirect": target})
-    if by_token() or request.path.startswith("/api/") or request.path.endswith(".json"):
+    if by_token() or request.path.startswith(("/api/", "/upload/")) or request.path.endswith(".json"):
         return make_response(jsonify(error="Unauthorized", reason=reason), 401)
     return redirect(target)
 

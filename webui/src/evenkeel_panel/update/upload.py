@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from flask import abort
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from typing import Protocol
 
@@ -36,33 +37,65 @@ class Uploads:
         # The agent lets the panel install this file (evenkeel_agent.update.UPLOADED). It exists only if it is complete.
         self.bundle = folder / "bundle.raucb"
         self._part = folder / "bundle.raucb.part"
+        self._installing: tuple[int, int] | None = None
+        with suppress(OSError):
+            self._part.unlink()  # what an upload has left that a power cut interrupted
 
     def receive(self, body: Body, length: int) -> None:
         """Store BODY, which has LENGTH bytes, as the bundle. Aborts the request if this is not possible."""
         if not 0 < length <= MAX_BYTES:
             abort(413 if length else 400, "A bundle has more than 0 bytes and at most 2 GiB.")
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        # "a": another upload may be writing this file
-        with self._part.open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                abort(409, "Another upload is running. Wait until it ends, then try again.")
-            file.truncate(0)  # what an interrupted upload has left
+        with self.lock():
             self.remove()
             self._check_space(length)
             try:
-                _copy(body, file, length)
+                with self._part.open("wb") as file:
+                    _copy(body, file, length)
                 self._part.rename(self.bundle)
             except BaseException:
                 with suppress(OSError):
                     self._part.unlink()
                 raise
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """While the lock is held, no other request changes the bundle. Aborts the request if an upload runs."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with (self._folder / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                abort(409, "Another upload is running. Wait until it ends, then try again.")
+            yield
+
+    def size(self) -> int:
+        """Bytes of the bundle; 0 if there is none."""
+        try:
+            return self.bundle.stat().st_size
+        except OSError:
+            return 0
+
     def remove(self) -> None:
         """Remove the bundle, to free its space."""
         with suppress(FileNotFoundError):
             self.bundle.unlink()
+
+    def installing(self) -> None:
+        """The installation of the bundle has begun."""
+        self._installing = self._identity()
+
+    def installed(self) -> None:
+        """An installation was successful: remove the bundle, if it is the one that was installed."""
+        if self._installing and self._installing == self._identity():
+            self.remove()
+        self._installing = None
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self.bundle.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _check_space(self, length: int) -> None:
         disk = os.statvfs(self._folder)

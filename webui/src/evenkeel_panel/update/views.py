@@ -11,7 +11,7 @@ from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused, AgentUnreachable
+from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..context import Nav, call, identity
 from .upload import Uploads
 
@@ -24,7 +24,9 @@ NAV = Nav(85, "Updates", "update.page", ADMIN)
 STATES = {
     "idle": ("ok", "no update is running"),
     "installing": ("wait", "installing"),
+    "unconfirmed": ("wait", "not confirmed yet"),
     "installed": ("wait", "installed, starts at the next restart"),
+    "interrupted": ("bad", "interrupted"),
     "failed": ("bad", "installation failed"),
     "rolled-back": ("bad", "rolled back"),
     "unavailable": ("bad", "update service does not answer"),
@@ -43,14 +45,21 @@ def _uploads() -> Uploads:
 def _state() -> Update:
     update: Update = call("GetUpdate")
     if update.state == "installed":
-        _uploads().remove()  # it has served its purpose
+        _uploads().installed()
     return update
 
 
 def _page(status: int = 200, **more: Any) -> tuple[str, int]:
     bundle: Bundle | None = more.pop("bundle", None)
     return (
-        render_template("update/page.html", update=_state(), states=STATES, bundle=bundle, **more),
+        render_template(
+            "update/page.html",
+            update=_state(),
+            states=STATES,
+            bundle=bundle,
+            stored=_uploads().size(),
+            **more,
+        ),
         status,
     )
 
@@ -68,9 +77,13 @@ def page() -> tuple[str, int]:
 
 
 @blueprint.get("/update/state")
-def state() -> str:
-    """The part of the page that changes during an installation."""
-    return render_template("update/state.html", update=_state(), states=STATES)
+def state() -> Response:
+    """The part of the page that changes during an installation. After the end, the browser loads the whole page again."""
+    update = _state()
+    response = Response(render_template("update/state.html", update=update, states=STATES))
+    if update.state != "installing":
+        response.headers["HX-Refresh"] = "true"
+    return response
 
 
 @blueprint.get("/update.json")
@@ -90,9 +103,9 @@ def upload() -> Response | tuple[Response, int]:
     uploads.receive(request.stream, request.content_length or 0)
     try:
         found: Bundle = call("InspectBundle", str(uploads.bundle))
-    except AgentRefused as error:
-        uploads.remove()
-        return jsonify(error=error.kind, reason=str(error), code=error.note.code), error.http
+    except AgentError as error:
+        uploads.remove()  # it is not known to be good
+        return jsonify(error=getattr(error, "kind", ""), reason=str(error), code=error.note.code), error.http
     return Response(msgspec.json.encode(found), mimetype="application/json")
 
 
@@ -109,15 +122,30 @@ def inspect() -> tuple[str, int]:
 def install() -> tuple[str, int]:
     """Install from the URL `source` of the form, or the uploaded bundle if it is empty."""
     source = request.form.get("source", "").strip()[:1000]
-    if not source:
-        if not _uploads().bundle.exists():
-            return _page(409, message=texts.text("no-bundle"), kind="bad")
-        source = str(_uploads().bundle)
+    older = request.form.get("allow_older") == "yes"
+    uploads = _uploads()
     try:
-        call("InstallBundle", source, request.form.get("allow_older") == "yes")
+        if source:
+            call("InstallBundle", source, older)
+        else:
+            with uploads.lock():
+                if not uploads.size():
+                    return _page(409, message=texts.text("no-bundle"), kind="bad")
+                call("InstallBundle", str(uploads.bundle), older)
+                uploads.installing()
     except AgentRefused as error:
         return _refused(error)
     return _page(message=texts.text("installation-begun"), kind="ok")
+
+
+@blueprint.post("/update/remove")
+def remove() -> tuple[str, int]:
+    """Remove the uploaded bundle."""
+    with _uploads().lock():
+        if call("GetUpdate").state == "installing":
+            return _page(409, message=texts.text("not-removed"), kind="bad")
+        _uploads().remove()
+    return _page(message=texts.text("bundle-removed"), kind="ok")
 
 
 @blueprint.post("/update/slot")

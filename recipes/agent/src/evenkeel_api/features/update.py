@@ -16,7 +16,16 @@ from .board import READ
 UPDATE = "org.evenkeel.agent.update"
 ACTIONS = {UPDATE: "Update and restart the board"}
 
-State = Literal["unavailable", "idle", "installing", "failed", "installed", "rolled-back"]
+State = Literal[
+    "unavailable",
+    "idle",
+    "installing",
+    "unconfirmed",
+    "installed",
+    "failed",
+    "rolled-back",
+    "interrupted",
+]
 
 
 class Slot(Struct, frozen=True):
@@ -28,8 +37,8 @@ class Slot(Struct, frozen=True):
     good: Annotated[
         bool,
         Meta(
-            description="whether the board may boot from it. The slot that runs is good as soon as it is"
-            " confirmed; the other one, unless an installation was interrupted or it failed to start"
+            description="for the slot that runs: whether it is confirmed; for the other one: whether the board may boot"
+            " from it, because it is complete and has starts left"
         ),
     ]
     version: Annotated[
@@ -46,9 +55,10 @@ class Update(Struct, frozen=True):
     state: Annotated[
         State,
         Meta(
-            description="`idle`; `installing`; `installed`: the other slot starts at the next boot; `failed`: the"
-            " last installation failed; `rolled-back`: the other slot was not confirmed in three starts, so the board runs the"
-            " previous one; `unavailable`: the update service does not answer"
+            description="`idle`; `installing`; `unconfirmed`: the slot that runs is not confirmed yet; `installed`: the"
+            " other slot starts at the next boot; `failed`: the last installation failed; `rolled-back`: the other slot"
+            " was not confirmed in three starts, so the board runs the previous one; `interrupted`: an installation"
+            " ended before it was complete; `unavailable`: the update service or the boot state cannot be read"
         ),
     ]
     version: Annotated[str, Meta(description="version that runs")]

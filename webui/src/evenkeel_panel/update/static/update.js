@@ -29,7 +29,7 @@
     } catch {
       answer = {};
     }
-    if (request.status !== 200) {
+    if (request.status !== 200 || !answer.version) {
       say(answer.reason || `The upload failed (${request.status}). Nothing was installed. Try again.`, "bad");
       return;
     }
