@@ -110,6 +110,7 @@ class Factory:
         out = self.folder / f"{keys}-{version}.raucb"
         self._run(
             TOP / "recipes/image/src/bundle", root, version, out,
+            EVENKEEL_BUNDLE_LEVEL="1",
             RAUC_KEY_FILE=str(self.folder / keys / "sign.key.pem"),
             RAUC_CERT_FILE=str(self.folder / keys / "sign.cert.pem"),
         )  # fmt: skip

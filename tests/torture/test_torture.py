@@ -2,7 +2,7 @@
 """Stress test of evenkeel on two CPUs: load, changed settings and removed devices, on a kernel that finds defects.
 
 EVENKEEL_TORTURE_VARIANT: kernel variant. `debug` (default) has KASAN and lockdep, `kcsan` finds data races.
-EVENKEEL_TORTURE_SECONDS: how long the mixed load runs, in seconds (default 60).
+EVENKEEL_TORTURE_SECONDS: how long the mixed load runs, in seconds (default 30, with DEEP=1 120).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOP / "tests/lab"))
 from lab.model import Experiment  # noqa: E402
 from lab.runner import Job, Lab, run  # noqa: E402
 
-SECONDS = int(os.environ.get("EVENKEEL_TORTURE_SECONDS", "60"))
+SECONDS = int(os.environ.get("EVENKEEL_TORTURE_SECONDS") or ("120" if os.environ.get("DEEP") else "30"))
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
 VARIANT = os.environ.get("EVENKEEL_TORTURE_VARIANT", "debug")
 # Kernel parameters of KCSAN. In our modules it watches one of `skip_watch` memory accesses: it delays the CPU at
