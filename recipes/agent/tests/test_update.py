@@ -32,6 +32,7 @@ class FakeRauc(Fake):
         self.operation, self.error, self.percent, self.step = "idle", "", 0, ""
         self.status: dict[str, str] = {}  # of slots that were installed: "ok" or "pending"
         self.refuses = ""
+        self.ends_with: str | None = None  # LastError of an installation that ends at once; None: it goes on
         self.version = "9.0.0"
 
     async def answer(self, message: Message) -> tuple[str, list[Any]]:
@@ -52,7 +53,8 @@ class FakeRauc(Fake):
             about = {"compatible": Variant("s", "evenkeel-x86_64"), "version": Variant("s", self.version)}
             return "a{sv}", [{"update": Variant("v", Variant("a{sv}", about))}]
         if message.member == "InstallBundle":
-            self.operation = "installing"
+            self.operation = "installing" if self.ends_with is None else "idle"
+            self.error = self.ends_with or ""
             return "", []
         assert message.member == "Mark"
         self.grubenv(ORDER="B A" if message.body[1] == "booted" else "A B")
@@ -304,6 +306,23 @@ async def test_ekctl(board: Harness) -> None:
     rauc.operation = "idle"
     done = await board.ekctl("choose-slot", "C")
     assert done.status == 2
+
+
+@on_board
+async def test_ekctl_reports_a_refused_bundle_although_another_one_waits_for_its_start(
+    board: Harness,
+) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    rauc.status["rootfs.0"] = "ok"
+    rauc.grubenv(ORDER="A B")
+    rauc.ends_with = "signature verification failed"
+    done = await board.ekctl("install", "/data/y.raucb")
+    assert done.status == 1
+    assert "signature verification failed" in done.err
+    rauc.ends_with = ""
+    done = await board.ekctl("install", "/data/x.raucb")
+    assert (done.status, done.err) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,9 @@ async def _install(address: str | None, source: str, allow_older: bool) -> Any:
         await asyncio.sleep(POLL_S)
     if shown and sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    if update["state"] != "installed":
+    # A bundle that was installed before may still wait for its start, although this one was refused.
+    refused = any(note["code"] == "update-failed" for note in update["problem"])
+    if refused or update["state"] != "installed":
         raise Refused(
             "; ".join(note["text"] for note in update["problem"]) or f"the state is {update['state']}"
         )
