@@ -197,6 +197,13 @@ def test_a_stored_bundle_can_be_installed_later_or_removed(
     agent.update = replace(agent.update, state="installed")
     admin.get("/update.json")
     assert "bundle.raucb" in stored(tmp_path)
+    # nor is one that was refused while another one waits for its start
+    agent.update = replace(agent.update, state="idle")
+    admin.post("/update/install", "/update")
+    note = Message("update-failed", reason="Version mismatch").note()
+    agent.update = replace(agent.update, state="installed", problem=[note])
+    admin.get("/update.json")
+    assert "bundle.raucb" in stored(tmp_path)
 
 
 def test_when_it_is_installed_the_page_offers_a_restart(

@@ -69,7 +69,7 @@ class Uploads:
             yield
 
     def size(self) -> int:
-        """Bytes of the bundle; 0 if there is none."""
+        """Bytes of the bundle; 0 if no bundle is stored."""
         try:
             return self.bundle.stat().st_size
         except OSError:
@@ -117,3 +117,5 @@ def _copy(body: Body, file: BinaryIO, length: int) -> None:
         file.write(chunk)
         left -= len(chunk)
     file.flush()
+    # Otherwise, after a power cut, the file could have its final name without its contents.
+    os.fsync(file.fileno())

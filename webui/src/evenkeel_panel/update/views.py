@@ -44,7 +44,8 @@ def _uploads() -> Uploads:
 
 def _state() -> Update:
     update: Update = call("GetUpdate")
-    if update.state == "installed":
+    # If this bundle was refused while another one waits for its start, it stays: the user may allow an older version.
+    if update.state == "installed" and not any(note.code == "update-failed" for note in update.problem):
         _uploads().installed()
     return update
 
