@@ -32,6 +32,12 @@ def figures(out: Output) -> list[Figure]:
     ]
 
 
+NOTES = {
+    "scale.2cpu.ratio": "The same guest as for `cost.read.cpu2`: in about one run of four, requests are held back on a"
+    " device that needs no order.",
+}
+
+
 EXPERIMENTS = [
     two_cpus(
         "scale.2cpu",
