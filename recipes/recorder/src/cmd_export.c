@@ -20,8 +20,8 @@ struct source {
 	const char *name;
 	struct reader *reader;
 	struct reader_event event; /* the next one; its kind is READER_END at the end */
-	int64_t last_ns;	   /* real time of the last record or gap */
-	uint16_t records, gaps;	   /* channels of the MCAP */
+	int64_t last_ns; /* real time of the last record or gap; before the first: of the oldest record */
+	uint16_t records, gaps; /* channels of the MCAP */
 };
 
 struct export
@@ -36,9 +36,26 @@ struct export
 	struct source *sources;
 	int count;
 	struct mcap *mcap;
+	uint16_t event_schema; /* of the topics NAME/gaps */
+	uint16_t json_schema; /* of JSON messages without a schema of their own; 0: not added yet */
 };
 
 /* --- MCAP ------------------------------------------------------------------------ */
+
+/* Some readers (PlotJuggler, for one) accept no JSON topic without a schema. */
+static const char any_object[] = "{\"type\":\"object\"}";
+
+/* what reader_tell_json() prints */
+static const char event_object[] =
+	"{\"type\":\"object\",\"properties\":{"
+	"\"kind\":{\"type\":\"string\",\"description\":\"gap, missing, damage, torn or overwritten\"},"
+	"\"reason\":{\"type\":\"string\"},"
+	"\"lost\":{\"type\":[\"integer\",\"null\"],\"description\":\"records; null: unknown\"},"
+	"\"first\":{\"type\":\"integer\"},\"last\":{\"type\":\"integer\"},"
+	"\"realtime\":{\"type\":\"string\",\"format\":\"date-time\"},"
+	"\"monotonic_ns\":{\"type\":\"integer\"},"
+	"\"file\":{\"type\":\"string\"},\"generation\":{\"type\":\"integer\"},"
+	"\"offset\":{\"type\":\"integer\"},\"extent\":{\"type\":\"integer\"}}}";
 
 /* adds the schema that the recorder left in the channel's directory; *@id 0: there is none */
 static int add_schema(struct export *x, int dir, const struct about *about, uint16_t *id)
@@ -73,6 +90,7 @@ static int add_channel(struct export *x, struct source *s)
 	};
 	int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
 	struct about about = { 0 };
+	const char *encoding;
 	uint16_t schema = 0;
 
 	if (dir >= 0)
@@ -85,13 +103,18 @@ static int add_channel(struct export *x, struct source *s)
 		snprintf(window, sizeof(window), "%" PRIu64, h->window_ns);
 	}
 	snprintf(gaps, sizeof(gaps), "%.*s/gaps", (int)EKR_NAME_MAX + 7, name);
+	encoding = x->encoding ? x->encoding : about.encoding;
 	err = dir >= 0 ? add_schema(x, dir, &about, &schema) : 0;
+	if (!err && !schema && !strcmp(encoding, "json")) {
+		if (!x->json_schema)
+			err = mcap_schema(x->mcap, "object", "jsonschema", any_object,
+					  strlen(any_object), &x->json_schema);
+		schema = x->json_schema;
+	}
 	if (!err)
-		err = mcap_channel(x->mcap, schema, name,
-				   x->encoding ? x->encoding : about.encoding, h ? pairs : none,
-				   &s->records);
+		err = mcap_channel(x->mcap, schema, name, encoding, h ? pairs : none, &s->records);
 	if (!err)
-		err = mcap_channel(x->mcap, 0, gaps, "json", none, &s->gaps);
+		err = mcap_channel(x->mcap, x->event_schema, gaps, "json", none, &s->gaps);
 	if (dir >= 0)
 		close(dir);
 	return err;
@@ -101,6 +124,9 @@ static int begin_mcap(struct export *x, FILE *to)
 {
 	int err = mcap_begin(&x->mcap, to, "ek-recorder", x->compress == ZSTD);
 
+	if (!err)
+		err = mcap_schema(x->mcap, "ek-recorder.event", "jsonschema", event_object,
+				  strlen(event_object), &x->event_schema);
 	for (int i = 0; i < x->count && !err; i++)
 		err = add_channel(x, &x->sources[i]);
 	return err;
@@ -174,8 +200,14 @@ static int export_all(struct export *x, FILE *to)
 	bool fault = false;
 	int err = x->format == CSV ? csv_begin(to) : begin_mcap(x, to);
 
-	for (int i = 0; i < x->count && !err; i++)
-		err = advance(&x->sources[i]);
+	for (int i = 0; i < x->count && !err; i++) {
+		struct ekr_record_head oldest;
+
+		s = &x->sources[i];
+		if (reader_oldest(s->reader, &oldest))
+			s->last_ns = oldest.realtime_ns;
+		err = advance(s);
+	}
 	while (!err && (s = earliest(x))) {
 		fault |= reader_is_fault(s->event.kind);
 		if (s->event.kind != READER_RECORD)

@@ -57,7 +57,7 @@ static int state(FILE *to)
 int csv_begin(FILE *to)
 {
 	errno = 0;
-	fputs("kind,sequence,realtime,monotonic_ns,length,payload\n", to);
+	fputs("kind,sequence,realtime,monotonic_ns,acquired_ns,length,payload\n", to);
 	return state(to);
 }
 
@@ -73,24 +73,25 @@ int csv_event(FILE *to, enum csv_payload payload, const struct reader_event *e)
 	}
 	switch (e->kind) {
 	case READER_RECORD:
-		fprintf(to, "%" PRIu32 ",", e->length);
+		fprintf(to, "%" PRIu64 ",%" PRIu32 ",", e->acquired_ns, e->length);
 		if (payload == CSV_HEX)
 			reader_hex(to, e->payload, e->length);
 		else if (payload == CSV_TEXT)
 			text(to, e->payload, e->length);
 		break;
 	case READER_GAP:
+		putc(',', to);
 		if (e->gap.count_lost)
 			fprintf(to, "%" PRIu32, e->gap.count_lost);
 		fprintf(to, ",%s", reader_gap_name(e->gap.reason));
 		break;
 	case READER_MISSING:
-		fprintf(to, "%" PRIu64 ",,,%" PRIu64 ",", e->sequence, e->sequence - e->first + 1);
+		fprintf(to, "%" PRIu64 ",,,,%" PRIu64 ",", e->sequence, e->sequence - e->first + 1);
 		text(to, (const unsigned char *)e->reason, strlen(e->reason));
 		break;
 	default:
 		snprintf(why, sizeof(why), "%s at %" PRIu64 ": %s", e->file, e->offset, e->reason);
-		fputs(",,,,", to);
+		fputs(",,,,,", to);
 		text(to, (const unsigned char *)why, strlen(why));
 	}
 	putc('\n', to);

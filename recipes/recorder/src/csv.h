@@ -2,7 +2,7 @@
 /*
  * Records as CSV (RFC 4180, except that lines end with a line feed alone):
  *
- *	kind,sequence,realtime,monotonic_ns,length,payload
+ *	kind,sequence,realtime,monotonic_ns,acquired_ns,length,payload
  *
  * The kind is that of the event (reader.h). If the event is no record, the length is the number of lost or
  * missing records, if it is known, and the payload is the reason. Text payloads have `\\` for a backslash,

@@ -104,6 +104,12 @@ static int overwritten(struct reader *r, struct reader_event *e)
 	return gone(r, e, "reused or deleted while it was read");
 }
 
+/* Between what was kept and what follows it, the recorder reused segments: that is no fault. */
+static bool follows_kept(const struct reader *r, const struct medium_use *u)
+{
+	return strchr(r->use.file, '/') && u->head.generation != r->use.head.generation + 1;
+}
+
 /* Begin with the next use. 1: there is an event, 0: go on, negative errno. */
 static int enter(struct reader *r, struct reader_event *e)
 {
@@ -137,6 +143,8 @@ static int enter(struct reader *r, struct reader_event *e)
 		r->any = false;
 		return 0;
 	}
+	if (follows_kept(r, u))
+		r->any = false;
 	r->use = *u;
 	r->next++;
 	r->walk = (struct medium_walk){ .bytes = &r->file.bytes,

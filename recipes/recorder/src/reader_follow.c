@@ -26,6 +26,11 @@
 #define HEADS_PER_LIST 64
 /* ms between two looks where there is no notification */
 #define POLL_MS 100
+/*
+ * The same where there is one: for changes that nobody reports, such as those of another host to a network
+ * file system, or a directory that takes the place of the one that is watched.
+ */
+#define LOOK_MS 1000
 /* A record that was submitted so long before, and the window, is on the medium unless that makes a long pause. */
 #define LATE_NS ((__int128)(10 * NSEC_PER_SEC))
 
@@ -37,10 +42,12 @@ void follow_watch(struct reader *r)
 	if (r->notify >= 0)
 		close(r->notify);
 	r->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	if (r->notify >= 0)
-		inotify_add_watch(r->notify, r->path,
-				  IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF |
-					  IN_MOVE_SELF);
+	if (r->notify >= 0 && inotify_add_watch(r->notify, r->path,
+						IN_MODIFY | IN_CREATE | IN_MOVED_TO |
+							IN_DELETE_SELF | IN_MOVE_SELF) < 0) {
+		close(r->notify);
+		r->notify = -1;
+	}
 }
 
 void follow_find_boot(struct reader *r)
@@ -188,10 +195,9 @@ static bool of_this_boot(const struct reader *r)
 int reader_wait(struct reader *r, int timeout_ms, int output)
 {
 	struct pollfd fds[2] = { { .fd = r->notify, .events = POLLIN }, { .fd = output } };
-	/* without a notification it has to look by itself */
-	int ret = poll(fds, 2,
-		       r->notify < 0 && (timeout_ms < 0 || timeout_ms > POLL_MS) ? POLL_MS :
-										   timeout_ms);
+	const int most = r->notify < 0 ? POLL_MS : LOOK_MS;
+	const bool looks = timeout_ms < 0 || timeout_ms > most;
+	int ret = poll(fds, 2, looks ? most : timeout_ms);
 	char events[4096];
 
 	if (ret < 0)
@@ -199,7 +205,7 @@ int reader_wait(struct reader *r, int timeout_ms, int output)
 	if (fds[1].revents)
 		return -EPIPE;
 	if (!ret)
-		return r->notify < 0;
+		return looks || r->notify < 0;
 	while (read(r->notify, events, sizeof(events)) > 0)
 		;
 	return 1;

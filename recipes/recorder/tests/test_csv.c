@@ -33,17 +33,18 @@ static void records(void **state)
 		.sequence = 7,
 		.realtime_ns = INT64_C(1790000000000000005),
 		.monotonic_ns = 42,
+		.acquired_ns = 40,
 		.payload = payload,
 		.length = sizeof(payload) - 1,
 	};
 
 	(void)state;
-	assert_line(CSV_NONE, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,16,\n");
+	assert_line(CSV_NONE, &e, "record,7,2026-09-21T14:13:20.000000005Z,42,40,16,\n");
 	assert_line(
 		CSV_HEX, &e,
-		"record,7,2026-09-21T14:13:20.000000005Z,42,16,612c2262225c0a09c3a9ff017feda080\n");
+		"record,7,2026-09-21T14:13:20.000000005Z,42,40,16,612c2262225c0a09c3a9ff017feda080\n");
 	assert_line(CSV_TEXT, &e,
-		    "record,7,2026-09-21T14:13:20.000000005Z,42,16,"
+		    "record,7,2026-09-21T14:13:20.000000005Z,42,40,16,"
 		    "\"a,\"\"b\"\"\\\\\n\t\xc3\xa9\\xff\\x01\\x7f\\xed\\xa0\\x80\"\n");
 }
 
@@ -57,15 +58,15 @@ static void gaps_missing_records_and_damage(void **state)
 	};
 
 	(void)state;
-	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,5,overrun\n");
+	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,5,overrun\n");
 	e.gap.count_lost = 0;
-	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,overrun\n");
+	assert_line(CSV_TEXT, &e, "gap,9,1970-01-01T00:00:00.000000000Z,0,,,overrun\n");
 	e = (struct reader_event){ .kind = READER_MISSING, .first = 3, .sequence = 4 };
-	assert_line(CSV_TEXT, &e, "missing,4,,,2,\"\"\n");
+	assert_line(CSV_TEXT, &e, "missing,4,,,,2,\"\"\n");
 	e = (struct reader_event){
 		.kind = READER_DAMAGE, .file = "00000001.seg", .offset = 8192, .reason = "bad CRC"
 	};
-	assert_line(CSV_TEXT, &e, "damage,,,,,\"00000001.seg at 8192: bad CRC\"\n");
+	assert_line(CSV_TEXT, &e, "damage,,,,,,\"00000001.seg at 8192: bad CRC\"\n");
 }
 
 static void a_full_output_is_an_error(void **state)
