@@ -18,6 +18,7 @@ struct record {
 	uint64_t monotonic_ns;
 	int64_t realtime_ns;
 	uint64_t acquired_ns;	/* monotonic; 0: as monotonic_ns */
+	uint64_t window_ns;	/* monotonic: its durability window counts from here; 0: from monotonic_ns */
 	const void *payload;
 	uint32_t length;	/* of the payload, bytes */
 	uint32_t flags;		/* enum ekr_record_flag */

@@ -83,7 +83,7 @@ int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *w
 		b->free = c->next;
 		*c = (struct chunk){
 			.data = c->data,
-			.oldest_ns = r->monotonic_ns,
+			.oldest_ns = r->window_ns ? r->window_ns : r->monotonic_ns,
 			.first = first,
 		};
 		b->filling = c;

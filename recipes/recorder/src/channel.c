@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "log.h"
 #include "marker.h"
 
@@ -13,7 +14,7 @@ int channel_open(struct channel *c, struct error *e)
 {
 	int ret;
 
-	c->directory = -1;
+	c->directory = c->lock = -1;
 	if (c->broken.code)
 		return 0;
 	ret = buffer_open(&c->buffer, (size_t)c->config.writeout, (size_t)c->config.buffer, e);
@@ -29,9 +30,7 @@ void channel_close(struct channel *c)
 {
 	store_close(&c->store);
 	buffer_close(&c->buffer);
-	if (c->directory >= 0)
-		close(c->directory);
-	c->directory = -1;
+	directory_close(c);
 }
 
 void channel_mark_stopped(struct channel *c)

@@ -21,7 +21,6 @@
 #include "error.h"
 #include "intake.h"
 #include "marker.h"
-#include "rings.h"
 #include "store.h"
 
 /* A request to keep a range: the ingest thread asks, and the prepare thread answers. */
@@ -54,9 +53,9 @@ struct channel {
 	struct buffer buffer;
 	struct store store;
 	struct keep_request keep;
-	struct rings rings;		/* of its writers; empty with ring = no */
 	struct intake intake;		/* of the ingest thread, once open */
-	int directory;			/* locked; -1: not open, or gone; of the prepare thread while that runs */
+	int directory;			/* -1: not open, or gone; of the prepare thread while that runs */
+	int lock;			/* the file in it that is locked; -1: not open; of the same thread */
 	uint8_t id[16];			/* channel_id of all segments */
 	uint32_t next_index;		/* of the next segment that is created */
 	_Atomic uint32_t made;		/* segments that are ready */

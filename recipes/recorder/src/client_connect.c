@@ -22,6 +22,8 @@
 /* a Unix socket accepts messages that are this much smaller than its buffer */
 #define MESSAGE_COST 64u
 #define SEND_BUFFER  (4 << 20)
+/* descriptors of a ring: slots, state and bell */
+#define RING_FDS 3
 
 int client_fail(struct ek_writer *w, int code, const char *fmt, ...)
 {
@@ -48,7 +50,10 @@ void client_unmap_ring(struct ek_writer *w)
 {
 	if (w->ring)
 		munmap(w->ring, w->ring_size);
+	if (w->ring_state)
+		munmap((void *)(uintptr_t)w->ring_state, sizeof(*w->ring_state));
 	w->ring = NULL;
+	w->ring_state = NULL;
 }
 
 /* an attempt failed: @code as for ek_writer_connect() */
@@ -99,22 +104,34 @@ static int ask(struct ek_writer *w)
 	return 0;
 }
 
-/* @populate: maps all pages now, so that no later submission faults */
-static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, int memfd, bool populate)
+static void *map(int fd, size_t size, int protection, int flags)
 {
 	struct stat st;
+	void *p = MAP_FAILED;
 
+	errno = EPROTO;
+	if (!fstat(fd, &st) && (size_t)st.st_size == size)
+		p = mmap(NULL, size, protection, MAP_SHARED | flags, fd, 0);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* @populate: maps all pages now, so that no later submission faults */
+static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, const int fds[RING_FDS],
+		    bool populate)
+{
 	client_unmap_ring(w);
 	w->ring_size = EKR_RING_DATA + (size_t)opened->slots * opened->stride;
-	if (memfd < 0 || w->bell < 0 || !opened->slots ||
-	    opened->stride < sizeof(struct ekr_slot) + opened->record_size || fstat(memfd, &st) ||
-	    (size_t)st.st_size != w->ring_size)
+	if (fds[2] < 0 || !opened->slots ||
+	    opened->stride < sizeof(struct ekr_slot) + opened->record_size)
 		return client_fail(w, EPROTO, "the recorder sent an invalid ring");
-	w->ring = mmap(NULL, w->ring_size, PROT_READ | PROT_WRITE,
-		       MAP_SHARED | (populate ? MAP_POPULATE : 0), memfd, 0);
-	if (w->ring == MAP_FAILED) {
-		w->ring = NULL;
-		return client_fail(w, errno, "mapping the ring: %s", strerror(errno));
+	w->ring = map(fds[0], w->ring_size, PROT_READ | PROT_WRITE, populate ? MAP_POPULATE : 0);
+	if (w->ring)
+		w->ring_state = map(fds[1], sizeof(*w->ring_state), PROT_READ, MAP_POPULATE);
+	if (!w->ring || !w->ring_state) {
+		int code = errno;
+
+		client_unmap_ring(w);
+		return client_fail(w, code, "mapping the ring: %s", strerror(code));
 	}
 	w->slots = opened->slots;
 	w->stride = opened->stride;
@@ -139,8 +156,8 @@ static int check_socket(struct ek_writer *w)
 	return 0;
 }
 
-static int take_answer(struct ek_writer *w, const void *message, size_t length, int memfd,
-		       bool populate)
+static int take_answer(struct ek_writer *w, const void *message, size_t length,
+		       const int fds[RING_FDS], bool populate)
 {
 	struct ekr_opened opened;
 	struct ekr_refused refused;
@@ -158,7 +175,7 @@ static int take_answer(struct ek_writer *w, const void *message, size_t length, 
 		.period_ns = opened.period_ns,
 		.window_ns = opened.window_ns,
 	};
-	ret = w->way == EK_BY_RING ? map_ring(w, &opened, memfd, populate) : check_socket(w);
+	ret = w->way == EK_BY_RING ? map_ring(w, &opened, fds, populate) : check_socket(w);
 	if (ret)
 		return ret;
 	/* the records that were lost since the request take sequences */
@@ -180,7 +197,7 @@ static int receive_answer(struct ek_writer *w, bool populate)
 		struct ekr_refused refused;
 	} answer;
 	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(RING_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control;
 	struct iovec piece = { &answer, sizeof(answer) };
@@ -191,7 +208,7 @@ static int receive_answer(struct ek_writer *w, bool populate)
 		.msg_controllen = sizeof(control.bytes),
 	};
 	struct cmsghdr *head;
-	int fds[2] = { -1, -1 }, ret;
+	int fds[RING_FDS] = { -1, -1, -1 }, ret;
 	ssize_t n = recvmsg(w->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -201,15 +218,16 @@ static int receive_answer(struct ek_writer *w, bool populate)
 		return refuse(w, EPIPE, RETRY);
 	}
 	head = CMSG_FIRSTHDR(&message);
-	/* only one of both if this process may open no more files */
+	/* fewer if this process may open no more files */
 	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len <= CMSG_LEN(sizeof(fds)))
 		memcpy(fds, CMSG_DATA(head), head->cmsg_len - CMSG_LEN(0));
-	w->bell = fds[1];
+	w->bell = fds[2];
 	ret = message.msg_flags & MSG_CTRUNC ?
 		      client_fail(w, EMFILE, "receiving the ring: too many open files") :
-		      take_answer(w, &answer, (size_t)n, fds[0], populate);
-	if (fds[0] >= 0)
-		close(fds[0]);
+		      take_answer(w, &answer, (size_t)n, fds, populate);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
 	return ret ? refuse(w, -ret, ret == -EAGAIN ? RETRY : RETRY_REFUSED) : 0;
 }
 
@@ -234,7 +252,7 @@ void client_count_absent(struct ek_writer *w, uint64_t records)
  */
 static void keep_unheard(struct ek_writer *w, uint64_t heard, uint64_t left)
 {
-	uint64_t unheard = heard && heard <= w->sequence ? w->sequence - heard : 0;
+	uint64_t unheard = heard <= w->sequence ? w->sequence - heard : 0;
 
 	if (unheard > left)
 		w->absent += unheard - left < w->skipped ? unheard - left : w->skipped;

@@ -31,8 +31,9 @@ struct ek_writer {
 	struct ek_channel channel; /* as of the last connection */
 	int socket;		   /* -1: none */
 	int bell;		   /* eventfd of the ring */
-	struct ekr_ring *ring;	   /* of the last connection; NULL: none */
+	struct ekr_ring *ring;	   /* of the last connection: its slots; NULL: none */
 	size_t ring_size;
+	const struct ekr_ring_state *ring_state; /* of the same ring */
 	uint32_t slots, stride; /* our own copies */
 	uint64_t head;		/* slots filled */
 	uint64_t tail;		/* slots taken, as last seen */
@@ -62,7 +63,7 @@ union client_answer {
 /* Slots that the recorder has taken. */
 static inline uint64_t client_taken(const struct ek_writer *w)
 {
-	return atomic_load_explicit(&w->ring->tail, memory_order_acquire);
+	return atomic_load_explicit(&w->ring_state->tail, memory_order_acquire);
 }
 
 /* Slots that wait for the recorder. */
@@ -74,7 +75,7 @@ static inline uint64_t client_filled(const struct ek_writer *w)
 /* The recorder takes no more from the ring. */
 static inline bool client_is_shut(const struct ek_writer *w)
 {
-	return atomic_load_explicit(&w->ring->closed, memory_order_seq_cst) != 0;
+	return atomic_load_explicit(&w->ring_state->closed, memory_order_seq_cst) != 0;
 }
 
 /* Sets the sentence of ek_writer_error(); returns -@code. */

@@ -138,8 +138,9 @@ static int list(const struct reader_cli *cli, const char *directory)
 			cli_say(&cli->line, "%s: %s", incident, strerror(-err));
 			status = 2;
 		} else {
-			printf("%-32s  %5" PRIu64 " segments  %10.1f MiB\n", entry->d_name,
-			       segments, (double)bytes / (1 << 20));
+			printf("%-20s  %-24s  %5" PRIu64 " segments  %10.1f MiB\n",
+			       reader_cli_name(directory), entry->d_name, segments,
+			       (double)bytes / (1 << 20));
 		}
 		free(incident);
 	}
@@ -149,6 +150,7 @@ static int list(const struct reader_cli *cli, const char *directory)
 	return status;
 }
 
+/* -ENOENT: the channel has no such incident; this is not reported */
 static int give_up(const struct reader_cli *cli, const char *directory, const char *incident)
 {
 	uint64_t segments = 0, bytes = 0;
@@ -156,15 +158,41 @@ static int give_up(const struct reader_cli *cli, const char *directory, const ch
 	int err;
 
 	if (asprintf(&path, "%s/" MEDIUM_KEPT "/%s", directory, incident) < 0)
-		return 2;
+		return -ENOMEM;
 	err = each_file(path, true, &segments, &bytes);
-	if (err)
+	if (!err)
+		printf("%s: %s: deleted %" PRIu64 " segments, %.1f MiB\n",
+		       reader_cli_name(directory), incident, segments, (double)bytes / (1 << 20));
+	else if (err != -ENOENT)
 		cli_say(&cli->line, "%s: %s", path, strerror(-err));
-	else
-		printf("%s: deleted %" PRIu64 " segments, %.1f MiB\n", incident, segments,
-		       (double)bytes / (1 << 20));
 	free(path);
-	return err ? 2 : 0;
+	return err;
+}
+
+/* what was asked for, with one channel after the other */
+static int do_all(const struct reader_cli *cli, const struct options *o, const char *incident)
+{
+	int status = 0, found = 0;
+	char **paths;
+	int count = reader_cli_all(cli, &paths);
+
+	if (count < 0)
+		return 2;
+	for (int i = 0; i < count; i++) {
+		int ret = o->list   ? list(cli, paths[i]) :
+			  o->remove ? give_up(cli, paths[i], o->remove) :
+				      ask(cli, o, reader_cli_name(paths[i]), incident);
+
+		found += !o->remove || ret != -ENOENT;
+		if (ret != -ENOENT && abs(ret) > status)
+			status = ret < 0 ? 2 : ret;
+	}
+	reader_cli_free(paths, count);
+	if (!count)
+		cli_say(&cli->line, "there are no channels in %s", cli->directory);
+	else if (!found)
+		cli_say(&cli->line, "there is no incident %s", o->remove);
+	return fflush(stdout) || !count || !found ? 2 : status;
 }
 
 int cmd_keep(int argc, char **argv)
@@ -173,7 +201,7 @@ int cmd_keep(int argc, char **argv)
 	struct reader_cli cli = { 0 };
 	const struct reader_range *range = &cli.options.range;
 	const struct cli_option options[] = {
-		OPTION("list", CLI_ON, &o.list, "list the incidents of the channel"),
+		OPTION("list", CLI_ON, &o.list, "list the incidents"),
 		OPTION("remove", CLI_PARSED, &o.remove,
 		       "INCIDENT\tgive an incident up: deletes its records",
 		       .parse = take_incident),
@@ -183,37 +211,37 @@ int cmd_keep(int argc, char **argv)
 		READER_RANGES(&cli),
 		READER_OPTIONS(&cli),
 	};
+	const char *incident = NULL;
 	int status;
-	char *path;
 
 	cli.line = (struct cli){
 		.command = "keep",
-		.usage = "CHANNEL [INCIDENT]",
+		.usage = "[INCIDENT] [CHANNEL...]",
 		.about =
 			"Protects the segments with the records from --from to --to from being overwritten, under the\n"
-			"name INCIDENT. They stay part of the recording, in addition to `retain` and within `keep` bytes.",
+			"name INCIDENT, in these channels or in all. They stay part of the recording, in addition to\n"
+			"`retain` and within `keep` bytes. Exit status 1: a channel keeps nothing; the reason is printed.",
 		.options = options,
-		.least = 1,
-		.most = 2,
+		.least = 0,
+		.most = -1,
 	};
 	status = reader_cli_parse(&cli, argc, argv);
 	if (status >= 0)
 		return status;
-	if (cli.line.count != (o.list || o.remove ? 1 : 2))
-		return cli_wrong(&cli.line, "expected %s",
-				 o.list || o.remove ? "CHANNEL" : "CHANNEL INCIDENT");
-	if (o.list || o.remove) {
-		path = reader_cli_path(&cli, cli.line.arguments[0]);
-		status = !path ? 2 : o.list ? list(&cli, path) : give_up(&cli, path, o.remove);
-		free(path);
-		return fflush(stdout) ? 2 : status;
-	}
+	if (o.list || o.remove)
+		return do_all(&cli, &o, NULL);
+	if (!cli.line.count)
+		return cli_wrong(&cli.line, "expected INCIDENT, a name for what is kept");
 	if (!range->from.set || !range->to.set || range->from.monotonic || range->to.monotonic ||
 	    cli.sequences || range->from.ns > range->to.ns)
 		return cli_wrong(&cli.line,
 				 "expected --from TIME and a later --to TIME, as real times");
-	if (!about_name_ok(cli.line.arguments[0]) || !about_name_ok(cli.line.arguments[1]))
-		return cli_wrong(&cli.line, "a name has 1 to %u characters a-z, 0-9 or -",
-				 EKR_NAME_MAX);
-	return ask(&cli, &o, cli.line.arguments[0], cli.line.arguments[1]);
+	for (int i = 0; i < cli.line.count; i++)
+		if (!about_name_ok(cli.line.arguments[i]))
+			return cli_wrong(&cli.line, "a name has 1 to %u characters a-z, 0-9 or -",
+					 EKR_NAME_MAX);
+	incident = cli.line.arguments[0];
+	cli.line.arguments++;
+	cli.line.count--;
+	return do_all(&cli, &o, incident);
 }

@@ -76,9 +76,11 @@ static int add_channel(struct recorder *r, unsigned int i, struct error *e)
 		return ret;
 	}
 	ret = c->broken.code ? 0 : storage_add(&r->storage, i, &c->store, e);
-	if (!ret)
-		ret = ingest_add(&r->ingest, c, e);
-	return ret ? ret : prepare_keep(&r->prepare, i, e);
+	if (ret)
+		return ret;
+	/* connections to it are accepted from now on */
+	atomic_store(&c->use, CHANNEL_USED);
+	return prepare_keep(&r->prepare, i, e);
 }
 
 static int start(struct recorder *r, const struct channel *declared, unsigned int count,
@@ -96,6 +98,7 @@ static int start(struct recorder *r, const struct channel *declared, unsigned in
 	if (!ret)
 		ret = storage_start(&r->storage, CHANNELS_MAX, r->ingest.done_fd, priority, e);
 	r->ingest.prepare = &r->prepare;
+	r->prepare.storage = &r->storage;
 	for (unsigned int i = 0; i < count && !ret; i++) {
 		set_place(&r->channels[i], &declared[i]);
 		ret = add_channel(r, i, e);

@@ -66,8 +66,9 @@ static int trim_channel(const struct recorder_config *config, struct channel *c)
 	if (!ret)
 		ret = channel_open(c, &e);
 	if (!ret) {
-		c->directory = directory_open(config, c->config.name, &e);
-		ret = c->directory < 0 ? c->directory : found_look(c, trim, &e);
+		ret = directory_open(config, c, false, &e);
+		if (!ret)
+			ret = found_look(c, trim, &e);
 	}
 	if (ret == -EBUSY)
 		fprintf(stderr,

@@ -414,11 +414,12 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	const char *shown = show(path, long_path);
 	int ret;
 
-	*c = (struct channel_config){ .window_ns = NSEC_PER_SEC,
-				      .ring = true,
-				      .writers = 1,
-				      .write_group = CONFIG_UNSET,
-				      .read_group = CONFIG_UNSET };
+	memset(c, 0, sizeof(*c));
+	c->window_ns = NSEC_PER_SEC;
+	c->ring = true;
+	c->writers = 1;
+	memcpy(c->write_group, CONFIG_UNSET, sizeof(CONFIG_UNSET));
+	memcpy(c->read_group, CONFIG_UNSET, sizeof(CONFIG_UNSET));
 	ret = take_name(shown, c, e);
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
@@ -427,14 +428,6 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 
 bool config_same(const struct channel_config *a, const struct channel_config *b)
 {
-	return !strcmp(a->name, b->name) && !strcmp(a->encoding, b->encoding) &&
-	       !strcmp(a->schema, b->schema) && !strcmp(a->schema_name, b->schema_name) &&
-	       !strcmp(a->schema_encoding, b->schema_encoding) &&
-	       a->record_size == b->record_size && a->period_ns == b->period_ns &&
-	       a->window_ns == b->window_ns && a->retain == b->retain && a->keep == b->keep &&
-	       a->retain_ns == b->retain_ns && a->segment == b->segment &&
-	       a->writeout == b->writeout && a->buffer == b->buffer && a->ring == b->ring &&
-	       a->writers == b->writers && a->write_all == b->write_all &&
-	       a->read_all == b->read_all && a->write_gid == b->write_gid &&
-	       a->read_gid == b->read_gid;
+	/* config_channel() has set every byte */
+	return !memcmp(a, b, sizeof(*a));
 }

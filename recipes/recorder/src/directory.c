@@ -8,6 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#define LOCK "lock"
+
 bool directory_same(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -35,35 +37,59 @@ static int open_base(const struct recorder_config *config, struct error *e)
 	return -e->code;
 }
 
-int directory_open(const struct recorder_config *config, const char *name, struct error *e)
+/* A file that only its owner can open: a lock of the directory could be taken by everybody who may read. */
+static int lock(struct channel *c, const char *where, bool create, struct error *e)
 {
-	int base = open_base(config, e), fd;
+	c->lock = openat(c->directory, LOCK,
+			 O_RDONLY | (create ? O_CREAT : 0) | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* no recorder has begun here */
+	if (c->lock < 0 && errno == ENOENT && !create)
+		return 0;
+	if (c->lock < 0)
+		return errno == EROFS ?
+			       set_errno(e, errno, "opening it for recording") :
+			       set_errno(e, errno, "creating %s/%s/" LOCK, where, c->config.name);
+	if (!flock(c->lock, LOCK_EX | LOCK_NB))
+		return 0;
+	return errno == EWOULDBLOCK ? set_error(e, EBUSY, "%s/%s: another recorder is using it",
+						where, c->config.name) :
+				      set_errno(e, errno, "locking %s/%s", where, c->config.name);
+}
+
+int directory_open(const struct recorder_config *config, struct channel *c, bool create,
+		   struct error *e)
+{
+	const char *name = c->config.name;
+	int base = open_base(config, e), ret;
 
 	if (base < 0)
 		return base;
-	if (!mkdirat(base, name, 0700))
+	if (create && !mkdirat(base, name, 0700))
 		fsync(base);
-	else if (errno != EEXIST) {
+	else if (create && errno != EEXIST) {
 		set_errno(e, errno, "creating %s/%s", config->directory, name);
 		close(base);
 		return -e->code;
 	}
-	fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
+	c->directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (c->directory < 0)
 		set_errno(e, errno, "opening %s/%s", config->directory, name);
 	close(base);
-	if (fd < 0)
+	if (c->directory < 0)
 		return -e->code;
-	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		if (errno == EWOULDBLOCK)
-			set_error(e, EBUSY, "%s/%s: another recorder is using it",
-				  config->directory, name);
-		else
-			set_errno(e, errno, "locking %s/%s", config->directory, name);
-		close(fd);
-		return -e->code;
-	}
-	return fd;
+	ret = lock(c, config->directory, create, e);
+	if (ret)
+		directory_close(c);
+	return ret;
+}
+
+void directory_close(struct channel *c)
+{
+	if (c->lock >= 0)
+		close(c->lock);
+	if (c->directory >= 0)
+		close(c->directory);
+	c->lock = c->directory = -1;
 }
 
 int directory_writable(const struct channel *c, struct error *e)

@@ -12,10 +12,12 @@
 
 bool directory_same(const struct stat *a, const struct stat *b);
 /*
- * Creates the directory of channel @name if it is missing, locks it and returns its descriptor.
- * -ENODEV: nothing is mounted where a mount point is demanded; -EBUSY: another recorder uses it.
+ * Opens and locks the directory of a channel; with @create, what is missing is created. -ENODEV: nothing is
+ * mounted where a mount point is demanded; -EBUSY: another recorder uses it.
  */
-int directory_open(const struct recorder_config *config, const char *name, struct error *e);
+int directory_open(const struct recorder_config *config, struct channel *c, bool create, struct error *e);
+/* Also of a channel whose directory is not open. */
+void directory_close(struct channel *c);
 /* -EROFS: what can be read but not written is left as it is, and tried again. */
 int directory_writable(const struct channel *c, struct error *e);
 /* The channel's name leads to another directory than c->directory, or to none. */

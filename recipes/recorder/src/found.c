@@ -47,7 +47,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	uint32_t index;
 	int ret;
 
-	f->fresh = true;
+	f->empty = true;
 	if (!dir)
 		return set_errno(e, errno, "listing the segments");
 	while ((errno = 0, entry = readdir(dir))) {
@@ -57,7 +57,7 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		int fd;
 
 		if (strstr(entry->d_name, ".seg"))
-			f->fresh = false;
+			f->empty = false;
 		if (!segment_index(entry->d_name, &index))
 			continue;
 		/* its name stays taken, whatever the file is */

@@ -26,7 +26,7 @@ struct found {
 	struct error why;	/* why the last of them cannot */
 	struct recovered r;
 	struct about about;	/* as the directory says */
-	bool fresh;		/* there is no segment, not even an unfinished one */
+	bool empty;		/* there is no segment, not even an unfinished one */
 };
 
 /* Called with the segments that were found, while all their files are open. */

@@ -18,6 +18,8 @@
 #include "wire.h"
 
 #define EVENTS 32
+/* connections that are accepted in one turn */
+#define ACCEPTS 16
 /* time for a new connection to open a channel */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
@@ -57,13 +59,13 @@ void ingest_wake(struct ingest *in, struct channel *c)
 }
 
 /* one connection too many: closes the one that has waited longest without a request, or else @newest */
-static void make_room(struct session *newest)
+static void make_room(const struct ingest *in, struct session *newest)
 {
 	struct session *goes = newest;
 	char why[160];
 
-	for (struct session *s = newest->next; s; s = s->next)
-		if (session_undecided(s))
+	for (struct session *s = in->sessions; s; s = s->next)
+		if (s->since_ns < goes->since_ns && session_undecided(s))
 			goes = s;
 	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
 		 SESSIONS_MAX,
@@ -91,36 +93,46 @@ static bool too_far_behind(struct ingest *in, uint64_t now)
 	return true;
 }
 
-static void on_listener(struct handler *h, uint32_t events)
+/* False: there is none, or no more can be accepted now. */
+static bool accept_one(struct ingest *in, uint64_t now)
 {
-	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_listener));
-	uint64_t now = monotonic_ns();
 	struct session *s;
 	int fd;
 
-	(void)events;
 	if (too_far_behind(in, now)) {
 		be_deaf(in, now);
-		return;
+		return false;
 	}
 	fd = accept4(in->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
 			be_deaf(in, now);
-		return;
+		return false;
 	}
 	s = session_open(in, fd);
 	if (!s)
-		return;
+		return false;
 	s->next = in->sessions;
 	in->sessions = s;
 	/* a user who may write to no channel must not take the place of one who may */
-	if (++in->session_count && !session_may_write(s))
+	if (!session_may_write(s))
 		session_refuse(
 			s, EACCES,
 			"this user may write to no channel; see write_group of the channels");
 	else if (in->session_count > SESSIONS_MAX)
-		make_room(s);
+		make_room(in, s);
+	return true;
+}
+
+static void on_listener(struct handler *h, uint32_t events)
+{
+	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_listener));
+	uint64_t now = monotonic_ns();
+
+	(void)events;
+	/* any user may connect: the queue must empty faster than it fills */
+	for (int i = 0; i < ACCEPTS && accept_one(in, now); i++)
+		;
 }
 
 static void on_done(struct handler *h, uint32_t events)
@@ -137,9 +149,7 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 		struct error *e)
 {
 	*in = (struct ingest){ .channels = channels, .count = count, .listener = listener };
-	/* large enough for any channel that may be added */
-	in->message_size = sizeof(struct ekr_submit) + EKR_RECORD_MAX + 1;
-	in->message = malloc(in->message_size);
+	in->message = malloc(RING_COPY);
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
 	in->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!in->message || in->epoll < 0 || in->done_fd < 0)
@@ -165,7 +175,6 @@ bool ingest_reap(struct ingest *in)
 			continue;
 		}
 		*at = s->next;
-		in->session_count--;
 		session_free(s);
 		any = true;
 	}
@@ -177,17 +186,18 @@ bool ingest_is_open(struct channel *c)
 	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
 }
 
-int ingest_add(struct ingest *in, struct channel *c, struct error *e)
+/* Another connection is the first to find space in the buffer of its channel. */
+static void next_first(struct ingest *in)
 {
-	const uint32_t size = (uint32_t)c->config.record_size;
-	int ret = 0;
+	struct session **end = &in->sessions, *first = in->sessions;
 
-	if (!c->broken.code && c->config.ring)
-		ret = rings_start(&c->rings, size, ring_slots(size, c->config.period_ns),
-				  (unsigned int)c->config.writers + 1, in->done_fd, e);
-	if (!ret)
-		atomic_store(&c->use, CHANNEL_USED);
-	return ret;
+	if (!first || !first->next)
+		return;
+	while (*end)
+		end = &(*end)->next;
+	in->sessions = first->next;
+	first->next = NULL;
+	*end = first;
 }
 
 /* what each turn does, whatever the events were; returns when the next turn is due */
@@ -212,6 +222,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 			until = now + GAP_WAITS;
 		ingest_wake(in, c);
 	}
+	next_first(in);
 	for (struct session *s = in->sessions; s; s = s->next) {
 		uint64_t due;
 

@@ -39,13 +39,16 @@ struct ingest {
 	struct handler on_listener, on_done;
 	uint64_t deaf_until_ns;		/* monotonic: no connection is accepted before; 0: all are */
 	struct session *sessions;	/* all connections; dead ones stay until the end of a turn */
-	unsigned int session_count;
+	unsigned int session_count;	/* without the dead ones */
 	unsigned int said;		/* log lines about writers that broke the protocol, in a time that ends at: */
 	uint64_t said_until_ns;		/* monotonic */
 	struct closer closer;		/* of descriptors that writers sent */
 	uint64_t behind_said_ns;	/* monotonic: when it was last logged that the closer is behind; 0: never */
-	unsigned char *message;		/* buffer for the largest message, and one byte more to detect longer ones */
-	size_t message_size;
+	/*
+	 * RING_COPY bytes for the message that is read, or for the slots of a ring: more than the largest message,
+	 * to detect longer ones.
+	 */
+	unsigned char *message;
 	atomic_bool stop;
 	_Atomic uint64_t alive_ns;	/* monotonic: the last turn of the loop */
 };
@@ -53,8 +56,6 @@ struct ingest {
 /* @listener: a listening SEQPACKET socket, not blocking. */
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
 		struct error *e);
-/* Of the main thread: adds a channel whose place was unused, and accepts connections to it. */
-int ingest_add(struct ingest *in, struct channel *c, struct error *e);
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
 /* Frees dead connections; true: there were some. */
 bool ingest_reap(struct ingest *in);

@@ -9,13 +9,17 @@
 #define GAP_BYTES (sizeof(struct ekr_record_head) + sizeof(struct ekr_gap))
 /* a writer reads a clock for each record that it loses, ns: it cannot count faster */
 #define LOSS_TIME 10
+/* no channel has more records; a writer cannot wrap the sequences */
+#define SEQUENCE_MOST (UINT64_C(1) << 62)
 
-void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
+void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size, uint64_t window_ns,
 		 uint64_t next_sequence)
 {
 	in->buffer = buffer;
+	in->early_ns = window_ns / 4;
 	in->record_size = record_size;
 	in->next_sequence = next_sequence;
+	in->claimed = 0;
 	/* no record is older than this, whatever a writer says */
 	in->last_ns = monotonic_ns();
 }
@@ -45,9 +49,24 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 	      lost ? lost : 1);
 }
 
+/*
+	 * A writer says that it lost so many records since a moment. All that writers say is no more than one writer
+	 * could have lost since the boot: otherwise the sequences of the channel could be counted to their end.
+	 */
+static bool is_plausible(struct intake *in, uint64_t lost, uint64_t since_ns)
+{
+	const uint64_t now = monotonic_ns();
+
+	if (lost > (now - since_ns) / LOSS_TIME || lost > now / LOSS_TIME - in->claimed ||
+	    in->next_sequence + lost > SEQUENCE_MOST)
+		return false;
+	in->claimed += lost;
+	return true;
+}
+
 int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 {
-	if (sequence < w->next || sequence - w->next > (monotonic_ns() - w->since_ns) / LOSS_TIME)
+	if (sequence < w->next || !is_plausible(in, sequence - w->next, w->since_ns))
 		return -EPROTO;
 	/* before the first record of a connection the writer was waiting for it */
 	if (sequence > w->next)
@@ -60,7 +79,7 @@ int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 
 int intake_absent(struct intake *in, uint64_t lost)
 {
-	if (lost > monotonic_ns() / LOSS_TIME)
+	if (!is_plausible(in, lost, 0))
 		return -EPROTO;
 	if (lost)
 		intake_lose(in, EKR_GAP_ABSENT, lost);
@@ -107,22 +126,38 @@ bool intake_tell(struct intake *in)
 	return !in->gap || (intake_has_room(in) && put_gap(in));
 }
 
+/*
+ * The order by time is that of sequences, and no time is in the future. So a record that is taken after later
+ * ones of other writers gets a later time; it keeps the moment when it was acquired.
+ */
+static void correct_times(const struct intake *in, struct record *r, uint64_t now)
+{
+	int64_t raised = 0;
+
+	if (r->monotonic_ns > now)
+		r->monotonic_ns = now;
+	if (!r->acquired_ns || r->acquired_ns > r->monotonic_ns)
+		r->acquired_ns = r->monotonic_ns;
+	if (r->monotonic_ns < in->last_ns) {
+		raised = (int64_t)(in->last_ns - r->monotonic_ns);
+		r->monotonic_ns = in->last_ns;
+	}
+	/* both clocks of a record are of the same moment; what a writer says may be any number */
+	if (__builtin_add_overflow(r->realtime_ns, raised, &r->realtime_ns))
+		r->realtime_ns = INT64_MAX;
+	r->window_ns = now - r->monotonic_ns > in->early_ns ? now - in->early_ns : r->monotonic_ns;
+}
+
 int intake_take(struct intake *in, struct intake_writer *w, const struct record *r, bool drop)
 {
+	const uint64_t now = monotonic_ns();
+	const uint64_t submitted = r->monotonic_ns < now ? r->monotonic_ns : now;
 	struct record record = *r;
-	uint64_t now = monotonic_ns(), submitted;
 
 	if (r->length > in->record_size || intake_expect(in, w, r->sequence))
 		return -EPROTO;
+	correct_times(in, &record, now);
 	record.sequence = in->next_sequence;
-	/* the order by time is that of sequences, and no time is in the future */
-	if (record.monotonic_ns > now)
-		record.monotonic_ns = now;
-	submitted = record.monotonic_ns;
-	if (record.monotonic_ns < in->last_ns)
-		record.monotonic_ns = in->last_ns;
-	if (!record.acquired_ns || record.acquired_ns > record.monotonic_ns)
-		record.acquired_ns = record.monotonic_ns;
 	record.flags = 0;
 	if (!room_for(in, record.length) || (in->gap && !put_gap(in)) ||
 	    buffer_put(in->buffer, &record, record.sequence, &in->wake)) {

@@ -17,7 +17,7 @@
 /* One writer, whose sequences are its own (wire.h). */
 struct intake_writer {
 	uint64_t next;			/* sequence of its next record */
-	uint64_t since_ns;		/* monotonic: when its last record was submitted, or when it connected */
+	uint64_t since_ns;		/* monotonic: when its last record was submitted, or since when it may have lost some */
 	uint64_t lost;			/* records that found no space, here or in the ring or socket */
 	bool records;			/* it has submitted a record over this connection */
 };
@@ -27,6 +27,8 @@ struct intake {
 	uint32_t record_size;
 	uint64_t next_sequence;		/* of the next record */
 	uint64_t last_ns;		/* monotonic time of the last record */
+	uint64_t early_ns;		/* how long before its arrival a record's window may begin */
+	uint64_t claimed;		/* records that writers said they had lost */
 	bool wake;			/* the storage thread should look at the buffer; the caller clears it */
 	/* a gap that is not recorded yet: sequences from gap_first to next_sequence */
 	bool gap;
@@ -40,7 +42,12 @@ struct intake {
 	_Atomic uint64_t restarts;		/* gaps of unknown length that a start has recorded */
 };
 
-void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
+/*
+ * @window_ns: the channel's durability window. It counts from when a record was submitted, as its writer says,
+ * but from no earlier than a quarter of the window before the record arrived. A ring is polled as often. So a
+ * writer of wrong times cannot make each of its records due at once.
+ */
+void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size, uint64_t window_ns,
 		 uint64_t next_sequence);
 
 /*

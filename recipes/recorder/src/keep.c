@@ -108,16 +108,41 @@ static struct segment *list_used(struct channel *c, size_t *count)
 /* A segment's first records may be older than its head: by the window, and by this if the medium stalled. */
 #define STALL (10 * (int64_t)NSEC_PER_SEC)
 
-/* A use has records from its start, or from a little before it, to the start of the next one. */
+/* Clocks that differ by less were not set meanwhile, but slewed. */
+#define SLEW (2 * (int64_t)NSEC_PER_SEC)
+
+/*
+ * By how much the real-time clock was set back from the start of a use to that of the next one, ns; 0: it was
+ * not, as far as the two starts tell.
+ */
+static int64_t set_back(const struct segment *use, const struct segment *next)
+{
+	__int128 jump = (__int128)next->opened_realtime_ns - use->opened_realtime_ns;
+
+	if (use->opened_ns && next->opened_ns)
+		jump -= (__int128)next->opened_ns - use->opened_ns;
+	return jump < -SLEW ? (int64_t)-jump : 0;
+}
+
+/*
+ * A use has records from its start, or from a little before it, to the start of the next one. If the clock was
+ * set back meanwhile, its records may be older by as much, and the next start is no limit.
+ */
 static void find_range(const struct segment *s, size_t count, int64_t from, int64_t to,
 		       int64_t early, size_t *first, size_t *last)
 {
+	/* where the newest use ends */
+	const struct segment now = { .opened_ns = monotonic_ns(),
+				     .opened_realtime_ns = realtime_ns() };
+
 	*first = count;
 	*last = 0;
 	for (size_t i = 0; i < count; i++) {
-		const bool ends_before = i + 1 < count && s[i + 1].opened_realtime_ns < from;
+		const struct segment *next = i + 1 < count ? &s[i + 1] : &now;
+		const int64_t back = set_back(&s[i], next);
+		const bool ends_before = next != &now && !back && next->opened_realtime_ns < from;
 
-		if (ends_before || s[i].opened_realtime_ns - early > to)
+		if (ends_before || (__int128)s[i].opened_realtime_ns - early - back > to)
 			continue;
 		if (*first == count)
 			*first = i;
@@ -170,6 +195,43 @@ static int open_incident(struct channel *c, const char *incident, struct error *
 	return fd < 0 ? set_errno(e, errno, "opening %s", path) : fd;
 }
 
+/* Moves the segments from place @first to @last. */
+static int fill_incident(struct channel *c, int fd, const struct segment *s, size_t count,
+			 size_t first, size_t last, struct error *e)
+{
+	/* before the newest segment leaves the directory */
+	int ret = write_note(c, fd, s[count - 1].generation, e);
+
+	for (size_t i = first; i <= last && !ret; i++)
+		ret = move(c, &s[i], fd, e);
+	if (!ret && (fsync(fd) || fsync(c->directory)))
+		ret = set_errno(e, errno, "flushing the directories");
+	return ret;
+}
+
+/* After a failure: an incident without segments goes, so that its name can be used again. */
+static void give_up(struct channel *c, const char *incident, struct error *e)
+{
+	char path[sizeof(MEDIUM_KEPT) + EKR_NAME_MAX + sizeof(KEEP_NEXT) + 3];
+	const struct error why = *e;
+	uint64_t kept = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), MEDIUM_KEPT "/%.*s", (int)EKR_NAME_MAX, incident);
+	fd = openat(c->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	add_bytes(fd, &kept);
+	if (!kept) {
+		unlinkat(fd, KEEP_NEXT, 0);
+		unlinkat(c->directory, path, AT_REMOVEDIR);
+	} else {
+		set_error(e, why.code, "%.120s; %" PRIu64 " bytes are kept as %s", why.text, kept,
+			  incident);
+	}
+	close(fd);
+}
+
 int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to, struct error *e)
 {
 	size_t count, first, last;
@@ -198,13 +260,10 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 			number, atomic_load(&c->made));
 	fd = ret ? ret : open_incident(c, incident, e);
 	if (fd >= 0) {
-		/* before the newest segment leaves the directory */
-		ret = write_note(c, fd, s[count - 1].generation, e);
-		for (size_t i = first; i <= last && !ret; i++)
-			ret = move(c, &s[i], fd, e);
-		if (!ret && (fsync(fd) || fsync(c->directory)))
-			ret = set_errno(e, errno, "flushing the directories");
+		ret = fill_incident(c, fd, s, count, first, last, e);
 		close(fd);
+		if (ret)
+			give_up(c, incident, e);
 	}
 	free(s);
 	if (fd < 0 || ret)

@@ -15,6 +15,7 @@
 #include "log.h"
 #include "opening.h"
 #include "segments.h"
+#include "storage.h"
 
 /* from one round to the next */
 #define RETRY (10 * NSEC_PER_SEC)
@@ -24,12 +25,10 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 			found_use *use, struct error *e)
 {
 	struct stat st;
-	int ret = directory_open(config, c->config.name, e);
+	int ret = directory_open(config, c, true, e);
 
-	if (ret >= 0) {
-		c->directory = ret;
-		ret = fstat(ret, &st) ? set_errno(e, errno, "examining its directory") : 0;
-	}
+	if (!ret)
+		ret = fstat(c->directory, &st) ? set_errno(e, errno, "examining its directory") : 0;
 	if (!ret && k) {
 		pthread_mutex_lock(&k->prepare->lock);
 		k->medium = st.st_dev;
@@ -46,10 +45,8 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 		if (k)
 			keeper_end_turn(k);
 	}
-	if (ret && c->directory >= 0) {
-		close(c->directory);
-		c->directory = -1;
-	}
+	if (ret)
+		directory_close(c);
 	if (ret && ret != -ECANCELED)
 		store_fail(&c->store, e);
 	return ret;
@@ -72,6 +69,15 @@ static bool is_new(struct keeper *k, const struct error *e)
 
 	memcpy(k->said, e->text, sizeof(k->said));
 	return new;
+}
+
+/* the channel has more segments: its records may wait for them */
+static void tell_storage(const struct keeper *k)
+{
+	const struct prepare *p = k->prepare;
+
+	if (p->storage)
+		storage_wake(p->storage, (unsigned int)(k->channel - p->channels));
 }
 
 static void try_to_open(struct keeper *k)
@@ -114,9 +120,12 @@ static void make_segments(struct keeper *k)
 	struct error e;
 	int ret = 0;
 
+	/* those that were found */
+	tell_storage(k);
 	while (!ret && segments_lack(c) && keeper_take_turn(k)) {
 		ret = segments_make(c, k->prepare->zeros, PREPARE_ZEROS, &k->stop, &e);
 		keeper_end_turn(k);
+		tell_storage(k);
 		answer_keep(k);
 	}
 	if (ret < 0 && ret != -ECANCELED && is_new(k, &e))
@@ -171,8 +180,7 @@ static bool return_to_directory(struct keeper *k)
 			if (!segments_drop(c, &s))
 				return false;
 		/* otherwise the medium could not be unmounted, and no other recorder could use it */
-		close(c->directory);
-		c->directory = -1;
+		directory_close(c);
 		set_error(&e, ENOENT, "%s/%s was removed, moved or unmounted, with its records",
 			  config->directory, c->config.name);
 		log_error("channel %s: %s", c->config.name, e.text);

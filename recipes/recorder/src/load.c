@@ -24,7 +24,7 @@ static void load_channel(const struct recorder_config *config, const char *dir, 
 	struct channel *c = &channels[count];
 	char path[PATH_MAX];
 
-	*c = (struct channel){ .directory = -1 };
+	*c = (struct channel){ .directory = -1, .lock = -1 };
 	if (!config_file(path, dir, file, &c->broken))
 		config_channel(path, &c->config, &c->broken);
 	if (!c->broken.code)

@@ -46,6 +46,13 @@ int marker_make(int directory, struct error *e)
 	return ret;
 }
 
+bool marker_started(int directory)
+{
+	struct stat st;
+
+	return !fstatat(directory, ROOM, &st, AT_SYMLINK_NOFOLLOW);
+}
+
 int marker_print(char *to, size_t room, const struct marker *m)
 {
 	return snprintf(to, room, FORM, m->generation, m->end, m->batches, m->next_sequence);

@@ -24,6 +24,8 @@ struct marker {
 
 /* Creates the file that a shutdown overwrites, if it is missing. */
 int marker_make(int directory, struct error *e);
+/* That file exists: a recorder has begun here. */
+bool marker_started(int directory);
 int marker_write(int directory, const struct marker *m, struct error *e);
 /* Prints the line; returns its length. */
 int marker_print(char *to, size_t room, const struct marker *m);

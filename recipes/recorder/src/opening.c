@@ -68,10 +68,10 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
+	/* a directory in which no recorder has begun needs no marker */
+	in_order = f->empty && !marker_started(c->directory);
 	/* before the segments, which may fill the partition; if this fails, the shutdown tries again */
 	marker_make(c->directory, &(struct error){ 0 });
-	/* an empty directory needs no marker */
-	in_order = f->fresh;
 	if (ret)
 		m = (struct marker){ 0 };
 	else
@@ -91,7 +91,8 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	else if (getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id))
 		return set_errno(e, errno, "getting a random number for the channel");
 	describe(c);
-	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size, next);
+	intake_open(&c->intake, &c->buffer, (uint32_t)c->config.record_size, c->config.window_ns,
+		    next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	found_add(c, f, reuse && !in_order);
 	found_tell(c, f);

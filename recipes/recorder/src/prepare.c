@@ -148,12 +148,6 @@ void prepare_ask_to_stop(struct prepare *p, unsigned int i)
 	pthread_mutex_unlock(&p->lock);
 }
 
-void prepare_ask_all_to_stop(struct prepare *p)
-{
-	for (unsigned int i = 0; i < p->count; i++)
-		prepare_ask_to_stop(p, i);
-}
-
 static void tell_written(struct prepare *p, unsigned int i)
 {
 	pthread_mutex_lock(&p->lock);

@@ -27,6 +27,7 @@
 #define PREPARE_ZEROS ((size_t)1 << 20)
 
 struct prepare;
+struct storage;
 
 struct keeper {
 	struct prepare *prepare;
@@ -49,6 +50,7 @@ struct prepare {
 	unsigned int count;
 	unsigned char *zeros;		/* PREPARE_ZEROS bytes, aligned; only read */
 	int tried_fd;			/* eventfd: a channel has been tried; the caller's, -1: none */
+	struct storage *storage;	/* woken when a channel gets a segment; the caller's, NULL: none */
 	struct keeper *keepers;		/* one a channel */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;		/* a turn has ended, stop or written */
@@ -77,7 +79,6 @@ void prepare_wake(struct prepare *p, const struct channel *c);
 bool prepare_tried(const struct prepare *p);
 /* No more segments. */
 void prepare_ask_to_stop(struct prepare *p, unsigned int i);
-void prepare_ask_all_to_stop(struct prepare *p);
 /*
  * When no record of a channel will be written any more: a channel of which everything is on the
  * medium is marked, and its thread ends. False: the thread hangs in its medium after 4 s, and what

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recorder's end of a ring (wire.h). The writer can change every byte of the memory at any time. So the
- * recorder copies each value once, and checks the copy. One thread at a time.
+ * The recorder's end of a ring (wire.h). The writer can change every byte of the slots at any time. So the
+ * recorder copies them, and checks the copy. One thread at a time.
  */
 #ifndef EKR_RING_H
 #define EKR_RING_H
@@ -15,13 +15,18 @@
 #include "error.h"
 #include "wire.h"
 
+/* Bytes of the copy of slots: the largest slot fits. */
+#define RING_COPY (EKR_RECORD_MAX + 128u)
+
 struct ring {
-	struct ekr_ring *map;
-	size_t size;		/* of the mapping, bytes */
-	int memfd;
+	struct ekr_ring_state *state;	/* mapped; NULL: the ring is closed */
+	int memfd;		/* the slots */
+	int state_fd;
 	int eventfd;		/* the writer's bell */
-	uint32_t slots, stride, record_size;	/* the recorder's own copies */
-	uint64_t tail;		/* the recorder's own copy */
+	uint32_t slots, stride, record_size;
+	uint64_t tail;		/* slots taken; the recorder's own copy */
+	unsigned char *copy;	/* of the caller, RING_COPY bytes: the slots from copied_from, below copied_to */
+	uint64_t copied_from, copied_to;
 	uint64_t rung_ns;	/* monotonic: the rings of the bell so far use up its allowance until then */
 	bool shut;		/* the recorder takes only the records before: */
 	uint64_t end;
@@ -30,15 +35,24 @@ struct ring {
 /* Slots for the records of 400 ms: a power of two, from 16 slots to 32 MiB. @period_ns 0: 256 slots. */
 uint32_t ring_slots(uint32_t record_size, uint64_t period_ns);
 
-int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, struct error *e);
-void ring_close(struct ring *r);
-
+/* @copy: RING_COPY bytes, which several rings may share; see ring_forget(). Takes some microseconds. */
+int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, void *copy, struct error *e);
 /*
- * The oldest record; its payload stays in the ring until ring_advance(). 1: there is one; 0: there is none;
- * -EPROTO: the ring is invalid.
+ * Takes the memfd of the slots out of the ring, and closes the rest. The caller closes the memfd where it may
+ * take long: if the writer has gone, that frees the memory.
+ */
+int ring_close(struct ring *r);
+
+/* The copy was used for something else. */
+void ring_forget(struct ring *r);
+/*
+ * The oldest record; its payload is valid until ring_advance() or ring_forget(). 1: there is one; 0: there
+ * is none; -EPROTO: the ring is invalid.
  */
 int ring_peek(struct ring *r, struct record *record);
 void ring_advance(struct ring *r);
+/* Records that the writer lost because the ring was full. */
+uint64_t ring_lost(const struct ring *r);
 
 /*
  * The bell makes the recorder look into the ring. It may ring once in RING_BELL_TIME, and RING_BELLS times

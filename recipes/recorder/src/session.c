@@ -12,13 +12,13 @@
 #include "log.h"
 #include "session_parts.h"
 
-#define INTERVAL_MOST  (50 * NSEC_PER_MSEC)
 #define INTERVAL_LEAST NSEC_PER_MSEC
 /* log lines about writers that broke the protocol, in SAY_TIME */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
-/* messages of one connection before the next connection has its turn */
-#define FAIR 64
+/* messages of one connection, and bytes from its ring, before the next connection has its turn */
+#define FAIR	   64
+#define TURN_BYTES (1u << 20)
 
 /* time between two polls of a ring of this channel, ns */
 static uint64_t interval(const struct channel_config *config)
@@ -29,13 +29,18 @@ static uint64_t interval(const struct channel_config *config)
 	/* at the declared period, the ring must not become half full */
 	if (config->period_ns && slots / 4 * config->period_ns < ns)
 		ns = slots / 4 * config->period_ns;
-	return ns > INTERVAL_MOST ? INTERVAL_MOST : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
+	return ns > SESSION_INTERVAL ? SESSION_INTERVAL : ns < INTERVAL_LEAST ? INTERVAL_LEAST : ns;
 }
 
 uint64_t session_due(const struct session *s, uint64_t now)
 {
+	if (s->socket >= 0 && s->keeps && !s->keep_to &&
+	    atomic_load(&s->keeps->keep.state) == KEEP_NONE)
+		return s->keep_ns;
 	if (s->socket < 0 || !s->by_ring)
 		return UINT64_MAX;
+	if (s->more)
+		return now;
 	return now + (s->deaf ? RING_BELL_TIME : interval(&s->channel->config));
 }
 
@@ -54,7 +59,7 @@ void session_tell(const struct session *s, int code, const char *fmt, ...)
 	struct ekr_refused refused = {
 		.type = EKR_REFUSED,
 		.error = code,
-		.sequence = s->channel ? s->writer.next : 0,
+		.sequence = s->writer.next,
 	};
 	va_list ap;
 
@@ -67,27 +72,34 @@ void session_tell(const struct session *s, int code, const char *fmt, ...)
 int session_take_ring(struct session *s, bool drop)
 {
 	struct record record;
+	size_t bytes = 0;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < s->ring->slots && (ret = ring_peek(s->ring, &record)) > 0; i++) {
+	s->more = false;
+	ring_forget(&s->ring);
+	for (uint32_t i = 0; i < s->ring.slots && (ret = ring_peek(&s->ring, &record)) > 0; i++) {
+		s->more = !drop && bytes >= TURN_BYTES;
+		if (s->more)
+			return 0;
+		bytes += s->ring.stride;
 		ret = intake_take(&s->channel->intake, &s->writer, &record, drop);
 		/* without space the record stays: the ring is additional buffer */
 		if (ret == -ENOBUFS && !drop)
 			return 0;
 		if (ret == -EPROTO)
 			return ret;
-		ring_advance(s->ring);
+		ring_advance(&s->ring);
 	}
 	return ret == -EPROTO ? ret : 0;
 }
 
-static void return_lease(struct session *s)
+/* The process of another connection that writes to the same channel; 0: there is none. */
+static pid_t other_writer(const struct session *s)
 {
-	if (s->lease)
-		rings_return(&s->leased_from->rings, s->lease);
-	s->lease = NULL;
-	s->ring = NULL;
-	s->by_ring = false;
+	for (const struct session *o = s->ingest->sessions; o; o = o->next)
+		if (o != s && o->channel == s->channel && o->socket >= 0)
+			return o->pid;
+	return 0;
 }
 
 void session_hang_up(struct session *s)
@@ -105,11 +117,19 @@ void session_hang_up(struct session *s)
 	else
 		closer_give(&s->ingest->closer, &s->socket, 1);
 	s->socket = -1;
-	if (s->by_ring)
-		ingest_unwatch(s->ingest, s->ring->eventfd);
-	return_lease(s);
-	if (s->channel && !--s->channel->writers)
-		atomic_store(&s->channel->writer, 0);
+	s->ingest->session_count--;
+	if (s->by_ring) {
+		int memfd;
+
+		ingest_unwatch(s->ingest, s->ring.eventfd);
+		memfd = ring_close(&s->ring);
+		closer_give(&s->ingest->closer, &memfd, 1);
+		s->by_ring = false;
+	}
+	if (s->channel) {
+		s->channel->writers--;
+		atomic_store(&s->channel->writer, other_writer(s));
+	}
 }
 
 /* a writer that breaks the protocol may connect again and again, and the journal is on flash as well */
@@ -138,7 +158,7 @@ void session_break(struct session *s, const char *why)
 	session_tell(s, EPROTO, "channel %s: this writer %s", name, why);
 	/* what was submitted before is in the ring, up to the first invalid slot */
 	if (s->by_ring) {
-		ring_shut(s->ring, EPROTO);
+		ring_shut(&s->ring, EPROTO);
 		session_take_ring(s, true);
 	}
 	if (s->channel) {
@@ -152,9 +172,7 @@ void session_break(struct session *s, const char *why)
 int session_expect_all(struct session *s)
 {
 	return intake_expect(&s->channel->intake, &s->writer,
-			     s->first + s->ring->tail +
-				     atomic_load_explicit(&s->ring->map->lost,
-							  memory_order_relaxed));
+			     s->first + s->ring.tail + ring_lost(&s->ring));
 }
 
 void session_end(struct session *s, uint32_t code)
@@ -163,7 +181,7 @@ void session_end(struct session *s, uint32_t code)
 		return;
 	if (s->by_ring) {
 		/* first shut, then emptied, so that no record is missed */
-		ring_shut(s->ring, code);
+		ring_shut(&s->ring, code);
 		if (session_take_ring(s, true) == -EPROTO || session_expect_all(s) == -EPROTO) {
 			session_break(s, "left an invalid ring");
 			return;
@@ -183,20 +201,21 @@ static void on_bell(struct handler *h, uint32_t events)
 	struct session *s = (struct session *)((char *)h - offsetof(struct session, on_bell));
 
 	(void)events;
-	if (ring_rung(s->ring, monotonic_ns()))
+	/* an event of the same turn may have ended the connection */
+	if (!s->by_ring || ring_rung(&s->ring, monotonic_ns()))
 		return;
 	/* its ring is polled every RING_BELL_TIME instead */
 	s->deaf = true;
-	ingest_change(s->ingest, s->ring->eventfd, h, 0);
+	ingest_change(s->ingest, s->ring.eventfd, h, 0);
 }
 
 /* epoll then reports once that the bell has rung, also if that was long ago */
 static void hear_again(struct session *s, uint64_t now)
 {
-	if (!s->deaf || !ring_may_ring(s->ring, now))
+	if (!s->deaf || !ring_may_ring(&s->ring, now))
 		return;
 	s->deaf = false;
-	ingest_change(s->ingest, s->ring->eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
 void session_refuse(struct session *s, int code, const char *why)
@@ -231,7 +250,7 @@ static void leave(struct session *s)
 		return;
 	}
 	s->leaving = true;
-	ring_shut(s->ring, EPIPE);
+	ring_shut(&s->ring, EPIPE);
 	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
 }
 
@@ -261,7 +280,7 @@ void session_turn(struct session *s, uint64_t now)
 	if (s->socket >= 0 && s->wants)
 		session_answer_open(s, now);
 	if (s->socket >= 0 && s->keeps)
-		session_answer_keep(s);
+		session_answer_keep(s, now);
 	if (s->socket < 0 || !s->channel)
 		return;
 	hear_again(s, now);
@@ -269,7 +288,7 @@ void session_turn(struct session *s, uint64_t now)
 		session_break(s, "left an invalid ring");
 		return;
 	}
-	if (s->leaving && ring_empty(s->ring)) {
+	if (s->leaving && ring_empty(&s->ring)) {
 		session_end(s, EPIPE);
 		return;
 	}
@@ -306,6 +325,7 @@ struct session *session_open(struct ingest *in, int socket)
 		free(s);
 		return NULL;
 	}
+	in->session_count++;
 	return s;
 }
 

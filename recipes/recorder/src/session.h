@@ -26,9 +26,8 @@ struct session {
 	bool paused;			/* its socket is not read, because the channel has no space */
 	bool gone;			/* its writer has disconnected; records in ring or socket may wait for space */
 	bool leaving;			/* the same, and records in the ring wait for space */
-	struct ring *ring;		/* with by_ring; otherwise NULL */
-	struct lease *lease;		/* of its ring, or of the ring that it waits for; NULL: none */
-	struct channel *leased_from;
+	struct ring ring;		/* with by_ring */
+	bool more;			/* there is more in its ring than one turn may take */
 	bool deaf;			/* its bell is ignored, because it has rung too often */
 	struct intake_writer writer;	/* its sequences */
 	uint64_t first;			/* the first sequence of this connection */
@@ -40,6 +39,8 @@ struct session {
 	uint32_t wants_way;		/* enum ekr_way */
 	uint64_t wants_lost;		/* records that its writer lost before */
 	struct channel *keeps;		/* the channel whose range it asked to keep, until the answer; NULL: none */
+	uint64_t keep_ns;		/* monotonic: all that was submitted before the request is taken then */
+	uint64_t keep_to;		/* all sequences below must become durable before the range is kept; 0: not known yet */
 	/* an EKR_SYNC that is not answered yet */
 	bool sync;
 	uint64_t sync_token;

@@ -10,6 +10,12 @@
 /* for a channel that is being opened, or that another writer has left; a writer waits 10 s for its answer */
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
+/*
+ * A writer counts what it loses from its connect(), and may wait in the queue of the socket until it is accepted.
+ * So long it may have counted as fast as LOSS_TIME allows. In reality writers are slower, and may wait longer.
+ */
+#define QUEUED_MOST (10 * NSEC_PER_SEC)
+
 struct channel *session_find_channel(const struct ingest *in, const char *name)
 {
 	for (unsigned int i = 0; i < in->count; i++)
@@ -78,18 +84,18 @@ static int send_opened(struct session *s, const struct channel *c)
 		.next_sequence = c->intake.next_sequence,
 		.period_ns = c->config.period_ns,
 		.window_ns = c->config.window_ns,
-		.slots = s->by_ring ? s->ring->slots : 0,
-		.stride = s->by_ring ? s->ring->stride : 0,
+		.slots = s->by_ring ? s->ring.slots : 0,
+		.stride = s->by_ring ? s->ring.stride : 0,
 	};
 	struct iovec piece = { &opened, sizeof(opened) };
 	union {
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
 		struct cmsghdr align;
 	} control = { 0 };
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 
 	if (s->by_ring) {
-		const int fds[2] = { s->ring->memfd, s->ring->eventfd };
+		const int fds[3] = { s->ring.memfd, s->ring.state_fd, s->ring.eventfd };
 		struct cmsghdr *c_head;
 
 		message.msg_control = control.bytes;
@@ -103,33 +109,17 @@ static int send_opened(struct session *s, const struct channel *c)
 	return sendmsg(s->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* The ring of a session that opens a channel. -EAGAIN: not yet. */
-static int open_ring(struct session *s, struct channel *c, struct error *e)
+static int open_ring(struct session *s, const struct channel *c, struct error *e)
 {
-	int ret;
+	const uint32_t size = (uint32_t)c->config.record_size;
+	int ret = ring_open(&s->ring, size, ring_slots(size, c->config.period_ns),
+			    s->ingest->message, e);
 
-	if (!s->lease) {
-		s->lease = rings_ask(&c->rings);
-		s->leased_from = c;
-		if (!s->lease)
-			return set_error(e, EAGAIN,
-					 "the ring of the previous writer is still being freed");
-	}
-	switch (rings_state(&c->rings, s->lease)) {
-	case LEASE_READY:
-		break;
-	case LEASE_FAILED:
-		*e = s->lease->error;
-		return -e->code;
-	default:
-		return set_error(e, EAGAIN, "its ring is still being created");
-	}
-	ret = ingest_watch(s->ingest, s->lease->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 	if (ret)
-		return set_errno(e, -ret, "watching a ring");
-	s->ring = &s->lease->ring;
+		return ret;
 	s->by_ring = true;
-	return 0;
+	ret = ingest_watch(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
+	return ret ? set_errno(e, -ret, "watching a ring") : 0;
 }
 
 bool session_undecided(const struct session *s)
@@ -181,13 +171,26 @@ void session_answer_open(struct session *s, uint64_t now)
 		return;
 	}
 	s->first = c->intake.next_sequence;
-	s->writer = (struct intake_writer){ .next = s->first, .since_ns = s->since_ns };
+	s->writer = (struct intake_writer){
+		.next = s->first,
+		.since_ns = s->since_ns > QUEUED_MOST ? s->since_ns - QUEUED_MOST : 0,
+	};
 	s->before = session_count(s);
 	atomic_store(&c->writer, s->pid);
 	/* the losses of a previous writer are recorded before the records of this one */
 	intake_tell(&c->intake);
 	if (send_opened(s, c))
 		session_hang_up(s);
+}
+
+/* The connections that wait for a channel may not take the places of those to other channels. */
+static bool wait_already(const struct ingest *in, const struct channel *c)
+{
+	uint64_t count = 0;
+
+	for (const struct session *s = in->sessions; s; s = s->next)
+		count += s->socket >= 0 && s->wants == c;
+	return count > c->config.writers;
 }
 
 void session_take_open(struct session *s, const void *message, size_t length)
@@ -213,6 +216,13 @@ void session_take_open(struct session *s, const void *message, size_t length)
 			s, EACCES,
 			"channel %s: user %u may not write to it; it accepts members of group '%s'",
 			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
+		session_hang_up(s);
+		return;
+	}
+	if (wait_already(s->ingest, c)) {
+		session_tell(s, EBUSY,
+			     "channel %s: as many writers as it may have wait for it already",
+			     c->config.name);
 		session_hang_up(s);
 		return;
 	}

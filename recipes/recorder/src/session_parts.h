@@ -41,6 +41,9 @@ void session_answer_open(struct session *s, uint64_t now_ns);
 
 /* --- session_receive.c --- */
 
+/* A ring is polled at least as often, and a socket that has space is read at once. */
+#define SESSION_INTERVAL (50 * NSEC_PER_MSEC)
+
 /* Takes a message. -EAGAIN: there is none; 0: the other end has closed; 1: there may be more. */
 int session_receive(struct session *s);
 /*
@@ -48,7 +51,7 @@ int session_receive(struct session *s);
  * False: there are unread messages nevertheless.
  */
 bool session_discard(int fd);
-void session_answer_keep(struct session *s);
+void session_answer_keep(struct session *s, uint64_t now_ns);
 /* Answers a sync once everything that was submitted is durable, or known to be lost. */
 void session_answer_sync(struct session *s);
 

@@ -104,16 +104,46 @@ static void take_keep(struct session *s, const void *message, size_t length)
 	memcpy(c->keep.incident, keep.incident, sizeof(c->keep.incident));
 	c->keep.from_ns = keep.from_ns;
 	c->keep.to_ns = keep.to_ns;
+	atomic_store(&c->keep.state, KEEP_NONE);
+	s->keep_ns = monotonic_ns() + SESSION_INTERVAL;
+	s->keep_to = 0;
+}
+
+/* All sequences below @to are on the medium, or lost. Otherwise the storage thread hurries. */
+static bool is_durable(const struct session *s, struct channel *c, uint64_t to)
+{
+	if (atomic_load(&c->store.durable_to) >= to)
+		return true;
+	if (atomic_load(&c->store.wanted_to) < to) {
+		atomic_store(&c->store.wanted_to, to);
+		storage_wake(s->ingest->storage, (unsigned int)(c - s->ingest->channels));
+	}
+	return false;
+}
+
+/* The range may end now: its last records must leave the memory before their segment is moved. */
+static void ask_to_keep(struct session *s, uint64_t now)
+{
+	struct channel *c = s->keeps;
+
+	if (now < s->keep_ns)
+		return;
+	if (!s->keep_to)
+		s->keep_to = c->intake.next_sequence;
+	if (!is_durable(s, c, s->keep_to))
+		return;
 	atomic_store(&c->keep.state, KEEP_ASKED);
 	if (s->ingest->prepare)
 		prepare_wake(s->ingest->prepare, c);
 }
 
-void session_answer_keep(struct session *s)
+void session_answer_keep(struct session *s, uint64_t now)
 {
 	struct keep_request *r = &s->keeps->keep;
 	struct ekr_keep answer = { .type = EKR_KEEP, .version = EKR_WIRE_VERSION };
 
+	if (atomic_load(&r->state) == KEEP_NONE)
+		ask_to_keep(s, now);
 	if (atomic_load(&r->state) != KEEP_DONE)
 		return;
 	answer.segments = (uint64_t)r->result;
@@ -156,7 +186,11 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 /* Everything that it submitted has arrived. False: its sequence is invalid, and the connection is closed. */
 static bool begin_sync(struct session *s)
 {
-	if (intake_expect(&s->channel->intake, &s->writer, s->sync_next)) {
+	/* by ring, records that were submitted after the request may have been taken already */
+	const uint64_t next = s->by_ring && s->sync_next < s->writer.next ? s->writer.next :
+									    s->sync_next;
+
+	if (intake_expect(&s->channel->intake, &s->writer, next)) {
 		session_break(s, "sent a sync with an invalid sequence");
 		return false;
 	}
@@ -185,23 +219,15 @@ static void take_sync(struct session *s, const void *message, size_t length)
 
 void session_answer_sync(struct session *s)
 {
-	struct store *store = &s->channel->store;
 	struct ekr_sync answer = { .type = EKR_SYNC, .token = s->sync_token };
-	uint64_t wanted = atomic_load(&store->wanted_to);
 	struct session_losses now;
 
 	if (s->by_ring && !s->sync_to) {
-		if (!ring_empty(s->ring) || !begin_sync(s))
+		if (!ring_empty(&s->ring) || !begin_sync(s))
 			return;
 	}
-	if (atomic_load(&store->durable_to) < s->sync_to) {
-		if (wanted < s->sync_to) {
-			atomic_store(&store->wanted_to, s->sync_to);
-			storage_wake(s->ingest->storage,
-				     (unsigned int)(s->channel - s->ingest->channels));
-		}
+	if (!is_durable(s, s->channel, s->sync_to))
 		return;
-	}
 	now = session_count(s);
 	if (now.failed != s->before.failed)
 		answer.error = EIO;
@@ -268,7 +294,7 @@ int session_receive(struct session *s)
 			   CMSG_SPACE(sizeof(struct ucred))];
 		struct cmsghdr align;
 	} control;
-	struct iovec piece = { s->ingest->message, s->ingest->message_size };
+	struct iovec piece = { s->ingest->message, RING_COPY };
 	struct msghdr head = {
 		.msg_iov = &piece,
 		.msg_iovlen = 1,

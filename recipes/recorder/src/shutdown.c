@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ static void shut(struct session *s)
 	if (s->socket < 0 || !s->channel)
 		return;
 	if (s->by_ring)
-		ring_shut(s->ring, ESHUTDOWN);
+		ring_shut(&s->ring, ESHUTDOWN);
 	s->at_stop = session_count(s);
 }
 
@@ -52,11 +53,14 @@ static bool drain(struct session *s, bool drop)
 	}
 	if (s->socket < 0 || !s->by_ring)
 		return s->socket < 0 || ret != 1;
-	if (session_take_ring(s, drop) == -EPROTO) {
+	do {
+		ret = session_take_ring(s, drop);
+	} while (!ret && s->more);
+	if (ret == -EPROTO) {
 		session_break(s, "left an invalid ring");
 		return true;
 	}
-	if (!ring_empty(s->ring))
+	if (!ring_empty(&s->ring))
 		return false;
 	if (session_expect_all(s) == -EPROTO)
 		session_break(s, "left an invalid ring");
@@ -97,7 +101,7 @@ void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now)
 	bool rest = false;
 
 	for (struct session *s = in->sessions; s; s = s->next) {
-		if (s->wants == c)
+		if (s->wants == c || s->keeps == c)
 			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
 		if (s->channel != c)
 			continue;
@@ -118,28 +122,49 @@ void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now)
 	atomic_store(&c->use, CHANNEL_LEFT);
 }
 
+/* The recorder was asked to end: then it does not wait for one channel. */
+static bool must_end(void)
+{
+	sigset_t pending;
+
+	return !sigpending(&pending) &&
+	       (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/* one pause of the main thread while it waits for a channel */
+static void pause_for(struct recorder *r, uint64_t *next, void (*meanwhile)(struct recorder *r))
+{
+	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
+
+	nanosleep(&pause, NULL);
+	if (monotonic_ns() < *next)
+		return;
+	meanwhile(r);
+	*next = monotonic_ns() + NSEC_PER_SEC;
+}
+
 bool shutdown_channel(struct recorder *r, struct channel *c, void (*meanwhile)(struct recorder *r))
 {
 	const unsigned int i = (unsigned int)(c - r->channels);
-	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
-	uint64_t next = 0;
+	uint64_t next = 0, until;
 	bool ended;
 
 	log_info("channel %s: its configuration was removed or changed", c->file);
 	c->leaving_ns = monotonic_ns();
 	atomic_store(&c->use, CHANNEL_LEAVING);
 	while (atomic_load(&c->use) != CHANNEL_LEFT) {
-		nanosleep(&pause, NULL);
-		if (monotonic_ns() >= next) {
-			meanwhile(r);
-			next = monotonic_ns() + NSEC_PER_SEC;
-		}
+		if (must_end())
+			return false;
+		pause_for(r, &next, meanwhile);
 	}
 	/* after the records: they may have to wait for the first two segments */
 	prepare_ask_to_stop(&r->prepare, i);
-	ended = c->broken.code || storage_remove(&r->storage, i);
+	until = monotonic_ns() + LEAVE_TIME;
+	/* a batch may be on its way */
+	while (!(ended = c->broken.code || storage_remove(&r->storage, i)) &&
+	       monotonic_ns() < until && !must_end())
+		pause_for(r, &next, meanwhile);
 	ended = prepare_release(&r->prepare, i) && ended;
-	ended = rings_stop(&c->rings) && ended;
 	if (!ended) {
 		log_error(
 			"channel %s: its medium does not respond; restart the recorder to use the channel again",
@@ -161,7 +186,8 @@ static bool take_rest(struct ingest *in, bool drop)
 		struct channel *c = &in->channels[i];
 		bool rest = false;
 
-		if (!ingest_is_open(c))
+		/* also of a channel that was being removed */
+		if (atomic_load(&c->use) == CHANNEL_UNUSED || !atomic_load(&c->open))
 			continue;
 		for (struct session *s = in->sessions; s; s = s->next)
 			if (s->channel == c && !drain(s, drop))
@@ -206,17 +232,25 @@ static void stop_ingest(struct ingest *in, uint64_t began)
 	}
 }
 
-/* False: a ring is still being freed, and all memory must stay until the process exits. */
-static bool part_all(struct ingest *in)
+static void part_all(struct ingest *in)
 {
-	bool ended = true;
-
 	for (struct session *s = in->sessions; s; s = s->next)
 		part(s);
 	ingest_reap(in);
-	for (unsigned int i = 0; i < in->count; i++)
-		ended &= rings_stop(&in->channels[i].rings);
-	return ended;
+}
+
+/* @all: also channels that do not have the two segments yet without which no record can be written */
+static void stop_preparing(struct recorder *r, bool all)
+{
+	struct error reason;
+
+	for (unsigned int i = 0; i < CHANNELS_MAX; i++) {
+		struct channel *c = &r->channels[i];
+
+		if (all || !atomic_load(&c->open) ||
+		    store_state(&c->store, &reason) != STORE_PREPARING)
+			prepare_ask_to_stop(&r->prepare, i);
+	}
 }
 
 void shutdown_recorder(struct recorder *r)
@@ -225,10 +259,11 @@ void shutdown_recorder(struct recorder *r)
 	bool ended;
 
 	sd_notify(0, "STOPPING=1");
-	prepare_ask_all_to_stop(&r->prepare);
+	stop_preparing(r, false);
 	stop_ingest(&r->ingest, began);
 	ended = storage_stop(&r->storage, began);
-	ended = part_all(&r->ingest) && ended;
+	stop_preparing(r, true);
+	part_all(&r->ingest);
 	ended = prepare_end(&r->prepare) && ended;
 	if (*r->config.statistics)
 		stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text,
@@ -240,6 +275,7 @@ void shutdown_recorder(struct recorder *r)
 	if (!ended)
 		return;
 	ingest_close(&r->ingest);
+	storage_close(&r->storage);
 	prepare_close(&r->prepare);
 	for (unsigned int i = 0; i < CHANNELS_MAX; i++)
 		if (atomic_load(&r->channels[i].use) != CHANNEL_UNUSED)

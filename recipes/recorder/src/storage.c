@@ -12,9 +12,7 @@
 #include "shutdown.h"
 #include "thread.h"
 
-/* time from one look at the store to the next: a segment that becomes ready wakes nobody */
-#define LOOK NSEC_PER_SEC
-/* the same during a shutdown, because its deadline has to be checked */
+/* time from one look at the store to the next during a shutdown, because its deadline has to be checked */
 #define STOP_POLL (20 * NSEC_PER_MSEC)
 
 void storage_wake(struct storage *s, unsigned int i)
@@ -69,8 +67,10 @@ uint64_t storage_stop_by(struct storage *s, uint64_t began_ns)
 static bool is_drained(struct storage *s, struct store *store, uint64_t began, uint64_t now)
 {
 	uint64_t by = storage_stop_by(s, began);
+	struct error reason;
 
-	return now >= by || store_idle(store) || store_due(store, now) >= by;
+	return now >= by || store_idle(store) ||
+	       (store_due(store, now) >= by && store_state(store, &reason) != STORE_PREPARING);
 }
 
 /* Waits until @until, or for storage_wake(). */
@@ -107,7 +107,7 @@ static void *run(void *arg)
 		}
 		if (began && is_drained(s, store, began, now))
 			break;
-		until = now + (began ? STOP_POLL : LOOK);
+		until = began ? now + STOP_POLL : UINT64_MAX;
 		if (store_due(store, now) < until)
 			until = store_due(store, now);
 		wait_until(w, until);
@@ -121,6 +121,8 @@ int storage_start(struct storage *s, unsigned int count, int done_fd, int priori
 	s->writers = calloc(count, sizeof(*s->writers));
 	if (!s->writers)
 		return set_errno(e, errno, "setting up the storage threads");
+	for (unsigned int i = 0; i < count; i++)
+		s->writers[i].wake_fd = -1;
 	return 0;
 }
 
@@ -130,24 +132,16 @@ int storage_add(struct storage *s, unsigned int i, struct store *store, struct e
 	int ret;
 
 	w->storage = s;
-	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (w->wake_fd < 0)
+		w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->wake_fd < 0)
 		return set_errno(e, errno, "setting up a storage thread");
 	atomic_store(&w->leave, false);
 	atomic_store(&w->store, store);
 	ret = thread_start(&w->thread, "storage", s->priority, run, w, e);
-	if (!ret)
-		return 0;
-	atomic_store(&w->store, NULL);
-	close(w->wake_fd);
+	if (ret)
+		atomic_store(&w->store, NULL);
 	return ret;
-}
-
-/* The thread has ended: its place is free. */
-static void free_place(struct storage_writer *w)
-{
-	atomic_store(&w->store, NULL);
-	close(w->wake_fd);
 }
 
 bool storage_remove(struct storage *s, unsigned int i)
@@ -160,7 +154,7 @@ bool storage_remove(struct storage *s, unsigned int i)
 	if (!store_rest(atomic_load(&w->store)))
 		return false;
 	pthread_join(w->thread, NULL);
-	free_place(w);
+	atomic_store(&w->store, NULL);
 	return true;
 }
 
@@ -187,11 +181,17 @@ bool storage_stop(struct storage *s, uint64_t began_ns)
 				hangs = !store_rest(store);
 			nanosleep(&pause, NULL);
 		}
-		if (store && !hangs)
-			free_place(w);
+		if (!hangs)
+			atomic_store(&w->store, NULL);
 		ended &= !hangs;
 	}
-	if (ended)
-		free(s->writers);
 	return ended;
+}
+
+void storage_close(struct storage *s)
+{
+	for (unsigned int i = 0; i < s->count; i++)
+		if (s->writers[i].wake_fd >= 0)
+			close(s->writers[i].wake_fd);
+	free(s->writers);
 }

@@ -19,7 +19,8 @@ struct storage_writer {
 	struct storage *storage;
 	struct store *_Atomic store;	/* of the caller; NULL: this place is unused */
 	pthread_t thread;
-	int wake_fd;			/* eventfd: the thread should look at the store */
+	/* eventfd: the thread should look at the store; -1: none yet. Stays open, because any thread may write to it */
+	int wake_fd;
 	atomic_bool leave;		/* begin no more I/O, and end */
 };
 
@@ -48,5 +49,7 @@ uint64_t storage_stop_by(struct storage *s, uint64_t began_ns);
  * is under way.
  */
 bool storage_stop(struct storage *s, uint64_t began_ns);
+/* After that, if it returned true: frees the places. No thread may call storage_wake() any more. */
+void storage_close(struct storage *s);
 
 #endif

@@ -12,11 +12,14 @@
  * has no space, it does not read. A full socket buffer gives the writer -EAGAIN; that record is
  * lost, and the sequence of the next message shows it.
  *
- * By ring: EKR_OPENED carries two descriptors, a sealed memfd and an eventfd. The ring has
- * fixed slots, one producer and one consumer. The recorder looks into the ring at least four
- * times in a durability window. The writer writes to the eventfd only when its record makes
- * the ring half full. Nobody reads the eventfd: its edge is enough, and the writer could
- * make a read block.
+ * By ring: EKR_OPENED carries three descriptors: a memfd with the slots, which the writer fills; a memfd
+ * with the state, which the writer can only read; and an eventfd. The ring has fixed slots, one
+ * producer and one consumer. The recorder looks into the ring at least four times in a durability
+ * window. The writer writes to the eventfd only when its record makes the ring half full. Nobody
+ * reads the eventfd: its edge is enough, and the writer could make a read block.
+ *
+ * The recorder reads the slots with pread(), and does not map them. A writer can free their memory
+ * (MADV_REMOVE) and make that slow with thousands of mappings. A page fault of the recorder would wait for it.
  *
  * The recorder validates all that it reads from the socket or the ring.
  */
@@ -33,7 +36,7 @@
 
 enum ekr_message {
 	EKR_OPEN = 1,			/* struct ekr_open */
-	EKR_OPENED = 2,			/* struct ekr_opened, with the two descriptors if by ring */
+	EKR_OPENED = 2,			/* struct ekr_opened, with the three descriptors if by ring */
 	EKR_REFUSED = 3,		/* struct ekr_refused */
 	EKR_RECORD = 4,			/* struct ekr_submit, then the payload */
 	EKR_KEEP = 6,			/* struct ekr_keep, instead of EKR_OPEN: answered by the same or EKR_REFUSED */
@@ -66,7 +69,7 @@ struct ekr_refused {
 	 * recorder's configuration is invalid; others: what the medium or the protocol lacks.
 	 */
 	int32_t error;
-	uint64_t sequence;		/* of a connection: the recorder took or lost all below it; 0: there was none */
+	uint64_t sequence;		/* after EKR_OPENED: the recorder took or lost all below it; before: 0 */
 	char why[240];			/* one sentence; names the channel if one is concerned */
 };
 
@@ -96,18 +99,20 @@ struct ekr_keep {
 };
 
 /*
- * The start of the memfd; slots * stride bytes follow at EKR_RING_DATA. Producer and consumer each write
- * only their own cache line.
+ * The start of the memfd of the slots, of which slots * stride bytes follow at EKR_RING_DATA. Only the
+ * writer writes it.
  */
 #define EKR_RING_DATA		4096u
 
 struct ekr_ring {
-	uint32_t slots, stride;		/* set once by the recorder, which keeps its own copy */
-	uint32_t record_size, pad;
-	_Alignas(64) _Atomic uint64_t head;	/* slots filled, by the writer, release */
-	_Atomic uint64_t lost;			/* records that found the ring full */
-	_Alignas(64) _Atomic uint64_t tail;	/* slots taken, by the recorder, release */
-	_Atomic uint32_t closed;		/* not 0: the recorder takes no more; the errno says why */
+	_Atomic uint64_t head;		/* slots filled, release */
+	_Atomic uint64_t lost;		/* records that found the ring full */
+};
+
+/* The memfd of the state, one page. Only the recorder can write it (F_SEAL_FUTURE_WRITE). */
+struct ekr_ring_state {
+	_Atomic uint64_t tail;		/* slots taken, release */
+	_Atomic uint32_t closed;	/* not 0: the recorder takes no more; the errno says why */
 };
 
 /* A slot: the record number `head` is in slot head % slots. */

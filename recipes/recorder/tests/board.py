@@ -146,23 +146,24 @@ class RawWriter:
     """A writer that implements wire.h itself, so that it can also violate it."""
 
     def __init__(self, path: Path, channel: str, way: int = 1, version: int = 2, lost: int = 0) -> None:
-        self.memfd = self.bell = -1
+        self.fds: list[int] = []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)
         self.socket.connect(str(path))
         # a recorder that has refused already may have said why
         with contextlib.suppress(BrokenPipeError):
             self.socket.send(struct.pack("<3I36sQ", OPEN, version, way, channel.encode(), lost))
-        answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(8))
+        answer, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(12))
         self.refused = self._refusal(answer)
         if not self.refused:
             _, self.record_size, self.sequence, _, self.window, self.slots, self.stride = struct.unpack(
                 "<2I3Q2I", answer
             )
         if control:
-            fds = array.array("i", control[0][2])
-            self.ring = mmap.mmap(fds[0], 0)
-            self.memfd, self.bell = fds
+            self.fds = list(array.array("i", control[0][2]))
+            self.memfd, state, self.bell = self.fds
+            self.ring = mmap.mmap(self.memfd, 0)
+            self.state = mmap.mmap(state, 0, prot=mmap.PROT_READ)
 
     @staticmethod
     def _refusal(message: bytes) -> tuple[int, str] | None:
@@ -177,6 +178,7 @@ class RawWriter:
         length: int | None = None,
         realtime: int = 0,
         acquired: int = 0,
+        monotonic: int | None = None,
     ) -> None:
         if sequence is None:
             sequence, self.sequence = self.sequence, self.sequence + 1
@@ -185,7 +187,7 @@ class RawWriter:
             RECORD,
             len(payload) if length is None else length,
             sequence,
-            time.monotonic_ns(),
+            time.monotonic_ns() if monotonic is None else monotonic,
             realtime,
             acquired,
         )
@@ -196,7 +198,19 @@ class RawWriter:
         at = 4096 + slot % self.slots * self.stride
         head = struct.pack("<2I2QqQ", len(payload), 0, self.sequence + slot, time.monotonic_ns(), 0, 0)
         self.ring[at : at + 40 + len(payload)] = head + payload
-        self.ring[64:72] = struct.pack("<Q", slot + 1)
+        self.fill(slot + 1)
+
+    def fill(self, head: int) -> None:
+        """Say that so many slots were filled."""
+        self.ring[0:8] = struct.pack("<Q", head)
+
+    def taken(self) -> int:
+        """Number of slots that the recorder has taken."""
+        return int(struct.unpack_from("<Q", self.state)[0])
+
+    def closed(self) -> int:
+        """0, or the errno with which the recorder has closed the ring."""
+        return int(struct.unpack_from("<I", self.state, 8)[0])
 
     def submit_or_lose(self, payload: bytes) -> bool:
         """Submit without waiting, as the library does. Without space the record is lost, and its sequence is skipped."""
@@ -227,10 +241,9 @@ class RawWriter:
 
     def close(self) -> None:
         self.socket.close()
-        for fd in (self.memfd, self.bell):
-            if fd >= 0:
-                os.close(fd)
-        self.memfd = self.bell = -1
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
 
     def __enter__(self) -> RawWriter:
         return self
@@ -331,8 +344,8 @@ class Board:
         result: dict[str, Any] = wait_for(in_state, limit)
         return result
 
-    def writer(self, channel: str, way: int = 1) -> RawWriter:
-        writer = RawWriter(self.socket, channel, way)
+    def writer(self, channel: str, way: int = 1, lost: int = 0) -> RawWriter:
+        writer = RawWriter(self.socket, channel, way, lost=lost)
         assert not writer.refused, writer.refused
         return writer
 

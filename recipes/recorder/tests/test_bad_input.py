@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import errno
 import mmap
 import os
@@ -15,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,9 +92,9 @@ def test_a_ring_with_an_implausible_loss_counter(pair: Board) -> None:
     with pair.writer("arm", way=2) as writer:
         writer.put(0, b"good")
         os.write(writer.bell, struct.pack("<Q", 1))
-        wait_for(lambda: struct.unpack_from("<Q", writer.ring, 128)[0] == 1)
+        wait_for(lambda: writer.taken() == 1)
         # more losses than submissions are possible in this time
-        writer.ring[72:80] = struct.pack("<Q", 2**32 - 10)
+        writer.ring[8:16] = struct.pack("<Q", 2**32 - 10)
     with wait_for(lambda: opened(pair, "arm")) as writer:
         assert writer.sequence == 2
     wait_for(lambda: pair.stats("arm")["lost"]["writer"] == 1)
@@ -262,11 +264,11 @@ def test_a_sync_with_an_implausible_sequence(pair: Board, way: int) -> None:
 def test_a_ring_with_an_invalid_head(pair: Board, head: int) -> None:
     with pair.writer("arm", way=2) as writer:
         assert writer.slots >= 16
-        writer.ring[64:72] = struct.pack("<Q", head if head != 17 else writer.slots + 1)
+        writer.fill(head if head != 17 else writer.slots + 1)
         os.write(writer.bell, struct.pack("<Q", 1))
         assert "left an invalid ring" in writer.reason_for_close()[1]
         # the ring itself also shows that it is closed
-        assert struct.unpack_from("<I", writer.ring, 136)[0] == errno.EPROTO
+        assert writer.closed() == errno.EPROTO
     with pair.writer("arm") as writer:
         writer.submit(b"x")
         assert writer.sync() == 0
@@ -280,14 +282,32 @@ def seconds_until_taken(writer: RawWriter, slot: int) -> float:
     writer.put(slot, b"x")
     began = time.monotonic()
     os.write(writer.bell, struct.pack("<Q", 1))
-    while struct.unpack_from("<Q", writer.ring, 128)[0] <= slot and time.monotonic() < began + 5:
+    while writer.taken() <= slot and time.monotonic() < began + 5:
         time.sleep(0.0005)
     return time.monotonic() - began
 
 
-def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board) -> None:
-    """Freeing the ring of such a client takes the kernel hundreds of milliseconds. Its channel alone waits for that."""
-    board.channel("arm", period="1us", record_size="16KiB", retain="2MiB", segment="512KiB")
+PUNCH_HOLE, KEEP_SIZE = 2, 1  # linux/falloc.h
+
+
+def free_memory(memfd: int, size: int) -> None:
+    """Free the pages of a memfd. Who touches one of them meanwhile waits in a page fault until all are freed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.fallocate(memfd, PUNCH_HOLE | KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(size)) == 0
+
+
+@pytest.mark.parametrize("way", ["close", "free"])
+def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board, way: str) -> None:
+    """To free the memory of such a ring takes the kernel hundreds of milliseconds. Nobody but its writer waits for that."""
+    board.channel(
+        "arm",
+        period="1us",
+        record_size="16KiB",
+        retain="2MiB",
+        segment="512KiB",
+        buffer="256KiB",
+        writeout="64KiB",
+    )
     # its ring holds 128 records: the records of 128 ms below
     board.channel("leg", period="5ms")
     board.start()
@@ -305,22 +325,84 @@ def test_a_ring_with_thousands_of_mappings_delays_no_other_channel(board: Board)
             for _ in range(2400)
         ]
         wait_for(lambda: board.stats("leg")["writer"])
-        hostile.close()
+        size = len(hostile.ring)
+        freeing = threading.Thread(target=free_memory, args=(hostile.memfd, size))
+        if way == "close":
+            hostile.close()
+        else:
+            # the recorder is busy with the ring meanwhile
+            for slot in range(hostile.slots):
+                hostile.put(slot, bytes(16384))
+            freeing.start()
         for number in range(1000):
             leg.stdin.write(b"%d\n" % number)
             leg.stdin.flush()
             time.sleep(0.001)
         leg.stdin.close()
         assert (leg.wait(20), leg.stderr.read()) == (0, b"")
-    # the channel of that client has a writer again once the ring is freed
-    with board.writer("arm", 2) as arm:
+        if way == "free":
+            freeing.join()
+            hostile.close()
+    with wait_for(lambda: opened(board, "arm", 2)) as arm:
         arm.put(0, b"next")
-        assert arm.sync(1) == 0
+        assert arm.sync(arm.sequence + 1) == 0
     del maps
     board.stop()
     assert board.gaps("leg") == []
     assert len(board.payloads("leg")) == 1000
-    assert board.payloads("arm") == [b"next"]
+    assert board.payloads("arm")[-1] == b"next"
+
+
+def test_a_bell_that_rings_after_the_connection_has_ended(pair: Board) -> None:
+    """The recorder gets both events in one turn. The connection has no ring any more when it looks at the second."""
+    with pair.writer("arm", way=2) as arm:
+        pair.pause()
+        arm.socket.send(struct.pack("<I", 99))
+        os.write(arm.bell, struct.pack("<Q", 1))
+        assert pair.process
+        pair.process.send_signal(signal.SIGCONT)
+        assert "sent an invalid message" in arm.reason_for_close()[1]
+
+
+def test_a_sync_may_arrive_after_later_records(pair: Board) -> None:
+    """By ring, a writer that gave up a sync goes on submitting."""
+    with pair.writer("arm", way=2) as arm:
+        arm.put(0, b"one")
+        arm.put(1, b"two")
+        wait_for(lambda: arm.taken() == 2)
+        assert arm.sync(arm.sequence + 1) == 0
+        assert arm.sync(arm.sequence + 2) == 0
+    assert (pair.payloads("arm"), pair.gaps("arm")) == ([b"one", b"two"], [])
+
+
+def test_what_writers_say_they_lost_is_limited_by_the_time_since_the_boot(pair: Board) -> None:
+    """Otherwise sequences could be counted to their end in some thousands of connections."""
+    most = time.monotonic_ns() // 10
+    with pair.writer("arm", lost=most * 3 // 4) as arm:
+        first = arm.sequence
+        assert first > most // 2
+
+    def broken() -> str | None:
+        # until the recorder has seen the end of the first connection, it is busy
+        code, why = RawWriter(pair.socket, "arm", lost=most * 3 // 4).refused or (0, "")
+        return why if code == errno.EPROTO else None
+
+    assert "reports an impossible number of lost records" in wait_for(broken)
+    with wait_for(lambda: opened(pair, "arm")) as arm:
+        assert arm.sequence == first + 1
+
+
+def test_records_with_old_times_are_not_due_at_once(board: Board) -> None:
+    """Each would be a batch of its own, and other channels on the medium would wait for it."""
+    board.channel("arm", window="1s")
+    board.start()
+    with board.writer("arm") as arm:
+        for _ in range(300):
+            arm.submit(b"x", monotonic=1)
+            time.sleep(0.002)
+        assert arm.sync() == 0
+    assert wait_for(lambda: (s := board.stats("arm"))["durable"] == 300 and s)["batches"] < 20
+    board.stop()
 
 
 def test_a_doorbell_that_could_block(pair: Board) -> None:
@@ -355,7 +437,7 @@ def test_a_doorbell_that_is_rung_without_pause(board: Board) -> None:
                 time.sleep(0.05)
             arm.put(0, b"rings")
             # the ring is polled meanwhile
-            wait_for(lambda: struct.unpack_from("<Q", arm.ring, 128)[0] == 1, 1)
+            wait_for(lambda: arm.taken() == 1, 1)
             ringer.kill()
         time.sleep(0.1)
         waited = [seconds_until_taken(arm, slot) for slot in range(1, 16)]
@@ -370,7 +452,7 @@ def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
         writer.ring[4096 : 4096 + 40 + 4] = (
             struct.pack("<2I2QqQ", 4, 0, 0, time.monotonic_ns(), 0, 0) + b"done"
         )
-        writer.ring[64:72] = struct.pack("<Q", 1)
+        writer.fill(1)
         at = 4096 + writer.stride
         writer.ring[at : at + 10] = b"unfinished"
     with wait_for(lambda: opened(pair, "arm")) as writer:
@@ -381,8 +463,8 @@ def test_a_writer_that_dies_in_the_middle_of_a_record(pair: Board) -> None:
     assert pair.gaps("arm") == []
 
 
-def opened(board: Board, channel: str) -> RawWriter | None:
-    writer = RawWriter(board.socket, channel)
+def opened(board: Board, channel: str, way: int = 1) -> RawWriter | None:
+    writer = RawWriter(board.socket, channel, way)
     return None if writer.refused else writer
 
 
@@ -464,22 +546,46 @@ def test_the_oldest_silent_connections_are_closed_at_the_limit(pair: Board) -> N
     assert pair.payloads("arm") == [b"x"]
 
 
+def waiting_connections(
+    board: Board, stack: contextlib.ExitStack, channels: list[str]
+) -> list[socket.socket]:
+    """Connections that have each asked for a channel."""
+    sockets = []
+    for channel in channels:
+        s = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        s.connect(str(board.socket))
+        s.send(struct.pack("<3I36sQ", OPEN, 2, 1, channel.encode(), 0))
+        sockets.append(s)
+    return sockets
+
+
 def test_a_new_connection_is_refused_if_none_can_be_closed(board: Board, ext4: Mount) -> None:
     """Each existing connection has asked for a channel and waits for the answer."""
-    at = board.directory / "arm"
-    ext4(at, 16)
-    board.channel("arm", retain="4MiB")
-    with contextlib.ExitStack() as stack, frozen(at):
+    ext4(board.directory, 64)
+    names = [f"arm-{i}" for i in range(8)]
+    for name in names:
+        board.channel(name, writers="16")
+    with contextlib.ExitStack() as stack, frozen(board.directory):
         board.start(ready=False)
-        waiting = [
-            stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) for _ in range(128)
-        ]
-        for s in waiting:
-            s.connect(str(board.socket))
-            s.send(struct.pack("<3I36sQ", 1, 2, 1, b"arm", 0))
-        refused = RawWriter(board.socket, "arm").refused
+        waiting = waiting_connections(board, stack, names * 16)
+        refused = RawWriter(board.socket, names[0]).refused
         assert refused == (errno.EBUSY, "the recorder has 128 connections, which is its limit")
         assert not select.select(waiting, [], [], 0)[0]
+
+
+def test_connections_that_wait_for_one_channel_leave_room_for_others(board: Board, ext4: Mount) -> None:
+    at = board.directory / "arm"
+    ext4(at, 16)
+    board.channel("arm", writers="3", retain="4MiB")
+    board.channel("leg")
+    with contextlib.ExitStack() as stack, frozen(at):
+        board.start(ready=False)
+        waiting = waiting_connections(board, stack, ["arm"] * 200)
+        refused = RawWriter(board.socket, "arm").refused
+        assert refused == (errno.EBUSY, "channel arm: as many writers as it may have wait for it already")
+        # one more than it may have
+        assert len(waiting) - len(select.select(waiting, [], [], 0)[0]) == 4
+        board.write("leg", b"x\n")
 
 
 @contextlib.contextmanager

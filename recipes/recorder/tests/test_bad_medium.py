@@ -60,7 +60,7 @@ def test_segments_lost_while_recording_are_created_again(board: Board) -> None:
                     os.truncate(seg, 20000)
                 else:
                     seg.unlink()
-        for name in ("started", "channel"):
+        for name in ("started", "channel", "lock"):
             (directories["with-directory"] / name).unlink()
         directories["with-directory"].rmdir()
         wait_for(lambda: board.log.read_text().count("5 segments were removed or truncated") == 4, 12)
@@ -439,7 +439,7 @@ def test_media_of_an_earlier_format_are_refused_and_not_changed(board: Board) ->
     board.start()
     assert "of an earlier format version" in board.wait_state("arm", "failed")["reason"]
     board.stop()
-    assert {path.name: path.read_bytes() for path in rec.path.iterdir()} == before
+    assert {p.name: p.read_bytes() for p in rec.path.iterdir() if p.name != "lock"} == before
     out = subprocess.run([RECORDER, "cat", str(rec.path)], capture_output=True, text=True, check=False)
     assert out.returncode == 2
     assert "of an earlier format version; export it with the ek-recorder that wrote it" in out.stderr
@@ -449,7 +449,7 @@ def test_a_locked_directory_is_not_reported_as_a_second_writer(board: Board) -> 
     directory = board.directory / "arm"
     directory.mkdir()
     board.channel("arm")
-    fd = os.open(directory, os.O_RDONLY)
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(fd, fcntl.LOCK_EX)
     board.start()
     refused = RawWriter(board.socket, "arm").refused
@@ -457,6 +457,20 @@ def test_a_locked_directory_is_not_reported_as_a_second_writer(board: Board) -> 
     assert refused
     assert refused[0] == errno.EIO
     assert "another recorder is using it" in refused[1]
+
+
+def test_a_reader_cannot_lock_a_channel(board: Board) -> None:
+    """Who may read a directory may lock it. The recorder locks a file that only its owner can open."""
+    directory = board.directory / "arm"
+    directory.mkdir()
+    board.channel("arm")
+    fd = os.open(directory, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    board.start()
+    assert board.wait_state("arm", "recording")
+    board.stop()
+    os.close(fd)
+    assert (directory / "lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_recorded_where_nothing_is_mounted(board: Board) -> None:
@@ -639,7 +653,7 @@ def fill_ring(writer: RawWriter) -> int:
         place = 4096 + n * writer.stride
         head = struct.pack("<2I2QqQ", 1000, 0, writer.sequence + n, time.monotonic_ns(), 0, 0)
         writer.ring[place : place + 1040] = head + b"x" * 1000
-        writer.ring[64:72] = struct.pack("<Q", n + 1)
+        writer.fill(n + 1)
     return writer.slots
 
 
@@ -721,8 +735,8 @@ def test_a_shutdown_with_a_slow_medium_writes_what_was_submitted(board: Board, e
             board.process.terminate()
             if way == 2:
                 # once the ring is closed nothing is accepted: a writer that continues does not delay the shutdown
-                wait_for(lambda: struct.unpack_from("<I", arm.ring, 136)[0] == errno.ESHUTDOWN, 5)
-                arm.ring[64:72] = struct.pack("<Q", left + 10)
+                wait_for(lambda: arm.closed() == errno.ESHUTDOWN, 5)
+                arm.fill(left + 10)
             wait_for(lambda: board.payloads("leg") == [b"leg"], 1)
             # still within the 1.5 s that the recorder waits for a medium that accepts nothing
             time.sleep(0.5)

@@ -43,7 +43,9 @@ from read_harness import ACQUIRED, START, STEP, Recording
 
 SLOTS, RECORD_SIZE = 8, 64
 STRIDE = 40 + RECORD_SIZE
-HEAD, LOST, TAIL, CLOSED = 64, 72, 128, 136
+HEAD, LOST = 0, 8  # in the memory of the slots
+TAIL, CLOSED = 0, 8  # in that of the state
+STATE_SIZE = 16
 
 
 class FakeRecorder(threading.Thread):
@@ -60,9 +62,11 @@ class FakeRecorder(threading.Thread):
         self.asked: tuple[int, bytes] = (0, b"")
         self.lost = 0  # records that the writer reported with its last request
         self.reported = 0  # the same, with all requests
+        self.first = 100  # sequence of a writer's first record
         self.leaves = False  # whether it shuts down with its answer, which it gives late
         self.records: list[tuple[int, bytes]] = []
         self.ring: mmap.mmap | None = None
+        self.state: mmap.mmap | None = None
         self.connection: socket.socket | None = None
         self.start()
 
@@ -97,7 +101,7 @@ class FakeRecorder(threading.Thread):
             "<IIQQQII",
             OPENED,
             RECORD_SIZE,
-            100,
+            self.first,
             5_000_000,
             200_000_000,
             *((SLOTS, STRIDE) if by_ring else (0, 0)),
@@ -106,18 +110,25 @@ class FakeRecorder(threading.Thread):
             memfd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(memfd, 4096 + SLOTS * STRIDE)
             self.ring = mmap.mmap(memfd, 4096 + SLOTS * STRIDE)
+            state = os.memfd_create("state", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(state, STATE_SIZE)
+            self.state = mmap.mmap(state, STATE_SIZE)
             bell = os.eventfd(0, os.EFD_NONBLOCK)
             connection.sendmsg(
-                [opened], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd, bell]).tobytes())]
+                [opened],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memfd, state, bell]).tobytes())],
             )
             os.close(memfd)
+            os.close(state)
             os.close(bell)
         else:
             connection.send(opened)
         if leaves:
-            if self.ring:
-                struct.pack_into("<I", self.ring, CLOSED, errno.ESHUTDOWN)
-            connection.send(struct.pack("<IiQ240s", REFUSED, errno.ESHUTDOWN, 100, b"it was shut down"))
+            if self.state:
+                struct.pack_into("<I", self.state, CLOSED, errno.ESHUTDOWN)
+            connection.send(
+                struct.pack("<IiQ240s", REFUSED, errno.ESHUTDOWN, self.first, b"it was shut down")
+            )
             self.leaves = False
             return
         while message := connection.recv(1 << 16):
@@ -128,23 +139,24 @@ class FakeRecorder(threading.Thread):
                 self.records.append((sequence, message[40:]))
             elif kind == SYNC and self.refusal:
                 self.drain()
+                _, _, _, heard = struct.unpack("<IiQQ", message)
                 if self.refusal[1]:
-                    connection.send(struct.pack("<IiQ240s", REFUSED, self.refusal[0], 0, self.refusal[1]))
+                    connection.send(struct.pack("<IiQ240s", REFUSED, self.refusal[0], heard, self.refusal[1]))
                 return
             elif kind == SYNC and self.answers:
                 self.drain()
                 connection.send(message)
 
     def drain(self) -> None:
-        if self.ring is None:
+        if self.ring is None or self.state is None:
             return
         (head,) = struct.unpack_from("<Q", self.ring, HEAD)
-        (tail,) = struct.unpack_from("<Q", self.ring, TAIL)
+        (tail,) = struct.unpack_from("<Q", self.state, TAIL)
         for i in range(tail, head):
             at = 4096 + i % SLOTS * STRIDE
             length, _, sequence = struct.unpack_from("<IIQ", self.ring, at)
             self.records.append((sequence, self.ring[at + 40 : at + 40 + length]))
-        struct.pack_into("<Q", self.ring, TAIL, head)
+        struct.pack_into("<Q", self.state, TAIL, head)
 
     def hang_up(self) -> None:
         assert self.connection
@@ -365,11 +377,13 @@ def test_a_writer_connects_again_and_reports_what_it_lost(recorder: FakeRecorder
         assert recorder.lost > 0
 
 
+@pytest.mark.parametrize("first", [0, 100])
 @pytest.mark.parametrize("way", ["socket", "ring"])
 def test_losses_that_a_recorder_never_heard_of_are_reported_to_the_next(
-    recorder: FakeRecorder, way: str
+    recorder: FakeRecorder, way: str, first: int
 ) -> None:
     """It shuts down with its answer: what was lost since the request is in no record's number."""
+    recorder.first = first
     with Writer("front", way=way, socket=recorder.path) as writer:  # type: ignore[arg-type]
         recorder.leaves = True
         recorder.hang_up()
@@ -388,7 +402,7 @@ def test_losses_that_a_recorder_never_heard_of_are_reported_to_the_next(
         writer.sync(timeout=10)
         assert submit_until(writer, accepted=True) == 0
         writer.sync(timeout=10)
-        assert recorder.reported + recorder.records[before][0] - 100 == writer.lost
+        assert recorder.reported + recorder.records[before][0] - first == writer.lost
 
 
 def test_a_writer_opens_without_waiting_and_without_a_recorder(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ struct fixture {
 	struct intake_writer writer;
 };
 
+#define WINDOW (100 * NSEC_PER_MSEC)
+
 static unsigned char payload[1000];
 
 static int set_up(void **state)
@@ -27,7 +29,7 @@ static int set_up(void **state)
 	memset(&f, 0, sizeof(f));
 	if (buffer_open(&f.buffer, 4096, 3 * 4096, &e))
 		return -1;
-	intake_open(&f.in, &f.buffer, sizeof(payload), 10);
+	intake_open(&f.in, &f.buffer, sizeof(payload), WINDOW, 10);
 	f.writer = (struct intake_writer){ .next = 10,
 					   .since_ns = monotonic_ns() - NSEC_PER_SEC,
 					   .records = true };

@@ -70,6 +70,25 @@ def test_submitted_records_are_read_back(daemon: Board, way: str) -> None:
     assert (row["records"], row["clean"]) == (2000, True)
 
 
+@pytest.mark.parametrize("way", ["socket", "ring"])
+def test_the_time_of_acquisition_reaches_the_reader(daemon: Board, way: str) -> None:
+    with connect(daemon, way) as writer:
+        acquired = time.monotonic_ns() - 5_000_000
+        assert writer.submit(b"old", acquired_ns=acquired)
+        assert writer.submit(b"new")
+        # no time is in the future
+        assert writer.submit(b"future", acquired_ns=acquired + 3_600_000_000_000)
+        writer.sync(20)
+        old, new, future = read("test", directory=daemon.directory)
+    assert isinstance(old, Record)
+    assert isinstance(new, Record)
+    assert isinstance(future, Record)
+    assert (old.acquired_ns, old.monotonic_ns > acquired) == (acquired, True)
+    assert new.acquired_ns == new.monotonic_ns
+    assert future.acquired_ns == future.monotonic_ns
+    daemon.stop()
+
+
 def test_following_while_segments_are_recycled(daemon: Board) -> None:
     """48 MB are recorded in 20 MB of segments: a follower that keeps up misses nothing."""
     count = 24_000

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import BUILD, RECORDER, RESTART, Board, RawWriter, assert_contiguous, wait_for
+from board import BLOCK, BUILD, RECORDER, RESTART, Board, RawWriter, assert_contiguous, wait_for
 
 LINES = [b"line %d" % n for n in range(500)]
 
@@ -109,6 +109,25 @@ def test_several_writers_share_a_channel_that_declares_them(board: Board) -> Non
         assert mine == [n for n in range(100) if name == b"one" or n != 50]
     assert payloads[-2:] == [b"still here", b"four"]
     assert [r.gap for r in records if r.gap] == [(1, 4), (4, 0)]
+
+
+def test_times_of_several_writers_are_in_order_and_true(board: Board) -> None:
+    """A record that is taken late gets a later submission time on both clocks, and keeps that of its acquisition."""
+    board.channel("arm", writers="2")
+    board.start()
+    with board.writer("arm") as one, board.writer("arm") as two:
+        now, real = time.monotonic_ns(), time.time_ns()
+        one.submit(b"first", realtime=real, monotonic=now)
+        assert one.sync() == 0
+        two.submit(b"late", realtime=real - 40_000_000, monotonic=now - 40_000_000)
+        assert two.sync() == 0
+        two.submit(b"wrong", realtime=2**63 - 1, monotonic=1)
+        assert two.sync() == 0
+    board.stop()
+    first, late, wrong = board.records("arm")
+    assert (first.monotonic_ns, first.realtime_ns, first.acquired_ns) == (now, real, now)
+    assert (late.monotonic_ns, late.realtime_ns, late.acquired_ns) == (now, real, now - 40_000_000)
+    assert (wrong.monotonic_ns, wrong.realtime_ns) == (now, 2**63 - 1)
 
 
 def test_a_schema_of_the_configuration_reaches_an_export(board: Board) -> None:
@@ -221,6 +240,44 @@ def test_a_shutdown_writes_what_was_submitted(board: Board) -> None:
     board.start()
     board.stop()
     assert board.gaps("arm") == board.gaps("leg") == []
+
+
+@pytest.mark.parametrize("way", [1, 2])
+def test_a_shutdown_waits_for_the_first_two_segments(board: Board, way: int) -> None:
+    """Records that arrive before there is a segment wait in memory. To write zeros to two of 64 MiB takes a moment."""
+    board.channel("arm", retain="64MiB", segment="64MiB")
+    board.start(ready=False)
+    with board.writer("arm", way) as writer:
+        if way == 1:
+            writer.submit(b"one")
+        else:
+            writer.put(0, b"one")
+        assert not list(board.directory.glob("arm/*1.seg")), "the segments were made too soon"
+        board.stop()
+    assert board.payloads("arm") == [b"one"]
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == []
+
+
+def test_a_recorder_that_was_killed_before_its_first_segment_may_have_lost_records(board: Board) -> None:
+    board.channel("arm")
+    (board.directory / "arm").mkdir()
+    (board.directory / "arm/started").write_bytes(bytes(BLOCK))
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == [(RESTART, 0)]
+
+
+def test_the_first_segments_end_the_wait_of_records(board: Board) -> None:
+    """Nothing but the segments wakes the thread that writes: no other record follows."""
+    board.channel("arm", retain="16MiB", segment="16MiB")
+    board.start(ready=False)
+    with board.writer("arm") as writer:
+        writer.submit(b"one")
+        assert not list(board.directory.glob("arm/*1.seg")), "the segments were made too soon"
+        wait_for(lambda: board.payloads("arm"))
+    board.stop()
 
 
 def test_a_shutdown_loses_no_record_that_send_accepted(board: Board) -> None:
@@ -418,8 +475,8 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
         pytest.skip(f"bind mounts do not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     created = [board.directory / "arm", *(board.directory / "arm").iterdir()]
-    # the directory, five segments, the clean-shutdown marker, and what says what the channel is
-    assert len(created) == 8
+    # the directory, five segments, the clean-shutdown marker, the lock, and what says what the channel is
+    assert len(created) == 9
     assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
 
@@ -432,6 +489,16 @@ def trim(board: Board, *options: str, status: int = 0) -> str:
     )
     assert out.returncode == status, out.stderr
     return out.stdout + out.stderr
+
+
+def test_trim_creates_nothing(board: Board) -> None:
+    """Root runs it. The recorder could not open what root creates."""
+    board.channel("arm")
+    assert "opening" in trim(board, status=1)
+    assert not list(board.directory.iterdir())
+    (board.directory / "arm").mkdir()
+    trim(board)
+    assert not list((board.directory / "arm").iterdir())
 
 
 def test_a_lower_retain_deletes_nothing_without_trim(board: Board) -> None:

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,144 +19,242 @@
 
 #define SIZE 100u
 
-static struct ekr_slot *slot(struct ring *r, uint64_t n)
+static unsigned char copy[RING_COPY];
+
+/* a ring, and its memory as its writer maps it */
+struct ends {
+	struct ring ring;
+	struct ekr_ring *writer;
+	size_t size;
+};
+
+static void open_ends(struct ends *x, uint32_t slots)
 {
-	return (struct ekr_slot *)((unsigned char *)r->map + EKR_RING_DATA +
-				   n % r->slots * r->stride);
+	struct error e;
+
+	assert_int_equal(ring_open(&x->ring, SIZE, slots, copy, &e), 0);
+	x->size = EKR_RING_DATA + (size_t)slots * x->ring.stride;
+	x->writer = mmap(NULL, x->size, PROT_READ | PROT_WRITE, MAP_SHARED, x->ring.memfd, 0);
+	assert_ptr_not_equal(x->writer, MAP_FAILED);
 }
 
-static void submit(struct ring *r, uint64_t sequence)
+static void close_ends(struct ends *x)
 {
-	uint64_t head = atomic_load(&r->map->head);
+	munmap(x->writer, x->size);
+	close(ring_close(&x->ring));
+}
 
-	slot(r, head)->length = 3;
-	slot(r, head)->sequence = sequence;
-	memcpy(slot(r, head)->payload, "abc", 3);
-	atomic_store(&r->map->head, head + 1);
+static struct ekr_slot *slot(const struct ends *x, uint64_t n)
+{
+	return (struct ekr_slot *)((unsigned char *)x->writer + EKR_RING_DATA +
+				   n % x->ring.slots * x->ring.stride);
+}
+
+static void submit(const struct ends *x, uint64_t sequence)
+{
+	uint64_t head = atomic_load(&x->writer->head);
+
+	slot(x, head)->length = 3;
+	slot(x, head)->sequence = sequence;
+	memcpy(slot(x, head)->payload, "abc", 3);
+	atomic_store(&x->writer->head, head + 1);
+}
+
+/* what the recorder finds on its next turn */
+static int peek(struct ends *x, struct record *record)
+{
+	ring_forget(&x->ring);
+	return ring_peek(&x->ring, record);
 }
 
 static void records_are_taken_in_order(void **state)
 {
 	struct record record;
-	struct ring r;
-	struct error e;
+	struct ends x;
 
 	(void)state;
-	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
-	assert_int_equal(ring_peek(&r, &record), 0);
+	open_ends(&x, 16);
+	assert_int_equal(peek(&x, &record), 0);
 	for (uint64_t i = 0; i < 100; i++) {
-		submit(&r, i);
-		assert_false(ring_empty(&r));
-		assert_int_equal(ring_peek(&r, &record), 1);
+		submit(&x, i);
+		assert_false(ring_empty(&x.ring));
+		assert_int_equal(peek(&x, &record), 1);
 		assert_int_equal(record.sequence, i);
 		assert_int_equal(record.length, 3);
 		assert_memory_equal(record.payload, "abc", 3);
-		ring_advance(&r);
-		assert_int_equal(atomic_load(&r.map->tail), i + 1);
-		assert_true(ring_empty(&r));
+		ring_advance(&x.ring);
+		assert_int_equal(atomic_load(&x.ring.state->tail), i + 1);
+		assert_true(ring_empty(&x.ring));
 	}
-	ring_close(&r);
+	close_ends(&x);
+}
+
+/* also where the slots that wait go around the end of the memory */
+static void several_slots_are_copied_at_once(void **state)
+{
+	struct record record;
+	struct ends x;
+	uint64_t taken = 0, sequence = 0;
+
+	(void)state;
+	open_ends(&x, 16);
+	for (int round = 0; round < 50; round++) {
+		for (int i = 0; i < 11; i++)
+			submit(&x, sequence++);
+		ring_forget(&x.ring);
+		while (ring_peek(&x.ring, &record) == 1) {
+			assert_int_equal(record.sequence, taken++);
+			assert_memory_equal(record.payload, "abc", 3);
+			ring_advance(&x.ring);
+		}
+		assert_int_equal(taken, sequence);
+	}
+	close_ends(&x);
 }
 
 static void the_writer_cannot_resize_the_ring(void **state)
 {
-	struct ring r;
-	struct error e;
+	struct ends x;
 
 	(void)state;
-	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
-	assert_int_not_equal(ftruncate(r.memfd, 4096), 0);
+	open_ends(&x, 16);
+	assert_int_not_equal(ftruncate(x.ring.memfd, 4096), 0);
 	assert_int_equal(errno, EPERM);
-	assert_int_not_equal(ftruncate(r.memfd, 1 << 20), 0);
-	assert_int_not_equal(fcntl(r.memfd, F_ADD_SEALS, F_SEAL_WRITE), 0);
-	ring_close(&r);
+	assert_int_not_equal(ftruncate(x.ring.memfd, 1 << 20), 0);
+	assert_int_not_equal(fcntl(x.ring.memfd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	close_ends(&x);
+}
+
+/* the recorder maps the state: a writer that could free its page could make the recorder wait for that */
+static void the_writer_can_only_read_the_state(void **state)
+{
+	const struct ekr_ring_state *seen;
+	struct ends x;
+	int fd;
+
+	(void)state;
+	open_ends(&x, 16);
+	fd = x.ring.state_fd;
+	assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_not_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+	assert_int_not_equal(ftruncate(fd, 0), 0);
+	assert_true(pwrite(fd, &x, 8, 0) < 0);
+	seen = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(seen, MAP_FAILED);
+	assert_int_not_equal(mprotect((void *)(uintptr_t)seen, 4096, PROT_READ | PROT_WRITE), 0);
+	ring_shut(&x.ring, EPIPE);
+	close_ends(&x);
+	/* of a ring that the recorder has closed, it says why */
+	assert_int_equal(atomic_load(&seen->closed), EPIPE);
+	munmap((void *)(uintptr_t)seen, 4096);
+}
+
+static void a_ring_whose_memory_was_freed_has_zeros(void **state)
+{
+	struct record record;
+	struct ends x;
+
+	(void)state;
+	open_ends(&x, 16);
+	submit(&x, 7);
+	assert_int_equal(fallocate(x.ring.memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   EKR_RING_DATA, 4096),
+			 0);
+	assert_int_equal(peek(&x, &record), 1);
+	assert_int_equal(record.sequence, 0);
+	assert_int_equal(record.length, 0);
+	close_ends(&x);
 }
 
 static void invalid_heads_and_lengths_are_refused(void **state)
 {
 	static const uint64_t heads[] = { 17, 1000, UINT64_MAX, UINT64_C(1) << 63 };
 	struct record record;
-	struct ring r;
-	struct error e;
+	struct ends x;
 
 	(void)state;
-	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
+	open_ends(&x, 16);
 	for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++) {
-		atomic_store(&r.map->head, heads[i]);
-		assert_int_equal(ring_peek(&r, &record), -EPROTO);
+		atomic_store(&x.writer->head, heads[i]);
+		assert_int_equal(peek(&x, &record), -EPROTO);
 	}
-	atomic_store(&r.map->head, 0);
-	submit(&r, 0);
-	slot(&r, 0)->length = SIZE + 1;
-	assert_int_equal(ring_peek(&r, &record), -EPROTO);
-	slot(&r, 0)->length = SIZE;
-	assert_int_equal(ring_peek(&r, &record), 1);
-	ring_close(&r);
+	atomic_store(&x.writer->head, 0);
+	submit(&x, 0);
+	slot(&x, 0)->length = SIZE + 1;
+	assert_int_equal(peek(&x, &record), -EPROTO);
+	slot(&x, 0)->length = SIZE;
+	assert_int_equal(peek(&x, &record), 1);
+	close_ends(&x);
 }
 
-/* AddressSanitizer and the end of the mapping detect invalid accesses; every payload is read completely */
+/* AddressSanitizer and the end of the copy detect invalid accesses; every payload is read completely */
 static void random_changes_of_the_shared_memory(void **state)
 {
 	struct record record;
-	struct ring r;
-	struct error e;
+	struct ends x;
 	unsigned int sum = 0, taken = 0, refused = 0;
 
 	(void)state;
 	srandom(1);
-	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
+	open_ends(&x, 16);
 	for (int i = 0; i < 200000; i++) {
-		unsigned char *bytes = (unsigned char *)r.map;
+		unsigned char *bytes = (unsigned char *)x.writer;
 		int ret;
 
 		switch (random() % 4) {
 		case 0:
-			atomic_store(&r.map->head, r.tail + (uint64_t)random() % 20);
+			atomic_store(&x.writer->head, x.ring.tail + (uint64_t)random() % 20);
 			break;
 		case 1:
-			slot(&r, (uint64_t)random())->length = (uint32_t)random() % (2 * SIZE);
+			slot(&x, (uint64_t)random())->length = (uint32_t)random() % (2 * SIZE);
 			break;
 		case 2:
-			/* the writer can change everything, also what only the recorder should write */
 			bytes[(size_t)random() % 512] = (unsigned char)random();
 			break;
 		default:
-			slot(&r, (uint64_t)random())->length = (uint32_t)random() * 2u;
+			slot(&x, (uint64_t)random())->length = (uint32_t)random() * 2u;
 		}
-		ret = ring_peek(&r, &record);
+		ret = peek(&x, &record);
 		assert_true(ret == 0 || ret == 1 || ret == -EPROTO);
 		refused += ret < 0;
 		if (ret == 1) {
 			for (uint32_t j = 0; j < record.length; j++)
 				sum += ((const unsigned char *)record.payload)[j];
-			ring_advance(&r);
+			ring_advance(&x.ring);
 			taken++;
 		}
 	}
 	assert_true(taken > 1000 && refused > 1000 && sum == 0);
-	ring_close(&r);
+	close_ends(&x);
 }
 
-static void a_writer_that_keeps_a_closed_ring_keeps_one_page(void **state)
+/* counts up without pause, until it has counted to the end */
+static void *count_up(void *arg)
 {
-	struct error e;
-	struct ring r;
-	struct stat st;
-	int kept;
+	struct ends *x = arg;
+
+	for (uint64_t i = 1; i <= 3000000; i++)
+		atomic_store_explicit(&x->writer->lost, i, memory_order_relaxed);
+	return NULL;
+}
+
+static void a_number_is_never_more_than_what_was_reached(void **state)
+{
+	uint64_t last = 0;
+	pthread_t writer;
+	struct ends x;
 
 	(void)state;
-	assert_int_equal(ring_open(&r, SIZE, 1024, &e), 0);
-	kept = dup(r.memfd);
-	memset(r.map, 1, r.size);
-	ring_shut(&r, EPIPE);
-	ring_close(&r);
-	assert_int_equal(fstat(kept, &st), 0);
-	assert_int_equal(st.st_blocks * 512, sysconf(_SC_PAGESIZE));
-	/* the page has the reason for which the recorder closed the ring */
-	assert_int_equal(pread(kept, &e.code, sizeof(e.code), offsetof(struct ekr_ring, closed)),
-			 sizeof(e.code));
-	assert_int_equal(e.code, EPIPE);
-	close(kept);
+	open_ends(&x, 16);
+	assert_int_equal(pthread_create(&writer, NULL, count_up, &x), 0);
+	while (last < 3000000) {
+		uint64_t now = ring_lost(&x.ring);
+
+		assert_true(now <= atomic_load(&x.writer->lost));
+		last = now > last ? now : last;
+	}
+	pthread_join(writer, NULL);
+	close_ends(&x);
 }
 
 static void doorbells_are_limited_in_rate(void **state)
@@ -195,31 +293,30 @@ static void doorbells_are_limited_in_rate(void **state)
 static void a_ring_that_is_shut_becomes_empty(void **state)
 {
 	struct record record;
-	struct ring r;
-	struct error e;
+	struct ends x;
 
 	(void)state;
-	assert_int_equal(ring_open(&r, SIZE, 16, &e), 0);
-	submit(&r, 0);
-	submit(&r, 1);
-	ring_shut(&r, EPIPE);
-	submit(&r, 2);
+	open_ends(&x, 16);
+	submit(&x, 0);
+	submit(&x, 1);
+	ring_shut(&x.ring, EPIPE);
+	submit(&x, 2);
 	/* shutting it again changes nothing */
-	ring_shut(&r, ESHUTDOWN);
+	ring_shut(&x.ring, ESHUTDOWN);
 	for (uint64_t i = 0; i < 2; i++) {
-		assert_false(ring_empty(&r));
-		assert_int_equal(ring_peek(&r, &record), 1);
+		assert_false(ring_empty(&x.ring));
+		assert_int_equal(peek(&x, &record), 1);
 		assert_int_equal(record.sequence, i);
-		ring_advance(&r);
+		ring_advance(&x.ring);
 	}
-	assert_true(ring_empty(&r));
-	assert_int_equal(ring_peek(&r, &record), 0);
-	ring_close(&r);
+	assert_true(ring_empty(&x.ring));
+	assert_int_equal(peek(&x, &record), 0);
+	close_ends(&x);
 }
 
 /* two threads that start each round at the same time */
 struct race {
-	struct ring ring;
+	struct ends ends;
 	_Atomic unsigned int round[2];
 	bool saw_closed; /* the writer saw that the ring is shut */
 	bool finished;
@@ -237,12 +334,12 @@ static void meet(struct race *race, unsigned int who, unsigned int round)
 static void *write_last(void *arg)
 {
 	struct race *race = arg;
-	struct ekr_ring *map = race->ring.map;
+	const struct ekr_ring_state *seen = race->ends.ring.state;
 
 	for (unsigned int i = 0; !race->finished; i++) {
 		meet(race, 0, 2 * i + 1);
-		atomic_store_explicit(&map->head, 1, memory_order_seq_cst);
-		race->saw_closed = atomic_load_explicit(&map->closed, memory_order_seq_cst) != 0;
+		atomic_store_explicit(&race->ends.writer->head, 1, memory_order_seq_cst);
+		race->saw_closed = atomic_load_explicit(&seen->closed, memory_order_seq_cst) != 0;
 		meet(race, 0, 2 * i + 2);
 	}
 	return NULL;
@@ -255,27 +352,26 @@ static void the_last_record_is_taken_or_its_writer_sees_the_close(void **state)
 	uint64_t until = monotonic_ns() + 300 * NSEC_PER_MSEC;
 	unsigned int missed = 0;
 	pthread_t writer;
-	struct error e;
 
 	(void)state;
-	assert_int_equal(ring_open(&race.ring, SIZE, 16, &e), 0);
+	open_ends(&race.ends, 16);
 	assert_int_equal(pthread_create(&writer, NULL, write_last, &race), 0);
 	for (unsigned int i = 0; !race.finished; i++) {
 		bool seen;
 
-		atomic_store(&race.ring.map->head, 0);
-		atomic_store(&race.ring.map->closed, 0);
-		race.ring.shut = false;
+		atomic_store(&race.ends.writer->head, 0);
+		atomic_store(&race.ends.ring.state->closed, 0);
+		race.ends.ring.shut = false;
 		meet(&race, 1, 2 * i + 1);
-		ring_shut(&race.ring, ESHUTDOWN);
-		seen = !ring_empty(&race.ring);
+		ring_shut(&race.ends.ring, ESHUTDOWN);
+		seen = !ring_empty(&race.ends.ring);
 		race.finished = monotonic_ns() > until;
 		meet(&race, 1, 2 * i + 2);
 		missed += !seen && !race.saw_closed;
 	}
 	pthread_join(writer, NULL);
 	assert_int_equal(missed, 0);
-	ring_close(&race.ring);
+	close_ends(&race.ends);
 }
 
 static void the_number_of_slots_covers_the_time(void **state)
@@ -293,10 +389,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_are_taken_in_order),
+		cmocka_unit_test(several_slots_are_copied_at_once),
 		cmocka_unit_test(the_writer_cannot_resize_the_ring),
+		cmocka_unit_test(the_writer_can_only_read_the_state),
+		cmocka_unit_test(a_ring_whose_memory_was_freed_has_zeros),
 		cmocka_unit_test(invalid_heads_and_lengths_are_refused),
 		cmocka_unit_test(random_changes_of_the_shared_memory),
-		cmocka_unit_test(a_writer_that_keeps_a_closed_ring_keeps_one_page),
+		cmocka_unit_test(a_number_is_never_more_than_what_was_reached),
 		cmocka_unit_test(doorbells_are_limited_in_rate),
 		cmocka_unit_test(a_ring_that_is_shut_becomes_empty),
 		cmocka_unit_test(the_last_record_is_taken_or_its_writer_sees_the_close),

@@ -57,7 +57,8 @@ static struct recovered open_recorder(void)
 	assert_int_equal(recover(&bytes, "arm", &r, &e), 0);
 	assert_int_equal(buffer_open(&rec.buffer, config.writeout, config.buffer, &e), 0);
 	assert_int_equal(store_open(&rec.store, &config, &rec.buffer, &e), 0);
-	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, r.next_sequence);
+	intake_open(&rec.intake, &rec.buffer, (uint32_t)config.record_size, config.window_ns,
+		    r.next_sequence);
 	store_set(&rec.store, r.generation, r.next_sequence, id, boot);
 	for (uint32_t i = 0; i < MEDIUM_SEGMENTS; i++) {
 		const struct medium_use *u = test_medium_at(segments, i);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A connection that sends any messages: pieces of a length and bytes. The session is the real one;
- * its channel has a buffer and no threads.
+ * A connection that sends any messages: pieces of a length and bytes. If it has a ring, it rings the bell with
+ * each. The session is the real one; its channel has a buffer and no threads.
  */
 #include <poll.h>
 #include <string.h>
@@ -36,6 +36,7 @@ static void set_up(void)
 						  .writers = 1 };
 	FUZZ_CHECK(!channel_open(&channel, &e));
 	FUZZ_CHECK(!ingest_open(&in, &channel, 1, listener, &e));
+	FUZZ_CHECK(!closer_start(&in.closer, &e));
 	in.storage = &storage;
 }
 
@@ -47,7 +48,8 @@ static void turn(struct session *s)
 	for (int i = 0; i < n; i++) {
 		struct handler *h = events[i].data.ptr;
 
-		if (s->socket >= 0 && h == &s->on_socket)
+		/* an event of a connection may follow the one that ended it */
+		if (h == &s->on_socket || h == &s->on_bell)
 			h->on_event(h, events[i].events);
 	}
 	session_turn(s, monotonic_ns());
@@ -63,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!in.epoll)
 		set_up();
 	channel.store.count = 0;
-	intake_open(&channel.intake, &channel.buffer, 100, 0);
+	intake_open(&channel.intake, &channel.buffer, 100, NSEC_PER_SEC, 0);
 	channel.intake.gap = false;
 	store_set(&channel.store, 0, 0, id, boot);
 	for (int i = 0; i < 2; i++)
@@ -83,6 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		length = length < size - at ? length : size - at;
 		(void)!send(ends[1], data + at, length, MSG_NOSIGNAL);
+		/* the bell rings in the same turn */
+		if (s->by_ring)
+			(void)!eventfd_write(s->ring.eventfd, 1);
 		at += length;
 		turn(s);
 	}
@@ -94,15 +99,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			buffer_release(&channel.buffer, c);
 		turn(s);
 	}
-	/* one that waits for its ring has no thread that would make it */
 	session_end(s, 0);
 	FUZZ_CHECK(s->socket < 0 && !atomic_load(&channel.writer));
 	in.sessions = NULL;
 	session_free(s);
 	for (struct chunk *c; (c = buffer_take(&channel.buffer, true));)
 		buffer_release(&channel.buffer, c);
-	for (unsigned int i = 0; i < RINGS_MAX; i++)
-		channel.rings.leases[i].state = LEASE_UNUSED;
 	channel.store.count = 0;
 	return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A ring whose writer changes any byte of it at any time. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "fuzz.h"
 #include "intake.h"
@@ -9,21 +10,26 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct buffer buffer;
+	static unsigned char copy[RING_COPY];
+	static unsigned char *memory; /* of the slots, as the writer maps it */
 	static struct ring ring;
 	struct intake in = { 0 };
 	struct intake_writer writer = { 0 };
 	struct error e;
-	size_t at = 0;
+	size_t at = 0, bytes;
 
 	if (!buffer.memory) {
 		FUZZ_CHECK(!buffer_open(&buffer, 4096, 3 * 4096, &e));
-		FUZZ_CHECK(!ring_open(&ring, 100, 16, &e));
+		FUZZ_CHECK(!ring_open(&ring, 100, 16, copy, &e));
 	}
-	memset((unsigned char *)ring.map + EKR_RING_DATA, 0, ring.size - EKR_RING_DATA);
-	atomic_store(&ring.map->head, 0);
+	bytes = EKR_RING_DATA + (size_t)ring.slots * ring.stride;
+	if (!memory)
+		memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.memfd, 0);
+	FUZZ_CHECK(memory != MAP_FAILED);
+	memset(memory, 0, bytes);
 	ring.tail = 0;
 	ring.shut = false;
-	intake_open(&in, &buffer, 100, 5);
+	intake_open(&in, &buffer, 100, NSEC_PER_SEC, 5);
 	writer.next = 5;
 	/* pieces of an offset in the head or the slots, a length and bytes; after each the recorder looks */
 	while (at + 3 <= size) {
@@ -36,8 +42,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (offset >= EKR_RING_DATA / 16)
 			offset += EKR_RING_DATA - EKR_RING_DATA / 16;
 		length = length < left ? length : left;
-		memcpy((unsigned char *)ring.map + offset, data + at + 3, length);
+		memcpy(memory + offset, data + at + 3, length);
 		at += 3 + length;
+		ring_forget(&ring);
 		for (unsigned int i = 0; i < ring.slots && (ret = ring_peek(&ring, &r)) > 0; i++) {
 			FUZZ_CHECK(r.length <= 100);
 			if (intake_take(&in, &writer, &r, true) == -71)
