@@ -386,6 +386,8 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 bool store_next(struct store *s, uint64_t now, struct store_write *w)
 {
 	struct chunk *c = NULL;
+	struct record_use use;
+	uint64_t batch;
 	size_t length;
 
 	pthread_mutex_lock(&s->lock);
@@ -406,7 +408,8 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	if (s->failures || s->offset + length > s->config->segment || !s->offset ||
 	    !s->segments[s->current].generation)
 		begin_segment(s, c->first, now);
-	batch_seal(c->data, c->used, &s->use, s->batch);
+	use = s->use;
+	batch = s->batch;
 	s->writing = c;
 	s->busy = true;
 	s->began_ns = now;
@@ -419,6 +422,9 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	};
 out:
 	pthread_mutex_unlock(&s->lock);
+	/* takes long for a large batch; while the store is busy, nobody else uses the chunk */
+	if (c)
+		batch_seal(c->data, c->used, &use, batch);
 	return c;
 }
 
