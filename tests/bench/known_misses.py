@@ -4,7 +4,7 @@
 `make bench` fails because of them, since a promise says what users may rely on. The test of
 the quick bench fails if any other row is missed. A row that is near its bound may also be
 held: a new build of the kernel's modules shifts when things happen in the guest. The commit that
-mends a row must also remove it from this list. For each row, NOTES of its experiment has the
+fixes a row must also remove it from this list. For each row, NOTES of its experiment has the
 cause, which docs/reference/results.md shows. lab.report.misses.WORDS has the effect, which
 the README shows.
 """

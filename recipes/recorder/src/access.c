@@ -97,9 +97,9 @@ int access_apply(int directory, const struct channel_config *c, struct error *e)
 
 	if (fstat(directory, &st))
 		return set_errno(e, errno, "examining its directory");
-	/* without this, the mask of the list would become what the owning group may do */
+	/* first, because removing the list turns its mask into the permissions of the group */
 	if (fchmod(directory, 0700))
-		return set_errno(e, errno, "closing its directory to others");
+		return set_errno(e, errno, "restricting the access to its directory");
 	fremovexattr(directory, "system.posix_acl_access");
 	if (c->read_gid != CONFIG_NO_GROUP && st.st_gid != c->read_gid &&
 	    fchown(directory, (uid_t)-1, c->read_gid))

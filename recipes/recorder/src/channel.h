@@ -55,7 +55,7 @@ struct channel {
 	struct keep_request keep;
 	struct intake intake;		/* of the ingest thread, once open */
 	int directory;			/* -1: not open, or gone; of the prepare thread while that runs */
-	int lock;			/* the file in it that is locked; -1: not open; of the same thread */
+	int lock;			/* descriptor of the locked file in it; -1: not open; of the prepare thread */
 	uint8_t id[16];			/* channel_id of all segments */
 	uint32_t next_index;		/* of the next segment that is created */
 	_Atomic uint32_t made;		/* segments that are ready */
@@ -64,7 +64,7 @@ struct channel {
 	atomic_bool tried;		/* the prepare thread has tried once to open it */
 	atomic_bool open;
 	unsigned int writers;		/* connections that have opened it; of the ingest thread */
-	_Atomic pid_t writer;		/* process of the last of these; 0: none */
+	_Atomic pid_t writer;		/* process of one of these; 0: none */
 	bool in_order;			/* the recording that was found had been shut down cleanly */
 	struct marker found;		/* the marker that was found, or the end of the recording in a directory that was mounted again; zeros: none */
 	uint64_t found_after;		/* batches that had been written when it was found */

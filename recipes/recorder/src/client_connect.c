@@ -123,7 +123,9 @@ static int map_ring(struct ek_writer *w, const struct ekr_opened *opened, const 
 	w->ring_size = EKR_RING_DATA + (size_t)opened->slots * opened->stride;
 	if (fds[2] < 0 || !opened->slots ||
 	    opened->stride < sizeof(struct ekr_slot) + opened->record_size)
-		return client_fail(w, EPROTO, "the recorder sent an invalid ring");
+		return client_fail(
+			w, EPROTO,
+			"the recorder sent an invalid ring; libek-recorder may be of another version");
 	w->ring = map(fds[0], w->ring_size, PROT_READ | PROT_WRITE, populate ? MAP_POPULATE : 0);
 	if (w->ring)
 		w->ring_state = map(fds[1], sizeof(*w->ring_state), PROT_READ, MAP_POPULATE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The thread that closes file descriptors that a writer sent. */
+/* The thread that closes what may be slow to close. */
 #include "closer.h"
 
 #include <errno.h>
@@ -11,10 +11,10 @@
 #include "thread.h"
 
 /*
- * An empty pipe takes at once: a batch less one, the batch that makes it be behind, and the sockets of all
- * connections including the one that is refused.
+ * An empty pipe takes at once: a batch less one, the batch that makes it be behind, and the sockets and rings of
+ * all connections including the one that is refused.
  */
-_Static_assert((2 * CLOSER_BATCH + SESSIONS_MAX + 1) * sizeof(int) <= PIPE_BUF,
+_Static_assert((2 * CLOSER_BATCH + 2 * (SESSIONS_MAX + 1)) * sizeof(int) <= PIPE_BUF,
 	       "giving never waits");
 
 static void *run(void *arg)

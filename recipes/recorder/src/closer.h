@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Closes file descriptors that a writer sent. Closing the last one of a file may take as long as its sender
- * likes (SO_LINGER, FUSE, a medium that hangs). So a separate thread closes them, and no thread waits
- * for it. The number of descriptors that it has to close is limited.
+ * Closes what may be slow to close: rings, sockets with unread messages, and file descriptors that a writer sent.
+ * Closing the last descriptor of a file may take as long as its sender likes (SO_LINGER, FUSE, a medium
+ * that hangs). So a separate thread closes them, and no thread waits for it. The number of descriptors
+ * that it has to close is limited.
  */
 #ifndef EKR_CLOSER_H
 #define EKR_CLOSER_H
@@ -28,7 +29,7 @@ int closer_start(struct closer *c, struct error *e);
 bool closer_behind(struct closer *c);
 /*
  * Takes over these descriptors, at most a batch, and never waits. While it is behind, it may be given
- * only the sockets of all connections. One thread at a time.
+ * only the sockets and rings of all connections. One thread at a time.
  */
 void closer_give(struct closer *c, const int *fds, unsigned int count);
 /* The thread ends when everything is closed; this does not wait for it. */

@@ -53,7 +53,7 @@ int cmd_follow(int argc, char **argv)
 		OPTION("every", CLI_DURATION, &every_ns,
 		       "TIME\tlongest time between two checks for new records (default 1s); a write\n"
 		       "causes a check at once",
-		       .least = NSEC_PER_MSEC, .most = 3600 * NSEC_PER_SEC),
+		       .least = NSEC_PER_MSEC, .most = NSEC_PER_SEC),
 		READER_RANGES(&cli),
 		READER_OPTIONS(&cli),
 	};

@@ -17,7 +17,7 @@
 #include "segment.h"
 #include "wire.h"
 
-/* s: longer than the recorder needs for a segment that it may be creating */
+/* s: longer than the recorder needs for a segment that it may be creating, and to write what is in memory */
 #define PATIENCE 60
 
 struct options {
@@ -62,7 +62,8 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ||
 	    (send(fd, &keep, sizeof(keep), MSG_NOSIGNAL) < 0 && errno != EPIPE)) {
-		cli_say(&cli->line, "asking the recorder at %s: %s", o->socket, strerror(errno));
+		cli_say(&cli->line, "asking the recorder at %s: %s. Does ek-recorder run?",
+			o->socket, strerror(errno));
 	} else {
 		n = recv(fd, &answer, sizeof(answer), 0);
 		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)
@@ -70,8 +71,8 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 				answer.refused.why);
 		else if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
 			cli_say(&cli->line,
-				"the recorder did not answer; see 'ek-recorder keep --list %s'",
-				channel);
+				"channel %s: the recorder did not answer and may still keep the range; check with 'ek-recorder keep --list %s'",
+				channel, channel);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -121,7 +122,10 @@ static int list(const struct reader_cli *cli, const char *directory)
 	if (asprintf(&path, "%s/" MEDIUM_KEPT, directory) < 0)
 		return 2;
 	d = opendir(path);
-	if (!d && errno != ENOENT) {
+	if (!d && errno == ENOENT && access(directory, F_OK)) {
+		cli_say(&cli->line, "%s: %s", directory, strerror(errno));
+		status = 2;
+	} else if (!d && errno != ENOENT) {
 		cli_say(&cli->line, "%s: %s", path, strerror(errno));
 		status = 2;
 	}
@@ -151,7 +155,8 @@ static int list(const struct reader_cli *cli, const char *directory)
 }
 
 /* -ENOENT: the channel has no such incident; this is not reported */
-static int give_up(const struct reader_cli *cli, const char *directory, const char *incident)
+static int delete_incident(const struct reader_cli *cli, const char *directory,
+			   const char *incident)
 {
 	uint64_t segments = 0, bytes = 0;
 	char *path = NULL;
@@ -180,7 +185,7 @@ static int do_all(const struct reader_cli *cli, const struct options *o, const c
 		return 2;
 	for (int i = 0; i < count; i++) {
 		int ret = o->list   ? list(cli, paths[i]) :
-			  o->remove ? give_up(cli, paths[i], o->remove) :
+			  o->remove ? delete_incident(cli, paths[i], o->remove) :
 				      ask(cli, o, reader_cli_name(paths[i]), incident);
 
 		found += !o->remove || ret != -ENOENT;
@@ -191,7 +196,8 @@ static int do_all(const struct reader_cli *cli, const struct options *o, const c
 	if (!count)
 		cli_say(&cli->line, "there are no channels in %s", cli->directory);
 	else if (!found)
-		cli_say(&cli->line, "there is no incident %s", o->remove);
+		cli_say(&cli->line, "there is no incident %s; see 'ek-recorder keep --list'",
+			o->remove);
 	return fflush(stdout) || !count || !found ? 2 : status;
 }
 
@@ -203,8 +209,7 @@ int cmd_keep(int argc, char **argv)
 	const struct cli_option options[] = {
 		OPTION("list", CLI_ON, &o.list, "list the incidents"),
 		OPTION("remove", CLI_PARSED, &o.remove,
-		       "INCIDENT\tgive an incident up: deletes its records",
-		       .parse = take_incident),
+		       "INCIDENT\tdelete an incident and its records", .parse = take_incident),
 		OPTION("socket", CLI_PARSED, &o.socket,
 		       "PATH\tsocket of the recorder (default " EKR_SOCKET ")",
 		       .parse = take_socket),
@@ -234,12 +239,15 @@ int cmd_keep(int argc, char **argv)
 		return cli_wrong(&cli.line, "expected INCIDENT, a name for what is kept");
 	if (!range->from.set || !range->to.set || range->from.monotonic || range->to.monotonic ||
 	    cli.sequences || range->from.ns > range->to.ns)
-		return cli_wrong(&cli.line,
-				 "expected --from TIME and a later --to TIME, as real times");
+		return cli_wrong(
+			&cli.line,
+			"expected --from TIME and --to TIME, not before it; boot+TIME and --sequences do not work here");
 	for (int i = 0; i < cli.line.count; i++)
 		if (!about_name_ok(cli.line.arguments[i]))
-			return cli_wrong(&cli.line, "a name has 1 to %u characters a-z, 0-9 or -",
-					 EKR_NAME_MAX);
+			return cli_wrong(
+				&cli.line,
+				"'%s' is not a valid name: it has 1 to %u characters a-z, 0-9 or -",
+				cli.line.arguments[i], EKR_NAME_MAX);
 	incident = cli.line.arguments[0];
 	cli.line.arguments++;
 	cli.line.count--;

@@ -37,7 +37,7 @@ static int open_base(const struct recorder_config *config, struct error *e)
 	return -e->code;
 }
 
-/* A file that only its owner can open: a lock of the directory could be taken by everybody who may read. */
+/* Locks a file of mode 0600. Any reader of the directory could lock the directory itself. */
 static int lock(struct channel *c, const char *where, bool create, struct error *e)
 {
 	c->lock = openat(c->directory, LOCK,
@@ -45,10 +45,11 @@ static int lock(struct channel *c, const char *where, bool create, struct error 
 	/* no recorder has begun here */
 	if (c->lock < 0 && errno == ENOENT && !create)
 		return 0;
+	if (c->lock < 0 && errno == EROFS)
+		return set_errno(e, errno, "opening it for recording");
 	if (c->lock < 0)
-		return errno == EROFS ?
-			       set_errno(e, errno, "opening it for recording") :
-			       set_errno(e, errno, "creating %s/%s/" LOCK, where, c->config.name);
+		return set_errno(e, errno, "opening %s/%s/" LOCK " as the recorder's user", where,
+				 c->config.name);
 	if (!flock(c->lock, LOCK_EX | LOCK_NB))
 		return 0;
 	return errno == EWOULDBLOCK ? set_error(e, EBUSY, "%s/%s: another recorder is using it",

@@ -35,7 +35,7 @@ typedef int found_use(struct channel *c, struct found *f, struct error *e);
 /* Reads the channel's directory, which is open, and calls @use. Returns its result or an error of reading. */
 int found_look(struct channel *c, found_use *use, struct error *e);
 
-/* For @use, in this order: the size of the segments that exist is that of the ones to be created. */
+/* For @use, in this order: new segments get the size of those that exist. */
 int found_settle(struct channel *c, const struct found *f, struct error *e);
 /* Opens all usable segments for writing. If descriptors or memory do not suffice, nothing was changed. */
 int found_open(const struct channel *c, struct found *f, struct error *e);

@@ -18,8 +18,9 @@
 #include "wire.h"
 
 #define EVENTS 32
-/* connections that are accepted in one turn */
-#define ACCEPTS 16
+/* connections that are accepted in one turn, and the time for that */
+#define ACCEPTS	    16
+#define ACCEPT_TIME (NSEC_PER_MSEC / 2)
 /* time for a new connection to open a channel */
 #define PATIENCE  (10 * NSEC_PER_SEC)
 #define IDLE	  NSEC_PER_SEC
@@ -83,11 +84,11 @@ static void be_deaf(struct ingest *in, uint64_t now)
 /* a new connection may send more descriptors that are slow to close */
 static bool too_far_behind(struct ingest *in, uint64_t now)
 {
-	if (!closer_behind(&in->closer))
+	if (!closer_behind(&in->closer) && !closer_behind(&in->ring_closer))
 		return false;
 	if (!in->behind_said_ns || now - in->behind_said_ns >= BEHIND_SAY_TIME) {
 		log_warning(
-			"file descriptors that writers sent are slow to close; new connections wait for that");
+			"rings or descriptors of writers are slow to close; new connections wait until they are closed");
 		in->behind_said_ns = now;
 	}
 	return true;
@@ -130,9 +131,10 @@ static void on_listener(struct handler *h, uint32_t events)
 	uint64_t now = monotonic_ns();
 
 	(void)events;
-	/* any user may connect: the queue must empty faster than it fills */
+	/* any user may connect: the queue must empty faster than it fills, but records must not wait for that */
 	for (int i = 0; i < ACCEPTS && accept_one(in, now); i++)
-		;
+		if (monotonic_ns() - now > ACCEPT_TIME)
+			break;
 }
 
 static void on_done(struct handler *h, uint32_t events)
@@ -186,7 +188,7 @@ bool ingest_is_open(struct channel *c)
 	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
 }
 
-/* Another connection is the first to find space in the buffer of its channel. */
+/* Rotates the list, so that connections take turns at the space in the buffer of their channel. */
 static void next_first(struct ingest *in)
 {
 	struct session **end = &in->sessions, *first = in->sessions;
@@ -265,6 +267,8 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 {
 	int ret = closer_start(&in->closer, e);
 
+	if (!ret)
+		ret = closer_start(&in->ring_closer, e);
 	if (ret)
 		return ret;
 	in->storage = storage;
@@ -275,6 +279,7 @@ int ingest_start(struct ingest *in, struct storage *storage, int priority, struc
 void ingest_close(struct ingest *in)
 {
 	closer_end(&in->closer);
+	closer_end(&in->ring_closer);
 	close(in->epoll);
 	close(in->done_fd);
 	free(in->message);

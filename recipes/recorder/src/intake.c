@@ -50,39 +50,45 @@ void intake_lose(struct intake *in, enum ekr_gap_reason reason, uint64_t lost)
 }
 
 /*
-	 * A writer says that it lost so many records since a moment. All that writers say is no more than one writer
-	 * could have lost since the boot: otherwise the sequences of the channel could be counted to their end.
-	 */
-static bool is_plausible(struct intake *in, uint64_t lost, uint64_t since_ns)
+ * All reports together are limited to what one writer can lose since the boot. Otherwise writers could use up the
+ * sequence numbers of the channel. A loss beyond that is recorded without its number: the writer may be honest, and
+ * another one not.
+ */
+static void lose_reported(struct intake *in, enum ekr_gap_reason reason, uint64_t lost,
+			  uint64_t now)
 {
-	const uint64_t now = monotonic_ns();
+	const bool known = lost <= now / LOSS_TIME - in->claimed &&
+			   in->next_sequence <= SEQUENCE_MOST &&
+			   lost <= SEQUENCE_MOST - in->next_sequence;
 
-	if (lost > (now - since_ns) / LOSS_TIME || lost > now / LOSS_TIME - in->claimed ||
-	    in->next_sequence + lost > SEQUENCE_MOST)
-		return false;
-	in->claimed += lost;
-	return true;
+	if (!lost)
+		return;
+	if (known)
+		in->claimed += lost;
+	intake_lose(in, reason, known ? lost : 0);
 }
 
 int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence)
 {
-	if (sequence < w->next || !is_plausible(in, sequence - w->next, w->since_ns))
+	const uint64_t now = monotonic_ns(), lost = sequence - w->next;
+
+	if (sequence < w->next || lost > (now - w->since_ns) / LOSS_TIME)
 		return -EPROTO;
 	/* before the first record of a connection the writer was waiting for it */
-	if (sequence > w->next)
-		intake_lose(in, w->records ? EKR_GAP_OVERRUN : EKR_GAP_ABSENT, sequence - w->next);
+	lose_reported(in, w->records ? EKR_GAP_OVERRUN : EKR_GAP_ABSENT, lost, now);
 	if (w->records)
-		w->lost += sequence - w->next;
+		w->lost += lost;
 	w->next = sequence;
 	return 0;
 }
 
 int intake_absent(struct intake *in, uint64_t lost)
 {
-	if (!is_plausible(in, lost, 0))
+	const uint64_t now = monotonic_ns();
+
+	if (lost > now / LOSS_TIME)
 		return -EPROTO;
-	if (lost)
-		intake_lose(in, EKR_GAP_ABSENT, lost);
+	lose_reported(in, EKR_GAP_ABSENT, lost, now);
 	return 0;
 }
 
@@ -127,8 +133,8 @@ bool intake_tell(struct intake *in)
 }
 
 /*
- * The order by time is that of sequences, and no time is in the future. So a record that is taken after later
- * ones of other writers gets a later time; it keeps the moment when it was acquired.
+ * Times never decrease with the sequence, and no time is in the future. So if a later record of another writer was
+ * taken first, this record gets the time of that one. acquired_ns is not raised.
  */
 static void correct_times(const struct intake *in, struct record *r, uint64_t now)
 {

@@ -17,7 +17,7 @@
 /* One writer, whose sequences are its own (wire.h). */
 struct intake_writer {
 	uint64_t next;			/* sequence of its next record */
-	uint64_t since_ns;		/* monotonic: when its last record was submitted, or since when it may have lost some */
+	uint64_t since_ns;		/* monotonic: when its last record was submitted; before the first, the earliest time from which it may count losses */
 	uint64_t lost;			/* records that found no space, here or in the ring or socket */
 	bool records;			/* it has submitted a record over this connection */
 };
@@ -44,8 +44,9 @@ struct intake {
 
 /*
  * @window_ns: the channel's durability window. It counts from when a record was submitted, as its writer says,
- * but from no earlier than a quarter of the window before the record arrived. A ring is polled as often. So a
- * writer of wrong times cannot make each of its records due at once.
+ * but from no earlier than a quarter of the window before the record arrived: an honest record by ring arrives
+ * within that time, because a ring is polled at least four times in a window. So a writer of wrong times cannot
+ * make each of its records due at once.
  */
 void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size, uint64_t window_ns,
 		 uint64_t next_sequence);
@@ -53,7 +54,8 @@ void intake_open(struct intake *in, struct buffer *buffer, uint32_t record_size,
 /*
  * The only check of sequences: a writer says that its next record will be @sequence. The ones
  * before it that did not arrive are lost. -EPROTO: the sequence went back, or is further ahead
- * than a writer can count since its last record; nothing has changed.
+ * than a writer can count since its last record; nothing has changed. If all writers of the channel
+ * report more than one can count since the boot, the loss is recorded without its number.
  */
 int intake_expect(struct intake *in, struct intake_writer *w, uint64_t sequence);
 

@@ -108,7 +108,7 @@ static struct segment *list_used(struct channel *c, size_t *count)
 /* A segment's first records may be older than its head: by the window, and by this if the medium stalled. */
 #define STALL (10 * (int64_t)NSEC_PER_SEC)
 
-/* Clocks that differ by less were not set meanwhile, but slewed. */
+/* A smaller difference is slewing, not a clock that was set. */
 #define SLEW (2 * (int64_t)NSEC_PER_SEC)
 
 /*
@@ -209,8 +209,8 @@ static int fill_incident(struct channel *c, int fd, const struct segment *s, siz
 	return ret;
 }
 
-/* After a failure: an incident without segments goes, so that its name can be used again. */
-static void give_up(struct channel *c, const char *incident, struct error *e)
+/* Removes an incident without segments after a failure, so that its name can be used again. */
+static void undo_incident(struct channel *c, const char *incident, struct error *e)
 {
 	char path[sizeof(MEDIUM_KEPT) + EKR_NAME_MAX + sizeof(KEEP_NEXT) + 3];
 	const struct error why = *e;
@@ -226,8 +226,10 @@ static void give_up(struct channel *c, const char *incident, struct error *e)
 		unlinkat(fd, KEEP_NEXT, 0);
 		unlinkat(c->directory, path, AT_REMOVEDIR);
 	} else {
-		set_error(e, why.code, "%.120s; %" PRIu64 " bytes are kept as %s", why.text, kept,
-			  incident);
+		set_error(e, why.code,
+			  "%.100s; %" PRIu64
+			  " bytes are kept as %s; to try again, use another name",
+			  why.text, kept, incident);
 	}
 	close(fd);
 }
@@ -263,7 +265,7 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 		ret = fill_incident(c, fd, s, count, first, last, e);
 		close(fd);
 		if (ret)
-			give_up(c, incident, e);
+			undo_incident(c, incident, e);
 	}
 	free(s);
 	if (fd < 0 || ret)

@@ -29,6 +29,8 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 
 	if (!ret)
 		ret = fstat(c->directory, &st) ? set_errno(e, errno, "examining its directory") : 0;
+	if (!ret)
+		atomic_store(&c->store.medium, st.st_dev);
 	if (!ret && k) {
 		pthread_mutex_lock(&k->prepare->lock);
 		k->medium = st.st_dev;

@@ -42,7 +42,7 @@ int marker_make(int directory, struct error *e)
 		return 0;
 	ret = write_block(directory, zeros, e);
 	if (!ret && fsync(directory))
-		ret = set_errno(e, errno, "renaming the clean-shutdown marker");
+		ret = set_errno(e, errno, "flushing the clean-shutdown marker");
 	return ret;
 }
 

@@ -68,7 +68,7 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	ret = marker_take(c->directory, &m, e);
 	if (ret && ret != -ENOENT)
 		return ret;
-	/* a directory in which no recorder has begun needs no marker */
+	/* no segment and no `started`: nothing can have been lost */
 	in_order = f->empty && !marker_started(c->directory);
 	/* before the segments, which may fill the partition; if this fails, the shutdown tries again */
 	marker_make(c->directory, &(struct error){ 0 });

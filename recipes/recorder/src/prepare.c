@@ -163,10 +163,10 @@ static bool join(struct keeper *k, uint64_t until)
 	return !k->started;
 }
 
-bool prepare_release(struct prepare *p, unsigned int i)
+bool prepare_release(struct prepare *p, unsigned int i, uint64_t time_ns)
 {
 	tell_written(p, i);
-	if (!join(&p->keepers[i], monotonic_ns() + END_TIME))
+	if (!join(&p->keepers[i], monotonic_ns() + time_ns))
 		return false;
 	pthread_mutex_lock(&p->lock);
 	p->keepers[i].live = false;

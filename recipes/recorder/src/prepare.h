@@ -81,10 +81,10 @@ bool prepare_tried(const struct prepare *p);
 void prepare_ask_to_stop(struct prepare *p, unsigned int i);
 /*
  * When no record of a channel will be written any more: a channel of which everything is on the
- * medium is marked, and its thread ends. False: the thread hangs in its medium after 4 s, and what
- * it uses must stay.
+ * medium is marked, and its thread ends. False: the thread hangs in its medium after @time_ns (for all: 4 s), and
+ * what it uses must stay. May be called again.
  */
-bool prepare_release(struct prepare *p, unsigned int i);
+bool prepare_release(struct prepare *p, unsigned int i, uint64_t time_ns);
 bool prepare_end(struct prepare *p);
 
 #endif

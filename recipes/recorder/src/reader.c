@@ -104,7 +104,7 @@ static int overwritten(struct reader *r, struct reader_event *e)
 	return gone(r, e, "reused or deleted while it was read");
 }
 
-/* Between what was kept and what follows it, the recorder reused segments: that is no fault. */
+/* A hole after a kept segment: the recorder reused what was there. This is no fault. */
 static bool follows_kept(const struct reader *r, const struct medium_use *u)
 {
 	return strchr(r->use.file, '/') && u->head.generation != r->use.head.generation + 1;

@@ -102,8 +102,8 @@ const struct ekr_segment_head *reader_channel(const struct reader *reader);
 bool reader_over(const struct reader *reader);
 
 /*
- * After READER_END when following: waits until something is written to the channel's directory, at
- * most @timeout_ms (-1: no limit), or until @output (-1: none) is closed by its reader. 1: read
+ * After READER_END when following: waits until something is written to the channel's directory, or it is time
+ * to look without a notification, at most @timeout_ms (-1: no limit), or until @output (-1: none) is closed by its reader. 1: read
  * again; 0: not within that time; -EPIPE: @output is closed; -EINTR.
  */
 int reader_wait(struct reader *reader, int timeout_ms, int output);

@@ -27,8 +27,8 @@
 /* ms between two looks where there is no notification */
 #define POLL_MS 100
 /*
- * The same where there is one: for changes that nobody reports, such as those of another host to a network
- * file system, or a directory that takes the place of the one that is watched.
+ * ms, longest wait where there is a notification. inotify does not report changes by another host, nor a new directory
+ * at the path.
  */
 #define LOOK_MS 1000
 /* A record that was submitted so long before, and the window, is on the medium unless that makes a long pause. */

@@ -15,7 +15,7 @@
 #define SLOTS_LEAST 16u
 #define BYTES_MOST  (UINT64_C(32) << 20)
 
-/* pairs of reads of a number whose writer does not only count up */
+/* limit for a hostile writer, whose number does not only grow */
 #define TRIES 16
 
 static uint32_t stride_of(uint32_t record_size)
@@ -89,9 +89,10 @@ int ring_close(struct ring *r)
 
 /*
  * A number at the start of the slots' memfd, which the writer counts up. A read is not atomic: while the number
- * changes, it may have some bytes of the old value and some of the new one. Two reads in a row tell: what the
- * first one returned was reached if the second one returned the same or more. @least: a value that was reached
- * before. @exact: the same, because the writer stops counting.
+ * changes, it may have some bytes of the old value and some of the new one. If a second read returns the same or
+ * more, the first value was reached. @least: a value that was reached before. @exact: demand two equal reads,
+ * because the writer has stopped. After TRIES, the value is unchecked. UINT64_MAX, which makes the ring invalid:
+ * the memory cannot be read.
  */
 static uint64_t number_at(const struct ring *r, size_t offset, uint64_t least, bool exact)
 {
@@ -100,7 +101,7 @@ static uint64_t number_at(const struct ring *r, size_t offset, uint64_t least, b
 	for (int i = 0; i < TRIES; i++) {
 		if (pread(r->memfd, &a, sizeof(a), (off_t)offset) != sizeof(a) ||
 		    pread(r->memfd, &b, sizeof(b), (off_t)offset) != sizeof(b))
-			return least;
+			return UINT64_MAX;
 		if (a == b || (!exact && a >= least && a < b))
 			break;
 	}
@@ -149,7 +150,7 @@ static int copy_slots(struct ring *r)
 {
 	const uint64_t head = filled_to(r);
 	const size_t at = r->tail % r->slots;
-	size_t count = head - r->tail;
+	uint64_t count = head - r->tail;
 
 	if (!count)
 		return 0;

@@ -25,7 +25,7 @@ struct ring {
 	int eventfd;		/* the writer's bell */
 	uint32_t slots, stride, record_size;
 	uint64_t tail;		/* slots taken; the recorder's own copy */
-	unsigned char *copy;	/* of the caller, RING_COPY bytes: the slots from copied_from, below copied_to */
+	unsigned char *copy;	/* RING_COPY bytes of the caller; has the slots [copied_from, copied_to) */
 	uint64_t copied_from, copied_to;
 	uint64_t rung_ns;	/* monotonic: the rings of the bell so far use up its allowance until then */
 	bool shut;		/* the recorder takes only the records before: */
@@ -38,8 +38,8 @@ uint32_t ring_slots(uint32_t record_size, uint64_t period_ns);
 /* @copy: RING_COPY bytes, which several rings may share; see ring_forget(). Takes some microseconds. */
 int ring_open(struct ring *r, uint32_t record_size, uint32_t slots, void *copy, struct error *e);
 /*
- * Takes the memfd of the slots out of the ring, and closes the rest. The caller closes the memfd where it may
- * take long: if the writer has gone, that frees the memory.
+ * Returns the memfd of the slots, and closes the rest. To close this memfd may free the memory of the ring, which may
+ * take long.
  */
 int ring_close(struct ring *r);
 

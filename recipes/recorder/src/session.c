@@ -16,6 +16,8 @@
 /* log lines about writers that broke the protocol, in SAY_TIME */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
+/* messages that are discarded of a client that has opened no channel; it may be any user */
+#define STRANGER_DRAIN 16
 /* messages of one connection, and bytes from its ring, before the next connection has its turn */
 #define FAIR	   64
 #define TURN_BYTES (1u << 20)
@@ -36,7 +38,7 @@ uint64_t session_due(const struct session *s, uint64_t now)
 {
 	if (s->socket >= 0 && s->keeps && !s->keep_to &&
 	    atomic_load(&s->keeps->keep.state) == KEEP_NONE)
-		return s->keep_ns;
+		return s->keep_ns > now ? s->keep_ns : now + SESSION_INTERVAL;
 	if (s->socket < 0 || !s->by_ring)
 		return UINT64_MAX;
 	if (s->more)
@@ -104,6 +106,9 @@ static pid_t other_writer(const struct session *s)
 
 void session_hang_up(struct session *s)
 {
+	if (s->socket < 0)
+		return;
+	s->wants = NULL;
 	/* the range is kept, although the client no longer waits for the answer */
 	if (s->keeps)
 		s->keeps->keep.owned = false;
@@ -112,7 +117,7 @@ void session_hang_up(struct session *s)
 	shutdown(s->socket, SHUT_RD);
 	ingest_unwatch(s->ingest, s->socket);
 	/* otherwise unread messages, perhaps with descriptors, are closed together with the socket */
-	if (session_discard(s->socket))
+	if (session_discard(s->socket, s->channel ? SESSION_DRAIN : STRANGER_DRAIN))
 		close(s->socket);
 	else
 		closer_give(&s->ingest->closer, &s->socket, 1);
@@ -123,7 +128,7 @@ void session_hang_up(struct session *s)
 
 		ingest_unwatch(s->ingest, s->ring.eventfd);
 		memfd = ring_close(&s->ring);
-		closer_give(&s->ingest->closer, &memfd, 1);
+		closer_give(&s->ingest->ring_closer, &memfd, 1);
 		s->by_ring = false;
 	}
 	if (s->channel) {

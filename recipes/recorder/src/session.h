@@ -39,7 +39,7 @@ struct session {
 	uint32_t wants_way;		/* enum ekr_way */
 	uint64_t wants_lost;		/* records that its writer lost before */
 	struct channel *keeps;		/* the channel whose range it asked to keep, until the answer; NULL: none */
-	uint64_t keep_ns;		/* monotonic: all that was submitted before the request is taken then */
+	uint64_t keep_ns;		/* monotonic: when records submitted before the request have been taken, if there was space */
 	uint64_t keep_to;		/* all sequences below must become durable before the range is kept; 0: not known yet */
 	/* an EKR_SYNC that is not answered yet */
 	bool sync;
@@ -64,7 +64,7 @@ void session_turn(struct session *s, uint64_t now_ns);
 void session_end(struct session *s, uint32_t code);
 void session_free(struct session *s);
 
-/* When its ring must be polled again, monotonic; UINT64_MAX: never, events suffice. */
+/* When its next turn is due, for its ring or its request to keep a range, monotonic; UINT64_MAX: events suffice. */
 uint64_t session_due(const struct session *s, uint64_t now_ns);
 
 #endif

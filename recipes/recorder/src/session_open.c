@@ -11,8 +11,8 @@
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
 
 /*
- * A writer counts what it loses from its connect(), and may wait in the queue of the socket until it is accepted.
- * So long it may have counted as fast as LOSS_TIME allows. In reality writers are slower, and may wait longer.
+ * A writer counts its losses from connect(), but since_ns is when it was accepted. So losses of 10 s more are allowed
+ * at the fastest rate. Slower writers may have waited for longer.
  */
 #define QUEUED_MOST (10 * NSEC_PER_SEC)
 
@@ -126,7 +126,7 @@ bool session_undecided(const struct session *s)
 {
 	char byte;
 
-	return s->socket >= 0 && !s->channel && !s->wants &&
+	return s->socket >= 0 && !s->channel && !s->wants && !s->keeps &&
 	       recv(s->socket, &byte, sizeof(byte), MSG_DONTWAIT | MSG_PEEK) < 0;
 }
 
@@ -183,8 +183,8 @@ void session_answer_open(struct session *s, uint64_t now)
 		session_hang_up(s);
 }
 
-/* The connections that wait for a channel may not take the places of those to other channels. */
-static bool wait_already(const struct ingest *in, const struct channel *c)
+/* @writers + 1 connections wait for @c. More could use up SESSIONS_MAX, which all channels share. */
+static bool too_many_wait(const struct ingest *in, const struct channel *c)
 {
 	uint64_t count = 0;
 
@@ -202,7 +202,9 @@ void session_take_open(struct session *s, const void *message, size_t length)
 	if (length != sizeof(open) || open.version != EKR_WIRE_VERSION ||
 	    (open.way != EKR_BY_SOCKET && open.way != EKR_BY_RING) ||
 	    !memchr(open.name, 0, sizeof(open.name))) {
-		session_break(s, "does not speak version 2 of the protocol");
+		session_break(
+			s,
+			"does not speak version 3 of the protocol; its libek-recorder is of another version");
 		return;
 	}
 	c = about_name_ok(open.name) ? session_find_channel(s->ingest, open.name) : NULL;
@@ -219,10 +221,11 @@ void session_take_open(struct session *s, const void *message, size_t length)
 		session_hang_up(s);
 		return;
 	}
-	if (wait_already(s->ingest, c)) {
-		session_tell(s, EBUSY,
-			     "channel %s: as many writers as it may have wait for it already",
-			     c->config.name);
+	if (too_many_wait(s->ingest, c)) {
+		session_tell(
+			s, EBUSY,
+			"channel %s: as many connections as it accepts wait for it already; try again later, or raise 'writers'",
+			c->config.name);
 		session_hang_up(s);
 		return;
 	}

@@ -21,8 +21,9 @@ void session_hang_up(struct session *s);
 /* The writer broke the protocol: what it submitted before stays recorded, a gap follows, and it hangs up. */
 void session_break(struct session *s, const char *why);
 /*
- * Takes all records that are in the ring now and find space, at most as many as the ring holds: its writer
- * may be as fast as this. With @drop, records without space are lost. -EPROTO: the ring is invalid.
+ * Takes records that are in the ring now and find space, at most as many as the ring holds: its writer may be as
+ * fast as this. Without @drop at most TURN_BYTES; then it sets s->more. With @drop, records without space are
+ * lost. -EPROTO: the ring is invalid.
  */
 int session_take_ring(struct session *s, bool drop);
 /* Of a ring that is empty: no record follows that would report the last ones that were lost. -EPROTO. */
@@ -41,16 +42,16 @@ void session_answer_open(struct session *s, uint64_t now_ns);
 
 /* --- session_receive.c --- */
 
-/* A ring is polled at least as often, and a socket that has space is read at once. */
+/* Longest time between two polls of a ring. A socket is read at once if its channel has space. */
 #define SESSION_INTERVAL (50 * NSEC_PER_MSEC)
 
 /* Takes a message. -EAGAIN: there is none; 0: the other end has closed; 1: there may be more. */
 int session_receive(struct session *s);
 /*
- * A connection that is closed with messages unread is reset, and our last message is lost with it.
- * False: there are unread messages nevertheless.
+ * A connection that is closed with messages unread is reset, and our last message is lost with it. Reads at
+ * most @most. False: there are unread messages nevertheless.
  */
-bool session_discard(int fd);
+bool session_discard(int fd, int most);
 void session_answer_keep(struct session *s, uint64_t now_ns);
 /* Answers a sync once everything that was submitted is durable, or known to be lost. */
 void session_answer_sync(struct session *s);

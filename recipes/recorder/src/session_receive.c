@@ -5,8 +5,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "prepare.h"
 #include "session_parts.h"
+
+/* a range is kept without records that find no space for so long */
+#define KEEP_PATIENCE (5 * NSEC_PER_SEC)
 
 enum coming {
 	COMES_NOTHING, /* the end, or nothing yet */
@@ -14,10 +18,15 @@ enum coming {
 	COMES_DESCRIPTORS, /* a message with descriptors */
 };
 
+static void want_credentials(int fd)
+{
+	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int));
+}
+
 /*
  * What a socket would deliver next. The message stays there: descriptors that are received, also if they
- * are discarded, may take long to close. From here on each message has its sender's credentials: without
- * them, an empty message would look like the end of the connection.
+ * are discarded, may take long to close. Each message must have its sender's credentials (want_credentials()):
+ * without them, an empty message would look like the end of the connection.
  */
 static enum coming what_comes(int fd)
 {
@@ -35,7 +44,6 @@ static enum coming what_comes(int fd)
 	};
 	ssize_t n;
 
-	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &(int){ 1 }, sizeof(int));
 	n = recvmsg(fd, &head, MSG_DONTWAIT | MSG_PEEK);
 	/* a reset is reported once, and the messages sent before it follow */
 	if (n < 0 && errno == ECONNRESET)
@@ -46,12 +54,13 @@ static enum coming what_comes(int fd)
 	return head.msg_flags & MSG_CTRUNC ? COMES_DESCRIPTORS : COMES_MESSAGE;
 }
 
-bool session_discard(int fd)
+bool session_discard(int fd, int most)
 {
 	enum coming next;
 	char byte;
 
-	for (int i = 0; i < SESSION_DRAIN; i++) {
+	want_credentials(fd);
+	for (int i = 0; i < most; i++) {
 		next = what_comes(fd);
 		if (next != COMES_MESSAGE)
 			return next == COMES_NOTHING;
@@ -109,7 +118,7 @@ static void take_keep(struct session *s, const void *message, size_t length)
 	s->keep_to = 0;
 }
 
-/* All sequences below @to are on the medium, or lost. Otherwise the storage thread hurries. */
+/* All sequences below @to are on the medium, or lost. Otherwise asks the storage thread to write at once. */
 static bool is_durable(const struct session *s, struct channel *c, uint64_t to)
 {
 	if (atomic_load(&c->store.durable_to) >= to)
@@ -121,12 +130,22 @@ static bool is_durable(const struct session *s, struct channel *c, uint64_t to)
 	return false;
 }
 
+/* Records of the channel wait in a ring or socket, because the buffer is full. */
+static bool any_waits(const struct ingest *in, const struct channel *c)
+{
+	for (const struct session *s = in->sessions; s; s = s->next)
+		if (s->channel == c && s->socket >= 0 &&
+		    (s->paused || (s->by_ring && !ring_empty(&s->ring))))
+			return true;
+	return false;
+}
+
 /* The range may end now: its last records must leave the memory before their segment is moved. */
 static void ask_to_keep(struct session *s, uint64_t now)
 {
 	struct channel *c = s->keeps;
 
-	if (now < s->keep_ns)
+	if (now < s->keep_ns || (any_waits(s->ingest, c) && now < s->keep_ns + KEEP_PATIENCE))
 		return;
 	if (!s->keep_to)
 		s->keep_to = c->intake.next_sequence;
@@ -303,9 +322,12 @@ int session_receive(struct session *s)
 	};
 	ssize_t n;
 
-	if (closer_behind(&s->ingest->closer) && what_comes(s->socket) == COMES_DESCRIPTORS) {
-		session_break(s, "sent file descriptors");
-		return 1;
+	if (closer_behind(&s->ingest->closer)) {
+		want_credentials(s->socket);
+		if (what_comes(s->socket) == COMES_DESCRIPTORS) {
+			session_break(s, "sent file descriptors");
+			return 1;
+		}
 	}
 	n = recvmsg(s->socket, &head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	/* after a reset, the messages that the client sent before are still here */

@@ -41,8 +41,11 @@ static void shut(struct session *s)
 	s->at_stop = session_count(s);
 }
 
-/* Step 2: takes what was submitted as far as there is space, or with @drop all; true: nothing is left. */
-static bool drain(struct session *s, bool drop)
+/*
+ * Step 2: takes what was submitted as far as there is space, or with @drop all; true: nothing is left. Without @whole,
+ * of a ring only what one turn may take: other channels wait meanwhile.
+ */
+static bool drain(struct session *s, bool drop, bool whole)
 {
 	int ret = 1;
 
@@ -55,7 +58,7 @@ static bool drain(struct session *s, bool drop)
 		return s->socket < 0 || ret != 1;
 	do {
 		ret = session_take_ring(s, drop);
-	} while (!ret && s->more);
+	} while (!ret && s->more && whole);
 	if (ret == -EPROTO) {
 		session_break(s, "left an invalid ring");
 		return true;
@@ -97,16 +100,19 @@ static void part(struct session *s)
 
 void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now)
 {
-	const bool late = now - c->leaving_ns > LEAVE_TIME;
+	/* @now may have been read before the channel began to leave */
+	const bool late = now > c->leaving_ns && now - c->leaving_ns > LEAVE_TIME;
 	bool rest = false;
 
 	for (struct session *s = in->sessions; s; s = s->next) {
-		if (s->wants == c || s->keeps == c)
-			session_refuse(s, EAGAIN, "the channel is being removed or reconfigured");
+		if (s->socket >= 0 && (s->wants == c || s->keeps == c))
+			session_refuse(
+				s, EAGAIN,
+				"the channel is being removed or changed; try again in some seconds");
 		if (s->channel != c)
 			continue;
 		shut(s);
-		rest |= !drain(s, late);
+		rest |= !drain(s, late, false);
 	}
 	if (atomic_load(&c->open)) {
 		rest |= !intake_tell(&c->intake);
@@ -147,7 +153,7 @@ bool shutdown_channel(struct recorder *r, struct channel *c, void (*meanwhile)(s
 {
 	const unsigned int i = (unsigned int)(c - r->channels);
 	uint64_t next = 0, until;
-	bool ended;
+	bool ended, released = false;
 
 	log_info("channel %s: its configuration was removed or changed", c->file);
 	c->leaving_ns = monotonic_ns();
@@ -164,8 +170,14 @@ bool shutdown_channel(struct recorder *r, struct channel *c, void (*meanwhile)(s
 	while (!(ended = c->broken.code || storage_remove(&r->storage, i)) &&
 	       monotonic_ns() < until && !must_end())
 		pause_for(r, &next, meanwhile);
-	ended = prepare_release(&r->prepare, i) && ended;
-	if (!ended) {
+	until = monotonic_ns() + LEAVE_TIME;
+	/* a keeper whose medium hangs is waited for again when everything ends */
+	while (!must_end() && !(released = prepare_release(&r->prepare, i, NSEC_PER_MSEC)) &&
+	       monotonic_ns() < until)
+		pause_for(r, &next, meanwhile);
+	if (must_end())
+		return false;
+	if (!ended || !released) {
 		log_error(
 			"channel %s: its medium does not respond; restart the recorder to use the channel again",
 			c->file);
@@ -190,7 +202,7 @@ static bool take_rest(struct ingest *in, bool drop)
 		if (atomic_load(&c->use) == CHANNEL_UNUSED || !atomic_load(&c->open))
 			continue;
 		for (struct session *s = in->sessions; s; s = s->next)
-			if (s->channel == c && !drain(s, drop))
+			if (s->channel == c && !drain(s, drop, true))
 				rest = true;
 		if (!intake_tell(&c->intake))
 			rest = true;

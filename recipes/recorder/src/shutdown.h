@@ -44,7 +44,7 @@ void shutdown_recorder(struct recorder *r);
 /*
  * The main thread's: ends a channel that was removed from the configuration, or changed, while the
  * others go on. @meanwhile is called now and then. False: the channel's medium hangs, and its place
- * stays in use until the recorder exits.
+ * stays in use until the recorder exits; or the recorder was asked to end.
  */
 bool shutdown_channel(struct recorder *r, struct channel *c, void (*meanwhile)(struct recorder *r));
 

@@ -70,7 +70,8 @@ static bool is_drained(struct storage *s, struct store *store, uint64_t began, u
 	struct error reason;
 
 	return now >= by || store_idle(store) ||
-	       (store_due(store, now) >= by && store_state(store, &reason) != STORE_PREPARING);
+	       (store_due(store, now, true) >= by &&
+		store_state(store, &reason) != STORE_PREPARING);
 }
 
 /* Waits until @until, or for storage_wake(). */
@@ -84,6 +85,65 @@ static void wait_until(const struct storage_writer *w, uint64_t until)
 		(void)!read(w->wake_fd, &count, sizeof(count));
 }
 
+/* Under the lock: what @w did may have made it the turn of another channel. */
+static void wake_others(const struct storage_writer *w)
+{
+	const struct storage *s = w->storage;
+	const uint64_t one = 1;
+
+	for (unsigned int i = 0; i < s->count; i++) {
+		const struct storage_writer *o = &s->writers[i];
+
+		if (o != w && o->waits_ns && o->medium == w->medium)
+			(void)!write(o->wake_fd, &one, sizeof(one));
+	}
+}
+
+/* Under the lock: no other channel writes to the medium, and none has waited for longer. */
+static bool is_alone(const struct storage_writer *w)
+{
+	const struct storage *s = w->storage;
+	bool alone = true;
+
+	for (unsigned int i = 0; i < s->count && alone; i++) {
+		const struct storage_writer *o = &s->writers[i];
+
+		if (o != w && o->medium == w->medium)
+			alone = !o->writing &&
+				(!o->waits_ns || (w->waits_ns && w->waits_ns <= o->waits_ns));
+	}
+	return alone;
+}
+
+/* The chain that @w may begin now. */
+static bool take(struct storage_writer *w, struct store *store, uint64_t now,
+		 struct store_write *next)
+{
+	const bool waited = w->waits_ns;
+
+	pthread_mutex_lock(&w->storage->lock);
+	w->medium = atomic_load(&store->medium);
+	w->writing = store_next(store, now, is_alone(w), next);
+	if (w->writing || store_due(store, now, true) > now)
+		w->waits_ns = 0;
+	else if (!w->waits_ns)
+		w->waits_ns = now;
+	if (waited && !w->waits_ns && !w->writing)
+		wake_others(w);
+	pthread_mutex_unlock(&w->storage->lock);
+	return w->writing;
+}
+
+/* The chain has ended, or the thread ends. */
+static void end_turn(struct storage_writer *w)
+{
+	pthread_mutex_lock(&w->storage->lock);
+	w->writing = false;
+	w->waits_ns = 0;
+	wake_others(w);
+	pthread_mutex_unlock(&w->storage->lock);
+}
+
 static void *run(void *arg)
 {
 	struct storage_writer *w = arg;
@@ -92,26 +152,28 @@ static void *run(void *arg)
 	const uint64_t one = 1;
 
 	while (!atomic_load(&w->leave)) {
-		uint64_t now = monotonic_ns(), until, began = atomic_load(&s->stop_began_ns);
+		uint64_t now = monotonic_ns(), until, began = atomic_load(&s->stop_began_ns), due;
 		struct store_write next;
 
-		if (store_next(store, now, &next)) {
+		if (take(w, store, now, &next)) {
 			int result = write_chain(&next);
 
 			now = monotonic_ns();
 			if (!result)
 				atomic_store(&s->took_ns, now);
 			store_done(store, now, result);
+			end_turn(w);
 			(void)!write(s->done_fd, &one, sizeof(one));
 			continue;
 		}
 		if (began && is_drained(s, store, began, now))
 			break;
 		until = began ? now + STOP_POLL : UINT64_MAX;
-		if (store_due(store, now) < until)
-			until = store_due(store, now);
-		wait_until(w, until);
+		/* only this thread sets waits_ns */
+		due = store_due(store, now, !w->waits_ns);
+		wait_until(w, due < until ? due : until);
 	}
+	end_turn(w);
 	return NULL;
 }
 
@@ -121,6 +183,7 @@ int storage_start(struct storage *s, unsigned int count, int done_fd, int priori
 	s->writers = calloc(count, sizeof(*s->writers));
 	if (!s->writers)
 		return set_errno(e, errno, "setting up the storage threads");
+	thread_mutex(&s->lock);
 	for (unsigned int i = 0; i < count; i++)
 		s->writers[i].wake_fd = -1;
 	return 0;
@@ -194,4 +257,5 @@ void storage_close(struct storage *s)
 		if (s->writers[i].wake_fd >= 0)
 			close(s->writers[i].wake_fd);
 	free(s->writers);
+	pthread_mutex_destroy(&s->lock);
 }

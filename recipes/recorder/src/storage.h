@@ -2,6 +2,10 @@
 /*
  * One thread for each channel writes what its store decides: a batch with pwrite(), then fdatasync(). A
  * medium that blocks delays only its own channel.
+ *
+ * A batch that is due is written at once. One that is not due yet, because records arrive fast or a sync waits,
+ * is written only while no other channel writes to the medium; such channels take turns. So however fast the
+ * writers of other channels are, a batch that is due waits for one batch at most.
  */
 #ifndef EKR_STORAGE_H
 #define EKR_STORAGE_H
@@ -22,12 +26,17 @@ struct storage_writer {
 	/* eventfd: the thread should look at the store; -1: none yet. Stays open, because any thread may write to it */
 	int wake_fd;
 	atomic_bool leave;		/* begin no more I/O, and end */
+	/* under the lock: */
+	uint64_t medium;		/* of its store */
+	bool writing;
+	uint64_t waits_ns;		/* monotonic: since when it waits for its turn; 0: it does not */
 };
 
 struct storage {
 	struct storage_writer *writers;	/* one for each place */
 	unsigned int count;		/* places */
 	int priority;			/* of SCHED_FIFO; 0: none */
+	pthread_mutex_t lock;		/* inherits priority; held for some microseconds, outside the locks of stores */
 	int done_fd;			/* eventfd of the caller: something has become durable */
 	_Atomic uint64_t took_ns;	/* monotonic: when a medium last accepted something */
 	_Atomic uint64_t stop_began_ns;	/* monotonic: when the shutdown began; 0: it did not */
@@ -49,7 +58,7 @@ uint64_t storage_stop_by(struct storage *s, uint64_t began_ns);
  * is under way.
  */
 bool storage_stop(struct storage *s, uint64_t began_ns);
-/* After that, if it returned true: frees the places. No thread may call storage_wake() any more. */
+/* Frees the places. Only after storage_stop() returned true, and when no thread calls storage_wake() any more. */
 void storage_close(struct storage *s);
 
 #endif

@@ -316,7 +316,7 @@ static bool in_haste(const struct store *s, uint64_t now)
 	return atomic_load(&s->stopping) || (is_wanted(s) && now >= s->haste_ns);
 }
 
-static struct chunk *choose(struct store *s, uint64_t now)
+static struct chunk *choose(struct store *s, uint64_t now, bool alone)
 {
 	uint64_t oldest;
 	bool full;
@@ -328,9 +328,9 @@ static struct chunk *choose(struct store *s, uint64_t now)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (!oldest)
 		return NULL;
-	if (full || now >= write_by(s, oldest))
+	if (now >= write_by(s, oldest) || (full && alone) || atomic_load(&s->stopping))
 		return buffer_take(s->buffer, true);
-	if (!in_haste(s, now))
+	if (!alone || !in_haste(s, now))
 		return NULL;
 	s->hasty = true;
 	return buffer_take(s->buffer, true);
@@ -383,7 +383,7 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 	s->fresh = true;
 }
 
-bool store_next(struct store *s, uint64_t now, struct store_write *w)
+bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w)
 {
 	struct chunk *c = NULL;
 	struct record_use use;
@@ -393,7 +393,7 @@ bool store_next(struct store *s, uint64_t now, struct store_write *w)
 	pthread_mutex_lock(&s->lock);
 	s->hasty = s->busy && s->hasty;
 	if (!s->busy && s->count >= 2 && now >= s->retry_ns)
-		c = choose(s, now);
+		c = choose(s, now, alone);
 	if (!c)
 		goto out;
 	s->fresh = false;
@@ -564,7 +564,7 @@ bool store_done(struct store *s, uint64_t now, int result)
 	return true;
 }
 
-uint64_t store_due(struct store *s, uint64_t now)
+uint64_t store_due(struct store *s, uint64_t now, bool alone)
 {
 	uint64_t due = UINT64_MAX, oldest;
 	bool full;
@@ -574,9 +574,11 @@ uint64_t store_due(struct store *s, uint64_t now)
 		goto out;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
-		due = full || in_haste(s, now) ? now : write_by(s, oldest);
+		due = atomic_load(&s->stopping) || (alone && (full || in_haste(s, now))) ?
+			      now :
+			      write_by(s, oldest);
 	/* a sync that has to wait */
-	if (oldest && is_wanted(s) && s->haste_ns < due)
+	if (oldest && alone && is_wanted(s) && s->haste_ns < due)
 		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
 		due = now;

@@ -72,8 +72,9 @@ struct store {
 	const struct channel_config *config;
 	struct buffer *buffer;
 	_Atomic uint64_t durable_to;	/* all sequences below are on the medium, or lost */
-	_Atomic uint64_t wanted_to;	/* a sync waits for all sequences below: write without gathering more */
+	_Atomic uint64_t wanted_to;	/* a sync or a request to keep a range waits for all sequences below: write without gathering more */
 	atomic_bool stopping;		/* write everything at once */
+	_Atomic uint64_t medium;	/* st_dev of the channel's directory; 0: not known yet */
 
 	pthread_mutex_t lock;		/* for what follows; inherits priority; nothing that blocks is called under it */
 	enum store_state state;
@@ -136,8 +137,11 @@ bool store_segment(struct store *s, unsigned int i, struct segment *segment);
  */
 bool store_drop(struct store *s, uint32_t index);
 
-/* The chain to begin now; false: none. store_done() must follow when the chain has ended. */
-bool store_next(struct store *s, uint64_t now_ns, struct store_write *w);
+/*
+ * The chain to begin now; false: none. store_done() must follow when the chain has ended. @alone: also a batch that
+ * is not due yet, because it is full or a sync waits for it.
+ */
+bool store_next(struct store *s, uint64_t now_ns, bool alone, struct store_write *w);
 /* @result: 0, or -errno of the first step that failed. True: durable_to may have changed. */
 bool store_done(struct store *s, uint64_t now_ns, int result);
 /*
@@ -151,7 +155,7 @@ void store_watch(struct store *s, uint64_t now_ns);
  */
 enum store_state store_state(struct store *s, struct error *reason);
 /* When store_next() may return a chain, monotonic; UINT64_MAX: not by time alone. */
-uint64_t store_due(struct store *s, uint64_t now_ns);
+uint64_t store_due(struct store *s, uint64_t now_ns, bool alone);
 /* Everything that was accepted is on the medium. */
 bool store_idle(struct store *s);
 /* Begins no more chains; false: one is under way. */

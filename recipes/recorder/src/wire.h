@@ -19,7 +19,8 @@
  * reads the eventfd: its edge is enough, and the writer could make a read block.
  *
  * The recorder reads the slots with pread(), and does not map them. A writer can free their memory
- * (MADV_REMOVE) and make that slow with thousands of mappings. A page fault of the recorder would wait for it.
+ * (MADV_REMOVE) and make that slow with thousands of mappings. A page fault of the recorder would wait for all
+ * of it, and a read waits for one page at most.
  *
  * The recorder validates all that it reads from the socket or the ring.
  */
@@ -32,7 +33,7 @@
 #include "format.h"
 
 #define EKR_SOCKET		"/run/ek-recorder/socket"
-#define EKR_WIRE_VERSION	2u
+#define EKR_WIRE_VERSION	3u
 
 enum ekr_message {
 	EKR_OPEN = 1,			/* struct ekr_open */
@@ -98,10 +99,7 @@ struct ekr_keep {
 	uint64_t segments;		/* in the answer: number of segments that are kept */
 };
 
-/*
- * The start of the memfd of the slots, of which slots * stride bytes follow at EKR_RING_DATA. Only the
- * writer writes it.
- */
+/* The first page of the slots' memfd. The slots follow at EKR_RING_DATA. Only the writer writes this memfd. */
 #define EKR_RING_DATA		4096u
 
 struct ekr_ring {

@@ -145,7 +145,7 @@ def unmount(at: Path) -> None:
 class RawWriter:
     """A writer that implements wire.h itself, so that it can also violate it."""
 
-    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 2, lost: int = 0) -> None:
+    def __init__(self, path: Path, channel: str, way: int = 1, version: int = 3, lost: int = 0) -> None:
         self.fds: list[int] = []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(10)

@@ -460,7 +460,7 @@ def test_a_locked_directory_is_not_reported_as_a_second_writer(board: Board) -> 
 
 
 def test_a_reader_cannot_lock_a_channel(board: Board) -> None:
-    """Who may read a directory may lock it. The recorder locks a file that only its owner can open."""
+    """Any reader of a directory can lock it. The recorder locks a file that only its owner can open."""
     directory = board.directory / "arm"
     directory.mkdir()
     board.channel("arm")

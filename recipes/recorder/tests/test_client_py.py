@@ -543,6 +543,8 @@ def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None
         ("gap", 30, 34),
     ]
     assert "bad CRC" in others[0].message
+    assert [(e.reason, e.lost) for e in others] == [("", None), ("", None), ("overrun", 5)]
+    assert others[2].realtime_ns
 
 
 def test_read_a_recording_that_does_not_exist(disk: Path) -> None:

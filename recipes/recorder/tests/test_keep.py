@@ -124,7 +124,7 @@ def test_what_cannot_be_kept_is_refused_and_changes_nothing(recording: Board) ->
     )
     assert "expected --from" in run(recording, "keep", "crash", "arm", status=2)
     assert "expected INCIDENT" in run(recording, "keep", status=2)
-    assert "a name has" in run(recording, "keep", "--from=-1min", "--to=now", "../x", status=2)
+    assert "is not a valid name" in run(recording, "keep", "--from=-1min", "--to=now", "../x", status=2)
     assert "there is no incident crash" in run(
         recording, "keep", "--remove", "crash", "--directory", str(recording.directory), status=2
     )

@@ -647,7 +647,7 @@ def test_export_completes_if_its_standard_error_is_closed(channel: Recording, di
         (["export", "x"], "expected -o FILE"),
         (["export", "x", "-o", "f.txt"], "expected --format mcap or csv"),
         (["export", "x", "--format", "xml", "-o", "f"], "--format: 'xml' must be mcap or csv"),
-        (["follow", "--every", "0", "x"], "--every: '0' must be from 1ms to 1h"),
+        (["follow", "--every", "0", "x"], "--every: '0' must be from 1ms to 1s"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(args: list[str], message: str, disk: Path) -> None:

@@ -981,7 +981,7 @@ static void following_continues_in_a_replaced_directory(void **state)
 	memset(&seen, 0, sizeof(seen));
 	drain(r, &seen);
 	assert_int_equal(seen.count, 0);
-	/* the directory was moved: that is known. Of the one that takes its place nobody tells */
+	/* an event reports that the directory was moved, and none reports the new one */
 	assert_int_equal(reader_wait(r, -1, -1), 1);
 	recording_use(&is);
 	batches(&is, 1, 5, RECORD);

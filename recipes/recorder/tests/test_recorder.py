@@ -475,7 +475,7 @@ def test_init_by_root_creates_files_of_the_directorys_owner(board: Board) -> Non
         pytest.skip(f"bind mounts do not work here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     created = [board.directory / "arm", *(board.directory / "arm").iterdir()]
-    # the directory, five segments, the clean-shutdown marker, the lock, and what says what the channel is
+    # the directory, five segments, the clean-shutdown marker, the lock, and the file `channel`
     assert len(created) == 9
     assert {(f.stat().st_uid, f.stat().st_gid) for f in created} == {(65534, 65533)}
 
@@ -666,7 +666,7 @@ def test_clients_at_systemds_socket_are_told_that_the_configuration_is_invalid(b
         listener.bind(str(board.socket))
         listener.listen()
         early.connect(str(board.socket))
-        early.send(struct.pack("<3I36sQ", 1, 2, 1, b"arm", 0))
+        early.send(struct.pack("<3I36sQ", 1, 3, 1, b"arm", 0))
         silent.connect(str(board.socket))
         fd, run = listener.fileno(), [RECORDER, "run", "--config", str(board.conf)]
         out = subprocess.run(

@@ -144,7 +144,7 @@ static void the_writer_can_only_read_the_state(void **state)
 	assert_int_not_equal(mprotect((void *)(uintptr_t)seen, 4096, PROT_READ | PROT_WRITE), 0);
 	ring_shut(&x.ring, EPIPE);
 	close_ends(&x);
-	/* of a ring that the recorder has closed, it says why */
+	/* the state still has the errno */
 	assert_int_equal(atomic_load(&seen->closed), EPIPE);
 	munmap((void *)(uintptr_t)seen, 4096);
 }

@@ -103,10 +103,10 @@ static int write_out(uint64_t now)
 	struct store_write w;
 	int ret;
 
-	if (!store_next(&rec.store, now, &w))
+	if (!store_next(&rec.store, now, true, &w))
 		return 1;
 	/* only one write at a time */
-	assert_false(store_next(&rec.store, now, &(struct store_write){ 0 }));
+	assert_false(store_next(&rec.store, now, true, &(struct store_write){ 0 }));
 	ret = test_medium_write(&flash, &w, 100);
 	store_done(&rec.store, now, ret);
 	return ret;
@@ -237,15 +237,15 @@ static void it_writes_after_half_a_window_or_with_a_full_chunk(void **state)
 	uint64_t now = monotonic_ns();
 
 	(void)state;
-	assert_int_equal(store_due(&rec.store, now), UINT64_MAX);
+	assert_int_equal(store_due(&rec.store, now, true), UINT64_MAX);
 	assert_int_equal(submit(now, 100), 0);
 	now = rec.intake.last_ns;
-	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	assert_int_equal(store_due(&rec.store, now, true), now + WINDOW / 2);
 	/* records at a steady pace: between two of them, unless that costs much of the window */
 	config.period_ns = WINDOW / 20;
-	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2 - WINDOW / 40);
+	assert_int_equal(store_due(&rec.store, now, true), now + WINDOW / 2 - WINDOW / 40);
 	config.period_ns = WINDOW;
-	assert_int_equal(store_due(&rec.store, now), now + WINDOW / 2);
+	assert_int_equal(store_due(&rec.store, now, true), now + WINDOW / 2);
 	config.period_ns = 0;
 	assert_int_equal(write_out(now + WINDOW / 2 - 1), 1);
 	assert_int_equal(write_out(now + WINDOW / 2), 0);
@@ -254,7 +254,7 @@ static void it_writes_after_half_a_window_or_with_a_full_chunk(void **state)
 	/* 12 records of 656 bytes fill a chunk; the 13th starts the next one */
 	for (int i = 0; i < 13; i++)
 		assert_int_equal(submit(now, 600), 0);
-	assert_int_equal(store_due(&rec.store, now), now);
+	assert_int_equal(store_due(&rec.store, now, true), now);
 	assert_int_equal(write_out(now), 0);
 	assert_int_equal(write_out(now), 1);
 	assert_int_equal(rec.store.durable_to, 13);
@@ -358,7 +358,7 @@ static void a_medium_that_hangs_is_reported_until_it_responds(void **state)
 
 	(void)state;
 	submit(begin, 100);
-	assert_true(store_next(&rec.store, begin, &w));
+	assert_true(store_next(&rec.store, begin, true, &w));
 	store_watch(&rec.store, begin + STORE_HANGS - 1);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 	/* a check that started before the write */
@@ -392,11 +392,11 @@ static unsigned int sync_for_a_second(uint64_t *first_took)
 
 		submit(now, 100);
 		atomic_store(&rec.store.wanted_to, rec.intake.next_sequence);
-		due = store_due(&rec.store, now);
+		due = store_due(&rec.store, now, true);
 		assert_true(due != UINT64_MAX);
 		if (due > now)
 			now = due;
-		assert_true(store_next(&rec.store, now, &w));
+		assert_true(store_next(&rec.store, now, true, &w));
 		now += took;
 		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
 		if (!writes++)
@@ -428,9 +428,35 @@ static void full_chunks_are_not_delayed_by_syncs(void **state)
 	rec.store.haste_ns = now + NSEC_PER_SEC;
 	for (int i = 0; i < 13; i++)
 		submit(now, 600);
-	assert_int_equal(store_due(&rec.store, now), now);
+	assert_int_equal(store_due(&rec.store, now, true), now);
 	assert_int_equal(write_out(now), 0);
 	config.window_ns = WINDOW;
+}
+
+static void a_batch_that_is_not_due_leaves_the_medium_to_others(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct store_write w;
+
+	(void)state;
+	/* a full chunk */
+	for (int i = 0; i < 13; i++)
+		assert_int_equal(submit(now, 600), 0);
+	now = rec.intake.last_ns;
+	assert_int_equal(store_due(&rec.store, now, true), now);
+	assert_int_equal(store_due(&rec.store, now, false), now + WINDOW / 2);
+	assert_false(store_next(&rec.store, now, false, &w));
+	assert_false(store_next(&rec.store, now + WINDOW / 2 - NSEC_PER_MSEC, false, &w));
+	assert_true(store_next(&rec.store, now + WINDOW / 2, false, &w));
+	store_done(&rec.store, now + WINDOW / 2, 0);
+	/* the rest, for which a sync waits */
+	atomic_store(&rec.store.wanted_to, rec.intake.next_sequence);
+	assert_false(store_next(&rec.store, now, false, &w));
+	/* at a shutdown everything is due */
+	atomic_store(&rec.store.stopping, true);
+	assert_true(store_next(&rec.store, now, false, &w));
+	store_done(&rec.store, now, 0);
+	assert_true(store_idle(&rec.store));
 }
 
 static void a_failure_for_lack_of_space_ends_with_a_new_segment(void **state)
@@ -496,12 +522,12 @@ static void a_dropped_segment_is_not_used_again(void **state)
 	assert_false(store_segment(&rec.store, MEDIUM_SEGMENTS, &segment));
 	/* not dropped while it is being written, but no later batch goes there */
 	submit(now, 10);
-	assert_true(store_next(&rec.store, now, &w));
+	assert_true(store_next(&rec.store, now, true, &w));
 	assert_int_equal(w.fd, (int)gone);
 	assert_false(store_drop(&rec.store, gone));
 	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
 	submit(now, 10);
-	assert_true(store_next(&rec.store, now, &w));
+	assert_true(store_next(&rec.store, now, true, &w));
 	assert_int_not_equal(w.fd, (int)gone);
 	assert_non_null(w.head);
 	assert_true(store_drop(&rec.store, gone));
@@ -728,7 +754,7 @@ static void one_recording(unsigned int seed, unsigned int failing)
 		if (rec.store.lost_first != rec.store.lost_next && rec.store.lost_first < durable)
 			durable = rec.store.lost_first;
 		flash.fail = 0;
-		if (store_next(&rec.store, now + WINDOW, &w))
+		if (store_next(&rec.store, now + WINDOW, true, &w))
 			test_medium_write(&flash, &w, (unsigned int)random() % 4);
 		test_medium_cut(&flash);
 		close_recorder();
@@ -792,6 +818,7 @@ int main(void)
 		TEST(a_suspend_ages_no_record),
 		TEST(a_loop_of_syncs_leaves_the_medium_to_others),
 		TEST(full_chunks_are_not_delayed_by_syncs),
+		TEST(a_batch_that_is_not_due_leaves_the_medium_to_others),
 		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),
 		TEST(unused_segments_are_used_in_order_of_their_index),
 		TEST(a_dropped_segment_is_not_used_again),

@@ -4,7 +4,8 @@
  * library needs neither a running recorder nor its configuration.
  *
  * A reader returns events in order: each record, and each place where records are lost, missing,
- * damaged or already overwritten. A record is returned only if its CRC is valid. Reading bypasses the page cache, with the I/O priority idle.
+ * damaged or already overwritten. A record is returned only if its CRC is valid. Reading bypasses the page
+ * cache and has the I/O priority idle.
  *
  *	struct ek_reader *r;
  *	struct ek_event e;

@@ -62,7 +62,7 @@ int ek_writer_open(struct ek_writer **writer, const char *socket, const char *ch
  *
  * -ENOENT: there is no such channel.
  * -EACCES: this process may not write to the channel.
- * -EBUSY: the channel has a writer.
+ * -EBUSY: the channel has as many writers as it may have, or one more than that wait for it.
  * -EAGAIN: the channel was not available for 8 s, because it is being opened, or because the
  *   medium has not yet accepted the records of the previous writer.
  * -ENODEV, -EIO, -ENOSPC and others: the channel cannot record; 'ek-recorder status' has the reason.

@@ -36,7 +36,7 @@ static void set_up(void)
 						  .writers = 1 };
 	FUZZ_CHECK(!channel_open(&channel, &e));
 	FUZZ_CHECK(!ingest_open(&in, &channel, 1, listener, &e));
-	FUZZ_CHECK(!closer_start(&in.closer, &e));
+	FUZZ_CHECK(!closer_start(&in.closer, &e) && !closer_start(&in.ring_closer, &e));
 	in.storage = &storage;
 }
 

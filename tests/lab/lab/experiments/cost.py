@@ -141,10 +141,9 @@ def two_cpus(
 
 
 NOTES = {
-    "cost.read.cpu2.added": "In about one run of four, the two jobs compete inside the scheduler from the first seconds on."
-    " Then requests are held back on a device that needs no order: debugfs `holds` counts 55,000 in such a run and 0 in the"
-    " others, and a request costs 2,900 to 13,500 instructions more than with `none`. In the other runs it costs 1,350 to"
-    " 1,750 more.",
+    "cost.read.cpu2.added": "In about one run of four, both jobs compete inside the scheduler. It then holds requests,"
+    " although this device completes each request at once. debugfs `holds` counts 55,000 in such a run and 0 in others. A"
+    " request then costs 2,900 to 13,500 instructions more than with `none`. In the other runs it costs 1,350 to 1,750 more.",
 }
 
 

@@ -33,8 +33,8 @@ def figures(out: Output) -> list[Figure]:
 
 
 NOTES = {
-    "scale.2cpu.ratio": "The same guest as for `cost.read.cpu2`: in about one run of four, requests are held back on a"
-    " device that needs no order.",
+    "scale.2cpu.ratio": "The same guest as for `cost.read.cpu2`: in about one run of four, the scheduler holds requests,"
+    " although this device completes each request at once.",
 }
 
 

@@ -75,6 +75,9 @@ class Missing:
     first: int  # kind gap or missing: the first lost sequence; other kinds: 0
     last: int  # kind gap or missing: the last lost sequence; other kinds: 0
     message: str  # one sentence
+    reason: str = ""  # kind gap: overrun, restart, failed, writer or absent; other kinds: ""
+    lost: int | None = None  # kind gap: number of lost records, if it is known; other kinds: None
+    realtime_ns: int | None = None  # kind gap: CLOCK_REALTIME when the gap was recorded; other kinds: None
 
 
 @functools.cache
@@ -86,6 +89,7 @@ def _library() -> ctypes.CDLL:
         "next": (ctypes.c_int, [reader, ctypes.POINTER(_Event)]),
         "wait": (ctypes.c_int, [reader, ctypes.c_int]),
         "error": (ctypes.c_char_p, [reader]),
+        "gap_name": (ctypes.c_char_p, [ctypes.c_uint32]),
         "close": (None, [reader]),
     }
     for name, (result, arguments) in signatures.items():
@@ -117,9 +121,12 @@ def _event(event: _Event) -> Record | Missing:
             event.acquired_ns,
         )
     message: bytes = event.message
-    return Missing(
-        cast(Kind, _KINDS[event.kind]), event.first, event.sequence, message.decode(errors="replace")
-    )
+    kind = cast(Kind, _KINDS[event.kind])
+    where = (kind, event.first, event.sequence, message.decode(errors="replace"))
+    if kind != "gap":
+        return Missing(*where)
+    reason: bytes = _library().ek_reader_gap_name(event.gap_reason)
+    return Missing(*where, reason.decode(), event.lost or None, event.realtime_ns)
 
 
 def read(

@@ -72,7 +72,7 @@ def _milliseconds(timeout: float) -> int:
 
 
 class Writer:
-    """The writer of a channel. A channel has one writer at a time.
+    """A writer of a channel. A channel has one writer at a time, unless its configuration allows more.
 
     Submitting never waits for the medium. After a restart of the recorder the writer connects
     again by itself, while records are submitted; a gap in the recording reports how many were lost.
