@@ -146,7 +146,7 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
         settle=10, seconds=window, memory=1024 if qd * mb <= 200 else 2048,
         baselines=baselines, kernels=("6.12", "7.3") if table and mb in ENDS[direction] else ("6.12",),
         later_baselines=("none",), deep_baselines=further, quick=quick,
-        quick_baselines=("bfq",) if (depth, mb) == (64, 100) else (),
+        quick_baselines=FEW if (depth, mb) == (64, 100) else (),
         # The full bench has small and large blocks at depth 1 and 64, and large ones at depth 32 (an eMMC's queue).
         # The remaining combinations give similar figures.
         # Those that the quick bench lacks are a pool.
@@ -169,7 +169,7 @@ def on_flash(direction: str, mb: int) -> Experiment:
         # BFQ raises the weight of a new group for some seconds
         settle=10, seconds=15 if direction == "read" else 40, baselines=("none", "mq-deadline", "bfq", "iocost"),
         deep_baselines=FURTHER,
-        quick=True, quick_baselines=("bfq",),
+        quick=True, quick_baselines=FEW,
     )  # fmt: skip
 
 
