@@ -145,10 +145,14 @@ static void ask_to_keep(struct session *s, uint64_t now)
 {
 	struct channel *c = s->keeps;
 
-	if (now < s->keep_ns || (any_waits(s->ingest, c) && now < s->keep_ns + KEEP_PATIENCE))
+	if (now < s->keep_ns)
 		return;
-	if (!s->keep_to)
+	if (!s->keep_to) {
+		if (!intake_has_room(&c->intake) && any_waits(s->ingest, c) &&
+		    now < s->keep_ns + KEEP_PATIENCE)
+			return;
 		s->keep_to = c->intake.next_sequence;
+	}
 	if (!is_durable(s, c, s->keep_to))
 		return;
 	atomic_store(&c->keep.state, KEEP_ASKED);

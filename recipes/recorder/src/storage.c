@@ -14,6 +14,8 @@
 
 /* time from one look at the store to the next during a shutdown, because its deadline has to be checked */
 #define STOP_POLL (20 * NSEC_PER_MSEC)
+/* longest wait of a channel for its turn on the medium */
+#define TURN_MOST (100 * NSEC_PER_MSEC)
 
 void storage_wake(struct storage *s, unsigned int i)
 {
@@ -99,9 +101,13 @@ static void wake_others(const struct storage_writer *w)
 	}
 }
 
-/* Under the lock: no other channel writes to the medium, and none has waited for longer. */
-static bool is_alone(const struct storage_writer *w)
+/*
+ * Under the lock: no other channel writes to the medium, and none has waited for longer. After TURN_MOST, another
+ * chain does not count: it may hang.
+ */
+static bool is_alone(const struct storage_writer *w, uint64_t now)
 {
+	const bool overdue = w->waits_ns && now >= w->waits_ns + TURN_MOST;
 	const struct storage *s = w->storage;
 	bool alone = true;
 
@@ -109,29 +115,49 @@ static bool is_alone(const struct storage_writer *w)
 		const struct storage_writer *o = &s->writers[i];
 
 		if (o != w && o->medium == w->medium)
-			alone = !o->writing &&
+			alone = (overdue || !o->writing) &&
 				(!o->waits_ns || (w->waits_ns && w->waits_ns <= o->waits_ns));
 	}
 	return alone;
+}
+
+/* Under the lock: the channel waits no more; it may have been the turn of another one. */
+static void stop_waiting(struct storage_writer *w)
+{
+	if (!w->waits_ns)
+		return;
+	w->waits_ns = 0;
+	wake_others(w);
 }
 
 /* The chain that @w may begin now. */
 static bool take(struct storage_writer *w, struct store *store, uint64_t now,
 		 struct store_write *next)
 {
-	const bool waited = w->waits_ns;
+	const uint64_t medium = atomic_load(&store->medium);
 
 	pthread_mutex_lock(&w->storage->lock);
-	w->medium = atomic_load(&store->medium);
-	w->writing = store_next(store, now, is_alone(w), next);
+	if (medium != w->medium)
+		stop_waiting(w);
+	w->medium = medium;
+	w->writing = store_next(store, now, is_alone(w, now), next);
 	if (w->writing || store_due(store, now, true) > now)
-		w->waits_ns = 0;
+		stop_waiting(w);
 	else if (!w->waits_ns)
 		w->waits_ns = now;
-	if (waited && !w->waits_ns && !w->writing)
-		wake_others(w);
 	pthread_mutex_unlock(&w->storage->lock);
 	return w->writing;
+}
+
+/* When there is something to do without a wake-up. Only the thread itself sets waits_ns. */
+static uint64_t due(const struct storage_writer *w, struct store *store, uint64_t now)
+{
+	uint64_t at = store_due(store, now, !w->waits_ns);
+
+	/* after that, it is the turn of one that has waited for longer, which wakes this one */
+	if (w->waits_ns && w->waits_ns + TURN_MOST > now && w->waits_ns + TURN_MOST < at)
+		at = w->waits_ns + TURN_MOST;
+	return at;
 }
 
 /* The chain has ended, or the thread ends. */
@@ -152,26 +178,28 @@ static void *run(void *arg)
 	const uint64_t one = 1;
 
 	while (!atomic_load(&w->leave)) {
-		uint64_t now = monotonic_ns(), until, began = atomic_load(&s->stop_began_ns), due;
+		uint64_t now = monotonic_ns(), until, began = atomic_load(&s->stop_began_ns);
 		struct store_write next;
 
 		if (take(w, store, now, &next)) {
-			int result = write_chain(&next);
+			int result;
 
+			store_seal(&next);
+			result = write_chain(&next);
 			now = monotonic_ns();
 			if (!result)
 				atomic_store(&s->took_ns, now);
 			store_done(store, now, result);
-			end_turn(w);
 			(void)!write(s->done_fd, &one, sizeof(one));
+			end_turn(w);
 			continue;
 		}
 		if (began && is_drained(s, store, began, now))
 			break;
-		until = began ? now + STOP_POLL : UINT64_MAX;
-		/* only this thread sets waits_ns */
-		due = store_due(store, now, !w->waits_ns);
-		wait_until(w, due < until ? due : until);
+		until = due(w, store, now);
+		if (began && until > now + STOP_POLL)
+			until = now + STOP_POLL;
+		wait_until(w, until);
 	}
 	end_turn(w);
 	return NULL;

@@ -3,9 +3,10 @@
  * One thread for each channel writes what its store decides: a batch with pwrite(), then fdatasync(). A
  * medium that blocks delays only its own channel.
  *
- * A batch that is due is written at once. One that is not due yet, because records arrive fast or a sync waits,
- * is written only while no other channel writes to the medium; such channels take turns. So however fast the
- * writers of other channels are, a batch that is due waits for one batch at most.
+ * A batch that is due because its oldest record is half a window old is written at once. A full batch, or one for
+ * which a sync waits, is written while no other channel writes to the medium. Such channels take turns, and none
+ * waits for longer than 0.1 s: another chain may hang. So fast writers of other channels hardly delay a batch that
+ * is due.
  */
 #ifndef EKR_STORAGE_H
 #define EKR_STORAGE_H

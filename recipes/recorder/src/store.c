@@ -328,9 +328,9 @@ static struct chunk *choose(struct store *s, uint64_t now, bool alone)
 	oldest = buffer_oldest(s->buffer, &full);
 	if (!oldest)
 		return NULL;
-	if (now >= write_by(s, oldest) || (full && alone) || atomic_load(&s->stopping))
+	if (atomic_load(&s->stopping) || (full ? alone : now >= write_by(s, oldest)))
 		return buffer_take(s->buffer, true);
-	if (!alone || !in_haste(s, now))
+	if (full || !alone || !in_haste(s, now))
 		return NULL;
 	s->hasty = true;
 	return buffer_take(s->buffer, true);
@@ -386,8 +386,6 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w)
 {
 	struct chunk *c = NULL;
-	struct record_use use;
-	uint64_t batch;
 	size_t length;
 
 	pthread_mutex_lock(&s->lock);
@@ -408,8 +406,6 @@ bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w
 	if (s->failures || s->offset + length > s->config->segment || !s->offset ||
 	    !s->segments[s->current].generation)
 		begin_segment(s, c->first, now);
-	use = s->use;
-	batch = s->batch;
 	s->writing = c;
 	s->busy = true;
 	s->began_ns = now;
@@ -419,13 +415,18 @@ bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w
 		.data = c->data,
 		.length = length,
 		.offset = s->offset,
+		.chunk = c,
+		.use = s->use,
+		.batch = s->batch,
 	};
 out:
 	pthread_mutex_unlock(&s->lock);
-	/* takes long for a large batch; while the store is busy, nobody else uses the chunk */
-	if (c)
-		batch_seal(c->data, c->used, &use, batch);
 	return c;
+}
+
+void store_seal(const struct store_write *w)
+{
+	batch_seal(w->chunk->data, w->chunk->used, &w->use, w->batch);
 }
 
 /* counts the latencies of all records in a chunk that has become durable */
@@ -574,9 +575,9 @@ uint64_t store_due(struct store *s, uint64_t now, bool alone)
 		goto out;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
-		due = atomic_load(&s->stopping) || (alone && (full || in_haste(s, now))) ?
-			      now :
-			      write_by(s, oldest);
+		due = atomic_load(&s->stopping) || (alone && (full || in_haste(s, now))) ? now :
+		      full ? UINT64_MAX :
+			     write_by(s, oldest);
 	/* a sync that has to wait */
 	if (oldest && alone && is_wanted(s) && s->haste_ns < due)
 		due = s->haste_ns > now ? s->haste_ns : now;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "batch.h"
 #include "buffer.h"
 #include "clock.h"
 #include "config.h"
@@ -54,6 +55,10 @@ struct store_write {
 	const unsigned char *data;
 	size_t length;
 	uint64_t offset;
+	/* for store_seal(): */
+	struct chunk *chunk;
+	struct record_use use;
+	uint64_t batch;		/* number */
 };
 
 struct store_counts {
@@ -138,10 +143,13 @@ bool store_segment(struct store *s, unsigned int i, struct segment *segment);
 bool store_drop(struct store *s, uint32_t index);
 
 /*
- * The chain to begin now; false: none. store_done() must follow when the chain has ended. @alone: also a batch that
- * is not due yet, because it is full or a sync waits for it.
+ * The chain to begin now; false: none. store_seal() must follow before it is written, and store_done() when it has
+ * ended. @alone: also a batch that is full, or for which a sync waits. Without it only a batch that is due because
+ * its oldest record is half a window old, a repetition, a gap, and everything at a shutdown.
  */
 bool store_next(struct store *s, uint64_t now_ns, bool alone, struct store_write *w);
+/* Makes the batch valid for its place. Takes long for a large batch, and needs no lock: the store is busy. */
+void store_seal(const struct store_write *w);
 /* @result: 0, or -errno of the first step that failed. True: durable_to may have changed. */
 bool store_done(struct store *s, uint64_t now_ns, int result);
 /*

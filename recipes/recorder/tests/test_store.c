@@ -83,6 +83,15 @@ static void close_recorder(void)
 	buffer_close(&rec.buffer);
 }
 
+/* what storage.c does before it writes a chain */
+static bool take(uint64_t now, bool alone, struct store_write *w)
+{
+	if (!store_next(&rec.store, now, alone, w))
+		return false;
+	store_seal(w);
+	return true;
+}
+
 static int submit(uint64_t now, uint32_t length)
 {
 	unsigned char payload[600];
@@ -103,10 +112,10 @@ static int write_out(uint64_t now)
 	struct store_write w;
 	int ret;
 
-	if (!store_next(&rec.store, now, true, &w))
+	if (!take(now, true, &w))
 		return 1;
 	/* only one write at a time */
-	assert_false(store_next(&rec.store, now, true, &(struct store_write){ 0 }));
+	assert_false(take(now, true, &(struct store_write){ 0 }));
 	ret = test_medium_write(&flash, &w, 100);
 	store_done(&rec.store, now, ret);
 	return ret;
@@ -358,7 +367,7 @@ static void a_medium_that_hangs_is_reported_until_it_responds(void **state)
 
 	(void)state;
 	submit(begin, 100);
-	assert_true(store_next(&rec.store, begin, true, &w));
+	assert_true(take(begin, true, &w));
 	store_watch(&rec.store, begin + STORE_HANGS - 1);
 	assert_int_equal(store_state(&rec.store, &e), STORE_RECORDING);
 	/* a check that started before the write */
@@ -396,7 +405,7 @@ static unsigned int sync_for_a_second(uint64_t *first_took)
 		assert_true(due != UINT64_MAX);
 		if (due > now)
 			now = due;
-		assert_true(store_next(&rec.store, now, true, &w));
+		assert_true(take(now, true, &w));
 		now += took;
 		store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
 		if (!writes++)
@@ -433,28 +442,34 @@ static void full_chunks_are_not_delayed_by_syncs(void **state)
 	config.window_ns = WINDOW;
 }
 
-static void a_batch_that_is_not_due_leaves_the_medium_to_others(void **state)
+static void full_batches_and_syncs_leave_the_medium_to_others(void **state)
 {
 	uint64_t now = monotonic_ns();
 	struct store_write w;
 
 	(void)state;
-	/* a full chunk */
+	/* a full chunk, and a record in the next one */
 	for (int i = 0; i < 13; i++)
 		assert_int_equal(submit(now, 600), 0);
 	now = rec.intake.last_ns;
 	assert_int_equal(store_due(&rec.store, now, true), now);
+	assert_int_equal(store_due(&rec.store, now, false), UINT64_MAX);
+	assert_false(take(now + WINDOW, false, &w));
+	assert_true(take(now, true, &w));
+	store_done(&rec.store, now, 0);
+	/* a batch that is due is written, whoever else writes */
 	assert_int_equal(store_due(&rec.store, now, false), now + WINDOW / 2);
-	assert_false(store_next(&rec.store, now, false, &w));
-	assert_false(store_next(&rec.store, now + WINDOW / 2 - NSEC_PER_MSEC, false, &w));
-	assert_true(store_next(&rec.store, now + WINDOW / 2, false, &w));
+	assert_false(take(now + WINDOW / 2 - NSEC_PER_MSEC, false, &w));
+	assert_true(take(now + WINDOW / 2, false, &w));
 	store_done(&rec.store, now + WINDOW / 2, 0);
-	/* the rest, for which a sync waits */
+	/* a sync waits for its turn */
+	assert_int_equal(submit(now, 600), 0);
 	atomic_store(&rec.store.wanted_to, rec.intake.next_sequence);
-	assert_false(store_next(&rec.store, now, false, &w));
+	now = rec.intake.last_ns;
+	assert_false(take(now, false, &w));
 	/* at a shutdown everything is due */
 	atomic_store(&rec.store.stopping, true);
-	assert_true(store_next(&rec.store, now, false, &w));
+	assert_true(take(now, false, &w));
 	store_done(&rec.store, now, 0);
 	assert_true(store_idle(&rec.store));
 }
@@ -522,12 +537,12 @@ static void a_dropped_segment_is_not_used_again(void **state)
 	assert_false(store_segment(&rec.store, MEDIUM_SEGMENTS, &segment));
 	/* not dropped while it is being written, but no later batch goes there */
 	submit(now, 10);
-	assert_true(store_next(&rec.store, now, true, &w));
+	assert_true(take(now, true, &w));
 	assert_int_equal(w.fd, (int)gone);
 	assert_false(store_drop(&rec.store, gone));
 	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
 	submit(now, 10);
-	assert_true(store_next(&rec.store, now, true, &w));
+	assert_true(take(now, true, &w));
 	assert_int_not_equal(w.fd, (int)gone);
 	assert_non_null(w.head);
 	assert_true(store_drop(&rec.store, gone));
@@ -754,7 +769,7 @@ static void one_recording(unsigned int seed, unsigned int failing)
 		if (rec.store.lost_first != rec.store.lost_next && rec.store.lost_first < durable)
 			durable = rec.store.lost_first;
 		flash.fail = 0;
-		if (store_next(&rec.store, now + WINDOW, true, &w))
+		if (take(now + WINDOW, true, &w))
 			test_medium_write(&flash, &w, (unsigned int)random() % 4);
 		test_medium_cut(&flash);
 		close_recorder();
@@ -818,7 +833,7 @@ int main(void)
 		TEST(a_suspend_ages_no_record),
 		TEST(a_loop_of_syncs_leaves_the_medium_to_others),
 		TEST(full_chunks_are_not_delayed_by_syncs),
-		TEST(a_batch_that_is_not_due_leaves_the_medium_to_others),
+		TEST(full_batches_and_syncs_leave_the_medium_to_others),
 		TEST(a_failure_for_lack_of_space_ends_with_a_new_segment),
 		TEST(unused_segments_are_used_in_order_of_their_index),
 		TEST(a_dropped_segment_is_not_used_again),
