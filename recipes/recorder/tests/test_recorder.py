@@ -182,6 +182,8 @@ def test_a_killed_recorder_writes_a_gap_and_continues(board: Board) -> None:
     board.channel("arm")
     for start in range(4):
         assert board.start() < 2
+        # while segments are still being created, a start reuses the oldest one that exists
+        wait_for(lambda: board.stats("arm")["segments"] == 5)
         with board.writer("arm") as writer:
             for n in range(100):
                 writer.submit(b"%d/%d" % (start, n))
