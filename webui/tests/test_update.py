@@ -197,7 +197,7 @@ def test_a_stored_bundle_can_be_installed_later_or_removed(
     agent.update = replace(agent.update, state="installed")
     admin.get("/update.json")
     assert "bundle.raucb" in stored(tmp_path)
-    # nor is one that was refused while another one waits for its start
+    # a bundle that was refused while another one waits for its start is not removed either
     agent.update = replace(agent.update, state="idle")
     admin.post("/update/install", "/update")
     note = Message("update-failed", reason="Version mismatch").note()

@@ -94,7 +94,7 @@ static bool too_far_behind(struct ingest *in, uint64_t now)
 	return true;
 }
 
-/* False: there is none, or no more can be accepted now. */
+/* False: no connection waits, or no more can be accepted now. */
 static bool accept_one(struct ingest *in, uint64_t now)
 {
 	struct session *s;

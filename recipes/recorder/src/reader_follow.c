@@ -27,7 +27,7 @@
 /* ms between two looks where there is no notification */
 #define POLL_MS 100
 /*
- * ms, longest wait where there is a notification. inotify does not report changes by another host, nor a new directory
+ * ms, longest wait where there is a notification. inotify reports neither changes by another host nor a new directory
  * at the path.
  */
 #define LOOK_MS 1000

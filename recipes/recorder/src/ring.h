@@ -46,8 +46,8 @@ int ring_close(struct ring *r);
 /* The copy was used for something else. */
 void ring_forget(struct ring *r);
 /*
- * The oldest record; its payload is valid until ring_advance() or ring_forget(). 1: there is one; 0: there
- * is none; -EPROTO: the ring is invalid.
+ * The oldest record; its payload is valid until ring_advance() or ring_forget(). 1: a record was
+ * found; 0: the ring is empty; -EPROTO: the ring is invalid.
  */
 int ring_peek(struct ring *r, struct record *record);
 void ring_advance(struct ring *r);

@@ -95,7 +95,7 @@ int session_take_ring(struct session *s, bool drop)
 	return ret == -EPROTO ? ret : 0;
 }
 
-/* The process of another connection that writes to the same channel; 0: there is none. */
+/* The process of another connection that writes to the same channel; 0: no other connection does. */
 static pid_t other_writer(const struct session *s)
 {
 	for (const struct session *o = s->ingest->sessions; o; o = o->next)

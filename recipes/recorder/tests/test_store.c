@@ -457,7 +457,7 @@ static void full_batches_and_syncs_leave_the_medium_to_others(void **state)
 	assert_false(take(now + WINDOW, false, &w));
 	assert_true(take(now, true, &w));
 	store_done(&rec.store, now, 0);
-	/* a batch that is due is written, whoever else writes */
+	/* a batch that is due is written, also while other channels write */
 	assert_int_equal(store_due(&rec.store, now, false), now + WINDOW / 2);
 	assert_false(take(now + WINDOW / 2 - NSEC_PER_MSEC, false, &w));
 	assert_true(take(now + WINDOW / 2, false, &w));
