@@ -47,8 +47,9 @@ lab: run-lab ## the quick bench: its targets, and the figures of the README, in 
 guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
 boot: boot-system boot-recorder boot-fixed-share boot-history boot-update ## tests of the booted board
 browser: run-browser ## tests of the panel in a browser; writes screenshots to build/screenshots
-fuzz: $(TOOLROOT) ## repeat the property tests with new random examples: FUZZ=N times (default 20)
+fuzz: $(TOOLROOT) ## repeat the property tests FUZZ=N times (default 20) with new examples; fuzz each parser of the recorder for 3*N seconds
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
+	$(ENTER) recipes/recorder/tests/fuzz/search --seconds $$((3 * $(or $(FUZZ),20)))
 search: run-search ## look for random devices and loads that break the scheduler's promise: DRAWS=1000 SEED=N
 yocto: run-yocto ## tests of the Yocto layer with BitBake: OECORE=DIR BITBAKE=DIR [METAOE=DIR] [METARAUC=DIR] [METAYOCTO=DIR]
 

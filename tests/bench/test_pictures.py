@@ -17,7 +17,7 @@ def outdated(differences: list[str]) -> list[str]:
     """The differences that concern Evenkeel. A small change of an experiment hardly changes Evenkeel's figures.
 
     It may change a baseline's figures a lot: one more word in a guest's script shifts all its times, and BFQ gave
-    1.43 or 1.96 for the same ratio. So baselines are not checked.
+    1.43 or 1.96 for the same ratio. So baselines are not checked, and the quick bench here does not run BFQ.
     """
     return [line for line in differences if ", evenkeel: " in line]
 
@@ -26,10 +26,8 @@ def test_the_picture_shows_the_measured_ratios(quick: Quick) -> None:
     found = picture.check(PICTURE.read_text(), quick.rows)
     assert outdated(found.differences) == [], "outdated: 'make pictures' draws the picture again"
     # the check must not become empty when rows or series are renamed
-    compared = {(f.what.split(".")[1], f.scheduler) for f in found.compared}
-    assert compared == {
-        (direction, scheduler) for direction in picture.PANELS for scheduler in picture.SERIES
-    }
+    compared = {f.what.split(".")[1] for f in found.compared if f.scheduler == "evenkeel"}
+    assert compared == set(picture.PANELS)
 
 
 def test_the_table_shows_the_measured_figures(quick: Quick) -> None:

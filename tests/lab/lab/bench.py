@@ -127,8 +127,9 @@ def plan(
 ) -> list[Job]:  # fmt: skip
     """All jobs of a bench: each chosen experiment on its kernels, with its subject and its baselines.
 
-    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises. With `wide`, the quick
-    bench runs the experiments of the README's table with all their baselines.
+    `seed` draws the experiments of a pool, unless `sample` is false, and the seeds of promises. The quick bench runs only
+    the baseline `none`, and only if it is among an experiment's quick baselines. With `wide`, it runs all quick baselines,
+    and the experiments of the README's table with all their baselines.
     """
     wanted = targets.load() if wanted is None else wanted
     jobs: dict[str, Job] = {}
@@ -138,7 +139,9 @@ def plan(
             continue
         seeds = [None] if quick else drawn_seeds(e, seed, wanted, deep=deep)
         for kernel in e.kernels[:1] if quick else e.kernels:
-            if quick and not (wide and e.name in headline.EXPERIMENTS):
+            if quick and not wide:
+                baselines = tuple(b for b in e.quick_baselines if b == "none")
+            elif quick and e.name not in headline.EXPERIMENTS:
                 baselines = e.quick_baselines
             elif kernel == e.kernels[0]:
                 baselines = (*e.baselines, *(e.deep_baselines if deep else ()))

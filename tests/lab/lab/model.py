@@ -226,7 +226,8 @@ class Experiment:
     - `baselines`, `later_baselines`: the schedulers that the full bench measures in
       addition, on the first kernel and on the other kernels.
     - `deep_baselines`: what the deep bench measures in addition, on the first kernel.
-    - `quick`: the quick bench runs it, too, on the first kernel, with `quick_baselines`.
+    - `quick`: the quick bench runs it, too, on the first kernel. Of `quick_baselines` it runs `none`, and with
+      `--baselines` all.
     - `pool`: (NAME, NUMBER). Of all experiments with this NAME, the full bench runs only
       NUMBER, which its seed draws. The deep bench runs all of them.
     - `deep`: only the deep bench runs it, or a bench that names it (`--only`). It takes

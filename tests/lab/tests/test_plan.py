@@ -28,7 +28,7 @@ def full() -> list[Job]:
 GUESTS = 335
 # The most guests of the quick bench, so that it ends in 10 minutes. The tests limit the number of guests and not the time,
 # because the time depends on the host. The bench prints its time.
-QUICK = 51
+QUICK = 40
 # The most guests on the host's clock. They run one at a time and take 20 to 50 s each on any machine, 12 min in total.
 ON_HOST = 16
 
@@ -119,7 +119,9 @@ def test_the_table_of_the_readme_can_have_all_its_baselines() -> None:
     known = experiments.load()
     narrow = {(j.experiment.name, j.scheduler) for j in bench.plan(known.values(), quick=True)}
     wide = {(j.experiment.name, j.scheduler) for j in bench.plan(known.values(), quick=True, wide=True)}
-    assert {name for name, _ in wide - narrow} <= headline.EXPERIMENTS
+    assert {scheduler for _, scheduler in narrow} == {"none", "evenkeel"}
+    more = {e.name for e in known.values() if e.quick and set(e.quick_baselines) - {"none"}}
+    assert {name for name, _ in wide - narrow} <= headline.EXPERIMENTS | more
     assert narrow < wide
     for name in headline.EXPERIMENTS:
         assert (name, "iocost") in wide, f"{name} has no iocost in the README"
