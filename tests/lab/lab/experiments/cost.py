@@ -37,7 +37,8 @@ ENDS = (1, 64)
 # that 3 ms, which the kernel may take for its own work, do not matter.
 WINDOW = {1: 0.5, 4: 0.25, 16: 0.4, 64: 0.6}
 
-# phase NAME DEVICE JOBS DEPTH SECONDS: reports nanoseconds and completed requests of a window. fio runs with a nice value,
+# phase NAME DEVICE JOBS DEPTH SECONDS [SETTLE]: reports nanoseconds and completed requests of a window, which begins SETTLE
+# seconds after the jobs (default 0.1). fio runs with a nice value,
 # so that this shell gets the CPU as soon as it needs it. GROUP, if set, is one cgroup for all jobs.
 PHASE = """
 now() { { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list; }
@@ -59,7 +60,7 @@ phase() {
 		mkdir -p "$group"
 		echo "$job" > "$group/cgroup.procs" || fail "job $i of $1 has ended: $(tail -n 1 /tmp/cost.log)"
 	done
-	sleep 0.1
+	sleep "${6:-0.1}"
 	done_ "$2"; from=$ios; now; begin=$ns
 	sleep "$5"
 	done_ "$2"; now
@@ -119,8 +120,9 @@ def one_cpu(direction: str) -> Experiment:
 # two CPUs with a job each: none, the scheduler and mq-deadline, all in one guest
 TWO_CPUS = "\n".join([
     SETUP, "PIN='--cpus_allowed=0,1 --cpus_allowed_policy=split'", PHASE,
-    # in a window of 0.4 s the ratio of two schedulers varies by 1 %, depending on how the two CPUs' turns fall
-    *(f"phase {n} nullb{i} 2 32 1.6" for i, n in enumerate(("none", "own", "mq-deadline"))),
+    # In a window of 0.4 s the ratio of two schedulers varies by 1 %, depending on how the two CPUs' turns fall. The window
+    # begins after 2 s, the time within which evenkeel learns a load.
+    *(f"phase {n} nullb{i} 2 32 1.6 2" for i, n in enumerate(("none", "own", "mq-deadline"))),
 ])  # fmt: skip
 # the same with both jobs in one cgroup, for scale.2cpu, which shares its guest with cost.read.cpu2
 ONE_GROUP = "\n".join([
