@@ -236,6 +236,7 @@ def test_a_silent_agent_is_reported_in_place_of_the_changes(recorded: Browser, a
     agent.dead = "The agent does not answer: it is not running."
     shown = text_of(recorded, "/history")
     assert "The changes cannot be shown: The agent does not answer: it is not running." in shown
+    assert recorded.get("/history/changes.csv").status_code == 503
     assert "Loader cost" in shown
 
 

@@ -113,10 +113,15 @@ def changes(log: Iterable[Entry], start: int, end: int) -> list[Change]:
     return sorted(found, key=lambda change: (change.at, change.id), reverse=True)
 
 
+def allowed() -> bool:
+    """Whether the user may see the changes."""
+    who = identity()
+    return who is not None and includes(who.role, ADMIN)
+
+
 def load(start: int, end: int) -> Changes:
     """The changes between START and END that the user may see."""
-    who = identity()
-    if who is None or not includes(who.role, ADMIN):
+    if not allowed():
         return Changes([], texts.text("history-changes-hidden"))
     log: list[Entry] = []
     try:

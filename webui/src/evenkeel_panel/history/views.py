@@ -94,7 +94,7 @@ def page_csv(table: str = "charts") -> Response:
         changes=table == "changes",
     )[1]
     if table == "changes" and page.changes_problem and not page.changes:
-        abort(403, page.changes_problem)
+        abort(503 if log.allowed() else 403, page.changes_problem)
     span = asked.span if asked.start is None else f"{page.start}-{page.end}"
     return _csv(
         struct, getattr(page, field), f"history-{span}" if table == "charts" else f"history-{table}-{span}"
