@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,6 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from evenkeel_history.live import Live, Server
+from evenkeel_history.store import Store
+from evenkeel_history.testing import fill
+from evenkeel_history.tiers import slot
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.fake_agent import FakeAgent, external, refused
 from evenkeel_panel.testing import PASSWORD, time_limit
@@ -43,7 +48,19 @@ def main() -> int:
     agent = FakeAgent(moving=True)
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright, ExitStack() as stack:
-        app = dev_app(Path(state), vendor, agent)
+        store = Store(Path(state) / "history")
+        store.open()
+        fill(store, slot(int(time.time()), 60), ["player", "loader"])
+        store.close()
+        live = Server(Path(state) / "live", Live())
+        stack.callback(live.close)
+        app = dev_app(
+            Path(state),
+            vendor,
+            agent,
+            HISTORY_FOLDER=Path(state) / "history",
+            HISTORY_SOCKET=Path(state) / "live",
+        )
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_port}"
@@ -211,6 +228,20 @@ def main() -> int:
         pages["phone", "light"].set_viewport_size({"width": 360, "height": 740})
         page.wait_for_timeout(300)
         shot(pages["phone", "light"], "apps-small-phone-light")
+
+        # the history of two years and the changes above
+        now = int(time.time())
+        halves = f"start={now - 3600}&end={now - 1800}&start2={now - 1800}&end2={now}"
+        for path, name in (
+            ("/history", "history"),
+            (f"/history/compare?{halves}", "compare"),
+            ("/update", "update"),
+        ):
+            for (size, theme), each in pages.items():
+                each.goto(path)
+                shot(each, f"{name}-{size}-{theme}")
+        for each in pages.values():
+            each.goto("/apps")
 
         agent.dead = "The agent does not answer: it is not running."
         page.wait_for_timeout(3500)

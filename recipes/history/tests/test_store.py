@@ -105,6 +105,28 @@ def test_old_rows_are_removed_only_when_they_are_in_a_coarser_row(tmp_path: Path
     assert all_bytes(read(tmp_path, START, START + 60 * DAY)) == sum(range(amount))
 
 
+def test_a_short_span_long_ago_is_read_from_coarser_rows(tmp_path: Path) -> None:
+    """The minutes of this time are removed. The rows of 10 minutes that cover it are still there."""
+    store = opened(tmp_path)
+    amount = TIERS[0].rows + 200
+    for at in range(0, amount, 1440):
+        write(store, [START + 60 * n for n in range(at, min(at + 1440, amount))], at)
+    found = read(tmp_path, START + 15 * 60, START + 25 * 60)
+    assert (found.start, found.end, found.step) == (START + 600, START + 1800, 600)
+    assert all_bytes(found) == sum(range(10, 30))
+    # the minutes after this time are still shown by minutes, also if the span begins before the first one
+    kept = START + 60 * amount - 600
+    assert read(tmp_path, kept, kept + 600).step == 60
+    assert read(tmp_path, START - 300, START + 60).step == 600
+
+
+def test_a_new_board_is_shown_by_minutes(tmp_path: Path) -> None:
+    """Its first row of 10 minutes begins before its first minute, but has no older data."""
+    write(opened(tmp_path), [START + HOUR * 5 + 300 + 60 * n for n in range(100)])
+    found = read(tmp_path, START + HOUR * 4, START + HOUR * 6)
+    assert (found.step, all_bytes(found)) == (60, sum(range(1, 56)))
+
+
 WRITER = """
 import sys
 sys.path[:0] = sys.argv[2:]

@@ -2,8 +2,12 @@
 """Who slows whom: attributes the waiting time of each app to the apps that used the device meanwhile. A pure function.
 
 While a request waits, the device serves requests of other apps, and of the same app. So the waiting time of an app in
-an interval is divided among all apps, in proportion to the device time of each app in that interval. One part goes to
-the waiting app itself: if an app has many requests at once, they also wait for each other.
+an interval is divided among all apps, in proportion to the device time of each app in that interval.
+
+An app waits for its own requests only while it has more than one. How long that was is not known, but a bound is: the
+time that its requests waited or were in the device, minus the time that the device was busy. The app's own part is in
+proportion to its device time only within this bound. The other apps cause the rest. Otherwise a player that reads one
+block at a time would cause a part of its own waiting time.
 """
 
 from collections.abc import Mapping
@@ -11,26 +15,41 @@ from collections.abc import Mapping
 Blame = dict[tuple[str, str], int]  # (app that waited, app that used the device) → waiting time in µs
 
 
-def attribute(waited: Mapping[str, int], served: Mapping[str, int]) -> Blame:
+def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: int) -> Blame:
     """Divide the waiting time of each app in proportion to the device time of all apps.
 
-    WAITED: waiting time by app. SERVED: device time by app. Both are in µs and not negative. Guarantees:
+    WAITED: waiting time by app. SERVED: device time by app. ELAPSED_US: the length of the interval. All are in µs and not
+    negative. Guarantees:
 
     - The parts of an app's waiting time add up to this time exactly. All parts are rounded down; then those with the
       largest remainders get 1 µs more.
-    - A part differs from the exact proportion by less than 1 µs.
+    - The parts of two other apps are in proportion to their device times, with an error of less than 1 µs.
+    - The own part of an app is at most in proportion to its device time. It is 0 if another app had device time and the
+      app had at most one request at a time.
     - An app without device time gets no part of another app's waiting time.
-    - If no app had device time, each app gets its own waiting time: it waited for its own requests.
+    - If no other app had device time, the app gets its own waiting time.
     """
     blame: Blame = {}
     total = sum(served.values())
+    busy = min(elapsed_us, total)
     for victim, time in waited.items():
         if time <= 0:
             continue
-        if total <= 0:
+        own = served.get(victim, 0)
+        if own == total:
             blame[victim, victim] = time
             continue
-        parts = {who: divmod(time * own, total) for who, own in served.items() if own > 0}
+        # the waiting time in which the app had more than one request; device times have an error of up to 1/16
+        excess = time + own - busy - (own // 16 if total > elapsed_us else 0)
+        excess = min(max(excess, 0), time)
+        others = (
+            time * total - excess * own
+        )  # each part is a fraction with the denominator total * (total - own)
+        parts = {
+            who: divmod(excess * own * (total - own) if who == victim else others * us, total * (total - own))
+            for who, us in served.items()
+            if us > 0
+        }
         left = time - sum(whole for whole, _ in parts.values())
         first = sorted(parts, key=lambda who: (-parts[who][1], who))[:left]
         for who, (whole, _) in parts.items():

@@ -11,9 +11,10 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
+from operator import add
 
 import msgspec
-from evenkeel_common.iostat import Histogram, bucket_upper, percentile
+from evenkeel_common.iostat import BUCKETS, Histogram, bucket_upper, percentile
 
 from .attribution import Blame
 
@@ -128,8 +129,14 @@ class Sum:
         for app, (count, ms) in other.stalls.items():
             self.add_stalls(app, count, ms)
 
-    def add_period(self, period: Period, *, matrix: bool = True) -> None:
-        """Add PERIOD, without the detour over a Sum. If MATRIX is false, who slowed whom is left out."""
+    def add_period(
+        self, period: Period, *, matrix: bool = True, counts: dict[Key, list[int]] | None = None
+    ) -> None:
+        """Add PERIOD, without the detour over a Sum. If MATRIX is false, who slowed whom is left out.
+
+        COUNTS: if given, the latencies are added to it in place of the histograms: a list of all buckets for each key.
+        For many periods, this is faster.
+        """
         apps, devices, flows = period.apps, period.devices, self.flows
         self.ms += period.ms
         for row in period.flows:
@@ -143,10 +150,21 @@ class Sum:
             flow.gate_us += row[6]
             flow.gates += row[7]
             flow.service_us += row[8]
-            latency = flow.latency
-            for index, code in enumerate(row[_FIRST + 1 :], sum(row[_FIRST : _FIRST + 1])):
-                if code:
-                    latency[index] = latency.get(index, 0) + _COUNTS[code]
+            if len(row) <= _FIRST:
+                continue
+            first, codes, latency = row[_FIRST], row[_FIRST + 1 :], flow.latency
+            if counts is not None:
+                buckets = counts.get(key)
+                if buckets is None:
+                    buckets = counts[key] = [0] * BUCKETS
+                last = first + len(codes)
+                buckets[first:last] = map(add, buckets[first:last], map(_COUNTS.__getitem__, codes))
+            elif not latency:
+                flow.latency = {index: _COUNTS[code] for index, code in enumerate(codes, first) if code}
+            else:
+                for index, code in enumerate(codes, first):
+                    if code:
+                        latency[index] = latency.get(index, 0) + _COUNTS[code]
         if matrix and period.blame:
             blame = self.blame
             for pair, code in zip(product(apps, apps), period.blame, strict=True):
@@ -184,8 +202,11 @@ class Sum:
 
 def total(periods: Iterable[Period]) -> Sum:
     result = Sum()
+    counts: dict[Key, list[int]] = {}
     for period in periods:
-        result.add_period(period)
+        result.add_period(period, counts=counts)
+    for key, buckets in counts.items():
+        result.flows[key].latency = {index: count for index, count in enumerate(buckets) if count}
     return result
 
 

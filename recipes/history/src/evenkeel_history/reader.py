@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from . import live
-from .period import Sum, unpack
+from .period import Sum, total, unpack
 from .schema import FILE, FOLDER
 from .tiers import LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -52,7 +52,11 @@ class Reader:
         return db
 
     def read(self, start: int, end: int) -> Found:
-        """The history from START to END, at the finest resolution that a chart can show."""
+        """The history from START to END, at the finest resolution that a chart can show.
+
+        If the rows of this resolution are already removed for this time, a coarser one is used. Then the span begins and
+        ends with whole rows, so it can be longer.
+        """
         tier = best(end - start)
         step = TIERS[tier].seconds
         found = Found(slot(start, step), end, step)
@@ -60,6 +64,10 @@ class Reader:
         try:
             db = self._open()
             try:
+                kept = self._kept(db, tier, start)
+                if kept != tier:
+                    tier, step = kept, TIERS[kept].seconds
+                    found.start, found.end, found.step = slot(start, step), slot(end - 1, step) + step, step
                 last = db.execute(f"SELECT coalesce(max(seq), 0) FROM {TIERS[0].table}").fetchone()[0]
                 rows = self._rows(db, tier, found)
             finally:
@@ -78,20 +86,39 @@ class Reader:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = answer.seconds
         else:
-            rows += [(at, data) for at, data in answer.minutes if found.start <= at < end]
+            rows += [(at, data) for at, data in answer.minutes if found.start <= at < found.end]
+        periods = []
         for at, data in rows:
             try:
                 period = unpack(data)
             except ValueError:
                 found.unreadable += 1
                 continue
+            periods.append(period)
             at = slot(at, found.step)
             point = found.points.get(at)
             if point is None:
                 point = found.points[at] = Sum()
             point.add_period(period, matrix=False)
-            found.total.add_period(period)
+        found.total = total(periods)
         return found
+
+    def _kept(self, db: sqlite3.Connection, tier: int, start: int) -> int:
+        """The finest tier, TIER or a coarser one, of which no later one goes further back to START.
+
+        A coarser row begins earlier than the finer rows that it covers, because it begins with a slot. This does not count.
+        """
+        oldest = [
+            (db.execute(f"SELECT start FROM {one.table} ORDER BY seq LIMIT 1").fetchone() or (None,))[0]
+            for one in TIERS
+        ]
+        for index in range(tier + 1, len(TIERS)):
+            fine, coarse = oldest[tier], oldest[index]
+            if coarse is None or (fine is not None and start >= fine):
+                continue
+            if fine is None or coarse < slot(fine, TIERS[index].seconds):
+                tier = index
+        return tier
 
     def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[tuple[int, bytes]]:
         """The rows of TIER, and the rows of finer tiers that no coarser row covers yet."""

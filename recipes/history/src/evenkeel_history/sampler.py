@@ -96,7 +96,7 @@ class Sampler:
             if old is not None and new is not old:
                 self._add(result, cgroup.app, old, new, waited, served)
         for device, times in waited.items():
-            result.add_blame(attribute(times, served.get(device, {})))
+            result.add_blame(attribute(times, served.get(device, {}), ms * 1000))
         for name, app in self.apps.items():
             self._add_stalls(result, name, app.stats)
         return result

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 WIDTH, HEIGHT = 1000, 100
+MARK_PERCENT = 2.5  # events that are closer than this part of the width share a mark
 Series = dict[str, list[float | None]]  # by app: a value for each time; None: no value
 
 
@@ -48,10 +49,21 @@ def _x(at: float, start: int, end: int) -> float:
     return round((at - start) / (end - start) * WIDTH, 1)
 
 
-def stacked(times: Sequence[int], series: Series, start: int, end: int, step: int) -> Chart:
-    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step."""
-    sums = [sum(values[n] or 0 for values in series.values()) for n in range(len(times))]
-    top = nice(max(sums, default=0))
+def highest(series: Series) -> float:
+    """The largest sum of all values at one time."""
+    return max(
+        (sum(value or 0 for value in values) for values in zip(*series.values(), strict=True)), default=0
+    )
+
+
+def stacked(
+    times: Sequence[int], series: Series, start: int, end: int, step: int, also: Series | None = None
+) -> Chart:
+    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step.
+
+    ALSO: the series of another chart, for which this chart has the same scale.
+    """
+    top = nice(max(highest(series), highest(also or {})))
     chart = Chart(f"{top:g} MB/s", "0")
     below = [0.0] * len(times)
     runs = _runs(times, step)
@@ -72,9 +84,12 @@ def stacked(times: Sequence[int], series: Series, start: int, end: int, step: in
     return chart
 
 
-def lines(times: Sequence[int], series: Series, start: int, end: int, step: int) -> Chart:
-    """Lines on a logarithmic scale, for latencies in µs."""
-    found = [max(value, 1.0) for values in series.values() for value in values if value is not None]
+def lines(
+    times: Sequence[int], series: Series, start: int, end: int, step: int, also: Series | None = None
+) -> Chart:
+    """Lines on a logarithmic scale, for latencies in µs. ALSO: as for stacked()."""
+    both = [*series.values(), *(also or {}).values()]
+    found = [max(value, 1.0) for values in both for value in values if value is not None]
     low = 10 ** math.floor(math.log10(min(found, default=100.0)))
     high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
     chart = Chart(_time(high), _time(low))
@@ -100,6 +115,30 @@ def _time(us: float) -> str:
     return f"{us / 1e6:g} s" if us >= 1e6 else f"{us / 1e3:g} ms" if us >= 1e3 else f"{us:g} µs"
 
 
-def marks(times: Mapping[int, str], start: int, end: int) -> list[tuple[float, str]]:
-    """The events in TIMES between START and END, as (horizontal position, text)."""
-    return [(_x(at, start, end), text) for at, text in sorted(times.items()) if start <= at < end]
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line for changes. Its label is the number of the first change, with “+” if there are more."""
+
+    percent: float  # position, in percent of the width
+    label: str
+    target: int  # number of the first change
+    text: str  # the changes, a line for each
+
+
+def marks(events: Iterable[tuple[int, str]], start: int, end: int) -> list[Mark]:
+    """The marks for EVENTS: (time, text). Events are numbered from 1, oldest first. Close events share a mark."""
+    groups: list[list[tuple[int, float, str]]] = []
+    for number, (at, text) in enumerate(sorted(events, key=lambda event: event[0]), 1):
+        percent = (at - start) / (end - start) * 100
+        if not groups or percent - groups[-1][0][1] > MARK_PERCENT:
+            groups.append([])
+        groups[-1].append((number, percent, text))
+    return [
+        Mark(
+            round(group[0][1], 2),
+            f"{group[0][0]}+" if len(group) > 1 else f"{group[0][0]}",
+            group[0][0],
+            "\n".join(text for _, _, text in group),
+        )
+        for group in groups
+    ]

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 from evenkeel_api.schema import Struct
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from . import heat
+from .changes import Change, Changes
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from evenkeel_common.iostat import Histogram
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
     from evenkeel_history.wear import Wear as State
@@ -78,6 +82,15 @@ class Wear(Struct, frozen=True):
     spare_blocks: str | None  # normal, warning or urgent
 
 
+class Heat(Struct, frozen=True):
+    """The requests in a cell of the heat map: those of the step that starts at AT with a latency of LOW_US to HIGH_US."""
+
+    at: int
+    low_us: int
+    high_us: int
+    requests: int
+
+
 class HistoryPage(Struct, frozen=True):
     """The answer of /history.json."""
 
@@ -89,7 +102,10 @@ class HistoryPage(Struct, frozen=True):
     stalls: list[Stalls]
     costs: list[Cost]  # largest first; includes the time that an app waited for its own requests
     wear: list[Wear]
+    changes: list[Change]  # newest first; for an administrator only
+    changes_problem: str  # why changes are missing: a sentence; empty if none are missing
     rows: list[Row]
+    heat: list[Heat]
 
 
 def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
@@ -143,12 +159,14 @@ def page_data(
     app: str | None,
     problem: str,
     wear: Mapping[str, list[tuple[int, State]]],
+    changes: Changes,
     *,
     rows: bool = True,
+    cells: bool = True,
 ) -> HistoryPage:
     """The data of the page. APP: only this app; None: all apps.
 
-    ROWS: whether to include the rows of each point, which the HTML page does not need.
+    ROWS, CELLS: whether to include the rows of each point and the heat map. The HTML page needs them in another form.
     """
     points = sorted(found.points.items())
     return HistoryPage(
@@ -171,17 +189,59 @@ def page_data(
             key=lambda cost: (-cost.wait_s, cost.victim, cost.cause),
         ),
         wear=_wear(wear),
+        changes=changes.rows,
+        changes_problem=changes.problem,
+        heat=[
+            Heat(cell.at, *heat.limits(cell.band), cell.requests)
+            for cell in heat.cells(histograms(found, app))
+        ]
+        if cells
+        else [],
         rows=[row for at, point in points for row in _rows(at, point, app)] if rows else [],
     )
 
 
-def as_csv(page: HistoryPage) -> str:
+def histograms(found: Found, app: str | None) -> dict[int, dict[str, Histogram]]:
+    """The latencies of each app in each point, all devices and directions together. APP: only this app; None: all apps."""
+    result: dict[int, dict[str, Histogram]] = {}
+    for at, point in found.points.items():
+        apps = result[at] = {}
+        for (name, _, _), flow in point.flows.items():
+            if not flow.latency or app not in (None, name):
+                continue
+            merged = apps.get(name)
+            if merged is None:
+                apps[name] = flow.latency.copy()
+                continue
+            for index, count in flow.latency.items():
+                merged[index] = merged.get(index, 0) + count
+    return result
+
+
+# name of a table in the URL of its CSV file → the type of its rows, and the field of the page that has them
+TABLES: dict[str, tuple[type[Struct], str]] = {
+    "charts": (Row, "rows"),
+    "figures": (Row, "totals"),
+    "stalls": (Stalls, "stalls"),
+    "who-slows-whom": (Cost, "costs"),
+    "heat-map": (Heat, "heat"),
+    "changes": (Change, "changes"),
+    "wear": (Wear, "wear"),
+}
+
+
+def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
+    """ROWS of the type STRUCT as CSV. A text that a spreadsheet would take for a formula gets an apostrophe in front."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(Row.__struct_fields__)
-    for row in page.rows:
-        writer.writerow(getattr(row, name) for name in Row.__struct_fields__)
+    writer.writerow(struct.__struct_fields__)
+    for row in rows:
+        writer.writerow(_plain(getattr(row, name)) for name in struct.__struct_fields__)
     return text.getvalue()
+
+
+def _plain(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") and value else value
 
 
 # ---- texts ----

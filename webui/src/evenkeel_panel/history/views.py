@@ -1,74 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of the history page. Each span, end and app has its own URL. /history.json and /history.csv have the same query."""
+"""Routes of the history pages. Each span, app and comparison has its own URL. The JSON and CSV files have the same query."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_api.roles import ADMIN, includes
+from evenkeel_common.iostat import percentile
 from evenkeel_history import live
-from evenkeel_history.period import SYSTEM, Flow, Sum
+from evenkeel_history.period import SYSTEM, Sum
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FOLDER
-from flask import Blueprint, Response, abort, current_app, render_template, request, url_for
+from flask import Blueprint, Response, abort, current_app, render_template
 
 from .. import texts
-from ..agent import AgentError
 from ..apps.model import latency
-from ..context import Nav, call, identity, view
-from . import chart, model
+from ..context import Nav, view
+from . import changes as log
+from . import chart, compare, heat, model
+from .query import Pair, Query, form_time, pair, query
 
 if TYPE_CHECKING:
-    from evenkeel_api.features.accounts import Entry
+    from evenkeel_api.schema import Struct
+    from evenkeel_common.iostat import Histogram
 
 blueprint = Blueprint("history", __name__, template_folder="templates")
 NAV = Nav(30, "History", "history.page")
-CHANGES = {
-    "SetWeight": "Weight",
-    "SetFixedShare": "Fixed share",
-    "StartApp": "Start",
-    "StopApp": "Stop",
-}
-AUDIT_ROWS = 100  # the number of newest audit rows in which changes are looked for
 SENTENCES = 6  # the maximum number of sentences about who slows whom
+CHANGES_SHOWN = 200  # the maximum number of changes in the list; the CSV file has all
+QUARTERS = 4  # the links of the zoom divide the span into this many parts
+CSV_NAMES = ", ".join(model.TABLES)
 
 for _filter in (model.amount, model.duration):
     blueprint.add_app_template_filter(_filter)
-
-
-@dataclass(frozen=True)
-class Query:
-    """The query of the URL. END is in seconds since 1970, or None for now. APP is None for all apps."""
-
-    span: str
-    end: int | None
-    app: str | None
-
-    @property
-    def seconds(self) -> int:
-        return model.SPANS[self.span][0]
-
-    def url(self, endpoint: str = "history.page", **changes: Any) -> str:
-        values = {"span": self.span, "end": self.end, "app": self.app, **changes}
-        return url_for(endpoint, **{name: value for name, value in values.items() if value is not None})
-
-
-def _query() -> Query:
-    """The query in the URL. If a parameter is bad, the answer is 422 with the reason."""
-    span = request.args.get("span", model.SPAN)
-    if span not in model.SPANS:
-        abort(422, f"The span must be one of {', '.join(model.SPANS)}.")
-    end = request.args.get("end", "")
-    if end and not (end.isascii() and end.isdigit() and len(end) <= 11):
-        abort(422, "The end must be a time in seconds since 1970.")
-    app = request.args.get("app")
-    if app is not None and len(app) > 64:
-        abort(422, "The name of the app is too long.")
-    return Query(span, int(end) if end else None, app)
+blueprint.add_app_template_filter(form_time)
 
 
 def _reader() -> Reader:
@@ -77,90 +45,214 @@ def _reader() -> Reader:
     return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
 
 
-def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
-    """The history that QUERY selects, and the data that the page, /history.json and /history.csv show of it."""
+def _data(
+    start: int,
+    end: int,
+    app: str | None,
+    *,
+    rows: bool = True,
+    cells: bool = True,
+    changes: bool = True,
+) -> tuple[Found, model.HistoryPage]:
+    """The history from START to END, and the data that the page and its JSON and CSV files show of it.
+
+    ROWS, CELLS, CHANGES: whether to include the points, the heat map and the changes.
+    """
     reader = _reader()
-    end = query.end or int(time.time()) + 1
-    found = reader.read(max(end - query.seconds, 0), end)
+    found = reader.read(start, end)
     problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
     if found.unreadable:
         problem = f"{problem} {texts.text('history-rows', count=found.unreadable)}".strip()
-    return found, model.page_data(found, query.app, problem, reader.wear(), rows=rows)
+    made = log.load(found.start, found.end) if changes else log.Changes()
+    return found, model.page_data(found, app, problem, reader.wear(), made, rows=rows, cells=cells)
+
+
+def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
+    response = Response(model.as_csv(struct, rows), mimetype="text/csv")
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return response
 
 
 @blueprint.get("/history.json")
 def page_json() -> Response:
-    return Response(msgspec.json.encode(_data(_query())[1]), mimetype="application/json")
+    asked = query()
+    return Response(msgspec.json.encode(_data(*asked.window(), asked.app)[1]), mimetype="application/json")
 
 
 @blueprint.get("/history.csv")
-def page_csv() -> Response:
-    query = _query()
-    response = Response(model.as_csv(_data(query)[1]), mimetype="text/csv")
-    response.headers["Content-Disposition"] = f'attachment; filename="history-{query.span}.csv"'
-    return response
+@blueprint.get("/history/<table>.csv")
+def page_csv(table: str = "charts") -> Response:
+    if table not in model.TABLES:
+        abort(404, f"The history has no table {table[:80]}. Its tables are {CSV_NAMES}.")
+    asked = query()
+    struct, field = model.TABLES[table]
+    page = _data(
+        *asked.window(),
+        asked.app,
+        rows=table == "charts",
+        cells=table == "heat-map",
+        changes=table == "changes",
+    )[1]
+    if table == "changes" and page.changes_problem and not page.changes:
+        abort(503 if log.allowed() else 403, page.changes_problem)
+    span = asked.span if asked.start is None else f"{page.start}-{page.end}"
+    return _csv(
+        struct, getattr(page, field), f"history-{span}" if table == "charts" else f"history-{table}-{span}"
+    )
 
 
 @blueprint.get("/history")
 def page() -> str:
-    query = _query()
-    found, data = _data(query, rows=False)
-    titles = {app.name: app.title for app in view().apps}
-    everybody = sorted({name for name, _, _ in found.total.flows} | titles.keys() | {SYSTEM}, key=model.order)
-    names = [name for name in everybody if query.app in (None, name)]
+    asked = query()
+    start, end = asked.window()
+    found, data = _data(start, end, asked.app, rows=False, cells=False)
+    look = _look(found.total, asked.app)
     times = sorted(found.points)
-    throughput = chart.stacked(
-        times, {name: [_mbps(found.points[at], name) for at in times] for name in names},
-        found.start, found.end, found.step,
-    )  # fmt: skip
-    latencies = chart.lines(
-        times, {name: [_p99(found.points[at], name) for at in times] for name in names},
-        found.start, found.end, found.step,
-    )  # fmt: skip
-    changes = _changes(found)
+    latencies = model.histograms(found, asked.app)
+    cells = heat.cells(latencies)
+    now = int(time.time())
     return render_template(
         "history/page.html",
-        query=query,
+        **look,
+        query=asked,
         spans=model.SPANS,
         data=data,
         empty=not times,
+        coarse=found.step > max((end - start) / 20, 60),
         coverage=found.total.ms / 1000 / max(found.end - found.start, 1),
-        titles={name: model.title(name, titles) for name in everybody},
-        colors={name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(everybody)},
-        apps=everybody,
-        charts=(
-            ("Throughput", "area", throughput),
-            ("Latency of 99 % of the requests", "line", latencies),
+        charts=_charts(found, _series(found, latencies, look["names"])),
+        heat=heat.picture(cells, found.start, found.end, found.step),
+        heat_words=heat.WORDS,
+        heat_table=_heat_table(cells),
+        changes=_changes(data, look["titles"], now),
+        marks=chart.marks(
+            [(row.at, f"{_utc(row.at)} {_sentence(row, look['titles'])}") for row in reversed(data.changes)],
+            found.start,
+            found.end,
         ),
-        changes=changes,
-        marks=chart.marks({entry.at: "" for entry in changes}, found.start, found.end),
         sentences=[cost for cost in data.costs if cost.victim != cost.cause and cost.wait_s >= 0.001][
             :SENTENCES
         ],
         matrix=_matrix(data),
         ticks=_ticks(found),
         latency=latency,
-        actions=CHANGES,
-        earlier=query.url(end=found.end - query.seconds),
-        later=query.url(end=found.end + query.seconds)
-        if query.end is not None and found.end + query.seconds < time.time()
+        quarters=_quarters(start, end) if end - start >= QUARTERS * 60 else [],
+        wider=_wider(asked, start, end, now),
+        before=Pair((max(2 * start - end, 0), start), (start, end), asked.app).url()
+        if end - start >= 60
         else None,
+        earlier=asked.url(**_shift(asked, start, end, start - end)),
+        later=asked.url(**_shift(asked, start, end, end - start))
+        if asked.end is not None and asked.end + asked.seconds < now
+        else None,
+        window=(start, end),
+    )
+
+
+@blueprint.get("/history/compare")
+def comparison() -> str:
+    asked = pair()
+    (first, one), (second, two) = _both(asked)
+    together = Sum()
+    together.add(first.total)
+    together.add(second.total)
+    look = _look(together, asked.app)
+    series = [_series(found, model.histograms(found, asked.app), look["names"]) for found in (first, second)]
+    sides = [
+        {
+            "words": words,
+            "found": found,
+            "data": data,
+            "empty": not found.points,
+            "coverage": found.total.ms / 1000 / max(found.end - found.start, 1),
+            "charts": _charts(found, series[number], series[1 - number]),
+            "ticks": _ticks(found),
+            "url": Query(model.SPAN, *span, asked.app).url(),
+        }
+        for number, (words, found, data, span) in enumerate(
+            (
+                ("First span", first, one, asked.first),
+                ("Second span", second, two, asked.second),
+            )
+        )
+    ]
+    return render_template(
+        "history/compare.html",
+        **look,
+        query=asked,
+        sides=sides,
+        rows=_compared(one, two, first, second).rows,
+        measures=compare.MEASURES,
+        now=int(time.time()),
+        latency=latency,
+    )
+
+
+@blueprint.get("/history/compare.json")
+def comparison_json() -> Response:
+    (first, one), (second, two) = _both(pair())
+    return Response(msgspec.json.encode(_compared(one, two, first, second)), mimetype="application/json")
+
+
+@blueprint.get("/history/compare.csv")
+def comparison_csv() -> Response:
+    (first, one), (second, two) = _both(pair())
+    return _csv(compare.Difference, _compared(one, two, first, second).rows, "history-compare")
+
+
+def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, model.HistoryPage]]:
+    first, second = (
+        _data(*span, asked.app, rows=False, cells=False, changes=False)
+        for span in (asked.first, asked.second)
+    )
+    return first, second
+
+
+def _compared(
+    one: model.HistoryPage, two: model.HistoryPage, first: Found, second: Found
+) -> compare.Comparison:
+    return compare.compare(one, two, (first.total.ms / 1000, second.total.ms / 1000))
+
+
+def _look(total: Sum, app: str | None) -> dict[str, Any]:
+    """The apps of the page: all (`apps`), those in the charts (`names`), their titles and their colours."""
+    titles = {each.name: each.title for each in view().apps}
+    everybody = sorted({name for name, _, _ in total.flows} | titles.keys() | {SYSTEM}, key=model.order)
+    return {
+        "apps": everybody,
+        "names": [name for name in everybody if app in (None, name)],
+        "titles": {name: model.title(name, titles) for name in everybody},
+        "colors": {name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(everybody)},
+    }
+
+
+def _series(
+    found: Found, latencies: dict[int, dict[str, Histogram]], names: list[str]
+) -> tuple[chart.Series, chart.Series]:
+    """The throughput in MB/s and the p99 latency in µs of the apps NAMES. LATENCIES: as from model.histograms()."""
+    times = sorted(found.points)
+    return (
+        {name: [_mbps(found.points[at], name) for at in times] for name in names},
+        {name: [percentile(latencies[at].get(name, {}), 99) for at in times] for name in names},
+    )
+
+
+def _charts(
+    found: Found,
+    series: tuple[chart.Series, chart.Series],
+    other: tuple[chart.Series, chart.Series] | tuple[None, None] = (None, None),
+) -> tuple[tuple[str, str, chart.Chart], ...]:
+    """Heading, kind and shapes of both charts. OTHER: the series of charts that need the same scales."""
+    box = sorted(found.points), found.start, found.end, found.step
+    return (
+        ("Throughput", "area", chart.stacked(box[0], series[0], *box[1:], other[0])),
+        ("Latency of 99 % of the requests", "line", chart.lines(box[0], series[1], *box[1:], other[1])),
     )
 
 
 def _mbps(point: Sum, app: str) -> float | None:
     amount = sum(flow.bytes for (name, _, _), flow in point.flows.items() if name == app)
     return amount / point.ms / 1000 if point.ms else None
-
-
-def _p99(point: Sum, app: str) -> float | None:
-    found = [flow for (name, _, _), flow in point.flows.items() if name == app and flow.latency]
-    if not found:
-        return None
-    merged = Flow()
-    for flow in found:
-        merged.add(flow)
-    return merged.percentile(99)
 
 
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
@@ -173,9 +265,29 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
     }
 
 
+def _heat_table(cells: list[heat.Cell]) -> list[dict[str, Any]]:
+    """The text alternative of the heat map, slowest band first: requests, their part, and the time with most of them."""
+    total = sum(cell.requests for cell in cells)
+    result = []
+    for band in sorted({cell.band for cell in cells}, reverse=True):
+        inside = [cell for cell in cells if cell.band == band]
+        most = max(inside, key=lambda cell: (cell.requests, -cell.at))
+        low, high = heat.limits(band)
+        count = sum(cell.requests for cell in inside)
+        result.append(
+            {"low": low, "high": high + 1, "requests": count, "part": count / total, "most_at": most.at}
+        )
+    return result
+
+
 def _ticks(found: Found) -> list[str]:
     """The texts of the five times below the charts, in UTC."""
     span = found.end - found.start
+    return [_clock(found.start + span * n // 4, span) for n in range(5)]
+
+
+def _clock(at: int, span: int) -> str:
+    """The time AT in UTC, as precise as a reader of SPAN seconds needs it."""
     form = (
         "%H:%M:%S"
         if span <= 900
@@ -185,18 +297,71 @@ def _ticks(found: Found) -> list[str]:
         if span <= 120 * 86400
         else "%b %Y"
     )
-    return [time.strftime(form, time.gmtime(found.start + span * n // 4)) for n in range(5)]
+    return time.strftime(form, time.gmtime(at))
 
 
-def _changes(found: Found) -> list[Entry]:
-    """The changes in this span, newest first; none unless the user is an administrator, who may read the audit log."""
-    who = identity()
-    if who is None or not includes(who.role, ADMIN):
-        return []
-    try:
-        rows: list[Entry] = call("ListAudit", 0, AUDIT_ROWS)
-    except AgentError:
-        return []  # the page works without the list of changes
+def _utc(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
+
+
+def _quarters(start: int, end: int) -> list[dict[str, Any]]:
+    """The links that narrow the span to one of its quarters: times and words."""
+    edges = [start + (end - start) * n // QUARTERS for n in range(QUARTERS + 1)]
     return [
-        row for row in rows if row.action in CHANGES and not row.outcome and found.start <= row.at < found.end
+        {"start": low, "end": high, "text": f"{_clock(low, end - start)} – {_clock(high, end - start)}"}
+        for low, high in pairwise(edges)
     ]
+
+
+def _wider(asked: Query, start: int, end: int, now: int) -> str | None:
+    """The URL of a span that is twice as long and has the same middle; None if there is no longer one."""
+    if asked.start is None:
+        return None  # the list of spans has longer ones
+    length = min(2 * (end - start), model.SPANS["2y"][0])
+    if length <= end - start:
+        return None
+    until = min((start + end + length) // 2, max(now, end))
+    return asked.url(start=max(until - length, 0), end=until)
+
+
+def _shift(asked: Query, start: int, end: int, by: int) -> dict[str, Any]:
+    """The parameters of the span that is BY seconds later."""
+    if asked.start is None:
+        return {"end": end + by}
+    return {"start": max(start + by, 0), "end": max(end + by, 60)}
+
+
+def _value(row: log.Change, value: str | None) -> str:
+    if value is None:
+        return ""
+    if row.action == "SetFixedShare":
+        return "off" if value == "0" else f"{value} %"
+    return value
+
+
+def _sentence(row: log.Change, titles: dict[str, str]) -> str:
+    """What was changed: “Weight of Player: 100 → 300”."""
+    what = log.name(row.action)
+    if row.app:
+        app = titles.get(row.app, row.app)
+        what = f"{what} of {app}"
+    new = _value(row, row.new)
+    if not new:
+        return what
+    return f"{what}: {_value(row, row.old)} → {new}" if row.old is not None else f"{what}: {new}"
+
+
+def _changes(data: model.HistoryPage, titles: dict[str, str], now: int) -> dict[str, Any]:
+    """The list of changes, newest first. Its numbers are those of the marks."""
+    count = len(data.changes)
+    rows = [
+        {
+            "number": count - n,
+            "row": row,
+            "text": _sentence(row, titles),
+            "via": "ekctl" if row.via == "bus" else row.via,
+            "effect": Pair(*log.effect(row.at, now), None).url() if row.action == log.WEIGHT else None,
+        }
+        for n, row in enumerate(data.changes[:CHANGES_SHOWN])
+    ]
+    return {"rows": rows, "hidden": count - len(rows), "problem": data.changes_problem}

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that the browser tests of several pages share: log in, check a page at all sizes, and check it for barriers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests"))
+
+from boards import Board  # noqa: E402
+
+SHOTS = TOP / "build/screenshots"
+AXE = TOP / "build/axe"
+PASSWORD = "a long enough one 42"  # noqa: S105
+# Time limit for a page to load or change. An emulated board on two busy cores may need this long.
+PATIENCE_MS = 60_000
+DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                  "--disable-component-update", "--disable-sync", "--no-first-run"],
+        )  # fmt: skip
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def logged_in(browser: Browser, board: Board, *, script: bool = True) -> Iterator[Page]:
+    """A page whose user, an administrator, is logged in. At the first log-in, the first-boot password is changed.
+
+    SCRIPT: whether the browser runs JavaScript. The block fails if a script of the page fails.
+    """
+    board.health()
+    # Ignore certificate errors: the board made its own certificate at the first boot.
+    context = browser.new_context(
+        ignore_https_errors=True,
+        base_url=f"https://127.0.0.1:{board.port}",
+        viewport={"width": 1280, "height": 860},
+        java_script_enabled=script,
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    first = board.try_run("test -e /var/lib/evenkeel-panel/first-password")[0] == 0
+    page.goto("/login")
+    page.locator("input[name=password]").fill(board.first_password() if first else PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    if first:
+        page.locator("input[name=current]").fill(board.first_password())
+        for field in ("new", "confirm"):
+            page.locator(f"input[name={field}]").fill(PASSWORD)
+        page.get_by_role("button", name="Set the password").click()
+    page.wait_for_url("**/apps*")
+    yield page
+    context.close()
+    assert errors == [], "a script of the page failed"
+
+
+def check(page: Page, name: str) -> None:
+    """Check the page on a desktop and a phone, light and dark: screenshot, width, and no barrier that axe finds."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for size, device in ((DESKTOP, "desktop"), (PHONE, "phone")):
+        page.set_viewport_size({"width": size["width"], "height": size["height"]})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            page.wait_for_timeout(300)
+            page.screenshot(path=SHOTS / f"{name}-{device}-{scheme}.png", full_page=True)
+            overflow = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert overflow <= 0, f"{name} on a {device} is {overflow} px wider than the window"
+            assert barriers(page) == [], f"{name} on a {device}, {scheme}"
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 860})
+
+
+def barriers(page: Page) -> list[str]:
+    """The violations that axe finds on the page, as text."""
+    subprocess.run([TOP / "tests/browser/axe/fetch", AXE], check=True)
+    # evaluate() is not subject to the content security policy, which forbids all other scripts
+    page.evaluate((AXE / "axe.min.js").read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']}: {violation['help']}: {node['html'][:200]}"
+        for violation in found["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+def tab_to(page: Page, text: str, presses: int = 80) -> None:
+    """Press Tab until the element with TEXT has the focus. The page must show that it has it."""
+    for _ in range(presses):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("document.activeElement.innerText || document.activeElement.id || ''")
+        if focused.strip() == text:
+            style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert style != "none", f"nothing shows that {text} has the focus"
+            return
+    raise AssertionError(f"{presses} presses of Tab did not reach {text}")

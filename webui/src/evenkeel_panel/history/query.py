@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queries in the URLs of the history pages. A time is in seconds since 1970, or in UTC as a form sends it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import abort, request, url_for
+
+from . import model
+
+SHORTEST = 60  # the shortest span that a user can zoom to, in seconds
+LONGEST = 731 * model.DAY
+TIME_RULE = "must be a time in seconds since 1970, or a date and time in UTC such as 2026-05-04T13:30"
+NAME_LENGTH = 64  # the maximum length of an app's name
+
+
+@dataclass(frozen=True)
+class Query:
+    """The query of the page. Times are in seconds since 1970.
+
+    With START, the span is from START to END, and SPAN has no meaning. Without it, the span is SPAN before END. END is
+    None for now. APP is None for all apps.
+    """
+
+    span: str
+    start: int | None
+    end: int | None
+    app: str | None
+
+    @property
+    def seconds(self) -> int:
+        if self.start is not None and self.end is not None:
+            return self.end - self.start
+        return model.SPANS[self.span][0]
+
+    def window(self) -> tuple[int, int]:
+        """The start and the end of the span."""
+        end = int(time.time()) + 1 if self.end is None else self.end
+        return max(end - self.seconds, 0), end
+
+    def url(self, endpoint: str = "history.page", **changes: Any) -> str:
+        values = {"span": self.span, "start": self.start, "end": self.end, "app": self.app, **changes}
+        if values["start"] is not None:
+            values["span"] = None
+        return url_for(endpoint, **{name: value for name, value in values.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The query of a comparison: two spans, each from a start to an end in seconds since 1970. APP: None for all apps."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    app: str | None
+
+    def url(self, endpoint: str = "history.comparison", **changes: Any) -> str:
+        values = {
+            "start": self.first[0],
+            "end": self.first[1],
+            "start2": self.second[0],
+            "end2": self.second[1],
+            "app": self.app,
+            **changes,
+        }
+        return url_for(endpoint, **{name: value for name, value in values.items() if value is not None})
+
+
+def parse_time(text: str) -> int | None:
+    """The time that TEXT names, in seconds since 1970; None if it names none."""
+    if text.isascii() and text.isdigit():
+        return int(text) if len(text) <= 11 else None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if found.tzinfo is not None or "T" not in text or found.year < 1970:
+        return None
+    return int(found.replace(tzinfo=UTC).timestamp())
+
+
+def form_time(at: int) -> str:
+    """The time AT as the value of a form's field."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+
+
+def _time(name: str, words: str) -> int | None:
+    text = request.args.get(name, "").strip()
+    if not text:
+        return None
+    found = parse_time(text)
+    if found is None:
+        abort(422, f"The {words} {TIME_RULE}.")
+    return found
+
+
+def _check(start: int, end: int, words: str) -> tuple[int, int]:
+    if end <= start:
+        abort(422, f"The {words} must end after it starts. Choose a later end or an earlier start.")
+    if end - start < SHORTEST:
+        abort(422, f"The {words} must have at least {SHORTEST} seconds. Choose a longer one.")
+    if end - start > LONGEST:
+        abort(422, f"The {words} must have at most two years. Choose a shorter one.")
+    return start, end
+
+
+def _app() -> str | None:
+    app = request.args.get("app")
+    if app is not None and len(app) > NAME_LENGTH:
+        abort(422, "The name of the app is too long.")
+    return app
+
+
+def query() -> Query:
+    """The query in the URL. If a parameter is bad, the answer is 422 with the reason."""
+    span = request.args.get("span", model.SPAN)
+    if span not in model.SPANS:
+        abort(422, f"The span must be one of {', '.join(model.SPANS)}.")
+    start, end = _time("start", "start"), _time("end", "end")
+    if start is not None:
+        if end is None:
+            abort(422, "The span must have an end. Add the time at which it ends.")
+        _check(start, end, "span")
+    return Query(span, start, end, _app())
+
+
+def pair() -> Pair:
+    """The query of a comparison in the URL. If a parameter is bad or missing, the answer is 422 with the reason."""
+    spans = []
+    for number, words in (("", "first span"), ("2", "second span")):
+        start, end = (
+            _time(f"start{number}", f"start of the {words}"),
+            _time(f"end{number}", f"end of the {words}"),
+        )
+        if start is None or end is None:
+            abort(422, f"The {words} must have a start and an end. Add the missing time.")
+        spans.append(_check(start, end, words))
+    return Pair(spans[0], spans[1], _app())
