@@ -48,11 +48,13 @@ def _x(at: float, start: int, end: int) -> float:
     return round((at - start) / (end - start) * WIDTH, 1)
 
 
-def stacked(times: Sequence[int], series: Series, start: int, end: int, step: int) -> Chart:
-    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step."""
+def stacked(
+    times: Sequence[int], series: Series, start: int, end: int, step: int, unit: str = "MB/s"
+) -> Chart:
+    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step. UNIT: that of the values."""
     sums = [sum(values[n] or 0 for values in series.values()) for n in range(len(times))]
     top = nice(max(sums, default=0))
-    chart = Chart(f"{top:g} MB/s", "0")
+    chart = Chart(f"{top:g} {unit}", "0")
     below = [0.0] * len(times)
     runs = _runs(times, step)
     for app, values in series.items():

@@ -12,7 +12,7 @@ from evenkeel_api.schema import Struct
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
@@ -189,6 +189,11 @@ def as_csv(page: HistoryPage) -> str:
 
 def title(app: str, titles: Mapping[str, str]) -> str:
     return REST if app == SYSTEM else titles.get(app, app)
+
+
+def colors(apps: Sequence[str]) -> dict[str, str]:
+    """The class of the color of each of APPS, sorted by order(). All pages must have the same apps to agree."""
+    return {name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(apps)}
 
 
 def amount(number: float) -> str:

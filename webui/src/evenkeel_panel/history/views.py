@@ -71,21 +71,27 @@ def _query() -> Query:
     return Query(span, int(end) if end else None, app)
 
 
-def _reader() -> Reader:
+def reader() -> Reader:
+    """The reader of the history of this board."""
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
     return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
 
 
-def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
-    """The history that QUERY selects, and the data that the page, /history.json and /history.csv show of it."""
-    reader = _reader()
-    end = query.end or int(time.time()) + 1
-    found = reader.read(max(end - query.seconds, 0), end)
+def problem_of(found: Found) -> str:
+    """Why a part of FOUND may be missing: sentences; "" if nothing is missing."""
     problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
     if found.unreadable:
         problem = f"{problem} {texts.text('history-rows', count=found.unreadable)}".strip()
-    return found, model.page_data(found, query.app, problem, reader.wear(), rows=rows)
+    return problem
+
+
+def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
+    """The history that QUERY selects, and the data that the page, /history.json and /history.csv show of it."""
+    source = reader()
+    end = query.end or int(time.time()) + 1
+    found = source.read(max(end - query.seconds, 0), end)
+    return found, model.page_data(found, query.app, problem_of(found), source.wear(), rows=rows)
 
 
 @blueprint.get("/history.json")
@@ -126,7 +132,7 @@ def page() -> str:
         empty=not times,
         coverage=found.total.ms / 1000 / max(found.end - found.start, 1),
         titles={name: model.title(name, titles) for name in everybody},
-        colors={name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(everybody)},
+        colors=model.colors(everybody),
         apps=everybody,
         charts=(
             ("Throughput", "area", throughput),
@@ -138,7 +144,7 @@ def page() -> str:
             :SENTENCES
         ],
         matrix=_matrix(data),
-        ticks=_ticks(found),
+        ticks=ticks(found.start, found.end),
         latency=latency,
         actions=CHANGES,
         earlier=query.url(end=found.end - query.seconds),
@@ -173,9 +179,9 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
     }
 
 
-def _ticks(found: Found) -> list[str]:
-    """The texts of the five times below the charts, in UTC."""
-    span = found.end - found.start
+def ticks(start: int, end: int) -> list[str]:
+    """The texts of the five times below a chart, in UTC."""
+    span = end - start
     form = (
         "%H:%M:%S"
         if span <= 900
@@ -185,7 +191,7 @@ def _ticks(found: Found) -> list[str]:
         if span <= 120 * 86400
         else "%b %Y"
     )
-    return [time.strftime(form, time.gmtime(found.start + span * n // 4)) for n in range(5)]
+    return [time.strftime(form, time.gmtime(start + span * n // 4)) for n in range(5)]
 
 
 def _changes(found: Found) -> list[Entry]:
