@@ -30,6 +30,8 @@ TEXTS = {
     "history-unreadable": "the history cannot be read: {reason}. If the board has just started, try again in a minute",
     "history-live-silent": "the history service does not answer, so the last minutes are missing: {reason}",
     "history-rows": "{count} damaged rows of the history are left out",
+    "overview-no-throughput": "the history service does not answer, so the throughput is not known: {reason}."
+    " If the board has just started, wait a moment",
     "wear-no-life": "the device {device} does not report how much of its life is used, so the panel cannot tell how"
     " long it lasts",
     "wear-no-report": "no report of {device} is saved yet. Look again in five minutes",

@@ -164,7 +164,7 @@ def _outlook(
         return texts.text("wear-no-life" if known else "wear-no-report", device=name), ""
     if left.used_up:
         return texts.text("wear-used-up", device=name), texts.text("wear-used-up-basis")
-    watched = texts.text("wear-watched", date=_date(left.since))
+    watched = texts.text("wear-watched", date=_words(left.since))
     if not left.least and used < projection.END:
         return texts.text("wear-hardly-written", device=name), watched
     if not left.least:
@@ -181,8 +181,8 @@ def _outlook(
     outlook = texts.text(
         "wear-between",
         device=name,
-        first=_date(round(left.last + least_days * DAY)),
-        last=_date(round(left.last + most_days * DAY)),
+        first=_words(round(left.last + least_days * DAY)),
+        last=_words(round(left.last + most_days * DAY)),
     )
     return outlook, f"{rate} {texts.text('wear-assumption')} {watched}"
 
@@ -200,6 +200,11 @@ def _duration(days: float) -> str:
 
 def _date(at: int) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(at))
+
+
+def _words(at: int) -> str:
+    """A date in a sentence, for example 5 Dec 2031. A line does not break in it."""
+    return time.strftime("%d\u00a0%b\u00a0%Y", time.gmtime(at)).removeprefix("0")
 
 
 def warnings(found: Collection[Device], limit: int) -> list[Problem]:
