@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from evenkeel_api.messages import Message
-from evenkeel_api.texts import TEXTS
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Period, Sum
 from evenkeel_history.reader import Reader
@@ -23,7 +22,7 @@ from evenkeel_panel import texts
 from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent, external
 from evenkeel_panel.overview.recent import SPAN_S, STEP_S, Cached, Recent, Window
-from evenkeel_panel.testing import COMPONENT, Browser
+from evenkeel_panel.testing import COMPONENT, Browser, headings
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -152,12 +151,12 @@ def test_every_documented_problem_has_a_remedy(beginning: str) -> None:
     words = (
         words.replace("io\\.evenkeel\\.stat", ".*").replace("/etc/evenkeel/apps\\.d", ".*").replace("/", ".*")
     )
-    codes = [code for code, text in TEXTS.items() if re.match(words, re.sub(r"\{[^}]*\}", "X", text))]
+    codes = [code for code, text in texts.TEXTS.items() if re.match(words, re.sub(r"\{[^}]*\}", "X", text))]
     codes = [code for code in codes if code != "fixed-share-no-flash"]  # a part of another message
     assert codes, words
     for code in codes:
         _, remedy = texts.explained(Message(code).note())
-        named = code in texts.REMEDIES or "; " in TEXTS[code]
+        named = code in texts.REMEDIES or "; " in texts.TEXTS[code]
         assert named, f"{code} has no remedy"
         assert remedy
 
@@ -297,6 +296,11 @@ def test_pages_have_no_inline_script_or_style(page: Browser, live: Live) -> None
     for path in ("/", "/overview/rows", "/overview/chart"):
         shown = page.get(path).text
         assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|hx-on|javascript:", shown)
+
+
+def test_headings_are_in_order(page: Browser, store: Store) -> None:
+    store.write([], [Wear("vda")], NOW)
+    assert max(headings(page.get("/").text)) == 3
 
 
 def test_names_are_escaped(page: Browser, live: Live, store: Store) -> None:

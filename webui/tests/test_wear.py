@@ -20,7 +20,7 @@ from evenkeel_history.tiers import DAY, slot
 from evenkeel_history.wear import Wear
 from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent
-from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser
+from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser, headings
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def test_a_silent_agent_leaves_the_page(recorded: Browser, agent: FakeAgent) -> 
 def test_a_crossed_limit_is_a_problem(page: Browser, store: Store) -> None:
     reported(store, NOW, Wear("mmcblk0", 80, 60, "warning"))
     shown = text_of(page)
-    assert "Up to 80 % of the life of mmcblk0 may be used, and the limit is 80 %." in shown
+    assert "Up to 80 % of the life of mmcblk0 may be used, and the wear limit is 80 %." in shown
     assert "Plan to replace mmcblk0." in shown
     assert "The device mmcblk0 has used 80 % of its spare blocks." in shown
     codes = [problem["code"] for problem in json.loads(page.get("/wear.json").data)["problems"]]
@@ -254,7 +254,7 @@ def test_the_limit_can_be_set_and_switched_off(page: Browser, store: Store) -> N
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
-        ("", "limit is missing"),
+        ("", "wear limit is missing"),
         ("much", "“much” is not a number"),
         ("101", "more than 100"),
         ("1.5", "not a whole"),
@@ -277,7 +277,7 @@ def test_only_an_administrator_sets_the_limit(page: Browser) -> None:
     vera = Browser(page.client.application.test_client(), page.state)
     vera.log_in(first[1], user="vera")
     vera.post("/password", "/password", current=first[1], new=PASSWORD + "v", confirm=PASSWORD + "v")
-    assert "Only an administrator may change the limit." in text_of(vera)
+    assert "Only an administrator may change the wear limit." in text_of(vera)
     assert vera.post("/wear/limit", "/wear", limit="5").status_code == 403
     assert json.loads(page.get("/wear.json").data)["limit_percent"] == 80
 
@@ -292,6 +292,10 @@ def test_the_page_has_no_inline_style_or_script(recorded: Browser) -> None:
     shown = recorded.get("/wear").text
     assert " style=" not in shown
     assert "<script>" not in shown
+
+
+def test_headings_are_in_order(recorded: Browser) -> None:
+    assert max(headings(recorded.get("/wear").text)) == 3
 
 
 def test_names_are_escaped(page: Browser, store: Store) -> None:
