@@ -22,9 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/sr
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from evenkeel_history.live import Live, Server
+from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
-from evenkeel_history.tiers import slot
+from evenkeel_history.tiers import DAY, slot
+from evenkeel_history.wear import Wear
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.fake_agent import FakeAgent, external, refused
 from evenkeel_panel.testing import PASSWORD, time_limit
@@ -36,10 +38,43 @@ from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore
 )
 from werkzeug.serving import make_server
 
-LIMIT_S = 300
+LIMIT_S = 400
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 # the HTTP status codes of refused forms, which the browser logs as errors
 EXPECTED = ("401", "404", "422", "429", "503")
+
+
+def demo_history(folder: Path) -> Server:
+    """A history of two years; in its last minutes, the player reads and the loader writes. An eMMC reports its wear."""
+    now, live, store = int(time.time()), Live(), Store(folder)
+    store.open()
+    fill(store, slot(now, 60), ["player", "loader"])
+
+    def span(seconds: int, n: int) -> Sum:
+        found = Sum(ms=seconds * 1000)
+        found.flow(("player", "mmcblk0", READ)).bytes = seconds * (30 + n % 7) * 1_000_000
+        found.flow(("player", "mmcblk0", WRITE)).bytes = seconds * 20_000
+        found.flow(("loader", "mmcblk0", READ)).bytes = seconds * (18 - n % 5) * 1_000_000
+        found.flow(("loader", "mmcblk0", WRITE)).bytes = seconds * (90_000 + n % 6 * 12_000)
+        found.flow((SYSTEM, "mmcblk0", WRITE)).bytes = seconds * 9_000
+        return found
+
+    for day in range(14):
+        at = slot(now, DAY) - (13 - day) * DAY
+        step = Wear("mmcblk0", 20 + day // 5 * 10, 10, "normal", (day + 1) * 10_000_000_000)
+        store.write([], [step, Wear("vda")], min(at + 9, now))
+    store.close()
+    for at in range(now - 900, now):
+        found = span(1, at // 20)
+        found.add_stalls("player", at % 200 == 0, 140 * (at % 200 == 0))
+        live.add(at, found)
+    return Server(folder / "live", live)
+
+
+def page_of_overview(page: Page) -> Page:
+    """The overview in the window of PAGE."""
+    page.goto("/")
+    return page
 
 
 def main() -> int:
@@ -48,19 +83,9 @@ def main() -> int:
     agent = FakeAgent(moving=True)
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright, ExitStack() as stack:
-        store = Store(Path(state) / "history")
-        store.open()
-        fill(store, slot(int(time.time()), 60), ["player", "loader"])
-        store.close()
-        live = Server(Path(state) / "live", Live())
-        stack.callback(live.close)
-        app = dev_app(
-            Path(state),
-            vendor,
-            agent,
-            HISTORY_FOLDER=Path(state) / "history",
-            HISTORY_SOCKET=Path(state) / "live",
-        )
+        history = Path(state) / "history"
+        stack.callback(demo_history(history).close)
+        app = dev_app(Path(state), vendor, agent, HISTORY_FOLDER=history, HISTORY_SOCKET=history / "live")
         server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = f"http://127.0.0.1:{server.server_port}"
@@ -91,7 +116,7 @@ def main() -> int:
             page.screenshot(path=out / f"{name}.png", full_page=True)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             wide += page.evaluate(
-                "Math.max(0, ...[...document.querySelectorAll('.app, .card, .bar')]"
+                "Math.max(0, ...[...document.querySelectorAll('.app, .card, .bar, .panel')]"
                 ".map((box) => box.scrollWidth - box.clientWidth))"
             )
             if wide > 0:
@@ -127,7 +152,15 @@ def main() -> int:
                     shot(page, f"login-{size}-{theme}")
                 page.fill("[name=password]", PASSWORD)
                 page.click("[type=submit]")
-                page.wait_for_url("**/apps")
+                page.wait_for_url("**/")
+                page.locator("[data-state=fine]").wait_for()
+                page.wait_for_timeout(
+                    11_000 if (size, theme) == ("desktop", "light") else 1500
+                )  # one update at least
+                shot(page, f"overview-{size}-{theme}")
+                page.goto("/wear")
+                shot(page, f"wear-{size}-{theme}")
+                page.goto("/apps")
         page = pages["desktop", "light"]
         page.wait_for_timeout(6000)
         player = page.locator("[data-app=player]")
@@ -247,6 +280,8 @@ def main() -> int:
         page.wait_for_timeout(3500)
         for size, theme in (("desktop", "light"), ("phone", "dark")):
             shot(pages[size, theme], f"dead-agent-{size}-{theme}")
+        overview = page_of_overview(pages["desktop", "dark"])
+        shot(overview, "overview-dead-agent-desktop-dark")
         agent.dead = ""
         page.wait_for_timeout(3500)
         assert not page.locator("[data-banner=agent]").count()
@@ -261,6 +296,20 @@ def main() -> int:
         page.wait_for_timeout(2500)
         for size in SIZES:
             shot(pages[size, "light"], f"problems-{size}-light")
+        overview.wait_for_timeout(2500)
+        assert "2 problems need attention" in (overview.locator("h1").text_content() or "")
+        shot(overview, "overview-problems-desktop-dark")
+        shot(page_of_overview(pages["phone", "dark"]), "overview-problems-phone-dark")
+        limit = pages["desktop", "light"]
+        limit.goto("/wear?days=90")
+        limit.fill("[name=limit]", "much")
+        limit.click("form[action*=limit] [type=submit]")
+        limit.locator(".banner.bad").wait_for()
+        limit.fill("[name=limit]", "30")
+        limit.click("form[action*=limit] [type=submit]")
+        limit.locator("[data-problem=wear-limit]").wait_for()
+        shot(limit, "wear-limit-desktop-light")
+        limit.goto("/apps")
         agent.apps = []
         page.wait_for_timeout(2500)
         for size in SIZES:

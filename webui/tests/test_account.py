@@ -35,13 +35,16 @@ def user(admin: Browser, browser: Browser, name: str, role: str) -> Browser:
     return browser
 
 
-@pytest.mark.parametrize("path", ["/", "/apps", "/password", "/account", "/users", "/audit"])
+@pytest.mark.parametrize("path", ["/", "/apps", "/wear", "/password", "/account", "/users", "/audit"])
 def test_pages_require_log_in(browser: Browser, path: str) -> None:
     answer = browser.get(path)
     assert (answer.status_code, answer.location) == (302, "/login")
 
 
-@pytest.mark.parametrize("path", ["/apps.json", "/audit.json", "/api/v1/ListApps", "/api/v1/openapi.json"])
+@pytest.mark.parametrize(
+    "path",
+    ["/overview.json", "/apps.json", "/wear.json", "/audit.json", "/api/v1/ListApps", "/api/v1/openapi.json"],
+)
 def test_data_without_a_log_in_is_401(browser: Browser, path: str) -> None:
     assert browser.get(path).status_code == 401
     assert browser.get(path, Authorization="Bearer ek_guess").status_code == 401
@@ -328,5 +331,5 @@ def test_features_are_found_by_themselves() -> None:
     from evenkeel_panel.app import features
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
-        "account", "api", "apps", "audit", "health", "history", "update", "users",
+        "account", "api", "apps", "audit", "health", "history", "overview", "update", "users", "wear",
     }  # fmt: skip

@@ -33,6 +33,10 @@ POLICY = (
         "/healthz",
         "/nowhere",
         "/",
+        "/overview/rows",
+        "/overview/chart",
+        "/overview.json",
+        "/wear",
     ],
 )
 def test_headers(admin: Browser, path: str) -> None:
@@ -42,12 +46,12 @@ def test_headers(admin: Browser, path: str) -> None:
     assert headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "same-origin"
     # Browsers may cache an answer that is the same for all users, but must ask each time whether it is still valid.
-    live = path in ("/apps/rows", "/apps.json")
+    live = path.endswith(("/rows", "/chart")) or path in ("/apps.json", "/overview.json")
     assert headers["Cache-Control"] == ("private, no-cache" if live else "no-store")
 
 
 @pytest.mark.parametrize(
-    "path", ["/password", "/apps", "/apps/rows", "/account", "/users", "/audit", "/nowhere"]
+    "path", ["/", "/password", "/apps", "/apps/rows", "/wear", "/account", "/users", "/audit", "/nowhere"]
 )
 def test_pages_have_no_inline_script_or_style(admin: Browser, path: str) -> None:
     page = admin.get(path).text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts of the apps page, in a real browser and with a fake agent."""
+"""The scripts of the apps page and the overview, in a real browser and with a fake agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from evenkeel_panel import board
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
+from evenkeel_panel.fake_agent import external
 from evenkeel_panel.testing import COMPONENT, PASSWORD, time_limit
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 from werkzeug.serving import make_server
 
@@ -80,10 +82,10 @@ def loader(page: Page, part: str) -> Locator:
     return page.locator('[data-app="loader"]').locator(part)
 
 
-def run_polls(page: Page, count: int = 1) -> None:
+def run_polls(page: Page, count: int = 1, path: str = "/apps/rows") -> None:
     """Advance the clock until the page has polled `count` times and handled the answers."""
     for _ in range(count):
-        with page.expect_event("requestfinished", lambda request: request.url.endswith("/apps/rows")):
+        with page.expect_event("requestfinished", lambda request: request.url.endswith(path)):
             page.clock.run_for(1000)
         page.clock.run_for(1)
 
@@ -231,3 +233,40 @@ def test_answer_to_another_button_appears_after_the_release(
     expect(loader(page, "[data-action=start]")).to_be_visible()
     assert "SetWeight loader 60" not in agent.calls
     expect(loader(page, "[name=weight]")).to_have_value("60")
+
+
+def test_overview_updates_and_announces_but_not_while_a_link_is_pressed(page: Page, agent: FakeAgent) -> None:
+    page.goto("/")
+    heading, announced = page.locator("h1"), page.locator("#announcements")
+    expect(heading).to_have_text("Everything is fine")
+    link = page.get_by_role("link", name="All apps")
+    before = press(page, link)
+    fine = agent.board
+    agent.board = replace(fine, health="degraded", problems=[external("it smells")])
+    run_polls(page, 2, "/overview/rows")
+    expect(heading).to_have_text("Everything is fine")
+    assert position(link) == before
+    page.mouse.move(5, 5)
+    page.mouse.up()  # a release outside the link is no click
+    page.clock.run_for(500)
+    run_polls(page, 1, "/overview/rows")
+    expect(heading).to_have_text("One problem needs attention")
+    expect(announced).to_have_text("One problem needs attention")
+    agent.board = fine
+    run_polls(page, 1, "/overview/rows")
+    expect(heading).to_have_text("Everything is fine")
+    expect(announced).to_have_text("Everything is fine")
+    press(page, link)
+    agent.board = replace(fine, health="degraded", problems=[external("it smells")])
+    run_polls(page, 1, "/overview/rows")
+    page.mouse.up()
+    page.wait_for_url("**/apps")
+
+
+def test_overview_says_that_the_panel_does_not_answer(page: Page) -> None:
+    page.goto("/")
+    run_polls(page, 1, "/overview/rows")
+    expect(page.locator("#offline")).to_be_hidden()
+    page.route("**/overview/rows", lambda route: route.abort())
+    page.clock.run_for(2000)
+    expect(page.locator("#offline")).to_be_visible()

@@ -199,6 +199,18 @@ def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> No
         again.stop()
 
 
+def test_wear_is_saved_at_the_start_and_at_the_end(service: Service) -> None:
+    """The counter of written bytes begins at 0 with each boot, so its last value must not be lost."""
+    stat = service.board.root / "sys/block/mmcblk0/stat"
+    stat.write_text("0 0 0 0 0 0 100 0")
+    service.board.stat(f"{APPS}/player.service", rbytes=4096, rios=1)
+    eventually(lambda: amount(service.reader) == 4096)
+    stat.write_text("0 0 0 0 0 0 900 0")
+    assert service.stop() == 0
+    (states,) = service.reader.wear().values()
+    assert states[-1][1].written_bytes == 900 * 512
+
+
 def test_only_owner_and_group_may_read(service: Service) -> None:
     root = service.board.root
     eventually(lambda: (root / FOLDER.lstrip("/") / FILE).exists())

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from evenkeel_history.period import READ, Sum, pack, total, unpack
+from evenkeel_history.period import READ, WRITE, Sum, pack, total, unpack
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import DAMAGED, FILE
 from evenkeel_history.store import Store, StoreError
@@ -67,6 +67,31 @@ def test_minutes_become_coarser_rows(tmp_path: Path) -> None:
         assert all_bytes(found) == sum(range(minutes))
         assert found.total.ms == minutes * 60_000
     assert found.problem_code == "history-live-silent"
+
+
+def test_written_bytes_by_day_count_each_minute_once(tmp_path: Path) -> None:
+    """Three days, of which the last is only partly in coarser rows. Reads do not count as written."""
+    store = opened(tmp_path)
+    minutes = 3 * DAY // 60 - 7
+    for first in range(0, minutes, 720):
+        rows = []
+        for n in range(first, min(first + 720, minutes)):
+            measured = Sum(ms=60_000)
+            measured.flow(("player", "vda", WRITE)).bytes = n
+            measured.flow(("", "vda", WRITE)).bytes = 1
+            measured.flow(("player", "vda", READ)).bytes = 1 << 40
+            rows.append((n + 1, START + 60 * n, pack(measured.period())))
+        store.write(rows)
+    found = Reader(tmp_path, tmp_path / "no-socket").written(START + DAY + 5, START + 9 * DAY)
+    assert sorted(found.points) == [START + DAY, START + 2 * DAY]
+    for day, count in ((1, 1440), (2, 1433)):
+        point = found.points[START + day * DAY]
+        assert {key: flow.bytes for key, flow in point.flows.items()} == {
+            ("player", "vda", WRITE): sum(range(day * 1440, day * 1440 + count)),
+            ("", "vda", WRITE): count,
+        }
+        assert point.ms == count * 60_000
+    assert found.total.ms == (1440 + 1433) * 60_000
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

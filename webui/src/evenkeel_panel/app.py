@@ -25,10 +25,8 @@ from flask import (
     abort,
     current_app,
     jsonify,
-    redirect,
     render_template,
     request,
-    url_for,
 )
 from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped,unused-ignore]
 from werkzeug.exceptions import HTTPException
@@ -135,7 +133,6 @@ def create_app(
         if hasattr(feature, "NAV"):
             navigation.append(feature.NAV)
     navigation.sort(key=lambda entry: entry.order)
-    app.add_url_rule("/", "index", lambda: redirect(url_for(navigation[0].endpoint)))
     app.after_request(add_headers)
     app.register_error_handler(CSRFError, lambda error: problem(400, "The form is out of date", _CSRF_TEXT))
     app.register_error_handler(HTTPException, http_error)

@@ -9,6 +9,7 @@ import signal
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,15 @@ class Browser:
 
     def set_fixed_share(self, name: str, percent: str, htmx: bool = True) -> TestResponse:
         return self.post(f"/apps/{name}/fixed-share", "/apps", htmx=htmx, fixed_share=percent)
+
+
+def headings(html: str) -> list[int]:
+    """The levels of the headings on a page. Raises AssertionError unless they begin with one h1 and skip no level."""
+    levels = [int(level) for level in re.findall(r"<h([1-6])[ >]", html)]
+    assert levels[:1] == [1], levels
+    assert levels.count(1) == 1, levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
+    return levels
 
 
 @contextmanager

@@ -33,6 +33,32 @@ TEXTS = {
     "history-changes-hidden": "only an administrator sees the changes here, because they are from the audit log",
     "history-changes-unreadable": "the changes cannot be shown: {reason}. Reload the page in a moment",
     "history-changes-cut": "the page has searched the newest {count} rows of the audit log. It does not show older changes",
+    "overview-no-throughput": "the history service does not answer, so the throughput is not known: {reason}."
+    " If the board has just started, wait a moment. Otherwise run 'systemctl restart evenkeel-history' on it",
+    "wear-no-life": "the device {device} does not report how much of its life is used, so the panel cannot tell how"
+    " long it lasts",
+    "wear-no-report": "no report of {device} is saved yet. Look again in five minutes",
+    "wear-used-up": "the life of {device} is used up",
+    "wear-used-up-basis": "It may refuse writes at any time",
+    "wear-hardly-written": "it is not known yet how long {device} lasts, because hardly anything was written since its"
+    " first report",
+    "wear-any-day": "the life of {device} may end any day: {least} % or more of it is used",
+    "wear-no-rate": "the device {device} can take at least {amount} more. The panel cannot tell how long this lasts,"
+    " because the history covers less than an hour",
+    "wear-no-writes": "the device {device} can take at least {amount} more, and nothing is written to it",
+    "wear-at-least": "at today's rate, {device} lasts at least {time}",
+    "wear-between": "at today's rate, the life of {device} ends between {first} and {last}",
+    "wear-rate": "Today's rate is {amount} a day: the mean of the last {days} days, for a board that is always on",
+    "wear-lower-bound": "This is a lower bound, not a date: the device reports steps of 10 %, and it has reported fewer"
+    " than two. The bound rises with time",
+    "wear-assumption": "The panel assumes that each written byte wears the device as much as before",
+    "wear-watched": "The reports since {date} count",
+    "wear-limit": "up to {used} % of the life of {device} may be used, and the wear limit is {limit} %",
+    "wear-spare": "the device {device} has used {part} % of its spare blocks",
+    "wear-limit-missing": "the wear limit is missing. Enter a whole number from 1 to 100 %, or “off”",
+    "wear-limit-set": "the panel warns when up to {percent} % of the life of a device may be used",
+    "wear-limit-off": "the panel has no wear limit now. It still warns when a device runs out of spare blocks",
+    "wear-limit-role": "only an administrator may set the wear limit. Nothing was changed. Ask an administrator",
     "no-number": "“{typed}” is not a number. {rule}",
     "not-whole": "“{typed}” is not a whole number. {rule}",
     "too-high": "{typed} is more than {most}{unit}. {rule}",
@@ -76,6 +102,42 @@ TEXTS = {
     "totp-off": "your log-in needs no code any more",
 }
 
+_RESTART_HISTORY = (
+    "Make space on the data partition. If this does not help, run 'systemctl restart evenkeel-history'"
+)
+_SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent tries again by itself"
+_FAULTS = "Read the reason, and look it up in the manual of the recorder under “Faults”"
+# What to do about a problem, by the code of its message. A text that has its remedy after the last "; " needs no entry.
+REMEDIES = {
+    "wear-used-up": "Save the data of the board now, and replace {device}",
+    "wear-limit": "Plan to replace {device}. To make it last longer, let the apps write less: the page Wear shows how"
+    " much each app writes",
+    "wear-spare": "Save the data of the board, and replace {device} soon",
+    "data-degraded": "Read the report of the check in /run/evenkeel/data-fsck, then restart the board",
+    "systemd-silent": "Wait a minute: the agent asks again by itself. If the problem stays, restart the board",
+    "counters-unreadable": "Check that the module evenkeel is loaded: run 'lsmod'. Restart the board if it is not",
+    "counters-unknown": "Install the kernel module and the agent from the same version",
+    "apps-unreadable": "Check the folder, then run 'systemctl reload evenkeeld'",
+    "app-ignored": "Correct the file, then run 'systemctl reload evenkeeld'. The other apps still work",
+    "app-not-controlled": "Put 'Slice=evenkeel-apps.slice' into its unit, run 'systemctl daemon-reload', then restart it",
+    "weight-not-in-force": _SCHEDULER,
+    "fixed-share-not-in-force": _SCHEDULER,
+    "fixed-share-still-in-force": _SCHEDULER,
+    "weights-unreadable": "Check the data partition. The first weight that you set replaces the file",
+    "fixed-shares-unreadable": "Check the data partition. The first fixed share that you set replaces the file",
+    "accounts-not-saved": "Check the data partition, then run 'systemctl restart evenkeeld'",
+    "accounts-damaged": "Log in with the password on the console, and add the users again",
+    "channel-failed": _FAULTS,
+    "channels-failed": _FAULTS,
+    "channel-degraded": _FAULTS,
+    "channels-degraded": _FAULTS,
+    "history-not-saved": _RESTART_HISTORY,
+    "history-lost": _RESTART_HISTORY,
+    "update-failed": "Check the bundle, and install it again on the page Updates",
+    "slot-unconfirmed": "Wait a minute. If the problem stays, run 'systemctl --failed' on the board",
+}
+_NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the board"
+
 
 def text(code: str, /, **parameters: Any) -> str:
     """The message as a sentence, with capital letter and full stop."""
@@ -95,6 +157,20 @@ def sentence(note: Note) -> str:
 def plain(note: Note) -> str:
     """A message of the agent without capital letter and full stop."""
     return render(TEXTS, note.code, note.parameters, note.text)
+
+
+def explained(note: Note) -> tuple[str, str]:
+    """What is wrong and what to do, from a message about a problem: each one or more sentences."""
+    reason, _, remedy_text = TEXTS.get(note.code, "").rpartition("; ")
+    if note.code in REMEDIES or not reason:
+        return sentence(note), remedy(note.code, **note.parameters)
+    parts = [render({**TEXTS, note.code: part}, note.code, note.parameters) for part in (reason, remedy_text)]
+    return _finish(parts[0]), _finish(parts[1])
+
+
+def remedy(code: str, /, **parameters: Any) -> str:
+    """What to do about the problem CODE: one or more sentences."""
+    return _finish(render({**TEXTS, **REMEDIES}, code, parameters) if code in REMEDIES else _NO_REMEDY)
 
 
 def _finish(found: str) -> str:

@@ -174,6 +174,14 @@ class Sum:
             app, count, ms = period.stalls[at : at + 3]
             self.add_stalls(apps[app], count, ms)
 
+    def add_written(self, period: Period) -> None:
+        """Add only the sampled time of PERIOD and its written bytes: much less work than add_period()."""
+        apps, devices = period.apps, period.devices
+        self.ms += period.ms
+        for row in period.flows:
+            if row[2] == WRITE:
+                self.flow((apps[row[0]], devices[row[1]], WRITE)).bytes += row[3]
+
     def period(self) -> Period:
         names = (
             {app for app, _, _ in self.flows} | {app for pair in self.blame for app in pair} | {*self.stalls}

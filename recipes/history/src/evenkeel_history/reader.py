@@ -6,6 +6,7 @@ Guarantee: each second that was sampled counts exactly once, in whichever tier i
 transaction, so the number of the last saved minute is fixed. The service answers with the minutes after this number.
 """
 
+import contextlib
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +14,17 @@ from pathlib import Path
 import msgspec
 
 from . import live
-from .period import Sum, total, unpack
+from .period import Period, Sum, total, unpack
 from .schema import FILE, FOLDER
-from .tiers import LIVE_S, TIERS, best, slot
+from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
 
 ASK_S = 2.0  # timeout of a request to the service
+NO_MINUTES = 1 << 53  # no saved minute has a higher number, so the answer has only the minute that is running
 # A span of up to this many seconds is shown by seconds, if the service still has them in RAM.
 SECONDS_SPAN = 900
+# Bytes by day come from the coarsest tier whose rows do not cross midnight (UTC). 90 days are 180 rows.
+BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * HOUR)
 
 
 @dataclass(slots=True)
@@ -60,33 +64,11 @@ class Reader:
         tier = best(end - start)
         step = TIERS[tier].seconds
         found = Found(slot(start, step), end, step)
-        last = 0
-        try:
-            db = self._open()
-            try:
-                kept = self._kept(db, tier, start)
-                if kept != tier:
-                    tier, step = kept, TIERS[kept].seconds
-                    found.start, found.end, found.step = slot(start, step), slot(end - 1, step) + step, step
-                last = db.execute(f"SELECT coalesce(max(seq), 0) FROM {TIERS[0].table}").fetchone()[0]
-                rows = self._rows(db, tier, found)
-            finally:
-                db.close()
-        except sqlite3.Error as error:
-            found.problem_code, found.problem, rows = "history-unreadable", str(error), []
         seconds = (start, end) if end - start <= SECONDS_SPAN else None
-        try:
-            answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
-        except OSError as error:
-            # The database problem comes first: without the database there is nothing to show.
-            found.problem_code = found.problem_code or "history-live-silent"
-            found.problem = found.problem or error.strerror or str(error)
-            answer = live.Answer([], [])
-        if answer.seconds:
+        rows, by_second = self._gather(found, tier, seconds, kept_from=start)
+        if by_second:
             found.start, found.step = start, 1 if end - start <= 400 else 5
-            rows = answer.seconds
-        else:
-            rows += [(at, data) for at, data in answer.minutes if found.start <= at < found.end]
+            rows = by_second
         periods = []
         for at, data in rows:
             try:
@@ -120,6 +102,77 @@ class Reader:
                 tier = index
         return tier
 
+    def written(self, start: int, end: int) -> Found:
+        """The bytes that were written from START to END, by day (UTC). START is rounded down to a day.
+
+        In the points, the flows have only `bytes`, and there are only flows to the device. `ms` is the sampled time.
+        """
+        found = Found(slot(start, DAY), end, DAY)
+        for at, data in self._gather(found, BY_DAY)[0]:
+            try:
+                period = unpack(data)
+            except ValueError:
+                found.unreadable += 1
+                continue
+            at = slot(at, DAY)
+            point = found.points.get(at)
+            if point is None:
+                point = found.points[at] = Sum()
+            point.add_written(period)
+            found.total.add_written(period)
+        return found
+
+    def seconds(self, start: int, end: int) -> list[tuple[int, Period]]:
+        """The seconds that ended from START to before END, from the service's RAM. Raises OSError.
+
+        A page that polls asks for the new seconds only: this is much less work than read().
+        """
+        result = []
+        for at, data in live.ask(self._socket, live.Request(NO_MINUTES, (start, end)), ASK_S).seconds:
+            with contextlib.suppress(ValueError):
+                result.append((at, unpack(data)))
+        return result
+
+    def _gather(
+        self,
+        found: Found,
+        tier: int,
+        seconds: tuple[int, int] | None = None,
+        *,
+        kept_from: int | None = None,
+    ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
+        """All rows of FOUND's span as (start, data): those of TIER, finer ones that it does not cover, and those in RAM.
+
+        The second list has the rows by second from SECONDS, if the service still has them. Problems go to FOUND. With
+        KEPT_FROM, the start of the span, a coarser tier may take the place of TIER; then FOUND gets its span and step.
+        """
+        last = 0
+        try:
+            db = self._open()
+            try:
+                if kept_from is not None and (kept := self._kept(db, tier, kept_from)) != tier:
+                    tier, step = kept, TIERS[kept].seconds
+                    found.start, found.end, found.step = (
+                        slot(kept_from, step),
+                        slot(found.end - 1, step) + step,
+                        step,
+                    )
+                last = db.execute(f"SELECT coalesce(max(seq), 0) FROM {TIERS[0].table}").fetchone()[0]
+                rows = self._rows(db, tier, found)
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            found.problem_code, found.problem, rows = "history-unreadable", str(error), []
+        try:
+            answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
+        except OSError as error:
+            # The database problem comes first: without the database there is nothing to show.
+            found.problem_code = found.problem_code or "history-live-silent"
+            found.problem = found.problem or error.strerror or str(error)
+            return rows, []
+        rows += [(at, data) for at, data in answer.minutes if found.start <= at < found.end]
+        return rows, answer.seconds
+
     def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[tuple[int, bytes]]:
         """The rows of TIER, and the rows of finer tiers that no coarser row covers yet."""
         rows: list[tuple[int, bytes]] = []
@@ -149,7 +202,7 @@ class Reader:
     def wear(self) -> dict[str, list[tuple[int, Wear]]]:
         """The saved wear by device, as (time, Wear), oldest first.
 
-        The service saves a row when it starts, when the reported state changes, and else once a day.
+        The service saves a row when it starts and stops, when the reported state changes, and else once a day.
         """
         result: dict[str, list[tuple[int, Wear]]] = {}
         try:

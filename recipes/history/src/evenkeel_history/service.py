@@ -85,7 +85,7 @@ class History:
                 if not opened:
                     self._store.open()
                     opened = True
-                self._save()
+                self._save(last_time)
                 problems = self._store.problems
             except StoreError as error:
                 problems = [*self._store.problems, error.message]
@@ -98,13 +98,17 @@ class History:
             if not opened:
                 self._ended.wait(min(self._save_s, RETRY_S))
 
-    def _save(self) -> None:
+    def _save(self, last_time: bool) -> None:
+        """Save the minutes and the wear. LAST_TIME: also save the wear if it is not due.
+
+        Its counter of written bytes begins at 0 with each boot, and what it counted after the last save would be lost.
+        """
         now_s = time.monotonic()
         states = []
         for device in self._devices:
             state = wear(Path(self._settings.path("/sys/block")), device)
             saved = self._wear.get(device)
-            if saved is None or saved[1] != state.state or now_s - saved[0] >= WEAR_S:
+            if saved is None or saved[1] != state.state or now_s - saved[0] >= WEAR_S or last_time:
                 states.append(state)
         minutes = self._live.unsaved(self._store.last())
         if self._store.write(minutes, states, int(time.time())):

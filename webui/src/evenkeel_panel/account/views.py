@@ -35,6 +35,9 @@ WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who mu
 LIVE = {
     "apps.rows",
     "apps.page_json",
+    "overview.chart_only",
+    "overview.page_json",
+    "overview.rows",
     "update.state",
     "update.page_json",
 }  # polled by a page: such a request is not an action of the user
@@ -96,7 +99,7 @@ def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     user = form.get("username", "admin")[:64]
     if request.method == "GET":
         if panel().sessions.identity(secret(), client(), active=True):
-            return redirect(url_for("index"))
+            return redirect(url_for("overview.page"))
         return render_template("account/login.html", user=user)
     device = request.cookies.get(_device_cookie(), "")[:256]
     values = (user, form.get("password", "")[:256], form.get("code", "")[:16], device, _browser())
@@ -107,7 +110,7 @@ def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
         text = texts.text("first-login-code") if getattr(error, "kind", "") == "CodeRequired" else str(error)
         page = render_template("account/login.html", user=user, error=text, code=code)
         return page, error.http, _retry(error)
-    return _open(opened, "account.password" if opened.must_change else "index")
+    return _open(opened, "account.password" if opened.must_change else "overview.page")
 
 
 def _retry(error: AgentError) -> dict[str, str]:

@@ -57,14 +57,20 @@ def highest(series: Series) -> float:
 
 
 def stacked(
-    times: Sequence[int], series: Series, start: int, end: int, step: int, also: Series | None = None
+    times: Sequence[int],
+    series: Series,
+    start: int,
+    end: int,
+    step: int,
+    also: Series | None = None,
+    unit: str = "MB/s",
 ) -> Chart:
-    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step.
+    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step. UNIT: that of the values.
 
     ALSO: the series of another chart, for which this chart has the same scale.
     """
     top = nice(max(highest(series), highest(also or {})))
-    chart = Chart(f"{top:g} MB/s", "0")
+    chart = Chart(f"{top:g} {unit}", "0")
     below = [0.0] * len(times)
     runs = _runs(times, step)
     for app, values in series.items():

@@ -15,7 +15,7 @@ from . import heat
 from .changes import Change, Changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from evenkeel_common.iostat import Histogram
     from evenkeel_history.period import Sum
@@ -249,6 +249,11 @@ def _plain(value: object) -> object:
 
 def title(app: str, titles: Mapping[str, str]) -> str:
     return REST if app == SYSTEM else titles.get(app, app)
+
+
+def colors(apps: Sequence[str]) -> dict[str, str]:
+    """The class of the color of each of APPS, sorted by order(). All pages must have the same apps to agree."""
+    return {name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(apps)}
 
 
 def amount(number: float) -> str:

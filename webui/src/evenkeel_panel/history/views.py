@@ -39,10 +39,19 @@ for _filter in (model.amount, model.duration):
 blueprint.add_app_template_filter(form_time)
 
 
-def _reader() -> Reader:
+def reader() -> Reader:
+    """The reader of the history of this board."""
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
     return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
+
+
+def problem_of(found: Found) -> str:
+    """Why a part of FOUND may be missing: sentences; "" if nothing is missing."""
+    problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
+    if found.unreadable:
+        problem = f"{problem} {texts.text('history-rows', count=found.unreadable)}".strip()
+    return problem
 
 
 def _data(
@@ -58,13 +67,10 @@ def _data(
 
     ROWS, CELLS, CHANGES: whether to include the points, the heat map and the changes.
     """
-    reader = _reader()
-    found = reader.read(start, end)
-    problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
-    if found.unreadable:
-        problem = f"{problem} {texts.text('history-rows', count=found.unreadable)}".strip()
+    source = reader()
+    found = source.read(start, end)
     made = log.load(found.start, found.end) if changes else log.Changes()
-    return found, model.page_data(found, app, problem, reader.wear(), made, rows=rows, cells=cells)
+    return found, model.page_data(found, app, problem_of(found), source.wear(), made, rows=rows, cells=cells)
 
 
 def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
@@ -134,7 +140,7 @@ def page() -> str:
             :SENTENCES
         ],
         matrix=_matrix(data),
-        ticks=_ticks(found),
+        ticks=ticks(found.start, found.end),
         latency=latency,
         quarters=_quarters(start, end) if end - start >= QUARTERS * 60 else [],
         wider=_wider(asked, start, end, now),
@@ -166,7 +172,7 @@ def comparison() -> str:
             "empty": not found.points,
             "coverage": found.total.ms / 1000 / max(found.end - found.start, 1),
             "charts": _charts(found, series[number], series[1 - number]),
-            "ticks": _ticks(found),
+            "ticks": ticks(found.start, found.end),
             "url": Query(model.SPAN, *span, asked.app).url(),
         }
         for number, (words, found, data, span) in enumerate(
@@ -222,7 +228,7 @@ def _look(total: Sum, app: str | None) -> dict[str, Any]:
         "apps": everybody,
         "names": [name for name in everybody if app in (None, name)],
         "titles": {name: model.title(name, titles) for name in everybody},
-        "colors": {name: "rest" if name == SYSTEM else f"c{n % 6}" for n, name in enumerate(everybody)},
+        "colors": model.colors(everybody),
     }
 
 
@@ -280,10 +286,9 @@ def _heat_table(cells: list[heat.Cell]) -> list[dict[str, Any]]:
     return result
 
 
-def _ticks(found: Found) -> list[str]:
-    """The texts of the five times below the charts, in UTC."""
-    span = found.end - found.start
-    return [_clock(found.start + span * n // 4, span) for n in range(5)]
+def ticks(start: int, end: int) -> list[str]:
+    """The texts of the five times below a chart, in UTC."""
+    return [_clock(start + (end - start) * n // 4, end - start) for n in range(5)]
 
 
 def _clock(at: int, span: int) -> str:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data of the overview and of /overview.json: one struct for both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenkeel_api.schema import Struct
+from evenkeel_history.period import SYSTEM
+
+from .. import problems, texts
+from ..apps.model import AgentState, BoardState
+from ..apps.model import page_data as apps_data
+from ..history.model import Stalls, order
+from ..problems import Problem
+from ..wear.model import Device, warnings
+
+if TYPE_CHECKING:
+    from evenkeel_history.reader import Found
+
+    from ..board import View
+    from .recent import Recent
+
+HOUR = 3600
+
+
+class Latency(Struct, frozen=True):
+    app: str
+    title: str
+    p99_us: float  # 99 of 100 requests took less time
+
+
+class Rate(Struct, frozen=True):
+    """The throughput of an app in a point of the chart."""
+
+    at: int  # start, seconds since 1970
+    app: str  # empty: the rest of the board
+    mbps: float  # 10^6 bytes/s while sampled
+
+
+class Throughput(Struct, frozen=True):
+    start: int
+    end: int
+    step_s: int
+    problem: str  # why it is not known: a sentence; empty if it is known
+    rates: list[Rate]
+
+
+class LastHour(Struct, frozen=True):
+    """The stalls that apps have reported in the last hour."""
+
+    recorded_s: float  # the recorded part of the hour
+    problem: str  # why a part may be missing: a sentence; empty if nothing is missing
+    stalls: list[Stalls]  # longest first
+
+
+class OverviewPage(Struct, frozen=True):
+    """The answer of /overview.json."""
+
+    fine: bool | None  # whether no problem is known; None: the agent does not answer
+    problems: list[Problem]
+    agent: AgentState
+    board: BoardState
+    total_mbps: float | None  # of all apps, now
+    worst: (
+        Latency | None
+    )  # the app with the highest latency now; None: no app uses the flash, or it is not known
+    last_hour: LastHour
+    recorder: list[Problem] | None  # problems of the recorder, which `problems` has, too; None: not known
+    limit_percent: int  # the limit of the page Wear
+    devices: list[Device]
+    throughput: Throughput
+
+
+def _of_recorder(code: str) -> bool:
+    return code.startswith(("recorder-", "channel-", "channels-"))
+
+
+def page_data(
+    view: View,
+    recent: Recent,
+    hour: Found,
+    hour_problem: str,
+    devices: list[Device],
+    limit: int,
+    step_s: int,
+) -> OverviewPage:
+    shown = apps_data(view)
+    reported = [problems.of_agent(note) for note in view.status.problems] if view.status else []
+    found = reported + warnings(devices, limit)
+    busy = [app for app in view.apps if app.p99_us >= 0] if view.live else []
+    worst = max(busy, key=lambda app: app.p99_us, default=None)
+    return OverviewPage(
+        fine=not found if view.live else None,
+        problems=found,
+        agent=shown.agent,
+        board=shown.board,
+        total_mbps=shown.total_mbps,
+        worst=Latency(worst.name, worst.title, round(worst.p99_us, 1)) if worst else None,
+        last_hour=LastHour(
+            recorded_s=round(hour.total.ms / 1000, 3),
+            problem=hour_problem,
+            stalls=sorted(
+                (Stalls(name, count, ms / 1000) for name, (count, ms) in hour.total.stalls.items() if count),
+                key=lambda row: (-row.stall_s, row.app),
+            ),
+        ),
+        recorder=[problem for problem in reported if _of_recorder(problem.code)] if view.live else None,
+        limit_percent=limit,
+        devices=devices,
+        throughput=Throughput(
+            start=recent.start,
+            end=recent.end,
+            step_s=step_s,
+            problem=texts.text("overview-no-throughput", reason=recent.problem) if recent.problem else "",
+            rates=[
+                Rate(at, app, round(amount / point.ms / 1000, 3))
+                for at, point in recent.points.items()
+                if point.ms
+                for app, amount in sorted(point.bytes.items(), key=lambda item: order(item[0]))
+            ],
+        ),
+    )
+
+
+def everybody(recent: Recent, titles: dict[str, str]) -> list[str]:
+    """The apps of the board, those that had I/O, and the rest of the board, in the order of the chart."""
+    return sorted(
+        {app for point in recent.points.values() for app in point.bytes} | {*titles, SYSTEM}, key=order
+    )

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the overview. Its figures update by themselves, in the same way as those of the apps page."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from flask import Blueprint, Response, current_app, render_template
+
+from .. import live
+from ..context import Nav, view
+from ..history import chart
+from ..history.model import colors, title
+from ..history.views import problem_of, reader, ticks
+from ..wear.model import RATE_DAYS
+from ..wear.views import limit
+from ..wear.views import load as load_wear
+from . import model
+from .recent import STEP_S, Source
+
+if TYPE_CHECKING:
+    from ..board import View
+    from .recent import Recent
+
+blueprint = Blueprint("overview", __name__, template_folder="templates")
+NAV = Nav(10, "Overview", "overview.page")
+
+
+def _source() -> Source:
+    found: Source | None = current_app.extensions.get("evenkeel-overview")
+    if found is None:
+        found = current_app.extensions["evenkeel-overview"] = Source()
+    return found
+
+
+def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
+    source, now = _source(), int(time.time())
+    recent = source.recent.get(lambda: source.window.update(reader(), now))
+    hour = source.hour.get(lambda: reader().read(now - model.HOUR, now + 1))
+    devices = source.wear.get(lambda: load_wear(RATE_DAYS, shown)[1])
+    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, limit(), STEP_S)
+
+
+def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:
+    """The values for the templates, without the chart."""
+    recent, data = _data(shown)
+    titles = {app.name: app.title for app in shown.apps}
+    return recent, {"data": data, "titles": titles}
+
+
+def _chart(shown: View) -> dict[str, Any]:
+    """The values for the templates, with the chart."""
+    recent, values = _figures(shown)
+    titles, data = values["titles"], values["data"]
+    everybody = model.everybody(recent, titles)
+    rates = {(rate.at, rate.app): rate.mbps for rate in data.throughput.rates}
+    times = sorted({at for at, _ in rates})
+    series: chart.Series = {name: [rates.get((at, name), 0.0) for at in times] for name in everybody}
+    return values | {
+        "titles": {name: title(name, titles) for name in everybody},
+        "colors": colors(everybody),
+        "chart": chart.stacked(times, series, recent.start, recent.end, STEP_S),
+        "busy": [name for name in everybody if any(series[name])],
+        "ticks": ticks(recent.start, recent.end),
+        "recorded": bool(times),
+    }
+
+
+@blueprint.get("/")
+def page() -> str:
+    return render_template("overview/page.html", **_chart(view()))
+
+
+# The history is read before live.answer(), in which all other pages wait.
+
+
+@blueprint.get("/overview/rows")
+def rows() -> Response:
+    """Only the figures, as out-of-band swaps for htmx."""
+    shown = view()
+    values = _figures(shown)[1]
+    return live.answer(shown, "text/html", lambda: render_template("overview/rows.html", **values))
+
+
+@blueprint.get("/overview/chart")
+def chart_only() -> Response:
+    """Only the chart, as an out-of-band swap for htmx. It changes less often than the figures."""
+    shown = view()
+    values = _chart(shown)
+    return live.answer(shown, "text/html", lambda: render_template("overview/chart.html", **values))
+
+
+@blueprint.get("/overview.json")
+def page_json() -> Response:
+    """The data of the page. If the agent does not answer: status 503, and what is known without it."""
+    shown = view()
+    data = _data(shown)[1]
+    return live.answer(shown, "application/json", lambda: msgspec.json.encode(data))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the page of wear. Each span has its own URL. /wear.json and /wear.csv have the same query."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from evenkeel_api.roles import ADMIN, includes
+from evenkeel_history.tiers import DAY, slot
+from flask import Blueprint, Response, abort, render_template, request, url_for
+
+from .. import texts
+from ..apps.model import BadNumber, parse_fixed_share
+from ..context import Nav, identity, panel, view
+from ..history import chart
+from ..history.model import colors, title
+from ..history.views import problem_of, reader, ticks
+from . import model
+
+if TYPE_CHECKING:
+    from evenkeel_history.reader import Found
+
+    from ..board import View
+
+blueprint = Blueprint("wear", __name__, template_folder="templates")
+NAV = Nav(40, "Wear", "wear.page")
+# The panel alone compares the wear with the limit. So the limit is in settings.db, and the agent does not know it.
+LIMIT_KEY = "wear_limit_percent"
+
+
+def _days() -> int:
+    """The span in the URL, in days. If it is bad, the answer is 422 with the reason."""
+    days = request.args.get("days", str(model.RATE_DAYS))
+    if days not in map(str, model.SPANS):
+        abort(422, f"The number of days must be one of {', '.join(map(str, model.SPANS))}.")
+    return int(days)
+
+
+def limit() -> int:
+    """The part of a device's life in percent from which the panel warns; 0: it does not warn."""
+    saved = panel().db.setting(LIMIT_KEY)
+    return int(saved) if saved and saved.isdecimal() else model.LIMIT
+
+
+def load(days: int, shown: View) -> tuple[Found, list[model.Device]]:
+    """What was written in the last DAYS days, today included, and the devices of the board SHOWN."""
+    now = int(time.time())
+    source = reader()
+    found = source.written(max(slot(now, DAY) - (days - 1) * DAY, 0), now + 1)
+    states = source.wear()
+    known = {device.name for device in shown.status.devices} if shown.status else set()
+    return found, model.devices(found, states, known or states.keys(), now)
+
+
+def _data(days: int) -> tuple[Found, model.WearPage]:
+    found, flash = load(days, view())
+    return found, model.page_data(found, days, problem_of(found), flash, limit())
+
+
+@blueprint.get("/wear.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(_data(_days())[1]), mimetype="application/json")
+
+
+@blueprint.get("/wear.csv")
+def page_csv() -> Response:
+    days = _days()
+    response = Response(model.as_csv(_data(days)[1]), mimetype="text/csv")
+    response.headers["Content-Disposition"] = f'attachment; filename="wear-{days}-days.csv"'
+    return response
+
+
+@blueprint.get("/wear")
+def page() -> str:
+    return _page(_days())
+
+
+@blueprint.post("/wear/limit")
+def set_limit() -> str | tuple[str, int]:
+    """Set the limit: the field `limit` of the form is a percentage or "off"."""
+    who = identity()
+    if who is None or not includes(who.role, ADMIN):
+        abort(403, texts.text("wear-limit-role"))
+    typed = request.form.get("limit", "")
+    days = _days()
+    try:
+        if not typed.strip():
+            raise BadNumber(texts.text("wear-limit-missing"))
+        percent = parse_fixed_share(typed)  # the same rule: 1 to 100 %, or "off"
+    except BadNumber as error:
+        return _page(days, message=str(error), kind="bad", typed=typed[:40]), 422
+    panel().db.set_setting(LIMIT_KEY, str(percent))
+    saved = texts.text("wear-limit-set", percent=percent) if percent else texts.text("wear-limit-off")
+    return _page(days, message=saved, kind="ok")
+
+
+def _page(days: int, **more: str) -> str:
+    found, data = _data(days)
+    titles = {app.name: app.title for app in view().apps}
+    everybody = model.everybody(found, titles)
+    times = sorted(found.points)
+    amounts = {at: model.by_app(found.points[at]) for at in times}
+    totals = model.by_app(found.total)
+    names = [name for name in everybody if name in totals]
+    size, unit = model.unit(max((sum(day.values()) for day in amounts.values()), default=0))
+    end = slot(found.end, DAY) + DAY
+    series: chart.Series = {name: [amounts[at].get(name, 0) / size for at in times] for name in names}
+    return render_template(
+        "wear/page.html",
+        data=data,
+        days=days,
+        spans=model.SPANS,
+        names=names,
+        titles={name: title(name, titles) for name in everybody},
+        colors=colors(everybody),
+        chart=chart.stacked(times, series, found.start, end, DAY, unit=unit),
+        ticks=ticks(found.start, end),
+        amounts=dict(reversed(amounts.items())),
+        sampled_s={at: point.ms / 1000 for at, point in found.points.items()},
+        totals=totals,
+        total=sum(totals.values()),
+        url=lambda endpoint: url_for(endpoint, days=days),
+        **more,
+    )
