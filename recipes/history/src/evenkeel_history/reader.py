@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import live
+from . import live, totals
 from .period import Sum, unpack
 from .schema import FILE, FOLDER
 from .tiers import LIVE_S, TIERS, best, slot
@@ -106,6 +106,14 @@ class Reader:
             newest = db.execute(f"SELECT last FROM {table} ORDER BY seq DESC LIMIT 1").fetchone()
             after = newest[0] if newest else 0
         return rows
+
+    def totals(self) -> Sum | None:
+        """The I/O since the board booted; None before the first sample. Raises OSError if the service does not answer."""
+        data = live.ask(self._socket, live.Request(0, totals=True), ASK_S).totals
+        try:
+            return totals.decode(data) if data else None
+        except ValueError as error:
+            raise OSError(str(error)) from error
 
     def oldest(self) -> int | None:
         """The start of the oldest row (seconds since 1970); None if there are no rows."""
