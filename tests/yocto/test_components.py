@@ -278,8 +278,17 @@ PROGRAMS = pytest.mark.parametrize(
 )
 
 
-# package → packages that it needs, but that its recipe does not list: dbus-fast imports xml.etree
-ALSO = {"python3-dbus-fast": {"python3-xml"}}
+# package → packages that it needs, but that its recipe does not list: dbus-fast imports xml.etree; prometheus_client
+# imports gzip, mmap, socketserver and wsgiref
+ALSO = {
+    "python3-dbus-fast": {"python3-xml"},
+    "python3-prometheus-client": {
+        "python3-compression",
+        "python3-misc",
+        "python3-mmap",
+        "python3-netserver",
+    },
+}
 
 
 @PROGRAMS

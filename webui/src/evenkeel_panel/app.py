@@ -274,7 +274,7 @@ def problem(code: int, title: str, text: str, error: AgentError | None = None) -
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
     elif (
-        request.path.startswith(("/api/", "/upload/"))
+        request.path.startswith(("/api/", "/upload/", "/metrics"))
         or request.path.endswith(".json")
         or request.path == "/healthz"
     ):

@@ -71,7 +71,7 @@ def _query() -> Query:
     return Query(span, int(end) if end else None, app)
 
 
-def _reader() -> Reader:
+def history_reader() -> Reader:
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
     return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
@@ -79,7 +79,7 @@ def _reader() -> Reader:
 
 def _data(query: Query, *, rows: bool = True) -> tuple[Found, model.HistoryPage]:
     """The history that QUERY selects, and the data that the page, /history.json and /history.csv show of it."""
-    reader = _reader()
+    reader = history_reader()
     end = query.end or int(time.time()) + 1
     found = reader.read(max(end - query.seconds, 0), end)
     problem = texts.text(found.problem_code, reason=found.problem) if found.problem_code else ""
