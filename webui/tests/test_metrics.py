@@ -111,7 +111,8 @@ def test_a_viewer_token_reads_all_metrics(admin: Browser, app: Flask, live: Live
     assert value(found, "evenkeel_agent_up") == value(found, "evenkeel_history_up") == 1
     assert value(found, "evenkeel_board_info", slot="A", scheduler="evenkeel") == 1
     assert value(found, "evenkeel_problem", code="counters-unreadable") == 1
-    assert answer.text.count("evenkeel_problem{") == 1  # the parser ignores duplicates, Prometheus refuses them
+    # the parser ignores duplicates, but Prometheus refuses them
+    assert answer.text.count("evenkeel_problem{") == 1
     assert value(found, "evenkeel_problems") == 2
     assert value(found, "evenkeel_device_size_bytes", device="mmcblk0") == 64 << 30
     assert value(found, "evenkeel_device_life_used_ratio", device="mmcblk0") == 0.3
