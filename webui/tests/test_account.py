@@ -329,5 +329,5 @@ def test_features_are_found_by_themselves() -> None:
     from evenkeel_panel.app import features
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
-        "account", "api", "apps", "audit", "health", "history", "metrics", "update", "users",
+        "account", "alerts", "api", "apps", "audit", "health", "history", "metrics", "update", "users",
     }  # fmt: skip

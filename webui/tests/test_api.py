@@ -225,7 +225,7 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
             operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         )
         body = {
-            name: {"string": "/x", "integer": 1, "boolean": True}.get(
+            name: {"string": "/x" if inner.get("minLength") else "", "integer": 1, "boolean": True}.get(
                 inner.get("type"), inner.get("enum", [""])[0]
             )
             for name, inner in resolved(schema).get("properties", {}).items()
