@@ -224,21 +224,25 @@ PARTS = {
     "asyncio": "asyncio",
     "concurrent": "asyncio",
     "ctypes": "ctypes",
+    "email": "email",
     "datetime": "datetime",
     "fcntl": "fcntl",
     "hashlib": "crypt",
     "hmac": "netclient",
     "html": "html",
+    "http": "netclient",
     "fractions": "numbers",
     "json": "json",
     "logging": "logging",
     "random": "math",
     "secrets": "netclient",
+    "smtplib": "netclient",
     "socket": "io",
     "sqlite3": "sqlite3",
     "ssl": "io",
     "tempfile": "io",
     "tomllib": "tomllib",
+    "urllib": "netclient",
 }
 CORE = {
     *(
@@ -278,8 +282,17 @@ PROGRAMS = pytest.mark.parametrize(
 )
 
 
-# package → packages that it needs, but that its recipe does not list: dbus-fast imports xml.etree
-ALSO = {"python3-dbus-fast": {"python3-xml"}}
+# package → packages that it needs, but that its recipe does not list: dbus-fast imports xml.etree; prometheus_client
+# imports gzip, mmap, socketserver and wsgiref
+ALSO = {
+    "python3-dbus-fast": {"python3-xml"},
+    "python3-prometheus-client": {
+        "python3-compression",
+        "python3-misc",
+        "python3-mmap",
+        "python3-netserver",
+    },
+}
 
 
 @PROGRAMS

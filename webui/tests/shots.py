@@ -310,6 +310,28 @@ def main() -> int:
         limit.locator("[data-problem=wear-limit]").wait_for()
         shot(limit, "wear-limit-desktop-light")
         limit.goto("/apps")
+        page.goto("/alerts")
+        shot(page, "alerts-off-desktop-light")
+        page.fill("[name=mail_to]", "ops@example.org")
+        page.click("main button.primary")
+        page.wait_for_selector("[aria-invalid=true], .banner.bad")
+        assert page.input_value("[name=mail_to]") == "ops@example.org"
+        shot(page, "alerts-refused-desktop-light")
+        page.fill("[name=webhook]", "https://chat.example.org/hooks/board")
+        page.fill("[name=smtp_server]", "mail.example.org")
+        page.click("main button.primary")
+        page.wait_for_selector(".banner.ok")
+        agent.alerts.fails = "the server answered 535 authentication failed"
+        page.click("[action='/alerts/test'] button")
+        page.wait_for_selector(".message.bad")
+        shot(page, "alerts-failed-desktop-light")
+        for size, theme in (("desktop", "dark"), ("phone", "light"), ("phone", "dark")):
+            pages[size, theme].goto("/alerts")
+            shot(pages[size, theme], f"alerts-failed-{size}-{theme}")
+            pages[size, theme].goto("/apps")
+        agent.alerts.fails = ""
+        page.goto("/apps")
+
         agent.apps = []
         page.wait_for_timeout(2500)
         for size in SIZES:

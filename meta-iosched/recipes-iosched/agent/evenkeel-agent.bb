@@ -47,6 +47,7 @@ RDEPENDS:${PN} = "\
     python3-core \
     python3-crypt \
     python3-dbus-fast \
+    python3-email \
     python3-io \
     python3-json \
     python3-logging \
@@ -60,7 +61,8 @@ RDEPENDS:${PN} = "\
     python3-xml \
 "
 # The module is only recommended: without it the agent still answers, and reports that the module is missing.
-RRECOMMENDS:${PN} = "kernel-module-evenkeel evenkeel-conf-slice"
+# Alerts to servers with TLS need the certificates.
+RRECOMMENDS:${PN} = "ca-certificates kernel-module-evenkeel evenkeel-conf-slice"
 
 # Packages that share a folder must agree on its owner and mode. In scarthgap, the recipe of
 # polkit gives ${datadir}/polkit-1/rules.d to polkitd, and nobody else can read it. In later

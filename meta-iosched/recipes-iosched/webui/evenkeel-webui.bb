@@ -81,6 +81,7 @@ RDEPENDS:${PN} = "\
     nginx (>= 1.25.1) \
     openssl-bin \
     python3-asyncio \
+    python3-compression \
     python3-core \
     python3-crypt \
     python3-dbus-fast \
@@ -91,9 +92,13 @@ RDEPENDS:${PN} = "\
     python3-io \
     python3-json \
     python3-logging \
+    python3-misc \
+    python3-mmap \
     python3-msgspec \
     python3-netclient \
+    python3-netserver \
     python3-numbers \
+    python3-prometheus-client \
     python3-sqlite3 \
     python3-xml \
 "

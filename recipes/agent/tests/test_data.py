@@ -204,12 +204,19 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
     assert f"ListenSequentialPacket={Settings().fixed_share_socket}\n" in socket
     assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
     assert "User=evenkeel-agent\n" in (DATA / "evenkeeld.service").read_text()
+    alerts = (DATA / "evenkeel-alert.socket").read_text()
+    assert f"ListenStream={Settings().alert_socket}\n" in alerts
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in alerts
     capabilities = {
         path.name: re.findall(r"^CapabilityBoundingSet=(.*)$", path.read_text(), re.MULTILINE)
         for path in DATA.glob("*.service")
         if "[Service]" in path.read_text()
     }
-    assert capabilities == {"evenkeeld.service": [""], "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"]}
+    assert capabilities == {
+        "evenkeeld.service": [""],
+        "evenkeel-alert@.service": [""],
+        "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"],
+    }
 
 
 def test_the_helper_can_use_openat2() -> None:
@@ -219,7 +226,7 @@ def test_the_helper_can_use_openat2() -> None:
     assert "openat2" in (COMPONENT / "src/ek_fixed_share.c").read_text()
 
 
-@pytest.mark.parametrize("name", ["evenkeeld", "evenkeel-fixed-share@"])
+@pytest.mark.parametrize("name", ["evenkeeld", "evenkeel-fixed-share@", "evenkeel-alert@"])
 def test_systemd_accepts_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")

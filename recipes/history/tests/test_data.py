@@ -24,6 +24,7 @@ def test_the_unit_may_write_where_the_service_writes() -> None:
     unit = UNIT.read_text()
     assert f"StateDirectory={Path(schema.FOLDER).name}\n" in unit
     assert f"RuntimeDirectory={Path(live.SOCKET).parent.name}\n" in unit
+    assert "RuntimeDirectoryPreserve=yes\n" in unit  # the totals survive a restart
     for file in ("sysusers", "tmpfiles"):
         assert "evenkeel-history" in (COMPONENT / f"data/evenkeel-history.{file}").read_text()
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 from evenkeel_agent.settings import Settings
+from evenkeel_common.iostat import time_of
 from evenkeel_history import live
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.reader import Reader
-from evenkeel_history.sampler import Sampler, time_of
+from evenkeel_history.sampler import Sampler
 from evenkeel_history.schema import DAMAGED, FILE, FOLDER
 from evenkeel_history.wear import Wear, wear
 
@@ -177,6 +178,11 @@ def amount(reader: Reader) -> int:
     return sum(flow.bytes for (app, _, _), flow in found.total.flows.items() if app == "player")
 
 
+def total(reader: Reader) -> int:
+    found = reader.totals()
+    return found.flows["player", "mmcblk0", READ].bytes if found else 0
+
+
 def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> None:
     board = service.board
     board.stat(f"{APPS}/player.service", rbytes=4096, rios=1, rtotal="40:1")
@@ -195,6 +201,7 @@ def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> No
     board.stat(f"{APPS}/player.service", rbytes=6096, rios=2, rtotal="40:2")
     try:
         eventually(lambda: amount(again.reader) == 6096)
+        eventually(lambda: total(again.reader) == 6096)  # 4096 before the restart, 2000 after it
     finally:
         again.stop()
 

@@ -222,10 +222,14 @@ def refuse_cross_site() -> None:
 def protect(csrf: CSRFProtect) -> None:
     """Check the CSRF token of a form.
 
-    A request with an API token needs none: a browser never adds an API token by itself.
+    A request with an API token needs none: a browser never adds an API token by itself. A change by the API needs an API
+    token, because a program has no form.
     """
-    if not by_token():
-        csrf.protect()
+    if by_token():
+        return
+    if request.path.startswith("/api/") and request.method not in ("GET", "HEAD", "OPTIONS"):
+        abort(401, "A change by the API needs a token: Authorization: Bearer TOKEN.")
+    csrf.protect()
 
 
 def agent_error(error: AgentError) -> BaseResponse:
@@ -271,7 +275,7 @@ def problem(code: int, title: str, text: str, error: AgentError | None = None) -
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
     elif (
-        request.path.startswith(("/api/", "/upload/"))
+        request.path.startswith(("/api/", "/upload/", "/metrics"))
         or request.path.endswith(".json")
         or request.path == "/healthz"
     ):

@@ -13,9 +13,12 @@ import threading
 import time
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_agent.accounts import Accounts
+from evenkeel_agent.alerts import Alerts
+from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
@@ -94,12 +97,21 @@ def demo_update() -> Update:
     )
 
 
+class FakeAlerts(Alerts):
+    """The real code of the agent, without a program that sends. FAILS: why no receiver is reached."""
+
+    fails = ""
+
+    async def _deliver(self, receiver: str, lines: list[str]) -> str:
+        return self.fails
+
+
 @dataclass
 class FakeAgent:
     """A fake agent that stores weights and fixed shares.
 
     While `dead` is set, it does not answer. With `moving`, its figures change as if apps were running. The real code of
-    evenkeel_agent handles users, sessions and tokens, in a temporary folder.
+    evenkeel_agent handles users, sessions, tokens and alerts, in a temporary folder.
     """
 
     apps: list[App] = field(default_factory=demo_apps)
@@ -125,6 +137,9 @@ class FakeAgent:
             return accounts
 
         self.accounts = self._run(start())
+        settings = Settings(root=self._folder.name)
+        Path(settings.state_dir).mkdir(parents=True)
+        self.alerts = FakeAlerts(settings, "evenkeel")
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -138,8 +153,9 @@ class FakeAgent:
             raise unreachable(self.dead)
         try:
             caller = self.accounts.caller(found, session, address)
-            if hasattr(self.accounts, found.handler):
-                answer = self._run(getattr(self.accounts, found.handler)(found.request(*values), caller))
+            real = next((part for part in (self.accounts, self.alerts) if hasattr(part, found.handler)), None)
+            if real:
+                answer = self._run(getattr(real, found.handler)(found.request(*values), caller))
             else:
                 answer = getattr(self, found.handler)(*values)
         except errors.AgentError as error:

@@ -16,6 +16,7 @@ from evenkeel_common.notify import notify, reloading
 from . import __version__
 from .accounts import Accounts
 from .agent import Agent
+from .alerts import Alerts
 from .bus import Bus
 from .service import Service
 from .settings import Settings
@@ -87,10 +88,17 @@ async def serve(settings: Settings) -> int:
         return 1
     accounts = Accounts(settings.state_dir, socket.gethostname())
     updates = Updates(settings, bus)
+    alerts = await asyncio.to_thread(Alerts, settings, socket.gethostname())
     agent = Agent(
-        settings, bus, lambda: [*([accounts.problem] if accounts.problem else []), *updates.problems]
+        settings,
+        bus,
+        lambda: [
+            *([accounts.problem] if accounts.problem else []),
+            *updates.problems,
+            *alerts.problems,
+        ],
     )
-    Service(bus, [agent, updates], accounts, settings.call_timeout_s)
+    Service(bus, [agent, updates, alerts], accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
@@ -100,7 +108,7 @@ async def serve(settings: Settings) -> int:
     notify("READY=1")
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
-    work = (agent.sample(), agent.watch(), updates.watch())
+    work = (agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot))
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from evenkeel_api import errors, interface
 from evenkeel_api.errors import NAME
 from evenkeel_api.features import accounts
+from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
 from evenkeel_api.features.update import Bundle, Slot, Update
@@ -161,6 +162,7 @@ def page() -> str:
         f"## State of updates\n\nThe answer of `GetUpdate`.\n\n{_fields(Update)}",
         f"### Slot of the board\n\nAn entry of `slots`.\n\n{_fields(Slot)}",
         f"### Bundle\n\nThe answer of `InspectBundle`.\n\n{_fields(Bundle)}",
+        f"## Alerts\n\nThe answer of `GetAlerts`, `SetAlerts` and `SendTestAlert`.\n\n{_fields(Alerts)}",
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"

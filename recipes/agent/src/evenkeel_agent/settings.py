@@ -58,5 +58,10 @@ class Settings:
         return self.path("/run/evenkeel/fixed-share")
 
     @property
+    def alert_socket(self) -> str:
+        """The socket on which ek-alert receives orders."""
+        return self.path("/run/evenkeel/alert")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

@@ -126,6 +126,15 @@ TEXTS = {
     "no-slot": "the board has no slot {slot}",
     "slot-bad": "slot {slot} was not installed completely, or was not confirmed in three starts; install a bundle first",
     "not-restarted": "the board was not restarted: {reason}",
+    # alerts
+    "alert-not-sent": "an alert was not sent ({receiver}): {reason}. Check the settings of the alerts, then send a test",
+    "alerts-unreadable": "the settings of the alerts ({path}) cannot be read, so no alert is sent: {reason};"
+    " enter them again",
+    "alerts-not-saved": "the settings of the alerts cannot be saved in {path}: {reason}",
+    "alerts-no-server": "mails need a mail server; enter its name",
+    "alerts-plain-password": "a log-in at the mail server needs encryption; choose TLS or STARTTLS",
+    "alerts-off": "alerts are off; enter a webhook or a mail address first",
+    "alert-test-runs": "a test is still running; wait until it ends",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",
     # accounts

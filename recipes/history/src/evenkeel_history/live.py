@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the history that is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
 
-The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]}. The
-service answers with an Answer in msgpack and closes the connection. The mode of the socket decides who may connect.
+The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]} or
+{"after": 0, "totals": true}. The service answers with an Answer in msgpack and closes the connection. The mode of the
+socket decides who may connect.
 """
 
 import contextlib
@@ -30,11 +31,13 @@ _log = logging.getLogger(__name__)
 class Request(msgspec.Struct):
     after: int  # the answer has the minutes with a higher number, and those that have no number yet
     seconds: tuple[int, int] | None = None  # from, to (seconds since 1970); None: no data by seconds
+    totals: bool = False  # whether the answer has the totals, and nothing else
 
 
 class Answer(msgspec.Struct):
     minutes: list[tuple[int, bytes]]  # start, packed Period; the last minute may still be running
     seconds: list[tuple[int, bytes]]  # end, packed Period
+    totals: bytes = b""  # as in totals.Totals.data; empty before the first sample
 
 
 class _Minute:
@@ -55,6 +58,7 @@ class Live:
         self._saved = 0  # number of saved minutes in _recent
         self._current = Sum()  # the minute that is running
         self._current_start: int | None = None
+        self.totals = b""  # totals.Totals.data; replaced as a whole
         self.lost = 0  # number of minutes that were dropped because they could not be saved for too long
 
     def add(self, at: int, step: Sum) -> None:
@@ -113,6 +117,8 @@ class Live:
             return len(self._recent) - self._saved
 
     def answer(self, request: Request) -> Answer:
+        if request.totals:
+            return Answer([], [], self.totals)
         with self._lock:
             minutes = [
                 (minute.start, minute.data)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import live
+from . import live, totals
 from .period import Period, Sum, total, unpack
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
@@ -186,6 +186,14 @@ class Reader:
             newest = db.execute(f"SELECT last FROM {table} ORDER BY seq DESC LIMIT 1").fetchone()
             after = newest[0] if newest else 0
         return rows
+
+    def totals(self) -> Sum | None:
+        """The I/O since the board booted; None before the first sample. Raises OSError if the service does not answer."""
+        data = live.ask(self._socket, live.Request(0, totals=True), ASK_S).totals
+        try:
+            return totals.decode(data) if data else None
+        except ValueError as error:
+            raise OSError(str(error)) from error
 
     def oldest(self) -> int | None:
         """The start of the oldest row (seconds since 1970); None if there are no rows."""

@@ -16,7 +16,7 @@ from evenkeel_agent import registry
 from evenkeel_agent.settings import Settings
 from evenkeel_api.messages import Message
 from evenkeel_common.files import read_line, read_small, why
-from evenkeel_common.iostat import HISTOGRAMS, Histogram, StatError, bucket_upper
+from evenkeel_common.iostat import HISTOGRAMS, Histogram, StatError, time_of
 from evenkeel_common.reading import STAT_FILE, Reading, base, read_counters
 
 from .attribution import attribute
@@ -26,15 +26,6 @@ LOOKUP = 5  # apps and cgroups are looked up at every fifth sample
 MAX_CGROUPS = 2000  # the maximum number of cgroups that are sampled
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 DIRECTIONS = (("r", READ), ("w", WRITE))
-
-
-def time_of(histogram: Mapping[int, int]) -> int:
-    """The sum of the latencies in HISTOGRAM, in µs. Each counts as the middle of its bucket: the error is at most 1/16."""
-    total = 0
-    for index, count in histogram.items():
-        lower = bucket_upper(index - 1) + 1 if index else 0
-        total += (lower + bucket_upper(index)) * count
-    return total // 2
 
 
 def _grown(new: Mapping[int, int], old: Mapping[int, int]) -> Histogram:

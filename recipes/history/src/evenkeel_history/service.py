@@ -13,10 +13,11 @@ from evenkeel_agent.settings import Settings
 from evenkeel_api.messages import Message
 from evenkeel_common.notify import Watchdog, notify
 
-from . import live, schema
+from . import live, schema, totals
 from .live import Live, Server
 from .sampler import Sampler
 from .store import Store, StoreError
+from .totals import Totals
 from .wear import wear
 
 INTERVAL_S = 1.0  # time between two samples
@@ -52,6 +53,7 @@ class History:
         """
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         server = Server(self._socket, self._live)
+        since_boot = Totals(self._socket.with_name(totals.FILE))
         watchdog = Watchdog()
         self._sampler.sample(0)
         self._devices = self._sampler.devices
@@ -63,6 +65,8 @@ class History:
             due_s = max(due_s + INTERVAL_S, now_s - INTERVAL_S)
             step = self._sampler.sample(round((now_s - last_s) * 1000))
             self._live.add(int(time.time()), step)
+            since_boot.add(step)
+            self._live.totals = since_boot.data
             self._devices = self._sampler.devices
             last_s = now_s
             self._report()

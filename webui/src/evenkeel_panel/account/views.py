@@ -35,12 +35,13 @@ WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who mu
 LIVE = {
     "apps.rows",
     "apps.page_json",
+    "metrics.metrics",
     "overview.chart_only",
     "overview.page_json",
     "overview.rows",
     "update.state",
     "update.page_json",
-}  # polled by a page: such a request is not an action of the user
+}  # polled by a page or a program: such a request is not an action of the user
 DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
 DEVICE_S = 180 * 86400  # lifetime of the device cookie
 
@@ -63,7 +64,11 @@ def redirect_to(endpoint: str, reason: str) -> BaseResponse:
     target = url_for(endpoint)
     if by_htmx():  # htmx would follow a plain redirect and put the whole page into a fragment
         return Response(reason, 401, {"HX-Redirect": target})
-    if by_token() or request.path.startswith(("/api/", "/upload/")) or request.path.endswith(".json"):
+    if (
+        by_token()
+        or request.path.startswith(("/api/", "/upload/", "/metrics"))
+        or request.path.endswith(".json")
+    ):
         return make_response(jsonify(error="Unauthorized", reason=reason), 401)
     return redirect(target)
 

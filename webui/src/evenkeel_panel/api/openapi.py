@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from evenkeel_api.errors import Failed
 from evenkeel_api.interface import METHODS
 from evenkeel_api.method import Method
 
@@ -59,6 +60,7 @@ def _operation(method: Method, request: dict[str, Any], answer: dict[str, Any]) 
     problem = {"content": {"application/json": {"schema": {"$ref": REF.format(name="Problem")}}}}
     codes = {"401": "Not logged in.", "403": "Not allowed.", "404": "Not found.", "422": "Bad arguments."}
     codes |= {str(error.http): error.meaning for error in method.errors}
+    codes["503"] = f"The agent does not answer. Or: {Failed.meaning}"
     operation: dict[str, Any] = {
         "operationId": method.name,
         "summary": method.meaning.split("](")[0].replace("[", ""),

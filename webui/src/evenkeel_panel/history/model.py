@@ -37,6 +37,11 @@ SPANS = {
 }
 SPAN = "1h"
 DIRECTIONS = {READ: "read", WRITE: "write"}
+SPARE_BLOCKS = (
+    "normal",
+    "warning",
+    "urgent",
+)  # the states of spare blocks, as evenkeel_history.wear names them
 REST = "Rest of the board"  # the title of everything that is not an app
 
 
@@ -108,12 +113,16 @@ class HistoryPage(Struct, frozen=True):
     heat: list[Heat]
 
 
+def life_used(state: State) -> int | None:
+    """The used part of the life of a flash device in percent: of the two types of its memory, the larger value."""
+    return max((life for life in (state.life_a, state.life_b) if life is not None), default=None)
+
+
 def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
     result = []
     for device, found in sorted(states.items()):
         at, state = found[-1]
-        lives = [life for life in (state.life_a, state.life_b) if life is not None]
-        result.append(Wear(at, device, max(lives, default=None), state.pre_eol))
+        result.append(Wear(at, device, life_used(state), state.pre_eol))
     return result
 
 

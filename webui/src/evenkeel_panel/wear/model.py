@@ -13,7 +13,7 @@ from evenkeel_history.period import SYSTEM
 from evenkeel_history.tiers import DAY, HOUR, slot
 
 from .. import problems, texts
-from ..history.model import amount, order
+from ..history.model import amount, life_used, order
 from ..problems import Problem
 from . import projection
 
@@ -115,7 +115,7 @@ def _device(
 ) -> Device:
     at, state = states[-1] if states else (None, None)
     lives = (state.life_a, state.life_b) if state else (None, None)
-    used = max((life for life in lives if life is not None), default=None)
+    used = life_used(state) if state else None
     left = projection.project_device(states)
     # If time was sampled, a device without I/O has the rate 0.
     per_day = sum(rates.values()) if rates or sampled_s >= LEAST_S else None

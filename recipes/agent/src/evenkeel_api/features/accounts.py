@@ -178,7 +178,8 @@ class CreateToken(Struct, frozen=True):
 
 
 class ListAudit(Struct, frozen=True):
-    before: Annotated[U64, Meta(description="only rows with a lower number; 0: the newest")]
+    # without the limit, a program could send a number that D-Bus cannot carry
+    before: Annotated[U64, Meta(description="only rows with a lower number; 0: the newest", le=(1 << 63) - 1)]
     limit: Annotated[int, Meta(description="number of rows", ge=1, le=500, extra={"dbus": "u"})]
 
 

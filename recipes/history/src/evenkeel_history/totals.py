@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The I/O since the board booted, as counters that never decrease, for programs that monitor the board.
+
+Guarantee: a reader never sees a smaller total than before, until the board boots again. To keep it over a restart of the
+service, add() first writes the totals to a file in RAM, and only then publishes them. The I/O while the service does not
+run is not counted. All numbers are exact: unlike a Period, the totals have no rounded counts.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from .period import Sum
+
+FILE = "totals"  # in the folder of the socket, which the boot empties
+_log = logging.getLogger(__name__)
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Sum)
+
+
+def decode(data: bytes) -> Sum:
+    """The totals that Totals.data contains. Raises ValueError."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise ValueError(f"the totals cannot be read: {error}") from error
+
+
+class Totals:
+    """Adds up the I/O, from the values in the file PATH on. All calls of add() must come from one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sum = Sum()
+        try:
+            self._sum = decode(path.read_bytes())
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            _log.warning("the totals begin at 0, because %s cannot be read: %s", path, error)
+        self.data = _encoder.encode(self._sum)  # replaced as a whole, so that other threads may read it
+
+    def add(self, step: Sum) -> None:
+        self._sum.add(step)
+        data = _encoder.encode(self._sum)
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_bytes(data)
+            os.replace(new, self._path)
+        except OSError as error:
+            _log.debug("%s cannot be written: %s", self._path, error)
+        self.data = data

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The API keeps its description: random valid and invalid calls of every method get only documented answers.
+
+The calls are made from the description itself, /api/v1/openapi.json. A real panel answers, with a fake agent.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from evenkeel_panel.api.openapi import SERVED, document
+from evenkeel_panel.app import create_app
+from evenkeel_panel.context import KEY
+from evenkeel_panel.fake_agent import FIRST_PASSWORD, FakeAgent
+from evenkeel_panel.testing import BASE, COMPONENT, PASSWORD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
+
+if TYPE_CHECKING:
+    from werkzeug.test import TestResponse
+
+DESCRIPTION = json.loads(document())
+OPERATIONS = {
+    path: (verb.upper(), operation)
+    for path, verbs in DESCRIPTION["paths"].items()
+    for verb, operation in verbs.items()
+}
+MOST = {"u": 2**32 - 1, "t": 2**64 - 1, "x": 2**63 - 1}  # the largest whole number of each type of D-Bus
+NAMES = ("player", "loader", "admin", "eve")  # apps and users that exist, or that a call may add
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class Board:
+    """A panel, and tokens of an administrator by role."""
+
+    def __init__(self, state: Path) -> None:
+        self.agent = FakeAgent()
+        self.app = create_app(state, COMPONENT / "src/static", self.agent)
+        call = self.agent.call
+        first = call("LogIn", "", "t", "admin", FIRST_PASSWORD, "", "", "test").session
+        self.session = call("ChangePassword", first, "t", FIRST_PASSWORD, PASSWORD, "test").session
+        self.tokens = {
+            role: call("CreateToken", self.session, "t", "test", role, 1).token
+            for role in ("viewer", "operator", "admin")
+        }
+
+    def ask(
+        self, path: str, verb: str, role: str | None, query: object = None, body: bytes = b""
+    ) -> TestResponse:
+        headers = {"Authorization": f"Bearer {self.tokens.get(role, 'ek_wrong')}"} if role else {}
+        query_string: Any = query
+        return self.app.test_client().open(
+            path, method=verb, base_url=BASE, headers=headers, query_string=query_string, data=body
+        )
+
+
+class Boards:
+    """A panel that is replaced when a call has ended its tokens, for example by a reset of the password."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._number = folder, 0
+        self._new()
+
+    def _new(self) -> None:
+        self._number += 1
+        (state := self._folder / str(self._number)).mkdir()
+        self.board = Board(state)
+
+    def ready(self) -> Board:
+        if self.board.ask("/api/v1/ListUsers", "GET", "admin").status_code != 200:
+            self._new()
+        return self.board
+
+
+@pytest.fixture(scope="module")
+def boards() -> Any:
+    with TemporaryDirectory() as folder:
+        yield Boards(Path(folder))
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        found: dict[str, Any] = DESCRIPTION["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return found
+    return schema
+
+
+def valid(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values that SCHEMA allows."""
+    schema = resolved(schema)
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    kind = schema["type"]
+    if kind == "object":
+        return st.fixed_dictionaries({name: valid(inner) for name, inner in schema["properties"].items()})
+    if kind == "integer":
+        return st.integers(schema.get("minimum"), schema.get("maximum"))
+    if kind == "boolean":
+        return st.booleans()
+    assert kind == "string", schema
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"]).filter(lambda text: len(text) <= schema["maxLength"])
+    most = schema.get("maxLength", 200)
+    return st.sampled_from(NAMES) | st.text(min_size=schema.get("minLength", 0), max_size=most)
+
+
+@cache
+def arguments(path: str) -> st.SearchStrategy[dict[str, Any]]:
+    verb, operation = OPERATIONS[path]
+    if verb == "POST":
+        return valid(operation["requestBody"]["content"]["application/json"]["schema"])
+    return st.fixed_dictionaries({each["name"]: valid(each["schema"]) for each in operation["parameters"]})
+
+
+def damaged(values: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """VALUES with any JSON in place of some, and with more or fewer keys."""
+    keys = st.sampled_from([*values, "other"])
+    return st.dictionaries(keys, JSON, max_size=3).flatmap(
+        lambda more: st.sets(keys).map(
+            lambda gone: {key: value for key, value in {**values, **more}.items() if key not in gone}
+        )
+    )
+
+
+def encoded(values: object) -> bytes:
+    return json.dumps(values).encode()
+
+
+@cache
+def validator(path: str, status: int) -> Draft202012Validator:
+    answer = OPERATIONS[path][1]["responses"][str(status)]["content"]["application/json"]["schema"]
+    return Draft202012Validator({**answer, "components": DESCRIPTION["components"]})
+
+
+def check(path: str, answer: TestResponse) -> None:
+    """ANSWER has a documented status, and the documented form."""
+    documented = OPERATIONS[path][1]["responses"]
+    assert str(answer.status_code) in documented, (answer.status_code, answer.text)
+    assert answer.status_code != 500
+    assert answer.is_json
+    validator(path, answer.status_code).validate(answer.json)
+
+
+def test_the_description_is_valid_and_complete() -> None:
+    validate(DESCRIPTION, cls=OpenAPIV31SpecValidator)
+    assert OPERATIONS.keys() == {f"/api/v1/{name}" for name in SERVED}
+    for path, (verb, operation) in OPERATIONS.items():
+        method = SERVED[path.rpartition("/")[2]]
+        assert verb == ("POST" if method.changes else "GET")
+        assert {"200", "401", "403", "422", "503"} <= operation["responses"].keys()
+        assert {str(error.http) for error in method.errors} <= operation["responses"].keys()
+        for field in method.inputs:
+            if field.signature in MOST:  # D-Bus can carry each allowed value
+                schema = msgspec.json.schema_components([method.request])[1][method.request.__name__]
+                bounds = schema["properties"][field.name]
+                assert 0 <= bounds["minimum"] <= bounds["maximum"] <= MOST[field.signature], field
+        for response in operation["responses"].values():
+            assert response["description"]
+            Draft202012Validator.check_schema(response["content"]["application/json"]["schema"])
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+def test_valid_calls_get_documented_answers(path: str, boards: Boards) -> None:
+    verb = OPERATIONS[path][0]
+
+    @settings(deadline=None, max_examples=30, database=None)
+    @given(arguments(path), st.sampled_from(["admin", "admin", "operator", "viewer", "wrong", None]))
+    def calls(values: dict[str, Any], role: str | None) -> None:
+        board = boards.ready()
+        if verb == "GET":
+            answer = board.ask(path, verb, role, query={key: str(value) for key, value in values.items()})
+        else:
+            answer = board.ask(path, verb, role, body=encoded(values))
+        check(path, answer)
+        if role == "admin":
+            # the arguments keep to the description, so a refusal is about their meaning
+            assert answer.status_code != 403
+            assert answer.status_code != 422 or answer.json["code"], answer.text  # type: ignore[index]
+        if role in (None, "wrong"):
+            assert answer.status_code == 401
+
+    calls()
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+def test_invalid_calls_get_documented_answers(path: str, boards: Boards) -> None:
+    verb = OPERATIONS[path][0]
+    bodies = arguments(path).flatmap(damaged).map(encoded) | JSON.map(encoded) | st.binary(max_size=200)
+    queries = st.dictionaries(
+        st.sampled_from([each["name"] for each in OPERATIONS[path][1].get("parameters", [])] or ["x"])
+        | st.text(),
+        st.text(st.characters(codec="utf-8")),
+        max_size=4,
+    )
+
+    @settings(deadline=None, max_examples=40, database=None)
+    @given(bodies, queries)
+    def calls(body: bytes, query: dict[str, str]) -> None:
+        check(path, boards.ready().ask(path, verb, "admin", query, body))
+
+    calls()
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) -> None:
+    board = boards.ready()
+    verb, operation = OPERATIONS[path]
+    board.agent.dead = "The agent does not answer: it is not running."
+    try:
+        names = [each["name"] for each in operation.get("parameters", [])]
+        query = {"before": "0", "limit": "10", "source": "/bundle"}
+        schema = (
+            operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        )
+        body = {
+            name: {"string": "/x" if inner.get("minLength") else "", "integer": 1, "boolean": True}.get(
+                inner.get("type"), inner.get("enum", [""])[0]
+            )
+            for name, inner in resolved(schema).get("properties", {}).items()
+        }
+        answer = board.ask(path, verb, "admin", {name: query[name] for name in names}, encoded(body))
+        assert answer.status_code == 503, answer.text
+        check(path, answer)
+    finally:
+        board.agent.dead = ""
+        board.app.extensions[KEY].board.expire()
