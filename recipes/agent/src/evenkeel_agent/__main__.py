@@ -17,6 +17,7 @@ from . import __version__
 from .accounts import Accounts
 from .agent import Agent
 from .bus import Bus
+from .recordings import Recordings
 from .service import Service
 from .settings import Settings
 from .update import Updates
@@ -90,7 +91,8 @@ async def serve(settings: Settings) -> int:
     agent = Agent(
         settings, bus, lambda: [*([accounts.problem] if accounts.problem else []), *updates.problems]
     )
-    Service(bus, [agent, updates], accounts, settings.call_timeout_s)
+    recordings = Recordings(settings, agent.recorder_units, agent.started_at)
+    Service(bus, [agent, updates, recordings], accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
