@@ -328,5 +328,5 @@ def test_features_are_found_by_themselves() -> None:
     from evenkeel_panel.app import features
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
-        "account", "api", "apps", "audit", "health", "history", "update", "users",
+        "account", "api", "apps", "audit", "health", "history", "recorder", "update", "users",
     }  # fmt: skip

@@ -191,6 +191,5 @@ METHODS = (
         answer_name="socket",
         errors=(InvalidArgument, Conflict, *ANY),
         changes=True,
-        panel=True,
     ),
 )
