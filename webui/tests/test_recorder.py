@@ -16,7 +16,7 @@ from evenkeel_api.messages import Message
 from evenkeel_common.packets import End, Truncated
 from evenkeel_panel import gunicorn_conf, texts
 from evenkeel_panel.context import KEY
-from evenkeel_panel.fake_agent import demo_recorder, refused
+from evenkeel_panel.fake_agent import demo_recorder, refused, unreachable
 from evenkeel_panel.recorder import download, model
 from evenkeel_panel.recorder.download import Downloads, Recording
 from evenkeel_panel.testing import BASE, PASSWORD, Browser
@@ -157,6 +157,28 @@ def test_open_pages_share_one_question_and_get_304(admin: Browser, agent: FakeAg
     assert agent.calls.count("GetRecorder") == before
 
 
+def test_page_and_data_of_a_view_are_one_question(admin: Browser, agent: FakeAgent) -> None:
+    admin.client.application.extensions[KEY].board.expire()
+    before = agent.calls.count("GetRecorder"), agent.calls.count("GetStatus")
+    for path in ("/recorder", "/recorder.json", "/recorder/live"):
+        admin.get(path)
+    views = agent.calls.count("GetStatus") - before[1]
+    assert agent.calls.count("GetRecorder") - before[0] <= views < 3
+
+
+def test_an_agent_that_does_not_answer_this_question_only(
+    admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> Recorder:
+        raise unreachable("the agent did not answer within 8 s")
+
+    monkeypatch.setattr(agent, "get_recorder", silent)
+    assert admin.get("/recorder.json").status_code == 503
+    answer = admin.get("/recorder/live")
+    assert "The agent did not answer within 8 s." in answer.text
+    assert "ETag" not in answer.headers
+
+
 def test_the_live_parts_replace_no_input(admin: Browser) -> None:
     live = admin.get("/recorder/live").text
     assert "<input" not in live
@@ -208,6 +230,8 @@ def test_the_last_minutes(admin: Browser, agent: FakeAgent) -> None:
     start = agent.calls[-1].split()[1]
     at = time.mktime(time.strptime(start, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
     assert 290 < time.time() - at < 310
+    send(admin, "arm", span="5min", end="2026-11-25 10:00")
+    assert agent.calls[-1] == "OpenRecording  2026-11-25T10:00:00Z  mcap arm"
 
 
 @pytest.mark.parametrize(
@@ -215,6 +239,7 @@ def test_the_last_minutes(admin: Browser, agent: FakeAgent) -> None:
     [
         ((), {}, "No channel is chosen. Choose at least one.", "channel"),
         (("arm",), {"start": "yesterday"}, "“yesterday” is not a time.", "start"),
+        (("arm",), {"end": "2026-02-20 10:00:60"}, "is not a time.", "end"),
         (("arm",), {"end": "2026-02-30"}, "“2026-02-30” is not a time.", "end"),
         (("arm",), {"start": "2026-11-25", "end": "2026-11-24"}, "before it begins", "end"),
         (("arm",), {"span": "times"}, "No time is entered.", "start"),

@@ -3,7 +3,7 @@
 
 import pytest
 from evenkeel_common.packets import CONTENT_BYTES, PACKET_BYTES, End, Truncated, data, end, parse
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 
@@ -14,6 +14,7 @@ def test_content_arrives_as_it_was_sent(content: bytes) -> None:
     assert parse(packet) == content
 
 
+@example(2, "x" * 2000 + "y" * 2000)
 @given(st.sampled_from((0, 1, 2)), st.text(max_size=5000))
 def test_the_end_arrives_and_fits_into_a_packet(status: int, text: str) -> None:
     packet = end(End(status, text))

@@ -136,7 +136,6 @@ def download() -> BaseResponse | tuple[str, int] | tuple[Response, int]:
         return _refused(503, texts.text("not-downloaded", reason=str(error)))
     start, _, incident, format_, channels = arguments
     response = Response(content, mimetype="application/octet-stream" if format_ == "mcap" else "text/csv")
-    response.call_on_close(content.close)
     name = model.file_name(start, incident, format_, channels, now)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     # nginx must not store the file: it would write it to the flash.
