@@ -476,6 +476,18 @@ def test_a_channel_that_does_not_record_is_not_without_loss(admin: Browser, agen
     assert "Nothing lost since" not in found
 
 
+def test_a_channel_without_recording_is_not_offered(admin: Browser, agent: FakeAgent) -> None:
+    channels = [
+        Channel("bad", "failed", "its file is invalid"),
+        Channel("new", "recording", records=1),
+        Channel("old", "not-configured", oldest_at=1.0),
+        Channel("secret", "recording", readable=False, records=1),
+    ]
+    agent.recorder = Recorder(state="running", channels=channels, listed_at=2.0)
+    offered = re.findall(r'name="channel" value="([a-z]+)"', admin.get("/recorder").text)
+    assert offered == ["new", "old"]
+
+
 def test_file_names() -> None:
     assert model.file_name("2026-11-25T10:00:00Z", "", "csv-hex", ["arm"], 0) == "arm-2026-11-25T100000Z.csv"
     assert model.file_name("", "crash", "mcap", ["a", "b"], 0) == "recording-crash-1970-01-01T000000Z.mcap"

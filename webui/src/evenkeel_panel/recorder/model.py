@@ -200,6 +200,11 @@ def _losses(recorder: Recorder, channels: Sequence[ChannelFigures]) -> str:
     return texts.text(f"{code}-since" if since else code, count=f"{lost:,}", since=since)
 
 
+def downloadable(page: RecorderPage) -> list[str]:
+    """The channels that have a recording, or may have one: the list of recordings may be a minute old."""
+    return [c.name for c in page.channels if c.readable and (c.oldest_at or c.records or not page.listed_at)]
+
+
 def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 

@@ -78,7 +78,7 @@ def _page(status: int = 200, message: str = "", field: str = "") -> tuple[str, i
     """The whole page. The form shows the values that were sent, with MESSAGE about FIELD."""
     data = _found()[1]
     sent = request.form if request.method == "POST" else request.args
-    readable = [channel.name for channel in data.channels if channel.readable]
+    readable = model.downloadable(data)
     made = render_template(
         "recorder/page.html",
         **_context(data),
