@@ -44,6 +44,13 @@ class Visitor:
         except urllib.error.HTTPError as error:
             return error.read().decode()
 
+    def download(self, path: str, page: str, **fields: str) -> bytes:
+        """Send FIELDS to PATH, with the token of PAGE. Returns the file. Raises OSError if it is refused or cut."""
+        data = urllib.parse.urlencode({"csrf_token": self._token(page), **fields}).encode()
+        with self._opener.open(self._base + path, data, timeout=300) as answer:
+            assert answer.headers["Content-Disposition"].startswith("attachment")
+            return bytes(answer.read())
+
     def upload(self, path: str, page: str, file: Path) -> dict[str, Any]:
         """Send FILE as the body. Returns the answer, and `status`."""
         with file.open("rb") as body:

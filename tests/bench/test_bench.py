@@ -57,7 +57,9 @@ def test_it_writes_every_row_with_its_baselines(quick: Quick) -> None:
         owner = KNOWN[experiments.owner(KNOWN, r.id) or ""]
         assert math.isfinite(r.value), r.id
         assert all(math.isfinite(v) for v in r.baselines.values()), r.id
-        assert {"none"} & set(owner.quick_baselines) - {r.subject} <= set(r.baselines), f"{r.id} lacks a baseline"
+        assert {"none"} & set(owner.quick_baselines) - {r.subject} <= set(r.baselines), (
+            f"{r.id} lacks a baseline"
+        )
 
 
 def test_the_page_needs_no_other_file(quick: Quick) -> None:

@@ -5,6 +5,7 @@ All tests use the same board. They run in the order of this file, because each c
 that the previous one left.
 """
 
+import hashlib
 import json
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board, power_on
+from visitor import Visitor
 
 SERVICE = "ek-recorder.service"
 CHANNELS = "/etc/ek-recorder/channels.d"
@@ -198,6 +200,58 @@ def test_an_export_has_every_record(board: Board) -> None:
     board.run("ek-recorder export arm -o /run/arm.csv && ek-recorder export arm -o /run/arm.mcap", 120)
     assert board.run("grep -c ^record, /run/arm.csv") == "2000"
     assert board.run("head -c 5 /run/arm.mcap | tail -c 4") == "MCAP"
+
+
+def test_the_panel_shows_the_recorder_and_downloads_what_export_writes(board: Board) -> None:
+    visitor = Visitor(board.port)
+    visitor.first_log_in(board.first_password())
+    found = json.loads(visitor.get("/recorder.json"))
+    (arm,) = found["channels"]
+    assert (found["state"], arm["name"], arm["state"], arm["lost"]) == ("running", "arm", "recording", 0)
+    assert found["losses"].startswith("Nothing lost since ")
+    deadline = time.monotonic() + 60
+    while not json.loads(visitor.get("/recorder.json"))["listed_at"] and time.monotonic() < deadline:
+        time.sleep(1)
+    (arm,) = json.loads(visitor.get("/recorder.json"))["channels"]
+    assert 0 < arm["oldest_at"] <= arm["newest_at"]
+    for name, format_ in (("arm.csv", "csv-hex"), ("arm.mcap", "mcap")):
+        fields = {"channel": "arm", "span": "all", "format": format_}
+        content = visitor.download("/recorder/download", "/recorder", **fields)
+        assert hashlib.sha256(content).hexdigest() == board.run(f"sha256sum /run/{name}").split()[0]
+    rows = visitor.get("/audit.json")
+    assert rows.count("OpenRecording") == 2
+    refused = visitor.post("/recorder/download", "/recorder", channel="arm", span="times", start="yesterday")
+    assert "is not a time" in refused
+
+
+def test_the_agent_and_the_panel_cannot_read_recordings(board: Board) -> None:
+    for unit in ("evenkeeld.service", "evenkeel-panel.service"):
+        pid = board.run(f"systemctl show -P MainPID {unit}")
+        assert "900" not in board.run(f"grep ^Groups: /proc/{pid}/status").split()
+
+
+# what code in the place of ek-recordings can do; the message has the priority notice, so that it is logged
+PROBE = """
+read=$(ek-recorder cat --lines arm | grep -c '^record ')
+made=no; touch /recorder/arm/probe && made=yes
+sent=no; echo probe | timeout 10 ek-recorder write arm && sent=yes
+tried=no; ls /run/ek-recorder/socket && tried=yes
+capabilities=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
+echo "<5>probe: read $read, made $made, sent $sent, tried $tried, capabilities $capabilities" >&2
+"""
+
+
+def test_the_helper_reads_and_changes_nothing(board: Board) -> None:
+    folder = "/run/systemd/system/evenkeel-recordings@.service.d"
+    unit = "[Service]\\nExecStart=\\nExecStart=/bin/sh /run/probe.sh\\n"
+    board.run(f"cat > /run/probe.sh <<'END'\n{PROBE}\nEND")
+    board.run(f"mkdir -p {folder} && printf '{unit}' > {folder}/probe.conf && systemctl daemon-reload")
+    connect = "import socket; socket.socket(1, 5).connect('/run/evenkeel/recordings')"
+    board.run(f'python3 -c "{connect}"')
+    expected = "probe: read 2000, made no, sent no, tried no, capabilities 0*$"
+    until(board, f"journalctl -b -o cat --no-pager | grep '{expected}'")
+    board.run(f"rm -r {folder} /run/probe.sh && systemctl daemon-reload")
+    assert len(lines(board, "arm")) == 2000
 
 
 def test_a_fifo_for_programs_that_write_files(board: Board) -> None:

@@ -222,6 +222,7 @@ def imports(folder: Path) -> set[str]:
 # import and that scarthgap does not have in python3-core. Later series have some of these modules in python3-core.
 PARTS = {
     "asyncio": "asyncio",
+    "calendar": "datetime",
     "concurrent": "asyncio",
     "ctypes": "ctypes",
     "email": "email",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -104,12 +105,22 @@ def answer(message: Message) -> Message | bool | None:
         if name != "player":
             return refusal(message, "UnknownApp", "unknown-app", {"app": Variant("s", name)})
         return Message.new_method_return(message, "a{sv}", [{**PLAYER, "fixed_share": Variant("u", percent)}])
+    if message.member == "OpenRecording":
+        incident = message.body[4]
+        if incident == "none":
+            return Message.new_method_return(message, "h", [0])
+        reading, writing = os.pipe()
+        os.write(writing, b"a file")
+        os.close(writing)
+        sent = bus.send(Message.new_method_return(message, "h", [0], [reading]))
+        sent.add_done_callback(lambda _: os.close(reading))
+        return True
     return True  # StartApp, StopApp and others: accepted, but never answered
 
 
 async def main() -> None:
     global bus  # a global variable, because answer() gets only the message
-    bus = await MessageBus(bus_address=sys.argv[1]).connect()
+    bus = await MessageBus(bus_address=sys.argv[1], negotiate_unix_fd=True).connect()
     bus.add_message_handler(answer)
     await bus.request_name(NAME)
     print("ready", flush=True)

@@ -273,6 +273,22 @@ def main() -> int:
             for (size, theme), each in pages.items():
                 each.goto(path)
                 shot(each, f"{name}-{size}-{theme}")
+        # the recorder
+        for (size, theme), each in pages.items():
+            each.goto("/recorder")
+            shot(each, f"recorder-{size}-{theme}")
+        page.check("[name=channel][value=can0]")
+        page.fill("[name=start]", "yesterday")
+        page.wait_for_timeout(2500)  # polls must not replace the input
+        assert page.input_value("[name=start]") == "yesterday"
+        page.click(".download [type=submit]")
+        page.locator(".message.bad").wait_for()
+        assert page.is_checked("[name=channel][value=can0]")
+        shot(page, "recorder-refused-desktop-light")
+        page.fill("[name=start]", "")
+        with page.expect_download() as download:
+            page.click(".download [type=submit]")
+        assert download.value.failure() is None
         for each in pages.values():
             each.goto("/apps")
 

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +21,6 @@ from evenkeel_panel.testing import COMPONENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
 
@@ -169,3 +171,19 @@ def test_malformed_answer(bus: Bus) -> None:
     agent = BusAgent(bus.address, timeout_s=1)
     with pytest.raises(AgentUnreachable, match="cannot be read"):
         agent.call("SetWeight", "s", "", "garbled", 1)
+
+
+def test_an_open_file_arrives_and_its_connection_ends(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=5)
+    agent.call("GetStatus", "s", "")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        descriptor = agent.call("OpenRecording", "s", "", "", "", "", "mcap", ["arm"])
+        with os.fdopen(descriptor, "rb") as file:
+            assert file.read() == b"a file"
+    with pytest.raises(AgentUnreachable, match="descriptor is missing"):
+        agent.call("OpenRecording", "s", "", "", "", "none", "mcap", ["arm"])
+    gc.collect()  # dbus-fast's objects refer to each other
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    assert agent.call("GetStatus", "s", "").slot == "B"

@@ -37,6 +37,7 @@ class Panel(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 512
     received = 0
+    cut = threading.Event()  # ends a download
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -46,11 +47,21 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(str(self.headers).encode())
 
     def do_POST(self) -> None:
+        if self.path == "/recorder/download":
+            self._cut_file()
+            return
         left = int(self.headers["Content-Length"])
         while left and (piece := self.rfile.read1(min(left, 65536))):  # type: ignore[attr-defined]
             left -= len(piece)
             self.server.received += len(piece)
         self._answer(b"")
+
+    def _cut_file(self) -> None:
+        """A part of a file, with the headers of recorder/views.py. When `cut` is set, the last chunk is missing."""
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Accel-Buffering: no\r\n\r\n"
+        self.wfile.write(head + b"4\r\npart\r\n")
+        self.server.cut.wait(60)  # longer than the client waits
+        self.close_connection = True
 
     def _answer(self, body: bytes) -> None:
         self.send_response(200)
@@ -190,3 +201,14 @@ def test_a_flood_is_limited_and_50_pages_are_not(site: Site) -> None:
         time.sleep(1)
     assert 429 in statuses("/login", 60)
     assert 429 in statuses("/apps", 2000)
+
+
+def test_a_download_passes_at_once_and_if_cut_does_not_end_properly(site: Site) -> None:
+    connection = site.connect()
+    connection.request("POST", "/recorder/download", body=b"")
+    answer = connection.getresponse()
+    assert answer.read(4) == b"part", "nginx has not waited for more"
+    site.panel.cut.set()
+    with pytest.raises((http.client.IncompleteRead, OSError)):
+        answer.read()
+    connection.close()

@@ -46,6 +46,7 @@ RDEPENDS:${PN} = "\
     python3-asyncio \
     python3-core \
     python3-crypt \
+    python3-datetime \
     python3-dbus-fast \
     python3-email \
     python3-io \

@@ -196,6 +196,7 @@ class FakeSystemd(Fake):
                 ),
                 "ConditionResult": Variant("b", unit.condition),
                 "ConditionTimestampMonotonic": Variant("t", 1),
+                "ActiveEnterTimestampMonotonic": Variant("t", 1_000_000),
             }[body[1]]
             return "v", [value]
         if body[0] not in self.units:

@@ -216,7 +216,22 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
         "evenkeeld.service": [""],
         "evenkeel-alert@.service": [""],
         "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"],
+        "evenkeel-recordings@.service": [""],
     }
+
+
+def test_only_the_agent_asks_for_recordings_and_the_helper_cannot_change_them() -> None:
+    socket = (DATA / "evenkeel-recordings.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().recordings_socket}\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    assert "MaxConnections=3\n" in socket
+    helper = (DATA / "evenkeel-recordings@.service").read_text().splitlines()
+    # The group may also write records, so the process must not reach the recorder's socket and FIFOs.
+    assert {"DynamicUser=yes", "SupplementaryGroups=ek-record", "ProtectSystem=strict"} <= set(helper)
+    assert "InaccessiblePaths=-/run/ek-recorder -/run/ek-recorder-fifo" in helper
+    assert "RestrictAddressFamilies=none" in helper
+    assert not [line for line in helper if line.startswith(("ReadWritePaths=", "User="))]
+    assert "RuntimeMaxSec=1h" in helper
 
 
 def test_the_helper_can_use_openat2() -> None:
@@ -226,7 +241,9 @@ def test_the_helper_can_use_openat2() -> None:
     assert "openat2" in (COMPONENT / "src/ek_fixed_share.c").read_text()
 
 
-@pytest.mark.parametrize("name", ["evenkeeld", "evenkeel-fixed-share@", "evenkeel-alert@"])
+@pytest.mark.parametrize(
+    "name", ["evenkeeld", "evenkeel-fixed-share@", "evenkeel-alert@", "evenkeel-recordings@"]
+)
 def test_systemd_accepts_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,8 +42,12 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # The timeout of calls that change something: a busy board needs seconds to ask polkit, to sync a file or to stop an
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
-# The first call of GetUpdate starts RAUC.
-SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {"LogIn", "GetUpdate"}
+# The first call of GetUpdate starts RAUC, and the first call of GetRecorder reads recordings.
+SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
+    "LogIn",
+    "GetUpdate",
+    "GetRecorder",
+}
 # InspectBundle may read from a server. The agent waits for 45 s, and nginx for 60 s.
 INSPECT_TIMEOUT_S = 50.0
 
@@ -81,7 +86,10 @@ class Agent(Protocol):
     """The agent's methods, called on behalf of the user of a session."""
 
     def call(self, method: str, session: str, address: str, *values: Any) -> Any:
-        """Call a METHOD of evenkeel_api.interface. Returns its answer as a struct. Raises AgentError."""
+        """Call a METHOD of evenkeel_api.interface. Returns its answer as a struct. Raises AgentError.
+
+        An answer of type FD is a descriptor, which the caller must close.
+        """
 
     def on_sessions_changed(self, callback: Callable[[], None]) -> None:
         """From now on, call CALLBACK when a session, user or token has changed or ended."""
@@ -136,8 +144,8 @@ class BusAgent:
         answer = self._call(
             method, signature, [schema.clean(session), schema.clean(address), *map(_clean, values)]
         )
-        if found.answer is None:
-            return None
+        if found.answer is None or found.out_signature == "h":
+            return answer
         try:
             return schema.convert(answer, found.answer)
         except msgspec.ValidationError as error:
@@ -201,10 +209,11 @@ class BusAgent:
                 bus.disconnect()
 
     async def _send(self, member: str, signature: str, body: list[Any]) -> Any:
-        from dbus_fast import Message, MessageFlag, MessageType, unpack_variants
+        from dbus_fast import Message, MessageFlag
 
+        opens = member in METHODS and METHODS[member].out_signature == "h"
         try:
-            bus = await self._connected()
+            bus = await (self._own_connection() if opens else self._connected())
         except Exception as error:  # dbus-fast raises exceptions of many types
             log.debug("no connection to the bus", exc_info=True)
             raise AgentUnreachable("bus-unreachable", reason=_reason(error)) from error
@@ -231,20 +240,54 @@ class BusAgent:
             raise AgentUnreachable("agent-failed", sent=True, reason=_reason(error)) from error
         finally:
             self._call_ended(bus)
-        if reply is None:
-            raise AgentUnreachable("agent-silent")
-        if reply.message_type == MessageType.ERROR:
-            text = str(reply.body[0]) if reply.body else ""
-            name = reply.error_name or ""
-            if name.startswith(ERROR_PREFIX):
-                rest = unpack_variants(reply.body[1]) if len(reply.body) > 1 else {}
-                note = Note(str(rest.get("code", "")), rest.get("parameters", {}), text.rstrip("."))
-                raise AgentRefused(name.removeprefix(ERROR_PREFIX), note)
-            sent = name not in _NOT_DELIVERED
-            if name in _BUS_ERRORS:
-                raise AgentUnreachable(_BUS_ERRORS[name], sent=sent)
-            raise AgentUnreachable("agent-error", sent=sent, reason=text or name)
-        return unpack_variants(reply.body[0]) if reply.body else None
+        return _answer(reply, opens)
+
+    async def _own_connection(self) -> MessageBus:
+        """A connection for one call whose answer has a descriptor. It ends with the call.
+
+        Each user may send signals with descriptors to such a connection, so no other one accepts descriptors.
+        """
+        from dbus_fast import BusType
+        from dbus_fast.aio import MessageBus
+
+        bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM, negotiate_unix_fd=True)
+        bus.add_message_handler(_close_files)
+        return await asyncio.wait_for(bus.connect(), self._timeout_s)
+
+
+def _answer(reply: Message | None, opens: bool) -> Any:
+    """The value in REPLY; a descriptor if OPENS. Raises AgentError."""
+    from dbus_fast import MessageType, unpack_variants
+
+    if reply is None:
+        raise AgentUnreachable("agent-silent")
+    if reply.message_type == MessageType.ERROR:
+        text = str(reply.body[0]) if reply.body else ""
+        name = reply.error_name or ""
+        if name.startswith(ERROR_PREFIX):
+            rest = unpack_variants(reply.body[1]) if len(reply.body) > 1 else {}
+            note = Note(str(rest.get("code", "")), rest.get("parameters", {}), text.rstrip("."))
+            raise AgentRefused(name.removeprefix(ERROR_PREFIX), note)
+        sent = name not in _NOT_DELIVERED
+        if name in _BUS_ERRORS:
+            raise AgentUnreachable(_BUS_ERRORS[name], sent=sent)
+        raise AgentUnreachable("agent-error", sent=sent, reason=text or name)
+    if opens:
+        # The agent sends exactly one.
+        if len(reply.unix_fds) != 1:
+            raise AgentUnreachable("agent-unreadable", sent=True, reason="the descriptor is missing")
+        return reply.unix_fds[0]
+    return unpack_variants(reply.body[0]) if reply.body else None
+
+
+def _close_files(message: Message) -> bool:
+    """Close the descriptors in MESSAGE, unless it is an answer."""
+    from dbus_fast import MessageType
+
+    if message.message_type is not MessageType.METHOD_RETURN:
+        for descriptor in message.unix_fds:
+            os.close(descriptor)
+    return False
 
 
 def _subscription() -> Message:

@@ -8,9 +8,11 @@ import asyncio
 import json
 import math
 import random
+import socket
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -22,9 +24,11 @@ from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS
 from evenkeel_api.messages import Note
+from evenkeel_common.packets import End, data, end
 from msgspec.structs import replace
 
 from .agent import AgentError, AgentRefused, AgentUnreachable
@@ -106,6 +110,64 @@ class FakeAlerts(Alerts):
         return self.fails
 
 
+def demo_recorder() -> Recorder:
+    now = time.time()
+    return Recorder(
+        state="running",
+        started_at=now - 7500,
+        channels=[
+            Channel(
+                name="arm",
+                state="recording",
+                connected=True,
+                window_s=0.5,
+                record_bytes=16384,
+                records=1_500_000,
+                payload_bytes=24_576_000_000,
+                written_bytes=25_100_000_000,
+                lost=[],
+                buffer_bytes=16 << 20,
+                backlog_bytes=1 << 20,
+                used_bytes=213_000_000,
+                wanted_bytes=213_000_000,
+                flushed_s=0.24,
+                write_p99_us=61_000,
+                write_max_us=180_000,
+                record_p99_us=290_000,
+                record_max_us=410_000,
+                oldest_at=now - 65,
+                newest_at=now - 1,
+            ),
+            Channel(
+                name="can0",
+                state="recording",
+                connected=True,
+                window_s=1.0,
+                record_bytes=256,
+                records=812_345,
+                payload_bytes=64_000_000,
+                written_bytes=91_000_000,
+                lost=[Loss("overrun", 1203), Loss("restart", 1)],
+                late=17,
+                buffer_bytes=4 << 20,
+                used_bytes=67_000_000,
+                wanted_bytes=67_000_000,
+                flushed_s=0.9,
+                write_p99_us=38_000,
+                write_max_us=2_400_000,
+                record_p99_us=930_000,
+                record_max_us=3_100_000,
+                oldest_at=now - 86_000,
+                newest_at=now - 2,
+            ),
+        ],
+        incidents=[Incident("brake-failure", "can0", 17_000_000, now - 50_000, now - 49_400)],
+        partition_bytes=650_000_000,
+        free_bytes=340_000_000,
+        listed_at=now - 20,
+    )
+
+
 @dataclass
 class FakeAgent:
     """A fake agent that stores weights and fixed shares.
@@ -118,6 +180,9 @@ class FakeAgent:
     board: Status = field(default_factory=demo_status)
     update: Update = field(default_factory=demo_update)
     bundle: Bundle | AgentError = field(default_factory=lambda: Bundle("0.2.0", "evenkeel-x86_64", "", False))
+    recorder: Recorder = field(default_factory=demo_recorder)
+    # what a download sends, packet by packet; it is cut unless the last one is an End
+    recording: list[bytes | End] = field(default_factory=lambda: [b"MCAP", b" of the demo", End(0)])
     dead: str = ""  # why it does not answer
     refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
@@ -267,6 +332,26 @@ class FakeAgent:
         slots = [replace(one, next=one.name == slot) for one in self.update.slots]
         self.update = replace(self.update, slots=slots)
         return self.update
+
+    def get_recorder(self) -> Recorder:
+        self._answer("GetRecorder")
+        return self.recorder
+
+    def open_recording(
+        self, start: str, last: str, incident: str, format_: str, channels: Sequence[str]
+    ) -> int:
+        self._answer(f"OpenRecording {start} {last} {incident} {format_} {' '.join(channels)}")
+        if self.refuse is not None:
+            raise self.refuse
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        threading.Thread(target=self._record, args=(mine, list(self.recording)), daemon=True).start()
+        return theirs.detach()
+
+    @staticmethod
+    def _record(connection: socket.socket, packets: Sequence[bytes | End]) -> None:
+        with connection, suppress(OSError):  # the panel may close its end
+            for packet in packets:
+                connection.sendall(end(packet) if isinstance(packet, End) else data(packet))
 
     def restart(self) -> None:
         self._answer("Restart")

@@ -6,7 +6,8 @@ wsgi_app = "evenkeel_panel.app:create_app()"
 # connection. A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
 workers = 1
 worker_class = "gthread"
-threads = 4
+# Two more are for downloads of recordings, each of which occupies a thread (recorder/download.py).
+threads = 6
 timeout = 60  # seconds; on an emulated CPU, importing Flask takes long
 graceful_timeout = 5
 keepalive = 75  # seconds; longer than nginx keeps an idle connection (keepalive_timeout in evenkeel.conf)

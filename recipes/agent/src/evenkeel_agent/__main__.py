@@ -18,6 +18,7 @@ from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .bus import Bus
+from .recordings import Recordings
 from .service import Service
 from .settings import Settings
 from .update import Updates
@@ -98,7 +99,8 @@ async def serve(settings: Settings) -> int:
             *alerts.problems,
         ],
     )
-    Service(bus, [agent, updates, alerts], accounts, settings.call_timeout_s)
+    recordings = Recordings(settings, agent.recorder_units, agent.started_at)
+    Service(bus, [agent, updates, alerts, recordings], accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)

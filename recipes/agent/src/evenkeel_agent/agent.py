@@ -219,6 +219,21 @@ class Agent:
         await self._job("StopUnit", "not-stopped", await self._controlled_app(request.name))
         await self._refresh(cached=False)
 
+    # for other features
+
+    async def recorder_units(self) -> dict[str, Unit]:
+        """The states of the units of the recorder, by unit. A unit is missing if systemd does not answer."""
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        return {unit: self._others[unit] for unit in recorder.UNITS if unit in self._others}
+
+    async def started_at(self, unit: str) -> float:
+        """When UNIT last started, in seconds since 1970; 0 if this is not known."""
+        try:
+            started_s = await self._systemd.active_since(unit)
+        except CallError:
+            return 0.0
+        return time.time() - (time.monotonic() - started_s) if started_s else 0.0
+
     # shared by the methods
 
     async def _list_apps(self) -> list[AppState]:

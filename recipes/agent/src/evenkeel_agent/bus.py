@@ -2,6 +2,7 @@
 """A D-Bus connection: calls with a timeout, signals, and calls to the bus itself."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,13 +28,14 @@ class Bus:
 
     def __init__(self, connection: MessageBus) -> None:
         self._connection = connection
+        connection.add_message_handler(_close_files)
 
     @classmethod
     async def connect(cls, address: str | None) -> "Bus":
         """Connect to ADDRESS, or to the system bus. Raises OSError, whose text contains the address."""
         address = address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or SYSTEM_BUS
         try:
-            return cls(await MessageBus(address, BusType.SYSTEM).connect())
+            return cls(await MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True).connect())
         except Exception as error:  # the library raises exceptions of many types, even Exception itself
             raise OSError(f"cannot connect to D-Bus at {address}: {error}") from error
 
@@ -107,5 +109,19 @@ class Bus:
         self._connection.add_message_handler(handler)
 
     def send(self, message: Message) -> None:
-        """Send without waiting. If the receiver does not read, the bus buffers the message, up to its limit."""
-        self._connection.send(message)
+        """Send without waiting. If the receiver does not read, the bus buffers the message, up to its limit.
+
+        Descriptors in MESSAGE belong to this function, which closes them when they are sent.
+        """
+        sent = self._connection.send(message)
+        if message.unix_fds:
+            sent.add_done_callback(lambda done: (done.exception(), _close_files(message)))
+
+
+def _close_files(message: Message) -> bool:
+    """Close the descriptors in MESSAGE. The agent expects none, but any program may send a signal that has some."""
+    for descriptor in message.unix_fds:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    message.unix_fds = []
+    return False

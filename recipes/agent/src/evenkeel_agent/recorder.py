@@ -23,7 +23,7 @@ STATISTICS_LIMIT = 1 << 20  # bytes: four times the size of a file for 64 channe
 SILENT_S = 10
 
 
-def _statistics(path: str) -> dict[str, object]:
+def read_statistics(path: str) -> dict[str, object]:
     """The statistics; {} if there are none, because the recorder has just started or is configured to write none."""
     try:
         found = json.loads(read_small(path, STATISTICS_LIMIT))
@@ -58,7 +58,7 @@ def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[Message]:
     elif service.sub_state.startswith("auto-restart"):
         problems.append(Message("recorder-restarting", unit=SERVICE))
     elif service.active_state == "active":
-        statistics = _statistics(settings.path(STATISTICS))
+        statistics = read_statistics(settings.path(STATISTICS))
         written_ns = statistics.get("monotonic_ns")
         silent_s = (time.monotonic_ns() - written_ns) / 1e9 if isinstance(written_ns, int) else 0.0
         if silent_s > SILENT_S:

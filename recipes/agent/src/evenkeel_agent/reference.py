@@ -13,6 +13,7 @@ from evenkeel_api.features import accounts
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
+from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
 from evenkeel_api.messages import Note
@@ -35,7 +36,7 @@ For the tasks of each process, see [architecture](../explanation/architecture.md
 | object | `{PATH}` |
 
 D-Bus types: `s` text, `b` true or false, `u` 32-bit and `t` 64-bit unsigned number, `d` floating-point number,
-`a…` list of …, `a{{sv}}` fields by name.
+`a…` list of …, `a{{sv}}` fields by name, `h` an open file.
 
 ## Who may call
 
@@ -70,6 +71,19 @@ ACCOUNTS: dict[str, type[Struct]] = {
     "API token": accounts.Token,
     "Row of the audit log": accounts.Entry,
 }
+
+DOWNLOAD = """\
+### Download of a recording
+
+`OpenRecording` returns a socket (`SOCK_SEQPACKET`). Each packet begins with one byte, which says what follows:
+
+| byte | content |
+|---|---|
+| `D` | 1 to 32768 bytes of the file |
+| `E` | the end, as a JSON array of status and text. 0: complete; 1: complete, but records are damaged; 2: failed |
+
+If the socket ends without `E`, the file is truncated.
+"""
 
 EFFECT = """\
 ## When a value takes effect
@@ -163,6 +177,11 @@ def page() -> str:
         f"### Slot of the board\n\nAn entry of `slots`.\n\n{_fields(Slot)}",
         f"### Bundle\n\nThe answer of `InspectBundle`.\n\n{_fields(Bundle)}",
         f"## Alerts\n\nThe answer of `GetAlerts`, `SetAlerts` and `SendTestAlert`.\n\n{_fields(Alerts)}",
+        f"## Recorder\n\nThe answer of `GetRecorder`.\n\n{_fields(Recorder)}",
+        f"### Channel\n\nAn entry of `channels`.\n\n{_fields(Channel)}",
+        f"### Loss of records\n\nAn entry of `lost`.\n\n{_fields(Loss)}",
+        f"### Incident\n\nAn entry of `incidents`.\n\n{_fields(Incident)}",
+        DOWNLOAD,
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"

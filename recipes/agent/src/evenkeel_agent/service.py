@@ -6,6 +6,7 @@ This module dispatches messages itself. The D-Bus library could do so, but does 
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -84,6 +85,9 @@ class Service:
     def _answer(self, message: BusMessage, reply: BusMessage) -> None:
         if not message.flags & MessageFlag.NO_REPLY_EXPECTED:
             self._bus.send(reply)
+        else:
+            for descriptor in reply.unix_fds:
+                os.close(descriptor)
 
     async def _serve(self, message: BusMessage) -> None:
         try:
@@ -92,8 +96,7 @@ class Service:
                 name = message.interface or interface.NAME
                 raise BadCall("UnknownMethod", f"{name} has no method {message.member}.")
             answer = await self._call(method, message)
-            body = [] if method.answer is None else [schema.pack(answer, method.answer, Variant)]
-            reply = BusMessage.new_method_return(message, method.out_signature, body)
+            reply = _reply(message, method, answer)
         except AgentError as error:
             reply = _error(message, error.name, error.message)
         except BadCall as error:
@@ -162,6 +165,14 @@ def _detail(method: Method, request: Any) -> str:
         return ""
     shown = (field for field in method.inputs if field.name not in method.secret)
     return ", ".join(f"{field.name} {getattr(request, field.name)}" for field in shown)
+
+
+def _reply(message: BusMessage, method: Method, answer: Any) -> BusMessage:
+    if method.out_signature == "h":
+        # the body has the index of the descriptor
+        return BusMessage.new_method_return(message, "h", [0], [answer])
+    body = [] if method.answer is None else [schema.pack(answer, method.answer, Variant)]
+    return BusMessage.new_method_return(message, method.out_signature, body)
 
 
 def _error(message: BusMessage, name: str, text: Message) -> BusMessage:

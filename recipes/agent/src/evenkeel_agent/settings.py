@@ -63,5 +63,10 @@ class Settings:
         return self.path("/run/evenkeel/alert")
 
     @property
+    def recordings_socket(self) -> str:
+        """The socket on which ek-recordings receives requests."""
+        return self.path("/run/evenkeel/recordings")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

@@ -145,6 +145,11 @@ class Systemd:
         kind = unit.rpartition(".")[2].capitalize()
         return str(await self._get(unit, f"{NAME}.{kind}", "Slice"))
 
+    async def active_since(self, unit: str) -> float:
+        """When UNIT became active, in seconds of the monotonic clock; 0 if it never did. Raises CallError."""
+        found = await self._get(unit, NAME + ".Unit", "ActiveEnterTimestampMonotonic")
+        return found / 1e6 if isinstance(found, int) else 0.0
+
     async def devices(self, unit: str) -> list[str]:
         """The devices in UNIT's DeviceAllow=. Raises CallError, also if this type of unit has no DeviceAllow=."""
         kind = unit.rpartition(".")[2].capitalize()

@@ -2,8 +2,8 @@
 """Converts structs to and from D-Bus values. A struct is an a{sv}, with one entry per field.
 
 The annotation of a field decides its D-Bus type: str gives s, bool b, int t, float d, list[X] an array of X, and a
-struct a{sv}. A Meta with extra={"dbus": "u"} chooses another type. For the documentation, a Meta also has the meaning
-(description) and the unit (extra={"unit": ...}) of the field. For validation, it has the limits of the value.
+struct a{sv}. FD gives h. A Meta with extra={"dbus": "u"} chooses another type. For the documentation, a Meta also has
+the meaning (description) and the unit (extra={"unit": ...}) of the field. For validation, it has the limits of the value.
 """
 
 import typing
@@ -23,6 +23,8 @@ class Struct(msgspec.Struct, frozen=True):
 # unsigned; without an upper limit, because msgspec does not support limits beyond 63 bits
 U64 = Annotated[int, Meta(ge=0, extra={"dbus": "t"})]
 I64 = Annotated[int, Meta(extra={"dbus": "x"})]
+# an open file; the agent sends a descriptor and then closes its own
+FD = Annotated[int, Meta(extra={"dbus": "h"})]
 _BASIC = {str: "s", bool: "b", int: "t", float: "d"}
 
 

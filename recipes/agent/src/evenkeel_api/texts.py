@@ -94,6 +94,14 @@ TEXTS = {
     "recorder-failed": "the recorder has failed, so nothing is recorded; see 'journalctl -u {unit}', then restart it",
     "recorder-restarting": "the recorder has failed, and systemd restarts it; see 'journalctl -u {unit}'",
     "recorder-silent": "the recorder has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
+    "recordings-silent": "the recordings were not read within {seconds:g} s; try again later",
+    "recordings-unreachable": "the helper that reads the recordings cannot be reached at {path}: {reason};"
+    " see 'systemctl status {unit}'",
+    "recordings-unreadable": "the recordings cannot be read: {reason}",
+    "not-downloaded": "the download did not begin: {reason}",
+    "downloads-full": "too many downloads run; wait until one has ended, then try again",
+    "one-channel-csv": "a CSV file has one channel; choose one channel, or the format MCAP",
+    "bad-range": "the range ends at {end}, before it begins at {start}; enter a later end",
     # problems of the history
     "history-failed": "the history has failed, so nothing is kept; see 'journalctl -u {unit}', then restart it",
     "history-restarting": "the history has failed, and systemd restarts it; see 'journalctl -u {unit}'",

@@ -13,8 +13,13 @@ from evenkeel_api.method import Method
 
 from .. import __version__
 
-# The methods of the API: all except those about a browser's session, and those for the console only.
-SERVED = {name: method for name, method in METHODS.items() if not (method.panel or method.local)}
+# The methods of the API: all except those about a browser's session, those for the console only, and those whose answer is
+# an open file.
+SERVED = {
+    name: method
+    for name, method in METHODS.items()
+    if not (method.panel or method.local or method.out_signature == "h")
+}
 REF = "#/components/schemas/{name}"
 
 
