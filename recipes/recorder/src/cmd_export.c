@@ -13,6 +13,8 @@
 #include "csv.h"
 #include "mcap.h"
 #include "reader_cli.h"
+#include "scope.h"
+#include "scope.h"
 
 /* A channel that is exported. */
 struct source {
@@ -60,21 +62,16 @@ static const char event_object[] =
 /* adds the schema that the recorder left in the channel's directory; *@id 0: there is none */
 static int add_schema(struct export *x, int dir, const struct about *about, uint16_t *id)
 {
-	int fd = *about->schema_name ?
-			 openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
-			 -1;
-	unsigned char *data = fd < 0 ? NULL : malloc(ABOUT_SCHEMA_MAX);
+	CLOSED int fd = *about->schema_name ?
+				openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
+				-1;
+	FREED unsigned char *data = fd < 0 ? NULL : malloc(ABOUT_SCHEMA_MAX);
 	ssize_t n = data ? read(fd, data, ABOUT_SCHEMA_MAX) : -1;
-	int err = 0;
 
 	*id = 0;
-	if (fd >= 0)
-		close(fd);
-	if (n >= 0)
-		err = mcap_schema(x->mcap, about->schema_name, about->schema_encoding, data,
-				  (size_t)n, id);
-	free(data);
-	return err;
+	return n < 0 ? 0 :
+		       mcap_schema(x->mcap, about->schema_name, about->schema_encoding, data,
+				   (size_t)n, id);
 }
 
 static int add_channel(struct export *x, struct source *s)
@@ -88,10 +85,11 @@ static int add_channel(struct export *x, struct source *s)
 		{ "channel_id", id },	 { "record_size", size }, { "period_ns", period },
 		{ "window_ns", window }, { NULL, NULL },
 	};
-	int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
+	CLOSED int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct about about = { 0 };
 	const char *encoding;
 	uint16_t schema = 0;
+	int err;
 
 	if (dir >= 0)
 		about_read(dir, &about);
@@ -115,8 +113,6 @@ static int add_channel(struct export *x, struct source *s)
 		err = mcap_channel(x->mcap, schema, name, encoding, h ? pairs : none, &s->records);
 	if (!err)
 		err = mcap_channel(x->mcap, x->event_schema, gaps, "json", none, &s->gaps);
-	if (dir >= 0)
-		close(dir);
 	return err;
 }
 
@@ -142,10 +138,9 @@ static int export_mcap(struct export *x, const struct source *s)
 {
 	const struct reader_event *e = &s->event;
 	const uint64_t time = mcap_time(s->last_ns);
-	char *json = NULL;
+	FREED char *json = NULL;
 	size_t length;
 	FILE *text;
-	int err;
 
 	/* logged when it was submitted, published when it was acquired */
 	if (e->kind == READER_RECORD)
@@ -157,14 +152,10 @@ static int export_mcap(struct export *x, const struct source *s)
 	if (!text)
 		return -ENOMEM;
 	reader_tell_json(text, e);
-	if (fclose(text)) {
-		free(json);
+	if (fclose(text))
 		return -ENOMEM;
-	}
 	/* an event without a time gets that of the record before it */
-	err = mcap_message(x->mcap, s->gaps, (uint32_t)e->sequence, time, time, json, length);
-	free(json);
-	return err;
+	return mcap_message(x->mcap, s->gaps, (uint32_t)e->sequence, time, time, json, length);
 }
 
 /* --- both ------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "scope.h"
+
 #define LOCK "lock"
 
 bool directory_same(const struct stat *a, const struct stat *b)
@@ -61,23 +63,18 @@ int directory_open(const struct recorder_config *config, struct channel *c, bool
 		   struct error *e)
 {
 	const char *name = c->config.name;
-	int base = open_base(config, e), ret;
+	CLOSED int base = open_base(config, e);
+	int ret;
 
 	if (base < 0)
 		return base;
 	if (create && !mkdirat(base, name, 0700))
 		fsync(base);
-	else if (create && errno != EEXIST) {
-		set_errno(e, errno, "creating %s/%s", config->directory, name);
-		close(base);
-		return -e->code;
-	}
+	else if (create && errno != EEXIST)
+		return set_errno(e, errno, "creating %s/%s", config->directory, name);
 	c->directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (c->directory < 0)
-		set_errno(e, errno, "opening %s/%s", config->directory, name);
-	close(base);
-	if (c->directory < 0)
-		return -e->code;
+		return set_errno(e, errno, "opening %s/%s", config->directory, name);
 	ret = lock(c, config->directory, create, e);
 	if (ret)
 		directory_close(c);
@@ -107,16 +104,12 @@ bool directory_moved(const struct recorder_config *config, const struct channel 
 {
 	struct stat here, there;
 	struct error e = { 0 };
-	int base;
+	CLOSED int base = open_base(config, &e);
 
 	if (fstat(c->directory, &here))
 		return false;
-	base = open_base(config, &e);
-	if (base >= 0) {
-		if (fstatat(base, c->config.name, &there, AT_SYMLINK_NOFOLLOW))
-			e.code = errno;
-		close(base);
-	}
+	if (base >= 0 && fstatat(base, c->config.name, &there, AT_SYMLINK_NOFOLLOW))
+		e.code = errno;
 	/* ENODEV: nothing is mounted there any more */
 	return e.code ? e.code == ENOENT || e.code == ENOTDIR || e.code == ENODEV :
 			!directory_same(&here, &there);

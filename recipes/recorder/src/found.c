@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "scope.h"
 #include "segment.h"
 #include "segments.h"
 
@@ -41,7 +42,7 @@ static ssize_t read_found(void *ctx, uint32_t place, void *to, size_t length, ui
 
 static int list_segments(struct channel *c, struct found *f, struct error *e)
 {
-	DIR *dir = segment_list(c->directory, ".");
+	CLOSED_LIST DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	bool more = false;
 	uint32_t index;
@@ -76,7 +77,6 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		if (fd < 0) {
 			set_errno(&why, errno, "opening %s", entry->d_name);
 			if (is_want(why.code)) {
-				closedir(dir);
 				*e = why;
 				return -e->code;
 			}
@@ -93,7 +93,6 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	}
 	/* with half a list, the other segments would be taken for lost */
 	ret = errno ? set_errno(e, errno, "listing the segments") : 0;
-	closedir(dir);
 	if (more)
 		log_warning("channel %s: more than %u segments; the others are not used",
 			    c->config.name, SEGMENTS_MAX);
@@ -118,12 +117,11 @@ int found_settle(struct channel *c, const struct found *f, struct error *e)
 	log_warning("channel %s: its segments keep %" PRIu64 " bytes instead of %" PRIu64,
 		    c->config.name, size, c->config.segment);
 	/* under the lock, because the statistics show both */
-	pthread_mutex_lock(&c->store.lock);
+	HOLD(&c->store.lock);
 	c->config.segment = size;
 	c->config.segments = (c->config.retain + size - 1) / size + 1;
 	if (c->config.segments > SEGMENTS_MAX)
 		c->config.segments = SEGMENTS_MAX;
-	pthread_mutex_unlock(&c->store.lock);
 	return 0;
 }
 
@@ -200,7 +198,7 @@ size_t found_surplus(const struct channel *c, const struct found *f)
 void found_clean(const struct channel *c)
 {
 	bool more = segments_lack(c);
-	DIR *dir = segment_list(c->directory, ".");
+	CLOSED_LIST DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	uint32_t index;
 
@@ -209,8 +207,6 @@ void found_clean(const struct channel *c)
 		    !(more && index == c->next_index) && unlinkat(c->directory, entry->d_name, 0))
 			log_warning("channel %s: removing the unfinished segment %s: %s",
 				    c->config.name, entry->d_name, strerror(errno));
-	if (dir)
-		closedir(dir);
 }
 
 void found_add(struct channel *c, struct found *f, bool reuse_newest)

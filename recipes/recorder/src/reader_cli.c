@@ -10,6 +10,7 @@
 
 #include "about.h"
 #include "clock.h"
+#include "scope.h"
 #include "segment.h"
 
 static volatile sig_atomic_t stop;
@@ -80,18 +81,17 @@ static int is_channel(const struct dirent *d)
 /* a directory without one is no channel, or one that is being made */
 static bool has_segments(const char *path)
 {
+	CLOSED_LIST DIR *d = opendir(path);
 	struct dirent *entry;
-	DIR *d = opendir(path);
-	bool found = false;
 	uint32_t index;
 
 	if (!d)
 		/* a directory that cannot be read is reported when it is opened */
 		return errno != ENOTDIR && errno != ENOENT;
-	while (!found && (entry = readdir(d)) != NULL)
-		found = segment_index(entry->d_name, &index);
-	closedir(d);
-	return found;
+	while ((entry = readdir(d)) != NULL)
+		if (segment_index(entry->d_name, &index))
+			return true;
+	return false;
 }
 
 static int all_channels(const struct reader_cli *cli, char ***paths)

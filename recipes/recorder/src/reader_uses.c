@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "about.h"
+#include "scope.h"
 #include "segment.h"
 
 #define HEAD_TRIES 3
@@ -68,7 +69,7 @@ static int read_head(struct reader_file *f, int dir, const char *name, struct me
 static int list_heads(struct reader_uses *uses, size_t *room, int dir, const char *path,
 		      struct reader_file *f)
 {
-	DIR *list = segment_list(dir, *path ? path : ".");
+	CLOSED_LIST DIR *list = segment_list(dir, *path ? path : ".");
 	struct dirent *entry;
 	int err = 0;
 
@@ -89,16 +90,13 @@ static int list_heads(struct reader_uses *uses, size_t *room, int dir, const cha
 		else if (err == -ENOENT)
 			err = 0;
 	}
-	if (!err && errno)
-		err = -errno;
-	closedir(list);
-	return err;
+	return err ? err : -errno;
 }
 
 /* segments that are protected from being overwritten are part of the recording */
 static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct reader_file *f)
 {
-	DIR *list = segment_list(dir, MEDIUM_KEPT);
+	CLOSED_LIST DIR *list = segment_list(dir, MEDIUM_KEPT);
 	struct dirent *entry;
 	int err = 0;
 
@@ -113,8 +111,6 @@ static int list_kept(struct reader_uses *uses, size_t *room, int dir, struct rea
 		if (err == -ENOENT || err == -ENOTDIR || err == -ELOOP)
 			err = 0;
 	}
-	if (list)
-		closedir(list);
 	return err;
 }
 

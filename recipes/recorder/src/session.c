@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "scope.h"
 #include "session_parts.h"
 
 #define INTERVAL_LEAST NSEC_PER_MSEC
@@ -48,12 +49,10 @@ uint64_t session_due(const struct session *s, uint64_t now)
 
 struct session_losses session_count(struct session *s)
 {
-	struct session_losses now = { .overrun = s->writer.lost };
+	struct store *store = &s->channel->store;
+	HOLD(&store->lock);
 
-	pthread_mutex_lock(&s->channel->store.lock);
-	now.failed = s->channel->store.counts.failed;
-	pthread_mutex_unlock(&s->channel->store.lock);
-	return now;
+	return (struct session_losses){ .overrun = s->writer.lost, .failed = store->counts.failed };
 }
 
 void session_tell(const struct session *s, int code, const char *fmt, ...)

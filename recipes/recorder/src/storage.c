@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "scope.h"
 #include "shutdown.h"
 #include "thread.h"
 
@@ -135,8 +136,8 @@ static bool take(struct storage_writer *w, struct store *store, uint64_t now,
 		 struct store_write *next)
 {
 	const uint64_t medium = atomic_load(&store->medium);
+	HOLD(&w->storage->lock);
 
-	pthread_mutex_lock(&w->storage->lock);
 	if (medium != w->medium)
 		stop_waiting(w);
 	w->medium = medium;
@@ -145,7 +146,6 @@ static bool take(struct storage_writer *w, struct store *store, uint64_t now,
 		stop_waiting(w);
 	else if (!w->waits_ns)
 		w->waits_ns = now;
-	pthread_mutex_unlock(&w->storage->lock);
 	return w->writing;
 }
 
@@ -163,11 +163,11 @@ static uint64_t due(const struct storage_writer *w, struct store *store, uint64_
 /* The chain has ended, or the thread ends. */
 static void end_turn(struct storage_writer *w)
 {
-	pthread_mutex_lock(&w->storage->lock);
+	HOLD(&w->storage->lock);
+
 	w->writing = false;
 	w->waits_ns = 0;
 	wake_others(w);
-	pthread_mutex_unlock(&w->storage->lock);
 }
 
 static void *run(void *arg)
