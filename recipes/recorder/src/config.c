@@ -25,10 +25,10 @@ enum kind {
 	BYTES = VALUE_BYTES,
 	DURATION = VALUE_DURATION,
 	YES_NO,
+	GROUP_ALL, /* who may: the members of the group, or all */
 	PATH,
 	WORD,
 	NAME,
-	CHOICE,
 	BUFFER,
 };
 
@@ -36,10 +36,12 @@ struct key {
 	const char *name;
 	enum kind kind;
 	void *to;
-	uint64_t least, most;	/* of numbers */
-	const char *choices[2]; /* of a CHOICE: false, true */
+	uint64_t least, most; /* of numbers */
 	bool set;
 };
+#define KEY(name_, kind_, to_) { .name = (name_), .kind = (kind_), .to = (to_) }
+#define LIMITED(name_, kind_, to_, least_, most_) \
+	{ .name = (name_), .kind = (kind_), .to = (to_), .least = (least_), .most = (most_) }
 
 struct parse {
 	const char *path; /* as messages show it */
@@ -70,16 +72,14 @@ static int put_text(struct parse *p, const struct key *k, const char *value, siz
 
 static int put_choice(struct parse *p, const struct key *k, const char *value)
 {
-	char why[64];
+	const bool yes_no = k->kind == YES_NO;
+	const bool on = !strcmp(value, yes_no ? "yes" : "all");
 
-	for (int i = 0; i < 2; i++) {
-		if (!strcmp(value, k->choices[i])) {
-			*(bool *)k->to = i;
-			return 1;
-		}
-	}
-	snprintf(why, sizeof(why), "must be %s or %s", k->choices[1], k->choices[0]);
-	return bad(p, k->name, value, why);
+	if (!on && strcmp(value, yes_no ? "no" : "group") != 0)
+		return bad(p, k->name, value,
+			   yes_no ? "must be yes or no" : "must be all or group");
+	*(bool *)k->to = on;
+	return 1;
 }
 
 /* the size of the buffer may be a time; it becomes bytes when the rate is known */
@@ -134,7 +134,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	case WORD:
 		return put_text(p, k, value, CONFIG_GROUP);
 	case YES_NO:
-	case CHOICE:
+	case GROUP_ALL:
 		return put_choice(p, k, value);
 	case BUFFER:
 		return put_amount(p, k, value);
@@ -224,15 +224,12 @@ int config_file(char path[PATH_MAX], const char *dir, const char *name, struct e
 int config_recorder(const char *path, struct recorder_config *c, struct error *e)
 {
 	struct key keys[] = {
-		{ .name = "directory", .kind = PATH, .to = c->directory },
-		{ .name = "mountpoint",
-		  .kind = YES_NO,
-		  .to = &c->mountpoint,
-		  .choices = { "no", "yes" } },
-		{ .name = "socket", .kind = PATH, .to = c->socket },
-		{ .name = "group", .kind = WORD, .to = c->group },
-		{ .name = "priority", .kind = NUMBER, .to = &c->priority, .most = 98 },
-		{ .name = "statistics", .kind = PATH, .to = c->statistics },
+		KEY("directory", PATH, c->directory),
+		KEY("mountpoint", YES_NO, &c->mountpoint),
+		KEY("socket", PATH, c->socket),
+		KEY("group", WORD, c->group),
+		LIMITED("priority", NUMBER, &c->priority, 0, 98),
+		KEY("statistics", PATH, c->statistics),
 		{ 0 },
 	};
 	char long_path[SHOWN + 1];
@@ -348,68 +345,28 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
-	/* clang-format off: a table */
 	struct key keys[] = {
-		{ .name = "record_size",
-		  .kind = BYTES,
-		  .to = &c->record_size,
-		  .least = 1,
-		  .most = EKR_RECORD_MAX },
-		{ .name = "period",
-		  .kind = DURATION,
-		  .to = &c->period_ns,
-		  .least = 1000,
-		  .most = 86400 * NSEC_PER_SEC },
-		{ .name = "window",
-		  .kind = DURATION,
-		  .to = &c->window_ns,
-		  .least = 10 * NSEC_PER_MSEC,
-		  .most = 3600 * NSEC_PER_SEC },
-		{ .name = "retain",
-		  .kind = BYTES,
-		  .to = &c->retain,
-		  .least = EKR_BLOCK,
-		  .most = UINT64_C(1) << 46 },
-		{ .name = "retain_time",
-		  .kind = DURATION,
-		  .to = &c->retain_ns,
-		  .least = NSEC_PER_SEC,
-		  .most = INT64_MAX },
-		{ .name = "segment",
-		  .kind = BYTES,
-		  .to = &c->segment,
-		  .least = 2 * EKR_BLOCK,
-		  .most = UINT64_C(1) << 30 },
-		{ .name = "writeout",
-		  .kind = BYTES,
-		  .to = &c->writeout,
-		  .least = EKR_BLOCK,
-		  .most = EKR_BATCH_MAX },
-		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
-		{ .name = "keep", .kind = BYTES, .to = &c->keep, .most = UINT64_C(1) << 46 },
-		{ .name = "encoding", .kind = NAME, .to = c->encoding },
-		{ .name = "schema", .kind = PATH, .to = c->schema },
-		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
-		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
-		{ .name = "writers",
-		  .kind = NUMBER,
-		  .to = &c->writers,
-		  .least = 1,
-		  .most = CONFIG_WRITERS },
-		{ .name = "write_group", .kind = WORD, .to = c->write_group },
-		{ .name = "write_mode",
-		  .kind = CHOICE,
-		  .to = &c->write_all,
-		  .choices = { "group", "all" } },
-		{ .name = "read_group", .kind = WORD, .to = c->read_group },
-		{ .name = "read_mode",
-		  .kind = CHOICE,
-		  .to = &c->read_all,
-		  .choices = { "group", "all" } },
+		LIMITED("record_size", BYTES, &c->record_size, 1, EKR_RECORD_MAX),
+		LIMITED("period", DURATION, &c->period_ns, 1000, 86400 * NSEC_PER_SEC),
+		LIMITED("window", DURATION, &c->window_ns, 10 * NSEC_PER_MSEC, 3600 * NSEC_PER_SEC),
+		LIMITED("retain", BYTES, &c->retain, EKR_BLOCK, UINT64_C(1) << 46),
+		LIMITED("retain_time", DURATION, &c->retain_ns, NSEC_PER_SEC, INT64_MAX),
+		LIMITED("segment", BYTES, &c->segment, 2 * EKR_BLOCK, UINT64_C(1) << 30),
+		LIMITED("writeout", BYTES, &c->writeout, EKR_BLOCK, EKR_BATCH_MAX),
+		KEY("buffer", BUFFER, &buffer),
+		KEY("ring", YES_NO, &c->ring),
+		LIMITED("keep", BYTES, &c->keep, 0, UINT64_C(1) << 46),
+		KEY("encoding", NAME, c->encoding),
+		KEY("schema", PATH, c->schema),
+		KEY("schema_name", NAME, c->schema_name),
+		KEY("schema_encoding", NAME, c->schema_encoding),
+		LIMITED("writers", NUMBER, &c->writers, 1, CONFIG_WRITERS),
+		KEY("write_group", WORD, c->write_group),
+		KEY("write_mode", GROUP_ALL, &c->write_all),
+		KEY("read_group", WORD, c->read_group),
+		KEY("read_mode", GROUP_ALL, &c->read_all),
 		{ 0 },
 	};
-	/* clang-format on */
 	char long_path[SHOWN + 1];
 	const char *shown = show(path, long_path);
 	int ret;
