@@ -3,9 +3,7 @@
 #include "ingest.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -63,15 +61,13 @@ void ingest_wake(struct ingest *in, struct channel *c)
 static void make_room(const struct ingest *in, struct session *newest)
 {
 	struct session *goes = newest;
-	char why[160];
 
 	for (struct session *s = in->sessions; s; s = s->next)
 		if (s->since_ns < goes->since_ns && session_undecided(s))
 			goes = s;
-	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
-		 SESSIONS_MAX,
-		 goes == newest ? "" : "; this one had waited longest without opening a channel");
-	session_refuse(goes, EBUSY, why);
+	session_refuse(
+		goes, EBUSY, "the recorder has %u connections, which is its limit%s", SESSIONS_MAX,
+		goes == newest ? "" : "; this one had waited longest without opening a channel");
 }
 
 /* clients wait in the queue: epoll would report them again and again */
@@ -177,7 +173,7 @@ bool ingest_reap(struct ingest *in)
 			continue;
 		}
 		*at = s->next;
-		session_free(s);
+		free(s);
 		any = true;
 	}
 	return any;

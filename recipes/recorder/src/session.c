@@ -11,9 +11,11 @@
 #include "clock.h"
 #include "log.h"
 #include "scope.h"
-#include "session_parts.h"
+#include "session.h"
 
 #define INTERVAL_LEAST NSEC_PER_MSEC
+/* bytes of a reason, with the zero */
+#define WHY sizeof(((struct ekr_refused *)0)->why)
 /* log lines about writers that broke the protocol, in SAY_TIME */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
@@ -55,18 +57,15 @@ struct session_losses session_count(struct session *s)
 	return (struct session_losses){ .overrun = s->writer.lost, .failed = store->counts.failed };
 }
 
-void session_tell(const struct session *s, int code, const char *fmt, ...)
+static void send_refused(const struct session *s, int code, const char why[WHY])
 {
 	struct ekr_refused refused = {
 		.type = EKR_REFUSED,
 		.error = code,
 		.sequence = s->writer.next,
 	};
-	va_list ap;
 
-	va_start(ap, fmt);
-	vsnprintf(refused.why, sizeof(refused.why), fmt, ap);
-	va_end(ap);
+	memcpy(refused.why, why, strlen(why));
 	send(s->socket, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -155,11 +154,13 @@ static bool may_say(struct ingest *in)
 void session_break(struct session *s, const char *why)
 {
 	const char *name = s->channel ? s->channel->config.name : "-";
+	char told[WHY];
 
 	if (may_say(s->ingest))
 		log_warning("channel %s: process %d %s; its connection is closed", name,
 			    (int)s->pid, why);
-	session_tell(s, EPROTO, "channel %s: this writer %s", name, why);
+	snprintf(told, sizeof(told), "channel %s: this writer %s", name, why);
+	send_refused(s, EPROTO, told);
 	/* what was submitted before is in the ring, up to the first invalid slot */
 	if (s->by_ring) {
 		ring_shut(&s->ring, EPROTO);
@@ -222,9 +223,15 @@ static void hear_again(struct session *s, uint64_t now)
 	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
-void session_refuse(struct session *s, int code, const char *why)
+void session_refuse(struct session *s, int code, const char *fmt, ...)
 {
-	session_tell(s, code, "%s", why);
+	char why[WHY];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	send_refused(s, code, why);
 	session_hang_up(s);
 }
 
@@ -331,9 +338,4 @@ struct session *session_open(struct ingest *in, int socket)
 	}
 	in->session_count++;
 	return s;
-}
-
-void session_free(struct session *s)
-{
-	free(s);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "session_parts.h"
+#include "session.h"
 
 /* for a channel that is being opened, or that another writer has left; a writer waits 10 s for its answer */
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
@@ -160,8 +160,7 @@ void session_answer_open(struct session *s, uint64_t now)
 		return;
 	s->wants = NULL;
 	if (code) {
-		session_tell(s, code, "%s", why);
-		session_hang_up(s);
+		session_refuse(s, code, "%s", why);
 		return;
 	}
 	s->channel = c;
@@ -209,29 +208,23 @@ void session_take_open(struct session *s, const void *message, size_t length)
 	}
 	c = about_name_ok(open.name) ? session_find_channel(s->ingest, open.name) : NULL;
 	if (!c) {
-		session_tell(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
-		session_hang_up(s);
-		return;
-	}
-	if (!access_may_write(&s->access, &c->config)) {
-		session_tell(
+		session_refuse(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX,
+			       open.name);
+	} else if (!access_may_write(&s->access, &c->config)) {
+		session_refuse(
 			s, EACCES,
 			"channel %s: user %u may not write to it; it accepts members of group '%s'",
 			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
-		session_hang_up(s);
-		return;
-	}
-	if (too_many_wait(s->ingest, c)) {
-		session_tell(
+	} else if (too_many_wait(s->ingest, c)) {
+		session_refuse(
 			s, EBUSY,
 			"channel %s: as many connections as it accepts wait for it already; try again later, or raise 'writers'",
 			c->config.name);
-		session_hang_up(s);
-		return;
+	} else {
+		s->wants = c;
+		s->wants_way = open.way;
+		s->wants_lost = open.lost;
+		/* at a start, a client waits for its own channel only */
+		session_answer_open(s, monotonic_ns());
 	}
-	s->wants = c;
-	s->wants_way = open.way;
-	s->wants_lost = open.lost;
-	/* at a start, a client waits for its own channel only */
-	session_answer_open(s, monotonic_ns());
 }

@@ -13,7 +13,7 @@
 
 #include "log.h"
 #include "recorder.h"
-#include "session_parts.h"
+#include "session.h"
 #include "stats.h"
 
 /* ms until the deadline is checked again; what is written ends the wait */
@@ -76,24 +76,23 @@ static void part(struct session *s)
 	struct channel *c = s->channel;
 	struct session_losses now;
 
-	if (s->socket < 0)
+	if (s->socket < 0 || !c) {
+		session_hang_up(s);
 		return;
-	if (c) {
-		now = session_count(s);
-		/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
-		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
-		    now.failed == s->before.failed)
-			session_tell(
-				s, ESHUTDOWN,
-				"channel %s: the recorder was shut down and has written everything submitted",
-				c->config.name);
-		else
-			session_tell(
-				s, EIO,
-				"channel %s: the recorder was shut down before it could write everything submitted",
-				c->config.name);
 	}
-	session_hang_up(s);
+	now = session_count(s);
+	/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
+	if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
+	    now.failed == s->before.failed)
+		session_refuse(
+			s, ESHUTDOWN,
+			"channel %s: the recorder was shut down and has written everything submitted",
+			c->config.name);
+	else
+		session_refuse(
+			s, EIO,
+			"channel %s: the recorder was shut down before it could write everything submitted",
+			c->config.name);
 }
 
 /* --- one channel ----------------------------------------------------------------------- */
