@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "memory.h"
 #include "scope.h"
 #include "thread.h"
 

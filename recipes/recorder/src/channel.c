@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "directory.h"
-#include "log.h"
 #include "marker.h"
 
 int channel_open(struct channel *c, struct error *e)

@@ -25,7 +25,6 @@
 #include "bench.h"
 #include "cli.h"
 #include "clock.h"
-#include "commands.h"
 #include "ek_recorder.h"
 
 #define SETS_MAX	100u

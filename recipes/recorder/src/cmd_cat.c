@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "commands.h"
 #include "reader_out.h"
 
 int cmd_cat(int argc, char **argv)

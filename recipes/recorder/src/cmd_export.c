@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "about.h"
-#include "commands.h"
 #include "csv.h"
 #include "mcap.h"
 #include "reader_cli.h"

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "commands.h"
 #include "reader_out.h"
 
 /* @every_ns: longest time between two looks at the end */

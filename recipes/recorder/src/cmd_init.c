@@ -10,10 +10,8 @@
 
 #include "channel.h"
 #include "cli.h"
-#include "commands.h"
+#include "found.h"
 #include "load.h"
-#include "log.h"
-#include "opening.h"
 #include "prepare.h"
 
 static int make(struct prepare *p, struct channel *c, struct error *e)

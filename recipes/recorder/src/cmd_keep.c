@@ -11,7 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "commands.h"
 #include "config.h"
 #include "reader_cli.h"
 #include "scope.h"

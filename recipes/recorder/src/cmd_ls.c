@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
-#include "json.h"
 #include "reader_cli.h"
+#include "text.h"
 
 /* A line of the list. */
 struct listing {
@@ -87,7 +86,7 @@ static void print_json(const struct listing *l)
 	char first[READER_RFC3339], last[READER_RFC3339];
 
 	fputs("{\"name\":", stdout);
-	json_string(stdout, l->name);
+	text_json(stdout, l->name);
 	printf(",\"state\":\"%s\",\"segments\":%zu,\"used\":%zu,\"bytes\":%" PRIu64
 	       ",\"retention_reached\":%s",
 	       l->state, l->segments, l->used, l->bytes, l->reached ? "true" : "false");

@@ -17,14 +17,12 @@
 
 #include "cli.h"
 #include "clock.h"
-#include "commands.h"
 #include "listen.h"
 #include "load.h"
-#include "log.h"
-#include "memory.h"
 #include "recorder.h"
 #include "shutdown.h"
 #include "stats.h"
+#include "thread.h"
 
 /* a loop without a turn for this time hangs: it turns every second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)

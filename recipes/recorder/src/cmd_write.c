@@ -17,7 +17,6 @@
 #include "cli.h"
 #include "client.h"
 #include "clock.h"
-#include "commands.h"
 #include "ek_recorder.h"
 #include "wire.h"
 

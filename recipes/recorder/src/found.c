@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "log.h"
 #include "scope.h"
 #include "segment.h"
 #include "segments.h"

@@ -54,4 +54,20 @@ static inline struct found_file *found_file(struct found *f, size_t i)
 	return &f->files[f->segments[i].place];
 }
 
+/* --- opening.c: how a recording continues where an earlier one ended --- */
+
+/*
+ * At a start: recording continues where it ended, with a gap `restart` if it was not shut down
+ * cleanly. Sets up the channel's intake and store.
+ */
+int opening_begin(struct channel *c, struct found *f, struct error *e);
+/*
+ * While recording, if the channel's name leads to another directory: it is used if it holds this
+ * recording, such as a medium that was mounted again, or nothing. -EINVAL: another recording,
+ * which is not touched.
+ */
+int opening_return(struct channel *c, struct found *f, struct error *e);
+/* Puts the clean-shutdown marker back, if there was one: nothing has been recorded. */
+int opening_leave(struct channel *c, struct error *e);
+
 #endif

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
 #include "session.h"
 #include "shutdown.h"
 #include "thread.h"

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
 #include "marker.h"
 #include "medium.h"
 #include "scope.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the prepare thread of a channel does in each round. */
-#include "keeper.h"
+#include "prepare.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,9 +11,8 @@
 #include "access.h"
 #include "clock.h"
 #include "directory.h"
+#include "found.h"
 #include "keep.h"
-#include "log.h"
-#include "opening.h"
 #include "segments.h"
 #include "storage.h"
 

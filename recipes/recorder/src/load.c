@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "access.h"
-#include "log.h"
 
 static int ends_in_conf(const struct dirent *entry)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Continuing a recording. */
-#include "opening.h"
+#include "found.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,6 @@
 #include <systemd/sd-id128.h>
 
 #include "keep.h"
-#include "log.h"
 #include "marker.h"
 #include "segment.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "keeper.h"
 #include "scope.h"
 #include "thread.h"
 

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "format.h"
 #include "reader_range.h"
@@ -113,5 +114,13 @@ bool reader_oldest(struct reader *reader, struct ekr_record_head *head);
 
 const char *reader_kind_name(enum reader_kind kind);
 const char *reader_gap_name(uint32_t reason);
+
+/* --- reader_text.c --- */
+
+/* Prints an event that is no record, as a line and as a JSON object. */
+void reader_tell(FILE *to, const char *channel, const struct reader_event *e);
+void reader_tell_json(FILE *to, const struct reader_event *e);
+/* The same as a sentence without a line feed, truncated to @room bytes with the zero. */
+void reader_sentence(char *to, size_t room, const char *channel, const struct reader_event *e);
 
 #endif /* EKR_READER_H */

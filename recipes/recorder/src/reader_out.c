@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "reader_hex.h"
+#include "text.h"
 
 static void frame(FILE *to, const char *channel, const struct reader_event *e)
 {
@@ -44,7 +44,7 @@ int reader_out(FILE *to, enum reader_form form, const char *channel, const struc
 		if (form == READER_HEX) {
 			reader_format_time(e->realtime_ns, when);
 			fprintf(to, "%" PRIu64 " %s ", e->sequence, when);
-			reader_hex(to, e->payload, e->length);
+			text_hex(to, e->payload, e->length);
 		} else {
 			fwrite(e->payload, 1, e->length, to);
 		}

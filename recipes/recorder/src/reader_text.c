@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Events of a reader as text. */
-#include "reader_text.h"
+#include "reader.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "json.h"
+#include "text.h"
 
 void reader_tell(FILE *to, const char *channel, const struct reader_event *e)
 {
@@ -57,11 +57,11 @@ void reader_tell_json(FILE *to, const struct reader_event *e)
 	case READER_MISSING:
 		fprintf(to, ",\"first\":%" PRIu64 ",\"last\":%" PRIu64 ",\"reason\":", e->first,
 			e->sequence);
-		json_string(to, e->reason);
+		text_json(to, e->reason);
 		break;
 	default:
 		fputs(",\"reason\":", to);
-		json_string(to, e->reason);
+		text_json(to, e->reason);
 	}
 	fprintf(to,
 		",\"file\":\"%s\",\"generation\":%" PRIu64 ",\"offset\":%" PRIu64

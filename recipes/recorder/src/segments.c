@@ -13,7 +13,6 @@
 
 #include "clock.h"
 #include "directory.h"
-#include "log.h"
 #include "segment.h"
 
 /* time for a batch that is being written to a segment whose file is gone */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
+#include "error.h"
 #include "scope.h"
 #include "session.h"
 

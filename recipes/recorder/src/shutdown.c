@@ -11,7 +11,6 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "log.h"
 #include "recorder.h"
 #include "session.h"
 #include "stats.h"

@@ -9,7 +9,6 @@
 
 #include "batch.h"
 #include "clock.h"
-#include "log.h"
 #include "scope.h"
 #include "segment.h"
 #include "thread.h"
