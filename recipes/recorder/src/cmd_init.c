@@ -11,7 +11,6 @@
 #include "channel.h"
 #include "cli.h"
 #include "found.h"
-#include "load.h"
 #include "prepare.h"
 
 static int make(struct prepare *p, struct channel *c, struct error *e)

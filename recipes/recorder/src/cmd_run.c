@@ -15,10 +15,10 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "channel.h"
 #include "cli.h"
 #include "clock.h"
 #include "listen.h"
-#include "load.h"
 #include "recorder.h"
 #include "shutdown.h"
 #include "stats.h"

@@ -13,7 +13,6 @@
 #include "cli.h"
 #include "directory.h"
 #include "found.h"
-#include "load.h"
 
 static bool yes;
 
