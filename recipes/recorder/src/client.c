@@ -49,25 +49,16 @@ static int sync_connected(struct ek_writer *w, int timeout_ms)
 		return ret;
 	for (;;) {
 		struct pollfd poll_fd = { .fd = w->socket, .events = POLLIN };
-		union client_answer answer;
-		ssize_t n;
+		uint64_t token;
 
 		ret = poll(&poll_fd, 1, client_left_ms(timeout_ms, until));
 		if (ret < 0 && errno == EINTR)
 			continue;
 		if (!ret)
 			return client_fail(w, ETIMEDOUT, "not everything is on the medium yet");
-		n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		if (n <= 0 || client_is_refusal(&answer, n)) {
-			client_disconnect(w, n > 0 ? &answer.refused : NULL);
-			return -EPIPE;
-		}
-		client_take_late(w, &answer, n);
-		if (n == sizeof(answer.sync) && answer.sync.type == EKR_SYNC &&
-		    answer.sync.token == w->token)
-			return 0;
+		ret = client_receive(w, &token);
+		if (ret < 0 || (token && token == w->token))
+			return ret < 0 ? ret : 0;
 	}
 }
 
