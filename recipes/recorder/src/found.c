@@ -194,7 +194,7 @@ size_t found_surplus(const struct channel *c, const struct found *f)
 }
 
 /* the unfinished segment that is created next is replaced; nothing else would remove the others */
-void found_clean(const struct channel *c)
+static void clean(const struct channel *c)
 {
 	bool more = segments_lack(c);
 	CLOSED_LIST DIR *dir = segment_list(c->directory, ".");
@@ -206,6 +206,29 @@ void found_clean(const struct channel *c)
 		    !(more && index == c->next_index) && unlinkat(c->directory, entry->d_name, 0))
 			log_warning("channel %s: removing the unfinished segment %s: %s",
 				    c->config.name, entry->d_name, strerror(errno));
+}
+
+/* the reason of a channel that has fewer or more segments than its configuration demands */
+static void tell(struct channel *c, const struct found *f)
+{
+	struct error e = { 0 };
+
+	if (f->closed) {
+		set_error(&e, f->why.code,
+			  "%u segments cannot be used, and none is created in their place: %s",
+			  f->closed, f->why.text);
+		log_warning("channel %s: %s", c->config.name, e.text);
+	}
+	if (!f->closed && found_surplus(c, f)) {
+		set_error(&e, EFBIG,
+			  "it has %zu segments more than retain needs; they are kept and used. "
+			  "'ek-recorder trim --yes %s' deletes the oldest",
+			  found_surplus(c, f), c->config.name);
+		log_warning("channel %s: %s", c->config.name, e.text);
+	}
+	c->less = e;
+	if (f->closed || !segments_lack(c))
+		store_fail(&c->store, &e);
 }
 
 void found_add(struct channel *c, struct found *f, bool reuse_newest)
@@ -238,28 +261,8 @@ void found_add(struct channel *c, struct found *f, bool reuse_newest)
 		file->write = -1;
 		atomic_fetch_add(&c->made, 1);
 	}
-}
-
-void found_tell(struct channel *c, const struct found *f)
-{
-	struct error e = { 0 };
-
-	if (f->closed) {
-		set_error(&e, f->why.code,
-			  "%u segments cannot be used, and none is created in their place: %s",
-			  f->closed, f->why.text);
-		log_warning("channel %s: %s", c->config.name, e.text);
-	}
-	if (!f->closed && found_surplus(c, f)) {
-		set_error(&e, EFBIG,
-			  "it has %zu segments more than retain needs; they are kept and used. "
-			  "'ek-recorder trim --yes %s' deletes the oldest",
-			  found_surplus(c, f), c->config.name);
-		log_warning("channel %s: %s", c->config.name, e.text);
-	}
-	c->less = e;
-	if (f->closed || !segments_lack(c))
-		store_fail(&c->store, &e);
+	tell(c, f);
+	clean(c);
 }
 
 int found_look(struct channel *c, found_use *use, struct error *e)

@@ -94,8 +94,6 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 		    next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	found_add(c, f, reuse && !in_order);
-	found_tell(c, f);
-	found_clean(c);
 	if (in_order && r->newest && r->newest->valid && same_boot(&r->newest->head, boot.bytes) &&
 	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
@@ -148,8 +146,6 @@ int opening_return(struct channel *c, struct found *f, struct error *e)
 	store_pass(&c->store, r->generation);
 	describe(c);
 	found_add(c, f, false);
-	found_tell(c, f);
-	found_clean(c);
 	return 0;
 }
 

@@ -24,21 +24,6 @@ bool segments_lack(const struct channel *c)
 	return atomic_load(&c->made) + c->closed < c->config.segments;
 }
 
-static struct ekr_segment_head empty_head(const struct channel *c, uint32_t index)
-{
-	struct ekr_segment_head head = {
-		.size = c->config.segment,
-		.index = index,
-		.record_size = (uint32_t)c->config.record_size,
-		.period_ns = c->config.period_ns,
-		.window_ns = c->config.window_ns,
-	};
-
-	memcpy(head.channel_id, c->id, sizeof(head.channel_id));
-	memcpy(head.name, c->config.name, strlen(c->config.name));
-	return head;
-}
-
 static void io_priority(int class)
 {
 	/* of this thread; if it fails, this only disturbs others more */
@@ -48,7 +33,7 @@ static void io_priority(int class)
 int segments_make(struct channel *c, const unsigned char *zeros, size_t length,
 		  const atomic_bool *stop, struct error *e)
 {
-	struct ekr_segment_head head = empty_head(c, c->next_index);
+	struct ekr_segment_head head = store_head(&c->store, c->next_index);
 	struct segment segment = { .index = head.index };
 	int ret;
 
@@ -79,7 +64,7 @@ void segments_expire(struct channel *c)
 	struct segment gone;
 
 	while (store_expire(&c->store, monotonic_ns(), realtime_ns(), &gone)) {
-		struct ekr_segment_head head = empty_head(c, gone.index);
+		struct ekr_segment_head head = store_head(&c->store, gone.index);
 
 		log_info("channel %s: the records of segment %08u.seg, generation %" PRIu64
 			 ", are older than retain_time and are deleted",

@@ -79,20 +79,30 @@ int store_add(struct store *s, const struct segment *segment)
 	return 0;
 }
 
+struct ekr_segment_head store_head(const struct store *s, uint32_t index)
+{
+	struct ekr_segment_head head = {
+		.size = s->config->segment,
+		.index = index,
+		.record_size = (uint32_t)s->config->record_size,
+		.period_ns = s->config->period_ns,
+		.window_ns = s->config->window_ns,
+	};
+
+	memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+	memcpy(head.name, s->config->name, strlen(s->config->name));
+	return head;
+}
+
 void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch)
 {
+	struct ekr_segment_head head = store_head(s, index);
 	HOLD(&s->lock);
 
 	for (unsigned int i = 0; i < s->count; i++) {
-		struct ekr_segment_head head = {
-			.index = index,
-			.generation = s->segments[i].generation,
-			.record_size = (uint32_t)s->config->record_size,
-		};
-
 		if (s->segments[i].index != index)
 			continue;
-		memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+		head.generation = s->segments[i].generation;
 		s->use = segment_use(&head);
 		s->current = i;
 		s->offset = offset;
@@ -350,20 +360,12 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 	segment->opened_ns = now;
 	segment->opened_realtime_ns = realtime_ns();
 	memset(s->head, 0, EKR_BLOCK);
-	*head = (struct ekr_segment_head){
-		.generation = segment->generation,
-		.first_sequence = first_sequence,
-		.size = s->config->segment,
-		.index = segment->index,
-		.record_size = (uint32_t)s->config->record_size,
-		.period_ns = s->config->period_ns,
-		.window_ns = s->config->window_ns,
-		.realtime_ns = segment->opened_realtime_ns,
-		.monotonic_ns = now,
-	};
-	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
+	*head = store_head(s, segment->index);
+	head->generation = segment->generation;
+	head->first_sequence = first_sequence;
+	head->realtime_ns = segment->opened_realtime_ns;
+	head->monotonic_ns = now;
 	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));
-	memcpy(head->name, s->config->name, strlen(s->config->name));
 	segment_seal_head(s->head);
 	s->use = segment_use(head);
 	s->offset = EKR_BLOCK;
