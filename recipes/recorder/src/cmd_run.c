@@ -15,12 +15,9 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "channel.h"
 #include "cli.h"
 #include "clock.h"
-#include "listen.h"
 #include "recorder.h"
-#include "shutdown.h"
 #include "stats.h"
 #include "thread.h"
 

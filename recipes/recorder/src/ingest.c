@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "session.h"
-#include "shutdown.h"
 #include "thread.h"
 #include "wire.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The socket that writers connect to. */
-#include "listen.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -23,9 +23,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "format.h"
+#include "medium.h"
 #include "reader_range.h"
-#include "reader_uses.h"
 
 /* For again_ns, ns: longer than a write of a few MB takes on a medium that is not late. */
 #define READER_AGAIN UINT64_C(100000000)
@@ -78,6 +77,12 @@ struct reader_counts {
 	bool any;			/* there was a record; then: */
 	uint64_t first_sequence, last_sequence;
 	int64_t first_ns, last_ns;	/* real times */
+};
+
+/* The segments that a channel's directory holds, in the order in which they were written. */
+struct reader_uses {
+	struct medium_use *use;		/* as medium_judge() sorts them */
+	size_t count;
 };
 
 struct reader;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A segment's file as bytes for the parser. */
-#include "reader_file.h"
+#include "reader_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

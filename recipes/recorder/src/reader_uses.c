@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The segments that a channel's directory holds. */
-#include "reader_uses.h"
+#include "reader_state.h"
 
 #include <errno.h>
 #include <stdio.h>

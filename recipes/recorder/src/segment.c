@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "crc.h"
-
 _Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
 
 /* end of the name of a segment that is being created */

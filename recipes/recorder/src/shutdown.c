@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The end of the recorder, and of one channel. */
-#include "shutdown.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +11,6 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "recorder.h"
 #include "session.h"
 #include "stats.h"
 

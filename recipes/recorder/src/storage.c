@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "scope.h"
-#include "shutdown.h"
 #include "thread.h"
 
 /* time from one look at the store to the next during a shutdown, because its deadline has to be checked */
