@@ -2,6 +2,7 @@
 /* libek-recorder: submitting records. */
 #include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ static int lose_absent(struct ek_writer *w)
 }
 
 /* the result for the record that met the end of the connection */
-static int met_end(struct ek_writer *w)
+static int met_end(const struct ek_writer *w)
 {
 	return w->untaken ? -ENOTCONN : 0;
 }
@@ -41,13 +42,9 @@ static struct ekr_slot *next_slot(const struct ek_writer *w)
 
 void client_ring_bell(const struct ek_writer *w)
 {
-	uint64_t one = 1;
-
 	/* EAGAIN: the bell is set already */
-	(void)!write(w->bell, &one, sizeof(one));
+	eventfd_write(w->bell, 1);
 }
-
-/* the recorder takes nothing more; true: it has also closed the connection */
 bool client_has_left(struct ek_writer *w)
 {
 	w->leaving = true;
@@ -163,12 +160,8 @@ static int submit_by_socket(struct ek_writer *w, const void *record, size_t leng
 	struct iovec pieces[2] = { { &submit, sizeof(submit) },
 				   { (void *)(uintptr_t)record, length } };
 	struct msghdr message = { .msg_iov = pieces, .msg_iovlen = 2 };
-	ssize_t n;
 
-	do {
-		n = sendmsg(w->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n >= 0) {
+	if (TEMP_FAILURE_RETRY(sendmsg(w->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL)) >= 0) {
 		w->sequence++;
 		return 0;
 	}

@@ -63,11 +63,8 @@ static int init(const char *dir)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (become_owner(config.directory, &e)) {
-		log_error("%s", e.text);
-		return 1;
-	}
-	if (prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
+	if (become_owner(config.directory, &e) ||
+	    prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
 		log_error("%s", e.text);
 		return 1;
 	}

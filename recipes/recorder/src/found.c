@@ -31,11 +31,8 @@ static void note_closed(struct found *f, const struct error *why)
 static ssize_t read_found(void *ctx, uint32_t place, void *to, size_t length, uint64_t offset)
 {
 	const struct found *f = ctx;
-	ssize_t n;
+	ssize_t n = TEMP_FAILURE_RETRY(pread(f->files[place].fd, to, length, (off_t)offset));
 
-	do {
-		n = pread(f->files[place].fd, to, length, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
@@ -98,7 +95,6 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	return ret;
 }
 
-/* the size of what is there already is that of what will be made */
 int found_settle(struct channel *c, const struct found *f, struct error *e)
 {
 	uint64_t size = f->r.valid ? f->r.valid->head.size : 0;
@@ -267,7 +263,7 @@ void found_add(struct channel *c, struct found *f, bool reuse_newest)
 
 int found_look(struct channel *c, found_use *use, struct error *e)
 {
-	struct found *f = calloc(1, sizeof(*f));
+	FREED struct found *f = calloc(1, sizeof(*f));
 	/* mapped, so that it is freed at once: all memory is locked */
 	struct medium_bytes bytes = {
 		.read = read_found,
@@ -299,6 +295,5 @@ int found_look(struct channel *c, found_use *use, struct error *e)
 	}
 	if (bytes.buffer != MAP_FAILED)
 		munmap(bytes.buffer, RECOVER_BUFFER);
-	free(f);
 	return ret;
 }

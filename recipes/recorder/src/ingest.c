@@ -134,11 +134,11 @@ static void on_listener(struct handler *h, uint32_t events)
 static void on_done(struct handler *h, uint32_t events)
 {
 	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_done));
-	uint64_t count;
+	eventfd_t count;
 
 	(void)events;
 	/* the next turn checks what has become durable */
-	(void)!read(in->done_fd, &count, sizeof(count));
+	eventfd_read(in->done_fd, &count);
 }
 
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
@@ -177,11 +177,6 @@ bool ingest_reap(struct ingest *in)
 	return any;
 }
 
-bool ingest_is_open(struct channel *c)
-{
-	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
-}
-
 /* Rotates the list, so that connections take turns at the space in the buffer of their channel. */
 static void next_first(struct ingest *in)
 {
@@ -212,7 +207,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 			shutdown_leave(in, c, now);
 			until = now + LEAVE_POLL;
 		}
-		if (!ingest_is_open(c))
+		if (atomic_load(&c->use) != CHANNEL_USED || !atomic_load(&c->open))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;

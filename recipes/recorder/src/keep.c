@@ -51,33 +51,30 @@ static void add_bytes(int incident, void *to)
 			*(uint64_t *)to += (uint64_t)st.st_size;
 }
 
-struct notes {
-	uint64_t generation, next;
-};
+/* raises the values of the struct marker @to */
 
 static void read_note(int incident, void *to)
 {
 	char text[160] = "";
-	struct notes *n = to;
-	struct marker m;
+	struct marker m, *most = to;
 	CLOSED int fd = openat(incident, KEEP_NEXT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 
 	if (length <= 0 || !marker_parse(text, &m))
 		return;
-	if (m.generation > n->generation)
-		n->generation = m.generation;
-	if (m.next_sequence > n->next)
-		n->next = m.next_sequence;
+	if (m.generation > most->generation)
+		most->generation = m.generation;
+	if (m.next_sequence > most->next_sequence)
+		most->next_sequence = m.next_sequence;
 }
 
 void keep_notes(int directory, uint64_t *generation, uint64_t *next)
 {
-	struct notes n = { *generation, *next };
+	struct marker most = { .generation = *generation, .next_sequence = *next };
 
-	for_each(directory, read_note, &n);
-	*generation = n.generation;
-	*next = n.next;
+	for_each(directory, read_note, &most);
+	*generation = most.generation;
+	*next = most.next_sequence;
 }
 
 static int by_generation(const void *a, const void *b)

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access.h"
 #include "clock.h"
@@ -84,7 +84,6 @@ static void tell_storage(const struct keeper *k)
 static void try_to_open(struct keeper *k)
 {
 	struct channel *c = k->channel;
-	uint64_t one = 1;
 	struct error e;
 	int ret = open_channel(k->prepare->config, c, k, opening_begin, &e);
 
@@ -94,8 +93,7 @@ static void try_to_open(struct keeper *k)
 		log_error("channel %s: %s; trying again every 10 s", c->config.name, e.text);
 	atomic_store(&c->tried, true);
 	/* writers may wait for the channel */
-	if (k->prepare->tried_fd >= 0)
-		(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+	eventfd_write(k->prepare->tried_fd, 1);
 }
 
 /* does what the ingest thread asked for */
@@ -103,7 +101,6 @@ static void answer_keep(struct keeper *k)
 {
 	struct channel *c = k->channel;
 	struct keep_request *r = &c->keep;
-	uint64_t one = 1;
 
 	if (atomic_load(&r->state) != KEEP_ASKED)
 		return;
@@ -112,7 +109,7 @@ static void answer_keep(struct keeper *k)
 	else
 		r->result = keep_range(c, r->incident, r->from_ns, r->to_ns, &r->error);
 	atomic_store(&r->state, KEEP_DONE);
-	(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+	eventfd_write(k->prepare->tried_fd, 1);
 }
 
 static void make_segments(struct keeper *k)

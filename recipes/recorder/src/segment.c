@@ -107,11 +107,8 @@ struct record_use segment_use(const struct ekr_segment_head *head)
 /* 0 if everything was written, or a negative errno */
 static int write_blocks(int fd, const unsigned char *from, size_t length, uint64_t at)
 {
-	ssize_t n;
+	ssize_t n = TEMP_FAILURE_RETRY(pwrite(fd, from, length, (off_t)at));
 
-	do {
-		n = pwrite(fd, from, length, (off_t)at);
-	} while (n < 0 && errno == EINTR);
 	/* the file is allocated, so a short write means that the disk is full */
 	return n < 0 ? -errno : (size_t)n < length ? -ENOSPC : 0;
 }

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -215,19 +215,17 @@ static bool take_rest(struct ingest *in, bool drop)
 static void wait_for_room(struct ingest *in)
 {
 	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
-	uint64_t count;
+	eventfd_t count;
 
 	poll(&written, 1, ROOM_POLL_MS);
-	(void)!read(in->done_fd, &count, sizeof(count));
+	eventfd_read(in->done_fd, &count);
 }
 
 /* Ends the ingest thread, and takes what was submitted until it is given up: a gap reports that. */
 static void stop_ingest(struct ingest *in, uint64_t began)
 {
-	uint64_t one = 1;
-
 	atomic_store(&in->stop, true);
-	(void)!write(in->done_fd, &one, sizeof(one));
+	eventfd_write(in->done_fd, 1);
 	pthread_join(in->thread, NULL);
 	/* from here on, this thread owns what the ingest thread owned */
 	for (struct session *s = in->sessions; s; s = s->next)

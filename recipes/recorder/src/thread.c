@@ -31,7 +31,11 @@ void memory_lock(void)
 		atomic_store(&locked, true);
 }
 
-bool memory_unlock(void)
+/*
+ * For a caller that gets no more locked memory (EAGAIN of mmap() and what calls it): unlocks everything,
+ * and logs that once. False: nothing was locked, so the caller need not try again.
+ */
+static bool unlock_memory(void)
 {
 	if (!atomic_load(&locked))
 		return false;
@@ -47,7 +51,7 @@ void *memory_map(size_t size, int flags, int fd)
 	const int prot = PROT_READ | PROT_WRITE;
 	void *map = mmap(NULL, size, prot, flags | MAP_POPULATE, fd, 0);
 
-	if (map == MAP_FAILED && errno == EAGAIN && memory_unlock())
+	if (map == MAP_FAILED && errno == EAGAIN && unlock_memory())
 		map = mmap(NULL, size, prot, flags | MAP_POPULATE, fd, 0);
 	return map;
 }
@@ -71,7 +75,7 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(thread, &attr, run, arg);
 	/* the stack is locked memory as well */
-	if (ret == EAGAIN && memory_unlock())
+	if (ret == EAGAIN && unlock_memory())
 		ret = pthread_create(thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);

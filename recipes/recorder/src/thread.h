@@ -25,11 +25,6 @@ bool thread_join(pthread_t thread, uint64_t until_ns);
 
 /* Locks all memory, also what is mapped later. A failure is logged. */
 void memory_lock(void);
-/*
- * For a caller that gets no more locked memory (EAGAIN of mmap() and what calls it): unlocks everything,
- * and logs that once. False: nothing was locked, so the caller need not try again.
- */
-bool memory_unlock(void);
 /* mmap() with all pages populated. Unlocks everything if mmap() fails otherwise. @fd as for mmap(). */
 void *memory_map(size_t size, int flags, int fd);
 
