@@ -34,7 +34,7 @@ struct export
 	const char *encoding; /* of the messages; NULL: as the recording says */
 	const char *output;   /* "-": standard output; NULL: not given */
 
-	struct source *sources;
+	struct source sources[MCAP_CHANNELS / 2];
 	int count;
 	struct mcap *mcap;
 	uint16_t event_schema; /* of the topics NAME/gaps */
@@ -249,9 +249,9 @@ static FILE *create(const struct reader_cli *cli, const struct export *x, char *
 	return NULL;
 }
 
-/* Renames the file when all of it is on the medium. */
-static int finish(const struct reader_cli *cli, const struct export *x, FILE *to,
-		  const char *temporary)
+/* Renames the file when all of it is on the medium. False: it failed, which was reported. */
+static bool finish(const struct reader_cli *cli, const struct export *x, FILE *to,
+		   const char *temporary)
 {
 	const mode_t mask = umask(0);
 	int err = 0;
@@ -273,7 +273,7 @@ static int finish(const struct reader_cli *cli, const struct export *x, FILE *to
 	}
 	if (err)
 		cli_say(&cli->line, "writing %s: %s", x->output, strerror(err));
-	return err ? -err : 0;
+	return !err;
 }
 
 /* the reader that failed has the reason */
@@ -288,39 +288,30 @@ static const char *reason(const struct export *x, int err)
 static int write_output(const struct reader_cli *cli, struct export *x)
 {
 	const bool out = !strcmp(x->output, "-");
-	char *temporary = NULL;
+	FREED char *temporary = NULL;
 	FILE *to = out ? stdout : create(cli, x, &temporary);
-	int err = -EINVAL;
+	int status;
 
-	if (to) {
-		err = export_all(x, to);
-		if (err == -EINTR)
-			cli_say(&cli->line, "interrupted: %s was not written", x->output);
-		else if (err < 0)
-			cli_say(&cli->line, "exporting to %s: %s", x->output, reason(x, err));
-		if (!out && err >= 0) {
-			int done = finish(cli, x, to, temporary);
-
-			err = done ? done : err;
-		} else if (!out) {
-			fclose(to);
-		}
-		if (!out && err < 0)
-			unlink(temporary);
-	}
-	free(temporary);
-	return err < 0 ? 2 : err;
+	if (!to)
+		return 2;
+	status = export_all(x, to);
+	if (status == -EINTR)
+		cli_say(&cli->line, "interrupted: %s was not written", x->output);
+	else if (status < 0)
+		cli_say(&cli->line, "exporting to %s: %s", x->output, reason(x, status));
+	if (!out && status < 0)
+		fclose(to);
+	else if (!out && !finish(cli, x, to, temporary))
+		status = -EIO;
+	if (!out && status < 0)
+		unlink(temporary);
+	return status < 0 ? 2 : status;
 }
 
 static int export(const struct reader_cli *cli, struct export *x)
 {
 	int status = 0;
 
-	x->sources = calloc((size_t)cli->line.count, sizeof(*x->sources));
-	if (!x->sources) {
-		cli_say(&cli->line, "out of memory");
-		return 2;
-	}
 	for (int i = 0; i < cli->line.count && !status; i++) {
 		struct source *s = &x->sources[i];
 
@@ -336,7 +327,6 @@ static int export(const struct reader_cli *cli, struct export *x)
 		reader_close(x->sources[i].reader);
 		free(x->sources[i].path);
 	}
-	free(x->sources);
 	return status;
 }
 

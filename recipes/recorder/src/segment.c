@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "scope.h"
+
 _Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
 
 /* end of the name of a segment that is being created */
@@ -136,7 +138,8 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 		 size_t length, const atomic_bool *stop, struct error *e)
 {
 	char name[SEGMENT_NAME], temporary[SEGMENT_NAME + 4];
-	int fd, ret = 0;
+	CLOSED int fd = -1;
+	int ret = 0;
 
 	segment_name(name, head->index);
 	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
@@ -150,10 +153,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 		ret = -errno;
 	if (!ret)
 		ret = write_all(fd, head, zeros, length, stop);
-	close(fd);
-	if (!ret && renameat(directory, temporary, directory, name))
-		ret = -errno;
-	if (!ret && fsync(directory))
+	if (!ret && (renameat(directory, temporary, directory, name) || fsync(directory)))
 		ret = -errno;
 	if (!ret)
 		return 0;
