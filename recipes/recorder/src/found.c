@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "scope.h"
 #include "segment.h"
-#include "segments.h"
 
 /* a limit of this process, and no fault of the file: another attempt may succeed */
 static bool is_want(int code)

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "directory.h"
 #include "marker.h"
 #include "medium.h"
 #include "scope.h"
 #include "segment.h"
-#include "segments.h"
 
 #define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 

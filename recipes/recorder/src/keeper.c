@@ -13,7 +13,6 @@
 #include "directory.h"
 #include "found.h"
 #include "keep.h"
-#include "segments.h"
 #include "storage.h"
 
 /* from one round to the next */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The segments of an open channel. */
-#include "segments.h"
+#include "directory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "directory.h"
 #include "segment.h"
 
 /* time for a batch that is being written to a segment whose file is gone */
