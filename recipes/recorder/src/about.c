@@ -117,14 +117,6 @@ void about_read(int directory, struct about *about)
 	about_parse(about, text);
 }
 
-void about_id(int directory, uint8_t id[16])
-{
-	struct about about;
-
-	about_read(directory, &about);
-	memcpy(id, about.id, sizeof(about.id));
-}
-
 static bool has_bytes(int directory, const char *name, const void *data, size_t length)
 {
 	CLOSED int fd = openat(directory, name, READ_FILE);

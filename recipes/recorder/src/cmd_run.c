@@ -225,7 +225,7 @@ static void reload(struct recorder *r)
 			continue;
 		}
 		if (n && !n->broken.code && !c->broken.code &&
-		    config_same(&n->declared, &c->declared))
+		    !memcmp(&n->declared, &c->declared, sizeof(c->declared)))
 			continue;
 		if (!shutdown_channel(r, c, each_second))
 			continue;

@@ -27,7 +27,7 @@ enum kind {
 	YES_NO,
 	GROUP_ALL, /* who may: the members of the group, or all */
 	PATH,
-	WORD,
+	GROUP,
 	NAME,
 	BUFFER,
 };
@@ -56,8 +56,11 @@ static int bad(struct parse *p, const char *key, const char *value, const char *
 	return 0;
 }
 
-static int put_text(struct parse *p, const struct key *k, const char *value, size_t room)
+static int put_text(struct parse *p, const struct key *k, const char *value)
 {
+	const size_t room = k->kind == PATH  ? CONFIG_PATH :
+			    k->kind == GROUP ? CONFIG_GROUP :
+					       ABOUT_VALUE;
 	char why[64];
 
 	if (strlen(value) >= room) {
@@ -128,11 +131,9 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	k->set = true;
 	switch (k->kind) {
 	case PATH:
-		return put_text(p, k, value, CONFIG_PATH);
 	case NAME:
-		return put_text(p, k, value, ABOUT_VALUE);
-	case WORD:
-		return put_text(p, k, value, CONFIG_GROUP);
+	case GROUP:
+		return put_text(p, k, value);
 	case YES_NO:
 	case GROUP_ALL:
 		return put_choice(p, k, value);
@@ -227,7 +228,7 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 		KEY("directory", PATH, c->directory),
 		KEY("mountpoint", YES_NO, &c->mountpoint),
 		KEY("socket", PATH, c->socket),
-		KEY("group", WORD, c->group),
+		KEY("group", GROUP, c->group),
 		LIMITED("priority", NUMBER, &c->priority, 0, 98),
 		KEY("statistics", PATH, c->statistics),
 		{ 0 },
@@ -244,10 +245,9 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 		.mountpoint = true,
 	};
 	ret = parse_file(path, shown, keys, e);
-	if (!ret && !*c->directory)
-		return set_error(e, EINVAL, "%s: directory: must not be empty", shown);
-	if (!ret && !*c->socket)
-		return set_error(e, EINVAL, "%s: socket: must not be empty", shown);
+	if (!ret && (!*c->directory || !*c->socket))
+		return set_error(e, EINVAL, "%s: %s: must not be empty", shown,
+				 *c->directory ? "socket" : "directory");
 	return ret;
 }
 
@@ -361,9 +361,9 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		KEY("schema_name", NAME, c->schema_name),
 		KEY("schema_encoding", NAME, c->schema_encoding),
 		LIMITED("writers", NUMBER, &c->writers, 1, CONFIG_WRITERS),
-		KEY("write_group", WORD, c->write_group),
+		KEY("write_group", GROUP, c->write_group),
 		KEY("write_mode", GROUP_ALL, &c->write_all),
-		KEY("read_group", WORD, c->read_group),
+		KEY("read_group", GROUP, c->read_group),
 		KEY("read_mode", GROUP_ALL, &c->read_all),
 		{ 0 },
 	};
@@ -381,10 +381,4 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
 	return ret ? ret : complete(shown, c, &buffer, e);
-}
-
-bool config_same(const struct channel_config *a, const struct channel_config *b)
-{
-	/* config_channel() has set every byte */
-	return !memcmp(a, b, sizeof(*a));
 }

@@ -62,9 +62,10 @@ struct channel_config {
 int config_file(char path[PATH_MAX], const char *dir, const char *name, struct error *e);
 /* -ENOENT: there is no such file, and *@c has the defaults; -EINVAL, and errors of open() and read(). */
 int config_recorder(const char *path, struct recorder_config *c, struct error *e);
-/* -EINVAL, and errors of open() and read(). The file's name is that of the channel. */
+/*
+ * -EINVAL, and errors of open() and read(). The file's name is that of the channel. Sets every byte, so that two
+ * configurations can be compared.
+ */
 int config_channel(const char *path, struct channel_config *c, struct error *e);
-/* All keys have the same values in both. */
-bool config_same(const struct channel_config *a, const struct channel_config *b);
 
 #endif

@@ -130,7 +130,7 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 {
 	struct opener opener = { f, dir };
 	size_t room = 0, ahead = f->bytes.ahead;
-	uint8_t id[16];
+	struct about about;
 	int err;
 
 	*uses = (struct reader_uses){ 0 };
@@ -139,8 +139,8 @@ static int read_heads(struct reader_uses *uses, int dir, struct reader_file *f)
 	if (!err)
 		err = list_kept(uses, &room, dir, f);
 	f->bytes.ahead = READER_AHEAD;
-	about_id(dir, id);
-	medium_judge(uses->use, uses->count, id, UINT64_MAX, open_use, &opener);
+	about_read(dir, &about);
+	medium_judge(uses->use, uses->count, about.id, UINT64_MAX, open_use, &opener);
 	f->bytes.ahead = ahead;
 	reader_file_close(f);
 	return err;

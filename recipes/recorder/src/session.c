@@ -240,16 +240,10 @@ bool session_has_room(struct session *s)
 	return !s->channel || s->by_ring || intake_has_room(&s->channel->intake);
 }
 
-static void pause_reading(struct session *s)
+static void set_paused(struct session *s, bool paused)
 {
-	s->paused = true;
-	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
-}
-
-static void go_on_reading(struct session *s)
-{
-	s->paused = false;
-	ingest_change(s->ingest, s->socket, &s->on_socket, EPOLLIN);
+	s->paused = paused;
+	ingest_change(s->ingest, s->socket, &s->on_socket, paused ? 0 : EPOLLIN);
 }
 
 /* its writer has disconnected; records in the ring wait for space as before */
@@ -278,7 +272,7 @@ static void on_socket(struct handler *h, uint32_t events)
 		if (session_has_room(s))
 			ret = session_receive(s);
 		else
-			pause_reading(s);
+			set_paused(s, true);
 	}
 	if (s->socket >= 0 && s->channel)
 		ingest_wake(s->ingest, s->channel);
@@ -304,7 +298,7 @@ void session_turn(struct session *s, uint64_t now)
 		return;
 	}
 	if (s->paused && session_has_room(s))
-		go_on_reading(s);
+		set_paused(s, false);
 	intake_tell(&s->channel->intake);
 	if (s->sync)
 		session_answer_sync(s);
