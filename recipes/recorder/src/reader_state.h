@@ -128,8 +128,8 @@ bool reader_file_again(struct reader_file *f);
 
 /* --- reader_uses.c --- */
 
-/* The head of the segment that is open in @f. A head that is being written is read again. */
-int reader_head_read(struct reader_file *f, const char *name, struct medium_use *use);
+/* Opens a segment and reads its head. A head that is being written is read again. */
+int reader_head_read(struct reader_file *f, int dir, const char *name, struct medium_use *use);
 
 /*
  * All segments in directory @dir and in its incidents. Segments that cannot be read have `damage`. 0

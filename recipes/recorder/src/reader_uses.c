@@ -13,21 +13,21 @@
 
 #define HEAD_TRIES 3
 
-int reader_head_read(struct reader_file *f, const char *name, struct medium_use *use)
+int reader_head_read(struct reader_file *f, int dir, const char *name, struct medium_use *use)
 {
 	const char *slash = strrchr(name, '/');
-	int err = 0;
+	int err = reader_file_open(f, dir, name);
 
 	memset(use, 0, sizeof(*use));
 	snprintf(use->file, sizeof(use->file), "%s", name);
 	segment_index(slash ? slash + 1 : name, &use->index);
-	for (int try = 0; try < HEAD_TRIES; try++) {
+	for (int try = 0; try < HEAD_TRIES && !err; try++) {
 		/* one that is being written may be seen half */
 		if (try && !reader_file_again(f))
 			break;
 		medium_forget(&f->bytes);
 		err = medium_head(&f->bytes, use);
-		if (err || use->head.magic == EKR_SEGMENT_MAGIC || use->size < EKR_BLOCK)
+		if (use->head.magic == EKR_SEGMENT_MAGIC || use->size < EKR_BLOCK)
 			break;
 	}
 	return err;
@@ -50,10 +50,8 @@ static int add(struct reader_uses *uses, size_t *room, const struct medium_use *
 
 static int read_head(struct reader_file *f, int dir, const char *name, struct medium_use *use)
 {
-	int err = reader_file_open(f, dir, name);
+	int err = reader_head_read(f, dir, name, use);
 
-	if (!err)
-		err = reader_head_read(f, name, use);
 	/* removed since it was listed */
 	if (!err || err == -ENOENT)
 		return err;
