@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of libek-recorder share: client_connect.c (connections), client_submit.c (records) and
- * client.c (waiting, and the rest).
+ * What the parts of libek-recorder share: client_connect.c (connections) and client.c (records, and
+ * waiting).
  *
  * A writer is not connected, or it has asked for its channel, or it is connected. Each submission moves
  * it on without waiting, so a writer survives any number of restarts of the recorder. Records that find
@@ -99,11 +99,5 @@ void client_count_absent(struct ek_writer *w, uint64_t records);
 /* ms left until @until, at least 0; -1: no limit. */
 int client_left_ms(int timeout_ms, uint64_t until);
 uint64_t client_until_ms(int timeout_ms);
-
-/* --- client_submit.c --- */
-
-void client_ring_bell(const struct ek_writer *w);
-/* The recorder has shut the ring. True: it has also closed the connection. */
-bool client_has_left(struct ek_writer *w);
 
 #endif

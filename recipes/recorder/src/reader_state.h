@@ -126,8 +126,6 @@ void reader_file_close(struct reader_file *f);
 /* Waits for the next look at the same place, and forgets what was read. False: look no more. */
 bool reader_file_again(struct reader_file *f);
 
-/* --- reader_uses.c --- */
-
 /* Opens a segment and reads its head. A head that is being written is read again. */
 int reader_head_read(struct reader_file *f, int dir, const char *name, struct medium_use *use);
 
