@@ -297,7 +297,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
 		return set_error(e, EINVAL, "%s: retain is missing", path);
-	if (!*c->schema != !*c->schema_name || !*c->schema != !*c->schema_encoding)
+	if (!*c->schema != !*c->about.schema_name || !*c->schema != !*c->about.schema_encoding)
 		return set_error(
 			e, EINVAL,
 			"%s: schema, schema_name and schema_encoding belong together; set all of them or none",
@@ -356,10 +356,10 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 		KEY("buffer", BUFFER, &buffer),
 		KEY("ring", YES_NO, &c->ring),
 		LIMITED("keep", BYTES, &c->keep, 0, UINT64_C(1) << 46),
-		KEY("encoding", NAME, c->encoding),
+		KEY("encoding", NAME, c->about.encoding),
 		KEY("schema", PATH, c->schema),
-		KEY("schema_name", NAME, c->schema_name),
-		KEY("schema_encoding", NAME, c->schema_encoding),
+		KEY("schema_name", NAME, c->about.schema_name),
+		KEY("schema_encoding", NAME, c->about.schema_encoding),
 		LIMITED("writers", NUMBER, &c->writers, 1, CONFIG_WRITERS),
 		KEY("write_group", GROUP, c->write_group),
 		KEY("write_mode", GROUP_ALL, &c->write_all),

@@ -52,9 +52,8 @@ struct channel_config {
 	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
 	char read_group[CONFIG_GROUP];
 	bool write_all, read_all;	/* every user may write, read */
-	char encoding[ABOUT_VALUE];	/* of payloads, for exports; "": none */
+	struct about about;		/* of payloads, for exports; without an id */
 	char schema[CONFIG_PATH];	/* file of their schema; "": none */
-	char schema_name[ABOUT_VALUE], schema_encoding[ABOUT_VALUE];
 	gid_t write_gid, read_gid;	/* CONFIG_NO_GROUP: none; set by access_resolve() */
 };
 

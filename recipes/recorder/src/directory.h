@@ -6,13 +6,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/stat.h>
 
 #include "channel.h"
 #include "config.h"
 #include "error.h"
 
-bool directory_same(const struct stat *a, const struct stat *b);
 /*
  * Opens and locks the directory of a channel; with @create, what is missing is created. -ENODEV: nothing is
  * mounted where a mount point is demanded; -EBUSY: another recorder uses it.
@@ -25,7 +23,7 @@ int directory_writable(const struct channel *c, struct error *e);
 /* The channel's name leads to another directory than c->directory, or to none. */
 bool directory_moved(const struct recorder_config *config, const struct channel *c);
 
-/* --- segments.c: creating, expiring and dropping segments. Of the prepare thread. --- */
+/* --- segments: creating, expiring and dropping them. Of the prepare thread. --- */
 
 /* Segments can be created: the channel has fewer than its configuration demands. */
 bool segments_lack(const struct channel *c);

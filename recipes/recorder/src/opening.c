@@ -40,13 +40,10 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 /* for readers; without it, a recording is only harder to repair and to export */
 static void describe(const struct channel *c)
 {
-	struct about about = { 0 };
+	struct about about = c->config.about;
 	struct error e;
 
 	memcpy(about.id, c->id, sizeof(about.id));
-	memcpy(about.encoding, c->config.encoding, sizeof(about.encoding));
-	memcpy(about.schema_name, c->config.schema_name, sizeof(about.schema_name));
-	memcpy(about.schema_encoding, c->config.schema_encoding, sizeof(about.schema_encoding));
 	if (about_write(c->directory, &about, c->config.schema, &e))
 		log_warning("channel %s: %s", c->config.name, e.text);
 }
