@@ -49,40 +49,31 @@ struct parse {
 	struct error *error; /* the first error */
 };
 
-static int bad(struct parse *p, const char *key, const char *value, const char *why)
-{
-	if (!p->error->code)
-		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
-	return 0;
-}
-
-static int put_text(struct parse *p, const struct key *k, const char *value)
+static const char *put_text(const struct key *k, const char *value, char why[VALUE_WHY])
 {
 	const size_t room = k->kind == PATH  ? CONFIG_PATH :
 			    k->kind == GROUP ? CONFIG_GROUP :
 					       ABOUT_VALUE;
-	char why[64];
 
 	if (strlen(value) >= room) {
-		snprintf(why, sizeof(why), "must not be longer than %zu characters", room - 1);
-		return bad(p, k->name, value, why);
+		snprintf(why, VALUE_WHY, "must not be longer than %zu characters", room - 1);
+		return why;
 	}
 	if (k->kind == PATH && *value && *value != '/')
-		return bad(p, k->name, value, "must be an absolute path");
+		return "must be an absolute path";
 	snprintf(k->to, room, "%s", value);
-	return 1;
+	return NULL;
 }
 
-static int put_choice(struct parse *p, const struct key *k, const char *value)
+static const char *put_choice(const struct key *k, const char *value)
 {
 	const bool yes_no = k->kind == YES_NO;
 	const bool on = !strcmp(value, yes_no ? "yes" : "all");
 
 	if (!on && strcmp(value, yes_no ? "no" : "group") != 0)
-		return bad(p, k->name, value,
-			   yes_no ? "must be yes or no" : "must be all or group");
+		return yes_no ? "must be yes or no" : "must be all or group";
 	*(bool *)k->to = on;
-	return 1;
+	return NULL;
 }
 
 /* the size of the buffer may be a time; it becomes bytes when the rate is known */
@@ -91,26 +82,33 @@ struct amount {
 	uint64_t ns; /* not 0: instead of bytes */
 };
 
-static int put_amount(struct parse *p, const struct key *k, const char *value)
+static const char *put_amount(const struct key *k, const char *value)
 {
 	struct amount *to = k->to;
 
 	*to = (struct amount){ 0 };
 	if (!parse_bytes(value, &to->bytes) && !parse_duration(value, &to->ns))
-		return bad(p, k->name, value, "must be a size such as 8MiB or a time such as 4s");
-	if (!to->bytes && !to->ns)
-		return bad(p, k->name, value,
-			   "must not be 0; remove the key for the default (4s, or 4MiB)");
-	return 1;
+		return "must be a size such as 8MiB or a time such as 4s";
+	return to->bytes || to->ns ? NULL :
+				     "must not be 0; remove the key for the default (4s, or 4MiB)";
 }
 
-static int put_number(struct parse *p, const struct key *k, const char *value)
+/* NULL, or what is wrong with the value */
+static const char *put(const struct key *k, const char *value, char why[VALUE_WHY])
 {
-	char text[VALUE_WHY];
-	const char *why =
-		value_parse(value, (enum value_kind)k->kind, k->least, k->most, k->to, text);
-
-	return why ? bad(p, k->name, value, why) : 1;
+	switch (k->kind) {
+	case PATH:
+	case NAME:
+	case GROUP:
+		return put_text(k, value, why);
+	case YES_NO:
+	case GROUP_ALL:
+		return put_choice(k, value);
+	case BUFFER:
+		return put_amount(k, value);
+	default:
+		return value_parse(value, (enum value_kind)k->kind, k->least, k->most, k->to, why);
+	}
 }
 
 /* inih's handler; returns 1 if the value is valid */
@@ -118,30 +116,23 @@ static int on_key(void *user, const char *section, const char *name, const char 
 {
 	struct parse *p = user;
 	struct key *k = p->keys;
+	char text[VALUE_WHY];
+	const char *why;
 
-	if (*section)
-		return bad(p, name, value,
-			   "sections are not supported; remove the line in brackets");
 	while (k->name && strcmp(k->name, name) != 0)
 		k++;
-	if (!k->name)
-		return bad(p, name, value, "unknown key");
-	if (k->set)
-		return bad(p, name, value, "the key is given twice; remove one");
+	if (*section)
+		why = "sections are not supported; remove the line in brackets";
+	else if (!k->name)
+		why = "unknown key";
+	else if (k->set)
+		why = "the key is given twice; remove one";
+	else
+		why = put(k, value, text);
 	k->set = true;
-	switch (k->kind) {
-	case PATH:
-	case NAME:
-	case GROUP:
-		return put_text(p, k, value);
-	case YES_NO:
-	case GROUP_ALL:
-		return put_choice(p, k, value);
-	case BUFFER:
-		return put_amount(p, k, value);
-	default:
-		return put_number(p, k, value);
-	}
+	if (why && !p->error->code)
+		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, name, value, why);
+	return !why;
 }
 
 /* the file that inih reads */
