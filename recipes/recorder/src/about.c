@@ -11,7 +11,6 @@
 
 #include "format.h"
 #include "scope.h"
-#include "scope.h"
 
 #define MOST	  4096
 #define READ_FILE (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)

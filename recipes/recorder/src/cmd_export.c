@@ -13,7 +13,6 @@
 #include "mcap.h"
 #include "reader_cli.h"
 #include "scope.h"
-#include "scope.h"
 
 /* A channel that is exported. */
 struct source {

@@ -110,17 +110,17 @@ static int list(const struct reader_cli *cli, const char *directory)
 	FREED char *path = NULL;
 	CLOSED_LIST DIR *d = NULL;
 	struct dirent *entry;
+	const char *bad;
 	int status = 0;
 
 	if (asprintf(&path, "%s/" MEDIUM_KEPT, directory) < 0)
 		return 2;
 	d = opendir(path);
-	if (!d && errno == ENOENT && access(directory, F_OK)) {
-		cli_say(&cli->line, "%s: %s", directory, strerror(errno));
-		status = 2;
-	} else if (!d && errno != ENOENT) {
-		cli_say(&cli->line, "%s: %s", path, strerror(errno));
-		status = 2;
+	/* a channel without an incident has no such directory */
+	bad = d ? NULL : errno != ENOENT ? path : access(directory, F_OK) ? directory : NULL;
+	if (bad) {
+		cli_say(&cli->line, "%s: %s", bad, strerror(errno));
+		return 2;
 	}
 	while (d && (entry = readdir(d))) {
 		uint64_t segments = 0, bytes = 0;

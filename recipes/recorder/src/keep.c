@@ -20,8 +20,6 @@
 
 #define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-#define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-
 /* calls @use with the directory of each incident */
 static void for_each(int directory, void (*use)(int incident, void *to), void *to)
 {

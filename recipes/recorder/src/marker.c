@@ -12,7 +12,6 @@
 
 #include "format.h"
 #include "scope.h"
-#include "scope.h"
 
 #define NAME "stopped"
 #define ROOM "started"

@@ -38,17 +38,18 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 
 char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 {
+	const bool is_path = strchr(channel, '/');
 	char *path = NULL;
 	int n;
 
-	if (!strchr(channel, '/') && !about_name_ok(channel)) {
+	if (!is_path && !about_name_ok(channel)) {
 		cli_say(&cli->line,
 			"'%s' is neither a path nor the name of a channel (a-z, 0-9 and -, at most %u)",
 			channel, EKR_NAME_MAX);
 		return NULL;
 	}
-	n = strchr(channel, '/') ? asprintf(&path, "%s", channel) :
-				   asprintf(&path, "%s/%s", cli->directory, channel);
+	n = is_path ? asprintf(&path, "%s", channel) :
+		      asprintf(&path, "%s/%s", cli->directory, channel);
 	if (n < 0) {
 		cli_say(&cli->line, "out of memory");
 		return NULL;
