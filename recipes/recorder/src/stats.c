@@ -106,9 +106,7 @@ static void print_channel(FILE *to, struct channel *c)
 	struct error reason;
 	const char *state = stats_state(c, &reason);
 
-	fputs("{\"state\":", to);
-	text_json(to, state);
-	fputs(",\"reason\":", to);
+	fprintf(to, "{\"state\":\"%s\",\"reason\":", state);
 	text_json(to, reason.text);
 	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
 	if (!c->broken.code) {
