@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "scope.h"
 
-#define MOST 4096
+#define MOST	  4096
+#define READ_FILE (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
 
 bool about_name_ok(const char *name)
 {
@@ -100,11 +102,9 @@ static void print(char text[MOST], const struct about *about)
 
 static void read_text(int directory, char text[MOST])
 {
-	int fd = openat(directory, ABOUT_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	CLOSED int fd = openat(directory, ABOUT_FILE, READ_FILE);
 	ssize_t n = fd < 0 ? 0 : read(fd, text, MOST - 1);
 
-	if (fd >= 0)
-		close(fd);
 	text[n > 0 ? n : 0] = '\0';
 }
 
@@ -116,12 +116,13 @@ void about_read(int directory, struct about *about)
 	about_parse(about, text);
 }
 
-void about_id(int directory, uint8_t id[16])
+static bool has_bytes(int directory, const char *name, const void *data, size_t length)
 {
-	struct about about;
+	CLOSED int fd = openat(directory, name, READ_FILE);
+	FREED char *found = fd < 0 ? NULL : malloc(length + 1);
 
-	about_read(directory, &about);
-	memcpy(id, about.id, sizeof(about.id));
+	return found && read(fd, found, length + 1) == (ssize_t)length &&
+	       !memcmp(found, data, length);
 }
 
 /* Replaces file @name durably, unless it has these bytes. */
@@ -131,17 +132,8 @@ static int put_file(int directory, const char *name, const void *data, size_t le
 	char temporary[32];
 	int fd, code = 0;
 
-	fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd >= 0) {
-		char *found = malloc(length + 1);
-		bool same = found && read(fd, found, length + 1) == (ssize_t)length &&
-			    !memcmp(found, data, length);
-
-		free(found);
-		close(fd);
-		if (same)
-			return 0;
-	}
+	if (has_bytes(directory, name, data, length))
+		return 0;
 	snprintf(temporary, sizeof(temporary), "%s.new", name);
 	fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
 		    0644);
@@ -161,39 +153,28 @@ static int put_file(int directory, const char *name, const void *data, size_t le
 
 static int put_schema(int directory, const char *path, struct error *e)
 {
-	char *data = malloc(ABOUT_SCHEMA_MAX + 1);
-	int fd = data ? open(path, O_RDONLY | O_CLOEXEC) : -1, ret;
+	FREED char *data = malloc(ABOUT_SCHEMA_MAX + 1);
+	CLOSED int fd = data ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	ssize_t n = fd < 0 ? -1 : read(fd, data, ABOUT_SCHEMA_MAX + 1);
 
 	if (n < 0)
-		ret = set_errno(e, errno, "reading the schema %s", path);
-	else if (n > (ssize_t)ABOUT_SCHEMA_MAX)
-		ret = set_error(e, EFBIG, "the schema %s is larger than 1 MiB", path);
-	else
-		ret = put_file(directory, ABOUT_SCHEMA, data, (size_t)n, e);
-	if (fd >= 0)
-		close(fd);
-	free(data);
-	return ret;
+		return set_errno(e, errno, "reading the schema %s", path);
+	if (n > (ssize_t)ABOUT_SCHEMA_MAX)
+		return set_error(e, EFBIG, "the schema %s is larger than 1 MiB", path);
+	return put_file(directory, ABOUT_SCHEMA, data, (size_t)n, e);
 }
 
 int about_write(int directory, const struct about *about, const char *schema, struct error *e)
 {
 	struct about as = *about;
+	struct error second;
 	char text[MOST];
-	int ret = 0;
+	int ret = *schema ? put_schema(directory, schema, e) : 0, put;
 
-	if (*schema)
-		ret = put_schema(directory, schema, e);
 	/* a name without its schema would mislead a reader */
 	if (ret || !*schema)
 		as.schema_name[0] = as.schema_encoding[0] = '\0';
 	print(text, &as);
-	if (ret) {
-		struct error second;
-
-		put_file(directory, ABOUT_FILE, text, strlen(text), &second);
-		return ret;
-	}
-	return put_file(directory, ABOUT_FILE, text, strlen(text), e);
+	put = put_file(directory, ABOUT_FILE, text, strlen(text), ret ? &second : e);
+	return ret ? ret : put;
 }

@@ -37,10 +37,8 @@ struct about {
 bool about_name_ok(const char *name);
 /* From the bytes of a file, which may be anything; @text ends with a zero. */
 void about_parse(struct about *about, const char *text);
-/* From the file in @directory; what it does not have is empty. */
+/* From the file in @directory; what it does not have is empty, and the id is zeros. */
 void about_read(int directory, struct about *about);
-/* Only the id; all zeros if it is not known. */
-void about_id(int directory, uint8_t id[16]);
 /*
  * Durably, unless the files have it already. @schema: path of the schema's file, which is copied;
  * "": none.

@@ -62,4 +62,10 @@ const struct ekr_gap *record_gap(const struct ekr_record_head *head);
 /* The first sequence that a record accounts for: of a gap, the first lost one. */
 uint64_t record_first(const struct ekr_record_head *head);
 
+/*
+ * CRC-32C (Castagnoli), with the fastest instructions of the processor. Continues @crc, which begins with 0, with
+ * @data. Any thread.
+ */
+uint32_t crc32c(uint32_t crc, const void *data, size_t length);
+
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "memory.h"
+#include "scope.h"
 #include "thread.h"
 
 int buffer_open(struct buffer *b, size_t chunk_size, size_t bytes, struct error *e)
@@ -66,12 +66,10 @@ int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *w
 {
 	size_t bytes = record_bytes(r->length);
 	struct chunk *c;
+	HOLD(&b->lock);
 
-	pthread_mutex_lock(&b->lock);
-	if (!fits(b, bytes)) {
-		pthread_mutex_unlock(&b->lock);
+	if (!fits(b, bytes))
 		return -ENOBUFS;
-	}
 	if (b->filling && b->filling->used + bytes > b->chunk_size) {
 		pass_on(b);
 		*wake = true;
@@ -92,25 +90,21 @@ int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *w
 	c->records += !(r->flags & EKR_RECORD_GAP);
 	c->next_sequence = r->sequence + 1;
 	b->backlog += bytes;
-	pthread_mutex_unlock(&b->lock);
 	return 0;
 }
 
 bool buffer_has_room(struct buffer *b, uint32_t length)
 {
-	bool room;
+	HOLD(&b->lock);
 
-	pthread_mutex_lock(&b->lock);
-	room = fits(b, record_bytes(length));
-	pthread_mutex_unlock(&b->lock);
-	return room;
+	return fits(b, record_bytes(length));
 }
 
 struct chunk *buffer_take(struct buffer *b, bool partial)
 {
 	struct chunk *c;
+	HOLD(&b->lock);
 
-	pthread_mutex_lock(&b->lock);
 	if (!b->ready && partial && b->filling)
 		pass_on(b);
 	c = b->ready;
@@ -120,40 +114,30 @@ struct chunk *buffer_take(struct buffer *b, bool partial)
 			b->ready_end = &b->ready;
 		c->next = NULL;
 	}
-	pthread_mutex_unlock(&b->lock);
 	return c;
 }
 
 void buffer_release(struct buffer *b, struct chunk *chunk)
 {
-	pthread_mutex_lock(&b->lock);
+	HOLD(&b->lock);
+
 	b->backlog -= chunk->used;
 	chunk->used = 0;
 	chunk->next = b->free;
 	b->free = chunk;
-	pthread_mutex_unlock(&b->lock);
 }
 
 uint64_t buffer_oldest(struct buffer *b, bool *full)
 {
-	uint64_t oldest = 0;
+	HOLD(&b->lock);
 
-	pthread_mutex_lock(&b->lock);
 	*full = b->ready;
-	if (b->ready)
-		oldest = b->ready->oldest_ns;
-	else if (b->filling)
-		oldest = b->filling->oldest_ns;
-	pthread_mutex_unlock(&b->lock);
-	return oldest;
+	return b->ready ? b->ready->oldest_ns : b->filling ? b->filling->oldest_ns : 0;
 }
 
 size_t buffer_backlog(struct buffer *b)
 {
-	size_t backlog;
+	HOLD(&b->lock);
 
-	pthread_mutex_lock(&b->lock);
-	backlog = b->backlog;
-	pthread_mutex_unlock(&b->lock);
-	return backlog;
+	return b->backlog;
 }

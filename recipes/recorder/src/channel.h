@@ -77,4 +77,12 @@ void channel_close(struct channel *c);
 /* Writes the clean-shutdown marker. Everything that was accepted is on the medium. */
 void channel_mark_stopped(struct channel *c);
 
+/*
+ * Reads DIR/recorder.conf, which may be missing, and the files in DIR/channels.d in the order of their
+ * names. Returns the number of channels. An invalid channel is logged and has its error in `broken`. A
+ * negative errno: recorder.conf is invalid, or the directory cannot be read.
+ */
+int load_config(const char *dir, struct recorder_config *config, struct channel channels[CHANNELS_MAX],
+		struct error *e);
+
 #endif

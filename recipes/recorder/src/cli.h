@@ -59,4 +59,21 @@ int cli_wrong(const struct cli *cli, const char *fmt, ...) __attribute__((format
 	OPTION("config", CLI_TEXT, to_, \
 	       "DIR\tconfiguration of the recorder (default " CONFIG_DIR ")")
 
+/*
+ * The commands: each is cmd_NAME() in cmd_NAME.c; follow is in cmd_cat.c. argv[0] is the command. Returns the
+ * exit status: 0 done, 1 failed, 2 wrong usage.
+ */
+int cmd_run(int argc, char **argv);
+int cmd_write(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_init(int argc, char **argv);
+int cmd_keep(int argc, char **argv);
+int cmd_trim(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_cat(int argc, char **argv);
+int cmd_follow(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_export(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
 #endif

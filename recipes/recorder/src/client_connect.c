@@ -235,11 +235,6 @@ static int receive_answer(struct ek_writer *w, bool populate)
 
 /* --- the end of a connection ---------------------------------------------------------- */
 
-bool client_is_refusal(const union client_answer *a, ssize_t n)
-{
-	return n == sizeof(a->refused) && a->refused.type == EKR_REFUSED;
-}
-
 void client_count_absent(struct ek_writer *w, uint64_t records)
 {
 	w->absent += records;
@@ -260,8 +255,8 @@ static void keep_unheard(struct ek_writer *w, uint64_t heard, uint64_t left)
 		w->absent += unheard - left < w->skipped ? unheard - left : w->skipped;
 }
 
-/* the recorder has closed the connection; what is still in the ring is lost */
-void client_disconnect(struct ek_writer *w, const struct ekr_refused *why)
+/* The recorder has closed the connection; what is still in the ring is lost. @why: its last message; NULL: none. */
+static void disconnect(struct ek_writer *w, const struct ekr_refused *why)
 {
 	uint64_t left = w->ring ? w->head - client_taken(w) : 0;
 
@@ -283,34 +278,41 @@ void client_disconnect(struct ek_writer *w, const struct ekr_refused *why)
 	memcpy(w->why, w->error, sizeof(w->why));
 }
 
-/* an answer to a sync that was given up: the next sync returns what it reports */
-void client_take_late(struct ek_writer *w, const union client_answer *a, ssize_t n)
+int client_receive(struct ek_writer *w, uint64_t *token)
 {
-	if (n == sizeof(a->sync) && a->sync.type == EKR_SYNC && a->sync.error > 0 &&
-	    w->owed != EIO && w->owed != EPIPE)
-		w->owed = a->sync.error;
+	union {
+		struct ekr_sync sync;
+		struct ekr_refused refused;
+	} answer;
+	ssize_t n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT);
+
+	*token = 0;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0 || (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)) {
+		disconnect(w, n > 0 ? &answer.refused : NULL);
+		return -EPIPE;
+	}
+	if (n != sizeof(answer.sync) || answer.sync.type != EKR_SYNC)
+		return 1;
+	*token = answer.sync.token;
+	/* also of a sync that was given up: the next one returns what it reports */
+	if (answer.sync.error > 0 && w->owed != EIO && w->owed != EPIPE)
+		w->owed = answer.sync.error;
+	return 1;
 }
 
-/* Reads what the recorder has sent. True: the connection has ended. */
 bool client_has_gone(struct ek_writer *w)
 {
-	union client_answer answer;
-	ssize_t n;
+	uint64_t token;
+	int ret;
 
-	while ((n = recv(w->socket, &answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
-		if (client_is_refusal(&answer, n)) {
-			client_disconnect(w, &answer.refused);
-			return true;
-		}
-		client_take_late(w, &answer, n);
-	}
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	client_disconnect(w, NULL);
-	return true;
+	do
+		ret = client_receive(w, &token);
+	while (ret > 0);
+	return ret < 0;
 }
 
-/* Moves on without waiting. True: it is connected. */
 bool client_move_on(struct ek_writer *w, bool populate)
 {
 	uint64_t now;
@@ -328,7 +330,6 @@ bool client_move_on(struct ek_writer *w, bool populate)
 	return !receive_answer(w, populate);
 }
 
-/* ms left until @until, at least 0; -1: no limit */
 int client_left_ms(int timeout_ms, uint64_t until)
 {
 	uint64_t now = monotonic_ns();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of libek-recorder share: client_connect.c (connections), client_submit.c (records) and
- * client.c (waiting, and the rest).
+ * What the parts of libek-recorder share: client_connect.c (connections) and client.c (records, and
+ * waiting).
  *
  * A writer is not connected, or it has asked for its channel, or it is connected. Each submission moves
  * it on without waiting, so a writer survives any number of restarts of the recorder. Records that find
@@ -55,11 +55,6 @@ struct ek_writer {
 	char why[256]; /* the last connection ended */
 };
 
-union client_answer {
-	struct ekr_sync sync;
-	struct ekr_refused refused;
-};
-
 /* Slots that the recorder has taken. */
 static inline uint64_t client_taken(const struct ek_writer *w)
 {
@@ -93,22 +88,16 @@ bool client_move_on(struct ek_writer *w, bool populate);
  * ek_writer_connect().
  */
 int client_wait_connected(struct ek_writer *w, int timeout_ms, uint64_t until, bool patient);
-/* The recorder has closed the connection. @why: its last message; NULL: none. */
-void client_disconnect(struct ek_writer *w, const struct ekr_refused *why);
-/* Reads what the recorder has sent. True: the connection has ended. */
+/*
+ * Takes one message of the recorder. 1: it was taken; *@token: of the sync that it answers, 0: of none; 0: there is
+ * none; -EPIPE: the connection has ended.
+ */
+int client_receive(struct ek_writer *w, uint64_t *token);
+/* Takes what the recorder has sent. True: the connection has ended. */
 bool client_has_gone(struct ek_writer *w);
-bool client_is_refusal(const union client_answer *a, ssize_t n);
-/* Takes an answer to a sync that was given up: the next sync returns what it reports. */
-void client_take_late(struct ek_writer *w, const union client_answer *a, ssize_t n);
 void client_count_absent(struct ek_writer *w, uint64_t records);
 /* ms left until @until, at least 0; -1: no limit. */
 int client_left_ms(int timeout_ms, uint64_t until);
 uint64_t client_until_ms(int timeout_ms);
-
-/* --- client_submit.c --- */
-
-void client_ring_bell(const struct ek_writer *w);
-/* The recorder has shut the ring. True: it has also closed the connection. */
-bool client_has_left(struct ek_writer *w);
 
 #endif

@@ -8,7 +8,6 @@
 
 #define NSEC_PER_SEC	UINT64_C(1000000000)
 #define NSEC_PER_MSEC	UINT64_C(1000000)
-#define NSEC_PER_USEC	UINT64_C(1000)
 
 static inline uint64_t monotonic_ns(void)
 {

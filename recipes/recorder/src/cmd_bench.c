@@ -25,8 +25,8 @@
 #include "bench.h"
 #include "cli.h"
 #include "clock.h"
-#include "commands.h"
 #include "ek_recorder.h"
+#include "scope.h"
 
 #define SETS_MAX	100u
 #define WRITES_MAX	100000000u
@@ -260,39 +260,34 @@ static int measure(struct ek_writer *w, struct options *o)
 {
 	const struct ek_channel *c = ek_writer_channel(w);
 	struct durable before, after;
-	struct set *sets = calloc(o->sets, sizeof(*sets));
-	uint64_t *took = calloc(o->writes, sizeof(*took));
-	unsigned char *record;
+	FREED struct set *sets = calloc(o->sets, sizeof(*sets));
+	FREED uint64_t *took = calloc(o->writes, sizeof(*took));
+	FREED unsigned char *record = calloc(1, EKR_RECORD_MAX);
 	uint64_t run = monotonic_ns(), bad = 0;
-	int ret = 0;
+	int ret;
 
 	o->record = o->record ? o->record : c->record_size;
 	o->every_ns = o->every_ns ? o->every_ns : c->period_ns ? c->period_ns : 5 * NSEC_PER_MSEC;
-	record = calloc(1, o->record);
 	if (!sets || !took || !record || o->record > c->record_size ||
 	    o->record < BENCH_RECORD_MIN) {
 		fprintf(stderr, "ek-recorder bench: %s\n",
 			!sets || !took || !record ?
 				"out of memory" :
 				"records must have at least 64 bytes and at most the channel's record_size");
-		ret = -1;
+		return 1;
 	}
 	read_stats(o, 0, &before);
-	for (uint64_t k = 0; k < o->sets && !ret; k++) {
-		ret = run_set(w, o, k, run, record, took, &sets[k]);
+	for (uint64_t k = 0; k < o->sets; k++) {
+		if (run_set(w, o, k, run, record, took, &sets[k]))
+			return 1;
 		bad |= sets[k].late | sets[k].lost;
 	}
-	if (!ret) {
-		ret = ek_writer_sync(w, SYNC_TIMEOUT);
-		if (ret)
-			fprintf(stderr, "ek-recorder bench: %s\n", ek_writer_error(w));
-		wait_for_stats(o, &after);
-		print(o, sets, &before, &after);
-		bad |= after.late - before.late;
-	}
-	free(record);
-	free(took);
-	free(sets);
+	ret = ek_writer_sync(w, SYNC_TIMEOUT);
+	if (ret)
+		fprintf(stderr, "ek-recorder bench: %s\n", ek_writer_error(w));
+	wait_for_stats(o, &after);
+	print(o, sets, &before, &after);
+	bad |= after.late - before.late;
 	return ret || bad || fflush(stdout) ? 1 : 0;
 }
 

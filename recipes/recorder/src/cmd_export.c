@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "about.h"
-#include "commands.h"
 #include "csv.h"
 #include "mcap.h"
 #include "reader_cli.h"
+#include "scope.h"
 
 /* A channel that is exported. */
 struct source {
@@ -33,7 +33,7 @@ struct export
 	const char *encoding; /* of the messages; NULL: as the recording says */
 	const char *output;   /* "-": standard output; NULL: not given */
 
-	struct source *sources;
+	struct source sources[MCAP_CHANNELS / 2];
 	int count;
 	struct mcap *mcap;
 	uint16_t event_schema; /* of the topics NAME/gaps */
@@ -60,21 +60,16 @@ static const char event_object[] =
 /* adds the schema that the recorder left in the channel's directory; *@id 0: there is none */
 static int add_schema(struct export *x, int dir, const struct about *about, uint16_t *id)
 {
-	int fd = *about->schema_name ?
-			 openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
-			 -1;
-	unsigned char *data = fd < 0 ? NULL : malloc(ABOUT_SCHEMA_MAX);
+	CLOSED int fd = *about->schema_name ?
+				openat(dir, ABOUT_SCHEMA, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) :
+				-1;
+	FREED unsigned char *data = fd < 0 ? NULL : malloc(ABOUT_SCHEMA_MAX);
 	ssize_t n = data ? read(fd, data, ABOUT_SCHEMA_MAX) : -1;
-	int err = 0;
 
 	*id = 0;
-	if (fd >= 0)
-		close(fd);
-	if (n >= 0)
-		err = mcap_schema(x->mcap, about->schema_name, about->schema_encoding, data,
-				  (size_t)n, id);
-	free(data);
-	return err;
+	return n < 0 ? 0 :
+		       mcap_schema(x->mcap, about->schema_name, about->schema_encoding, data,
+				   (size_t)n, id);
 }
 
 static int add_channel(struct export *x, struct source *s)
@@ -88,10 +83,11 @@ static int add_channel(struct export *x, struct source *s)
 		{ "channel_id", id },	 { "record_size", size }, { "period_ns", period },
 		{ "window_ns", window }, { NULL, NULL },
 	};
-	int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
+	CLOSED int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct about about = { 0 };
 	const char *encoding;
 	uint16_t schema = 0;
+	int err;
 
 	if (dir >= 0)
 		about_read(dir, &about);
@@ -115,8 +111,6 @@ static int add_channel(struct export *x, struct source *s)
 		err = mcap_channel(x->mcap, schema, name, encoding, h ? pairs : none, &s->records);
 	if (!err)
 		err = mcap_channel(x->mcap, x->event_schema, gaps, "json", none, &s->gaps);
-	if (dir >= 0)
-		close(dir);
 	return err;
 }
 
@@ -142,10 +136,9 @@ static int export_mcap(struct export *x, const struct source *s)
 {
 	const struct reader_event *e = &s->event;
 	const uint64_t time = mcap_time(s->last_ns);
-	char *json = NULL;
+	FREED char *json = NULL;
 	size_t length;
 	FILE *text;
-	int err;
 
 	/* logged when it was submitted, published when it was acquired */
 	if (e->kind == READER_RECORD)
@@ -157,14 +150,10 @@ static int export_mcap(struct export *x, const struct source *s)
 	if (!text)
 		return -ENOMEM;
 	reader_tell_json(text, e);
-	if (fclose(text)) {
-		free(json);
+	if (fclose(text))
 		return -ENOMEM;
-	}
 	/* an event without a time gets that of the record before it */
-	err = mcap_message(x->mcap, s->gaps, (uint32_t)e->sequence, time, time, json, length);
-	free(json);
-	return err;
+	return mcap_message(x->mcap, s->gaps, (uint32_t)e->sequence, time, time, json, length);
 }
 
 /* --- both ------------------------------------------------------------------------- */
@@ -259,9 +248,9 @@ static FILE *create(const struct reader_cli *cli, const struct export *x, char *
 	return NULL;
 }
 
-/* Renames the file when all of it is on the medium. */
-static int finish(const struct reader_cli *cli, const struct export *x, FILE *to,
-		  const char *temporary)
+/* Renames the file when all of it is on the medium. False: it failed, which was reported. */
+static bool finish(const struct reader_cli *cli, const struct export *x, FILE *to,
+		   const char *temporary)
 {
 	const mode_t mask = umask(0);
 	int err = 0;
@@ -283,7 +272,7 @@ static int finish(const struct reader_cli *cli, const struct export *x, FILE *to
 	}
 	if (err)
 		cli_say(&cli->line, "writing %s: %s", x->output, strerror(err));
-	return err ? -err : 0;
+	return !err;
 }
 
 /* the reader that failed has the reason */
@@ -298,39 +287,30 @@ static const char *reason(const struct export *x, int err)
 static int write_output(const struct reader_cli *cli, struct export *x)
 {
 	const bool out = !strcmp(x->output, "-");
-	char *temporary = NULL;
+	FREED char *temporary = NULL;
 	FILE *to = out ? stdout : create(cli, x, &temporary);
-	int err = -EINVAL;
+	int status;
 
-	if (to) {
-		err = export_all(x, to);
-		if (err == -EINTR)
-			cli_say(&cli->line, "interrupted: %s was not written", x->output);
-		else if (err < 0)
-			cli_say(&cli->line, "exporting to %s: %s", x->output, reason(x, err));
-		if (!out && err >= 0) {
-			int done = finish(cli, x, to, temporary);
-
-			err = done ? done : err;
-		} else if (!out) {
-			fclose(to);
-		}
-		if (!out && err < 0)
-			unlink(temporary);
-	}
-	free(temporary);
-	return err < 0 ? 2 : err;
+	if (!to)
+		return 2;
+	status = export_all(x, to);
+	if (status == -EINTR)
+		cli_say(&cli->line, "interrupted: %s was not written", x->output);
+	else if (status < 0)
+		cli_say(&cli->line, "exporting to %s: %s", x->output, reason(x, status));
+	if (!out && status < 0)
+		fclose(to);
+	else if (!out && !finish(cli, x, to, temporary))
+		status = -EIO;
+	if (!out && status < 0)
+		unlink(temporary);
+	return status < 0 ? 2 : status;
 }
 
 static int export(const struct reader_cli *cli, struct export *x)
 {
 	int status = 0;
 
-	x->sources = calloc((size_t)cli->line.count, sizeof(*x->sources));
-	if (!x->sources) {
-		cli_say(&cli->line, "out of memory");
-		return 2;
-	}
 	for (int i = 0; i < cli->line.count && !status; i++) {
 		struct source *s = &x->sources[i];
 
@@ -346,7 +326,6 @@ static int export(const struct reader_cli *cli, struct export *x)
 		reader_close(x->sources[i].reader);
 		free(x->sources[i].path);
 	}
-	free(x->sources);
 	return status;
 }
 

@@ -10,10 +10,7 @@
 
 #include "channel.h"
 #include "cli.h"
-#include "commands.h"
-#include "load.h"
-#include "log.h"
-#include "opening.h"
+#include "found.h"
 #include "prepare.h"
 
 static int make(struct prepare *p, struct channel *c, struct error *e)
@@ -66,11 +63,8 @@ static int init(const char *dir)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	if (become_owner(config.directory, &e)) {
-		log_error("%s", e.text);
-		return 1;
-	}
-	if (prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
+	if (become_owner(config.directory, &e) ||
+	    prepare_open(&prepare, &config, channels, (unsigned int)count, -1, &e)) {
 		log_error("%s", e.text);
 		return 1;
 	}

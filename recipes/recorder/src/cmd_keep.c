@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "commands.h"
 #include "config.h"
 #include "reader_cli.h"
+#include "scope.h"
 #include "segment.h"
 #include "wire.h"
 
@@ -52,8 +52,8 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 		struct ekr_keep keep;
 		struct ekr_refused refused;
 	} answer;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	ssize_t n = -1;
+	CLOSED int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	ssize_t n;
 
 	memcpy(keep.name, channel, strlen(channel));
 	memcpy(keep.incident, incident, strlen(incident));
@@ -64,29 +64,27 @@ static int ask(const struct reader_cli *cli, const struct options *o, const char
 	    (send(fd, &keep, sizeof(keep), MSG_NOSIGNAL) < 0 && errno != EPIPE)) {
 		cli_say(&cli->line, "asking the recorder at %s: %s. Does ek-recorder run?",
 			o->socket, strerror(errno));
-	} else {
-		n = recv(fd, &answer, sizeof(answer), 0);
-		if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)
-			cli_say(&cli->line, "%.*s", (int)sizeof(answer.refused.why),
-				answer.refused.why);
-		else if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
-			cli_say(&cli->line,
-				"channel %s: the recorder did not answer and may still keep the range; check with 'ek-recorder keep --list %s'",
-				channel, channel);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (n != sizeof(answer.keep) || answer.keep.type != EKR_KEEP)
 		return 1;
-	printf("%s: %" PRIu64 " segments are kept as %s\n", channel, answer.keep.segments,
-	       incident);
-	return 0;
+	}
+	n = recv(fd, &answer, sizeof(answer), 0);
+	if (n == sizeof(answer.keep) && answer.keep.type == EKR_KEEP) {
+		printf("%s: %" PRIu64 " segments are kept as %s\n", channel, answer.keep.segments,
+		       incident);
+		return 0;
+	}
+	if (n == sizeof(answer.refused) && answer.refused.type == EKR_REFUSED)
+		cli_say(&cli->line, "%.*s", (int)sizeof(answer.refused.why), answer.refused.why);
+	else
+		cli_say(&cli->line,
+			"channel %s: the recorder did not answer and may still keep the range; check with 'ek-recorder keep --list %s'",
+			channel, channel);
+	return 1;
 }
 
 /* counts the segments and their bytes; with @remove it deletes all files */
 static int each_file(const char *path, bool remove, uint64_t *segments, uint64_t *bytes)
 {
-	DIR *d = opendir(path);
+	CLOSED_LIST DIR *d = opendir(path);
 	struct dirent *entry;
 	struct stat st;
 	uint32_t index;
@@ -101,37 +99,32 @@ static int each_file(const char *path, bool remove, uint64_t *segments, uint64_t
 			++*segments;
 			*bytes += (uint64_t)st.st_size;
 		}
-		if (remove && unlinkat(dirfd(d), entry->d_name, 0)) {
-			int err = -errno;
-
-			closedir(d);
-			return err;
-		}
+		if (remove && unlinkat(dirfd(d), entry->d_name, 0))
+			return -errno;
 	}
-	closedir(d);
 	return remove && rmdir(path) ? -errno : 0;
 }
 
 static int list(const struct reader_cli *cli, const char *directory)
 {
-	char *path = NULL;
+	FREED char *path = NULL;
+	CLOSED_LIST DIR *d = NULL;
 	struct dirent *entry;
+	const char *bad;
 	int status = 0;
-	DIR *d;
 
 	if (asprintf(&path, "%s/" MEDIUM_KEPT, directory) < 0)
 		return 2;
 	d = opendir(path);
-	if (!d && errno == ENOENT && access(directory, F_OK)) {
-		cli_say(&cli->line, "%s: %s", directory, strerror(errno));
-		status = 2;
-	} else if (!d && errno != ENOENT) {
-		cli_say(&cli->line, "%s: %s", path, strerror(errno));
-		status = 2;
+	/* a channel without an incident has no such directory */
+	bad = d ? NULL : errno != ENOENT ? path : access(directory, F_OK) ? directory : NULL;
+	if (bad) {
+		cli_say(&cli->line, "%s: %s", bad, strerror(errno));
+		return 2;
 	}
 	while (d && (entry = readdir(d))) {
 		uint64_t segments = 0, bytes = 0;
-		char *incident = NULL;
+		FREED char *incident = NULL;
 		int err;
 
 		if (!about_name_ok(entry->d_name) ||
@@ -146,11 +139,7 @@ static int list(const struct reader_cli *cli, const char *directory)
 			       reader_cli_name(directory), entry->d_name, segments,
 			       (double)bytes / (1 << 20));
 		}
-		free(incident);
 	}
-	if (d)
-		closedir(d);
-	free(path);
 	return status;
 }
 
@@ -159,7 +148,7 @@ static int delete_incident(const struct reader_cli *cli, const char *directory,
 			   const char *incident)
 {
 	uint64_t segments = 0, bytes = 0;
-	char *path = NULL;
+	FREED char *path = NULL;
 	int err;
 
 	if (asprintf(&path, "%s/" MEDIUM_KEPT "/%s", directory, incident) < 0)
@@ -170,7 +159,6 @@ static int delete_incident(const struct reader_cli *cli, const char *directory,
 		       reader_cli_name(directory), incident, segments, (double)bytes / (1 << 20));
 	else if (err != -ENOENT)
 		cli_say(&cli->line, "%s: %s", path, strerror(-err));
-	free(path);
 	return err;
 }
 

@@ -5,21 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
-#include "json.h"
 #include "reader_cli.h"
+#include "text.h"
 
 /* A line of the list. */
 struct listing {
 	const char *name;
 	const char *state; /* empty, ok or damaged */
 	size_t segments, used;
-	uint64_t bytes; /* of the segment files */
-	bool reached;	/* each segment was used: the oldest records are overwritten in turn */
-	bool any;	/* there is a record; then: */
-	int64_t first_ns, last_ns;
-	uint64_t first, last; /* sequences */
-	bool counted;	      /* then: */
+	uint64_t bytes;	  /* of the segment files */
+	bool reached;	  /* each segment was used: the oldest records are overwritten in turn */
+	int64_t first_ns; /* of the oldest record */
+	uint64_t first;	  /* its sequence */
+	bool counted;	  /* everything was read, otherwise the newest records */
 	struct reader_counts counts;
 };
 
@@ -53,7 +51,7 @@ static void look(struct listing *l, struct reader *r)
 
 static int list(const struct reader_cli *cli, const char *path, bool count, struct listing *l)
 {
-	const struct reader_counts *c;
+	const struct reader_counts *c = &l->counts;
 	struct reader_event e;
 	struct reader *r;
 	int err;
@@ -65,11 +63,7 @@ static int list(const struct reader_cli *cli, const char *path, bool count, stru
 	look(l, r);
 	while (!(err = reader_next(r, &e)) && e.kind != READER_END)
 		;
-	c = reader_counts(r);
-	l->counts = *c;
-	l->any = c->any;
-	l->last = c->last_sequence;
-	l->last_ns = c->last_ns;
+	l->counts = *reader_counts(r);
 	if (count && c->any) {
 		l->first = c->first_sequence;
 		l->first_ns = c->first_ns;
@@ -87,16 +81,16 @@ static void print_json(const struct listing *l)
 	char first[READER_RFC3339], last[READER_RFC3339];
 
 	fputs("{\"name\":", stdout);
-	json_string(stdout, l->name);
+	text_json(stdout, l->name);
 	printf(",\"state\":\"%s\",\"segments\":%zu,\"used\":%zu,\"bytes\":%" PRIu64
 	       ",\"retention_reached\":%s",
 	       l->state, l->segments, l->used, l->bytes, l->reached ? "true" : "false");
-	if (l->any) {
+	if (l->counts.any) {
 		reader_format_time(l->first_ns, first);
-		reader_format_time(l->last_ns, last);
+		reader_format_time(l->counts.last_ns, last);
 		printf(",\"first\":\"%s\",\"last\":\"%s\",\"first_sequence\":%" PRIu64
 		       ",\"last_sequence\":%" PRIu64,
-		       first, last, l->first, l->last);
+		       first, last, l->first, l->counts.last_sequence);
 	}
 	if (l->counted)
 		printf(",\"records\":%" PRIu64 ",\"payload_bytes\":%" PRIu64 ",\"gaps\":%" PRIu64
@@ -111,15 +105,16 @@ static void print_row(const struct listing *l)
 	char first[READER_RFC3339] = "-", last[READER_RFC3339] = "-", records[32] = "-",
 	     gaps[32] = "-";
 
-	if (l->any) {
+	if (l->counts.any) {
 		reader_format_time(l->first_ns, first);
-		reader_format_time(l->last_ns, last);
+		reader_format_time(l->counts.last_ns, last);
 		/* without fractions of a second */
 		strcpy(first + 19, "Z");
 		strcpy(last + 19, "Z");
 		/* without --count, lost records are included */
 		snprintf(records, sizeof(records), "%s%" PRIu64, l->counted ? "" : "<=",
-			 l->counted ? l->counts.of[READER_RECORD] : l->last - l->first + 1);
+			 l->counted ? l->counts.of[READER_RECORD] :
+				      l->counts.last_sequence - l->first + 1);
 	}
 	if (l->counted)
 		snprintf(gaps, sizeof(gaps), "%" PRIu64,

@@ -17,14 +17,9 @@
 
 #include "cli.h"
 #include "clock.h"
-#include "commands.h"
-#include "listen.h"
-#include "load.h"
-#include "log.h"
-#include "memory.h"
 #include "recorder.h"
-#include "shutdown.h"
 #include "stats.h"
+#include "thread.h"
 
 /* a loop without a turn for this time hangs: it turns every second */
 #define LOOP_HANGS (5 * NSEC_PER_SEC)
@@ -230,7 +225,7 @@ static void reload(struct recorder *r)
 			continue;
 		}
 		if (n && !n->broken.code && !c->broken.code &&
-		    config_same(&n->declared, &c->declared))
+		    !memcmp(&n->declared, &c->declared, sizeof(c->declared)))
 			continue;
 		if (!shutdown_channel(r, c, each_second))
 			continue;

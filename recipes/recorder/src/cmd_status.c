@@ -11,7 +11,6 @@
 
 #include "cli.h"
 #include "clock.h"
-#include "commands.h"
 #include "config.h"
 
 /* the recorder writes its statistics every second */

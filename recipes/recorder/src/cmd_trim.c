@@ -11,11 +11,8 @@
 
 #include "channel.h"
 #include "cli.h"
-#include "commands.h"
 #include "directory.h"
 #include "found.h"
-#include "load.h"
-#include "log.h"
 
 static bool yes;
 

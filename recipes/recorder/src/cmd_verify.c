@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
-#include "json.h"
 #include "reader_cli.h"
+#include "text.h"
 
 /* overwritten records are no fault */
 static bool clean(const struct reader_counts *c)
@@ -39,7 +38,7 @@ static void summary_json(const char *name, const struct reader *r)
 	char when[READER_RFC3339];
 
 	fputs("],\"name\":", stdout);
-	json_string(stdout, name);
+	text_json(stdout, name);
 	printf(",\"clean\":%s,\"segments\":%zu,\"records\":%" PRIu64 ",\"bytes\":%" PRIu64,
 	       clean(c) ? "true" : "false", reader_uses(r)->count, c->of[READER_RECORD],
 	       c->payload);
@@ -71,7 +70,7 @@ static int verify(const struct reader_cli *cli, const char *path, bool json)
 	if (!r) {
 		if (json) {
 			fputs("],\"name\":", stdout);
-			json_string(stdout, name);
+			text_json(stdout, name);
 			fputs(",\"clean\":false,\"error\":\"the recording could not be read\"}",
 			      stdout);
 		}

@@ -17,8 +17,8 @@
 #include "cli.h"
 #include "client.h"
 #include "clock.h"
-#include "commands.h"
 #include "ek_recorder.h"
+#include "scope.h"
 #include "wire.h"
 
 /* bytes that are read at a time, if the input has as many */
@@ -123,7 +123,7 @@ static int copy(struct writing *s, int fd)
 	const size_t most = s->o->size ? (size_t)s->o->size : s->most;
 	/* reads from a pipe what it has */
 	const size_t room = most + 1 > READ_LEAST ? most + 1 : READ_LEAST;
-	unsigned char *buffer = malloc(room);
+	FREED unsigned char *buffer = malloc(room);
 	size_t begin = 0, end = 0; /* of what is in it */
 	bool skipping = false;
 	int status = 0;
@@ -144,9 +144,9 @@ static int copy(struct writing *s, int fd)
 		if (n < 0) {
 			fprintf(stderr, "ek-recorder write: reading the input: %s\n",
 				strerror(errno));
-			status = 1;
+			return 1;
 		}
-		if (n <= 0)
+		if (!n)
 			break;
 		end += (size_t)n;
 		while (!status && begin < end) {
@@ -176,7 +176,6 @@ static int copy(struct writing *s, int fd)
 	}
 	if (!status && begin < end && !skipping)
 		status = submit(s, buffer + begin, end - begin);
-	free(buffer);
 	return status;
 }
 

@@ -25,10 +25,10 @@ enum kind {
 	BYTES = VALUE_BYTES,
 	DURATION = VALUE_DURATION,
 	YES_NO,
+	GROUP_ALL, /* who may: the members of the group, or all */
 	PATH,
-	WORD,
+	GROUP,
 	NAME,
-	CHOICE,
 	BUFFER,
 };
 
@@ -36,10 +36,12 @@ struct key {
 	const char *name;
 	enum kind kind;
 	void *to;
-	uint64_t least, most;	/* of numbers */
-	const char *choices[2]; /* of a CHOICE: false, true */
+	uint64_t least, most; /* of numbers */
 	bool set;
 };
+#define KEY(name_, kind_, to_) { .name = (name_), .kind = (kind_), .to = (to_) }
+#define LIMITED(name_, kind_, to_, least_, most_) \
+	{ .name = (name_), .kind = (kind_), .to = (to_), .least = (least_), .most = (most_) }
 
 struct parse {
 	const char *path; /* as messages show it */
@@ -47,39 +49,31 @@ struct parse {
 	struct error *error; /* the first error */
 };
 
-static int bad(struct parse *p, const char *key, const char *value, const char *why)
+static const char *put_text(const struct key *k, const char *value, char why[VALUE_WHY])
 {
-	if (!p->error->code)
-		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, key, value, why);
-	return 0;
-}
-
-static int put_text(struct parse *p, const struct key *k, const char *value, size_t room)
-{
-	char why[64];
+	const size_t room = k->kind == PATH  ? CONFIG_PATH :
+			    k->kind == GROUP ? CONFIG_GROUP :
+					       ABOUT_VALUE;
 
 	if (strlen(value) >= room) {
-		snprintf(why, sizeof(why), "must not be longer than %zu characters", room - 1);
-		return bad(p, k->name, value, why);
+		snprintf(why, VALUE_WHY, "must not be longer than %zu characters", room - 1);
+		return why;
 	}
 	if (k->kind == PATH && *value && *value != '/')
-		return bad(p, k->name, value, "must be an absolute path");
+		return "must be an absolute path";
 	snprintf(k->to, room, "%s", value);
-	return 1;
+	return NULL;
 }
 
-static int put_choice(struct parse *p, const struct key *k, const char *value)
+static const char *put_choice(const struct key *k, const char *value)
 {
-	char why[64];
+	const bool yes_no = k->kind == YES_NO;
+	const bool on = !strcmp(value, yes_no ? "yes" : "all");
 
-	for (int i = 0; i < 2; i++) {
-		if (!strcmp(value, k->choices[i])) {
-			*(bool *)k->to = i;
-			return 1;
-		}
-	}
-	snprintf(why, sizeof(why), "must be %s or %s", k->choices[1], k->choices[0]);
-	return bad(p, k->name, value, why);
+	if (!on && strcmp(value, yes_no ? "no" : "group") != 0)
+		return yes_no ? "must be yes or no" : "must be all or group";
+	*(bool *)k->to = on;
+	return NULL;
 }
 
 /* the size of the buffer may be a time; it becomes bytes when the rate is known */
@@ -88,26 +82,33 @@ struct amount {
 	uint64_t ns; /* not 0: instead of bytes */
 };
 
-static int put_amount(struct parse *p, const struct key *k, const char *value)
+static const char *put_amount(const struct key *k, const char *value)
 {
 	struct amount *to = k->to;
 
 	*to = (struct amount){ 0 };
 	if (!parse_bytes(value, &to->bytes) && !parse_duration(value, &to->ns))
-		return bad(p, k->name, value, "must be a size such as 8MiB or a time such as 4s");
-	if (!to->bytes && !to->ns)
-		return bad(p, k->name, value,
-			   "must not be 0; remove the key for the default (4s, or 4MiB)");
-	return 1;
+		return "must be a size such as 8MiB or a time such as 4s";
+	return to->bytes || to->ns ? NULL :
+				     "must not be 0; remove the key for the default (4s, or 4MiB)";
 }
 
-static int put_number(struct parse *p, const struct key *k, const char *value)
+/* NULL, or what is wrong with the value */
+static const char *put(const struct key *k, const char *value, char why[VALUE_WHY])
 {
-	char text[VALUE_WHY];
-	const char *why =
-		value_parse(value, (enum value_kind)k->kind, k->least, k->most, k->to, text);
-
-	return why ? bad(p, k->name, value, why) : 1;
+	switch (k->kind) {
+	case PATH:
+	case NAME:
+	case GROUP:
+		return put_text(k, value, why);
+	case YES_NO:
+	case GROUP_ALL:
+		return put_choice(k, value);
+	case BUFFER:
+		return put_amount(k, value);
+	default:
+		return value_parse(value, (enum value_kind)k->kind, k->least, k->most, k->to, why);
+	}
 }
 
 /* inih's handler; returns 1 if the value is valid */
@@ -115,32 +116,23 @@ static int on_key(void *user, const char *section, const char *name, const char 
 {
 	struct parse *p = user;
 	struct key *k = p->keys;
+	char text[VALUE_WHY];
+	const char *why;
 
-	if (*section)
-		return bad(p, name, value,
-			   "sections are not supported; remove the line in brackets");
 	while (k->name && strcmp(k->name, name) != 0)
 		k++;
-	if (!k->name)
-		return bad(p, name, value, "unknown key");
-	if (k->set)
-		return bad(p, name, value, "the key is given twice; remove one");
+	if (*section)
+		why = "sections are not supported; remove the line in brackets";
+	else if (!k->name)
+		why = "unknown key";
+	else if (k->set)
+		why = "the key is given twice; remove one";
+	else
+		why = put(k, value, text);
 	k->set = true;
-	switch (k->kind) {
-	case PATH:
-		return put_text(p, k, value, CONFIG_PATH);
-	case NAME:
-		return put_text(p, k, value, ABOUT_VALUE);
-	case WORD:
-		return put_text(p, k, value, CONFIG_GROUP);
-	case YES_NO:
-	case CHOICE:
-		return put_choice(p, k, value);
-	case BUFFER:
-		return put_amount(p, k, value);
-	default:
-		return put_number(p, k, value);
-	}
+	if (why && !p->error->code)
+		set_error(p->error, EINVAL, "%s: %s = %.80s: %s", p->path, name, value, why);
+	return !why;
 }
 
 /* the file that inih reads */
@@ -224,15 +216,12 @@ int config_file(char path[PATH_MAX], const char *dir, const char *name, struct e
 int config_recorder(const char *path, struct recorder_config *c, struct error *e)
 {
 	struct key keys[] = {
-		{ .name = "directory", .kind = PATH, .to = c->directory },
-		{ .name = "mountpoint",
-		  .kind = YES_NO,
-		  .to = &c->mountpoint,
-		  .choices = { "no", "yes" } },
-		{ .name = "socket", .kind = PATH, .to = c->socket },
-		{ .name = "group", .kind = WORD, .to = c->group },
-		{ .name = "priority", .kind = NUMBER, .to = &c->priority, .most = 98 },
-		{ .name = "statistics", .kind = PATH, .to = c->statistics },
+		KEY("directory", PATH, c->directory),
+		KEY("mountpoint", YES_NO, &c->mountpoint),
+		KEY("socket", PATH, c->socket),
+		KEY("group", GROUP, c->group),
+		LIMITED("priority", NUMBER, &c->priority, 0, 98),
+		KEY("statistics", PATH, c->statistics),
 		{ 0 },
 	};
 	char long_path[SHOWN + 1];
@@ -247,10 +236,9 @@ int config_recorder(const char *path, struct recorder_config *c, struct error *e
 		.mountpoint = true,
 	};
 	ret = parse_file(path, shown, keys, e);
-	if (!ret && !*c->directory)
-		return set_error(e, EINVAL, "%s: directory: must not be empty", shown);
-	if (!ret && !*c->socket)
-		return set_error(e, EINVAL, "%s: socket: must not be empty", shown);
+	if (!ret && (!*c->directory || !*c->socket))
+		return set_error(e, EINVAL, "%s: %s: must not be empty", shown,
+				 *c->directory ? "socket" : "directory");
 	return ret;
 }
 
@@ -300,7 +288,7 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 		return set_error(e, EINVAL, "%s: record_size is missing", path);
 	if (!c->retain)
 		return set_error(e, EINVAL, "%s: retain is missing", path);
-	if (!*c->schema != !*c->schema_name || !*c->schema != !*c->schema_encoding)
+	if (!*c->schema != !*c->about.schema_name || !*c->schema != !*c->about.schema_encoding)
 		return set_error(
 			e, EINVAL,
 			"%s: schema, schema_name and schema_encoding belong together; set all of them or none",
@@ -348,68 +336,28 @@ static int complete(const char *path, struct channel_config *c, const struct amo
 int config_channel(const char *path, struct channel_config *c, struct error *e)
 {
 	struct amount buffer = { 0 };
-	/* clang-format off: a table */
 	struct key keys[] = {
-		{ .name = "record_size",
-		  .kind = BYTES,
-		  .to = &c->record_size,
-		  .least = 1,
-		  .most = EKR_RECORD_MAX },
-		{ .name = "period",
-		  .kind = DURATION,
-		  .to = &c->period_ns,
-		  .least = 1000,
-		  .most = 86400 * NSEC_PER_SEC },
-		{ .name = "window",
-		  .kind = DURATION,
-		  .to = &c->window_ns,
-		  .least = 10 * NSEC_PER_MSEC,
-		  .most = 3600 * NSEC_PER_SEC },
-		{ .name = "retain",
-		  .kind = BYTES,
-		  .to = &c->retain,
-		  .least = EKR_BLOCK,
-		  .most = UINT64_C(1) << 46 },
-		{ .name = "retain_time",
-		  .kind = DURATION,
-		  .to = &c->retain_ns,
-		  .least = NSEC_PER_SEC,
-		  .most = INT64_MAX },
-		{ .name = "segment",
-		  .kind = BYTES,
-		  .to = &c->segment,
-		  .least = 2 * EKR_BLOCK,
-		  .most = UINT64_C(1) << 30 },
-		{ .name = "writeout",
-		  .kind = BYTES,
-		  .to = &c->writeout,
-		  .least = EKR_BLOCK,
-		  .most = EKR_BATCH_MAX },
-		{ .name = "buffer", .kind = BUFFER, .to = &buffer },
-		{ .name = "ring", .kind = YES_NO, .to = &c->ring, .choices = { "no", "yes" } },
-		{ .name = "keep", .kind = BYTES, .to = &c->keep, .most = UINT64_C(1) << 46 },
-		{ .name = "encoding", .kind = NAME, .to = c->encoding },
-		{ .name = "schema", .kind = PATH, .to = c->schema },
-		{ .name = "schema_name", .kind = NAME, .to = c->schema_name },
-		{ .name = "schema_encoding", .kind = NAME, .to = c->schema_encoding },
-		{ .name = "writers",
-		  .kind = NUMBER,
-		  .to = &c->writers,
-		  .least = 1,
-		  .most = CONFIG_WRITERS },
-		{ .name = "write_group", .kind = WORD, .to = c->write_group },
-		{ .name = "write_mode",
-		  .kind = CHOICE,
-		  .to = &c->write_all,
-		  .choices = { "group", "all" } },
-		{ .name = "read_group", .kind = WORD, .to = c->read_group },
-		{ .name = "read_mode",
-		  .kind = CHOICE,
-		  .to = &c->read_all,
-		  .choices = { "group", "all" } },
+		LIMITED("record_size", BYTES, &c->record_size, 1, EKR_RECORD_MAX),
+		LIMITED("period", DURATION, &c->period_ns, 1000, 86400 * NSEC_PER_SEC),
+		LIMITED("window", DURATION, &c->window_ns, 10 * NSEC_PER_MSEC, 3600 * NSEC_PER_SEC),
+		LIMITED("retain", BYTES, &c->retain, EKR_BLOCK, UINT64_C(1) << 46),
+		LIMITED("retain_time", DURATION, &c->retain_ns, NSEC_PER_SEC, INT64_MAX),
+		LIMITED("segment", BYTES, &c->segment, 2 * EKR_BLOCK, UINT64_C(1) << 30),
+		LIMITED("writeout", BYTES, &c->writeout, EKR_BLOCK, EKR_BATCH_MAX),
+		KEY("buffer", BUFFER, &buffer),
+		KEY("ring", YES_NO, &c->ring),
+		LIMITED("keep", BYTES, &c->keep, 0, UINT64_C(1) << 46),
+		KEY("encoding", NAME, c->about.encoding),
+		KEY("schema", PATH, c->schema),
+		KEY("schema_name", NAME, c->about.schema_name),
+		KEY("schema_encoding", NAME, c->about.schema_encoding),
+		LIMITED("writers", NUMBER, &c->writers, 1, CONFIG_WRITERS),
+		KEY("write_group", GROUP, c->write_group),
+		KEY("write_mode", GROUP_ALL, &c->write_all),
+		KEY("read_group", GROUP, c->read_group),
+		KEY("read_mode", GROUP_ALL, &c->read_all),
 		{ 0 },
 	};
-	/* clang-format on */
 	char long_path[SHOWN + 1];
 	const char *shown = show(path, long_path);
 	int ret;
@@ -424,10 +372,4 @@ int config_channel(const char *path, struct channel_config *c, struct error *e)
 	if (!ret)
 		ret = parse_file(path, shown, keys, e);
 	return ret ? ret : complete(shown, c, &buffer, e);
-}
-
-bool config_same(const struct channel_config *a, const struct channel_config *b)
-{
-	/* config_channel() has set every byte */
-	return !memcmp(a, b, sizeof(*a));
 }

@@ -52,9 +52,8 @@ struct channel_config {
 	char write_group[CONFIG_GROUP];	/* CONFIG_UNSET; "": only the recorder's own user */
 	char read_group[CONFIG_GROUP];
 	bool write_all, read_all;	/* every user may write, read */
-	char encoding[ABOUT_VALUE];	/* of payloads, for exports; "": none */
+	struct about about;		/* of payloads, for exports; without an id */
 	char schema[CONFIG_PATH];	/* file of their schema; "": none */
-	char schema_name[ABOUT_VALUE], schema_encoding[ABOUT_VALUE];
 	gid_t write_gid, read_gid;	/* CONFIG_NO_GROUP: none; set by access_resolve() */
 };
 
@@ -62,9 +61,10 @@ struct channel_config {
 int config_file(char path[PATH_MAX], const char *dir, const char *name, struct error *e);
 /* -ENOENT: there is no such file, and *@c has the defaults; -EINVAL, and errors of open() and read(). */
 int config_recorder(const char *path, struct recorder_config *c, struct error *e);
-/* -EINVAL, and errors of open() and read(). The file's name is that of the channel. */
+/*
+ * -EINVAL, and errors of open() and read(). The file's name is that of the channel. Sets every byte, so that two
+ * configurations can be compared.
+ */
 int config_channel(const char *path, struct channel_config *c, struct error *e);
-/* All keys have the same values in both. */
-bool config_same(const struct channel_config *a, const struct channel_config *b);
 
 #endif

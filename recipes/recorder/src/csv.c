@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "reader_hex.h"
+#include "text.h"
 
 /* Bytes of the UTF-8 character at @c (RFC 3629); 0: it is not valid UTF-8. */
 static size_t utf8(const unsigned char *c, size_t left)
@@ -75,7 +75,7 @@ int csv_event(FILE *to, enum csv_payload payload, const struct reader_event *e)
 	case READER_RECORD:
 		fprintf(to, "%" PRIu64 ",%" PRIu32 ",", e->acquired_ns, e->length);
 		if (payload == CSV_HEX)
-			reader_hex(to, e->payload, e->length);
+			text_hex(to, e->payload, e->length);
 		else if (payload == CSV_TEXT)
 			text(to, e->payload, e->length);
 		break;

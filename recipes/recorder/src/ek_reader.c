@@ -7,7 +7,6 @@
 #include "clock.h"
 #include "ek_reader.h"
 #include "reader.h"
-#include "reader_text.h"
 
 _Static_assert((int)EK_RECORD == READER_RECORD && (int)EK_GAP == READER_GAP &&
 		       (int)EK_MISSING == READER_MISSING && (int)EK_DAMAGE == READER_DAMAGE &&

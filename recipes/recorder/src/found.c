@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "directory.h"
+#include "scope.h"
 #include "segment.h"
-#include "segments.h"
 
 /* a limit of this process, and no fault of the file: another attempt may succeed */
 static bool is_want(int code)
@@ -31,17 +31,14 @@ static void note_closed(struct found *f, const struct error *why)
 static ssize_t read_found(void *ctx, uint32_t place, void *to, size_t length, uint64_t offset)
 {
 	const struct found *f = ctx;
-	ssize_t n;
+	ssize_t n = TEMP_FAILURE_RETRY(pread(f->files[place].fd, to, length, (off_t)offset));
 
-	do {
-		n = pread(f->files[place].fd, to, length, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
 static int list_segments(struct channel *c, struct found *f, struct error *e)
 {
-	DIR *dir = segment_list(c->directory, ".");
+	CLOSED_LIST DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	bool more = false;
 	uint32_t index;
@@ -76,7 +73,6 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 		if (fd < 0) {
 			set_errno(&why, errno, "opening %s", entry->d_name);
 			if (is_want(why.code)) {
-				closedir(dir);
 				*e = why;
 				return -e->code;
 			}
@@ -93,14 +89,12 @@ static int list_segments(struct channel *c, struct found *f, struct error *e)
 	}
 	/* with half a list, the other segments would be taken for lost */
 	ret = errno ? set_errno(e, errno, "listing the segments") : 0;
-	closedir(dir);
 	if (more)
 		log_warning("channel %s: more than %u segments; the others are not used",
 			    c->config.name, SEGMENTS_MAX);
 	return ret;
 }
 
-/* the size of what is there already is that of what will be made */
 int found_settle(struct channel *c, const struct found *f, struct error *e)
 {
 	uint64_t size = f->r.valid ? f->r.valid->head.size : 0;
@@ -118,12 +112,11 @@ int found_settle(struct channel *c, const struct found *f, struct error *e)
 	log_warning("channel %s: its segments keep %" PRIu64 " bytes instead of %" PRIu64,
 		    c->config.name, size, c->config.segment);
 	/* under the lock, because the statistics show both */
-	pthread_mutex_lock(&c->store.lock);
+	HOLD(&c->store.lock);
 	c->config.segment = size;
 	c->config.segments = (c->config.retain + size - 1) / size + 1;
 	if (c->config.segments > SEGMENTS_MAX)
 		c->config.segments = SEGMENTS_MAX;
-	pthread_mutex_unlock(&c->store.lock);
 	return 0;
 }
 
@@ -197,10 +190,10 @@ size_t found_surplus(const struct channel *c, const struct found *f)
 }
 
 /* the unfinished segment that is created next is replaced; nothing else would remove the others */
-void found_clean(const struct channel *c)
+static void clean(const struct channel *c)
 {
 	bool more = segments_lack(c);
-	DIR *dir = segment_list(c->directory, ".");
+	CLOSED_LIST DIR *dir = segment_list(c->directory, ".");
 	struct dirent *entry;
 	uint32_t index;
 
@@ -209,8 +202,29 @@ void found_clean(const struct channel *c)
 		    !(more && index == c->next_index) && unlinkat(c->directory, entry->d_name, 0))
 			log_warning("channel %s: removing the unfinished segment %s: %s",
 				    c->config.name, entry->d_name, strerror(errno));
-	if (dir)
-		closedir(dir);
+}
+
+/* the reason of a channel that has fewer or more segments than its configuration demands */
+static void tell(struct channel *c, const struct found *f)
+{
+	struct error e = { 0 };
+
+	if (f->closed) {
+		set_error(&e, f->why.code,
+			  "%u segments cannot be used, and none is created in their place: %s",
+			  f->closed, f->why.text);
+		log_warning("channel %s: %s", c->config.name, e.text);
+	}
+	if (!f->closed && found_surplus(c, f)) {
+		set_error(&e, EFBIG,
+			  "it has %zu segments more than retain needs; they are kept and used. "
+			  "'ek-recorder trim --yes %s' deletes the oldest",
+			  found_surplus(c, f), c->config.name);
+		log_warning("channel %s: %s", c->config.name, e.text);
+	}
+	c->less = e;
+	if (f->closed || !segments_lack(c))
+		store_fail(&c->store, &e);
 }
 
 void found_add(struct channel *c, struct found *f, bool reuse_newest)
@@ -243,33 +257,13 @@ void found_add(struct channel *c, struct found *f, bool reuse_newest)
 		file->write = -1;
 		atomic_fetch_add(&c->made, 1);
 	}
-}
-
-void found_tell(struct channel *c, const struct found *f)
-{
-	struct error e = { 0 };
-
-	if (f->closed) {
-		set_error(&e, f->why.code,
-			  "%u segments cannot be used, and none is created in their place: %s",
-			  f->closed, f->why.text);
-		log_warning("channel %s: %s", c->config.name, e.text);
-	}
-	if (!f->closed && found_surplus(c, f)) {
-		set_error(&e, EFBIG,
-			  "it has %zu segments more than retain needs; they are kept and used. "
-			  "'ek-recorder trim --yes %s' deletes the oldest",
-			  found_surplus(c, f), c->config.name);
-		log_warning("channel %s: %s", c->config.name, e.text);
-	}
-	c->less = e;
-	if (f->closed || !segments_lack(c))
-		store_fail(&c->store, &e);
+	tell(c, f);
+	clean(c);
 }
 
 int found_look(struct channel *c, found_use *use, struct error *e)
 {
-	struct found *f = calloc(1, sizeof(*f));
+	FREED struct found *f = calloc(1, sizeof(*f));
 	/* mapped, so that it is freed at once: all memory is locked */
 	struct medium_bytes bytes = {
 		.read = read_found,
@@ -301,6 +295,5 @@ int found_look(struct channel *c, found_use *use, struct error *e)
 	}
 	if (bytes.buffer != MAP_FAILED)
 		munmap(bytes.buffer, RECOVER_BUFFER);
-	free(f);
 	return ret;
 }

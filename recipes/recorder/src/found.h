@@ -39,12 +39,12 @@ int found_look(struct channel *c, found_use *use, struct error *e);
 int found_settle(struct channel *c, const struct found *f, struct error *e);
 /* Opens all usable segments for writing. If descriptors or memory do not suffice, nothing was changed. */
 int found_open(const struct channel *c, struct found *f, struct error *e);
-/* Adds the usable segments to the store. @reuse_newest: as if the newest segment had never been used. */
+/*
+ * Adds the usable segments to the store, and removes files of segments whose creation was interrupted. Sets the
+ * reason of a channel that has fewer or more segments than its configuration demands.
+ * @reuse_newest: as if the newest segment had never been used.
+ */
 void found_add(struct channel *c, struct found *f, bool reuse_newest);
-/* Sets the reason of a channel that has fewer or more segments than its configuration demands. */
-void found_tell(struct channel *c, const struct found *f);
-/* Removes files of segments whose creation was interrupted. */
-void found_clean(const struct channel *c);
 
 /* The number of segments beyond `retain`, and the oldest usable segment (count: none). */
 size_t found_surplus(const struct channel *c, const struct found *f);
@@ -53,5 +53,21 @@ static inline struct found_file *found_file(struct found *f, size_t i)
 {
 	return &f->files[f->segments[i].place];
 }
+
+/* --- opening.c: how a recording continues where an earlier one ended --- */
+
+/*
+ * At a start: recording continues where it ended, with a gap `restart` if it was not shut down
+ * cleanly. Sets up the channel's intake and store.
+ */
+int opening_begin(struct channel *c, struct found *f, struct error *e);
+/*
+ * While recording, if the channel's name leads to another directory: it is used if it holds this
+ * recording, such as a medium that was mounted again, or nothing. -EINVAL: another recording,
+ * which is not touched.
+ */
+int opening_return(struct channel *c, struct found *f, struct error *e);
+/* Puts the clean-shutdown marker back, if there was one: nothing has been recorded. */
+int opening_leave(struct channel *c, struct error *e);
 
 #endif

@@ -3,17 +3,13 @@
 #include "ingest.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
 #include "session.h"
-#include "shutdown.h"
 #include "thread.h"
 #include "wire.h"
 
@@ -63,15 +59,13 @@ void ingest_wake(struct ingest *in, struct channel *c)
 static void make_room(const struct ingest *in, struct session *newest)
 {
 	struct session *goes = newest;
-	char why[160];
 
 	for (struct session *s = in->sessions; s; s = s->next)
 		if (s->since_ns < goes->since_ns && session_undecided(s))
 			goes = s;
-	snprintf(why, sizeof(why), "the recorder has %u connections, which is its limit%s",
-		 SESSIONS_MAX,
-		 goes == newest ? "" : "; this one had waited longest without opening a channel");
-	session_refuse(goes, EBUSY, why);
+	session_refuse(
+		goes, EBUSY, "the recorder has %u connections, which is its limit%s", SESSIONS_MAX,
+		goes == newest ? "" : "; this one had waited longest without opening a channel");
 }
 
 /* clients wait in the queue: epoll would report them again and again */
@@ -140,11 +134,11 @@ static void on_listener(struct handler *h, uint32_t events)
 static void on_done(struct handler *h, uint32_t events)
 {
 	struct ingest *in = (struct ingest *)((char *)h - offsetof(struct ingest, on_done));
-	uint64_t count;
+	eventfd_t count;
 
 	(void)events;
 	/* the next turn checks what has become durable */
-	(void)!read(in->done_fd, &count, sizeof(count));
+	eventfd_read(in->done_fd, &count);
 }
 
 int ingest_open(struct ingest *in, struct channel *channels, unsigned int count, int listener,
@@ -177,15 +171,10 @@ bool ingest_reap(struct ingest *in)
 			continue;
 		}
 		*at = s->next;
-		session_free(s);
+		free(s);
 		any = true;
 	}
 	return any;
-}
-
-bool ingest_is_open(struct channel *c)
-{
-	return atomic_load(&c->use) == CHANNEL_USED && atomic_load(&c->open);
 }
 
 /* Rotates the list, so that connections take turns at the space in the buffer of their channel. */
@@ -218,7 +207,7 @@ static uint64_t turn(struct ingest *in, uint64_t now)
 			shutdown_leave(in, c, now);
 			until = now + LEAVE_POLL;
 		}
-		if (!ingest_is_open(c))
+		if (atomic_load(&c->use) != CHANNEL_USED || !atomic_load(&c->open))
 			continue;
 		if (!intake_tell(&c->intake) && until > now + GAP_WAITS)
 			until = now + GAP_WAITS;

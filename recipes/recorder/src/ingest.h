@@ -60,9 +60,9 @@ int ingest_open(struct ingest *in, struct channel *channels, unsigned int count,
 int ingest_start(struct ingest *in, struct storage *storage, int priority, struct error *e);
 /* Frees dead connections; true: there were some. */
 bool ingest_reap(struct ingest *in);
-/* Records of the channel can be taken. */
-bool ingest_is_open(struct channel *c);
 void ingest_close(struct ingest *in);
+/* A turn's part of shutdown_channel(), while the channel is CHANNEL_LEAVING; ends it. */
+void shutdown_leave(struct ingest *in, struct channel *c, uint64_t now_ns);
 
 /* For sessions. */
 int ingest_watch(struct ingest *in, int fd, struct handler *h, uint32_t events);

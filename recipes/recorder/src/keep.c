@@ -12,36 +12,33 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
+#include "directory.h"
 #include "marker.h"
 #include "medium.h"
+#include "scope.h"
 #include "segment.h"
-#include "segments.h"
+
+#define OPEN_DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /* calls @use with the directory of each incident */
 static void for_each(int directory, void (*use)(int incident, void *to), void *to)
 {
-	DIR *list = segment_list(directory, MEDIUM_KEPT);
+	CLOSED_LIST DIR *list = segment_list(directory, MEDIUM_KEPT);
 	struct dirent *entry;
 
 	while (list && (entry = readdir(list))) {
-		int fd = *entry->d_name == '.' ?
-				 -1 :
-				 openat(dirfd(list), entry->d_name,
-					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		CLOSED int fd = *entry->d_name == '.' ?
+					-1 :
+					openat(dirfd(list), entry->d_name, OPEN_DIRECTORY);
 
-		if (fd < 0)
-			continue;
-		use(fd, to);
-		close(fd);
+		if (fd >= 0)
+			use(fd, to);
 	}
-	if (list)
-		closedir(list);
 }
 
 static void add_bytes(int incident, void *to)
 {
-	DIR *list = segment_list(incident, ".");
+	CLOSED_LIST DIR *list = segment_list(incident, ".");
 	struct dirent *entry;
 	uint32_t index;
 	struct stat st;
@@ -50,39 +47,32 @@ static void add_bytes(int incident, void *to)
 		if (segment_index(entry->d_name, &index) &&
 		    !fstatat(incident, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			*(uint64_t *)to += (uint64_t)st.st_size;
-	if (list)
-		closedir(list);
 }
 
-struct notes {
-	uint64_t generation, next;
-};
+/* raises the values of the struct marker @to */
 
 static void read_note(int incident, void *to)
 {
 	char text[160] = "";
-	struct notes *n = to;
-	struct marker m;
-	int fd = openat(incident, KEEP_NEXT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	struct marker m, *most = to;
+	CLOSED int fd = openat(incident, KEEP_NEXT, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 
-	if (fd >= 0)
-		close(fd);
 	if (length <= 0 || !marker_parse(text, &m))
 		return;
-	if (m.generation > n->generation)
-		n->generation = m.generation;
-	if (m.next_sequence > n->next)
-		n->next = m.next_sequence;
+	if (m.generation > most->generation)
+		most->generation = m.generation;
+	if (m.next_sequence > most->next_sequence)
+		most->next_sequence = m.next_sequence;
 }
 
 void keep_notes(int directory, uint64_t *generation, uint64_t *next)
 {
-	struct notes n = { *generation, *next };
+	struct marker most = { .generation = *generation, .next_sequence = *next };
 
-	for_each(directory, read_note, &n);
-	*generation = n.generation;
-	*next = n.next;
+	for_each(directory, read_note, &most);
+	*generation = most.generation;
+	*next = most.next_sequence;
 }
 
 static int by_generation(const void *a, const void *b)
@@ -164,19 +154,15 @@ static int move(struct channel *c, const struct segment *s, int incident, struct
 
 static int write_note(const struct channel *c, int incident, uint64_t generation, struct error *e)
 {
+	const struct marker next = { .generation = generation,
+				     .next_sequence = atomic_load(&c->store.durable_to) };
 	char text[160];
-	int fd = openat(incident, KEEP_NEXT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
-	    code = 0;
-	int length = marker_print(text, sizeof(text),
-				  &(struct marker){ .generation = generation,
-						    .next_sequence =
-							    atomic_load(&c->store.durable_to) });
+	const int length = marker_print(text, sizeof(text), &next);
+	CLOSED int fd = openat(incident, KEEP_NEXT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 
-	if (fd < 0 || write(fd, text, (size_t)length) != length || fsync(fd))
-		code = errno ? errno : ENOSPC;
-	if (fd >= 0)
-		close(fd);
-	return code ? set_errno(e, code, "writing where the recording continues") : 0;
+	if (fd >= 0 && write(fd, text, (size_t)length) == length && !fsync(fd))
+		return 0;
+	return set_errno(e, errno ? errno : ENOSPC, "writing where the recording continues");
 }
 
 static int open_incident(struct channel *c, const char *incident, struct error *e)
@@ -191,7 +177,7 @@ static int open_incident(struct channel *c, const char *incident, struct error *
 		return errno == EEXIST ?
 			       set_error(e, EEXIST, "there is an incident %s already", incident) :
 			       set_errno(e, errno, "creating %s", path);
-	fd = openat(c->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = openat(c->directory, path, OPEN_DIRECTORY);
 	return fd < 0 ? set_errno(e, errno, "opening %s", path) : fd;
 }
 
@@ -210,18 +196,14 @@ static int fill_incident(struct channel *c, int fd, const struct segment *s, siz
 }
 
 /* Removes an incident without segments after a failure, so that its name can be used again. */
-static void undo_incident(struct channel *c, const char *incident, struct error *e)
+static void undo_incident(struct channel *c, int fd, const char *incident, struct error *e)
 {
 	char path[sizeof(MEDIUM_KEPT) + EKR_NAME_MAX + sizeof(KEEP_NEXT) + 3];
 	const struct error why = *e;
 	uint64_t kept = 0;
-	int fd;
 
-	snprintf(path, sizeof(path), MEDIUM_KEPT "/%.*s", (int)EKR_NAME_MAX, incident);
-	fd = openat(c->directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return;
 	add_bytes(fd, &kept);
+	snprintf(path, sizeof(path), MEDIUM_KEPT "/%.*s", (int)EKR_NAME_MAX, incident);
 	if (!kept) {
 		unlinkat(fd, KEEP_NEXT, 0);
 		unlinkat(c->directory, path, AT_REMOVEDIR);
@@ -231,15 +213,15 @@ static void undo_incident(struct channel *c, const char *incident, struct error 
 			  " bytes are kept as %s; to try again, use another name",
 			  why.text, kept, incident);
 	}
-	close(fd);
 }
 
 int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to, struct error *e)
 {
 	size_t count, first, last;
-	struct segment *s = list_used(c, &count);
+	FREED struct segment *s = list_used(c, &count);
+	CLOSED int fd = -1;
 	uint64_t kept = 0, number;
-	int fd, ret = 0;
+	int ret;
 
 	if (!s)
 		return set_error(e, ENOMEM, "out of memory");
@@ -247,29 +229,27 @@ int keep_range(struct channel *c, const char *incident, int64_t from, int64_t to
 	number = first < count ? last - first + 1 : 0;
 	for_each(c->directory, add_bytes, &kept);
 	if (!number)
-		ret = set_error(e, ENOENT, "it has no records of that time");
-	else if (kept + number * c->config.segment > c->config.keep)
-		ret = set_error(e, EDQUOT,
-				"%" PRIu64 " segments of %" PRIu64 " bytes, with %" PRIu64
-				" bytes that are kept already, are more than keep = %" PRIu64
-				"; keep less, or raise keep",
-				number, c->config.segment, kept, c->config.keep);
-	else if (atomic_load(&c->made) < number + 2)
-		ret = set_error(
+		return set_error(e, ENOENT, "it has no records of that time");
+	if (kept + number * c->config.segment > c->config.keep)
+		return set_error(e, EDQUOT,
+				 "%" PRIu64 " segments of %" PRIu64 " bytes, with %" PRIu64
+				 " bytes that are kept already, are more than keep = %" PRIu64
+				 "; keep less, or raise keep",
+				 number, c->config.segment, kept, c->config.keep);
+	if (atomic_load(&c->made) < number + 2)
+		return set_error(
 			e, ENOSPC,
 			"%" PRIu64
 			" of its %u segments have records of that time, and two must remain; keep less",
 			number, atomic_load(&c->made));
-	fd = ret ? ret : open_incident(c, incident, e);
-	if (fd >= 0) {
-		ret = fill_incident(c, fd, s, count, first, last, e);
-		close(fd);
-		if (ret)
-			undo_incident(c, incident, e);
+	fd = open_incident(c, incident, e);
+	if (fd < 0)
+		return fd;
+	ret = fill_incident(c, fd, s, count, first, last, e);
+	if (ret) {
+		undo_incident(c, fd, incident, e);
+		return ret;
 	}
-	free(s);
-	if (fd < 0 || ret)
-		return fd < 0 ? fd : ret;
 	log_info("channel %s: %" PRIu64 " segments are kept as %s", c->config.name, number,
 		 incident);
 	return (int)number;

@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the prepare thread of a channel does in each round. */
-#include "keeper.h"
+#include "prepare.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access.h"
 #include "clock.h"
 #include "directory.h"
+#include "found.h"
 #include "keep.h"
-#include "log.h"
-#include "opening.h"
-#include "segments.h"
 #include "storage.h"
 
 /* from one round to the next */
 #define RETRY (10 * NSEC_PER_SEC)
 
-/* @k: takes its turn on the medium; NULL: there are no other channels */
+/* reported once, not each 10 s */
+static bool is_new(struct keeper *k, const struct error *e)
+{
+	bool new = strcmp(k->said, e->text) != 0;
+
+	memcpy(k->said, e->text, sizeof(k->said));
+	return new;
+}
+
+/* @k: takes its turn on the medium, and logs failures; NULL: there are no other channels */
 static int open_channel(const struct recorder_config *config, struct channel *c, struct keeper *k,
 			found_use *use, struct error *e)
 {
@@ -49,8 +56,12 @@ static int open_channel(const struct recorder_config *config, struct channel *c,
 	}
 	if (ret)
 		directory_close(c);
-	if (ret && ret != -ECANCELED)
+	if (ret && ret != -ECANCELED) {
 		store_fail(&c->store, e);
+		if (k && is_new(k, e))
+			log_error("channel %s: %s; trying again every 10 s", c->config.name,
+				  e->text);
+	}
 	return ret;
 }
 
@@ -62,15 +73,6 @@ int prepare_channel(struct prepare *p, struct channel *c, struct error *e)
 int prepare_segment(struct prepare *p, struct channel *c, struct error *e)
 {
 	return segments_make(c, p->zeros, PREPARE_ZEROS, &p->keepers->stop, e);
-}
-
-/* reported once, not each 10 s */
-static bool is_new(struct keeper *k, const struct error *e)
-{
-	bool new = strcmp(k->said, e->text) != 0;
-
-	memcpy(k->said, e->text, sizeof(k->said));
-	return new;
 }
 
 /* the channel has more segments: its records may wait for them */
@@ -85,18 +87,13 @@ static void tell_storage(const struct keeper *k)
 static void try_to_open(struct keeper *k)
 {
 	struct channel *c = k->channel;
-	uint64_t one = 1;
 	struct error e;
-	int ret = open_channel(k->prepare->config, c, k, opening_begin, &e);
 
-	if (!ret)
+	if (!open_channel(k->prepare->config, c, k, opening_begin, &e))
 		atomic_store(&c->open, true);
-	else if (ret != -ECANCELED && is_new(k, &e))
-		log_error("channel %s: %s; trying again every 10 s", c->config.name, e.text);
 	atomic_store(&c->tried, true);
 	/* writers may wait for the channel */
-	if (k->prepare->tried_fd >= 0)
-		(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+	eventfd_write(k->prepare->tried_fd, 1);
 }
 
 /* does what the ingest thread asked for */
@@ -104,7 +101,6 @@ static void answer_keep(struct keeper *k)
 {
 	struct channel *c = k->channel;
 	struct keep_request *r = &c->keep;
-	uint64_t one = 1;
 
 	if (atomic_load(&r->state) != KEEP_ASKED)
 		return;
@@ -113,7 +109,7 @@ static void answer_keep(struct keeper *k)
 	else
 		r->result = keep_range(c, r->incident, r->from_ns, r->to_ns, &r->error);
 	atomic_store(&r->state, KEEP_DONE);
-	(void)!write(k->prepare->tried_fd, &one, sizeof(one));
+	eventfd_write(k->prepare->tried_fd, 1);
 }
 
 static void make_segments(struct keeper *k)
@@ -173,7 +169,6 @@ static bool return_to_directory(struct keeper *k)
 	const struct recorder_config *config = k->prepare->config;
 	struct segment s;
 	struct error e;
-	int ret;
 
 	if (c->directory >= 0) {
 		if (!directory_moved(config, c))
@@ -188,15 +183,12 @@ static bool return_to_directory(struct keeper *k)
 		log_error("channel %s: %s", c->config.name, e.text);
 		store_fail(&c->store, &e);
 	}
-	ret = open_channel(config, c, k, opening_return, &e);
-	if (!ret) {
-		log_info("channel %s: recording continues in %s/%s", c->config.name,
-			 config->directory, c->config.name);
-		k->said[0] = '\0';
-	} else if (ret != -ECANCELED && is_new(k, &e)) {
-		log_error("channel %s: %s; trying again every 10 s", c->config.name, e.text);
-	}
-	return !ret;
+	if (open_channel(config, c, k, opening_return, &e))
+		return false;
+	log_info("channel %s: recording continues in %s/%s", c->config.name, config->directory,
+		 c->config.name);
+	k->said[0] = '\0';
+	return true;
 }
 
 /* waits until no more is written, and leaves the clean-shutdown marker if everything is on the medium */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The socket that writers connect to. */
-#include "listen.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 
 #include <systemd/sd-daemon.h>
 
+#include "scope.h"
 #include "wire.h"
 
 static int take_inherited(int count, struct error *e)
@@ -31,16 +32,15 @@ static int take_inherited(int count, struct error *e)
 /* removes a socket that a killed recorder left, but not one on which a process listens */
 static int clear_path(const struct sockaddr_un *address, struct error *e)
 {
+	CLOSED int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat st;
-	int fd, ret;
+	int ret;
 
 	/* connect() fails with the same error for any other file: it must not be removed */
 	if (!lstat(address->sun_path, &st) && !S_ISSOCK(st.st_mode))
 		return set_error(e, EEXIST, "%s exists and is not a socket; set another socket",
 				 address->sun_path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	ret = connect(fd, (const struct sockaddr *)address, sizeof(*address)) ? errno : 0;
-	close(fd);
 	/* EAGAIN: the queue of its clients is full: perhaps it hangs, but it exists */
 	if (!ret || ret == EAGAIN)
 		return set_error(e, EADDRINUSE, "another recorder already listens at %s",
@@ -87,7 +87,6 @@ int listen_open(const struct recorder_config *config, bool *own, struct error *e
 void listen_refuse(const char *why)
 {
 	struct ekr_refused refused = { .type = EKR_REFUSED, .error = EINVAL };
-	int fd;
 
 	if (sd_listen_fds(0) != 1)
 		return;
@@ -95,9 +94,9 @@ void listen_refuse(const char *why)
 	snprintf(refused.why, sizeof(refused.why), "the recorder is not running: %s", why);
 	/* bounded, because clients may connect again at once */
 	for (int i = 0; i < SOMAXCONN; i++) {
+		CLOSED int fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
 		char byte;
 
-		fd = accept4(SD_LISTEN_FDS_START, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return;
 		/* with unread messages the connection would be reset, and this message lost */
@@ -105,6 +104,5 @@ void listen_refuse(const char *why)
 		while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
 			;
 		send(fd, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
-		close(fd);
 	}
 }

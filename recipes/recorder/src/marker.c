@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "format.h"
+#include "scope.h"
 
 #define NAME "stopped"
 #define ROOM "started"
@@ -20,16 +21,15 @@
 /* overwrites the file, which is created if it is missing */
 static int write_block(int directory, const char block[EKR_BLOCK], struct error *e)
 {
-	int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-	ssize_t n;
-	int code;
+	CLOSED int fd = openat(directory, ROOM, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0)
 		return set_errno(e, errno, "creating the clean-shutdown marker");
-	n = pwrite(fd, block, EKR_BLOCK, 0);
-	code = n < 0 ? errno : n != EKR_BLOCK ? ENOSPC : fsync(fd) ? errno : 0;
-	close(fd);
-	return code ? set_errno(e, code, "writing the clean-shutdown marker") : 0;
+	/* of a short write */
+	errno = ENOSPC;
+	if (pwrite(fd, block, EKR_BLOCK, 0) != EKR_BLOCK || fsync(fd))
+		return set_errno(e, errno, "writing the clean-shutdown marker");
+	return 0;
 }
 
 int marker_make(int directory, struct error *e)
@@ -84,7 +84,7 @@ bool marker_parse(const char *text, struct marker *m)
 int marker_take(int directory, struct marker *m, struct error *e)
 {
 	char line[160] = "";
-	int fd = openat(directory, NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	CLOSED int fd = openat(directory, NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t n;
 
 	if (fd < 0 && errno == ENOENT)
@@ -92,7 +92,6 @@ int marker_take(int directory, struct marker *m, struct error *e)
 	if (fd < 0)
 		return set_errno(e, errno, "reading the clean-shutdown marker");
 	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
 	/* durably, before anything is recorded: otherwise it could be taken for the marker of later records */
 	if (renameat(directory, NAME, directory, ROOM) || fsync(directory))
 		return set_errno(e, errno, "invalidating the clean-shutdown marker");

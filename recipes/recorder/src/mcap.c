@@ -50,6 +50,7 @@ struct chunk {
 
 struct mcap {
 	FILE *to;
+	int error; /* the first failure, a negative errno: nothing is written after it; 0: none */
 	uint64_t offset; /* in the file */
 	uLong crc;	 /* of the section that is being written */
 	struct channel channel[MCAP_CHANNELS];
@@ -99,25 +100,16 @@ static void put(struct mcap_bytes *b, const void *data, size_t length)
 }
 
 /* the file is little-endian, as is the machine: medium.c checks that */
-static void put8(struct mcap_bytes *b, uint8_t v)
-{
-	put(b, &v, sizeof(v));
-}
-
-static void put16(struct mcap_bytes *b, uint16_t v)
-{
-	put(b, &v, sizeof(v));
-}
-
-static void put32(struct mcap_bytes *b, uint32_t v)
-{
-	put(b, &v, sizeof(v));
-}
-
-static void put64(struct mcap_bytes *b, uint64_t v)
-{
-	put(b, &v, sizeof(v));
-}
+#define PUT(bits)                                                     \
+	static void put##bits(struct mcap_bytes *b, uint##bits##_t v) \
+	{                                                             \
+		put(b, &v, sizeof(v));                                \
+	}
+PUT(8)
+PUT(16)
+PUT(32)
+PUT(64)
+#undef PUT
 
 static void put_string(struct mcap_bytes *b, const char *s)
 {
@@ -127,31 +119,36 @@ static void put_string(struct mcap_bytes *b, const char *s)
 
 /* --- records -------------------------------------------------------------------- */
 
-static int write_bytes(struct mcap *m, const void *data, size_t length)
+static void write_bytes(struct mcap *m, const void *data, size_t length)
 {
+	if (m->error)
+		return;
 	errno = 0;
 	if (length && fwrite(data, 1, length, m->to) != length)
-		return errno ? -errno : -EIO;
+		m->error = errno ? -errno : -EIO;
 	m->crc = crc32_z(m->crc, data, length);
 	m->offset += length;
-	return 0;
+}
+
+/* writes opcode, length and m->record; the record has @more bytes, which follow */
+static void write_begin(struct mcap *m, enum opcode opcode, size_t more)
+{
+	unsigned char head[9] = { (unsigned char)opcode };
+	uint64_t length = m->record.length + more;
+
+	if (m->record.failed && !m->error)
+		m->error = -ENOMEM;
+	memcpy(head + 1, &length, sizeof(length));
+	write_bytes(m, head, sizeof(head));
+	write_bytes(m, m->record.data, m->record.length);
+	m->record.length = 0;
 }
 
 /* writes m->record with this opcode */
 static int write_record(struct mcap *m, enum opcode opcode)
 {
-	unsigned char head[9] = { (unsigned char)opcode };
-	uint64_t length = m->record.length;
-	int err;
-
-	if (m->record.failed)
-		return -ENOMEM;
-	memcpy(head + 1, &length, sizeof(length));
-	err = write_bytes(m, head, sizeof(head));
-	if (!err)
-		err = write_bytes(m, m->record.data, m->record.length);
-	m->record.length = 0;
-	return err;
+	write_begin(m, opcode, 0);
+	return m->error;
 }
 
 static void put_channel(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
@@ -169,17 +166,16 @@ static void put_channel(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
 int mcap_begin(struct mcap **mcap, FILE *to, const char *library, bool zstd)
 {
 	struct mcap *m = calloc(1, sizeof(*m));
-	int err;
 
 	*mcap = m;
 	if (!m)
 		return -ENOMEM;
 	m->to = to;
 	m->zstd = zstd;
-	err = write_bytes(m, magic, sizeof(magic));
+	write_bytes(m, magic, sizeof(magic));
 	put_string(&m->record, "");
 	put_string(&m->record, library);
-	return err ? err : write_record(m, MCAP_HEADER);
+	return write_record(m, MCAP_HEADER);
 }
 
 static void put_schema(struct mcap_bytes *b, const struct mcap *m, uint16_t id)
@@ -255,17 +251,13 @@ static int pack(struct mcap *m, const unsigned char **data, size_t *length)
 	return 0;
 }
 
-static int write_chunk(struct mcap *m, struct chunk *k)
+static void write_chunk(struct mcap *m, struct chunk *k)
 {
 	const unsigned char *data;
-	unsigned char head[9] = { MCAP_CHUNK_RECORD };
 	struct mcap_bytes *b = &m->record;
-	uint64_t length;
 	size_t packed;
-	int err = pack(m, &data, &packed);
 
-	if (err)
-		return err;
+	m->error = pack(m, &data, &packed);
 	*k = (struct chunk){
 		.first = m->open_first,
 		.last = m->open_last,
@@ -279,25 +271,15 @@ static int write_chunk(struct mcap *m, struct chunk *k)
 	put32(b, (uint32_t)crc32_z(0, m->open.data, m->open.length));
 	put_string(b, m->zstd ? "zstd" : "");
 	put64(b, packed);
-	if (b->failed)
-		return -ENOMEM;
 	/* written as they are: not copied again after the head */
-	length = b->length + packed;
-	memcpy(head + 1, &length, sizeof(length));
-	err = write_bytes(m, head, sizeof(head));
-	if (!err)
-		err = write_bytes(m, b->data, b->length);
-	if (!err)
-		err = write_bytes(m, data, packed);
-	b->length = 0;
+	write_begin(m, MCAP_CHUNK_RECORD, packed);
+	write_bytes(m, data, packed);
 	k->length = m->offset - k->offset;
-	return err;
 }
 
-static int write_indexes(struct mcap *m, struct chunk *k)
+static void write_indexes(struct mcap *m, struct chunk *k)
 {
 	uint64_t begin = m->offset;
-	int err;
 
 	for (uint16_t i = 0; i < m->channels; i++) {
 		struct mcap_bytes *index = &m->channel[i].index;
@@ -309,20 +291,15 @@ static int write_indexes(struct mcap *m, struct chunk *k)
 		put32(&m->record, (uint32_t)index->length);
 		put(&m->record, index->data, index->length);
 		index->length = 0;
-		err = write_record(m, MCAP_MESSAGE_INDEX);
-		if (err)
-			return err;
+		write_record(m, MCAP_MESSAGE_INDEX);
 	}
 	k->index_length = m->offset - begin;
-	return 0;
 }
 
 static int close_chunk(struct mcap *m)
 {
-	int err;
-
-	if (!m->open_any)
-		return 0;
+	if (!m->open_any || m->error)
+		return m->error;
 	if (m->chunks == m->room) {
 		size_t room = m->room ? 2 * m->room : 64;
 		struct chunk *p = reallocarray(m->chunk, room, sizeof(*p));
@@ -332,13 +309,12 @@ static int close_chunk(struct mcap *m)
 		m->chunk = p;
 		m->room = room;
 	}
-	err = write_chunk(m, &m->chunk[m->chunks]);
-	if (!err)
-		err = write_indexes(m, &m->chunk[m->chunks]);
+	write_chunk(m, &m->chunk[m->chunks]);
+	write_indexes(m, &m->chunk[m->chunks]);
 	m->chunks++;
 	m->open.length = 0;
 	m->open_any = false;
-	return err;
+	return m->error;
 }
 
 int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t time,
@@ -379,7 +355,7 @@ int mcap_message(struct mcap *m, uint16_t channel, uint32_t sequence, uint64_t t
 
 /* --- summary ------------------------------------------------------------------------- */
 
-static int write_statistics(struct mcap *m)
+static void write_statistics(struct mcap *m)
 {
 	struct mcap_bytes *b = &m->record;
 
@@ -396,10 +372,10 @@ static int write_statistics(struct mcap *m)
 		put16(b, i);
 		put64(b, m->channel[i].messages);
 	}
-	return write_record(m, MCAP_STATISTICS);
+	write_record(m, MCAP_STATISTICS);
 }
 
-static int write_chunk_index(struct mcap *m, const struct chunk *k)
+static void write_chunk_index(struct mcap *m, const struct chunk *k)
 {
 	struct mcap_bytes *b = &m->record;
 	uint32_t count = 0;
@@ -421,68 +397,59 @@ static int write_chunk_index(struct mcap *m, const struct chunk *k)
 	put_string(b, m->zstd ? "zstd" : "");
 	put64(b, k->compressed);
 	put64(b, k->uncompressed);
-	return write_record(m, MCAP_CHUNK_INDEX);
+	write_record(m, MCAP_CHUNK_INDEX);
 }
 
-static int write_offset(struct mcap *m, enum opcode group, uint64_t begin, uint64_t end)
+static void write_offset(struct mcap *m, enum opcode group, uint64_t begin, uint64_t end)
 {
 	if (begin == end)
-		return 0;
+		return;
 	put8(&m->record, (uint8_t)group);
 	put64(&m->record, begin);
 	put64(&m->record, end - begin);
-	return write_record(m, MCAP_SUMMARY_OFFSET);
+	write_record(m, MCAP_SUMMARY_OFFSET);
 }
 
 int mcap_end(struct mcap *m)
 {
 	uint64_t schemas, channels, statistics, chunks, offsets;
-	unsigned char head[9] = { MCAP_FOOTER, 20 };
 	uint32_t crc;
-	int err = close_chunk(m);
 
+	if (close_chunk(m))
+		return m->error;
 	put32(&m->record, (uint32_t)m->crc);
-	if (!err)
-		err = write_record(m, MCAP_DATA_END);
+	write_record(m, MCAP_DATA_END);
 
 	schemas = m->offset;
 	m->crc = 0;
-	for (uint16_t i = 1; i <= m->schemas && !err; i++) {
+	for (uint16_t i = 1; i <= m->schemas; i++) {
 		put_schema(&m->record, m, i);
-		err = write_record(m, MCAP_SCHEMA);
+		write_record(m, MCAP_SCHEMA);
 	}
 	channels = m->offset;
-	for (uint16_t i = 0; i < m->channels && !err; i++) {
+	for (uint16_t i = 0; i < m->channels; i++) {
 		put_channel(&m->record, m, i);
-		err = write_record(m, MCAP_CHANNEL);
+		write_record(m, MCAP_CHANNEL);
 	}
 	statistics = m->offset;
-	if (!err)
-		err = write_statistics(m);
+	write_statistics(m);
 	chunks = m->offset;
-	for (size_t i = 0; i < m->chunks && !err; i++)
-		err = write_chunk_index(m, &m->chunk[i]);
+	for (size_t i = 0; i < m->chunks; i++)
+		write_chunk_index(m, &m->chunk[i]);
 	offsets = m->offset;
-	if (!err)
-		err = write_offset(m, MCAP_SCHEMA, schemas, channels);
-	if (!err)
-		err = write_offset(m, MCAP_CHANNEL, channels, statistics);
-	if (!err)
-		err = write_offset(m, MCAP_STATISTICS, statistics, chunks);
-	if (!err)
-		err = write_offset(m, MCAP_CHUNK_INDEX, chunks, offsets);
+	write_offset(m, MCAP_SCHEMA, schemas, channels);
+	write_offset(m, MCAP_CHANNEL, channels, statistics);
+	write_offset(m, MCAP_STATISTICS, statistics, chunks);
+	write_offset(m, MCAP_CHUNK_INDEX, chunks, offsets);
 
 	/* the CRC covers the summary and the footer up to the CRC */
 	put64(&m->record, schemas);
 	put64(&m->record, offsets);
-	if (!err)
-		err = m->record.failed ? -ENOMEM : write_bytes(m, head, sizeof(head));
-	if (!err)
-		err = write_bytes(m, m->record.data, m->record.length);
+	write_begin(m, MCAP_FOOTER, sizeof(crc));
 	crc = (uint32_t)m->crc;
-	if (!err)
-		err = write_bytes(m, &crc, sizeof(crc));
-	return err ? err : write_bytes(m, magic, sizeof(magic));
+	write_bytes(m, &crc, sizeof(crc));
+	write_bytes(m, magic, sizeof(magic));
+	return m->error;
 }
 
 void mcap_free(struct mcap *m)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Continuing a recording. */
-#include "opening.h"
+#include "found.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,6 @@
 #include <systemd/sd-id128.h>
 
 #include "keep.h"
-#include "log.h"
 #include "marker.h"
 #include "segment.h"
 
@@ -41,13 +40,10 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 /* for readers; without it, a recording is only harder to repair and to export */
 static void describe(const struct channel *c)
 {
-	struct about about = { 0 };
+	struct about about = c->config.about;
 	struct error e;
 
 	memcpy(about.id, c->id, sizeof(about.id));
-	memcpy(about.encoding, c->config.encoding, sizeof(about.encoding));
-	memcpy(about.schema_name, c->config.schema_name, sizeof(about.schema_name));
-	memcpy(about.schema_encoding, c->config.schema_encoding, sizeof(about.schema_encoding));
 	if (about_write(c->directory, &about, c->config.schema, &e))
 		log_warning("channel %s: %s", c->config.name, e.text);
 }
@@ -95,8 +91,6 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 		    next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	found_add(c, f, reuse && !in_order);
-	found_tell(c, f);
-	found_clean(c);
 	if (in_order && r->newest && r->newest->valid && same_boot(&r->newest->head, boot.bytes) &&
 	    same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
@@ -149,8 +143,6 @@ int opening_return(struct channel *c, struct found *f, struct error *e)
 	store_pass(&c->store, r->generation);
 	describe(c);
 	found_add(c, f, false);
-	found_tell(c, f);
-	found_clean(c);
 	return 0;
 }
 

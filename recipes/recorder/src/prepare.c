@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "clock.h"
-#include "keeper.h"
+#include "scope.h"
 #include "thread.h"
 
 /* for a part of a segment that is being created, and for markers, on a busy medium; systemd waits 10 s */
@@ -69,50 +69,43 @@ static bool is_next(const struct keeper *k)
 bool keeper_take_turn(struct keeper *k)
 {
 	struct prepare *p = k->prepare;
-	bool stop;
+	HOLD(&p->lock);
 
-	pthread_mutex_lock(&p->lock);
 	k->waits = true;
 	while (!atomic_load(&k->stop) && !is_next(k))
 		pthread_cond_wait(&p->changed, &p->lock);
-	stop = atomic_load(&k->stop);
 	k->waits = false;
-	k->works = !stop;
-	pthread_mutex_unlock(&p->lock);
-	return !stop;
+	k->works = !atomic_load(&k->stop);
+	return k->works;
 }
 
 void keeper_end_turn(struct keeper *k)
 {
 	struct prepare *p = k->prepare;
+	HOLD(&p->lock);
 
-	pthread_mutex_lock(&p->lock);
 	k->works = false;
 	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
 }
 
 void keeper_pause_until(struct keeper *k, uint64_t until)
 {
 	const struct timespec ts = timespec_of(until);
 	struct prepare *p = k->prepare;
+	HOLD(&p->lock);
 
-	pthread_mutex_lock(&p->lock);
 	while (!atomic_load(&k->stop) && !k->wake &&
 	       pthread_cond_timedwait(&p->changed, &p->lock, &ts) != ETIMEDOUT)
 		;
 	k->wake = false;
-	pthread_mutex_unlock(&p->lock);
 }
 
 void prepare_wake(struct prepare *p, const struct channel *c)
 {
-	struct keeper *k = &p->keepers[c - p->channels];
+	HOLD(&p->lock);
 
-	pthread_mutex_lock(&p->lock);
-	k->wake = true;
+	p->keepers[c - p->channels].wake = true;
 	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
 }
 
 int prepare_keep(struct prepare *p, unsigned int i, struct error *e)
@@ -142,18 +135,18 @@ bool prepare_tried(const struct prepare *p)
 
 void prepare_ask_to_stop(struct prepare *p, unsigned int i)
 {
-	pthread_mutex_lock(&p->lock);
+	HOLD(&p->lock);
+
 	atomic_store(&p->keepers[i].stop, true);
 	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
 }
 
 static void tell_written(struct prepare *p, unsigned int i)
 {
-	pthread_mutex_lock(&p->lock);
+	HOLD(&p->lock);
+
 	p->keepers[i].written = true;
 	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
 }
 
 static bool join(struct keeper *k, uint64_t until)
@@ -168,9 +161,8 @@ bool prepare_release(struct prepare *p, unsigned int i, uint64_t time_ns)
 	tell_written(p, i);
 	if (!join(&p->keepers[i], monotonic_ns() + time_ns))
 		return false;
-	pthread_mutex_lock(&p->lock);
+	HOLD(&p->lock);
 	p->keepers[i].live = false;
-	pthread_mutex_unlock(&p->lock);
 	return true;
 }
 

@@ -87,4 +87,14 @@ void prepare_ask_to_stop(struct prepare *p, unsigned int i);
 bool prepare_release(struct prepare *p, unsigned int i, uint64_t time_ns);
 bool prepare_end(struct prepare *p);
 
+/* --- for keeper.c: what a prepare thread does --- */
+
+/* The thread; @arg: its struct keeper. */
+void *keeper_run(void *arg);
+/* Waits for the turn of the channel on its medium. False: the thread is to stop. */
+bool keeper_take_turn(struct keeper *k);
+void keeper_end_turn(struct keeper *k);
+/* Waits until then (monotonic), or until prepare_wake() or a stop. */
+void keeper_pause_until(struct keeper *k, uint64_t until_ns);
+
 #endif

@@ -21,13 +21,34 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-#include "format.h"
-#include "reader_range.h"
-#include "reader_uses.h"
+#include "medium.h"
 
 /* For again_ns, ns: longer than a write of a few MB takes on a medium that is not late. */
 #define READER_AGAIN UINT64_C(100000000)
+
+/*
+ * A part of a recording: by sequence, by real time, or by the monotonic clock of its newest boot.
+ *
+ *	TIME = RFC 3339 "2026-11-21T10:00:00.5+01:00" | "now" | "-5min" (before now)
+ *	     | "boot+1.5h" (since the board's start)
+ *	(durations as in units.h)
+ *	SEQUENCES = "A..B" | "A.." | "..B" | "A"
+ */
+struct reader_time {
+	bool set;
+	bool monotonic;		/* on the clock of the newest boot in the recording; otherwise real time */
+	int64_t ns;
+};
+
+/* Both ends are in the range. */
+struct reader_range {
+	struct reader_time from, to;
+	uint64_t first, last;		/* sequences; 0 and UINT64_MAX: all */
+};
+
+#define READER_ALL	((struct reader_range){ .last = UINT64_MAX })
 
 enum reader_kind {
 	READER_END,		/* there is nothing more; when following: for now */
@@ -79,6 +100,12 @@ struct reader_counts {
 	int64_t first_ns, last_ns;	/* real times */
 };
 
+/* The segments that a channel's directory holds, in the order in which they were written. */
+struct reader_uses {
+	struct medium_use *use;		/* as medium_judge() sorts them */
+	size_t count;
+};
+
 struct reader;
 
 /*
@@ -113,5 +140,21 @@ bool reader_oldest(struct reader *reader, struct ekr_record_head *head);
 
 const char *reader_kind_name(enum reader_kind kind);
 const char *reader_gap_name(uint32_t reason);
+
+/* --- reader_text.c --- */
+
+/* Prints an event that is no record, as a line and as a JSON object. */
+void reader_tell(FILE *to, const char *channel, const struct reader_event *e);
+void reader_tell_json(FILE *to, const struct reader_event *e);
+/* The same as a sentence without a line feed, truncated to @room bytes with the zero. */
+void reader_sentence(char *to, size_t room, const char *channel, const struct reader_event *e);
+
+/* @now: CLOCK_REALTIME, ns. Both return NULL, or what is wrong as a phrase. */
+const char *reader_parse_time(const char *text, int64_t now, struct reader_time *time);
+const char *reader_parse_sequences(const char *text, struct reader_range *range);
+
+/* RFC 3339 in UTC with nine decimals, 30 bytes and the zero; years 0000 to 9999 hold all of int64_t. */
+#define READER_RFC3339	31
+void reader_format_time(int64_t ns, char text[READER_RFC3339]);
 
 #endif /* EKR_READER_H */

@@ -10,6 +10,7 @@
 
 #include "about.h"
 #include "clock.h"
+#include "scope.h"
 #include "segment.h"
 
 static volatile sig_atomic_t stop;
@@ -37,17 +38,18 @@ int reader_cli_parse(struct reader_cli *cli, int argc, char **argv)
 
 char *reader_cli_path(const struct reader_cli *cli, const char *channel)
 {
+	const bool is_path = strchr(channel, '/');
 	char *path = NULL;
 	int n;
 
-	if (!strchr(channel, '/') && !about_name_ok(channel)) {
+	if (!is_path && !about_name_ok(channel)) {
 		cli_say(&cli->line,
 			"'%s' is neither a path nor the name of a channel (a-z, 0-9 and -, at most %u)",
 			channel, EKR_NAME_MAX);
 		return NULL;
 	}
-	n = strchr(channel, '/') ? asprintf(&path, "%s", channel) :
-				   asprintf(&path, "%s/%s", cli->directory, channel);
+	n = is_path ? asprintf(&path, "%s", channel) :
+		      asprintf(&path, "%s/%s", cli->directory, channel);
 	if (n < 0) {
 		cli_say(&cli->line, "out of memory");
 		return NULL;
@@ -80,25 +82,26 @@ static int is_channel(const struct dirent *d)
 /* a directory without one is no channel, or one that is being made */
 static bool has_segments(const char *path)
 {
+	CLOSED_LIST DIR *d = opendir(path);
 	struct dirent *entry;
-	DIR *d = opendir(path);
-	bool found = false;
 	uint32_t index;
 
 	if (!d)
 		/* a directory that cannot be read is reported when it is opened */
 		return errno != ENOTDIR && errno != ENOENT;
-	while (!found && (entry = readdir(d)) != NULL)
-		found = segment_index(entry->d_name, &index);
-	closedir(d);
-	return found;
+	while ((entry = readdir(d)) != NULL)
+		if (segment_index(entry->d_name, &index))
+			return true;
+	return false;
 }
 
-static int all_channels(const struct reader_cli *cli, char ***paths)
+int reader_cli_all(const struct reader_cli *cli, char ***paths)
 {
-	struct dirent **found;
-	int n = scandir(cli->directory, &found, is_channel, alphasort), count = 0;
-	bool bad = false;
+	const bool all = !cli->line.count;
+	struct dirent **found = NULL;
+	int n = all ? scandir(cli->directory, &found, is_channel, alphasort) : cli->line.count;
+	int count = 0;
+	bool bad;
 
 	if (n < 0) {
 		cli_say(&cli->line, "looking for channels in %s: %s", cli->directory,
@@ -106,43 +109,25 @@ static int all_channels(const struct reader_cli *cli, char ***paths)
 		return -1;
 	}
 	*paths = calloc((size_t)n + 1, sizeof(**paths));
+	bad = !*paths;
+	if (bad)
+		cli_say(&cli->line, "out of memory");
 	for (int i = 0; i < n; i++) {
-		char *path = *paths && !bad ? reader_cli_path(cli, found[i]->d_name) : NULL;
+		const char *name = all ? found[i]->d_name : cli->line.arguments[i];
+		char *path = bad ? NULL : reader_cli_path(cli, name);
 
-		if (!path)
-			bad = true;
-		else if (has_segments(path))
-			(*paths)[count++] = path;
-		else
+		bad |= !path;
+		if (all && path && !has_segments(path))
 			free(path);
-		free(found[i]);
+		else if (path)
+			(*paths)[count++] = path;
+		if (all)
+			free(found[i]);
 	}
 	free(found);
-	if (bad) {
-		if (*paths)
-			reader_cli_free(*paths, count);
-		return -1;
-	}
-	return count;
-}
-
-int reader_cli_all(const struct reader_cli *cli, char ***paths)
-{
-	if (!cli->line.count)
-		return all_channels(cli, paths);
-	*paths = calloc((size_t)cli->line.count, sizeof(**paths));
-	if (!*paths) {
-		cli_say(&cli->line, "out of memory");
-		return -1;
-	}
-	for (int i = 0; i < cli->line.count; i++) {
-		(*paths)[i] = reader_cli_path(cli, cli->line.arguments[i]);
-		if (!(*paths)[i]) {
-			reader_cli_free(*paths, i);
-			return -1;
-		}
-	}
-	return cli->line.count;
+	if (bad)
+		reader_cli_free(*paths, count);
+	return bad ? -1 : count;
 }
 
 struct reader *reader_cli_open(const struct reader_cli *cli, const char *path)

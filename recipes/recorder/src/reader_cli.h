@@ -8,7 +8,6 @@
 
 #include "cli.h"
 #include "reader.h"
-#include "reader_text.h"
 
 #define READER_DIRECTORY	"/recorder"
 

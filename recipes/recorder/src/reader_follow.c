@@ -118,8 +118,7 @@ static int list_again(struct reader *r)
 static bool head_now(struct reader *r, const char *file, struct medium_use *now)
 {
 	r->heads.bytes.ahead = EKR_BLOCK;
-	return !reader_file_open(&r->heads, r->dir, file) &&
-	       !reader_head_read(&r->heads, file, now);
+	return !reader_head_read(&r->heads, r->dir, file, now);
 }
 
 bool follow_recycled(struct reader *r)

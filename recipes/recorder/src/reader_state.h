@@ -7,7 +7,23 @@
 
 #include "error.h"
 #include "reader.h"
-#include "reader_file.h"
+
+/* Bytes that are read at a time. */
+#define READER_AHEAD	(256u << 10)
+
+/* How fast all files of a reader together may be read. */
+struct reader_pace {
+	uint64_t rate;		/* bytes per second; 0: no limit */
+	uint64_t due_ns;	/* when the next read may begin, CLOCK_MONOTONIC */
+	uint64_t again_ns;	/* between two looks at what may be in the middle of being written; 0: look once */
+};
+
+struct reader_file {
+	struct medium_bytes bytes;
+	int fd;			/* -1: none is open */
+	bool direct;		/* past the page cache */
+	struct reader_pace *pace;
+};
 
 struct reader {
 	struct reader_options options;
@@ -88,5 +104,40 @@ int follow_newer_use(struct reader *r);
 int follow_directory(struct reader *r);
 /* The head of the use that is read has changed: the recorder reuses the segment. */
 bool follow_recycled(struct reader *r);
+
+/* --- reader_file.c --- */
+
+/*
+ * A segment's file as bytes for the parser (medium.h). It is read past the page cache: the reader
+ * sees what the recorder wrote by O_DIRECT, and evicts nothing of other programs. Where a file system
+ * refuses O_DIRECT, the reader drops the pages at once.
+ *
+ * One thread at a time. Functions return 0 or a negative errno.
+ */
+
+int reader_file_init(struct reader_file *f, struct reader_pace *pace,
+		     const volatile sig_atomic_t *stop);
+void reader_file_free(struct reader_file *f);
+
+/* @dir: a descriptor. Regular files only, -EINVAL for others; symbolic links are not followed (-ELOOP). */
+int reader_file_open(struct reader_file *f, int dir, const char *name);
+void reader_file_close(struct reader_file *f);
+
+/* Waits for the next look at the same place, and forgets what was read. False: look no more. */
+bool reader_file_again(struct reader_file *f);
+
+/* Opens a segment and reads its head. A head that is being written is read again. */
+int reader_head_read(struct reader_file *f, int dir, const char *name, struct medium_use *use);
+
+/*
+ * All segments in directory @dir and in its incidents. Segments that cannot be read have `damage`. 0
+ * or a negative errno; @uses is to be freed in any case.
+ *
+ * The recorder goes on while heads are read one by one. Its generations are consecutive: if one after
+ * @seen is left out (0: after the oldest that a full channel has), all heads are read again. What began
+ * after one that is then still left out counts as never used: another reading shows both.
+ */
+int reader_uses_read(struct reader_uses *uses, int dir, struct reader_file *f, uint64_t seen);
+void reader_uses_free(struct reader_uses *uses);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "memory.h"
+#include "thread.h"
 
 /* a ring holds the records of this time, so a recorder that is late by less loses nothing */
 #define RING_TIME   (400 * NSEC_PER_MSEC)

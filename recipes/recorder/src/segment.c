@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "crc.h"
+#include "scope.h"
 
 _Static_assert(sizeof(struct ekr_segment_head) == 152, "no holes");
 
@@ -109,11 +109,8 @@ struct record_use segment_use(const struct ekr_segment_head *head)
 /* 0 if everything was written, or a negative errno */
 static int write_blocks(int fd, const unsigned char *from, size_t length, uint64_t at)
 {
-	ssize_t n;
+	ssize_t n = TEMP_FAILURE_RETRY(pwrite(fd, from, length, (off_t)at));
 
-	do {
-		n = pwrite(fd, from, length, (off_t)at);
-	} while (n < 0 && errno == EINTR);
 	/* the file is allocated, so a short write means that the disk is full */
 	return n < 0 ? -errno : (size_t)n < length ? -ENOSPC : 0;
 }
@@ -141,7 +138,8 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 		 size_t length, const atomic_bool *stop, struct error *e)
 {
 	char name[SEGMENT_NAME], temporary[SEGMENT_NAME + 4];
-	int fd, ret = 0;
+	CLOSED int fd = -1;
+	int ret = 0;
 
 	segment_name(name, head->index);
 	snprintf(temporary, sizeof(temporary), "%s" TEMPORARY, name);
@@ -155,10 +153,7 @@ int segment_make(int directory, const struct ekr_segment_head *head, const unsig
 		ret = -errno;
 	if (!ret)
 		ret = write_all(fd, head, zeros, length, stop);
-	close(fd);
-	if (!ret && renameat(directory, temporary, directory, name))
-		ret = -errno;
-	if (!ret && fsync(directory))
+	if (!ret && (renameat(directory, temporary, directory, name) || fsync(directory)))
 		ret = -errno;
 	if (!ret)
 		return 0;

@@ -9,10 +9,13 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "log.h"
-#include "session_parts.h"
+#include "error.h"
+#include "scope.h"
+#include "session.h"
 
 #define INTERVAL_LEAST NSEC_PER_MSEC
+/* bytes of a reason, with the zero */
+#define WHY sizeof(((struct ekr_refused *)0)->why)
 /* log lines about writers that broke the protocol, in SAY_TIME */
 #define SAY	 10
 #define SAY_TIME (60 * NSEC_PER_SEC)
@@ -48,26 +51,21 @@ uint64_t session_due(const struct session *s, uint64_t now)
 
 struct session_losses session_count(struct session *s)
 {
-	struct session_losses now = { .overrun = s->writer.lost };
+	struct store *store = &s->channel->store;
+	HOLD(&store->lock);
 
-	pthread_mutex_lock(&s->channel->store.lock);
-	now.failed = s->channel->store.counts.failed;
-	pthread_mutex_unlock(&s->channel->store.lock);
-	return now;
+	return (struct session_losses){ .overrun = s->writer.lost, .failed = store->counts.failed };
 }
 
-void session_tell(const struct session *s, int code, const char *fmt, ...)
+static void send_refused(const struct session *s, int code, const char why[WHY])
 {
 	struct ekr_refused refused = {
 		.type = EKR_REFUSED,
 		.error = code,
 		.sequence = s->writer.next,
 	};
-	va_list ap;
 
-	va_start(ap, fmt);
-	vsnprintf(refused.why, sizeof(refused.why), fmt, ap);
-	va_end(ap);
+	memcpy(refused.why, why, strlen(why));
 	send(s->socket, &refused, sizeof(refused), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -156,11 +154,13 @@ static bool may_say(struct ingest *in)
 void session_break(struct session *s, const char *why)
 {
 	const char *name = s->channel ? s->channel->config.name : "-";
+	char told[WHY];
 
 	if (may_say(s->ingest))
 		log_warning("channel %s: process %d %s; its connection is closed", name,
 			    (int)s->pid, why);
-	session_tell(s, EPROTO, "channel %s: this writer %s", name, why);
+	snprintf(told, sizeof(told), "channel %s: this writer %s", name, why);
+	send_refused(s, EPROTO, told);
 	/* what was submitted before is in the ring, up to the first invalid slot */
 	if (s->by_ring) {
 		ring_shut(&s->ring, EPROTO);
@@ -223,9 +223,15 @@ static void hear_again(struct session *s, uint64_t now)
 	ingest_change(s->ingest, s->ring.eventfd, &s->on_bell, EPOLLIN | EPOLLET);
 }
 
-void session_refuse(struct session *s, int code, const char *why)
+void session_refuse(struct session *s, int code, const char *fmt, ...)
 {
-	session_tell(s, code, "%s", why);
+	char why[WHY];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	send_refused(s, code, why);
 	session_hang_up(s);
 }
 
@@ -234,16 +240,10 @@ bool session_has_room(struct session *s)
 	return !s->channel || s->by_ring || intake_has_room(&s->channel->intake);
 }
 
-static void pause_reading(struct session *s)
+static void set_paused(struct session *s, bool paused)
 {
-	s->paused = true;
-	ingest_change(s->ingest, s->socket, &s->on_socket, 0);
-}
-
-static void go_on_reading(struct session *s)
-{
-	s->paused = false;
-	ingest_change(s->ingest, s->socket, &s->on_socket, EPOLLIN);
+	s->paused = paused;
+	ingest_change(s->ingest, s->socket, &s->on_socket, paused ? 0 : EPOLLIN);
 }
 
 /* its writer has disconnected; records in the ring wait for space as before */
@@ -272,7 +272,7 @@ static void on_socket(struct handler *h, uint32_t events)
 		if (session_has_room(s))
 			ret = session_receive(s);
 		else
-			pause_reading(s);
+			set_paused(s, true);
 	}
 	if (s->socket >= 0 && s->channel)
 		ingest_wake(s->ingest, s->channel);
@@ -298,7 +298,7 @@ void session_turn(struct session *s, uint64_t now)
 		return;
 	}
 	if (s->paused && session_has_room(s))
-		go_on_reading(s);
+		set_paused(s, false);
 	intake_tell(&s->channel->intake);
 	if (s->sync)
 		session_answer_sync(s);
@@ -332,9 +332,4 @@ struct session *session_open(struct ingest *in, int socket)
 	}
 	in->session_count++;
 	return s;
-}
-
-void session_free(struct session *s)
-{
-	free(s);
 }

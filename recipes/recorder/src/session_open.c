@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A connection opens a channel: which client may, and which one has to wait. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "session_parts.h"
+#include "session.h"
 
 /* for a channel that is being opened, or that another writer has left; a writer waits 10 s for its answer */
 #define OPEN_PATIENCE (8 * NSEC_PER_SEC)
@@ -39,41 +38,32 @@ static int code_of(const struct error *reason)
 	return reason->code == ENOENT ? ENODEV : reason->code == EBUSY ? EIO : reason->code;
 }
 
-/* 0, or an errno and the reason why the client cannot have the channel now; EAGAIN: not yet */
-static int why_not(const struct ingest *in, struct channel *c, uint32_t way, char why[240])
+/* 0, or a negative errno and the reason why the client cannot have the channel now; -EAGAIN: not yet */
+static int why_not(const struct ingest *in, struct channel *c, uint32_t way, struct error *e)
 {
-	struct error reason = c->broken;
 	pid_t writer = c->writers < c->config.writers ? 0 : atomic_load(&c->writer);
 
+	*e = c->broken;
 	/* a channel that records may have a reason as well: what it lacks */
-	if (!reason.code && store_state(&c->store, &reason) != STORE_FAILED &&
-	    atomic_load(&c->open))
-		reason.code = 0;
-	else if (!reason.code && !atomic_load(&c->open))
-		set_error(&reason, EAGAIN, "it is not open yet");
-	if (reason.code)
-		snprintf(why, 240, "channel %s: %.180s", c->config.name, reason.text);
-	else if (writer && waits_for_room(in, c)) {
-		snprintf(
-			why, 240,
-			"channel %s: the medium has not yet accepted the last records of process %d",
-			c->config.name, (int)writer);
-		return EAGAIN;
-	} else if (writer && c->config.writers > 1)
-		snprintf(why, 240, "channel %s: it has %u writers, as many as it may have",
-			 c->config.name, c->writers);
-	else if (writer < 0)
-		snprintf(why, 240, "channel %s: a process of another PID namespace is its writer",
-			 c->config.name);
-	else if (writer)
-		snprintf(why, 240, "channel %s: process %d is its writer", c->config.name,
-			 (int)writer);
-	else if (way == EKR_BY_RING && !c->config.ring)
-		snprintf(why, 240, "channel %s: it accepts no ring (ring = no); use the socket",
-			 c->config.name);
-	else
-		return 0;
-	return reason.code ? code_of(&reason) : writer ? EBUSY : EOPNOTSUPP;
+	if (!e->code && store_state(&c->store, e) != STORE_FAILED && atomic_load(&c->open))
+		e->code = 0;
+	else if (!e->code && !atomic_load(&c->open))
+		set_error(e, EAGAIN, "it is not open yet");
+	if (e->code)
+		return -code_of(e);
+	if (writer && waits_for_room(in, c))
+		return set_error(e, EAGAIN,
+				 "the medium has not yet accepted the last records of process %d",
+				 (int)writer);
+	if (writer && c->config.writers > 1)
+		return set_error(e, EBUSY, "it has %u writers, as many as it may have", c->writers);
+	if (writer < 0)
+		return set_error(e, EBUSY, "a process of another PID namespace is its writer");
+	if (writer)
+		return set_error(e, EBUSY, "process %d is its writer", (int)writer);
+	if (way == EKR_BY_RING && !c->config.ring)
+		return set_error(e, EOPNOTSUPP, "it accepts no ring (ring = no); use the socket");
+	return 0;
 }
 
 static int send_opened(struct session *s, const struct channel *c)
@@ -149,19 +139,15 @@ void session_answer_open(struct session *s, uint64_t now)
 	struct channel *c = s->wants;
 	uint32_t way = s->wants_way;
 	struct error e;
-	char why[240];
-	int code = why_not(s->ingest, c, way, why);
+	int ret = why_not(s->ingest, c, way, &e);
 
-	if (!code && way == EKR_BY_RING && open_ring(s, c, &e)) {
-		code = e.code;
-		snprintf(why, sizeof(why), "channel %s: %.180s", c->config.name, e.text);
-	}
-	if (code == EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
+	if (!ret && way == EKR_BY_RING)
+		ret = open_ring(s, c, &e);
+	if (ret == -EAGAIN && now - s->since_ns <= OPEN_PATIENCE)
 		return;
 	s->wants = NULL;
-	if (code) {
-		session_tell(s, code, "%s", why);
-		session_hang_up(s);
+	if (ret) {
+		session_refuse(s, -ret, "channel %s: %.180s", c->config.name, e.text);
 		return;
 	}
 	s->channel = c;
@@ -209,29 +195,23 @@ void session_take_open(struct session *s, const void *message, size_t length)
 	}
 	c = about_name_ok(open.name) ? session_find_channel(s->ingest, open.name) : NULL;
 	if (!c) {
-		session_tell(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX, open.name);
-		session_hang_up(s);
-		return;
-	}
-	if (!access_may_write(&s->access, &c->config)) {
-		session_tell(
+		session_refuse(s, ENOENT, "there is no channel '%.*s'", (int)EKR_NAME_MAX,
+			       open.name);
+	} else if (!access_may_write(&s->access, &c->config)) {
+		session_refuse(
 			s, EACCES,
 			"channel %s: user %u may not write to it; it accepts members of group '%s'",
 			c->config.name, (unsigned int)s->access.uid, c->config.write_group);
-		session_hang_up(s);
-		return;
-	}
-	if (too_many_wait(s->ingest, c)) {
-		session_tell(
+	} else if (too_many_wait(s->ingest, c)) {
+		session_refuse(
 			s, EBUSY,
 			"channel %s: as many connections as it accepts wait for it already; try again later, or raise 'writers'",
 			c->config.name);
-		session_hang_up(s);
-		return;
+	} else {
+		s->wants = c;
+		s->wants_way = open.way;
+		s->wants_lost = open.lost;
+		/* at a start, a client waits for its own channel only */
+		session_answer_open(s, monotonic_ns());
 	}
-	s->wants = c;
-	s->wants_way = open.way;
-	s->wants_lost = open.lost;
-	/* at a start, a client waits for its own channel only */
-	session_answer_open(s, monotonic_ns());
 }

@@ -7,7 +7,7 @@
 
 #include "clock.h"
 #include "prepare.h"
-#include "session_parts.h"
+#include "session.h"
 
 /* a range is kept without records that find no space for so long */
 #define KEEP_PATIENCE (5 * NSEC_PER_SEC)
@@ -104,8 +104,7 @@ static void take_keep(struct session *s, const void *message, size_t length)
 	c = about_name_ok(keep.name) ? session_find_channel(s->ingest, keep.name) : NULL;
 	code = why_not_keep(s, c, &why);
 	if (code) {
-		session_tell(s, code, "channel %.*s: %s", (int)EKR_NAME_MAX, keep.name, why);
-		session_hang_up(s);
+		session_refuse(s, code, "channel %.*s: %s", (int)EKR_NAME_MAX, keep.name, why);
 		return;
 	}
 	s->keeps = c;
@@ -169,12 +168,13 @@ void session_answer_keep(struct session *s, uint64_t now)
 		ask_to_keep(s, now);
 	if (atomic_load(&r->state) != KEEP_DONE)
 		return;
+	if (r->result < 0) {
+		session_refuse(s, -r->result, "channel %s: %.200s", s->keeps->config.name,
+			       r->error.text);
+		return;
+	}
 	answer.segments = (uint64_t)r->result;
-	if (r->result < 0)
-		session_tell(s, -r->result, "channel %s: %.200s", s->keeps->config.name,
-			     r->error.text);
-	else
-		send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
+	send(s->socket, &answer, sizeof(answer), MSG_DONTWAIT | MSG_NOSIGNAL);
 	session_hang_up(s);
 }
 

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The end of the recorder, and of one channel. */
-#include "shutdown.h"
+#include "recorder.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
-#include "log.h"
-#include "recorder.h"
-#include "session_parts.h"
+#include "session.h"
 #include "stats.h"
 
 /* ms until the deadline is checked again; what is written ends the wait */
@@ -76,24 +74,23 @@ static void part(struct session *s)
 	struct channel *c = s->channel;
 	struct session_losses now;
 
-	if (s->socket < 0)
+	if (s->socket < 0 || !c) {
+		session_hang_up(s);
 		return;
-	if (c) {
-		now = session_count(s);
-		/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
-		if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
-		    now.failed == s->before.failed)
-			session_tell(
-				s, ESHUTDOWN,
-				"channel %s: the recorder was shut down and has written everything submitted",
-				c->config.name);
-		else
-			session_tell(
-				s, EIO,
-				"channel %s: the recorder was shut down before it could write everything submitted",
-				c->config.name);
 	}
-	session_hang_up(s);
+	now = session_count(s);
+	/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
+	if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
+	    now.failed == s->before.failed)
+		session_refuse(
+			s, ESHUTDOWN,
+			"channel %s: the recorder was shut down and has written everything submitted",
+			c->config.name);
+	else
+		session_refuse(
+			s, EIO,
+			"channel %s: the recorder was shut down before it could write everything submitted",
+			c->config.name);
 }
 
 /* --- one channel ----------------------------------------------------------------------- */
@@ -218,19 +215,17 @@ static bool take_rest(struct ingest *in, bool drop)
 static void wait_for_room(struct ingest *in)
 {
 	struct pollfd written = { .fd = in->done_fd, .events = POLLIN };
-	uint64_t count;
+	eventfd_t count;
 
 	poll(&written, 1, ROOM_POLL_MS);
-	(void)!read(in->done_fd, &count, sizeof(count));
+	eventfd_read(in->done_fd, &count);
 }
 
 /* Ends the ingest thread, and takes what was submitted until it is given up: a gap reports that. */
 static void stop_ingest(struct ingest *in, uint64_t began)
 {
-	uint64_t one = 1;
-
 	atomic_store(&in->stop, true);
-	(void)!write(in->done_fd, &one, sizeof(one));
+	eventfd_write(in->done_fd, 1);
 	pthread_join(in->thread, NULL);
 	/* from here on, this thread owns what the ingest thread owned */
 	for (struct session *s = in->sessions; s; s = s->next)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "json.h"
+#include "text.h"
 
 #define VERSION 1
 
@@ -106,10 +106,8 @@ static void print_channel(FILE *to, struct channel *c)
 	struct error reason;
 	const char *state = stats_state(c, &reason);
 
-	fputs("{\"state\":", to);
-	json_string(to, state);
-	fputs(",\"reason\":", to);
-	json_string(to, reason.text);
+	fprintf(to, "{\"state\":\"%s\",\"reason\":", state);
+	text_json(to, reason.text);
 	fprintf(to, ",\"writer\":%d", (int)atomic_load(&c->writer));
 	if (!c->broken.code) {
 		fprintf(to,
@@ -127,14 +125,14 @@ void stats_print(FILE *to, struct channel *channels, unsigned int count, const c
 
 	fprintf(to, "{\"version\":%d,\"pid\":%d,\"monotonic_ns\":%" PRIu64 ",\"configuration\":",
 		VERSION, (int)getpid(), monotonic_ns());
-	json_string(to, outdated);
+	text_json(to, outdated);
 	fputs(",\"channels\":{", to);
 	for (unsigned int i = 0; i < count; i++) {
 		if (atomic_load(&channels[i].use) == CHANNEL_UNUSED)
 			continue;
 		fputs(between, to);
 		between = ",\n";
-		json_string(to, channels[i].file);
+		text_json(to, channels[i].file);
 		fputc(':', to);
 		print_channel(to, &channels[i]);
 	}

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "shutdown.h"
+#include "scope.h"
 #include "thread.h"
 
 /* time from one look at the store to the next during a shutdown, because its deadline has to be checked */
@@ -19,24 +19,17 @@
 
 void storage_wake(struct storage *s, unsigned int i)
 {
-	uint64_t one = 1;
-
 	/* the counter of an eventfd does not fill up */
 	if (atomic_load(&s->writers[i].store))
-		(void)!write(s->writers[i].wake_fd, &one, sizeof(one));
+		eventfd_write(s->writers[i].wake_fd, 1);
 }
 
 static int write_all(int fd, const unsigned char *data, size_t length, uint64_t offset)
 {
-	ssize_t n;
+	ssize_t n = TEMP_FAILURE_RETRY(pwrite(fd, data, length, (off_t)offset));
 
-	do
-		n = pwrite(fd, data, length, (off_t)offset);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
 	/* the rest of a short write would begin within a block */
-	return (size_t)n < length ? -EIO : 0;
+	return n < 0 ? -errno : (size_t)n < length ? -EIO : 0;
 }
 
 static int flush(int fd)
@@ -80,24 +73,24 @@ static bool is_drained(struct storage *s, struct store *store, uint64_t began, u
 static void wait_until(const struct storage_writer *w, uint64_t until)
 {
 	struct pollfd woken = { .fd = w->wake_fd, .events = POLLIN };
-	uint64_t now = monotonic_ns(), count;
+	uint64_t now = monotonic_ns();
 	struct timespec left = timespec_of(until > now ? until - now : 0);
+	eventfd_t count;
 
 	if (ppoll(&woken, 1, &left, NULL) > 0)
-		(void)!read(w->wake_fd, &count, sizeof(count));
+		eventfd_read(w->wake_fd, &count);
 }
 
 /* Under the lock: what @w did may have made it the turn of another channel. */
 static void wake_others(const struct storage_writer *w)
 {
 	const struct storage *s = w->storage;
-	const uint64_t one = 1;
 
 	for (unsigned int i = 0; i < s->count; i++) {
 		const struct storage_writer *o = &s->writers[i];
 
 		if (o != w && o->waits_ns && o->medium == w->medium)
-			(void)!write(o->wake_fd, &one, sizeof(one));
+			eventfd_write(o->wake_fd, 1);
 	}
 }
 
@@ -135,8 +128,8 @@ static bool take(struct storage_writer *w, struct store *store, uint64_t now,
 		 struct store_write *next)
 {
 	const uint64_t medium = atomic_load(&store->medium);
+	HOLD(&w->storage->lock);
 
-	pthread_mutex_lock(&w->storage->lock);
 	if (medium != w->medium)
 		stop_waiting(w);
 	w->medium = medium;
@@ -145,7 +138,6 @@ static bool take(struct storage_writer *w, struct store *store, uint64_t now,
 		stop_waiting(w);
 	else if (!w->waits_ns)
 		w->waits_ns = now;
-	pthread_mutex_unlock(&w->storage->lock);
 	return w->writing;
 }
 
@@ -163,11 +155,11 @@ static uint64_t due(const struct storage_writer *w, struct store *store, uint64_
 /* The chain has ended, or the thread ends. */
 static void end_turn(struct storage_writer *w)
 {
-	pthread_mutex_lock(&w->storage->lock);
+	HOLD(&w->storage->lock);
+
 	w->writing = false;
 	w->waits_ns = 0;
 	wake_others(w);
-	pthread_mutex_unlock(&w->storage->lock);
 }
 
 static void *run(void *arg)
@@ -175,7 +167,6 @@ static void *run(void *arg)
 	struct storage_writer *w = arg;
 	struct storage *s = w->storage;
 	struct store *store = atomic_load(&w->store);
-	const uint64_t one = 1;
 
 	while (!atomic_load(&w->leave)) {
 		uint64_t now = monotonic_ns(), until, began = atomic_load(&s->stop_began_ns);
@@ -190,7 +181,7 @@ static void *run(void *arg)
 			if (!result)
 				atomic_store(&s->took_ns, now);
 			store_done(store, now, result);
-			(void)!write(s->done_fd, &one, sizeof(one));
+			eventfd_write(s->done_fd, 1);
 			end_turn(w);
 			continue;
 		}

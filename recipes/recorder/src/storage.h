@@ -19,6 +19,22 @@
 #include "error.h"
 #include "store.h"
 
+/* A medium that accepts nothing is waited for as long as a slow card needs for one batch. */
+#define SHUTDOWN_TIME (1500 * NSEC_PER_MSEC)
+/* A medium that accepts data is waited for as long. */
+#define SHUTDOWN_MOST (5 * NSEC_PER_SEC)
+
+/*
+ * When a shutdown that began at @began_ns gives up what is not written yet, if a medium last accepted
+ * something at @took_ns; all monotonic.
+ */
+static inline uint64_t shutdown_by(uint64_t began_ns, uint64_t took_ns)
+{
+	uint64_t by = (took_ns > began_ns ? took_ns : began_ns) + SHUTDOWN_TIME;
+
+	return by < began_ns + SHUTDOWN_MOST ? by : began_ns + SHUTDOWN_MOST;
+}
+
 /* The writer of one channel. */
 struct storage_writer {
 	struct storage *storage;

@@ -9,7 +9,7 @@
 
 #include "batch.h"
 #include "clock.h"
-#include "log.h"
+#include "scope.h"
 #include "segment.h"
 #include "thread.h"
 
@@ -53,7 +53,8 @@ void store_close(struct store *s)
 void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
 	       const uint8_t channel_id[16], const uint8_t boot_id[16])
 {
-	pthread_mutex_lock(&s->lock);
+	HOLD(&s->lock);
+
 	s->generation = generation;
 	atomic_store(&s->durable_to, next_sequence);
 	s->lost_first = s->lost_next = next_sequence;
@@ -61,66 +62,72 @@ void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
 	memcpy(s->boot_id, boot_id, sizeof(s->boot_id));
 	s->state = STORE_PREPARING;
 	s->reason.code = 0;
-	pthread_mutex_unlock(&s->lock);
 }
 
 int store_add(struct store *s, const struct segment *segment)
 {
-	int ret = -ENOSPC;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
-	if (s->count < SEGMENTS_MAX) {
-		/* current == count stays: there is no current segment */
-		s->current += s->current == s->count;
-		s->segments[s->count++] = *segment;
-		/* also after STORE_FAILED, if that was for lack of segments and not because the medium fails */
-		if (s->count >= 2 && !s->failures)
-			s->state = STORE_RECORDING;
-		ret = 0;
-	}
-	pthread_mutex_unlock(&s->lock);
-	return ret;
+	if (s->count == SEGMENTS_MAX)
+		return -ENOSPC;
+	/* current == count stays: there is no current segment */
+	s->current += s->current == s->count;
+	s->segments[s->count++] = *segment;
+	/* also after STORE_FAILED, if that was for lack of segments and not because the medium fails */
+	if (s->count >= 2 && !s->failures)
+		s->state = STORE_RECORDING;
+	return 0;
+}
+
+struct ekr_segment_head store_head(const struct store *s, uint32_t index)
+{
+	struct ekr_segment_head head = {
+		.size = s->config->segment,
+		.index = index,
+		.record_size = (uint32_t)s->config->record_size,
+		.period_ns = s->config->period_ns,
+		.window_ns = s->config->window_ns,
+	};
+
+	memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+	memcpy(head.name, s->config->name, strlen(s->config->name));
+	return head;
 }
 
 void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch)
 {
-	pthread_mutex_lock(&s->lock);
-	for (unsigned int i = 0; i < s->count; i++) {
-		struct ekr_segment_head head = {
-			.index = index,
-			.generation = s->segments[i].generation,
-			.record_size = (uint32_t)s->config->record_size,
-		};
+	struct ekr_segment_head head = store_head(s, index);
+	HOLD(&s->lock);
 
+	for (unsigned int i = 0; i < s->count; i++) {
 		if (s->segments[i].index != index)
 			continue;
-		memcpy(head.channel_id, s->channel_id, sizeof(head.channel_id));
+		head.generation = s->segments[i].generation;
 		s->use = segment_use(&head);
 		s->current = i;
 		s->offset = offset;
 		s->batch = batch;
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
 void store_pass(struct store *s, uint64_t generation)
 {
-	pthread_mutex_lock(&s->lock);
+	HOLD(&s->lock);
+
 	if (s->generation < generation)
 		s->generation = generation;
-	pthread_mutex_unlock(&s->lock);
 }
 
 void store_fail(struct store *s, const struct error *why)
 {
-	pthread_mutex_lock(&s->lock);
+	HOLD(&s->lock);
+
 	/* a new segment does not end a failure that the storage thread has seen */
 	if (why->code || !s->failures)
 		s->reason = *why;
 	/* with two segments it records, but less than configured */
 	if (s->count < 2 && why->code)
 		s->state = STORE_FAILED;
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* The segment with the oldest use that another use has followed; count: there is none. */
@@ -184,60 +191,51 @@ static void take_out(struct store *s, unsigned int i)
 
 bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct segment *gone)
 {
-	bool found = false;
 	unsigned int i;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
 	/* two segments always remain to record in */
-	if (s->config->retain_ns && s->count > 2 && !s->busy) {
-		i = oldest_use(s);
-		found = i < s->count && is_expired(s, i, now, now_realtime);
-	}
-	if (found) {
-		*gone = s->segments[i];
-		take_out(s, i);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return found;
+	if (!s->config->retain_ns || s->count <= 2 || s->busy)
+		return false;
+	i = oldest_use(s);
+	if (i == s->count || !is_expired(s, i, now, now_realtime))
+		return false;
+	*gone = s->segments[i];
+	take_out(s, i);
+	return true;
 }
 
 bool store_segment(struct store *s, unsigned int i, struct segment *segment)
 {
-	bool there;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
-	there = i < s->count;
-	if (there)
-		*segment = s->segments[i];
-	pthread_mutex_unlock(&s->lock);
-	return there;
+	if (i >= s->count)
+		return false;
+	*segment = s->segments[i];
+	return true;
 }
 
 bool store_drop(struct store *s, uint32_t index)
 {
-	bool dropped = false;
 	unsigned int i = 0;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
 	while (i < s->count && s->segments[i].index != index)
 		i++;
 	if (i == s->count)
-		goto out;
+		return false;
 	if (i == s->current) {
 		/* as if it were full: the next batch begins another segment */
 		s->offset = s->config->segment;
 		if (s->busy)
-			goto out;
+			return false;
 		s->current = s->count;
 		s->offset = 0;
 	}
 	take_out(s, i);
 	if (s->count < 2 && s->state == STORE_RECORDING)
 		s->state = STORE_PREPARING;
-	dropped = true;
-out:
-	pthread_mutex_unlock(&s->lock);
-	return dropped;
+	return true;
 }
 
 static struct chunk *pop(struct chunk **list, struct chunk ***end)
@@ -362,20 +360,12 @@ static void begin_segment(struct store *s, uint64_t first_sequence, uint64_t now
 	segment->opened_ns = now;
 	segment->opened_realtime_ns = realtime_ns();
 	memset(s->head, 0, EKR_BLOCK);
-	*head = (struct ekr_segment_head){
-		.generation = segment->generation,
-		.first_sequence = first_sequence,
-		.size = s->config->segment,
-		.index = segment->index,
-		.record_size = (uint32_t)s->config->record_size,
-		.period_ns = s->config->period_ns,
-		.window_ns = s->config->window_ns,
-		.realtime_ns = segment->opened_realtime_ns,
-		.monotonic_ns = now,
-	};
-	memcpy(head->channel_id, s->channel_id, sizeof(head->channel_id));
+	*head = store_head(s, segment->index);
+	head->generation = segment->generation;
+	head->first_sequence = first_sequence;
+	head->realtime_ns = segment->opened_realtime_ns;
+	head->monotonic_ns = now;
 	memcpy(head->boot_id, s->boot_id, sizeof(head->boot_id));
-	memcpy(head->name, s->config->name, strlen(s->config->name));
 	segment_seal_head(s->head);
 	s->use = segment_use(head);
 	s->offset = EKR_BLOCK;
@@ -387,13 +377,13 @@ bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w
 {
 	struct chunk *c = NULL;
 	size_t length;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
 	s->hasty = s->busy && s->hasty;
 	if (!s->busy && s->count >= 2 && now >= s->retry_ns)
 		c = choose(s, now, alone);
 	if (!c)
-		goto out;
+		return false;
 	s->fresh = false;
 	length = whole_blocks(c->used);
 	/*
@@ -419,9 +409,7 @@ bool store_next(struct store *s, uint64_t now, bool alone, struct store_write *w
 		.use = s->use,
 		.batch = s->batch,
 	};
-out:
-	pthread_mutex_unlock(&s->lock);
-	return c;
+	return true;
 }
 
 void store_seal(const struct store_write *w)
@@ -515,39 +503,37 @@ static void failed(struct store *s, uint64_t now, int code)
 
 void store_watch(struct store *s, uint64_t now)
 {
-	pthread_mutex_lock(&s->lock);
+	HOLD(&s->lock);
+
 	/* @now may be older than the start of the chain */
-	if (s->busy && !s->hangs && now > s->began_ns && now - s->began_ns >= STORE_HANGS) {
-		s->hangs = true;
-		log_error(
-			"channel %s: writing segment %08u.seg has taken more than %u s: the medium does not respond",
-			s->config->name, s->segments[s->current].index,
-			(unsigned int)(STORE_HANGS / NSEC_PER_SEC));
-	}
-	pthread_mutex_unlock(&s->lock);
+	if (!s->busy || s->hangs || now <= s->began_ns || now - s->began_ns < STORE_HANGS)
+		return;
+	s->hangs = true;
+	log_error(
+		"channel %s: writing segment %08u.seg has taken more than %u s: the medium does not respond",
+		s->config->name, s->segments[s->current].index,
+		(unsigned int)(STORE_HANGS / NSEC_PER_SEC));
 }
 
 enum store_state store_state(struct store *s, struct error *reason)
 {
-	enum store_state state;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
-	state = s->hangs ? STORE_FAILED : s->state;
 	*reason = s->reason;
 	/* the reason has no time that grows, so that it stays the same from second to second */
-	if (state == STORE_CLOSED && !reason->code)
+	if (s->state == STORE_CLOSED && !reason->code)
 		set_error(reason, EAGAIN, "it is not open yet");
 	if (s->hangs)
 		set_error(reason, ETIMEDOUT,
 			  "writing segment %08u.seg does not finish: the medium does not respond",
 			  s->segments[s->current].index);
-	pthread_mutex_unlock(&s->lock);
-	return state;
+	return s->hangs ? STORE_FAILED : s->state;
 }
 
 bool store_done(struct store *s, uint64_t now, int result)
 {
-	pthread_mutex_lock(&s->lock);
+	HOLD(&s->lock);
+
 	if (s->hangs)
 		log_info("channel %s: the medium responds again after %u s", s->config->name,
 			 (unsigned int)((now - s->began_ns) / NSEC_PER_SEC));
@@ -561,7 +547,6 @@ bool store_done(struct store *s, uint64_t now, int result)
 		succeeded(s, now);
 	s->writing = NULL;
 	s->busy = false;
-	pthread_mutex_unlock(&s->lock);
 	return true;
 }
 
@@ -569,10 +554,10 @@ uint64_t store_due(struct store *s, uint64_t now, bool alone)
 {
 	uint64_t due = UINT64_MAX, oldest;
 	bool full;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
 	if (s->busy || s->count < 2)
-		goto out;
+		return due;
 	oldest = buffer_oldest(s->buffer, &full);
 	if (oldest)
 		due = atomic_load(&s->stopping) || (alone && (full || in_haste(s, now))) ? now :
@@ -583,31 +568,22 @@ uint64_t store_due(struct store *s, uint64_t now, bool alone)
 		due = s->haste_ns > now ? s->haste_ns : now;
 	if (s->again || s->lost_first != s->lost_next)
 		due = now;
-	if (due < s->retry_ns)
-		due = s->retry_ns;
-out:
-	pthread_mutex_unlock(&s->lock);
-	return due;
+	return due < s->retry_ns ? s->retry_ns : due;
 }
 
 bool store_idle(struct store *s)
 {
-	bool idle, full;
+	bool full;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
-	idle = !s->busy && !s->again && s->lost_first == s->lost_next &&
+	return !s->busy && !s->again && s->lost_first == s->lost_next &&
 	       !buffer_oldest(s->buffer, &full);
-	pthread_mutex_unlock(&s->lock);
-	return idle;
 }
 
 bool store_rest(struct store *s)
 {
-	bool busy;
+	HOLD(&s->lock);
 
-	pthread_mutex_lock(&s->lock);
 	s->retry_ns = UINT64_MAX;
-	busy = s->busy;
-	pthread_mutex_unlock(&s->lock);
-	return !busy;
+	return !s->busy;
 }

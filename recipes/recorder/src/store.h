@@ -114,6 +114,8 @@ int store_open(struct store *s, const struct channel_config *config, struct buff
 	       struct error *e);
 void store_close(struct store *s);
 
+/* The head of a segment that was never used. */
+struct ekr_segment_head store_head(const struct store *s, uint32_t index);
 /* Sets what recovery found, before the first segment is added. */
 void store_set(struct store *s, uint64_t generation, uint64_t next_sequence,
 	       const uint8_t channel_id[16], const uint8_t boot_id[16]);

@@ -1,15 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Threads. */
+/* Threads, and locked memory. */
 #include "thread.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "clock.h"
-#include "memory.h"
 
 #define STACK (128u * 1024)
+
+static atomic_bool locked, unlocked;
+
+static void tell(const char *why)
+{
+	log_warning("locking memory: %s; continuing with memory that may be paged out", why);
+}
+
+void memory_lock(void)
+{
+	/* a page that has to be read back delays a record */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		tell(strerror(errno));
+	else
+		atomic_store(&locked, true);
+}
+
+/*
+ * For a caller that gets no more locked memory (EAGAIN of mmap() and what calls it): unlocks everything,
+ * and logs that once. False: nothing was locked, so the caller need not try again.
+ */
+static bool unlock_memory(void)
+{
+	if (!atomic_load(&locked))
+		return false;
+	/* as a system call: the sanitizers replace munlockall() */
+	syscall(SYS_munlockall);
+	if (!atomic_exchange(&unlocked, true))
+		tell("more is needed than LimitMEMLOCK= allows");
+	return true;
+}
+
+void *memory_map(size_t size, int flags, int fd)
+{
+	const int prot = PROT_READ | PROT_WRITE;
+	void *map = mmap(NULL, size, prot, flags | MAP_POPULATE, fd, 0);
+
+	if (map == MAP_FAILED && errno == EAGAIN && unlock_memory())
+		map = mmap(NULL, size, prot, flags | MAP_POPULATE, fd, 0);
+	return map;
+}
 
 int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)(void *), void *arg,
 		 struct error *e)
@@ -30,7 +75,7 @@ int thread_start(pthread_t *thread, const char *name, int priority, void *(*run)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(thread, &attr, run, arg);
 	/* the stack is locked memory as well */
-	if (ret == EAGAIN && memory_unlock())
+	if (ret == EAGAIN && unlock_memory())
 		ret = pthread_create(thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads with a small stack, because all of it is locked in memory. */
+/*
+ * Threads, and their memory. All memory of the process is locked, unless it exceeds LimitMEMLOCK=. So threads have
+ * a small stack.
+ */
 #ifndef EKR_THREAD_H
 #define EKR_THREAD_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -18,5 +22,10 @@ void thread_mutex(pthread_mutex_t *mutex);
 
 /* Waits for the end of a thread until @until_ns (monotonic); false: it still runs. */
 bool thread_join(pthread_t thread, uint64_t until_ns);
+
+/* Locks all memory, also what is mapped later. A failure is logged. */
+void memory_lock(void);
+/* mmap() with all pages populated. Unlocks everything if mmap() fails otherwise. @fd as for mmap(). */
+void *memory_map(size_t size, int flags, int fd);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "crc.h"
+#include "batch.h"
 
 static char *name(const struct recording *rec, unsigned int index)
 {

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "buffer.h"
-#include "memory.h"
+#include "thread.h"
 
 static unsigned char payload[1000];
 
@@ -155,7 +155,7 @@ static void in_a_child(bool may_unlock)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* memory.h did not lock the memory, so it does not unlock it either */
+/* thread.h did not lock the memory, so it does not unlock it either */
 static void the_memlock_limit_is_named_in_the_error(void **state)
 {
 	(void)state;

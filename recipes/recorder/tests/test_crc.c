@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "crc.h"
+#include "batch.h"
 
 /* test vectors of RFC 3720, B.4, and the check value of the polynomial */
 static void known_values(void **state)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "commands.h"
+#include "cli.h"
 #include "recording.h"
 
 /* fails as on FAT for a user who did not mount it */

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "reader.h"
+#include "reader_state.h"
 #include "recording.h"
 #include "segment.h"
 

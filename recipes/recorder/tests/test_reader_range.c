@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "reader_range.h"
+#include "reader.h"
 
 #define NOW INT64_C(1790000000000000000)
 

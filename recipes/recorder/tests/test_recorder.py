@@ -425,7 +425,7 @@ def value_in(file: str, pattern: str) -> float:
 
 def test_timeouts_of_systemd_and_of_writers_cover_the_longest_shutdown() -> None:
     unit = value_in("data/ek-recorder.service", r"\nTimeoutStopSec=(\d+)\n")
-    write = value_in("src/shutdown.h", r"SHUTDOWN_MOST \((\d+) \* NSEC_PER_SEC\)")
+    write = value_in("src/storage.h", r"SHUTDOWN_MOST \((\d+) \* NSEC_PER_SEC\)")
     markers = value_in("src/prepare.c", r"END_TIME \((\d+) \* NSEC_PER_SEC\)")
     client = value_in("src/client.c", r"LAST_WORDS_MS (\d+)\n")
     assert write + markers < unit

@@ -18,7 +18,7 @@
 #include "intake.h"
 #include "fake_medium.h"
 #include "segment.h"
-#include "shutdown.h"
+#include "storage.h"
 
 #define WINDOW (100 * NSEC_PER_MSEC)
 

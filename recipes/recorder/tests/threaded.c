@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* `ek-recorder run` alone, to be built with ThreadSanitizer. */
-#include "commands.h"
+#include "cli.h"
 
 int main(int argc, char **argv)
 {

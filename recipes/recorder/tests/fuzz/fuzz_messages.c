@@ -4,6 +4,7 @@
  * each. The session is the real one; its channel has a buffer and no threads.
  */
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -102,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	session_end(s, 0);
 	FUZZ_CHECK(s->socket < 0 && !atomic_load(&channel.writer));
 	in.sessions = NULL;
-	session_free(s);
+	free(s);
 	for (struct chunk *c; (c = buffer_take(&channel.buffer, true));)
 		buffer_release(&channel.buffer, c);
 	channel.store.count = 0;
