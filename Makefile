@@ -35,8 +35,8 @@ keys: run-keys ## keys that sign updates: make keys OUT=DIR, then make image KEY
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
 ##@ Test
-.PHONY: test lint unit kunit torture baselines lab guests boot browser fuzz search yocto
-test: ## run the following targets from lint to browser, without baselines; print the time of each stage
+.PHONY: test lint unit kunit torture baselines lab guests boot browser pages fuzz search yocto
+test: ## run the following targets from lint to pages, without baselines; print the time of each stage
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
 unit: unit-python unit-c unit-yocto ## unit tests in user space
@@ -46,7 +46,8 @@ baselines: run-baselines ## check that each baseline of the lab takes effect; fi
 lab: run-lab ## the quick bench: its targets, and the figures of the README, in QEMU on a virtual clock
 guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
 boot: boot-system boot-recorder boot-fixed-share boot-history boot-update ## tests of the booted board
-browser: run-browser ## tests of the panel in a browser; writes screenshots to build/screenshots
+browser: run-browser ## a user sets weights in a browser; writes screenshots to build/screenshots
+pages: run-pages ## tests of the panel's other pages in a browser
 fuzz: $(TOOLROOT) ## repeat the property tests FUZZ=N times (default 20) with new examples; fuzz each parser of the recorder for 3*N seconds
 	for i in $$(seq $(or $(FUZZ),20)); do $(PYTEST) -m hypothesis recipes tests/flashsim/tests; done
 	$(ENTER) recipes/recorder/tests/fuzz/search --seconds $$((3 * $(or $(FUZZ),20)))

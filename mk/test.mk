@@ -7,7 +7,7 @@
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 
-.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history boot-update run-kunit run-torture run-lab run-guests run-browser run-lint
+.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history boot-update run-kunit run-torture run-lab run-guests run-browser run-pages run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
 	@$(call stage,unit tests in Python)
@@ -43,4 +43,7 @@ boot-system boot-recorder boot-fixed-share boot-history boot-update: $(IMAGE_FIL
 run-browser: $(IMAGE_FILE)
 	@$(call stage,browser)
 	# The time limit ends pytest if the browser no longer answers. SIGABRT makes Python print where it waited.
-	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser
+	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser/test_bench_page.py tests/browser/test_panel.py
+run-pages: $(IMAGE_FILE)
+	@$(call stage,pages)
+	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s --ignore=tests/browser/test_bench_page.py --ignore=tests/browser/test_panel.py tests/browser

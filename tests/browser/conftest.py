@@ -15,8 +15,11 @@ from playwright.sync_api import Browser, Error, Page
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "webui/src"), str(TOP / "recipes/agent/src"), str(TOP / "recipes/history/src")]
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
+from boards import Board, power_on  # noqa: E402
 from evenkeel_panel.testing import time_limit  # noqa: E402
+from pages import chromium, logged_in  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 # Time limit of one test. The longest test needs about 90 s on a busy machine.
@@ -26,6 +29,25 @@ JOURNAL = "journalctl --no-pager -o short-precise -n 60 -u evenkeeld -u evenkeel
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "picture: the steps before the screenshot for tests/browser/picture")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def board() -> Iterator[Board]:
+    """A board with the demo's apps, for all files that do not start one of their own."""
+    yield from power_on("browser-pages", credentials=("evenkeel.demo=1", "evenkeel.console=1"))
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, board: Board) -> Iterator[Page]:
+    """A page whose user is an administrator of the board."""
+    with logged_in(browser, board) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

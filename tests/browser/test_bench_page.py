@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests/lab"), str(TOP / "tests/bench")]
@@ -79,16 +79,6 @@ def sample() -> str:
         ],
         curves=curves,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(params=[DESKTOP, PHONE], ids=["desktop", "phone"])

@@ -14,17 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "tests"))
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board, power_on  # noqa: E402
+from pages import PASSWORD, PATIENCE_MS, check  # noqa: E402
 
-SHOTS = TOP / "build/screenshots"
-PASSWORD = "a long enough one 42"  # noqa: S105
-# Time limit for a page to load or change. An emulated board on two busy cores may need this long.
-PATIENCE_MS = 60_000
 # Pause after a change of weights, before rates are measured. The page shows rates over the last 3 s, which must not
 # include I/O from before the change.
 SETTLE_SECONDS = 12
@@ -46,18 +43,6 @@ def board() -> Iterator[Board]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                  "--disable-component-update", "--disable-sync", "--no-first-run"],
-        )  # fmt: skip
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
 def page(browser: Browser, board: Board) -> Iterator[Page]:
     board.health()
     # Ignore certificate errors: the board made its own certificate at the first boot.
@@ -74,23 +59,6 @@ def page(browser: Browser, board: Board) -> Iterator[Page]:
     yield page
     context.close()
     assert errors == [], "a script of the page failed"
-
-
-def shoot(page: Page, name: str) -> None:
-    """Screenshots at the size of a desktop and of a phone, light and dark."""
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    for width, height, device in ((1280, 860, "desktop"), (390, 844, "phone")):
-        page.set_viewport_size({"width": width, "height": height})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            page.wait_for_timeout(300)
-            page.screenshot(path=SHOTS / f"{name}-{device}-{scheme}.png", full_page=True)
-            overflow = page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-            assert overflow <= 0, f"{name} on a {device} is {overflow} px wider than the window"
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1280, "height": 860})
 
 
 def app(page: Page, name: str, field: str) -> float | None:
@@ -144,11 +112,11 @@ def full_disk(page: Page) -> dict[str, float]:
 def test_wrong_password_is_refused(page: Page) -> None:
     page.goto("/")
     expect(page).to_have_url(re.compile("/login"))
-    shoot(page, "login")
+    check(page, "login")
     page.locator("input[name=password]").fill("not this one")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_be_visible()
-    shoot(page, "login-refused")
+    check(page, "login-refused")
 
 
 @pytest.mark.picture
@@ -159,7 +127,7 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     # Before the password is changed, no other page opens.
     page.goto("/apps")
     expect(page).to_have_url(re.compile("/password"))
-    shoot(page, "password")
+    check(page, "password")
     page.locator("input[name=current]").fill(board.first_password())
     for field in ("new", "confirm"):
         page.locator(f"input[name={field}]").fill(PASSWORD)
@@ -186,7 +154,7 @@ def test_bad_weight_is_refused_and_changes_nothing(page: Page, board: Board, wei
     expect(page.locator('[data-app="player"] input[name=weight]')).to_have_value(weight)
     assert before == board.run(PLAYER_WEIGHT)
     if weight == "0":
-        shoot(page, "apps-refused")
+        check(page, "apps-refused")
 
 
 @pytest.mark.picture
@@ -199,7 +167,7 @@ def test_equal_weights_make_the_player_stall(page: Page) -> None:
     rates = average(page, MEASURE_SECONDS)
     assert 0.9 <= rates["player"] / rates["loader"] <= 1.1, rates
     assert (app(page, "player", "stalls") or 0) > before, "the player must stall at equal weights"
-    shoot(page, "apps-stalling")
+    check(page, "apps-stalling")
 
 
 @pytest.mark.picture
@@ -214,7 +182,7 @@ def test_weights_of_four_to_one_reach_the_disk_and_end_the_stalls(page: Page, bo
     print(f"player {rates['player']:.1f} MB/s, loader {rates['loader']:.1f} MB/s, ratio {ratio:.2f}")
     assert 3.6 <= ratio <= 4.4, rates
     assert app(page, "player", "stalls") == before, "the player must not stall at 4:1"
-    shoot(page, "apps")
+    check(page, "apps")
 
 
 def test_json_has_the_same_weights(page: Page) -> None:
@@ -233,7 +201,7 @@ def test_bad_fixed_share_is_refused_and_changes_nothing(page: Page, board: Board
     expect(page.locator("#weight-message-loader .bad")).to_have_count(0)
     assert board.run(LOADER_FIXED_SHARE) == ""
     if percent == "101":
-        shoot(page, "apps-fixed-share-refused")
+        check(page, "apps-fixed-share-refused")
 
 
 def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
@@ -253,7 +221,7 @@ def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) 
     )
     # The part is more than 10 %, because the player does not use all of the rest.
     assert 0.07 <= part <= 0.15, rates
-    shoot(page, "apps-fixed-share")
+    check(page, "apps-fixed-share")
     data = {each["name"]: each for each in page.request.get("/apps.json").json()["apps"]}
     assert [data[name]["fixed_share"] for name in ("loader", "player")] == [10, 0]
     assert data["loader"]["fixed_share_applied"]
@@ -297,7 +265,7 @@ def test_weight_of_a_stopped_app_applies_when_it_starts(page: Page, board: Board
     set_weight(page, "loader", "50")
     expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "50")
     expect(row).to_contain_text("applies at next start")
-    shoot(page, "apps-stopped")
+    check(page, "apps-stopped")
     row.locator('[data-action="start"]').click()
     expect(row.locator('[data-field="state"]')).to_have_attribute("data-value", "active")
     expect(row).to_contain_text("in force")
@@ -308,7 +276,7 @@ def test_dead_agent_is_reported_and_the_panel_stays_up(page: Page, board: Board)
     board.run("systemctl mask --runtime --now evenkeeld.service")
     try:
         expect(page.locator('[data-banner="agent"]')).to_be_visible()
-        shoot(page, "apps-no-agent")
+        check(page, "apps-no-agent")
         status, health = board.health(timeout=5)
         assert status == 503
         assert health["health"] == "agent-unreachable"

@@ -8,34 +8,15 @@ visit. They run in order, and each continues where the previous one ended.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
-from boards import Board, power_on  # noqa: E402
-from pages import check, chromium, logged_in, tab_to  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def board() -> Iterator[Board]:
-    yield from power_on("browser-updates", credentials=("evenkeel.demo=1", "evenkeel.console=1"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, board: Board) -> Iterator[Page]:
-    with logged_in(browser, board) as found:
-        yield found
+from boards import Board  # noqa: E402
+from pages import check, logged_in, tab_to  # noqa: E402
 
 
 def test_the_slots_are_shown(page: Page) -> None:

@@ -29,7 +29,7 @@ def test_the_projects_table_is_right() -> None:
     for name in stages:
         assert f"{name}:" in targets or f"{name} " in targets, f"no target {name}"
     # The table has these public targets of the Makefile as stages. The targets unit and boot are there in parts.
-    for name in ("lint", "kunit", "torture", "lab", "browser"):
+    for name in ("lint", "kunit", "torture", "lab", "browser", "pages"):
         assert name in stages
     assert sum(stage.budget for stage in stages.values()) < 2 * 90 * 60
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of a booted board without a file of their own here: each shows its data, at all sizes, without barriers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
+
+from boards import Board  # noqa: E402
+from pages import check, logged_in, tab_to  # noqa: E402
+
+# name for the screenshots → path, and a word that the page must show
+PAGES = {
+    "overview": ("/", "Player"),
+    "apps": ("/apps", "Loader"),
+    "wear": ("/wear", "Wear"),
+    "recorder": ("/recorder", "Recorder"),
+    "alerts": ("/alerts", "Alerts"),
+    "users": ("/users", "admin"),
+    "audit": ("/audit", "SetPassword"),
+    "account": ("/account", "Sessions"),
+}
+TWINS = (
+    "/overview.json",
+    "/apps.json",
+    "/wear.json",
+    "/wear.csv",
+    "/recorder.json",
+    "/alerts.json",
+    "/audit.json",
+    "/metrics",
+)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: str) -> None:
+    path, word = PAGES[name]
+    page.goto(path)
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(page.locator("main")).to_contain_text(word)
+    check(page, name)
+
+
+@pytest.mark.parametrize("path", TWINS)
+def test_each_page_has_its_data_for_programs(page: Page, path: str) -> None:
+    answer = page.request.get(path)
+    assert answer.status == 200, answer.text()
+    assert answer.body()
+
+
+def test_the_overview_says_what_is_wrong_and_what_to_do(page: Page, board: Board) -> None:
+    board.run("systemctl stop evenkeel-history.service")
+    try:
+        page.goto("/")
+        expect(page.locator("main")).to_contain_text("evenkeel-history")
+        check(page, "overview-problem")
+    finally:
+        board.run("systemctl start evenkeel-history.service")
+
+
+def test_a_wrong_mail_address_is_refused_and_kept(page: Page) -> None:
+    page.goto("/alerts")
+    page.locator("[name=mail_to]").fill("nobody")
+    page.locator("main button.primary").click()
+    expect(page.locator("[aria-invalid=true], .banner.bad, .message.bad").first).to_be_visible()
+    expect(page.locator("[name=mail_to]")).to_have_value("nobody")
+    check(page, "alerts-refused")
+
+
+def test_the_keyboard_reaches_every_page(page: Page) -> None:
+    page.goto("/")
+    for title in ("Wear", "Recorder", "History"):
+        tab_to(page, title)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(title)
+
+
+def test_the_pages_work_without_javascript(browser: Browser, board: Board) -> None:
+    with logged_in(browser, board, script=False) as page:
+        for name in ("overview", "wear", "recorder"):
+            path, word = PAGES[name]
+            page.goto(path)
+            expect(page.locator("main")).to_contain_text(word)
