@@ -23,7 +23,7 @@ PAGES = {
     "recorder": ("/recorder", "Recorder"),
     "alerts": ("/alerts", "Alerts"),
     "users": ("/users", "admin"),
-    "audit": ("/audit", "SetPassword"),
+    "audit": ("/audit", "ChangePassword"),
     "account": ("/account", "Sessions"),
 }
 TWINS = (

@@ -133,7 +133,7 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
         page.locator(f"input[name={field}]").fill(PASSWORD)
     page.get_by_role("button", name="Set the password").click()
     expect(page).to_have_url(re.compile("/apps"))
-    assert board.try_run("test -e /var/lib/evenkeel-panel/first-password")[0] == 1
+    assert '"password": ""' in board.run("ekctl first-password --json")
 
 
 def test_apps_run_at_their_first_start(board: Board) -> None:
