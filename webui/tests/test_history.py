@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_api.features.accounts import Entry
+from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum, pack
@@ -256,6 +257,12 @@ def test_changes_are_those_of_the_board() -> None:
         (10, "", None, None), (9, "", None, None), (7, "", None, "https://x/a, b"),
         (6, "player", "100", "200"), (5, "loader", None, "7"),
     ]  # fmt: skip
+
+
+def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
+    assert {name for name in METHODS if changes.is_change(name)} == {
+        "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
+    }  # fmt: skip
 
 
 def test_a_method_without_words_is_called_by_its_name() -> None:

@@ -20,8 +20,9 @@ from evenkeel_history.testing import APPS, busy
 from evenkeel_history.wear import Wear
 from evenkeel_panel import texts
 from evenkeel_panel.app import create_app
+from evenkeel_panel.cached import Cached
 from evenkeel_panel.fake_agent import FakeAgent, external
-from evenkeel_panel.overview.recent import SPAN_S, STEP_S, Cached, Recent, Window
+from evenkeel_panel.overview.recent import SPAN_S, STEP_S, Recent, Window
 from evenkeel_panel.testing import COMPONENT, Browser, headings
 from hypothesis import given
 from hypothesis import strategies as st

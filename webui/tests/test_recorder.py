@@ -391,6 +391,20 @@ def test_nothing_that_arrives_for_long_is_a_cut_file(monkeypatch: pytest.MonkeyP
     mine.close()
 
 
+def test_a_packet_is_passed_on_before_the_next_one_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nginx waits 60 s for the first byte, and a packet may take 50 s."""
+    monkeypatch.setattr(download, "PACKET_S", 0.05)
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.send(b"Dx")
+    content = Recording(theirs.detach(), lambda: None)
+    assert next(content) == b"x"
+    mine.send(b'E[0,""]')
+    assert list(content) == []
+    assert list(content) == []
+    content.close()
+    mine.close()
+
+
 def test_closing_twice_ends_once_and_leaves_no_descriptor() -> None:
     downloads = Downloads(1)
     before = len(list(Path("/proc/self/fd").iterdir()))

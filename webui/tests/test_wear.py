@@ -199,6 +199,16 @@ def test_a_device_without_writes_lasts(page: Browser, store: Store) -> None:
     assert "The device vda can take at least 8 GB more, and nothing is written to it." in text_of(page)
 
 
+def test_a_board_that_was_off_has_no_rate(page: Browser, store: Store) -> None:
+    """In the last two weeks it was off; before, it wrote. Its rate is not known, which is not the same as no writes."""
+    for day in range(30, 20, -1):
+        wrote(store, TODAY - day * DAY, 80_000, player=GB)
+    reported(store, NOW - 40 * DAY, Wear("mmcblk0", 20))
+    reported(store, NOW, Wear("mmcblk0", 20, written_bytes=10 * GB))
+    for days in (14, 90):
+        assert "because the history covers less than an hour" in text_of(page, f"/wear?days={days}")
+
+
 def test_nothing_yet(page: Browser, folder: Path) -> None:
     assert "The history cannot be read" in text_of(page)
     Store(folder).open()

@@ -135,7 +135,7 @@ TEXTS = {
     "slot-bad": "slot {slot} was not installed completely, or was not confirmed in three starts; install a bundle first",
     "not-restarted": "the board was not restarted: {reason}",
     # alerts
-    "alert-not-sent": "an alert was not sent ({receiver}): {reason}. Check the settings of the alerts, then send a test",
+    "alert-not-sent": "an alert was not sent ({receiver}): {reason}; check the settings of the alerts, then send a test",
     "alerts-unreadable": "the settings of the alerts ({path}) cannot be read, so no alert is sent: {reason};"
     " enter them again",
     "alerts-not-saved": "the settings of the alerts cannot be saved in {path}: {reason}",

@@ -38,6 +38,8 @@ NAMES = {
     "ChooseSlot": ("Slot of the next start", "slot"),
     "Restart": ("Restart of the board", ""),
 }
+# methods with a row in the audit log that change nothing
+HARMLESS = frozenset({"OpenRecording", "SendTestAlert"})
 EFFECT_S = 600  # the time before and after a change that are compared
 
 
@@ -62,9 +64,11 @@ class Changes:
 
 
 def is_change(action: str) -> bool:
-    """Whether the method ACTION changes the board. Log-ins and changes of users do not."""
+    """Whether the method ACTION changes the board. Log-ins, changes of users and HARMLESS methods do not."""
     method = METHODS.get(action)
-    return method is not None and method.changes and method.action not in accounts.ACTIONS
+    if method is None or action in HARMLESS:
+        return False
+    return method.changes and method.action not in accounts.ACTIONS
 
 
 def name(action: str) -> str:

@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the overview shows of the history, cached so that a poll each second costs little.
 
-The history is read as seldom as the page needs it, and never while other pages wait: see Cached.
+The history is read as seldom as the page needs it, and never while other pages wait: see cached.py.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from evenkeel_history.tiers import slot
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..cached import Cached
 
+if TYPE_CHECKING:
     from evenkeel_history.period import Period
     from evenkeel_history.reader import Found, Reader
 
@@ -26,34 +24,6 @@ STEP_S = 10  # in points of this many seconds
 RECENT_AGE_S = 5.0  # the maximum age of the chart
 HOUR_AGE_S = 30.0  # the maximum age of the stalls
 WEAR_AGE_S = 60.0  # the maximum age of the wear
-T = TypeVar("T")
-
-
-class Cached(Generic[T]):
-    """A value that is loaded at most once in AGE_S.
-
-    If the history service hangs, loading takes seconds. Only one thread waits for it: the others get the previous
-    value at once. Only before the first value they wait, too.
-    """
-
-    def __init__(self, age_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._age_s = age_s
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._value: list[T] = []  # empty, or the value
-        self._expires = 0.0
-
-    def get(self, load: Callable[[], T]) -> T:
-        if (not self._value or self._clock() >= self._expires) and self._lock.acquire(
-            blocking=not self._value
-        ):
-            try:
-                if not self._value or self._clock() >= self._expires:
-                    self._value = [load()]
-                    self._expires = self._clock() + self._age_s
-            finally:
-                self._lock.release()
-        return self._value[0]
 
 
 @dataclass(slots=True)

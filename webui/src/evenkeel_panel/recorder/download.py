@@ -54,7 +54,7 @@ class Recording:
             raise Truncated(str(error)) from error
         self._socket.settimeout(PACKET_S)
         try:
-            self._next = self._receive()
+            self._next: bytes | End | None = self._receive()
         except BaseException:
             self.close()
             raise
@@ -74,10 +74,12 @@ class Recording:
         return self
 
     def __next__(self) -> bytes:
-        found = self._next
+        # Send a packet at once, without waiting for the one after it: nginx waits 60 s for the first.
+        found = self._next if self._next is not None else self._receive()
+        self._next = None
         if isinstance(found, End):
+            self._next = found
             raise StopIteration
-        self._next = self._receive()
         return found
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from flask import Blueprint, Response, current_app, jsonify, render_template, re
 from .. import live, texts
 from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..apps.model import latency
+from ..cached import Cached
 from ..context import Nav, by_token, call, view
 from . import model
 from .download import Downloads, Recording
@@ -34,21 +35,6 @@ FIELDS = ("span", "start", "end", "incident", "format")
 blueprint.add_app_template_filter(model.moment, "moment_utc")
 
 
-class Latest:
-    """The recorder at the time of the board's present view: however many pages poll, the agent is asked once per view."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._number = -1
-        self._found: model.RecorderPage | None = None
-
-    def get(self, shown: View, query: Callable[[], Recorder]) -> model.RecorderPage:
-        with self._lock:
-            if self._found is None or self._number != shown.number:
-                self._found, self._number = _ask(shown, query), shown.number
-            return self._found
-
-
 def _ask(shown: View, query: Callable[[], Recorder]) -> model.RecorderPage:
     if not shown.live:
         return model.page_data(None, shown.reason)
@@ -65,8 +51,9 @@ def _extension(name: str, make: Callable[[], Any]) -> Any:
 def _found() -> tuple[View, model.RecorderPage]:
     """The view of the board and the data of the page. If the agent does not answer, the view is not live."""
     shown = view()
-    latest: Latest = _extension("evenkeel-recorder", Latest)
-    data = latest.get(shown, lambda: call("GetRecorder"))
+    # However many pages poll, the agent is asked once per view.
+    latest: Cached[model.RecorderPage] = _extension("evenkeel-recorder", lambda: Cached(math.inf))
+    data = latest.get(lambda: _ask(shown, lambda: call("GetRecorder")), shown.number)
     return (shown if data.state != "no-answer" else replace(shown, live=False)), data
 
 

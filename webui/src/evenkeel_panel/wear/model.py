@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from typing import TYPE_CHECKING
 
@@ -86,27 +84,26 @@ class WearPage(Struct, frozen=True):
     rows: list[Row]
 
 
-def _rates(found: Found, now: int) -> dict[str, dict[str, float]]:
-    """By device and app: bytes per day over the last RATE_DAYS. Empty if too little time was sampled."""
+def _rates(found: Found, now: int) -> tuple[float, dict[str, dict[str, float]]]:
+    """The sampled seconds of the last RATE_DAYS. By device and app: bytes per day; empty if too little was sampled."""
     first = slot(now, DAY) - (RATE_DAYS - 1) * DAY
     points = [point for at, point in found.points.items() if at >= first]
     seconds = sum(point.ms for point in points) / 1000
     result: dict[str, dict[str, float]] = {}
     if seconds < LEAST_S:
-        return result
+        return seconds, result
     for point in points:
         for (app, device, _), flow in point.flows.items():
             by_app = result.setdefault(device, {})
             by_app[app] = by_app.get(app, 0.0) + flow.bytes / seconds * DAY
-    return result
+    return seconds, result
 
 
 def devices(
     found: Found, states: Mapping[str, list[tuple[int, Wear]]], names: Collection[str], now: int
 ) -> list[Device]:
     """The flash devices NAMES, with what they have reported (STATES) and what was written to them (FOUND)."""
-    rates = _rates(found, now)
-    sampled_s = found.total.ms / 1000
+    sampled_s, rates = _rates(found, now)
     return [_device(name, states.get(name, []), rates.get(name, {}), sampled_s) for name in sorted(names)]
 
 
@@ -237,15 +234,6 @@ def page_data(found: Found, days: int, problem: str, flash: list[Device], limit:
             for (app, device, _), flow in sorted(point.flows.items(), key=lambda item: order(*item[0][:1]))
         ],
     )
-
-
-def as_csv(page: WearPage) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(Row.__struct_fields__)
-    for row in page.rows:
-        writer.writerow(getattr(row, name) for name in Row.__struct_fields__)
-    return text.getvalue()
 
 
 # ---- the chart and the table ----

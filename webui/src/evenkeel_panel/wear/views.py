@@ -15,7 +15,7 @@ from .. import texts
 from ..apps.model import BadNumber, parse_fixed_share
 from ..context import Nav, identity, panel, view
 from ..history import chart
-from ..history.model import colors, title
+from ..history.model import as_csv, colors, title
 from ..history.views import problem_of, reader, ticks
 from . import model
 
@@ -67,7 +67,7 @@ def page_json() -> Response:
 @blueprint.get("/wear.csv")
 def page_csv() -> Response:
     days = _days()
-    response = Response(model.as_csv(_data(days)[1]), mimetype="text/csv")
+    response = Response(as_csv(model.Row, _data(days)[1].rows), mimetype="text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="wear-{days}-days.csv"'
     return response
 
