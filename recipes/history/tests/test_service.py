@@ -272,12 +272,18 @@ def test_sampling_16_apps_costs_less_than_a_hundredth_of_a_core(board: Board) ->
 
     move(1)
     sampler.sample(0)
-    costs = []
-    for n in range(2, 12):
+    files = [board.root / f"{APPS}/{name}.service/io.evenkeel.stat" for name in names]
+    costs, parses = [], []
+    for n in range(2, 22):
         move(n)
         before = time.thread_time()
         sampler.sample(1000)
         costs.append(time.thread_time() - before)
-    typical = sorted(costs)[len(costs) // 2]
-    print(f"sampling: {typical * 1e3:.1f} ms CPU a second")
-    assert typical <= 0.01
+        before = time.thread_time()
+        for file in files:
+            pairs = [pair.split(":") for word in file.read_text().split() for pair in word.split(",")]
+            assert pairs
+        parses.append(time.thread_time() - before)
+    print(f"sampling: {min(costs) * 1e3:.1f} ms CPU a second; only splitting the files: {min(parses) * 1e3:.1f} ms")
+    # A ratio, because hosts differ in speed: to split the files takes 1 ms, and 10 ms are a hundredth of a core.
+    assert min(costs) <= 10 * min(parses)
