@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH104, PTH118
+# ruff: noqa: PTH118
 """Alerts: which problems are reported, to whom, and what became of each message.
 
 The agent has no network. It sends each message as an order to ek-alert (alert_sender.py), which a socket unit starts.
@@ -25,7 +25,7 @@ from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.board import Snapshot
 from evenkeel_api.messages import Message, Note
 from evenkeel_api.method import Nothing
-from evenkeel_common.files import read_small, why
+from evenkeel_common.files import read_small, replace, why
 
 from .caller import Caller
 from .settings import Settings
@@ -255,7 +255,7 @@ class Alerts:
             raise errors.InvalidArgument("alerts-plain-password")
         async with self._saving:
             try:
-                await asyncio.to_thread(_save, self._path, msgspec.json.encode(request))
+                await asyncio.to_thread(replace, self._path, msgspec.json.encode(request))
             except OSError as error:
                 raise errors.Failed("alerts-not-saved", path=self._path, reason=why(error)) from error
             self._set, self._load_problem = request, None
@@ -282,21 +282,3 @@ class Alerts:
                 if self._set is not chosen:
                     return  # the settings were changed meanwhile
                 self._note(name, reason)
-
-
-def _save(path: str, content: bytes) -> None:
-    """Replace the file PATH by CONTENT, which survives a power cut. Only the owner may read it."""
-    temporary = path + ".new"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode=0o600)
-    try:
-        while content:
-            content = content[os.write(fd, content) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(temporary, path)
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH104, PTH108, PTH110, PTH118
+# ruff: noqa: PTH104, PTH110, PTH118
 """Saved settings of apps: one number per app, as {"APP": NUMBER, ...} in a JSON file of /var/lib/evenkeel-agent.
 
 Guarantee: at any moment, also after a power cut, the file is absent or contains one complete set of numbers. After
 save() has returned, the new set is on the medium.
 
-How: save() writes a temporary file, flushes it (fsync), renames it and flushes the directory. This is sufficient,
-because one process writes: the agent, one call at a time. Each change by a person costs two flushes. SQLite would
-cost more flushes, and more time at startup.
+evenkeel_common.files.replace gives this guarantee. It is sufficient, because one process writes: the agent, one call at
+a time. Each change by a person costs two flushes. SQLite would cost more flushes, and more time at startup.
 """
 
-import contextlib
 import json
-import logging
 import os
 from collections.abc import Callable
 
 from evenkeel_api.messages import Message
-from evenkeel_common.files import read_small, why
+from evenkeel_common.files import read_small, replace, why
 
 from .registry import NAME
 
 FILE_LIMIT = 1024 * 1024
-_log = logging.getLogger(__name__)
 
 
 class StoreError(Exception):
@@ -104,32 +100,10 @@ class Store:
             del numbers[name]
         else:
             numbers[name] = value
-        temporary = self._path + ".new"
         try:
-            fd = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode=0o600
-            )
-            try:
-                content = json.dumps(numbers, sort_keys=True, indent=1).encode() + b"\n"
-                while content:
-                    content = content[os.write(fd, content) :]
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(temporary, self._path)
+            replace(self._path, json.dumps(numbers, sort_keys=True, indent=1).encode() + b"\n")
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
             message = Message(f"{self._kind}-not-saved", folder=self._directory, reason=why(error))
             raise StoreError(message) from error
         self._numbers = numbers
         self._problem = None
-        try:
-            fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            # The new file is in place, but its rename may not be on the medium: a power cut may bring back the old file.
-            _log.warning("%s is saved, but a power cut may undo it: %s", self._path, why(error))

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads small files that other programs write. Such a file can neither block the reader nor redirect it to another file."""
+# ruff: noqa: PTH108, PTH120
+"""Reads small files that other programs write, and replaces files of the caller.
 
+A file that is read can neither block the reader nor redirect it to another file. A file that is replaced is complete at
+any moment, also after a power cut.
+"""
+
+import contextlib
 import errno
+import logging
 import os
 import stat
+
+_log = logging.getLogger(__name__)
 
 
 def read_small(path: str, limit: int) -> bytes:
@@ -24,6 +33,42 @@ def read_small(path: str, limit: int) -> bytes:
         return content
     finally:
         os.close(fd)
+
+
+def replace(path: str, content: bytes) -> None:
+    """Replace the file PATH by CONTENT. Only the owner may read it. Blocks for two flushes.
+
+    Guarantee: at any moment, also after a power cut, PATH has its old or its new content. After the function has
+    returned, the new content is on the medium. It raises OSError if PATH has its old content still.
+
+    It writes a temporary file, flushes it (fsync), renames it and flushes the folder. This is sufficient if one process
+    writes PATH, one call at a time. A failed call leaves no temporary file: CONTENT may have a password.
+    """
+    temporary = path + ".new"
+    try:
+        fd = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode=0o600
+        )
+        try:
+            while content:
+                content = content[os.write(fd, content) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    try:
+        fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        # The new file is in place, but its rename may not be on the medium: a power cut may bring back the old file.
+        _log.warning("%s is saved, but a power cut may undo it: %s", path, why(error))
 
 
 def read_line(path: str) -> str:
