@@ -19,7 +19,7 @@ import msgspec
 import pytest
 from agent_harness import Harness, on_board
 from evenkeel_agent import alert_sender, alerts
-from evenkeel_agent.alerts import GAP_S, HOLD_S, MAX_LINES, Alerts, Outbox, Tracker, key_of
+from evenkeel_agent.alerts import GAP_S, HOLD_S, MAX_LINES, Alerts, Outbox, Tracker, texts_of
 from evenkeel_agent.caller import Caller
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors, schema
@@ -33,7 +33,8 @@ COMPONENT = Path(__file__).resolve().parent.parent
 ROOT = Caller("root", "admin", "bus")
 HOOK = SetAlerts("http://host/hook", "", "", "", 587, "starttls", "", "")
 MAIL = SetAlerts("", "ops@example.org", "", "mail.example.org", 587, "starttls", "board", "secret")
-A, B = ("a", ""), ("b", "player")
+BOTH = SetAlerts("http://host/hook", "ops@example.org", "", "mail.example.org", 587, "starttls", "", "")
+A, B = ("a",), ("b", "app=player")
 
 
 def test_a_problem_is_reported_after_it_has_lasted() -> None:
@@ -76,12 +77,61 @@ def test_reports_alternate_and_tell_the_last_state(steps: list[tuple[int, set[al
         assert (len(words) % 2 == 1) == (key in last)
 
 
+def keys_of(*messages: Message) -> set[alerts.Key]:
+    return set(texts_of(message.note() for message in messages))
+
+
 def test_figures_in_the_text_do_not_make_a_new_problem() -> None:
-    slow, slower = (Message("recorder-silent", seconds=n, unit="u").note() for n in (12, 13))
-    assert key_of(slow) == key_of(slower)
-    assert key_of(Message("app-not-controlled", app="a", reason="").note()) != key_of(
-        Message("app-not-controlled", app="b", reason="").note()
+    slow, slower = (Message("recorder-silent", seconds=n, unit="u") for n in (12, 13))
+    assert keys_of(slow) == keys_of(slower)
+    assert keys_of(Message("counters-unknown", file="f", app="a", reason="x")) == keys_of(
+        Message("counters-unknown", file="f", app="a", reason="y")
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        [Message("app-not-controlled", app=name, reason="") for name in "ab"],
+        [Message("scheduler-inactive", device=name, scheduler="none") for name in "ab"],
+        [Message("app-ignored", file=name, reason="") for name in "ab"],
+        [Message("weights-damaged", path=name, reason="") for name in "ab"],
+        [Message("update-rolled-back", slot=name, version="1", running="c") for name in "ab"],
+        [
+            Message("rename-failed", problem=Message(f"{kind}s-damaged", path="p", reason=""), reason="")
+            for kind in ("weight", "fixed-share")
+        ],
+    ],
+)
+def test_two_problems_with_the_same_code_are_both_reported(one: Message, other: Message) -> None:
+    tracker = Tracker()
+    present = texts_of([one.note(), other.note()])
+    tracker.update(0, present)
+    assert len(tracker.update(HOLD_S, present)) == 2
+
+
+@pytest.mark.parametrize("state", ["failed", "degraded"])
+def test_a_further_channel_does_not_solve_the_problem_of_the_first(state: str) -> None:
+    """The recorder reports two channels with the same reason in one message, which has another code."""
+    tracker = Tracker()
+    one = texts_of([Message(f"channel-{state}", channels=["arm"], reason="full").note()])
+    both = texts_of([Message(f"channels-{state}", channels=["arm", "can0"], reason="full").note()])
+    tracker.update(0, one)
+    (begin,) = tracker.update(HOLD_S, one)
+    assert begin.startswith("Problem: channel arm is ")
+    tracker.update(100, both)
+    (further,) = tracker.update(100 + HOLD_S, both)
+    assert further.startswith("Problem: channel can0 is ")
+    tracker.update(200, one)
+    assert tracker.update(200 + HOLD_S, one) == [further.replace("Problem", "Solved")]
+
+
+def test_a_solved_problem_has_no_instruction() -> None:
+    tracker = Tracker()
+    tracker.update(0, {A: "the disk: x; y is full; add a disk"})
+    tracker.update(HOLD_S, {A: "the disk: x; y is full; add a disk"})
+    tracker.update(100, {})
+    assert tracker.update(100 + HOLD_S, {}) == ["Solved: the disk: x; y is full."]
 
 
 def test_an_outbox_keeps_its_lines_until_they_are_sent() -> None:
@@ -202,6 +252,51 @@ def test_a_failure_is_a_problem_that_is_not_reported_itself(board: Board) -> Non
             [f"Problem: {PROBLEM.text}."]
         ] * 2
         assert board.alerts.problems == []
+
+    run(board, test)
+
+
+def test_the_other_receiver_gets_the_failure_and_its_end(board: Board) -> None:
+    def lines(name: str) -> list[str]:
+        return "".join(order["text"] for order in board.sender.orders if name in order).splitlines()
+
+    async def test() -> None:
+        await board.alerts.set_alerts(BOTH, ROOT)
+        board.sender.answer = b'{"webhook": "the server answered 500", "mail": ""}'
+        for _ in range(4):
+            await board.pass_time(HOLD_S, PROBLEM)
+        assert lines("mail") == [
+            f"Problem: {PROBLEM.text}.",
+            "Problem: an alert was not sent (webhook): the server answered 500; check the settings of the alerts,"
+            " then send a test.",
+        ]
+        board.sender.answer, board.sender.orders = None, []
+        for _ in range(4):
+            await board.pass_time(HOLD_S, PROBLEM, *(problem.note() for problem in board.alerts.problems))
+        assert lines("mail") == ["Solved: an alert was not sent (webhook): the server answered 500."]
+        assert lines("webhook") == [f"Problem: {PROBLEM.text}."]
+
+    run(board, test)
+
+
+def test_every_order_fits_and_is_text(board: Board) -> None:
+    """The text of a problem may have names of files, so it may have any length and any character."""
+
+    async def test() -> None:
+        await board.alerts.set_alerts(BOTH, ROOT)
+        board.sender.answer = b'{"webhook": "the server answered 500", "mail": "the server answered 500"}'
+        names = [f"{number}\U0001f600\udcff\0" + "\U0001f600" * 9000 for number in range(2 * MAX_LINES)]
+        notes = [Message("app-ignored", file=name, reason="").note() for name in names]
+        await board.pass_time(0, *notes)
+        await board.pass_time(HOLD_S, *notes)
+        assert len(board.sender.orders) == 2
+        for order in board.sender.orders:
+            assert len(json.dumps(order)) < alert_sender.LIMIT
+            order["text"].encode()  # no lone surrogate
+            assert len(order["text"].splitlines()) == MAX_LINES + 1
+            assert (
+                max(len(line) for line in order["text"].splitlines()) <= len("Problem: .") + alerts.MAX_LENGTH
+            )
 
     run(board, test)
 

@@ -18,7 +18,7 @@ import urllib.request
 from email.message import EmailMessage
 from typing import Any
 
-LIMIT = 256 * 1024  # bytes of an order
+LIMIT = 2 << 20  # bytes of an order: more than the agent can send, see alerts.MAX_LENGTH
 TIMEOUT_S = 15.0  # of each connection
 
 

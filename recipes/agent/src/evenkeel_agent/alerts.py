@@ -7,6 +7,7 @@ The agent has no network. It sends each message as an order to ek-alert (alert_s
 Guarantees: a problem that lasts HOLD_S is reported once, and its end is reported once. A receiver that cannot be
 reached gets the lines later, at most MAX_LINES; older lines are only counted. A receiver gets at most one message
 per GAP_S. The settings survive a restart; what was reported does not, so the agent reports present problems again.
+If one of two receivers cannot be reached, the other one gets a line about it.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from evenkeel_api import errors
+from evenkeel_api import errors, schema
 from evenkeel_api.features.alerts import Alerts as State
 from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.board import Snapshot
@@ -38,15 +39,43 @@ RETRY_MAX_S = 3600.0  # longest time between two attempts
 ANSWER_S = 60.0  # time that ek-alert may take
 TEST_S = 5.0  # time that SendTestAlert waits; the panel waits longer
 MAX_LINES = 100
-NOT_SENT = "alert-not-sent"  # this problem is not reported: the report could not be sent either
+MAX_LENGTH = 500  # characters of a problem's text. An order must fit into alert_sender.LIMIT.
+NOT_SENT = "alert-not-sent"  # only the other receiver gets this problem: this report could not be sent either
 OFF = SetAlerts("", "", "", "", 587, "starttls", "", "")
-Key = tuple[str, str]
+# What makes two problems the same, although figures in their texts differ: the code, and the parameters in IDENTITY.
+Key = tuple[str, ...]
+IDENTITY = ("app", "device", "file", "path", "slot", "unit")
+# code of a message about several channels → the code for one channel
+OF_ONE_CHANNEL = {"channels-failed": "channel-failed", "channels-degraded": "channel-degraded"}
 _log = logging.getLogger(__name__)
 
 
-def key_of(note: Note) -> Key:
-    """What makes two problems the same, although figures in their texts differ: the code, and the app if it has one."""
-    return note.code, str(note.parameters.get("app", ""))
+def texts_of(notes: Iterable[Note]) -> dict[Key, str]:
+    """The problems in NOTES, with their texts.
+
+    A message about several channels is a problem for each channel. Otherwise, a further channel that fails would end the
+    problem of the first one.
+    """
+    found: dict[Key, str] = {}
+    for note in notes:
+        code = OF_ONE_CHANNEL.get(note.code, note.code)
+        if code in OF_ONE_CHANNEL.values():
+            for name in note.parameters["channels"]:
+                text = str(Message(code, **{**note.parameters, "channels": [name]}))
+                found[(code, f"channel={name}")] = _line(text)
+        else:
+            found[_key(code, note.parameters)] = _line(note.text)
+    return found
+
+
+def _key(code: str, parameters: Mapping[str, Any]) -> Key:
+    identity = (f"{name}={parameters[name]}" for name in IDENTITY if name in parameters)
+    inner = parameters.get("problem")  # "rename-failed" has another problem
+    return code, *identity, *(_key(inner["code"], inner["parameters"]) if isinstance(inner, Mapping) else ())
+
+
+def _line(text: str) -> str:
+    return schema.clean(text)[:MAX_LENGTH]
 
 
 class Tracker:
@@ -70,7 +99,9 @@ class Tracker:
                     self.reported[key] = present[key]
                     lines.append(f"Problem: {present[key]}.")
                 else:
-                    lines.append(f"Solved: {self.reported.pop(key)}.")
+                    text = self.reported.pop(key)
+                    # What comes after the last semicolon says what to do. A solved problem needs nothing.
+                    lines.append(f"Solved: {text.rpartition('; ')[0] or text}.")
         for key in self._since.keys() - present.keys() - self.reported.keys():
             del self._since[key]
         return lines
@@ -117,13 +148,14 @@ class Alerts:
         self._socket = settings.alert_socket
         self._board = board
         self._clock = clock
-        self._tracker = Tracker()
-        self._outboxes: dict[str, Outbox] = {}  # by receiver: "webhook", "mail"
+        self._tracker: Tracker
+        self._failures: dict[str, Tracker]  # by receiver: whether it can be reached
+        self._outboxes: dict[str, Outbox]  # by receiver: "webhook", "mail"
         self._sending = asyncio.Lock()
         self._saving = asyncio.Lock()
         self._tests: set[asyncio.Task[None]] = set()
-        self._failed: dict[str, Message] = {}  # by receiver: why the last attempt failed
-        self._at = 0
+        self._failed: dict[str, Message]  # by receiver: why the last attempt failed
+        self._at: int  # when the last attempt ended; 0: never
         self._load_problem: Message | None = None
         self._set = OFF
         try:
@@ -133,6 +165,12 @@ class Alerts:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = why(error) if isinstance(error, OSError) else str(error)
             self._load_problem = Message("alerts-unreadable", path=self._path, reason=reason)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start with the receivers of the settings: nothing was reported, and nothing has failed."""
+        self._failed, self._at, self._tracker = {}, 0, Tracker()
+        self._failures = {name: Tracker() for name in self._receivers}
         self._outboxes = {name: Outbox() for name in self._receivers}
 
     @property
@@ -155,10 +193,16 @@ class Alerts:
 
     async def check(self, problems: list[Note]) -> None:
         """Look at the present PROBLEMS, and send what is due."""
-        present = {key_of(note): note.text for note in problems if note.code != NOT_SENT}
-        lines = self._tracker.update(self._clock(), present)
+        now_s = self._clock()
+        lines = self._tracker.update(now_s, texts_of(note for note in problems if note.code != NOT_SENT))
         for outbox in self._outboxes.values():
             outbox.add(lines)
+        for name, tracker in self._failures.items():
+            failed = texts_of([self._failed[name].note()] if name in self._failed else [])
+            lines = tracker.update(now_s, failed)
+            for other, outbox in self._outboxes.items():
+                if other != name:
+                    outbox.add(lines)
         await self._send()
 
     async def _send(self) -> None:
@@ -259,8 +303,7 @@ class Alerts:
             except OSError as error:
                 raise errors.Failed("alerts-not-saved", path=self._path, reason=why(error)) from error
             self._set, self._load_problem = request, None
-            self._failed, self._at, self._tracker = {}, 0, Tracker()
-            self._outboxes = {name: Outbox() for name in self._receivers}
+            self._begin()
         return self._state()
 
     async def send_test_alert(self, _: Nothing, __: Caller) -> State:
