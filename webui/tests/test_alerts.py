@@ -57,6 +57,7 @@ def test_the_saved_password_stays_if_the_field_is_empty(admin: Browser, agent: F
     [
         ("webhook", "ftp://host/", "begins with http"),
         ("webhook", "https://ho st/", "begins with http"),
+        ("webhook", "https://user:password@host/", "no user before the host"),
         ("mail_to", "ops", "form name@example.org"),
         ("mail_from", "a@b, c@d", "form name@example.org"),
         ("smtp_server", "mail server", "host name of the mail server"),

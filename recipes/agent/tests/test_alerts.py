@@ -394,6 +394,9 @@ def test_a_test_needs_a_receiver(board: Board) -> None:
     [
         {"webhook": "file:///etc/passwd"},
         {"webhook": "http://host/\r\nX: y"},
+        {"webhook": "https://user:secret@host/"},
+        {"webhook": "https://user@host"},
+        {"webhook": "https:///path"},
         {"mail_to": "a@b\nBcc: c@d"},
         {"mail_to": "a@b,c@d"},
         {"mail_from": "<a@b>"},
@@ -406,6 +409,13 @@ def test_a_test_needs_a_receiver(board: Board) -> None:
 def test_the_schema_refuses(bad: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         schema.convert(_values(MAIL, **bad), SetAlerts)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://host", "https://[::1]:8443/x@y?z=@#@", "http://host?a=b", "http://host#@"]
+)
+def test_the_schema_accepts_a_webhook(url: str) -> None:
+    assert schema.convert(_values(MAIL, webhook=url), SetAlerts).webhook == url
 
 
 # ---- ek-alert, with a real web server and a small mail server ----
@@ -565,6 +575,27 @@ def test_a_server_that_speaks_another_protocol() -> None:
 def test_a_password_is_never_sent_without_encryption(smtp: int) -> None:
     answer = alert_sender.deliver(order_mail(smtp, security="starttls"))
     assert "STARTTLS" in answer["mail"]
+    assert Smtp.mails == []
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://user:SECRET@127.0.0.1/", "the URL is not valid"),
+        ("http://127.0.0.1:SECRET/", "the URL is not valid"),
+        ("http://127.0.0.1/a SECRET", "the URL is not valid"),
+        (f"http://{'SECRET' * 20}/", "the host name is not valid"),
+    ],
+)
+def test_no_reason_has_a_part_of_the_url(url: str, reason: str) -> None:
+    assert alert_sender.deliver({"webhook": url, "document": {}}) == {"webhook": reason}
+
+
+@pytest.mark.parametrize("field", ["user", "password"])
+def test_no_reason_has_a_part_of_the_password(smtp: int, field: str) -> None:
+    """A library names the character that ASCII lacks."""
+    answer = alert_sender.deliver(order_mail(smtp, **{field: "b\xe4r"}))
+    assert answer == {"mail": "user and password must be ASCII"}
     assert Smtp.mails == []
 
 

@@ -94,7 +94,8 @@ TEXTS = {
     "alert-test-sent": "the test was sent. Look whether it has arrived",
     "alert-test-begun": "the test takes longer than usual. Reload this page in a minute to see its result",
     "alert-test-failed": "the test was not sent. The reason is below. Correct the settings, then send another test",
-    "alerts-webhook-rule": "a webhook begins with http:// or https:// and has no spaces. Nothing was changed",
+    "alerts-webhook-rule": "a webhook begins with http:// or https://, and has no spaces and no user before the host."
+    " Nothing was changed",
     "alerts-mail-rule": "a mail address has the form name@example.org. Nothing was changed",
     "alerts-server-rule": "enter the host name of the mail server, such as mail.example.org. Nothing was changed",
     "alerts-port-rule": "the port must be a whole number from 1 to 65535. Nothing was changed",

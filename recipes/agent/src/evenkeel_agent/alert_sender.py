@@ -68,7 +68,13 @@ def mail(order: dict[str, Any], subject: str, text: str) -> None:
 
 
 def why(error: Exception) -> str:
-    """The reason of ERROR, as one line."""
+    """The reason of ERROR, as one line. Texts of the libraries may have a part of the URL or of the password."""
+    if isinstance(error, http.client.InvalidURL):
+        return "the URL is not valid"
+    if isinstance(error, UnicodeEncodeError) and error.encoding == "ascii":
+        return "user and password must be ASCII"
+    if isinstance(error, UnicodeError):
+        return "the host name is not valid"
     if isinstance(error, urllib.error.HTTPError):
         return f"the server answered {error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):

@@ -24,8 +24,9 @@ Webhook = Annotated[
     str,
     Meta(
         max_length=1000,
-        pattern=r"^(https?://[!-~]+)?$(?!\n)",
-        description="`http://` or `https://` URL to which the board sends a JSON object; empty: none",
+        # No @ in the host: the URL is shown, so it must have no password.
+        pattern=r"^(https?://[!-\"$-.0->A-~]+([/?#][!-~]*)?)?$(?!\n)",
+        description="`http://` or `https://` URL, without a user, to which the board sends a JSON object; empty: none",
     ),
 ]
 MailTo = Annotated[Address, Meta(description="mail address to which the board sends alerts; empty: none")]
