@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from evenkeel_agent import alerts
 from evenkeel_panel.testing import BASE
 
 if TYPE_CHECKING:
@@ -100,6 +101,21 @@ def test_a_test_says_whether_it_was_sent(admin: Browser, agent: FakeAgent) -> No
     answer = admin.post("/alerts/test", "/alerts")
     assert answer.status_code == 409
     assert "alerts are off" in answer.text.lower()
+
+
+@pytest.mark.parametrize("fails", ["", "the server answered 535 no"])
+def test_a_slow_test_does_not_show_the_result_of_an_older_message(
+    admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    save(admin)
+    agent.alerts.fails = fails
+    admin.post("/alerts/test", "/alerts")
+    monkeypatch.setattr(alerts, "TEST_S", 0.05)
+    agent.alerts.delay_s = 20
+    answer = admin.post("/alerts/test", "/alerts").text
+    assert "takes longer than usual" in answer
+    assert "test was sent" not in answer
+    assert "test was not sent" not in answer
 
 
 def test_only_an_administrator_sees_the_alerts(admin: Browser, app: Flask) -> None:

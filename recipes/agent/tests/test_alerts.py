@@ -169,6 +169,7 @@ class FakeSender:
     def __init__(self, root: Path) -> None:
         self.orders: list[dict[str, Any]] = []
         self.answer: bytes | None = None  # None: every receiver was reached
+        self.delay_s = 0.0
         (root / "run/evenkeel").mkdir(parents=True, exist_ok=True)
         self.path = str(root / "run/evenkeel/alert")
 
@@ -178,6 +179,7 @@ class FakeSender:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         order = json.loads(await reader.read())
         self.orders.append(order)
+        await asyncio.sleep(self.delay_s)
         done = {name: "" for name in ("webhook", "mail") if name in order}
         writer.write(json.dumps(done).encode() if self.answer is None else self.answer)
         writer.close()
@@ -340,6 +342,24 @@ def test_a_missing_sender_is_reported(board: Board) -> None:
         assert "cannot be reached" in found.problem[0].text
 
     asyncio.run(test())
+
+
+def test_a_slow_test_does_not_have_the_result_of_an_older_message(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        await board.alerts.set_alerts(HOOK, ROOT)
+        found = await board.alerts.send_test_alert(Nothing(), ROOT)
+        assert (found.state, found.testing) == ("sent", False)
+        monkeypatch.setattr(alerts, "TEST_S", 0.01)
+        board.sender.answer, board.sender.delay_s = b'{"webhook": "no"}', 0.2
+        found = await board.alerts.send_test_alert(Nothing(), ROOT)
+        assert (found.state, found.testing) == ("sent", True)
+        while (found := await board.alerts.get_alerts(Nothing(), ROOT)).testing:
+            await asyncio.sleep(0.01)
+        assert found.state == "failed"
+
+    run(board, test)
 
 
 def test_settings_survive_a_restart_and_the_password_stays_secret(board: Board) -> None:

@@ -102,11 +102,13 @@ def demo_update() -> Update:
 
 
 class FakeAlerts(Alerts):
-    """The real code of the agent, without a program that sends. FAILS: why no receiver is reached."""
+    """The real code of the agent, without a program that sends. FAILS: why no receiver is reached, after DELAY_S."""
 
     fails = ""
+    delay_s = 0.0
 
     async def _deliver(self, receiver: str, lines: list[str]) -> str:
+        await asyncio.sleep(self.delay_s)
         return self.fails
 
 

@@ -282,6 +282,7 @@ class Alerts:
             if self._at
             else "ready",
             at=self._at,
+            testing=bool(self._tests),
             problem=[message.note() for message in self._failed.values()],
         )
 

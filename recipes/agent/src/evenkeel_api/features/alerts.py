@@ -66,6 +66,10 @@ class Alerts(Struct, frozen=True):
         ),
     ]
     at: Annotated[Time, Meta(description="when the last attempt ended; 0: never")]
+    testing: Annotated[
+        bool,
+        Meta(description="whether a test is running; `state` and `problem` are then older than the test"),
+    ] = False
     problem: Annotated[
         list[Note],
         Meta(description="one [message](#message) for each receiver that the last attempt did not reach"),
@@ -113,7 +117,7 @@ METHODS = (
         "SendTestAlert",
         ALERTS,
         ADMIN,
-        "Sends a test to all receivers. Returns the result, or the state before it if the test takes longer than 5 s.",
+        "Sends a test to all receivers. Returns the result, or after 5 s the state before it, with `testing` true.",
         answer=Alerts,
         answer_name="alerts",
         errors=(Conflict, *ANY),
