@@ -234,6 +234,14 @@ def test_only_the_agent_asks_for_recordings_and_the_helper_cannot_change_them() 
     assert "RuntimeMaxSec=1h" in helper
 
 
+def test_an_alert_reaches_no_service_of_the_board_itself() -> None:
+    sender = (DATA / "evenkeel-alert@.service").read_text().splitlines()
+    assert [line for line in sender if line.startswith("IPAddress")] == [
+        "IPAddressDeny=localhost link-local",
+        "IPAddressAllow=127.0.0.53",
+    ]
+
+
 def test_the_helper_can_use_openat2() -> None:
     """systemd's RestrictSUIDSGID= blocks openat2(), because a filter cannot see the mode of the new file."""
     lines = (DATA / "evenkeel-fixed-share@.service").read_text().splitlines()
