@@ -305,10 +305,14 @@ def test_an_export_that_fails_at_once_is_an_error_of_the_call(board: Board) -> N
         board.open("arm")
 
 
-def test_too_many_downloads(board: Board) -> None:
+def test_a_helper_that_ends_without_a_packet(board: Board) -> None:
+    """systemd closes a connection beyond MaxConnections=. A helper that fails does the same, so the text names both."""
     board.fake.full = True
-    with pytest.raises(errors.Conflict, match="too many downloads run"):
+    with pytest.raises(
+        errors.Conflict, match=r"too many downloads run, or it failed; .* -u evenkeel-recordings@\*'"
+    ):
         board.open("arm")
+    assert [note.code for note in board.get().listing_problem] in ([], ["recordings-ended"])
 
 
 def test_a_helper_that_cannot_be_reached(board: Board) -> None:

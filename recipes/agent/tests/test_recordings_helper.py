@@ -4,6 +4,7 @@
 import json
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,33 @@ def test_a_receiver_that_goes_away_ends_the_export(helper: FakeRecordings, tmp_p
     connection = ask(tmp_path, REQUEST)
     connection.recv(100)
     connection.close()
+    eventually(lambda: not runs(process))
+
+
+def test_a_receiver_that_goes_away_ends_an_export_that_prints_nothing(
+    helper: FakeRecordings, tmp_path: Path
+) -> None:
+    helper.mode("slow")
+    process = f"{helper.recorder} export"
+    connection = ask(tmp_path, REQUEST)
+    connection.shutdown(socket.SHUT_WR)  # as the agent does
+    eventually(lambda: runs(process))
+    time.sleep(0.2)
+    assert runs(process)
+    connection.close()
+    eventually(lambda: not runs(process))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
     for _ in range(100):
-        if not any(process in cmdline(path) for path in Path("/proc").glob("[0-9]*/cmdline")):
+        if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("the export still runs")
+    raise AssertionError("the export runs or ends against expectation")
+
+
+def runs(process: str) -> bool:
+    return any(process in cmdline(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
 
 
 def cmdline(path: Path) -> str:

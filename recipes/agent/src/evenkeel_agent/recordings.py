@@ -42,6 +42,7 @@ from .systemd import UNKNOWN, Unit
 
 DIRECTORY = "/recorder"
 SOCKET_UNIT = "evenkeel-recordings.socket"
+HELPER_UNITS = "evenkeel-recordings@*"  # a pattern for journalctl: each connection has a unit
 REASONS: tuple[Reason, ...] = get_args(Reason)
 # A list is made again after this time, or later if making it took long.
 LISTING_S = 60.0
@@ -117,9 +118,10 @@ class Recordings:
             # Nobody can send a second request on this connection.
             connection.shutdown(socket.SHUT_WR)
         except (Truncated, OSError) as error:
-            # systemd closes a connection beyond MaxConnections= at once
+            # systemd closes a connection beyond MaxConnections= at once. A helper that fails looks the same.
             connection.close()
-            raise errors.Conflict("not-downloaded", reason=Message("downloads-full")) from error
+            ended = Message("recordings-ended", unit=HELPER_UNITS)
+            raise errors.Conflict("not-downloaded", reason=ended) from error
         except BaseException:
             connection.close()
             raise
@@ -142,7 +144,8 @@ class Recordings:
                 why(error) if isinstance(error, OSError) and error.strerror else "it did not answer in time"
             )
             if isinstance(error, BrokenPipeError | ConnectionResetError):
-                raise errors.Conflict("not-downloaded", reason=Message("downloads-full")) from error
+                ended = Message("recordings-ended", unit=HELPER_UNITS)
+                raise errors.Conflict("not-downloaded", reason=ended) from error
             problem = Message("recordings-unreachable", path=path, reason=reason, unit=SOCKET_UNIT)
             raise errors.Failed("not-downloaded", reason=problem) from error
         return connection
@@ -184,7 +187,9 @@ class Recordings:
             reason = error.message.parameters["reason"]
             # Downloads have taken all connections. The next list is soon.
             problem = None if isinstance(error, errors.Conflict) else reason
-        except (OSError, ValueError, Truncated) as error:
+        except (Truncated, ConnectionError):
+            problem = Message("recordings-ended", unit=HELPER_UNITS)
+        except (OSError, ValueError) as error:
             problem = Message("recordings-unreadable", reason=str(error))
         finally:
             now_s = time.monotonic()

@@ -97,6 +97,8 @@ TEXTS = {
     "recordings-silent": "the recordings were not read within {seconds:g} s; try again later",
     "recordings-unreachable": "the helper that reads the recordings cannot be reached at {path}: {reason};"
     " see 'systemctl status {unit}'",
+    "recordings-ended": "the helper that reads the recordings ended too early: too many downloads run, or it failed;"
+    " try again later, or see 'journalctl -u {unit}'",
     "recordings-unreadable": "the recordings cannot be read: {reason}",
     "not-downloaded": "the download did not begin: {reason}",
     "downloads-full": "too many downloads run; wait until one has ended, then try again",
