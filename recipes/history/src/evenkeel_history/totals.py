@@ -2,8 +2,11 @@
 """The I/O since the board booted, as counters that never decrease, for programs that monitor the board.
 
 Guarantee: a reader never sees a smaller total than before, until the board boots again. To keep it over a restart of the
-service, add() first writes the totals to a file in RAM, and only then publishes them. The I/O while the service does not
-run is not counted. All numbers are exact: unlike a Period, the totals have no rounded counts.
+service, add() first writes the totals to a file in RAM, and only then publishes them. While the file cannot be written,
+the published totals stay as they are, and the sum goes on in memory.
+
+The I/O while the service does not run is not counted. All numbers are exact: unlike a Period, the totals have no rounded
+counts.
 """
 
 import logging
@@ -40,6 +43,7 @@ class Totals:
             pass
         except (OSError, ValueError) as error:
             _log.warning("the totals begin at 0, because %s cannot be read: %s", path, error)
+        self._written = True  # whether the last write succeeded
         self.data = _encoder.encode(self._sum)  # replaced as a whole, so that other threads may read it
 
     def add(self, step: Sum) -> None:
@@ -50,5 +54,11 @@ class Totals:
             new.write_bytes(data)
             os.replace(new, self._path)
         except OSError as error:
-            _log.debug("%s cannot be written: %s", self._path, error)
+            if self._written:
+                _log.warning(
+                    "the totals stay as they are, because %s cannot be written: %s", self._path, error
+                )
+            self._written = False
+            return
+        self._written = True
         self.data = data
