@@ -206,6 +206,18 @@ def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> No
         again.stop()
 
 
+def test_a_service_that_is_ready_has_replaced_the_old_status(board: Board) -> None:
+    """The file survives a stop of the service. By its age, the agent would report that the service does not respond."""
+    status = board.root / "run/evenkeel-history/status.json"
+    status.parent.mkdir()
+    status.write_text('{"monotonic_ns": 0, "problems": []}')
+    service = Service(board)
+    found = json.loads(status.read_text())
+    service.process.kill()
+    service.process.communicate()
+    assert found["monotonic_ns"] > 0
+
+
 def test_wear_is_saved_at_the_start_and_at_the_end(service: Service) -> None:
     """The counter of written bytes begins at 0 with each boot, so its last value must not be lost."""
     stat = service.board.root / "sys/block/mmcblk0/stat"

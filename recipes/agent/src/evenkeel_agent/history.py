@@ -43,7 +43,9 @@ def inspect(settings: Settings, units: Mapping[str, Unit]) -> list[Message]:
         written_ns = int(found["monotonic_ns"])
         notes = [(str(note["code"]), dict(note["parameters"])) for note in found["problems"]]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return []  # no file or a bad one: the service has just started
+        # The service writes the file before its unit becomes active, so it could not write it. systemd's watchdog still
+        # restarts a service that hangs.
+        return []
     problems = [Message(code, **parameters) for code, parameters in notes if code in CODES]
     silent_s = (time.monotonic_ns() - written_ns) / 1e9
     if silent_s > SILENT_S:

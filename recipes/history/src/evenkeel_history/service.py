@@ -59,6 +59,8 @@ class History:
         self._devices = self._sampler.devices
         last_s = due_s = time.monotonic()
         self._saver.start()
+        # status.json survives a stop. An old one would make the agent report that the service does not respond.
+        self._report()
         notify("READY=1")
         while not wait(max(due_s + INTERVAL_S - time.monotonic(), 0.0)):
             now_s = time.monotonic()
