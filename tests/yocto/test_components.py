@@ -249,6 +249,7 @@ CORE = {
     *(
         "__future__",
         "argparse",
+        "bisect",
         "collections",
         "contextlib",
         "csv",
@@ -262,6 +263,7 @@ CORE = {
         "ipaddress",
         "itertools",
         "math",
+        "operator",
         "os",
         "pathlib",
         "pwd",

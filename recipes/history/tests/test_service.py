@@ -296,6 +296,8 @@ def test_sampling_16_apps_costs_less_than_a_hundredth_of_a_core(board: Board) ->
             pairs = [pair.split(":") for word in file.read_text().split() for pair in word.split(",")]
             assert pairs
         parses.append(time.thread_time() - before)
-    print(f"sampling: {min(costs) * 1e3:.1f} ms CPU a second; only splitting the files: {min(parses) * 1e3:.1f} ms")
+    print(
+        f"sampling: {min(costs) * 1e3:.1f} ms CPU a second; only splitting the files: {min(parses) * 1e3:.1f} ms"
+    )
     # A ratio, because hosts differ in speed: to split the files takes 1 ms, and 10 ms are a hundredth of a core.
     assert min(costs) <= 10 * min(parses)
