@@ -268,6 +268,7 @@ CORE = {
         "pathlib",
         "pwd",
         "re",
+        "select",
         "shutil",
         "signal",
         "stat",
