@@ -84,7 +84,8 @@ def test_the_page_has_the_figures_of_the_apps(board: Board) -> None:
     visitor.first_log_in(board.first_password())
     page = visitor.get("/history")
     assert re.search(r"Loader cost Player <b>[0-9]", page), page
-    assert page.count('class="plot') == 2
+    # throughput, latency, heat map
+    assert page.count('class="plot') == 3
     started = time.monotonic()
     found = json.loads(visitor.get("/history.json?span=1h"))
     print(f"/history.json: {time.monotonic() - started:.2f} s")
