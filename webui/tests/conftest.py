@@ -14,12 +14,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from typing import TYPE_CHECKING
 
+from evenkeel_history.live import Live, Server
+from evenkeel_history.store import Store
 from evenkeel_panel.app import create_app
 from evenkeel_panel.context import KEY, Panel
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.testing import COMPONENT, Browser
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from flask import Flask
 
 
@@ -49,3 +53,36 @@ def browser(app: Flask, tmp_path: Path) -> Browser:
 def admin(browser: Browser) -> Browser:
     """A client that has changed the first-boot password and is logged in."""
     return browser.set_up()
+
+
+# ---- a panel with a history ----
+
+
+@pytest.fixture
+def live() -> Live:
+    """The part of the history that is in RAM."""
+    return Live()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of the database. It does not exist yet."""
+    return tmp_path / "history"
+
+
+@pytest.fixture
+def store(folder: Path) -> Store:
+    store = Store(folder)
+    store.open()
+    return store
+
+
+@pytest.fixture
+def page(tmp_path: Path, folder: Path, live: Live, agent: FakeAgent) -> Iterator[Browser]:
+    """A client that is logged in to a panel with this history."""
+    server = Server(tmp_path / "live", live)
+    app = create_app(
+        tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=folder, HISTORY_SOCKET=tmp_path / "live"
+    )
+    yield Browser(app.test_client(), tmp_path).set_up()
+    server.close()

@@ -33,7 +33,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 CHART_S = 0.3  # the target: the server needs at most this time for any page over two years
@@ -53,26 +52,6 @@ def second(ms: int = 1000) -> Sum:
     found.blame = {("player", "loader"): 320_000, ("player", "player"): 80_000}
     found.add_stalls("player", 1, 140)
     return found
-
-
-@pytest.fixture
-def live() -> Live:
-    return Live()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "history"
-
-
-@pytest.fixture
-def page(tmp_path: Path, folder: Path, live: Live, agent: FakeAgent) -> Iterator[Browser]:
-    server = Server(tmp_path / "live", live)
-    app = create_app(
-        tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=folder, HISTORY_SOCKET=tmp_path / "live"
-    )
-    yield Browser(app.test_client(), tmp_path).set_up()
-    server.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from evenkeel_api.messages import Message
-from evenkeel_history.live import Live, Server
+from evenkeel_history.live import Live
 from evenkeel_history.period import READ, SYSTEM, WRITE, Period, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.store import Store
@@ -29,8 +29,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from werkzeug.test import TestResponse
 
 GB = 10**9
@@ -43,33 +41,6 @@ def second(**amounts: int) -> Sum:
     for name, amount in amounts.items():
         found.flow((SYSTEM if name == "rest" else name, "vda", READ)).bytes = amount
     return found
-
-
-@pytest.fixture
-def live() -> Live:
-    return Live()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "history"
-
-
-@pytest.fixture
-def page(tmp_path: Path, folder: Path, live: Live, agent: FakeAgent) -> Iterator[Browser]:
-    server = Server(tmp_path / "live", live)
-    app = create_app(
-        tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=folder, HISTORY_SOCKET=tmp_path / "live"
-    )
-    yield Browser(app.test_client(), tmp_path).set_up()
-    server.close()
-
-
-@pytest.fixture
-def store(folder: Path) -> Store:
-    store = Store(folder)
-    store.open()
-    return store
 
 
 def fresh(page: Browser) -> None:

@@ -12,47 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from evenkeel_api.features.board import Device
-from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum, pack
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
 from evenkeel_history.tiers import DAY, slot
 from evenkeel_history.wear import Wear
-from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent
-from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser, headings
+from evenkeel_panel.testing import PASSWORD, Browser, headings
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 PAGE_S = 0.3  # the target: the server needs at most this time for any page over two years
 GB = 10**9
 NOW = int(time.time())
 TODAY = slot(NOW, DAY)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "history"
-
-
-@pytest.fixture
-def page(tmp_path: Path, folder: Path, agent: FakeAgent) -> Iterator[Browser]:
-    server = Server(tmp_path / "live", Live())
-    app = create_app(
-        tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=folder, HISTORY_SOCKET=tmp_path / "live"
-    )
-    yield Browser(app.test_client(), tmp_path).set_up()
-    server.close()
-
-
-@pytest.fixture
-def store(folder: Path) -> Store:
-    store = Store(folder)
-    store.open()
-    return store
 
 
 def wrote(store: Store, at: int, seconds: int = 3600, **amounts: int) -> None:

@@ -25,7 +25,7 @@ enum kind {
 	BYTES = VALUE_BYTES,
 	DURATION = VALUE_DURATION,
 	YES_NO,
-	GROUP_ALL, /* who may: the members of the group, or all */
+	GROUP_ALL, /* access for the members of the group, or for all users */
 	PATH,
 	GROUP,
 	NAME,
