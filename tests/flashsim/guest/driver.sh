@@ -140,13 +140,32 @@ sleep 0.1
 reads_s 8 100 || fail "serial: a read that waits in queue_rq failed"
 ! wait $hung || fail "serial: a command that hangs for 100 s did not fail"
 [ "$(number s timeouts) $(number s errors)" = "1 1" ] || fail "serial: not exactly one timeout: $(cat $d/s/stats)"
-fio --name=cut --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
-	--time_based --runtime=20 --output=/dev/null 2> /dev/null &
-fio=$!
-busy s
-set_to power_cut drop
-wait $fio && fail "serial: I/O continued without power"
-set_to power_restore 1
+# The power goes while a process waits in queue_rq for a request that the timer has found done. For that the process
+# must not get the CPU: the shell has the same CPU and the highest priority, and lets the request end before the cut.
+affinity=$(taskset -p $$ | awk '{ print $NF }')
+taskset -p 1 $$ > /dev/null && renice -n -20 $$ || fail "cannot pin the shell to CPU 0"
+for n in 1 2 3 4; do
+	taskset 1 fio --name=cut --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
+		--time_based --runtime=20 --nice=19 --output=/dev/null > /dev/null 2>&1 &
+	fio=$!
+	busy s
+	spin=0
+	while [ $spin -lt 3000 ]; do spin=$((spin + 1)); done
+	set_to power_cut drop
+	wait $fio && fail "serial: I/O continued without power, cut $n"
+	set_to power_restore 1
+done
+renice -n 20 $$ && taskset -p "$affinity" $$ > /dev/null || fail "cannot release the shell from CPU 0"
+for n in 1 2 3 4 5 6 7 8; do
+	fio --name=cut --filename=/dev/s --direct=1 --ioengine=libaio --rw=randrw --bs=64k --iodepth=32 --size=64m \
+		--time_based --runtime=20 --output=/dev/null > /dev/null 2>&1 &
+	fio=$!
+	busy s
+	usleep $((n * 777))
+	set_to power_cut drop
+	wait $fio && fail "serial: I/O continued without power, cut $n"
+	set_to power_restore 1
+done
 reads_s 0 100 || fail "serial: reads fail after the power is back"
 fio --name=gone --filename=/dev/s --direct=1 --ioengine=libaio --rw=randread --bs=64k --iodepth=32 --size=64m \
 	--time_based --runtime=2 --output=/dev/null > /dev/null 2>&1 &

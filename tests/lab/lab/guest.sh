@@ -65,7 +65,11 @@ counters() { { cut -d' ' -f1 /proc/uptime; cat /sys/kernel/debug/flashsim/*/regi
 [ ! -e /controller.sh ] || . /controller.sh
 # Ends a guest that hangs in guest time; the host could only wait. It is not a child
 # of this shell, so that a script may wait for all of its children.
-( (sleep "$LIMIT"; fail "no end within $LIMIT s of guest time") & )
+( (
+	sleep "$LIMIT"
+	echo w > /proc/sysrq-trigger # the log shows where each blocked task waits
+	fail "no end within $LIMIT s of guest time; processes: $(ps -o args | awk 'NR > 1 && !/^\[/' | sort -u | tr '\n' ';')"
+) & )
 uname -r | report kernel
 # Each seed starts at another phase of the kernel's timers and ticks. A maximum depends on that phase.
 usleep "$(((SEED - 1) * 7919 % 20011))"
