@@ -27,6 +27,8 @@ BOOT_SECONDS = 180
 QEMU_SECONDS = 60
 # the system credential that makes the board offer a root shell on the serial line
 CONSOLE = "evenkeel.console=1"
+# name of the image in the folder of a board
+KEPT = "built.img"
 PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
 
 
@@ -197,7 +199,9 @@ class Board:
 
     def destroy_partition(self, label: str) -> None:
         """Overwrite a partition with zeros. The board must be off."""
-        table = json.loads(subprocess.run(["sfdisk", "-J", IMAGE], capture_output=True, check=True).stdout)
+        table = json.loads(
+            subprocess.run(["sfdisk", "-J", self.machine.given], capture_output=True, check=True).stdout
+        )
         found = [part for part in table["partitiontable"]["partitions"] if part["name"] == label]
         assert len(found) == 1, f"the image has {len(found)} partitions named {label}"
         start, size = found[0]["start"] * 512, found[0]["size"] * 512
@@ -215,12 +219,26 @@ def power_on(name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool
     run = Path(__file__).resolve().parents[1] / "build" / f"test-{name}"
     shutil.rmtree(run, ignore_errors=True)
     os.environ["EVENKEEL_KVM"] = "0"
-    board = Board(run, credentials=credentials, emmc=emmc)
+    # An eMMC is a copy of the image.
+    board = Board(run, credentials=credentials, emmc=emmc, image=IMAGE if emmc else _kept(run))
     try:
         board.power_on()
         yield board
     finally:
         if board.qemu is not None:
             board.power_cut()
-        for disk in ("disk.qcow2", "emmc.img"):
+        for disk in ("disk.qcow2", "emmc.img", KEPT):
             (run / disk).unlink(missing_ok=True)
+
+
+def _kept(run: Path) -> Path:
+    """The image under a name in RUN, which keeps this image if it is built again while the board runs.
+
+    The board's disk is an overlay over the image, so a new image would damage it at the next power-on.
+    """
+    run.mkdir(parents=True)
+    try:
+        os.link(IMAGE, run / KEPT)
+    except OSError:  # another file system, for an image that the user named: nothing builds that one again
+        return IMAGE
+    return run / KEPT
