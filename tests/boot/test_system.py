@@ -226,7 +226,8 @@ def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None
         f" {AS_AGENT} find / -path /proc -prune -o -path /sys -prune -o -writable -not -type l -print 2> /dev/null || :",
         timeout=120,
     )
-    allowed = ("/var/lib/evenkeel-agent", "/tmp", "/var/tmp", "/dev/", "/run/evenkeel/fixed-share", "/run/")  # noqa: S108
+    state = ("/var/lib/evenkeel-agent", "/var/lib/evenkeel-apps")
+    allowed = (*state, "/tmp", "/var/tmp", "/dev/", "/run/evenkeel/fixed-share", "/run/")  # noqa: S108
     assert [path for path in found.split("\n") if path and not path.startswith(allowed)] == []
     in_run = [path for path in found.split("\n") if path.startswith("/run/")]
     sockets = board.run("find /run -type s").split("\n")

@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_api.features.apps import App
 from evenkeel_panel import __version__
-from evenkeel_panel.apps import model
+from evenkeel_panel.apps import listing, model, what_if
 from evenkeel_panel.fake_agent import FakeAgent, external, refused, unreachable
-from evenkeel_panel.testing import BASE, Browser
+from evenkeel_panel.testing import BASE, Browser, headings
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from evenkeel_api.features.board import Snapshot
     from evenkeel_panel.context import Panel
+    from werkzeug.test import TestResponse
 
 HEALTH = {
     "scheduler": "evenkeel",
@@ -474,7 +478,9 @@ def test_weights_are_known_to_a_panel_that_starts_while_the_agent_is_down(
 def test_board_without_apps(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     agent.apps = []
     panel.board.expire()
-    assert "/etc/evenkeel/apps.d" in admin.get("/apps").text
+    page = admin.get("/apps").text
+    assert "No app is listed on this board." in page
+    assert 'href="/apps/add"' in page
 
 
 def test_problems_are_listed(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
@@ -533,3 +539,210 @@ def test_labels() -> None:
     assert model.stat_value(1234567, "read_bytes") == "1.2 MB"
     assert model.stat_value(420, "stall_ms") == "420 ms"
     assert model.stat_value(True) == "yes"
+
+
+# ---- what if, undo ----
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10_000), st.sampled_from([0, 0, 1, 5, 20, 50])), min_size=1, max_size=20
+    )
+)
+def test_parts_when_all_apps_are_busy(settings: list[tuple[int, int]]) -> None:
+    claims = [what_if.Claim(str(i), *setting) for i, setting in enumerate(settings)]
+    fixed = sum(claim.fixed_share for claim in claims)
+    if fixed > 100:
+        with pytest.raises(what_if.TooMuch):
+            what_if.parts(claims)
+        return
+    parts = what_if.parts(claims)
+    by_weight = [claim for claim in claims if not claim.fixed_share]
+    assert list(parts) == [claim.name for claim in claims]
+    assert sum(parts.values()) == pytest.approx(1 if by_weight else fixed / 100)
+    for claim in claims:
+        if claim.fixed_share:
+            assert parts[claim.name] == claim.fixed_share / 100
+        else:
+            first = by_weight[0]
+            assert parts[claim.name] * first.weight == pytest.approx(parts[first.name] * claim.weight)
+
+
+def test_page_says_what_each_app_gets_when_all_are_busy(admin: Browser, busy: FakeAgent) -> None:
+    assert [figures(admin.get("/apps").text)[name]["all-busy"] for name in ("player", "loader")] == [
+        "0.75",
+        "0.25",
+    ]
+    admin.set_fixed_share("loader", "40")
+    rows = admin.get("/apps/rows").text
+    assert re.findall(r'data-field="all-busy" data-value="([^"]*)"', rows) == ["0.6", "0.4"]
+
+
+def test_app_that_is_not_installed_takes_no_part(admin: Browser, busy: FakeAgent) -> None:
+    player, loader = busy.apps
+    busy.apps = [player, replace(loader, sub_state="not-found", active_state="inactive")]
+    apps = (admin.get("/apps.json").json or {})["apps"]
+    assert [app["share_all_busy"] for app in apps] == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("weight=100", "With it, when all apps are busy: Player 50.0 %, Loader 50.0 %."),
+        ("weight=900", "Player 90.0 %, Loader 10.0 %."),
+        ("fixed_share=20", "Player 20.0 %, Loader 80.0 %."),
+        ("weight=300", ""),  # as it is
+        ("fixed_share=off", ""),  # as it is
+        ("weight=heavy", ""),
+        ("fixed_share=101", ""),
+        ("", ""),
+    ],
+)
+def test_what_if(admin: Browser, busy: FakeAgent, query: str, text: str) -> None:
+    answer = admin.get(f"/apps/player/what-if?{query}")
+    assert answer.status_code == 200
+    assert text in answer.text
+    assert bool(text) == bool(answer.text)
+    assert not [call for call in busy.calls if call.startswith("Set")]
+
+
+def test_what_if_of_a_weight_without_effect_and_of_too_much(admin: Browser, busy: FakeAgent) -> None:
+    admin.set_fixed_share("player", "30")
+    answer = admin.get("/apps/player/what-if?weight=900").text
+    assert "As long as Player has a fixed share, its weight changes nothing: Player 30.0 %" in answer
+    assert "the other apps leave 70 %" in admin.get("/apps/loader/what-if?fixed_share=71").text
+    assert admin.get("/apps/nobody/what-if?weight=5").status_code == 404
+
+
+def undo_buttons(html: str) -> list[tuple[str, str]]:
+    """The buttons Undo of a page: their value and text."""
+    return re.findall(r'<button type="submit" name="undo" value="([^"]*)"[^>]*>([^<]*)</button>', html)
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_undo_of_a_weight(admin: Browser, busy: FakeAgent, htmx: bool) -> None:
+    assert undo_buttons(admin.get("/apps").text) == []
+    assert ("50", "Undo: back to 300") in undo_buttons(admin.set_weight("player", "50").text)
+    assert undo_buttons(admin.get("/apps").text) == [("50", "Undo: back to 300")]
+    admin.set_weight("player", "50")  # the same value again is no change
+    # the value in the input does not count
+    answer = admin.post("/apps/player/weight", "/apps", htmx=htmx, weight="7", undo="50")
+    assert answer.status_code == (200 if htmx else 303)
+    assert busy.apps[0].weight == 300
+    assert undo_buttons(admin.get("/apps").text) == [("300", "Undo: back to 50")]
+
+
+def test_undo_of_a_fixed_share(admin: Browser, agent: FakeAgent) -> None:
+    admin.set_fixed_share("player", "20")
+    admin.set_fixed_share("player", "30")
+    assert undo_buttons(admin.get("/apps").text) == [("30", "Undo: back to 20 %")]
+    admin.post("/apps/player/fixed-share", "/apps", htmx=True, fixed_share="", undo="30")
+    assert agent.apps[0].fixed_share == 20
+    admin.set_fixed_share("player", "off")
+    admin.set_fixed_share("player", "30")
+    assert undo_buttons(admin.get("/apps").text) == [("30", "Undo: back to off")]
+    admin.post("/apps/player/fixed-share", "/apps", htmx=True, fixed_share="", undo="30")
+    assert agent.apps[0].fixed_share == 0
+
+
+def test_undo_never_replaces_a_later_value(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    admin.set_weight("player", "50")
+    agent.apps[0] = replace(agent.apps[0], weight=60)  # by ekctl
+    panel.board.expire()
+    assert undo_buttons(admin.get("/apps").text) == []
+    answer = admin.post("/apps/player/weight", "/apps", htmx=True, weight="50", undo="50")
+    assert answer.status_code == 409
+    assert "The weight was changed again and is 60 now. Nothing was undone." in answer.text
+    assert agent.apps[0].weight == 60
+    answer = admin.post("/apps/player/fixed-share", "/apps", htmx=False, fixed_share="", undo="5")
+    assert answer.status_code == 409
+    assert "The fixed share was changed again and is off now." in answer.text
+
+
+def test_damaged_undo_is_ignored(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    admin.set_weight("player", "50")
+    panel.db.set_setting("undo/weight/player", '{"before": "x"')
+    assert undo_buttons(admin.get("/apps").text) == []
+
+
+# ---- add and remove an app ----
+
+ADD = {"unit": "dashcam.service", "title": "Dashcam", "name": "", "description": "", "weight": "200"}
+
+
+def add(browser: Browser, **fields: str) -> TestResponse:
+    return browser.post("/apps/add", "/apps/add", **{**ADD, **fields})
+
+
+def test_add_and_remove_an_app(admin: Browser, agent: FakeAgent) -> None:
+    assert 'href="/apps/add"' in admin.get("/apps").text
+    page = admin.get("/apps/add").text
+    assert headings(page) == [1]
+    for unit in agent.free_units:
+        assert f'<option value="{unit}">' in page
+    assert 'name="weight" type="text" inputmode="numeric" value="100"' in page
+    answer = add(admin)
+    assert (answer.status_code, answer.location) == (303, "/apps#app-dashcam")
+    added = next(app for app in agent.apps if app.name == "dashcam")
+    assert (added.title, added.unit, added.weight) == ("Dashcam", "dashcam.service", 200)
+    assert "dashcam.service" not in admin.get("/apps/add").text.split("</datalist>")[0].split("<datalist")[1]
+    assert re.findall(r'href="(/apps/[^"]*/remove)"', admin.get("/apps").text) == ["/apps/dashcam/remove"]
+    page = admin.get("/apps/dashcam/remove").text
+    assert "Remove Dashcam?" in page
+    assert "<code>dashcam.service</code> stays installed" in page
+    answer = admin.post("/apps/dashcam/remove", "/apps/dashcam/remove")
+    assert (answer.status_code, answer.location) == (303, "/apps")
+    assert [app.name for app in agent.apps] == ["loader", "player"]
+    assert admin.get("/apps/dashcam/remove").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"unit": " "}, "The unit is missing. Enter its name, such as dashcam.service."),
+        ({"unit": "nobody.service"}, "App nobody was not added: there is no unit nobody.service."),
+        ({"name": "Dash"}, "its name must be 1 to 32 characters"),
+        ({"name": "player"}, "there is already an app with the name player"),
+        ({"title": "x" * 41}, "title has 41 characters, at most 40 are allowed"),
+        ({"weight": "0"}, "0 is less than 1. Enter a whole number from 1 to 10000."),
+        ({"weight": ""}, "The weight is missing"),
+        ({"unit": "<b>"}, "unit must be the name of a .service"),
+    ],
+)
+def test_bad_app_is_refused_and_stays_in_the_form(
+    admin: Browser, agent: FakeAgent, fields: dict[str, str], reason: str
+) -> None:
+    answer = add(admin, **fields)
+    assert 400 <= answer.status_code < 500
+    assert reason in answer.text
+    for name, value in {**ADD, **fields}.items():
+        assert f'name="{name}"' in answer.text
+        assert f'value="{escape(value.strip())}"' in answer.text
+    assert len(agent.apps) == 2
+
+
+def test_app_of_a_file_is_not_removed(admin: Browser, agent: FakeAgent) -> None:
+    answer = admin.post("/apps/player/remove", "/apps/player/remove")
+    assert answer.status_code == 409
+    assert "its file is /etc/evenkeel/apps.d/player.toml" in answer.text
+    assert len(agent.apps) == 2
+
+
+def test_unit_without_a_suffix_is_a_service(admin: Browser, agent: FakeAgent) -> None:
+    assert add(admin, unit="dashcam", title="").status_code == 303
+    assert [(app.title, app.unit) for app in agent.apps if app.added] == [("dashcam", "dashcam.service")]
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [
+        ("dashcam.service", "dashcam"),
+        ("Dash_Cam@front.service", "dash-cam-front"),
+        ("evenkeel-apps-a.slice", "evenkeel-apps-a"),
+        ("x" * 40 + ".service", "x" * 32),
+        ("\\x2d.service", "x2d"),
+        (".service", ""),
+    ],
+)
+def test_short_name(unit: str, name: str) -> None:
+    assert listing.short_name(unit) == name

@@ -332,10 +332,12 @@ class Harness:
         self.root = self.top / "root"
         self.cgroups = self.root / "sys/fs/cgroup"
         self.apps_d = self.root / "etc/evenkeel/apps.d"
+        self.added = self.root / "var/lib/evenkeel-apps"
         self.state = self.root / "var/lib/evenkeel-agent"
         for directory in (
             self.cgroups,
             self.apps_d,
+            self.added,
             self.state,
             self.root / "run",
             self.root / "proc/sys/kernel",

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from evenkeel_agent.registry import AppError, load, parse
+from evenkeel_agent.registry import AppError, load, parse, to_toml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +99,37 @@ def test_one_bad_file_leaves_the_others(tmp_path: Path) -> None:
         "apps.d/g.toml is ignored: it cannot be read: not a regular file",
         "apps.d/h.toml is ignored: it cannot be read: No such file or directory",
     ]
+
+
+def test_added_apps_follow_those_of_the_owner(tmp_path: Path) -> None:
+    own, added = tmp_path / "own", tmp_path / "added"
+    for folder in (own, added):
+        folder.mkdir()
+    (own / "m.toml").write_text('title = "M"\nunit = "m.service"\n')
+    (added / "a.toml").write_bytes(to_toml("A", "", "a.service", 5))
+    (added / "m.toml").write_bytes(to_toml("M2", "", "m2.service", 5))
+    (added / "x.toml").write_bytes(to_toml("X", "", "m.service", 5))
+    (added / "y.toml").symlink_to(own / "m.toml")
+    registry = load(str(own), str(added))
+    assert [(app.name, app.title, app.added) for app in registry.apps.values()] == [
+        ("a", "A", True),
+        ("m", "M", False),
+    ]
+    assert list(map(str, registry.problems)) == [
+        "apps.d/m.toml is ignored: there is already an app with the name m",
+        "apps.d/x.toml is ignored: unit m.service already belongs to the app m",
+        "apps.d/y.toml is ignored: it cannot be read: Too many levels of symbolic links",
+    ]
+
+
+@given(st.text(max_size=50), st.text(max_size=50), st.integers(1, 10_000))
+def test_a_written_file_is_read_back_or_refused(title: str, description: str, value: int) -> None:
+    try:
+        app = parse("a", to_toml(title, description, "a.service", value))
+    except AppError:
+        assert not title.strip() or len(title) > 40 or not (title + description).isprintable()
+        return
+    assert (app.title, app.description, app.weight) == (title, description, value)
 
 
 def test_without_a_directory_there_are_no_apps(tmp_path: Path) -> None:

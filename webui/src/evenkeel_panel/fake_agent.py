@@ -18,6 +18,7 @@ from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_agent import registry
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import Alerts
 from evenkeel_agent.settings import Settings
@@ -27,7 +28,7 @@ from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS
-from evenkeel_api.messages import Note
+from evenkeel_api.messages import Message, Note
 from evenkeel_common.packets import End, data, end
 from msgspec.structs import replace
 
@@ -189,6 +190,7 @@ class FakeAgent:
     refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
     moving: bool = False
+    free_units: list[str] = field(default_factory=lambda: ["dashcam.service", "dash_cam@front.service"])
     calls: list[str] = field(default_factory=list)
     stalls: int = 3
 
@@ -256,6 +258,32 @@ class FakeAgent:
         if self.moving:
             self._move()
         return list(self.apps)
+
+    def list_free_units(self) -> list[str]:
+        self._answer("ListFreeUnits")
+        taken = {app.unit for app in self.apps}
+        return [unit for unit in self.free_units if unit not in taken]
+
+    def add_app(self, name: str, title: str, description: str, unit: str, weight: int) -> App:
+        self._answer(f"AddApp {name} {unit}")
+        try:
+            registry.parse(name, registry.to_toml(title, description, unit, weight))
+        except registry.AppError as error:
+            raise errors.InvalidArgument("app-not-added", app=name, reason=error.message) from error
+        if name in {app.name for app in self.apps}:
+            raise errors.Conflict("app-not-added", app=name, reason=Message("app-name-taken", app=name))
+        if unit not in self.free_units:
+            raise errors.UnitNotFound("app-not-added", app=name, reason=Message("no-unit", unit=unit))
+        app = App(name, title, description, unit, weight, "active", "running", applied=True, added=True)
+        self.apps = sorted([*self.apps, app], key=lambda each: each.name)
+        return app
+
+    def remove_app(self, name: str) -> None:
+        self._answer(f"RemoveApp {name}")
+        if not self._change(name).added:
+            reason = Message("app-from-file", path=f"/etc/evenkeel/apps.d/{name}.toml")
+            raise errors.Conflict("app-not-removed", app=name, reason=reason)
+        self.apps = [app for app in self.apps if app.name != name]
 
     def set_weight(self, name: str, weight: int) -> App:
         self._answer(f"SetWeight {name} {weight}")

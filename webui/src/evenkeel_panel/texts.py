@@ -77,6 +77,14 @@ TEXTS = {
     "fixed-share-unknown": "the fixed share was {value} and may have changed. Look again in a moment",
     "weight-still": "the weight is still {value}",
     "fixed-share-still": "the fixed share is still {value}",
+    "weight-undo-too-late": "the weight was changed again and is {value} now. Nothing was undone. Enter the weight that you"
+    " want",
+    "fixed-share-undo-too-late": "the fixed share was changed again and is {value} now. Nothing was undone. Enter the fixed"
+    " share that you want",
+    "what-if": "not applied yet. With it, when all apps are busy: {parts}",
+    "what-if-weight": "not applied yet. As long as {title} has a fixed share, its weight changes nothing: {parts}",
+    "what-if-too-much": "not applied yet. It does not fit: the other apps leave {left} %",
+    "add-app-no-unit": "the unit is missing. Enter its name, such as dashcam.service",
     "starting": "{title} is starting",
     "stopping": "{title} is stopping",
     "starting-slowly": "{title} takes a long time to start. Watch its state on this page",

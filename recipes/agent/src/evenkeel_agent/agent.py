@@ -7,6 +7,7 @@ It also measures the I/O of the apps. Invariants:
 - The thread of the event loop neither reads nor writes files; other threads do.
 - A task that changes a weight, on disk or in systemd, holds _changing.
 - A task that changes a fixed share, on disk or in the kernel, holds _fixed_shares.changing.
+- A task that adds or removes an app holds _listing.
 - _units is replaced as a whole, never changed in place.
 - The agent neither changes nor measures a unit outside the slice of the apps (_outside). The polkit rule and
   ek-fixed-share enforce the ban on changes independently of the agent's code.
@@ -22,12 +23,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from evenkeel_api import errors
+from evenkeel_api.features.apps import AddApp, AppName, SetFixedShare, SetWeight
 from evenkeel_api.features.apps import App as AppState
-from evenkeel_api.features.apps import AppName, SetFixedShare, SetWeight
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
-from evenkeel_common.files import read_line, read_small
+from evenkeel_common.files import read_line, read_small, replace, why
 from evenkeel_common.notify import Watchdog
 
 from . import __version__, fixed_share, health, history, recorder, registry, weight
@@ -40,6 +41,7 @@ from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
+ADDED_LIMIT = 64  # the maximum number of added apps
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class Agent:
         self._fixed_shares: FixedShareEnforcer
         self._sampler = Sampler(settings.window_s, settings.interval_s)
         self._changing = asyncio.Lock()
+        self._listing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
         self._others: dict[str, Unit] = {}  # states of the units of the recorder and the history, by unit
@@ -115,7 +118,9 @@ class Agent:
 
     async def reload(self) -> None:
         """Read apps.d again. An app that is no longer listed keeps its weight until the next boot."""
-        self._registry = await asyncio.to_thread(registry.load, self._settings.apps_dir)
+        self._registry = await asyncio.to_thread(
+            registry.load, self._settings.apps_dir, self._settings.added_apps_dir
+        )
         for problem in self._registry.problems:
             _log.warning("%s", problem)
         for problem in filter(None, (self._weights.problem, self._fixed_shares.problem)):
@@ -219,6 +224,92 @@ class Agent:
         await self._job("StopUnit", "not-stopped", await self._controlled_app(request.name))
         await self._refresh(cached=False)
 
+    async def list_free_units(self, _request: Nothing, _caller: Caller) -> list[str]:
+        return await asyncio.to_thread(self._free_units, {app.unit for app in self._registry.apps.values()})
+
+    def _free_units(self, taken: set[str]) -> list[str]:
+        """The units with a cgroup directly in the slice of the apps, without those in TAKEN. Blocks."""
+        try:
+            with os.scandir(self._settings.apps_cgroup) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except FileNotFoundError:  # no app runs
+            return []
+        except OSError as error:
+            reason = why(error)
+            raise errors.Failed(
+                "apps-unreadable", folder=self._settings.apps_cgroup, reason=reason
+            ) from error
+        return [name for name in names if registry.UNIT.fullmatch(name) and name not in taken]
+
+    async def add_app(self, request: AddApp, _caller: Caller) -> AppState:
+        """Write the file of the app, then read the files again. On an AgentError nothing has changed."""
+        name = request.name
+        if bad := weight.problem(request.weight):
+            raise errors.InvalidWeight("app-not-added", app=name, reason=bad)
+        content = registry.to_toml(request.title, request.description, request.unit, request.weight)
+        try:
+            app = registry.parse(name, content)
+        except registry.AppError as error:
+            raise errors.InvalidArgument("app-not-added", app=name, reason=error.message) from error
+        async with self._listing:
+            apps = self._registry.apps
+            owner = next((other for other, theirs in apps.items() if theirs.unit == app.unit), None)
+            problem = None
+            if name in apps:
+                problem = Message("app-name-taken", app=name)
+            elif owner:
+                problem = Message("app-unit-taken", unit=app.unit, app=owner)
+            elif sum(other.added for other in apps.values()) >= ADDED_LIMIT:
+                problem = Message("app-too-many", limit=ADDED_LIMIT)
+            if problem:
+                raise errors.Conflict("app-not-added", app=name, reason=problem)
+            await self._check_unit(app)
+            try:
+                await asyncio.to_thread(replace, self._added_file(name), content, 0o644)
+            except OSError as error:
+                raise errors.Failed("app-not-added", app=name, reason=why(error)) from error
+            await self.reload()
+        return await self._state(name)
+
+    async def _check_unit(self, app: App) -> None:
+        """Raises AgentError unless systemd has the unit of APP, below the slice of the apps."""
+        try:
+            units = await self._systemd.list_units([app.unit])
+            slice_ = await self._slice(app.unit)
+        except CallError as error:
+            raise errors.Failed("app-not-added", app=app.name, reason=str(error)) from error
+        if not units.get(app.unit, UNKNOWN).exists:
+            raise errors.UnitNotFound("app-not-added", app=app.name, reason=Message("no-unit", unit=app.unit))
+        if slice_ != APPS_SLICE and not registry.in_apps_slice(slice_):
+            reason = Message("outside-slice", unit=app.unit, slice=slice_, apps=APPS_SLICE)
+            raise errors.UnitOutsideSlice("app-not-added", app=app.name, reason=reason)
+
+    async def remove_app(self, request: AppName, caller: Caller) -> None:
+        """Delete the file of the app and its saved values. On an AgentError the app is still listed."""
+        name = request.name
+        async with self._listing:
+            app = self._app(name)
+            if not app.added:
+                reason = Message("app-from-file", path=f"{self._settings.apps_dir}/{name}.toml")
+                raise errors.Conflict("app-not-removed", app=name, reason=reason)
+            if self._fixed_shares.get(name):
+                # Nobody could end it later: the kernel keeps it as long as the unit runs.
+                with contextlib.suppress(errors.UnitOutsideSlice):  # it is not in force then
+                    await self.set_fixed_share(SetFixedShare(name, 0), caller)
+            try:
+                await asyncio.to_thread(os.unlink, self._added_file(name))
+                async with self._changing:
+                    await asyncio.to_thread(self._weights.save, name, None)
+            except OSError as error:
+                raise errors.Failed("app-not-removed", app=name, reason=why(error)) from error
+            except StoreError as error:
+                # The app is gone. Only if an app of this name is added again, it gets the old weight.
+                _log.warning("%s", error)
+            await self.reload()
+
+    def _added_file(self, name: str) -> str:
+        return f"{self._settings.added_apps_dir}/{name}.toml"
+
     # for other features
 
     async def recorder_units(self) -> dict[str, Unit]:
@@ -269,6 +360,7 @@ class Agent:
             fixed_share_behind=rates.fixed_share.behind,
             stats=files.stats,
             window_s=rates.window_s,
+            added=app.added,
         )
 
     async def _status(self, states: list[AppState]) -> Status:

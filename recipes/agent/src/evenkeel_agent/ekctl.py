@@ -60,6 +60,23 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         help=f"{fixed_share.RULE.replace('%', '%%')}, or off: the weight decides again",
     )
+    add_app = commands.add_parser(
+        "add-app",
+        parents=[common],
+        help="list a unit as an app; without UNIT, print the units that can be added",
+        description="Lists a unit in evenkeel-apps.slice as an app. The agent then keeps its weight in force.",
+    )
+    add_app.add_argument(
+        "app", metavar="APP", nargs="?", help="a name: a-z, 0-9 and -, at most 32 characters"
+    )
+    add_app.add_argument("unit", metavar="UNIT", nargs="?", help="for example dashcam.service")
+    add_app.add_argument("--title", metavar="TEXT", help="the name that the panel shows (default: APP)")
+    add_app.add_argument("--description", metavar="TEXT", default="", help="one line of explanation")
+    add_app.add_argument("--weight", metavar="W", default=str(weight.DEFAULT), help=weight.RULE)
+    remove_app = commands.add_parser(
+        "remove-app", parents=[common], help="remove an app that add-app has listed; its unit keeps running"
+    )
+    remove_app.add_argument("app", metavar="APP")
     for command in ("start", "stop"):
         commands.add_parser(command, parents=[common], help=f"{command} an app").add_argument(
             "app", metavar="APP"
@@ -140,6 +157,7 @@ def _rows(text: str) -> int:
 
 # command -> the D-Bus method, and the command-line arguments that are the method's arguments
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "remove-app": ("RemoveApp", ("app",)),
     "users": ("ListUsers", ()),
     "add-user": ("AddUser", ("user", "role")),
     "role": ("SetRole", ("user", "role")),
@@ -215,14 +233,27 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "ListAudit", 0, options.rows)
     if options.command == "fixed-share":
         return await _fixed_share(address, options.app, options.fixed_share)
+    if options.command == "add-app":
+        if options.app and not options.unit:
+            raise Refused("the unit is missing: 'ekctl add-app APP UNIT'; 'ekctl add-app' prints the units")
+        if not options.app:
+            return await _call(address, "ListFreeUnits")
+        title = options.app if options.title is None else options.title
+        about = (options.app, title, options.description, options.unit)
+        return await _call(address, "AddApp", *about, _weight(options.weight))
     if options.weight is None:
         return await _find(address, options.app)
-    value = weight.from_text(options.weight)
+    return await _call(address, "SetWeight", options.app, _weight(options.weight))
+
+
+def _weight(text: str) -> int:
+    """The weight that the user typed. Raises Refused."""
+    value = weight.from_text(text)
     if value is None:
-        raise Refused(f"weight must be {weight.RULE}, not {options.weight!r}")
+        raise Refused(f"weight must be {weight.RULE}, not {text!r}")
     if value >= 1 << 32:  # ekctl itself refuses a number that D-Bus type u cannot carry to the agent
         raise Refused(str(weight.problem(value)))
-    return await _call(address, "SetWeight", options.app, value)
+    return value
 
 
 def _source(text: str) -> str:
@@ -390,6 +421,10 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
             "" if answer["applied"] else " (not in force)" if running else " (in force when the app starts)"
         )
         return f"{answer['name']} {answer['weight']}{note}"
+    if options.command == "add-app":
+        if options.app:
+            return f"{answer['name']} is an app now, with weight {answer['weight']}"
+        return "\n".join(answer) or "no unit that belongs to no app runs in evenkeel-apps.slice"
     if options.command == "fixed-share":
         return _fixed_share_text(answer)
     if options.command in ("users", "sessions", "tokens", "audit"):

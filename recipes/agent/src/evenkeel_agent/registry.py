@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH208
-"""The apps of the board: one TOML file per app in /etc/evenkeel/apps.d.
+"""The apps of the board: one TOML file per app, in /etc/evenkeel/apps.d or, if it was added by AddApp, in
+/var/lib/evenkeel-apps.
 
 The agent ignores a bad file and reports its name and the reason. The other files still count.
 """
 
+import json
 import os
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evenkeel_api.messages import Message
 from evenkeel_common.files import read_small, why
@@ -41,6 +43,7 @@ class App:
     unit: str
     weight: int
     stats: str  # path of the app's own counters (JSON), "" if it has none
+    added: bool = False  # whether AddApp has listed it
 
 
 def in_apps_slice(name: str) -> bool:
@@ -98,23 +101,46 @@ def parse(name: str, content: bytes) -> App:
     return App(name, title, _text(table, "description", 1000, ""), unit, int(value), stats)
 
 
-def load(directory: str) -> Registry:
-    """Read all files NAME.toml of DIRECTORY. Raises nothing: a bad file becomes a problem and must not stop the agent."""
+def to_toml(title: str, description: str, unit: str, weight: int) -> bytes:
+    """The content of an app's file. parse() checks the values."""
+    # A JSON string without escapes of surrogates is also a TOML string.
+    texts = {"title": title, "description": description, "unit": unit}
+    lines = [f"{key} = {json.dumps(text, ensure_ascii=False)}\n" for key, text in texts.items() if text]
+    return "".join([*lines, f"weight = {weight}\n"]).encode("utf-8", "surrogatepass")
+
+
+def load(directory: str, added: str = "") -> Registry:
+    """Read all files NAME.toml of DIRECTORY, then those of ADDED, the folder of the added apps, if it is given.
+
+    Raises nothing: a bad file becomes a problem and must not stop the agent. If two files have the same name or unit,
+    the first one counts.
+    """
     registry = Registry()
+    owners: dict[str, str] = {}
+    _load(registry, owners, directory, added=False)
+    if added:
+        _load(registry, owners, added, added=True)
+    registry.apps = dict(sorted(registry.apps.items()))
+    return registry
+
+
+def _load(registry: Registry, owners: dict[str, str], directory: str, *, added: bool) -> None:
+    """Read the files of DIRECTORY into REGISTRY. OWNERS has the app of each unit."""
     try:
         files = sorted(entry for entry in os.listdir(directory) if entry.endswith(".toml"))
     except FileNotFoundError:
-        return registry
+        return
     except OSError as error:
         registry.problems.append(Message("apps-unreadable", folder=directory, reason=why(error)))
-        return registry
-    owners: dict[str, str] = {}
+        return
     for entry in files:
         try:
-            # Symbolic links are allowed here, because only root can write this directory.
-            app = parse(
-                entry.removesuffix(".toml"), read_small(os.path.realpath(f"{directory}/{entry}"), FILE_LIMIT)
-            )
+            path = f"{directory}/{entry}"
+            # The owner may use symbolic links. In the folder of the agent, they could make the history read other files.
+            content = read_small(path if added else os.path.realpath(path), FILE_LIMIT)
+            app = parse(entry.removesuffix(".toml"), content)
+            if app.name in registry.apps:
+                raise AppError(Message("app-name-taken", app=app.name))
             if app.unit in owners:
                 raise AppError(Message("app-unit-taken", unit=app.unit, app=owners[app.unit]))
         except AppError as error:
@@ -123,6 +149,5 @@ def load(directory: str) -> Registry:
             reason = Message("app-unreadable", reason=why(error))
             registry.problems.append(Message("app-ignored", file=entry, reason=reason))
         else:
-            registry.apps[app.name] = app
+            registry.apps[app.name] = replace(app, added=added)
             owners[app.unit] = app.name
-    return registry

@@ -37,7 +37,13 @@ class Settings:
 
     @property
     def apps_dir(self) -> str:
+        """The files of the apps that the image or the owner of the board lists."""
         return self.path("/etc/evenkeel/apps.d")
+
+    @property
+    def added_apps_dir(self) -> str:
+        """The files of the apps that AddApp has listed. Only the agent writes here, and all users may read."""
+        return self.path("/var/lib/evenkeel-apps")
 
     @property
     def state_dir(self) -> str:

@@ -35,7 +35,7 @@ class AgentError(Exception):
 
 class UnknownApp(AgentError):
     kind = "UnknownApp"
-    meaning = "No app of this name is in `/etc/evenkeel/apps.d`, or its file is bad."
+    meaning = "No app of this name is listed, or its file is bad."
     remedy = "Run `ekctl apps` to list the apps, and `ekctl status` to list the bad files."
     http = 404
 

@@ -35,8 +35,8 @@ def read_small(path: str, limit: int) -> bytes:
         os.close(fd)
 
 
-def replace(path: str, content: bytes) -> None:
-    """Replace the file PATH by CONTENT. Only the owner may read it. Blocks for two flushes.
+def replace(path: str, content: bytes, mode: int = 0o600) -> None:
+    """Replace the file PATH by CONTENT. By default, only the owner may read it. Blocks for two flushes.
 
     Guarantee: at any moment, also after a power cut, PATH has its old or its new content. After the function has
     returned, the new content is on the medium. It raises OSError if PATH has its old content still.
@@ -50,6 +50,7 @@ def replace(path: str, content: bytes) -> None:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode=0o600
         )
         try:
+            os.fchmod(fd, mode)  # open() applies the umask
             while content:
                 content = content[os.write(fd, content) :]
             os.fsync(fd)

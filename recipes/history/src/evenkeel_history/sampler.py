@@ -172,7 +172,7 @@ class Sampler:
     def _look_up(self, first: bool) -> None:
         """Find the apps and the cgroups. FIRST: whether this is the first look-up."""
         self._names.clear()
-        self.apps = registry.load(self.settings.apps_dir).apps
+        self.apps = registry.load(self.settings.apps_dir, self.settings.added_apps_dir).apps
         units = {app.unit: app.name for app in self.apps.values()}
         top, apps_cgroup = self.settings.cgroup_dir, self.settings.apps_cgroup
         found: dict[str, str] = {}

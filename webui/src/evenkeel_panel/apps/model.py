@@ -11,8 +11,11 @@ from evenkeel_api.features.apps import FIXED_SHARE_MAX, FIXED_SHARE_MIN, WEIGHT_
 from evenkeel_api.schema import Struct
 
 from .. import __version__, texts
+from . import what_if
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from evenkeel_api.features.apps import App
 
     from ..board import View
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 MAX_STATS = 8
 # the maximum length of such a counter if it is a text, in characters
 MAX_STAT_TEXT = 40
+# the sub-state of a unit that is not installed
+NOT_FOUND = "not-found"
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
@@ -63,6 +68,7 @@ class AppFigures(Struct, frozen=True):
     write_mbps: float | None
     share: float | None
     share_by_weight: float | None  # the share of the bytes that the weight promises now
+    share_all_busy: float | None  # what it gets when all apps are busy, 0..1; None: not installed
     p99_us: float | None
     fixed_share: int
     fixed_share_applied: bool | None
@@ -72,6 +78,7 @@ class AppFigures(Struct, frozen=True):
     fixed_share_behind: bool | None
     stats: dict[str, Any]
     window_s: float | None
+    added: bool  # whether it was added with the panel or ekctl, so that these can remove it
 
 
 class AppsPage(Struct, frozen=True):
@@ -130,7 +137,12 @@ def page_data(view: View) -> AppsPage:
     status = view.status
     by_weight = [app for app in view.apps if app.share > 0 and not _fixed(app)]
     weights = sum(app.weight for app in by_weight) if view.live else 0
-    apps = [_app(app, view.live, weights, sum(app.share for app in by_weight)) for app in view.apps]
+    left = sum(app.share for app in by_weight)
+    try:
+        all_busy = parts(view.apps)
+    except what_if.TooMuch:  # only if the last known values are damaged: the agent refuses more than 100 %
+        all_busy = {}
+    apps = [_app(app, view.live, weights, left, all_busy.get(app.name)) for app in view.apps]
     total = sum(app.read_bps + app.write_bps for app in view.apps) / 1e6
     return AppsPage(
         agent=AgentState(view.live, view.reason),
@@ -147,12 +159,23 @@ def page_data(view: View) -> AppsPage:
     )
 
 
+def parts(apps: Iterable[App], changed: App | None = None) -> dict[str, float]:
+    """What each installed app gets when all are busy, 0..1. CHANGED takes the place of the app with its name.
+
+    Raises TooMuch.
+    """
+    settings = [
+        changed if changed and changed.name == app.name else app for app in apps if app.sub_state != NOT_FOUND
+    ]
+    return what_if.parts(what_if.Claim(app.name, app.weight, app.fixed_share) for app in settings)
+
+
 def _fixed(app: App) -> bool:
     """Whether the app has a fixed share in force, so that its weight has no effect."""
     return bool(app.fixed_share) and app.fixed_share_applied
 
 
-def _app(app: App, live: bool, weights: int, left: float) -> AppFigures:
+def _app(app: App, live: bool, weights: int, left: float, all_busy: float | None) -> AppFigures:
     """`weights`: sum of the weights of the busy apps without a fixed share; `left`: their share of the bytes."""
     busy = live and app.p99_us >= 0
     measured = live and _fixed(app) and app.fixed_share_used >= 0
@@ -176,6 +199,7 @@ def _app(app: App, live: bool, weights: int, left: float) -> AppFigures:
             if live and app.share > 0 and weights and not _fixed(app)
             else None
         ),
+        share_all_busy=None if all_busy is None else round(all_busy, 4),
         p99_us=round(app.p99_us, 1) if busy else None,
         fixed_share=app.fixed_share,
         fixed_share_applied=app.fixed_share_applied if live else None,
@@ -185,6 +209,7 @@ def _app(app: App, live: bool, weights: int, left: float) -> AppFigures:
         fixed_share_behind=app.fixed_share_behind if measured else None,
         stats=_stats(app.stats) if live else {},
         window_s=app.window_s if live else None,
+        added=app.added,
     )
 
 
@@ -200,7 +225,7 @@ _STATES = {
 
 
 def _state(app: App) -> str:
-    if app.sub_state == "not-found":
+    if app.sub_state == NOT_FOUND:
         return "not installed"
     return _STATES.get(app.active_state, app.active_state or "unknown")
 

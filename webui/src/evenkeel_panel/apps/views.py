@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from flask import Blueprint, Response, abort, make_response, redirect, render_template, request, url_for
+from msgspec.structs import replace
 
 from .. import live, texts
 from ..agent import AgentError, AgentUnreachable
 from ..context import Nav, by_htmx, call, panel, view
-from . import model
+from . import model, undo, what_if
 
 if TYPE_CHECKING:
     from evenkeel_api.features.apps import App
@@ -27,6 +28,11 @@ for _filter in (model.megabytes, model.percent, model.latency, model.stat_label,
     blueprint.add_app_template_filter(_filter)
 
 
+def _whole_page(**more: Any) -> str:
+    shown = view()
+    return render_template("apps/page.html", **data(shown), undo=undo.offered(panel().db, shown.apps), **more)
+
+
 def data(shown: View | None = None) -> dict[str, Any]:
     """The data of the page and its fragments: the fields of /apps.json."""
     found = model.page_data(shown or view())
@@ -35,7 +41,7 @@ def data(shown: View | None = None) -> dict[str, Any]:
 
 @blueprint.get("/apps")
 def page() -> str:
-    return render_template("apps/page.html", **data(), changed="changed" in request.args)
+    return _whole_page(changed="changed" in request.args)
 
 
 @blueprint.get("/apps/rows")
@@ -52,10 +58,44 @@ def page_json() -> Response:
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
 
 
+@blueprint.get("/apps/<name>/what-if")
+def preview(name: str) -> str:
+    """What all apps get when all are busy and this app has the `weight` or `fixed_share` of the query.
+
+    Empty if the value is the present one, or if it is bad: the form says why as soon as it is sent.
+    """
+    app = _known(name)
+    try:
+        if "weight" in request.args:
+            other = replace(app, weight=model.parse_weight(request.args["weight"]))
+        else:
+            other = replace(app, fixed_share=model.parse_fixed_share(request.args.get("fixed_share", "")))
+    except model.BadNumber:
+        return ""
+    if other == app or app.sub_state == model.NOT_FOUND:
+        return ""
+    apps = view().apps
+    try:
+        parts = model.parts(apps, other)
+    except what_if.TooMuch:
+        left = 100 - sum(each.fixed_share for each in apps if each.name != name)
+        return render_template("message.html", kind="wait", text=texts.text("what-if-too-much", left=left))
+    titles = {each.name: each.title for each in apps}
+    listed = ", ".join(f"{titles[each]} {part * 100:.1f} %" for each, part in parts.items())
+    # a weight has no effect beside a fixed share
+    code = "what-if-weight" if "weight" in request.args and app.fixed_share else "what-if"
+    return render_template("message.html", kind="info", text=texts.text(code, parts=listed, title=app.title))
+
+
 @blueprint.post("/apps/<name>/weight")
 def weight(name: str) -> BaseResponse:
     app = _known(name)
     typed = request.form.get("weight", "")
+    if "undo" in request.form:
+        change = _undone(app, "weight")
+        if change is None:
+            return _refused(app, 409, texts.text("weight-undo-too-late", value=app.weight), typed)
+        typed = str(change.before)
     try:
         wanted = model.parse_weight(typed)
     except model.BadNumber as error:
@@ -66,6 +106,7 @@ def weight(name: str) -> BaseResponse:
         text = f"{error} {_unchanged('weight', str(app.weight), error)}"
         return _refused(app, error.http, text, typed)
     panel().board.changed(changed)
+    undo.remember(panel().db, name, "weight", app.weight, changed.weight)
     return _done(name, _saved(texts.phrase("weight-is", value=changed.weight), changed, changed.applied))
 
 
@@ -74,6 +115,12 @@ def fixed_share(name: str) -> BaseResponse:
     """The form has the field `fixed_share`: a percentage or "off". The button Off adds the field `off`, which prevails."""
     app = _known(name)
     typed = request.form.get("fixed_share", "")
+    if "undo" in request.form:
+        change = _undone(app, "fixed_share")
+        if change is None:
+            text = texts.text("fixed-share-undo-too-late", value=_percent(app))
+            return _refused(app, 409, text, typed, "fixed_share")
+        typed = str(change.before) if change.before else "off"
     try:
         wanted = 0 if "off" in request.form else model.parse_fixed_share(typed)
     except model.BadNumber as error:
@@ -81,10 +128,10 @@ def fixed_share(name: str) -> BaseResponse:
     try:
         changed = call("SetFixedShare", name, wanted)
     except AgentError as error:
-        now = f"{app.fixed_share} %" if app.fixed_share else "off"
-        text = f"{error} {_unchanged('fixed-share', now, error)}"
+        text = f"{error} {_unchanged('fixed-share', _percent(app), error)}"
         return _refused(app, error.http, text, typed, "fixed_share")
     panel().board.changed(changed)
+    undo.remember(panel().db, name, "fixed_share", app.fixed_share, changed.fixed_share)
     if not wanted and changed.fixed_share_applied:
         return _done(name, texts.text("fixed-share-ended"))
     text = _saved(
@@ -94,6 +141,16 @@ def fixed_share(name: str) -> BaseResponse:
         changed.fixed_share_problem,
     )
     return _done(name, text, "ok" if not changed.fixed_share_problem else "wait")
+
+
+def _percent(app: App) -> str:
+    return f"{app.fixed_share} %" if app.fixed_share else "off"
+
+
+def _undone(app: App, field: str) -> undo.Change | None:
+    """The change that the button Undo of the form names by its value; None if that value is not the present one."""
+    change = undo.last(panel().db, app, field)
+    return change if change and request.form["undo"] == str(change.after) else None
 
 
 def _saved(what: str, app: App, applied: bool, problem: list[Note] | None = None) -> str:
@@ -150,7 +207,9 @@ def _known(name: str) -> App:
 def _done(name: str, text: str, kind: str = "ok") -> BaseResponse:
     if not by_htmx():
         return redirect(url_for("apps.page") + f"#app-{name}", 303)
-    return make_response(render_template("apps/done.html", **data(), text=text, kind=kind))
+    shown = view()
+    offered = undo.offered(panel().db, (app for app in shown.apps if app.name == name))
+    return make_response(render_template("apps/done.html", **data(shown), undo=offered, text=text, kind=kind))
 
 
 def _refused(app: App, code: int, text: str, typed: str | None, field: str = "weight") -> BaseResponse:
@@ -158,4 +217,4 @@ def _refused(app: App, code: int, text: str, typed: str | None, field: str = "we
     if by_htmx():
         return make_response(render_template("message.html", kind="bad", text=text), code)
     refused = {app.name: (field, text, None if typed is None else typed[:40])}
-    return make_response(render_template("apps/page.html", **data(), refused=refused), code)
+    return make_response(_whole_page(refused=refused), code)

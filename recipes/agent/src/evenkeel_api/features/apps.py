@@ -6,20 +6,30 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..errors import InvalidFixedShare, InvalidWeight, UnitNotFound, UnitOutsideSlice, UnknownApp
+from ..errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidFixedShare,
+    InvalidWeight,
+    UnitNotFound,
+    UnitOutsideSlice,
+    UnknownApp,
+)
 from ..messages import Note
 from ..method import ANY, Method
-from ..roles import OPERATOR, VIEWER
+from ..roles import ADMIN, OPERATOR, VIEWER
 from ..schema import Struct
 
 READ = "org.evenkeel.agent.read"
 SET_WEIGHT = "org.evenkeel.agent.set-weight"
 SET_FIXED_SHARE = "org.evenkeel.agent.set-fixed-share"
 CONTROL_APP = "org.evenkeel.agent.control-app"
+MANAGE_APPS = "org.evenkeel.agent.manage-apps"
 ACTIONS = {
     SET_WEIGHT: "Set the I/O weight of an app",
     SET_FIXED_SHARE: "Set the fixed share of an app",
     CONTROL_APP: "Start or stop an app",
+    MANAGE_APPS: "Add or remove an app",
 }
 
 WEIGHT_MIN, WEIGHT_MAX, WEIGHT_DEFAULT = 1, 10_000, 100  # as in cgroup v2's io.weight
@@ -37,7 +47,10 @@ class App(Struct, frozen=True):
 
     name: Annotated[
         str,
-        Meta(description="name of the app: the name of its file in `/etc/evenkeel/apps.d`, without `.toml`"),
+        Meta(
+            description="name of the app: the name of its file in `/etc/evenkeel/apps.d` or, if it was added by `AddApp`,"
+            " in `/var/lib/evenkeel-apps`, without `.toml`"
+        ),
     ]
     title: Annotated[str, Meta(description="`title` in the file")] = ""
     description: Annotated[str, Meta(description="`description` in the file; may be empty")] = ""
@@ -110,6 +123,9 @@ class App(Struct, frozen=True):
     window_s: Annotated[
         float, Meta(description="length of the window; 0 before the second sample", extra={"unit": "s"})
     ] = 0.0
+    added: Annotated[
+        bool, Meta(description="whether the app was added by `AddApp`, so that `RemoveApp` can remove it")
+    ] = False
 
 
 class AppName(Struct, frozen=True):
@@ -125,6 +141,18 @@ class SetFixedShare(AppName, frozen=True):
         FixedShare,
         Meta(description="the new fixed share; 0 ends it", extra={"error": InvalidFixedShare.kind}),
     ]
+
+
+class AddApp(AppName, frozen=True):
+    title: Annotated[str, Meta(description="name that the panel shows, 1 to 40 characters")]
+    description: Annotated[str, Meta(description="one line of explanation; may be empty")]
+    unit: Annotated[
+        str,
+        Meta(
+            description="systemd unit of the app (`.service`, `.scope` or `.slice`), below `evenkeel-apps.slice`"
+        ),
+    ]
+    weight: Annotated[Weight, Meta(description="its weight", extra={"error": InvalidWeight.kind})]
 
 
 METHODS = (
@@ -174,6 +202,34 @@ METHODS = (
         "Stops the app's unit and waits for it, at most 20 s.",
         AppName,
         errors=(UnknownApp, UnitNotFound, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+    Method(
+        "ListFreeUnits",
+        MANAGE_APPS,
+        ADMIN,
+        "Returns the units that run in the slice of the apps and belong to no app.",
+        answer=list[str],
+        answer_name="units",
+    ),
+    Method(
+        "AddApp",
+        MANAGE_APPS,
+        ADMIN,
+        "Lists a unit as an app, and applies its weight. Returns the app's state.",
+        AddApp,
+        App,
+        "app",
+        (InvalidArgument, InvalidWeight, Conflict, UnitNotFound, UnitOutsideSlice, *ANY),
+        changes=True,
+    ),
+    Method(
+        "RemoveApp",
+        MANAGE_APPS,
+        ADMIN,
+        "Removes an app that `AddApp` has added, with its saved weight and fixed share. Its unit keeps running.",
+        AppName,
+        errors=(UnknownApp, Conflict, *ANY),
         changes=True,
     ),
 )

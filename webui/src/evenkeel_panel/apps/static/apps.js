@@ -219,7 +219,7 @@
         return;
       }
       const app = elt.closest("[data-app]");
-      if (!app) return;
+      if (!app || elt.matches(".what-if")) return;
       whenReleased(() => {
         const row = rows.get(app.dataset.app);
         const answer = (elt.matches(".weight-form, .fixed-share-form") ? elt : app).querySelector(".answer");
@@ -240,9 +240,10 @@
           number.value = number.dataset.known;
           update();
           edited();
-          // If the pressed button is hidden now (Off), move the focus to the button Apply.
-          if (mayFocus && event.detail.requestConfig.triggeringEvent?.submitter?.hidden) {
-            elt.querySelector("[data-action=apply-fixed-share]").focus();
+          // If the pressed button is hidden or replaced now (Off, Undo), move the focus to its successor or to Apply.
+          const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
+          if (mayFocus && submitter && (submitter.hidden || !submitter.isConnected)) {
+            (elt.querySelector(`[data-action=${submitter.dataset.action}]:not([hidden])`) || elt.querySelector(".primary")).focus();
           }
         } else {
           number.setAttribute("aria-invalid", "true");

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AddApp, RemoveApp and ListFreeUnits, with the real evenkeeld."""
+
+import signal
+
+from agent_harness import ERROR, Harness, on_board
+
+PLAYER = ("cam", "Camera", "Records the road", "cam.service", 250)
+
+
+def added(board: Harness, name: str = "cam") -> bytes | None:
+    """The content of the file of the added app NAME; None without one."""
+    path = board.added / f"{name}.toml"
+    return path.read_bytes() if path.exists() else None
+
+
+@on_board
+async def test_an_added_app_is_listed_weighted_and_kept(board: Harness) -> None:
+    board.app("player")
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    assert await board.call("ListFreeUnits") == ["cam.service"]
+    app = await board.call("AddApp", *PLAYER)
+    assert (app["title"], app["unit"], app["weight"], app["added"]) == ("Camera", "cam.service", 250, True)
+    assert await board.call("ListFreeUnits") == []
+    assert not (await board.apps())["player"]["added"]
+
+    async def applied() -> bool:
+        return bool((await board.apps())["cam"]["applied"])
+
+    await board.until(applied)
+    assert board.systemd.units["cam.service"].weight == 250
+    # the history, which is another user, reads the file too
+    assert (board.added / "cam.toml").stat().st_mode & 0o777 == 0o644
+    await board.agent_down(signal.SIGKILL)
+    await board.agent_up()
+    assert (await board.apps())["cam"]["weight"] == 250
+
+
+@on_board
+async def test_a_removed_app_leaves_nothing_behind(board: Harness) -> None:
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    await board.call("AddApp", *PLAYER)
+    await board.call("SetWeight", "cam", 900)
+    await board.call("SetFixedShare", "cam", 30)
+    assert "30" in board.fixed("cam.service")
+    await board.call("RemoveApp", "cam")
+    assert added(board) is None
+    assert await board.apps() == {}
+    assert board.fixed("cam.service") == ""
+    assert board.systemd.units["cam.service"].active == "active"
+    assert (await board.refused("RemoveApp", "cam")).name == ERROR + "UnknownApp"
+    app = await board.call("AddApp", *PLAYER)
+    assert (app["weight"], app["fixed_share"]) == (250, 0)
+
+
+@on_board
+async def test_refused_apps_change_nothing(board: Harness) -> None:
+    board.app("player")
+    board.systemd.add("cam.service")
+    board.systemd.add("stopped.service", active=False)
+    board.systemd.add("sshd.service", active=False).slice = "system.slice"
+    await board.agent_up()
+    for values, kind, reason in (
+        (("Cam", "C", "", "cam.service", 1), "InvalidArgument", "its name must be 1 to 32 characters"),
+        (("../cam", "C", "", "cam.service", 1), "InvalidArgument", "its name must be 1 to 32 characters"),
+        (("cam", "", "", "cam.service", 1), "InvalidArgument", "title is missing"),
+        (("cam", "x" * 41, "", "cam.service", 1), "InvalidArgument", "title has 41 characters"),
+        (("cam", "a\nb", "", "cam.service", 1), "InvalidArgument", "one line of printable text"),
+        (("cam", "C", "\x07", "cam.service", 1), "InvalidArgument", "one line of printable text"),
+        (("cam", "C", "", "../x.service", 1), "InvalidArgument", "must be the name of a .service"),
+        (("cam", "C", "", "system.slice", 1), "InvalidArgument", "unit must be below evenkeel-apps.slice"),
+        (("cam", "C", "", "cam.service", 0), "InvalidWeight", "0"),
+        (("cam", "C", "", "nobody.service", 1), "UnitNotFound", "there is no unit nobody.service"),
+        (("cam", "C", "", "sshd.service", 1), "UnitOutsideSlice", "is in system.slice, not below"),
+        (("player", "C", "", "cam.service", 1), "Conflict", "there is already an app with the name player"),
+        (("cam", "C", "", "evenkeel-player.service", 1), "Conflict", "already belongs to the app player"),
+    ):
+        error = await board.refused("AddApp", *values)
+        assert error.name == ERROR + kind, (values, error)
+        assert reason in error.text
+    assert list(board.added.iterdir()) == []
+    error = await board.refused("RemoveApp", "player")
+    assert error.name == ERROR + "Conflict"
+    assert "its file is" in error.text
+    assert list(await board.apps()) == ["player"]
+    # a stopped unit may be added
+    assert (await board.call("AddApp", "stopped", "S", "", "stopped.service", 5))[
+        "active_state"
+    ] == "inactive"
+
+
+@on_board
+async def test_text_of_any_kind_survives_the_file(board: Harness) -> None:
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    title, description = 'Kämera "1" \\ \'#', "= [x] 𝄞 end"
+    app = await board.call("AddApp", "cam", title, description, "cam.service", 1)
+    assert (app["title"], app["description"]) == (title, description)
+
+
+@on_board
+async def test_a_folder_that_is_missing_is_reported(board: Harness) -> None:
+    board.systemd.add("cam.service")
+    board.added.rmdir()
+    await board.agent_up()
+    error = await board.refused("AddApp", *PLAYER)
+    assert error.name == ERROR + "Failed"
+    assert "app cam was not added: No such file or directory" in error.text
+    assert await board.problems() == []
+
+
+@on_board
+async def test_the_file_of_the_owner_precedes_an_added_one(board: Harness) -> None:
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    await board.call("AddApp", *PLAYER)
+    (board.apps_d / "cam.toml").write_text('title = "Mine"\nunit = "cam.service"\n')
+    board.agent.send_signal(signal.SIGHUP)
+
+    async def reloaded() -> bool:
+        return bool((await board.apps())["cam"]["title"] == "Mine")
+
+    await board.until(reloaded)
+    assert any("there is already an app with the name cam" in text for text in await board.problems())
+
+
+@on_board
+async def test_the_number_of_added_apps_is_limited(board: Harness) -> None:
+    for number in range(65):
+        board.systemd.add(f"a{number}.service", active=False)
+    for number in range(64):
+        (board.added / f"a{number}.toml").write_text(f'title = "A"\nunit = "a{number}.service"\n')
+    await board.agent_up()
+    error = await board.refused("AddApp", "a64", "A", "", "a64.service", 1)
+    assert error.name == ERROR + "Conflict"
+    assert "the board has 64 added apps, which is the maximum" in error.text
+
+
+@on_board
+async def test_ekctl(board: Harness) -> None:
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    assert (await board.ekctl("add-app")).out == "cam.service\n"
+    answer = await board.ekctl("add-app", "cam")
+    assert (answer.status, answer.out) == (1, "")
+    assert "the unit is missing" in answer.err
+    assert "not 'x'" in (await board.ekctl("add-app", "cam", "cam.service", "--weight", "x")).err
+    answer = await board.ekctl("add-app", "cam", "cam.service", "--title", "Camera", "--weight", "40")
+    assert (answer.status, answer.out) == (0, "cam is an app now, with weight 40\n")
+    assert (
+        await board.ekctl("add-app")
+    ).out == "no unit that belongs to no app runs in evenkeel-apps.slice\n"
+    assert (await board.apps())["cam"]["title"] == "Camera"
+    assert (await board.ekctl("remove-app", "cam")).status == 0
+    answer = await board.ekctl("remove-app", "cam")
+    assert answer.status == 1
+    assert "there is no app 'cam'" in answer.err

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last change of each weight and fixed share that was made on this panel, so that it can be undone.
+
+It is in settings.db: the agent keeps only the present value. Invariant: a change can be undone only while its value is
+still the present one, so an undo never replaces a value that somebody else has set since.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenkeel_api.features.apps import App
+
+    from ..db import Database
+
+FIELDS = ("weight", "fixed_share")
+
+
+class Change(msgspec.Struct, frozen=True):
+    """From `before` to `after`: weights, or percentages with 0 for "off"."""
+
+    before: int
+    after: int
+
+
+def _key(app: str, field: str) -> str:
+    return f"undo/{field}/{app}"
+
+
+def remember(db: Database, app: str, field: str, before: int, after: int) -> None:
+    """Save that FIELD of APP has changed. A change to the same value is none, and the one before it stays."""
+    if before != after:
+        db.set_setting(_key(app, field), msgspec.json.encode(Change(before, after)).decode())
+
+
+def last(db: Database, app: App, field: str) -> Change | None:
+    """The change of FIELD that can be undone; None without one."""
+    saved = db.setting(_key(app.name, field))
+    try:
+        change = msgspec.json.decode(saved, type=Change) if saved else None
+    except msgspec.DecodeError:
+        return None
+    return change if change and change.after == getattr(app, field) else None
+
+
+def offered(db: Database, apps: Iterable[App]) -> dict[str, dict[str, Change]]:
+    """App → field → the change that can be undone."""
+    found = {app.name: {field: last(db, app, field) for field in FIELDS} for app in apps}
+    return {name: {field: each for field, each in fields.items() if each} for name, fields in found.items()}
