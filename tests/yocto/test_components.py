@@ -144,6 +144,9 @@ OTHERS = {
     "nginx.service": ("evenkeel-webui", "nginx"),
     "systemd-networkd.service": None,
     "systemd-networkd.socket": None,
+    # in the package systemd of OE-Core, unless a distribution removes them from its PACKAGECONFIG
+    "systemd-resolved.service": None,
+    "systemd-timesyncd.service": None,
 }
 
 
