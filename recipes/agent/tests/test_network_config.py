@@ -132,6 +132,7 @@ def test_the_file_of_a_board() -> None:
     for line in (
         "Name=eth0",
         "DHCP=no",
+        "LinkLocalAddressing=ipv6",
         "IPv6AcceptRA=no",
         "Address=10.0.2.77/24",
         "Gateway=10.0.2.2",
@@ -139,12 +140,10 @@ def test_the_file_of_a_board() -> None:
     ):
         assert line in fixed
     dhcp = render("eth0", Config()).splitlines()
-    assert "DHCP=yes" in dhcp
+    assert {"DHCP=yes", "LinkLocalAddressing=yes"} <= set(dhcp)
     assert not [line for line in dhcp if line.startswith(("Address=", "Gateway=", "DNS="))]
     for lines in (fixed, dhcp):
-        assert {"MulticastDNS=yes", "LLMNR=no", "LinkLocalAddressing=yes", "RequiredForOnline=no"} <= set(
-            lines
-        )
+        assert {"MulticastDNS=yes", "LLMNR=no", "RequiredForOnline=no"} <= set(lines)
 
 
 def test_the_file_has_precedence_over_that_of_the_image() -> None:

@@ -139,12 +139,13 @@ def file_name(interface: str) -> str:
 def render(interface: str, config: Config) -> str:
     """The file for systemd-networkd. A fixed configuration takes nothing from the network (IPv6AcceptRA=no)."""
     if config.mode == "dhcp":
-        lines = ["DHCP=yes", "IPv6AcceptRA=yes"]
+        lines = ["DHCP=yes", "IPv6AcceptRA=yes", "LinkLocalAddressing=yes"]
     else:
-        lines = ["DHCP=no", "IPv6AcceptRA=no", f"Address={config.address}"]
+        # no link-local IPv4 address: the board would announce it by mDNS, and other networks cannot reach it
+        lines = ["DHCP=no", "IPv6AcceptRA=no", "LinkLocalAddressing=ipv6", f"Address={config.address}"]
         lines += [f"Gateway={config.gateway}"] if config.gateway else []
         lines += [f"DNS={server}" for server in config.dns]
-    common = ["LinkLocalAddressing=yes", "MulticastDNS=yes", "LLMNR=no"]
+    common = ["MulticastDNS=yes", "LLMNR=no"]
     head = [
         "# Written by ek-network. Change it on the panel's page Network, or with 'ekctl set-network'.",
         "[Match]",
