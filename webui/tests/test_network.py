@@ -56,7 +56,7 @@ def test_the_page_shows_the_interfaces_and_a_form(admin: Browser) -> None:
 def test_a_change_is_confirmed(admin: Browser, agent: FakeAgent) -> None:
     answer = change(admin)
     assert answer.status_code == 200
-    assert "https://192.168.1.20/network" in answer.text
+    assert "https://192.168.1.20/login?to=network" in answer.text
     assert 'data-left="60"' in answer.text
     assert "Keep the change" in answer.text
     assert "This page may lose its connection now" in answer.text
@@ -168,7 +168,7 @@ def test_each_missing_part_has_a_sentence(admin: Browser, agent: FakeAgent) -> N
 
 def test_an_ipv6_address_has_brackets_in_its_url(admin: Browser) -> None:
     answer = change(admin, address="fd00::20/64", gateway="", dns="")
-    assert "https://[fd00::20]/network" in answer.text
+    assert "https://[fd00::20]/login?to=network" in answer.text
 
 
 def test_every_state_and_field_has_words() -> None:
@@ -180,3 +180,23 @@ def test_every_state_and_field_has_words() -> None:
     assert set(get_args(Mode)) == model.MODES.keys()
     assert model.field_of("network-prefix-missing") == "address"
     assert model.field_of("agent-bug") == ""
+
+
+def test_the_link_leads_to_this_page_after_the_log_in(admin: Browser) -> None:
+    """At a new address, the browser has no session yet, and the user has only seconds."""
+    assert admin.get("/login?to=network").location == "/network"
+    admin.post("/logout", "/network")
+    page = admin.get("/login?to=network").text
+    assert '<input type="hidden" name="to" value="network">' in page
+    refused = admin.log_in("wrong", to="network")
+    assert 'name="to" value="network"' in refused.text
+    opened = admin.log_in(to="network")
+    assert opened.location == "/network"
+
+
+@pytest.mark.parametrize("to", ["", "users", "//evil.example", "https://evil.example/network"])
+def test_the_log_in_leads_nowhere_else(admin: Browser, to: str) -> None:
+    assert admin.get(f"/login?to={to}").location == "/"
+    admin.post("/logout", "/network")
+    assert 'name="to"' not in admin.get(f"/login?to={to}").text
+    assert admin.log_in(to=to).location == "/"

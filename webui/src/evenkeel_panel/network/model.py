@@ -40,12 +40,12 @@ _FIELD_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A change that waits for its confirmation. URLS: where the panel can be reached then, best first."""
+    """A change that waits for its confirmation. HOSTS: where the panel can be reached then, best first."""
 
     interface: str
     to: str
     left_s: int
-    urls: list[str]
+    hosts: list[str]
 
 
 def chosen(network: Network, name: str) -> Interface | None:
@@ -64,7 +64,7 @@ def waiting(network: Network) -> Waiting | None:
         trial.interface,
         trial.settings.address or texts.phrase("network-to-dhcp"),
         trial.left_s,
-        [f"https://{host}/network" for host in (*hosts, network.host)],
+        [*hosts, network.host],
     )
 
 
