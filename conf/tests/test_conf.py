@@ -21,6 +21,8 @@ CONF = Path(__file__).resolve().parent.parent
 RULES = CONF / "udev/rules.d/60-evenkeel.rules"
 SYSCTL = sorted((CONF / "sysctl.d").glob("*.conf"))
 UNITS = sorted(p for p in (CONF / "systemd").rglob("*") if p.is_file())
+# an empty value of these keys replaces a default of the distribution
+MAY_BE_EMPTY = {"FallbackDNS"}
 
 
 @dataclass
@@ -225,7 +227,7 @@ def test_systemd_files_parse(path: Path) -> None:
     for section in parser.sections():
         for key, value in parser[section].items():
             assert re.fullmatch(r"[A-Z][A-Za-z0-9]+", key), key
-            assert value, f"{key} is empty"
+            assert value or key in MAY_BE_EMPTY, f"{key} is empty"
 
 
 def test_units_count_io_and_memory() -> None:
@@ -386,3 +388,20 @@ def test_every_file_names_its_licence() -> None:
     for path in CONF.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("."):
             assert "SPDX-License-Identifier:" in "\n".join(path.read_text().splitlines()[:3]), path
+
+
+def test_the_board_answers_to_its_name_by_mdns_only() -> None:
+    """mDNS needs both files: resolved answers on an interface only if the settings of the interface allow it, too."""
+    for name, section in (
+        ("network/60-wired.network", "Network"),
+        ("resolved.conf.d/60-evenkeel.conf", "Resolve"),
+    ):
+        text = (CONF / "systemd" / name).read_text()
+        body = text[text.index(f"[{section}]") :]
+        assert "\nMulticastDNS=yes\n" in body
+        assert "\nLLMNR=no\n" in body
+
+
+def test_no_dns_server_of_a_third_party_is_asked() -> None:
+    text = (CONF / "systemd/resolved.conf.d/60-evenkeel.conf").read_text()
+    assert re.findall(r"^(?:Fallback)?DNS=(.*)$", text, re.MULTILINE) == [""]

@@ -129,6 +129,8 @@ evenkeel_settle_rootfs() {
         install -m 0644 ${IMAGE_ROOTFS}${datadir}/evenkeel/etc/$file ${IMAGE_ROOTFS}${sysconfdir}/$file
     done
     ln -sf /proc/self/mounts ${IMAGE_ROOTFS}${sysconfdir}/mtab
+    # Programs ask systemd-resolved, which also knows names in .local. OE-Core links a file without them.
+    ln -sf ../run/systemd/resolve/stub-resolv.conf ${IMAGE_ROOTFS}${sysconfdir}/resolv.conf
 
     # The boot loader loads /boot/vmlinuz: make it a link to the kernel, whose name has type and version.
     kernel=

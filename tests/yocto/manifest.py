@@ -29,12 +29,12 @@ from pathlib import Path
 # no headers, so OURS does not match such paths.
 OURS = re.compile(
     r"""
-    etc/(hostname|hosts|fstab|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
+    etc/(hostname|hosts|fstab|resolv\.conf|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
   | usr/bin/(ek-.*|ekctl|evenkeel.*)
   | usr/lib/libek-(recorder|reader)\.so\..*
   | usr/lib/evenkeel(/.*)?
   | usr/lib/(modules-load|sysctl|sysusers|tmpfiles)\.d/(60-)?(evenkeel|ek-recorder).*
-  | usr/lib/systemd/(journald|system)\.conf\.d/60-evenkeel.*
+  | usr/lib/systemd/(journald|resolved|system|timesyncd)\.conf\.d/60-evenkeel.*
   | usr/lib/systemd/network/60-wired\.network
   | usr/lib/systemd/system/(evenkeel.*|ek-recorder.*)
   | usr/lib/systemd/system/nginx\.service\.d/evenkeel\.conf
@@ -61,7 +61,7 @@ PYTHON = re.compile(r"usr/lib/python3[^/]*/(dist|site)-packages/")
 WANTS = re.compile(r"(etc|usr/lib)/systemd/system/[^/]+\.(wants|requires)/([^/]+)")
 # our units, and units of other projects that our preset enables
 UNITS = re.compile(
-    r"(ek-recorder|evenkeel)[^/]*|nginx\.service|systemd-networkd\.(service|socket)|fstrim\.timer"
+    r"(ek-recorder|evenkeel)[^/]*|nginx\.service|systemd-(networkd|resolved|timesyncd)\.(service|socket)|fstrim\.timer"
 )
 
 

@@ -229,6 +229,17 @@ def test_kernel_that_grub_cannot_load_is_refused(tmp_path: Path) -> None:
     assert "the image has none of bzImage Image in /boot: install kernel-image" in done.stderr
 
 
+def test_programs_ask_the_resolver_in_both_images(tmp_path: Path) -> None:
+    """The file of systemd-resolved that OE-Core would link has no names in .local."""
+    link = "../run/systemd/resolve/stub-resolv.conf"
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/etc/resolv.conf").symlink_to("../run/systemd/resolve/resolv.conf")
+    assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
+    assert str((tmp_path / "root/etc/resolv.conf").readlink()) == link
+    build = (TOP / "recipes/image/src/build").read_text()
+    assert f'\nln -sf {link} "$tree/etc/resolv.conf"\n' in build
+
+
 def test_folders_of_packages_in_var_are_created_on_the_board(tmp_path: Path) -> None:
     """This also works if do_image runs again on the same root file system, whose /var is then already empty."""
     made = tmp_path / "root/usr/lib/tmpfiles.d/evenkeel-var.conf"

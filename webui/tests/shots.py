@@ -346,6 +346,26 @@ def main() -> int:
             shot(pages[size, theme], f"alerts-failed-{size}-{theme}")
             pages[size, theme].goto("/apps")
         agent.alerts.fails = ""
+        page.goto("/network")
+        page.check("[name=mode][value=fixed]")
+        page.fill("[name=gateway]", "192.168.2.1")
+        page.click("main button.primary")
+        page.wait_for_selector("[aria-invalid=true]")
+        shot(page, "network-refused-desktop-light")
+        page.fill("[name=gateway]", "192.168.1.1")
+        page.fill("[name=address]", "192.168.1.20/24")
+        page.click("main button.primary")
+        page.wait_for_selector("[data-trial]")
+        shot(page, "network-begun-desktop-light")
+        agent.network.now_s += 12
+        for size, theme in (("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")):
+            pages[size, theme].goto("/network")
+            shot(pages[size, theme], f"network-trial-{size}-{theme}")
+        agent.network.now_s += 60
+        for size, theme in (("desktop", "light"), ("phone", "dark")):
+            pages[size, theme].goto("/network")
+            shot(pages[size, theme], f"network-undone-{size}-{theme}")
+            pages[size, theme].goto("/apps")
         page.goto("/apps")
 
         agent.apps = []

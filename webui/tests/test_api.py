@@ -109,6 +109,8 @@ def valid(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.integers(schema.get("minimum"), schema.get("maximum"))
     if kind == "boolean":
         return st.booleans()
+    if kind == "array":
+        return st.lists(valid(schema["items"]), max_size=schema["maxItems"])
     assert kind == "string", schema
     if "pattern" in schema:
         return st.from_regex(schema["pattern"]).filter(lambda text: len(text) <= schema["maxLength"])
@@ -225,9 +227,12 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
             operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         )
         body = {
-            name: {"string": "/x" if inner.get("minLength") else "", "integer": 1, "boolean": True}.get(
-                inner.get("type"), inner.get("enum", [""])[0]
-            )
+            name: {
+                "string": "/x" if inner.get("minLength") else "",
+                "integer": 1,
+                "boolean": True,
+                "array": [],
+            }.get(inner.get("type"), inner.get("enum", [""])[0])
             for name, inner in resolved(schema).get("properties", {}).items()
         }
         answer = board.ask(path, verb, "admin", {name: query[name] for name in names}, encoded(body))

@@ -15,16 +15,18 @@ EVENKEEL_COMPONENT = "recipes/agent"
 EXTRA_OEMESON += "-Dwerror=false"
 DEPENDS += "libaio"
 
-SYSTEMD_SERVICE:${PN} = "evenkeeld.service"
+SYSTEMD_SERVICE:${PN} = "evenkeeld.service evenkeel-network-boot.service"
 
-# User and group have fixed numbers, because files of the agent survive an update of the image.
+# Users and groups have fixed numbers, because files of agent and network helper survive an update of the image.
 # The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
-GROUPADD_PARAM:${PN} = "--system --gid 902 evenkeel-agent"
+GROUPADD_PARAM:${PN} = "--system --gid 902 evenkeel-agent; --system --gid 904 evenkeel-network"
 USERADD_PARAM:${PN} = "\
     ${@'--system --no-create-home --user-group --home-dir %s/polkit-1 --shell /bin/nologin polkitd;' % d.getVar('sysconfdir') if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''} \
     --system --uid 902 --gid evenkeel-agent --no-create-home --home-dir / \
-    --shell ${sbindir}/nologin --comment 'Evenkeel agent' evenkeel-agent \
+    --shell ${sbindir}/nologin --comment 'Evenkeel agent' evenkeel-agent; \
+    --system --uid 904 --gid evenkeel-network --no-create-home --home-dir / \
+    --shell ${sbindir}/nologin --comment 'Evenkeel network settings' evenkeel-network \
 "
 
 FILES:${PN} += "\

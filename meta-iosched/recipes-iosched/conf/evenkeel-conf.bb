@@ -6,7 +6,7 @@ SUMMARY:${PN}-udev = "The scheduler evenkeel on every flash device"
 SUMMARY:${PN}-slice = "The slice of a board's apps; I/O and memory accounting of each unit"
 SUMMARY:${PN}-journald = "A journal that causes little flash wear"
 SUMMARY:${PN}-watchdog = "The hardware watchdog, whose timer PID 1 resets"
-SUMMARY:${PN}-network = "DHCP on wired interfaces"
+SUMMARY:${PN}-network = "DHCP and mDNS on wired interfaces, resolver, clock"
 SUMMARY:${PN}-mkfs = "mke2fs options for the recorder's partition"
 SUMMARY:${PN}-fstab = "Mounts of an Evenkeel image"
 SUMMARY:${PN}-apps = "Folder of the app files, with an example"
@@ -68,7 +68,11 @@ FILES:${PN}-slice = "\
 "
 FILES:${PN}-journald = "${nonarch_libdir}/systemd/journald.conf.d"
 FILES:${PN}-watchdog = "${nonarch_libdir}/systemd/system.conf.d/60-evenkeel-watchdog.conf"
-FILES:${PN}-network = "${nonarch_libdir}/systemd/network"
+FILES:${PN}-network = "\
+    ${nonarch_libdir}/systemd/network \
+    ${nonarch_libdir}/systemd/resolved.conf.d \
+    ${nonarch_libdir}/systemd/timesyncd.conf.d \
+"
 FILES:${PN}-mkfs = "${nonarch_libdir}/evenkeel/mkfs"
 FILES:${PN}-fstab = "${datadir}/evenkeel/etc"
 FILES:${PN}-apps = "${sysconfdir}/evenkeel/apps.d"

@@ -54,6 +54,8 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
     <allow own="org.freedesktop.PolicyKit1"/>
     <allow send_destination="de.pengutronix.rauc"/>
     <allow send_destination="org.freedesktop.login1"/>
+    <allow send_destination="org.freedesktop.network1"/>
+    <allow own="org.freedesktop.network1"/>
     <allow own="de.pengutronix.rauc"/>
     <allow own="org.freedesktop.login1"/>
   </policy>

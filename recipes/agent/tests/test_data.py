@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from evenkeel_agent import reference
+from evenkeel_agent import network_helper, reference
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors, interface, schema
 from evenkeel_api.features import apps, board
@@ -216,6 +216,8 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
         "evenkeeld.service": [""],
         "evenkeel-alert@.service": [""],
         "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"],
+        "evenkeel-network-boot.service": [""],
+        "evenkeel-network.service": [""],
         "evenkeel-recordings@.service": [""],
     }
 
@@ -234,6 +236,48 @@ def test_only_the_agent_asks_for_recordings_and_the_helper_cannot_change_them() 
     assert "RuntimeMaxSec=1h" in helper
 
 
+def test_only_the_agent_changes_the_network_and_the_helper_writes_two_folders() -> None:
+    socket = (DATA / "evenkeel-network.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().network_socket}\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    for name in ("evenkeel-network.service", "evenkeel-network-boot.service"):
+        lines = (DATA / name).read_text().splitlines()
+        assert {"User=evenkeel-network", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(lines)
+        folders = [
+            line for line in lines if re.match(r"(ReadWritePaths|(State|Runtime|Cache)Directory)=", line)
+        ]
+        assert folders == ["StateDirectory=evenkeel-network", "RuntimeDirectory=systemd/network"]
+    assert network_helper.STATE == "/var/lib/evenkeel-network/state.json"
+    assert network_helper.FILES == "/run/systemd/network"
+
+
+def test_a_change_of_the_network_is_dropped_before_networkd_starts_and_a_killed_helper_goes_on() -> None:
+    boot = (DATA / "evenkeel-network-boot.service").read_text()
+    assert re.search(r"^Before=.*\bsystemd-networkd\.service\b", boot, re.MULTILINE)
+    assert f"ConditionPathExists={network_helper.STATE}\n" in boot
+    # A start by accident, such as by a restart of networkd, would undo a change that waits.
+    assert "RemainAfterExit=yes\n" in boot
+    assert "WantedBy=multi-user.target\n" in boot
+    helper = (DATA / "evenkeel-network.service").read_text()
+    assert "StartLimitIntervalSec=0\n" in helper
+    assert "Restart=on-failure\n" in helper
+    assert "RestartForceExitStatus=SIGTERM SIGINT SIGHUP SIGPIPE\n" in helper
+
+
+def test_the_network_helper_may_reload_networkd_and_do_nothing_else() -> None:
+    network = "org.freedesktop.network1."
+    assert decision(network + "reload", {}, None, user="evenkeel-network") == "yes"
+    for action in (
+        network + "reconfigure",
+        network + "set-dns-servers",
+        MANAGE,
+        "org.freedesktop.login1.reboot",
+    ):
+        details = {"unit": "a.service", "verb": "start"}
+        assert decision(action, details, APP, user="evenkeel-network") == "no", action
+    assert decision(network + "reload", {}, None) == "no", "the agent asks ek-network instead"
+
+
 def test_an_alert_reaches_no_service_of_the_board_itself() -> None:
     sender = (DATA / "evenkeel-alert@.service").read_text().splitlines()
     assert [line for line in sender if line.startswith("IPAddress")] == [
@@ -250,7 +294,15 @@ def test_the_helper_can_use_openat2() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evenkeeld", "evenkeel-fixed-share@", "evenkeel-alert@", "evenkeel-recordings@"]
+    "name",
+    [
+        "evenkeeld",
+        "evenkeel-fixed-share@",
+        "evenkeel-alert@",
+        "evenkeel-network",
+        "evenkeel-network-boot",
+        "evenkeel-recordings@",
+    ],
 )
 def test_systemd_accepts_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):

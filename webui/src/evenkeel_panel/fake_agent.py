@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Any
 from evenkeel_agent import registry
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import Alerts
+from evenkeel_agent.bus import CallError
+from evenkeel_agent.network import Network
+from evenkeel_agent.network_helper import Clock, Helper
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
@@ -113,6 +116,68 @@ class FakeAlerts(Alerts):
         return self.fails
 
 
+NETWORK: dict[str, Any] = {
+    "Interfaces": [
+        {
+            "Name": "enp1s0",
+            "Type": "ether",
+            "AdministrativeState": "configured",
+            "OperationalState": "routable",
+            "NetworkFile": "/usr/lib/systemd/network/60-wired.network",
+            "HardwareAddress": [82, 84, 0, 18, 52, 86],
+            "Addresses": [{"Address": [192, 168, 1, 57], "PrefixLength": 24}],
+            "Routes": [{"Destination": [0, 0, 0, 0], "Gateway": [192, 168, 1, 1]}],
+            "DNS": [{"Address": [192, 168, 1, 1]}],
+        },
+        {
+            "Name": "enp2s0",
+            "Type": "ether",
+            "AdministrativeState": "configuring",
+            "OperationalState": "no-carrier",
+            "NetworkFile": "/usr/lib/systemd/network/60-wired.network",
+            "HardwareAddress": [82, 84, 0, 18, 52, 87],
+        },
+    ]
+}
+
+
+class FakeNetwork(Network):
+    """The real code of the agent and of ek-network, in FOLDER. networkd is fake: it takes the name of each new file.
+
+    NOW_S: the time since the boot. SILENT: why networkd does not answer. GONE: ek-network cannot be reached.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        super().__init__(settings, None)
+        (folder / "network").mkdir()
+        self.now_s = 100.0
+        self.silent = ""
+        self.gone = False
+        self.described = NETWORK
+        self._helper = Helper(
+            Clock(lambda: self.now_s, "boot"),
+            str(folder / "network-state.json"),
+            str(folder / "network"),
+            lambda: None,
+        )
+        self._folder = folder / "network"
+
+    async def _describe(self) -> str:
+        if self.silent:
+            raise CallError("org.freedesktop.DBus.Error.NoReply", self.silent)
+        rows = []
+        for row in self.described["Interfaces"]:
+            own = self._folder / f"50-evenkeel-{row['Name']}.network"
+            rows.append({**row, "NetworkFile": str(own)} if own.exists() else row)
+        return json.dumps({"Interfaces": rows})
+
+    async def _send(self, packet: bytes) -> bytes:
+        if self.gone:
+            raise FileNotFoundError(2, "No such file or directory")
+        self._helper.work()
+        return self._helper.answer(packet)
+
+
 def demo_recorder() -> Recorder:
     now = time.time()
     return Recorder(
@@ -176,7 +241,7 @@ class FakeAgent:
     """A fake agent that stores weights and fixed shares.
 
     While `dead` is set, it does not answer. With `moving`, its figures change as if apps were running. The real code of
-    evenkeel_agent handles users, sessions, tokens and alerts, in a temporary folder.
+    evenkeel_agent handles users, sessions, tokens, alerts and the network, in a temporary folder.
     """
 
     apps: list[App] = field(default_factory=demo_apps)
@@ -209,6 +274,7 @@ class FakeAgent:
         settings = Settings(root=self._folder.name)
         Path(settings.state_dir).mkdir(parents=True)
         self.alerts = FakeAlerts(settings, "evenkeel")
+        self.network = FakeNetwork(settings, Path(self._folder.name))
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -222,7 +288,8 @@ class FakeAgent:
             raise unreachable(self.dead)
         try:
             caller = self.accounts.caller(found, session, address)
-            real = next((part for part in (self.accounts, self.alerts) if hasattr(part, found.handler)), None)
+            parts = (self.accounts, self.alerts, self.network)
+            real = next((part for part in parts if hasattr(part, found.handler)), None)
             if real:
                 answer = self._run(getattr(real, found.handler)(found.request(*values), caller))
             else:

@@ -138,6 +138,15 @@ TEXTS = {
     "bad-download": "the channels or the incident are not known. Reload the page, then choose again",
     "no-channel": "no channel is chosen. Choose at least one",
     "no-time": "no time is entered. Enter a time under From or To, or choose another time",
+    "network-confirmed": "the change is confirmed and stays",
+    "network-reverted": "the change is undone. The old settings are in force again in a moment",
+    "network-to-dhcp": "automatic settings (DHCP)",
+    "network-form-rule": "choose Automatic or Fixed, and enter at most 64 characters for each address. Nothing was changed",
+    "network-last-expired": "the last change was undone, because nobody confirmed it in time. If you want it, make it again,"
+    " and confirm it at the new address",
+    "network-last-reverted": "the last change was undone by an administrator",
+    "network-last-restarted": "the last change was undone, because the board restarted before anybody confirmed it. If you"
+    " want it, make it again",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",

@@ -18,6 +18,7 @@ from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .bus import Bus
+from .network import Network
 from .recordings import Recordings
 from .service import Service
 from .settings import Settings
@@ -100,7 +101,8 @@ async def serve(settings: Settings) -> int:
         ],
     )
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
-    Service(bus, [agent, updates, alerts, recordings], accounts, settings.call_timeout_s)
+    network = Network(settings, bus)
+    Service(bus, [agent, updates, alerts, recordings, network], accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)

@@ -99,6 +99,26 @@ def _parser() -> argparse.ArgumentParser:
     choose = commands.add_parser("choose-slot", parents=[common], help="choose the slot for the next boot")
     choose.add_argument("slot", metavar="SLOT", choices=("A", "B"), help="A or B")
     commands.add_parser("restart", parents=[common], help="restart the board")
+    commands.add_parser("network", parents=[common], help="show the network interfaces and their settings")
+    set_network = commands.add_parser(
+        "set-network",
+        parents=[common],
+        help="change the settings of a network interface; undone after 60 s unless confirmed",
+        description="Changes the settings of a network interface. The board undoes the change after 60 s, unless"
+        " 'ekctl confirm-network' or the panel confirms it.",
+    )
+    set_network.add_argument("interface", metavar="INTERFACE")
+    set_network.add_argument(
+        "address", metavar="ADDRESS/PREFIX|dhcp", help="a fixed address with its prefix, or dhcp"
+    )
+    set_network.add_argument("--gateway", default="", metavar="ADDRESS", help="gateway of a fixed address")
+    set_network.add_argument(
+        "--dns", action="append", default=[], metavar="ADDRESS", help="DNS server; repeat it for up to three"
+    )
+    commands.add_parser("confirm-network", parents=[common], help="keep the change of the network settings")
+    commands.add_parser(
+        "revert-network", parents=[common], help="undo the change of the network settings at once"
+    )
     commands.add_parser("users", parents=[common], help="list the users of the panel")
     add = commands.add_parser("add-user", parents=[common], help="add a user; prints a first password")
     add.add_argument("user", metavar="USER")
@@ -155,6 +175,13 @@ def _rows(text: str) -> int:
     return int(text)
 
 
+# what became of the last change of the network settings
+LAST = {
+    "confirmed": "the last one was confirmed",
+    "expired": "the last one was undone, because nobody confirmed it in time",
+    "reverted": "the last one was undone by a user",
+    "restarted": "the last one was undone, because the board restarted before it was confirmed",
+}
 # command -> the D-Bus method, and the command-line arguments that are the method's arguments
 COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "remove-app": ("RemoveApp", ("app",)),
@@ -171,6 +198,9 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "update": ("GetUpdate", ()),
     "choose-slot": ("ChooseSlot", ("slot",)),
     "restart": ("Restart", ()),
+    "network": ("GetNetwork", ()),
+    "confirm-network": ("ConfirmNetwork", ()),
+    "revert-network": ("RevertNetwork", ()),
 }
 
 
@@ -229,6 +259,15 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "InspectBundle", _source(options.source), timeout_s=INSPECT_S)
     if options.command == "install":
         return await _install(address, _source(options.source), options.allow_older)
+    if options.command == "set-network":
+        fixed = options.address != "dhcp"
+        values = (
+            "fixed" if fixed else "dhcp",
+            options.address if fixed else "",
+            options.gateway,
+            options.dns,
+        )
+        return await _call(address, "SetNetwork", options.interface, *values)
     if options.command == "audit":
         return await _call(address, "ListAudit", 0, options.rows)
     if options.command == "fixed-share":
@@ -392,6 +431,28 @@ def _bundle_text(bundle: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _network_text(network: dict[str, Any]) -> str:
+    lines = [f"name      {network['host']}", *(f"          {note['text']}" for note in network["problem"])]
+    for row in network["interfaces"]:
+        lines.append(f"interface {row['name']}: {row['link']}, {row['settings']['mode']}")
+        for label, values in (
+            ("address", row["addresses"]),
+            ("gateway", row["gateways"]),
+            ("dns", row["dns"]),
+            ("mac", [row["mac"]]),
+        ):
+            lines.append(f"  {label:8}{', '.join(values) or '-'}")
+    for trial in network["trial"]:
+        wanted = trial["settings"]["address"] or trial["settings"]["mode"]
+        lines.append(
+            f"change    {trial['interface']} to {wanted}: undone in {trial['left_s']} s;"
+            " to keep it, run 'ekctl confirm-network'"
+        )
+    if not network["trial"] and network["last"] in LAST:
+        lines.append(f"change    {LAST[network['last']]}")
+    return "\n".join(lines)
+
+
 def _fixed_share_text(app: dict[str, Any]) -> str:
     running = app["active_state"] in ("active", "reloading")
     text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
@@ -431,6 +492,8 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _list_text(answer)
     if options.command in ("update", "choose-slot"):
         return _update_text(answer)
+    if options.command.endswith("network"):
+        return _network_text(answer)
     if options.command == "inspect":
         return _bundle_text(answer)
     if options.command == "install":

@@ -13,6 +13,7 @@ from evenkeel_api.features import accounts
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
+from evenkeel_api.features.network import Interface, Network, NetworkSettings, Trial
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
@@ -177,6 +178,11 @@ def page() -> str:
         f"### Slot of the board\n\nAn entry of `slots`.\n\n{_fields(Slot)}",
         f"### Bundle\n\nThe answer of `InspectBundle`.\n\n{_fields(Bundle)}",
         f"## Alerts\n\nThe answer of `GetAlerts`, `SetAlerts` and `SendTestAlert`.\n\n{_fields(Alerts)}",
+        "## Network\n\nThe answer of `GetNetwork`, `SetNetwork`, `ConfirmNetwork` and `RevertNetwork`."
+        f"\n\n{_fields(Network)}",
+        f"### Network interface\n\nAn entry of `interfaces`.\n\n{_fields(Interface)}",
+        f"### Network settings\n\nThe settings of an interface.\n\n{_fields(NetworkSettings)}",
+        f"### Change of the network\n\nAn entry of `trial`.\n\n{_fields(Trial)}",
         f"## Recorder\n\nThe answer of `GetRecorder`.\n\n{_fields(Recorder)}",
         f"### Channel\n\nAn entry of `channels`.\n\n{_fields(Channel)}",
         f"### Loss of records\n\nAn entry of `lost`.\n\n{_fields(Loss)}",

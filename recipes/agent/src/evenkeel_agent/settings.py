@@ -69,6 +69,11 @@ class Settings:
         return self.path("/run/evenkeel/alert")
 
     @property
+    def network_socket(self) -> str:
+        """The socket on which ek-network receives orders."""
+        return self.path("/run/evenkeel/network")
+
+    @property
     def recordings_socket(self) -> str:
         """The socket on which ek-recordings receives requests."""
         return self.path("/run/evenkeel/recordings")

@@ -11,7 +11,7 @@ ADMIN: Role = "admin"
 ROLES: dict[Role, str] = {
     VIEWER: "see the board, its apps and their figures",
     OPERATOR: "also set weights and fixed shares, start and stop apps, download recordings",
-    ADMIN: "also update the board, set up alerts, manage users, sessions and tokens, and read the audit log",
+    ADMIN: "also update the board, set up alerts and the network, manage users, sessions and tokens, and read the audit log",
 }
 _ORDER = list(ROLES)
 

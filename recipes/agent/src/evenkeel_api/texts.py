@@ -150,6 +150,43 @@ TEXTS = {
     "alerts-plain-password": "a log-in at the mail server needs encryption; choose TLS or STARTTLS",
     "alerts-off": "alerts are off; enter a webhook or a mail address first",
     "alert-test-runs": "a test is still running; wait until it ends",
+    # the network
+    "network-mode": "the mode must be dhcp or fixed, not {value!r}",
+    "network-interface-name": "{name!r} cannot be the name of a network interface; choose one of the list",
+    "network-no-interface": "there is no network interface {name!r:.40}; choose one of these: {names}",
+    "network-dhcp-more": "with DHCP, a server chooses address, gateway and DNS servers; leave them empty, or choose"
+    " a fixed address",
+    "network-address-missing": "a fixed address is missing; enter one with its prefix, such as 192.168.1.20/24",
+    "network-address-bad": "{value!r} is not an address; enter one with its prefix, such as 192.168.1.20/24",
+    "network-prefix-missing": "the address {address} has no prefix, which is the size of its network;"
+    " add it, such as {address}/{example}",
+    "network-prefix-bad": "a network with the prefix /{prefix} cannot be used; enter a prefix from 1 to {most}",
+    "network-address-kind": "the address {address} is {kind} address, which no board can have; enter another one",
+    "network-address-network": "the address {address} names the network {network} itself; enter one inside it",
+    "network-address-broadcast": "the address {address} is the broadcast address of the network {network};"
+    " enter another one inside it",
+    "network-gateway-bad": "{value!r} is not the address of a gateway; enter one such as 192.168.1.1, or leave it empty",
+    "network-gateway-self": "the gateway {gateway} is the address of the board itself; enter that of the router",
+    "network-gateway-outside": "the gateway {gateway} is not in the network {network} of the address;"
+    " correct the gateway, the address or its prefix",
+    "network-gateway-unusable": "the gateway {gateway} names the whole network {network};"
+    " enter the address of the router",
+    "network-dns-bad": "{value!r} is not the address of a DNS server; enter addresses such as 192.168.1.1",
+    "network-dns-kind": "the address {server} cannot be that of a DNS server; enter the address of another device",
+    "network-dns-many": "{count} DNS servers are too many; enter at most {most}",
+    "network-same": "the interface {interface} has these settings already, so nothing was changed",
+    "network-trial-runs": "a change of {interface} waits for its confirmation for {seconds} s more;"
+    " confirm or undo it first",
+    "network-no-trial": "no change of the network waits for a confirmation; look at the present settings",
+    "network-too-late": "the time to confirm the change is over, so the board has undone it; make the change again",
+    "network-too-early": "the change is not in force yet; wait 3 s, then confirm it at the new address",
+    "network-not-saved": "the network settings cannot be saved in {path}: {reason}",
+    "network-unreachable": "the network settings can be neither read nor changed, because ek-network cannot be"
+    " reached at {path}: {reason}; see 'systemctl status {unit}'",
+    "network-settings-damaged": "the saved network settings were damaged and are kept in {path}, so the board uses DHCP;"
+    " enter the settings again",
+    "networkd-silent": "the state of the network is unknown, because {unit} does not answer: {reason};"
+    " see 'systemctl status {unit}'",
     "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
     "external": "{text}",
     # accounts

@@ -102,10 +102,13 @@ def _open(login: Login, endpoint: str, **values: object) -> BaseResponse:
 def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     form = request.form
     user = form.get("username", "admin")[:64]
+    # the page after the log-in; after a change of the network, a user has only seconds to confirm it
+    to = "network" if request.values.get("to") == "network" else ""
+    landing = f"{to or 'overview'}.page"
     if request.method == "GET":
         if panel().sessions.identity(secret(), client(), active=True):
-            return redirect(url_for("overview.page"))
-        return render_template("account/login.html", user=user)
+            return redirect(url_for(landing))
+        return render_template("account/login.html", user=user, to=to)
     device = request.cookies.get(_device_cookie(), "")[:256]
     values = (user, form.get("password", "")[:256], form.get("code", "")[:16], device, _browser())
     try:
@@ -113,9 +116,9 @@ def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     except AgentError as error:
         code = isinstance(error, AgentRefused) and (error.kind == "CodeRequired" or bool(values[2]))
         text = texts.text("first-login-code") if getattr(error, "kind", "") == "CodeRequired" else str(error)
-        page = render_template("account/login.html", user=user, error=text, code=code)
+        page = render_template("account/login.html", user=user, error=text, code=code, to=to)
         return page, error.http, _retry(error)
-    return _open(opened, "account.password" if opened.must_change else "overview.page")
+    return _open(opened, "account.password" if opened.must_change else landing)
 
 
 def _retry(error: AgentError) -> dict[str, str]:

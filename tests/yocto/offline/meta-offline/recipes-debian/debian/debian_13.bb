@@ -36,7 +36,7 @@ EXCLUDE_PACKAGES_FROM_SHLIBS = "debian-base debian-build"
 DEBIAN_DROP = "./var/lib/apt ./var/cache/apt ./var/cache/debconf ./var/backups ./etc/apt/sources.list* \
     ./etc/passwd- ./etc/group- ./etc/shadow- ./etc/gshadow-"
 # Files that depend on the machine that made the tar.
-DEBIAN_DROP += "./dev/* ./etc/resolv.conf ./etc/hostname ./etc/machine-id ./etc/ld.so.cache"
+DEBIAN_DROP += "./dev/* ./etc/resolv.conf ./etc/.resolv.conf.* ./etc/hostname ./etc/machine-id ./etc/ld.so.cache"
 # Links of units that Debian enables, because the image has its own presets; and nginx's default site on port 80.
 DEBIAN_DROP += "./etc/systemd/system/* ./etc/systemd/user/* ./etc/rc?.d ./etc/nginx/sites-enabled/default"
 # Links to modules of nginx that the image may lack.

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the network page. /network/NAME is the page with the form of the interface NAME, so each form has a URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from evenkeel_api import schema
+from evenkeel_api.features.network import SetNetwork
+from evenkeel_api.roles import ADMIN, includes
+from flask import Blueprint, Response, abort, render_template, request
+
+from .. import texts
+from ..agent import AgentRefused
+from ..context import Nav, call, identity
+from . import model
+
+if TYPE_CHECKING:
+    from evenkeel_api.features.network import Network
+
+blueprint = Blueprint("network", __name__, template_folder="templates")
+NAV = Nav(70, "Network", "network.page")
+
+
+def _page(
+    status: int = 200, *, found: Network | None = None, chosen: str = "", **more: Any
+) -> tuple[str, int]:
+    """The page. FOUND: the network; without it, the agent is asked. CHOSEN: the interface whose form is shown."""
+    network: Network = found if found is not None else call("GetNetwork")
+    who = identity()
+    interface = model.chosen(network, chosen)
+    made = render_template(
+        "network/page.html",
+        network=network,
+        interface=interface,
+        trial=model.waiting(network),
+        last=model.outcome(network),
+        links=model.LINKS,
+        modes=model.MODES,
+        may_change=who is not None and includes(who.role, ADMIN),
+        typed=more.pop("typed", None) or model.form_of(interface),
+        **more,
+    )
+    return made, status
+
+
+def _refused(error: AgentRefused, **more: Any) -> tuple[str, int]:
+    """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
+    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+        raise error
+    return _page(error.http, message=str(error), kind="bad", field=model.field_of(error.note.code), **more)
+
+
+@blueprint.get("/network")
+def page() -> tuple[str, int]:
+    return _page()
+
+
+@blueprint.get("/network/<name>")
+def form(name: str) -> tuple[str, int]:
+    network: Network = call("GetNetwork")
+    if not any(interface.name == name for interface in network.interfaces):
+        abort(
+            404,
+            f"There is no network interface {name[:40]}. Open the page Network, and choose one of the list.",
+        )
+    return _page(found=network, chosen=name)
+
+
+@blueprint.get("/network.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(call("GetNetwork")), mimetype="application/json")
+
+
+@blueprint.post("/network/<name>")
+def change(name: str) -> tuple[str, int]:
+    typed = {field: request.form.get(field, "").strip()[:200] for field in model.FIELDS}
+    try:
+        wanted: SetNetwork = schema.convert(model.arguments(name, typed), SetNetwork)
+    except msgspec.ValidationError:
+        return _page(422, message=texts.text("network-form-rule"), kind="bad", typed=typed, chosen=name)
+    try:
+        found: Network = call("SetNetwork", *(getattr(wanted, field) for field in wanted.__struct_fields__))
+    except AgentRefused as error:
+        return _refused(error, typed=typed, chosen=name)
+    return _page(found=found, chosen=name, begun=True)
+
+
+@blueprint.post("/network/confirm")
+def confirm() -> tuple[str, int]:
+    return _end("ConfirmNetwork", "network-confirmed")
+
+
+@blueprint.post("/network/revert")
+def revert() -> tuple[str, int]:
+    return _end("RevertNetwork", "network-reverted")
+
+
+def _end(method: str, code: str) -> tuple[str, int]:
+    try:
+        found: Network = call(method)
+    except AgentRefused as error:
+        return _refused(error)
+    return _page(found=found, message=texts.text(code), kind="ok")
