@@ -245,6 +245,8 @@ async def test_a_code_is_needed_and_valid_once(desk: Desk) -> None:
     code = totp.at(desk.clock.now)
     await desk.log_in("admin", PASSWORD, code=f" {code[:3]} {code[3:]} ")
     assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
+    await desk.again()
+    assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
     desk.clock.now += 3600
     await desk.again()
     assert await refused(
@@ -321,6 +323,18 @@ async def test_a_reset_ends_sessions_and_code(desk: Desk) -> None:
     login = await desk.log_in("ben", first)
     assert login.must_change
     assert not (await desk.do("CheckSession", login.session, True)).totp
+
+
+@at_desk
+async def test_codes_are_valid_after_the_clock_was_set_back(desk: Desk) -> None:
+    """A board may start with a wrong time, in which a code was used."""
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    desk.clock.now -= 86400
+    code = totp.at(desk.clock.now)
+    await desk.log_in("admin", PASSWORD, code=code)
+    assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
 
 
 @at_desk

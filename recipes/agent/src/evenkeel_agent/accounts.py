@@ -41,6 +41,10 @@ from .tries import Tries
 
 BUILT_IN = "admin"  # the user whose first password is printed on the console
 TOKEN_PREFIX = "ek_"  # noqa: S105  the start of every API token; session secrets do not start with it
+TOTP_S = 30  # a code is made for a time step of so many seconds
+TOTP_USED = (
+    "totp-used "  # with the name of a user: the setting that has the last time step whose code was used
+)
 SESSION_S = 12 * 3600  # a session ends this long after log-in; use does not extend it
 IDLE_S = 60 * 60  # a session ends this long after the last action of its user
 SAVE_USE_S = 300  # the time of a session's last use is saved at most this often, to spare the flash
@@ -140,6 +144,11 @@ class Accounts:
             with db.write() as cursor:
                 cursor.execute("INSERT INTO settings VALUES ('key', ?)", (found["key"],))
         self._key = bytes.fromhex(found["key"])
+        self._totp_used = {
+            key.removeprefix(TOTP_USED): int(value)
+            for key, value in found.items()
+            if key.startswith(TOTP_USED)
+        }
         for name, role, digest, first, must_change, totp, changed_at in db.rows(
             "SELECT name, role, hash, first, must_change, totp, changed_at FROM users"
         ):
@@ -277,12 +286,20 @@ class Accounts:
         raise errors.TooManyTries("too-many-tries", seconds=seconds)
 
     async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
-        step = _totp_step(user.totp or "", code, self._clock())
-        if step is None or step <= self._totp_used.get(user.name, 0):
+        step, used = _totp_step(user.totp or "", code, self._clock()), self._totp_used.get(user.name, 0)
+        # A used step far ahead was used before the clock was set back. Otherwise no code would be valid until then.
+        if step is None or step <= used <= int(self._clock()) // TOTP_S + 1:
             self._tries.wrong(user.name, address, device)
             await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")
             raise errors.WrongPassword("wrong-code")
         self._totp_used[user.name] = step
+        with contextlib.suppress(errors.Failed):
+            await self._write(
+                lambda cursor: cursor.execute(
+                    "INSERT INTO settings VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (TOTP_USED + user.name, str(step)),
+                )
+            )
 
     def _device_of(self, name: str, secret: str) -> str:
         """The id of the browser with the device secret SECRET, if it has logged in as NAME before; else ""."""
@@ -650,7 +667,7 @@ def _totp_step(secret: str, code: str, now: float) -> int | None:
     totp: Any = pyotp.TOTP(secret)
     typed = code.replace(" ", "").strip()
     for offset in (0, -1, 1):
-        step = int(now) // int(totp.interval) + offset
+        step = int(now) // TOTP_S + offset
         if hmac.compare_digest(str(totp.generate_otp(step)).encode(), typed.encode("utf-8", "replace")):
             return step
     return None
