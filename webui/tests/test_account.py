@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pyotp
 import pytest
 from evenkeel_panel.fake_agent import unreachable
 from evenkeel_panel.testing import BASE, FIRST, PASSWORD, Browser
+from itsdangerous import URLSafeTimedSerializer
 
 if TYPE_CHECKING:
     from evenkeel_panel.context import Panel
@@ -105,6 +107,54 @@ def test_log_out_also_ends_a_copied_cookie(admin: Browser) -> None:
     assert admin.post("/logout", "/apps").location == "/login"
     admin.client.set_cookie(COOKIE, cookie.value, domain="board", secure=True)
     assert admin.get("/apps").location == "/login"
+
+
+def test_log_out_clears_the_cache_of_the_browser(admin: Browser, agent: FakeAgent) -> None:
+    assert admin.post("/logout", "/apps").headers["Clear-Site-Data"] == '"cache"'
+    admin.log_in()
+    page = admin.get("/apps").text
+    token = re.search(r'name="csrf_token" value="([^"]+)"', page)
+    assert token
+    agent.dead = "gone"
+    answer = admin.client.post("/logout", base_url=BASE, data={"csrf_token": token[1]})
+    assert (answer.status_code, answer.headers["Clear-Site-Data"]) == (503, '"cache"')
+
+
+def test_a_new_log_in_ends_the_previous_session(admin: Browser) -> None:
+    cookie = admin.client.get_cookie(COOKIE, "board")
+    assert cookie
+    token = re.search(r'name="csrf_token" value="([^"]+)"', admin.get("/apps").text)
+    assert token
+    form = {"csrf_token": token[1], "username": "admin", "password": PASSWORD}
+    assert admin.client.post("/login", base_url=BASE, data=form).location == "/"
+    assert admin.get("/apps").status_code == 200
+    admin.client.set_cookie(COOKIE, cookie.value, domain="board", secure=True)
+    assert admin.get("/apps").location == "/login"
+
+
+def test_a_forged_cookie_is_ignored(app: Flask, admin: Browser) -> None:
+    """Without the key, with another key, and with the key but SHA-1, which Flask uses by default."""
+    with admin.client.session_transaction(base_url=BASE) as session:
+        secret = session["token"]
+    signer = app.session_interface.get_signing_serializer(app)  # type: ignore[attr-defined]
+    assert signer.signer_kwargs["digest_method"] is hashlib.sha256
+
+    def opens(cookie: str) -> bool:
+        admin.client.set_cookie(COOKIE, cookie, domain="board", secure=True)
+        return admin.get("/apps").status_code == 200
+
+    content = {"token": secret}
+    good = signer.dumps(content)
+    assert opens(good)
+    assert not opens(good.rpartition(".")[0] + ".")
+    for key, digest in ((b"another key", hashlib.sha256), (app.secret_key, hashlib.sha1)):
+        other = URLSafeTimedSerializer(
+            key,
+            salt="cookie-session",
+            serializer=signer.serializer,
+            signer_kwargs={"key_derivation": "hmac", "digest_method": digest},
+        )
+        assert not opens(other.dumps(content))
 
 
 def test_new_password_logs_out_others(other: Browser, admin: Browser) -> None:
@@ -221,13 +271,27 @@ def test_roles(admin: Browser, other: Browser) -> None:
     assert other.get("/apps").location == "/login"
 
 
+def test_a_refused_change_is_in_the_audit_log(admin: Browser, other: Browser) -> None:
+    user(admin, other, "ben", "viewer")
+    other.set_weight("player", "5")
+    newest = (admin.get("/audit.json").json or [])[0]
+    assert (newest["user"], newest["action"], newest["outcome"]) == ("ben", "SetWeight", "NotAuthorized")
+
+
 def test_code(admin: Browser, other: Browser) -> None:
     page = admin.post("/account/totp/begin", "/account").text
     found = re.search(r'class="secret">([A-Z2-7]+)<', page)
     assert found
     totp = pyotp.TOTP(found[1])
     assert admin.post("/account/totp/confirm", "/account", code="000000").status_code in (401, 429)
-    assert "needs a code" in admin.post("/account/totp/confirm", "/account", code=totp.now()).text
+    refused = admin.post("/account/totp/confirm", "/account", code=totp.now(), password="guess")  # noqa: S106
+    assert (refused.status_code, "not the present password" in refused.text) == (401, True)
+    begun = admin.post("/account/totp/begin", "/account").text
+    found = re.search(r'class="secret">([A-Z2-7]+)<', begun)
+    assert found
+    totp = pyotp.TOTP(found[1])
+    done = admin.post("/account/totp/confirm", "/account", code=totp.now(), password=PASSWORD)
+    assert "needs a code" in done.text
     asked = other.log_in()
     assert asked.status_code == 401
     assert 'name="code"' in asked.text

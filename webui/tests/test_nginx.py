@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import re
 import shutil
 import socket
 import socketserver
@@ -65,6 +64,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         self.send_response(200)
+        if self.path == "/with-headers":
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Content-Security-Policy", "default-src 'self'")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -82,15 +84,17 @@ class Site:
         top.chmod(0o755)
         self.tls = top / "tls"
         ensure_certificate(self.tls)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        with socket.socket() as one, socket.socket() as two:
+            one.bind(("127.0.0.1", 0))
+            two.bind(("127.0.0.1", 0))
+            self.port, self.plain_port = int(one.getsockname()[1]), int(two.getsockname()[1])
         self.panel = Panel(str(top / "panel.sock"), Handler)
         (top / "panel.sock").chmod(0o777)
         threading.Thread(target=self.panel.serve_forever, daemon=True).start()
         text = CONF.read_text()
-        text = re.sub(r"listen (\[::\]:)?80;", "", text)
-        text = re.sub(r"server \{\s+server_name _;\s+access_log off;\s+return 308[^}]*\}", "", text)
+        text = text.replace("listen [::]:80;", "").replace(
+            "listen 80;", f"listen 127.0.0.1:{self.plain_port};"
+        )
         text = text.replace("listen [::]:443 ssl default_server;", "").replace(
             "listen 443", f"listen 127.0.0.1:{self.port}"
         )
@@ -99,9 +103,12 @@ class Site:
         paths = "".join(
             f"{name}_temp_path {top}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
-        main = f"user root; daemon off; pid {top}/pid; error_log {top}/log; events {{}} http {{ {paths}\n{text} }}"
+        types = "types { text/css css; text/javascript js; text/html html; image/svg+xml svg; }"
+        main = f"user root; daemon off; pid {top}/pid; error_log {top}/log; events {{}} http {{ {types} {paths}\n{text} }}"
         (top / "nginx.conf").write_text(main)
-        self.process = subprocess.Popen(["nginx", "-c", top / "nginx.conf", "-e", top / "log"])
+        self.process = subprocess.Popen(
+            ["nginx", "-c", top / "nginx.conf", "-e", top / "log"], stderr=(top / "stderr").open("wb")
+        )
         deadline = time.monotonic() + 20
         while self.get("/")[0] != 200:
             assert time.monotonic() < deadline, (top / "log").read_text()
@@ -201,6 +208,7 @@ def test_a_flood_is_limited_and_50_pages_are_not(site: Site) -> None:
         time.sleep(1)
     assert 429 in statuses("/login", 60)
     assert 429 in statuses("/apps", 2000)
+    time.sleep(0.5)  # then the limits let the requests of the next tests pass
 
 
 def test_a_download_passes_at_once_and_if_cut_does_not_end_properly(site: Site) -> None:
@@ -212,3 +220,154 @@ def test_a_download_passes_at_once_and_if_cut_does_not_end_properly(site: Site) 
     with pytest.raises((http.client.IncompleteRead, OSError)):
         answer.read()
     connection.close()
+
+
+def plain(site: Site, port: int, path: str, **headers: str) -> tuple[int, str | None]:
+    """Status and target of the answer to a request without TLS."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path, headers={"Host": "board", **headers})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    assert "nosniff" in (answer.headers["X-Content-Type-Options"] or "")
+    assert "frame-ancestors 'none'" in (answer.headers["Content-Security-Policy"] or "")
+    return answer.status, answer.headers["Location"]
+
+
+def test_http_redirects_pages_and_refuses_programs(site: Site) -> None:
+    """On port 80, and for HTTP on the port of HTTPS. A program must notice that its token was sent without encryption."""
+    for port in (site.plain_port, site.port):
+        for path in ("/", "/apps", "/history.csv?app=x", "/healthz"):
+            assert plain(site, port, path) == (308, f"https://board{path}"), port
+        for path in ("/api/v1/ListApps", "/metrics", "/upload/bundle", "/apps.json"):
+            assert plain(site, port, path) == (403, None), (port, path)
+        assert plain(site, port, "/apps", Authorization="Bearer ek_x") == (403, None)
+
+
+def test_answers_of_nginx_itself_have_the_headers(site: Site) -> None:
+    """A refusal, a static file, an unknown file, and what is shown while the panel does not answer. No header twice."""
+    socket_file = site.top / "panel.sock"
+    found = []
+    connection = site.connect()
+    connection.request("POST", "/apps/player/weight", body=b"x" * 70_000)
+    found.append(connection.getresponse())
+    for path in ("/static/logo.svg", "/static/nothing.css"):
+        connection = site.connect()
+        connection.request("GET", path)
+        found.append(connection.getresponse())
+    socket_file.rename(site.top / "away")
+    try:
+        for path in ("/apps", "/healthz", "/upload/x"):
+            connection = site.connect()
+            connection.request("GET", path)
+            found.append(connection.getresponse())
+            found[-1].read()
+    finally:
+        (site.top / "away").rename(socket_file)
+    assert [answer.status for answer in found] == [413, 200, 404, 502, 503, 502]
+    for answer in found:
+        assert answer.headers.get_all("X-Content-Type-Options") == ["nosniff"], answer.status
+        (policy,) = answer.headers.get_all("Content-Security-Policy") or [""]
+        assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policy.split("; "))
+
+
+def test_the_headers_of_the_panel_stay_as_they_are(site: Site) -> None:
+    connection = site.connect()
+    connection.request("GET", "/with-headers")
+    answer = connection.getresponse()
+    assert answer.headers.get_all("X-Content-Type-Options") == ["nosniff"]
+    assert answer.headers.get_all("Content-Security-Policy") == ["default-src 'self'"]
+
+
+def test_static_files_name_type_and_character_set(site: Site) -> None:
+    for name, kind in (
+        ("panel.css", "text/css"),
+        ("theme.js", "text/javascript"),
+        ("logo.svg", "image/svg+xml"),
+        ("down.html", "text/html"),
+    ):
+        headers = site.get(f"/static/{name}")[1]
+        assert headers is not None
+        assert headers["Content-Type"] == f"{kind}; charset=utf-8"
+
+
+def test_no_folder_is_listed_and_no_file_outside_is_served(site: Site) -> None:
+    for path in ("/static/", "/static/vendor/"):
+        assert site.get(path)[0] in (403, 404), path
+    for path in ("/static/../src/fetch-static", "/static/%2e%2e/fetch-static", "/static../fetch-static"):
+        assert b"#!/bin/sh" not in site.get(path)[2], path
+
+
+def test_trace_is_refused(site: Site) -> None:
+    for path in ("/", "/static/logo.svg", "/api/v1/ListApps"):
+        connection = site.connect()
+        connection.request("TRACE", path, headers={"X-Secret": "1"})
+        answer = connection.getresponse()
+        assert answer.status == 405
+        assert b"X-Secret" not in answer.read()
+
+
+def test_a_request_with_two_lengths_is_refused(site: Site) -> None:
+    """Otherwise nginx and the panel could see different ends of a request, and take the rest for a second one."""
+    for lengths in (
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Content-Length: 4\r\nContent-Length: 5",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    ):
+        connection = site.connect()
+        connection.connect()
+        head = f"POST /apps/player/weight HTTP/1.1\r\nHost: board\r\n{lengths}\r\n\r\n"
+        connection.sock.sendall(head.encode() + b"0\r\n\r\n")
+        assert connection.sock.recv(100).split()[1] in (b"400", b"501"), lengths
+
+
+def test_only_modern_tls(site: Site) -> None:
+    def shake(**changes: object) -> tuple[str, str] | None:
+        context = ssl.create_default_context(cafile=str(site.tls / "cert.pem"))
+        context.check_hostname = False
+        ciphers = changes.pop("ciphers", None)
+        if isinstance(ciphers, str):
+            context.set_ciphers(ciphers)
+        for name, value in changes.items():
+            setattr(context, name, value)
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
+                context.wrap_socket(raw, server_hostname="localhost") as connection,
+            ):
+                cipher = connection.cipher()
+                assert cipher
+                return str(connection.version()), str(cipher[0])
+        except OSError:
+            return None
+
+    found = shake()
+    assert found
+    assert found[0] == "TLSv1.3"
+    tls12 = ssl.TLSVersion.TLSv1_2
+    for cipher in (
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+    ):
+        assert shake(maximum_version=tls12, ciphers=cipher) == ("TLSv1.2", cipher)
+    # no forward secrecy, no authenticated encryption, and an older protocol
+    for cipher in ("AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA384"):
+        assert shake(maximum_version=tls12, ciphers=f"{cipher}:@SECLEVEL=0") is None, cipher
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        old = shake(
+            minimum_version=ssl.TLSVersion.TLSv1,
+            maximum_version=ssl.TLSVersion.TLSv1_1,
+            ciphers="ALL:@SECLEVEL=0",
+        )
+    assert old is None
+
+
+def test_a_flood_is_logged(site: Site) -> None:
+    """On a board, the error log goes to the journal."""
+    connection = site.connect()
+    for _ in range(60):
+        connection.request("GET", "/login")
+        connection.getresponse().read()
+    assert "error_log stderr warn;" in CONF.read_text()
+    assert "limiting requests" in (site.top / "stderr").read_text()

@@ -11,7 +11,15 @@ from typing import Any
 import pyotp
 import pytest
 from agent_harness import ERROR, Harness, on_board
-from evenkeel_agent.accounts import IDLE_S, SESSION_S, Accounts
+from evenkeel_agent.accounts import (
+    IDLE_S,
+    MAX_SESSIONS,
+    MAX_TOKENS,
+    MAX_USERS,
+    REFUSAL_S,
+    SESSION_S,
+    Accounts,
+)
 from evenkeel_agent.bus import CallError
 from evenkeel_agent.caller import Caller
 from evenkeel_api import errors, interface
@@ -225,17 +233,19 @@ async def test_an_unknown_user_looks_like_a_wrong_password(desk: Desk) -> None:
 @at_desk
 async def test_a_code_is_needed_and_valid_once(desk: Desk) -> None:
     admin = await desk.admin()
-    assert await refused(desk.do("ConfirmTotp", admin, "000000"), errors.Conflict)
+    assert await refused(desk.do("ConfirmTotp", admin, "000000", PASSWORD), errors.Conflict)
     secret = (await desk.do("BeginTotp", admin)).secret
     assert not (await desk.do("CheckSession", admin, True)).totp
     totp = pyotp.TOTP(secret)
-    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now))
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
     assert await refused(desk.log_in("admin", "guess"), errors.WrongPassword) == "wrong-password"
     assert await refused(desk.log_in("admin", PASSWORD), errors.CodeRequired)
     assert await refused(desk.log_in("admin", PASSWORD, code=totp.at(desk.clock.now)), errors.WrongPassword)
     desk.clock.now += 30
     code = totp.at(desk.clock.now)
     await desk.log_in("admin", PASSWORD, code=f" {code[:3]} {code[3:]} ")
+    assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
+    await desk.again()
     assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
     desk.clock.now += 3600
     await desk.again()
@@ -272,6 +282,120 @@ async def test_tokens(desk: Desk) -> None:
     await desk.do("RemoveToken", admin, rows[1].id)
     assert await refused(desk.do("CheckSession", token, True), errors.NotLoggedIn)
     assert await refused(desk.do("RemoveToken", admin, rows[1].id), errors.UnknownAccount)
+
+
+@at_desk
+async def test_a_change_of_the_code_needs_the_password_and_ends_other_sessions(desk: Desk) -> None:
+    """Otherwise a person at an unlocked browser could lock the user out with a code of another telephone."""
+    admin = await desk.admin()
+
+    async def other() -> str:
+        code = totp.at(desk.clock.now) if (await desk.do("CheckSession", admin, True)).totp else ""
+        return (await desk.log_in("admin", PASSWORD, code=code)).session
+
+    await desk.do("BeginTotp", admin)  # the user reloads the page: the last secret counts
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    before = await other()
+    code = totp.at(desk.clock.now)
+    assert (
+        await refused(desk.do("ConfirmTotp", admin, code, "guess"), errors.WrongPassword) == "wrong-current"
+    )
+    assert not (await desk.do("CheckSession", before, True)).totp
+    await desk.do("ConfirmTotp", admin, code, PASSWORD)
+    assert await refused(desk.do("CheckSession", before, True), errors.NotLoggedIn)
+    desk.clock.now += 30
+    before = await other()
+    assert await refused(desk.do("EndTotp", admin, "guess"), errors.WrongPassword) == "wrong-current"
+    await desk.do("EndTotp", admin, PASSWORD)
+    assert await refused(desk.do("CheckSession", before, True), errors.NotLoggedIn)
+    assert (await desk.do("CheckSession", admin, True)).user == "admin"
+
+
+@at_desk
+async def test_a_reset_ends_sessions_and_code(desk: Desk) -> None:
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "operator")
+    totp = pyotp.TOTP((await desk.do("BeginTotp", ben)).secret)
+    await desk.do("ConfirmTotp", ben, totp.at(desk.clock.now), PASSWORD + "ben")
+    first = (await desk.do("ResetPassword", admin, "ben")).password
+    assert await refused(desk.do("CheckSession", ben, True), errors.NotLoggedIn)
+    assert await refused(desk.log_in("ben", PASSWORD + "ben"), errors.WrongPassword)
+    login = await desk.log_in("ben", first)
+    assert login.must_change
+    assert not (await desk.do("CheckSession", login.session, True)).totp
+
+
+@at_desk
+async def test_codes_are_valid_after_the_clock_was_set_back(desk: Desk) -> None:
+    """A board may start with a wrong time, in which a code was used."""
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    desk.clock.now -= 86400
+    code = totp.at(desk.clock.now)
+    await desk.log_in("admin", PASSWORD, code=code)
+    assert await refused(desk.log_in("admin", PASSWORD, code=code), errors.WrongPassword) == "wrong-code"
+
+
+@at_desk
+async def test_a_password_does_not_expire(desk: Desk) -> None:
+    await desk.admin()
+    desk.clock.now += 10 * 365 * 86400
+    assert not (await desk.log_in("admin", PASSWORD)).must_change
+
+
+@at_desk
+async def test_secrets_are_long_and_differ(desk: Desk) -> None:
+    """Bits by the length of the text: 6 per character of base64, 5 of base32."""
+    admin = await desk.admin()
+    sessions = {(await desk.log_in("admin", PASSWORD)).session for _ in range(4)}
+    tokens = {(await desk.do("CreateToken", admin, "x", "viewer", 1)).token for _ in range(4)}
+    codes = {(await desk.do("BeginTotp", admin)).secret for _ in range(4)}
+    assert {len(found) for found in (sessions, tokens, codes)} == {4}
+    assert min(6 * len(secret) for secret in sessions) >= 192
+    assert min(6 * len(secret.removeprefix("ek_")) for secret in tokens) >= 240
+    assert min(5 * len(secret) for secret in codes) >= 160
+    assert len(desk.accounts._key) == 32
+    assert type(pyotp.random).__name__ == "SystemRandom"
+
+
+@at_desk
+async def test_users_sessions_and_tokens_are_limited(desk: Desk) -> None:
+    admin = await desk.admin()
+    sessions = []
+    for _ in range(MAX_SESSIONS):
+        desk.clock.now += 1
+        sessions.append((await desk.log_in("admin", PASSWORD)).session)
+    assert len(await desk.do("ListSessions", sessions[0])) == MAX_SESSIONS
+    assert await refused(desk.do("CheckSession", admin, True), errors.NotLoggedIn), (
+        "the least recently used one"
+    )
+    for _ in range(MAX_TOKENS):
+        await desk.do("CreateToken", sessions[0], "x", "viewer", 1)
+    assert await refused(desk.do("CreateToken", sessions[0], "x", "viewer", 1), errors.Conflict) == "too-many"
+    desk.accounts._users |= {f"u{n}": desk.accounts._users["admin"] for n in range(MAX_USERS - 1)}
+    assert await refused(desk.do("AddUser", sessions[0], "ben", "viewer"), errors.Conflict) == "too-many"
+
+
+@at_desk
+async def test_a_user_cannot_touch_the_tokens_of_another(desk: Desk) -> None:
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "operator")
+    token = await desk.do("CreateToken", admin, "cron", "viewer", 1)
+    assert await desk.do("ListTokens", ben) == []
+    assert await refused(desk.do("RemoveToken", ben, token.id), errors.UnknownAccount)
+    assert (await desk.do("CheckSession", token.token, True)).user == "admin"
+
+
+@at_desk
+async def test_the_log_says_whether_a_code_was_entered(desk: Desk) -> None:
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    desk.clock.now += 30
+    admin = (await desk.log_in("admin", PASSWORD, code=totp.at(desk.clock.now))).session
+    rows = [row.detail for row in await desk.do("ListAudit", admin, 0, 9) if row.action == "LogIn"]
+    assert rows == ["with a code", ""]
 
 
 @at_desk
@@ -312,7 +436,7 @@ async def test_three_secrets_are_stored_as_text(desk: Desk) -> None:
     first = (await desk.do("AddUser", admin, "ben", "viewer")).password
     totp = (await desk.do("BeginTotp", admin)).secret
     assert totp.encode() not in stored(), "before it is confirmed"
-    await desk.do("ConfirmTotp", admin, pyotp.TOTP(totp).at(desk.clock.now))
+    await desk.do("ConfirmTotp", admin, pyotp.TOTP(totp).at(desk.clock.now), PASSWORD)
     for secret in (totp, desk.accounts._key.hex()):
         assert secret.encode() in stored()
     for secret in (PASSWORD, admin, token, first):
@@ -421,6 +545,36 @@ async def test_the_panel_acts_for_its_user(board: Harness) -> None:
     ]
     answer = await board.ekctl("audit", "--json")
     assert '"address": "192.0.2.7"' in answer.out
+
+
+@on_board
+async def test_a_refused_call_has_a_row_an_hour(board: Harness) -> None:
+    """A call that the role does not allow, and an invalid token. The end of a session has no row."""
+    board.app("player")
+    await board.agent_up()
+    admin, viewer = PanelClient(board), PanelClient(board)
+    await admin.log_in()
+    first = (await admin.call("AddUser", "ben", "viewer"))["password"]
+    viewer.session = (await viewer.call("LogIn", "ben", first, "", "", "test"))["session"]
+    viewer.session = (await viewer.call("ChangePassword", first, PASSWORD + "ben", "test"))["session"]
+    for _ in range(3):
+        assert (await viewer.refused("SetWeight", "player", 5)).name == ERROR + "NotAuthorized"
+        assert (await viewer.refused("ListUsers")).name == ERROR + "NotAuthorized"
+    for secret in ("an ended session", "", "ek_guess", "ek_another"):
+        if secret == "ek_guess":  # noqa: S105
+            assert (await admin.call("ListAudit", 0, 1))[0]["outcome"] == "NotAuthorized"
+        viewer.session = secret
+        assert (await viewer.refused("CheckSession", True)).name == ERROR + "NotLoggedIn"
+    rows = [
+        (row["user"], row["via"], row["address"], row["action"], row["detail"], row["outcome"])
+        for row in await admin.call("ListAudit", 0, 3)
+    ]
+    assert rows == [
+        ("", "token", "192.0.2.7", "CheckSession", "", "NotLoggedIn"),
+        ("ben", "panel", "192.0.2.7", "ListUsers", "", "NotAuthorized"),
+        ("ben", "panel", "192.0.2.7", "SetWeight", "", "NotAuthorized"),
+    ]
+    assert REFUSAL_S == 3600
 
 
 @on_board

@@ -3,11 +3,13 @@
 
 import asyncio
 import base64
+import contextlib
 import http.server
 import json
 import os
 import socket
 import socketserver
+import ssl
 import subprocess
 import sys
 import threading
@@ -596,6 +598,45 @@ def test_a_password_is_never_sent_without_encryption(smtp: int) -> None:
     answer = alert_sender.deliver(order_mail(smtp, security="starttls"))
     assert "STARTTLS" in answer["mail"]
     assert Smtp.mails == []
+
+
+def test_a_server_with_an_unknown_certificate_is_refused(tmp_path: Path) -> None:
+    """Webhook and mail server have a certificate that no authority has signed: nothing is sent."""
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    new = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*new, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    sent: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for _ in range(2):
+                client, _ = server.accept()
+                with client, contextlib.suppress(OSError):
+                    sent.append(context.wrap_socket(client, server_side=True).recv(100))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        order = order_mail(port, security="tls") | {"webhook": f"https://127.0.0.1:{port}/", "document": {}}
+        answer = alert_sender.deliver(order)
+        thread.join(20)
+    assert all("certificate verify failed" in reason.lower() for reason in answer.values()), answer
+    assert set(answer) == {"webhook", "mail"}
+    assert not any(sent)
 
 
 @pytest.mark.parametrize(

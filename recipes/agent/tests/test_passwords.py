@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hashes of passwords, and passwords that are easy to guess."""
 
+import re
+from pathlib import Path
+
 import pytest
 from evenkeel_agent import passwords
 from hypothesis import given
@@ -33,6 +36,22 @@ def test_good(password: str) -> None:
 def test_names_are_weak() -> None:
     assert passwords.weakness("johanna1984", "johanna") == "weak-name"
     assert passwords.weakness("gateway-7-gateway-7", "admin", "gateway-7") is not None
+
+
+@pytest.mark.parametrize(
+    "password", ["recorder-2026", "flash-scheduler", "panel.panel.7", "Operator!2026", "ekctl-board-1"]
+)
+def test_words_of_the_product_are_weak(password: str) -> None:
+    assert passwords.weakness(password) == "weak-common"
+
+
+def test_the_rules_list_the_words_of_the_product() -> None:
+    page = Path(__file__).parents[3] / "docs/reference/security-rules.md"
+    if not page.is_file():
+        pytest.skip("the folder docs is not part of this package")
+    listed = re.search(r"words of the product count as frequent: ([\w,\s]+)\.", page.read_text())
+    assert listed
+    assert set(re.split(r",\s+", listed[1])) == passwords._OWN
 
 
 def test_first_passwords_are_acceptable() -> None:

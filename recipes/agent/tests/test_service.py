@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from agent_harness import ADMINISTRATOR, ERROR, STRANGER, Harness, on_board, write
-from evenkeel_agent import __version__
+from evenkeel_agent import __version__, service
 from evenkeel_agent.bus import CallError
 from evenkeel_api import interface
 from evenkeel_api.features import apps
@@ -703,3 +703,15 @@ async def test_introspection(board: Harness) -> None:
             method.name: (before + method.in_signature, method.out_signature)
             for method in interface.served(each.name)
         }
+
+
+def test_the_log_has_one_line_without_passwords() -> None:
+    method = interface.METHODS["InstallBundle"]
+    source = "https://ops:SECRET@host/x.raucb\nadmin logged in"
+    text = service._detail(method, method.request(source=source, allow_older=False))
+    assert (
+        text == "source https://***@host/x.raucb\N{REPLACEMENT CHARACTER}admin logged in, allow_older False"
+    )
+    login = interface.METHODS["LogIn"]
+    values = login.request(user="admin", password="SECRET", code="123456", device="SECRET", client="x")  # noqa: S106
+    assert service._detail(login, values) == "user admin"

@@ -7,6 +7,7 @@ its styles and scripts (static/), and its entry in the navigation (`NAV`). No ot
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import secrets
@@ -28,15 +29,17 @@ from flask import (
     render_template,
     request,
 )
+from flask.sessions import SecureCookieSessionInterface
 from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped,unused-ignore]
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
-from .context import KEY, Panel, by_htmx, by_token, identity
+from .context import KEY, Panel, by_htmx, by_token, client, identity
 from .db import Database
 from .live import Shared
+from .refusals import Refusals
 from .sessions import Sessions
 from .texts import sentence
 
@@ -80,6 +83,12 @@ class PanelRequest(Request):
         return None if upload else limit
 
 
+class Cookies(SecureCookieSessionInterface):
+    """The session cookie, signed with HMAC-SHA-256. Flask's default is SHA-1."""
+
+    digest_method = staticmethod(hashlib.sha256)
+
+
 def create_app(
     state_dir: Path | None = None,
     static_dir: Path | None = None,
@@ -92,6 +101,8 @@ def create_app(
 
     app = Flask("evenkeel_panel", static_folder=None)
     app.request_class = PanelRequest
+    app.session_interface = Cookies()
+    refusals = Refusals(app.logger)
     db = Database(state / "settings.db")
     db.set_setting("secret_key", secrets.token_hex(32), only_new=True)
     app.config.update(
@@ -124,7 +135,7 @@ def create_app(
         sessions=Sessions(agent),
     )
 
-    app.before_request(refuse_cross_site)
+    app.before_request(partial(refuse_cross_site, refusals))
     csrf = CSRFProtect(app)
     app.before_request(partial(protect, csrf))
     navigation = []
@@ -134,7 +145,7 @@ def create_app(
             navigation.append(feature.NAV)
     navigation.sort(key=lambda entry: entry.order)
     app.after_request(add_headers)
-    app.register_error_handler(CSRFError, lambda error: problem(400, "The form is out of date", _CSRF_TEXT))
+    app.register_error_handler(CSRFError, partial(csrf_error, refusals))
     app.register_error_handler(HTTPException, http_error)
     app.register_error_handler(sqlite3.Error, storage_error)
     app.register_error_handler(AgentError, agent_error)
@@ -210,12 +221,13 @@ def _save_apps(app: Flask, db: Database, text: str) -> None:
         app.logger.warning("cannot save the list of apps in settings.db: %s", error)
 
 
-def refuse_cross_site() -> None:
+def refuse_cross_site(refusals: Refusals) -> None:
     """Refuse a POST if the browser reports that another site sent it. A second check, in addition to the CSRF token."""
     if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "same-origin") not in (
         "same-origin",
         "none",
     ):
+        refusals.log("from another site", client(), request.path)
         abort(403, "The request came from another site. Nothing was changed. Use the panel's own pages.")
 
 
@@ -270,6 +282,11 @@ _CSRF_TEXT = (
 )
 
 
+def csrf_error(refusals: Refusals, _error: CSRFError) -> BaseResponse:
+    refusals.log("without a valid form token", client(), request.path)
+    return problem(400, "The form is out of date", _CSRF_TEXT)
+
+
 def problem(code: int, title: str, text: str, error: AgentError | None = None) -> BaseResponse:
     """An error in the caller's format: an HTML fragment, JSON or a page."""
     if by_htmx():
@@ -311,7 +328,7 @@ def storage_error(error: Exception) -> BaseResponse:
 
 
 def any_error(error: Exception) -> BaseResponse:
-    current_app.logger.exception("%s %s", request.method, request.path)
+    current_app.logger.exception("%s %r", request.method, request.path)  # %r: the path may have a line break
     return problem(
         500,
         "The panel has failed",

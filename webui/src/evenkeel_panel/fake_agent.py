@@ -295,6 +295,8 @@ class FakeAgent:
             else:
                 answer = getattr(self, found.handler)(*values)
         except errors.AgentError as error:
+            if isinstance(error, errors.NotAuthorized | errors.NotLoggedIn):
+                self._run(self.accounts.audit_refusal(error, found, session, address))
             raise AgentRefused(error.kind, error.message.note()) from error
         self._audit(found.changes and caller, method, values)
         return answer

@@ -41,12 +41,17 @@ from .tries import Tries
 
 BUILT_IN = "admin"  # the user whose first password is printed on the console
 TOKEN_PREFIX = "ek_"  # noqa: S105  the start of every API token; session secrets do not start with it
+TOTP_S = 30  # a code is made for a time step of so many seconds
+TOTP_USED = (
+    "totp-used "  # with the name of a user: the setting that has the last time step whose code was used
+)
 SESSION_S = 12 * 3600  # a session ends this long after log-in; use does not extend it
 IDLE_S = 60 * 60  # a session ends this long after the last action of its user
 SAVE_USE_S = 300  # the time of a session's last use is saved at most this often, to spare the flash
 # A session stays valid if the clock is set back by up to this time after log-in: NTP may do so shortly after boot.
 CLOCK_S = 60
 MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user; users of the board
+REFUSAL_S = 3600.0  # a call that is refused again and again gets a row in the audit log at most this often
 MAX_HASHING = 8  # at most this many log-ins may wait for their password hash; more are refused
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # of users
 _log = logging.getLogger(__name__)
@@ -117,6 +122,8 @@ class Accounts:
         self._hashing = 0
         # by address: the monotonic time at which a limit ends that already has a row in the audit log
         self._limited_until: dict[str, float] = {}
+        # by address, user and action: the monotonic time until which further refusals get no row in the audit log
+        self._refused_until: dict[tuple[str, str, str], float] = {}
 
     async def start(self) -> None:
         """Read accounts.db. If it cannot be opened, the agent still runs and reports a problem, but nobody can log in."""
@@ -137,6 +144,11 @@ class Accounts:
             with db.write() as cursor:
                 cursor.execute("INSERT INTO settings VALUES ('key', ?)", (found["key"],))
         self._key = bytes.fromhex(found["key"])
+        self._totp_used = {
+            key.removeprefix(TOTP_USED): int(value)
+            for key, value in found.items()
+            if key.startswith(TOTP_USED)
+        }
         for name, role, digest, first, must_change, totp, changed_at in db.rows(
             "SELECT name, role, hash, first, must_change, totp, changed_at FROM users"
         ):
@@ -158,10 +170,22 @@ class Accounts:
 
         A METHOD that needs no role has a caller without a name, whatever the SECRET.
         """
-        now = int(self._clock())
-        nobody = Caller("", None, "panel", address)
         if method.role is None:
-            return nobody
+            return Caller("", None, "panel", address)
+        caller = self._identify(secret, address)
+        if caller.via == "token" and method.panel and method.name != "CheckSession":
+            # A token is for programs. So a caller with a token may neither change the user's password nor create
+            # other tokens.
+            raise errors.NotAuthorized("not-from-here", method=method.name)
+        if self._users[caller.user].must_change and not method.first:
+            raise errors.PasswordMustChange("must-change")
+        if not includes(caller.role or "", method.role):
+            raise errors.NotAuthorized("role-missing", user=caller.user, role=caller.role, needed=method.role)
+        return caller
+
+    def _identify(self, secret: str, address: str) -> Caller:
+        """The user of the session or token with this SECRET. Raises NotLoggedIn if it is not valid."""
+        now = int(self._clock())
         digest = _digest(secret)
         if secret.startswith(TOKEN_PREFIX):
             token = self._tokens.get(digest)
@@ -169,20 +193,31 @@ class Accounts:
             if token is None or user is None or 0 < token.expires_at <= now:
                 raise errors.NotLoggedIn("not-logged-in")
             role = token.role if includes(user.role, token.role) else user.role
-            caller = Caller(user.name, role, "token", address, _id(digest))
-            if method.panel and method.name != "CheckSession":
-                # A token is for programs. So a caller with a token may neither change the user's password nor
-                # create other tokens.
-                raise errors.NotAuthorized("not-from-here", method=method.name)
-        else:
-            session = self._live_session(digest, now)
-            user = self._users[session.user]
-            caller = Caller(user.name, user.role, "panel", address, digest)
-        if user.must_change and not method.first:
-            raise errors.PasswordMustChange("must-change")
-        if not includes(caller.role or "", method.role):
-            raise errors.NotAuthorized("role-missing", user=user.name, role=caller.role, needed=method.role)
-        return caller
+            return Caller(user.name, role, "token", address, _id(digest))
+        user = self._users[self._live_session(digest, now).user]
+        return Caller(user.name, user.role, "panel", address, digest)
+
+    async def audit_refusal(
+        self, error: errors.AgentError, method: Method, secret: str, address: str
+    ) -> None:
+        """Add a row about a call that was refused before its method began: by a role, by polkit, or by an invalid token.
+
+        The end of a session is no attempt to do something that is not allowed, so it has no row.
+        """
+        try:
+            caller, action = self._identify(secret, address), method.name
+        except errors.NotLoggedIn:
+            if not secret.startswith(TOKEN_PREFIX):
+                return
+            caller, action = Caller("", None, "token", address), "CheckSession"
+        # A program may repeat a refused call each second. Its rows would displace older ones and wear the flash.
+        key, now = (address, caller.user, action), time.monotonic()
+        if now < self._refused_until.get(key, 0.0):
+            return
+        if len(self._refused_until) > 256:
+            self._refused_until.clear()
+        self._refused_until[key] = now + REFUSAL_S
+        await self.audit(caller, action, "", error.kind)
 
     def _live_session(self, digest: str, now: int) -> Session:
         session = self._sessions.get(digest)
@@ -208,7 +243,8 @@ class Accounts:
                 raise errors.CodeRequired("code-required")
             await self._check_code(user, request.code, address, device)
         login = await self._open_session(user, address, request.client, request.device if device else "")
-        await self.audit(Caller(name, user.role, "panel", address), "LogIn", "")
+        detail = "with a code" if user.totp else ""
+        await self.audit(Caller(name, user.role, "panel", address), "LogIn", detail)
         return login
 
     async def _check(self, name: str, password: str, address: str, device: str) -> None:
@@ -250,12 +286,20 @@ class Accounts:
         raise errors.TooManyTries("too-many-tries", seconds=seconds)
 
     async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
-        step = _totp_step(user.totp or "", code, self._clock())
-        if step is None or step <= self._totp_used.get(user.name, 0):
+        step, used = _totp_step(user.totp or "", code, self._clock()), self._totp_used.get(user.name, 0)
+        # A used step far ahead was used before the clock was set back. Otherwise no code would be valid until then.
+        if step is None or step <= used <= int(self._clock()) // TOTP_S + 1:
             self._tries.wrong(user.name, address, device)
             await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")
             raise errors.WrongPassword("wrong-code")
         self._totp_used[user.name] = step
+        with contextlib.suppress(errors.Failed):
+            await self._write(
+                lambda cursor: cursor.execute(
+                    "INSERT INTO settings VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                    (TOTP_USED + user.name, str(step)),
+                )
+            )
 
     def _device_of(self, name: str, secret: str) -> str:
         """The id of the browser with the device secret SECRET, if it has logged in as NAME before; else ""."""
@@ -328,10 +372,7 @@ class Accounts:
 
     async def change_password(self, request: api.ChangePassword, caller: Caller) -> api.Login:
         user = self._users[caller.user]
-        try:
-            await self._check(user.name, request.current, caller.address, f"session {caller.session}")
-        except errors.WrongPassword:
-            raise errors.WrongPassword("wrong-current") from None
+        await self._check_own(request.current, caller)
         if bad := passwords.refusal(request.new, request.current, user.name, self._host):
             raise errors.PasswordRefused(bad.code, **bad.parameters)
         digest = await asyncio.to_thread(passwords.digest, request.new)
@@ -341,11 +382,26 @@ class Accounts:
             self.problem = None
         return await self._open_session(changed, caller.address, request.client, "")
 
+    async def _check_own(self, password: str, caller: Caller) -> None:
+        """Raises AgentError if PASSWORD is not the password of the caller, or if too many wrong ones came before."""
+        try:
+            await self._check(caller.user, password, caller.address, f"session {caller.session}")
+        except errors.WrongPassword:
+            raise errors.WrongPassword("wrong-current") from None
+
+    async def _end_others(self, caller: Caller) -> None:
+        """End the other sessions of the caller's user: they were opened with other factors."""
+        user = caller.user
+        others = {s.digest for s in self._sessions.values() if s.user == user and s.digest != caller.session}
+        if others:
+            await self._end(others)
+
     async def begin_totp(self, _request: Nothing, caller: Caller) -> api.Totp:
         import pyotp
 
         secret = pyotp.random_base32()
-        self._pending_totp = {caller.session: secret, **dict(list(self._pending_totp.items())[:31])}
+        others = [(session, old) for session, old in self._pending_totp.items() if session != caller.session]
+        self._pending_totp = {caller.session: secret, **dict(others[:31])}
         uri = pyotp.TOTP(secret).provisioning_uri(name=caller.user, issuer_name=f"Evenkeel {self._host}")
         return api.Totp(secret=secret, uri=uri)
 
@@ -353,18 +409,17 @@ class Accounts:
         secret = self._pending_totp.get(caller.session)
         if secret is None:
             raise errors.Conflict("no-totp")
+        await self._check_own(request.password, caller)
         user = replace(self._users[caller.user], totp=secret)
-        await self._wait(user.name, caller.address, f"session {caller.session}")
         await self._check_code(user, request.code, caller.address, f"session {caller.session}")
         await self._put(user)
         del self._pending_totp[caller.session]
+        await self._end_others(caller)
 
     async def end_totp(self, request: api.EndTotp, caller: Caller) -> None:
-        try:
-            await self._check(caller.user, request.password, caller.address, f"session {caller.session}")
-        except errors.WrongPassword:
-            raise errors.WrongPassword("wrong-current") from None
+        await self._check_own(request.password, caller)
         await self._put(replace(self._users[caller.user], totp=None))
+        await self._end_others(caller)
 
     # sessions and tokens
 
@@ -612,7 +667,7 @@ def _totp_step(secret: str, code: str, now: float) -> int | None:
     totp: Any = pyotp.TOTP(secret)
     typed = code.replace(" ", "").strip()
     for offset in (0, -1, 1):
-        step = int(now) // int(totp.interval) + offset
+        step = int(now) // TOTP_S + offset
         if hmac.compare_digest(str(totp.generate_otp(step)).encode(), typed.encode("utf-8", "replace")):
             return step
     return None

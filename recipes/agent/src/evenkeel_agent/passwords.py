@@ -18,23 +18,27 @@ MAX_LENGTH = 128
 # has 12 of these 31 characters: 59 bits.
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
+# Words that are easy to guess because they are about this product. docs/reference/security-rules.md lists them.
+_OWN = frozenset(
+    "admin agent board device ekctl evenkeel flash network operator panel recorder scheduler technician viewer".split()  # noqa: SIM905
+)
 # Words in the most frequent passwords. Digits and signs around such a word do not make it hard to guess.
 _COMMON = frozenset(
     """
-    abc access account admin adminadmin administrator alexander america andrew angel anthony apple
-    arsenal asdf ashley babygirl bailey barcelona baseball basketball batman board brandon buster
+    abc access account adminadmin administrator alexander america andrew angel anthony apple
+    arsenal asdf ashley babygirl bailey barcelona baseball basketball batman brandon buster
     butterfly changeit changeme charlie charlotte cheese chelsea chicken chocolate computer cookie
-    corvette danielle default demo device diamond dolphin dragon eagle elizabeth evenkeel everton fender
+    corvette danielle default demo diamond dolphin dragon eagle elizabeth everton fender
     ferrari flower football forever freedom friends garfield gateway george ginger guest hannah hardware
     harley heather hello hockey house hunter iloveyou internet jackson jasmine jennifer jessica jordan
     joshua justin killer klaster letmein liverpool login london love lovely maggie manchester maria
     martin master matrix matthew maverick mercedes merlin michael michelle money monkey mother mustang
-    natasha network nicole nothing number office operator orange pass passw passwd password passwort
+    natasha nicole nothing number office orange pass passw passwd password passwort
     patrick peanut pepper phoenix please pokemon prince princess private purple qazwsx qwerty qwertz
     rachel ranger raspberry robert root rootroot router samantha samsung scooter secret secure security
     senha server service shadow shop silver snoopy soccer sophie spider starwars steelers summer
-    sunshine super superman support sweet system taylor technician temp test thomas thunder
-    trustno user vagrant victoria viewer vision welcome welcome1 whatever william wilson winner winter
+    sunshine super superman support sweet system taylor temp test thomas thunder
+    trustno user vagrant victoria vision welcome welcome1 whatever william wilson winner winter
     yankees yellow zxcvbn
     """.split()  # noqa: SIM905
 )
@@ -128,7 +132,7 @@ def weakness(password: str, user: str = "", host: str = "") -> str | None:
     named = any(name in text for name in names)
     for form in (text, text.translate(_LEET)):
         left = form
-        for word in sorted((*_COMMON, *names), key=len, reverse=True):
+        for word in sorted((*_OWN, *_COMMON, *names), key=len, reverse=True):
             left = left.replace(word, " ")
         left = re.sub(r"(19|20)\d\d", "", left)
         if left != form and len(_without_rows(re.sub(r"[\W\d_]", "", left))) < 4:

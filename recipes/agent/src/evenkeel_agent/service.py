@@ -7,6 +7,7 @@ This module dispatches messages itself. The D-Bus library could do so, but does 
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -128,6 +129,11 @@ class Service:
         except AgentError as error:
             if method.changes and caller.user:
                 await self._accounts.audit(caller, method.name, _detail(method, request), error.kind)
+            elif isinstance(error, errors.NotAuthorized | errors.NotLoggedIn):
+                if secret is None:
+                    _log.warning("%s was refused: %s", method.name, error)
+                else:
+                    await self._accounts.audit_refusal(error, method, secret, address)
             raise
         if method.changes:
             await self._accounts.audit(caller, method.name, _detail(method, request))
@@ -160,11 +166,13 @@ class Service:
 
 
 def _detail(method: Method, request: Any) -> str:
-    """The arguments of a call as text for a log, without secrets."""
+    """The arguments of a call as one line of text for a log, without secrets."""
     if request is None:
         return ""
     shown = (field for field in method.inputs if field.name not in method.secret)
-    return ", ".join(f"{field.name} {getattr(request, field.name)}" for field in shown)
+    text = ", ".join(f"{field.name} {getattr(request, field.name)}" for field in shown)
+    text = re.sub(r"(https?://)[^/?#@]*@", r"\1***@", text)  # the URL of a bundle may have a password
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _reply(message: BusMessage, method: Method, answer: Any) -> BusMessage:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flask import (
     Blueprint,
     Response,
+    after_this_request,
     current_app,
     g,
     jsonify,
@@ -83,8 +85,12 @@ def _device_cookie() -> str:
 
 def _open(login: Login, endpoint: str, **values: object) -> BaseResponse:
     """Log the browser in and redirect it to ENDPOINT. The cookie is cleared first, so that its CSRF token is new, too."""
+    previous = session.get("token")
     session.clear()
     session["token"] = login.session
+    if isinstance(previous, str):  # nobody can use it any more, but it would stay valid
+        with suppress(AgentError):
+            panel().agent.call("LogOut", previous, client())
     response = redirect(url_for(endpoint, **values))  # type: ignore[arg-type]
     response.set_cookie(
         _device_cookie(),
@@ -146,6 +152,12 @@ def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
 
 @blueprint.post("/logout")
 def logout() -> BaseResponse:
+    @after_this_request
+    def clear(response: Response) -> Response:
+        # the figures of polls, which the browser may keep (live.py); not the cookies, because one of them is DEVICE_COOKIE
+        response.headers["Clear-Site-Data"] = '"cache"'
+        return response
+
     try:
         call("LogOut")
     finally:  # the browser forgets the session even if the agent does not answer
@@ -209,7 +221,9 @@ def begin_totp() -> str:
 
 @blueprint.post("/account/totp/confirm")
 def confirm_totp() -> str | tuple[str, int]:
-    return _do("totp-on", "ConfirmTotp", request.form.get("code", "")[:16])
+    return _do(
+        "totp-on", "ConfirmTotp", request.form.get("code", "")[:16], request.form.get("password", "")[:256]
+    )
 
 
 @blueprint.post("/account/totp/end")

@@ -121,7 +121,10 @@ class Entry(Struct, frozen=True):
     ]
     address: Annotated[str, Meta(description="address of the browser; empty for a Unix user")]
     action: Annotated[str, Meta(description="name of the method")]
-    detail: Annotated[str, Meta(description="arguments of the method without secrets")]
+    detail: Annotated[
+        str,
+        Meta(description="arguments of the method without secrets; of a log-in: whether a code was entered"),
+    ]
     outcome: Annotated[str, Meta(description="empty if the action succeeded, else the kind of the error")]
 
 
@@ -145,6 +148,7 @@ class ChangePassword(Struct, frozen=True):
 
 class ConfirmTotp(Struct, frozen=True):
     code: Annotated[str, Meta(description="present code of the authenticator app", max_length=16)]
+    password: Annotated[Password, Meta(description="present password")]
 
 
 class EndTotp(Struct, frozen=True):
@@ -247,18 +251,19 @@ METHODS = (
         "ConfirmTotp",
         ACCOUNT,
         VIEWER,
-        "Confirms the secret of `BeginTotp` with a code. From now on, the user needs a code to log in.",
+        "Confirms the secret of `BeginTotp` with a code. From now on, the user needs a code to log in. Ends the other"
+        " sessions of the user.",
         ConfirmTotp,
         errors=(*LOGGED_IN, WrongPassword, TooManyTries, Conflict, *ANY),
         changes=True,
-        secret=("code",),
+        secret=("code", "password"),
         panel=True,
     ),
     Method(
         "EndTotp",
         ACCOUNT,
         VIEWER,
-        "Deletes the secret: the user no longer needs a code to log in.",
+        "Deletes the secret: the user no longer needs a code to log in. Ends the other sessions of the user.",
         EndTotp,
         errors=(*LOGGED_IN, WrongPassword, TooManyTries, *ANY),
         changes=True,
