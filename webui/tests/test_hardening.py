@@ -116,9 +116,13 @@ def test_templates_escape_everything(app: Flask) -> None:
 
 
 def test_no_page_links_to_an_address_from_data() -> None:
-    """Each link begins with a path of the panel, or the code makes it with url_for()."""
+    """Each link begins with a path of the panel, or the code makes it with url_for().
+
+    The page of the network links to the addresses of this board, which the agent has from the kernel.
+    """
     made = re.compile(
         r"/(?!/)|#|\{\{ (url_for\(|static\(|([\w.]|\[\d\])*\burl\b|earlier|later|wider|before|change\.effect)"
+        r"|https://\{\{ (network\.)?host \}\}/"
     )
     for template in TEMPLATES:
         for link in re.findall(
@@ -263,7 +267,8 @@ def test_forms_with_secrets_use_post() -> None:
 def test_the_log_in_asks_for_name_password_and_code(browser: Browser) -> None:
     template = (PANEL / "account/templates/account/login.html").read_text()
     names = re.findall(r'name="(\w+)"', template)
-    assert names == ["csrf_token", "username", "password", "code"]
+    # "to" names the page after the log-in
+    assert names == ["to", "csrf_token", "username", "password", "code"]
     assert "admin" in browser.get("/login").text
 
 

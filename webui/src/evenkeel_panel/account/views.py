@@ -109,7 +109,8 @@ def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     form = request.form
     user = form.get("username", "admin")[:64]
     # the page after the log-in; after a change of the network, a user has only seconds to confirm it
-    to = "network" if request.values.get("to") == "network" else ""
+    asked = request.args if request.method == "GET" else form
+    to = "network" if asked.get("to") == "network" else ""
     landing = f"{to or 'overview'}.page"
     if request.method == "GET":
         if panel().sessions.identity(secret(), client(), active=True):

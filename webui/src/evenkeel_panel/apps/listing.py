@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evenkeel_api.features.apps import WEIGHT_DEFAULT
 from flask import abort, redirect, render_template, request, url_for
@@ -16,6 +16,7 @@ from . import model
 from .views import blueprint
 
 if TYPE_CHECKING:
+    from evenkeel_api.features.apps import App
     from werkzeug.wrappers import Response as BaseResponse
 
 FIELDS = ("unit", "title", "name", "description", "weight")
@@ -65,20 +66,27 @@ def add() -> BaseResponse | str | tuple[str, int]:
     return redirect(url_for("apps.page") + f"#app-{name}", 303)
 
 
-@blueprint.route("/apps/<name>/remove", methods=["GET", "POST"])
-def remove(name: str) -> BaseResponse | str | tuple[str, int]:
-    """GET: a page that says what happens, and asks. POST: remove the app."""
+def _listed(name: str) -> App:
     app = next((app for app in view().apps if app.name == name), None)
     if app is None:
         abort(404, texts.text("no-such-app", app=name[:32]))
-    shown: dict[str, Any] = {"app": app, "problem": ""}
-    if request.method == "GET":
-        return render_template("apps/remove.html", **shown)
+    return app
+
+
+@blueprint.get("/apps/<name>/remove")
+def ask(name: str) -> str:
+    """A page that says what the removal does, and asks."""
+    return render_template("apps/remove.html", app=_listed(name), problem="")
+
+
+@blueprint.post("/apps/<name>/remove")
+def remove(name: str) -> BaseResponse | tuple[str, int]:
+    app = _listed(name)
     try:
         call("RemoveApp", name)
     except AgentRefused as error:
         if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
             raise
-        return render_template("apps/remove.html", **shown | {"problem": str(error)}), error.http
+        return render_template("apps/remove.html", app=app, problem=str(error)), error.http
     panel().board.expire()
     return redirect(url_for("apps.page"), 303)
