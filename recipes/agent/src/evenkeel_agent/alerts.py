@@ -173,6 +173,10 @@ class Alerts:
         self._failures = {name: Tracker() for name in self._receivers}
         self._outboxes = {name: Outbox() for name in self._receivers}
 
+    def rename(self, board: str) -> None:
+        """From now on, the messages have the name BOARD."""
+        self._board = board
+
     @property
     def problems(self) -> list[Message]:
         return [*([self._load_problem] if self._load_problem else []), *self._failed.values()]

@@ -14,6 +14,7 @@ from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
+from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
 from evenkeel_api.messages import Note
@@ -177,6 +178,9 @@ def page() -> str:
         f"### Slot of the board\n\nAn entry of `slots`.\n\n{_fields(Slot)}",
         f"### Bundle\n\nThe answer of `InspectBundle`.\n\n{_fields(Bundle)}",
         f"## Alerts\n\nThe answer of `GetAlerts`, `SetAlerts` and `SendTestAlert`.\n\n{_fields(Alerts)}",
+        f"## System\n\nThe answer of `GetSystem`, `SetHostName`, `SetTimeZone` and `SetTimeServers`.\n\n{_fields(System)}",
+        f"## Journal\n\nThe answer of `GetJournal`.\n\n{_fields(Journal)}",
+        f"### Line of the journal\n\nAn entry of `lines`.\n\n{_fields(Line)}",
         f"## Recorder\n\nThe answer of `GetRecorder`.\n\n{_fields(Recorder)}",
         f"### Channel\n\nAn entry of `channels`.\n\n{_fields(Channel)}",
         f"### Loss of records\n\nAn entry of `lost`.\n\n{_fields(Loss)}",

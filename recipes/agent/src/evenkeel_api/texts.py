@@ -136,6 +136,26 @@ TEXTS = {
     "no-slot": "the board has no slot {slot}",
     "slot-bad": "slot {slot} was not installed completely, or was not confirmed in three starts; install a bundle first",
     "not-restarted": "the board was not restarted: {reason}",
+    "not-switched-off": "the board was not switched off: {reason}",
+    # the system: name, clock, journal
+    "name-localhost": "the name localhost means the board itself on every network; choose another name",
+    "name-not-set": "the name was not changed: {reason}",
+    "unknown-time-zone": "this board has no time zone {zone!r:.64}; 'ekctl time-zones' lists the time zones",
+    "time-zone-not-set": "the time zone was not changed: {reason}",
+    "time-service-silent": "the state of the clock is not known, because systemd-timedated does not answer: {reason}",
+    "time-servers-not-saved": "the time servers cannot be saved in {path}: {reason}",
+    "time-servers-unreadable": "the saved time servers ({path}) cannot be read, so they are not in use: {reason};"
+    " enter them again",
+    "time-servers-not-in-use": "the time servers are saved, but the time service did not take them: {reason}",
+    "bundle-not-made": "the support bundle was not made: {reason}",
+    "bundle-too-large": "the facts of the agent have more than {limit} bytes",
+    "bad-moment": "{field} is not a time: {value}",
+    "journal-not-read": "the journal was not read: {reason}",
+    "journal-slow": "the search took more than {seconds:g} s; choose a unit, a shorter time or fewer lines",
+    "journal-ended": "the helper that reads the journal ended too early; try again, or see 'journalctl -u {unit}'",
+    "journal-unreachable": "the helper that reads the journal cannot be reached at {path}: {reason};"
+    " see 'systemctl status {unit}'",
+    "journal-unreadable": "{reason}",
     # alerts
     "alert-not-sent": "an alert was not sent ({receiver}): {reason}; check the settings of the alerts, then send a test",
     "alerts-unreadable": "the settings of the alerts ({path}) cannot be read, so no alert is sent: {reason};"
