@@ -22,6 +22,8 @@ PAGES = {
     "wear": ("/wear", "Wear"),
     "recorder": ("/recorder", "Recorder"),
     "alerts": ("/alerts", "Alerts"),
+    "system": ("/system", "Time zone"),
+    "journal": ("/system/journal", "newest last"),
     "users": ("/users", "admin"),
     "audit": ("/audit", "ChangePassword"),
     "account": ("/account", "Sessions"),
@@ -33,6 +35,8 @@ TWINS = (
     "/wear.csv",
     "/recorder.json",
     "/alerts.json",
+    "/system.json",
+    "/system/journal.json",
     "/audit.json",
     "/metrics",
 )

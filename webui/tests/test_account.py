@@ -332,6 +332,6 @@ def test_features_are_found_by_themselves() -> None:
     from evenkeel_panel.app import features
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
-        "account", "alerts", "api", "apps", "audit", "health", "history", "metrics", "overview", "recorder", "update", "users",
-        "wear",
+        "account", "alerts", "api", "apps", "audit", "health", "history", "metrics", "overview", "recorder", "system", "update",
+        "users", "wear",
     }  # fmt: skip

@@ -42,11 +42,14 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # The timeout of calls that change something: a busy board needs seconds to ask polkit, to sync a file or to stop an
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
-# The first call of GetUpdate starts RAUC, and the first call of GetRecorder reads recordings.
+# The first call of GetUpdate starts RAUC, the first call of GetRecorder reads recordings, and a call of GetSystem may start
+# systemd-timedated. GetJournal searches the journal.
 SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
     "LogIn",
     "GetUpdate",
     "GetRecorder",
+    "GetSystem",
+    "GetJournal",
 }
 # InspectBundle may read from a server. The agent waits for 45 s, and nginx for 60 s.
 INSPECT_TIMEOUT_S = 50.0
