@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import html
+import io
 import math
 import re
 import time
@@ -16,12 +18,15 @@ from evenkeel_common.packets import End, Truncated
 from evenkeel_panel.fake_agent import refused, unreachable
 from evenkeel_panel.recorder.model import parse_time
 from evenkeel_panel.system import model
-from evenkeel_panel.testing import BASE, Browser, headings
+from evenkeel_panel.testing import BASE, PASSWORD, Browser, headings
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenkeel_panel.context import Panel
     from evenkeel_panel.fake_agent import FakeAgent
     from flask import Flask
 
@@ -377,3 +382,128 @@ def test_a_viewer_gets_no_bundle(admin: Browser, agent: FakeAgent) -> None:
     assert viewer.post("/system/support", "/apps").status_code == 403
     assert "OpenSupportBundle" not in agent.calls
     assert user(admin, "operator").post("/system/support", "/system").status_code == 200
+
+
+# ---- backup and restore ----
+
+
+def saved(admin: Browser) -> str:
+    answer = admin.post("/system/backup", "/system", password=PASSWORD)
+    assert answer.status_code == 200
+    assert re.search(r'filename="evenkeel-backup-[-\dT]+Z\.json"', answer.headers["Content-Disposition"])
+    return answer.text
+
+
+def send(admin: Browser, path: str, **fields: Any) -> Any:
+    match = re.search(r'name="csrf_token" value="([^"]+)"', admin.get("/system").text)
+    assert match
+    return admin.client.post(path, base_url=BASE, data={"csrf_token": match[1], **fields})
+
+
+def check(admin: Browser, text: str) -> Any:
+    return send(admin, "/system/backup/check", file=(io.BytesIO(text.encode()), "backup.json"))
+
+
+def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    admin.set_weight("player", "300")
+    admin.post("/wear/limit", "/wear", limit="70")
+    admin.post("/system/name", "/system", name="press-7")
+    admin.post("/users", "/users", name="eve", role="viewer")
+    text = saved(admin)
+    assert PASSWORD not in text
+    assert "same settings as this board" in check(admin, text).text
+    admin.set_weight("player", "50")
+    admin.post("/wear/limit", "/wear", limit="off")
+    admin.post("/system/name", "/system", name="other")
+    admin.post("/users/eve/remove", "/users")
+    before = len(agent.calls)
+    page = check(admin, text)
+    assert page.status_code == 200
+    for sentence in (
+        "The weight of player changes from 50 to 300.",
+        "The wear limit changes from off to 70 %.",
+        "The name changes from other to press-7.",
+    ):
+        assert sentence in page.text
+    assert not [call for call in agent.calls[before:] if call.startswith("Set")], "a check changes nothing"
+    hidden = re.search(r'name="backup" value="([^"]*)"', page.text)
+    assert hidden
+    done = send(admin, "/system/restore", backup=html.unescape(hidden[1]).replace("\n", "\r\n"))
+    assert "The settings of the backup are those of the board now." in done.text
+    assert agent.system.name == "press-7"
+    assert {app.name: app.weight for app in agent.apps}["player"] == 300
+    assert panel.db.setting("wear_limit_percent") == "70"
+    assert "eve" in admin.get("/users").text
+    assert admin.get("/system").status_code == 200, "the user has not changed, so the session goes on"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda text: "", "no file is chosen"),
+        (lambda text: "x" * 50_000, "not a backup"),
+        (lambda text: "a picture", "not a backup"),
+        (lambda text: text[: len(text) // 2], "not a backup"),
+        (
+            lambda text: text.replace("evenkeel", "evenkeek").replace("evenkeek-backup", "evenkeel-backup"),
+            "checksum is wrong",
+        ),
+        (lambda text: text.replace('"version": 1', '"version": 9'), "update the board first"),
+    ],
+)
+def test_a_file_that_cannot_be_restored_says_why(
+    admin: Browser, agent: FakeAgent, change: Callable[[str], str], text: str
+) -> None:
+    bad = change(saved(admin))
+    before = agent.system, list(agent.apps)
+    answer = check(admin, bad)
+    assert answer.status_code == 422
+    assert text in answer.text.lower()
+    answer = send(admin, "/system/restore", backup=bad)
+    assert answer.status_code == 422
+    assert (agent.system, list(agent.apps)) == before
+
+
+def test_a_part_of_another_panel_changes_nothing(admin: Browser, agent: FakeAgent) -> None:
+    made: str = agent.call("GetBackup", *session_of(admin), PASSWORD, '{"other": 1}')
+    agent.apps = []
+    for answer in (check(admin, made), send(admin, "/system/restore", backup=made)):
+        assert answer.status_code == 422
+        assert "another version of the panel" in answer.text
+    assert "RestoreBackup" not in admin.get("/audit.json").text
+
+
+def session_of(admin: Browser) -> tuple[str, str]:
+    with admin.client.session_transaction(base_url=BASE) as session:
+        return session["token"], "local"
+
+
+def test_a_backup_needs_the_password_and_leaves_no_secret(admin: Browser) -> None:
+    answer = admin.post("/system/backup", "/system", password="wrong")  # noqa: S106
+    assert answer.status_code == 401
+    assert "not the present password" in answer.text
+    assert "argon2" not in answer.text
+    text = saved(admin)
+    assert "argon2id" in text, "a board that replaces this one needs the users"
+    send(admin, "/system/restore", backup=text)
+    log = admin.get("/audit.json").text
+    assert "GetBackup" in log
+    assert "RestoreBackup" in log
+    assert "argon2" not in log
+
+
+def test_only_an_administrator_gets_a_backup(admin: Browser, app: Flask) -> None:
+    text = saved(admin)
+    operator = user(admin, "operator")
+    assert "/system/backup" not in operator.get("/system").text
+    assert operator.post("/system/backup", "/system", password="a long new secret 1").status_code == 403  # noqa: S106
+    assert check(operator, text).status_code == 403
+    assert send(operator, "/system/restore", backup=text).status_code == 403
+    page = admin.post("/account/tokens", "/account", name="x", role="admin", days="30").text
+    token = re.search(r"is (ek_[\w-]+)\.", page)
+    assert token
+    headers = {"Authorization": f"Bearer {token[1]}"}
+    answer = app.test_client().post(
+        "/system/backup", base_url=BASE, headers=headers, data={"password": PASSWORD}
+    )
+    assert answer.status_code == 403

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import Alerts
+from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
@@ -194,12 +195,45 @@ def demo_recorder() -> Recorder:
     )
 
 
+class FakeSettings:
+    """What a backup needs of the features apps and system, kept by a FakeAgent."""
+
+    def __init__(self, agent: FakeAgent) -> None:
+        self._agent = agent
+
+    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
+        apps = self._agent.apps
+        weights = {app.name: app.weight for app in apps if app.weight != 100}
+        return weights, {app.name: app.fixed_share for app in apps if app.fixed_share}
+
+    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
+        self._agent.apps = [
+            replace(app, weight=weights.get(app.name, 100), fixed_share=fixed_shares.get(app.name, 0))
+            for app in self._agent.apps
+        ]
+
+    async def get_system(self, *_: Any) -> System:
+        return self._agent.get_system()
+
+    async def list_time_zones(self, *_: Any) -> list[str]:
+        return self._agent.list_time_zones()
+
+    async def set_host_name(self, request: Any, _: Any) -> System:
+        return self._agent.set_host_name(request.hostname)
+
+    async def set_time_zone(self, request: Any, _: Any) -> System:
+        return self._agent.set_time_zone(request.zone)
+
+    async def set_time_servers(self, request: Any, _: Any) -> System:
+        return self._agent.set_time_servers(request.servers)
+
+
 @dataclass
 class FakeAgent:
     """A fake agent that stores weights and fixed shares.
 
     While `dead` is set, it does not answer. With `moving`, its figures change as if apps were running. The real code of
-    evenkeel_agent handles users, sessions, tokens and alerts, in a temporary folder.
+    evenkeel_agent handles users, sessions, tokens, alerts and backups, in a temporary folder.
     """
 
     apps: list[App] = field(default_factory=demo_apps)
@@ -235,6 +269,8 @@ class FakeAgent:
         settings = Settings(root=self._folder.name)
         Path(settings.state_dir).mkdir(parents=True)
         self.alerts = FakeAlerts(settings, "evenkeel")
+        fake: Any = FakeSettings(self)
+        self.restorer = Restorer(settings, fake, self.accounts, self.alerts, fake)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -248,7 +284,7 @@ class FakeAgent:
             raise unreachable(self.dead)
         try:
             caller = self.accounts.caller(found, session, address)
-            parts = (self.accounts, self.alerts)
+            parts = (self.accounts, self.alerts, self.restorer)
             real = next((part for part in parts if hasattr(part, found.handler)), None)
             if real:
                 answer = self._run(getattr(real, found.handler)(found.request(*values), caller))

@@ -149,6 +149,12 @@ TEXTS = {
     "time-servers-automatic": "the board uses the time servers that its network names",
     "power-off-not-confirmed": "the board was not switched off. Confirm first that somebody can switch it on again",
     "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
+    "backup-missing": "no file is chosen. Choose the file of a backup",
+    "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
+    "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",
+    "backup-panel": "the backup has settings of another version of the panel, so its wear limit cannot be read."
+    " Nothing was changed",
+    "restore-wear-limit": "the wear limit changes from {old} to {new}",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",
@@ -188,6 +194,7 @@ REMEDIES = {
     "history-not-saved": _RESTART_HISTORY,
     "history-lost": _RESTART_HISTORY,
     "update-failed": "Check the bundle, and install it again on the page Updates",
+    "restore-unfinished": "Wait a minute: the agent tries again by itself. If the problem stays, restore the backup again",
     "time-servers-not-in-use": "Wait a minute: the agent tries again by itself. If the problem stays, enter the servers"
     " again on the page System",
     "slot-unconfirmed": "Wait a minute. If the problem stays, run 'systemctl --failed' on the board",

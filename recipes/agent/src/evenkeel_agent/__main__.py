@@ -20,6 +20,7 @@ from .alerts import Alerts
 from .bus import Bus
 from .journal import JournalReader
 from .recordings import Recordings
+from .restorer import Restorer
 from .service import Service
 from .settings import Settings
 from .support import Support
@@ -102,8 +103,10 @@ async def serve(settings: Settings) -> int:
             *updates.problems,
             *alerts.problems,
             *system.problems,
+            *restorer.problems,
         ],
     )
+    restorer = Restorer(settings, agent, accounts, alerts, system)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
         "status": agent.get_status,
@@ -112,7 +115,7 @@ async def serve(settings: Settings) -> int:
         "recorder": recordings.get_recorder,
         "system": system.get_system,
     }
-    own = [system, JournalReader(settings), Support(settings, queries)]
+    own = [system, JournalReader(settings), Support(settings, queries), restorer]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
@@ -125,7 +128,7 @@ async def serve(settings: Settings) -> int:
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
     work = [agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot)]
-    work += [system.watch()]
+    work += [system.watch(), restorer.watch()]
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:
