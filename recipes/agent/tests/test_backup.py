@@ -358,6 +358,8 @@ def test_sessions_and_tokens_of_users_that_stay_the_same_go_on(tmp_path: Path) -
         await accounts.restore([ADMIN, replace(FULL.users[1], role="operator")])
         assert [session.user for session in accounts._sessions.values()] == ["admin"]
         assert ended
+        with sqlite3.connect(board.state / "accounts.db") as db:
+            assert db.execute("SELECT user FROM sessions").fetchall() == [("admin",)]
         await accounts.restore([ADMIN])
         assert list(accounts._users) == ["admin"]
         with sqlite3.connect(board.state / "accounts.db") as db:

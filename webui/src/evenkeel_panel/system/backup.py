@@ -68,6 +68,8 @@ def make() -> Response | tuple[str, int]:
 
 def _use(method: str, text: str) -> tuple[Restore, list[str], int]:
     """Call METHOD with the file TEXT. Raises AgentRefused or BadInput."""
+    if len(text) > MAX_BYTES:
+        raise BadInput("file", "backup-unknown")
     found: Restore = call(method, text)
     sentences, percent = _changes(found)
     return found, sentences, percent
@@ -81,8 +83,6 @@ def check() -> str | tuple[str, int]:
     try:
         if not content:
             raise BadInput("file", "backup-missing")
-        if len(content) > MAX_BYTES:
-            raise BadInput("file", "backup-unknown")
         text = content.decode("utf-8", "replace")
         found, sentences, _ = _use("CheckBackup", text)
     except BadInput as error:
