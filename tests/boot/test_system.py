@@ -6,6 +6,7 @@ that the previous one left.
 """
 
 import http.client
+import json
 import sys
 from pathlib import Path
 
@@ -216,7 +217,8 @@ def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
     board.run("systemctl stop ek-test-app.service")
     assert board.try_run(f"{AS_AGENT} systemd-run touch /var/lib/evil")[0] != 0
     assert board.try_run(f"{AS_AGENT} hostnamectl hostname evil")[0] != 0
-    assert board.try_run(f"{AS_AGENT} systemctl poweroff")[0] != 0
+    assert board.try_run(f"{AS_AGENT} systemctl halt")[0] != 0
+    assert board.try_run(f"{AS_AGENT} timedatectl set-time 2001-01-01")[0] != 0
 
 
 def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None:
@@ -233,6 +235,16 @@ def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None
     sockets = board.run("find /run -type s").split("\n")
     assert set(in_run) <= set(sockets), "in /run the agent can only connect to sockets"
     assert board.try_run(f"{AS_AGENT} sh -c 'echo 100 > /sys/fs/cgroup/system.slice/io.weight'")[0] != 0
+
+
+def test_the_journal_is_read_by_a_helper(board: Board) -> None:
+    call = "busctl --json=short call org.evenkeel.Agent1 /org/evenkeel/Agent1 org.evenkeel.Agent1 GetJournal ssssu"
+    found = json.loads(board.run(f"{call} evenkeeld info '' '' 50"))["data"][0]
+    assert {line["unit"]["data"] for line in found["lines"]["data"]} == {"evenkeeld.service"}
+    kernel = json.loads(board.run(f"{call} kernel info '' '' 500"))["data"][0]
+    assert any("evenkeel" in line["text"]["data"] for line in kernel["lines"]["data"])
+    assert board.run("id -nG evenkeel-agent") == "evenkeel-agent"
+    assert board.run(f"{AS_AGENT} journalctl --quiet -n 1 2> /dev/null || :") == ""
 
 
 def test_the_fixed_share_helper_sets_no_other_group(board: Board) -> None:
@@ -305,6 +317,9 @@ def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board:
     machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
     certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
     boot = board.run("cat /proc/sys/kernel/random/boot_id")
+    board.run(
+        "ekctl set-name press-7 && ekctl set-time-zone Europe/Berlin && ekctl set-time-servers 192.0.2.7"
+    )
     set_boot_state(board, "A_TRY=3")
     board.reboot()
     assert "rauc.slot=B" in board.run("cat /proc/cmdline").split()
@@ -313,6 +328,16 @@ def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board:
     assert board.run("cat /etc/machine-id") == machine_id
     assert board.run("sha256sum /var/lib/evenkeel/tls/cert.pem") == certificate
     assert board.serial().count("first-boot password: " + password) == 2
+    system = json.loads(board.run("ekctl system --json"))
+    assert (system["name"], system["zone"], system["servers"]) == ("press-7", "Europe/Berlin", ["192.0.2.7"])
+    assert board.run("cat /proc/sys/kernel/hostname; date +%Z").split()[0] == "press-7"
+    assert (
+        board.run(
+            "busctl get-property org.freedesktop.timesync1 /org/freedesktop/timesync1"
+            " org.freedesktop.timesync1.Manager RuntimeNTPServers"
+        )
+        == 'as 1 "192.0.2.7"'
+    )
 
 
 def test_survives_a_power_cut_while_writing(board: Board) -> None:

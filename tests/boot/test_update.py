@@ -278,7 +278,7 @@ def test_an_update_from_the_panel(board: Board, visitor: Visitor, newer: Path) -
     assert slots(found)["B"]["next"]
     assert slots(found)["B"]["version"] == NEWER
     assert board.try_run("ls /var/lib/evenkeel-panel/update/bundle.raucb")[0] != 0  # its space is free again
-    visitor.post("/update/restart", "/update")
+    visitor.post("/system/restart", "/update")
     board.wait_for_boot()
     board.health()
     settled(board)

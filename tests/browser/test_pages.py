@@ -23,6 +23,8 @@ PAGES = {
     "recorder": ("/recorder", "Recorder"),
     "network": ("/network", "connected"),
     "alerts": ("/alerts", "Alerts"),
+    "system": ("/system", "Time zone"),
+    "journal": ("/system/journal", "newest last"),
     "users": ("/users", "admin"),
     "audit": ("/audit", "ChangePassword"),
     "account": ("/account", "Sessions"),
@@ -35,6 +37,8 @@ TWINS = (
     "/recorder.json",
     "/network.json",
     "/alerts.json",
+    "/system.json",
+    "/system/journal.json",
     "/audit.json",
     "/metrics",
 )

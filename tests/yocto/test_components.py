@@ -252,6 +252,7 @@ PARTS = {
     "sqlite3": "sqlite3",
     "ssl": "io",
     "tempfile": "io",
+    "tarfile": "compression",
     "tomllib": "tomllib",
     "urllib": "netclient",
 }

@@ -289,6 +289,41 @@ def main() -> int:
         with page.expect_download() as download:
             page.click(".download [type=submit]")
         assert download.value.failure() is None
+        # the system
+        for (size, theme), each in pages.items():
+            each.goto("/system")
+            shot(each, f"system-{size}-{theme}")
+            each.goto("/system/journal?limit=50")
+            shot(each, f"journal-{size}-{theme}")
+        page.goto("/system")
+        page.fill("[name=name]", "press 7")
+        page.click("[action='/system/name'] button")
+        page.locator(".banner.bad").wait_for()
+        assert page.input_value("[name=name]") == "press 7"
+        shot(page, "system-refused-desktop-light")
+        agent.system = replace(agent.system, clock="waiting", server="")
+        page.goto("/system")
+        shot(page, "system-waiting-desktop-light")
+        page.goto("/system/journal?end=yesterday")
+        shot(page, "journal-refused-desktop-light")
+        agent.journal = []
+        page.goto("/system/journal")
+        shot(page, "journal-empty-desktop-light")
+        page.goto("/system")
+        page.fill("[name=password]", PASSWORD)
+        with page.expect_download() as download:
+            page.click("[action='/system/backup'] button")
+        saved = download.value.path()
+        agent.set_host_name("other")
+        page.set_input_files("[name=file]", saved)
+        page.click("[action='/system/backup/check'] button")
+        page.wait_for_selector("text=What changes")
+        shot(page, "restore-desktop-light")
+        page.goto("/system")
+        page.check("[name=confirm]")
+        page.click("[action='/system/power-off'] button")
+        page.wait_for_selector("text=The board switches off")
+        shot(page, "off-desktop-light")
         for each in pages.values():
             each.goto("/apps")
 

@@ -113,7 +113,8 @@ def valid(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.lists(valid(schema["items"]), max_size=schema["maxItems"])
     assert kind == "string", schema
     if "pattern" in schema:
-        return st.from_regex(schema["pattern"]).filter(lambda text: len(text) <= schema["maxLength"])
+        most = schema.get("maxLength", 1000)
+        return st.from_regex(schema["pattern"]).filter(lambda text: len(text) <= most)
     most = schema.get("maxLength", 200)
     return st.sampled_from(NAMES) | st.text(min_size=schema.get("minLength", 0), max_size=most)
 
@@ -222,12 +223,15 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
     board.agent.dead = "The agent does not answer: it is not running."
     try:
         names = [each["name"] for each in operation.get("parameters", [])]
-        query = {"before": "0", "limit": "10", "source": "/bundle"}
+        query = {"before": "0", "limit": "10", "source": "/bundle", "priority": "info"}
         schema = (
             operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         )
+        given = {"hostname": "x", "zone": "UTC", "servers": []}
         body = {
-            name: {
+            name: given[name]
+            if name in given
+            else {
                 "string": "/x" if inner.get("minLength") else "",
                 "integer": 1,
                 "boolean": True,
@@ -235,7 +239,7 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
             }.get(inner.get("type"), inner.get("enum", [""])[0])
             for name, inner in resolved(schema).get("properties", {}).items()
         }
-        answer = board.ask(path, verb, "admin", {name: query[name] for name in names}, encoded(body))
+        answer = board.ask(path, verb, "admin", {name: query.get(name, "") for name in names}, encoded(body))
         assert answer.status_code == 503, answer.text
         check(path, answer)
     finally:

@@ -241,13 +241,14 @@ def test_changes_are_those_of_the_board() -> None:
 def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
     assert {name for name in METHODS if changes.is_change(name)} == {
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
-        "AddApp", "RemoveApp",
+        "AddApp", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
+        "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup",
     }  # fmt: skip
 
 
 def test_a_method_without_words_is_called_by_its_name() -> None:
     assert changes.name("SetWeight") == "Weight"
-    assert changes.name("SetTimeZone") == "Set time zone"
+    assert changes.name("SetWallColour") == "Set wall colour"
 
 
 @given(st.integers(4 * 365 * DAY, 10**10), st.integers(0, 700 * DAY))

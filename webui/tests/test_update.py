@@ -226,9 +226,10 @@ def test_when_it_is_installed_the_page_offers_a_restart(
     assert "Restart now" in page
     assert "2026-11-25 12:00:00" in page
     assert stored(tmp_path) == ["lock"]  # the file is not needed any more
-    answer = admin.post("/update/restart", "/update")
+    answer = admin.post("/system/restart", "/update", back="update")
     assert answer.status_code == 200
     assert "restarts" in answer.text
+    assert 'data-back="/update"' in answer.text
     assert agent.calls[-1] == "Restart"
 
 
@@ -269,7 +270,7 @@ def test_a_viewer_cannot_do_anything(admin: Browser, agent: FakeAgent) -> None:
     assert token
     before = list(agent.calls)
     assert send(eve, CONTENT, token[1]).status_code == 403
-    assert eve.post("/update/restart", "/apps").status_code == 403
+    assert eve.post("/system/restart", "/apps").status_code == 403
     assert eve.post("/update/install", "/apps", source="https://evil.example/x").status_code == 403
     assert [call for call in agent.calls[len(before) :] if call.startswith(("Ins", "Res", "Cho"))] == []
 

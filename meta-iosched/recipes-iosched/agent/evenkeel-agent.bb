@@ -46,6 +46,7 @@ RDEPENDS:${PN} = "\
     polkit \
     python3-argon2-cffi \
     python3-asyncio \
+    python3-compression \
     python3-core \
     python3-crypt \
     python3-datetime \

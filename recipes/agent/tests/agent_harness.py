@@ -58,6 +58,12 @@ BUS_CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Config
     <allow own="org.freedesktop.network1"/>
     <allow own="de.pengutronix.rauc"/>
     <allow own="org.freedesktop.login1"/>
+    <allow send_destination="org.freedesktop.hostname1"/>
+    <allow send_destination="org.freedesktop.timedate1"/>
+    <allow send_destination="org.freedesktop.timesync1"/>
+    <allow own="org.freedesktop.hostname1"/>
+    <allow own="org.freedesktop.timedate1"/>
+    <allow own="org.freedesktop.timesync1"/>
   </policy>
   <include>{directory}/agent.conf</include>
   {tester}

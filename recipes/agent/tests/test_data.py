@@ -154,14 +154,32 @@ def test_the_agent_may_not_start_a_unit_without_a_file() -> None:
     )
 
 
-def test_the_agent_may_restart_the_board_but_not_switch_it_off() -> None:
+def test_the_agent_may_restart_the_board_and_switch_it_off() -> None:
     login = "org.freedesktop.login1."
-    assert {decision(login + action, {}, None) for action in ("reboot", "reboot-multiple-sessions")} == {
-        "yes"
-    }
-    for action in ("power-off", "halt", "suspend", "reboot-ignore-inhibit"):
+    for action in ("reboot", "reboot-multiple-sessions", "power-off", "power-off-multiple-sessions"):
+        assert decision(login + action, {}, None) == "yes", action
+    for action in ("halt", "suspend", "reboot-ignore-inhibit", "power-off-ignore-inhibit"):
         assert decision(login + action, {}, None) == "no", action
     assert decision(login + "reboot", {}, None, user="evenkeel-panel") == "not handled"
+
+
+def test_the_agent_may_set_name_zone_and_time_servers() -> None:
+    for action in (
+        "hostname1.set-static-hostname",
+        "timedate1.set-timezone",
+        "timesync1.set-runtime-servers",
+    ):
+        assert decision(f"org.freedesktop.{action}", {}, None) == "yes", action
+        assert decision(f"org.freedesktop.{action}", {}, None, user="evenkeel-panel") == "not handled"
+    for action in (
+        "hostname1.set-hostname",
+        "hostname1.set-machine-info",
+        "hostname1.set-static-hostname-x",
+        "timedate1.set-time",
+        "timedate1.set-ntp",
+        "timedate1.set-local-rtc",
+    ):
+        assert decision(f"org.freedesktop.{action}", {}, None) == "no", action
 
 
 def test_the_agent_may_do_nothing_else() -> None:
@@ -216,6 +234,7 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
         "evenkeeld.service": [""],
         "evenkeel-alert@.service": [""],
         "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"],
+        "evenkeel-journal@.service": [""],
         "evenkeel-network-boot.service": [""],
         "evenkeel-network.service": [""],
         "evenkeel-recordings@.service": [""],
@@ -278,6 +297,20 @@ def test_the_network_helper_may_reload_networkd_and_do_nothing_else() -> None:
     assert decision(network + "reload", {}, None) == "no", "the agent asks ek-network instead"
 
 
+def test_only_the_agent_asks_for_the_journal_and_the_helper_cannot_change_it() -> None:
+    socket = (DATA / "evenkeel-journal.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().journal_socket}\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    helper = (DATA / "evenkeel-journal@.service").read_text().splitlines()
+    assert {"DynamicUser=yes", "SupplementaryGroups=systemd-journal", "ProtectSystem=strict"} <= set(helper)
+    assert "RestrictAddressFamilies=none" in helper
+    assert not [line for line in helper if line.startswith(("ReadWritePaths=", "User="))]
+    # The agent itself may not read the journal.
+    agent = (DATA / "evenkeeld.service").read_text()
+    assert "systemd-journal" not in agent
+    assert "SupplementaryGroups=" not in agent
+
+
 def test_an_alert_reaches_no_service_of_the_board_itself() -> None:
     sender = (DATA / "evenkeel-alert@.service").read_text().splitlines()
     assert [line for line in sender if line.startswith("IPAddress")] == [
@@ -299,6 +332,7 @@ def test_the_helper_can_use_openat2() -> None:
         "evenkeeld",
         "evenkeel-fixed-share@",
         "evenkeel-alert@",
+        "evenkeel-journal@",
         "evenkeel-network",
         "evenkeel-network-boot",
         "evenkeel-recordings@",

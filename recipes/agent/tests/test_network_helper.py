@@ -34,7 +34,7 @@ class Board:
         self.now_s, self.boot = 1000.0, "first"
         self.read: dict[str, str] = {}
         self.reloads = 0
-        self.fails = ""  # why networkctl fails
+        self.fails = ""  # why the reload fails
         self.helper = self.start()
 
     def start(self) -> Helper:

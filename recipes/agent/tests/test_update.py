@@ -84,7 +84,8 @@ class FakeLogin(Fake):
     name = update.LOGIN
 
     async def answer(self, message: Message) -> tuple[str, list[Any]]:
-        assert (message.member, message.body) == ("Reboot", [False])
+        assert message.member in ("Reboot", "PowerOff")
+        assert message.body == [False]
         return "", []
 
 
@@ -131,7 +132,7 @@ async def test_an_installation(board: Harness) -> None:
     assert (found["state"], found["progress"], found["step"]) == ("installing", 40, rauc.step)
     # RAUC does not tell them now: the agent remembers
     assert [slot["name"] for slot in found["slots"]] == ["A", "B"]
-    for member, arguments in (("Restart", ()), ("ChooseSlot", ("A",))):
+    for member, arguments in (("Restart", ()), ("PowerOff", ()), ("ChooseSlot", ("A",))):
         error = await board.refused(member, *arguments)
         assert error.name == ERROR + "Conflict"
         assert "an installation is running" in error.text
@@ -290,6 +291,8 @@ async def test_restart_and_slot(board: Harness) -> None:
     assert rauc.boot["ORDER"] == "B A"
     await board.call("Restart")
     assert login.count("Reboot") == 1
+    await board.call("PowerOff")
+    assert login.count("PowerOff") == 1
 
 
 @on_board

@@ -24,11 +24,13 @@ from evenkeel_agent.alerts import Alerts
 from evenkeel_agent.bus import CallError
 from evenkeel_agent.network import Network
 from evenkeel_agent.network_helper import Clock, Helper
+from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
+from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS
 from evenkeel_api.messages import Message, Note
@@ -103,6 +105,29 @@ def demo_update() -> Update:
             Slot(name="B", running=False, next=False, good=True, version="", installed_at=""),
         ],
     )
+
+
+def demo_system() -> System:
+    return System(
+        name="evenkeel",
+        at=int(time.time()),
+        zone="Europe/Berlin",
+        offset_s=3600,
+        clock="synchronised",
+        server="192.0.2.1",
+    )
+
+
+def demo_journal() -> list[Line]:
+    now = time.time()
+    return [
+        Line(now - 300, "info", "evenkeel-player.service", "ek-player", 412, "playing movie.bin"),
+        Line(
+            now - 200, "warning", "ek-recorder.service", "ek-recorder", 377, "channel can0: 1203 records lost"
+        ),
+        Line(now - 100, "err", "", "kernel", 0, "mmc0: Timeout waiting for hardware interrupt."),
+        Line(now - 50, "info", "evenkeel-loader.service", "ek-loader", 418, "round 17"),
+    ]
 
 
 class FakeAlerts(Alerts):
@@ -236,12 +261,45 @@ def demo_recorder() -> Recorder:
     )
 
 
+class FakeSettings:
+    """What a backup needs of the features apps and system, kept by a FakeAgent."""
+
+    def __init__(self, agent: FakeAgent) -> None:
+        self._agent = agent
+
+    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
+        apps = self._agent.apps
+        weights = {app.name: app.weight for app in apps if app.weight != 100}
+        return weights, {app.name: app.fixed_share for app in apps if app.fixed_share}
+
+    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
+        self._agent.apps = [
+            replace(app, weight=weights.get(app.name, 100), fixed_share=fixed_shares.get(app.name, 0))
+            for app in self._agent.apps
+        ]
+
+    async def get_system(self, *_: Any) -> System:
+        return self._agent.get_system()
+
+    async def list_time_zones(self, *_: Any) -> list[str]:
+        return self._agent.list_time_zones()
+
+    async def set_host_name(self, request: Any, _: Any) -> System:
+        return self._agent.set_host_name(request.hostname)
+
+    async def set_time_zone(self, request: Any, _: Any) -> System:
+        return self._agent.set_time_zone(request.zone)
+
+    async def set_time_servers(self, request: Any, _: Any) -> System:
+        return self._agent.set_time_servers(request.servers)
+
+
 @dataclass
 class FakeAgent:
     """A fake agent that stores weights and fixed shares.
 
     While `dead` is set, it does not answer. With `moving`, its figures change as if apps were running. The real code of
-    evenkeel_agent handles users, sessions, tokens, alerts and the network, in a temporary folder.
+    evenkeel_agent handles users, sessions, tokens, alerts, backups and the network, in a temporary folder.
     """
 
     apps: list[App] = field(default_factory=demo_apps)
@@ -251,6 +309,10 @@ class FakeAgent:
     recorder: Recorder = field(default_factory=demo_recorder)
     # what a download sends, packet by packet; it is cut unless the last one is an End
     recording: list[bytes | End] = field(default_factory=lambda: [b"MCAP", b" of the demo", End(0)])
+    system: System = field(default_factory=demo_system)
+    zones: list[str] = field(default_factory=lambda: ["America/New_York", "Europe/Berlin", "UTC"])
+    journal: list[Line] = field(default_factory=demo_journal)
+    bundle_file: list[bytes | End] = field(default_factory=lambda: [b"gzip", b" of the demo", End(0)])
     dead: str = ""  # why it does not answer
     refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
@@ -275,6 +337,8 @@ class FakeAgent:
         Path(settings.state_dir).mkdir(parents=True)
         self.alerts = FakeAlerts(settings, "evenkeel")
         self.network = FakeNetwork(settings, Path(self._folder.name))
+        fake: Any = FakeSettings(self)
+        self.restorer = Restorer(settings, fake, self.accounts, self.alerts, fake)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -288,7 +352,7 @@ class FakeAgent:
             raise unreachable(self.dead)
         try:
             caller = self.accounts.caller(found, session, address)
-            parts = (self.accounts, self.alerts, self.network)
+            parts = (self.accounts, self.alerts, self.network, self.restorer)
             real = next((part for part in parts if hasattr(part, found.handler)), None)
             if real:
                 answer = self._run(getattr(real, found.handler)(found.request(*values), caller))
@@ -454,6 +518,50 @@ class FakeAgent:
 
     def restart(self) -> None:
         self._answer("Restart")
+
+    def power_off(self) -> None:
+        self._answer("PowerOff")
+        if self.refuse is not None:
+            raise self.refuse
+
+    def get_system(self) -> System:
+        self._answer("GetSystem")
+        return self.system
+
+    def list_time_zones(self) -> list[str]:
+        return self.zones
+
+    def set_host_name(self, hostname: str) -> System:
+        return self._set_system(f"SetHostName {hostname}", name=hostname)
+
+    def set_time_zone(self, zone: str) -> System:
+        if zone not in self.zones:
+            raise errors.InvalidArgument("unknown-time-zone", zone=zone)
+        return self._set_system(f"SetTimeZone {zone}", zone=zone)
+
+    def set_time_servers(self, servers: list[str]) -> System:
+        return self._set_system(f"SetTimeServers {' '.join(servers)}", servers=list(servers))
+
+    def _set_system(self, call: str, **changed: Any) -> System:
+        self._answer(call)
+        if self.refuse is not None:
+            raise self.refuse
+        self.system = replace(self.system, **changed)
+        return self.system
+
+    def get_journal(self, unit: str, priority: str, start: str, last: str, limit: int) -> Journal:
+        self._answer(f"GetJournal {unit} {priority} {start} {last} {limit}")
+        if self.refuse is not None:
+            raise self.refuse
+        return Journal(lines=self.journal[-limit:], more=len(self.journal) > limit)
+
+    def open_support_bundle(self) -> int:
+        self._answer("OpenSupportBundle")
+        if self.refuse is not None:
+            raise self.refuse
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        threading.Thread(target=self._record, args=(mine, list(self.bundle_file)), daemon=True).start()
+        return theirs.detach()
 
     def _answer(self, call: str) -> None:
         self.calls.append(call)

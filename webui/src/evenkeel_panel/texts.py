@@ -147,6 +147,31 @@ TEXTS = {
     "network-last-reverted": "the last change was undone by an administrator",
     "network-last-restarted": "the last change was undone, because the board restarted before anybody confirmed it. If you"
     " want it, make it again",
+    "clock-synchronised": "the clock is right: {server} sets it",
+    "clock-waiting": "the clock may be wrong, because no time server has answered yet. If it stays so, enter a time server"
+    " that the board can reach",
+    "clock-off": "the clock may be wrong, because the time service is stopped. To start it, run"
+    " 'systemctl start systemd-timesyncd' on the board",
+    "clock-missing": "the clock may be wrong, because the image of this board has no time service. Build an image with the"
+    " package systemd-timesyncd",
+    "clock-unknown": "it is not known whether the clock is right. Reload the page in a moment",
+    "board-name-rule": "a name has 1 to 63 letters, digits or “-”. It neither begins nor ends with “-”, and is not a number."
+    " Nothing was changed",
+    "board-name-set": "the board is called {name} now",
+    "time-zone-rule": "choose the time zone from the list. Nothing was changed",
+    "time-zone-set": "the time zone is {zone} now. An app that runs sees it when it starts again",
+    "time-servers-rule": "enter at most 8 host names or addresses with spaces between them, such as ntp.example.org. Nothing"
+    " was changed",
+    "time-servers-set": "the time servers are saved. Reload this page in a minute to see whether one answers",
+    "time-servers-automatic": "the board uses the time servers that its network names",
+    "power-off-not-confirmed": "the board was not switched off. Confirm first that somebody can switch it on again",
+    "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
+    "backup-missing": "no file is chosen. Choose the file of a backup",
+    "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
+    "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",
+    "backup-panel": "the backup has settings of another version of the panel, so its wear limit cannot be read."
+    " Nothing was changed",
+    "restore-wear-limit": "the wear limit changes from {old} to {new}",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",
@@ -186,6 +211,9 @@ REMEDIES = {
     "history-not-saved": _RESTART_HISTORY,
     "history-lost": _RESTART_HISTORY,
     "update-failed": "Check the bundle, and install it again on the page Updates",
+    "restore-unfinished": "Wait a minute: the agent tries again by itself. If the problem stays, restore the backup again",
+    "time-servers-not-in-use": "Wait a minute: the agent tries again by itself. If the problem stays, enter the servers"
+    " again on the page System",
     "slot-unconfirmed": "Wait a minute. If the problem stays, run 'systemctl --failed' on the board",
 }
 _NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the board"

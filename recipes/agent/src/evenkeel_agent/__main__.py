@@ -18,10 +18,14 @@ from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .bus import Bus
+from .journal import JournalReader
 from .network import Network
 from .recordings import Recordings
+from .restorer import Restorer
 from .service import Service
 from .settings import Settings
+from .support import Support
+from .system import SystemSettings
 from .update import Updates
 
 _log = logging.getLogger("evenkeeld")
@@ -91,6 +95,7 @@ async def serve(settings: Settings) -> int:
     accounts = Accounts(settings.state_dir, socket.gethostname())
     updates = Updates(settings, bus)
     alerts = await asyncio.to_thread(Alerts, settings, socket.gethostname())
+    system = await asyncio.to_thread(SystemSettings, settings, bus, alerts.rename)
     agent = Agent(
         settings,
         bus,
@@ -98,11 +103,23 @@ async def serve(settings: Settings) -> int:
             *([accounts.problem] if accounts.problem else []),
             *updates.problems,
             *alerts.problems,
+            *system.problems,
+            *restorer.problems,
         ],
     )
+    restorer = Restorer(settings, agent, accounts, alerts, system)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
+    queries = {
+        "status": agent.get_status,
+        "apps": agent.list_apps,
+        "update": updates.get_update,
+        "recorder": recordings.get_recorder,
+        "system": system.get_system,
+    }
     network = Network(settings, bus)
-    Service(bus, [agent, updates, alerts, recordings, network], accounts, settings.call_timeout_s)
+    own = [network, system, JournalReader(settings), Support(settings, queries), restorer]
+    features: list[object] = [agent, updates, alerts, recordings, *own]
+    Service(bus, features, accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
@@ -112,7 +129,8 @@ async def serve(settings: Settings) -> int:
     notify("READY=1")
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
-    work = (agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot))
+    work = [agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot)]
+    work += [system.watch(), restorer.watch()]
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:

@@ -24,7 +24,7 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ from evenkeel_api.messages import Message
 from evenkeel_api.method import Method, Nothing
 from evenkeel_api.roles import ADMIN, Role, includes
 
-from . import passwords
+from . import backup, passwords
 from .accounts_db import Database
 from .caller import Caller
 from .tries import Tries
@@ -372,7 +372,7 @@ class Accounts:
 
     async def change_password(self, request: api.ChangePassword, caller: Caller) -> api.Login:
         user = self._users[caller.user]
-        await self._check_own(request.current, caller)
+        await self.check_password(caller, request.current)
         if bad := passwords.refusal(request.new, request.current, user.name, self._host):
             raise errors.PasswordRefused(bad.code, **bad.parameters)
         digest = await asyncio.to_thread(passwords.digest, request.new)
@@ -382,8 +382,8 @@ class Accounts:
             self.problem = None
         return await self._open_session(changed, caller.address, request.client, "")
 
-    async def _check_own(self, password: str, caller: Caller) -> None:
-        """Raises AgentError if PASSWORD is not the password of the caller, or if too many wrong ones came before."""
+    async def check_password(self, caller: Caller, password: str) -> None:
+        """Raises AgentError if PASSWORD is not the present password of CALLER, or if too many wrong ones came before."""
         try:
             await self._check(caller.user, password, caller.address, f"session {caller.session}")
         except errors.WrongPassword:
@@ -409,7 +409,7 @@ class Accounts:
         secret = self._pending_totp.get(caller.session)
         if secret is None:
             raise errors.Conflict("no-totp")
-        await self._check_own(request.password, caller)
+        await self.check_password(caller, request.password)
         user = replace(self._users[caller.user], totp=secret)
         await self._check_code(user, request.code, caller.address, f"session {caller.session}")
         await self._put(user)
@@ -417,7 +417,7 @@ class Accounts:
         await self._end_others(caller)
 
     async def end_totp(self, request: api.EndTotp, caller: Caller) -> None:
-        await self._check_own(request.password, caller)
+        await self.check_password(caller, request.password)
         await self._put(replace(self._users[caller.user], totp=None))
         await self._end_others(caller)
 
@@ -566,6 +566,41 @@ class Accounts:
         user = self._users.get(BUILT_IN)
         return api.FirstPassword(password=(user.first or "") if user else "")
 
+    def saved(self) -> list[backup.User]:
+        """The users that have a password, for a backup."""
+        return [
+            backup.User(user.name, user.role, user.hash, user.must_change, user.totp or "")
+            for user in sorted(self._users.values(), key=lambda user: user.name)
+            if user.hash
+        ]
+
+    async def restore(self, users: Sequence[backup.User]) -> None:
+        """Make USERS the users of the board. Sessions of users that change end; those and tokens of others that go, too.
+
+        Raises AgentError; then nothing has changed.
+        """
+        found: dict[str, User] = {}
+        for one in users:
+            old = self._users.get(one.name)
+            at = int(self._clock())
+            user = User(one.name, one.role, one.hash, None, one.must_change, one.totp or None, at)
+            found[one.name] = old if old and replace(old, changed_at=at) == user else user
+        changed = [user for user in found.values() if self._users.get(user.name) is not user]
+        gone = self._users.keys() - found.keys()
+
+        def save(cursor: sqlite3.Cursor) -> None:
+            cursor.executemany("DELETE FROM users WHERE name = ?", [(name,) for name in gone])
+            for user in changed:
+                self._upsert(cursor, user)
+                cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
+
+        await self._write(save)
+        self._users = found
+        ended = gone | {user.name for user in changed}
+        self._sessions = {d: s for d, s in self._sessions.items() if s.user not in ended}
+        self._tokens = {d: t for d, t in self._tokens.items() if t.user not in gone}
+        self.changed()
+
     def _user(self, name: str) -> User:
         user = self._users.get(name)
         if user is None:
@@ -601,14 +636,18 @@ class Accounts:
     def _save_user(self, user: User, *, end_sessions: bool = False) -> None:
         assert self._db
         with self._db.write() as cursor:
-            cursor.execute(
-                "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET role = excluded.role,"
-                " hash = excluded.hash, first = excluded.first, must_change = excluded.must_change,"
-                " totp = excluded.totp, changed_at = excluded.changed_at",
-                (user.name, user.role, user.hash, user.first, user.must_change, user.totp, user.changed_at),
-            )
+            self._upsert(cursor, user)
             if end_sessions:
                 cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
+
+    @staticmethod
+    def _upsert(cursor: sqlite3.Cursor, user: User) -> None:
+        cursor.execute(
+            "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET role = excluded.role,"
+            " hash = excluded.hash, first = excluded.first, must_change = excluded.must_change,"
+            " totp = excluded.totp, changed_at = excluded.changed_at",
+            (user.name, user.role, user.hash, user.first, user.must_change, user.totp, user.changed_at),
+        )
 
     async def _write(self, change: Callable[[sqlite3.Cursor], object], *, own: bool = False) -> None:
         """Run CHANGE in a transaction. With OWN, CHANGE opens its own transaction and gets no cursor.

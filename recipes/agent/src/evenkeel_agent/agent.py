@@ -206,6 +206,23 @@ class Agent:
         )
         return await self._state(name)
 
+    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The saved weights and fixed shares, by app."""
+        return self._weights.all(), self._fixed_shares.all()
+
+    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
+        """Replace all saved weights and fixed shares. They are applied in the background. Raises AgentError."""
+        try:
+            async with self._changing:
+                await asyncio.to_thread(self._weights.save_all, weights)
+                self._pending |= set(self._registry.apps)
+            async with self._fixed_shares.changing:
+                await asyncio.to_thread(self._fixed_shares.save_all, fixed_shares)
+        except StoreError as error:
+            raise errors.Failed(error.message.code, **error.message.parameters) from error
+        self._snapshot_expires_s = 0.0  # the next snapshot shows the change
+        self.wake()
+
     async def start_app(self, request: AppName, _caller: Caller) -> None:
         """Start the app's unit and wait until it runs, at most job_timeout_s."""
         app = await self._controlled_app(request.name)

@@ -78,6 +78,14 @@ def _line(text: str) -> str:
     return schema.clean(text)[:MAX_LENGTH]
 
 
+def check(request: SetAlerts) -> None:
+    """Raises InvalidArgument if fields of REQUEST do not fit together."""
+    if request.mail_to and not request.smtp_server:
+        raise errors.InvalidArgument("alerts-no-server")
+    if request.smtp_user and request.smtp_security == "none":
+        raise errors.InvalidArgument("alerts-plain-password")
+
+
 class Tracker:
     """Decides which problems have begun or ended. A state counts if it has lasted HOLD_S."""
 
@@ -172,6 +180,10 @@ class Alerts:
         self._failed, self._at, self._tracker = {}, 0, Tracker()
         self._failures = {name: Tracker() for name in self._receivers}
         self._outboxes = {name: Outbox() for name in self._receivers}
+
+    def rename(self, board: str) -> None:
+        """From now on, the messages have the name BOARD."""
+        self._board = board
 
     @property
     def problems(self) -> list[Message]:
@@ -294,10 +306,16 @@ class Alerts:
             request = msgspec.structs.replace(request, smtp_password=old.smtp_password if same else "")
         elif not request.smtp_user:
             request = msgspec.structs.replace(request, smtp_password="")
-        if request.mail_to and not request.smtp_server:
-            raise errors.InvalidArgument("alerts-no-server")
-        if request.smtp_user and request.smtp_security == "none":
-            raise errors.InvalidArgument("alerts-plain-password")
+        check(request)
+        await self.restore(request)
+        return self._state()
+
+    @property
+    def saved(self) -> SetAlerts:
+        return self._set
+
+    async def restore(self, request: SetAlerts) -> None:
+        """Save REQUEST, also an empty password. On an AgentError nothing has changed."""
         async with self._saving:
             try:
                 await asyncio.to_thread(replace, self._path, msgspec.json.encode(request))
@@ -305,7 +323,6 @@ class Alerts:
                 raise errors.Failed("alerts-not-saved", path=self._path, reason=why(error)) from error
             self._set, self._load_problem = request, None
             self._begin()
-        return self._state()
 
     async def send_test_alert(self, _: Nothing, __: Caller) -> State:
         if not self._receivers:

@@ -119,6 +119,22 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "revert-network", parents=[common], help="undo the change of the network settings at once"
     )
+    commands.add_parser("power-off", parents=[common], help="switch the board off")
+    commands.add_parser(
+        "system", parents=[common], help="show the name of the board, its time and time servers"
+    )
+    set_name = commands.add_parser("set-name", parents=[common], help="set the host name of the board")
+    set_name.add_argument("hostname", metavar="NAME", help="1 to 63 letters, digits or -")
+    commands.add_parser("time-zones", parents=[common], help="list the time zones")
+    set_zone = commands.add_parser("set-time-zone", parents=[common], help="set the time zone of the board")
+    set_zone.add_argument("zone", metavar="ZONE", help="for example Europe/Berlin, or UTC")
+    set_servers = commands.add_parser(
+        "set-time-servers",
+        parents=[common],
+        help="set the time servers",
+        description="Sets the time servers (NTP). Without SERVER, the board uses those that its network names.",
+    )
+    set_servers.add_argument("servers", metavar="SERVER", nargs="*", help="host name or address, at most 8")
     commands.add_parser("users", parents=[common], help="list the users of the panel")
     add = commands.add_parser("add-user", parents=[common], help="add a user; prints a first password")
     add.add_argument("user", metavar="USER")
@@ -201,6 +217,12 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "network": ("GetNetwork", ()),
     "confirm-network": ("ConfirmNetwork", ()),
     "revert-network": ("RevertNetwork", ()),
+    "power-off": ("PowerOff", ()),
+    "system": ("GetSystem", ()),
+    "set-name": ("SetHostName", ("hostname",)),
+    "time-zones": ("ListTimeZones", ()),
+    "set-time-zone": ("SetTimeZone", ("zone",)),
+    "set-time-servers": ("SetTimeServers", ("servers",)),
 }
 
 
@@ -453,6 +475,17 @@ def _network_text(network: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _system_text(system: dict[str, Any]) -> str:
+    lines = [
+        f"name     {system['name']}",
+        f"time     {_time(system['at'])}",
+        f"zone     {system['zone'] or 'unknown'}",
+        f"clock    {system['clock']}{', by ' + system['server'] if system['server'] else ''}",
+        f"servers  {' '.join(system['servers']) or 'automatic'}",
+    ]
+    return "\n".join([*lines, *(f"         {note['text']}" for note in system["problem"])])
+
+
 def _fixed_share_text(app: dict[str, Any]) -> str:
     running = app["active_state"] in ("active", "reloading")
     text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
@@ -494,6 +527,10 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _update_text(answer)
     if options.command.endswith("network"):
         return _network_text(answer)
+    if options.command in ("system", "set-name", "set-time-zone", "set-time-servers"):
+        return _system_text(answer)
+    if options.command == "time-zones":
+        return "\n".join(answer) or "the image has no data of time zones"
     if options.command == "inspect":
         return _bundle_text(answer)
     if options.command == "install":

@@ -110,6 +110,14 @@ class FixedShareEnforcer:
         """Save PERCENT for the app NAME. Blocks for two flushes. On StoreError nothing has changed."""
         self._saved.save(name, None if percent == OFF else percent)
 
+    def all(self) -> dict[str, int]:
+        """All saved percentages by app."""
+        return self._saved.all()
+
+    def save_all(self, percentages: dict[str, int]) -> None:
+        """Save PERCENTAGES in place of all saved ones. Blocks for two flushes. On StoreError nothing has changed."""
+        self._saved.save_all(percentages)
+
     def applied(self, name: str, content: str | None) -> bool:
         """Whether CONTENT, from read_fixed(), has the saved value. If CONTENT is None, only OFF counts as applied."""
         percent = self.get(name)

@@ -37,7 +37,10 @@ MARK = ".evenkeel-reload"  # in FILES; systemd-networkd ignores this name
 DAMAGED = ".damaged"
 LIMIT = 64 * 1024
 PACKET = 16 * 1024
-RELOAD = ("networkctl", "reload")
+# Not "networkctl reload": it refuses to run in another network namespace than that of systemd-networkd, and the helper has a
+# namespace of its own, without devices.
+_NETWORKD = "org.freedesktop.network1"
+RELOAD = ("busctl", "--quiet", "call", _NETWORKD, "/org/freedesktop/network1", f"{_NETWORKD}.Manager", "Reload")
 RELOAD_S = 20.0  # time limit for RELOAD
 APPLY_S = 2.0  # a change comes into force so long after the answer, because the answer needs the old address
 RETRY_S = 5.0  # time until the next attempt, if systemd-networkd does not read the files
@@ -64,9 +67,9 @@ def reload() -> None:
             RELOAD, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=RELOAD_S
         )
     except subprocess.TimeoutExpired:
-        raise OSError(f"networkctl did not end within {RELOAD_S:g} s") from None
+        raise OSError(f"busctl did not end within {RELOAD_S:g} s") from None
     if done.returncode:
-        raise OSError(done.stderr.strip()[-300:] or f"networkctl ended with status {done.returncode}")
+        raise OSError(done.stderr.strip()[-300:] or f"busctl ended with status {done.returncode}")
 
 
 class Helper:

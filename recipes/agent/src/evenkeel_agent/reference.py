@@ -12,9 +12,11 @@ from evenkeel_api.errors import NAME
 from evenkeel_api.features import accounts
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
+from evenkeel_api.features.backup import Restore
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
 from evenkeel_api.features.network import Interface, Network, NetworkSettings, Trial
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
+from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
 from evenkeel_api.messages import Note
@@ -183,6 +185,10 @@ def page() -> str:
         f"### Network interface\n\nAn entry of `interfaces`.\n\n{_fields(Interface)}",
         f"### Network settings\n\nThe settings of an interface.\n\n{_fields(NetworkSettings)}",
         f"### Change of the network\n\nAn entry of `trial`.\n\n{_fields(Trial)}",
+        f"## System\n\nThe answer of `GetSystem`, `SetHostName`, `SetTimeZone` and `SetTimeServers`.\n\n{_fields(System)}",
+        f"## Journal\n\nThe answer of `GetJournal`.\n\n{_fields(Journal)}",
+        f"### Line of the journal\n\nAn entry of `lines`.\n\n{_fields(Line)}",
+        f"## Backup\n\nThe answer of `CheckBackup` and `RestoreBackup`.\n\n{_fields(Restore)}",
         f"## Recorder\n\nThe answer of `GetRecorder`.\n\n{_fields(Recorder)}",
         f"### Channel\n\nAn entry of `channels`.\n\n{_fields(Channel)}",
         f"### Loss of records\n\nAn entry of `lost`.\n\n{_fields(Loss)}",

@@ -79,5 +79,10 @@ class Settings:
         return self.path("/run/evenkeel/recordings")
 
     @property
+    def journal_socket(self) -> str:
+        """The socket on which ek-journal receives requests."""
+        return self.path("/run/evenkeel/journal")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

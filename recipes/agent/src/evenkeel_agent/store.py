@@ -100,10 +100,18 @@ class Store:
             del numbers[name]
         else:
             numbers[name] = value
+        self.save_all(numbers)
+
+    def all(self) -> dict[str, int]:
+        """All saved numbers by app."""
+        return {**self._numbers}
+
+    def save_all(self, numbers: dict[str, int]) -> None:
+        """Save NUMBERS in place of all saved ones. Blocks for two flushes. On StoreError nothing has changed."""
         try:
             replace(self._path, json.dumps(numbers, sort_keys=True, indent=1).encode() + b"\n")
         except OSError as error:
             message = Message(f"{self._kind}-not-saved", folder=self._directory, reason=why(error))
             raise StoreError(message) from error
-        self._numbers = numbers
+        self._numbers = {**numbers}
         self._problem = None

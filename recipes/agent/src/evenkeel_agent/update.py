@@ -4,6 +4,8 @@
 
 RAUC refuses a bundle without a valid signature, for another kind of board, or older than this version
 (`/usr/lib/rauc/system.conf`). Its D-Bus API: https://rauc.readthedocs.io/en/v1.13/reference.html#d-bus-api
+
+Restart and PowerOff are here, because the agent refuses both during an installation.
 """
 
 import asyncio
@@ -164,22 +166,28 @@ class Updates:
         return await self._read()
 
     async def restart(self, _: Nothing, __: Caller) -> None:
-        state = await self._read()
-        _refuse_while(state, "not-restarted")
+        await self._end("not-restarted", "Reboot")
+
+    async def power_off(self, _: Nothing, __: Caller) -> None:
+        await self._end("not-switched-off", "PowerOff")
+
+    # internal
+
+    async def _end(self, code: str, member: str) -> None:
+        """Restart the board or switch it off, unless an installation runs: the other slot would be incomplete."""
+        _refuse_while(await self._read(), code)
         try:
             await self._bus.call(
                 LOGIN,
                 "/org/freedesktop/login1",
                 LOGIN + ".Manager",
-                "Reboot",
+                member,
                 "b",
                 [False],
                 timeout_s=self._timeout_s,
             )
         except CallError as error:
-            raise errors.Failed("not-restarted", reason=str(error)) from error
-
-    # internal
+            raise errors.Failed(code, reason=str(error)) from error
 
     def _check(self, code: str, source: str, caller: Caller) -> None:
         """Raises AgentError if no bundle can be accepted, or if the panel or a token names a file other than UPLOADED."""

@@ -37,9 +37,14 @@ NAMES = {
     "InstallBundle": ("Update", "source"),
     "ChooseSlot": ("Slot of the next start", "slot"),
     "Restart": ("Restart of the board", ""),
+    "PowerOff": ("Switching off of the board", ""),
+    "RestoreBackup": ("Restore of a backup", ""),
+    "SetHostName": ("Name of the board", "hostname"),
+    "SetTimeZone": ("Time zone", "zone"),
+    "SetTimeServers": ("Time servers", "servers"),
 }
 # methods with a row in the audit log that change nothing
-HARMLESS = frozenset({"OpenRecording", "SendTestAlert"})
+HARMLESS = frozenset({"GetBackup", "OpenRecording", "OpenSupportBundle", "SendTestAlert"})
 EFFECT_S = 600  # the time before and after a change that are compared
 
 

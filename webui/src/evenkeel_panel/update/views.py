@@ -11,7 +11,7 @@ from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
 
 from .. import texts
-from ..agent import AgentError, AgentRefused, AgentUnreachable
+from ..agent import AgentError, AgentRefused
 from ..context import Nav, call, identity
 from .upload import Uploads
 
@@ -157,16 +157,3 @@ def slot() -> tuple[str, int]:
     except AgentRefused as error:
         return _refused(error)
     return _page(message=texts.text("slot-chosen", slot=name), kind="ok")
-
-
-@blueprint.post("/update/restart")
-def restart() -> str | tuple[str, int]:
-    try:
-        call("Restart")
-    except AgentRefused as error:
-        return _refused(error)
-    except AgentUnreachable as error:
-        # The agent may be stopped by the restart before it answers.
-        if not error.sent:
-            raise
-    return render_template("update/restarting.html")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After an order to restart: waits until the panel has stopped answering and answers again, then shows the page of updates.
+// After an order to restart: waits until the panel has stopped answering and answers again, then shows the page in data-back.
 (() => {
   "use strict";
   const PAUSE_MS = 2000;
@@ -21,7 +21,7 @@
       document.getElementById("waiting").textContent = "The panel has not answered for five minutes."
         + " Check the power and the network. If both are well, switch the board off and on. This page keeps waiting.";
     }
-    if (answers && (stopped || performance.now() - began > SURE_MS)) location.href = "/update";
+    if (answers && (stopped || performance.now() - began > SURE_MS)) location.href = document.getElementById("restarting").dataset.back;
     else setTimeout(ask, PAUSE_MS);
   };
   setTimeout(ask, PAUSE_MS);

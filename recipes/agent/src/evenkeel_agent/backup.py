@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of a backup: makes it, reads it, and compares two sets of settings. Pure.
+
+A file has a version and a checksum. The checksum is SHA-256 of everything else, as JSON with sorted keys and without
+whitespace: so an editor may change the layout of the file, but no value.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+import msgspec
+from evenkeel_api import errors
+from evenkeel_api.features.alerts import SetAlerts
+from evenkeel_api.features.system import ZONE, BoardName, Servers
+from evenkeel_api.messages import Message
+from evenkeel_api.roles import ADMIN, Role
+from msgspec import Meta
+
+FORMAT = "evenkeel-backup"
+VERSION = 1
+NO_ZONE = rf"{ZONE}|^$(?!\n)"  # or empty
+App = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$(?!\n)")]
+# The parameters of a hash have limits: checking a password must not take all memory.
+HASH = (
+    r"^\$argon2id\$v=19\$m=[1-9][0-9]{0,4},t=[1-9],p=[1-4]\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,86}$(?!\n)"
+)
+
+
+class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A user with a password. HASH: argon2id. TOTP: the secret of the authenticator app; "" without one."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]
+    role: Role
+    hash: Annotated[str, Meta(pattern=HASH)]
+    must_change: bool
+    totp: Annotated[str, Meta(pattern=r"^([A-Z2-7]{16,64})?$(?!\n)")]
+
+
+class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings. ZONE: "" if it was not known. USERS: empty if no user had a password. PANEL: text of the panel."""
+
+    name: BoardName
+    zone: Annotated[str, Meta(max_length=64, pattern=NO_ZONE)]
+    servers: Servers
+    weights: Annotated[dict[App, Annotated[int, Meta(ge=1, le=10000)]], Meta(max_length=1000)]
+    fixed_shares: Annotated[dict[App, Annotated[int, Meta(ge=1, le=100)]], Meta(max_length=1000)]
+    alerts: SetAlerts
+    users: Annotated[list[User], Meta(max_length=32)]
+    panel: Annotated[str, Meta(max_length=10_000)]
+
+
+class File(msgspec.Struct, frozen=True):
+    format: str
+    version: int
+    made_at: int
+    content: Content
+
+
+def _checksum(found: dict[str, Any]) -> str:
+    rest = {key: value for key, value in found.items() if key != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def dump(content: Content, made_at: int) -> str:
+    """The file with CONTENT."""
+    found: dict[str, Any] = msgspec.to_builtins(File(FORMAT, VERSION, made_at, content))
+    return json.dumps({**found, "checksum": _checksum(found)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def load(text: str) -> File:
+    """The file TEXT. Raises InvalidArgument with the reason."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise errors.InvalidArgument("backup-unknown")
+    version = found.get("version")
+    if type(version) is not int or version < 1:
+        raise errors.InvalidArgument("backup-damaged")
+    if version > VERSION:
+        raise errors.InvalidArgument("backup-newer", version=version, known=VERSION)
+    try:
+        if found.get("checksum") != _checksum(found):
+            raise errors.InvalidArgument("backup-damaged")
+        file = msgspec.convert(found, File, strict=True)
+    except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
+        raise errors.InvalidArgument("backup-invalid", reason=str(error)) from error
+    content = file.content
+    names = [user.name for user in content.users]
+    if len(set(names)) < len(names) or "root" in names:
+        raise errors.InvalidArgument("backup-invalid", reason="a user is there twice, or is called root")
+    if names and not any(user.role == ADMIN for user in content.users):
+        raise errors.InvalidArgument("backup-invalid", reason="it has no administrator")
+    if sum(content.fixed_shares.values()) > 100:
+        raise errors.InvalidArgument(
+            "backup-invalid", reason="all fixed shares together have more than 100 %"
+        )
+    if content.name.lower() == "localhost":
+        raise errors.InvalidArgument("name-localhost")
+    return file
+
+
+def differences(old: Content, new: Content) -> list[Message]:
+    """What a restore of NEW changes on a board with OLD. Settings of the panel are left out."""
+    found = []
+    for what in ("name", "zone"):
+        before, after = getattr(old, what), getattr(new, what)
+        if after and after != before:
+            found.append(Message(f"restore-{what}", old=before or "?", new=after))
+    if old.servers != new.servers:
+        found.append(Message("restore-servers", old=_servers(old), new=_servers(new)))
+    for code, before, after, none in (
+        ("restore-weight", old.weights, new.weights, "the default"),
+        ("restore-fixed-share", old.fixed_shares, new.fixed_shares, "off"),
+    ):
+        for app in sorted(before.keys() | after.keys()):
+            if before.get(app) != after.get(app):
+                found.append(Message(code, app=app, old=before.get(app, none), new=after.get(app, none)))
+    if old.alerts != new.alerts:
+        found.append(Message("restore-alerts"))
+    return found + _users(old.users, new.users)
+
+
+def _servers(content: Content) -> str:
+    return ", ".join(content.servers) or "those of the network"
+
+
+def _users(old: list[User], new: list[User]) -> list[Message]:
+    """Without users in the backup, those of the board stay."""
+    if not new:
+        return []
+    before, after = {user.name: user for user in old}, {user.name: user for user in new}
+    found = [
+        Message("restore-user-added", name=name, role=after[name].role)
+        for name in sorted(after.keys() - before)
+    ]
+    found += [Message("restore-user-removed", name=name) for name in sorted(before.keys() - after)]
+    found += [
+        Message("restore-user-changed", name=name, role=after[name].role)
+        for name in sorted(before.keys() & after)
+        if before[name] != after[name]
+    ]
+    return found

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves GetJournal. The agent may not read the journal: ek-journal reads it.
+
+systemd starts one process of ek-journal for each connection, as a user that can read the journal and change nothing.
+"""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from evenkeel_api import errors
+from evenkeel_api.features.system import Journal, Line, Priority, ReadJournal
+from evenkeel_api.messages import Message
+from evenkeel_common.files import why
+from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
+
+from .caller import Caller
+from .settings import Settings
+
+SOCKET_UNIT = "evenkeel-journal.socket"
+HELPER_UNITS = "evenkeel-journal@*"  # a pattern for journalctl: each connection has a unit
+# Time that GetJournal waits for ek-journal, which gives up earlier: less than the panel waits.
+ANSWER_S = 7.0
+# bytes of an answer: more than ek-journal sends
+LIMIT = 8 << 20
+PRIORITIES: tuple[Priority, ...] = get_args(Priority)
+
+
+class JournalReader:
+    """The handler of GetJournal."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = settings.journal_socket
+
+    async def get_journal(self, request: ReadJournal, _: Caller) -> Journal:
+        for field in ("start", "end"):
+            _check_time(field, getattr(request, field))
+        if request.start and request.end and request.start > request.end:
+            raise errors.InvalidArgument("bad-range", start=request.start, end=request.end)
+        order = {name: getattr(request, name) for name in request.__struct_fields__}
+        order["limit"] += 1  # one more line shows whether there are older ones
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found = await self._ask(order)
+        except TimeoutError:
+            problem = Message("journal-slow", seconds=ANSWER_S)
+        except (Truncated, ConnectionError):
+            problem = Message("journal-ended", unit=HELPER_UNITS)
+        except OSError as error:
+            reason = why(error)
+            problem = Message("journal-unreachable", path=self._path, reason=reason, unit=SOCKET_UNIT)
+        except ValueError as error:
+            problem = Message("journal-unreadable", reason=str(error))
+        else:
+            lines = [line(row) for row in found if isinstance(row, dict)]
+            return Journal(lines=lines[-request.limit :], more=len(lines) > request.limit)
+        raise errors.Failed("journal-not-read", reason=problem)
+
+    async def _ask(self, order: Mapping[str, Any]) -> list[Any]:
+        """The rows that ek-journal sends. Raises OSError, Truncated or ValueError."""
+        loop, content = asyncio.get_running_loop(), bytearray()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, self._path)
+            await loop.sock_sendall(connection, json.dumps(order).encode())
+            while not isinstance(part := parse(await loop.sock_recv(connection, PACKET_BYTES)), End):
+                content += part
+                if len(content) > LIMIT:
+                    raise ValueError(f"the answer is longer than {LIMIT} bytes")
+        if part.status:
+            raise ValueError(part.text)
+        found = json.loads(content)
+        if not isinstance(found, list):
+            raise ValueError("the answer is not a list")
+        return found
+
+
+def _check_time(field: str, text: str) -> None:
+    """Raises InvalidArgument if TEXT, which has the form of a time, is none: 2026-02-30T00:00:00Z."""
+    try:
+        if text:
+            time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError as error:
+        raise errors.InvalidArgument("bad-moment", field=field, value=text) from error
+
+
+def line(row: Mapping[str, Any]) -> Line:
+    """A line from what ek-journal sends. A value that is missing or not valid becomes "", 0 or the priority info."""
+
+    def text(key: str) -> str:
+        value = row.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(key: str) -> int:
+        digits = str(row.get(key, ""))
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+
+    level = number("priority") if "priority" in row else 6
+    return Line(
+        at=number("at_us") / 1e6,
+        priority=PRIORITIES[level] if level < len(PRIORITIES) else "info",
+        unit=text("unit"),
+        program=text("program"),
+        pid=number("pid"),
+        text=text("text"),
+    )

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ek-journal: reads the journal for the agent, and cannot change it. It runs as a user of its own.
+
+Standard input is a connection of evenkeel-journal.socket, to which only the agent may connect. The first packet is the
+request, as JSON; the helper reads no other one. The answer is a JSON array in the packets of evenkeel_common.packets: a
+row for each line. The helper checks the request itself: it passes a unit, a priority and times to journalctl, and no
+other option or path. If the request is "bundle", the answer is a support bundle (support_bundle.py).
+
+Memory: at most MAX_LINES lines of MAX_TEXT characters, and one line of journalctl, which it cuts at MAX_LINE bytes.
+"""
+
+import calendar
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from evenkeel_common.packets import CONTENT_BYTES, End, data, end
+
+from . import support_bundle
+
+JOURNALCTL = "/usr/bin/journalctl"
+PRIORITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+FIELDS = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT,SYSLOG_IDENTIFIER,_COMM,_PID"
+MAX_LINES = 501  # the agent asks for one line more than its caller
+MAX_TEXT = 2000
+MAX_LINE = (
+    256 * 1024
+)  # longer than all fields of a line: without --all, journalctl omits a field of more than 4096 bytes
+MAX_REQUEST = 4096
+# A search may read the whole journal. The agent waits a little longer.
+SEARCH_S = 6.0
+# A receiver that takes nothing for this long has gone.
+STALL_S = 10.0
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,254}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+
+
+class BadRequest(Exception):
+    """The request is not valid. The agent sends no such request."""
+
+
+def command(request: dict[str, Any], journalctl: str = JOURNALCTL) -> list[str]:
+    """The command that prints the lines, oldest first. Raises BadRequest."""
+    unit, priority, limit = request["unit"], request["priority"], request["limit"]
+    if priority not in PRIORITIES:
+        raise BadRequest("the priority is unknown")
+    if type(limit) is not int or not 1 <= limit <= MAX_LINES:
+        raise BadRequest("the limit is not valid")
+    options = [f"--lines={limit}", f"--priority={priority}"]
+    for option, key in (("since", "start"), ("until", "end")):
+        if request[key]:
+            options.append(f"--{option}=@{_seconds(request[key])}")
+    if unit == "kernel":
+        options.append("_TRANSPORT=kernel")
+    elif unit:
+        options.append(f"--unit={_checked(_UNIT, unit)}")
+    fixed = ["--quiet", "--no-pager", "--system", "--output=json", f"--output-fields={FIELDS}"]
+    return [journalctl, *fixed, *options]
+
+
+def _checked(pattern: re.Pattern[str], value: Any) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise BadRequest(f"{value!r:.60} is not valid")
+    return value
+
+
+def _seconds(value: Any) -> int:
+    try:
+        return calendar.timegm(time.strptime(_checked(_TIME, value), "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError as error:
+        raise BadRequest(f"{value!r:.60} is not a time") from error
+
+
+def row(content: bytes) -> dict[str, Any] | None:
+    """The part of a line of journalctl that the agent needs; None if the line is not valid."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {
+        "at_us": _text(found.get("__REALTIME_TIMESTAMP")),
+        "priority": _text(found.get("PRIORITY")) or "6",
+        # a message of systemd about a unit has the unit in UNIT
+        "unit": _text(found.get("UNIT")) or _text(found.get("_SYSTEMD_UNIT")),
+        "program": _text(found.get("SYSLOG_IDENTIFIER")) or _text(found.get("_COMM")),
+        "pid": _text(found.get("_PID")),
+        "text": _text(found.get("MESSAGE")),
+    }
+
+
+def _text(value: Any) -> str:
+    """A field as text. journalctl prints a field that is not UTF-8 as numbers of bytes, and two values as a list."""
+    if isinstance(value, list) and value and all(type(byte) is int and 0 <= byte < 256 for byte in value):
+        value = bytes(value).decode("utf-8", "replace")
+    elif isinstance(value, list) and value:
+        return _text(value[0])
+    if value is None:
+        return ""
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def read(arguments: Sequence[str], limit_s: float = SEARCH_S) -> list[dict[str, Any]]:
+    """The rows of ARGUMENTS. Raises OSError with the reason, or TimeoutError after LIMIT_S."""
+    rows: list[dict[str, Any]] = []
+    with subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(limit_s, stop)
+        timer.start()
+        tail = bytearray()
+        # Its messages must be read, or journalctl would wait.
+        reader = threading.Thread(target=_drain, args=(process.stderr, tail), daemon=True)
+        reader.start()
+        try:
+            while content := process.stdout.readline(MAX_LINE):
+                found = row(content)
+                if found and len(rows) < MAX_LINES:
+                    rows.append(found)
+        finally:
+            process.wait()
+            timer.cancel()
+            reader.join()
+    if late.is_set():
+        raise TimeoutError(
+            f"the search took more than {limit_s:g} s; choose a unit, a shorter time or fewer lines"
+        )
+    if process.returncode:
+        text = bytes(tail).decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise OSError(text or f"journalctl ended with status {process.returncode}")
+    return rows
+
+
+def _drain(stream: Any, tail: bytearray) -> None:
+    while chunk := stream.read1(4096):
+        tail += chunk
+        del tail[:-2000]
+
+
+def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
+    """Answer the request on CONNECTION."""
+    connection.settimeout(STALL_S)
+    packet = connection.recv(MAX_REQUEST)
+    if packet == b'"bundle"':
+        support_bundle.serve(connection, journalctl)
+        return
+    try:
+        content = json.dumps(read(command(json.loads(packet), journalctl))).encode()
+    except (ValueError, LookupError, TypeError, BadRequest) as error:
+        connection.sendall(end(End(2, f"the request is not valid: {error}")))
+        return
+    except OSError as error:
+        connection.sendall(end(End(2, error.strerror or str(error))))
+        return
+    for at in range(0, len(content), CONTENT_BYTES):
+        connection.sendall(data(content[at : at + CONTENT_BYTES]))
+    connection.sendall(end(End(0)))
+
+
+def main() -> int:
+    try:
+        with socket.socket(fileno=0) as connection:
+            serve(connection)
+    except OSError as error:
+        # the agent has closed the connection
+        print(f"<6>ek-journal: {error}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

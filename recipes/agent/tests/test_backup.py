@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backups: the file, and a restore that is complete or does nothing. webui/tests/test_system.py has the pages."""
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent import backup, restorer
+from evenkeel_agent.accounts import Accounts
+from evenkeel_agent.alerts import OFF, Alerts
+from evenkeel_agent.backup import Content, User
+from evenkeel_agent.caller import Caller
+from evenkeel_agent.restorer import Restorer
+from evenkeel_agent.settings import Settings
+from evenkeel_agent.store import Store
+from evenkeel_api import errors
+from evenkeel_api.features.alerts import SetAlerts
+from evenkeel_api.features.backup import GetBackup, UseBackup
+from evenkeel_api.features.system import System
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from test_accounts import PASSWORD, PanelClient
+
+# of the password "sailing on an even keel"
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + "a" * 43
+ADMIN = User("admin", "admin", HASH, False, "")
+MAIL = SetAlerts("", "ops@example.org", "", "mail.example.org", 587, "tls", "board", "hunter2-hunter2")
+FULL = Content(
+    "press-7", "Europe/Berlin", ["192.0.2.7"], {"player": 300}, {"loader": 20}, MAIL,
+    [ADMIN, User("eve", "viewer", HASH, True, "A" * 32)], '{"wear_limit_percent": 70}',
+)  # fmt: skip
+EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], "")
+
+
+def changed(text: str, **values: Any) -> str:
+    """The backup TEXT with other values of its content, and the right checksum."""
+    found = json.loads(text)
+    found["content"] |= values
+    found["checksum"] = backup._checksum(found)
+    return json.dumps(found)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(errors.InvalidArgument) as error:
+        backup.load(text)
+    return error.value.message.code
+
+
+def test_a_file_has_what_was_saved() -> None:
+    file = backup.load(backup.dump(FULL, 1_800_000_000))
+    assert (file.content, file.made_at, file.version) == (FULL, 1_800_000_000, 1)
+    # an editor may change the layout
+    assert backup.load(json.dumps(json.loads(backup.dump(FULL, 5)), sort_keys=True)).content == FULL
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "7", "{}", '{"format": "other"}', "[" * 100_000, "{" * 100_000]
+)
+def test_another_file_is_no_backup(text: str) -> None:
+    assert refused(text) == "backup-unknown"
+
+
+def test_a_cut_file_is_no_backup() -> None:
+    text = backup.dump(FULL, 5)
+    for end in range(0, len(text.rstrip()) - 1, 37):
+        assert refused(text[:end]) == "backup-unknown"
+
+
+@given(st.data())
+def test_no_changed_value_passes(data: st.DataObject) -> None:
+    text = backup.dump(FULL, 1_800_000_000)
+    at = data.draw(st.integers(0, len(text) - 1))
+    other = text[:at] + data.draw(st.sampled_from("0a9Z")) + text[at + 1 :]
+    try:
+        found = backup.load(other).content
+    except errors.InvalidArgument:
+        return
+    assert found == FULL  # only whitespace was replaced, or nothing
+
+
+def test_a_newer_file_names_its_version() -> None:
+    found = json.loads(backup.dump(FULL, 5)) | {"version": 2}
+    with pytest.raises(
+        errors.InvalidArgument, match="version 2, and this board reads up to version 1; update the board"
+    ):
+        backup.load(json.dumps(found))
+    for version in (0, -1, "1", None, 1.5, True):
+        assert refused(json.dumps(found | {"version": version})) == "backup-damaged"
+
+
+USER = msgspec.to_builtins(ADMIN)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"name": "a b"}, {"name": ""}, {"name": 7}, {"zone": "../etc"}, {"servers": ["-x"]}, {"servers": ["a"] * 9},
+        {"weights": {"player": 0}}, {"weights": {"player": 10001}}, {"weights": {"../x": 5}}, {"weights": {"player": True}},
+        {"fixed_shares": {"player": 101}}, {"fixed_shares": {"a": 60, "b": 41}}, {"alerts": {}},
+        {"alerts": msgspec.to_builtins(MAIL) | {"smtp_port": 0}}, {"panel": "x" * 10_001}, {"panel": None}, {"more": 1},
+        {"users": [USER | {"role": "root"}]}, {"users": [USER | {"name": "Admin"}]}, {"users": [USER | {"name": "root"}]},
+        {"users": [USER | {"role": "viewer"}]}, {"users": [USER, USER]}, {"users": [USER] * 33},
+        {"users": [USER | {"hash": None}]}, {"users": [USER | {"hash": "hunter2"}]}, {"users": [USER | {"more": 1}]},
+        {"users": [USER | {"hash": HASH.replace("m=19456", "m=999999")}]}, {"users": [USER | {"totp": "x"}]},
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_valid_is_refused_although_the_checksum_is_right(values: dict[str, Any]) -> None:
+    assert refused(changed(backup.dump(FULL, 5), **values)) == "backup-invalid"
+
+
+def test_the_differences_have_a_sentence_each() -> None:
+    assert backup.differences(FULL, FULL) == []
+    found = {str(message) for message in backup.differences(EMPTY, FULL)}
+    assert found == {
+        "the name changes from evenkeel to press-7",
+        "the time zone changes from Etc/UTC to Europe/Berlin",
+        "the time servers change from those of the network to 192.0.2.7",
+        "the weight of player changes from the default to 300",
+        "the fixed share of loader changes from off to 20",
+        "the receivers of alerts change",
+        "the user eve is added, with the role viewer",
+    }
+    assert "the user eve is removed, with all sessions and tokens" in map(
+        str, backup.differences(FULL, EMPTY)
+    )
+    other = replace(FULL, users=[replace(ADMIN, totp="B" * 16), FULL.users[1]])
+    assert [message.code for message in backup.differences(FULL, other)] == ["restore-user-changed"]
+    for message in backup.differences(FULL, replace(EMPTY, alerts=replace(MAIL, smtp_password="other"))):  # noqa: S106
+        assert "hunter2" not in str(message.note())
+    assert backup.differences(FULL, replace(FULL, users=[])) == []
+
+
+class Parts:
+    """The features apps and system. FAILS: the step that fails next."""
+
+    def __init__(self) -> None:
+        self.system = System("evenkeel", 0, "Etc/UTC", 0, "unknown")
+        self.numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self.fails = ""
+        self.calls: list[str] = []
+
+    def _step(self, name: str) -> None:
+        self.calls.append(name)
+        if self.fails == name:
+            raise errors.Failed("external", text=f"{name} failed")
+
+    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
+        return self.numbers
+
+    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
+        self._step("numbers")
+        self.numbers = weights, fixed_shares
+
+    async def get_system(self, *_: Any) -> System:
+        return self.system
+
+    async def list_time_zones(self, *_: Any) -> list[str]:
+        return ["Etc/UTC", "Europe/Berlin"]
+
+    async def set_host_name(self, request: Any, _: Any) -> None:
+        self._step("name")
+        self.system = replace(self.system, name=request.hostname)
+
+    async def set_time_zone(self, request: Any, _: Any) -> None:
+        self._step("zone")
+        self.system = replace(self.system, zone=request.zone)
+
+    async def set_time_servers(self, request: Any, _: Any) -> None:
+        self._step("servers")
+        self.system = replace(self.system, servers=request.servers)
+
+
+class Board:
+    """A board with real accounts and alerts in FOLDER."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(root=str(folder))
+        self.state = Path(self.settings.state_dir)
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.parts: Any = Parts()
+        self.accounts = Accounts(str(self.state), "evenkeel")
+        self.alerts = Alerts(self.settings, "evenkeel")
+        self.restorer = Restorer(self.settings, self.parts, self.accounts, self.alerts, self.parts)
+
+    async def start(self) -> "Board":
+        await self.accounts.start()
+        await self.accounts.restore([ADMIN])
+        return self
+
+    async def content(self) -> Content:
+        return await self.restorer._content(FULL.panel)
+
+    async def restore(self, content: Content = FULL) -> Any:
+        return await self.restorer.restore_backup(
+            UseBackup(backup.dump(content, 5)), Caller("admin", "admin", "panel")
+        )
+
+    @property
+    def plan(self) -> Path:
+        return self.state / "restore.json"
+
+
+def test_a_restore_on_another_board(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        answer = await board.restorer.check_backup(UseBackup(backup.dump(FULL, 5)), Caller("", None, "panel"))
+        assert (answer.board, answer.made_at, answer.panel, len(answer.changes)) == (
+            "press-7",
+            5,
+            FULL.panel,
+            7,
+        )
+        assert board.parts.calls == [], "a check changes nothing"
+        assert await board.restore() == answer
+        assert await board.content() == FULL
+        assert not board.plan.exists()
+        # after a restart as well
+        again = Board(tmp_path)
+        await again.accounts.start()
+        assert again.accounts.saved() == FULL.users
+        assert again.alerts.saved == MAIL
+
+    asyncio.run(run())
+
+
+def test_a_backup_needs_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenkeel_agent.passwords.matches", lambda digest, password: password == "right")  # noqa: S105
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        admin = Caller("admin", "admin", "panel", "192.0.2.1", "s")
+        with pytest.raises(errors.WrongPassword, match="not the present password"):
+            await board.restorer.get_backup(GetBackup("wrong", ""), admin)
+        text = await board.restorer.get_backup(GetBackup("right", "of the panel"), admin)
+        assert backup.load(text).content == replace(EMPTY, panel="of the panel")
+        for _ in range(12):
+            with pytest.raises((errors.WrongPassword, errors.TooManyTries)) as error:
+                await board.restorer.get_backup(GetBackup("wrong", ""), admin)
+        assert error.type is errors.TooManyTries
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("step", ["name", "zone", "servers", "alerts", "numbers", "users"])
+def test_a_step_that_fails_leaves_all_settings_as_they_were(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        before = await board.content()
+        board.parts.fails = step
+
+        async def fail(*_: Any, **__: Any) -> None:
+            raise errors.Failed("external", text=f"{step} failed")
+
+        if step == "alerts":
+            monkeypatch.setattr(board.alerts, "restore", fail)
+        if step == "users":
+            monkeypatch.setattr(board.accounts, "_write", fail)
+        with pytest.raises(errors.Failed, match=f"the settings were not restored: {step} failed"):
+            await board.restore()
+        assert await board.content() == before
+        assert not board.plan.exists()
+        assert board.restorer.problems == []
+
+    asyncio.run(run())
+
+
+def test_a_power_cut_in_the_middle_is_completed_at_the_next_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+
+        async def cut(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        board.parts.restore = cut
+        with pytest.raises(KeyboardInterrupt):
+            await board.restore()
+        assert board.plan.stat().st_mode & 0o777 == 0o600
+        assert board.accounts.saved() == [ADMIN], "the board is between two sets of settings"
+        again = Board(tmp_path)
+        again.parts.system = board.parts.system
+        await again.accounts.start()
+        await again.restorer._complete()
+        assert await again.content() == FULL
+        assert not again.plan.exists()
+
+    asyncio.run(run())
+
+
+def test_a_plan_that_fails_is_a_problem_until_it_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restorer, "RETRY_S", 0.05)
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        board.plan.write_text(backup.dump(FULL, 5))
+        board.parts.fails = "name"
+        task = asyncio.create_task(board.restorer.watch())
+        await asyncio.sleep(0.2)
+        assert [problem.code for problem in board.restorer.problems] == ["restore-unfinished"]
+        board.parts.fails = ""
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if not board.plan.exists():
+                break
+        assert await board.content() == FULL
+        assert board.restorer.problems == []
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_damaged_plan_is_removed_and_changes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        board.plan.write_text(backup.dump(FULL, 5)[:-40])
+        await board.restorer._complete()
+        assert not board.plan.exists()
+        assert board.parts.calls == []
+
+    asyncio.run(run())
+
+
+def test_what_the_board_cannot_take_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        bad_mail = replace(MAIL, smtp_server="")
+        for content in (replace(FULL, zone="Mars/Base"), replace(FULL, alerts=bad_mail)):
+            with pytest.raises(errors.InvalidArgument):
+                await board.restore(content)
+        plain = replace(MAIL, smtp_security="none")
+        with pytest.raises(errors.InvalidArgument, match="needs encryption"):
+            await board.restore(replace(FULL, alerts=plain))
+        assert board.parts.calls == []
+        assert not board.plan.exists()
+
+    asyncio.run(run())
+
+
+def test_sessions_and_tokens_of_users_that_stay_the_same_go_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        accounts = board.accounts
+        await accounts.restore(FULL.users)
+        for user in ("admin", "eve"):
+            await accounts._open_session(accounts._users[user], "", "", "")
+        ended: list[int] = []
+        accounts.changed = lambda: ended.append(1)
+        await accounts.restore([ADMIN, replace(FULL.users[1], role="operator")])
+        assert [session.user for session in accounts._sessions.values()] == ["admin"]
+        assert ended
+        with sqlite3.connect(board.state / "accounts.db") as db:
+            assert db.execute("SELECT user FROM sessions").fetchall() == [("admin",)]
+        await accounts.restore([ADMIN])
+        assert list(accounts._users) == ["admin"]
+        with sqlite3.connect(board.state / "accounts.db") as db:
+            assert db.execute("SELECT name FROM users").fetchall() == [("admin",)]
+            assert db.execute("SELECT user FROM sessions").fetchall() == [("admin",)]
+
+    asyncio.run(run())
+
+
+def test_numbers_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    store = Store(str(tmp_path), "weight", lambda _: None)
+    store.save("a", 5)
+    store.save_all({"b": 7})
+    assert store.all() == Store(str(tmp_path), "weight", lambda _: None).all() == {"b": 7}
+
+
+def test_going_back_is_tried_again_until_it_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restorer, "RETRY_S", 0.05)
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        before = await board.content()
+        task = asyncio.create_task(board.restorer.watch())
+        await asyncio.sleep(0.02)
+        real, board.parts.fails = board.parts.set_host_name, "zone"
+
+        async def once(*arguments: Any) -> None:
+            await real(*arguments)
+            board.parts.set_host_name = fail
+
+        async def fail(*_: Any) -> None:
+            raise errors.Failed("external", text="hostnamed hangs")
+
+        board.parts.set_host_name = once
+        with pytest.raises(errors.Failed, match="zone failed"):
+            await board.restore()
+        assert [problem.code for problem in board.restorer.problems] == ["restore-unfinished"]
+        board.parts.set_host_name = real
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if not board.plan.exists():
+                break
+        assert await board.content() == before
+        assert board.restorer.problems == []
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+@on_board
+async def test_the_panel_saves_and_restores_a_board(board: Harness) -> None:
+    unit, other = board.app("player"), board.app("loader", active=False)
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    await panel.call("SetWeight", "player", 300)
+    await panel.call("SetFixedShare", "loader", 20)
+    assert (await panel.refused("GetBackup", "wrong", "")).name == ERROR + "WrongPassword"
+    text = await panel.call("GetBackup", PASSWORD, '{"of": "the panel"}')
+    await panel.call("SetWeight", "player", 50)
+    await panel.call("SetWeight", "loader", 70)
+    await panel.call("SetFixedShare", "loader", 0)
+    found = await panel.call("CheckBackup", text)
+    assert found["panel"] == '{"of": "the panel"}'
+    assert [note["code"] for note in found["changes"]] == [
+        "restore-weight",
+        "restore-weight",
+        "restore-fixed-share",
+    ]
+    assert (await panel.call("RestoreBackup", text))["changes"] == found["changes"]
+    apps = await board.apps()
+    assert (apps["player"]["weight"], apps["loader"]["weight"], apps["loader"]["fixed_share"]) == (
+        300,
+        100,
+        20,
+    )
+    assert (await panel.call("CheckBackup", text))["changes"] == []
+
+    async def in_force() -> bool:
+        weight = (board.systemd.directory(unit) / "io.weight").read_text()
+        return weight == "default 300\n" and board.systemd.units[other].weight == 100
+
+    await board.until(in_force)
+    assert (await panel.refused("RestoreBackup", text[:-9])).name == ERROR + "InvalidArgument"
+    rows = {(row["action"], row["detail"], row["outcome"]) for row in await panel.call("ListAudit", 0, 20)}
+    assert {("GetBackup", "", ""), ("RestoreBackup", "", "")} < rows
+    assert "argon2" not in board.log.read_text()

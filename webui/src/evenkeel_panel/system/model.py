@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages of the system show, and how they read forms and URLs. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from calendar import timegm
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import msgspec
+from evenkeel_api import schema
+from evenkeel_api.features.system import ReadJournal, SetHostName, SetTimeServers, SetTimeZone
+
+from ..recorder.model import BadDownload, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenkeel_api.features.system import Journal
+    from evenkeel_api.schema import Struct
+
+# state of the clock → class of its pill, and what the page calls it
+CLOCKS = {
+    "synchronised": ("ok", "right: a time server sets it"),
+    "waiting": ("wait", "waiting for a time server"),
+    "off": ("bad", "time service stopped"),
+    "missing": ("off", "no time service"),
+    "unknown": ("bad", "not known"),
+}
+# priority → what the page calls this priority and the higher ones
+PRIORITIES = {
+    "err": "errors",
+    "warning": "warnings and errors",
+    "notice": "notices, warnings and errors",
+    "info": "all but details",
+    "debug": "everything",
+}
+# words for the priority of one line, and the class of its pill
+LEVELS = {
+    "emerg": ("bad", "emergency"),
+    "alert": ("bad", "alert"),
+    "crit": ("bad", "critical"),
+    "err": ("bad", "error"),
+    "warning": ("wait", "warning"),
+    "notice": ("off", "notice"),
+    "info": ("off", "info"),
+    "debug": ("off", "detail"),
+}
+# span → what the page calls it, and seconds; None: no limit
+SPANS: dict[str, tuple[str, int | None]] = {
+    "10min": ("10 minutes", 600),
+    "1h": ("1 hour", 3600),
+    "24h": ("24 hours", 86400),
+    "7d": ("7 days", 7 * 86400),
+    "all": ("as far back as it goes", None),
+}
+LIMITS = ("50", "100", "200", "500")
+DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "100"}
+
+
+class BadInput(Exception):
+    """A value that the user has typed is not valid: FIELD, and the code and parameters of a message."""
+
+    def __init__(self, field: str, code: str, **parameters: Any) -> None:
+        super().__init__(code)
+        self.field = field
+        self.code = code
+        self.parameters = parameters
+
+
+def _checked(wanted: type[Struct], code: str, **values: Any) -> Any:
+    """VALUES as a request of type WANTED. Raises BadInput."""
+    try:
+        return schema.convert(values, wanted)
+    except msgspec.ValidationError as error:
+        raise BadInput(next(iter(values)), code) from error
+
+
+def board_name(typed: str) -> str:
+    """The host name in TYPED. Raises BadInput."""
+    found: SetHostName = _checked(SetHostName, "board-name-rule", hostname=typed.strip())
+    return found.hostname
+
+
+def time_zone(typed: str) -> str:
+    found: SetTimeZone = _checked(SetTimeZone, "time-zone-rule", zone=typed.strip())
+    return found.zone
+
+
+def time_servers(typed: str) -> list[str]:
+    """The servers in TYPED, which whitespace or commas separate. Raises BadInput."""
+    servers = list(dict.fromkeys(part for part in re.split(r"[\s,]+", typed) if part))
+    found: SetTimeServers = _checked(SetTimeServers, "time-servers-rule", servers=servers)
+    return list(found.servers)
+
+
+def local_time(at: int, offset_s: int) -> str:
+    """The time AT in a zone with this offset, such as 2026-11-26 11:00:00 (UTC+01:00)."""
+    sign, minutes = "−" if offset_s < 0 else "+", abs(offset_s) // 60
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at + offset_s))
+    return f"{shown} (UTC{sign}{minutes // 60:02}:{minutes % 60:02})"
+
+
+@dataclass(frozen=True)
+class JournalQuery:
+    """What the URL of the journal page asks for. The values are as typed."""
+
+    unit: str
+    priority: str
+    span: str
+    end: str
+    limit: str
+
+    @classmethod
+    def parse(cls, arguments: Mapping[str, str]) -> JournalQuery:
+        return cls(**{name: arguments.get(name, DEFAULTS[name]).strip()[:255] for name in DEFAULTS})
+
+    def request(self, now: float) -> ReadJournal:
+        """The request for the agent. Raises BadInput."""
+        if self.span not in SPANS:
+            raise BadInput("span", "bad-choice", what="time", choices=list(SPANS))
+        if self.priority not in LEVELS:
+            raise BadInput("priority", "bad-choice", what="lines", choices=list(PRIORITIES))
+        if self.limit not in LIMITS:
+            raise BadInput("limit", "bad-choice", what="at most", choices=list(LIMITS))
+        try:
+            end = parse_time("end", self.end) if self.end else ""
+        except BadDownload as error:
+            raise BadInput("end", "bad-time", typed=self.end[:40]) from error
+        seconds = SPANS[self.span][1]
+        start = "" if seconds is None else _moment(max(_at(end) if end else now, seconds) - seconds)
+        found: ReadJournal = _checked(
+            ReadJournal,
+            "unit-rule",
+            unit=self.unit,
+            priority=self.priority,
+            start=start,
+            end=end,
+            limit=int(self.limit),
+        )
+        return found
+
+    def older(self, journal: Journal) -> str:
+        """The query of the page with older lines; "" if there are none.
+
+        The end of the range has whole seconds. So the next page repeats lines of the same second, and skips none. If a
+        whole page is from one second, the rest of that second is skipped: otherwise the pages would never go on.
+        """
+        if not journal.more or not journal.lines:
+            return ""
+        end = _moment(math.ceil(journal.lines[0].at))
+        if self.end and end >= parse_time("end", self.end):
+            end = _moment(math.ceil(journal.lines[0].at) - 1)
+        values = {name: getattr(self, name) for name in DEFAULTS} | {"end": end}
+        return urlencode({name: value for name, value in values.items() if value != DEFAULTS[name]})
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _at(moment: str) -> float:
+    return timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes of the system page and of the journal. The journal has a URL for each view: its form is the query."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from evenkeel_api.roles import ADMIN, includes
+from evenkeel_common.packets import Truncated
+from flask import Blueprint, Response, current_app, jsonify, render_template, request
+
+from .. import texts
+from ..agent import AgentError, AgentRefused, AgentUnreachable
+from ..context import Nav, by_token, call, identity
+from ..recorder.download import Downloads, Recording
+from . import model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenkeel_api.features.system import Journal, System
+    from werkzeug.wrappers import Response as BaseResponse
+
+blueprint = Blueprint("system", __name__, template_folder="templates")
+NAV = Nav(83, "System", "system.page")
+# page that the browser shows after a restart, by the value `back` of the form
+BACK = {"update": "/update", "system": "/system"}
+
+
+def _admin() -> bool:
+    who = identity()
+    return who is not None and includes(who.role, ADMIN)
+
+
+def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
+    """The page. MORE may have a message with its kind, and what was typed into which field."""
+    found: System = call("GetSystem")
+    typed = {
+        "name": found.name,
+        "zone": found.zone,
+        "servers": " ".join(found.servers),
+        **more.pop("typed", {}),
+    }
+    made = render_template(
+        "system/page.html",
+        system=found,
+        clocks=model.CLOCKS,
+        clock_text=texts.text(f"clock-{found.clock}", server=found.server or "a time server"),
+        local=model.local_time(found.at, found.offset_s),
+        zones=call("ListTimeZones") if _admin() else [],
+        typed=typed,
+        **more,
+    )
+    return made, status
+
+
+def refused(error: AgentRefused, **more: Any) -> tuple[str, int]:
+    """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
+    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+        raise error
+    return page_with(error.http, message=str(error), kind="bad", **more)
+
+
+def _change(
+    field: str, method: str, read: Callable[[str], Any], done: Callable[[Any], str]
+) -> tuple[str, int]:
+    """Read FIELD of the form, and give its value to METHOD of the agent."""
+    typed = request.form.get(field, "")[:4000]
+    more: dict[str, Any] = {"typed": {field: typed}, "field": field}
+    try:
+        value = read(typed)
+    except model.BadInput as error:
+        return page_with(422, message=texts.text(error.code, **error.parameters), kind="bad", **more)
+    try:
+        call(method, value)
+    except AgentRefused as error:
+        return refused(error, **more)
+    return page_with(message=done(value), kind="ok")
+
+
+@blueprint.get("/system")
+def page() -> tuple[str, int]:
+    return page_with()
+
+
+@blueprint.get("/system.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(call("GetSystem")), mimetype="application/json")
+
+
+@blueprint.post("/system/name")
+def name() -> tuple[str, int]:
+    return _change(
+        "name", "SetHostName", model.board_name, lambda value: texts.text("board-name-set", name=value)
+    )
+
+
+@blueprint.post("/system/time-zone")
+def time_zone() -> tuple[str, int]:
+    return _change(
+        "zone", "SetTimeZone", model.time_zone, lambda value: texts.text("time-zone-set", zone=value)
+    )
+
+
+@blueprint.post("/system/time-servers")
+def time_servers() -> tuple[str, int]:
+    def done(servers: list[str]) -> str:
+        return texts.text("time-servers-set" if servers else "time-servers-automatic")
+
+    return _change("servers", "SetTimeServers", model.time_servers, done)
+
+
+def _end(method: str, template: str) -> str | tuple[str, int]:
+    """Give the order to restart or to switch off."""
+    try:
+        call(method)
+    except AgentRefused as error:
+        return refused(error)
+    except AgentUnreachable as error:
+        # The agent may be stopped before it answers.
+        if not error.sent:
+            raise
+    return render_template(template, back=BACK.get(request.form.get("back", ""), BACK["system"]))
+
+
+@blueprint.post("/system/restart")
+def restart() -> str | tuple[str, int]:
+    return _end("Restart", "system/restarting.html")
+
+
+@blueprint.post("/system/power-off")
+def power_off() -> str | tuple[str, int]:
+    if request.form.get("confirm") != "yes":
+        return page_with(422, message=texts.text("power-off-not-confirmed"), kind="bad", field="confirm")
+    return _end("PowerOff", "system/off.html")
+
+
+def _journal(query: model.JournalQuery) -> Journal:
+    """The lines of QUERY. Raises BadInput or AgentError."""
+    wanted = query.request(time.time())
+    found: Journal = call("GetJournal", *(getattr(wanted, name) for name in wanted.__struct_fields__))
+    return found
+
+
+@blueprint.get("/system/journal")
+def journal() -> tuple[str, int]:
+    query = model.JournalQuery.parse(request.args)
+    found, status, message, field = None, 200, "", ""
+    try:
+        found = _journal(query)
+    except model.BadInput as error:
+        status, message, field = 422, texts.text(error.code, **error.parameters), error.field
+    except AgentRefused as error:
+        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+            raise
+        status, message = error.http, str(error)
+    made = render_template(
+        "system/journal.html",
+        query=query,
+        journal=found,
+        older=query.older(found) if found else "",
+        message=message,
+        field=field,
+        priorities=model.PRIORITIES,
+        levels=model.LEVELS,
+        spans=model.SPANS,
+        limits=model.LIMITS,
+    )
+    return made, status
+
+
+@blueprint.get("/system/journal.json")
+def journal_json() -> Response | tuple[Response, int]:
+    try:
+        found = _journal(model.JournalQuery.parse(request.args))
+    except model.BadInput as error:
+        return jsonify(error="InvalidArgument", reason=texts.text(error.code, **error.parameters)), 422
+    return Response(msgspec.json.encode(found), mimetype="application/json")
+
+
+@blueprint.post("/system/support")
+def support() -> BaseResponse | tuple[str, int] | tuple[Response, int]:
+    """The support bundle. Before the first byte, an error is the page with the reason; after it, the file is cut."""
+    downloads: Downloads = current_app.extensions.setdefault("evenkeel-downloads", Downloads())
+    if not downloads.begin():
+        return _no_bundle(409, texts.text("bundle-not-made", reason=texts.phrase("downloads-full")))
+    try:
+        descriptor: int = call("OpenSupportBundle")
+    except BaseException as error:
+        downloads.end()
+        if not isinstance(error, AgentError) or isinstance(error, AgentUnreachable):
+            raise
+        if isinstance(error, AgentRefused) and error.kind in (
+            "NotLoggedIn",
+            "PasswordMustChange",
+            "NotAuthorized",
+        ):
+            raise
+        return _no_bundle(error.http, str(error))
+    try:
+        content = Recording(descriptor, downloads.end)
+    except Truncated as error:
+        return _no_bundle(503, texts.text("bundle-not-made", reason=str(error)))
+    response = Response(content, mimetype="application/gzip")
+    name = time.strftime("support-%Y-%m-%dT%H%M%SZ.tar.gz", time.gmtime())
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    # nginx must not store the file: it would write it to the flash.
+    response.headers["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _no_bundle(status: int, message: str) -> tuple[str, int] | tuple[Response, int]:
+    if by_token():
+        return jsonify(error="SupportBundle", reason=message), status
+    return page_with(status, message=message, kind="bad")

@@ -1,0 +1,509 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of the system, and the journal. recipes/agent/tests tests what the agent does."""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+from evenkeel_api.features.system import Journal, Line, System
+from evenkeel_api.messages import Message
+from evenkeel_common.packets import End, Truncated
+from evenkeel_panel.fake_agent import refused, unreachable
+from evenkeel_panel.recorder.model import parse_time
+from evenkeel_panel.system import model
+from evenkeel_panel.testing import BASE, PASSWORD, Browser, headings
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenkeel_panel.context import Panel
+    from evenkeel_panel.fake_agent import FakeAgent
+    from flask import Flask
+
+
+def changes(agent: FakeAgent) -> list[str]:
+    return [call for call in agent.calls if call.startswith(("Set", "Power", "Restart"))]
+
+
+def user(admin: Browser, role: str) -> Browser:
+    """A client of a new user with this role, who has changed the first password."""
+    added = admin.post("/users", "/users", name=f"the-{role}", role=role).text
+    password = re.search(r"first password (\S+)\.", added)
+    assert password
+    found = Browser(admin.client.application.test_client(), admin.state)
+    found.log_in(password[1], f"the-{role}")
+    new = "a long new secret 1"
+    found.post("/password", "/password", current=password[1], new=new, confirm=new)
+    return found
+
+
+def test_the_page_and_its_twin(admin: Browser) -> None:
+    page = admin.get("/system").text
+    headings(page)
+    for text in (
+        "evenkeel",
+        "Europe/Berlin",
+        "chosen by the network",
+        "The clock is right: 192.0.2.1 sets it.",
+    ):
+        assert text in page
+    found = admin.get("/system.json").json
+    assert found
+    assert set(found) == set(System.__struct_fields__)
+    assert 'href="/system" aria-current="page"' in page
+
+
+def test_name_zone_and_servers_are_changed(admin: Browser, agent: FakeAgent) -> None:
+    answer = admin.post("/system/name", "/system", name=" press-7 ")
+    assert answer.status_code == 200
+    assert "The board is called press-7 now." in answer.text
+    answer = admin.post("/system/time-zone", "/system", zone="America/New_York")
+    assert "The time zone is America/New_York now." in answer.text
+    answer = admin.post("/system/time-servers", "/system", servers="192.0.2.7,  ntp.example.org 192.0.2.7")
+    assert "The time servers are saved." in answer.text
+    assert 'value="192.0.2.7 ntp.example.org"' in answer.text
+    assert (
+        "uses the time servers that its network names"
+        in admin.post("/system/time-servers", "/system", servers="").text
+    )
+    assert changes(agent) == [
+        "SetHostName press-7",
+        "SetTimeZone America/New_York",
+        "SetTimeServers 192.0.2.7 ntp.example.org",
+        "SetTimeServers ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value", "text"),
+    [
+        ("name", "name", "", "1 to 63 letters"),
+        ("name", "name", "press 7", "1 to 63 letters"),
+        ("name", "name", "-x", "1 to 63 letters"),
+        ("name", "name", "a.example.org", "1 to 63 letters"),
+        ("time-zone", "zone", "../etc", "from the list"),
+        ("time-zone", "zone", "Mars/Base", "no time zone"),
+        ("time-servers", "servers", "http://ntp.example.org", "host names or addresses"),
+        ("time-servers", "servers", "1 2 3 4 5 6 7 8 9", "at most 8"),
+    ],
+)
+def test_a_bad_value_changes_nothing_and_stays_in_the_form(
+    admin: Browser, agent: FakeAgent, path: str, field: str, value: str, text: str
+) -> None:
+    before = agent.system
+    answer = admin.post(f"/system/{path}", "/system", **{field: value})
+    assert answer.status_code == 422
+    assert text in answer.text
+    assert f'value="{value}"' in answer.text
+    assert 'aria-invalid="true" aria-describedby="problem"' in answer.text
+    assert agent.system == before
+
+
+def test_a_refusal_of_the_agent_is_shown_with_what_was_typed(admin: Browser, agent: FakeAgent) -> None:
+    agent.refuse = refused("Failed", "the name was not changed: Read-only file system")
+    answer = admin.post("/system/name", "/system", name="press-7")
+    assert answer.status_code == 503
+    assert "Read-only file system" in answer.text
+    assert 'value="press-7"' in answer.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"clock": "waiting", "server": ""}, "no time server has answered yet"),
+        ({"clock": "off"}, "systemctl start systemd-timesyncd"),
+        ({"clock": "missing"}, "has no time service"),
+        ({"clock": "unknown", "zone": ""}, "not known whether the clock is right"),
+        ({"server": ""}, "A time server sets it"),
+        ({"problem": [Message("time-servers-not-in-use", reason="no").note()]}, "did not take them: no."),
+    ],
+)
+def test_each_state_of_the_clock_is_explained(
+    admin: Browser, agent: FakeAgent, changed: dict[str, Any], text: str
+) -> None:
+    agent.system = replace(agent.system, **changed)
+    page = admin.get("/system").text
+    assert text.lower() in page.lower()
+
+
+def test_an_image_without_time_zones_says_so(admin: Browser, agent: FakeAgent) -> None:
+    agent.zones = []
+    page = admin.get("/system").text
+    assert "no list of time zones" in page
+    assert 'name="zone"' not in page
+
+
+def test_a_zone_that_is_not_in_the_list_stays_chosen(admin: Browser, agent: FakeAgent) -> None:
+    agent.system = replace(agent.system, zone="Etc/GMT-3")
+    assert '<option value="Etc/GMT-3" selected>' in admin.get("/system").text
+
+
+def test_restart_and_power_off(admin: Browser, agent: FakeAgent) -> None:
+    answer = admin.post("/system/restart", "/system", back="https://evil.example/")
+    assert "The board restarts" in answer.text
+    assert 'data-back="/system"' in answer.text
+    answer = admin.post("/system/power-off", "/system")
+    assert answer.status_code == 422
+    assert "Confirm first" in answer.text
+    assert changes(agent) == ["Restart"]
+    answer = admin.post("/system/power-off", "/system", confirm="yes")
+    assert "The board switches off" in answer.text
+    assert changes(agent) == ["Restart", "PowerOff"]
+
+
+def test_a_board_that_stops_before_it_answers_is_no_failure(
+    admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(sent: bool) -> None:
+        raise unreachable("the agent stopped", sent=sent)
+
+    monkeypatch.setattr(agent, "power_off", lambda: stops(True), raising=False)
+    assert admin.post("/system/power-off", "/system", confirm="yes").status_code == 200
+    monkeypatch.setattr(agent, "power_off", lambda: stops(False), raising=False)
+    assert admin.post("/system/power-off", "/system", confirm="yes").status_code == 503
+
+
+def test_no_restart_during_an_installation(admin: Browser, agent: FakeAgent) -> None:
+    agent.refuse = refused(
+        "Conflict", "the board was not switched off: an installation is running; wait until it ends"
+    )
+    answer = admin.post("/system/power-off", "/system", confirm="yes")
+    assert answer.status_code == 409
+    assert "an installation is running" in answer.text
+
+
+def test_roles(admin: Browser, agent: FakeAgent) -> None:
+    viewer, operator = user(admin, "viewer"), user(admin, "operator")
+    for each in (viewer, operator):
+        page = each.get("/system").text
+        assert "Europe/Berlin" in page
+        assert "Switch the board off" not in page
+        for path in ("name", "time-zone", "time-servers", "restart", "power-off"):
+            assert f'action="/system/{path}"' not in page
+        for path in ("name", "time-zone", "time-servers", "restart", "power-off"):
+            fields = {"name": "x", "zone": "UTC", "servers": "", "confirm": "yes"}
+            assert each.post(f"/system/{path}", "/apps", **fields).status_code == 403, path
+    assert changes(agent) == []
+    assert "/system/journal" not in viewer.get("/system").text
+    assert viewer.get("/system/journal").status_code == 403
+    assert viewer.get("/system/journal.json").status_code == 403
+    assert "/system/journal" in operator.get("/system").text
+    assert operator.get("/system/journal").status_code == 200
+    assert not [call for call in agent.calls if call.startswith("GetJournal")][1:]
+
+
+def test_without_an_agent_the_page_says_so(admin: Browser, agent: FakeAgent) -> None:
+    agent.dead = "The agent does not answer: it is not running."
+    for path in ("/system", "/system/journal"):
+        answer = admin.get(path)
+        assert answer.status_code == 503
+        assert "agent does not answer" in answer.text
+    assert admin.get("/system.json").status_code == 503
+
+
+# ---- the journal ----
+
+
+def test_the_journal_and_its_twin(admin: Browser, agent: FakeAgent) -> None:
+    page = admin.get("/system/journal").text
+    headings(page)
+    assert "mmc0: Timeout waiting" in page
+    assert "4 lines, newest last" in page
+    assert re.search(r"GetJournal  info \S+Z  100$", agent.calls[-1])
+    found = admin.get("/system/journal.json?unit=kernel&priority=err&span=all&limit=500").json
+    assert found
+    assert agent.calls[-1] == "GetJournal kernel err   500"
+    assert set(found) == set(Journal.__struct_fields__)
+    assert set(found["lines"][0]) == set(Line.__struct_fields__)
+
+
+def test_a_text_of_the_journal_is_only_text(admin: Browser, agent: FakeAgent) -> None:
+    agent.journal = [Line(1.0, "info", "", "", 0, "<script>alert(1)</script>\x1b[31m")]
+    page = admin.get("/system/journal").text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "1 line<" in page
+
+
+def test_an_empty_journal_says_so(admin: Browser, agent: FakeAgent) -> None:
+    agent.journal = []
+    assert "No line matches" in admin.get("/system/journal").text
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "value"),
+    [
+        ("unit=a%20b", "letters, digits and the characters", 'value="a b"'),
+        ("unit=--root", "letters, digits and the characters", 'value="--root"'),
+        ("end=yesterday", "is not a time", 'value="yesterday"'),
+        ("end=2026-02-30", "is not a time", 'value="2026-02-30"'),
+        ("priority=loud", "Choose one of", ""),
+        ("span=year", "Choose one of", ""),
+        ("limit=501", "Choose one of", ""),
+    ],
+)
+def test_a_bad_query_is_explained_and_stays_in_the_form(
+    admin: Browser, query: str, text: str, value: str
+) -> None:
+    answer = admin.get(f"/system/journal?{query}")
+    assert answer.status_code == 422
+    assert text in answer.text
+    assert value in answer.text
+    assert 'aria-invalid="true"' in answer.text
+    twin = admin.get(f"/system/journal.json?{query}")
+    assert twin.status_code == 422
+    assert twin.json
+    assert text in twin.json["reason"]
+
+
+def test_a_search_that_fails_keeps_the_form(admin: Browser, agent: FakeAgent) -> None:
+    agent.refuse = refused("Failed", "the journal was not read: the search took more than 7 s")
+    answer = admin.get("/system/journal?unit=nginx&span=7d")
+    assert answer.status_code == 503
+    assert "took more than 7 s" in answer.text
+    assert 'value="nginx"' in answer.text
+    assert '<option value="7d" selected>' in answer.text
+
+
+def test_older_lines_have_a_link(admin: Browser, agent: FakeAgent) -> None:
+    now = time.time()
+    agent.journal = [Line(now - 100 + n, "info", "", "", 0, f"line {n}") for n in range(60)]
+    page = admin.get("/system/journal?unit=a&limit=50").text
+    link = re.search(r'href="/system/journal\?([^"]+)">Show older', page)
+    assert link
+    query = parse_qs(link[1].replace("&amp;", "&"))
+    assert (query["unit"], query["limit"]) == (["a"], ["50"])
+    assert "Show older" not in admin.get("/system/journal?limit=100").text
+
+
+def test_an_api_token_reads_the_journal(admin: Browser, app: Flask) -> None:
+    page = admin.post("/account/tokens", "/account", name="x", role="operator", days="30").text
+    found = re.search(r"is (ek_[\w-]+)\.", page)
+    assert found
+    answer = app.test_client().get(
+        "/system/journal.json", base_url=BASE, headers={"Authorization": f"Bearer {found[1]}"}
+    )
+    assert answer.status_code == 200
+
+
+def at(text: str) -> float:
+    return model._at(text)
+
+
+@given(
+    st.sampled_from(list(model.SPANS)),
+    st.sampled_from(["", "2026-11-25", "2026-11-25 10:00", "1970-01-01 00:01"]),
+    st.floats(0, 4e9),
+)
+def test_a_range_ends_after_it_begins(span: str, end: str, now: float) -> None:
+    found = model.JournalQuery("", "info", span, end, "50").request(now)
+    assert bool(found.end) == bool(end)
+    assert bool(found.start) == (span != "all")
+    if found.start and found.end:
+        assert found.start <= found.end
+        assert at(found.end) - at(found.start) in (model.SPANS[span][1], at(found.end))
+
+
+@given(
+    st.lists(st.floats(1e9, 1e9 + 5).map(lambda t: round(t, 6)), min_size=1, max_size=40), st.integers(1, 8)
+)
+def test_the_links_to_older_lines_end_and_skip_no_second(times: list[float], limit: int) -> None:
+    """Follow the links from page to page. Each line is on a page, unless a page is full of lines of its second."""
+    lines = [Line(moment, "info", "", "", 0, "") for moment in sorted(times)]
+    query, seen, pages = model.JournalQuery("", "info", "all", "", "50"), set(), 0
+    while True:
+        until = at(parse_time("end", query.end)) if query.end else 2e9
+        matching = [line for line in lines if line.at <= until]
+        shown = matching[-limit:]
+        seen |= {line.at for line in shown}
+        older = query.older(Journal(lines=shown, more=len(matching) > limit))
+        pages += 1
+        assert pages < 100
+        if not older:
+            break
+        query = model.JournalQuery.parse({name: value[0] for name, value in parse_qs(older).items()})
+    for line in lines:
+        same_second = [other for other in lines if math.ceil(other.at) == math.ceil(line.at)]
+        assert line.at in seen or len(same_second) >= limit
+
+
+@given(st.integers(0, 4 * 10**9), st.integers(-12 * 3600, 14 * 3600))
+def test_local_time(moment: int, offset: int) -> None:
+    text = model.local_time(moment, offset // 60 * 60)
+    found = re.fullmatch(r"(\S+) (\S+) \(UTC([+−])(\d\d):(\d\d)\)", text)
+    assert found
+    seconds = (int(found[4]) * 3600 + int(found[5]) * 60) * (-1 if found[3] == "−" else 1)
+    assert at(f"{found[1]}T{found[2]}Z") - seconds == moment
+
+
+# ---- the support bundle ----
+
+
+def test_the_support_bundle(admin: Browser, agent: FakeAgent) -> None:
+    answer = admin.post("/system/support", "/system")
+    assert answer.status_code == 200
+    assert answer.data == b"gzip of the demo"
+    assert answer.mimetype == "application/gzip"
+    assert re.search(r'filename="support-[-\dT]+Z\.tar\.gz"', answer.headers["Content-Disposition"])
+    assert answer.headers["X-Accel-Buffering"] == "no"
+    assert "OpenSupportBundle" in admin.get("/audit.json").text
+
+
+def test_a_bundle_that_is_cut_is_no_bundle(admin: Browser, agent: FakeAgent) -> None:
+    agent.bundle_file = [b"gzip"]
+    with pytest.raises(Truncated):
+        _ = admin.post("/system/support", "/system").data
+    # its place is free again, also after a failure before the first byte
+    agent.bundle_file = [End(2, "the request is not valid")]
+    for _ in range(5):
+        answer = admin.post("/system/support", "/system")
+        assert answer.status_code == 503
+        assert "The support bundle was not made: the request is not valid." in answer.text
+    agent.refuse = refused("Failed", "the support bundle was not made: the helper cannot be reached")
+    for _ in range(5):
+        assert "helper cannot be reached" in admin.post("/system/support", "/system").text
+    agent.refuse = None
+    agent.bundle_file = [b"gzip", End(0)]
+    assert admin.post("/system/support", "/system").status_code == 200
+
+
+def test_a_viewer_gets_no_bundle(admin: Browser, agent: FakeAgent) -> None:
+    viewer = user(admin, "viewer")
+    assert viewer.post("/system/support", "/apps").status_code == 403
+    assert "OpenSupportBundle" not in agent.calls
+    assert user(admin, "operator").post("/system/support", "/system").status_code == 200
+
+
+# ---- backup and restore ----
+
+
+def saved(admin: Browser) -> str:
+    answer = admin.post("/system/backup", "/system", password=PASSWORD)
+    assert answer.status_code == 200
+    assert re.search(r'filename="evenkeel-backup-[-\dT]+Z\.json"', answer.headers["Content-Disposition"])
+    return answer.text
+
+
+def send(admin: Browser, path: str, **fields: Any) -> Any:
+    match = re.search(r'name="csrf_token" value="([^"]+)"', admin.get("/system").text)
+    assert match
+    return admin.client.post(path, base_url=BASE, data={"csrf_token": match[1], **fields})
+
+
+def check(admin: Browser, text: str) -> Any:
+    return send(admin, "/system/backup/check", file=(io.BytesIO(text.encode()), "backup.json"))
+
+
+def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    admin.set_weight("player", "300")
+    admin.post("/wear/limit", "/wear", limit="70")
+    admin.post("/system/name", "/system", name="press-7")
+    admin.post("/users", "/users", name="eve", role="viewer")
+    text = saved(admin)
+    assert PASSWORD not in text
+    assert "same settings as this board" in check(admin, text).text
+    admin.set_weight("player", "50")
+    admin.post("/wear/limit", "/wear", limit="off")
+    admin.post("/system/name", "/system", name="other")
+    admin.post("/users/eve/remove", "/users")
+    before = len(agent.calls)
+    page = check(admin, text)
+    assert page.status_code == 200
+    for sentence in (
+        "The weight of player changes from 50 to 300.",
+        "The wear limit changes from off to 70 %.",
+        "The name changes from other to press-7.",
+    ):
+        assert sentence in page.text
+    assert not [call for call in agent.calls[before:] if call.startswith("Set")], "a check changes nothing"
+    hidden = re.search(r'name="backup" value="([^"]*)"', page.text)
+    assert hidden
+    done = send(admin, "/system/restore", backup=html.unescape(hidden[1]).replace("\n", "\r\n"))
+    assert "The settings of the backup are those of the board now." in done.text
+    assert agent.system.name == "press-7"
+    assert {app.name: app.weight for app in agent.apps}["player"] == 300
+    assert panel.db.setting("wear_limit_percent") == "70"
+    assert "eve" in admin.get("/users").text
+    assert admin.get("/system").status_code == 200, "the user has not changed, so the session goes on"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda text: "", "no file is chosen"),
+        (lambda text: text + " " * 50_000, "not a backup"),
+        (lambda text: "a picture", "not a backup"),
+        (lambda text: text[: len(text) // 2], "not a backup"),
+        (
+            lambda text: text.replace("evenkeel", "evenkeek").replace("evenkeek-backup", "evenkeel-backup"),
+            "checksum is wrong",
+        ),
+        (lambda text: text.replace('"version": 1', '"version": 9'), "update the board first"),
+    ],
+)
+def test_a_file_that_cannot_be_restored_says_why(
+    admin: Browser, agent: FakeAgent, change: Callable[[str], str], text: str
+) -> None:
+    bad = change(saved(admin))
+    before = agent.system, list(agent.apps)
+    answer = check(admin, bad)
+    assert answer.status_code == 422
+    assert text in answer.text.lower()
+    answer = send(admin, "/system/restore", backup=bad)
+    assert answer.status_code == 422
+    assert (agent.system, list(agent.apps)) == before
+
+
+def test_a_part_of_another_panel_changes_nothing(admin: Browser, agent: FakeAgent) -> None:
+    made: str = agent.call("GetBackup", *session_of(admin), PASSWORD, '{"other": 1}')
+    agent.apps = []
+    for answer in (check(admin, made), send(admin, "/system/restore", backup=made)):
+        assert answer.status_code == 422
+        assert "another version of the panel" in answer.text
+    assert "RestoreBackup" not in admin.get("/audit.json").text
+
+
+def session_of(admin: Browser) -> tuple[str, str]:
+    with admin.client.session_transaction(base_url=BASE) as session:
+        return session["token"], "local"
+
+
+def test_a_backup_needs_the_password_and_leaves_no_secret(admin: Browser) -> None:
+    answer = admin.post("/system/backup", "/system", password="wrong")  # noqa: S106
+    assert answer.status_code == 401
+    assert "not the present password" in answer.text
+    assert "argon2" not in answer.text
+    text = saved(admin)
+    assert "argon2id" in text, "a board that replaces this one needs the users"
+    send(admin, "/system/restore", backup=text)
+    log = admin.get("/audit.json").text
+    assert "GetBackup" in log
+    assert "RestoreBackup" in log
+    assert "argon2" not in log
+
+
+def test_only_an_administrator_gets_a_backup(admin: Browser, app: Flask) -> None:
+    text = saved(admin)
+    operator = user(admin, "operator")
+    assert "/system/backup" not in operator.get("/system").text
+    assert operator.post("/system/backup", "/system", password="a long new secret 1").status_code == 403  # noqa: S106
+    assert check(operator, text).status_code == 403
+    assert send(operator, "/system/restore", backup=text).status_code == 403
+    page = admin.post("/account/tokens", "/account", name="x", role="admin", days="30").text
+    token = re.search(r"is (ek_[\w-]+)\.", page)
+    assert token
+    headers = {"Authorization": f"Bearer {token[1]}"}
+    answer = app.test_client().post(
+        "/system/backup", base_url=BASE, headers=headers, data={"password": PASSWORD}
+    )
+    assert answer.status_code == 403
