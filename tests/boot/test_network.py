@@ -146,4 +146,6 @@ def test_a_name_resolves_by_the_server_of_the_settings(board: Board) -> None:
 def test_the_agent_cannot_change_the_network_itself(board: Board, path: str) -> None:
     as_agent = "setpriv --reuid=evenkeel-agent --regid=evenkeel-agent --clear-groups"
     assert board.try_run(f"{as_agent} sh -c 'echo > {path}'")[0] != 0
-    assert board.try_run(f"{as_agent} busctl call org.freedesktop.network1 /org/freedesktop/network1 org.freedesktop.network1.Manager Reload < /dev/null")[0] != 0
+    name, place = "org.freedesktop.network1", "/org/freedesktop/network1"
+    reload = f"busctl call {name} {place} {name}.Manager Reload"
+    assert board.try_run(f"{as_agent} {reload} < /dev/null")[0] != 0

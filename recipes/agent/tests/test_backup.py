@@ -34,8 +34,9 @@ MAIL = SetAlerts("", "ops@example.org", "", "mail.example.org", 587, "tls", "boa
 FULL = Content(
     "press-7", "Europe/Berlin", ["192.0.2.7"], {"player": 300}, {"loader": 20}, MAIL,
     [ADMIN, User("eve", "viewer", HASH, True, "A" * 32)], '{"wear_limit_percent": 70}',
+    {"cam": 'title = "Camera"\nunit = "cam.service"\nweight = 100\n'},
 )  # fmt: skip
-EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], "")
+EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], "", {})
 
 
 def changed(text: str, **values: Any) -> str:
@@ -95,6 +96,7 @@ def test_a_newer_file_names_its_version() -> None:
 
 
 USER = msgspec.to_builtins(ADMIN)
+CAM = FULL.apps["cam"]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,8 @@ USER = msgspec.to_builtins(ADMIN)
     [
         {"name": "a b"}, {"name": ""}, {"name": 7}, {"zone": "../etc"}, {"servers": ["-x"]}, {"servers": ["a"] * 9},
         {"weights": {"player": 0}}, {"weights": {"player": 10001}}, {"weights": {"../x": 5}}, {"weights": {"player": True}},
+        {"apps": {"cam": "title = 1"}}, {"apps": {"../x": CAM}}, {"apps": {"cam": CAM + 'stats = "/etc/x"'}},
+        {"apps": {"cam": 5}}, {"apps": {f"a{i}": CAM for i in range(65)}},
         {"fixed_shares": {"player": 101}}, {"fixed_shares": {"a": 60, "b": 41}}, {"alerts": {}},
         {"alerts": msgspec.to_builtins(MAIL) | {"smtp_port": 0}}, {"panel": "x" * 10_001}, {"panel": None}, {"more": 1},
         {"users": [USER | {"role": "root"}]}, {"users": [USER | {"name": "Admin"}]}, {"users": [USER | {"name": "root"}]},
@@ -121,6 +125,7 @@ def test_the_differences_have_a_sentence_each() -> None:
         "the name changes from evenkeel to press-7",
         "the time zone changes from Etc/UTC to Europe/Berlin",
         "the time servers change from those of the network to 192.0.2.7",
+        "the app cam is added",
         "the weight of player changes from the default to 300",
         "the fixed share of loader changes from off to 20",
         "the receivers of alerts change",
@@ -129,6 +134,9 @@ def test_the_differences_have_a_sentence_each() -> None:
     assert "the user eve is removed, with all sessions and tokens" in map(
         str, backup.differences(FULL, EMPTY)
     )
+    assert "the app cam is removed" in map(str, backup.differences(FULL, EMPTY))
+    other = replace(FULL, apps={"cam": CAM.replace("Camera", "Front")})
+    assert [message.code for message in backup.differences(FULL, other)] == ["restore-app-changed"]
     other = replace(FULL, users=[replace(ADMIN, totp="B" * 16), FULL.users[1]])
     assert [message.code for message in backup.differences(FULL, other)] == ["restore-user-changed"]
     for message in backup.differences(FULL, replace(EMPTY, alerts=replace(MAIL, smtp_password="other"))):  # noqa: S106
@@ -142,6 +150,7 @@ class Parts:
     def __init__(self) -> None:
         self.system = System("evenkeel", 0, "Etc/UTC", 0, "unknown")
         self.numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self.files: dict[str, str] = {}
         self.fails = ""
         self.calls: list[str] = []
 
@@ -156,6 +165,13 @@ class Parts:
     async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
         self._step("numbers")
         self.numbers = weights, fixed_shares
+
+    def added(self) -> dict[str, str]:
+        return self.files
+
+    async def restore_added(self, files: dict[str, str]) -> None:
+        self._step("apps")
+        self.files = files
 
     async def get_system(self, *_: Any) -> System:
         return self.system
@@ -214,7 +230,7 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
             "press-7",
             5,
             FULL.panel,
-            7,
+            8,
         )
         assert board.parts.calls == [], "a check changes nothing"
         assert await board.restore() == answer
@@ -247,7 +263,7 @@ def test_a_backup_needs_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("step", ["name", "zone", "servers", "alerts", "numbers", "users"])
+@pytest.mark.parametrize("step", ["name", "zone", "servers", "alerts", "apps", "numbers", "users"])
 def test_a_step_that_fails_leaves_all_settings_as_they_were(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

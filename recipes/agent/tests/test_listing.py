@@ -4,6 +4,7 @@
 import signal
 
 from agent_harness import ERROR, Harness, on_board
+from test_accounts import PASSWORD, PanelClient
 
 PLAYER = ("cam", "Camera", "Records the road", "cam.service", 250)
 
@@ -157,3 +158,33 @@ async def test_ekctl(board: Harness) -> None:
     answer = await board.ekctl("remove-app", "cam")
     assert answer.status == 1
     assert "there is no app 'cam'" in answer.err
+
+
+@on_board
+async def test_a_restored_backup_brings_added_apps_back(board: Harness) -> None:
+    """A removed app is added again with its weight, and an app that the backup lacks is removed with its fixed share."""
+    for name in ("cam", "other"):
+        board.systemd.add(f"{name}.service")
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    await panel.call("AddApp", *PLAYER)
+    await panel.call("SetWeight", "cam", 900)
+    text = await panel.call("GetBackup", PASSWORD, "")
+    await panel.call("RemoveApp", "cam")
+    await panel.call("AddApp", "other", "Other", "", "other.service", 100)
+    await panel.call("SetFixedShare", "other", 40)
+    answer = await panel.call("RestoreBackup", text)
+    assert {note["code"] for note in answer["changes"]} == {
+        "restore-app-added",
+        "restore-app-removed",
+        "restore-weight",
+        "restore-fixed-share",
+    }
+    assert {name: app["weight"] for name, app in (await board.apps()).items()} == {"cam": 900}
+    assert board.fixed("other.service") == ""
+
+    async def sent() -> bool:
+        return board.systemd.units["cam.service"].weight == 900
+
+    await board.until(sent)

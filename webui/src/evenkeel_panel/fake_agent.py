@@ -278,6 +278,20 @@ class FakeSettings:
             for app in self._agent.apps
         ]
 
+    def added(self) -> dict[str, str]:
+        added = (app for app in self._agent.apps if app.added)
+        return {
+            app.name: registry.to_toml(app.title, app.description, app.unit, app.weight).decode()
+            for app in added
+        }
+
+    async def restore_added(self, files: dict[str, str]) -> None:
+        kept = [app for app in self._agent.apps if not app.added]
+        found = [registry.parse(name, text.encode()) for name, text in files.items()]
+        self._agent.apps = kept + [
+            App(one.name, one.title, one.description, one.unit, one.weight, added=True) for one in found
+        ]
+
     async def get_system(self, *_: Any) -> System:
         return self._agent.get_system()
 

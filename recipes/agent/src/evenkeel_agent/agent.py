@@ -41,7 +41,6 @@ from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
-ADDED_LIMIT = 64  # the maximum number of added apps
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
@@ -223,6 +222,26 @@ class Agent:
         self._snapshot_expires_s = 0.0  # the next snapshot shows the change
         self.wake()
 
+    def added(self) -> dict[str, str]:
+        """The files of the added apps, by name."""
+        return {
+            name: registry.to_toml(app.title, app.description, app.unit, app.weight).decode()
+            for name, app in self._registry.apps.items()
+            if app.added
+        }
+
+    async def restore_added(self, files: dict[str, str]) -> None:
+        """Make FILES the added apps. Raises AgentError. It can be repeated after a failure."""
+        for name in self.added().keys() - files.keys():
+            await self.remove_app(AppName(name), Caller("", None, "bus"))
+        async with self._listing:
+            for name, text in files.items():
+                try:
+                    await asyncio.to_thread(replace, self._added_file(name), text.encode(), 0o644)
+                except OSError as error:
+                    raise errors.Failed("app-not-added", app=name, reason=why(error)) from error
+            await self.reload()
+
     async def start_app(self, request: AppName, _caller: Caller) -> None:
         """Start the app's unit and wait until it runs, at most job_timeout_s."""
         app = await self._controlled_app(request.name)
@@ -276,8 +295,8 @@ class Agent:
                 problem = Message("app-name-taken", app=name)
             elif owner:
                 problem = Message("app-unit-taken", unit=app.unit, app=owner)
-            elif sum(other.added for other in apps.values()) >= ADDED_LIMIT:
-                problem = Message("app-too-many", limit=ADDED_LIMIT)
+            elif sum(other.added for other in apps.values()) >= registry.ADDED_LIMIT:
+                problem = Message("app-too-many", limit=registry.ADDED_LIMIT)
             if problem:
                 raise errors.Conflict("app-not-added", app=name, reason=problem)
             await self._check_unit(app)

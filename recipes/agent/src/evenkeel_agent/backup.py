@@ -17,6 +17,8 @@ from evenkeel_api.messages import Message
 from evenkeel_api.roles import ADMIN, Role
 from msgspec import Meta
 
+from . import registry
+
 FORMAT = "evenkeel-backup"
 VERSION = 1
 NO_ZONE = rf"{ZONE}|^$(?!\n)"  # or empty
@@ -38,7 +40,11 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings. ZONE: "" if it was not known. USERS: empty if no user had a password. PANEL: text of the panel."""
+    """All settings.
+
+    ZONE: "" if it was not known. USERS: empty if no user had a password. PANEL: text of the panel. APPS: the files of the
+    added apps, by name.
+    """
 
     name: BoardName
     zone: Annotated[str, Meta(max_length=64, pattern=NO_ZONE)]
@@ -48,6 +54,7 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alerts: SetAlerts
     users: Annotated[list[User], Meta(max_length=32)]
     panel: Annotated[str, Meta(max_length=10_000)]
+    apps: Annotated[dict[App, Annotated[str, Meta(max_length=10_000)]], Meta(max_length=registry.ADDED_LIMIT)]
 
 
 class File(msgspec.Struct, frozen=True):
@@ -98,6 +105,14 @@ def load(text: str) -> File:
         raise errors.InvalidArgument(
             "backup-invalid", reason="all fixed shares together have more than 100 %"
         )
+    for name, text in content.apps.items():
+        try:
+            app = registry.parse(name, text.encode("utf-8", "replace"))
+        except registry.AppError as error:
+            raise errors.InvalidArgument("backup-invalid", reason=f"app {name}: {error}") from error
+        if app.stats:
+            # Only the owner of a board may name a file that the agent reads.
+            raise errors.InvalidArgument("backup-invalid", reason=f"app {name}: stats is not allowed")
     if content.name.lower() == "localhost":
         raise errors.InvalidArgument("name-localhost")
     return file
@@ -112,6 +127,13 @@ def differences(old: Content, new: Content) -> list[Message]:
             found.append(Message(f"restore-{what}", old=before or "?", new=after))
     if old.servers != new.servers:
         found.append(Message("restore-servers", old=_servers(old), new=_servers(new)))
+    for app in sorted(old.apps.keys() | new.apps.keys()):
+        if app not in old.apps:
+            found.append(Message("restore-app-added", app=app))
+        elif app not in new.apps:
+            found.append(Message("restore-app-removed", app=app))
+        elif old.apps[app] != new.apps[app]:
+            found.append(Message("restore-app-changed", app=app))
     for code, before, after, none in (
         ("restore-weight", old.weights, new.weights, "the default"),
         ("restore-fixed-share", old.fixed_shares, new.fixed_shares, "off"),

@@ -40,7 +40,15 @@ PACKET = 16 * 1024
 # Not "networkctl reload": it refuses to run in another network namespace than that of systemd-networkd, and the helper has a
 # namespace of its own, without devices.
 _NETWORKD = "org.freedesktop.network1"
-RELOAD = ("busctl", "--quiet", "call", _NETWORKD, "/org/freedesktop/network1", f"{_NETWORKD}.Manager", "Reload")
+RELOAD = (
+    "busctl",
+    "--quiet",
+    "call",
+    _NETWORKD,
+    "/org/freedesktop/network1",
+    f"{_NETWORKD}.Manager",
+    "Reload",
+)
 RELOAD_S = 20.0  # time limit for RELOAD
 APPLY_S = 2.0  # a change comes into force so long after the answer, because the answer needs the old address
 RETRY_S = 5.0  # time until the next attempt, if systemd-networkd does not read the files

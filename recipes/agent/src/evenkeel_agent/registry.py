@@ -22,6 +22,7 @@ FILE_LIMIT = 64 * 1024
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.(service|scope|slice)")
 TITLE_LIMIT = 40
+ADDED_LIMIT = 64  # the maximum number of added apps
 KEYS = {"title", "description", "unit", "weight", "stats"}
 
 

@@ -139,6 +139,7 @@ class Restorer:
             alerts=self._alerts.saved,
             users=self._accounts.saved(),
             panel=panel,
+            apps=self._agent.added(),
         )
 
     async def _compare(self, text: str) -> tuple[Content, Content, Restore]:
@@ -163,6 +164,9 @@ class Restorer:
             await self._system.set_time_servers(SetTimeServers(new.servers), NOBODY)
         if new.alerts != old.alerts:
             await self._alerts.restore(new.alerts)
+        if new.apps != old.apps:
+            # before the weights, because the removal of an app also deletes its weight
+            await self._agent.restore_added(new.apps)
         if (new.weights, new.fixed_shares) != (old.weights, old.fixed_shares):
             await self._agent.restore(new.weights, new.fixed_shares)
         if new.users and new.users != old.users:
