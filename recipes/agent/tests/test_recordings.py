@@ -377,9 +377,10 @@ async def test_the_bus_carries_the_connection_and_the_log_has_a_row(board: Harne
     assert (await open_on_bus(board, viewer)).error_name == ERROR + "NotAuthorized"
     rows = [row for row in await panel.call("ListAudit", 0, 20) if row["action"] == "OpenRecording"]
     assert [(row["user"], row["via"], row["address"], row["outcome"]) for row in rows] == [
-        ("admin", "panel", "192.0.2.7", "")
+        ("admin", "token", "192.0.2.7", "NotAuthorized"),
+        ("admin", "panel", "192.0.2.7", ""),
     ]
-    assert "format mcap, channels ['arm']" in rows[0]["detail"]
+    assert "format mcap, channels ['arm']" in rows[1]["detail"]
     fake.close()
 
 
