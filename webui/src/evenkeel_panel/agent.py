@@ -43,12 +43,13 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
 # The first call of GetUpdate starts RAUC, the first call of GetRecorder reads recordings, and a call of GetSystem may start
-# systemd-timedated, as CheckBackup does. GetJournal searches the journal.
+# systemd-timedated, as CheckBackup does. GetNetwork may start ek-network. GetJournal searches the journal.
 SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
     "LogIn",
     "GetUpdate",
     "GetRecorder",
     "GetSystem",
+    "GetNetwork",
     "GetJournal",
     "CheckBackup",
 }
