@@ -91,7 +91,8 @@ def test_a_guest_panic_names_experiment_and_log(lab: Lab) -> None:
 
 def test_a_hang_in_guest_time_ends_at_once(lab: Lab) -> None:
     message = fails(lab, tiny("sleep 1000000", limit=3600.0))
-    assert message.startswith("tiny-6.12-none: in the guest: no end within 3600 s of guest time; see ")
+    assert message.startswith("tiny-6.12-none: in the guest: no end within 3600 s of guest time; processes: ")
+    assert "sleep 1000000" in message, "it names what hangs"
 
 
 def test_a_guest_that_spins_ends_by_the_hosts_clock(lab: Lab) -> None:
