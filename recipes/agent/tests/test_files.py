@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from evenkeel_common.files import replace
+from evenkeel_common.files import remove, replace
 
 
 def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -51,3 +51,20 @@ def test_a_failure_after_the_rename_is_no_failure(
     replace(str(tmp_path / "file"), b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
     assert "a power cut may undo it: Input/output error" in caplog.text
+
+
+def test_a_file_is_removed_and_its_folder_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: flushed.append(stat.S_IFMT(os.fstat(fd).st_mode)))
+    remove(str(file))
+    assert not file.exists()
+    assert flushed == [stat.S_IFDIR]
+    with pytest.raises(FileNotFoundError):
+        remove(str(file))
+    file.write_text("x")
+    monkeypatch.undo()
+    break_fsync(monkeypatch, stat.S_IFDIR)
+    remove(str(file))
+    assert not file.exists()

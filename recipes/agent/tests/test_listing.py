@@ -188,3 +188,23 @@ async def test_a_restored_backup_brings_added_apps_back(board: Harness) -> None:
         return board.systemd.units["cam.service"].weight == 900
 
     await board.until(sent)
+
+
+@on_board
+async def test_an_app_whose_unit_left_the_slice_can_be_removed(board: Harness) -> None:
+    unit = board.systemd.add("cam.service", active=False)
+    await board.agent_up()
+    await board.call("AddApp", *PLAYER)
+    await board.call("SetFixedShare", "cam", 30)
+    unit.slice = "system.slice"
+    board.systemd.start("cam.service")
+
+    async def outside() -> bool:
+        return any("app cam is not controlled" in text for text in await board.problems())
+
+    await board.until(outside)
+    await board.call("RemoveApp", "cam")
+    board.systemd.stop("cam.service")
+    unit.slice = "evenkeel-apps.slice"
+    app = await board.call("AddApp", *PLAYER)
+    assert (app["weight"], app["fixed_share"]) == (250, 0)

@@ -28,7 +28,7 @@ from evenkeel_api.features.apps import App as AppState
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
-from evenkeel_common.files import read_line, read_small, replace, why
+from evenkeel_common.files import read_line, read_small, remove, replace, why
 from evenkeel_common.notify import Watchdog
 
 from . import __version__, fixed_share, health, history, recorder, registry, weight
@@ -333,13 +333,14 @@ class Agent:
                 with contextlib.suppress(errors.UnitOutsideSlice):  # it is not in force then
                     await self.set_fixed_share(SetFixedShare(name, 0), caller)
             try:
-                await asyncio.to_thread(os.unlink, self._added_file(name))
-                async with self._changing:
+                await asyncio.to_thread(remove, self._added_file(name))
+                async with self._changing, self._fixed_shares.changing:
                     await asyncio.to_thread(self._weights.save, name, None)
+                    await asyncio.to_thread(self._fixed_shares.save, name, fixed_share.OFF)
             except OSError as error:
                 raise errors.Failed("app-not-removed", app=name, reason=why(error)) from error
             except StoreError as error:
-                # The app is gone. Only if an app of this name is added again, it gets the old weight.
+                # The app is gone. Only if an app of this name is added again, it gets the old values.
                 _log.warning("%s", error)
             await self.reload()
 

@@ -62,14 +62,28 @@ def replace(path: str, content: bytes, mode: int = 0o600) -> None:
             os.unlink(temporary)
         raise
     try:
-        fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _flush_folder(path)
     except OSError as error:
         # The new file is in place, but its rename may not be on the medium: a power cut may bring back the old file.
         _log.warning("%s is saved, but a power cut may undo it: %s", path, why(error))
+
+
+def remove(path: str) -> None:
+    """Remove the file PATH. Blocks for a flush, after which a power cut does not bring it back. Raises OSError."""
+    os.unlink(path)
+    try:
+        _flush_folder(path)
+    except OSError as error:
+        _log.warning("%s is removed, but a power cut may undo it: %s", path, why(error))
+
+
+def _flush_folder(path: str) -> None:
+    """Write the folder of PATH to the medium."""
+    fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def read_line(path: str) -> str:

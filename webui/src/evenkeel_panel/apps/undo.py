@@ -33,7 +33,7 @@ def _key(app: str, field: str) -> str:
 
 
 def remember(db: Database, app: str, field: str, before: int, after: int) -> None:
-    """Save that FIELD of APP has changed. A change to the same value is none, and the one before it stays."""
+    """Save that FIELD of APP has changed. If the value is the same as before, the last saved change stays."""
     if before != after:
         db.set_setting(_key(app, field), msgspec.json.encode(Change(before, after)).decode())
 
