@@ -18,7 +18,8 @@ mount -t cgroup2 cg /cg
 echo '+io +memory' > /cg/cgroup.subtree_control
 stty -F /dev/ttyS1 raw 2> /dev/null
 report() { { echo "@@@ $1"; cat; } > /dev/ttyS1; }
-finish() { echo | report end; poweroff -f; }
+# The machine ends at a restart (-no-reboot). Without ACPI, as in the debug kernel, it could not switch itself off.
+finish() { echo | report end; reboot -f; }
 fail() { echo "$*" | report failed; finish; }
 # load NAME [PARAMETER=VALUE...]: load a module and the modules that it needs;
 # does nothing if the module is loaded already or built into the kernel
