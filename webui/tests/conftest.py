@@ -14,17 +14,44 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from typing import TYPE_CHECKING
 
+from evenkeel_agent import passwords
 from evenkeel_history.live import Live, Server
 from evenkeel_history.store import Store
 from evenkeel_panel.app import create_app
 from evenkeel_panel.context import KEY, Panel
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.testing import COMPONENT, Browser
+from flask import Flask
+from jinja2 import BytecodeCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flask import Flask
+    from jinja2.bccache import Bucket
+
+
+class Compiled(BytecodeCache):
+    """The compiled templates of all panels of a test run. Otherwise each test would compile them again."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if code := self.kept.get(bucket.key):
+            bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.kept[bucket.key] = bucket.bytecode_to_string()
+
+
+# Flask makes each panel's environment of templates with these options.
+Flask.jinja_options = {"bytecode_cache": Compiled()}
+
+
+@pytest.fixture(autouse=True)
+def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly every test here sets a password. recipes/agent/tests/test_passwords.py tests the real cost."""
+    monkeypatch.setattr(passwords, "COST", {"time_cost": 1, "memory_cost": 8, "parallelism": 1})
 
 
 @pytest.fixture

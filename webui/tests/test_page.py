@@ -108,7 +108,7 @@ def release_sets_60(page: Page, agent: FakeAgent, before: dict[str, float]) -> N
     assert position(loader(page, "[data-action=apply]")) == before
     page.mouse.up()
     page.clock.run_for(1)
-    expect(loader(page, ".weight-form .message")).to_be_visible()
+    expect(loader(page, ".weight-form .answer .message")).to_be_visible()
     assert "SetWeight loader 60" in agent.calls
 
 
@@ -146,7 +146,7 @@ def test_touch_presses_the_button_under_the_finger(page: Page, agent: FakeAgent,
     page.wait_for_function("events.includes('click touch')")
     assert page.evaluate("events[0]") == "pointerdown touch"
     page.clock.run_for(1)
-    expect(loader(page, ".weight-form .message")).to_be_visible()
+    expect(loader(page, ".weight-form .answer .message")).to_be_visible()
     assert "SetWeight loader 60" in agent.calls
 
 
@@ -194,7 +194,7 @@ def test_success_message_disappears_after_the_release(page: Page, agent: FakeAge
     """If the page is scrolled to its end, a change below the button could move the button."""
     loader(page, "[name=fixed_share]").fill("10")
     loader(page, "[data-action=apply-fixed-share]").click()
-    message = loader(page, ".fixed-share-form .message.ok")
+    message = loader(page, ".fixed-share-form .answer .message.ok")
     expect(message).to_be_visible()
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
     before = press(page, apply)
@@ -222,13 +222,13 @@ def test_answer_to_another_button_appears_after_the_release(
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/loader/stop")):
         go_on.set()
     page.clock.run_for(100)
-    expect(loader(page, ".weight-form .message")).to_have_count(0)
+    expect(loader(page, ".weight-form .answer .message")).to_have_count(0)
     assert position(apply) == before
     # A release outside the button is no click.
     page.mouse.move(5, 5)
     page.mouse.up()
     page.clock.run_for(1)
-    expect(loader(page, ".weight-form .message")).to_have_text(re.compile("stop", re.IGNORECASE))
+    expect(loader(page, ".weight-form .answer .message")).to_have_text(re.compile("stop", re.IGNORECASE))
     run_polls(page)
     expect(loader(page, "[data-action=start]")).to_be_visible()
     assert "SetWeight loader 60" not in agent.calls

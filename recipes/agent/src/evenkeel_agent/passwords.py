@@ -58,6 +58,8 @@ _ROWS = (
 _LEET = str.maketrans(
     {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i"}
 )
+# the cost of a hash, in passes, KiB of memory, and lanes
+COST = {"time_cost": 2, "memory_cost": 19 * 1024, "parallelism": 1}
 _one = threading.Lock()  # held while a hash is computed
 
 
@@ -75,7 +77,7 @@ def digest(password: str) -> str:
     from argon2 import PasswordHasher
 
     with _one:
-        return str(PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1).hash(normal(password)))
+        return str(PasswordHasher(**COST).hash(normal(password)))
 
 
 # the hash with which a password is compared if the user does not exist
