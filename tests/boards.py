@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A board in QEMU, for tests. A test switches the board on and off, and runs commands on it over the serial line."""
 
+import fcntl
+import hashlib
 import itertools
 import json
 import os
@@ -20,15 +22,18 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image/src"))
 from vm import IMAGE, Machine, Options, enter, panel_health
 
-# Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes a quarter of
+BUILD = Path(__file__).resolve().parents[1] / "build"
+# Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes an eighth of
 # it on two idle cores.
-BOOT_SECONDS = 180
+BOOT_SECONDS = 360
 # Time limit for QEMU to open its serial console, or to end. On a busy machine QEMU needs some seconds for this.
 QEMU_SECONDS = 60
 # the system credential that makes the board offer a root shell on the serial line
 CONSOLE = "evenkeel.console=1"
 # name of the image in the folder of a board
 KEPT = "built.img"
+# name of the file to which save() writes the memory and the devices of a board
+MEMORY = "memory"
 PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
 
 
@@ -54,13 +59,22 @@ class Board:
         self.link: pexpect.socket_pexpect.SocketSpawn | None = None
         self.qemu: subprocess.Popen[bytes] | None = None
         self.boot_seconds = 0.0
+        self._earlier = ""  # serial log of the board from which this one was copied
         self._marks = itertools.count()
 
     # -- power ----------------------------------------------------------------
 
     def power_on(self) -> None:
         started = time.monotonic()
-        self.qemu = self.machine.start(Options(port=self.port, credentials=self.credentials, emmc=self.emmc))
+        self._earlier = ""
+        self._start()
+        self._log_in()
+        self.boot_seconds = time.monotonic() - started
+
+    def _start(self, *extra: str) -> None:
+        """Start QEMU, and connect to the serial line."""
+        options = Options(port=self.port, credentials=self.credentials, emmc=self.emmc, extra=extra)
+        self.qemu = self.machine.start(options)
         # Measure from here: start() may copy the image, which can take longer than QEMU_SECONDS.
         since = time.monotonic()
         while True:
@@ -75,8 +89,6 @@ class Board:
                 time.sleep(0.1)
         connection.settimeout(None)
         self.link = pexpect.socket_pexpect.SocketSpawn(connection)
-        self._log_in()
-        self.boot_seconds = time.monotonic() - started
 
     def _log_in(self) -> None:
         self._expect(r"bash-[\d.]+# ", BOOT_SECONDS, "the shell on the serial console")
@@ -86,6 +98,39 @@ class Board:
         # Switch off echo and line editing: try_run() must read only the output of its command.
         self._send("stty -echo; PS1= PS2= exec bash --noprofile --norc --noediting")
         self.run("true")
+
+    def save(self) -> None:
+        """Save the running board in its folder, for resume(), and end QEMU."""
+        assert self.qemu is not None
+        self.machine.qmp("stop")
+        self.machine.qmp("migrate", uri=f"file:{MEMORY}")
+        self._wait_until_migrated()
+        (self.machine.run / "serial.txt").write_text(self.serial())
+        self.machine.qmp("quit")
+        self._wait_until_ended()
+
+    def resume(self, saved: Path) -> None:
+        """Continue as a copy of the board that save() saved in the folder SAVED. It must have the same options."""
+        run = self.machine.run
+        for name in ("disk.qcow2", "vars.fd"):
+            subprocess.run(["cp", "--sparse=always", "--reflink=auto", saved / name, run], check=True)
+        self.machine.adopt_disk("disk.qcow2")
+        self._earlier = (saved / "serial.txt").read_text()
+        self._start("-incoming", f"file:{os.path.relpath(saved / MEMORY, run)}")
+        self._wait_until_migrated()
+        self.machine.qmp("cont")
+        # The clock of the board stood still since save().
+        self.run(f"date --set=@{time.time():.0f}")
+
+    def _wait_until_migrated(self) -> None:
+        since = time.monotonic()
+        while (found := self.machine.qmp("query-migrate") or {}).get("status") != "completed":
+            if found.get("status") == "failed":
+                pytest.fail(
+                    f"QEMU cannot copy the board: {found}; see {self.machine.qemu_log}", pytrace=False
+                )
+            self._check_limit(since, "QEMU did not copy the board")
+            time.sleep(0.1)
 
     def reboot(self) -> None:
         self._send("systemctl reboot")
@@ -163,8 +208,8 @@ class Board:
     # -- state ----------------------------------------------------------------
 
     def serial(self) -> str:
-        """The serial log since the last power_on()."""
-        return self.machine.serial_text()
+        """The serial log since the last power_on(). A copy of a board begins with the log of that board."""
+        return self._earlier + self.machine.serial_text()
 
     def settled(self, timeout: float = 120) -> str:
         """The output of `systemctl is-system-running` after all start jobs have ended, such as `running`."""
@@ -209,26 +254,61 @@ class Board:
         subprocess.run(command, cwd=self.machine.run, check=True, stdout=subprocess.DEVNULL)
 
 
-def power_on(name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False) -> Iterator[Board]:
+def power_on(
+    name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False, cold: bool = False
+) -> Iterator[Board]:
     """Body of a fixture: yields a new board that is switched on. Its logs stay in build/test-NAME.
 
+    It is a copy of a board that has just started for the first time, because an emulated start takes a minute of
+    processor time. With `cold`, and from an eMMC, which QEMU cannot copy, the board really starts.
     QEMU always emulates the CPU, so that a test does not depend on whether the host has KVM.
     """
     if not IMAGE.exists():
         pytest.fail(f"the image {IMAGE} does not exist; build it with 'make image'", pytrace=False)
-    run = Path(__file__).resolve().parents[1] / "build" / f"test-{name}"
+    run = BUILD / f"test-{name}"
     shutil.rmtree(run, ignore_errors=True)
     os.environ["EVENKEEL_KVM"] = "0"
     # An eMMC is a copy of the image.
     board = Board(run, credentials=credentials, emmc=emmc, image=IMAGE if emmc else _kept(run))
     try:
-        board.power_on()
+        if cold or emmc or board.machine.given == IMAGE:
+            board.power_on()
+        else:
+            board.resume(_started(credentials))
         yield board
     finally:
         if board.qemu is not None:
             board.power_cut()
         for disk in ("disk.qcow2", "emmc.img", KEPT):
             (run / disk).unlink(missing_ok=True)
+
+
+def _started(credentials: tuple[str, ...]) -> Path:
+    """The folder of a saved board that has just started for the first time. Makes it for the first caller."""
+    run = BUILD / f"started-{hashlib.sha256(repr(credentials).encode()).hexdigest()[:8]}"
+    image = IMAGE.stat()
+    toolroot = os.environ.get("EVENKEEL_INSIDE")  # names the version of QEMU
+    made_from = f"{IMAGE} {image.st_size} {image.st_mtime_ns} {toolroot} {credentials}\n"
+    stamp = run / "from"
+    with (BUILD / f"{run.name}.lock").open("w") as lock:
+        # Tests run at the same time: one of them makes the board, the others wait for it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != made_from:
+            shutil.rmtree(run, ignore_errors=True)
+            board = Board(run, credentials=credentials, image=_kept(run))
+            try:
+                board.power_on()
+                state = board.settled()
+                if state != "running":
+                    failed = board.run("systemctl --failed --no-legend --plain")
+                    pytest.fail(f"the board is {state} after its first start: {failed}", pytrace=False)
+                board.health()
+                board.save()
+            finally:
+                if board.qemu is not None:
+                    board.power_cut()
+            stamp.write_text(made_from)
+    return run
 
 
 def _kept(run: Path) -> Path:

@@ -20,9 +20,11 @@ def pytest_report_header() -> str:
 def board(request: pytest.FixtureRequest) -> Iterator[Board]:
     """A board that OVMF and GRUB boot from a virtio disk.
 
-    Its folder in build/ has the name of the test file, because several test files may run at the same time.
+    Its folder in build/ has the name of the test file, because several test files may run at the same time. In
+    test_system.py it really starts; for the other files it is a copy of a board that has started.
     """
-    yield from power_on(request.path.stem.replace("test_", "boot-"))
+    name = request.path.stem.replace("test_", "boot-")
+    yield from power_on(name, cold=name == "boot-system")
 
 
 @pytest.fixture(scope="module")

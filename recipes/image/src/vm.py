@@ -291,6 +291,10 @@ class Machine:
         self._enter("cp", "/usr/share/OVMF/OVMF_VARS_4M.fd", "vars.fd", check=True)
         made_from.write_text(stamp)
 
+    def adopt_disk(self, name: str) -> None:
+        """State that the disk NAME in the run directory was made from the image: start() keeps it."""
+        (self.run / f"{name}.from").write_text(_stamp(self.given))
+
     def _arguments(self, options: Options) -> list[str]:
         args = ["-name", "evenkeel", "-machine", "q35", "-smp", "2", "-m", str(options.memory_mb)]
         args += ["-nodefaults", "-no-user-config", "-display", "none", "-action", "watchdog=reset"]
@@ -414,13 +418,22 @@ class Machine:
             os.close(directory)
         return link
 
-    def qmp(self, command: str) -> None:
+    def qmp(self, command: str, **arguments: Any) -> Any:
+        """What QEMU returns for a command of its control socket. Raises OSError or VmError."""
         with self.connect("qmp.sock", timeout=3) as link, link.makefile("rw") as stream:
+            answer: dict[str, Any] = {}
             stream.readline()
-            for name in ("qmp_capabilities", command):
-                stream.write(json.dumps({"execute": name}) + "\n")
+            for order in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                stream.write(json.dumps(order) + "\n")
                 stream.flush()
-                stream.readline()
+                # Events may come before the answer.
+                while line := stream.readline():
+                    answer = json.loads(line)
+                    if "event" not in answer:
+                        break
+            if "error" in answer:
+                raise VmError(f"QEMU refused {command}: {answer['error']['desc']}")
+            return answer.get("return")
 
     def serial_text(self) -> str:
         try:
