@@ -36,15 +36,15 @@ yocto-image: run-yocto-image ## the image by BitBake without internet, and its b
 
 ##@ Test
 .PHONY: test lint unit kunit torture baselines lab guests boot browser pages fuzz search yocto
-test: ## run the following targets from lint to pages, without baselines; print the time of each stage
+test: ## run the following targets from lint to pages, without baselines; print the time of each stage. Of long tests it runs samples; DEEP=1 runs all
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
 unit: unit-python unit-c unit-yocto ## unit tests in user space
 kunit: run-kunit ## the scheduler's and flash model's unit tests in a kernel
 torture: run-torture ## stress test of the scheduler on a kernel with KASAN and lockdep (VARIANT=kcsan: with KCSAN, for data races)
 baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
-lab: run-lab ## the quick bench: its targets, and the figures of the README, in QEMU on a virtual clock
-guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; DEEP=1 leaves out no sample
+lab: run-lab ## a third of the quick bench, drawn by a seed: its targets, and the figures of the README; DEEP=1 runs all of it
+guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; samples, or all with DEEP=1
 boot: boot-system boot-recorder boot-fixed-share boot-history boot-network boot-update ## tests of the booted board
 browser: run-browser ## a user sets weights in a browser; writes screenshots to build/screenshots
 pages: run-pages ## tests of the panel's other pages in a browser

@@ -11,6 +11,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 SEED = os.environ.get("EVENKEEL_TEST_SEED") or str(random.SystemRandom().randrange(10**6))
 DEEP = bool(os.environ.get("DEEP"))
@@ -19,6 +21,15 @@ DEEP = bool(os.environ.get("DEEP"))
 def sample(kind: str, cases: Sequence[T]) -> list[T]:
     """One of `cases`, drawn by the seed and by `kind`; all of them with DEEP=1."""
     return list(cases) if DEEP else [random.Random(f"{SEED} {kind}").choice(cases)]  # noqa: S311 a sample, no secret
+
+
+def in_sample(kind: str, *cases: str) -> dict[str, pytest.MarkDecorator]:
+    """For each of `cases` a mark that lets a test run only if the case is in the sample of `kind`."""
+    drawn = sample(kind, cases)
+    return {
+        case: pytest.mark.skipif(case not in drawn, reason=f"seed {SEED} drew another test of {kind}")
+        for case in cases
+    }
 
 
 def header() -> str:

@@ -10,10 +10,10 @@ import re
 from fnmatch import fnmatch
 
 import pytest
-from bench_run import TOP, Quick
+from bench_run import TOP, Quick, parts
 from known_misses import KNOWN_MISSES
 from lab import experiments
-from lab.report import misses
+from lab.report import headline, misses, picture
 from quick_rows import QUICK
 
 KNOWN = experiments.load()
@@ -32,6 +32,14 @@ def test_a_module_is_the_same_wherever_it_is_built(module: str) -> None:
 # --- the quick bench ----------------------------------------------------------
 
 
+def test_the_parts_are_the_whole_quick_bench() -> None:
+    """Each part has a figure of the README's table and of its picture, so that no run of these checks is empty."""
+    assert sorted(name for part in parts() for name in part) == sorted(QUICK)
+    for part in parts():
+        assert headline.EXPERIMENTS & set(part), part
+        assert any(picture.shows(f"{name}.ratio") for name in part), part
+
+
 @pytest.mark.parametrize("row_id", sorted(KNOWN_MISSES))
 def test_a_known_miss_is_explained(row_id: str) -> None:
     assert any(fnmatch(row_id, pattern) for pattern in experiments.notes()), "results.md would show no cause"
@@ -48,7 +56,7 @@ def test_the_quick_bench_misses_only_what_is_known(quick: Quick) -> None:
 
 def test_it_writes_every_row_with_its_baselines(quick: Quick) -> None:
     rows = quick.rows
-    declared = {f"{name}.{metric}" for name, metrics in QUICK.items() for metric in metrics}
+    declared = {f"{name}.{metric}" for name in quick.experiments for metric in QUICK[name]}
     written = [r.id for r in rows]
     assert len(written) == len(set(written)), "a row twice"
     assert declared - set(written) == set(), "missing"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench_run import Quick, cli
+from bench_run import Quick, cli, drawn, parts
 from lab import bench, experiments, kernels, mutants
 from lab.model import Row
 from sample import sample
@@ -19,7 +19,16 @@ def badness(row: Row, best: float) -> float:
     return max(row.value / best, best / max(row.value, 1e-3))
 
 
-@pytest.mark.parametrize("mutant", sample("mutant", mutants.read()), ids=lambda m: m.name)
+def caught_by(names: list[str]) -> list[mutants.Mutant]:
+    """The mutants that one of these experiments catches."""
+    return [mutant for mutant in mutants.read() if experiments.owner(KNOWN, mutant.caught) in names]
+
+
+def test_each_part_of_the_quick_bench_catches_a_mutant() -> None:
+    assert all(caught_by(part) for part in parts())
+
+
+@pytest.mark.parametrize("mutant", sample("mutant", caught_by(drawn())), ids=lambda m: m.name)
 def test_a_defect_is_caught(mutant: mutants.Mutant, tmp_path: Path, quick: Quick) -> None:
     module = mutants.build(mutant, kernels.find("6.12"), tmp_path)
     experiment = experiments.owner(KNOWN, mutant.caught)

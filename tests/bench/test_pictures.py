@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evenkeel's figures in the README's picture and table are those of the quick bench.
 
-A figure may differ by 3 %, and a ratio near zero by 0.02. If a test here fails,
+The part of it that `make test` ran is checked. A figure may differ by 3 %, and a ratio near zero by 0.02. If a test here fails,
 run `make bench`, then `make docs` and `make pictures`.
 """
 
@@ -26,17 +26,18 @@ def test_the_picture_shows_the_measured_ratios(quick: Quick) -> None:
     found = picture.check(PICTURE.read_text(), quick.rows)
     assert outdated(found.differences) == [], "outdated: 'make pictures' draws the picture again"
     # the check must not become empty when rows or series are renamed
-    compared = {f.what.split(".")[1] for f in found.compared if f.scheduler == "evenkeel"}
-    assert compared == set(picture.PANELS)
+    compared = {f.what for f in found.compared if f.scheduler == "evenkeel"}
+    assert compared == {r.id for r in quick.rows if picture.shows(r.id)} != set()
 
 
 def test_the_table_shows_the_measured_figures(quick: Quick) -> None:
     blocks = markdown.blocks((TOP / "README.md").read_text())
     found = headline.check(blocks["headline"], quick.rows)
     assert outdated(found.differences) == [], "outdated: 'make docs' renews it"
-    assert {f.what for f in found.compared if f.scheduler == "evenkeel"} == {
-        line.text for line in headline.LINES
-    }
+    compared = {f.what for f in found.compared if f.scheduler == "evenkeel"}
+    assert compared
+    if set(quick.experiments) >= headline.EXPERIMENTS:
+        assert compared == {line.text for line in headline.LINES}
 
 
 def test_the_picture_is_small() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board, power_on
+from sample import in_sample
 from visitor import Visitor
 
 SERVICE = "ek-recorder.service"
@@ -316,6 +317,11 @@ def test_a_writer_starts_the_stopped_recorder_and_waits(board: Board) -> None:
     assert numbers(board, "arm")[-1] == 1001
 
 
+# Each of these tests takes two minutes.
+FAULTS = in_sample("faults of the recorder", "power cut", "it cannot start", "no partition")
+
+
+@FAULTS["power cut"]
 def test_synced_records_survive_a_power_cut(board: Board) -> None:
     client(board, "arm", 2001, 2500)
     # A second writer is still writing when the power is cut.
@@ -385,6 +391,7 @@ def tries(board: Board) -> str:
     return dict(line.split("=") for line in state.splitlines())["A_TRY"]
 
 
+@FAULTS["it cannot start"]
 def test_the_slot_is_not_confirmed_if_the_recorder_cannot_start(board: Board) -> None:
     set_tries = "grub-editenv /bootstate/grubenv set A_TRY=2"
     board.run(f"{set_tries}; mkdir -p {Path(DROP_IN).parent}")
@@ -430,6 +437,7 @@ def test_recording_starts_once_the_partition_is_mounted(board: Board) -> None:
     assert_healthy(board)
 
 
+@FAULTS["no partition"]
 def test_without_its_partition_the_board_boots_and_reports_it(board: Board) -> None:
     board.run("sync")
     board.power_cut()
@@ -450,6 +458,7 @@ def test_without_its_partition_the_board_boots_and_reports_it(board: Board) -> N
     assert (status, health["health"]) == (200, "degraded")
 
 
+@FAULTS["no partition"]
 def test_recording_works_on_a_recreated_partition(board: Board) -> None:
     board.run(
         "grep -v '^#' /usr/lib/evenkeel/mkfs/recorder | xargs mke2fs -q -t ext4 /dev/disk/by-partlabel/recorder",

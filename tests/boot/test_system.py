@@ -14,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import Board
+from sample import in_sample
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -314,6 +315,11 @@ def set_boot_state(board: Board, *variables: str) -> None:
     board.run(f"grub-editenv /bootstate/grubenv set {' '.join(variables)}")
 
 
+# Each of these tests starts the board again, which takes a minute or two.
+RESTARTS = in_sample("restarts", "roll-back", "power cut", "no data partition")
+
+
+@RESTARTS["roll-back"]
 def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board: Board) -> None:
     machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
     certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
@@ -341,6 +347,7 @@ def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board:
     )
 
 
+@RESTARTS["power cut"]
 def test_survives_a_power_cut_while_writing(board: Board) -> None:
     machine_id = board.run("cat /etc/machine-id")
     set_boot_state(board, "A_TRY=0")
@@ -361,6 +368,7 @@ def test_power_button_shuts_down(board: Board) -> None:
     )
 
 
+@RESTARTS["no data partition"]
 def test_destroyed_data_partition_degrades_but_boots(board: Board) -> None:
     if board.on:
         board.power_cut()

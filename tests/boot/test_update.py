@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import CONSOLE, Board
+from boards import BOOT_SECONDS, CONSOLE, Board
 from sample import sample
 from visitor import Visitor
 from vm import IMAGE, enter
@@ -327,7 +327,8 @@ def test_an_update_that_does_not_start_is_rolled_back(
     board._send("ekctl restart")
     tries = 0
     while True:
-        board.wait_for_boot()
+        # The version without kernel or init is tried three times before the other slot starts.
+        board.wait_for_boot(2 * BOOT_SECONDS)
         if f"rauc.slot={running} " in board.run("cat /proc/cmdline") + " ":
             break
         tries += 1

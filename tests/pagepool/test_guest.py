@@ -14,10 +14,11 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 TOP = HERE.parents[1]
-sys.path.insert(0, str(TOP / "tests/lab"))
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/lab")]
 
 from lab import runner  # noqa: E402
 from lab.model import Experiment, Output  # noqa: E402
+from sample import sample  # noqa: E402
 
 KERNEL = os.environ.get("EVENKEEL_KERNEL", "6.12")
 VARIANT = os.environ.get("EVENKEEL_VARIANT", "board")
@@ -28,7 +29,7 @@ ACCESSES_PER_SECOND = 100_000  # load for which the cost of an access must stay 
 RECOUNTED = 0.005 if VARIANT == "debug" else 0
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=lambda n: f"{n}cpu")
+@pytest.fixture(scope="module", params=sample("CPUs of the guest", [1, 2]), ids=lambda n: f"{n}cpu")
 def out(request: pytest.FixtureRequest) -> Output:
     debug = VARIANT == "debug"
     experiment = Experiment(

@@ -128,6 +128,15 @@ def test_the_processor_time_of_a_stage_is_shown(project: Path) -> None:
     assert re.search(r"with 0\.\d min of processor time", out.stdout)
 
 
+def test_all_stages_get_the_same_seed(project: Path) -> None:
+    """A stage may continue what another one has measured (tests/sample.py)."""
+    makefile = "a b:\n\t@echo seed $$EVENKEEL_TEST_SEED\n"
+    out = run(project, "a 10 1 -\nb 10 1 -\n", makefile)
+    found = set(re.findall(r"[ab] \| seed (\d+)", out.stdout))
+    assert len(found) == 1, out.stdout
+    assert f"samples of seed {found.pop()}; DEEP=1 runs all tests" in out.stdout
+
+
 def test_an_unknown_stage_is_named_with_the_known_ones(project: Path) -> None:
     out = run(project, "a 10 1 -\n", "a:\n", "nothing")
     assert out.returncode == 2

@@ -35,6 +35,11 @@ DEVICE = "a model of flash with a bandwidth and a cost per command, and no other
 Series = Mapping[str, Mapping[str, Sequence[Point]]]
 
 
+def shows(row_id: str) -> bool:
+    """Whether the picture has the figures of this row."""
+    return _ROW.fullmatch(row_id) is not None
+
+
 def series(rows: Sequence[Row]) -> Series:
     """The figures of the picture. Raises LabError when a panel would be empty."""
     found: dict[str, dict[str, list[Point]]] = {d: {s: [] for s in SERIES} for d in PANELS}
