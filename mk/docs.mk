@@ -17,5 +17,5 @@ run-pictures: $(IMAGE_FILE)
 	@[ -e $(RESULTS) ] || { echo "make pictures: there is no $(RESULTS:$(TOP)/%=%); run 'make bench QUICK=1' or 'make bench' first" >&2; exit 1; }
 	mkdir -p docs/images
 	cd tests/lab && $(ENTER) python3 -m lab picture $(RESULTS) $(TOP)/docs/images/ratio.svg && cd $(TOP)
-	$(PYTEST) tests/browser -k picture
+	DEEP=1 $(PYTEST) tests/browser -k picture
 	$(ENTER) tests/browser/picture

@@ -17,6 +17,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests"))
 
 from boards import Board  # noqa: E402
+from sample import sample  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 AXE = TOP / "build/axe"
@@ -24,6 +25,7 @@ PASSWORD = "a long enough one 42"  # noqa: S105
 # Time limit for a page to load or change. An emulated board on two busy cores may need this long.
 PATIENCE_MS = 60_000
 DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+VIEWS = [(device, scheme) for device in ("desktop", "phone") for scheme in ("light", "dark")]
 
 
 @contextmanager
@@ -74,20 +76,23 @@ def logged_in(browser: Browser, board: Board, *, script: bool = True) -> Iterato
 
 
 def check(page: Page, name: str) -> None:
-    """Check the page on a desktop and a phone, light and dark: screenshot, width, and no barrier that axe finds."""
+    """Check the page as it looks on a desktop or a phone, light or dark: screenshot, width, no barrier that axe finds.
+
+    Checks one of these four views, which the seed draws for each page; all four with DEEP=1.
+    """
     SHOTS.mkdir(parents=True, exist_ok=True)
-    for size, device in ((DESKTOP, "desktop"), (PHONE, "phone")):
+    for device, scheme in sample(f"views of {name}", VIEWS):
+        size = DESKTOP if device == "desktop" else PHONE
         page.set_viewport_size({"width": size["width"], "height": size["height"]})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-            page.wait_for_timeout(300)
-            page.screenshot(path=SHOTS / f"{name}-{device}-{scheme}.png", full_page=True)
-            overflow = page.evaluate(
-                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            )
-            assert overflow <= 0, f"{name} on a {device} is {overflow} px wider than the window"
-            found = barriers(page)
-            assert not found, f"{name} on a {device}, {scheme}: {found}"
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.wait_for_timeout(300)
+        page.screenshot(path=SHOTS / f"{name}-{device}-{scheme}.png", full_page=True)
+        overflow = page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        assert overflow <= 0, f"{name} on a {device} is {overflow} px wider than the window"
+        found = barriers(page)
+        assert not found, f"{name} on a {device}, {scheme}: {found}"
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1280, "height": 860})
 

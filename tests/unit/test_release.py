@@ -151,7 +151,7 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
     clone: Path = release.clone  # type: ignore[attr-defined]
     steps = (tmp_path / "steps").read_text().splitlines()
     makes = [line for line in steps if line.startswith("make")]
-    assert makes == ["make test", f"make image KEYRING={tmp_path}/key"]
+    assert makes == ["make test DEEP=1", f"make image KEYRING={tmp_path}/key"]
     assert (clone / "VERSION").read_text() == "0.2.0\n"
     assert git(clone, "log", "-1", "--format=%s").strip() == "release: set version 0.2.0"
     assert git(clone, "tag").split() == ["v0.2.0"]

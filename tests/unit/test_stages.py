@@ -37,8 +37,8 @@ def test_the_projects_table_is_right() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("a 10 1", "expected STAGE BUDGET CPUS AFTER"),
-        ("a ten 1 -", "expected STAGE BUDGET CPUS AFTER"),
+        ("a 10 1", r"expected STAGE BUDGET CPUS AFTER \[KIND\]"),
+        ("a ten 1 -", r"expected STAGE BUDGET CPUS AFTER \[KIND\]"),
         ("a 10 1 b", "a needs b, which is no stage above it"),
         ("a 10 1 -\na 10 1 -", "stage a is there twice"),
     ],
@@ -46,6 +46,27 @@ def test_the_projects_table_is_right() -> None:
 def test_a_wrong_table_is_refused_with_the_line(line: str, complaint: str) -> None:
     with pytest.raises(run_stages.TableError, match=complaint):
         run_stages.parse(line)
+
+
+def test_half_of_the_stages_of_a_kind_are_drawn() -> None:
+    table = TABLE + "".join(f"boot{n} 100 1 image board\n" for n in range(5))
+    stages = run_stages.parse(table)
+    assert stages["boot0"].kind == "board"
+    found = [frozenset(run_stages.drawn(stages, str(seed))) for seed in range(50)]
+    assert {
+        len([name for name in names if name.startswith("boot") and name != "boot"]) for names in found
+    } == {3}
+    assert frozenset.union(*found) == frozenset(stages), "each stage is drawn sometimes"
+    assert all(names >= run_stages.parse(TABLE).keys() for names in found)
+    assert run_stages.drawn(stages, "7") == run_stages.drawn(stages, "7")
+
+
+def test_a_run_of_all_stages_says_what_it_left_out(project: Path) -> None:
+    table, makefile = "a 10 1 - k\nb 10 1 - k\n", "a b:\n"
+    out = run(project, table, makefile)
+    assert re.search(r"^left out: [ab]$", out.stdout, re.MULTILINE), out.stdout
+    assert out.stdout.rstrip().endswith("stages: 1 passed, 0 failed")
+    assert run(project, table, makefile, "a", "b").stdout.rstrip().endswith("stages: 2 passed, 0 failed")
 
 
 def test_the_longest_chain_starts_first() -> None:
