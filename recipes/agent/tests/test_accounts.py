@@ -2,15 +2,18 @@
 """Users, roles, sessions, tokens, codes and the audit log: the real evenkeeld, called as the panel calls it."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+import subprocess
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyotp
 import pytest
 from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent import accounts as accounts_module
 from evenkeel_agent.accounts import (
     IDLE_S,
     MAX_SESSIONS,
@@ -55,9 +58,15 @@ class Desk:
 
     async def again(self) -> "Desk":
         """Read the accounts from the files again, as after a restart of the agent."""
+        self.close()
         self.accounts = Accounts(str(self.folder), "board", self.clock)
         await self.accounts.start()
         return self
+
+    def close(self) -> None:
+        """Close the files, as the end of the agent does."""
+        if self.accounts._db:
+            self.accounts._db.close()
 
     async def do(self, method: str, secret: str, *values: Any, address: str = "192.0.2.1") -> Any:
         found = METHODS[method]
@@ -474,6 +483,76 @@ async def test_log_in_works_on_a_full_disk(
     assert await desk.do("ListUsers", session)
     assert await refused(desk.do("AddUser", session, "ben", "viewer"), errors.Failed) == "accounts-not-saved"
     assert [user.name for user in await desk.do("ListUsers", session)] == ["admin"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here (needs root)")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(b"x" * 4096)
+
+
+def test_the_accounts_open_on_a_full_disk(small_disk: Path) -> None:
+    """After a restart on a full disk, users can log in, and nothing is lost when there is space again."""
+
+    async def run() -> None:
+        desk = await Desk(small_disk).start()
+        await desk.admin()
+        desk.close()
+        fill(small_disk)
+        await desk.again()
+        assert desk.accounts.problem is None
+        session = (await desk.log_in("admin", PASSWORD)).session
+        assert (
+            await refused(desk.do("AddUser", session, "ben", "viewer"), errors.Failed) == "accounts-not-saved"
+        )
+        (small_disk / "filler").unlink()
+        await desk.do("AddUser", session, "ben", "viewer")
+        await desk.again()
+        session = (await desk.log_in("admin", PASSWORD)).session
+        assert [user.name for user in await desk.do("ListUsers", session)] == ["admin", "ben"]
+        desk.close()
+
+    asyncio.run(run())
+
+
+def test_the_accounts_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts_module, "RETRY_S", 0.01)
+
+    async def run() -> None:
+        desk = await Desk(tmp_path).start()
+        session = await desk.admin()
+        desk.close()
+        (tmp_path / "accounts.db").rename(tmp_path / "kept")
+        (tmp_path / "accounts.db").mkdir()
+        await desk.again()
+        assert desk.accounts.problem
+        assert desk.accounts.problem.code == "accounts-not-saved"
+        with pytest.raises(errors.AgentError):
+            await desk.log_in("admin", PASSWORD)
+        watching = asyncio.create_task(desk.accounts.watch())
+        await asyncio.sleep(0.05)
+        assert desk.accounts.problem
+        (tmp_path / "accounts.db").rmdir()
+        (tmp_path / "kept").rename(tmp_path / "accounts.db")
+        async with asyncio.timeout(10):
+            while desk.accounts.problem:
+                await asyncio.sleep(0.01)
+        assert await desk.do("ListUsers", session)
+        assert not watching.done()
+        watching.cancel()
+
+    asyncio.run(run())
 
 
 @at_desk

@@ -3,7 +3,6 @@
 
 import asyncio
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +236,8 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
         assert await board.content() == FULL
         assert not board.plan.exists()
         # after a restart as well
+        assert board.accounts._db
+        board.accounts._db.close()
         again = Board(tmp_path)
         await again.accounts.start()
         assert again.accounts.saved() == FULL.users
@@ -300,6 +301,8 @@ def test_a_power_cut_in_the_middle_is_completed_at_the_next_start(tmp_path: Path
             await board.restore()
         assert board.plan.stat().st_mode & 0o777 == 0o600
         assert board.accounts.saved() == [ADMIN], "the board is between two sets of settings"
+        assert board.accounts._db
+        board.accounts._db.close()
         again = Board(tmp_path)
         again.parts.system = board.parts.system
         await again.accounts.start()
@@ -374,13 +377,12 @@ def test_sessions_and_tokens_of_users_that_stay_the_same_go_on(tmp_path: Path) -
         await accounts.restore([ADMIN, replace(FULL.users[1], role="operator")])
         assert [session.user for session in accounts._sessions.values()] == ["admin"]
         assert ended
-        with sqlite3.connect(board.state / "accounts.db") as db:
-            assert db.execute("SELECT user FROM sessions").fetchall() == [("admin",)]
+        assert accounts._db
+        assert accounts._db.rows("SELECT user FROM sessions") == [("admin",)]
         await accounts.restore([ADMIN])
         assert list(accounts._users) == ["admin"]
-        with sqlite3.connect(board.state / "accounts.db") as db:
-            assert db.execute("SELECT name FROM users").fetchall() == [("admin",)]
-            assert db.execute("SELECT user FROM sessions").fetchall() == [("admin",)]
+        assert accounts._db.rows("SELECT name FROM users") == [("admin",)]
+        assert accounts._db.rows("SELECT user FROM sessions") == [("admin",)]
 
     asyncio.run(run())
 

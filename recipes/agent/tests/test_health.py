@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices count as flash, and the problems of the board."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,27 @@ def test_data_in_memory_is_a_problem(tmp_path: Path) -> None:
     assert list(map(str, inspect(Settings(root=str(tmp_path))).problems)) == [problem]
     marker.write_text("fsck failed\nmore\n")
     assert "(fsck failed)" in str(inspect(Settings(root=str(tmp_path))).problems[0])
+
+
+def test_little_free_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device(tmp_path, "vda", scheduler="[evenkeel]")
+    settings = Settings(root=str(tmp_path))
+    found = os.statvfs(tmp_path)
+    asked = []
+
+    def statvfs(path: str) -> os.statvfs_result:
+        asked.append(path)
+        # blocks that only root may use do not count
+        return os.statvfs_result((4096, 4096, found.f_blocks, 100_000, blocks, *found[5:]))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    blocks = 4000
+    assert inspect(settings).problems == []
+    blocks = 1000
+    assert list(map(str, inspect(settings).problems)) == [
+        "the data partition is nearly full, so changes and the history may not be saved: 4 MB are free"
+    ]
+    assert asked == [settings.state_dir] * 2
 
 
 def test_a_credential_switches_the_demo_on(tmp_path: Path) -> None:

@@ -104,10 +104,10 @@ def create_app(
     app.session_interface = Cookies()
     refusals = Refusals(app.logger)
     db = Database(state / "settings.db")
-    db.set_setting("secret_key", secrets.token_hex(32), only_new=True)
+    secret_key = db.own_setting("secret_key", secrets.token_hex(32))
     app.config.update(
         STATE_DIR=state,
-        SECRET_KEY=db.setting("secret_key"),
+        SECRET_KEY=secret_key,
         # With the prefix __Host-, browsers use the cookie for this host name only. Apps may have other host names.
         SESSION_COOKIE_NAME="__Host-evenkeel",
         SESSION_COOKIE_SECURE=True,

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""settings.db: the panel's own settings (SQLite, WAL). The agent, not the panel, stores users and sessions.
+"""settings.db: the panel's own settings (SQLite). The agent, not the panel, stores users and sessions.
 
-This module needs the standard library only.
+This module needs the standard library and the type of the agent's messages only.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from evenkeel_api.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 # The version of the schema, saved as PRAGMA user_version: MAJOR * 100 + minor. After a roll-back, an older panel
@@ -21,6 +25,13 @@ if TYPE_CHECKING:
 # is refused.
 SCHEMA = 100
 MIGRATIONS = {100: "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"}
+RETRY_S = 30.0  # if the file could not be opened, the next attempt is made after this time
+DAMAGED = "damaged"  # the setting that says why the previous file was set aside
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UPSERT = (
+    "INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+_log = logging.getLogger(__name__)
 
 
 class SchemaError(Exception):
@@ -28,31 +39,104 @@ class SchemaError(Exception):
 
 
 class Database:
-    """The open file settings.db, with one connection per thread.
+    """The settings, in memory and in settings.db. Any thread may call.
 
-    Each write is one short IMMEDIATE transaction. When the call returns, it is on the medium. Writes are rare
-    (a new weight), so durability is worth a few ms.
+    Guarantees:
+
+    - When set_setting() returns, the value is on the medium. If it raises, nothing has changed.
+    - A damaged file is renamed to *.corrupt and replaced by a new one. If the panel notices the damage while it runs, the
+      new file has all settings, because they are in memory.
+    - If the file cannot be opened, the panel works without it: the settings have their defaults, and none can be changed.
+      The panel tries again by itself.
+    - `problem` reports each of these faults.
+
+    The file has a rollback journal instead of a WAL, so that it can be opened on a full disk: a WAL needs an index file.
+    Reading a setting takes no lock, because a write may wait for busy flash.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
-        self._local = threading.local()
-        # Mode 0600: SQLite gives its -wal and -shm files the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._migrate()
+        self._clock = clock
+        self._lock = threading.Lock()  # held while the file is opened or written
+        self._values: dict[str, str] = {}  # replaced as a whole, never changed
+        self._db: sqlite3.Connection | None = None  # None: it could not be opened
+        self._reason = ""
+        self._retry_at = 0.0
+        self._open()
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
-            connection.execute("PRAGMA synchronous = FULL")
-            self._local.connection = connection
-        return connection
+    @property
+    def problem(self) -> Message | None:
+        """What is wrong with the file, for the overview."""
+        if self._db is None and self._clock() >= self._retry_at and self._lock.acquire(blocking=False):
+            try:
+                self._open()
+            finally:
+                self._lock.release()
+        if self._db is None:
+            return Message("settings-not-open", path=str(self.path), reason=self._reason)
+        if reason := self._values.get(DAMAGED):
+            return Message("settings-damaged", reason=reason, path=f"{self.path}.corrupt")
+        return None
+
+    def setting(self, key: str) -> str | None:
+        return self._values.get(key)
+
+    def own_setting(self, key: str, value: str) -> str:
+        """The setting KEY, which no user makes. If there is none, it becomes VALUE; saving may fail."""
+        with self._lock:
+            if key not in self._values:
+                try:
+                    self._save({key: value})
+                except sqlite3.Error as error:
+                    _log.warning("%s is not saved in %s: %s", key, self.path, error)
+                    self._values = {**self._values, key: value}
+            return self._values[key]
+
+    def set_setting(self, key: str, value: str, *, by_user: bool = False) -> None:
+        """Save a setting. Raises sqlite3.Error. BY_USER: a user has made it, which ends the report of a damage."""
+        with self._lock:
+            self._save({key: value}, forget=DAMAGED if by_user else "")
+
+    # internal; the caller holds _lock, except in __init__
+
+    def _open(self) -> None:
+        self._retry_at = self._clock() + RETRY_S
+        try:
+            try:
+                found = self._connect()
+            except sqlite3.DatabaseError as error:
+                if not _damaged(error):
+                    raise
+                self._set_aside(error)
+                found = self._connect()
+            if missing := self._values.keys() - found.keys():
+                with suppress(sqlite3.OperationalError):  # on a full disk, they stay in memory
+                    self._insert({key: self._values[key] for key in missing})
+        except (sqlite3.Error, OSError) as error:
+            self._close()
+            reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+            if reason != self._reason:
+                _log.error("%s cannot be opened: %s", self.path, reason)
+            self._reason = reason
+            return
+        self._values = {**self._values, **found}
+
+    def _connect(self) -> dict[str, str]:
+        """Open the file, or make it. Returns its settings."""
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        db = self._db = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA synchronous = EXTRA")  # also flushes the folder: the removed journal stays removed
+        # An earlier panel has left a WAL. On a full disk, the change fails, and the WAL stays in use.
+        with suppress(sqlite3.OperationalError):
+            db.execute("PRAGMA journal_mode = DELETE")
+        if db.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+            self._migrate()
+        if (checked := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(f"malformed: {checked}")
+        return dict(db.execute("SELECT key, value FROM settings").fetchall())
 
     def _migrate(self) -> None:
-        connection = self._connection()
-        connection.execute("PRAGMA journal_mode = WAL")
-        with self.write() as cursor:  # the lock ensures that only one of two processes migrates
+        with self._write() as cursor:  # the lock ensures that only one of two processes migrates
             version: int = cursor.execute("PRAGMA user_version").fetchone()[0]
             if version and version // 100 != SCHEMA // 100:
                 raise SchemaError(
@@ -65,37 +149,59 @@ class Database:
                         cursor.execute(statement)  # executescript() would commit first
                     cursor.execute(f"PRAGMA user_version = {step}")
 
+    def _set_aside(self, error: sqlite3.Error) -> None:
+        """Rename the damaged file, with the files of SQLite that belong to it."""
+        self._close()
+        _log.error("%s is damaged (%s); it is kept as *.corrupt, and a new one begins", self.path, error)
+        for end in ("", "-wal", "-shm", "-journal"):
+            with suppress(FileNotFoundError):
+                os.replace(f"{self.path}{end}", f"{self.path}.corrupt{end}")
+        self._values = {**self._values, DAMAGED: str(error)}
+
+    def _close(self) -> None:
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+    def _save(self, values: Mapping[str, str], *, forget: str = "") -> None:
+        """Save VALUES. FORGET: the key of a setting to remove."""
+        if self._db is None:
+            self._open()
+        try:
+            self._insert(values, forget)
+        except sqlite3.DatabaseError as error:
+            if not _damaged(error):
+                raise
+            self._set_aside(error)
+            self._open()
+            forget = ""  # the damage is new
+            self._insert(values)
+        self._values = {key: value for key, value in {**self._values, **values}.items() if key != forget}
+
+    def _insert(self, values: Mapping[str, str], forget: str = "") -> None:
+        with self._write() as cursor:
+            cursor.executemany(_UPSERT, values.items())
+            cursor.execute("DELETE FROM settings WHERE key = ?", (forget,))
+
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Cursor]:
+    def _write(self) -> Iterator[sqlite3.Cursor]:
         """A transaction. The end of the block commits it; an exception rolls it back."""
-        connection = self._connection()
-        cursor = connection.cursor()
+        if self._db is None:
+            raise sqlite3.OperationalError(self._reason)
+        cursor = self._db.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         try:
             yield cursor
             cursor.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
+            if self._db.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
         finally:
             cursor.close()
 
-    def one(self, sql: str, *parameters: Any) -> tuple[Any, ...] | None:
-        """The first row of a query."""
-        row: tuple[Any, ...] | None = self._connection().execute(sql, parameters).fetchone()
-        return row
 
-    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        return self._connection().execute(sql, parameters).fetchall()
-
-    def setting(self, key: str) -> str | None:
-        row = self.one("SELECT value FROM settings WHERE key = ?", key)
-        return None if row is None else str(row[0])
-
-    def set_setting(self, key: str, value: str, *, only_new: bool = False) -> None:
-        insert = "INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO "
-        with self.write() as cursor:
-            cursor.execute(
-                insert + ("NOTHING" if only_new else "UPDATE SET value = excluded.value"), (key, value)
-            )
+def _damaged(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return "malformed" in str(error) if code is None else code & 0xFF in _DAMAGE

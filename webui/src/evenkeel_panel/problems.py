@@ -10,7 +10,7 @@ from evenkeel_api.schema import Struct
 from . import texts
 
 if TYPE_CHECKING:
-    from evenkeel_api.messages import Note
+    from evenkeel_api.messages import Message, Note
 
 
 class Problem(Struct, frozen=True):
@@ -23,6 +23,11 @@ def of_agent(note: Note) -> Problem:
     """A problem that the agent reports."""
     reason, remedy = texts.explained(note)
     return Problem(note.code, reason, remedy)
+
+
+def of_message(message: Message) -> Problem:
+    """A problem of which one part of the panel has a message."""
+    return own(message.code, **message.parameters)
 
 
 def own(code: str, **parameters: Any) -> Problem:

@@ -59,6 +59,9 @@ TEXTS = {
     "wear-limit-set": "the panel warns when up to {percent} % of the life of a device may be used",
     "wear-limit-off": "the panel has no wear limit now. It still warns when a device runs out of spare blocks",
     "wear-limit-role": "only an administrator may set the wear limit. Nothing was changed. Ask an administrator",
+    "settings-damaged": "the settings of the panel were damaged ({reason}) and are kept in {path}; check the wear limit on the"
+    " page Wear, and set it again",
+    "settings-not-open": "the settings of the panel ({path}) cannot be opened, so the wear limit has its default: {reason}",
     "no-number": "“{typed}” is not a number. {rule}",
     "not-whole": "“{typed}” is not a whole number. {rule}",
     "too-high": "{typed} is more than {most}{unit}. {rule}",
@@ -190,6 +193,7 @@ REMEDIES = {
     "wear-limit": "Plan to replace {device}. To make it last longer, let the apps write less: the page Wear shows how"
     " much each app writes",
     "wear-spare": "Save the data of the board, and replace {device} soon",
+    "settings-not-open": "Check the data partition. The panel tries again by itself, and users may have to log in again",
     "data-degraded": "Read the report of the check in /run/evenkeel/data-fsck, then restart the board",
     "systemd-silent": "Wait a minute: the agent asks again by itself. If the problem stays, restart the board",
     "counters-unreadable": "Check that the module evenkeel is loaded: run 'lsmod'. Restart the board if it is not",
@@ -202,7 +206,8 @@ REMEDIES = {
     "fixed-share-still-in-force": _SCHEDULER,
     "weights-unreadable": "Check the data partition. The first weight that you set replaces the file",
     "fixed-shares-unreadable": "Check the data partition. The first fixed share that you set replaces the file",
-    "accounts-not-saved": "Check the data partition, then run 'systemctl restart evenkeeld'",
+    "accounts-not-saved": "Check the data partition. The agent tries again by itself",
+    "data-full": "Remove files that are not needed below /var, or the uploaded bundle on the page Updates",
     "accounts-damaged": "Log in with the password on the console, and add the users again",
     "channel-failed": _FAULTS,
     "channels-failed": _FAULTS,

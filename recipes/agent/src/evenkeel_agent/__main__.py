@@ -130,7 +130,7 @@ async def serve(settings: Settings) -> int:
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
     work = [agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot)]
-    work += [system.watch(), restorer.watch()]
+    work += [accounts.watch(), system.watch(), restorer.watch()]
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:

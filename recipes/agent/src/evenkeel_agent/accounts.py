@@ -51,6 +51,7 @@ SAVE_USE_S = 300  # the time of a session's last use is saved at most this often
 # A session stays valid if the clock is set back by up to this time after log-in: NTP may do so shortly after boot.
 CLOCK_S = 60
 MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user; users of the board
+RETRY_S = 30.0  # if accounts.db could not be opened, the agent tries again after this time
 REFUSAL_S = 3600.0  # a call that is refused again and again gets a row in the audit log at most this often
 MAX_HASHING = 8  # at most this many log-ins may wait for their password hash; more are refused
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # of users
@@ -130,9 +131,20 @@ class Accounts:
         try:
             await asyncio.to_thread(self._load)
         except (sqlite3.Error, OSError) as error:
+            if self._db:
+                self._db.close()
+                self._db = None
             self.problem = Message("accounts-not-saved", path=self._path, reason=str(error))
         if self.problem:
             _log.warning("%s", self.problem)
+
+    async def watch(self) -> None:
+        """If accounts.db could not be opened at the start, open it as soon as this is possible."""
+        while self._db is None:
+            await asyncio.sleep(RETRY_S)
+            self.problem = None
+            await self.start()
+        await asyncio.Event().wait()
 
     def _load(self) -> None:
         db = self._db = Database(self._path)

@@ -80,6 +80,9 @@ class Database:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         connection = sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
         try:
+            # One process uses the file. So SQLite keeps the index of the WAL in memory, and needs no file for it: a full
+            # disk does not prevent the agent from opening the accounts.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")

@@ -19,6 +19,10 @@ FLASH = ("mmcblk", "nvme", "vd", "nullb")
 OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")
 
 
+# With less free space on the data partition, there is a problem: the databases of agent and history need some MB to grow.
+LOW_BYTES = 16_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A flash device. NUMBER is "MAJ:MIN". SCHEDULER is the name of the active I/O scheduler."""
@@ -95,6 +99,15 @@ def flash_devices(sys_block: str) -> list[Device]:
     return devices
 
 
+def _free_bytes(folder: str) -> int | None:
+    """How much the agent may still write to the file system of FOLDER; None if this is not known."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
 def inspect(settings: Settings) -> Board:
     """Read the state of the board. Blocks for a few dozen small reads."""
     devices = flash_devices(settings.path("/sys/block"))
@@ -109,6 +122,9 @@ def inspect(settings: Settings) -> Board:
     if os.path.exists(marker):
         reason = read_line(marker).partition("\n")[0]
         problems.append(Message("data-degraded", reason=f" ({reason})" if reason else ""))
+    free = _free_bytes(settings.state_dir)
+    if free is not None and free < LOW_BYTES:
+        problems.append(Message("data-full", free=free // 1_000_000))
     uptime = read_line(settings.path("/proc/uptime")).partition(".")[0]
     return Board(
         kernel=read_line(settings.path("/proc/sys/kernel/osrelease")) or "unknown",

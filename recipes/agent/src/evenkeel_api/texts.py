@@ -50,6 +50,7 @@ TEXTS = {
     " run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",
     "no-flash": "no flash device was found; check that the kernel has its driver",
     "data-degraded": "the data partition is not in use{reason}: changes are lost at the next boot",
+    "data-full": "the data partition is nearly full, so changes and the history may not be saved: {free} MB are free",
     "systemd-silent": "systemd does not report the state of units, so the state of the apps is unknown: {reason}",
     "counters-unreadable": "{file} of {app} cannot be read: {reason}",
     "counters-unknown": "{file} of {app} has an unknown format: {reason}",

@@ -84,10 +84,12 @@ def page_data(
     devices: list[Device],
     limit: int,
     step_s: int,
+    own: list[Problem],
 ) -> OverviewPage:
+    """OWN: problems of the panel itself."""
     shown = apps_data(view)
     reported = [problems.of_agent(note) for note in view.status.problems] if view.status else []
-    found = reported + warnings(devices, limit)
+    found = reported + own + warnings(devices, limit)
     busy = [app for app in view.apps if app.p99_us >= 0] if view.live else []
     worst = max(busy, key=lambda app: app.p99_us, default=None)
     return OverviewPage(

@@ -10,10 +10,11 @@ import msgspec
 from flask import Blueprint, Response, current_app, render_template
 
 from .. import live
-from ..context import Nav, view
+from ..context import Nav, panel, view
 from ..history import chart
 from ..history.model import colors, title
 from ..history.views import problem_of, reader, ticks
+from ..problems import of_message
 from ..wear.model import RATE_DAYS
 from ..wear.views import limit
 from ..wear.views import load as load_wear
@@ -40,7 +41,8 @@ def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
     recent = source.recent.get(lambda: source.window.update(reader(), now))
     hour = source.hour.get(lambda: reader().read(now - model.HOUR, now + 1))
     devices = source.wear.get(lambda: load_wear(RATE_DAYS, shown)[1])
-    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, limit(), STEP_S)
+    own = [of_message(problem)] if (problem := panel().db.problem) else []
+    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, limit(), STEP_S, own)
 
 
 def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:

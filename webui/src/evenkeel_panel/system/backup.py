@@ -108,5 +108,5 @@ def restore() -> tuple[str, int]:
         return page_with(422, message=texts.text(error.code, **error.parameters), **more)
     except AgentRefused as error:
         return refused(error, field="file")
-    panel().db.set_setting(LIMIT_KEY, str(percent))
+    panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
     return page_with(message=texts.text("backup-restored"), kind="ok")

@@ -91,7 +91,7 @@ def set_limit() -> str | tuple[str, int]:
         percent = parse_fixed_share(typed)  # the same rule: 1 to 100 %, or "off"
     except BadNumber as error:
         return _page(days, message=str(error), kind="bad", typed=typed[:40]), 422
-    panel().db.set_setting(LIMIT_KEY, str(percent))
+    panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
     saved = texts.text("wear-limit-set", percent=percent) if percent else texts.text("wear-limit-off")
     return _page(days, message=saved, kind="ok")
 
