@@ -7,7 +7,7 @@
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 
-.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history boot-network boot-update run-kunit run-torture run-lab run-guests run-browser run-pages run-lint
+.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history boot-network boot-panel-faults boot-update run-kunit run-torture run-lab run-guests run-browser run-pages run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
 	@$(call stage,unit tests in Python)
@@ -37,7 +37,7 @@ run-lab: $(LAB_NEEDS)
 run-guests: $(LAB_NEEDS)
 	@$(call stage,guests,1000)
 	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench/test_guests.py tests/bench/test_mutants.py
-boot-system boot-recorder boot-fixed-share boot-history boot-network boot-update: $(IMAGE_FILE)
+boot-system boot-recorder boot-fixed-share boot-history boot-network boot-panel-faults boot-update: $(IMAGE_FILE)
 	@$(call stage,$@)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
 run-browser: $(IMAGE_FILE)

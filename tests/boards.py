@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pexpect
@@ -240,6 +240,10 @@ class Board:
                 )
             time.sleep(1)
 
+    def problems(self) -> list[str]:
+        """The codes of the problems that the agent reports."""
+        return [note["code"] for note in json.loads(self.run("ekctl status --json"))["problems"]]
+
     # -- disk -----------------------------------------------------------------
 
     def destroy_partition(self, label: str) -> None:
@@ -252,6 +256,14 @@ class Board:
         start, size = found[0]["start"] * 512, found[0]["size"] * 512
         command = enter("qemu-io", "-f", "qcow2", "-c", f"write -z {start} {size}", "disk.qcow2")
         subprocess.run(command, cwd=self.machine.run, check=True, stdout=subprocess.DEVNULL)
+
+
+def until(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+    """Wait until CONDITION is true. WHAT: the words of the failure."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"after {seconds:.0f} s still not: {what}"
+        time.sleep(2)
 
 
 def power_on(

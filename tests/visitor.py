@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP client for the panel of a board in QEMU."""
 
+import http.cookiejar
 import json
 import re
 import ssl
@@ -22,9 +23,15 @@ class Visitor:
         context = ssl.create_default_context()
         # the board made its own certificate
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._jar = http.cookiejar.CookieJar()
         self._opener = urllib.request.build_opener(
-            urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor()
+            urllib.request.HTTPSHandler(context=context), urllib.request.HTTPCookieProcessor(self._jar)
         )
+
+    @property
+    def cookies(self) -> str:
+        """The cookies, as the value of the header Cookie."""
+        return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._jar)
 
     def get(self, path: str) -> str:
         with self._opener.open(self._base + path, timeout=60) as answer:

@@ -6,13 +6,13 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board, power_on
+from boards import Board, power_on, until
 from visitor import Visitor
 
 UNIT = "evenkeel-history.service"
@@ -51,21 +51,10 @@ def read(board: Board, seconds: int = 3600) -> tuple[dict[str, int], dict[tuple[
     return sums, {(victim, cause): us for victim, cause, us in blame}, problem, ms
 
 
-def problems(board: Board) -> list[str]:
-    return [note["code"] for note in json.loads(board.run("ekctl status --json"))["problems"]]
-
-
-def until(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"after {seconds:.0f} s still not: {what}"
-        time.sleep(2)
-
-
 def test_history_runs_and_is_no_problem(board: Board) -> None:
     board.health()
     until("active", lambda: board.try_run(f"systemctl is-active {UNIT}")[1] == "active")
-    assert not [code for code in problems(board) if code.startswith(("history", "counters"))]
+    assert not [code for code in board.problems() if code.startswith(("history", "counters"))]
 
 
 def test_the_apps_are_in_the_history(board: Board) -> None:
@@ -130,7 +119,7 @@ def test_the_service_has_no_privileges(board: Board) -> None:
 def test_a_killed_history_comes_back(board: Board) -> None:
     board.run(f"systemctl kill -s KILL {UNIT}")
     until("active", lambda: board.try_run(f"systemctl is-active {UNIT}")[1] == "active")
-    until("no problem", lambda: not [code for code in problems(board) if code.startswith("history")])
+    until("no problem", lambda: not [code for code in board.problems() if code.startswith("history")])
 
 
 def test_a_stop_saves_what_is_in_ram(board: Board) -> None:
@@ -150,7 +139,7 @@ def test_a_damaged_database_is_set_aside_and_reported(board: Board) -> None:
         board.run(f"dd if=/dev/urandom of={FOLDER}/{file} bs=1k count=8 conv=notrunc")
     board.run(f"systemctl start {UNIT}")
     until("set aside", lambda: board.try_run(f"test -e {FOLDER}/history.db.damaged")[0] == 0)
-    until("reported", lambda: "history-damaged" in problems(board))
+    until("reported", lambda: "history-damaged" in board.problems())
     until("a new history", lambda: "loader" in read(board, 60)[0])
     board.run(f"rm {FOLDER}/history.db.damaged* && systemctl restart {UNIT}")
-    until("no problem", lambda: "history-damaged" not in problems(board))
+    until("no problem", lambda: "history-damaged" not in board.problems())

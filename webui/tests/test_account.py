@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pyotp
 import pytest
+from evenkeel_panel import gunicorn_conf
+from evenkeel_panel.account.views import MAX_LOG_INS
 from evenkeel_panel.fake_agent import unreachable
+from evenkeel_panel.recorder.download import MAX_DOWNLOADS
 from evenkeel_panel.testing import BASE, FIRST, PASSWORD, Browser
 from itsdangerous import URLSafeTimedSerializer
 
@@ -64,6 +69,36 @@ def test_first_log_in_can_only_change_the_password(browser: Browser) -> None:
     assert browser.get("/apps.json").status_code == 401
     refused = browser.post("/apps/player/weight", "/password", weight="5")
     assert refused.location == "/password"
+
+
+def test_a_storm_of_log_ins_leaves_threads_for_the_pages(
+    app: Flask, admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many log-ins as wait for the agent; then one more, which is refused at once, and a page."""
+    real, waiting, go_on = agent.call, threading.Semaphore(0), threading.Event()
+
+    def call(method: str, *rest: str) -> object:
+        if method == "LogIn":
+            waiting.release()
+            assert go_on.wait(20)
+        return real(method, *rest)
+
+    monkeypatch.setattr(agent, "call", call)
+    assert gunicorn_conf.threads > MAX_LOG_INS + MAX_DOWNLOADS
+    with ThreadPoolExecutor(MAX_LOG_INS) as pool:
+        others = [Browser(app.test_client(), admin.state) for _ in range(MAX_LOG_INS + 1)]
+        storm = [pool.submit(other.log_in, PASSWORD) for other in others[:-1]]
+        try:
+            for _ in storm:
+                assert waiting.acquire(timeout=20)
+            refused = others[-1].log_in(PASSWORD)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+            assert "Too many log-ins at once; try again in 5 s." in refused.text
+            assert admin.get("/apps").status_code == 200
+        finally:
+            go_on.set()
+        assert [done.result().status_code for done in storm] == [302] * MAX_LOG_INS
+    assert others[-1].log_in(PASSWORD).status_code == 302, "places are free again"
 
 
 def test_change_ends_the_first_password(browser: Browser) -> None:

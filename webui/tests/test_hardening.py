@@ -313,6 +313,27 @@ def test_systemd_rates_the_panel_safe(tmp_path: Path) -> None:
     assert rated.returncode == 0, rated.stdout + rated.stderr
 
 
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "webui/data/systemd/evenkeel-panel.service",
+        "webui/data/systemd/nginx-evenkeel.conf",
+        "recipes/agent/data/evenkeeld.service",
+        "recipes/history/data/evenkeel-history.service",
+    ],
+)
+def test_systemd_restarts_a_service_however_often_it_fails(unit: str) -> None:
+    """With a limit of starts, a service that fails often would stay down until the next boot."""
+    lines = set((TOP / unit).read_text().splitlines())
+    assert {
+        "StartLimitIntervalSec=0",
+        "Restart=always",
+        "RestartSec=1",
+        "RestartSteps=5",
+        "RestartMaxDelaySec=30",
+    } <= lines
+
+
 def test_debug_is_off(app: Flask) -> None:
     assert not app.debug
     assert not app.testing

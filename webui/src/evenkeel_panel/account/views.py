@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_api.messages import Note
 from flask import (
     Blueprint,
     Response,
@@ -45,6 +47,11 @@ LIVE = {
     "update.page_json",
 }  # polled by a page or a program: such a request is not an action of the user
 DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
+# The maximum number of log-ins at once. Each occupies a thread of gunicorn until the agent has computed a hash. So a storm
+# of log-ins leaves threads for the pages of users who are logged in.
+MAX_LOG_INS = 2
+BUSY_S = 5  # the time after which a log-in that found no place may be tried again
+_log_ins = threading.BoundedSemaphore(MAX_LOG_INS)
 DEVICE_S = 180 * 86400  # lifetime of the device cookie
 
 
@@ -119,13 +126,24 @@ def login() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     device = request.cookies.get(_device_cookie(), "")[:256]
     values = (user, form.get("password", "")[:256], form.get("code", "")[:16], device, _browser())
     try:
-        opened = call("LogIn", *values)
+        opened = _log_in(*values)
     except AgentError as error:
         code = isinstance(error, AgentRefused) and (error.kind == "CodeRequired" or bool(values[2]))
         text = texts.text("first-login-code") if getattr(error, "kind", "") == "CodeRequired" else str(error)
         page = render_template("account/login.html", user=user, error=text, code=code, to=to)
         return page, error.http, _retry(error)
     return _open(opened, "account.password" if opened.must_change else landing)
+
+
+def _log_in(*values: str) -> Login:
+    """Ask the agent, or refuse at once while too many others do. Raises AgentError."""
+    if not _log_ins.acquire(blocking=False):
+        raise AgentRefused("TooManyTries", Note("busy", {"seconds": BUSY_S}))
+    try:
+        opened: Login = call("LogIn", *values)
+        return opened
+    finally:
+        _log_ins.release()
 
 
 def _retry(error: AgentError) -> dict[str, str]:
