@@ -6,6 +6,8 @@ IMAGE_SOURCES := docs/reference/recorder.md $(shell find recipes/image/data -typ
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/data/packages recipes/image/src/build-root).tar
 IMAGE_FILE := $(B)/image/evenkeel-x86_64.img
 VENDOR := $(B)/webui/vendor/package-lock.json
+# The frequent passwords that the agent refuses, from a Debian package that is pinned in toolroot/passwords
+PASSWORDS := $(B)/agent/frequent-passwords
 
 $(ROOT_TAR): | $(TOOLROOT)
 	@$(call stage,Debian root of the image,1000)
@@ -16,6 +18,10 @@ $(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TO
 	mkdir -p $(dir $(@D))
 	flock $(@D).lock $(ENTER) webui/src/fetch-static $(@D)
 	touch $@
+
+$(PASSWORDS): recipes/agent/src/frequent-passwords toolroot/passwords | $(TOOLROOT)
+	@$(call stage,list of frequent passwords)
+	$(ENTER) recipes/agent/src/fetch-passwords $(@D)
 
 .PHONY: run-keys
 run-keys: $(TOOLROOT)
@@ -39,7 +45,7 @@ $(KEYRING_FILE): FORCE
 $(B)/image/inputs: FORCE
 	@mkdir -p $(@D)
 	echo '$(KERNEL) $(COMPONENT_SOURCES)' | cmp -s - $@ || echo '$(KERNEL) $(COMPONENT_SOURCES)' > $@
-$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) $(KEYRING_FILE) mk/components
+$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) $(PASSWORDS) $(KEYRING_FILE) mk/components
 	@$(call stage,image,2000)
 	$(ENTER) recipes/image/src/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko $(IMAGE_COMPONENTS) --out $(@D)
 

@@ -82,7 +82,7 @@ def test_a_newer_minor_version_opens(path: Path) -> None:
     assert query(path, "PRAGMA user_version") == [(103,)]
 
 
-def test_failed_write_changes_nothing(path: Path) -> None:
+def test_failed_write_is_rolled_back(path: Path) -> None:
     db = Database(path)
     db.set_setting("a", "1")
     query(path, "CREATE TRIGGER no BEFORE INSERT ON settings BEGIN SELECT RAISE(ABORT, 'no'); END")

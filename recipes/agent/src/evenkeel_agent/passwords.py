@@ -12,6 +12,8 @@ import unicodedata
 
 from evenkeel_api.messages import Message
 
+from . import frequent
+
 MIN_LENGTH = 10  # characters
 MAX_LENGTH = 128
 # The characters of first passwords. 0, 1, i, l and o are missing, because some of them look alike. A first password
@@ -117,12 +119,13 @@ def refusal(new: str, current: str, user: str, host: str) -> Message | None:
 def weakness(password: str, user: str = "", host: str = "") -> str | None:
     """The code of the reason why PASSWORD is easy to guess, or None.
 
-    A password is easy to guess in three cases:
+    A password is easy to guess in four cases:
 
     - It repeats a few characters.
     - Fewer than four characters remain without the rows of keys in it.
     - Fewer than four letters remain without the rows of keys, years and common words in it. Digits and signs that
       stand for letters (p4ssword) count as these letters.
+    - The list of frequent passwords and words has it, also without the digits and signs around it.
     """
     text = normal(password).lower()
     if _repeats(text):
@@ -139,6 +142,9 @@ def weakness(password: str, user: str = "", host: str = "") -> str | None:
         left = re.sub(r"(19|20)\d\d", "", left)
         if left != form and len(_without_rows(re.sub(r"[\W\d_]", "", left))) < 4:
             return "weak-name" if named else "weak-common"
+    for form in (text, text.translate(_LEET)):
+        if frequent.listed(form) or frequent.listed(re.sub(r"^[\W\d_]+|[\W\d_]+$", "", form)):
+            return "weak-common"
     return None
 
 
