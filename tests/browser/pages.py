@@ -69,7 +69,7 @@ def logged_in(browser: Browser, board: Board, *, script: bool = True) -> Iterato
         for field in ("new", "confirm"):
             page.locator(f"input[name={field}]").fill(PASSWORD)
         page.get_by_role("button", name="Set the password").click()
-    page.wait_for_url(re.compile(r"/(apps\?changed=1)?$"))
+    page.wait_for_url(re.compile(r"/(setup\?changed=1)?$"))
     yield page
     context.close()
     assert errors == [], "a script of the page failed"

@@ -132,7 +132,15 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     for field in ("new", "confirm"):
         page.locator(f"input[name={field}]").fill(PASSWORD)
     page.get_by_role("button", name="Set the password").click()
-    expect(page).to_have_url(re.compile("/apps"))
+    expect(page).to_have_url(re.compile("/setup"))
+    # A new board offers its set-up. It works with the keyboard, and step by step on the pages of the panel.
+    check(page, "setup")
+    page.get_by_role("button", name="Begin").press("Enter")
+    for step in ("Name", "Time", "Network", "Alerts", "Code at log-in"):
+        expect(page.locator(".setup strong")).to_contain_text(step)
+        page.locator(".setup button.primary").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("The set-up has ended")
+    page.goto("/apps")
     assert '"password": ""' in board.run("ekctl first-password --json")
 
 

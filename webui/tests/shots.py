@@ -140,8 +140,18 @@ def main() -> int:
         page.fill("[name=new]", PASSWORD)
         page.fill("[name=confirm]", PASSWORD)
         page.click(".card [type=submit]")
-        page.wait_for_url("**/apps?changed=1")
-        shot(page, "changed-desktop-light")
+        page.wait_for_url("**/setup?changed=1")
+        shot(page, "setup-new-desktop-light")
+        page.goto("/")
+        shot(page, "setup-offered-desktop-light")
+        page.goto("/setup")
+        page.click("main button.primary")
+        for step in ("name", "time", "network", "alerts", "code"):
+            page.locator(".setup").wait_for()
+            shot(page, f"setup-{step}-desktop-light")
+            page.click(".setup button.primary")
+        page.wait_for_url("**/setup")
+        shot(page, "setup-ended-desktop-light")
 
         pages = {}
         for size in SIZES:
@@ -291,6 +301,8 @@ def main() -> int:
         assert download.value.failure() is None
         # the system
         for (size, theme), each in pages.items():
+            each.goto("/setup")
+            shot(each, f"setup-{size}-{theme}")
             each.goto("/system")
             shot(each, f"system-{size}-{theme}")
             each.goto("/system/journal?limit=50")

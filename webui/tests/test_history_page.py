@@ -66,7 +66,7 @@ def page(tmp_path: Path, agent: FakeAgent, folder: Path) -> Iterator[Page]:
             for name in ("new", "confirm"):
                 page.fill(f"[name={name}]", PASSWORD)
             page.click(".card [type=submit]")
-            page.wait_for_url("**/apps?changed=1")
+            page.wait_for_url("**/setup?changed=1")
             page.goto("/history?span=1h")
             yield page
             browser.close()

@@ -70,7 +70,7 @@ def page(address: str) -> Iterator[Page]:
         for name in ("new", "confirm"):
             page.fill(f"[name={name}]", PASSWORD)
         page.click(".card [type=submit]")
-        page.wait_for_url("**/apps?changed=1")
+        page.wait_for_url("**/setup?changed=1")
         page.clock.install()
         page.goto("/apps")
         page.clock.pause_at(page.evaluate("Date.now()") + 1000)

@@ -175,6 +175,8 @@ TEXTS = {
     "backup-panel": "the backup has settings of another version of the panel, so its wear limit cannot be read."
     " Nothing was changed",
     "restore-wear-limit": "the wear limit changes from {old} to {new}",
+    "setup-role": "only an administrator can set up the board. Nothing was changed. Ask an administrator",
+    "setup-step": "there is no such step. Nothing was changed. Choose one of: {steps}",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",

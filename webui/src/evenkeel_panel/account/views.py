@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_api.messages import Note
+from evenkeel_api.roles import ADMIN, includes
 from flask import (
     Blueprint,
     Response,
@@ -26,6 +27,7 @@ from flask import (
 from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, by_htmx, by_token, call, client, panel, secret
+from ..setup.views import offered as set_up_offered
 
 if TYPE_CHECKING:
     from evenkeel_api.features.accounts import Login
@@ -154,6 +156,7 @@ def _retry(error: AgentError) -> dict[str, str]:
 @blueprint.route("/password", methods=["GET", "POST"])
 def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     page: dict[str, Any] = {"first": g.identity.must_change, "user": g.identity.user}
+    new_board = g.identity.must_change and includes(g.identity.role, ADMIN) and set_up_offered()
     if request.method == "GET":
         return render_template("account/password.html", **page)
     current, new, confirm = (request.form.get(name, "")[:256] for name in ("current", "new", "confirm"))
@@ -166,7 +169,7 @@ def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
         field = "new" if getattr(error, "kind", "") == "PasswordRefused" else "current"
         page |= {"field": field, "error": str(error)}
         return render_template("account/password.html", **page), error.http, _retry(error)
-    return _open(opened, "apps.page", changed=1)
+    return _open(opened, "setup.page" if new_board else "apps.page", changed=1)
 
 
 @blueprint.post("/logout")

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of the set-up, and its progress. Pure.
+
+The steps are the existing pages with their forms. A bar above each of them leads to the next one, so the set-up adds no
+second way to change a setting. Whether a step was done or skipped makes no difference: a person may do it later.
+
+The progress is one text in settings.db: the name of the present step, or ENDED. Without it, the set-up is offered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evenkeel_api.schema import Struct
+
+KEY = "setup"
+ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """NAME: in the URL and in settings.db. URL: the page and the part of it that has the form."""
+
+    name: str
+    title: str
+    url: str
+    why: str
+
+
+STEPS = (
+    Step(
+        "name", "Name", "/system#h-name", "Give the board a name by which you tell it from your other boards."
+    ),
+    Step(
+        "time",
+        "Time",
+        "/system#h-time",
+        "Choose the time zone. Enter time servers if the network names none that the board can reach.",
+    ),
+    Step("network", "Network", "/network", "Enter a fixed address if your network has no DHCP server."),
+    Step("alerts", "Alerts", "/alerts", "Let the board report its problems to a webhook or by mail."),
+    Step(
+        "code",
+        "Code at log-in",
+        "/account#h-code",
+        "Set up a code, so that a stolen password is not enough to log in.",
+    ),
+)
+NAMES = [step.name for step in STEPS]
+
+
+class SetUpStep(Struct, frozen=True):
+    name: str
+    title: str
+    url: str  # address of the page
+    present: str  # the present setting; empty if it is not known
+
+
+class SetUpPage(Struct, frozen=True):
+    """The answer of /setup.json."""
+
+    state: str  # new: not begun; open: the step `step` is next; ended: finished, or not wanted
+    step: str  # empty unless the state is open
+    steps: list[SetUpStep]
+
+
+def state(saved: str | None) -> tuple[str, str]:
+    """State and step of the set-up whose progress is SAVED. An unknown step, of a newer panel, counts as the first."""
+    if saved == ENDED:
+        return ENDED, ""
+    if saved is None:
+        return "new", ""
+    return "open", saved if saved in NAMES else NAMES[0]
+
+
+def following(name: str) -> str:
+    """The name of the step after NAME; ENDED after the last one."""
+    at = NAMES.index(name) + 1
+    return NAMES[at] if at < len(NAMES) else ENDED
