@@ -288,5 +288,24 @@ def test_a_clock_that_is_set_back_a_day(board: Board, visitor: Visitor) -> None:
     assert healthy(board)
 
 
+def test_a_new_certificate_is_served_and_the_helper_can_be_killed(board: Board) -> None:
+    def served() -> str:
+        return ssl.get_server_certificate(("127.0.0.1", board.port), timeout=30)
+
+    before = served()
+    found = json.loads(board.run("ekctl make-certificate --json"))
+    assert found["own"] is True
+    until("the new certificate is served", lambda: served() != before, 30)
+    assert json.loads(board.run("ekctl certificate --json")) == found
+    assert board.try_run("ekctl install-certificate /etc/hostname")[0] == 1
+    board.run(
+        "(sleep 0.3; systemctl kill --signal=KILL evenkeel-certificate.service) & ekctl make-certificate || true"
+    )
+    until("the web server answers", lambda: healthy(board))
+    # the pair is complete
+    board.run("nginx -t")
+    assert served()
+
+
 def test_nothing_failed(board: Board) -> None:
     assert board.run("systemctl --failed --no-legend --plain") == ""

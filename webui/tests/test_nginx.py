@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from evenkeel_panel.firstboot import HSTS, ensure_certificate
-from evenkeel_panel.testing import COMPONENT
+from evenkeel_panel.certificate_helper import Helper, served
+from evenkeel_panel.firstboot import HSTS, digest, ensure_certificate
+from evenkeel_panel.testing import COMPONENT, Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -371,3 +373,45 @@ def test_a_flood_is_logged(site: Site) -> None:
         connection.getresponse().read()
     assert "error_log stderr warn;" in CONF.read_text()
     assert "limiting requests" in (site.top / "stderr").read_text()
+
+
+@pytest.mark.parametrize("curve", ["P-256", "2048"])
+def test_nginx_takes_a_new_certificate_or_keeps_the_old_one(
+    site: Site, tmp_path: Path, curve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The helper of the agent with the real nginx. With an RSA key, also TLS 1.2 works."""
+    helper = Helper(site.tls, site.reload, lambda: served(site.port), served_s=3)
+
+    def order(name: str, **more: object) -> dict[str, object]:
+        found: dict[str, object] = json.loads(helper.answer(json.dumps({"order": name, **more}).encode()))
+        return found
+
+    def version(most: ssl.TLSVersion) -> str | None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = most
+        with (
+            socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
+            context.wrap_socket(raw) as connection,
+        ):
+            return connection.version()
+
+    before = served(site.port)
+    chain, key = Authority(tmp_path / "authority").board(curve=curve)
+    assert order("install", pem=chain + key, force=False)["hsts"] is True
+    assert served(site.port) == digest(chain) != before
+    assert version(ssl.TLSVersion.TLSv1_2) == "TLSv1.2"
+    assert version(ssl.TLSVersion.TLSv1_3) == "TLSv1.3"
+
+    # nginx is not told, so it still serves the old one
+    monkeypatch.setattr(helper, "_reload", lambda: None)
+    answer = order("make", force=True)
+    assert (answer["error"], answer["parameters"]) == (
+        "certificate-not-served",
+        {"reason": "nginx still serves the old one"},
+    )
+    site.reload()
+    assert served(site.port) == digest(chain)
+    monkeypatch.setattr(helper, "_reload", site.reload)
+    assert order("make", force=True)["own"] is True
+    assert served(site.port) != digest(chain)

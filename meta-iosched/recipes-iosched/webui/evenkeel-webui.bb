@@ -67,6 +67,7 @@ USERADD_PARAM:${PN} = "\
 
 FILES:${PN} += "\
     ${datadir}/evenkeel-panel \
+    ${nonarch_libdir}/evenkeel \
     ${systemd_system_unitdir} \
     ${nonarch_libdir}/sysusers.d \
     ${nonarch_libdir}/tmpfiles.d \

@@ -43,18 +43,20 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 # app. It must be shorter than the 20 s that the page waits for the answer to a form (apps/page.html).
 CHANGE_TIMEOUT_S = 8.0
 # The first call of GetUpdate starts RAUC, the first call of GetRecorder reads recordings, and a call of GetSystem may start
-# systemd-timedated, as CheckBackup does. GetNetwork may start ek-network. GetJournal searches the journal.
+# systemd-timedated, as CheckBackup does. GetNetwork may start ek-network, and GetCertificate
+# ek-certificate. GetJournal searches the journal.
 SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
     "LogIn",
     "GetUpdate",
     "GetRecorder",
     "GetSystem",
     "GetNetwork",
+    "GetCertificate",
     "GetJournal",
     "CheckBackup",
 }
-# InspectBundle may read from a server: the agent waits for 45 s. RestoreBackup gives orders to several services. nginx waits
-# for 60 s.
+# InspectBundle may read from a server: the agent waits for 45 s. RestoreBackup gives orders to several services. A new
+# certificate is tried out. nginx waits for 60 s.
 INSPECT_TIMEOUT_S = 50.0
 
 
@@ -171,7 +173,7 @@ class BusAgent:
             raise AgentUnreachable("agent-silent", sent=True) from None
 
     def _limit(self, member: str) -> float:
-        if member in ("InspectBundle", "RestoreBackup"):
+        if member in ("InspectBundle", "RestoreBackup", "InstallCertificate", "MakeCertificate"):
             return max(INSPECT_TIMEOUT_S, self._change_timeout_s)
         return self._change_timeout_s if member in SLOW else self._timeout_s
 

@@ -29,6 +29,7 @@ from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.features.certificate import Certificate
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
@@ -327,6 +328,19 @@ class FakeAgent:
     zones: list[str] = field(default_factory=lambda: ["America/New_York", "Europe/Berlin", "UTC"])
     journal: list[Line] = field(default_factory=demo_journal)
     bundle_file: list[bytes | End] = field(default_factory=lambda: [b"gzip", b" of the demo", End(0)])
+    pem: str = ""  # the certificate and the key that were installed last
+    certificate: Certificate = field(
+        default_factory=lambda: Certificate(
+            subject="CN=evenkeel",
+            issuer="CN=evenkeel",
+            own=True,
+            names=["evenkeel", "evenkeel.local", "localhost", "127.0.0.1"],
+            not_before=1_795_000_000,
+            not_after=2_110_000_000,
+            fingerprint=":".join(f"{number:02X}" for number in range(0, 256, 8)),
+            hsts=False,
+        )
+    )
     dead: str = ""  # why it does not answer
     refuse: AgentError | None = None  # the answer to every change
     obstacle: str = ""  # why no fixed share can be in force; may contain {app} and {percent}
@@ -562,6 +576,26 @@ class FakeAgent:
             raise self.refuse
         self.system = replace(self.system, **changed)
         return self.system
+
+    def get_certificate(self) -> Certificate:
+        return self.certificate
+
+    def install_certificate(self, pem: str, force: bool) -> Certificate:
+        self._answer(f"InstallCertificate {force}")
+        if self.refuse is not None:
+            raise self.refuse
+        self.pem = pem
+        self.certificate = replace(self.certificate, issuer="CN=Example CA", own=False, hsts=True)
+        return self.certificate
+
+    def make_certificate(self, force: bool) -> Certificate:
+        self._answer(f"MakeCertificate {force}")
+        if self.refuse is not None:
+            raise self.refuse
+        if self.certificate.hsts and not force:
+            raise errors.Conflict("certificate-remembered")
+        self.certificate = replace(self.certificate, issuer=self.certificate.subject, own=True, hsts=False)
+        return self.certificate
 
     def get_journal(self, unit: str, priority: str, start: str, last: str, limit: int) -> Journal:
         self._answer(f"GetJournal {unit} {priority} {start} {last} {limit}")

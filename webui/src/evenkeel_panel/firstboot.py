@@ -23,10 +23,13 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 DAYS = 3650  # validity of the certificate
+# In the folder of the certificate: the old key and certificates, while ek-certificate replaces them.
+BEFORE = "before.pem"
 HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
 
 
@@ -97,9 +100,15 @@ def announce(paths: Paths, password: str) -> None:
 
 def fingerprint(cert: Path) -> str:
     """The SHA-256 fingerprint of the certificate as browsers show it, in pairs of hexadecimal digits."""
-    der = ssl.PEM_cert_to_DER_cert(cert.read_text("ascii"))
-    digits = hashlib.sha256(der).hexdigest()
+    digits = digest(cert.read_text("ascii", "replace"))
     return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2)).upper()
+
+
+def digest(pem: str) -> str:
+    """The SHA-256 digest of the first certificate in the text PEM. Raises ValueError without one."""
+    end = "-----END CERTIFICATE-----"
+    first = pem[pem.index("-----BEGIN CERTIFICATE-----") : pem.index(end)]
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(f"{first}{end}\n")).hexdigest()
 
 
 # ---- TLS ----
@@ -114,24 +123,76 @@ def ensure_certificate(tls: Path) -> None:
     tls.parent.mkdir(mode=0o755, exist_ok=True)
     tls.mkdir(mode=0o700, exist_ok=True)
     key, cert = tls / "key.pem", tls / "cert.pem"
+    undo(tls)
     if not _is_pair(key, cert):
         _make_certificate(key, cert)
+    _set_hsts(tls)
+
+
+def _set_hsts(tls: Path) -> None:
     hsts = tls / "hsts.conf"
-    if _is_own(cert):
+    if _is_own(tls / "cert.pem"):
         hsts.unlink(missing_ok=True)
     elif not hsts.exists():
         _write(hsts, HSTS.encode())
 
 
+# A replacement of the pair by ek-certificate: keep(), put(), then done() or undo(). A power cut leaves BEFORE, and the next
+# boot undoes the replacement.
+
+
+def keep(tls: Path) -> None:
+    """Save the present pair in one file, so that a power cut between two files does no harm."""
+    _write(tls / BEFORE, (tls / "key.pem").read_bytes() + (tls / "cert.pem").read_bytes())
+
+
+def put(tls: Path, key: bytes, chain: bytes) -> None:
+    """Replace key and certificates, and HSTS as the new certificate needs it."""
+    _write(tls / "key.pem", key)
+    _write(tls / "cert.pem", chain)
+    _set_hsts(tls)
+
+
+def undo(tls: Path) -> bool:
+    """Put the saved pair back. Returns False if there is none, so nothing is to be undone."""
+    try:
+        saved = (tls / BEFORE).read_bytes()
+    except FileNotFoundError:
+        return False
+    at = saved.index(b"-----BEGIN CERTIFICATE-----")
+    put(tls, saved[:at], saved[at:])
+    done(tls)
+    return True
+
+
+def done(tls: Path) -> None:
+    """The replacement is complete: forget the saved pair."""
+    (tls / BEFORE).unlink()
+    _sync(tls)
+
+
+def new_pair() -> tuple[bytes, bytes]:
+    """A new key and a self-signed certificate for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "key.pem"
+        key = _new_key()
+        _write(path, key)
+        return key, _certificate(path, socket.gethostname())
+
+
+def _new_key() -> bytes:
+    return openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout")
+
+
 def _is_own(cert: Path) -> bool:
     """Whether the certificate is self-signed: its subject and its issuer are equal."""
-    names = _openssl("x509", "-in", str(cert), "-noout", "-subject", "-issuer").decode().splitlines()
+    names = openssl("x509", "-in", str(cert), "-noout", "-subject", "-issuer").decode().splitlines()
     return names[0].partition("=")[2].strip() == names[1].partition("=")[2].strip()
 
 
 def _make_certificate(key: Path, cert: Path) -> None:
     if not _readable(key):
-        _write(key, _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout"))
+        _write(key, _new_key())
     _write(cert, _certificate(key, socket.gethostname()))
     if not _is_pair(key, cert):
         raise OSError(f"the new certificate {cert} does not belong to the key {key}")
@@ -158,7 +219,7 @@ def _certificate(key: Path, hostname: str) -> bytes:
     # A common name has at most 64 characters, and a subject alternative name must be a valid DNS name.
     host = hostname if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?", hostname) else "evenkeel"
     names = dict.fromkeys((host, f"{host}.local", "localhost"))
-    return _openssl(
+    return openssl(
         *("req", "-x509", "-new", "-sha256", "-key", str(key), "-days", str(DAYS), "-subj", f"/CN={host}"),
         *("-addext", "subjectAltName=" + ",".join([*(f"DNS:{name}" for name in names), "IP:127.0.0.1"])),
         *("-addext", "basicConstraints=critical,CA:FALSE", "-addext", "keyUsage=critical,digitalSignature"),
@@ -166,7 +227,8 @@ def _certificate(key: Path, hostname: str) -> bytes:
     )
 
 
-def _openssl(*arguments: str) -> bytes:
+def openssl(*arguments: str) -> bytes:
+    """What openssl prints. Raises CalledProcessError."""
     return subprocess.run(
         ["openssl", *arguments], check=True, capture_output=True, stdin=subprocess.DEVNULL
     ).stdout

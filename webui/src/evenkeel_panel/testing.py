@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,62 @@ class Browser:
 
     def set_fixed_share(self, name: str, percent: str, htmx: bool = True) -> TestResponse:
         return self.post(f"/apps/{name}/fixed-share", "/apps", htmx=htmx, fixed_share=percent)
+
+
+def openssl(*arguments: object) -> bytes:
+    """What openssl prints."""
+    return subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True).stdout
+
+
+class Authority:
+    """An authority with a root and an intermediate, which signs certificates. FOLDER: for its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.root, self.middle = folder / "root.pem", folder / "middle.pem"
+        make = (
+            "req",
+            "-x509",
+            "-new",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            99,
+        )
+        openssl(*make, "-keyout", folder / "root.key", "-out", self.root, "-subj", "/CN=Root")
+        self._sign(
+            "middle", self.root, folder / "root.key", ("basicConstraints=critical,CA:TRUE",), "P-256", 90
+        )
+
+    def _sign(
+        self, name: str, issuer: Path, key: Path, extensions: tuple[str, ...], curve: str, days: int
+    ) -> None:
+        kind = (
+            ("rsa", "-pkeyopt", f"rsa_keygen_bits:{curve}")
+            if curve.isdigit()
+            else ("ec", "-pkeyopt", f"ec_paramgen_curve:{curve}")
+        )
+        out = self.folder
+        added = [word for extension in extensions for word in ("-addext", extension)]
+        openssl("req", "-x509", "-new", "-newkey", *kind, "-nodes", "-keyout", out / f"{name}.key", "-out", out / f"{name}.pem",
+                "-subj", f"/CN={name}", "-CA", issuer, "-CAkey", key, "-days", days, *added)  # fmt: skip
+
+    def board(self, *, curve: str = "P-256", days: int = 30) -> tuple[str, str]:
+        """A certificate with the intermediate, and its key."""
+        self._sign(
+            "board",
+            self.middle,
+            self.folder / "middle.key",
+            ("subjectAltName=DNS:board.example",),
+            curve,
+            days,
+        )
+        chain = (self.folder / "board.pem").read_text() + self.middle.read_text()
+        return chain, (self.folder / "board.key").read_text()
 
 
 def headings(html: str) -> list[int]:

@@ -177,6 +177,13 @@ TEXTS = {
     "restore-wear-limit": "the wear limit changes from {old} to {new}",
     "setup-role": "only an administrator can set up the board. Nothing was changed. Ask an administrator",
     "setup-step": "there is no such step. Nothing was changed. Choose one of: {steps}",
+    "certificate-missing": "no file is chosen. Choose the files of the certificate and of its key. Nothing was changed",
+    "certificate-long": "the files have more than {most} characters. Choose the certificate, those of the authorities between,"
+    " and the key only. Nothing was changed",
+    "certificate-installed": "the certificate is installed, and is valid until {date}. Reload the page: the browser must not"
+    " warn any more. Its fingerprint is {fingerprint}",
+    "certificate-made": "the board uses a new self-signed certificate, valid until {date}. Your browser warns of it when it"
+    " connects again: compare the fingerprint {fingerprint}",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",

@@ -18,6 +18,7 @@ from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .bus import Bus
+from .certificate import Certificates
 from .journal import JournalReader
 from .network import Network
 from .recordings import Recordings
@@ -117,7 +118,14 @@ async def serve(settings: Settings) -> int:
         "system": system.get_system,
     }
     network = Network(settings, bus)
-    own = [network, system, JournalReader(settings), Support(settings, queries), restorer]
+    own = [
+        network,
+        system,
+        JournalReader(settings),
+        Support(settings, queries),
+        restorer,
+        Certificates(settings),
+    ]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)
     await asyncio.gather(agent.start(), accounts.start())

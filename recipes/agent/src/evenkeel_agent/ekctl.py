@@ -17,14 +17,16 @@ from typing import Any
 
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import interface
+from evenkeel_api.features.certificate import MAX_PEM
 from evenkeel_api.roles import ROLES
+from evenkeel_common.files import read_small, why
 
 from . import __version__, fixed_share, probe, weight
 from .bus import Bus, CallError
 
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
-INSPECT_S = 90.0  # the same for a bundle: longer than RAUC may take to read it from a server
+INSPECT_S = 90.0  # the same for a bundle, which RAUC may read from a server, and for a certificate, which is tried out
 POLL_S = 1.0  # between two questions about the progress of an installation
 
 
@@ -135,6 +137,24 @@ def _parser() -> argparse.ArgumentParser:
         description="Sets the time servers (NTP). Without SERVER, the board uses those that its network names.",
     )
     set_servers.add_argument("servers", metavar="SERVER", nargs="*", help="host name or address, at most 8")
+    commands.add_parser("certificate", parents=[common], help="show the certificate of the panel")
+    install_certificate = commands.add_parser(
+        "install-certificate",
+        parents=[common],
+        help="install a certificate of the panel",
+        description="Installs a certificate of the panel. The FILEs have, as PEM: the certificate of the board, those of the"
+        " authorities between it and the root, and the key. The old one stays in use unless the web server takes the new one.",
+    )
+    install_certificate.add_argument("files", metavar="FILE", nargs="+")
+    make_certificate = commands.add_parser(
+        "make-certificate", parents=[common], help="make a new self-signed certificate of the panel"
+    )
+    for one in (install_certificate, make_certificate):
+        one.add_argument(
+            "--force",
+            action="store_true",
+            help="also replace a certificate of an authority by a self-signed one, which browsers may refuse for a year",
+        )
     commands.add_parser("users", parents=[common], help="list the users of the panel")
     add = commands.add_parser("add-user", parents=[common], help="add a user; prints a first password")
     add.add_argument("user", metavar="USER")
@@ -218,6 +238,7 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "confirm-network": ("ConfirmNetwork", ()),
     "revert-network": ("RevertNetwork", ()),
     "power-off": ("PowerOff", ()),
+    "certificate": ("GetCertificate", ()),
     "system": ("GetSystem", ()),
     "set-name": ("SetHostName", ("hostname",)),
     "time-zones": ("ListTimeZones", ()),
@@ -281,6 +302,11 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "InspectBundle", _source(options.source), timeout_s=INSPECT_S)
     if options.command == "install":
         return await _install(address, _source(options.source), options.allow_older)
+    if options.command == "install-certificate":
+        pem = "\n".join(_content(file) for file in options.files)
+        return await _call(address, "InstallCertificate", pem, options.force, timeout_s=INSPECT_S)
+    if options.command == "make-certificate":
+        return await _call(address, "MakeCertificate", options.force, timeout_s=INSPECT_S)
     if options.command == "set-network":
         fixed = options.address != "dhcp"
         values = (
@@ -315,6 +341,14 @@ def _weight(text: str) -> int:
     if value >= 1 << 32:  # ekctl itself refuses a number that D-Bus type u cannot carry to the agent
         raise Refused(str(weight.problem(value)))
     return value
+
+
+def _content(path: str) -> str:
+    """The text of the file PATH. Raises Refused."""
+    try:
+        return read_small(path, MAX_PEM).decode("utf-8", "replace")
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {why(error)}") from error
 
 
 def _source(text: str) -> str:
@@ -504,6 +538,20 @@ def _fixed_share_text(app: dict[str, Any]) -> str:
     return f"{text}, {app['fixed_share_used'] * 100:.0f}% of it used; {delivery}"
 
 
+def _certificate_text(found: dict[str, Any]) -> str:
+    date = [time.strftime("%Y-%m-%d", time.gmtime(found[key])) for key in ("not_before", "not_after")]
+    return "\n".join(
+        (
+            f"made for   {found['subject']}",
+            f"signed by  {'the board itself' if found['own'] else found['issuer']}",
+            f"names      {', '.join(found['names']) or 'none'}",
+            f"valid      {date[0]} to {date[1]}",
+            f"SHA-256    {found['fingerprint']}",
+            f"HSTS       {'on' if found['hsts'] else 'off'}",
+        )
+    )
+
+
 def _text(options: argparse.Namespace, answer: Any) -> str:
     if options.command == "status":
         return _status_text(answer)
@@ -529,6 +577,8 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _network_text(answer)
     if options.command in ("system", "set-name", "set-time-zone", "set-time-servers"):
         return _system_text(answer)
+    if options.command.endswith("certificate"):
+        return _certificate_text(answer)
     if options.command == "time-zones":
         return "\n".join(answer) or "the image has no data of time zones"
     if options.command == "inspect":

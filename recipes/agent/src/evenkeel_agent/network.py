@@ -25,8 +25,8 @@ from evenkeel_api.features.network import (
 from evenkeel_api.features.network import Network as State
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
-from evenkeel_common.files import why
 
+from . import helper
 from .bus import Bus, CallError
 from .caller import Caller
 from .network_config import BadConfig, checked, file_name, interface_name
@@ -36,7 +36,6 @@ NETWORKD = "org.freedesktop.network1"
 NETWORKD_UNIT = "systemd-networkd"
 HELPER_UNIT = "evenkeel-network"
 DEFAULT_FILE = "60-wired.network"  # of conf/systemd/network: DHCP
-PACKET = 64 * 1024
 # OperationalState of networkd → what the panel calls it
 LINKS: dict[str, Link] = {
     "routable": "connected",
@@ -145,33 +144,8 @@ class Network:
 
     async def _order(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer of ek-network to ORDER. Raises AgentError."""
-        path = self._settings.network_socket
-        try:
-            answer = json.loads(await self._send(json.dumps(order).encode()))
-            if "error" not in answer:
-                return dict(answer)
-            code, parameters, kind = answer["error"], answer["parameters"], answer["kind"]
-        except (OSError, TimeoutError) as error:
-            late = not isinstance(error, OSError) or not error.strerror
-            reason = "it did not answer in time" if late else why(error)
-            raise errors.Failed("network-unreachable", path=path, reason=reason, unit=HELPER_UNIT) from error
-        except (ValueError, LookupError, TypeError) as error:
-            reason = "it ended without an answer"
-            raise errors.Failed("network-unreachable", path=path, reason=reason, unit=HELPER_UNIT) from error
-        kinds: dict[str, type[errors.AgentError]] = {
-            "Conflict": errors.Conflict,
-            "InvalidArgument": errors.InvalidArgument,
-        }
-        raise kinds.get(kind, errors.Failed)(code, **parameters)
-
-    async def _send(self, packet: bytes) -> bytes:
-        loop = asyncio.get_running_loop()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
-            connection.setblocking(False)
-            async with asyncio.timeout(self._settings.call_timeout_s):
-                await loop.sock_connect(connection, self._settings.network_socket)
-                await loop.sock_sendall(connection, packet)
-                return await loop.sock_recv(connection, PACKET)
+        path, timeout_s = self._settings.network_socket, self._settings.call_timeout_s
+        return await helper.order(path, order, timeout_s, "network-unreachable", HELPER_UNIT)
 
 
 def settings_of(found: Mapping[str, Any]) -> NetworkSettings:

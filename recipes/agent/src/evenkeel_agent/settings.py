@@ -74,6 +74,11 @@ class Settings:
         return self.path("/run/evenkeel/network")
 
     @property
+    def certificate_socket(self) -> str:
+        """The socket on which ek-certificate receives orders."""
+        return self.path("/run/evenkeel/certificate")
+
+    @property
     def recordings_socket(self) -> str:
         """The socket on which ek-recordings receives requests."""
         return self.path("/run/evenkeel/recordings")

@@ -45,6 +45,24 @@ TEXTS = {
     "weights-unreadable": "{path} cannot be read, so default weights are in use: {reason}",
     "fixed-shares-unreadable": "{path} cannot be read, so no app has a fixed share: {reason}",
     "rename-failed": "{problem} (renaming the file failed: {reason})",
+    # the certificate of the panel
+    "certificate-unreachable": "the helper that has the certificate cannot be reached at {path}: {reason};"
+    " see 'systemctl status {unit}'",
+    "certificate-failed": "the certificate cannot be read or changed: {reason}",
+    "certificate-keys": "the file must have one private key, and it has {count}",
+    "certificate-key-encrypted": "the private key has a password; remove it, for example with 'openssl pkey'",
+    "certificate-count": "the file must have 1 to {most} certificates, and it has {count}",
+    "certificate-key-other": "the private key does not belong to the first certificate;"
+    " put the certificate of the board first",
+    "certificate-weak": "the key or the signature is too weak for browsers; use an RSA key of 2048 bits or more, or an EC key",
+    "certificate-unreadable": "the certificate or the key cannot be read; use the format PEM",
+    "certificate-expired": "the certificate expired on {date}",
+    "certificate-early": "the certificate is valid from {date} on, and the clock of the board says {now}",
+    "certificate-chain": "certificate {number} was not signed by certificate {next}; put each one before the one that has"
+    " signed it",
+    "certificate-remembered": "browsers that have seen the present certificate refuse a self-signed one for up to a year;"
+    " confirm that you want this",
+    "certificate-not-served": "the web server did not take the new certificate, so the old one is in use again: {reason}",
     # problems of the board
     "scheduler-inactive": "evenkeel is not active on {device}: its scheduler is {scheduler};"
     " run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",

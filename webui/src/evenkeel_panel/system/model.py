@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 from evenkeel_api import schema
 from evenkeel_api.features.system import ReadJournal, SetHostName, SetTimeServers, SetTimeZone
+from evenkeel_history.tiers import DAY
 
 from ..recorder.model import BadDownload, parse_time
 
@@ -58,6 +59,7 @@ SPANS: dict[str, tuple[str, int | None]] = {
     "7d": ("7 days", 7 * 86400),
     "all": ("as far back as it goes", None),
 }
+SOON_DAYS = 30
 LIMITS = ("50", "100", "200", "500")
 DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "100"}
 
@@ -103,6 +105,14 @@ def local_time(at: int, offset_s: int) -> str:
     sign, minutes = "−" if offset_s < 0 else "+", abs(offset_s) // 60
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at + offset_s))
     return f"{shown} (UTC{sign}{minutes // 60:02}:{minutes % 60:02})"
+
+
+def time_left(not_after: int, now: int) -> tuple[str, str]:
+    """How long the certificate is valid, and the class of its pill. SOON_DAYS before the end, somebody must renew it."""
+    days = (not_after - now) // DAY
+    if days < 0:
+        return "bad", "expired"
+    return ("wait" if days < SOON_DAYS else "ok"), f"{days} {'day' if days == 1 else 'days'} left"
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,17 @@ def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
         "servers": " ".join(found.servers),
         **more.pop("typed", {}),
     }
+    try:
+        certificate = call("GetCertificate")
+    except AgentError as error:
+        if getattr(error, "kind", "") in ("NotLoggedIn", "PasswordMustChange"):
+            raise
+        certificate, more["no_certificate"] = None, str(error)
     made = render_template(
         "system/page.html",
         system=found,
+        certificate=certificate,
+        left=model.time_left(certificate.not_after, found.at) if certificate else None,
         clocks=model.CLOCKS,
         clock_text=texts.text(f"clock-{found.clock}", server=found.server or "a time server"),
         local=model.local_time(found.at, found.offset_s),

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders to a helper that answers each connection with one packet of JSON: ek-network and ek-certificate."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from evenkeel_api import errors
+from evenkeel_common.files import why
+
+PACKET = 64 * 1024  # bytes of an answer, at most
+_KINDS: dict[str, type[errors.AgentError]] = {
+    "Conflict": errors.Conflict,
+    "InvalidArgument": errors.InvalidArgument,
+}
+
+
+async def order(
+    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str
+) -> dict[str, Any]:
+    """The answer to REQUEST from the socket PATH. Raises AgentError.
+
+    UNREACHABLE: the code of the error if the helper gives no answer. Its parameters are path, reason and UNIT.
+    """
+    try:
+        answer = json.loads(await _send(path, json.dumps(request).encode(), timeout_s))
+        if "error" not in answer:
+            return dict(answer)
+        code, parameters, kind = answer["error"], answer["parameters"], answer["kind"]
+    except (OSError, TimeoutError) as error:
+        late = not isinstance(error, OSError) or not error.strerror
+        reason = "it did not answer in time" if late else why(error)
+        raise errors.Failed(unreachable, path=path, reason=reason, unit=unit) from error
+    except (ValueError, LookupError, TypeError) as error:
+        reason = "it ended without an answer"
+        raise errors.Failed(unreachable, path=path, reason=reason, unit=unit) from error
+    raise _KINDS.get(kind, errors.Failed)(code, **parameters)
+
+
+async def _send(path: str, packet: bytes, timeout_s: float) -> bytes:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
+        connection.setblocking(False)
+        async with asyncio.timeout(timeout_s):
+            await loop.sock_connect(connection, path)
+            await loop.sock_sendall(connection, packet)
+            return await loop.sock_recv(connection, PACKET)
