@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from html import escape
 from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_api.features.apps import App
+from evenkeel_history.period import READ, Sum
 from evenkeel_panel import __version__
-from evenkeel_panel.apps import listing, model, what_if
+from evenkeel_panel.apps import listing, model, undo, what_if
 from evenkeel_panel.fake_agent import FakeAgent, external, refused, unreachable
 from evenkeel_panel.testing import BASE, Browser, headings
 from hypothesis import given
@@ -20,6 +22,8 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from evenkeel_api.features.board import Snapshot
+    from evenkeel_history.live import Live
+    from evenkeel_history.store import Store
     from evenkeel_panel.context import Panel
     from werkzeug.test import TestResponse
 
@@ -663,6 +667,58 @@ def test_damaged_undo_is_ignored(admin: Browser, agent: FakeAgent, panel: Panel)
     admin.set_weight("player", "50")
     panel.db.set_setting("undo/weight/player", '{"before": "x"')
     assert undo_buttons(admin.get("/apps").text) == []
+
+
+# ---- the measured effect, the journal ----
+
+
+def test_the_effect_of_a_change_is_measured(
+    page: Browser, agent: FakeAgent, live: Live, store: Store
+) -> None:
+    """The player read 10 MB/s before the change of its weight, and reads 30 MB/s since."""
+    store.close()
+    now = int(time.time())
+    changed = now - 400
+    for at in range(now - 1000, now):
+        found = Sum(ms=1000)
+        flow = found.flow(("player", "vda", READ))
+        flow.bytes, flow.ios, flow.latency = (10_000_000 if at < changed else 30_000_000), 8, {100: 8}
+        live.add(at, found)
+    db = page.client.application.extensions["evenkeel"].db
+    assert page.get("/apps/player/effect").text == ""
+    undo.remember(db, "player", "weight", 300, agent.apps[0].weight, changed)
+    html = page.get("/apps").text
+    link = re.search(r'hx-get="/apps/player/effect".*?<a href="([^"]+)"', html, re.DOTALL)
+    assert link
+    assert page.get(link[1].replace("&amp;", "&")).status_code == 200
+    text = " ".join(re.sub("<[^>]+>", " ", page.get("/apps/player/effect").text).split())
+    assert text.startswith(
+        f"After the change of the weight from 300 to {agent.apps[0].weight}, measured so far:"
+    )
+    assert "read 10.0 MB/s → 30.0 MB/s; p99 of reads" in text
+    assert "write" not in text
+    assert 'hx-get="/apps/loader/effect"' not in html
+
+
+def test_the_effect_is_that_of_the_last_change() -> None:
+    early, late = undo.Change(1, 2, at=5), undo.Change(0, 20, at=9)
+    assert undo.newest({"weight": early, "fixed_share": late}) == ("fixed_share", late)
+    assert undo.newest({"weight": early}) == ("weight", early)
+    # a change that an earlier panel has saved
+    assert undo.newest({"weight": undo.Change(1, 2)}) is None
+
+
+def test_an_effect_without_a_history_says_so(admin: Browser, agent: FakeAgent) -> None:
+    admin.set_weight("player", "50")
+    assert "the history has nothing to compare yet" in admin.get("/apps/player/effect").text
+    assert admin.get("/apps/nobody/effect").status_code == 404
+
+
+def test_each_app_leads_to_its_journal(admin: Browser, agent: FakeAgent) -> None:
+    agent.apps[0] = replace(agent.apps[0], unit="dash_cam@front.service")
+    page = admin.get("/apps").text
+    assert 'href="/system/journal?unit=dash_cam%40front.service"' in page
+    assert admin.get("/system/journal?unit=dash_cam%40front.service").status_code == 200
 
 
 # ---- add and remove an app ----

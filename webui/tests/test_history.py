@@ -241,7 +241,7 @@ def test_changes_are_those_of_the_board() -> None:
 def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
     assert {name for name in METHODS if changes.is_change(name)} == {
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
-        "AddApp", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
+        "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
         "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup",
     }  # fmt: skip
 

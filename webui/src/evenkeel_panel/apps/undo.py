@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from evenkeel_api.features.apps import App
 
@@ -26,16 +26,17 @@ class Change(msgspec.Struct, frozen=True):
 
     before: int
     after: int
+    at: int = 0  # when it was made, seconds since 1970; 0: an earlier panel has not saved it
 
 
 def _key(app: str, field: str) -> str:
     return f"undo/{field}/{app}"
 
 
-def remember(db: Database, app: str, field: str, before: int, after: int) -> None:
+def remember(db: Database, app: str, field: str, before: int, after: int, at: int) -> None:
     """Save that FIELD of APP has changed. If the value is the same as before, the last saved change stays."""
     if before != after:
-        db.set_setting(_key(app, field), msgspec.json.encode(Change(before, after)).decode())
+        db.set_setting(_key(app, field), msgspec.json.encode(Change(before, after, at)).decode())
 
 
 def last(db: Database, app: App, field: str) -> Change | None:
@@ -46,6 +47,12 @@ def last(db: Database, app: App, field: str) -> Change | None:
     except msgspec.DecodeError:
         return None
     return change if change and change.after == getattr(app, field) else None
+
+
+def newest(changes: Mapping[str, Change]) -> tuple[str, Change] | None:
+    """The field and the change that was made last, of CHANGES by field; None if the time of none is known."""
+    known = [item for item in changes.items() if item[1].at]
+    return max(known, key=lambda item: item[1].at) if known else None
 
 
 def offered(db: Database, apps: Iterable[App]) -> dict[str, dict[str, Change]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,9 +13,13 @@ from msgspec.structs import replace
 from .. import live, texts
 from ..agent import AgentError, AgentUnreachable
 from ..context import Nav, by_htmx, call, panel, view
+from ..history.changes import effect
+from ..history.query import Pair
 from . import model, undo, what_if
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from evenkeel_api.features.apps import App
     from evenkeel_api.messages import Note
     from werkzeug.wrappers import Response as BaseResponse
@@ -30,7 +35,15 @@ for _filter in (model.megabytes, model.percent, model.latency, model.stat_label,
 
 def _whole_page(**more: Any) -> str:
     shown = view()
-    return render_template("apps/page.html", **data(shown), undo=undo.offered(panel().db, shown.apps), **more)
+    undos = undo.offered(panel().db, shown.apps)
+    effects = {name: span.url() for name in undos if (span := _spans(undos[name], name))}
+    return render_template("apps/page.html", **data(shown), undo=undos, effects=effects, **more)
+
+
+def _spans(changes: Mapping[str, undo.Change], name: str) -> Pair | None:
+    """The spans before and after the last of CHANGES of the app NAME, as the page History compares them."""
+    found = undo.newest(changes)
+    return Pair(*effect(found[1].at, int(time.time())), name) if found else None
 
 
 def data(shown: View | None = None) -> dict[str, Any]:
@@ -87,6 +100,28 @@ def preview(name: str) -> str:
     return render_template("message.html", kind="info", text=texts.text(code, parts=listed, title=app.title))
 
 
+@blueprint.get("/apps/<name>/effect")
+def measured(name: str) -> str:
+    """What the last change of the app has changed in its figures: a fragment, because it reads the history."""
+    from ..history.views import compared  # the page History uses the model of this page
+
+    changes = undo.offered(panel().db, [_known(name)])[name]
+    newest, spans = undo.newest(changes), _spans(changes, name)
+    if newest is None or spans is None:
+        return ""
+    field, change = newest
+    rows = {(row.direction, row.measure): row for row in compared(spans).rows if row.app == name}
+    return render_template(
+        "apps/effect.html",
+        field=field,
+        change=change,
+        url=spans.url(),
+        rows=rows,
+        now=int(time.time()),
+        spans=spans,
+    )
+
+
 @blueprint.post("/apps/<name>/weight")
 def weight(name: str) -> BaseResponse:
     app = _known(name)
@@ -106,7 +141,7 @@ def weight(name: str) -> BaseResponse:
         text = f"{error} {_unchanged('weight', str(app.weight), error)}"
         return _refused(app, error.http, text, typed)
     panel().board.changed(changed)
-    undo.remember(panel().db, name, "weight", app.weight, changed.weight)
+    undo.remember(panel().db, name, "weight", app.weight, changed.weight, int(time.time()))
     return _done(name, _saved(texts.phrase("weight-is", value=changed.weight), changed, changed.applied))
 
 
@@ -131,7 +166,7 @@ def fixed_share(name: str) -> BaseResponse:
         text = f"{error} {_unchanged('fixed-share', _percent(app), error)}"
         return _refused(app, error.http, text, typed, "fixed_share")
     panel().board.changed(changed)
-    undo.remember(panel().db, name, "fixed_share", app.fixed_share, changed.fixed_share)
+    undo.remember(panel().db, name, "fixed_share", app.fixed_share, changed.fixed_share, int(time.time()))
     if not wanted and changed.fixed_share_applied:
         return _done(name, texts.text("fixed-share-ended"))
     text = _saved(

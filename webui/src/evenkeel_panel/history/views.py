@@ -214,6 +214,12 @@ def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, mo
     return first, second
 
 
+def compared(asked: Pair) -> compare.Comparison:
+    """The comparison of the spans ASKED, for another page."""
+    (first, one), (second, two) = _both(asked)
+    return _compared(one, two, first, second)
+
+
 def _compared(
     one: model.HistoryPage, two: model.HistoryPage, first: Found, second: Found
 ) -> compare.Comparison:
