@@ -4,6 +4,7 @@
 import asyncio
 import io
 import json
+import re
 import socket
 import tarfile
 import threading
@@ -204,6 +205,30 @@ async def test_a_bundle_has_the_facts_and_no_secret(board: Harness) -> None:
         assert secret not in text, secret
     rows = [row for row in await board.call("ListAudit", 0, 9) if row["action"] == "OpenSupportBundle"]
     assert len(rows) == 1
+    served.close()
+
+
+@on_board
+async def test_ekctl_saves_a_complete_bundle_or_no_file(board: Harness) -> None:
+    served = FakeSocket(board.root / "run/evenkeel/journal", board.top)
+    await board.agent_up()
+    file = board.root / "support.tar.gz"
+    answer = await board.ekctl("support-bundle", str(file))
+    assert answer.status == 0, answer.err
+    assert answer.out.strip() == f"{file}: {file.stat().st_size} bytes"
+    assert list(unpack(file.read_bytes())) == FILES
+    assert file.stat().st_mode & 0o777 == 0o600
+    before = file.read_bytes()
+    answer = await board.ekctl("support-bundle", str(file))
+    assert (answer.status, file.read_bytes()) == (1, before)
+    assert "cannot be written: File exists" in answer.err
+    served.full = True
+    other = board.root / "other.tar.gz"
+    answer = await board.ekctl("support-bundle", str(other))
+    assert answer.status == 1
+    # either the agent notices that the helper has ended, or ekctl does
+    assert re.search("ended too early|the support bundle was not (made|saved)", answer.err)
+    assert not other.exists()
     served.close()
 
 

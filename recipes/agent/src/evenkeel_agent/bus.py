@@ -26,16 +26,21 @@ class CallError(Exception):
 class Bus:
     """A connection to a bus, made by connect(). All methods must be called from the same event loop as connect()."""
 
-    def __init__(self, connection: MessageBus) -> None:
+    def __init__(self, connection: MessageBus, *, files: bool = False) -> None:
         self._connection = connection
-        connection.add_message_handler(_close_files)
+        connection.add_message_handler(_close_all_but_replies if files else _close_files)
 
     @classmethod
-    async def connect(cls, address: str | None) -> "Bus":
-        """Connect to ADDRESS, or to the system bus. Raises OSError, whose text contains the address."""
+    async def connect(cls, address: str | None, *, files: bool = False) -> "Bus":
+        """Connect to ADDRESS, or to the system bus. Raises OSError, whose text contains the address.
+
+        FILES: whether open() may be called.
+        """
         address = address or os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or SYSTEM_BUS
         try:
-            return cls(await MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True).connect())
+            return cls(
+                await MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True).connect(), files=files
+            )
         except Exception as error:  # the library raises exceptions of many types, even Exception itself
             raise OSError(f"cannot connect to D-Bus at {address}: {error}") from error
 
@@ -64,6 +69,34 @@ class Bus:
         interactive: bool = False,
     ) -> list[Any]:
         """Call a method and return the body of its reply. Raises CallError on an error, or if TIMEOUT_S passes."""
+        reply = await self._reply(
+            destination, path, interface, member, signature, body, timeout_s, interactive=interactive
+        )
+        answer: list[Any] = reply.body
+        return answer
+
+    async def open(
+        self, destination: str, path: str, interface: str, member: str, *, timeout_s: float
+    ) -> int:
+        """Call a method whose reply has a descriptor, and return it. Raises CallError. The caller closes it."""
+        reply = await self._reply(destination, path, interface, member, "", (), timeout_s)
+        if len(reply.unix_fds) != 1:
+            _close(reply)
+            raise CallError(NO_REPLY, f"the reply of {member} has no file")
+        return reply.unix_fds[0]
+
+    async def _reply(
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        body: Sequence[Any],
+        timeout_s: float,
+        *,
+        interactive: bool = False,
+    ) -> Message:
         flags = MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION if interactive else MessageFlag.NONE
         message = Message(
             destination=destination,
@@ -87,8 +120,7 @@ class Bus:
         if reply.message_type is MessageType.ERROR:
             text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
             raise CallError(reply.error_name or NO_REPLY, (text or str(reply.error_name)).rstrip(". \n"))
-        answer: list[Any] = reply.body
-        return answer
+        return reply
 
     async def ask_bus(self, member: str, signature: str = "", body: Sequence[Any] = ()) -> list[Any]:
         """Call a method of the bus daemon itself. Raises CallError."""
@@ -120,8 +152,18 @@ class Bus:
 
 def _close_files(message: Message) -> bool:
     """Close the descriptors in MESSAGE. The agent expects none, but any program may send a signal that has some."""
+    _close(message)
+    return False
+
+
+def _close_all_but_replies(message: Message) -> bool:
+    if message.message_type is not MessageType.METHOD_RETURN:
+        _close(message)
+    return False
+
+
+def _close(message: Message) -> None:
     for descriptor in message.unix_fds:
         with contextlib.suppress(OSError):
             os.close(descriptor)
     message.unix_fds = []
-    return False

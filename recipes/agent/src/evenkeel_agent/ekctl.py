@@ -9,17 +9,19 @@ channels exits with 0, and with --apply it exits with 1. With --json, ekctl prin
 import argparse
 import asyncio
 import json
-import os.path
+import os
+import socket
 import sys
 import time
 from collections.abc import Container, Sequence
-from typing import Any
+from typing import IO, Any
 
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import interface
 from evenkeel_api.features.certificate import MAX_PEM
 from evenkeel_api.roles import ROLES
 from evenkeel_common.files import read_small, why
+from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
 
 from . import __version__, fixed_share, probe, weight
 from .bus import Bus, CallError
@@ -27,6 +29,7 @@ from .bus import Bus, CallError
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
 INSPECT_S = 90.0  # the same for a bundle, which RAUC may read from a server, and for a certificate, which is tried out
+PACKET_S = 60.0  # time to wait for a part of a support bundle
 POLL_S = 1.0  # between two questions about the progress of an installation
 
 
@@ -137,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Sets the time servers (NTP). Without SERVER, the board uses those that its network names.",
     )
     set_servers.add_argument("servers", metavar="SERVER", nargs="*", help="host name or address, at most 8")
+    bundle = commands.add_parser(
+        "support-bundle",
+        parents=[common],
+        help="save a support bundle: the state of the board, and its journal",
+    )
+    bundle.add_argument("file", metavar="FILE", help="name of the new file, for example support.tar.gz")
     commands.add_parser("certificate", parents=[common], help="show the certificate of the panel")
     install_certificate = commands.add_parser(
         "install-certificate",
@@ -258,15 +267,69 @@ async def _call(address: str | None, member: str, *body: Any, timeout_s: float =
             interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=timeout_s
         )
     except CallError as error:
-        kind = error.name.rpartition(".")[2]
-        if error.name.startswith(interface.NAME):
-            raise Refused(error.text) from error
-        if kind in ("ServiceUnknown", "NameHasNoOwner", "NoReply") or "Spawn" in error.name:
-            raise Refused(f"the agent does not answer: {error}; see 'systemctl status evenkeeld'") from error
-        raise Refused(f"{error} ({error.name})") from error
+        raise _refusal(error) from error
     finally:
         bus.close()
     return unpack_variants(answer[0]) if answer else None
+
+
+def _refusal(error: CallError) -> Refused:
+    kind = error.name.rpartition(".")[2]
+    if error.name.startswith(interface.NAME):
+        return Refused(error.text)
+    if kind in ("ServiceUnknown", "NameHasNoOwner", "NoReply") or "Spawn" in error.name:
+        return Refused(f"the agent does not answer: {error}; see 'systemctl status evenkeeld'")
+    return Refused(f"{error} ({error.name})")
+
+
+async def _support_bundle(address: str | None, path: str) -> dict[str, Any]:
+    """Save a support bundle as the new file PATH. If it is not complete, there is no file."""
+    try:
+        # Open the file first: making a bundle takes a minute.
+        target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {why(error)}") from error
+    try:
+        with os.fdopen(target, "wb") as file:
+            size = await _receive(address, file)
+    except BaseException:
+        os.unlink(path)  # noqa: PTH108
+        raise
+    return {"file": path, "bytes": size}
+
+
+async def _receive(address: str | None, file: IO[bytes]) -> int:
+    """Write the packets of a support bundle into FILE. Returns the number of bytes."""
+    try:
+        bus = await Bus.connect(address, files=True)
+    except OSError as error:
+        raise Refused(str(error)) from error
+    try:
+        descriptor = await bus.open(
+            interface.NAME, interface.PATH, interface.NAME, "OpenSupportBundle", timeout_s=TIMEOUT_S
+        )
+    except CallError as error:
+        raise _refusal(error) from error
+    finally:
+        bus.close()
+
+    def copy() -> int:
+        size = 0
+        with socket.socket(fileno=descriptor) as connection:
+            connection.settimeout(PACKET_S)
+            while not isinstance(part := parse(connection.recv(PACKET_BYTES)), End):
+                file.write(part)
+                size += len(part)
+        if part.status:
+            raise Refused(f"the support bundle was not made: {part.text}")
+        return size
+
+    try:
+        return await asyncio.to_thread(copy)
+    except Truncated as error:
+        raise Refused(f"the support bundle was not made: {error}") from error
+    except OSError as error:
+        raise Refused(f"the support bundle was not saved: {why(error)}") from error
 
 
 async def _find(address: str | None, name: str) -> dict[str, Any]:
@@ -302,6 +365,8 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "InspectBundle", _source(options.source), timeout_s=INSPECT_S)
     if options.command == "install":
         return await _install(address, _source(options.source), options.allow_older)
+    if options.command == "support-bundle":
+        return await _support_bundle(address, options.file)
     if options.command == "install-certificate":
         pem = "\n".join(_content(file) for file in options.files)
         return await _call(address, "InstallCertificate", pem, options.force, timeout_s=INSPECT_S)
@@ -577,6 +642,8 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _network_text(answer)
     if options.command in ("system", "set-name", "set-time-zone", "set-time-servers"):
         return _system_text(answer)
+    if options.command == "support-bundle":
+        return f"{answer['file']}: {answer['bytes']} bytes"
     if options.command.endswith("certificate"):
         return _certificate_text(answer)
     if options.command == "time-zones":

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user at the page *System* of a booted board: backup, restore, support bundle and certificate.
+
+The tests are the steps of one visit. They run in order, and each continues where the previous one ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tarfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
+
+from boards import Board  # noqa: E402
+from pages import PASSWORD, check, logged_in  # noqa: E402
+
+
+def backup(page: Page, folder: Path) -> Path:
+    """Download a backup into FOLDER."""
+    page.goto("/system")
+    page.locator("#password").fill(PASSWORD)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download a backup").click()
+    file = folder / download.value.suggested_filename
+    download.value.save_as(file)
+    return file
+
+
+def test_a_wrong_password_gives_no_backup(page: Page) -> None:
+    page.goto("/system")
+    page.locator("#password").fill("not the password")
+    page.get_by_role("button", name="Download a backup").click()
+    expect(page.get_by_role("alert")).to_contain_text("password")
+    check(page, "backup-refused")
+
+
+def test_a_restore_shows_its_changes_and_makes_them(page: Page, board: Board, tmp_path: Path) -> None:
+    before = board.run("ekctl weight player")
+    file = backup(page, tmp_path)
+    assert re.fullmatch(r"evenkeel-backup-.*\.json", file.name)
+    assert json.loads(file.read_text())["content"]["users"]
+    board.run("ekctl weight player 77")
+    page.locator("#file").set_input_files(file)
+    page.get_by_role("button", name="Check the backup").click()
+    expect(page.locator("main")).to_contain_text("player")
+    assert board.run("ekctl weight player") != before, "the check changes nothing"
+    check(page, "restore")
+    page.get_by_role("button", name="Restore the settings").click()
+    expect(page.locator(".banner.ok")).to_be_visible()
+    assert board.run("ekctl weight player") == before
+
+
+def test_a_file_that_is_no_backup_is_refused(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "photo.json").write_text("no backup")
+    page.goto("/system")
+    page.locator("#file").set_input_files(tmp_path / "photo.json")
+    page.get_by_role("button", name="Check the backup").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def test_the_support_bundle_is_complete_and_has_no_secret(page: Page, tmp_path: Path) -> None:
+    page.goto("/system")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the support bundle").click()
+    file = tmp_path / "support.tar.gz"
+    download.value.save_as(file)
+    with tarfile.open(file) as bundle:
+        names = {Path(name).name for name in bundle.getnames()}
+        texts = [bundle.extractfile(member) for member in bundle.getmembers() if member.isfile()]
+        content = b"".join(text.read() for text in texts if text)
+    assert {"README.txt", "journal.txt", "status.json", "apps.json"} <= names
+    assert PASSWORD.encode() not in content
+    assert b"$argon2id$" not in content
+
+
+def test_without_javascript_a_backup_is_downloaded(browser: Browser, board: Board, tmp_path: Path) -> None:
+    with logged_in(browser, board, script=False) as page:
+        assert json.loads(backup(page, tmp_path).read_text())["checksum"]
+
+
+def test_the_certificate_is_shown_and_can_be_replaced(page: Page, board: Board) -> None:
+    """Last, because the browser connects again with another certificate."""
+    page.goto("/system")
+    shown = page.locator("[data-field=fingerprint]").inner_text()
+    assert shown == json.loads(board.run("ekctl certificate --json"))["fingerprint"]
+    page.get_by_role("button", name="Make a new self-signed certificate").click()
+    expect(page.locator(".banner.ok")).to_contain_text("new self-signed certificate")
+    assert page.locator("[data-field=fingerprint]").inner_text() != shown
+    page.goto("/system")
+    check(page, "certificate")
