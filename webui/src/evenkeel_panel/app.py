@@ -12,7 +12,6 @@ import importlib
 import os
 import secrets
 import sqlite3
-import time
 import zlib
 from functools import partial
 from pathlib import Path
@@ -42,6 +41,7 @@ from .live import Shared
 from .refusals import Refusals
 from .sessions import Sessions
 from .texts import sentence
+from .times import moment
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -157,7 +157,7 @@ def create_app(
         may=may,
         identity=identity,
     )
-    app.jinja_env.filters["moment"] = lambda seconds: time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    app.jinja_env.filters["moment"] = moment
     app.jinja_env.filters["sentence"] = sentence
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True

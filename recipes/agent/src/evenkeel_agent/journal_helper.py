@@ -23,6 +23,7 @@ from typing import Any
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
 from . import support_bundle
+from .time_limit import time_limit
 
 JOURNALCTL = "/usr/bin/journalctl"
 PRIORITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
@@ -111,19 +112,14 @@ def _text(value: Any) -> str:
 def read(arguments: Sequence[str], limit_s: float = SEARCH_S) -> list[dict[str, Any]]:
     """The rows of ARGUMENTS. Raises OSError with the reason, or TimeoutError after LIMIT_S."""
     rows: list[dict[str, Any]] = []
-    with subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with (
+        subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process,
+        time_limit(process, limit_s) as late,
+    ):
         assert process.stdout
         assert process.stderr
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(limit_s, stop)
-        timer.start()
         tail = bytearray()
         # Its messages must be read, or journalctl would wait.
         reader = threading.Thread(target=_drain, args=(process.stderr, tail), daemon=True)
@@ -135,7 +131,6 @@ def read(arguments: Sequence[str], limit_s: float = SEARCH_S) -> list[dict[str, 
                     rows.append(found)
         finally:
             process.wait()
-            timer.cancel()
             reader.join()
     if late.is_set():
         raise TimeoutError(

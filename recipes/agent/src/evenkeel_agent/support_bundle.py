@@ -10,12 +10,13 @@ import re
 import socket
 import subprocess
 import tarfile
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from evenkeel_common.packets import CONTENT_BYTES, PACKET_BYTES, End, Truncated, data, end, parse
+
+from .time_limit import time_limit
 
 MAX_FACTS = 5 << 20
 MAX_FILES = 32
@@ -101,20 +102,11 @@ def output(arguments: Sequence[str], limit_s: float = OUTPUT_S, most: int = MAX_
         )
     except OSError as error:
         return f"({arguments[0]} does not run: {error.strerror})\n".encode()
-    with process:
+    with process, time_limit(process, limit_s) as late:
         assert process.stdout
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(limit_s, stop)
-        timer.start()
         content = process.stdout.read(most + 1)
         process.kill()  # it has ended, unless it prints more
         process.wait()
-        timer.cancel()
     if late.is_set():
         return f"(incomplete: journalctl took more than {limit_s:g} s)\n".encode() + content[:most]
     if len(content) > most:

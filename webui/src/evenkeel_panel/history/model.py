@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from evenkeel_api.schema import Struct
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
+from evenkeel_history.tiers import DAY, HOUR, MINUTE
 
 from . import heat
 from .changes import Change, Changes
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from evenkeel_history.reader import Found
     from evenkeel_history.wear import Wear as State
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
 # the spans that a user can choose: name in the URL → (seconds, words after "the last")
 SPANS = {
     "10m": (10 * MINUTE, "10 minutes"),

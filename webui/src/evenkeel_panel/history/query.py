@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from evenkeel_history.tiers import DAY
 from flask import abort, request, url_for
 
 from . import model
 
 SHORTEST = 60  # the shortest span that a user can zoom to, in seconds
-LONGEST = 731 * model.DAY
+LONGEST = 731 * DAY
 TIME_RULE = "must be a time in seconds since 1970, or a date and time in UTC such as 2026-05-04T13:30"
 NAME_LENGTH = 64  # the maximum length of an app's name
 

@@ -19,6 +19,7 @@ from flask import Blueprint, Response, abort, current_app, render_template
 from .. import texts
 from ..apps.model import latency
 from ..context import Nav, view
+from ..times import moment
 from . import changes as log
 from . import chart, compare, heat, model
 from .query import Pair, Query, form_time, pair, query
@@ -132,7 +133,10 @@ def page() -> str:
         heat_table=_heat_table(cells),
         changes=_changes(data, look["titles"], now),
         marks=chart.marks(
-            [(row.at, f"{_utc(row.at)} {_sentence(row, look['titles'])}") for row in reversed(data.changes)],
+            [
+                (row.at, f"{moment(row.at)} {_sentence(row, look['titles'])}")
+                for row in reversed(data.changes)
+            ],
             found.start,
             found.end,
         ),
@@ -309,10 +313,6 @@ def _clock(at: int, span: int) -> str:
         else "%b %Y"
     )
     return time.strftime(form, time.gmtime(at))
-
-
-def _utc(at: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
 
 
 def _quarters(start: int, end: int) -> list[dict[str, Any]]:

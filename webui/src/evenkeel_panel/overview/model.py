@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..board import View
     from .recent import Recent
 
-HOUR = 3600
-
 
 class Latency(Struct, frozen=True):
     app: str

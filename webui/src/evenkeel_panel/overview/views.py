@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_history.tiers import HOUR
 from flask import Blueprint, Response, current_app, render_template
 
 from .. import live
@@ -39,7 +40,7 @@ def _source() -> Source:
 def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
     source, now = _source(), int(time.time())
     recent = source.recent.get(lambda: source.window.update(reader(), now))
-    hour = source.hour.get(lambda: reader().read(now - model.HOUR, now + 1))
+    hour = source.hour.get(lambda: reader().read(now - HOUR, now + 1))
     devices = source.wear.get(lambda: load_wear(RATE_DAYS, shown)[1])
     own = [of_message(problem)] if (problem := panel().db.problem) else []
     return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, limit(), STEP_S, own)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from evenkeel_api.schema import Struct
 
-from .. import texts
+from .. import texts, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -206,7 +206,7 @@ def downloadable(page: RecorderPage) -> list[str]:
 
 
 def moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    return f"{times.moment(seconds)} UTC"
 
 
 def parse_time(field: str, typed: str) -> str:
@@ -256,12 +256,12 @@ def download_request(
         raise BadDownload("end", "bad-range", start=start, end=end)
     seconds = SPANS[span][0]
     if seconds is not None and not (start or end):
-        start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(now - seconds, 0)))
+        start = times.iso(max(now - seconds, 0))
     return start, end, form.get("incident", ""), format_, list(channels)
 
 
 def file_name(start: str, incident: str, format_: str, channels: Sequence[str], now: float) -> str:
     """A name such as arm-2026-11-25T100000Z.mcap. The channels' names contain only a-z, 0-9 and -."""
     first = channels[0] if len(channels) == 1 else "recording"
-    at = (start or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))).replace(":", "")
+    at = (start or times.iso(now)).replace(":", "")
     return "-".join(filter(None, (first, incident, at))) + (".mcap" if format_ == "mcap" else ".csv")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from flask import Response, request
 from .. import texts
 from ..agent import AgentRefused
 from ..context import call
+from ..times import day
 from .views import blueprint, page_with, refused
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ def _change(method: str, *values: Any) -> tuple[str, int]:
         made: Certificate = call(method, *values)
     except AgentRefused as error:
         return refused(error, field="certificate", remembered=error.note.code == "certificate-remembered")
-    until = time.strftime("%Y-%m-%d", time.gmtime(made.not_after))
+    until = day(made.not_after)
     code = "certificate-made" if made.own else "certificate-installed"
     return page_with(message=texts.text(code, date=until, fingerprint=made.fingerprint), kind="ok")

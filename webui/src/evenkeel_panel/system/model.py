@@ -16,6 +16,7 @@ from evenkeel_api import schema
 from evenkeel_api.features.system import ReadJournal, SetHostName, SetTimeServers, SetTimeZone
 from evenkeel_history.tiers import DAY
 
+from .. import times
 from ..recorder.model import BadDownload, parse_time
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def time_servers(typed: str) -> list[str]:
 def local_time(at: int, offset_s: int) -> str:
     """The time AT in a zone with this offset, such as 2026-11-26 11:00:00 (UTC+01:00)."""
     sign, minutes = "−" if offset_s < 0 else "+", abs(offset_s) // 60
-    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at + offset_s))
+    shown = times.moment(at + offset_s)
     return f"{shown} (UTC{sign}{minutes // 60:02}:{minutes % 60:02})"
 
 
@@ -142,7 +143,7 @@ class JournalQuery:
         except BadDownload as error:
             raise BadInput("end", "bad-time", typed=self.end[:40]) from error
         seconds = SPANS[self.span][1]
-        start = "" if seconds is None else _moment(max(_at(end) if end else now, seconds) - seconds)
+        start = "" if seconds is None else times.iso(max(_at(end) if end else now, seconds) - seconds)
         found: ReadJournal = _checked(
             ReadJournal,
             "unit-rule",
@@ -162,15 +163,11 @@ class JournalQuery:
         """
         if not journal.more or not journal.lines:
             return ""
-        end = _moment(math.ceil(journal.lines[0].at))
+        end = times.iso(math.ceil(journal.lines[0].at))
         if self.end and end >= parse_time("end", self.end):
-            end = _moment(math.ceil(journal.lines[0].at) - 1)
+            end = times.iso(math.ceil(journal.lines[0].at) - 1)
         values = {name: getattr(self, name) for name in DEFAULTS} | {"end": end}
         return urlencode({name: value for name, value in values.items() if value != DEFAULTS[name]})
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _at(moment: str) -> float:

@@ -13,6 +13,7 @@ from evenkeel_history.tiers import DAY, HOUR, slot
 from .. import problems, texts
 from ..history.model import amount, life_used, order
 from ..problems import Problem
+from ..times import day
 from . import projection
 
 if TYPE_CHECKING:
@@ -195,10 +196,6 @@ def _duration(days: float) -> str:
     return "100 years"
 
 
-def _date(at: int) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(at))
-
-
 def _words(at: int) -> str:
     """A date in a sentence, for example 5 Dec 2031. A line does not break in it."""
     return time.strftime("%d\u00a0%b\u00a0%Y", time.gmtime(at)).removeprefix("0")
@@ -229,7 +226,7 @@ def page_data(found: Found, days: int, problem: str, flash: list[Device], limit:
         problems=warnings(flash, limit),
         devices=flash,
         rows=[
-            Row(_date(at), app, device, flow.bytes, round(point.ms / 1000, 3))
+            Row(day(at), app, device, flow.bytes, round(point.ms / 1000, 3))
             for at, point in sorted(found.points.items())
             for (app, device, _), flow in sorted(point.flows.items(), key=lambda item: order(*item[0][:1]))
         ],

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 STEP = 10  # size of a range, in percent of the life
 END = 100  # percent at which the life is used up
-DAY = 86400
 
 
 @dataclass(frozen=True, slots=True)
