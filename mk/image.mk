@@ -13,7 +13,7 @@ $(ROOT_TAR): | $(TOOLROOT)
 	@$(call stage,Debian root of the image,1000)
 	$(call once,$@) $(ENTER) recipes/image/src/build-root $@
 
-$(VENDOR): webui/src/fetch-static webui/src/static-deps/package-lock.json | $(TOOLROOT)
+$(VENDOR): webui/src/fetch-static webui/src/fetch-npm webui/src/static-deps/package-lock.json | $(TOOLROOT)
 	@$(call stage,scripts of the panel)
 	mkdir -p $(dir $(@D))
 	flock $(@D).lock $(ENTER) webui/src/fetch-static $(@D)
