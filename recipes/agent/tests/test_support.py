@@ -240,6 +240,11 @@ async def test_without_the_helper_the_reason_is_shown(board: Harness) -> None:
     assert "systemctl status evenkeel-journal.socket" in error.text
     served = FakeSocket(board.root / "run/evenkeel/journal", board.top)
     served.full = True
+    # more facts than the buffer of a socket holds, so the agent still sends when the connection is closed
+    for number in range(3):
+        folder = Path(Settings(root=str(board.root)).apps_cgroup) / f"large-{number}.service"
+        folder.mkdir(parents=True)
+        (folder / "io.pressure").write_text("y" * 200_000)
     assert "ended too early" in (await board.refused("OpenSupportBundle")).text
     served.close()
     assert (await board.call("GetStatus"))["health"] == "ok"
