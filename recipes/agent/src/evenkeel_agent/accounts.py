@@ -142,8 +142,10 @@ class Accounts:
         """If accounts.db could not be opened at the start, open it as soon as this is possible."""
         while self._db is None:
             await asyncio.sleep(RETRY_S)
-            self.problem = None
+            before = self.problem
             await self.start()
+            if self._db is not None and self.problem is before:
+                self.problem = None
         await asyncio.Event().wait()
 
     def _load(self) -> None:
