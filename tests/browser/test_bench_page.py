@@ -16,11 +16,11 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TOP / "tests/lab"), str(TOP / "tests/bench")]
+sys.path[:0] = [str(TOP / "tests/lab"), str(TOP / "tests/bench"), str(TOP / "recipes/validate/src")]
 
+from evenkeel_report import page as bench_page  # noqa: E402
+from evenkeel_report.verdict import Verdict  # noqa: E402
 from lab.model import Row  # noqa: E402
-from lab.report import page as bench_page  # noqa: E402
-from lab.report.verdict import Verdict  # noqa: E402
 from quick_rows import QUICK  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"

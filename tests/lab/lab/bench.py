@@ -15,15 +15,18 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from evenkeel_report import compare as comparison
+from evenkeel_report import page
+from evenkeel_report.lookup import Wanted
+from evenkeel_report.row import RowError
+from evenkeel_report.verdict import Verdict
+from evenkeel_report.verdict import judge as judge_shapes
+
 from lab import experiments, provenance, sight, targets
 from lab import options as common_options
 from lab.kernels import TOP
 from lab.model import Experiment, Figure, LabError, Row
-from lab.report import compare as comparison
-from lab.report import headline, page
-from lab.report.rows import Wanted
-from lab.report.verdict import Verdict
-from lab.report.verdict import judge as judge_shapes
+from lab.report import headline
 from lab.runner import Job, Result, run_all, utc
 from lab.targets import Targets
 
@@ -251,7 +254,7 @@ def read_with_origin(path: Path | str) -> tuple[list[Row], list[dict[str, str]]]
         origins.append({k: str(v) for k, v in fields.items() if k in ORIGIN and v is not None})
         try:
             rows.append(Row.from_json({k: v for k, v in fields.items() if k not in ORIGIN}))
-        except LabError as error:
+        except RowError as error:
             raise LabError(f"{path}, row {count}: {error}") from None
     return rows, origins
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evenkeel_report.papers import PAPERS
+from evenkeel_report.verdict import Verdict, judge
+
 from lab import bench, experiments, settings
 from lab import targets as declared
 from lab.experiments import stall, tune
 from lab.kernels import TOP
 from lab.model import Experiment, LabError, Row
 from lab.report import headline, markdown, misses, picture, results, shapes, tables, targets, tuning
-from lab.report.papers import PAPERS
 from lab.report.source import Source
-from lab.report.verdict import Verdict, judge
 
 # pages that are generated as a whole
 RESULTS, TARGETS, TUNING = (f"docs/reference/{name}.md" for name in ("results", "targets", "tuning"))

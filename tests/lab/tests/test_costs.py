@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
+from evenkeel_report.lookup import Rows
 from lab import oracle
 from lab.experiments import channel, cost, regulate, scale
 from lab.model import Output, Row
-from lab.report.rows import Rows
 
 
 @pytest.mark.parametrize(("n", "earlier", "paper"), [(2, 4, 8), (3, 2, 7), (4, 1, 6), (5, 1, 5)])

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
 import lab.__main__ as cli
+from evenkeel_report.papers import PAPERS
 from lab import docs, experiments
 from lab.experiments import promise
 from lab.model import LabError, Row
 from lab.report import headline, markdown, misses, picture, stale, tables
-from lab.report.papers import PAPERS
 from lab.report.source import Source
 
 ORIGIN = {"revision": "abc123", "qemu": "10.0.8", "made": "2026-01-02T03:04:05Z"}

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
+from evenkeel_report.lookup import Rows
 from lab.experiments import regulate
 from lab.model import Output, Row
-from lab.report.rows import Rows
 
 MS = 1_000_000
 

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
+from evenkeel_report import compare, names, page, scale
+from evenkeel_report.plots import PALETTE, Bars, Lines, Palette, Percentiles
+from evenkeel_report.verdict import Verdict
 from lab.model import Row
-from lab.report import compare, names, page, scale, tuning
-from lab.report.plots import PALETTE, Bars, Lines, Palette, Percentiles
-from lab.report.verdict import Verdict
+from lab.report import tuning
 
 VOID = {"meta", "br", "hr", "link", "img", "input"}
 

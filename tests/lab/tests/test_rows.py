@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
+from evenkeel_report.row import RowError
 from lab import bench, experiments, targets
-from lab.model import Better, Experiment, Figure, LabError, Output, Row, Target
+from lab.model import Better, Experiment, Figure, Output, Row, Target
 from lab.runner import Job, Result
 
 
@@ -108,7 +110,7 @@ def test_a_row_says_when_its_subject_was_measured() -> None:
     fields = rows[0].as_json()
     del fields["measured"]
     assert Row.from_json(fields).measured is None
-    with pytest.raises(LabError, match="measured is 5"):
+    with pytest.raises(RowError, match="measured is 5"):
         Row.from_json({**fields, "measured": 5})
 
 

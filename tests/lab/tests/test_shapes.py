@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
 
+from evenkeel_report.lookup import Rows, Wanted
+from evenkeel_report.verdict import Verdict, judge
 from lab import bench, experiments, provenance
 from lab.model import Experiment, Figure, LabError, Output, Row
-from lab.report.rows import Rows, Wanted
-from lab.report.verdict import Verdict, judge
 from lab.runner import Job, Result
 
 

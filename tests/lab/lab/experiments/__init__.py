@@ -11,9 +11,10 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab.model import Experiment, LabError
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # an experiment's name is part of file names, row ids and patterns
 _NAME = re.compile(r"[a-z0-9][\w.-]*", re.ASCII)

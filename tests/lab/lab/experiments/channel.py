@@ -48,11 +48,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab import oracle
 from lab.competing import fio_job
 from lab.model import Device, Experiment, Figure, Output, flashsim
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 
 @dataclass(frozen=True)

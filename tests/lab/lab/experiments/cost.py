@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab.model import Experiment, Figure, Output, null_blk
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # Instructions per read that the scheduler adds to the 8,550 of `none`. They were measured on Debian's 6.12; with
 # writes it adds the same within 5 %.

@@ -22,10 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab.competing import between, competing, fio, need_any, script, served
 from lab.model import Clock, Device, Experiment, Figure, Output, flashsim, null_blk_by_configfs, virtio
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # tables 4 and 5: block size in MB → bandwidth of A divided by that of B, at weights 2:1 with BFQ of Linux 5.10
 PAPER_READ = {1: 1.96, 30: 1.92, 35: 1.75, 40: 1.64, 45: 1.53, 50: 1.37, 100: 1.26}

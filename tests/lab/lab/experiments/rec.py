@@ -54,11 +54,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab import onfs
 from lab.experiments.stall import old_device
 from lab.model import Device, Experiment, Figure, Output, flashsim
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # number of writes of a set, unless a disturber makes it slow: see writes()
 WRITES = 10000

@@ -39,10 +39,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab import onfs
 from lab.model import Device, Experiment, Figure, Output, flashsim
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # size of the paper's partition, MiB
 PARTITION = 7067

@@ -45,11 +45,12 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab.competing import fio_job
 from lab.model import Experiment, Figure, Output, flashsim, null_blk
 from lab.onfs import PROGRAMS
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 # the fixed share of each of the n processes, in percent of the device
 SHARE = 10

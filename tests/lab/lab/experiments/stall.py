@@ -44,11 +44,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.verdict import Verdict
+
 from lab import onfs
 from lab.competing import served
 from lab.model import Device, Experiment, Figure, Output
-from lab.report.rows import Rows
-from lab.report.verdict import Verdict
 
 DEVICE = onfs.backed("pipe")
 # an eMMC 5.1 in long use

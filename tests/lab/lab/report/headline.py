@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.names import number
+
 from lab.model import LabError, Row
 from lab.report import stale
 from lab.report.markdown import DASH, table
-from lab.report.names import number
-from lab.report.rows import Rows
 from lab.report.source import Source
 from lab.report.stale import Shown
 

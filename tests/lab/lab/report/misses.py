@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
+from evenkeel_report import names
+from evenkeel_report.names import natural, state
+
 from lab.model import Row
-from lab.report import names
-from lab.report.names import natural, state
 
 PAGE = "docs/reference/results.md#promises-not-met"
 FIXED = "docs/explanation/scheduler.md#a-known-error-the-share-is-not-that-of-the-job-alone"

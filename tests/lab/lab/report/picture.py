@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from evenkeel_report import plots
+from evenkeel_report.lookup import Rows
+from evenkeel_report.markup import Markup, el
+from evenkeel_report.plots import WIDTH, Lines, Palette, Point
+
 from lab.model import LabError, Row
 from lab.report import stale
-from lab.report.markup import Markup, el
-from lab.report.plots import WIDTH, Lines, Palette, Point
-from lab.report.rows import Rows
 from lab.report.stale import Shown
 
 KERNEL = "6.12"
@@ -78,7 +80,7 @@ def draw(rows: Sequence[Row], *, revision: str, release: str) -> str:
             )
         )
     embedded = {"kernel": release, "revision": revision, "series": drawn}
-    style = (Path(__file__).parent / "plots.css").read_text()
+    style = (Path(plots.__file__).parent / "plots.css").read_text()
     described = f"Two groups with weights 2:1 on Linux {release}, on {DEVICE}. " + " ".join(
         f"{heading}: {'; '.join(_listed(n, drawn[d][s]) for s, n in SERIES.items() if drawn[d][s])}."
         for d, heading in PANELS.items()

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
 
+from evenkeel_report import names
+from evenkeel_report.names import Name, natural, number, state
+from evenkeel_report.verdict import Verdict
+
 from lab.model import Row
-from lab.report import names, shapes
+from lab.report import shapes
 from lab.report.markdown import DASH, table
-from lab.report.names import Name, natural, number, state
 from lab.report.source import Source
-from lab.report.verdict import Verdict
 
 KERNEL = "6.12"
 # topics that have a page of their own

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evenkeel_report.papers import PAPERS
+from evenkeel_report.verdict import Verdict
+
 from lab.report.markdown import DASH, UNMEASURED, table
-from lab.report.papers import PAPERS
-from lab.report.verdict import Verdict
 
 
 def overview(verdicts: Sequence[Verdict], left_out: Sequence[str]) -> str:

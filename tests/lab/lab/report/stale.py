@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from lab.report.compare import relative
-from lab.report.names import number
+from evenkeel_report.compare import relative
+from evenkeel_report.names import number
 
 # a figure that is shown may differ from the measured figure by this share of it
 TOLERANCE = 0.03

@@ -6,11 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from evenkeel_report.lookup import Rows
+from evenkeel_report.names import number
+
 from lab.model import Row
 from lab.report import headline
 from lab.report.markdown import DASH, UNMEASURED, table
-from lab.report.names import number
-from lab.report.rows import Rows
 
 OLD, NEW = "5.10", "6.12"
 # the columns of controllers()

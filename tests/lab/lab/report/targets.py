@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from evenkeel_report import names
+from evenkeel_report.names import Name, natural
+
 from lab.model import Experiment, Row
-from lab.report import names
 from lab.report.markdown import DASH, table
-from lab.report.names import Name, natural
 from lab.report.results import DISPLAY, Split
 from lab.report.source import Source
 

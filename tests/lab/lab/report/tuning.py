@@ -8,9 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from evenkeel_report.names import natural, number, title, with_unit, words
+
 from lab.model import Row
 from lab.report.markdown import DASH, UNMEASURED, table
-from lab.report.names import natural, number, title, with_unit, words
 from lab.report.source import Source
 
 # The least difference, as a share of the default, that counts as a gain or a cost. A smaller one is of no use, even if certain.

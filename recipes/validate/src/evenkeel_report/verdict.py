@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from lab.model import Row
-from lab.report.papers import PAPERS
-from lab.report.rows import Rows, Wanted
+from evenkeel_report.lookup import Rows, Wanted
+from evenkeel_report.papers import PAPERS
+from evenkeel_report.row import Row
 
 
 @dataclass(frozen=True)

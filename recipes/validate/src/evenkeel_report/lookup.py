@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.model import Row
+from evenkeel_report.row import Row
 
 
 @dataclass(frozen=True)

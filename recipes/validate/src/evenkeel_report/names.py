@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lab.model import Row, Target
+from evenkeel_report.row import Row, Target
 
 # topics in the order of the pages, with their headings
 TOPICS = {

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.model import Row
-from lab.report import names
-from lab.report.markup import Markup, el, join
-from lab.report.names import Name, natural, number, state, with_unit
-from lab.report.plots import Bars, Lines, Palette, Percentiles, Point, key
-from lab.report.verdict import Verdict
+from evenkeel_report import names
+from evenkeel_report.markup import Markup, el, join
+from evenkeel_report.names import Name, natural, number, state, with_unit
+from evenkeel_report.plots import Bars, Lines, Palette, Percentiles, Point, key
+from evenkeel_report.row import Row
+from evenkeel_report.verdict import Verdict
 
 # (case, kernel) → scheduler → points (µs, share of values at or below), the subject
 # first. The case is a row's id without its metric, such as "latency.read.qd1".

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from lab.model import Row
-from lab.report.names import natural, number, state
+from evenkeel_report.names import natural, number, state
+from evenkeel_report.row import Row
 
 # two runs of one experiment differ by less than this
 NOISE = 0.01

@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.model import Target
-from lab.report import scale
-from lab.report.markup import Markup, el, join
-from lab.report.names import number, target_text, with_unit
+from evenkeel_report import scale
+from evenkeel_report.markup import Markup, el, join
+from evenkeel_report.names import number, target_text, with_unit
+from evenkeel_report.row import Target
 
 WIDTH = 360
 # mean width of a letter of the page's font at 12 px, to decide which labels fit
