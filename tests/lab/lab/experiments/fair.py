@@ -23,15 +23,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from evenkeel_report.lookup import Rows
+from evenkeel_report.papers import RATIOS, SPLIT
 from evenkeel_report.verdict import Verdict
 
 from lab.competing import between, competing, fio, need_any, script, served
 from lab.model import Clock, Device, Experiment, Figure, Output, flashsim, null_blk_by_configfs, virtio
 
-# tables 4 and 5: block size in MB → bandwidth of A divided by that of B, at weights 2:1 with BFQ of Linux 5.10
-PAPER_READ = {1: 1.96, 30: 1.92, 35: 1.75, 40: 1.64, 45: 1.53, 50: 1.37, 100: 1.26}
-PAPER_WRITE = {8: 1.95, 10: 1.92, 15: 1.80, 20: 1.62, 100: 1.15}
-PAPER = {"read": PAPER_READ, "write": PAPER_WRITE}
+PAPER = RATIOS
+PAPER_READ, PAPER_WRITE = PAPER["read"], PAPER["write"]
 # the settings of tables 6 to 8
 TUNED = ("bfq-expire1s", "bfq-budget1024", "bfq-strict")
 MAINLINE = ("none", "mq-deadline", "kyber", "bfq")
@@ -40,8 +39,6 @@ FEW = ("none", "bfq")
 FURTHER = ("bfq-nolowlat", "iocost-auto", "iomax")
 # the smallest and the largest block of the tables, MB
 ENDS = {"read": (1, 100), "write": (8, 100)}
-# the paper's result with its remedy, splitting in the application, at weights 3:2 and 3:2:2:1
-SPLIT = {"3-2": (2.94, 2.0), "3-2-2-1": (2.47, 1.85, 2.09, 1.0)}
 # Baselines for Figure.share_of: the total is also a row in percent of the total of `none`, as sharing must not cost bandwidth.
 WHOLE = ("none",)
 

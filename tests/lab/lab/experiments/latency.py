@@ -28,6 +28,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from evenkeel_report.planned import waits
+
 from lab import onfs
 from lab.competing import fio, fio_job
 from lab.model import Device, Experiment, Figure, Output, flashsim
@@ -101,15 +103,7 @@ def reads(text: str, *, rate: int = RATE, readers: int = READERS, skipped: int =
     for part in parts:
         number, seconds, *times = part.split()
         interval = 1e6 * 4096 / _rates(rate, readers)[int(number.partition(".")[0]) - 1]
-        end = 1e6 * float(seconds)
-        took = 0.0
-        own = []
-        for ns in times:
-            # a read starts at its planned moment or when the previous read completes, whichever is later
-            took = max(took - interval, 0.0) + int(ns) / 1000
-            own.append(took)
-        # reads that were planned but never started have waited at least until the end
-        own += [end - i * interval for i in range(len(own), int(end / interval))]
+        own = waits((int(ns) / 1000 for ns in times), interval, 1e6 * float(seconds))
         found += own[skipped:]
     return sorted(found)
 

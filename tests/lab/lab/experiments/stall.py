@@ -45,6 +45,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evenkeel_report.lookup import Rows
+from evenkeel_report.papers import STALLS
 from evenkeel_report.verdict import Verdict
 
 from lab import onfs
@@ -56,17 +57,7 @@ DEVICE = onfs.backed("pipe")
 USED = onfs.backed("emmc51", gc_after_kb=1)
 # the patterns that are also measured on the eMMC
 ON_FLASH = (("direct", "read", 100), ("direct", "write", 100), ("buffered", "write", 100))
-# table 3, BFQ of Linux 5.10: (how, direction, MB) → whether the paper's player stalled
-PAPER = {
-    ("direct", "read", 1): False,
-    ("direct", "read", 100): True,
-    ("direct", "write", 1): False,
-    ("direct", "write", 100): True,
-    ("buffered", "read", 1): False,
-    ("buffered", "read", 100): False,
-    ("buffered", "write", 1): True,
-    ("buffered", "write", 100): True,
-}
+PAPER = STALLS
 # the controllers that only the deep bench measures
 FURTHER = ("iocost-auto", "iomax", "iolatency")
 
