@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from evenkeel_report.row import Better, Clock, Row, Target
+from evenkeel_report.row import Better, Clock, Figure, Row, Target
 
 __all__ = ["Better", "Clock", "Device", "Experiment", "Figure", "LabError", "Output", "Row", "Target"]
 
@@ -21,29 +21,6 @@ class Output:
 
     results: Mapping[str, str]
     serial: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured figure of an experiment, without kernel and scheduler.
-
-    `paper` is what the paper or the data sheet reports for the same case. A figure
-    without `better` and without a target is for information only. Targets are in
-    tests/lab/targets.toml (lab.targets). Only the experiments that lab.targets.MOVING
-    lists set `target` and `must` here. `must`: the target is a promise.
-    Each baseline in `share_of` adds a row ID-of-BASELINE: the value in percent of the
-    baseline's value, if the baseline was measured. The name `best` stands for the
-    baseline with the highest value.
-    """
-
-    metric: str
-    value: float
-    unit: str = ""
-    better: Better | None = None
-    target: Target | None = None
-    paper: float | None = None
-    must: bool = False
-    share_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

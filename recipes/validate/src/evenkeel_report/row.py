@@ -16,6 +16,29 @@ class RowError(ValueError):
     """The fields of a row are not valid. The message is one line."""
 
 
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure of an experiment or case, without kernel and scheduler.
+
+    `paper` is what the paper or the data sheet reports for the same case. A figure
+    without `better` and without a target is for information only. The lab's targets are in
+    tests/lab/targets.toml (lab.targets). Only the experiments that lab.targets.MOVING
+    lists set `target` and `must` here; ek-validate always does. `must`: the target is a promise.
+    Each baseline in `share_of` adds a row ID-of-BASELINE: the value in percent of the
+    baseline's value, if the baseline was measured. The name `best` stands for the
+    baseline with the highest value.
+    """
+
+    metric: str
+    value: float
+    unit: str = ""
+    better: Better | None = None
+    target: Target | None = None
+    paper: float | None = None
+    must: bool = False
+    share_of: tuple[str, ...] = ()
+
+
 def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

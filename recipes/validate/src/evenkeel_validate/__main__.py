@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ek-validate: measures a flash device and its scheduler, and compares both with what was promised.
+
+Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 3 the report is partial, 4 a promise is
+broken. With --json, the commands print JSON.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evenkeel_common.files import why
+from evenkeel_report import compare as comparison
+
+from . import lock, model, plan, report, session, summary, target
+from .errors import ValidateError
+from .loads import Launcher, Scopes, Ungrouped
+from .report import Report
+from .session import Places, Request, Session
+from .target import Target
+
+PARTIAL, BROKEN = 3, 4
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print JSON")
+    parser = argparse.ArgumentParser(
+        prog="ek-validate", description="Measures a flash device and its scheduler."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", parents=[common], help="run a validation")
+    run.add_argument("--profile", choices=plan.PROFILES, default="quick", help="default: quick")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument(
+        "--folder", type=Path, metavar="DIR",
+        help="folder of the test file, which is removed at the end (default: /data)",
+    )  # fmt: skip
+    where.add_argument(
+        "--device", type=Path, metavar="/dev/X", help="a blank partition instead of a test file"
+    )
+    run.add_argument(
+        "--destroy", type=Path, action="append", default=[], metavar="/dev/X",
+        help="overwrite this partition or whole device; give it twice",
+    )  # fmt: skip
+    run.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="only cases whose names begin with NAME; may be repeated"
+    )  # fmt: skip
+    run.add_argument(
+        "--compare-with",
+        action="append",
+        metavar="SCHEDULER",
+        help="another scheduler to measure; may be repeated",
+    )
+    run.add_argument("--no-compare", action="store_true", help="measure the active scheduler only")
+    run.add_argument(
+        "--budget", type=int, metavar="MB", help="write at most this much (default: of the profile)"
+    )
+    run.add_argument("--seed", type=int, default=1, help="seed of the loads' random addresses (default: 1)")
+    run.add_argument("--dry-run", action="store_true", help="only print what the run would do")
+    run.add_argument("--yes", action="store_true", help="start without a question")
+    commands.add_parser("list", parents=[common], help="list the validations of this board")
+    show = commands.add_parser(
+        "show", parents=[common], help="print a report, or the progress of the one that runs"
+    )
+    show.add_argument("report", nargs="?", metavar="ID|FILE", help="default: the latest")
+    show.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page instead")
+    commands.add_parser(
+        "cancel", parents=[common], help="stop the validation that runs; its report stays, marked partial"
+    )
+    compare = commands.add_parser(
+        "compare", help="compare two reports: two devices, or two versions of firmware"
+    )
+    compare.add_argument("before", metavar="A")
+    compare.add_argument("after", metavar="B")
+    commands.add_parser("restore", help="undo what a validation that was killed has changed")
+    fit = commands.add_parser(
+        "model", parents=[common],
+        help="fit the flash model to a report; runs in a clone of the project, not on the board",
+    )  # fmt: skip
+    fit.add_argument("report", metavar="FILE")
+    fit.add_argument("--name", default="measured", help="name of the preset (default: measured)")
+    fit.add_argument(
+        "--flashsim", type=Path, default=Path("tests/flashsim"), metavar="DIR",
+        help="the flash model (default: tests/flashsim)",
+    )  # fmt: skip
+    fit.add_argument(
+        "--preset", type=Path, metavar="FILE", help="write the preset into FILE (default: print it)"
+    )
+    return parser
+
+
+def _version() -> str:
+    for path in (Path(__file__).parent / "VERSION", Path(__file__).parents[4] / "VERSION"):
+        if path.is_file():
+            return path.read_text().strip()
+    return "unknown"
+
+
+def _launcher() -> tuple[Launcher, bool]:
+    """How loads are started, and whether they can have weights."""
+    if os.geteuid() == 0 and Path("/run/systemd/system").is_dir():
+        return Scopes(Path("/sys/fs/cgroup")), True
+    return Ungrouped(), False
+
+
+def _target(args: argparse.Namespace, places: Places) -> Target:
+    destroy = tuple(str(path) for path in args.destroy)
+    device = args.device or (args.destroy[0] if args.destroy else None)
+    if device is None:
+        profile = plan.PROFILES[args.profile]
+        return target.of_folder(places.sys, args.folder or Path("/data"), profile.file + plan.MOVIE)
+    mounts, swaps = (_text(places.proc / name) for name in ("self/mountinfo", "swaps"))
+    return target.of_device(places.sys, device, destroy=destroy, mounts=mounts, swaps=swaps)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        # Without this list, a mounted device could be taken for a free one.
+        raise ValidateError(f"cannot read {path}: {why(error)}. Nothing was written") from error
+
+
+def _run(args: argparse.Namespace, places: Places) -> int:
+    launcher, grouped = _launcher()
+    request = Request(
+        plan.PROFILES[args.profile], _target(args, places), args.only,
+        [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
+    )  # fmt: skip
+    say = _nothing if args.json else _say
+    run = Session(places, launcher, request, _version(), say, grouped)
+    made = run.make_plan()
+    if not made.steps:
+        reasons = "; ".join(f"{name}: {why_}" for name, why_ in made.skipped.items())
+        raise ValidateError(f"no case can run. {reasons or 'No case has such a name'}")
+    announced = plan.announcement(made, where=request.target.where, capacity=request.target.capacity)
+    if args.dry_run:
+        _print(args, {**_announced(made), "announcement": announced}, announced)
+        return 0
+    for line in announced:
+        say(line)
+    if not args.yes and not _confirmed():
+        print("ek-validate: nothing was started", file=sys.stderr)
+        return 1
+    found = run.run(made)
+    _print(args, found.as_json(), ["", *_shown(found), f"The report is in {places.runs / found.id}."])
+    return _status(found)
+
+
+def _announced(made: plan.Plan) -> dict[str, Any]:
+    return {
+        "profile": made.profile.name,
+        "cases": [{"case": s.case.name, "about": s.case.about, "scheduler": s.scheduler} for s in made.steps],
+        "written": made.total,
+        "seconds": made.seconds,
+        "most_seconds": made.profile.seconds,
+        "skipped": dict(made.skipped),
+    }
+
+
+def _confirmed() -> bool:
+    if not sys.stdin.isatty():
+        raise ValidateError("there is no terminal to ask on; if you want to start, give --yes")
+    return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _nothing(line: str) -> None:
+    pass
+
+
+def _print(args: argparse.Namespace, content: Any, lines: Sequence[str]) -> None:
+    print(json.dumps(content, indent=1) if args.json else "\n".join(lines))
+
+
+def _status(found: Report) -> int:
+    if found.not_restored:
+        return 1
+    if found.state != "complete":
+        return PARTIAL
+    return BROKEN if any(r.must and r.holds() is False for r in found.rows) else 0
+
+
+def _shown(found: Report) -> list[str]:
+    """A report for a terminal."""
+    state = found.state if not found.reason else f"{found.state.upper()}: {found.reason}"
+    lines = [f"Validation {found.id}, {found.profile}, {found.target.get('where', '')}: {state}", ""]
+    lines += summary.sentences(found)
+    lines.append("")
+    for promise in found.promises():
+        sign = {True: "ok  ", False: "MISS", None: "-   "}[promise.held]
+        lines.append(f"{sign} {promise.title}. {promise.verdict}")
+        if promise.evidence and not promise.held:
+            lines.append(f"     {promise.evidence}")
+    lines.append(
+        f"Written: {found.written / 1e6:,.0f} MB of {found.announced.get('written', 0) / 1e6:,.0f} MB announced."
+    )
+    lines += [f"Left out: {name}: {why_}" for name, why_ in found.skipped.items()]
+    lines += [f"NOT RESTORED: {line}. Run `ek-validate restore` as root." for line in found.not_restored]
+    return lines
+
+
+def _load(text: str, places: Places) -> Report:
+    """The report with the id or the file name TEXT."""
+    if session.RUN_ID.fullmatch(text):
+        return session.settled(report.read(session.find(places, text)), places)
+    return session.settled(report.read(Path(text)), places)
+
+
+def _show(args: argparse.Namespace, places: Places) -> int:
+    running = session.progress(places)
+    if args.report is None and running and not args.html:
+        left = plan.duration(running["seconds_left"]) if "seconds_left" in running else "some time"
+        count = f"{running.get('index', 0) + 1} of {running.get('count', '?')}"
+        about = running.get("about", "preparing")
+        _print(
+            args, running, [f"Validation {running['id']} is running: {count}, {about}. About {left} left."]
+        )
+        return 0
+    found: Report
+    if args.report is None:
+        all_reports = session.reports(places)
+        if not all_reports:
+            raise ValidateError("this board has no validation yet; start one with `ek-validate run`")
+        found = all_reports[0]
+    else:
+        found = _load(args.report, places)
+    if args.html:
+        args.html.write_text(report.html(found, session.reports(places)))
+        return 0
+    _print(args, found.as_json(), _shown(found))
+    return 0
+
+
+def _list(args: argparse.Namespace, places: Places) -> int:
+    found = session.reports(places)
+    lines = [
+        f"{r.id}  {r.profile:5}  {r.state:8}  {r.subject:11}  {r.target.get('where', '')}" for r in found
+    ]
+    content = [
+        {"id": r.id, "profile": r.profile, "state": r.state, "reason": r.reason, "subject": r.subject, "started": r.started,
+         "ended": r.ended, "where": r.target.get("where", "")}
+        for r in found
+    ]  # fmt: skip
+    _print(args, content, lines or ["This board has no validation yet."])
+    return 0
+
+
+def _compare(args: argparse.Namespace, places: Places) -> int:
+    before, after = (_load(text, places) for text in (args.before, args.after))
+    for found in (before, after):
+        if found.state != "complete":
+            print(f"Note: the report {found.id} is {found.state}: {found.reason}")
+    text, worse = comparison.render(before.rows, after.rows)
+    print(text, end="")
+    return 1 if worse else 0
+
+
+def _restore(places: Places) -> int:
+    launcher, _ = _launcher()
+    failed = session.restore(places, launcher)
+    for line in failed:
+        print(f"ek-validate: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _model(args: argparse.Namespace) -> int:
+    fitted = model.fit_report(report.read(Path(args.report)), args.flashsim)
+    text = model.preset(fitted, args.name)
+    if args.preset:
+        args.preset.write_text(text + "\n")
+    _print(args, fitted.as_json(), [*([] if args.preset else [text, ""]), *fitted.lines()])
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None, places: Places | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    places = places or Places()
+    try:
+        match args.command:
+            case "run":
+                return _run(args, places)
+            case "list":
+                return _list(args, places)
+            case "show":
+                return _show(args, places)
+            case "cancel":
+                id_ = lock.stop(places.lock)
+                _print(
+                    args, {"id": id_}, [f"The validation {id_} ends now. Its report will be marked partial."]
+                )
+                return 0
+            case "compare":
+                return _compare(args, places)
+            case "restore":
+                return _restore(places)
+            case _:
+                return _model(args)
+    except ValidateError as error:
+        print(f"ek-validate: {error}", file=sys.stderr)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"ek-validate: {where}{why(error)}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

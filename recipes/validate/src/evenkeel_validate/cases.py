@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of a validation, as a table: which loads run, for how long, and how much they may write. No I/O here.
+
+A case that writes ends when it has written its bytes, not after a time. So the wear that is announced is the wear that
+is done. `seconds` bounds its time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from evenkeel_report.papers import RATIOS, STALLS
+
+KB, MB = 1 << 10, 1 << 20
+# How a case is measured, and so which figures it has (measure.py).
+Kind = Literal[
+    "limit", "sustained", "latency", "ratio", "shares", "promise", "stall", "record", "fixed", "channels"
+]
+# What a case needs. A case whose needs are not met is skipped, and the report says why.
+Need = Literal["groups", "evenkeel", "file system", "blocks", "discard", "ek-player", "ek-writer", "ek-pairs"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A fio job in a group of its own.
+
+    - `rw`: fio's pattern. `bs`: size of an I/O, as 4k or 1m. `depth`: I/Os outstanding.
+    - `weight`: of its group. `fixed`: its fixed share in percent; 0: none.
+    - `buffered`: through the page cache. `sync`: "fsync" after each I/O, or "".
+    - `per_second`: number of planned reads; 0: as many as possible.
+    """
+
+    name: str
+    rw: str
+    bs: str
+    depth: int = 1
+    weight: int = 100
+    fixed: int = 0
+    buffered: bool = False
+    sync: str = ""
+    per_second: int = 0
+
+    @property
+    def writes(self) -> bool:
+        return "write" in self.rw
+
+    @property
+    def size(self) -> int:
+        """Bytes of an I/O."""
+        return int(self.bs[:-1]) * {"k": KB, "m": MB}[self.bs[-1]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement.
+
+    - `settle`, `seconds`: before the window in which I/O is counted, and the longest window.
+    - `written`: bytes that the case writes, all its parts together.
+    - `compared`: the other schedulers run it, too.
+    """
+
+    name: str
+    kind: Kind
+    about: str
+    jobs: tuple[Job, ...] = ()
+    settle: float = 1.0
+    seconds: float = 4.0
+    written: int = 0
+    needs: frozenset[Need] = frozenset()
+    compared: bool = False
+    paper: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> int:
+        """How often loads run: a promise also measures each job alone."""
+        return len(self.jobs) + 1 if self.kind in ("promise", "fixed") else 1
+
+    @property
+    def longest(self) -> float:
+        """Seconds that the case takes at most, with the start and the end of its programs."""
+        return self.parts * (self.settle + self.seconds + 1.0)
+
+
+# pattern -> bytes that one of its cases writes
+Patterns = Mapping[str, int]
+
+
+def _limits(patterns: Patterns, sizes: Sequence[str], depths: Sequence[int], seconds: float) -> list[Case]:
+    """Throughput of one load by pattern, size and depth."""
+    found = []
+    for rw, written in patterns.items():
+        for bs in sizes:
+            for depth in depths:
+                job = Job("job", rw, bs, depth)
+                order = "random" if rw.startswith("rand") else "sequential"
+                what = "writes" if job.writes else "reads"
+                found.append(
+                    Case(
+                        f"device.{order}-{what[:-1]}.{bs}.qd{depth}", "limit", f"{order} {what}, {bs}, depth {depth}",
+                        (job,), settle=0.5,
+                        seconds=20 if job.writes else seconds, written=written,
+                    )
+                )  # fmt: skip
+    return found
+
+
+READER = Job("reader", "randread", "4k", per_second=100)
+GROUPS: frozenset[Need] = frozenset({"groups"})
+
+
+def _latencies(seconds: float, written: int) -> list[Case]:
+    """A light reader alone, and beside a load. Flushes and discards are loads, too."""
+    loads: dict[str, tuple[str, Job, frozenset[Need]]] = {
+        "reads": ("reads of 1 MiB", Job("load", "read", "1m", 4), GROUPS),
+        "writes": ("writes of 1 MiB", Job("load", "write", "1m", 4), GROUPS),
+        "flushes": ("writes of 4 KiB, each with fsync", Job("load", "randwrite", "4k", sync="fsync"), GROUPS),
+        "discards": ("discards of 1 MiB", Job("load", "trim", "1m"), GROUPS | {"blocks", "discard"}),
+    }
+    alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), seconds=seconds)
+    beside = [
+        Case(
+            f"latency.beside.{name}", "latency", f"4 KiB reads beside {what}", (READER, load), seconds=seconds,
+            written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
+            compared=name in ("reads", "writes"),
+        )
+        for name, (what, load, needs) in loads.items()
+    ]  # fmt: skip
+    return [alone, *beside]
+
+
+def _ratio(direction: str, mb: int, seconds: float, written: int = 0, compared: bool = False) -> Case:
+    """Two loads with weights 2:1 (Hasegawa et al., tables 4 and 5)."""
+    jobs = (Job("a", direction, f"{mb}m", 1, 200), Job("b", direction, f"{mb}m", 1, 100))
+    paper = RATIOS[direction].get(mb)
+    return Case(
+        f"fair.{direction}.{mb}m", "ratio", f"weights 2:1, direct {direction}s of {mb} MB", jobs, settle=2, seconds=seconds,
+        written=written, needs=GROUPS, compared=compared, paper={} if paper is None else {"ratio": paper},
+    )  # fmt: skip
+
+
+def _shares(weights: Sequence[int], seconds: float) -> Case:
+    name = "-".join(str(w // 100) for w in weights)
+    jobs = tuple(
+        Job(group, "read", "100m", 1, weight) for group, weight in zip("abcd", weights, strict=False)
+    )
+    return Case(
+        f"fair.shares.{name}", "shares", f"weights {name.replace('-', ':')}, direct reads of 100 MB", jobs, settle=3,
+        seconds=seconds, needs=GROUPS, compared=True,
+    )  # fmt: skip
+
+
+def _promises(seconds: float, written: int) -> list[Case]:
+    """Unequal competitors (lab/experiments/promise.py, the cases that were first stated)."""
+    small = Job("small", "randread", "4k", 8)
+    return [
+        Case("promise.small-medium", "promise", "4 KiB reads at depth 8 beside 1 MiB reads",
+             (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared=True),
+        Case("promise.read-write", "promise", "16 KiB reads beside 512 KiB writes",
+             (Job("read", "randread", "16k", 4), Job("write", "write", "512k", 8)),
+             settle=2, seconds=seconds, written=written, needs=GROUPS),
+        Case("promise.three", "promise", "reads of 16 KiB and 4 MiB, and writes of 1 MiB, weights 3:2:1",
+             (Job("small", "randread", "16k", 8, 300), Job("medium", "read", "4m", 2, 200),
+              Job("write", "write", "1m", 4, 100)),
+             settle=2, seconds=seconds, written=written, needs=GROUPS),
+    ]  # fmt: skip
+
+
+def _stall(how: str, direction: str, mb: int, seconds: float, written: int, compared: bool) -> Case:
+    """A video player beside a load (Hasegawa et al., table 3)."""
+    load = Job("load", direction, f"{mb}m", 1, 100, buffered=how == "buffered")
+    return Case(
+        f"stall.{how}.{direction}.{mb}m", "stall", f"a video player beside {how} {direction}s of {mb} MB", (load,), settle=3,
+        seconds=seconds, written=written if load.writes else 0, needs=GROUPS | {"file system", "ek-player"}, compared=compared,
+        paper={"stalled": float(STALLS[how, direction, mb])},
+    )  # fmt: skip
+
+
+# (name, worst write() of the paper in µs, disturbing programs): Okabe and Toyama, ALL, ALL-BGTRUNC and ALL-BGALL
+RECORDINGS = (
+    ("quiet", 309, ()),
+    ("truncate", 9178, ("truncate",)),
+    ("allocate", 12482, ("truncate", "allocate")),
+)
+RECORD_BYTES = 16 * KB
+RECORD_EVERY_S = 0.005
+
+
+def _records(seconds: float) -> list[Case]:
+    return [
+        Case(
+            f"rec.{name}", "record", f"16 KB every 5 ms, {' and '.join(beside) or 'nothing'} in the background",
+            settle=0, seconds=seconds, written=int(seconds / RECORD_EVERY_S) * RECORD_BYTES,
+            needs=frozenset({"file system", "ek-writer"}), paper={"max": worst},
+        )
+        for name, worst, beside in RECORDINGS
+    ]  # fmt: skip
+
+
+def disturbances(case: Case) -> Sequence[str]:
+    """The programs that run beside the recorder in a case of the kind `record`."""
+    return next(beside for name, _, beside in RECORDINGS if case.name == f"rec.{name}")
+
+
+def _fixed(percent: int, seconds: float) -> Case:
+    jobs = (Job("fixed", "randread", "8k", 1, fixed=percent), Job("rest", "randread", "8k", 8))
+    return Case(
+        f"regulate.{percent}", "fixed", f"a fixed share of {percent} % beside 8 KiB reads at depth 8", jobs, settle=2,
+        seconds=seconds, needs=GROUPS | {"evenkeel"},
+    )  # fmt: skip
+
+
+def _channels(seconds: float) -> Case:
+    return Case(
+        "channel.probe", "channels", "flash channels, by pairs of reads", settle=0, seconds=seconds,
+        needs=frozenset({"ek-pairs"}),
+    )  # fmt: skip
+
+
+def quick() -> list[Case]:
+    return [
+        *_limits({"read": 0, "write": 64 * MB}, ("1m",), (1, 4), 1.5),
+        *_limits({"randread": 0, "randwrite": 8 * MB}, ("4k",), (1, 32), 1.5),
+        *_latencies(2.2, 60 * MB),
+        _ratio("read", 1, 4), _ratio("read", 30, 5), _ratio("write", 8, 15, 120 * MB),
+        _promises(2, 0)[0],
+        _stall("direct", "read", 100, 10, 0, False),
+    ]  # fmt: skip
+
+
+SIZES = ("4k", "16k", "64k", "256k", "1m", "4m")
+
+
+def full() -> list[Case]:
+    reads, writes = sorted(RATIOS["read"]), sorted(RATIOS["write"])
+    return [
+        *_limits({"read": 0, "randread": 0, "write": 128 * MB, "randwrite": 24 * MB}, SIZES, (1, 4, 32), 3),
+        Case("device.sustained", "sustained", "one stream of writes, past the fast cache", (Job("job", "write", "1m", 8),),
+             settle=0, seconds=240, written=4096 * MB),
+        *_latencies(15, 512 * MB),
+        *(_ratio("read", mb, 12 if mb == 1 else 20, compared=mb in (1, 30, 100)) for mb in reads),
+        *(_ratio("write", mb, 60, 36 * mb * MB if mb < 100 else 2400 * MB, compared=mb == 8) for mb in writes),
+        _shares((300, 200), 20), _shares((300, 200, 200, 100), 25),
+        *_promises(8, 768 * MB),
+        *(_stall(*p, 30, 2048 * MB, p in (("direct", "read", 100), ("direct", "write", 100))) for p in STALLS),
+        *_records(20),
+        _fixed(10, 8), _fixed(30, 8),
+        _channels(30),
+    ]  # fmt: skip
+
+
+def soak() -> list[Case]:
+    """The cases of `full`, then long streams of writes, each followed by the cases that change when flash is worn or full."""
+    found = full()
+    for turn in range(1, 5):
+        stream = Case(
+            f"device.sustained.turn{turn}", "sustained", f"stream of writes, turn {turn}", (Job("job", "write", "1m", 8),),
+            settle=0, seconds=3600, written=16384 * MB,
+        )  # fmt: skip
+        again = [*_latencies(60, 2048 * MB)[:3], _ratio("read", 100, 30), _ratio("write", 8, 60, 576 * MB)]
+        found += [stream, *(replace(case, name=f"{case.name}.turn{turn}", compared=False) for case in again)]
+    return found
+
+
+def writes(cases: Iterable[Case]) -> int:
+    return sum(case.written for case in cases)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a device says about itself: EXT_CSD of an eMMC, SMART of an SSD, and the kernel's view. It changes nothing.
+
+A fact that cannot be read stays in the list, with the reason.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel_agent.health import active_scheduler
+from evenkeel_common.files import read_line, why
+
+from . import extcsd
+
+# A program that reads SMART waits for the device. A device that hangs must not stop the validation.
+SMART_S = 20.0
+Run = Callable[[list[str]], tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """`value` is "" if the fact is missing; `reason` then says why."""
+
+    title: str
+    value: str
+    source: str
+    reason: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        return {"title": self.title, "value": self.value, "source": self.source, "reason": self.reason}
+
+
+def run_program(arguments: list[str]) -> tuple[int, str]:
+    """(status, standard output) of a program. Raises OSError if it cannot run or takes more than SMART_S."""
+    try:
+        done = subprocess.run(
+            arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SMART_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{arguments[0]} took more than {SMART_S:g} s") from error
+    return done.returncode, done.stdout
+
+
+def kind(disk: str) -> str:
+    """The kind of the disk NAME: mmc, nvme, scsi (SATA, UFS, USB) or other."""
+    prefixes = {"mmcblk": "mmc", "nvme": "nvme", "sd": "scsi"}
+    return next((found for prefix, found in prefixes.items() if disk.startswith(prefix)), "other")
+
+
+def identity(sys: Path, disk: str) -> str:
+    """A text that is the same at each validation of one device; "" if the device has no number of its own."""
+    base = sys / "block" / disk
+    names = ("device/cid", "wwid", "device/wwid", "device/serial", "serial")
+    return next(filter(None, (read_line(str(base / name)) for name in names)), "")
+
+
+def gather(sys: Path, disk: str, run: Run = run_program) -> list[Fact]:
+    """All facts of the disk NAME."""
+    base = sys / "block" / disk
+    found = [
+        _attribute("model", base / "device/name" if kind(disk) == "mmc" else base / "device/model"),
+        _attribute("manufacturer", base / "device/manfid" if kind(disk) == "mmc" else base / "device/vendor"),
+        _attribute("firmware revision", base / "device/fwrev" if kind(disk) == "mmc" else base / "device/firmware_rev"),
+        _attribute("write cache, as the kernel sees it", base / "queue/write_cache"),
+        _attribute("queue depth of the kernel", base / "queue/nr_requests"),
+        _attribute("largest request, KiB", base / "queue/max_sectors_kb"),
+        _attribute("largest discard, bytes", base / "queue/discard_max_bytes"),
+    ]  # fmt: skip
+    scheduler = active_scheduler(read_line(str(base / "queue/scheduler")))
+    found.append(Fact("scheduler", scheduler, str(base / "queue/scheduler")))
+    match kind(disk):
+        case "mmc":
+            found += _ext_csd(sys, disk)
+        case "nvme" | "scsi":
+            found += _smart(disk, run)
+        case _:
+            found.append(Fact("health", "", "", f"{disk} is neither eMMC, SD, SATA, UFS nor NVMe"))
+    return found
+
+
+def _attribute(title: str, path: Path) -> Fact:
+    text = read_line(str(path))
+    return Fact(title, text, str(path), "" if text else "the kernel does not report it")
+
+
+def _ext_csd(sys: Path, disk: str) -> list[Fact]:
+    card = (sys / "block" / disk / "device").resolve().name  # "mmc0:0001"
+    path = sys / "kernel/debug" / card.partition(":")[0] / card / "ext_csd"
+    try:
+        content = extcsd.parse(path.read_text())
+    except OSError as error:
+        reason = f"{path}: {why(error)}; mount debugfs and run ek-validate as root. An SD card has no such register"
+        return [Fact(r.title, "", r.source, reason) for r in extcsd.REGISTERS]
+    except ValueError as error:
+        return [Fact(r.title, "", r.source, f"{path}: {error}") for r in extcsd.REGISTERS]
+    return [
+        Fact(r.title, text, r.source, "" if text else "the device leaves the register undefined")
+        for r, text in extcsd.decode(content)
+    ]
+
+
+# title -> path in the JSON of smartctl, for NVMe and for ATA
+SMART: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "health": (("smart_status", "passed"),),
+    "life time used, %": (("nvme_smart_health_information_log", "percentage_used"),),
+    "spare blocks left, %": (("nvme_smart_health_information_log", "available_spare"),),
+    "media errors": (("nvme_smart_health_information_log", "media_errors"),),
+    "temperature, °C": (("temperature", "current"),),
+    "power-on hours": (("power_on_time", "hours"),),
+    "firmware": (("firmware_version",),),
+}
+
+
+def _smart(disk: str, run: Run) -> list[Fact]:
+    """Facts of `smartctl --json`, which reads ATA, SCSI and NVMe."""
+    source = f"smartctl --json --all /dev/{disk}"
+    try:
+        status, text = run(source.split())
+    except OSError as error:
+        reason = f"smartctl: {why(error)}; install smartmontools"
+        return [Fact(title, "", source, reason) for title in SMART]
+    try:
+        content = json.loads(text)
+    except ValueError:
+        reason = f"smartctl ended with status {status} and printed no JSON"
+        return [Fact(title, "", source, reason) for title in SMART]
+    return [_smart_fact(title, content, paths, source) for title, paths in SMART.items()]
+
+
+def _smart_fact(title: str, content: Any, paths: tuple[tuple[str, ...], ...], source: str) -> Fact:
+    for path in paths:
+        found = content
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        if found is not None:
+            text = {True: "passed", False: "FAILED"}[found] if isinstance(found, bool) else str(found)
+            return Fact(title, text, source)
+    return Fact(title, "", source, "the device does not report it")

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fio: its job files, and its reports in the format json+. No I/O here."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenkeel_report.planned import waits
+
+from .cases import Job
+
+Bins = Mapping[int, int]  # latency in ns -> number of I/Os
+# planned reads are shared among this many readers, so that one slow read does not hold up all of them
+READERS = 8
+# points of a curve
+POINTS = 60
+
+
+@dataclass(frozen=True)
+class Area:
+    """The part of a file or device that one job uses, in bytes."""
+
+    path: Path
+    offset: int
+    size: int
+
+
+def areas(path: Path, size: int, count: int, first: int = 0) -> list[Area]:
+    """COUNT equal parts of the SIZE bytes at PATH, from the byte FIRST on. Each begins at a multiple of 1 MiB."""
+    part = (size // count) & ~((1 << 20) - 1)
+    return [Area(path, first + i * part, part) for i in range(count)]
+
+
+def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log: Path | None = None) -> str:
+    """The job file of one load. LIMIT: the most bytes that it writes; 0 for a load that does not write.
+
+    LOG: beginning of the names of the latency logs, for planned reads. Raises ValueError if the area is too small.
+    """
+    if job.size > area.size:
+        raise ValueError(f"an I/O of {job.bs} does not fit into {area.size >> 20} MiB of the test file")
+    planned = job.per_second > 0
+    lines = {
+        "filename": area.path,
+        "offset": area.offset,
+        "size": area.size - area.size % job.size,
+        "rw": job.rw,
+        "bs": job.bs,
+        "iodepth": job.depth,
+        "direct": int(not job.buffered),
+        "ioengine": "psync" if job.buffered or planned else "libaio",
+        "time_based": 1,
+        "runtime": math.ceil(seconds),
+        "thread": 1,
+        "norandommap": 1,
+        "random_generator": "tausworthe64",
+        "lat_percentiles": 1,
+        # data that a controller can neither compress nor deduplicate
+        "refill_buffers": 1,
+        "allow_file_create": 0,
+    }
+    if limit:
+        # a load that writes ends after its bytes, whatever time it takes
+        del lines["time_based"]
+        lines["io_size"] = max(limit - limit % job.size, job.size)
+    if job.sync:
+        lines[job.sync] = 1
+    text = "[global]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
+    if not planned:
+        return f"{text}\n[{job.name}]\nrandseed={seed}\n"
+    each = max(round(job.per_second / READERS), 1)
+    text += "disable_clat=1\ndisable_slat=1\n"
+    text += f"rate_iops={each}\nwrite_lat_log={log}\n" if log else f"rate_iops={each}\n"
+    return text + "".join(f"\n[{job.name}{i}]\nrandseed={seed + i}\n" for i in range(READERS))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What fio reports of one load, all its jobs together. `bins`: the latency of each I/O from its submission."""
+
+    seconds: float
+    read: int
+    written: int
+    ios: int
+    bins: Bins = field(default_factory=dict)
+
+    @property
+    def mbps(self) -> float:
+        return (self.read + self.written) / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def iops(self) -> float:
+        return self.ios / self.seconds if self.seconds else 0.0
+
+
+def parse(text: str) -> Result:
+    """fio's report. fio may print warnings before it. Raises ValueError if it is damaged or reports an error."""
+    try:
+        jobs: list[dict[str, Any]] = json.loads(text[text.index("{") :])["jobs"]
+        errors = {int(job["error"]) for job in jobs} - {0}
+        sides = [(job[side], side) for job in jobs for side in ("read", "write", "trim")]
+        bins: dict[int, int] = {}
+        for found, _ in sides:
+            for ns, count in (found.get("lat_ns", {}).get("bins") or {}).items():
+                bins[int(ns)] = bins.get(int(ns), 0) + int(count)
+        seconds = max((found["runtime"] for found, _ in sides), default=0) / 1000
+        moved = {
+            side: sum(int(f["io_bytes"]) for f, s in sides if s == side) for side in ("read", "write", "trim")
+        }
+        ios = sum(int(f["total_ios"]) for f, _ in sides)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"fio printed no report: {text.strip()[-200:] or 'nothing'}") from error
+    if errors:
+        raise ValueError(f"fio ended with error {errors.pop()}")
+    # a discard moves no data; its bytes are shown as read so that they are not counted as wear
+    return Result(seconds, moved["read"] + moved["trim"], moved["write"], ios, bins)
+
+
+def percentile(bins: Bins, share: float) -> float:
+    """The latency in µs at or below which SHARE of the I/Os are; nan without I/Os."""
+    total, seen = sum(bins.values()), 0
+    for ns in sorted(bins):
+        seen += bins[ns]
+        if seen >= share * total:
+            return ns / 1000
+    return math.nan
+
+
+def curve(bins: Bins) -> list[tuple[float, float]]:
+    """Points (µs, share of I/Os at or below it) in rising order, at most POINTS and the maximum."""
+    total, seen = sum(bins.values()), 0
+    found: list[tuple[float, float]] = []
+    step = 0.0
+    for ns in sorted(bins):
+        seen += bins[ns]
+        share = seen / total
+        # in the plot each further nine has the same height, so the points are spread over the nines
+        nines = -math.log10(max(1 - share, 1e-6))
+        if nines >= step or share == 1:
+            found.append((ns / 1000, share))
+            step = nines + 6 / POINTS
+    return found
+
+
+def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
+    """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment."""
+    each = max(round(job.per_second / READERS), 1)
+    bins: dict[int, int] = {}
+    for text in texts:
+        times = [int(line.split(",")[1]) for line in text.splitlines() if line.count(",") >= 2]
+        for ns in waits(times, 1e9 / each, 1e9 * seconds):
+            # three significant digits are precise enough, and keep the table small
+            digits = max(len(str(int(ns))) - 3, 0)
+            key = round(ns, -digits) if digits else round(ns)
+            bins[int(key)] = bins.get(int(key), 0) + 1
+    return bins
+
+
+def io_stat(text: str, number: str) -> tuple[int, int]:
+    """(bytes read, bytes written) of the device NUMBER ("MAJ:MIN") in the text of a cgroup's io.stat."""
+    for line in text.splitlines():
+        name, *pairs = line.split()
+        if name == number:
+            values = dict(pair.partition("=")[::2] for pair in pairs)
+            return int(values.get("rbytes", 0)), int(values.get("wbytes", 0))
+    return 0, 0
+
+
+def slowest(results: Sequence[Result]) -> float:
+    """The longest latency of all loads, in s."""
+    return max((max(r.bins, default=0) for r in results), default=0) / 1e9

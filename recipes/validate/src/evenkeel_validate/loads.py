@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the loads of a case, each in a group with a weight, and counts what each group gets in a window.
+
+The groups are systemd scopes, and IOWeight= sets their weights, as for apps. All scopes are in one slice, which is one
+group beside the slice of the apps.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from evenkeel_common.files import read_line, why
+
+from . import fio
+from .errors import DeviceGone, Stopped, ValidateError
+
+SLICE = "evenkeel-validate.slice"
+POLL_S = 0.05
+SETTLE_PART = 4
+# A program that does not end after SIGTERM is killed after this time. fio waits for its outstanding I/O.
+END_S = 15.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """A program in a group of its own.
+
+    `report`: the file into which it writes its report. `fixed`: its fixed share in percent; 0: none. `lasting`: the
+    window ends when this load ends.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    weight: int = 100
+    fixed: int = 0
+    report: Path | None = None
+    lasting: bool = True
+
+
+@dataclass(frozen=True)
+class Window:
+    """What the groups got. `seconds`: length of the window. `read`, `written`: bytes by load, in the window.
+
+    `total_written`: bytes that all loads wrote from start to end. `early`: a load ended before the window was over.
+    """
+
+    seconds: float
+    read: Mapping[str, int]
+    written: Mapping[str, int]
+    total_written: int
+    early: bool
+    series: Sequence[tuple[float, float]] = field(default_factory=tuple)
+
+    def mbps(self, name: str) -> float:
+        return (self.read[name] + self.written[name]) / self.seconds / 1e6 if self.seconds else 0.0
+
+
+class Launcher(Protocol):
+    """Starts programs in groups."""
+
+    def start(self, load: Load, log: Path) -> subprocess.Popen[bytes]: ...
+    def group(self, load: Load) -> Path | None:
+        """The cgroup of a load; None if it has none of its own."""
+
+    def stop(self, slice_name: str) -> None: ...
+
+
+class Scopes:
+    """Groups as systemd scopes. They need systemd, and the rights of root."""
+
+    def __init__(self, cgroups: Path) -> None:
+        self._cgroups = cgroups
+
+    def _unit(self, load: Load) -> str:
+        return f"evenkeel-validate-{load.name}.scope"
+
+    def start(self, load: Load, log: Path) -> subprocess.Popen[bytes]:
+        command = [
+            "systemd-run", "--scope", "--quiet", "--collect", f"--unit={self._unit(load)}", f"--slice={SLICE}",
+            f"--property=IOWeight={load.weight}", "--property=IOAccounting=yes", "--", *load.arguments,
+        ]  # fmt: skip
+        return _start(command, log)
+
+    def group(self, load: Load) -> Path | None:
+        return self._cgroups / "evenkeel.slice" / SLICE / self._unit(load)
+
+    def stop(self, slice_name: str) -> None:
+        """Stop all units of the slice. Raises OSError."""
+        done = subprocess.run(["systemctl", "stop", slice_name], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OSError(
+                done.stderr.strip() or f"systemctl stop {slice_name} ended with status {done.returncode}"
+            )
+
+
+class Ungrouped:
+    """Programs without groups, where systemd does not run. Only cases without weights can be measured."""
+
+    def start(self, load: Load, log: Path) -> subprocess.Popen[bytes]:
+        return _start(load.arguments, log)
+
+    def group(self, load: Load) -> Path | None:
+        return None
+
+    def stop(self, slice_name: str) -> None:
+        pass
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as output:
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        except OSError as error:
+            raise ValidateError(f"cannot run {command[0]}: {why(error)}; install it") from error
+
+
+class Runner:
+    """Runs loads on the device NUMBER, whose folder in /sys/block is DISK.
+
+    CHECK is called many times a second; it raises an exception that ends the run. SCRATCH is a folder in RAM.
+    """
+
+    def __init__(
+        self, launcher: Launcher, disk: Path, number: str, scratch: Path, check: Callable[[], None],
+        *, fixed_file: str = "io.evenkeel.fixed",
+    ) -> None:  # fmt: skip
+        self._launcher = launcher
+        self._disk = disk
+        self._number = number
+        self._scratch = scratch
+        self._check = check
+        self._fixed_file = fixed_file
+        self._base = (0, 0)  # the counters of the whole device before the first load started
+
+    @property
+    def scratch(self) -> Path:
+        return self._scratch
+
+    def run(
+        self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
+    ) -> Window:
+        """Run LOADS until SETTLE and then SECONDS are over, a load ends, or they have written LIMIT bytes (0: no limit).
+
+        SERIES: also record the rate of each second. Raises DeviceGone, Stopped or ValidateError.
+        """
+        self._base = self._of_device()
+        with self._running(loads) as processes:
+            begin = time.monotonic()
+            # Loads that write settle for a quarter of their bytes at most, or a fast device would leave no window.
+            ended = self._wait(loads, processes, begin + settle, limit // SETTLE_PART)
+            if ended and not self._gone(loads, processes):
+                ended = False
+            first, start = self._counts(loads), time.monotonic()
+            points: list[tuple[float, float]] = []
+            before, at = sum(map(sum, first.values())), start
+            while series and not ended and time.monotonic() < start + seconds:
+                ended = self._wait(loads, processes, min(at + 1, start + seconds), limit)
+                now, moved = time.monotonic(), sum(map(sum, self._counts(loads).values()))
+                if now > at:
+                    points.append((round(now - start, 1), round((moved - before) / (now - at) / 1e6, 2)))
+                before, at = moved, now
+            if not ended:
+                ended = self._wait(loads, processes, start + seconds, limit)
+            last, end = self._counts(loads), time.monotonic()
+            self._end(loads, processes)
+            final = self._counts(loads) if self._grouped(loads) else last
+        failures = [self._failure(load, p) for load, p in zip(loads, processes, strict=True)]
+        if failure := next(filter(None, failures), ""):
+            self._explain(failure)
+        return Window(
+            end - start,
+            {n: last[n][0] - first[n][0] for n in last},
+            {n: last[n][1] - first[n][1] for n in last},
+            # a group's counters disappear with its last process, so the last known count is used
+            sum(max(final[n][1], last[n][1]) for n in last),
+            bool(ended and time.monotonic() < begin + settle + seconds and not limit),
+            points,
+        )
+
+    @contextlib.contextmanager
+    def _running(self, loads: Sequence[Load]) -> Iterator[list[subprocess.Popen[bytes]]]:
+        processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for load in loads:
+                if load.report:
+                    load.report.unlink(missing_ok=True)
+                processes.append(self._launcher.start(load, self._log(load)))
+            for load in loads:
+                self._give_fixed_share(load)
+            yield processes
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+
+    def _log(self, load: Load) -> Path:
+        return self._scratch / f"{load.name}.log"
+
+    def _grouped(self, loads: Sequence[Load]) -> bool:
+        return all(self._launcher.group(load) for load in loads)
+
+    def _give_fixed_share(self, load: Load) -> None:
+        group = self._launcher.group(load)
+        if not load.fixed or group is None:
+            return
+        path = group / self._fixed_file
+        deadline = time.monotonic() + 5
+        while not path.exists() and time.monotonic() < deadline:
+            self._check()
+            time.sleep(POLL_S)
+        try:
+            path.write_text(f"{self._number} {load.fixed}\n")
+        except OSError as error:
+            raise ValidateError(
+                f"cannot set a fixed share of {load.fixed} %: {path}: {why(error)}"
+            ) from error
+
+    def _wait(
+        self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]], until: float, limit: int
+    ) -> bool:
+        """Wait until the time UNTIL. Returns True at once if a load has ended, or if LIMIT bytes are written."""
+        if not self._grouped(loads):
+            # the counters of the whole device also have what other programs write; fio itself ends after its bytes
+            limit = 0
+        rate, last, at = 0.0, 0, time.monotonic()
+        while (now := time.monotonic()) < until:
+            self._check()
+            if self._gone(loads, processes):
+                return True
+            pause = POLL_S
+            if limit:
+                written = sum(w for _, w in self._counts(loads).values())
+                if written >= limit:
+                    return True
+                if now > at:
+                    rate, last, at = max((written - last) / (now - at), rate / 2), written, now
+                # the nearer the limit, the shorter the pause: what is written in it is beyond the limit
+                pause = min(POLL_S, max((limit - written) / rate / 2, 0.002)) if rate else 0.005
+            time.sleep(max(min(pause, until - now), 0.001))
+        return False
+
+    def _gone(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+        """Whether a load has ended that lasts for the whole window."""
+        return any(p.poll() is not None and load.lasting for load, p in zip(loads, processes, strict=True))
+
+    def _counts(self, loads: Sequence[Load]) -> dict[str, tuple[int, int]]:
+        """(bytes read, bytes written) so far, by load. Without groups, the first load has those of the whole device."""
+        if self._grouped(loads):
+            return {load.name: self._of_group(load) for load in loads}
+        now = self._of_device()
+        moved = (now[0] - self._base[0], now[1] - self._base[1])
+        return {load.name: moved if i == 0 else (0, 0) for i, load in enumerate(loads)}
+
+    def _of_device(self) -> tuple[int, int]:
+        words = read_line(str(self._disk / "stat")).split()
+        return (int(words[2]) * 512, int(words[6]) * 512) if len(words) > 6 else (0, 0)
+
+    def _of_group(self, load: Load) -> tuple[int, int]:
+        group = self._launcher.group(load)
+        assert group is not None
+        try:
+            return fio.io_stat((group / "io.stat").read_text(), self._number)
+        except OSError:
+            # before its first and after its last process
+            return (0, 0)
+
+    def _end(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + END_S
+        for load, process in zip(loads, processes, strict=True):
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                raise DeviceGone(
+                    f"{load.name} did not end within {END_S:.0f} s after SIGTERM: the device does not complete its I/O"
+                ) from error
+
+    def _failure(self, load: Load, process: subprocess.Popen[bytes]) -> str:
+        """What went wrong with a load that has ended; "" if nothing did. After SIGTERM, fio ends with status 128."""
+        text = self.output(load)
+        if process.returncode in (0, -signal.SIGTERM, 128) and "error=" not in text:
+            return ""
+        last = next((line for line in text.splitlines() if "error" in line.lower()), text.strip()[-200:])
+        return f"{load.name} ended with status {process.returncode}: {last or 'it printed nothing'}"
+
+    def output(self, load: Load) -> str:
+        try:
+            return self._log(load).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def report(self, load: Load) -> str:
+        try:
+            return load.report.read_text(errors="replace") if load.report else ""
+        except OSError:
+            return ""
+
+    def _explain(self, failure: str) -> None:
+        """Raises the exception that fits FAILURE."""
+        if not self._disk.exists():
+            raise DeviceGone(f"the device was removed; {failure}")
+        low = failure.lower()
+        if os.strerror(28).lower() in low:
+            raise Stopped(f"the target is full; free some space. {failure}")
+        if os.strerror(30).lower() in low or read_line(str(self._disk / "ro")) == "1":
+            raise Stopped(
+                f"the device became read-only: it may be at its end of life, or a file system had an error. {failure}"
+            )
+        if any(os.strerror(number).lower() in low for number in (5, 6, 19)):
+            raise DeviceGone(f"the device returned an I/O error. {failure}")
+        raise ValidateError(failure)

@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the cases: one function for each kind. It turns what the loads report into figures with targets.
+
+A target of a promise is that of the lab. A short window holds few blocks, and then chance decides the last one. So the
+range of a ratio is widened by one block of the slower group.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenkeel_agent.probe import ProbeError
+from evenkeel_report.row import Figure, Target
+
+from . import cases, fio
+from .cases import Case, Job
+from .errors import ValidateError
+from .fio import Result
+from .loads import Load, Runner, Window
+from .plan import MOVIE
+
+# The ratio and the shares may be wrong by this much (docs/reference/targets.md).
+TOLERANCE = 0.02
+LEAST_PART = 0.95
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+# A sustained rate below this share of the first rate is the end of the fast cache.
+KNEE = 0.7
+# ek-player and ek-disturb get their weight, too
+PLAYER_WEIGHT = 200
+
+
+@dataclass
+class Outcome:
+    """What a case measured. `curve`: of latencies in µs. `series`: MB/s by second. `note`: a finding in words."""
+
+    figures: list[Figure] = field(default_factory=list)
+    curve: list[tuple[float, float]] = field(default_factory=list)
+    series: list[tuple[float, float]] = field(default_factory=list)
+    note: str = ""
+    written: int = 0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the functions need: the runner, the area of the target, and what was measured before.
+
+    `known`: value of each figure so far, by name of the case and metric. `folder`: a folder on the file system of the
+    target, or None. `scheduler`: sets the scheduler. `probe`: finds the flash channels of the disk.
+    """
+
+    runner: Runner
+    path: Path
+    size: int
+    first: int
+    known: Mapping[tuple[str, str], float]
+    folder: Path | None
+    scheduler: Callable[[str], None]
+    probe: Callable[[int], Mapping[str, Any]]
+    subject: str = "evenkeel"
+    seed: int = 1
+
+    @property
+    def promised(self) -> bool:
+        """Whether the scheduler under test is the one that promises something."""
+        return self.subject == "evenkeel"
+
+
+def measure(case: Case, context: Context, limit: int) -> Outcome:
+    """Run CASE, which may write LIMIT bytes. Raises Stopped or ValidateError."""
+    return KINDS[case.kind](case, context, limit)
+
+
+def _loads(case: Case, context: Context, limit: int, jobs: Sequence[Job] | None = None) -> list[Load]:
+    """The fio loads of JOBS (default: all of the case), each in its own part of the target."""
+    scratch = context.runner.scratch
+    parts = fio.areas(context.path, context.size, max(len(case.jobs), 1), context.first)
+    found = []
+    for i, job in enumerate(case.jobs):
+        if jobs is not None and job not in jobs:
+            continue
+        log = scratch / job.name if job.per_second else None
+        text = fio.job_file(
+            job, parts[i], seconds=case.settle + case.seconds + 60, limit=limit if job.writes else 0,
+            seed=context.seed * 1000 + i * 100 + 1, log=log,
+        )  # fmt: skip
+        file, report = scratch / f"{job.name}.fio", scratch / f"{job.name}.json"
+        for old in scratch.glob(f"{job.name}_lat.*.log"):
+            old.unlink()
+        file.write_text(text)
+        found.append(
+            Load(
+                job.name, ["fio", "--eta=never", "--output-format=json+", f"--output={report}", str(file)], job.weight,
+                job.fixed, report,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _run(
+    case: Case, context: Context, limit: int, loads: Sequence[Load], **more: Any
+) -> tuple[Window, dict[str, Result]]:
+    """Run the loads. Returns the window, and the reports of fio by load."""
+    window = context.runner.run(loads, settle=case.settle, seconds=case.seconds, limit=limit, **more)
+    results = {}
+    for load in loads:
+        if load.arguments[0] == "fio":
+            try:
+                results[load.name] = fio.parse(context.runner.report(load))
+            except ValueError as error:
+                raise ValidateError(f"{case.name}: {error}") from error
+    return window, results
+
+
+def _written(window: Window, results: Mapping[str, Result]) -> int:
+    """Bytes that the case wrote: what the groups count, or fio, if the groups count less."""
+    return max(window.total_written, sum(r.written for r in results.values()))
+
+
+def _limit(case: Case, context: Context, limit: int) -> Outcome:
+    _, results = _run(case, context, limit, _loads(case, context, limit))
+    result = results["job"]
+    if not result.ios:
+        raise ValidateError(f"{case.name}: the device completed no request")
+    return Outcome(
+        [
+            Figure("mbps", round(result.mbps, 2), "MB/s", "higher"),
+            Figure("iops", round(result.iops, 1), "IOPS", "higher"),
+            *(Figure(name, round(fio.percentile(result.bins, share), 1), "us", "lower") for name, share in PERCENTILES.items()),
+        ],
+        written=result.written,
+    )  # fmt: skip
+
+
+def knee(series: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
+    """(rate at first, rate at last, GB written until the rate fell below KNEE of the first; nan if it did not)."""
+    if len(series) < 4:
+        return math.nan, math.nan, math.nan
+    quarter = max(len(series) // 4, 1)
+    rates = [rate for _, rate in series]
+    first = sorted(rates[:quarter])[quarter // 2]
+    last = sorted(rates[-quarter:])[quarter // 2]
+    moved, before = 0.0, 0.0
+    for i, (at, rate) in enumerate(series):
+        # a single slow second is garbage collection, not the end of the cache
+        if all(r < KNEE * first for r in rates[i : i + 3]) and len(rates[i : i + 3]) == 3:
+            return first, last, moved / 1000
+        moved += rate * (at - before)
+        before = at
+    return first, last, math.nan
+
+
+def _sustained(case: Case, context: Context, limit: int) -> Outcome:
+    window, results = _run(case, context, limit, _loads(case, context, limit), series=True)
+    first, last, gb = knee(window.series)
+    figures = [Figure("first-mbps", first, "MB/s", "higher"), Figure("last-mbps", last, "MB/s", "higher")]
+    if math.isfinite(gb):
+        figures.append(Figure("fast-cache", round(gb, 2), "GB"))
+    figures = [f for f in figures if math.isfinite(f.value)]
+    if not figures:
+        raise ValidateError(
+            f"{case.name}: it wrote for {window.seconds:.0f} s only, too short to see a trend"
+        )
+    return Outcome(figures, series=list(window.series), written=results["job"].written)
+
+
+def light_bound(known: Mapping[tuple[str, str], float], load: Job) -> float | None:
+    """The target of a light reader's p99 in µs: twice the time of one large request and of its own read.
+
+    If its p99 alone is longer, that is the bound. None if these times were not measured.
+    """
+    large = known.get((f"device.sequential-{'write' if load.writes else 'read'}.1m.qd1", "p50"))
+    own, alone = known.get(("latency.alone", "p50")), known.get(("latency.alone", "p99"))
+    if large is None or own is None or alone is None:
+        return None
+    return round(max(2 * (large + own), alone), 1)
+
+
+def _latency(case: Case, context: Context, limit: int) -> Outcome:
+    loads = _loads(case, context, limit)
+    window, results = _run(case, context, limit, loads)
+    reader = case.jobs[0]
+    texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{reader.name}_lat.*.log"))]
+    bins = fio.logged(texts, reader, results[reader.name].seconds)
+    if not bins:
+        raise ValidateError(f"{case.name}: no planned read completed")
+    load = case.jobs[1] if len(case.jobs) > 1 else None
+    bound = light_bound(context.known, load) if load and load.rw in ("read", "write") else None
+    figures = [
+        Figure(
+            name, round(fio.percentile(bins, share), 1), "us", "lower",
+            target=bound if name == "p99" else None, must=name == "p99" and bound is not None and context.promised,
+        )
+        for name, share in PERCENTILES.items()
+    ]  # fmt: skip
+    if load:
+        figures.append(Figure("load-mbps", round(results[load.name].mbps, 2), "MB/s", "higher"))
+    return Outcome(figures, curve=fio.curve(bins), written=_written(window, results))
+
+
+def around(wanted: float, block: int, slower: int) -> tuple[float, float]:
+    """The range of a ratio that should be WANTED, if the slower group moved SLOWER bytes in blocks of BLOCK bytes."""
+    tolerance = max(TOLERANCE, block / slower) if slower else 1.0
+    return (round(wanted * (1 - tolerance), 3), round(wanted * (1 + tolerance), 3))
+
+
+def _ratio(case: Case, context: Context, limit: int) -> Outcome:
+    window, results = _run(case, context, limit, _loads(case, context, limit))
+    moved = [window.read[j.name] + window.written[j.name] for j in case.jobs]
+    if not sum(moved):
+        raise ValidateError(f"{case.name}: no group was served in {window.seconds:.1f} s")
+    # if the second group got nothing, the ratio is huge instead of undefined
+    ratio = round(min(moved[0] / max(moved[1], 1), 99.0), 3)
+    target: Target = around(2.0, case.jobs[1].size, moved[1])
+    figures = [
+        Figure("ratio", ratio, "", target=target, paper=case.paper.get("ratio"), must=context.promised),
+        Figure("total", round(sum(moved) / window.seconds / 1e6, 2), "MB/s", "higher"),
+        Figure("longest", round(1000 * fio.slowest(list(results.values())), 1), "ms", "lower"),
+    ]
+    return Outcome(figures, written=_written(window, results))
+
+
+def _shares(case: Case, context: Context, limit: int) -> Outcome:
+    window, results = _run(case, context, limit, _loads(case, context, limit))
+    moved = {j.name: window.read[j.name] + window.written[j.name] for j in case.jobs}
+    total, weights = sum(moved.values()), sum(j.weight for j in case.jobs)
+    if not total:
+        raise ValidateError(f"{case.name}: no group was served in {window.seconds:.1f} s")
+    figures = []
+    for job in case.jobs:
+        part = moved[job.name] / total / (job.weight / weights)
+        low, high = around(100.0, job.size, moved[job.name])
+        figures.append(
+            Figure(f"share-{job.name}", round(100 * part, 2), "%", target=(low, high), must=context.promised)
+        )
+    figures.append(Figure("total", round(total / window.seconds / 1e6, 2), "MB/s", "higher"))
+    return Outcome(figures, written=_written(window, results))
+
+
+def parts(
+    jobs: Sequence[Job], alone: Mapping[str, float], together: Mapping[str, float]
+) -> tuple[float, float]:
+    """(least part ÷ share, sum of parts in percent). The rates are in MB/s."""
+    weights = sum(j.weight for j in jobs)
+    part = {j.name: together[j.name] / alone[j.name] if alone[j.name] else 0.0 for j in jobs}
+    return min(part[j.name] / (j.weight / weights) for j in jobs), 100 * sum(part.values())
+
+
+def _promise(case: Case, context: Context, limit: int) -> Outcome:
+    each = limit // case.parts
+    alone: dict[str, float] = {}
+    written = 0
+    writers = sum(j.writes for j in case.jobs)
+    context.scheduler("none")
+    try:
+        for job in case.jobs:
+            own = each * case.parts // (writers + 1) if job.writes else 0
+            loads = _loads(case, context, own, [job])
+            window, results = _run(case, context, own, loads)
+            alone[job.name] = window.mbps(job.name)
+            written += _written(window, results)
+    finally:
+        context.scheduler(context.subject)
+    left = max(limit - written, 0)
+    window, results = _run(case, context, left if writers else 0, _loads(case, context, left))
+    least, whole = parts(case.jobs, alone, {j.name: window.mbps(j.name) for j in case.jobs})
+    return Outcome(
+        [
+            Figure("least", round(least, 3), "", "higher", LEAST_PART, must=context.promised),
+            Figure("sum", round(whole, 1), "%", "higher"),
+        ],
+        written=written + _written(window, results),
+    )
+
+
+def _fixed(case: Case, context: Context, limit: int) -> Outcome:
+    job = case.jobs[0]
+    context.scheduler("none")
+    try:
+        window, _ = _run(case, context, 0, _loads(case, context, 0, [job]))
+        alone = window.mbps(job.name)
+    finally:
+        context.scheduler(context.subject)
+    window, _ = _run(case, context, 0, _loads(case, context, 0))
+    if not alone:
+        raise ValidateError(f"{case.name}: the device completed no request")
+    accuracy = 100 * window.mbps(job.name) / (alone * job.fixed / 100)
+    return Outcome(
+        [
+            Figure("accuracy", round(accuracy, 1), "%", target=(95.0, 105.0)),
+            Figure("rest", round(window.mbps(case.jobs[1].name), 2), "MB/s", "higher"),
+        ]
+    )
+
+
+def _json(context: Context, load: Load, case: Case) -> dict[str, Any]:
+    """The JSON that a program of ours prints as its last line."""
+    text = context.runner.output(load).strip()
+    try:
+        found: dict[str, Any] = json.loads(text.rpartition("\n")[2])
+    except ValueError as error:
+        raise ValidateError(
+            f"{case.name}: {load.name} printed no report: {text[-200:] or 'nothing'}"
+        ) from error
+    return found
+
+
+def player(movie: Path, seconds: float) -> list[str]:
+    """The command of the paper's player (recipes/loads/README.md)."""
+    return [
+        "ek-player", "--movie", str(MOVIE), "--movie-seconds", "60", "--buffered", "--cold", "--advise", "player",
+        "--chunk", "32K", "--buffer-ms", "300", "--index", "16K", "--index-every", "5", "--duration", f"{seconds:g}",
+        "--json", str(movie),
+    ]  # fmt: skip
+
+
+def _stall(case: Case, context: Context, limit: int) -> Outcome:
+    assert context.folder is not None
+    loads = _loads(case, context, limit)
+    film = Load("player", player(context.folder / "movie", case.seconds), PLAYER_WEIGHT, lasting=False)
+    window, results = _run(case, context, limit, [film, *loads])
+    report = _json(context, film, case)
+    return Outcome(
+        [
+            Figure("count", report["stalls"], "", "lower", 0, paper=case.paper["stalled"], must=context.promised),
+            Figure("total_ms", round(report["stall_ms"], 1), "ms", "lower"),
+            Figure("worst_ms", round(report["worst_stall_ms"], 1), "ms", "lower"),
+            Figure("read_max_ms", round(report["read_max_us"] / 1000, 1), "ms", "lower"),
+            # the rate of the load shows that the scheduler does not avoid stalls by starving it
+            Figure("load-mbps", round(window.mbps("load"), 2), "MB/s", "higher"),
+        ],
+        written=_written(window, results),
+    )  # fmt: skip
+
+
+def _record(case: Case, context: Context, limit: int) -> Outcome:
+    assert context.folder is not None
+    writes = int(case.seconds / cases.RECORD_EVERY_S)
+    writer = Load(
+        "writer",
+        [
+            "ek-writer", "--replace", "--record", "16K", "--every", "5ms", "--total", "100MB", "--writes", str(writes),
+            "--sync-every", "2MB", "--sync-thread", "--allocate", "preallocate", "--sync", "range", "--json",
+            str(context.folder / "rec"),
+        ],
+    )  # fmt: skip
+    beside = [
+        Load(f"disturb-{what}", ["ek-disturb", "--replace", "--json", what, str(context.folder / what)])
+        for what in cases.disturbances(case)
+    ]
+    window, _ = _run(case, context, 0, [writer, *beside])
+    report = _json(context, writer, case)
+    return Outcome(
+        [
+            Figure(name, round(report[f"write_{name}_us"], 1), "us", "lower", paper=case.paper.get(name))
+            for name in ("p50", "p99", "p999", "max")
+        ],
+        written=max(window.total_written, int(report["bytes"])),
+    )
+
+
+def _channels(case: Case, context: Context, limit: int) -> Outcome:
+    try:
+        found = context.probe(int(case.seconds))
+    except ProbeError as error:
+        raise ValidateError(f"{case.name}: {error}") from error
+    return Outcome(
+        [Figure("channels", found["channels"]), Figure("sure", found["sure"])], note=str(found["finding"])
+    )
+
+
+KINDS: Mapping[str, Callable[[Case, Context, int], Outcome]] = {
+    "limit": _limit,
+    "sustained": _sustained,
+    "latency": _latency,
+    "ratio": _ratio,
+    "shares": _shares,
+    "promise": _promise,
+    "stall": _stall,
+    "record": _record,
+    "fixed": _fixed,
+    "channels": _channels,
+}

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the parameters of the flash model (tests/flashsim) to a report, and says how well they predict the rest of it.
+
+It runs in a clone of the project, because it compiles the model, and needs scipy. Every third limit of the report is
+left out of the fit. The fit is judged by these limits alone: the median of |predicted ÷ measured - 1|.
+
+Reads and writes are fitted one after the other. For each number of dies that work at once, scipy fits the times and
+rates (Nelder-Mead on their logarithms, since all are positive and differ by orders of magnitude). The best structure
+wins. The fast cache follows from the stream of writes. Parameters that no measurement shows keep their defaults.
+"""
+
+import functools
+import importlib.util
+import math
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel_report.names import number
+
+from .errors import ValidateError
+from .report import Report
+
+LIMIT = re.compile(r"device\.(sequential|random)-(read|write)\.(\d+)([km])\.qd(\d+)\.mbps")
+# every so many limits, one is left out of the fit
+LEFT_OUT = 3
+# The fit needs at least so many limits of reads, and of writes.
+FEWEST = 4
+# time from a completion to the next request of a host with one request at a time, as in tests/flashsim/timing.py
+THINK_NS = 10_000
+MAX_KB = 512
+# Requests of a prediction of reads and of writes. Those of the first half do not count, because the buffer takes them.
+READS, WRITES = 160, 500
+# (channels, dies of a channel)
+STRUCTURES = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (8, 2))
+# evaluations of the model in one search, and the number of structures that are searched
+STEPS = 60
+SEARCHED = 3
+FIXED: Mapping[str, int | str] = {
+    "kind": "flash", "planes": 2, "page_kb": 16, "channel_mbps": 400, "chunk_kb": 32, "map_cache": 1, "map_region_mb": 4,
+    "max_kb": MAX_KB,
+}  # fmt: skip
+# names of the parameters that are fitted, with the first guess
+READ = {"link_read_mbps": 200.0, "cmd_us": 60.0, "t_r_us": 60.0, "map_miss_us": 30.0}
+WRITE = {"link_write_mbps": 150.0, "cmd_write_us": 60.0, "t_prog_us": 1000.0}
+Params = Mapping[str, int | str]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured limit. `size` in bytes, `mbps` in 10^6 bytes per second."""
+
+    random: bool
+    write: bool
+    size: int
+    depth: int
+    mbps: float
+
+    @property
+    def name(self) -> str:
+        size = f"{self.size >> 20}m" if self.size >> 20 else f"{self.size >> 10}k"
+        return f"{'random' if self.random else 'sequential'} {'write' if self.write else 'read'} {size} qd{self.depth}"
+
+
+Predict = Callable[[Params, Point], float]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Parameters of the model. `errors`: predicted ÷ measured - 1 of each limit that was left out, by name."""
+
+    params: Params
+    errors: Mapping[str, float]
+    used: int
+    source: str
+
+    @property
+    def median(self) -> float:
+        ordered = sorted(map(abs, self.errors.values()))
+        return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "params": dict(self.params),
+            "median_error": self.median,
+            "errors": dict(self.errors),
+            "fitted": self.used,
+        }
+
+    def lines(self) -> list[str]:
+        worst = max(self.errors, key=lambda name: abs(self.errors[name]))
+        return [
+            f"The model was fitted to {self.used} limits. It predicts {len(self.errors)} others with a median error of"
+            f" {100 * self.median:.1f} %.",
+            f"The largest error is {100 * self.errors[worst]:+.1f} % ({worst}).",
+        ]
+
+
+def points(found: Report) -> list[Point]:
+    """The measured limits of a report."""
+    scale = {"k": 1 << 10, "m": 1 << 20}
+    return [
+        Point(m[1] == "random", m[2] == "write", int(m[3]) * scale[m[4]], int(m[5]), row.value)
+        for row in found.rows
+        if (m := LIMIT.fullmatch(row.id)) and row.value > 0
+    ]
+
+
+def divide(measured: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """(limits for the fit, limits that are left out). Both have all kinds; the division is the same each time."""
+    used: list[Point] = []
+    left: list[Point] = []
+    for write in (False, True):
+        of_kind = sorted((p for p in measured if p.write == write), key=lambda p: (p.random, p.size, p.depth))
+        for i, point in enumerate(of_kind):
+            # shifted by one in each round, so that each depth and each size is left out somewhere
+            (left if (i + i // LEFT_OUT) % LEFT_OUT == 1 else used).append(point)
+    return used, left
+
+
+def flashsim(folder: Path) -> Any:
+    """The module tests/flashsim/timing.py. Raises ValidateError."""
+    file = folder / "timing.py"
+    spec = importlib.util.spec_from_file_location("flashsim_timing", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ValidateError(
+            f"{file} is missing; run this command in a clone of the project, or give --flashsim DIR"
+        )
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["flashsim_timing"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def pairs(params: Params) -> str:
+    return ",".join(f"{name}={value}" for name, value in params.items())
+
+
+def requests(point: Point, span: int, timing: Any) -> tuple[list[Any], int]:
+    """(requests, requests outstanding): the kernel splits an I/O into requests of at most MAX_KB."""
+    request = min(point.size, MAX_KB << 10)
+    each = -(-point.size // request)
+    op = timing.WRITE if point.write else timing.READ
+    count = max((WRITES if point.write else READS) // each, 2 * point.depth + 2)
+    if point.random:
+        starts = [io.pos for io in timing.scattered(op, count, point.size, span)]
+    else:
+        starts = [i * point.size for i in range(count)]
+    made = [timing.Io(op, start + i * request, request) for start in starts for i in range(each)]
+    return made, point.depth * each
+
+
+def predictor(timing: Any, model: Any, span: int) -> Predict:
+    """A function that runs a limit on the model, and returns MB/s."""
+
+    def predict(params: Params, point: Point) -> float:
+        ios, outstanding = requests(point, span, timing)
+        run = model.run("", pairs(params), ios, qd=outstanding, think=THINK_NS if point.depth == 1 else 0)
+        first, second = run.io[: len(ios) // 2], run.io[len(ios) // 2 :]
+        return float(sum(io.bytes for io in second) * 1000 / max(run.end - max(io.done for io in first), 1))
+
+    return predict
+
+
+def _minimise(loss: Callable[[Sequence[float]], float], start: Sequence[float]) -> tuple[list[float], float]:
+    try:
+        from scipy.optimize import minimize
+    except ImportError as error:
+        raise ValidateError(
+            "the fit needs scipy (package python3-scipy); the build root of the project has it"
+        ) from error
+    found = minimize(
+        loss, start, method="Nelder-Mead", options={"maxfev": STEPS, "xatol": 0.01, "fatol": 1e-4}
+    )
+    return [float(x) for x in found.x], float(found.fun)
+
+
+def loss(predict: Predict, params: Params, used: Sequence[Point]) -> float:
+    """Mean square of the logarithms of predicted ÷ measured."""
+    return sum(math.log(predict(params, p) / p.mbps) ** 2 for p in used) / len(used)
+
+
+def _fit(
+    predict: Predict, base: Params, guess: Mapping[str, float], used: Sequence[Point]
+) -> tuple[dict[str, int | str], float]:
+    """(parameters, loss): BASE with the best values of the parameters in GUESS."""
+
+    def params(logs: Sequence[float]) -> dict[str, int | str]:
+        return {
+            **base,
+            **{n: max(round(math.exp(min(x, 11.0))), 1) for n, x in zip(guess, logs, strict=True)},
+        }
+
+    best, value = _minimise(
+        lambda logs: loss(predict, params(logs), used), [math.log(v) for v in guess.values()]
+    )
+    return params(best), value
+
+
+def _structures(depths: Sequence[int]) -> Iterator[dict[str, int | str]]:
+    """The structures that are tried: dies, and whether the device works on several commands at once."""
+    for channels, dies in STRUCTURES:
+        for active in sorted({1, max(depths)}):
+            yield {"channels": channels, "dies": dies, "active": active, "depth": 32}
+
+
+def fit(measured: Sequence[Point], predict: Predict, source: str, capacity_mb: int) -> Fitted:
+    """Fit the model to the limits MEASURED. Raises ValidateError if there are too few."""
+    used, left = divide(measured)
+    reads, writes = [p for p in used if not p.write], [p for p in used if p.write]
+    if min(len(reads), len(writes)) < FEWEST or not left:
+        raise ValidateError(
+            f"the report has {len(measured)} limits, too few for a fit; run `ek-validate run --profile full --only device`"
+        )
+    base: dict[str, int | str] = dict(FIXED)
+    base["capacity_mb"] = capacity_mb
+    depths = [min(p.depth, 32) for p in used]
+    guess = {**READ, "link_read_mbps": 1.1 * max(p.mbps for p in reads)}
+    tried = sorted(_structures(depths), key=lambda s: loss(predict, {**base, **s, **_rounded(guess)}, reads))
+    best = min(
+        (_fit(predict, {**base, **s}, guess, reads) for s in tried[:SEARCHED]), key=lambda found: found[1]
+    )[0]
+    most = max(p.mbps for p in writes)
+    candidates = []
+    for buffer_kb in (0, 1024):
+        dies = int(best["channels"]) * int(best["dies"]) * 32 * 1024
+        write = {**WRITE, "link_write_mbps": 1.2 * most, "t_prog_us": max(dies / most, 50.0)}
+        candidates.append(_fit(predict, {**best, "buffer_kb": buffer_kb}, write, writes))
+    params = min(candidates, key=lambda found: found[1])[0]
+    errors = {p.name: predict(params, p) / p.mbps - 1 for p in left}
+    return Fitted(params, errors, len(used), source)
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, int]:
+    return {name: max(round(value), 1) for name, value in values.items()}
+
+
+def cache(found: Report, params: Params) -> dict[str, int | str]:
+    """Parameters of the fast cache, from the stream of writes; none if it showed no end of a cache."""
+    rows = {row.id: row.value for row in found.rows}
+    first, last = rows.get("device.sustained.first-mbps"), rows.get("device.sustained.last-mbps")
+    gb = rows.get("device.sustained.fast-cache")
+    if not (first and last and gb):
+        return {}
+    # the limits of writes were measured in the fast cache, so their program time is that of the cache
+    fast = int(params["t_prog_us"])
+    return {"slc_kb": round(gb * 1e6 / 1.024), "t_prog_slc_us": fast, "t_prog_us": round(fast * first / last)}
+
+
+def fit_report(found: Report, folder: Path) -> Fitted:
+    """Fit the model in FOLDER to a report. Raises ValidateError."""
+    timing = flashsim(folder)
+    span = max(int(found.target.get("span", 1 << 30)), 64 << 20)
+    capacity_mb = max(int(found.target.get("bytes") or 0) >> 20, 2 * (span >> 20))
+    with tempfile.TemporaryDirectory() as out:
+        try:
+            model = timing.compiled(Path(out), "-O2")
+        except OSError as error:
+            raise ValidateError(
+                f"cannot compile the flash model: {error}; run this command in the build root"
+            ) from error
+        fitted = fit(
+            points(found),
+            remembered(predictor(timing, model, span)),
+            f"{found.id}, {found.target.get('model', '')}",
+            capacity_mb,
+        )
+    return Fitted({**fitted.params, **cache(found, fitted.params)}, fitted.errors, fitted.used, fitted.source)
+
+
+def remembered(predict: Predict) -> Predict:
+    """PREDICT with a memory: the search often tries the same whole numbers again."""
+    kept = functools.cache(lambda params, point: predict(dict(params), point))
+    return lambda params, point: kept(tuple(params.items()), point)
+
+
+def preset(fitted: Fitted, name: str) -> str:
+    """The preset as TOML. The lab takes `set` as the parameters of a device: load flashsim preset= set=…"""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+        raise ValidateError(f"{name!r} cannot name a preset; use a-z, 0-9 and -, at most 31 characters")
+    about = f"fitted to the validation {fitted.source}".replace("\\", "").replace('"', "'")
+    return (
+        f'# Made by `ek-validate model`. Median error of left-out limits: {number(100 * fitted.median)} %\n'
+        f'[{name}]\nabout = "{about}"\nset = "{pairs(fitted.params)}"'
+    )  # fmt: skip

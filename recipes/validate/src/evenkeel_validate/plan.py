@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation will do: its cases, the bytes and the time that they take, and the budget that ends it. No I/O here."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from . import cases
+from .cases import GROUPS, MB, Case, Need
+from .errors import Stopped
+
+GB = 10**9
+# A block of flash endures about 3,000 erase cycles (typical of MLC and TLC; consumer QLC: 1,000). No eMMC reports its rating.
+RATED_CYCLES = 3000
+# a file that the player plays: 41.9 MB in 60 s (Hasegawa et al.)
+MOVIE = 42 * MB
+# Space that stays free in the file system of the test file: a full data partition would stop the board's services.
+KEPT_FREE = 64 * MB
+# rate of writes that the estimate assumes until the device is measured, bytes per second
+GUESS = {"mmc": 20e6, "scsi": 200e6, "nvme": 500e6, "other": 100e6}
+# the same for small random writes
+GUESS_RANDOM = {"mmc": 4e6, "scsi": 40e6, "nvme": 200e6, "other": 20e6}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`seconds`: the run ends after this time. `written`: the most bytes that it writes. `file`: size of the test file.
+
+    `compares`: it also measures the kernel's other schedulers.
+    """
+
+    name: str
+    about: str
+    seconds: int
+    written: int
+    file: int
+    cases: Callable[[], list[Case]]
+    compares: bool = True
+
+
+PROFILES = {
+    p.name: p
+    for p in (
+        Profile("quick", "an overview in two minutes", 120, GB, 160 * MB, cases.quick, compares=False),
+        Profile("full", "all cases of the papers", 45 * 60, 64 * GB, 1024 * MB, cases.full),
+        Profile("soak", "all cases, and again after long streams of writes", 8 * 3600, 256 * GB, 2048 * MB, cases.soak),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A case on one scheduler."""
+
+    case: Case
+    scheduler: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`skipped`: name of a case → why it is left out. `prepared`: bytes of the files that are written first."""
+
+    profile: Profile
+    steps: tuple[Step, ...]
+    skipped: Mapping[str, str]
+    prepared: int
+    written: int
+    seconds: int
+
+    @property
+    def total(self) -> int:
+        """Bytes that the validation writes."""
+        return self.prepared + self.written
+
+
+def missing(case: Case, have: Iterable[Need], reasons: Mapping[Need, str]) -> str:
+    """Why the case cannot run; "" if it can."""
+    lacking = sorted(case.needs - set(have))
+    return "; ".join(reasons.get(need, f"{need} is missing") for need in lacking)
+
+
+def make(
+    profile: Profile, *, subject: str, others: Sequence[str], have: Iterable[Need], reasons: Mapping[Need, str], kind: str,
+    only: Sequence[str] = (), budget: int | None = None,
+) -> Plan:  # fmt: skip
+    """The plan. The cases run on the scheduler SUBJECT; those that are compared run on the OTHERS, too.
+
+    Steps that do not fit into the budget or into the time of the profile are left out, those of other schedulers first.
+    ONLY: beginnings of names of cases; empty: all.
+    """
+    chosen = [c for c in profile.cases() if not only or c.name.startswith(tuple(only))]
+    skipped = {c.name: why for c in chosen if (why := missing(c, have, reasons))}
+    runnable = [c for c in chosen if c.name not in skipped]
+    needs_movie = any(c.kind == "stall" for c in runnable)
+    prepared = (profile.file + (MOVIE if needs_movie else 0)) if any(c.jobs for c in runnable) else 0
+    steps: list[Step] = []
+    limit = profile.written if budget is None else budget
+    written, seconds = 0, prepared / GUESS[kind] + 5
+    for scheduler in (subject, *others):
+        for case in runnable:
+            if scheduler != subject and not case.compared:
+                continue
+            took = estimate(case, kind)
+            if prepared + written + case.written > limit:
+                why = f"it would write {case.written / 1e6:.0f} MB, and the budget of {limit / 1e6:.0f} MB is used up"
+            elif seconds + took > profile.seconds:
+                why = f"the profile {profile.name} has no time left for it"
+            else:
+                steps.append(Step(case, scheduler))
+                written, seconds = written + case.written, seconds + took
+                continue
+            skipped[case.name if scheduler == subject else f"{case.name} on {scheduler}"] = why
+    return Plan(profile, tuple(steps), skipped, prepared, written, math.ceil(seconds))
+
+
+def estimate(case: Case, kind: str) -> float:
+    """Seconds that a case will take."""
+    if not case.written or case.kind == "record":
+        return case.longest
+    small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
+    rate = (GUESS_RANDOM if small else GUESS)[kind]
+    return min(case.written / rate + case.parts * (case.settle + 1.0), case.longest)
+
+
+def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:
+    """Share of the rated endurance that WRITTEN bytes use, in percent. The device itself may write more than the host."""
+    return 100 * written / (capacity * cycles) if capacity else math.nan
+
+
+def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
+    """What the user must know before the start, a sentence each."""
+    share = endurance(plan.total, capacity)
+    lines = [
+        f"{where}: {len(plan.steps)} measurements of the profile {plan.profile.name}.",
+        f"They write {plan.total / 1e6:,.0f} MB. This is {share:.2g} % of the endurance, if each block endures"
+        f" {RATED_CYCLES:,} erase cycles.",
+        f"They take about {duration(plan.seconds)}, and at most {duration(plan.profile.seconds)}.",
+    ]
+    if any(step.case.needs & GROUPS for step in plan.steps):
+        lines.append(
+            "Meanwhile the validation is one group beside the apps, with the weight 100. Apps keep their share, but the device"
+            " is busy: updates, backups and apps without a weight are slower."
+        )
+    schedulers = list(dict.fromkeys(step.scheduler for step in plan.steps))
+    if len(schedulers) > 1:
+        lines.append(
+            f"The scheduler of the device changes for a while ({', '.join(schedulers)}). While another one than evenkeel is"
+            " active, weights and fixed shares of the apps are not enforced."
+        )
+    lines += [f"Left out: {name}, because {why}." for name, why in plan.skipped.items()]
+    return lines
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Budget:
+    """Bytes that the run may still write. It ends the run at the announced bytes plus SLACK."""
+
+    # The last load is stopped when it has written its bytes. What is in flight then is more than its bytes.
+    SLACK = 0.01
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.written = 0
+
+    @property
+    def left(self) -> int:
+        return max(self.total - self.written, 0)
+
+    def spend(self, written: int) -> None:
+        self.written += written
+
+    def limit(self, wanted: int) -> int:
+        """Bytes that a case which wants to write WANTED may write. Raises Stopped if nothing is left."""
+        if not wanted:
+            return 0
+        # A case that would get less than half of its bytes has no figures that could be compared.
+        if self.left < wanted / 2:
+            raise Stopped(f"the budget of {self.total / 1e6:,.0f} MB is used up")
+        return min(wanted, self.left)

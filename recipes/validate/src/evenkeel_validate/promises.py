@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The promises of Evenkeel, each with a verdict and the rows that it rests on. No I/O here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from evenkeel_report.names import wanted, with_unit
+from evenkeel_report.row import Row
+
+
+@dataclass(frozen=True)
+class Promise:
+    """`held` is None if no row of the promise was measured."""
+
+    title: str
+    held: bool | None
+    verdict: str
+    evidence: str
+
+
+# (title, pattern of the ids of its rows)
+PROMISES = (
+    ("Bandwidth follows the weights", "fair.*"),
+    ("No group gets less than its share of what it gets alone", "promise.*.least"),
+    ("A video player never stops", "stall.*.count"),
+    ("A light reader is served soon", "latency.beside.*.p99"),
+)
+MOST_SHOWN = 4
+
+
+def judge(rows: Sequence[Row], subject: str) -> list[Promise]:
+    """A verdict for each promise. If another scheduler than evenkeel is active, the verdict says so."""
+    return [_judge(title, pattern, rows, subject) for title, pattern in PROMISES]
+
+
+def _judge(title: str, pattern: str, rows: Sequence[Row], subject: str) -> Promise:
+    judged = [r for r in rows if fnmatchcase(r.id, pattern) and r.target is not None]
+    if not judged:
+        return Promise(title, None, "Not judged, because none of its cases was measured.", "")
+    missed = [r for r in judged if not r.holds()]
+    held = not missed
+    count = f"{len(judged) - len(missed)} of {len(judged)} figures are within their bounds"
+    if subject != "evenkeel":
+        words = f"The scheduler of this device is {subject}, which promises nothing. {count}."
+    else:
+        words = f"Held: {count}." if held else f"Broken: only {count}."
+    shown = [*missed, *(r for r in judged if r.holds())][:MOST_SHOWN]
+    evidence = "; ".join(f"{r.id} is {with_unit(r.value, r.unit)}, bound {wanted(r)}" for r in shown)
+    more = f"; and {len(judged) - len(shown)} more" if len(judged) > len(shown) else ""
+    return Promise(title, held, words, evidence + more)

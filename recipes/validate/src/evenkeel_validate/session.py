@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A validation from start to end: facts, plan, test file, cases, report. Everything that it changes is undone.
+
+Order: the lock first, then whatever an earlier run left behind is restored. An entry of the journal precedes each
+change (undo.py). A run ends by itself at its budget and its time. It also ends after SIGTERM or SIGINT. In each case
+the report stays, and says why it is partial.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from evenkeel_agent import probe
+from evenkeel_agent.health import active_scheduler
+from evenkeel_common.files import read_line, why
+
+from . import facts, fio, lock, measure, plan, report, target, undo
+from .cases import Case, Need
+from .errors import DeviceGone, Stopped, ValidateError
+from .loads import SLICE, Launcher, Load, Runner
+from .measure import Context
+from .plan import MOVIE, Budget, Plan, Profile
+from .report import Report
+from .target import Target
+
+SUBJECT = "evenkeel"
+# The kernel's other schedulers. The first ones are measured if the time does not suffice for all.
+OTHERS = ("bfq", "none", "mq-deadline", "kyber")
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
+PROGRESS_S = 0.5
+SCRATCH = "scratch"
+RECORD_FILES = ("rec", "truncate", "allocate")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Paths on a board. Tests replace them. `state` survives a reboot, `run` does not."""
+
+    sys: Path = Path("/sys")
+    proc: Path = Path("/proc")
+    state: Path = Path("/var/lib/evenkeel-validate")
+    run: Path = Path("/run/evenkeel-validate")
+
+    @property
+    def journal(self) -> Path:
+        return self.state / "undo.json"
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def lock(self) -> Path:
+        return self.run / "lock"
+
+    @property
+    def progress(self) -> Path:
+        return self.run / "progress.json"
+
+    @property
+    def boot(self) -> str:
+        return read_line(str(self.proc / "sys/kernel/random/boot_id"))
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def restore(places: Places, launcher: Launcher) -> list[str]:
+    """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running."""
+    with lock.held(places.lock, "restore"):
+        return undo.restore(places.journal, places.boot, launcher.stop)
+
+
+def find(places: Places, id_: str) -> Path:
+    """The folder of the run ID. Raises ValidateError."""
+    if not RUN_ID.fullmatch(id_):
+        raise ValidateError(f"{id_!r:.60} is not the id of a validation; `ek-validate list` shows the ids")
+    folder = places.runs / id_
+    if not (folder / "report.json").exists():
+        raise ValidateError(f"there is no validation {id_}; `ek-validate list` shows the ids")
+    return folder
+
+
+def reports(places: Places) -> list[Report]:
+    """All reports, the latest first. A damaged report is left out, so that it hides no other one."""
+    found = []
+    for folder in sorted(places.runs.glob("*"), reverse=True) if places.runs.is_dir() else ():
+        with contextlib.suppress(ValidateError):
+            found.append(settled(report.read(folder), places))
+    return found
+
+
+def settled(found: Report, places: Places) -> Report:
+    """The report with its true state: a run that no process goes on with was interrupted."""
+    holder = lock.holder(places.lock)
+    if found.state == "running" and (holder is None or holder[1] != found.id):
+        found.state, found.reason = "partial", "the run was killed, or the power failed"
+    return found
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller wants. `schedulers`: to compare with; None: all that the kernel has, in the profiles that compare."""
+
+    profile: Profile
+    target: Target
+    only: Sequence[str] = ()
+    schedulers: Sequence[str] | None = None
+    budget: int | None = None
+    seed: int = 1
+
+
+@dataclass
+class Session:
+    """One run. `say` prints a line for a person. `probe_disk` finds flash channels."""
+
+    places: Places
+    launcher: Launcher
+    request: Request
+    version: str
+    say: Callable[[str], None] = print
+    grouped: bool = True
+    run_program: facts.Run = facts.run_program
+    probe_disk: Callable[[str, int], Mapping[str, Any]] = lambda path, seconds: probe.run(
+        path, seconds=seconds
+    )
+    _stop: str = field(default="", init=False)
+    _progress_at: float = field(default=0.0, init=False)
+
+    @property
+    def queue(self) -> Path:
+        return self.places.sys / "block" / self.request.target.disk / "queue"
+
+    def schedulers(self) -> list[str]:
+        """All schedulers that the kernel offers for the disk, the active one first."""
+        line = read_line(str(self.queue / "scheduler"))
+        active = active_scheduler(line)
+        offered = line.replace("[", " ").replace("]", " ").split()
+        return [active, *(name for name in OTHERS if name in offered and name != active)]
+
+    def make_plan(self) -> Plan:
+        have, reasons = self._needs()
+        subject, *others = self.schedulers()
+        if self.request.schedulers is not None:
+            if unknown := [s for s in self.request.schedulers if s not in (subject, *others)]:
+                raise ValidateError(
+                    f"the kernel has no scheduler {unknown[0]} for {self.request.target.disk}; it has:"
+                    f" {', '.join((subject, *others))}"
+                )
+            others = [s for s in self.request.schedulers if s != subject]
+        elif not self.request.profile.compares:
+            others = []
+        return plan.make(
+            self.request.profile, subject=subject, others=others, have=have, reasons=reasons,
+            kind=facts.kind(self.request.target.disk), only=self.request.only, budget=self.request.budget,
+        )  # fmt: skip
+
+    def _needs(self) -> tuple[set[Need], dict[Need, str]]:
+        kind = self.request.target.kind
+        discards = read_line(str(self.queue / "discard_max_bytes"))
+        has: dict[Need, bool] = {
+            "groups": self.grouped,
+            "evenkeel": self.schedulers()[0] == SUBJECT,
+            "file system": kind == "file",
+            "blocks": kind != "file",
+            "discard": discards not in ("", "0"),
+            "ek-player": _installed("ek-player"),
+            "ek-writer": _installed("ek-writer") and _installed("ek-disturb"),
+            "ek-pairs": Path(probe.Places().tool).exists(),
+        }
+        reasons: dict[Need, str] = {
+            "groups": "it needs weights, and so systemd and root",
+            "evenkeel": f"the scheduler of {self.request.target.disk} is not {SUBJECT}",
+            "file system": "it needs a test file, and the target is not a file",
+            "blocks": "fio can discard only on a partition or a whole device",
+            "discard": "the device has no discard",
+            "ek-player": "ek-player is not installed (component loads)",
+            "ek-writer": "ek-writer and ek-disturb are not installed (component loads)",
+            "ek-pairs": "ek-pairs is not installed (component agent)",
+        }
+        return {need for need, there in has.items() if there}, reasons
+
+    def run(self, made: Plan) -> Report:
+        """Run the plan. Returns the report, which is saved. Raises ValidateError if the run cannot start."""
+        id_ = self._new_id()
+        with lock.held(self.places.lock, id_):
+            if left := undo.restore(self.places.journal, self.places.boot, self.launcher.stop):
+                raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
+            folder = self.places.runs / id_
+            folder.mkdir(parents=True)
+            found = self._new_report(id_, made)
+            report.save(found, folder)
+            journal = undo.Journal(self.places.journal, self.places.boot)
+            with self._signals():
+                try:
+                    self._measure(made, found, folder, journal)
+                    found.state = "complete"
+                except Stopped as error:
+                    found.state, found.reason = "partial", str(error)
+                except (ValidateError, OSError) as error:
+                    found.state, found.reason = "partial", str(error)
+                finally:
+                    # also after an exception that nobody expects: the settings of the board come first
+                    found.not_restored = journal.restore(self.launcher.stop)
+                    with contextlib.suppress(FileNotFoundError):
+                        self.places.progress.unlink()
+            found.ended = now()
+            report.save(found, folder)
+            report.save_page(found, folder, reports(self.places))
+            return found
+
+    def _new_id(self) -> str:
+        base = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+        names = (base if n == 1 else f"{base}-{n}" for n in range(1, 1000))
+        return next(name for name in names if not (self.places.runs / name).exists())
+
+    def _new_report(self, id_: str, made: Plan) -> Report:
+        where = self.request.target
+        gathered = facts.gather(self.places.sys, where.disk, self.run_program)
+        model = next((f.value for f in gathered if f.title == "model"), "")
+        return Report(
+            id_, self.version, made.profile.name, now(),
+            target={"kind": where.kind, "where": where.where, "disk": where.disk, "model": model, "bytes": where.capacity,
+                    "span": target.area_bytes(where, made.profile.file, self.places.sys)},
+            device=facts.identity(self.places.sys, where.disk), kernel=os.uname().release, subject=self.schedulers()[0],
+            facts=[f.as_json() for f in gathered], announced={"written": made.total, "seconds": made.seconds},
+            skipped=dict(made.skipped),
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT end the run at the next check, so that everything is restored."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._stop = "cancelled"
+
+        old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _measure(self, made: Plan, found: Report, folder: Path, journal: undo.Journal) -> None:
+        begin = time.monotonic()
+        where = self.request.target
+        disk = self.places.sys / "block" / where.disk
+        budget = Budget(made.total)
+        started = _device_written(disk)
+        current: dict[str, Any] = {"id": found.id, "count": len(made.steps), "seconds_planned": made.seconds}
+
+        def check() -> None:
+            if self._stop:
+                raise Stopped(self._stop)
+            if time.monotonic() - begin > made.profile.seconds:
+                raise Stopped(f"the time of the profile {made.profile.name} is over")
+            if not disk.exists():
+                raise DeviceGone(f"the device {where.disk} was removed")
+            self._tell({**current, "seconds": round(time.monotonic() - begin), "written": budget.written})
+
+        scratch = self.places.run / SCRATCH
+        scratch.mkdir(parents=True, exist_ok=True)
+        runner = Runner(self.launcher, disk, where.number, scratch, check)
+        if self.grouped:
+            journal.slice(SLICE)
+        try:
+            self._prepare(made, found, journal, runner, budget)
+            known: dict[tuple[str, str], float] = {}
+            active = found.subject
+            for index, step in enumerate(made.steps):
+                left = sum(plan.estimate(s.case, facts.kind(where.disk)) for s in made.steps[index:])
+                current.update(
+                    index=index, case=step.case.name, about=step.case.about, scheduler=step.scheduler
+                )
+                current["seconds_left"] = round(left)
+                self._progress_at = 0.0
+                check()
+                if step.scheduler != active:
+                    self._choose(journal, step.scheduler)
+                    active = step.scheduler
+                context = self._context(made, journal, runner, known, step.scheduler)
+                self.say(f"{index + 1}/{len(made.steps)} {step.case.name} ({step.scheduler})")
+                self._step(step.case, context, budget, found, known)
+                found.device_written = _device_written(disk) - started
+                report.save(found, folder)
+        finally:
+            found.device_written = max(_device_written(disk) - started, found.device_written)
+
+    def _step(
+        self, case: Case, context: Context, budget: Budget, found: Report, known: dict[tuple[str, str], float]
+    ) -> None:
+        """Measure one case. A case that fails is left out with the reason; the others go on."""
+        limit = budget.limit(case.written)
+        try:
+            outcome = measure.measure(case, context, limit)
+        except ValidateError as error:
+            name = case.name if context.subject == found.subject else f"{case.name} on {context.subject}"
+            found.skipped[name] = str(error)
+            self.say(f"  left out: {error}")
+            return
+        budget.spend(outcome.written)
+        found.add(case.name, outcome, context.subject, now())
+        if context.subject == found.subject:
+            known.update({(case.name, f.metric): f.value for f in outcome.figures})
+
+    def _choose(self, journal: undo.Journal, scheduler: str) -> None:
+        try:
+            undo.set_scheduler(journal, self.queue, scheduler)
+        except OSError as error:
+            raise ValidateError(
+                f"cannot set the scheduler {scheduler}: {why(error)}; run ek-validate as root"
+            ) from error
+
+    def _context(
+        self,
+        made: Plan,
+        journal: undo.Journal,
+        runner: Runner,
+        known: Mapping[tuple[str, str], float],
+        subject: str,
+    ) -> Context:
+        where = self.request.target
+        size = target.area_bytes(where, made.profile.file, self.places.sys)
+        return Context(
+            runner, where.path, size, where.first, known, where.path.parent if where.kind == "file" else None,
+            lambda name: self._choose(journal, name), lambda seconds: self.probe_disk(f"/dev/{where.disk}", seconds),
+            subject, self.request.seed,
+        )  # fmt: skip
+
+    def _prepare(
+        self, made: Plan, found: Report, journal: undo.Journal, runner: Runner, budget: Budget
+    ) -> None:
+        """Write the test file and the movie. Blocks that were never written would be read without the flash."""
+        where = self.request.target
+        if not made.prepared:
+            return
+        wanted = [(where.path, target.area_bytes(where, made.profile.file, self.places.sys))]
+        if where.kind == "file":
+            folder = where.path.parent
+            journal.folder(folder)
+            folder.mkdir(mode=0o700)
+            if made.prepared > made.profile.file:
+                wanted.append((folder / "movie", MOVIE))
+            for path in (*(p for p, _ in wanted), *(folder / name for name in RECORD_FILES)):
+                journal.file(path)
+        for path, size in wanted:
+            self.say(f"writing {size / 1e6:.0f} MB to {path}")
+            first = where.first if path == where.path else 0
+            written = self._lay(runner, path, first, size, where.kind == "file")
+            budget.spend(written)
+            found.written += written
+
+    def _lay(self, runner: Runner, path: Path, first: int, size: int, create: bool) -> int:
+        file = runner.scratch / "lay.fio"
+        file.write_text(
+            f"[lay]\nfilename={path}\noffset={first}\nsize={size}\nrw=write\nbs=1m\niodepth=4\ndirect=1\n"
+            f"ioengine=libaio\nthread=1\nrefill_buffers=1\nend_fsync=1\nfallocate=none\n"
+            f"allow_file_create={int(create)}\n"
+        )
+        result = runner.scratch / "lay.json"
+        load = Load(
+            "lay",
+            ["fio", "--eta=never", "--output-format=json+", f"--output={result}", str(file)],
+            report=result,
+        )
+        runner.run([load], settle=0, seconds=self.request.profile.seconds)
+        try:
+            written = fio.parse(runner.report(load)).written
+        except ValueError as error:
+            raise ValidateError(f"cannot write the test file {path}: {error}") from error
+        if written < size:
+            raise Stopped(
+                f"the device wrote only {written / 1e6:.0f} of {size / 1e6:.0f} MB of the test file in time"
+            )
+        return written
+
+    def _tell(self, progress: Mapping[str, Any]) -> None:
+        """Write progress.json, at most every PROGRESS_S. It is in RAM, so it wears nothing."""
+        if (at := time.monotonic()) - self._progress_at < PROGRESS_S:
+            return
+        self._progress_at = at
+        temporary = self.places.progress.with_suffix(".new")
+        temporary.write_text(json.dumps(progress))
+        os.replace(temporary, self.places.progress)
+
+
+def progress(places: Places) -> dict[str, Any] | None:
+    """The progress of the validation that runs, or None."""
+    holder = lock.holder(places.lock)
+    if holder is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(places.progress.read_bytes())
+    except (OSError, ValueError):
+        return {"id": holder[1]}
+    return found
+
+
+def _device_written(disk: Path) -> int:
+    words = read_line(str(disk / "stat")).split()
+    return int(words[6]) * 512 if len(words) > 6 and words[6].isdigit() else 0
+
+
+def _installed(program: str) -> bool:
+    return any(os.access(Path(folder) / program, os.X_OK) for folder in os.get_exec_path())

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report in a few plain sentences, for a person who chooses boards. No I/O here."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from evenkeel_report.names import number
+from evenkeel_report.row import Row
+
+if TYPE_CHECKING:
+    from .report import Report
+
+RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
+
+
+def sentences(report: "Report") -> list[str]:
+    """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
+    rows = {row.id: row for row in report.rows}
+    found = [_rates(rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows), _health(report)]
+    return [line for line in found if line] or ["Nothing was measured."]
+
+
+def _rates(rows: dict[str, Row]) -> str:
+    parts = []
+    for what in ("read", "write"):
+        rates = [r.value for id_, r in rows.items() if fnmatchcase(id_, f"device.sequential-{what}.*.mbps")]
+        best = max(rates, default=None)
+        if best is not None:
+            parts.append(f"{what}s {number(best)} MB/s")
+    small = rows.get("device.random-read.4k.qd1.iops")
+    if small:
+        parts.append(f"serves {number(small.value)} random reads of 4 KiB a second, one at a time")
+    return f"This device {listed(parts)}." if parts else ""
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Words as a list: a, b and c."""
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _weights(report: "Report") -> str:
+    ratios = {(m[1], int(m[2])): r for r in report.rows if (m := RATIO.fullmatch(r.id))}
+    if not ratios:
+        return ""
+    missed = [f"{d}s of {mb} MB ({number(r.value)}:1)" for (d, mb), r in ratios.items() if r.holds() is False]
+    with_ = f"With the scheduler {report.subject}, it"
+    if not missed:
+        return f"{with_} holds the ratio 2:1 at every size that was measured."
+    return f"{with_} does not hold the ratio 2:1 for {', '.join(missed)}."
+
+
+def _stalls(rows: dict[str, Row]) -> str:
+    counts = {id_: r for id_, r in rows.items() if id_.startswith("stall.") and id_.endswith(".count")}
+    if not counts:
+        return ""
+    bad = [id_ for id_, r in counts.items() if r.value]
+    if not bad:
+        kinds = "1 kind" if len(counts) == 1 else f"{len(counts)} kinds"
+        return f"A video player never stopped, beside {kinds} of load."
+    worst = max(
+        rows[id_.replace(".count", ".worst_ms")].value
+        for id_ in bad
+        if id_.replace(".count", ".worst_ms") in rows
+    )
+    return f"A video player stopped beside {len(bad)} of {len(counts)} kinds of load, for up to {number(worst)} ms."
+
+
+def _sustained(rows: dict[str, Row]) -> str:
+    first, last = rows.get("device.sustained.first-mbps"), rows.get("device.sustained.last-mbps")
+    cache = rows.get("device.sustained.fast-cache")
+    if not first or not last:
+        return ""
+    if cache:
+        return (
+            f"After {number(cache.value)} GB of writes its fast cache is full: the rate falls from {number(first.value)} to"
+            f" {number(last.value)} MB/s."
+        )
+    return f"A long stream of writes goes on at {number(last.value)} MB/s."
+
+
+def _latency(rows: dict[str, Row]) -> str:
+    beside = rows.get("latency.beside.writes.max")
+    return (
+        f"Beside a stream of writes, the slowest small read took {number(beside.value / 1000)} ms."
+        if beside
+        else ""
+    )
+
+
+def _health(report: "Report") -> str:
+    facts = {f["title"]: f["value"] for f in report.facts if f["value"]}
+    life = facts.get("life time, type A") or facts.get("life time, type B")
+    if life:
+        return f"The device reports that {life.removesuffix(' used')} of its life time is used."
+    used = facts.get("life time used, %")
+    return f"The device reports that {used} % of its life time is used." if used else ""

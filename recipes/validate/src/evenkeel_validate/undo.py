@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation has changed, on the medium before it changes it, so that anyone can undo it later.
+
+The journal is a file with a list of entries. An entry is written, with fsync, before its change is made. So at each
+moment every change in force has an entry. `restore` undoes the entries, the latest first, and then removes the journal.
+Undoing an entry twice, or one whose change was never made, has no effect. So a restore may be killed and run again.
+
+- value: the old value of a kernel attribute. A reboot resets attributes, and may give a device another name. So these
+  entries count only in the boot in which they were written.
+- file, folder: a file or folder that the validation creates. A folder that has other files stays.
+- slice: a systemd slice whose units run the loads. The loads outlive a validation that was killed.
+
+An entry whose device is gone is done. All other entries that fail stay in the journal, and restore() reports them.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from evenkeel_agent.health import active_scheduler
+from evenkeel_common import files
+from evenkeel_common.files import read_line, why
+
+from .errors import ValidateError
+
+VERSION = 1
+GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
+Kind = Literal["value", "file", "folder", "slice"]
+KINDS = get_args(Kind)
+Stop = Callable[[str], None]
+
+
+def _text(path: Path) -> str:
+    """The value of an attribute, as it must be written back. queue/scheduler lists all schedulers."""
+    line = read_line(str(path))
+    return active_scheduler(line) if path.name == "scheduler" else line
+
+
+class Journal:
+    """The journal at PATH. One process writes it: the one that holds the lock of the state folder (lock.py)."""
+
+    def __init__(self, path: Path, boot: str) -> None:
+        self._path = path
+        self._boot = boot
+        self._entries: list[dict[str, str]] = []
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def entries(self) -> list[dict[str, str]]:
+        return list(self._entries)
+
+    def set(self, path: Path, value: str) -> None:
+        """Write VALUE into the attribute PATH. Raises OSError, also if the kernel did not take the value."""
+        self.note(path)
+        write_attribute(path, value)
+
+    def note(self, path: Path) -> None:
+        """Record the present value of the attribute PATH. The first value that was recorded is the one to restore."""
+        if self.old(path) is None:
+            self._add("value", str(path), _text(path))
+
+    def old(self, path: Path) -> str | None:
+        """The recorded value of the attribute PATH, or None."""
+        return next(
+            (e["value"] for e in self._entries if (e["kind"], e["path"]) == ("value", str(path))), None
+        )
+
+    def file(self, path: Path) -> None:
+        """Record that the file PATH will be created. Raises ValidateError if it exists: it is not ours."""
+        if path.exists():
+            raise ValidateError(f"{path} exists already; remove it, or choose another folder")
+        self._add("file", str(path))
+
+    def folder(self, path: Path) -> None:
+        """Record that the folder PATH will be created. Raises ValidateError if it exists: it is not ours."""
+        if path.exists():
+            raise ValidateError(f"{path} exists already; remove it, or choose another folder")
+        self._add("folder", str(path))
+
+    def slice(self, name: str) -> None:
+        """Record that units will run in the slice NAME."""
+        self._add("slice", name)
+
+    def _add(self, kind: Kind, path: str, value: str = "") -> None:
+        added = [*self._entries, {"kind": kind, "path": path, "value": value, "boot": self._boot}]
+        _save(self._path, added)
+        self._entries = added
+
+    def restore(self, stop: Stop) -> list[str]:
+        """Undo all entries. Returns what failed, a line for each."""
+        failed = restore(self._path, self._boot, stop)
+        self._entries = load(self._path) if failed else []
+        return failed
+
+
+def set_scheduler(journal: Journal, queue: Path, name: str) -> None:
+    """Choose the I/O scheduler NAME for the disk with the folder QUEUE. Raises OSError.
+
+    The kernel forgets the tunables of the old scheduler, and sets nr_requests. So both are recorded before the
+    scheduler: restore() undoes the latest entry first, and writes them after the old scheduler is back. If NAME is the
+    scheduler of the beginning, its tunables get their old values at once.
+    """
+    scheduler = queue / "scheduler"
+    if journal.old(scheduler) is None:
+        iosched = queue / "iosched"
+        for path in sorted(iosched.iterdir()) if iosched.is_dir() else ():
+            if path.stat().st_mode & stat.S_IWUSR:
+                journal.note(path)
+        journal.note(queue / "nr_requests")
+    journal.set(scheduler, name)
+    if name == journal.old(scheduler):
+        for entry in journal.entries:
+            path = Path(entry["path"])
+            if entry["kind"] == "value" and queue in path.parents and _text(path) != entry["value"]:
+                write_attribute(path, entry["value"])
+
+
+def write_attribute(path: Path, value: str) -> None:
+    """Write VALUE into the kernel attribute PATH. Raises OSError."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(fd, f"{value}\n".encode())
+    finally:
+        os.close(fd)
+
+
+def _save(path: Path, entries: list[dict[str, str]]) -> None:
+    content = json.dumps({"version": VERSION, "entries": entries}, indent=1).encode() + b"\n"
+    files.replace(str(path), content)
+
+
+def load(path: Path) -> list[dict[str, str]]:
+    """The entries of the journal at PATH, the oldest first. Raises ValidateError if it is damaged."""
+    try:
+        content: Any = json.loads(path.read_bytes())
+        entries: list[dict[str, str]] = content["entries"]
+        if content["version"] != VERSION or not all(
+            e["kind"] in KINDS and all(isinstance(e[k], str) for k in ("path", "value", "boot"))
+            for e in entries
+        ):  # fmt: skip
+            raise ValueError("it has an unknown format")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValidateError(
+            f"cannot read {path}: {error}. It says what a validation has changed. Reboot the board, which resets"
+            f" the kernel's settings, delete the folder .ek-validate of the target, and then {path}"
+        ) from error
+    return entries
+
+
+def restore(path: Path, boot: str, stop: Stop) -> list[str]:
+    """Undo the entries of the journal at PATH, and remove it. Returns what failed, a line for each. Raises ValidateError.
+
+    BOOT is the id of the present boot. STOP stops all units of a slice, and raises OSError.
+    """
+    entries = load(path)
+    kept: list[dict[str, str]] = []
+    failed: list[str] = []
+    # Loads are stopped first, or they would write to a file that was removed.
+    latest_first = entries[::-1]
+    slices = [entry for entry in latest_first if entry["kind"] == "slice"]
+    for entry in (*slices, *(entry for entry in latest_first if entry not in slices)):
+        try:
+            _undo(entry, boot, stop)
+        except OSError as error:
+            if error.errno in GONE:
+                continue
+            kept.append(entry)
+            failed.append(f"cannot restore {entry['path']}: {why(error)}")
+    if failed:
+        _save(path, [e for e in entries if e in kept])
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(str(path))
+    return failed
+
+
+def _undo(entry: dict[str, str], boot: str, stop: Stop) -> None:
+    path = Path(entry["path"])
+    match entry["kind"]:
+        case "slice" if entry["boot"] == boot:
+            stop(entry["path"])
+        case "value" if entry["boot"] == boot and _text(path) != entry["value"]:
+            write_attribute(path, entry["value"])
+        case "file":
+            # never a folder or a device, even if somebody has put one in its place
+            if stat.S_ISREG(path.lstat().st_mode):
+                files.remove(str(path))
+        case "folder":
+            with contextlib.suppress(OSError):
+                path.rmdir()

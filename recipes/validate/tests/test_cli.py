@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: what it prints, and its exit status."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fake_board as board
+import pytest
+from evenkeel_report.row import Row
+from evenkeel_validate import __main__ as cli
+from evenkeel_validate import lock, report, undo
+from evenkeel_validate.report import Report
+from evenkeel_validate.session import Places
+from evenkeel_validate.target import Target
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    sys_ = board.make_tree(tmp_path)
+    (tmp_path / "data").mkdir()
+    boot = tmp_path / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("boot-1\n")
+    target = Target("file", tmp_path / "data/.ek-validate/data", board.DISK, board.NUMBER, board.CAPACITY)
+    monkeypatch.setattr(cli.target, "of_folder", lambda sys, folder, size: target)
+    monkeypatch.setattr(cli, "_launcher", lambda: (board.Groups(tmp_path), True))
+    return Places(sys_, tmp_path / "proc", tmp_path / "state", tmp_path / "run")
+
+
+def stored(places: Places, id_: str = "20260131-120000", ratio: float = 2.0, **more: Any) -> Report:
+    row = Row("fair.read.1m.ratio", ratio, "", None, (1.9, 2.1), None, "host", "6.12", "evenkeel", True)
+    found = Report(
+        id_,
+        "1.0",
+        "quick",
+        "2026-01-31T12:00:00Z",
+        **{"state": "complete", "subject": "evenkeel", "rows": [row], **more},
+    )
+    (places.runs / id_).mkdir(parents=True)
+    report.save(found, places.runs / id_)
+    return found
+
+
+def test_a_run_from_start_to_end(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", "--yes", "--only", "device.sequential-read.1m.qd1"]
+    assert cli.main(arguments, places) == 0
+    out = capsys.readouterr().out
+    assert "They write 168 MB." in out
+    assert "Written: 168 MB of 168 MB announced." in out
+    assert cli.main(["list"], places) == 0
+    id_ = capsys.readouterr().out.split()[0]
+    assert cli.main(["show", "--json"], places) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == id_
+
+
+def test_a_dry_run_writes_nothing(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--dry-run", "--json", "--profile", "full"], places) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["most_seconds"] == 2700
+    assert any(c["case"] == "fair.read.100m" and c["scheduler"] == "bfq" for c in found["cases"])
+    assert found["announcement"][1].startswith("They write")
+    assert list((tmp_path / "data").iterdir()) == []
+    assert not places.state.exists()
+
+
+def test_without_a_terminal_a_run_needs_yes(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115, PTH123
+    assert cli.main(["run"], places) == 1
+    assert "give --yes" in capsys.readouterr().err
+
+
+def test_an_answer_other_than_yes_starts_nothing(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "")
+    assert cli.main(["run"], places) == 1
+    assert "nothing was started" in capsys.readouterr().err
+    assert not places.state.exists()
+
+
+def test_no_case_with_such_a_name(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--yes", "--only", "absent"], places) == 1
+    assert "no case can run. No case has such a name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [({}, 0), ({"ratio": 1.0}, cli.BROKEN), ({"state": "partial", "reason": "cancelled"}, cli.PARTIAL),
+     ({"not_restored": ["x"]}, 1), ({"ratio": 1.0, "state": "partial"}, cli.PARTIAL)],
+)  # fmt: skip
+def test_the_status_says_how_the_run_ended(places: Places, more: Any, status: int) -> None:
+    assert cli._status(stored(places, **more)) == status
+
+
+def test_show_names_what_is_partial_and_what_is_broken(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(places, ratio=1.0, state="partial", reason="cancelled", skipped={"a": "b"}, not_restored=["c"])
+    assert cli.main(["show"], places) == 0
+    out = capsys.readouterr().out
+    assert "PARTIAL: cancelled" in out
+    assert "MISS Bandwidth follows the weights" in out
+    assert "Left out: a: b" in out
+    assert "NOT RESTORED: c." in out
+
+
+def test_show_writes_a_page(places: Places, tmp_path: Path) -> None:
+    found = stored(places)
+    assert cli.main(["show", found.id, "--html", str(tmp_path / "x.html")], places) == 0
+    assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+def test_without_a_validation_there_is_nothing_to_show(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["list"], places) == 0
+    assert "no validation yet" in capsys.readouterr().out
+    assert cli.main(["show"], places) == 1
+    assert "start one with `ek-validate run`" in capsys.readouterr().err
+    assert cli.main(["cancel"], places) == 1
+    assert "no validation is running" in capsys.readouterr().err
+
+
+def test_show_reports_the_progress_of_a_run(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    with lock.held(places.lock, "20260131-120000"):
+        places.progress.write_text(
+            json.dumps(
+                {"id": "20260131-120000", "index": 2, "count": 9, "about": "reads", "seconds_left": 61}
+            )
+        )
+        assert cli.main(["show"], places) == 0
+        assert (
+            capsys.readouterr().out
+            == "Validation 20260131-120000 is running: 3 of 9, reads. About 61 s left.\n"
+        )
+        places.progress.unlink()
+        assert cli.main(["show"], places) == 0
+        assert "preparing" in capsys.readouterr().out
+
+
+def test_two_devices_are_compared(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(places, "20260101-000000")
+    other = stored(places, "20260102-000000", 1.0, state="partial", reason="cancelled")
+    file = str(places.runs / other.id / "report.json")
+    assert cli.main(["compare", "20260101-000000", file], places) == 1
+    out = capsys.readouterr().out
+    assert "Note: the report 20260102-000000 is partial: cancelled" in out
+    assert "worse, target no longer met" in out
+    assert cli.main(["compare", "20260101-000000", "20260101-000000"], places) == 0
+
+
+def test_restore(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    places.state.mkdir()
+    path = places.sys / "block" / board.DISK / "queue/nr_requests"
+    undo.Journal(places.journal, "boot-1").set(path, "64")
+    assert cli.main(["restore"], places) == 0
+    assert path.read_text() == "128\n"
+    places.journal.write_text("{")
+    assert cli.main(["restore"], places) == 1
+    assert "Reboot the board" in capsys.readouterr().err
+
+
+def test_a_device_is_refused_if_the_mounts_cannot_be_read(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--yes", "--device", "/dev/mmcblk0p4"], places) == 1
+    assert "self/mountinfo: No such file or directory. Nothing was written" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: what the profiles promise about time and wear, and what the announcement says."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from evenkeel_report.names import TOPICS
+from evenkeel_report.papers import RATIOS, SPLIT, STALLS
+from evenkeel_validate import cases, fio, measure, plan
+from evenkeel_validate.cases import MB, Case, Need
+from evenkeel_validate.errors import Stopped
+from evenkeel_validate.plan import PROFILES, Budget, Plan, Profile
+from hypothesis import given
+from hypothesis import strategies as st
+
+ALL = frozenset(get_args(Need))
+OTHERS = ("bfq", "none", "mq-deadline", "kyber")
+
+
+def made(
+    name: str,
+    kind: str = "mmc",
+    have: frozenset[Need] = ALL,
+    others: Sequence[str] = (),
+    budget: int | None = None,
+) -> Plan:
+    return plan.make(
+        PROFILES[name], subject="evenkeel", others=others, have=have, reasons={}, kind=kind, budget=budget
+    )
+
+
+@pytest.mark.parametrize("kind", plan.GUESS)
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_keeps_its_time_and_its_wear(name: str, kind: str) -> None:
+    profile = PROFILES[name]
+    found = made(name, kind, others=OTHERS if profile.compares else ())
+    assert found.seconds <= profile.seconds
+    assert found.total <= profile.written
+
+
+def test_quick_fits_into_two_minutes_and_a_gigabyte() -> None:
+    assert (PROFILES["quick"].seconds, PROFILES["quick"].written) == (120, 10**9)
+    found = made("quick")
+    # nothing of it is left out for lack of time on a slow eMMC
+    assert found.skipped == {}
+    assert {s.case.kind for s in found.steps} == {"limit", "latency", "ratio", "promise", "stall"}
+
+
+def test_full_has_all_cases_of_the_papers_on_a_slow_device() -> None:
+    found = made("full", others=OTHERS)
+    assert not [name for name in found.skipped if " on " not in name]
+    names = {s.case.name for s in found.steps}
+    assert {f"fair.{d}.{mb}m" for d, sizes in RATIOS.items() for mb in sizes} <= names
+    assert {f"fair.shares.{case}" for case in SPLIT} <= names
+    assert {f"stall.{how}.{d}.{mb}m" for how, d, mb in STALLS} <= names
+    assert {"rec.quiet", "rec.truncate", "rec.allocate", "channel.probe", "device.sustained"} <= names
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_names_are_ids_and_each_load_fits_into_its_part_of_the_file(name: str) -> None:
+    profile = PROFILES[name]
+    found = profile.cases()
+    assert len({c.name for c in found}) == len(found)
+    for case in found:
+        assert case.name.partition(".")[0] in {*TOPICS, "device"}
+        assert case.kind in measure.KINDS
+        for job in case.jobs:
+            area = fio.areas(Path("x"), profile.file, len(case.jobs))[0]
+            fio.job_file(job, area, seconds=1, limit=0, seed=1)
+        # each case that writes says how much, and no other one does
+        writes = any(j.writes for j in case.jobs) or case.kind == "record"
+        assert bool(case.written) == writes, case.name
+
+
+def test_the_cases_of_the_subject_come_first_and_others_are_left_out_first() -> None:
+    found = made("full", others=OTHERS, budget=30 * 10**9)
+    order = [s.scheduler for s in found.steps]
+    assert order == sorted(order, key=["evenkeel", *OTHERS].index)
+    assert all(s.case.compared for s in found.steps if s.scheduler != "evenkeel")
+
+
+@given(st.integers(0, 3 * 10**10), st.sampled_from(sorted(PROFILES)), st.sampled_from(sorted(plan.GUESS)))
+def test_no_plan_exceeds_its_budget(budget: int, name: str, kind: str) -> None:
+    found = made(name, kind, others=OTHERS, budget=budget)
+    if found.written:
+        assert found.total <= budget
+    chosen = {s.case.name for s in found.steps if s.scheduler == "evenkeel"}
+    assert chosen | set(found.skipped) >= {c.name for c in PROFILES[name].cases()}
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), st.floats(1.0, 1.01)), max_size=40))
+def test_the_run_ends_within_one_percent_of_its_budget(wanted: Sequence[tuple[int, float]]) -> None:
+    """Each case writes what it is allowed, and up to 1 % more, because its loads are stopped while I/O is in flight."""
+    budget = Budget(1000 * MB)
+    for mb, more in wanted:
+        try:
+            limit = budget.limit(mb * MB)
+        except Stopped:
+            assert budget.left < mb * MB / 2
+            break
+        assert limit <= mb * MB
+        budget.spend(int(limit * more))
+    assert budget.written <= 1000 * MB * (1 + Budget.SLACK)
+
+
+def test_only_chosen_cases_run() -> None:
+    found = plan.make(
+        PROFILES["full"], subject="evenkeel", others=(), have=ALL, reasons={}, kind="mmc", only=["fair.read", "latency.alone"]
+    )  # fmt: skip
+    assert {s.case.name.rpartition(".")[0] for s in found.steps} == {"fair.read", "latency"}
+
+
+def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None:
+    text = " ".join(
+        plan.announcement(
+            made("full", others=["bfq"]), where="the file /data/x on mmcblk0", capacity=64 * 10**9
+        )
+    )
+    found = made("full", others=["bfq"])
+    share = 100 * found.total / (64e9 * 3000)
+    assert f"They write {found.total / 1e6:,.0f} MB. This is {share:.2g} % of the endurance" in text
+    assert "at most 45 min" in text
+    assert "updates, backups and apps without a weight are slower" in text
+    assert "(evenkeel, bfq). While another one than evenkeel is active, weights and fixed shares" in text
+
+
+def test_what_is_missing_is_said_for_each_case() -> None:
+    found = plan.make(
+        PROFILES["quick"], subject="none", others=(), have=ALL - {"groups"}, reasons={"groups": "no systemd"}, kind="mmc"
+    )  # fmt: skip
+    assert found.skipped["fair.read.1m"] == "no systemd"
+    lines = plan.announcement(found, where="x", capacity=0)
+    assert "Left out: fair.read.1m, because no systemd." in lines
+    assert not any("one group beside the apps" in line for line in lines)
+
+
+def test_a_device_without_a_size_has_no_share_of_its_endurance() -> None:
+    assert math.isnan(plan.endurance(1, 0))
+    assert plan.endurance(192 * 10**12, 64 * 10**9) == 100
+
+
+def test_without_loads_no_test_file_is_written() -> None:
+    probe = Profile("p", "", 60, 10**9, 240 * MB, lambda: [c for c in cases.full() if c.kind == "channels"])
+    found = plan.make(probe, subject="evenkeel", others=(), have=ALL, reasons={}, kind="mmc")
+    assert (found.prepared, found.total) == (0, 0)
+
+
+def test_disturbances_of_the_recorder() -> None:
+    found = {c.name: tuple(cases.disturbances(c)) for c in cases.full() if c.kind == "record"}
+    assert found == {"rec.quiet": (), "rec.truncate": ("truncate",), "rec.allocate": ("truncate", "allocate")}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5, "5 s"), (89.6, "90 s"), (120, "2 min"), (2700, "45 min"), (28800, "8.0 h")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert plan.duration(seconds) == text
+
+
+def test_estimates_are_bounded_by_the_case() -> None:
+    case = Case(
+        "device.x",
+        "limit",
+        "",
+        (cases.Job("job", "randwrite", "4k"),),
+        settle=0.5,
+        seconds=20,
+        written=24 * MB,
+    )
+    assert plan.estimate(case, "mmc") == pytest.approx(24 * MB / 4e6 + 1.5)
+    assert plan.estimate(case, "nvme") < 2

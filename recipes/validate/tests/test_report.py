@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: its file, its verdicts, its sentences and its page."""
+
+import html as html_
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel_report.row import Better, Figure, Row
+from evenkeel_validate import measure, promises, report, summary
+from evenkeel_validate.cases import Job
+from evenkeel_validate.errors import ValidateError
+from evenkeel_validate.measure import Outcome
+from evenkeel_validate.report import Report
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def empty(**more: Any) -> Report:
+    return Report(
+        "20260131-120000",
+        "1.0",
+        "full",
+        "2026-01-31T12:00:00Z",
+        subject="evenkeel",
+        kernel="6.12",
+        device="cid",
+        **more,
+    )
+
+
+def row(id_: str, value: float, target: Any = None, better: Better | None = None, must: bool = True) -> Row:
+    return Row(id_, value, "", better, target, None, "host", "6.12", "evenkeel", must)
+
+
+def judged(*rows: Row, subject: str = "evenkeel") -> dict[str, promises.Promise]:
+    return {p.title.split()[0]: p for p in promises.judge(rows, subject)}
+
+
+def test_figures_of_other_schedulers_join_the_rows_of_the_subject() -> None:
+    found = empty()
+    found.add(
+        "fair.read.1m",
+        Outcome([Figure("ratio", 2.0, target=(1.9, 2.1), must=True)], curve=[(1, 1.0)], written=5),
+        "evenkeel",
+        "t",
+    )
+    found.add(
+        "fair.read.1m",
+        Outcome([Figure("ratio", 1.0), Figure("other", 3.0)], curve=[(2, 1.0)], written=6),
+        "bfq",
+        "t",
+    )
+    assert [(r.id, r.value, r.baselines) for r in found.rows] == [("fair.read.1m.ratio", 2.0, {"bfq": 1.0})]
+    assert found.curves == {"fair.read.1m": {"evenkeel": [(1, 1.0)], "bfq": [(2, 1.0)]}}
+    assert found.written == 11
+
+
+def test_a_report_survives_its_file(tmp_path: Path) -> None:
+    found = empty(state="partial", reason="cancelled", skipped={"x": "y"})
+    found.add(
+        "a.b",
+        Outcome([Figure("c", 1.5, "MB/s", "higher", (1.0, 2.0), 1.2)], [(1.0, 0.5)], [(1.0, 9.5)], "note"),
+        "evenkeel",
+        "t",
+    )
+    report.save(found, tmp_path)
+    assert report.read(tmp_path) == found
+    assert report.read(tmp_path / "report.json") == found
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "is not JSON"),
+        (b"[]", "format None"),
+        (b'{"format": 99}', "the report has the format 99; this version of ek-validate reads the format 1"),
+        (b'{"format": 1}', "is damaged"),
+        (
+            b'{"format": 1, "id": "a", "version": "", "profile": "", "started": "", "rows": [{"id": 3}]}',
+            "not a row of results",
+        ),
+    ],
+)
+def test_a_damaged_report_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "report.json").write_bytes(content)
+    with pytest.raises(ValidateError, match=re.escape(words)):
+        report.read(tmp_path)
+    with pytest.raises(ValidateError, match="No such file"):
+        report.read(tmp_path / "absent")
+
+
+def test_a_promise_is_held_if_all_its_figures_are() -> None:
+    found = judged(row("fair.read.1m.ratio", 2.0, (1.9, 2.1)), row("fair.read.1m.total", 9.0))
+    assert (found["Bandwidth"].held, found["Bandwidth"].verdict) == (
+        True,
+        "Held: 1 of 1 figures are within their bounds.",
+    )
+    assert found["Bandwidth"].evidence == "fair.read.1m.ratio is 2, bound 1.9 … 2.1"
+
+
+def test_a_broken_promise_shows_what_broke_it_first() -> None:
+    rows = [row(f"fair.read.{mb}m.ratio", 2.0, (1.9, 2.1)) for mb in range(1, 7)]
+    found = judged(*rows, row("fair.read.100m.ratio", 1.0, (1.9, 2.1)))["Bandwidth"]
+    assert (found.held, found.verdict) == (False, "Broken: only 6 of 7 figures are within their bounds.")
+    assert found.evidence.startswith("fair.read.100m.ratio is 1, bound 1.9 … 2.1; ")
+    assert found.evidence.endswith("; and 3 more")
+
+
+def test_a_board_without_evenkeel_is_told_so() -> None:
+    """The weights of a board with the scheduler `none` do not work. The verdict must not read like a defect of evenkeel."""
+    found = judged(row("fair.read.1m.ratio", 1.0, (1.9, 2.1), must=False), subject="none")["Bandwidth"]
+    assert not found.held
+    assert found.verdict.startswith("The scheduler of this device is none, which promises nothing.")
+
+
+def test_what_was_not_measured_is_not_judged() -> None:
+    assert all(p.held is None for p in promises.judge([], "evenkeel"))
+
+
+def test_each_promise_has_cases_that_judge_it() -> None:
+    """A pattern that no case matches would make a promise that can never be broken."""
+    ids = (
+        "fair.read.1m.ratio",
+        "promise.three.least",
+        "stall.direct.read.100m.count",
+        "latency.beside.reads.p99",
+    )
+    found = promises.judge([row(i, 5.0, 1.0, "lower") for i in ids], "evenkeel")
+    assert [p.held for p in found] == [False] * len(promises.PROMISES)
+
+
+def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
+    found = empty(
+        facts=[{"title": "life time, type A", "value": "0 to 10 % used", "source": "", "reason": ""}]
+    )
+    found.rows = [
+        row("device.sequential-read.1m.qd4.mbps", 250), row("device.sequential-write.1m.qd4.mbps", 120),
+        row("device.random-read.4k.qd1.iops", 5000), row("fair.read.1m.ratio", 2.0, (1.9, 2.1)),
+        row("stall.direct.read.100m.count", 2, 0, "lower"), row("stall.direct.read.100m.worst_ms", 140),
+        row("stall.direct.write.100m.count", 0, 0, "lower"), row("device.sustained.first-mbps", 120),
+        row("device.sustained.last-mbps", 30), row("device.sustained.fast-cache", 3.5),
+        row("latency.beside.writes.max", 140000),
+    ]  # fmt: skip
+    assert summary.sentences(found) == [
+        "This device reads 250 MB/s, writes 120 MB/s and serves 5,000 random reads of 4 KiB a second, one at a time.",
+        "With the scheduler evenkeel, it holds the ratio 2:1 at every size that was measured.",
+        "A video player stopped beside 1 of 2 kinds of load, for up to 140 ms.",
+        "After 3.5 GB of writes its fast cache is full: the rate falls from 120 to 30 MB/s.",
+        "Beside a stream of writes, the slowest small read took 140 ms.",
+        "The device reports that 0 to 10 % of its life time is used.",
+    ]
+    found.rows = [
+        row("fair.write.100m.ratio", 1.15, (1.9, 2.1)),
+        row("stall.direct.read.1m.count", 0, 0, "lower"),
+    ]
+    assert summary.sentences(found)[:2] == [
+        "With the scheduler evenkeel, it does not hold the ratio 2:1 for writes of 100 MB (1.15:1).",
+        "A video player never stopped, beside 1 kind of load.",
+    ]
+    assert summary.sentences(empty()) == ["Nothing was measured."]
+
+
+def page(found: Report, *earlier: Report) -> str:
+    return html_.unescape(re.sub(r"<style>.*?</style>", "", report.html(found, earlier), flags=re.DOTALL))
+
+
+def test_the_page_is_self_contained_and_shows_everything() -> None:
+    found = empty(
+        state="complete", target={"where": "the file /data/x", "model": "<b>evil"}, announced={"written": 10**9}, written=10**9,
+        skipped={"latency.beside.discards": "no discard"},
+        facts=[{"title": "firmware", "value": "", "source": "[254]", "reason": "why"}],
+    )  # fmt: skip
+    found.add(
+        "fair.read.1m",
+        Outcome([Figure("ratio", 1.0, target=(1.9, 2.1), paper=1.96, must=True)]),
+        "evenkeel",
+        "t",
+    )
+    found.add(
+        "latency.alone", Outcome([Figure("p99", 5.0, "us")], curve=[(1.0, 0.5), (5.0, 1.0)]), "evenkeel", "t"
+    )
+    found.add(
+        "device.sustained",
+        Outcome([Figure("last-mbps", 5.0, "MB/s")], series=[(1.0, 5.0), (2.0, 4.0)]),
+        "evenkeel",
+        "t",
+    )
+    raw = report.html(found)
+    assert raw.startswith("<!doctype html>")
+    assert not re.search(r"<script|https?://(?!www\.w3\.org)|src=|@import|url\(", raw)
+    assert "<b>evil" not in raw
+    text = page(found)
+    for words in (
+        "✗ Bandwidth follows the weights",
+        "fair.read.1m.ratio is 1, bound 1.9 … 2.1", "Throughput over time", "missing: why",
+        "latency.beside.discards", "no discard", "1,000 MB of 1,000 MB announced",
+        "does not hold the ratio 2:1 for reads of 1 MB",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "This report is partial" not in text
+
+
+def test_the_page_shows_earlier_runs_of_the_same_device_only() -> None:
+    found = empty(rows=[row("device.a.mbps", 5.0)])
+    old = empty(rows=[row("device.a.mbps", 4.25)])
+    old.id, old.started = "20250131-120000", "2025-01-31T12:00:00Z"
+    other = empty(rows=[row("device.a.mbps", 3.75)])
+    other.id, other.device = "20240131-120000", "another"
+    text = page(found, found, old, other)
+    assert "2025-01-31 12:00" in text
+    assert "4.25" in text
+    assert "3.75" not in text
+    found.device = ""
+    # a device without a number of its own is not compared with others that have none
+    old.device = ""
+    assert "Earlier validations" not in page(found, old)
+
+
+def test_what_was_not_restored_is_at_the_top() -> None:
+    found = empty(state="complete", not_restored=["cannot restore /sys/x: busy"])
+    assert "Not restored: cannot restore /sys/x: busy. Run `ek-validate restore` as root." in page(found)
+
+
+def test_nan_never_gets_into_a_report(tmp_path: Path) -> None:
+    found = empty()
+    found.add("a.b", Outcome([Figure("c", math.nan)]), "evenkeel", "t")
+    with pytest.raises(ValueError):
+        report.save(found, tmp_path)
+    assert json.loads(json.dumps(empty().as_json()))["rows"] == []
+
+
+@given(st.floats(1, 500), st.floats(0.05, 0.6), st.integers(12, 60), st.integers(4, 30))
+def test_the_end_of_the_fast_cache_is_found(rate: float, share: float, seconds: int, at: int) -> None:
+    at = min(at, seconds - 4)
+    series = [(float(i + 1), rate if i < at else rate * share) for i in range(seconds)]
+    first, last, gb = measure.knee(series)
+    if at >= seconds // 4:
+        assert first == rate
+        assert last == (rate * share if seconds - at > seconds // 8 else rate)
+        assert gb == pytest.approx(rate * at / 1000)
+
+
+def test_single_slow_seconds_are_no_end_of_the_cache() -> None:
+    series = [(float(i + 1), 10.0 if i % 7 == 3 else 100.0) for i in range(40)]
+    assert math.isnan(measure.knee(series)[2])
+    assert all(map(math.isnan, measure.knee(series[:3])))
+
+
+def test_the_range_of_a_ratio_is_widened_by_one_block() -> None:
+    assert measure.around(2.0, 1, 1000) == (1.96, 2.04)
+    assert measure.around(2.0, 100, 500) == (1.6, 2.4)
+    assert measure.around(2.0, 100, 0) == (0.0, 4.0)
+
+
+def test_parts_of_unequal_competitors() -> None:
+    jobs = (Job("a", "read", "1m", weight=300), Job("b", "read", "4k", weight=100))
+    least, whole = measure.parts(jobs, {"a": 100.0, "b": 10.0}, {"a": 75.0, "b": 2.0})
+    assert (least, whole) == (pytest.approx(0.8), pytest.approx(95))
+    assert measure.parts(jobs, {"a": 100.0, "b": 0.0}, {"a": 75.0, "b": 2.0})[0] == 0
+
+
+def test_the_bound_of_a_light_reader() -> None:
+    known = {
+        ("device.sequential-write.1m.qd1", "p50"): 8000.0, ("latency.alone", "p50"): 200.0, ("latency.alone", "p99"): 300.0,
+    }  # fmt: skip
+    assert measure.light_bound(known, Job("load", "write", "1m")) == 16400.0
+    assert measure.light_bound(known, Job("load", "read", "1m")) is None
+    assert (
+        measure.light_bound({**known, ("latency.alone", "p99"): 90000.0}, Job("load", "write", "1m"))
+        == 90000.0
+    )

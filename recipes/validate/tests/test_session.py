@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs on the fake board: the report, the budget, cancel, faults, and what is left behind."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fake_board as board
+import pytest
+from evenkeel_validate import cases, lock, plan, report, session, undo
+from evenkeel_validate.cases import MB, Case, Job
+from evenkeel_validate.errors import ValidateError
+from evenkeel_validate.plan import Profile
+from evenkeel_validate.session import Places, Request, Session
+from evenkeel_validate.target import Target
+
+
+def few() -> list[Case]:
+    """A case of each kind that needs fio alone, all of them short."""
+    read, write = Job("job", "read", "1m"), Job("job", "write", "1m")
+    a, b = Job("a", "read", "1m", 1, 200), Job("b", "read", "1m", 1, 100)
+    short: Mapping[str, Any] = {"settle": 0.1, "seconds": 0.4}
+    return [
+        Case("device.sequential-read.1m.qd1", "limit", "reads", (read,), **short),
+        Case("device.sequential-write.1m.qd1", "limit", "writes", (write,), settle=0, seconds=3, written=8 * MB),
+        Case("latency.alone", "latency", "a light reader", (cases.READER,), **short),
+        Case("latency.beside.reads", "latency", "beside", (cases.READER, Job("load", "read", "1m")), needs=cases.GROUPS,
+             **short),
+        Case("fair.read.1m", "ratio", "2:1", (a, b), needs=cases.GROUPS, compared=True, paper={"ratio": 1.96}, **short),
+        Case("fair.write.8m", "ratio", "2:1", (replace(a, rw="write"), replace(b, rw="write")), settle=0.1, seconds=3,
+             written=20 * MB, needs=cases.GROUPS),
+        Case("promise.small-medium", "promise", "unequal", (a, b), needs=cases.GROUPS, **short),
+        Case("regulate.30", "fixed", "fixed", (replace(a, fixed=30), b), needs=cases.GROUPS | {"evenkeel"}, **short),
+    ]  # fmt: skip
+
+
+PROFILE = Profile("quick", "for tests", 60, 500 * MB, 64 * MB, few, compares=False)
+
+
+def places(root: Path) -> Places:
+    proc = root / "proc/sys/kernel/random"
+    proc.mkdir(parents=True, exist_ok=True)
+    (proc / "boot_id").write_text("boot-1\n")
+    return Places(root / "sys", root / "proc", root / "state", root / "run")
+
+
+def make(root: Path, launcher: board.Groups, **more: Any) -> Session:
+    target = Target("file", root / "data/.ek-validate/data", board.DISK, board.NUMBER, board.CAPACITY)
+    request = Request(more.pop("profile", PROFILE), target, **more)
+    return Session(places(root), launcher, request, "1.0", lambda line: None)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    board.make_tree(tmp_path)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def launcher(root: Path) -> board.Groups:
+    return board.Groups(root)
+
+
+def clean(root: Path, before: Mapping[str, str]) -> None:
+    """Asserts that nothing is left of a validation but its report."""
+    after = board.values(root / "sys")
+    scheduler = after["scheduler"].strip()
+    assert scheduler in (board.SCHEDULERS, "evenkeel")
+    assert {**after, "scheduler": ""} == {**before, "scheduler": ""}
+    assert list((root / "data").iterdir()) == []
+    assert not (root / "state/undo.json").exists()
+    assert board.alive(root) == []
+
+
+def value(found: report.Report, id_: str) -> float:
+    return next(row.value for row in found.rows if row.id == id_)
+
+
+def test_a_run_measures_all_cases_and_restores_everything(root: Path, launcher: board.Groups) -> None:
+    before = board.values(root / "sys")
+    run = make(root, launcher, schedulers=["bfq"])
+    found = run.run(run.make_plan())
+    assert (found.state, found.reason, found.skipped, found.not_restored) == ("complete", "", {}, [])
+    clean(root, before)
+    # the fake fio moves bytes in proportion to the weights
+    assert value(found, "fair.read.1m.ratio") == pytest.approx(2, rel=0.15)
+    assert value(found, "fair.write.8m.ratio") == pytest.approx(2, rel=0.15)
+    # each load gets what it gets alone: twice its share
+    assert value(found, "promise.small-medium.least") == pytest.approx(1.5, rel=0.15)
+    assert value(found, "regulate.30.accuracy") == pytest.approx(333, rel=0.15)
+    assert value(found, "latency.alone.p99") == 200.0
+    row = next(r for r in found.rows if r.id == "fair.read.1m.ratio")
+    assert (row.subject, row.must, row.paper, row.clock) == ("evenkeel", True, 1.96, "host")
+    assert row.baselines["bfq"] == pytest.approx(2, rel=0.15)
+    assert ("a", 200, 30) in launcher.started
+    assert report.read(root / "state/runs" / found.id) == found
+    assert "fair.read.1m" in (root / "state/runs" / found.id / "report.html").read_text()
+
+
+def test_the_wear_is_what_was_announced(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher)
+    made = run.make_plan()
+    found = run.run(made)
+    assert found.announced["written"] == made.total == 64 * MB + 28 * MB
+    assert found.written == pytest.approx(made.total, rel=0.05)
+
+
+def test_the_budget_ends_the_run(root: Path, launcher: board.Groups) -> None:
+    """The plan fits into the budget. If a device wrote more than it was told, the next cases would get nothing."""
+    budget = plan.Budget(100 * MB)
+    assert budget.limit(60 * MB) == 60 * MB
+    budget.spend(60 * MB)
+    assert budget.limit(60 * MB) == 40 * MB
+    budget.spend(15 * MB)
+    assert budget.limit(0) == 0
+    with pytest.raises(session.Stopped, match="budget of 105 MB is used up"):
+        budget.limit(60 * MB)
+
+
+def test_a_group_that_writes_stops_at_its_bytes(root: Path, launcher: board.Groups) -> None:
+    """Two loads share the bytes of a case, so neither may write them all. The case ends at their sum, within 1 %."""
+    only = [c for c in few() if c.name == "fair.write.8m"]
+    big = replace(only[0], written=100 * MB, seconds=20)
+    profile = replace(PROFILE, cases=lambda: [big])
+    run = make(root, launcher, profile=profile)
+    made = run.make_plan()
+    found = run.run(made)
+    assert found.written == pytest.approx(made.total, rel=0.01)
+
+
+def test_a_cancelled_run_is_partial_and_keeps_its_figures(root: Path, launcher: board.Groups) -> None:
+    before = board.values(root / "sys")
+    run = make(root, launcher)
+    run.say = lambda line: os.kill(os.getpid(), signal.SIGTERM) if "latency.alone" in line else None
+    found = run.run(run.make_plan())
+    assert (found.state, found.reason) == ("partial", "cancelled")
+    assert {r.id.rpartition(".")[0] for r in found.rows} == {
+        "device.sequential-read.1m.qd1", "device.sequential-write.1m.qd1",
+    }  # fmt: skip
+    clean(root, before)
+    assert (
+        "This report is partial: </b>cancelled"
+        in (root / "state/runs" / found.id / "report.html").read_text()
+    )
+    # the signal has its old effect again
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("No space left on device", "the target is full; free some space"),
+        ("Read-only file system", "the device became read-only"),
+        ("Input/output error", "the device returned an I/O error"),
+        ("No such device", "the device returned an I/O error"),
+    ],
+)
+def test_a_fault_of_the_device_has_a_verdict(
+    root: Path, launcher: board.Groups, error: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = board.values(root / "sys")
+    monkeypatch.setenv("BOARD_ERROR", error)
+    launcher.fault = "write"
+    run = make(root, launcher)
+    found = run.run(run.make_plan())
+    assert found.state == "partial"
+    assert words in found.reason
+    clean(root, before)
+
+
+def test_a_removed_device_has_a_verdict(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher)
+    disk = root / "sys/block" / board.DISK
+
+    def remove(line: str) -> None:
+        if "latency.alone" in line:
+            disk.rename(root / "gone")
+
+    run.say = remove
+    found = run.run(run.make_plan())
+    assert (found.state, found.reason) == ("partial", f"the device {board.DISK} was removed")
+    assert len(found.rows) > 5
+    assert found.not_restored == []
+
+
+def test_a_case_that_fails_does_not_end_the_run(root: Path, launcher: board.Groups) -> None:
+    bad = Case(
+        "device.sequential-read.1m.qd2", "limit", "too large", (Job("job", "read", "100m"),), seconds=0.2
+    )
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [bad, *few()[:1]]))
+    with pytest.raises(ValueError, match="does not fit"):
+        run.run(run.make_plan())
+    # a mistake in the table of cases is not hidden, and nothing is left behind
+    clean(root, board.values(root / "sys"))
+
+
+def test_one_validation_at_a_time(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher)
+    with lock.held(run.places.lock, "other"), pytest.raises(ValidateError, match="is running"):
+        run.run(run.make_plan())
+    assert list((root / "data").iterdir()) == []
+
+
+def test_a_scheduler_that_the_kernel_lacks_is_refused(root: Path, launcher: board.Groups) -> None:
+    with pytest.raises(ValidateError, match="no scheduler cfq for mmcblk0; it has: evenkeel, bfq"):
+        make(root, launcher, schedulers=["cfq"]).make_plan()
+
+
+def test_cases_that_cannot_run_are_listed_with_the_reason(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher)
+    run.grouped = False
+    made = run.make_plan()
+    assert made.skipped["fair.read.1m"] == "it needs weights, and so systemd and root"
+    assert [s.case.name for s in made.steps][:2] == [c.name for c in few()[:2]]
+
+
+RUN = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+import fake_board as board, test_session
+root = Path(sys.argv[1])
+run = test_session.make(root, board.Groups(root), schedulers=["bfq"])
+run.run(run.make_plan())
+"""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kill_9_at_a_random_moment(root: Path, launcher: board.Groups, seed: int) -> None:
+    """Whatever the run was doing: `restore` undoes it, and the report that is left says that the run was interrupted."""
+    before = board.values(root / "sys")
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(root), str(Path(__file__).parent), *sys.path])
+    time.sleep(0.25 + random.Random(seed).random() * 5)  # noqa: S311
+    process.kill()
+    process.wait()
+    here = places(root)
+    assert session.restore(here, launcher) == []
+    deadline = time.monotonic() + 5
+    while board.alive(root) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    clean(root, before)
+    for found in session.reports(here):
+        assert (found.state, found.reason) == ("partial", "the run was killed, or the power failed")
+    # the next run works
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    assert run.run(run.make_plan()).state == "complete"
+
+
+def test_a_run_first_restores_what_an_earlier_one_left(root: Path, launcher: board.Groups) -> None:
+    here = places(root)
+    here.state.mkdir()
+    journal = undo.Journal(here.journal, "boot-1")
+    journal.set(root / "sys/block" / board.DISK / "queue/nr_requests", "64")
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    run.run(run.make_plan())
+    assert (root / "sys/block" / board.DISK / "queue/nr_requests").read_text() == "128\n"
+
+
+def test_progress_and_cancel_of_a_run_in_another_process(root: Path) -> None:
+    here = places(root)
+    assert session.progress(here) is None
+    with pytest.raises(ValidateError, match="no validation is running"):
+        lock.stop(here.lock)
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(root), str(Path(__file__).parent), *sys.path])
+    try:
+        deadline = time.monotonic() + 20
+        while "case" not in (session.progress(here) or {}) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        seen = session.progress(here)
+        assert seen is not None
+        assert seen["count"] == len(few()) + 1
+        assert session.reports(here)[0].state == "running"
+        assert lock.stop(here.lock) == seen["id"]
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+    found = session.reports(here)[0]
+    assert (found.state, found.reason) == ("partial", "cancelled")
+
+
+@pytest.mark.parametrize("bad", ["", "../x", "20260101", "20260101-000000"])
+def test_an_id_that_does_not_exist_is_refused(root: Path, bad: str) -> None:
+    with pytest.raises(ValidateError, match="ek-validate list"):
+        session.find(places(root), bad)
+
+
+def test_a_damaged_report_hides_no_other(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    found = run.run(run.make_plan())
+    (root / "state/runs/20990101-000000").mkdir()
+    (root / "state/runs/20990101-000000/report.json").write_text("{")
+    assert [r.id for r in session.reports(places(root))] == [found.id]

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation changes is undone: after kill -9, after a power cut at any moment, and if a part of it fails."""
+
+import errno
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fake_board as board
+import pytest
+from evenkeel_common import files
+from evenkeel_validate import undo
+from evenkeel_validate.errors import ValidateError
+
+BOOT = "boot-1"
+
+
+def nothing(slice_name: str) -> None:
+    """Stops no slice."""
+
+
+@pytest.fixture
+def sys_(tmp_path: Path) -> Path:
+    return board.make_tree(tmp_path)
+
+
+def queue(sys_: Path) -> Path:
+    return sys_ / "block" / board.DISK / "queue"
+
+
+def test_each_change_is_undone(tmp_path: Path, sys_: Path) -> None:
+    before = board.values(sys_)
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    undo.set_scheduler(journal, queue(sys_), "bfq")
+    # the kernel forgets the tunables, and sets the number of requests
+    (queue(sys_) / "iosched/channels").write_text("1\n")
+    (queue(sys_) / "nr_requests").write_text("256\n")
+    undo.set_scheduler(journal, queue(sys_), "none")
+    journal.folder(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
+    journal.file(tmp_path / "folder/data")
+    (tmp_path / "folder/data").write_bytes(b"x")
+    stopped: list[str] = []
+    journal.slice("x.slice")
+    assert journal.restore(stopped.append) == []
+    after = board.values(sys_)
+    # sysfs shows the active scheduler in brackets; the fake file has its name only
+    assert after.pop("scheduler") == "evenkeel\n"
+    assert before.pop("scheduler") == board.SCHEDULERS + "\n"
+    assert after == before
+    assert not (tmp_path / "folder").exists()
+    assert stopped == ["x.slice"]
+    assert not (tmp_path / "undo.json").exists()
+    assert journal.entries == []
+
+
+def test_the_tunables_come_back_with_their_scheduler(tmp_path: Path, sys_: Path) -> None:
+    """A promise measures each load alone without a scheduler. Then evenkeel must have the owner's tunables again."""
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    undo.set_scheduler(journal, queue(sys_), "none")
+    (queue(sys_) / "iosched/channels").write_text("1\n")
+    undo.set_scheduler(journal, queue(sys_), "evenkeel")
+    assert (queue(sys_) / "iosched/channels").read_text() == "2\n"
+
+
+def test_an_entry_is_on_the_medium_before_its_change(
+    tmp_path: Path, sys_: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+
+    def write(path: Path, value: str) -> None:
+        entries = json.loads((tmp_path / "undo.json").read_text())["entries"]
+        assert entries[-1]["path"] == str(path)
+        assert entries[-1]["value"] == "128"
+
+    monkeypatch.setattr(undo, "write_attribute", write)
+    journal.set(queue(sys_) / "nr_requests", "64")
+
+
+def test_a_change_is_not_made_if_its_entry_cannot_be_saved(
+    tmp_path: Path, sys_: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+
+    def full(path: str, content: bytes, mode: int = 0) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        journal.set(queue(sys_) / "nr_requests", "64")
+    assert (queue(sys_) / "nr_requests").read_text() == "128\n"
+
+
+def test_the_first_recorded_value_is_the_one_to_restore(tmp_path: Path, sys_: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    for value in ("64", "32"):
+        journal.set(queue(sys_) / "nr_requests", value)
+    assert len(journal.entries) == 1
+    journal.restore(nothing)
+    assert (queue(sys_) / "nr_requests").read_text() == "128\n"
+
+
+def test_after_a_reboot_only_files_are_undone(tmp_path: Path, sys_: Path) -> None:
+    """After a reboot, the same name may stand for another disk. The kernel has reset the attributes anyway."""
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.set(queue(sys_) / "nr_requests", "64")
+    journal.slice("x.slice")
+    journal.file(tmp_path / "data")
+    (tmp_path / "data").write_bytes(b"x")
+    stopped: list[str] = []
+    assert undo.restore(tmp_path / "undo.json", "boot-2", stopped.append) == []
+    assert (queue(sys_) / "nr_requests").read_text() == "64\n"
+    assert not (tmp_path / "data").exists()
+    assert stopped == []
+
+
+def test_a_removed_device_is_no_failure(tmp_path: Path, sys_: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.set(queue(sys_) / "nr_requests", "64")
+    (queue(sys_) / "nr_requests").unlink()
+    assert journal.restore(nothing) == []
+    assert not (tmp_path / "undo.json").exists()
+
+
+def test_what_fails_is_reported_and_kept(tmp_path: Path, sys_: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.set(queue(sys_) / "nr_requests", "64")
+    journal.slice("x.slice")
+
+    def refuse(slice_name: str) -> None:
+        raise OSError("systemd does not answer")
+
+    assert journal.restore(refuse) == ["cannot restore x.slice: systemd does not answer"]
+    assert [e["path"] for e in undo.load(tmp_path / "undo.json")] == ["x.slice"]
+    assert (queue(sys_) / "nr_requests").read_text() == "128\n"
+    assert journal.restore(nothing) == []
+
+
+def test_a_file_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"mine")
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    for record in (journal.file, journal.folder):
+        with pytest.raises(ValidateError, match="exists already"):
+            record(tmp_path / "data")
+    assert journal.restore(nothing) == []
+    assert (tmp_path / "data").read_bytes() == b"mine"
+
+
+def test_a_folder_with_other_files_stays(tmp_path: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.folder(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/mine").touch()
+    assert journal.restore(nothing) == []
+    assert (tmp_path / "folder/mine").exists()
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.file(tmp_path / "data")
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "data").symlink_to(tmp_path / "mine")
+    assert journal.restore(nothing) == []
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+    assert (tmp_path / "data").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b'{"version": 2, "entries": []}',
+        b'{"version": 1, "entries": [{"kind": "command", "path": "a", "value": "", "boot": ""}]}',
+    ],
+)  # fmt: skip
+def test_a_damaged_journal_is_reported_and_stays(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "undo.json").write_bytes(content)
+    with pytest.raises(ValidateError, match="Reboot the board"):
+        undo.restore(tmp_path / "undo.json", BOOT, nothing)
+    assert (tmp_path / "undo.json").read_bytes() == content
+
+
+# ---- power cuts
+
+
+@dataclass
+class Medium:
+    """Records what the journal does to the file system, and knows what a power cut leaves of it.
+
+    Names change in the order of the calls; those after the last flush of the folder may or may not be on the medium.
+    The content of a file is safe once it is flushed; before, the file may be empty or have only a part.
+    """
+
+    root: Path
+    operations: list[tuple[str, Any, Any]] = field(default_factory=list)
+    descriptors: dict[int, str] = field(default_factory=dict)
+    folders: set[int] = field(default_factory=set)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        real_open, real_write, real_fsync = os.open, os.write, os.fsync
+        real_replace, real_unlink = os.replace, os.unlink
+
+        def open_(path: str, flags: int, mode: int = 0o777) -> int:
+            fd = real_open(path, flags, mode)
+            if Path(path).is_dir():
+                self.folders.add(fd)
+            elif flags & os.O_CREAT:
+                self.folders.discard(fd)
+                self.descriptors[fd] = f"{path}#{len(self.operations)}"
+                self.operations.append(("create", str(path), self.descriptors[fd]))
+            return fd
+
+        def write(fd: int, content: bytes) -> int:
+            done = real_write(fd, content)
+            if fd in self.descriptors:
+                self.operations.append(("write", self.descriptors[fd], bytes(content[:done])))
+            return done
+
+        def fsync(fd: int) -> None:
+            real_fsync(fd)
+            self.operations.append(
+                ("flush folder", None, None) if fd in self.folders else ("flush", self.descriptors[fd], None)
+            )
+
+        def replace(a: str, b: str) -> None:
+            real_replace(a, b)
+            self.operations.append(("rename", str(a), str(b)))
+
+        def unlink(path: str) -> None:
+            real_unlink(path)
+            self.operations.append(("unlink", str(path), None))
+
+        def close(fd: int, real: Callable[[int], None] = os.close) -> None:
+            self.descriptors.pop(fd, None)
+            self.folders.discard(fd)
+            real(fd)
+
+        for name, function in {
+            "open": open_, "write": write, "fsync": fsync, "replace": replace, "unlink": unlink, "close": close,
+        }.items():  # fmt: skip
+            monkeypatch.setattr(files.os, name, function)
+
+    def created(self, path: Path) -> None:
+        """A file that the validation creates without a flush. It may survive a power cut or not."""
+        inode = f"{path}#{len(self.operations)}"
+        self.operations.append(("create", str(path), inode))
+
+    def states(self, count: int) -> Iterator[dict[str, bytes]]:
+        """What the medium may have after a power cut behind the first COUNT operations: content by path."""
+        done = self.operations[:count]
+        names = [op for op in done if op[0] in ("create", "rename", "unlink")]
+        flushed = max((i for i, op in enumerate(done) if op[0] == "flush folder"), default=-1)
+        safe = sum(op[0] in ("create", "rename", "unlink") for op in done[: flushed + 1])
+        full: dict[str, bytes] = {}
+        kept: dict[str, bytes] = {}
+        for op, a, b in done:
+            if op == "create":
+                full[b] = kept[b] = b""
+            elif op == "write":
+                full[a] += b
+            elif op == "flush":
+                kept[a] = full[a]
+        for applied, content in itertools.product(range(safe, len(names) + 1), (kept, full)):
+            tree: dict[str, str] = {}
+            for op, a, b in names[:applied]:
+                if op == "create":
+                    tree[a] = b
+                elif op == "rename":
+                    tree[b] = tree.pop(a)
+                else:
+                    tree.pop(a, None)
+            yield {path: content[inode] for path, inode in tree.items()}
+
+
+def test_after_a_power_cut_at_any_moment_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every prefix of the operations on the medium, with each state that a power cut may leave."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "folder").mkdir(parents=True)
+    medium = Medium(old)
+    with monkeypatch.context() as patch:
+        medium.install(patch)
+        journal = undo.Journal(old / "undo.json", BOOT)
+        journal.slice("x.slice")
+        for name in ("data", "movie"):
+            journal.file(old / "folder" / name)
+            (old / "folder" / name).write_bytes(b"")
+            medium.created(old / "folder" / name)
+        journal.restore(nothing)
+    assert len(medium.operations) > 15
+    seen = 0
+    for count in range(len(medium.operations) + 1):
+        for state in medium.states(count):
+            for path in new.rglob("*") if new.exists() else ():
+                if path.is_file():
+                    path.unlink()
+            for path, content in state.items():
+                there = new / Path(path).relative_to(old)
+                there.parent.mkdir(parents=True, exist_ok=True)
+                there.write_bytes(content.replace(str(old).encode(), str(new).encode()))
+            new.mkdir(exist_ok=True)
+            assert undo.restore(new / "undo.json", "boot-2", nothing) == []
+            left = {p.name for p in new.rglob("*") if p.is_file()}
+            assert left <= {"undo.json.new"}, (count, medium.operations[:count][-3:], left)
+            seen += 1
+    assert seen > 40
