@@ -30,6 +30,7 @@ PACKAGES = "\
 RDEPENDS:${PN} = "\
     ${PN}-board \
     ${PN}-panel \
+    evenkeel-validate \
     packagegroup-evenkeel-recorder \
     packagegroup-evenkeel-scheduler \
 "

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+SUMMARY = "Validation of a board's flash device and its scheduler"
+DESCRIPTION = "\
+    ek-validate measures limits, latencies and the experiments of the papers on the board itself, \
+    compares them with what was promised, and restores everything that it has changed. \
+"
+SECTION = "admin"
+
+inherit evenkeel_component evenkeel_layers evenkeel_python systemd features_check
+
+EVENKEEL_LAYERS = "openembedded-layer meta-python"
+REQUIRED_DISTRO_FEATURES = "systemd polkit"
+EVENKEEL_COMPONENT = "recipes/validate"
+
+SYSTEMD_SERVICE:${PN} = "evenkeel-validate-restore.service"
+
+FILES:${PN} += "\
+    ${systemd_system_unitdir} \
+    ${PYTHON_SITEPACKAGES_DIR} \
+"
+
+# evenkeel-agent has the Python package evenkeel_common and the probe of flash channels. evenkeel-loads has the player
+# and the recording program.
+RDEPENDS:${PN} = "\
+    evenkeel-agent \
+    evenkeel-loads \
+    fio \
+    smartmontools \
+    python3-core \
+    python3-datetime \
+    python3-fcntl \
+    python3-html \
+    python3-io \
+    python3-json \
+"
