@@ -45,7 +45,7 @@ torture: run-torture ## stress test of the scheduler on a kernel with KASAN and 
 baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
 lab: run-lab ## a third of the quick bench, drawn by a seed: its targets, and the figures of the README; DEEP=1 runs all of it
 guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; samples, or all with DEEP=1
-boot: boot-system boot-recorder boot-fixed-share boot-history boot-network boot-panel-faults boot-update ## tests of the booted board
+boot: $(BOOT_STAGES) ## tests of the booted board
 browser: run-browser ## a user sets weights in a browser; writes screenshots to build/screenshots
 pages: run-pages ## tests of the panel's other pages in a browser
 fuzz: $(TOOLROOT) ## repeat the property tests FUZZ=N times (default 20) with new examples; fuzz each parser of the recorder for 3*N seconds

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # The stages of `make test`. tests/stages has their order and time budgets.
 
+# tests of the booted board, from tests/stages; tests/boot/test_NAME.py is the stage boot-NAME
+BOOT_STAGES := $(shell awk '/^boot-/ { print $$1 }' $(TOP)/tests/stages)
+
 # Building a kernel is a stage separate from the tests on it, because a build keeps all cores busy, and
 # the tests keep only one busy.
 .PHONY: debug-kernel uml-kernel
 debug-kernel: $(K)/module-debug/evenkeel.ko
 uml-kernel: $(foreach m,$(MODULE_NAMES),$(K)/module-uml/$(m).ko)
 
-.PHONY: unit-python unit-c unit-yocto boot-system boot-recorder boot-fixed-share boot-history boot-network boot-panel-faults boot-update run-kunit run-torture run-lab run-guests run-browser run-pages run-lint
+.PHONY: unit-python unit-c unit-yocto $(BOOT_STAGES) run-kunit run-torture run-lab run-guests run-browser run-pages run-lint
 
 unit-python: $(TOOLROOT) $(VENDOR)
 	@$(call stage,unit tests in Python)
@@ -37,7 +40,7 @@ run-lab: $(LAB_NEEDS)
 run-guests: $(LAB_NEEDS)
 	@$(call stage,guests,1000)
 	$(PYTEST) -s tests/flashsim/guest tests/pagepool tests/bench/test_guests.py tests/bench/test_mutants.py
-boot-system boot-recorder boot-fixed-share boot-history boot-network boot-panel-faults boot-update: $(IMAGE_FILE)
+$(BOOT_STAGES): $(IMAGE_FILE)
 	@$(call stage,$@)
 	$(PYTEST) --durations=15 tests/boot/test_$(subst -,_,$(@:boot-%=%)).py
 run-browser: $(IMAGE_FILE)

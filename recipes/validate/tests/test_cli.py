@@ -54,6 +54,13 @@ def test_a_run_from_start_to_end(places: Places, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["id"] == id_
 
 
+def test_the_size_of_the_test_file(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--yes", "--only", "device.sequential-read.1m.qd1", "--file", "16"], places) == 0
+    assert "Written: 17 MB of 17 MB announced." in capsys.readouterr().out
+    assert cli.main(["run", "--yes", "--file", "15"], places) == 1
+    assert "a test file of 15 MiB is too small; give at least 16" in capsys.readouterr().err
+
+
 def test_a_dry_run_writes_nothing(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--dry-run", "--json", "--profile", "full"], places) == 0
     found = json.loads(capsys.readouterr().out)

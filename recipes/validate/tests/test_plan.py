@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -104,6 +105,20 @@ def test_the_run_ends_within_one_percent_of_its_budget(wanted: Sequence[tuple[in
         assert limit <= mb * MB
         budget.spend(int(limit * more))
     assert budget.written <= 1000 * MB * (1 + Budget.SLACK)
+
+
+def test_an_io_that_does_not_fit_into_a_small_test_file_is_left_out() -> None:
+    small = replace(PROFILES["quick"], file=16 * MB)
+    found = plan.make(small, subject="evenkeel", others=(), have=ALL, reasons={}, kind="mmc")
+    assert (
+        found.skipped["fair.read.30m"] == "an I/O of 30m does not fit into its part of the test file, 8 MiB"
+    )
+    assert {"fair.read.1m", "fair.write.8m"} <= {s.case.name for s in found.steps}
+
+
+def test_the_space_has_all_files_that_exist_at_once() -> None:
+    assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE
+    assert plan.space(PROFILES["full"]) == PROFILES["full"].file + plan.MOVIE + 300 * 10**6
 
 
 def test_only_chosen_cases_run() -> None:

@@ -196,7 +196,7 @@ def test_the_page_is_self_contained_and_shows_everything() -> None:
     text = page(found)
     for words in (
         "✗ Bandwidth follows the weights",
-        "fair.read.1m.ratio is 1, bound 1.9 … 2.1", "Throughput over time", "missing: why",
+        "fair.read.1m.ratio is 1, bound 1.9 … 2.1", "Throughput over time", "Missing: 1 facts", "firmware: why",
         "latency.beside.discards", "no discard", "1,000 MB of 1,000 MB announced",
         "does not hold the ratio 2:1 for reads of 1 MB",
     ):  # fmt: skip

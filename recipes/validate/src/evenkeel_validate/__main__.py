@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from evenkeel_common.files import why
 from evenkeel_report import compare as comparison
 
 from . import lock, model, plan, report, session, summary, target
+from .cases import MB
 from .errors import ValidateError
 from .loads import Launcher, Scopes, Ungrouped
+from .plan import Profile
 from .report import Report
 from .session import Places, Request, Session
 from .target import Target
 
 PARTIAL, BROKEN = 3, 4
+# MiB of the smallest test file: some cases divide it among four loads
+LEAST_FILE = 16
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--no-compare", action="store_true", help="measure the active scheduler only")
     run.add_argument(
         "--budget", type=int, metavar="MB", help="write at most this much (default: of the profile)"
+    )
+    run.add_argument(
+        "--file", type=int, metavar="MIB", help="size of the test file (default: of the profile)"
     )
     run.add_argument("--seed", type=int, default=1, help="seed of the loads' random addresses (default: 1)")
     run.add_argument("--dry-run", action="store_true", help="only print what the run would do")
@@ -109,12 +117,22 @@ def _launcher() -> tuple[Launcher, bool]:
     return Ungrouped(), False
 
 
+def _profile(args: argparse.Namespace) -> Profile:
+    profile = plan.PROFILES[args.profile]
+    if args.file is None:
+        return profile
+    if args.file < LEAST_FILE:
+        raise ValidateError(
+            f"--file: a test file of {args.file} MiB is too small; give at least {LEAST_FILE}"
+        )
+    return replace(profile, file=args.file * MB)
+
+
 def _target(args: argparse.Namespace, places: Places) -> Target:
     destroy = tuple(str(path) for path in args.destroy)
     device = args.device or (args.destroy[0] if args.destroy else None)
     if device is None:
-        profile = plan.PROFILES[args.profile]
-        return target.of_folder(places.sys, args.folder or Path("/data"), profile.file + plan.MOVIE)
+        return target.of_folder(places.sys, args.folder or Path("/data"), plan.space(_profile(args)))
     mounts, swaps = (_text(places.proc / name) for name in ("self/mountinfo", "swaps"))
     return target.of_device(places.sys, device, destroy=destroy, mounts=mounts, swaps=swaps)
 
@@ -130,7 +148,7 @@ def _text(path: Path) -> str:
 def _run(args: argparse.Namespace, places: Places) -> int:
     launcher, grouped = _launcher()
     request = Request(
-        plan.PROFILES[args.profile], _target(args, places), args.only,
+        _profile(args), _target(args, places), args.only,
         [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
     )  # fmt: skip
     say = _nothing if args.json else _say

@@ -94,13 +94,35 @@ def _ext_csd(sys: Path, disk: str) -> list[Fact]:
         content = extcsd.parse(path.read_text())
     except OSError as error:
         reason = f"{path}: {why(error)}; mount debugfs and run ek-validate as root. An SD card has no such register"
-        return [Fact(r.title, "", r.source, reason) for r in extcsd.REGISTERS]
+        return _attributes(sys / "block" / disk / "device", reason)
     except ValueError as error:
-        return [Fact(r.title, "", r.source, f"{path}: {error}") for r in extcsd.REGISTERS]
+        return _attributes(sys / "block" / disk / "device", f"{path}: {error}")
     return [
         Fact(r.title, text, r.source, "" if text else "the device leaves the register undefined")
         for r, text in extcsd.decode(content)
     ]
+
+
+# register -> (attribute of the kernel, which word of it), for boards without debugfs
+ATTRIBUTES = {
+    "DEVICE_LIFE_TIME_EST_TYP_A": ("life_time", 0),
+    "DEVICE_LIFE_TIME_EST_TYP_B": ("life_time", 1),
+    "PRE_EOL_INFO": ("pre_eol_info", 0),
+}
+
+
+def _attributes(device: Path, reason: str) -> list[Fact]:
+    """The registers that the kernel shows in the folder DEVICE; the others are missing because of REASON."""
+    found = []
+    for register in extcsd.REGISTERS:
+        name, index = ATTRIBUTES.get(register.name, ("", 0))
+        words = read_line(str(device / name)).split() if name else []
+        try:
+            text = register.meaning(int(words[index], 16))
+        except (LookupError, ValueError):
+            text = ""
+        found.append(Fact(register.title, text, register.source, "" if text else reason))
+    return found
 
 
 # title -> path in the JSON of smartctl, for NVMe and for ATA

@@ -76,19 +76,22 @@ class Scopes:
 
     def __init__(self, cgroups: Path) -> None:
         self._cgroups = cgroups
-
-    def _unit(self, load: Load) -> str:
-        return f"evenkeel-validate-{load.name}.scope"
+        self._started = 0
+        self._units: dict[str, str] = {}  # by name of the load
 
     def start(self, load: Load, log: Path) -> subprocess.Popen[bytes]:
+        # Each start has a name of its own: systemd may still have the scope of the last one.
+        self._started += 1
+        unit = f"evenkeel-validate-{load.name}-{os.getpid()}-{self._started}.scope"
+        self._units[load.name] = unit
         command = [
-            "systemd-run", "--scope", "--quiet", "--collect", f"--unit={self._unit(load)}", f"--slice={SLICE}",
+            "systemd-run", "--scope", "--quiet", "--collect", f"--unit={unit}", f"--slice={SLICE}",
             f"--property=IOWeight={load.weight}", "--property=IOAccounting=yes", "--", *load.arguments,
         ]  # fmt: skip
         return _start(command, log)
 
     def group(self, load: Load) -> Path | None:
-        return self._cgroups / "evenkeel.slice" / SLICE / self._unit(load)
+        return self._cgroups / "evenkeel.slice" / SLICE / self._units.get(load.name, "none.scope")
 
     def stop(self, slice_name: str) -> None:
         """Stop all units of the slice. Raises OSError."""

@@ -4,8 +4,9 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from . import cases
+from . import cases, fio
 from .cases import GROUPS, MB, Case, Need
 from .errors import Stopped
 
@@ -14,6 +15,8 @@ GB = 10**9
 RATED_CYCLES = 3000
 # a file that the player plays: 41.9 MB in 60 s (Hasegawa et al.)
 MOVIE = 42 * MB
+# the recording and the two files that disturb it, of 100 MB each (recipes/loads/README.md)
+RECORD_SPACE = 3 * 100 * 10**6
 # Space that stays free in the file system of the test file: a full data partition would stop the board's services.
 KEPT_FREE = 64 * MB
 # rate of writes that the estimate assumes until the device is measured, bytes per second
@@ -48,6 +51,12 @@ PROFILES = {
 }  # fmt: skip
 
 
+def space(profile: Profile) -> int:
+    """Bytes of the files that exist at the same time in the folder of the test file."""
+    records = RECORD_SPACE if any(c.kind == "record" for c in profile.cases()) else 0
+    return profile.file + MOVIE + records
+
+
 @dataclass(frozen=True)
 class Step:
     """A case on one scheduler."""
@@ -73,10 +82,13 @@ class Plan:
         return self.prepared + self.written
 
 
-def missing(case: Case, have: Iterable[Need], reasons: Mapping[Need, str]) -> str:
-    """Why the case cannot run; "" if it can."""
-    lacking = sorted(case.needs - set(have))
-    return "; ".join(reasons.get(need, f"{need} is missing") for need in lacking)
+def missing(case: Case, have: Iterable[Need], reasons: Mapping[Need, str], size: int) -> str:
+    """Why the case cannot run with a test file of SIZE bytes; "" if it can."""
+    if lacking := sorted(case.needs - set(have)):
+        return "; ".join(reasons.get(need, f"{need} is missing") for need in lacking)
+    part = fio.areas(Path(), size, max(len(case.jobs), 1))[0].size
+    large = next((job.bs for job in case.jobs if job.size > part), "")
+    return f"an I/O of {large} does not fit into its part of the test file, {part >> 20} MiB" if large else ""
 
 
 def make(
@@ -89,7 +101,7 @@ def make(
     ONLY: beginnings of names of cases; empty: all.
     """
     chosen = [c for c in profile.cases() if not only or c.name.startswith(tuple(only))]
-    skipped = {c.name: why for c in chosen if (why := missing(c, have, reasons))}
+    skipped = {c.name: why for c in chosen if (why := missing(c, have, reasons, profile.file))}
     runnable = [c for c in chosen if c.name not in skipped]
     needs_movie = any(c.kind == "stall" for c in runnable)
     prepared = (profile.file + (MOVIE if needs_movie else 0)) if any(c.jobs for c in runnable) else 0
@@ -145,7 +157,7 @@ def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
     if len(schedulers) > 1:
         lines.append(
             f"The scheduler of the device changes for a while ({', '.join(schedulers)}). While another one than evenkeel is"
-            " active, weights and fixed shares of the apps are not enforced."
+            " active, weights and fixed shares of the apps are not enforced, and the board reports this as a problem."
         )
     lines += [f"Left out: {name}, because {why}." for name, why in plan.skipped.items()]
     return lines

@@ -217,9 +217,20 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup:
 
 
 def _facts(report: Report) -> Markup:
-    lines = [[f["title"], f["value"] or f"missing: {f['reason']}", f["source"]] for f in report.facts]
+    lines = [[f["title"], f["value"], f["source"]] for f in report.facts if f["value"]]
+    missing: dict[str, list[str]] = {}
+    for fact in report.facts:
+        if not fact["value"]:
+            missing.setdefault(fact["reason"], []).append(fact["title"])
+    items = [el("li", f"{', '.join(titles)}: {reason}") for reason, titles in missing.items()]
     return el(
-        "section", el("h2", "What the device reports"), _table(("fact", "value", "source"), lines), id="facts"
+        "section",
+        el("h2", "What the device reports"),
+        _table(("fact", "value", "source"), lines),
+        el("details", el("summary", f"Missing: {sum(map(len, missing.values()))} facts"), el("ul", *items))
+        if items
+        else None,
+        id="facts",
     )
 
 

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads in groups: the commands for systemd, windows, and what a failed load means."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fake_board as board
+import pytest
+from evenkeel_validate import loads
+from evenkeel_validate.errors import DeviceGone, Stopped, ValidateError
+from evenkeel_validate.loads import Load, Runner, Scopes, Ungrouped
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    return board.make_tree(tmp_path) / "block" / board.DISK
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-S", "-c", text]
+
+
+class Counted(Ungrouped):
+    """Loads whose counters are files that they write themselves: group/NAME/io.stat."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def group(self, load: Load) -> Path | None:
+        return self.root / load.name
+
+
+def counting(path: Path, rate: float) -> list[str]:
+    """A program that counts RATE bytes per second in io.stat of the group PATH, as written."""
+    path.mkdir(parents=True, exist_ok=True)
+    return program(
+        f"""
+import os, time
+begin = time.monotonic()
+while True:
+    moved = int((time.monotonic() - begin) * {rate})
+    with open({str(path)!r} + "/new", "w") as file:
+        file.write(f"{board.NUMBER} rbytes=0 wbytes={{moved}}\\n")
+    os.replace({str(path)!r} + "/new", {str(path)!r} + "/io.stat")
+    time.sleep(0.001)
+"""
+    )
+
+
+def runner(tmp_path: Path, disk: Path, launcher: Any, check: Callable[[], None] = lambda: None) -> Runner:
+    (tmp_path / "scratch").mkdir(exist_ok=True)
+    return Runner(launcher, disk, board.NUMBER, tmp_path / "scratch", check)
+
+
+def test_each_load_is_a_scope_with_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Sequence[str]] = []
+    monkeypatch.setattr(loads, "_start", lambda command, log: commands.append(command))
+    scopes, load = Scopes(tmp_path), Load("a", ["fio", "x"], 200)
+    for _ in range(2):
+        scopes.start(load, tmp_path / "log")
+        unit = commands[-1][4].removeprefix("--unit=")
+        assert scopes.group(load) == tmp_path / "evenkeel.slice" / loads.SLICE / unit
+    first, second = commands
+    assert first[:2] == ["systemd-run", "--scope"]
+    assert {
+        "--slice=evenkeel-validate.slice",
+        "--property=IOWeight=200",
+        "--property=IOAccounting=yes",
+    } <= set(first)
+    assert list(first[-3:]) == ["--", "fio", "x"]
+    # systemd may still have the scope of the first start
+    assert first[4] != second[4]
+
+
+def test_a_window_counts_what_each_group_moves(tmp_path: Path, disk: Path) -> None:
+    both = [Load("a", counting(tmp_path / "a", 20e6), 200), Load("b", counting(tmp_path / "b", 10e6))]
+    window = runner(tmp_path, disk, Counted(tmp_path)).run(both, settle=0.3, seconds=0.7)
+    assert window.seconds == pytest.approx(0.7, abs=0.1)
+    assert window.mbps("a") == pytest.approx(20, rel=0.1)
+    assert window.mbps("b") == pytest.approx(10, rel=0.1)
+    assert window.total_written >= 30e6 * 0.9
+    assert not window.early
+
+
+def test_a_window_ends_at_its_bytes(tmp_path: Path, disk: Path) -> None:
+    """Settling takes a quarter of the bytes at most, or a fast device would leave no window."""
+    both = [Load("a", counting(tmp_path / "a", 20e6)), Load("b", counting(tmp_path / "b", 20e6))]
+    window = runner(tmp_path, disk, Counted(tmp_path)).run(both, settle=60, seconds=60, limit=40_000_000)
+    assert window.total_written == pytest.approx(40e6, rel=0.03)
+    assert window.written["a"] + window.written["b"] == pytest.approx(30e6, rel=0.1)
+
+
+def test_a_series_has_the_rate_of_each_second(tmp_path: Path, disk: Path) -> None:
+    load = Load("a", counting(tmp_path / "a", 20e6))
+    window = runner(tmp_path, disk, Counted(tmp_path)).run([load], settle=0.2, seconds=2.5, series=True)
+    assert [round(at) for at, _ in window.series] == [1, 2, 2]
+    assert all(rate == pytest.approx(20, rel=0.15) for _, rate in window.series)
+
+
+def test_without_groups_the_device_counts(tmp_path: Path, disk: Path) -> None:
+    """What other programs moved before does not count."""
+    (disk / "stat").write_text("0 0 1000 0 0 0 2000 0 0 0 0\n")
+    load = Load(
+        "a",
+        program(
+            f"open({str(disk / 'stat')!r}, 'w').write('0 0 1010 0 0 0 2030 0 0 0 0'); import time; time.sleep(9)"
+        ),
+    )
+    window = runner(tmp_path, disk, Ungrouped()).run([load], settle=0, seconds=0.6)
+    assert (window.read["a"], window.total_written) == (10 * 512, 30 * 512)
+
+
+def test_a_load_that_ends_early_ends_the_window(tmp_path: Path, disk: Path) -> None:
+    short, long = program("import time; time.sleep(0.2)"), program("import time; time.sleep(60)")
+    run = runner(tmp_path, disk, Ungrouped())
+    window = run.run([Load("a", long), Load("b", short)], settle=0, seconds=30)
+    assert window.early
+    assert window.seconds < 5
+    window = run.run([Load("a", long), Load("b", short, lasting=False)], settle=0, seconds=0.6)
+    assert not window.early
+    assert window.seconds == pytest.approx(0.6, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("fio: error=No space left on device", Stopped, "the target is full"),
+        ("fio: error=Read-only file system", Stopped, "became read-only"),
+        ("fio: error=Input/output error", DeviceGone, "returned an I/O error"),
+        ("fio: bad option <x>", ValidateError, "a ended with status 1: fio: bad option <x>"),
+        ("", ValidateError, "it printed nothing"),
+    ],
+)
+def test_a_load_that_fails(tmp_path: Path, disk: Path, text: str, error: type[Exception], words: str) -> None:
+    load = Load("a", program(f"import sys; sys.stdout.write({text!r}); sys.exit(1)"))
+    with pytest.raises(error, match=words):
+        runner(tmp_path, disk, Ungrouped()).run([load], settle=0, seconds=9)
+
+
+def test_a_load_that_fails_after_the_device_is_gone(tmp_path: Path, disk: Path) -> None:
+    load = Load(
+        "a", program(f"import os, sys; os.rename({str(disk)!r}, {str(tmp_path / 'gone')!r}); sys.exit(1)")
+    )
+    with pytest.raises(DeviceGone, match="the device was removed"):
+        runner(tmp_path, disk, Ungrouped()).run([load], settle=0, seconds=9)
+
+
+def test_a_load_that_does_not_end_means_a_dead_device(
+    tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "END_S", 0.5)
+    load = Load(
+        "a",
+        program(
+            "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+        ),
+    )
+    with pytest.raises(DeviceGone, match="did not end within"):
+        runner(tmp_path, disk, Ungrouped()).run([load], settle=0.5, seconds=0.1)
+
+
+def test_a_program_that_is_missing(tmp_path: Path, disk: Path) -> None:
+    with pytest.raises(ValidateError, match="cannot run ek-absent: No such file or directory; install it"):
+        runner(tmp_path, disk, Ungrouped()).run([Load("a", ["ek-absent"])], settle=0, seconds=1)
+
+
+def test_no_load_outlives_an_exception(tmp_path: Path, disk: Path) -> None:
+    begin = time.monotonic()
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Kept(Ungrouped):
+        def start(self, load: Load, log: Path) -> subprocess.Popen[bytes]:
+            started.append(super().start(load, log))
+            return started[-1]
+
+    def check() -> None:
+        if time.monotonic() > begin + 0.3:
+            raise Stopped("cancelled")
+
+    load = Load("a", program("import time; time.sleep(60)"))
+    with pytest.raises(Stopped, match="cancelled"):
+        runner(tmp_path, disk, Kept(), check).run([load], settle=0, seconds=60)
+    assert [p.returncode for p in started] == [-9]
+
+
+def test_a_fixed_share_that_the_kernel_refuses(tmp_path: Path, disk: Path) -> None:
+    (tmp_path / "a/io.evenkeel.fixed").mkdir(parents=True)
+    load = Load("a", program("import time; time.sleep(60)"), fixed=30)
+    with pytest.raises(ValidateError, match="cannot set a fixed share of 30 %"):
+        runner(tmp_path, disk, Counted(tmp_path)).run([load], settle=0, seconds=1)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of each kind of case, from windows with known counts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evenkeel_report.row import Figure
+from evenkeel_validate import cases, measure
+from evenkeel_validate.cases import MB, Case, Job
+from evenkeel_validate.errors import ValidateError
+from evenkeel_validate.loads import Load, Window
+from evenkeel_validate.measure import Context, Outcome
+
+SIDE = {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {}}
+DONE = {"io_bytes": 4096, "total_ios": 100, "runtime": 1000, "lat_ns": {"bins": {"1000": 99, "5000000": 1}}}
+
+
+@dataclass
+class Fixed:
+    """A runner whose groups get RATES bytes per second, whatever they do. `alone`: the same for a load that runs alone."""
+
+    scratch: Path
+    rates: Mapping[str, int]
+    alone: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    started: list[list[Load]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+
+    def run(
+        self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
+    ) -> Window:
+        self.started.append(list(loads))
+        self.limits.append(limit)
+        rates = self.alone if len(loads) == 1 and self.alone else self.rates
+        read = {load.name: int(rates.get(load.name, 0) * 2) for load in loads}
+        return Window(2.0, read, dict.fromkeys(read, 0), limit, False)
+
+    def report(self, load: Load) -> str:
+        return json.dumps({"jobs": [{"error": 0, "read": DONE, "write": SIDE, "trim": SIDE}]})
+
+    def output(self, load: Load) -> str:
+        return "a line\n" + json.dumps(self.outputs[load.name])
+
+
+def context(runner: Fixed, chosen: list[str], subject: str = "evenkeel") -> Context:
+    return Context(
+        runner, Path("/data/x"), 1024 * MB, 0, {}, Path("/data"), chosen.append, lambda seconds: {}, subject  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def figures(found: Outcome) -> dict[str, Figure]:
+    return {f.metric: f for f in found.figures}
+
+
+def case(name: str) -> Case:
+    return next(c for c in cases.full() if c.name == name)
+
+
+@pytest.mark.parametrize(("subject", "must"), [("evenkeel", True), ("none", False)])
+def test_a_ratio(tmp_path: Path, subject: str, must: bool) -> None:
+    runner = Fixed(tmp_path, {"a": 196 * 10**6, "b": 98 * 10**6})
+    found = figures(measure.measure(case("fair.read.1m"), context(runner, [], subject), 0))
+    assert (found["ratio"].value, found["ratio"].target, found["ratio"].paper) == (2.0, (1.96, 2.04), 1.96)
+    assert found["ratio"].must is must
+    assert found["total"].value == 294.0
+    assert found["longest"].value == 5.0
+    assert [(load.name, load.weight) for load in runner.started[0]] == [("a", 200), ("b", 100)]
+
+
+def test_a_starved_group_has_a_ratio(tmp_path: Path) -> None:
+    found = figures(measure.measure(case("fair.read.1m"), context(Fixed(tmp_path, {"a": 10**8}), []), 0))
+    assert found["ratio"].value == 99.0
+
+
+@pytest.mark.parametrize("name", ["fair.read.1m", "fair.shares.3-2"])
+def test_a_window_without_io_is_no_result(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValidateError, match="no group was served"):
+        measure.measure(case(name), context(Fixed(tmp_path, {}), []), 0)
+
+
+def test_shares_are_in_percent_of_what_the_weight_entitles_to(tmp_path: Path) -> None:
+    runner = Fixed(tmp_path, {"a": 30 * 10**8, "b": 20 * 10**8, "c": 20 * 10**8, "d": 10 * 10**8})
+    found = figures(measure.measure(case("fair.shares.3-2-2-1"), context(runner, []), 0))
+    assert [found[f"share-{g}"].value for g in "abcd"] == [100.0] * 4
+    uneven = Fixed(tmp_path, {"a": 10**9, "b": 10**9, "c": 10**9, "d": 10**9})
+    found = figures(measure.measure(case("fair.shares.3-2-2-1"), context(uneven, []), 0))
+    assert (found["share-a"].value, found["share-d"].value) == (66.67, 200.0)
+
+
+def test_a_promise_compares_with_each_load_alone_without_a_scheduler(tmp_path: Path) -> None:
+    runner = Fixed(tmp_path, {"small": 10**7, "medium": 5 * 10**7}, {"small": 2 * 10**7, "medium": 2 * 10**8})
+    chosen: list[str] = []
+    found = figures(measure.measure(case("promise.small-medium"), context(runner, chosen), 0))
+    assert chosen == ["none", "evenkeel"]
+    assert [[load.name for load in loads] for loads in runner.started] == [
+        ["small"],
+        ["medium"],
+        ["small", "medium"],
+    ]
+    # parts 0.5 and 0.25 of what each gets alone; each is entitled to a half
+    assert (found["least"].value, found["least"].target, found["least"].must) == (0.5, 0.95, True)
+    assert found["sum"].value == 75.0
+
+
+def test_a_promise_that_writes_shares_its_bytes_among_its_parts(tmp_path: Path) -> None:
+    runner = Fixed(tmp_path, dict.fromkeys(("read", "write"), 10**7))
+    found = measure.measure(case("promise.read-write"), context(runner, []), 600 * MB)
+    assert runner.limits == [0, 300 * MB, 300 * MB]
+    assert found.written == 600 * MB
+
+
+def test_the_scheduler_comes_back_if_a_load_fails(tmp_path: Path) -> None:
+    class Failing(Fixed):
+        def run(self, *_: Any, **__: Any) -> Window:
+            raise ValidateError("a load failed")
+
+    chosen: list[str] = []
+    for name in ("promise.small-medium", "regulate.30"):
+        with pytest.raises(ValidateError):
+            measure.measure(case(name), context(Failing(tmp_path, {}), chosen), 0)
+    assert chosen == ["none", "evenkeel"] * 2
+
+
+def test_a_fixed_share(tmp_path: Path) -> None:
+    runner = Fixed(tmp_path, {"fixed": 33 * 10**5, "rest": 10**7}, {"fixed": 10**7})
+    found = figures(measure.measure(case("regulate.30"), context(runner, []), 0))
+    assert (found["accuracy"].value, found["accuracy"].target) == (110.0, (95.0, 105.0))
+    assert [load.fixed for load in runner.started[-1]] == [30, 0]
+
+
+def test_stalls_of_a_player(tmp_path: Path) -> None:
+    report = {"stalls": 2, "stall_ms": 300.04, "worst_stall_ms": 200, "read_max_us": 512000}
+    runner = Fixed(tmp_path, {"load": 10**8}, outputs={"player": report})
+    found = figures(measure.measure(case("stall.direct.read.100m"), context(runner, []), 0))
+    assert (found["count"].value, found["count"].target, found["count"].paper, found["count"].must) == (
+        2,
+        0,
+        1.0,
+        True,
+    )
+    assert (found["worst_ms"].value, found["read_max_ms"].value, found["load-mbps"].value) == (
+        200,
+        512.0,
+        100.0,
+    )
+    player, load = runner.started[0]
+    assert (player.weight, load.weight, player.lasting, load.lasting) == (200, 100, False, True)
+
+
+def test_a_recording_beside_its_disturbances(tmp_path: Path) -> None:
+    report = {f"write_{n}_us": 10.0 for n in ("p50", "p99", "p999", "max")} | {"bytes": 5 * MB}
+    runner = Fixed(tmp_path, {}, outputs={"writer": report})
+    found = measure.measure(case("rec.allocate"), context(runner, []), 0)
+    assert [load.name for load in runner.started[0]] == ["writer", "disturb-truncate", "disturb-allocate"]
+    assert (figures(found)["max"].paper, found.written) == (12482, 5 * MB)
+
+
+def test_a_limit(tmp_path: Path) -> None:
+    job = Job("job", "randread", "4k")
+    found = figures(
+        measure.measure(Case("device.x", "limit", "", (job,)), context(Fixed(tmp_path, {}), []), 0)
+    )
+    assert (found["iops"].value, found["p50"].value, found["p99"].value, found["max"].value) == (
+        100.0,
+        1.0,
+        1.0,
+        5000.0,
+    )
