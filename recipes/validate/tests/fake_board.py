@@ -98,6 +98,9 @@ class Groups:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         with (self.root / "pids").open("a") as file:
             file.write(f"{process.pid}\n")
+        # On a busy host, Python takes long to start. The fake fio counts from here on.
+        while process.poll() is None and not (group / "io.stat").read_text():
+            time.sleep(0.005)
         return process
 
     def group(self, load: Any) -> Path:

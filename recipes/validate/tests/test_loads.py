@@ -80,9 +80,9 @@ def test_a_window_counts_what_each_group_moves(tmp_path: Path, disk: Path) -> No
     both = [Load("a", counting(tmp_path / "a", 20e6), 200), Load("b", counting(tmp_path / "b", 10e6))]
     window = runner(tmp_path, disk, Counted(tmp_path)).run(both, settle=0.3, seconds=0.7)
     assert window.seconds == pytest.approx(0.7, abs=0.1)
-    assert window.mbps("a") == pytest.approx(20, rel=0.1)
-    assert window.mbps("b") == pytest.approx(10, rel=0.1)
-    assert window.total_written >= 30e6 * 0.9
+    assert window.mbps("a") == pytest.approx(20, rel=0.25)
+    assert window.mbps("b") == pytest.approx(10, rel=0.25)
+    assert window.total_written >= 30e6 * 0.6
     assert not window.early
 
 

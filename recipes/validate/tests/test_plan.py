@@ -14,7 +14,7 @@ from evenkeel_validate import cases, fio, measure, plan
 from evenkeel_validate.cases import MB, Case, Need
 from evenkeel_validate.errors import Stopped
 from evenkeel_validate.plan import PROFILES, Budget, Plan, Profile
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ALL = frozenset(get_args(Need))
@@ -83,6 +83,7 @@ def test_the_cases_of_the_subject_come_first_and_others_are_left_out_first() -> 
     assert all(s.case.compared for s in found.steps if s.scheduler != "evenkeel")
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3 * 10**10), st.sampled_from(sorted(PROFILES)), st.sampled_from(sorted(plan.GUESS)))
 def test_no_plan_exceeds_its_budget(budget: int, name: str, kind: str) -> None:
     found = made(name, kind, others=OTHERS, budget=budget)
