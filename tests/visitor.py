@@ -5,6 +5,7 @@ import http.cookiejar
 import json
 import re
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -34,8 +35,16 @@ class Visitor:
         return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._jar)
 
     def get(self, path: str) -> str:
-        with self._opener.open(self._base + path, timeout=60) as answer:
-            return str(answer.read().decode())
+        """The page. A board on a busy host may be too slow for the panel, which then answers 503: try again for a minute."""
+        end = time.monotonic() + 60
+        while True:
+            try:
+                with self._opener.open(self._base + path, timeout=60) as answer:
+                    return str(answer.read().decode())
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > end:
+                    raise
+            time.sleep(1)
 
     def _token(self, path: str) -> str:
         found = TOKEN.search(self.get(path))
