@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import re
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +34,7 @@ from evenkeel_api.features.system import (
 )
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
-from evenkeel_common.files import read_line, read_small, replace, why
+from evenkeel_common.files import host_name, read_small, replace, why
 
 from .bus import Bus, CallError
 from .caller import Caller
@@ -164,8 +163,7 @@ class SystemSettings:
     # internal
 
     def _name(self) -> str:
-        """The name in /etc/hostname. The agent's own host name is that of its start (ProtectHostname=)."""
-        return read_line(self._settings.path("/etc/hostname")) or socket.gethostname()
+        return host_name(self._settings.path("/etc/hostname"))
 
     async def _properties(self, name: str, path: str, interface: str) -> dict[str, Any]:
         limit_s = min(PATIENCE_S, self._settings.call_timeout_s)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import socket
 import stat
 
 _log = logging.getLogger(__name__)
@@ -101,6 +102,14 @@ def read_line(path: str) -> str:
         return ""
     finally:
         os.close(fd)
+
+
+def host_name(path: str = "/etc/hostname") -> str:
+    """The name of the board in the file PATH. Without the file, the name that the kernel has for this process.
+
+    A service with ProtectHostname= has the name of its start in the kernel still, when the board gets another one.
+    """
+    return read_line(path) or socket.gethostname()
 
 
 def why(error: OSError) -> str:
