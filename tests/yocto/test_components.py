@@ -108,6 +108,7 @@ def test_users_whose_files_outlive_the_image_have_fixed_numbers() -> None:
     assert lasting == {
         "ek-recorder",
         "evenkeel-agent",
+        "evenkeel-certificate",
         "evenkeel-history",
         "evenkeel-network",
         "evenkeel-panel",

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from evenkeel_agent.certificate import ORDER_S
+from evenkeel_common import files
+from evenkeel_common.files import host_name
 from evenkeel_panel import certificate_helper, firstboot
+from evenkeel_panel.agent import INSPECT_TIMEOUT_S
 from evenkeel_panel.certificate_helper import Helper, Refused, parts, serve
 from evenkeel_panel.testing import COMPONENT, Authority, openssl
 
@@ -36,6 +40,7 @@ class Web:
 
     def __init__(self, tls: Path) -> None:
         self.tls, self.digest, self.reloads = tls, "", 0
+        self.hsts: list[bool] = []  # whether it sent HSTS, by reload
         self.fault: Callable[[], None] = lambda: None
 
     def reload(self) -> None:
@@ -44,6 +49,7 @@ class Web:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.tls / "cert.pem", self.tls / "key.pem")
         self.digest = firstboot.digest((self.tls / "cert.pem").read_text())
+        self.hsts.append((self.tls / "hsts.conf").exists())
 
     def served(self) -> str:
         return self.digest
@@ -59,7 +65,7 @@ def tls(tmp_path: Path) -> Path:
 def web(tls: Path) -> Web:
     web = Web(tls)
     web.reload()
-    web.reloads = 0
+    web.reloads, web.hsts = 0, []
     return web
 
 
@@ -79,7 +85,7 @@ def content(tls: Path) -> dict[str, bytes]:
 
 def test_state(helper: Helper, tls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ask(helper, "state")
-    host = socket.gethostname()
+    host = host_name()
     assert found["own"] is True
     assert found["hsts"] is False
     assert found["subject"] == found["issuer"] == f"CN={host}"
@@ -89,7 +95,7 @@ def test_state(helper: Helper, tls: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found["not_after"] - found["not_before"] == firstboot.DAYS * 86400
 
 
-@pytest.mark.parametrize("curve", ["P-256", "2048"])
+@pytest.mark.parametrize("curve", ["P-256", "P-384", "2048"])
 def test_a_certificate_of_an_authority_is_installed(
     helper: Helper, tls: Path, web: Web, authority: Authority, curve: str
 ) -> None:
@@ -107,9 +113,9 @@ def test_a_certificate_of_an_authority_is_installed(
         "x509", "-in", authority.folder / "board.pem", "-noout", "-fingerprint", "-sha256"
     ).decode()
     assert found["fingerprint"] == leaf.strip().partition("=")[2]
-    assert (tls / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert (tls / "key.pem").stat().st_mode & 0o777 == 0o640
     assert {path.name for path in tls.iterdir()} == {"cert.pem", "key.pem", "hsts.conf"}
-    assert web.reloads == 1
+    assert web.hsts == [False, True], "HSTS only after the change is final"
 
 
 def test_a_new_self_signed_certificate(helper: Helper, tls: Path, web: Web) -> None:
@@ -143,6 +149,8 @@ def test_what_is_refused(helper: Helper, tls: Path, web: Web, authority: Authori
     (tmp_path / "key").write_text(key)
     locked = openssl("pkey", "-in", tmp_path / "key", "-aes256", "-passout", "pass:x").decode()
     weak_chain, weak_key = authority.board(curve="1024")
+    unknown = ["".join(authority.board(curve=curve)) for curve in ("P-521", "secp256k1", "ed25519")]
+    client = "".join(authority.board(extensions=("extendedKeyUsage=clientAuth",)))
     before = content(tls)
     cases = {
         "certificate-keys": ["", chain, chain + key + other_key],
@@ -152,6 +160,8 @@ def test_what_is_refused(helper: Helper, tls: Path, web: Web, authority: Authori
         "certificate-chain": [leaf + authority.root.read_text() + key],
         "certificate-unreadable": ["-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + key],
         "certificate-weak": [weak_chain + weak_key],
+        "certificate-key-kind": unknown,
+        "certificate-purpose": [client],
     }
     for code, pems in cases.items():
         for pem in pems:
@@ -168,6 +178,17 @@ def test_dates_are_checked(authority: Authority) -> None:
         parts(chain + key, time.time() + 31 * 86400)
     with pytest.raises(Refused, match="certificate-early"):
         parts(chain + key, time.time() - 86400)
+
+
+@pytest.mark.parametrize(("middle_days", "code"), [(5, "certificate-expired"), (90, "")])
+def test_dates_of_each_certificate_are_checked(tmp_path: Path, middle_days: int, code: str) -> None:
+    chain, key = Authority(tmp_path / "short", middle_days=middle_days).board()
+    try:
+        parts(chain + key, time.time() + 6 * 86400)
+        found, number = "", 2
+    except Refused as error:
+        found, number = error.code, error.parameters["number"]
+    assert (found, number) == (code, 2)
 
 
 @pytest.mark.parametrize("fault", ["reload fails", "still the old one", "not reachable"])
@@ -195,6 +216,75 @@ def test_the_old_certificate_comes_back(
     assert web.digest == digest
 
 
+def test_an_old_pair_that_could_not_be_put_back_is_not_lost(
+    helper: Helper, tls: Path, web: Web, authority: Authority
+) -> None:
+    """The earlier change has left the saved pair, and a key and a certificate that do not belong together."""
+    before = content(tls)
+    firstboot.keep(tls)
+    (tls / "key.pem").write_bytes(firstboot.new_pair()[0])
+    chain, key = authority.board()
+    reload = web.reload
+
+    def fault() -> None:
+        if web.reloads == 1:
+            raise OSError("no")
+
+    web.fault = fault
+    assert ask(helper, "install", pem=chain + key, force=False)["error"] == "certificate-not-served"
+    assert content(tls) == before
+    reload()
+
+
+def test_hsts_is_not_sent_with_a_certificate_that_may_be_undone(
+    helper: Helper, tls: Path, web: Web, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = web.digest
+    monkeypatch.setattr(helper, "_served", lambda: digest)
+    chain, key = authority.board()
+    assert ask(helper, "install", pem=chain + key, force=False)["error"] == "certificate-not-served"
+    assert web.hsts == [False, False]
+
+
+def test_hsts_comes_back_with_the_old_certificate(
+    helper: Helper, tls: Path, web: Web, authority: Authority
+) -> None:
+    chain, key = authority.board()
+    ask(helper, "install", pem=chain + key, force=False)
+    before = content(tls)
+
+    def fault() -> None:
+        if web.reloads == 3:
+            raise OSError("no")
+
+    web.fault = fault
+    assert ask(helper, "make", force=True)["error"] == "certificate-not-served"
+    assert content(tls) == before
+    assert web.hsts == [False, True, True]
+
+
+def test_an_order_whose_sender_has_gone_changes_nothing(helper: Helper, tls: Path, tmp_path: Path) -> None:
+    before = content(tls)
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        for leaves in (True, False):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.connect(path)
+                connection.sendall(b'{"order": "make", "force": false}')
+                if leaves:
+                    connection.close()
+                serve(listener, helper, 0.1)
+            assert (content(tls) == before) == leaves
+
+
+def test_the_agent_and_the_panel_wait_longer_than_an_order_takes() -> None:
+    checks_s = 5
+    assert certificate_helper.LONGEST_S + checks_s <= ORDER_S
+    assert ORDER_S + 5 <= INSPECT_TIMEOUT_S
+
+
 class Cut(BaseException):
     """The process is killed, or the board loses power."""
 
@@ -205,7 +295,7 @@ def test_a_cut_at_every_step_leaves_a_valid_pair(
 ) -> None:
     """The next process or the next boot finds the old pair or the new one, and never a mixture."""
     chain, key = authority.board()
-    real = firstboot._sync
+    real = files._flush_folder
     seen = set()
     for step in range(1, 30):
         tls = tmp_path / f"tls-{step}"
@@ -214,21 +304,21 @@ def test_a_cut_at_every_step_leaves_a_valid_pair(
         web = Web(tls)
         left = step
 
-        def count(path: Path) -> None:
+        def count(path: str) -> None:
             nonlocal left
             left -= 1
             if not left:
                 raise Cut
             real(path)
 
-        monkeypatch.setattr(firstboot, "_sync", count)
+        monkeypatch.setattr(files, "_flush_folder", count)
         helper = Helper(tls, web.reload, web.served, served_s=0.3)
         try:
             ask(helper, "install", pem=chain + key, force=False)
             ended = True
         except Cut:
             ended = False
-        monkeypatch.setattr(firstboot, "_sync", real)
+        monkeypatch.setattr(files, "_flush_folder", real)
         if boot:
             firstboot.ensure_certificate(tls)
         else:
@@ -274,18 +364,48 @@ def test_it_serves_requests_until_none_comes(helper: Helper, tmp_path: Path) -> 
 def test_only_the_agent_reaches_it_and_it_writes_in_one_folder() -> None:
     unit = (SYSTEMD / "evenkeel-certificate.service").read_text().splitlines()
     assert {
+        "User=evenkeel-certificate",
         "CapabilityBoundingSet=",
         "ProtectSystem=strict",
         "IPAddressDeny=any",
         "IPAddressAllow=localhost",
     } <= set(unit)
     assert [line for line in unit if line.startswith("ReadWritePaths=")] == [
-        "ReadWritePaths=/var/lib/evenkeel"
+        "ReadWritePaths=/var/lib/evenkeel/tls"
     ]
-    assert str(certificate_helper.TLS).startswith("/var/lib/evenkeel/")
+    assert str(certificate_helper.TLS) == "/var/lib/evenkeel/tls"
+    first = (SYSTEMD / "evenkeel-firstboot.service").read_text().splitlines()
+    assert {"User=evenkeel-certificate", "ReadWritePaths=/var/lib/evenkeel/tls"} <= set(first)
     listener = (SYSTEMD / "evenkeel-certificate.socket").read_text()
     assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in listener
     assert "Accept=no\n" in listener
+
+
+def test_a_helper_that_keeps_failing_is_logged_and_starts_less_often() -> None:
+    unit = (SYSTEMD / "evenkeel-certificate.service").read_text().splitlines()
+    assert {"StartLimitIntervalSec=0", "RestartSteps=5", "RestartMaxDelaySec=30"} <= set(unit)
+    assert {"LogLevelMax=notice", "SyslogLevel=notice"} <= set(unit)
+
+
+def test_files_of_an_earlier_image_become_those_of_the_helper_and_nginx_may_read_them(tmp_path: Path) -> None:
+    if not shutil.which("systemd-tmpfiles") or os.geteuid():
+        pytest.skip("needs systemd-tmpfiles and root")
+    tls = tmp_path / "var/lib/evenkeel/tls"
+    tls.mkdir(0o700, parents=True)
+    (tls / "key.pem").touch(0o600)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/x\nevenkeel-certificate:x:905:905::/:/x\n")
+    (tmp_path / "etc/group").write_text("root:x:0:\nevenkeel-certificate:x:905:\n")
+    lines = (SYSTEMD / "evenkeel-panel.tmpfiles").read_text().splitlines()
+    rules = tmp_path / "rules.conf"
+    rules.write_text("\n".join(line for line in lines if "/var/lib/evenkeel/tls" in line) + "\n")
+    subprocess.run(["systemd-tmpfiles", f"--root={tmp_path}", "--create", str(rules)], check=True)
+    key = tls / "key.pem"
+    for path, mode in ((tls, 0o2750), (key, 0o640)):
+        found = path.stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (905, 0, mode), path
+    firstboot._write(tls / "new.pem", b"x")
+    assert (tls / "new.pem").stat().st_mode & 0o7777 == 0o640
 
 
 def test_systemd_rates_the_helper_safe(tmp_path: Path) -> None:
@@ -295,7 +415,7 @@ def test_systemd_rates_the_helper_safe(tmp_path: Path) -> None:
     unit = tmp_path / "evenkeel-certificate.service"
     unit.write_text(re.sub(r"^ExecStart=.*", "ExecStart=/bin/true", text, flags=re.MULTILINE))
     rated = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=30", str(unit)],
+        ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)],
         capture_output=True,
         text=True,
         env={**os.environ, "LANG": "C.UTF-8"},

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import ssl
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from evenkeel_common.files import replace
 from evenkeel_panel import firstboot
 from evenkeel_panel.firstboot import Paths, announce, ensure_certificate
 
@@ -44,7 +46,7 @@ def test_first_boot(paths: Paths) -> None:
     first_boot(paths)
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
     assert {path.name for path in paths.tls.iterdir()} == {"key.pem", "cert.pem"}
-    assert (paths.tls / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert (paths.tls / "key.pem").stat().st_mode & 0o777 == 0o640
     assert printed(paths) == []
 
 
@@ -126,7 +128,7 @@ def test_hsts_only_with_a_certificate_of_an_authority(paths: Paths) -> None:
 
 
 def test_certificate_names_the_board(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "kelp7")
+    monkeypatch.setattr(firstboot, "host_name", lambda: "kelp7")
     first_boot(paths)
     text = subprocess.run(
         ["openssl", "x509", "-in", paths.tls / "cert.pem", "-noout", "-text"],
@@ -142,7 +144,7 @@ def test_certificate_names_the_board(paths: Paths, monkeypatch: pytest.MonkeyPat
 def test_invalid_hostname_still_gives_a_certificate(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, hostname: str
 ) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: hostname)
+    monkeypatch.setattr(firstboot, "host_name", lambda: hostname)
     first_boot(paths)
     assert (paths.tls / "cert.pem").exists()
 
@@ -178,18 +180,98 @@ def test_missing_console(paths: Paths, capsys: pytest.CaptureFixture[str]) -> No
     assert PASSWORD not in err
 
 
+@pytest.fixture
+def pairs(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The pair of the first boot, which is also saved in BEFORE, and another pair."""
+    first_boot(paths)
+    firstboot.keep(paths.tls)
+    key, cert = firstboot.new_pair()
+    old = {name: (paths.tls / name).read_bytes() for name in ("key.pem", "cert.pem")}
+    return old, {"key.pem": key, "cert.pem": cert}
+
+
+def full_disk(path: str, content: bytes, mode: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def nearly_full_disk(path: str, content: bytes, mode: int) -> None:
+    """There is room for no other file than those that there were."""
+    if Path(path).exists():
+        full_disk(path, content, mode)
+    replace(path, content, mode)
+
+
+@pytest.mark.parametrize("new", [(), ("key.pem",), ("cert.pem",), ("key.pem", "cert.pem")])
+@pytest.mark.parametrize("disk", [full_disk, nearly_full_disk])
+def test_a_full_disk_does_not_keep_nginx_from_starting(
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    pairs: tuple[dict[str, bytes], dict[str, bytes]],
+    new: tuple[str, ...],
+    disk: Callable[[str, bytes, int], None],
+) -> None:
+    """A change was cut after it had replaced the files NEW."""
+    old, other = pairs
+    for name in new:
+        (paths.tls / name).write_bytes(other[name])
+    monkeypatch.setattr(firstboot, "replace", disk)
+    if len(new) == 1 and disk is full_disk:
+        with pytest.raises(OSError, match="No space left"):
+            first_boot(paths)
+    else:
+        first_boot(paths)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(paths.tls / "cert.pem", paths.tls / "key.pem")
+        assert new or not (paths.tls / firstboot.BEFORE).exists(), "nothing is to be written"
+    monkeypatch.setattr(firstboot, "replace", replace)
+    first_boot(paths)
+    assert {name: (paths.tls / name).read_bytes() for name in old} == old
+    assert {path.name for path in paths.tls.iterdir()} == set(old)
+
+
+@pytest.mark.parametrize("damage", ["empty", "no certificate", "truncated", "other key"])
+def test_a_damaged_saved_pair_is_kept_and_ignored(
+    paths: Paths,
+    pairs: tuple[dict[str, bytes], dict[str, bytes]],
+    damage: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = paths.tls / firstboot.BEFORE
+    content = {
+        "empty": b"",
+        "no certificate": b"x" * 100,
+        "truncated": before.read_bytes()[:-100],
+        "other key": pairs[1]["key.pem"] + pairs[0]["cert.pem"],
+    }[damage]
+    before.write_bytes(content)
+    for _ in range(2):
+        first_boot(paths)
+        assert {name: (paths.tls / name).read_bytes() for name in pairs[0]} == pairs[0]
+        assert not before.exists()
+    assert (paths.tls / "before.pem.corrupt").read_bytes() == content
+    assert capsys.readouterr().err.count("before.pem is damaged") == 1
+
+
+def test_a_short_write_is_continued(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_boot(paths)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, content: write(fd, content[:100]))
+    firstboot.keep(paths.tls)
+    pair = (paths.tls / "key.pem").read_bytes() + (paths.tls / "cert.pem").read_bytes()
+    assert (paths.tls / firstboot.BEFORE).read_bytes() == pair
+
+
 class PowerCut(BaseException):
     pass
 
 
 STEPS = [
-    (Path, "replace"),
+    (os, "replace"),
     (os, "fsync"),
     (os, "open"),
     (os, "write"),
     (subprocess, "run"),
     (Path, "mkdir"),
-    (Path, "unlink"),
+    (os, "unlink"),
 ]
 
 

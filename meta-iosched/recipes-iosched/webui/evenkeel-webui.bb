@@ -56,13 +56,15 @@ SYSTEMD_SERVICE:${PN} = "\
     evenkeel-panel.socket \
 "
 
-# User and group have fixed numbers, because settings.db survives an update of the image.
+# Users and groups have fixed numbers, because settings.db and the certificate survive an update of the image.
 # The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
-GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel"
+GROUPADD_PARAM:${PN} = "--system --gid 901 evenkeel-panel; --system --gid 905 evenkeel-certificate"
 USERADD_PARAM:${PN} = "\
     --system --uid 901 --gid evenkeel-panel --no-create-home --home-dir ${localstatedir}/lib/evenkeel-panel \
-    --shell ${sbindir}/nologin --comment 'Evenkeel web panel' evenkeel-panel \
+    --shell ${sbindir}/nologin --comment 'Evenkeel web panel' evenkeel-panel; \
+    --system --uid 905 --gid evenkeel-certificate --no-create-home --home-dir / \
+    --shell ${sbindir}/nologin --comment 'Evenkeel certificate' evenkeel-certificate \
 "
 
 FILES:${PN} += "\

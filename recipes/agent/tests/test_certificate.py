@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent.certificate import HELPER_UNIT
+from evenkeel_agent.helper import order
+from evenkeel_api import errors
 
 CERTIFICATE = {
     "subject": "CN=board",
@@ -42,6 +46,11 @@ class Helper:
                 connection, _ = self._listener.accept()
                 with connection:
                     self.orders.append(json.loads(connection.recv(65536)))
+                    if self.answer is None:  # killed
+                        continue
+                    if self.answer is ...:  # busy, until the agent gives up
+                        connection.recv(1)
+                        continue
                     connection.sendall(json.dumps(self.answer).encode())
 
     def close(self) -> None:
@@ -100,6 +109,24 @@ async def test_without_the_helper_the_error_names_it(board: Harness) -> None:
     text = (await board.refused("GetCertificate")).text
     assert "No such file or directory" in text
     assert "systemctl status evenkeel-certificate" in text
+
+
+@on_board
+async def test_without_an_answer_to_an_order_the_certificate_may_have_changed(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        fake.answer = None
+        text = (await board.refused("MakeCertificate", False)).text
+        assert "it ended without an answer" in text
+        assert "the certificate may have changed" in text
+        fake.answer = ...
+        path = str(board.root / "run/evenkeel/certificate")
+        with pytest.raises(errors.Failed) as error:
+            await order(path, {}, 0.3, "certificate-unreachable", HELPER_UNIT, "certificate-unanswered")
+        assert "it did not answer in time; the certificate may have changed" in str(error.value)
+    text = (await board.refused("MakeCertificate", False)).text
+    assert "cannot be reached" in text
+    assert "may have changed" not in text
 
 
 @on_board

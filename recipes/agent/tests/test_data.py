@@ -297,6 +297,22 @@ def test_the_network_helper_may_reload_networkd_and_do_nothing_else() -> None:
     assert decision(network + "reload", {}, None) == "no", "the agent asks ek-network instead"
 
 
+def test_the_certificate_helper_may_reload_nginx_and_do_nothing_else() -> None:
+    user, nginx = "evenkeel-certificate", {"unit": "nginx.service", "verb": "reload"}
+    assert decision(MANAGE, nginx, None, user=user) == "yes"
+    for more in (
+        {"verb": "restart"},
+        {"verb": "stop"},
+        {"verb": "set-property"},
+        {"unit": "evenkeeld.service"},
+        {"unit": "a.service", "verb": "start"},
+    ):
+        assert decision(MANAGE, nginx | more, APP, user=user) == "no", more
+    for action in ("org.freedesktop.systemd1.manage-unit-files", "org.freedesktop.login1.reboot"):
+        assert decision(action, nginx, None, user=user) == "no", action
+    assert decision(MANAGE, nginx, None) == "no", "the agent asks ek-certificate instead"
+
+
 def test_only_the_agent_asks_for_the_journal_and_the_helper_cannot_change_it() -> None:
     socket = (DATA / "evenkeel-journal.socket").read_text()
     assert f"ListenSequentialPacket={Settings().journal_socket}\n" in socket

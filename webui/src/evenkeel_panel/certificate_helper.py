@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ek-certificate: shows and replaces the certificate of the panel for the agent. It runs as root, without capabilities.
+"""ek-certificate: shows and replaces the certificate of the panel for the agent.
 
 evenkeel-certificate.socket starts it, and only the agent may connect. Each connection has one request and one answer, as
-JSON. The process ends when no request came for IDLE_S. It needs root for two things: the files belong to root, and systemd
-reloads nginx for root only.
+JSON. The process ends when no request came for IDLE_S. It runs as a user of its own, who owns the files. A polkit rule
+allows this user one operation of systemd: to reload nginx.
 
 Guarantees:
 
@@ -11,6 +11,8 @@ Guarantees:
   refuses locks the users out.
 - Before key and certificate are replaced, the old pair is on the medium, in one file (firstboot.BEFORE). If the process is
   killed or the board loses power, the next process or the next boot puts the old pair back.
+- An order whose sender does not wait any more changes nothing.
+- Browsers get HSTS only with a certificate that stays.
 """
 
 from __future__ import annotations
@@ -35,10 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TLS = Path("/var/lib/evenkeel/tls")
-RELOAD = ("systemctl", "reload", "nginx.service")
-RELOAD_S = 15.0  # time limit for RELOAD
-SERVED_S = 10.0  # time in which nginx must serve the new certificate
+RELOAD = ("systemctl", "--no-ask-password", "reload", "nginx.service")
+RELOAD_S = 8.0  # time limit for RELOAD
+SERVED_S = 6.0  # time in which nginx must serve the new certificate
+CONNECT_S = 2.0  # time limit for each step of a connection to nginx
 POLL_S = 0.2
+# The longest time of an order, without its checks: the start of the process undoes an earlier change, RELOAD fails to show
+# the new certificate, and a second RELOAD brings back the old one. The agent must wait longer (ORDER_S).
+LONGEST_S = 3 * RELOAD_S + SERVED_S + 2 * CONNECT_S
 IDLE_S = 20.0
 REQUEST_S = 5.0  # time that the agent may take to send its request
 PACKET = 64 * 1024
@@ -72,7 +78,7 @@ def served(port: int = 443) -> str:
     # The certificate is compared with the file. Whether an authority has signed it does not matter here.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=REQUEST_S) as raw,
+        socket.create_connection(("127.0.0.1", port), timeout=CONNECT_S) as raw,
         context.wrap_socket(raw) as connection,
     ):
         return hashlib.sha256(connection.getpeercert(binary_form=True) or b"").hexdigest()
@@ -96,11 +102,14 @@ def parts(pem: str, now_s: float) -> tuple[bytes, bytes]:
         key = Path(folder) / "key.pem"
         key.write_text(keys[0])
         _check_pair(files[0], key)
-        found = described(files[0])
-        if found["not_after"] <= now_s:
-            raise Refused("certificate-expired", date=_date(found["not_after"]))
-        if found["not_before"] > now_s:
-            raise Refused("certificate-early", date=_date(found["not_before"]), now=_date(now_s))
+        _check_use(files[0], key)
+        for number, path in enumerate(files, 1):
+            found = described(path)
+            if found["not_after"] <= now_s:
+                raise Refused("certificate-expired", number=number, date=_date(found["not_after"]))
+            if found["not_before"] > now_s:
+                date = _date(found["not_before"])
+                raise Refused("certificate-early", number=number, date=date, now=_date(now_s))
         for number in range(len(files) - 1):
             verify = ("verify", "-partial_chain", "-no_check_time", "-trusted", str(files[number + 1]))
             try:
@@ -121,6 +130,17 @@ def _check_pair(cert: Path, key: Path) -> None:
             raise Refused(code) from None
         weak = "TOO_SMALL" in (error.reason or "") or "TOO_WEAK" in (error.reason or "")
         raise Refused("certificate-weak" if weak else "certificate-unreadable") from None
+
+
+def _check_use(cert: Path, key: Path) -> None:
+    """Check what only browsers refuse: kinds of keys that they do not know, and a certificate that is not for servers."""
+    text = firstboot.openssl("pkey", "-in", str(key), "-noout", "-text_pub").decode("ascii", "replace")
+    rsa = "Modulus:" in text and "PSS" not in text
+    if not rsa and not re.search(r"^ASN1 OID: (prime256v1|secp384r1)$", text, re.MULTILINE):
+        raise Refused("certificate-key-kind")
+    purposes = firstboot.openssl("x509", "-in", str(cert), "-noout", "-purpose").decode("ascii", "replace")
+    if not re.search(r"^SSL server : Yes", purposes, re.MULTILINE):
+        raise Refused("certificate-purpose")
 
 
 def _date(seconds: float) -> str:
@@ -158,15 +178,15 @@ class Helper:
         served_s: float = SERVED_S,
     ) -> None:
         self._tls, self._reload, self._served, self._served_s = tls, reload, served, served_s
-        if firstboot.undo(tls):
+        if firstboot.undo(tls) or self._set_hsts():
             with contextlib.suppress(OSError):
                 reload()
 
-    def answer(self, packet: bytes) -> bytes:
-        """The answer to the request PACKET. It never fails."""
+    def answer(self, packet: bytes, waited: Callable[[], bool] = lambda: True) -> bytes:
+        """The answer to the request PACKET. It never fails. WAITED: whether the sender still waits for the answer."""
         try:
             request = json.loads(packet)
-            self._order(request)
+            self._order(request, waited)
             found = {**described(self._tls / "cert.pem"), "hsts": self._hsts()}
         except Refused as error:
             found = {"error": error.code, "parameters": error.parameters, "kind": error.kind}
@@ -185,7 +205,13 @@ class Helper:
     def _hsts(self) -> bool:
         return (self._tls / "hsts.conf").exists()
 
-    def _order(self, request: Any) -> None:
+    def _set_hsts(self) -> bool:
+        """Set HSTS for the present certificate, which is final. On a full disk, the next process or boot does it."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return firstboot.set_hsts(self._tls)
+        return False
+
+    def _order(self, request: Any, waited: Callable[[], bool]) -> None:
         order = request["order"]
         if order == "state":
             return
@@ -201,10 +227,14 @@ class Helper:
             own = described(Path(file.name))["own"]
         if own and self._hsts() and request["force"] is not True:
             raise Refused("certificate-remembered", "Conflict")
+        # An agent that has given up has reported that the order failed.
+        if not waited():
+            raise Refused("certificate-failed", "Failed", reason="the agent did not wait for the answer")
         self._use(key, chain)
 
     def _use(self, key: bytes, chain: bytes) -> None:
         """Replace the pair, if nginx serves the new one. Raises Refused; then the old pair is in use."""
+        firstboot.undo(self._tls)  # an earlier pair that could not be put back must not be lost
         firstboot.keep(self._tls)
         try:
             firstboot.put(self._tls, key, chain)
@@ -216,6 +246,9 @@ class Helper:
                 self._reload()
             raise Refused("certificate-not-served", "Failed", reason=str(error)) from error
         firstboot.done(self._tls)
+        if self._set_hsts():
+            with contextlib.suppress(OSError):
+                self._reload()
 
     def _wait(self, chain: bytes) -> None:
         """Wait until nginx serves the first certificate of CHAIN. Raises OSError."""
@@ -238,13 +271,30 @@ def serve(listener: socket.socket, helper: Helper, idle_s: float = IDLE_S) -> No
     while select.select([listener], [], [], idle_s)[0]:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):  # the agent may close the connection
-            connection.settimeout(REQUEST_S)
-            connection.sendall(helper.answer(connection.recv(PACKET)))
+            _answer(connection, helper)
+
+
+def _answer(connection: socket.socket, helper: Helper) -> None:
+    connection.settimeout(REQUEST_S)
+    packet = connection.recv(PACKET)
+    connection.sendall(helper.answer(packet, lambda: not _closed(connection)))
+
+
+def _closed(connection: socket.socket) -> bool:
+    """Whether the other side has closed the connection. The agent sends one packet only."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def main() -> int:
     with socket.socket(fileno=3) as listener:
-        serve(listener, Helper())
+        try:
+            helper = Helper()
+        except OSError as error:  # systemd starts the process again
+            print(f"ek-certificate: the old certificate cannot be put back: {error}", file=sys.stderr)
+            return 1
+        serve(listener, helper)
     return 0
 
 

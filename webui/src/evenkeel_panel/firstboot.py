@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """evenkeel-panel-firstboot: makes the board's own TLS key and certificate.
 
-It runs as root at every boot, before nginx and the panel.
+It runs at every boot, before nginx and the panel, as the user of ek-certificate, who owns the files.
 
-Guarantee: a power cut at any moment is harmless. Each file is written under a fixed temporary name, synced and renamed,
-and each step reads only finished files. So the next boot completes the work, and a key that is already in use stays
-the same.
+Guarantee: a power cut at any moment is harmless. Each file is replaced as a whole, and each step reads only finished files.
+So the next boot completes the work, and a key that is already in use stays the same.
 
-With --announce, it instead prints what a person needs for the first log-in: the first-boot password, which the agent
-has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a person can check that the
-browser is connected to this board.
+With --announce, it runs as root, and instead prints what a person needs for the first log-in: the first-boot password,
+which the agent has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a person can
+check that the browser is connected to this board.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -27,9 +26,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from evenkeel_common.files import host_name, remove, replace
+
 DAYS = 3650  # validity of the certificate
 # In the folder of the certificate: the old key and certificates, while ek-certificate replaces them.
 BEFORE = "before.pem"
+DAMAGED = ".corrupt"  # the end of the name of a damaged BEFORE, which is kept
+_MARK = b"-----BEGIN CERTIFICATE-----"
+# nginx reads the files as root, but without the capability to open files of other users. The folder gives the files to the
+# group root (setgid).
+MODE = 0o640
 HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
 
 
@@ -64,7 +70,7 @@ def main() -> int:
             if isinstance(error, subprocess.CalledProcessError) and error.stderr
             else error
         )
-        print(f"evenkeel-panel-firstboot: {detail}", file=sys.stderr)
+        _report(str(detail))
         return 1
     return 0
 
@@ -94,8 +100,7 @@ def announce(paths: Paths, password: str) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:  # not a failure: the panel works without a console
-        message = f"cannot print the first-boot password on {paths.console}: {error.strerror}"
-        print(f"evenkeel-panel-firstboot: {message}", file=sys.stderr)
+        _report(f"cannot print the first-boot password on {paths.console}: {error.strerror}")
 
 
 def fingerprint(cert: Path) -> str:
@@ -117,24 +122,40 @@ def digest(pem: str) -> str:
 def ensure_certificate(tls: Path) -> None:
     """Make sure that cert.pem belongs to key.pem. A valid pair is kept, and so is a readable key.
 
+    nginx cannot start without a valid pair. So this function fails only if it cannot make one. On a full disk, it goes on
+    with the pair that is there.
+
     nginx sends HSTS only if the certificate is not self-signed. The board may have to make a self-signed certificate
     again. Then a browser that remembers HSTS would not let the owner accept the new certificate.
     """
     tls.parent.mkdir(mode=0o755, exist_ok=True)
     tls.mkdir(mode=0o700, exist_ok=True)
     key, cert = tls / "key.pem", tls / "cert.pem"
-    undo(tls)
+    try:
+        undo(tls)
+    except OSError as error:
+        _report(f"the old certificate cannot be put back: {error}")
     if not _is_pair(key, cert):
         _make_certificate(key, cert)
-    _set_hsts(tls)
+    try:
+        set_hsts(tls)
+    except OSError as error:
+        _report(f"HSTS cannot be set: {error}")
 
 
-def _set_hsts(tls: Path) -> None:
+def set_hsts(tls: Path) -> bool:
+    """Let nginx send HSTS if the present certificate is not self-signed. Returns whether nginx must read the files again.
+
+    Call it for a final certificate only: browsers remember HSTS for a year.
+    """
     hsts = tls / "hsts.conf"
-    if _is_own(tls / "cert.pem"):
-        hsts.unlink(missing_ok=True)
-    elif not hsts.exists():
+    if (not _is_own(tls / "cert.pem")) == hsts.exists():
+        return False
+    if hsts.exists():
+        remove(str(hsts))
+    else:
         _write(hsts, HSTS.encode())
+    return True
 
 
 # A replacement of the pair by ek-certificate: keep(), put(), then done() or undo(). A power cut leaves BEFORE, and the next
@@ -147,28 +168,50 @@ def keep(tls: Path) -> None:
 
 
 def put(tls: Path, key: bytes, chain: bytes) -> None:
-    """Replace key and certificates, and HSTS as the new certificate needs it."""
+    """Replace key and certificates. HSTS ends with a self-signed certificate; set_hsts() lets it begin."""
     _write(tls / "key.pem", key)
     _write(tls / "cert.pem", chain)
-    _set_hsts(tls)
+    if _is_own(tls / "cert.pem"):
+        set_hsts(tls)
 
 
 def undo(tls: Path) -> bool:
-    """Put the saved pair back. Returns False if there is none, so nothing is to be undone."""
+    """Put the saved pair back. Returns False if no valid pair is saved, so nothing is to be undone. Raises OSError.
+
+    It needs little space: a file that has the saved content stays. On a full disk, a file that is of no use makes room.
+    Until done(), the saved pair is on the medium, so the next call completes the work.
+    """
+    before = tls / BEFORE
     try:
-        saved = (tls / BEFORE).read_bytes()
+        saved = before.read_bytes()
     except FileNotFoundError:
         return False
-    at = saved.index(b"-----BEGIN CERTIFICATE-----")
-    put(tls, saved[:at], saved[at:])
+    key, mark, rest = saved.partition(_MARK)
+    chain = mark + rest
+    if not _fits(key, chain):
+        kept = before.with_name(BEFORE + DAMAGED)
+        before.replace(kept)
+        _report(f"{before} is damaged, so the present certificate stays in use; the file is kept as {kept}")
+        return False
+    for path, content in ((tls / "key.pem", key), (tls / "cert.pem", chain)):
+        if _has(path, content):
+            continue
+        try:
+            _write(path, content)
+        except OSError:
+            if _is_pair(tls / "key.pem", tls / "cert.pem"):
+                raise
+            path.unlink(missing_ok=True)
+            _write(path, content)
     done(tls)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # the next boot tries again
+        set_hsts(tls)
     return True
 
 
 def done(tls: Path) -> None:
     """The replacement is complete: forget the saved pair."""
-    (tls / BEFORE).unlink()
-    _sync(tls)
+    remove(str(tls / BEFORE))
 
 
 def new_pair() -> tuple[bytes, bytes]:
@@ -177,7 +220,7 @@ def new_pair() -> tuple[bytes, bytes]:
         path = Path(folder) / "key.pem"
         key = _new_key()
         _write(path, key)
-        return key, _certificate(path, socket.gethostname())
+        return key, _certificate(path, host_name())
 
 
 def _new_key() -> bytes:
@@ -193,7 +236,7 @@ def _is_own(cert: Path) -> bool:
 def _make_certificate(key: Path, cert: Path) -> None:
     if not _readable(key):
         _write(key, _new_key())
-    _write(cert, _certificate(key, socket.gethostname()))
+    _write(cert, _certificate(key, host_name()))
     if not _is_pair(key, cert):
         raise OSError(f"the new certificate {cert} does not belong to the key {key}")
 
@@ -204,6 +247,15 @@ def _is_pair(key: Path, cert: Path) -> bool:
     except (OSError, ssl.SSLError):
         return False
     return True
+
+
+def _fits(key: bytes, chain: bytes) -> bool:
+    """Whether the certificates CHAIN can be read, and the first one belongs to KEY."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder) / "key.pem", Path(folder) / "cert.pem"
+        for path, content in zip(paths, (key, chain), strict=True):
+            path.write_bytes(content)
+        return _is_pair(*paths)
 
 
 def _readable(key: Path) -> bool:
@@ -238,25 +290,18 @@ def openssl(*arguments: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write the whole content or nothing, mode 0600. A temporary file of an earlier run is replaced."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, content)  # a write of a few kB to a regular file is never partial
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
-    _sync(path.parent)
+    replace(str(path), content, MODE)
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _has(path: Path, content: bytes) -> bool:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _report(text: str) -> None:
+    print(f"evenkeel-panel-firstboot: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

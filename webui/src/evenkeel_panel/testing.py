@@ -70,9 +70,12 @@ def openssl(*arguments: object) -> bytes:
 
 
 class Authority:
-    """An authority with a root and an intermediate, which signs certificates. FOLDER: for its files."""
+    """An authority with a root and an intermediate, which signs certificates.
 
-    def __init__(self, folder: Path) -> None:
+    FOLDER: for its files. MIDDLE_DAYS: validity of the intermediate.
+    """
+
+    def __init__(self, folder: Path, middle_days: int = 90) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.root, self.middle = folder / "root.pem", folder / "middle.pem"
@@ -89,30 +92,31 @@ class Authority:
             99,
         )
         openssl(*make, "-keyout", folder / "root.key", "-out", self.root, "-subj", "/CN=Root")
-        self._sign(
-            "middle", self.root, folder / "root.key", ("basicConstraints=critical,CA:TRUE",), "P-256", 90
-        )
+        extensions = ("basicConstraints=critical,CA:TRUE",)
+        self._sign("middle", self.root, folder / "root.key", extensions, "P-256", middle_days)
 
     def _sign(
         self, name: str, issuer: Path, key: Path, extensions: tuple[str, ...], curve: str, days: int
     ) -> None:
-        kind = (
-            ("rsa", "-pkeyopt", f"rsa_keygen_bits:{curve}")
-            if curve.isdigit()
-            else ("ec", "-pkeyopt", f"ec_paramgen_curve:{curve}")
-        )
+        kind: tuple[str, ...] = ("ec", "-pkeyopt", f"ec_paramgen_curve:{curve}")
+        if curve.isdigit():
+            kind = ("rsa", "-pkeyopt", f"rsa_keygen_bits:{curve}")
+        elif curve == "ed25519":
+            kind = (curve,)
         out = self.folder
         added = [word for extension in extensions for word in ("-addext", extension)]
         openssl("req", "-x509", "-new", "-newkey", *kind, "-nodes", "-keyout", out / f"{name}.key", "-out", out / f"{name}.pem",
                 "-subj", f"/CN={name}", "-CA", issuer, "-CAkey", key, "-days", days, *added)  # fmt: skip
 
-    def board(self, *, curve: str = "P-256", days: int = 30) -> tuple[str, str]:
-        """A certificate with the intermediate, and its key."""
+    def board(
+        self, *, curve: str = "P-256", days: int = 30, extensions: tuple[str, ...] = ()
+    ) -> tuple[str, str]:
+        """A certificate with the intermediate, and its key. CURVE: also `ed25519`, or the bits of an RSA key."""
         self._sign(
             "board",
             self.middle,
             self.folder / "middle.key",
-            ("subjectAltName=DNS:board.example",),
+            ("subjectAltName=DNS:board.example", *extensions),
             curve,
             days,
         )

@@ -17,8 +17,8 @@ from .caller import Caller
 from .settings import Settings
 
 HELPER_UNIT = "evenkeel-certificate"
-# ek-certificate waits up to 15 s for systemd and up to 10 s for nginx, and less to undo a failed order.
-ORDER_S = 40.0
+# ek-certificate needs up to 34 s for an order (LONGEST_S), and some s for its start and its checks. The panel waits 50 s.
+ORDER_S = 42.0
 
 
 class Certificates:
@@ -36,22 +36,22 @@ class Certificates:
             return self._known
 
     async def install_certificate(self, request: InstallCertificate, _: Caller) -> Certificate:
-        """Replace the certificate. On an AgentError nothing has changed."""
+        """Replace the certificate. On an AgentError other than `certificate-unanswered` nothing has changed."""
         return await self._change({"order": "install", "pem": request.pem, "force": request.force})
 
     async def make_certificate(self, request: MakeCertificate, _: Caller) -> Certificate:
-        """Replace the certificate by a self-signed one. On an AgentError nothing has changed."""
+        """Replace the certificate by a self-signed one. Errors are those of install_certificate()."""
         return await self._change({"order": "make", "force": request.force})
 
     async def _change(self, order: dict[str, Any]) -> Certificate:
         async with self._asking:
             self._known = None  # without an answer, the order may have been executed
-            self._known = await self._order(order, ORDER_S)
+            self._known = await self._order(order, ORDER_S, "certificate-unanswered")
             return self._known
 
-    async def _order(self, order: dict[str, Any], timeout_s: float) -> Certificate:
+    async def _order(self, order: dict[str, Any], timeout_s: float, unanswered: str = "") -> Certificate:
         path = self._settings.certificate_socket
-        found = await helper.order(path, order, timeout_s, "certificate-unreachable", HELPER_UNIT)
+        found = await helper.order(path, order, timeout_s, "certificate-unreachable", HELPER_UNIT, unanswered)
         try:
             return msgspec.convert(found, Certificate)
         except msgspec.ValidationError as error:

@@ -18,32 +18,37 @@ _KINDS: dict[str, type[errors.AgentError]] = {
 
 
 async def order(
-    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str
+    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str, unanswered: str = ""
 ) -> dict[str, Any]:
     """The answer to REQUEST from the socket PATH. Raises AgentError.
 
     UNREACHABLE: the code of the error if the helper gives no answer. Its parameters are path, reason and UNIT.
+    UNANSWERED: the code instead of UNREACHABLE if the helper may have executed REQUEST.
     """
+    sent = asyncio.Event()
     try:
-        answer = json.loads(await _send(path, json.dumps(request).encode(), timeout_s))
+        answer = json.loads(await _send(path, json.dumps(request).encode(), timeout_s, sent))
         if "error" not in answer:
             return dict(answer)
         code, parameters, kind = answer["error"], answer["parameters"], answer["kind"]
     except (OSError, TimeoutError) as error:
         late = not isinstance(error, OSError) or not error.strerror
         reason = "it did not answer in time" if late else why(error)
-        raise errors.Failed(unreachable, path=path, reason=reason, unit=unit) from error
+        code = unanswered if unanswered and sent.is_set() else unreachable
+        raise errors.Failed(code, path=path, reason=reason, unit=unit) from error
     except (ValueError, LookupError, TypeError) as error:
         reason = "it ended without an answer"
-        raise errors.Failed(unreachable, path=path, reason=reason, unit=unit) from error
+        raise errors.Failed(unanswered or unreachable, path=path, reason=reason, unit=unit) from error
     raise _KINDS.get(kind, errors.Failed)(code, **parameters)
 
 
-async def _send(path: str, packet: bytes, timeout_s: float) -> bytes:
+async def _send(path: str, packet: bytes, timeout_s: float, sent: asyncio.Event) -> bytes:
+    """The answer to PACKET. SENT is set as soon as the helper has the packet. Raises OSError or TimeoutError."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
         connection.setblocking(False)
         async with asyncio.timeout(timeout_s):
             await loop.sock_connect(connection, path)
             await loop.sock_sendall(connection, packet)
+            sent.set()
             return await loop.sock_recv(connection, PACKET)

@@ -48,6 +48,8 @@ TEXTS = {
     # the certificate of the panel
     "certificate-unreachable": "the helper that has the certificate cannot be reached at {path}: {reason};"
     " see 'systemctl status {unit}'",
+    "certificate-unanswered": "the helper that has the certificate gave no answer: {reason}; the certificate may have changed,"
+    " so look at it before you try again; see 'systemctl status {unit}'",
     "certificate-failed": "the certificate cannot be read or changed: {reason}",
     "certificate-keys": "the file must have one private key, and it has {count}",
     "certificate-key-encrypted": "the private key has a password; remove it, for example with 'openssl pkey'",
@@ -55,9 +57,11 @@ TEXTS = {
     "certificate-key-other": "the private key does not belong to the first certificate;"
     " put the certificate of the board first",
     "certificate-weak": "the key or the signature is too weak for browsers; use an RSA key of 2048 bits or more, or an EC key",
+    "certificate-key-kind": "browsers do not know this kind of key; use an RSA key, or an EC key with the curve P-256 or P-384",
+    "certificate-purpose": "the certificate is not for a server; let the authority sign it for the use serverAuth",
     "certificate-unreadable": "the certificate or the key cannot be read; use the format PEM",
-    "certificate-expired": "the certificate expired on {date}",
-    "certificate-early": "the certificate is valid from {date} on, and the clock of the board says {now}",
+    "certificate-expired": "certificate {number} in the file expired on {date}",
+    "certificate-early": "certificate {number} in the file is valid from {date} on, and the clock of the board says {now}",
     "certificate-chain": "certificate {number} was not signed by certificate {next}; put each one before the one that has"
     " signed it",
     "certificate-remembered": "browsers that have seen the present certificate refuse a self-signed one for up to a year;"
